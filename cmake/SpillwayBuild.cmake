@@ -1,0 +1,48 @@
+# How every Spillway target is compiled, and how a source folder becomes a library.
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
+endif()
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g -DNDEBUG")
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+add_library(spillway_options INTERFACE)
+target_compile_options(spillway_options INTERFACE
+  -Wall -Wextra -Werror
+  # Encoders must produce the same bits on every machine: no fused multiply-add behind our back.
+  -ffp-contract=off)
+if(SPILLWAY_SANITIZE)
+  target_compile_options(spillway_options INTERFACE
+    -fsanitize=${SPILLWAY_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(spillway_options INTERFACE -fsanitize=${SPILLWAY_SANITIZE})
+endif()
+
+if(SPILLWAY_BUILD_FUZZERS)
+  # Fuzzers steer by what the library's own code covers.
+  target_compile_options(spillway_options INTERFACE -fsanitize=fuzzer-no-link)
+  target_link_options(spillway_options INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
+# spillway_folder(<name> [USES <folder>...] SOURCES <file>...)
+#
+# The library spillway_<name> made of one folder under src/. USES names the folders it may include;
+# tests/check_layering.py holds the includes to the same list.
+function(spillway_folder name)
+  cmake_parse_arguments(ARG "" "" "USES;SOURCES" ${ARGN})
+  add_library(spillway_${name} STATIC ${ARG_SOURCES})
+  target_include_directories(spillway_${name} PUBLIC
+    "${PROJECT_SOURCE_DIR}/src" "${PROJECT_BINARY_DIR}/src" "${PROJECT_SOURCE_DIR}/include")
+  target_link_libraries(spillway_${name} PUBLIC spillway_options)
+  foreach(used IN LISTS ARG_USES)
+    target_link_libraries(spillway_${name} PUBLIC spillway_${used})
+  endforeach()
+endfunction()

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A message whose packets meet every accident the input describes: cuts, flipped bits, duplicates,
+// losses, foreign and made-up packets.
+//
+// The input is a list of four-byte commands (what, which packet, where, with what). Whatever
+// happens, the report must add up, every value must be finite and bounded, and a message all of
+// whose packets also came whole must decode as if nothing had happened.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <vector>
+
+#include "codec/sample_data.h"
+#include "packetize/depacketizer.h"
+#include "packetize/packetizer.h"
+
+using namespace spillway::packetize;
+namespace base = spillway::base;
+namespace codec = spillway::codec;
+namespace wire = spillway::wire;
+
+namespace {
+
+void require(bool condition) {
+  if (!condition) {
+    std::abort();
+  }
+}
+
+constexpr std::size_t kLength = 3000;  // three rows of 1024, the last one padded
+constexpr Job kJob{.id = 1, .epoch = 2, .seed = 3};
+constexpr wire::MessageId kMessage{.step = 4, .bucket = 5, .shard = 6, .source = 7};
+
+struct Sender {
+  std::vector<float> tensor = codec::gaussian_values(kLength, 1);
+  PacketPlan plan = PacketPlan::make(kLength, {.mtu = 600}, {.planes = 12, .row_log2 = 10}).value();
+  wire::PacketAuth auth = unkeyed_auth(kJob);
+  PacketBuffer packets =
+      Packetizer(plan, auth).packetize(tensor, {.job = kJob, .message = kMessage});
+  PacketBuffer foreign =
+      Packetizer(plan, auth)
+          .packetize(tensor,
+                     {.job = kJob, .message = {.step = 99, .bucket = 5, .shard = 6, .source = 7}});
+  std::vector<float> exact = decode_all();
+
+  std::vector<float> decode_all() const {
+    std::vector<float> out(kLength);
+    Depacketizer receiver(plan, kJob, kMessage, auth, out);
+    for (std::size_t i = 0; i < packets.size(); ++i) {
+      receiver.add(packets[i]);
+    }
+    receiver.finish();
+    return out;
+  }
+};
+
+const Sender& sender() {
+  static const Sender made;
+  return made;
+}
+
+// A row's values, made up for lost packets, stay below the packets of a row times the largest norm.
+constexpr float kBound = 1e4F;
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const Sender& from = sender();
+  std::vector<float> out(kLength);
+  Depacketizer receiver(from.plan, kJob, kMessage, from.auth, out);
+  bool repeated_whole = false;
+  for (std::size_t at = 0; at + 4 <= size; at += 4) {
+    const std::uint8_t what = data[at];
+    const base::ByteView whole = from.packets[data[at + 1] % from.packets.size()];
+    std::vector<std::uint8_t> packet(whole.begin(), whole.end());
+    const std::size_t where = (std::size_t{data[at + 2]} * 256 + data[at + 3]) % packet.size();
+    switch (what % 6) {
+      case 0:
+        receiver.add(packet);
+        break;
+      case 1:
+        packet.resize(where);
+        receiver.add(packet);
+        break;
+      case 2:
+        packet[where] ^= static_cast<std::uint8_t>(1U << (what / 6 % 8));
+        receiver.add(packet);
+        break;
+      case 3:
+        receiver.add(from.foreign[data[at + 1] % from.foreign.size()]);
+        break;
+      case 4:
+        receiver.add({data + at, size - at});
+        break;
+      default:
+        for (std::size_t i = 0; i < from.packets.size(); ++i) {
+          receiver.add(from.packets[i]);
+        }
+        repeated_whole = true;
+    }
+  }
+  const DeliveryReport report = receiver.finish();
+  require(report.whole + report.trimmed + report.missing == report.expected);
+  require(report.coordinates() == 3 * 1024);
+  require(
+      std::all_of(out.begin(), out.end(), [](float value) { return std::fabs(value) < kBound; }));
+  if (repeated_whole) {
+    require(out == from.exact);
+  }
+  return 0;
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Any bytes at all into the packet reader.
+//
+// The first byte chooses the job's checks (CRC32C or keyed) and whether to repair them: with the
+// right check in place, fields that no honest sender writes get past it, as they would from a
+// member of the job gone mad. Whatever is accepted must satisfy the bounds that DataHeader states,
+// and trusted planes must be what the packet holds.
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <vector>
+
+#include "wire/data_packet.h"
+
+using spillway::base::ByteView;
+using namespace spillway::wire;
+
+namespace {
+
+void require(bool condition) {
+  if (!condition) {
+    std::abort();
+  }
+}
+
+const PacketAuth& auth_of(bool keyed) {
+  static const std::array<std::uint8_t, 16> secret = {1, 2, 3};
+  static const PacketAuth crc = PacketAuth::crc32c(7);
+  static const PacketAuth tag = PacketAuth::keyed(secret).value();
+  return keyed ? tag : crc;
+}
+
+// Writes the check that the header and head of `packet` ought to have.
+void repair_head(std::vector<std::uint8_t>& packet, const PacketAuth& auth) {
+  DataHeader header;
+  if (read_data_header(packet, header) != PacketFault::kNone || header.keyed != auth.is_keyed() ||
+      packet.size() < header.head_end()) {
+    return;
+  }
+  const std::size_t start = sizeof(spillway_data_header);
+  const ByteView bytes(packet);
+  const Check check = auth.head_check(
+      bytes.first(start), bytes.subspan(start + header.check_size(), header.head_bytes));
+  std::copy_n(check.bytes.begin(), header.check_size(), packet.begin() + static_cast<long>(start));
+}
+
+void check_bounds(const DataHeader& header, std::size_t size) {
+  const std::size_t length = std::size_t{1} << header.row_log2;
+  require(header.count() > 0 && header.count() % SPILLWAY_QUANTUM == 0);
+  require(header.first() + header.count() <= length);
+  require(header.planes >= 1 && header.planes <= SPILLWAY_MAX_PLANES);
+  require(header.head_bytes > 0 && header.head_bytes <= header.plane_bytes());
+  require(header.packet_size() <= SPILLWAY_MAX_PACKET);
+  require(size >= header.head_end() && size <= header.packet_size());
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) {
+    return 0;
+  }
+  const PacketAuth& auth = auth_of((data[0] & 1U) != 0);
+  std::vector<std::uint8_t> packet(data + 1, data + size);
+  if ((data[0] & 2U) != 0) {
+    repair_head(packet, auth);
+  }
+  OpenedPacket opened;
+  if (open_data_packet(packet, auth, opened) != PacketFault::kNone) {
+    return 0;
+  }
+  check_bounds(opened.header, packet.size());
+  std::vector<std::uint8_t> planes(opened.header.plane_bytes());
+  const TrustedPlanes trusted = copy_trusted_planes(packet, opened, auth, planes);
+  require(trusted.bytes >= opened.header.head_bytes && trusted.bytes <= planes.size());
+  const std::size_t head = opened.header.head_end() - opened.header.head_bytes;
+  require(std::equal(planes.begin(), planes.begin() + opened.header.head_bytes,
+                     packet.begin() + static_cast<long>(head)));
+  return 0;
+}

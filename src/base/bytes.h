@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Cursors over byte spans, and fixed-size little-endian loads and stores (Spillway's wire order).
+//
+// A cursor never reads or writes outside its span. The first access that would do so turns the
+// cursor bad; every later access is then a no-op that yields zero, so a parser may read all its
+// fields and check ok() once. Cursors do not own the bytes and are not for sharing.
+#pragma once
+
+#include <bit>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+namespace spillway::base {
+
+static_assert(std::endian::native == std::endian::little,
+              "the wire is little-endian and packet structs are read in place");
+
+using ByteView = std::span<const std::uint8_t>;
+using MutableByteView = std::span<std::uint8_t>;
+
+template <typename T>
+concept WireScalar = std::integral<T> || std::floating_point<T>;
+
+template <WireScalar T>
+T load_le(const void* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(T));
+  return value;
+}
+
+template <WireScalar T>
+void store_le(void* to, T value) {
+  std::memcpy(to, &value, sizeof(T));
+}
+
+class ByteReader {
+ public:
+  explicit ByteReader(ByteView bytes) : bytes_(bytes) {}
+
+  bool ok() const { return ok_; }
+  std::size_t position() const { return position_; }
+  std::size_t remaining() const { return bytes_.size() - position_; }
+
+  template <WireScalar T>
+  T read() {
+    const ByteView field = take(sizeof(T));
+    return field.empty() ? T{} : load_le<T>(field.data());
+  }
+
+  // The next `count` bytes, or an empty view when they are not there.
+  ByteView take(std::size_t count) {
+    if (!ok_ || count > remaining()) {
+      ok_ = false;
+      return {};
+    }
+    const ByteView taken = bytes_.subspan(position_, count);
+    position_ += count;
+    return taken;
+  }
+
+ private:
+  ByteView bytes_;
+  std::size_t position_ = 0;
+  bool ok_ = true;
+};
+
+class ByteWriter {
+ public:
+  explicit ByteWriter(MutableByteView bytes) : bytes_(bytes) {}
+
+  bool ok() const { return ok_; }
+  std::size_t position() const { return position_; }
+  std::size_t remaining() const { return bytes_.size() - position_; }
+
+  template <WireScalar T>
+  void write(T value) {
+    const MutableByteView field = reserve(sizeof(T));
+    if (!field.empty()) {
+      store_le(field.data(), value);
+    }
+  }
+
+  void append(ByteView from) {
+    const MutableByteView room = reserve(from.size());
+    if (!room.empty()) {
+      std::memcpy(room.data(), from.data(), from.size());
+    }
+  }
+
+  // Room for `count` bytes to be filled in by the caller, or an empty view when there is none.
+  MutableByteView reserve(std::size_t count) {
+    if (!ok_ || count > remaining()) {
+      ok_ = false;
+      return {};
+    }
+    const MutableByteView reserved = bytes_.subspan(position_, count);
+    position_ += count;
+    return reserved;
+  }
+
+ private:
+  MutableByteView bytes_;
+  std::size_t position_ = 0;
+  bool ok_ = true;
+};
+
+}  // namespace spillway::base

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Operating errors as values. A Status is success or a code with a sentence that says what went
+// wrong and what to do; a Result<T> is a T or such a Status.
+//
+// Codes are grouped by the largest thing that must be rebuilt before trying again (ErrorScope), so
+// a caller decides by scope and a person reads the message. Lost, trimmed or late packets are not
+// errors and never appear here; bugs are SPILLWAY_CHECKs.
+//
+// Success allocates nothing. Both types are plain values: movable, not shared between threads.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/check.h"
+
+namespace spillway::base {
+
+enum class StatusCode {
+  kOk = 0,
+  kInvalidArgument,  // the call is wrong as written: fix the arguments
+  kMalformed,        // bytes that are not a Spillway packet, or not of a version we read
+  kCorrupt,          // the integrity check of received bytes failed
+  kForeign,          // well-formed, but of another job, epoch or message
+  kLimitExceeded,    // a named limit would be passed
+  kUnavailable,      // this machine or build lacks something that was asked for
+  kInternal,         // a library underneath failed in a way it should not
+};
+
+// What has to be made anew before the operation can succeed.
+enum class ErrorScope { kNone, kCall, kPacket, kProcess };
+
+std::string_view status_code_name(StatusCode code);
+ErrorScope error_scope(StatusCode code);
+
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {
+    SPILLWAY_CHECK(code != StatusCode::kOk);
+  }
+
+  bool ok() const { return code_ == StatusCode::kOk; }
+  StatusCode code() const { return code_; }
+  const std::string& message() const { return message_; }
+
+  // "invalid-argument: trim size 80 ..." for logs and command-line tools.
+  std::string to_string() const;
+
+ private:
+  StatusCode code_ = StatusCode::kOk;
+  std::string message_;
+};
+
+inline Status invalid_argument(std::string message) {
+  return {StatusCode::kInvalidArgument, std::move(message)};
+}
+
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : value_(std::move(value)) {}      // NOLINT(google-explicit-constructor)
+  Result(Status error) : error_(std::move(error)) {  // NOLINT(google-explicit-constructor)
+    SPILLWAY_CHECK(!error_.ok());
+  }
+
+  bool ok() const { return value_.has_value(); }
+  const Status& status() const { return error_; }
+
+  const T& value() const& {
+    SPILLWAY_CHECK(ok());
+    return *value_;
+  }
+  T& value() & {
+    SPILLWAY_CHECK(ok());
+    return *value_;
+  }
+  T value() && {
+    SPILLWAY_CHECK(ok());
+    return std::move(*value_);
+  }
+  const T* operator->() const { return &value(); }
+  const T& operator*() const& { return value(); }
+
+ private:
+  std::optional<T> value_;
+  Status error_;
+};
+
+}  // namespace spillway::base

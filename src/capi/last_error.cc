@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capi/last_error.h"
+
+namespace spillway::capi {
+namespace {
+
+thread_local std::string message_of_thread;
+
+spillway_status status_of(base::StatusCode code) {
+  switch (code) {
+    case base::StatusCode::kOk:
+      return SPILLWAY_OK;
+    case base::StatusCode::kLimitExceeded:
+      return SPILLWAY_LIMIT_EXCEEDED;
+    case base::StatusCode::kUnavailable:
+      return SPILLWAY_UNAVAILABLE;
+    case base::StatusCode::kInternal:
+      return SPILLWAY_INTERNAL;
+    case base::StatusCode::kInvalidArgument:
+    case base::StatusCode::kMalformed:
+    case base::StatusCode::kCorrupt:
+    case base::StatusCode::kForeign:
+      return SPILLWAY_INVALID_ARGUMENT;
+  }
+  return SPILLWAY_INTERNAL;
+}
+
+}  // namespace
+
+spillway_status fail(spillway_status status, std::string message) {
+  message_of_thread = std::move(message);
+  return status;
+}
+
+spillway_status fail(const base::Status& status) {
+  return fail(status_of(status.code()), status.message());
+}
+
+const char* last_error() {
+  return message_of_thread.c_str();
+}
+
+}  // namespace spillway::capi

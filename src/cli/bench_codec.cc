@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `spillway bench codec`: speed and error of every codec, as tables or as JSON.
+#include <fmt/format.h>
+
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/version.h"
+#include "cli/codec_accuracy.h"
+#include "cli/codec_speed.h"
+#include "cli/commands.h"
+#include "cli/text_table.h"
+#include "codec/kernels.h"
+
+namespace spillway::cli {
+namespace {
+
+using nlohmann::json;
+
+struct Options {
+  bool json = false;
+  bool quick = false;
+  std::string part = "all";
+  std::string gradients = "tests/data/gradients";
+};
+
+struct Results {
+  SpeedResults speed;
+  std::vector<PlanesError> planes;
+  std::vector<CutError> cuts;
+  std::vector<BiasFigure> bias;
+  std::vector<TrimFigure> paper;
+};
+
+Results measure(const Options& options) {
+  const bool speed = options.part != "error";
+  const bool error = options.part != "speed";
+  const SpeedOptions speed_options{.values = std::size_t{1} << (options.quick ? 20 : 22),
+                                   .repetitions = options.quick ? 3 : 9};
+  const AccuracyOptions accuracy{.messages = options.quick ? 2 : 16,
+                                 .bias_seeds = options.quick ? 200 : 1000};
+  const std::vector<Sample> samples =
+      error ? accuracy_samples(std::size_t{1} << (options.quick ? 16 : 17), options.gradients)
+            : std::vector<Sample>{};
+  Progress progress((speed ? speed_steps() : 0) + (error ? samples.size() * 3 + 4 : 0));
+  Results results;
+  if (speed) {
+    results.speed = measure_speed(speed_options, progress);
+  }
+  if (error) {
+    results.planes = measure_planes(samples, accuracy, progress);
+    results.cuts = measure_cuts(samples, accuracy, progress);
+    results.bias = measure_bias(samples, accuracy, progress);
+    results.paper = measure_paper_encodings(accuracy, progress);
+  }
+  return results;
+}
+
+// ------------------------------------------------------------------ JSON
+
+json speed_json(const SpeedResults& speed) {
+  const double limit = speed.memcpy_gigabytes_per_second;
+  json out = {{"memcpy_gb_per_s", limit}, {"hadamard", json::array()}, {"codecs", json::array()}};
+  for (const HadamardSpeed& row : speed.hadamard) {
+    out["hadamard"].push_back({{"target", row.target},
+                               {"row_log2", row.row_log2},
+                               {"gb_per_s", row.gigabytes_per_second},
+                               {"of_memcpy", row.gigabytes_per_second / limit}});
+  }
+  for (const CodecSpeed& row : speed.codecs) {
+    out["codecs"].push_back({{"codec", row.codec},
+                             {"target", row.target},
+                             {"encode_gb_per_s", row.encode_gigabytes_per_second},
+                             {"decode_gb_per_s", row.decode_gigabytes_per_second},
+                             {"encode_of_memcpy", row.encode_gigabytes_per_second / limit},
+                             {"decode_of_memcpy", row.decode_gigabytes_per_second / limit},
+                             {"wire_bits_per_value", row.wire_bits_per_value}});
+  }
+  return out;
+}
+
+json error_json(const Results& results) {
+  json planes = json::array();
+  for (const PlanesError& row : results.planes) {
+    json entry = {{"sample", row.sample}, {"planes", row.planes}, {"nmse", row.nmse}};
+    if (row.eden_nmse > 0.0) {
+      entry["eden_nmse"] = row.eden_nmse;
+      entry["of_eden"] = row.nmse / row.eden_nmse;
+    }
+    planes.push_back(entry);
+  }
+  json cuts = json::array();
+  for (const CutError& row : results.cuts) {
+    cuts.push_back({{"sample", row.sample},
+                    {"mtu", row.mtu},
+                    {"cut_bytes", row.cut_bytes},
+                    {"values_per_packet", row.values_per_packet},
+                    {"planes", row.planes},
+                    {"nmse", row.nmse}});
+  }
+  json bias = json::array();
+  for (const BiasFigure& row : results.bias) {
+    bias.push_back({{"sample", row.sample},
+                    {"planes", row.planes},
+                    {"bias", row.bias},
+                    {"mean_error", row.mean_error}});
+  }
+  json paper = json::array();
+  for (const TrimFigure& row : results.paper) {
+    paper.push_back({{"encoding", row.encoding},
+                     {"trimmed_fraction", row.trimmed_fraction},
+                     {"nmse", row.nmse}});
+  }
+  return {{"by_planes", planes}, {"by_cut", cuts}, {"bias", bias}, {"paper_encodings", paper}};
+}
+
+void print_json(const Options& options, const Results& results) {
+  json out = {{"version", base::kVersion}, {"best_target", codec::best_kernels().name}};
+  if (options.part != "error") {
+    out["speed"] = speed_json(results.speed);
+  }
+  if (options.part != "speed") {
+    out["error"] = error_json(results);
+  }
+  fmt::print("{}\n", out.dump(2));
+}
+
+// ------------------------------------------------------------------ tables
+
+std::string rate(double gigabytes_per_second, double limit) {
+  return fmt::format("{:.2f} ({:.3f})", gigabytes_per_second, gigabytes_per_second / limit);
+}
+
+void print_speed(const SpeedResults& speed) {
+  const double limit = speed.memcpy_gigabytes_per_second;
+  fmt::print("Speed on one core, GB/s of fp32 values; in brackets over memcpy ({:.1f} GB/s)\n",
+             limit);
+  TextTable table({"codec", "target", "encode", "decode", "bits/value"});
+  for (const HadamardSpeed& row : speed.hadamard) {
+    table.add_row({fmt::format("hadamard 2^{}", row.row_log2), row.target,
+                   rate(row.gigabytes_per_second, limit), "", ""});
+  }
+  for (const CodecSpeed& row : speed.codecs) {
+    table.add_row({row.codec, row.target, rate(row.encode_gigabytes_per_second, limit),
+                   rate(row.decode_gigabytes_per_second, limit),
+                   fmt::format("{:.2f}", row.wire_bits_per_value)});
+  }
+  fmt::print("{}\n", table.to_string());
+}
+
+void print_planes(const std::vector<PlanesError>& results) {
+  fmt::print("Error (NMSE) by planes; in brackets over EDEN with as many bits in the same run\n");
+  std::map<std::string, std::vector<std::string>> rows;
+  std::vector<std::string> order;
+  std::vector<std::string> headings = {"sample"};
+  for (const PlanesError& row : results) {
+    if (rows.find(row.sample) == rows.end()) {
+      order.push_back(row.sample);
+      rows[row.sample] = {row.sample};
+    }
+    if (row.sample == results.front().sample) {
+      headings.push_back(std::to_string(row.planes));
+    }
+    rows[row.sample].push_back(
+        row.eden_nmse > 0.0
+            ? fmt::format("{} ({:.2f})", format_error(row.nmse), row.nmse / row.eden_nmse)
+            : format_error(row.nmse));
+  }
+  TextTable table(headings);
+  for (const std::string& sample : order) {
+    table.add_row(rows[sample]);
+  }
+  fmt::print("{}\n", table.to_string());
+}
+
+void print_cuts(const std::vector<CutError>& results) {
+  fmt::print("Error when every packet is cut to this many bytes of frame, precision 16\n");
+  TextTable table({"sample", "MTU", "cut", "values/packet", "planes left", "NMSE"});
+  for (const CutError& row : results) {
+    table.add_row({row.sample, std::to_string(row.mtu), std::to_string(row.cut_bytes),
+                   std::to_string(row.values_per_packet), fmt::format("{:.2f}", row.planes),
+                   format_error(row.nmse)});
+  }
+  fmt::print("{}\n", table.to_string());
+}
+
+void print_bias(const std::vector<BiasFigure>& results) {
+  fmt::print("Bias of the mean over seeds, percent of the norm\n");
+  TextTable table({"sample", "planes", "bias", "error of the mean"});
+  for (const BiasFigure& row : results) {
+    table.add_row({row.sample, std::to_string(row.planes), fmt::format("{:.2f}", 100 * row.bias),
+                   fmt::format("{:.2f}", 100 * row.mean_error)});
+  }
+  fmt::print("{}\n", table.to_string());
+}
+
+void print_paper(const std::vector<TrimFigure>& results) {
+  fmt::print("One-bit heads of the trimmable-gradients paper, Gaussian values, 360 per packet\n");
+  TextTable table({"encoding", "trimmed", "NMSE", "NMSE / 0.571 t"});
+  for (const TrimFigure& row : results) {
+    table.add_row({row.encoding, fmt::format("{:.0f} %", 100 * row.trimmed_fraction),
+                   format_error(row.nmse),
+                   fmt::format("{:.3f}", row.nmse / (0.5708 * row.trimmed_fraction))});
+  }
+  fmt::print("{}\n", table.to_string());
+}
+
+void run(const Options& options) {
+  const Results results = measure(options);
+  if (options.json) {
+    print_json(options, results);
+    return;
+  }
+  if (options.part != "error") {
+    print_speed(results.speed);
+  }
+  if (options.part != "speed") {
+    print_planes(results.planes);
+    print_cuts(results.cuts);
+    print_bias(results.bias);
+    print_paper(results.paper);
+  }
+}
+
+}  // namespace
+
+void add_bench_codec(CLI::App& bench) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command =
+      bench.add_subcommand("codec", "Speed and error of every codec, beside memcpy and EDEN");
+  command->add_flag("--json", options->json, "Print one JSON document instead of tables");
+  command->add_flag("--quick", options->quick, "Fewer values and seeds: seconds, not a minute");
+  command->add_option("--part", options->part, "What to measure")
+      ->check(CLI::IsMember({"all", "speed", "error"}))
+      ->capture_default_str();
+  command
+      ->add_option("--gradients", options->gradients,
+                   "Folder of real gradients (.f32 files) to include")
+      ->capture_default_str();
+  command->footer(
+      "Examples:\n"
+      "  spillway bench codec --part speed\n"
+      "  spillway bench codec --json > codec.json\n"
+      "SPILLWAY_SIMD=scalar (neon, avx2, ...) makes another instruction set the default one.");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace spillway::cli

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include "base/version.h"
+#include "cli/commands.h"
+
+namespace spillway::cli {
+namespace {
+
+void add_nouns(CLI::App& app) {
+  app.require_subcommand(1);
+  CLI::App* codec = app.add_subcommand("codec", "Gradient encodings whose packets can be cut");
+  codec->require_subcommand(1);
+  codec->footer("Example:\n  spillway codec tour");
+  add_codec_tour(*codec);
+  CLI::App* bench = app.add_subcommand("bench", "Measure, against a limit taken in the same run");
+  bench->require_subcommand(1);
+  bench->footer("Example:\n  spillway bench codec --quick");
+  add_bench_codec(*bench);
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Gradients between training workers over ordinary, lossy Ethernet", "spillway");
+  app.set_version_flag("--version", fmt::format("spillway {}", base::kVersion));
+  app.footer(
+      "Examples:\n"
+      "  spillway codec tour              what a cut packet costs, as a table and a page\n"
+      "  spillway bench codec --json      speed and error of every codec\n"
+      "Exit codes: 0 done, 1 failed, 2 wrong usage.");
+  add_nouns(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+  } catch (const CommandError& error) {
+    fmt::print(stderr, "spillway: {}\n", error.what());
+    return kExitFailure;
+  }
+  return kExitOk;
+}
+
+}  // namespace
+}  // namespace spillway::cli
+
+int main(int argc, char** argv) {
+  return spillway::cli::run(argc, argv);
+}

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rows through encoder and decoder: error, bias, cuts, and rows that are not like others.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "codec/row_decoder.h"
+#include "codec/row_encoder.h"
+#include "codec/sample_data.h"
+
+namespace spillway::codec {
+namespace {
+
+struct CodedRow {
+  RowHeader header;
+  std::vector<std::uint8_t> planes;
+};
+
+CodedRow encode(std::span<const float> values, unsigned log2, RotationId id, unsigned planes) {
+  static RowEncoder encoder;
+  const std::size_t length = std::size_t{1} << log2;
+  CodedRow coded{encoder.encode(values, log2, id, planes), {}};
+  coded.planes.resize(length / 8 * planes);
+  encoder.write_planes(0, length, planes, coded.planes.data());
+  return coded;
+}
+
+// The row from the first `bytes` bytes of its planes.
+std::vector<float> decode(const CodedRow& coded, unsigned log2, RotationId id, unsigned planes,
+                          std::size_t bytes, Estimate estimate = Estimate::kUnbiased) {
+  const std::size_t length = std::size_t{1} << log2;
+  std::vector<float> row(length);
+  const PlaneSpan span{std::span(coded.planes).first(bytes), length, planes};
+  const std::size_t arrived = decode_planes(best_kernels(), span, estimate, row.data());
+  finish_row(best_kernels(), coded.header, id, log2, arrived, estimate, row.data());
+  return row;
+}
+
+std::vector<float> through(std::span<const float> values, unsigned log2, RotationId id,
+                           unsigned planes, unsigned kept) {
+  const CodedRow coded = encode(values, log2, id, planes);
+  std::vector<float> row = decode(coded, log2, id, planes, (std::size_t{1} << log2) / 8 * kept);
+  row.resize(values.size());
+  return row;
+}
+
+using Generator = std::function<std::vector<float>(std::uint64_t)>;
+
+struct Distribution {
+  const char* name;
+  Generator generate;
+};
+
+std::vector<Distribution> distributions(std::size_t count) {
+  return {{"gaussian", [=](auto seed) { return gaussian_values(count, seed); }},
+          {"lognormal", [=](auto seed) { return lognormal_values(count, seed); }},
+          {"sparse", [=](auto seed) { return sparse_values(count, 100, seed); }}};
+}
+
+TEST(RowCodec, ErrorAtFewPlanesIsNearEdenOnEveryDistribution) {
+  constexpr unsigned kLog2 = 13;
+  const double eden[] = {0.5708, 0.1331, 0.03578, 0.00959};
+  for (const Distribution& distribution : distributions(1U << kLog2)) {
+    for (unsigned planes = 1; planes <= 4; ++planes) {
+      double error = 0.0;
+      constexpr int kRows = 40;
+      for (int seed = 0; seed < kRows; ++seed) {
+        const std::vector<float> x = distribution.generate(seed);
+        error += nmse(through(x, kLog2, {std::uint64_t(seed), 0}, 16, planes), x) / kRows;
+      }
+      EXPECT_LE(error, 1.06 * eden[planes - 1]) << distribution.name << " at " << planes;
+      EXPECT_GE(error, 0.97 * eden[planes - 1]) << distribution.name << " at " << planes;
+    }
+  }
+}
+
+TEST(RowCodec, MeasuredErrorIsThePredictedOneAtEveryPrecision) {
+  constexpr unsigned kLog2 = 13;
+  for (const unsigned planes : {5U, 6U, 7U, 8U, 9U, 10U, 12U, 14U, 16U}) {
+    double error = 0.0;
+    for (int seed = 0; seed < 10; ++seed) {
+      const std::vector<float> x = gaussian_values(1U << kLog2, seed);
+      error += nmse(through(x, kLog2, {std::uint64_t(seed), 0}, 16, planes), x) / 10;
+    }
+    EXPECT_NEAR(error / expected_nmse(planes, Estimate::kUnbiased), 1.0, 0.08) << planes;
+  }
+}
+
+TEST(RowCodec, FullPrecisionIsExactToFloatRounding) {
+  for (unsigned log2 = kMinRowLog2; log2 <= kMaxRowLog2; ++log2) {
+    for (const Distribution& distribution : distributions(std::size_t{1} << log2)) {
+      const std::vector<float> x = distribution.generate(log2);
+      const std::vector<float> y = through(x, log2, {3, 1}, 32, 32);
+      // One float rounding is 2^-24 of a value; butterflies add log2(n) of them in quadrature.
+      EXPECT_LT(std::sqrt(nmse(y, x)), 4e-7) << distribution.name << " 2^" << log2;
+    }
+  }
+}
+
+TEST(RowCodec, MinimumErrorEstimateHasLessErrorAndShrinks) {
+  const std::vector<float> x = gaussian_values(8192, 1);
+  const CodedRow coded = encode(x, 13, {1, 1}, 16);
+  const std::vector<float> y = decode(coded, 13, {1, 1}, 16, 1024, Estimate::kMinimumError);
+  EXPECT_NEAR(nmse(y, x), 1 - 2 / M_PI, 0.02);
+  EXPECT_LT(energy(y), 0.7 * energy(x));
+}
+
+// The norm of the mean error over many rotations, freed of the noise of the mean: the errors of two
+// halves of the seeds are independent, so their inner product estimates the squared bias.
+double relative_bias(std::span<const float> x, unsigned log2, unsigned kept) {
+  constexpr int kSeeds = 1000;
+  std::vector<double> halves[2];
+  halves[0].resize(x.size());
+  halves[1].resize(x.size());
+  for (int seed = 0; seed < kSeeds; ++seed) {
+    const std::vector<float> y = through(x, log2, {1000003ULL * seed, 7}, 8, kept);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      halves[seed % 2][i] += (static_cast<double>(y[i]) - x[i]) / (kSeeds / 2);
+    }
+  }
+  double product = 0.0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    product += halves[0][i] * halves[1][i];
+  }
+  return std::sqrt(std::max(0.0, product) / energy(x));
+}
+
+class Unbiased : public testing::TestWithParam<unsigned> {};
+
+TEST_P(Unbiased, OnOrdinaryRows) {
+  for (const Distribution& distribution : distributions(2048)) {
+    EXPECT_LT(relative_bias(distribution.generate(5), 11, GetParam()), 0.01) << distribution.name;
+  }
+}
+
+// Rows whose single rotation is not Gaussian: the encoder must notice and rotate again.
+TEST_P(Unbiased, OnRowsThatAreNotGaussianAfterOneRotation) {
+  const unsigned kept = GetParam();
+  EXPECT_LT(relative_bias(std::vector<float>{1.0F}, 8, kept), 0.01) << "one value";
+  EXPECT_LT(relative_bias(std::vector<float>{1.0F, 0.5F}, 8, kept), 0.01) << "two values";
+  EXPECT_LT(relative_bias(std::vector<float>{1, -2, 3, 0.1F, -7}, 8, kept), 0.01) << "five";
+  EXPECT_LT(relative_bias(std::vector<float>(1024, -3.0F), 10, kept), 0.01) << "constant";
+  std::vector<float> few(2048);
+  few[7] = 3.0F;
+  few[100] = 1.0F;
+  few[101] = -1.0F;
+  EXPECT_LT(relative_bias(few, 11, kept), 0.01) << "three of 2048";
+  std::vector<float> equal(2048);
+  for (std::size_t i = 0; i < equal.size(); i += 16) {
+    equal[i] = i % 3 == 0 ? 1.0F : -1.0F;
+  }
+  EXPECT_LT(relative_bias(equal, 11, kept), 0.01) << "128 equal values of 2048";
+}
+
+INSTANTIATE_TEST_SUITE_P(AtPlanes, Unbiased, testing::Values(1, 2, 3, 4, 6),
+                         testing::PrintToStringParamName());
+
+TEST(RowCodec, SpikyAndLatticeRowsTakeMoreRotations) {
+  EXPECT_EQ(encode(gaussian_values(8192, 1), 13, {1, 1}, 8).header.rotations, 1U);
+  EXPECT_EQ(encode(lognormal_values(8192, 1), 13, {1, 1}, 8).header.rotations, 2U);
+  EXPECT_GE(encode(std::vector<float>(8192, 1.0F), 13, {1, 1}, 8).header.rotations, 2U);
+  EXPECT_EQ(encode(std::vector<float>{1.0F}, 8, {1, 1}, 8).header.rotations, 3U);
+}
+
+TEST(RowCodec, ErrorNeverRisesWithTheLengthOfThePrefix) {
+  constexpr unsigned kLog2 = 8;
+  constexpr unsigned kPlanes = 12;
+  constexpr std::size_t kBytes = 256 / 8 * kPlanes;
+  constexpr int kRows = 300;
+  std::vector<double> error(kBytes + 1);
+  for (int seed = 0; seed < kRows; ++seed) {
+    const std::vector<float> x = gaussian_values(256, seed);
+    const CodedRow coded = encode(x, kLog2, {std::uint64_t(seed), 1}, kPlanes);
+    for (std::size_t bytes = 0; bytes <= kBytes; ++bytes) {
+      // A cut inside the first plane leaves a part of the row; from there on, all of it.
+      error[bytes] += nmse(decode(coded, kLog2, {std::uint64_t(seed), 1}, kPlanes, bytes), x);
+    }
+  }
+  EXPECT_DOUBLE_EQ(error[0] / kRows, 1.0);
+  for (std::size_t bytes = 33; bytes <= kBytes; ++bytes) {
+    EXPECT_LE(error[bytes], error[bytes - 1] * 1.02) << bytes;
+  }
+}
+
+TEST(RowCodec, CoordinatesWithoutAnyPlaneAreMadeUpForByTheOthers) {
+  constexpr unsigned kLog2 = 13;
+  const std::vector<float> x = gaussian_values(1U << kLog2, 8);
+  const CodedRow coded = encode(x, kLog2, {4, 4}, 16);
+  double gain = 0.0;
+  double error = 0.0;
+  const std::vector<float> y = decode(coded, kLog2, {4, 4}, 16, 512);  // half of the first plane
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    gain += static_cast<double>(x[i]) * y[i] / energy(x);
+  }
+  error = nmse(y, x);
+  EXPECT_NEAR(gain, 1.0, 0.05);
+  EXPECT_NEAR(error, 2 * (M_PI / 2) - 1, 0.1);  // half lost, the rest at one plane
+}
+
+TEST(RowCodec, AllZeroAndNonFiniteRowsAreTold) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float inf = std::numeric_limits<float>::infinity();
+  const std::vector<float> zeros(300, 0.0F);
+  for (const float value : through(zeros, 9, {1, 1}, 16, 16)) {
+    EXPECT_EQ(value, 0.0F);
+  }
+  EXPECT_EQ(encode(zeros, 9, {1, 1}, 16).header.scale, 0.0F);
+  for (const float poison : {nan, inf, -inf}) {
+    std::vector<float> x = gaussian_values(300, 1);
+    x[17] = poison;
+    EXPECT_TRUE(std::isnan(encode(x, 9, {1, 1}, 16).header.scale));
+    for (const float value : through(x, 9, {1, 1}, 16, 3)) {
+      EXPECT_TRUE(std::isnan(value));
+    }
+  }
+}
+
+TEST(RowCodec, MagnitudesFromDenormalToHugeSurvive) {
+  for (const float factor : {1e-42F, 1e-38F, 1e-30F, 1e-12F, 1e12F, 1e30F, 3e37F}) {
+    std::vector<float> x = gaussian_values(512, 6);
+    for (float& value : x) {
+      value *= factor;
+    }
+    const double allowed = factor < 1e-37F ? 1e-4 : 1e-8;  // denormals have few bits themselves
+    EXPECT_LT(nmse(through(x, 9, {2, 2}, 16, 16), x), allowed) << factor;
+  }
+  std::vector<float> largest(256, std::numeric_limits<float>::max() / 2);
+  EXPECT_LT(nmse(through(largest, 8, {2, 2}, 16, 16), largest), 1e-8);
+}
+
+TEST(RowCodec, ARowWithNothingArrivedIsZero) {
+  const CodedRow coded = encode(gaussian_values(256, 1), 8, {1, 1}, 8);
+  for (const float value : decode(coded, 8, {1, 1}, 8, 0)) {
+    EXPECT_EQ(value, 0.0F);
+  }
+}
+
+TEST(RowCodec, EveryKernelTableGivesTheSamePacketsAndValues) {
+  const std::vector<float> x = lognormal_values(5000, 3);
+  std::vector<std::uint8_t> expected_planes;
+  std::vector<float> expected_values;
+  for (const Kernels* kernels : available_kernels()) {
+    RowEncoder encoder(*kernels);
+    const RowHeader header = encoder.encode(x, 13, {8, 8}, 32);
+    std::vector<std::uint8_t> planes(8192 * 4);
+    encoder.write_planes(0, 8192, 32, planes.data());
+    std::vector<float> values(8192);
+    decode_planes(*kernels, {std::span(planes).first(3000), 8192, 32}, Estimate::kUnbiased,
+                  values.data());
+    finish_row(*kernels, header, {8, 8}, 13, 8192, Estimate::kUnbiased, values.data());
+    if (expected_planes.empty()) {
+      expected_planes = planes;
+      expected_values = values;
+    }
+    EXPECT_EQ(planes, expected_planes) << kernels->name;
+    EXPECT_EQ(values, expected_values) << kernels->name;
+  }
+}
+
+}  // namespace
+}  // namespace spillway::codec

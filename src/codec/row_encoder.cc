@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "codec/row_encoder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+#include "base/random.h"
+#include "codec/goodness.h"
+
+namespace spillway::codec {
+namespace {
+
+// Sums of squares inside these bounds neither overflowed nor lost small terms to denormals.
+constexpr float kMinSafeSum = 1e-24F;
+constexpr float kMaxSafeSum = 1e+30F;
+// A fallback scale keeps the largest magnitude a hair inside the code's range.
+constexpr double kWidenedMagnitude = 0.999 * kMaxMagnitude;
+constexpr std::uint32_t kJitterDomain = 0x4A495454U;  // "JITT"
+
+bool is_safe(float sum_squares) {
+  return sum_squares >= kMinSafeSum && sum_squares <= kMaxSafeSum;
+}
+
+bool all_finite(std::span<const float> values) {
+  return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
+}
+
+float max_abs(std::span<const float> values) {
+  float largest = 0.0F;
+  for (const float value : values) {
+    largest = std::max(largest, std::fabs(value));
+  }
+  return largest;
+}
+
+// A factor within 1/64 of one, drawn anew for every rotation. Rows that need the last round are
+// tiny and fall on a fine lattice with points right on cell bounds; moving the bounds a little from
+// message to message keeps such ties from all falling to the same side.
+double jitter(RotationId rotation) {
+  const base::RandomBlock block =
+      base::random_block(rotation.key, {rotation.row, 0, 0, kJitterDomain});
+  return 1.0 + (static_cast<double>(base::uniform_float(block[0])) - 0.5) / 32.0;
+}
+
+void scale_by_power_of_two(std::span<float> values, int exponent) {
+  for (float& value : values) {
+    value = std::ldexp(value, exponent);
+  }
+}
+
+}  // namespace
+
+RowEncoder::RowEncoder(const Kernels& kernels) : kernels_(kernels), row_(kMaxRowLength) {
+  for (auto& codes : codes_) {
+    codes.resize(kMaxRowLength);
+  }
+}
+
+RowHeader RowEncoder::special_row(float scale, std::size_t length, unsigned planes) {
+  for (unsigned byte = 0; byte < (planes + 7) / 8; ++byte) {
+    std::fill_n(codes_[byte].begin(), length, std::uint8_t{0});
+  }
+  return {scale, 0};
+}
+
+RowHeader RowEncoder::encode(std::span<const float> values, unsigned log2_length,
+                             RotationId rotation, unsigned planes) {
+  SPILLWAY_CHECK(log2_length >= kMinRowLog2 && log2_length <= kMaxRowLog2);
+  SPILLWAY_CHECK(planes >= 1 && planes <= kMaxPlanes);
+  const std::size_t length = std::size_t{1} << log2_length;
+  SPILLWAY_CHECK(values.size() <= length);
+
+  const float* source = values.data();
+  if (values.size() < length) {
+    source = pad(values, length);
+  }
+  RowMoments moments = rotate_first(kernels_, rotation, log2_length, source, row_.data());
+  int exponent = 0;
+  if (!is_safe(moments.sum_squares)) [[unlikely]] {
+    if (!all_finite(values)) {
+      return special_row(std::numeric_limits<float>::quiet_NaN(), length, planes);
+    }
+    const float largest = max_abs(values);
+    if (largest == 0.0F) {
+      return special_row(0.0F, length, planes);
+    }
+    exponent = std::ilogb(largest);
+    pad(values, length);
+    scale_by_power_of_two(std::span(row_).first(values.size()), -exponent);
+    moments = rotate_first(kernels_, rotation, log2_length, row_.data(), row_.data());
+  }
+  const bool spiky = moments.max_square > kMaxEnergyShare * moments.sum_squares;
+  RowHeader header{.scale = 0.0F, .rotations = 1};
+  if (spiky) {
+    rotate_row(kernels_, rotation, 1, 1, log2_length, row_.data());
+    header.rotations = 2;
+  }
+  const double rms =
+      std::sqrt(static_cast<double>(moments.sum_squares) / static_cast<double>(length));
+  const float inverse_scale = quantise_row(log2_length, rotation, rms, header);
+  if (planes > kCompandedPlanes) {
+    kernels_.refine(row_.data(), length, inverse_scale, codes_[0].data(), codes_[1].data(),
+                    codes_[2].data(), codes_[3].data());
+  }
+  header.scale = static_cast<float>(std::ldexp(static_cast<double>(header.scale), exponent));
+  return header;
+}
+
+const float* RowEncoder::pad(std::span<const float> values, std::size_t length) {
+  std::copy(values.begin(), values.end(), row_.begin());
+  std::fill(row_.begin() + static_cast<std::ptrdiff_t>(values.size()),
+            row_.begin() + static_cast<std::ptrdiff_t>(length), 0.0F);
+  return row_.data();
+}
+
+// Codes the rotated row and fills in the header's scale. A row that does not look Gaussian, or that
+// has a coordinate outside the code's range, is taken one round further; one that still has is
+// scaled wider, so that the code always holds it.
+float RowEncoder::quantise_row(unsigned log2_length, RotationId rotation, double rms,
+                               RowHeader& header) {
+  const std::size_t length = std::size_t{1} << log2_length;
+  double scale = rms;
+  for (;;) {
+    header.scale = static_cast<float>(scale);
+    const auto inverse_scale =
+        static_cast<float>(1.0 / (scale * rotation_gain(log2_length, header.rotations)));
+    const float peak =
+        kernels_.quantise(row_.data(), length, inverse_scale, codes_[0].data(), codes_[1].data());
+    const bool in_range = peak < kMaxMagnitude;
+    if (header.rotations < kMaxRotations) {
+      if (in_range && looks_gaussian({codes_[0].data(), length})) {
+        return inverse_scale;
+      }
+      rotate_row(kernels_, rotation, header.rotations, 1, log2_length, row_.data());
+      ++header.rotations;
+      scale = header.rotations == kMaxRotations ? rms * jitter(rotation) : rms;
+    } else if (in_range) {
+      return inverse_scale;
+    } else {
+      scale *= static_cast<double>(peak) / kWidenedMagnitude;
+    }
+  }
+}
+
+void RowEncoder::write_planes(std::size_t first, std::size_t count, unsigned planes,
+                              std::uint8_t* out) const {
+  SPILLWAY_CHECK(first % kSpanQuantum == 0 && count % kSpanQuantum == 0);
+  SPILLWAY_CHECK(first + count <= kMaxRowLength && planes >= 1 && planes <= kMaxPlanes);
+  const std::size_t plane_bytes = count / 8;
+  for (unsigned plane = 0; plane < planes; plane += 8) {
+    kernels_.split_planes(codes_[plane / 8].data() + first, count, std::min(8U, planes - plane),
+                          out + plane * plane_bytes, plane_bytes);
+  }
+}
+
+}  // namespace spillway::codec

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "packetize/depacketizer.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "base/check.h"
+#include "codec/row_decoder.h"
+
+namespace spillway::packetize {
+
+Depacketizer::Depacketizer(const PacketPlan& plan, const Job& job, const wire::MessageId& message,
+                           const wire::PacketAuth& auth, std::span<float> tensor,
+                           codec::Estimate estimate, const codec::Kernels& kernels)
+    : plan_(plan),
+      job_(job),
+      message_(message),
+      auth_(auth),
+      tensor_(tensor),
+      estimate_(estimate),
+      kernels_(kernels),
+      rows_(plan.layout().row_count()),
+      received_bytes_(plan.packet_count()),
+      sent_planes_(plan.packet_count()) {
+  SPILLWAY_CHECK(tensor.size() == plan.layout().tensor_length());
+  SPILLWAY_CHECK(plan.keyed() == auth.is_keyed());
+  if (!rows_.empty()) {
+    const codec::Row last = plan.layout().row(rows_.size() - 1);
+    if (last.values < last.length()) {
+      padded_row_.resize(last.length());
+    }
+  }
+  report_.expected = plan.packet_count();
+  report_.rows = rows_.size();
+}
+
+bool Depacketizer::is_ours(const wire::DataHeader& header) const {
+  return header.job == job_.id && header.epoch == job_.epoch && header.message == message_;
+}
+
+bool Depacketizer::fits_plan(const wire::DataHeader& header) const {
+  if (header.packet >= plan_.packet_count() || header.quanta != plan_.quanta()) {
+    return false;
+  }
+  const PacketPlace place = plan_.place(header.packet);
+  return header.row == place.row && header.slot == place.slot &&
+         header.row_log2 == plan_.layout().row(place.row).log2_length;
+}
+
+bool Depacketizer::agrees_with_row(const wire::DataHeader& header) const {
+  const RowState& row = rows_[header.row];
+  return !row.seen ||
+         (std::bit_cast<std::uint32_t>(row.scale) == std::bit_cast<std::uint32_t>(header.scale) &&
+          row.rotations == header.rotations);
+}
+
+float* Depacketizer::row_data(std::size_t row) {
+  const bool padded = !padded_row_.empty() && row + 1 == rows_.size();
+  return padded ? padded_row_.data() : tensor_.data() + plan_.layout().row(row).offset;
+}
+
+PacketOutcome Depacketizer::add(base::ByteView packet) {
+  wire::OpenedPacket opened;
+  const wire::PacketFault fault = wire::open_data_packet(packet, auth_, opened);
+  if (fault != wire::PacketFault::kNone) {
+    ++report_.faults[static_cast<unsigned>(fault)];
+    return PacketOutcome::kFault;
+  }
+  const wire::DataHeader& header = opened.header;
+  if (!is_ours(header)) {
+    ++report_.foreign;
+    return PacketOutcome::kForeign;
+  }
+  if (!fits_plan(header) || !agrees_with_row(header)) {
+    ++report_.inconsistent;
+    return PacketOutcome::kInconsistent;
+  }
+  const wire::TrustedPlanes trusted = wire::copy_trusted_planes(packet, opened, auth_, planes_);
+  report_.corrupt_tails += trusted.corrupt_tail ? 1 : 0;
+  const std::size_t before = received_bytes_[header.packet];
+  if (trusted.bytes <= before) {
+    ++report_.duplicates;
+    return PacketOutcome::kDuplicate;
+  }
+  rows_[header.row] = {header.scale, header.rotations, true};
+  received_bytes_[header.packet] = static_cast<std::uint16_t>(trusted.bytes);
+  sent_planes_[header.packet] = header.planes;
+  codec::decode_planes(kernels_,
+                       {.bytes = base::ByteView(planes_).first(trusted.bytes),
+                        .count = header.count(),
+                        .planes = header.planes},
+                       estimate_, row_data(header.row) + header.first());
+  if (before > 0) {
+    ++report_.improved;
+    return PacketOutcome::kImproved;
+  }
+  return trusted.bytes == header.plane_bytes() ? PacketOutcome::kWhole : PacketOutcome::kTrimmed;
+}
+
+// Counts a packet in the report and clears its coordinates if it never came. Returns how many of
+// its coordinates have an estimate.
+std::size_t Depacketizer::tally_packet(std::size_t packet) {
+  const PacketPlace place = plan_.place(packet);
+  const std::size_t bytes = received_bytes_[packet];
+  if (bytes == 0) {
+    ++report_.missing;
+    report_.coordinates_by_planes[0] += place.count;
+    std::fill_n(row_data(place.row) + place.first, place.count, 0.0F);
+    return 0;
+  }
+  const std::size_t plane_bytes = place.count / 8;
+  const std::size_t planes = bytes / plane_bytes;
+  const std::size_t further = bytes % plane_bytes * 8;  // coordinates with one plane more
+  ++(planes == sent_planes_[packet] ? report_.whole : report_.trimmed);
+  report_.coordinates_by_planes[planes] += place.count - further;
+  if (further > 0) {
+    report_.coordinates_by_planes[planes + 1] += further;
+  }
+  return planes > 0 ? place.count : further;
+}
+
+void Depacketizer::finish_row(std::size_t row_index) {
+  std::size_t arrived = 0;
+  const std::size_t first = plan_.first_packet(row_index);
+  for (std::size_t slot = 0; slot < plan_.packets_in(row_index); ++slot) {
+    arrived += tally_packet(first + slot);
+  }
+  const RowState& state = rows_[row_index];
+  report_.lost_rows += arrived == 0 ? 1 : 0;
+  report_.non_finite_rows += std::isnan(state.scale) ? 1 : 0;
+  const codec::Row row = plan_.layout().row(row_index);
+  float* data = row_data(row_index);
+  codec::finish_row(kernels_, {state.scale, state.rotations},
+                    {rotation_key(job_, message_), static_cast<std::uint32_t>(row_index)},
+                    row.log2_length, arrived, estimate_, data);
+  if (data == padded_row_.data()) {
+    std::copy_n(data, row.values, tensor_.data() + row.offset);
+  }
+}
+
+DeliveryReport Depacketizer::finish() {
+  for (std::size_t row = 0; row < rows_.size(); ++row) {
+    finish_row(row);
+  }
+  return report_;
+}
+
+}  // namespace spillway::packetize

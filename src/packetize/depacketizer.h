@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Packets back into a tensor: any subset, in any order, whole, cut, repeated or damaged.
+//
+// add() verifies a packet and decodes what can be trusted of it straight into the tensor's memory,
+// still rotated; finish() rotates the rows back, makes up for what is missing, and reports. Memory
+// is fixed when the object is made (two bytes per packet, eight per row, one padded row); nothing a
+// peer sends makes it grow, and no packet writes outside its own coordinates.
+//
+// A longer copy of a packet replaces a shorter one. The first packet of a row fixes the row's scale
+// and rotations; packets that disagree are refused and counted, never mixed.
+//
+// One thread per Depacketizer; any number per process.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "codec/kernels.h"
+#include "codec/plane_code.h"
+#include "codec/row_header.h"
+#include "packetize/delivery_report.h"
+#include "packetize/message.h"
+#include "packetize/packet_plan.h"
+#include "wire/data_packet.h"
+
+namespace spillway::packetize {
+
+// What became of one packet handed to add().
+enum class PacketOutcome : std::uint8_t {
+  kWhole,
+  kTrimmed,
+  kImproved,
+  kDuplicate,
+  kForeign,
+  kInconsistent,
+  kFault,
+};
+
+class Depacketizer {
+ public:
+  // `auth` and `tensor` (of the plan's length) must outlive the object; the tensor's content is
+  // not meaningful before finish().
+  Depacketizer(const PacketPlan& plan, const Job& job, const wire::MessageId& message,
+               const wire::PacketAuth& auth, std::span<float> tensor,
+               codec::Estimate estimate = codec::Estimate::kUnbiased,
+               const codec::Kernels& kernels = codec::best_kernels());
+
+  PacketOutcome add(base::ByteView packet);
+
+  // Completes the tensor. Call it once; add() no more afterwards.
+  DeliveryReport finish();
+
+ private:
+  struct RowState {
+    float scale = 0.0F;
+    std::uint8_t rotations = 0;
+    bool seen = false;
+  };
+
+  bool is_ours(const wire::DataHeader& header) const;
+  bool fits_plan(const wire::DataHeader& header) const;
+  bool agrees_with_row(const wire::DataHeader& header) const;
+  float* row_data(std::size_t row);
+  void finish_row(std::size_t row);
+  std::size_t tally_packet(std::size_t packet);
+
+  PacketPlan plan_;
+  Job job_;
+  wire::MessageId message_;
+  const wire::PacketAuth& auth_;
+  std::span<float> tensor_;
+  codec::Estimate estimate_;
+  const codec::Kernels& kernels_;
+
+  std::vector<RowState> rows_;
+  std::vector<std::uint16_t> received_bytes_;  // of planes, per packet
+  std::vector<std::uint8_t> sent_planes_;      // per packet that came
+  std::vector<float> padded_row_;              // the last row, where it is longer than its values
+  std::array<std::uint8_t, SPILLWAY_MAX_PACKET> planes_;
+  DeliveryReport report_;
+};
+
+}  // namespace spillway::packetize

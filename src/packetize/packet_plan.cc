@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "packetize/packet_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "codec/kernels.h"
+#include "codec/plane_code.h"
+#include "wire/data_header.h"
+
+namespace spillway::packetize {
+namespace {
+
+static_assert(SPILLWAY_QUANTUM == codec::kSpanQuantum);
+static_assert(SPILLWAY_MAX_PLANES == codec::kMaxPlanes);
+static_assert(SPILLWAY_MIN_ROW_LOG2 == codec::kMinRowLog2);
+static_assert(SPILLWAY_MAX_ROW_LOG2 == codec::kMaxRowLog2);
+static_assert(SPILLWAY_MAX_ROTATIONS == codec::kMaxRotations);
+
+constexpr std::size_t kBytesPerQuantumPlane = SPILLWAY_QUANTUM / 8;
+constexpr std::size_t kMaxQuanta = 255;
+constexpr std::size_t kMaxSlots = 256;
+constexpr std::size_t kMaxHeadBytes = 255 * 4;
+constexpr unsigned kMinMtu = 576;
+constexpr unsigned kMaxMtu = 9000;
+
+std::size_t check_size(const Encoding& encoding) {
+  return encoding.keyed ? SPILLWAY_TAG_SIZE : SPILLWAY_CRC_SIZE;
+}
+
+// Bytes in front of the head, from the start of the UDP payload.
+std::size_t head_start(const Encoding& encoding) {
+  return sizeof(spillway_data_header) + check_size(encoding);
+}
+
+std::size_t packet_size(std::size_t quanta, const Encoding& encoding, std::size_t head_capacity) {
+  const std::size_t planes = quanta * kBytesPerQuantumPlane * encoding.planes;
+  const std::size_t tail = planes - std::min(planes, head_capacity);
+  const std::size_t segments = (tail + SPILLWAY_TAIL_SEGMENT - 1) / SPILLWAY_TAIL_SEGMENT;
+  return head_start(encoding) + planes + segments * check_size(encoding);
+}
+
+base::Status check_arguments(const Fabric& fabric, const Encoding& encoding) {
+  if (fabric.mtu < kMinMtu || fabric.mtu > kMaxMtu) {
+    return base::invalid_argument(
+        fmt::format("MTU {} is outside {}..{}", fabric.mtu, kMinMtu, kMaxMtu));
+  }
+  if (encoding.planes < 1 || encoding.planes > codec::kMaxPlanes) {
+    return base::invalid_argument(fmt::format("precision {} is outside 1..{}; use 8, 12, 16 or 32",
+                                              encoding.planes, codec::kMaxPlanes));
+  }
+  if (encoding.row_log2 < codec::kMinRowLog2 || encoding.row_log2 > codec::kMaxRowLog2) {
+    return base::invalid_argument(fmt::format("rows of 2^{} are outside 2^{}..2^{}",
+                                              encoding.row_log2, codec::kMinRowLog2,
+                                              codec::kMaxRowLog2));
+  }
+  return {};
+}
+
+// Bytes of planes that survive every trim, in whole words.
+base::Result<std::size_t> head_capacity_of(const Fabric& fabric, const Encoding& encoding) {
+  if (fabric.trim_bytes == 0) {
+    return std::size_t{SPILLWAY_TAIL_SEGMENT};  // nothing is trimmed: a head like any segment
+  }
+  const std::size_t smallest = fabric.frame_overhead() + head_start(encoding) +
+                               fabric.trim_slack_bytes + kBytesPerQuantumPlane;
+  if (fabric.trim_bytes < smallest) {
+    return base::invalid_argument(fmt::format(
+        "a trim size of {} bytes leaves no room for a plane behind {} bytes of headers (slack {}); "
+        "the smallest that works here is {}, or 0 for a fabric that does not trim",
+        fabric.trim_bytes, fabric.frame_overhead() + head_start(encoding), fabric.trim_slack_bytes,
+        smallest));
+  }
+  const std::size_t room = fabric.trim_bytes - smallest + kBytesPerQuantumPlane;
+  return std::min(room / 4 * 4, kMaxHeadBytes);
+}
+
+std::size_t choose_quanta(const Fabric& fabric, const Encoding& encoding,
+                          std::size_t head_capacity) {
+  std::size_t quanta = kMaxQuanta;
+  if (fabric.trim_bytes != 0) {
+    quanta = std::min(quanta, head_capacity / kBytesPerQuantumPlane);
+  }
+  const std::size_t payload = fabric.mtu - fabric.datagram_overhead();
+  while (quanta > 0 && packet_size(quanta, encoding, head_capacity) > payload) {
+    --quanta;
+  }
+  return quanta;
+}
+
+// A row's packets are numbered in one byte: tiny packets want shorter rows.
+unsigned fitting_row_log2(unsigned row_log2, std::size_t quanta) {
+  while (row_log2 > codec::kMinRowLog2 &&
+         (std::size_t{1} << row_log2) > kMaxSlots * quanta * SPILLWAY_QUANTUM) {
+    --row_log2;
+  }
+  return row_log2;
+}
+
+}  // namespace
+
+PacketPlan::PacketPlan(const codec::RowLayout& layout, const Encoding& encoding, std::size_t quanta,
+                       std::size_t head_capacity)
+    : layout_(layout),
+      planes_(encoding.planes),
+      keyed_(encoding.keyed),
+      quanta_(quanta),
+      head_capacity_(head_capacity) {
+  const std::size_t per_packet = coordinates_per_packet();
+  const std::size_t full_row = std::size_t{1} << layout.row_log2();
+  packets_per_full_row_ = (full_row + per_packet - 1) / per_packet;
+  const std::size_t rows = layout.row_count();
+  packet_count_ = rows == 0 ? 0 : first_packet(rows - 1) + packets_in(rows - 1);
+  max_packet_size_ = packet_size(quanta, encoding, head_capacity);
+}
+
+base::Result<PacketPlan> PacketPlan::make(std::size_t tensor_length, const Fabric& fabric,
+                                          const Encoding& encoding) {
+  if (const base::Status status = check_arguments(fabric, encoding); !status.ok()) {
+    return status;
+  }
+  const base::Result<std::size_t> head_capacity = head_capacity_of(fabric, encoding);
+  if (!head_capacity.ok()) {
+    return head_capacity.status();
+  }
+  const std::size_t quanta = choose_quanta(fabric, encoding, *head_capacity);
+  SPILLWAY_CHECK(quanta > 0);  // kMinMtu holds 32 coordinates of 32 planes
+  const unsigned row_log2 = fitting_row_log2(encoding.row_log2, quanta);
+  const std::size_t per_row =
+      ((std::size_t{1} << row_log2) + quanta * SPILLWAY_QUANTUM - 1) / (quanta * SPILLWAY_QUANTUM);
+  const std::size_t most_values = (SPILLWAY_MAX_PACKETS / per_row) << row_log2;
+  if (tensor_length > most_values) {
+    return base::Status(
+        base::StatusCode::kLimitExceeded,
+        fmt::format("{} values need more than the {} packets of one message; at this MTU and "
+                    "precision a message carries {} values: split the tensor",
+                    tensor_length, SPILLWAY_MAX_PACKETS, most_values));
+  }
+  return PacketPlan(codec::RowLayout(tensor_length, row_log2), encoding, quanta, *head_capacity);
+}
+
+std::size_t PacketPlan::head_bytes(std::size_t count) const {
+  return std::min(head_capacity_, count / 8 * planes_);
+}
+
+std::size_t PacketPlan::packets_in(std::size_t row) const {
+  const std::size_t per_packet = coordinates_per_packet();
+  return (layout_.row(row).length() + per_packet - 1) / per_packet;
+}
+
+PacketPlace PacketPlan::place(std::size_t packet) const {
+  SPILLWAY_CHECK(packet < packet_count_);
+  const std::size_t row = packet / packets_per_full_row_;
+  const std::size_t slot = packet % packets_per_full_row_;
+  const std::size_t first = slot * coordinates_per_packet();
+  return {row, slot, first, std::min(coordinates_per_packet(), layout_.row(row).length() - first)};
+}
+
+std::size_t PacketPlan::wire_bytes() const {
+  const Encoding encoding{.planes = planes_, .row_log2 = layout_.row_log2(), .keyed = keyed_};
+  std::size_t total = 0;
+  for (std::size_t packet = 0; packet < packet_count_; ++packet) {
+    total += packet_size(place(packet).count / SPILLWAY_QUANTUM, encoding, head_capacity_);
+  }
+  return total;
+}
+
+}  // namespace spillway::packetize

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a tensor becomes packets on a given fabric: rows, coordinates per packet, size of the head.
+//
+// The fabric decides. Its MTU bounds a packet; its trim size bounds the head, which must hold at
+// least one whole plane, or a trimmed packet would be a lost one. So a small trim size means fewer
+// coordinates per packet, however large the MTU, and what room is left in the head is filled with
+// further planes. Real switches cut at one global size, give or take a few bytes.
+//
+// Both ends compute the same plan from the same arguments; a plan is a pure value.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/status.h"
+#include "codec/row_layout.h"
+#include "wire/packet.h"
+
+namespace spillway::packetize {
+
+enum class IpVersion : std::uint8_t { kV4, kV6 };
+
+struct Fabric {
+  unsigned mtu = 1500;
+  // Bytes of a frame, counted from its Ethernet header, that a trimming switch leaves; 0 for a
+  // fabric that only drops.
+  unsigned trim_bytes = 206;
+  // How far below trim_bytes a real cut may fall.
+  unsigned trim_slack_bytes = 4;
+  IpVersion ip = IpVersion::kV4;
+
+  // Ethernet, IP and UDP headers, and the last two alone.
+  unsigned frame_overhead() const { return 14 + datagram_overhead(); }
+  unsigned datagram_overhead() const { return (ip == IpVersion::kV4 ? 20 : 40) + 8; }
+};
+
+// Rows of 2^13 stay in the first-level cache while they are rotated.
+inline constexpr unsigned kDefaultRowLog2 = 13;
+inline constexpr unsigned kDefaultPlanes = 16;
+
+struct Encoding {
+  unsigned planes = kDefaultPlanes;  // 8, 12, 16 or 32: precision in bits per coordinate
+  unsigned row_log2 = kDefaultRowLog2;
+  bool keyed = false;
+};
+
+// Where a packet's coordinates lie.
+struct PacketPlace {
+  std::size_t row;
+  std::size_t slot;   // among the row's packets
+  std::size_t first;  // coordinate of the row
+  std::size_t count;
+};
+
+class PacketPlan {
+ public:
+  // Fails, saying what would do, when no whole plane fits the trimmed size, or when the tensor
+  // would need more packets than a message may have.
+  static base::Result<PacketPlan> make(std::size_t tensor_length, const Fabric& fabric,
+                                       const Encoding& encoding);
+
+  const codec::RowLayout& layout() const { return layout_; }
+  unsigned planes() const { return planes_; }
+  bool keyed() const { return keyed_; }
+  std::size_t coordinates_per_packet() const { return quanta_ * SPILLWAY_QUANTUM; }
+  std::size_t quanta() const { return quanta_; }
+  // Bytes of planes under the head's check, of a packet with `count` coordinates.
+  std::size_t head_bytes(std::size_t count) const;
+  std::size_t packet_count() const { return packet_count_; }
+  std::size_t max_packet_size() const { return max_packet_size_; }
+  // UDP payload bytes of all packets together.
+  std::size_t wire_bytes() const;
+
+  std::size_t first_packet(std::size_t row) const { return row * packets_per_full_row_; }
+  std::size_t packets_in(std::size_t row) const;
+  PacketPlace place(std::size_t packet) const;
+
+ private:
+  PacketPlan(const codec::RowLayout& layout, const Encoding& encoding, std::size_t quanta,
+             std::size_t head_capacity);
+
+  codec::RowLayout layout_;
+  unsigned planes_;
+  bool keyed_;
+  std::size_t quanta_;
+  std::size_t head_capacity_;
+  std::size_t packets_per_full_row_;
+  std::size_t packet_count_;
+  std::size_t max_packet_size_;
+};
+
+}  // namespace spillway::packetize

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "packetize/packetizer.h"
+
+#include "base/check.h"
+#include "wire/data_packet.h"
+
+namespace spillway::packetize {
+
+PacketBuffer::PacketBuffer(std::size_t capacity, std::size_t stride)
+    : stride_(stride), bytes_(capacity * stride) {
+  sizes_.reserve(capacity);
+}
+
+base::ByteView PacketBuffer::operator[](std::size_t index) const {
+  SPILLWAY_CHECK(index < sizes_.size());
+  return {bytes_.data() + index * stride_, sizes_[index]};
+}
+
+base::MutableByteView PacketBuffer::next() {
+  SPILLWAY_CHECK((sizes_.size() + 1) * stride_ <= bytes_.size());
+  return {bytes_.data() + sizes_.size() * stride_, stride_};
+}
+
+void PacketBuffer::commit(std::size_t size) {
+  SPILLWAY_CHECK(size <= stride_);
+  sizes_.push_back(size);
+}
+
+Packetizer::Packetizer(const PacketPlan& plan, const wire::PacketAuth& auth,
+                       const codec::Kernels& kernels)
+    : plan_(plan), auth_(auth), encoder_(kernels), planes_(SPILLWAY_MAX_PACKET) {
+  SPILLWAY_CHECK(plan.keyed() == auth.is_keyed());
+}
+
+void Packetizer::append_row(std::span<const float> tensor, std::size_t row_index,
+                            const Envelope& envelope, PacketBuffer& packets) {
+  SPILLWAY_CHECK(tensor.size() == plan_.layout().tensor_length());
+  const codec::Row row = plan_.layout().row(row_index);
+  const codec::RotationId rotation{rotation_key(envelope.job, envelope.message),
+                                   static_cast<std::uint32_t>(row_index)};
+  const codec::RowHeader coded = encoder_.encode(tensor.subspan(row.offset, row.values),
+                                                 row.log2_length, rotation, plan_.planes());
+  const std::size_t first_packet = plan_.first_packet(row_index);
+  wire::DataHeader header{
+      .job = envelope.job.id,
+      .epoch = envelope.job.epoch,
+      .message = envelope.message,
+      .keyed = plan_.keyed(),
+      .priority = envelope.priority,
+      .importance = envelope.importance,
+      .path = envelope.path,
+      .timestamp_us = envelope.timestamp_us,
+      .row_log2 = static_cast<std::uint8_t>(row.log2_length),
+      .rotations = static_cast<std::uint8_t>(coded.rotations),
+      .planes = static_cast<std::uint8_t>(plan_.planes()),
+      .row = static_cast<std::uint16_t>(row_index),
+      .quanta = static_cast<std::uint8_t>(plan_.quanta()),
+      .scale = coded.scale,
+  };
+  for (std::size_t slot = 0; slot < plan_.packets_in(row_index); ++slot) {
+    header.slot = static_cast<std::uint8_t>(slot);
+    header.packet = static_cast<std::uint16_t>(first_packet + slot);
+    header.last = first_packet + slot + 1 == plan_.packet_count();
+    header.head_bytes = static_cast<std::uint16_t>(plan_.head_bytes(header.count()));
+    encoder_.write_planes(header.first(), header.count(), plan_.planes(), planes_.data());
+    packets.commit(wire::write_data_packet(
+        header, base::ByteView(planes_).first(header.plane_bytes()), auth_, packets.next()));
+  }
+}
+
+PacketBuffer Packetizer::packetize(std::span<const float> tensor, const Envelope& envelope) {
+  PacketBuffer packets(plan_.packet_count(), plan_.max_packet_size());
+  for (std::size_t row = 0; row < plan_.layout().row_count(); ++row) {
+    append_row(tensor, row, envelope, packets);
+  }
+  return packets;
+}
+
+}  // namespace spillway::packetize

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A tensor into packets, row by row: rotate, code, cut into planes, add headers and checks.
+//
+// Every packet stands alone: it can be cut behind its head, lost, repeated or reordered. The same
+// arguments give the same bytes on every machine.
+//
+// One thread per Packetizer; it owns about 300 KiB of scratch and allocates only when made.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "codec/kernels.h"
+#include "codec/row_encoder.h"
+#include "packetize/message.h"
+#include "packetize/packet_plan.h"
+#include "wire/data_header.h"
+#include "wire/packet_auth.h"
+
+namespace spillway::packetize {
+
+// What all packets of a message have in common besides the plan.
+struct Envelope {
+  Job job;
+  wire::MessageId message;
+  std::uint8_t priority = 0;
+  std::uint8_t importance = 0;
+  std::uint8_t path = 0;
+  std::uint32_t timestamp_us = 0;
+};
+
+// Packets in one buffer, `stride` bytes apart so that they can be written in place.
+class PacketBuffer {
+ public:
+  PacketBuffer(std::size_t capacity, std::size_t stride);
+
+  std::size_t size() const { return sizes_.size(); }
+  base::ByteView operator[](std::size_t index) const;
+  // Room for one more packet; commit() says how much of it was used.
+  base::MutableByteView next();
+  void commit(std::size_t size);
+  void clear() { sizes_.clear(); }
+
+ private:
+  std::size_t stride_;
+  std::vector<std::uint8_t> bytes_;
+  std::vector<std::size_t> sizes_;
+};
+
+class Packetizer {
+ public:
+  // `auth` must outlive the packetizer and be keyed exactly if the plan is.
+  Packetizer(const PacketPlan& plan, const wire::PacketAuth& auth,
+             const codec::Kernels& kernels = codec::best_kernels());
+
+  const PacketPlan& plan() const { return plan_; }
+
+  // Appends the packets of one row of `tensor`.
+  void append_row(std::span<const float> tensor, std::size_t row, const Envelope& envelope,
+                  PacketBuffer& packets);
+
+  // All packets of `tensor`, whose length is the plan's.
+  PacketBuffer packetize(std::span<const float> tensor, const Envelope& envelope);
+
+ private:
+  PacketPlan plan_;
+  const wire::PacketAuth& auth_;
+  codec::RowEncoder encoder_;
+  std::vector<std::uint8_t> planes_;  // of one packet
+};
+
+}  // namespace spillway::packetize

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "wire/data_header.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace spillway::wire {
+namespace {
+
+bool is_valid_scale(float scale, unsigned rotations) {
+  if (scale == 0.0F || std::isnan(scale)) {
+    return rotations == 0;
+  }
+  return std::isfinite(scale) && scale > 0.0F && rotations >= 1;
+}
+
+// Everything about a row and its place in it that a decoder relies on.
+bool is_valid_span(const DataHeader& header) {
+  if (header.row_log2 < SPILLWAY_MIN_ROW_LOG2 || header.row_log2 > SPILLWAY_MAX_ROW_LOG2 ||
+      header.planes == 0 || header.planes > SPILLWAY_MAX_PLANES || header.quanta == 0) {
+    return false;
+  }
+  return header.first() < (std::size_t{1} << header.row_log2) && header.head_bytes > 0 &&
+         header.head_bytes <= header.plane_bytes() && header.packet_size() <= SPILLWAY_MAX_PACKET;
+}
+
+bool is_valid(const DataHeader& header) {
+  return header.priority < 8 && header.importance < 8 && is_valid_span(header) &&
+         header.rotations <= SPILLWAY_MAX_ROTATIONS &&
+         is_valid_scale(header.scale, header.rotations);
+}
+
+}  // namespace
+
+const char* packet_fault_name(PacketFault fault) {
+  switch (fault) {
+    case PacketFault::kNone:
+      return "none";
+    case PacketFault::kTooShort:
+      return "too-short";
+    case PacketFault::kTooLong:
+      return "too-long";
+    case PacketFault::kVersion:
+      return "version";
+    case PacketFault::kType:
+      return "type";
+    case PacketFault::kField:
+      return "field";
+    case PacketFault::kAuthMode:
+      return "auth-mode";
+    case PacketFault::kCutInHead:
+      return "cut-in-head";
+    case PacketFault::kHeadCheck:
+      return "head-check";
+  }
+  return "unknown";
+}
+
+std::size_t DataHeader::count() const {
+  const std::size_t length = std::size_t{1} << row_log2;
+  return std::min(std::size_t{quanta} * SPILLWAY_QUANTUM, length - std::min(length, first()));
+}
+
+std::size_t DataHeader::packet_size() const {
+  const std::size_t tail = plane_bytes() - head_bytes;
+  const std::size_t segments = (tail + SPILLWAY_TAIL_SEGMENT - 1) / SPILLWAY_TAIL_SEGMENT;
+  return head_end() + tail + segments * check_size();
+}
+
+void write_data_header(const DataHeader& header, base::MutableByteView out) {
+  SPILLWAY_CHECK(is_valid(header) && out.size() >= sizeof(spillway_data_header));
+  spillway_data_header raw{};
+  raw.common.version_type = SPILLWAY_WIRE_VERSION << 4 | SPILLWAY_TYPE_DATA;
+  raw.common.flags = static_cast<__u8>((header.keyed ? SPILLWAY_FLAG_KEYED : 0) |
+                                       (header.last ? SPILLWAY_FLAG_LAST : 0) |
+                                       (header.retransmit ? SPILLWAY_FLAG_RETRANSMIT : 0));
+  raw.common.job = header.job;
+  raw.common.epoch = header.epoch;
+  raw.common.source = header.message.source;
+  raw.common.step = header.message.step;
+  raw.common.bucket = header.message.bucket;
+  raw.common.shard = header.message.shard;
+  raw.common.service = static_cast<__u8>(static_cast<unsigned>(header.message.phase) << 6 |
+                                         header.priority << 3 | header.importance);
+  raw.common.path = header.path;
+  raw.common.packet = header.packet;
+  raw.common.timestamp_us = header.timestamp_us;
+  raw.code = static_cast<__u8>(SPILLWAY_CODEC_PLANES << 4 | header.row_log2);
+  raw.planes = static_cast<__u8>(header.rotations << 6 | header.planes);
+  raw.row = header.row;
+  raw.slot = header.slot;
+  raw.quanta = header.quanta;
+  raw.head_words = static_cast<__u8>(header.head_bytes / 4);
+  raw.scale = std::bit_cast<__u32>(header.scale);
+  std::memcpy(out.data(), &raw, sizeof raw);
+}
+
+PacketFault read_data_header(base::ByteView packet, DataHeader& header) {
+  spillway_data_header raw;
+  if (packet.size() < sizeof raw) {
+    return PacketFault::kTooShort;
+  }
+  if (packet.size() > SPILLWAY_MAX_PACKET) {
+    return PacketFault::kTooLong;
+  }
+  std::memcpy(&raw, packet.data(), sizeof raw);
+  if (spillway_version_of(raw.common.version_type) != SPILLWAY_WIRE_VERSION) {
+    return PacketFault::kVersion;
+  }
+  if (spillway_type_of(raw.common.version_type) != SPILLWAY_TYPE_DATA) {
+    return PacketFault::kType;
+  }
+  if ((raw.common.flags & ~SPILLWAY_FLAGS_KNOWN) != 0 || raw.reserved != 0 ||
+      spillway_codec_of(raw.code) != SPILLWAY_CODEC_PLANES) {
+    return PacketFault::kField;
+  }
+  header.job = raw.common.job;
+  header.epoch = raw.common.epoch;
+  header.message = {.step = raw.common.step,
+                    .bucket = raw.common.bucket,
+                    .shard = raw.common.shard,
+                    .source = raw.common.source,
+                    .phase = static_cast<Phase>(spillway_phase_of(raw.common.service))};
+  header.packet = raw.common.packet;
+  header.keyed = (raw.common.flags & SPILLWAY_FLAG_KEYED) != 0;
+  header.last = (raw.common.flags & SPILLWAY_FLAG_LAST) != 0;
+  header.retransmit = (raw.common.flags & SPILLWAY_FLAG_RETRANSMIT) != 0;
+  header.priority = spillway_priority_of(raw.common.service);
+  header.importance = spillway_importance_of(raw.common.service);
+  header.path = raw.common.path;
+  header.timestamp_us = raw.common.timestamp_us;
+  header.row_log2 = spillway_row_log2_of(raw.code);
+  header.rotations = spillway_rotations_of(raw.planes);
+  header.planes = spillway_planes_of(raw.planes);
+  header.row = raw.row;
+  header.slot = raw.slot;
+  header.quanta = raw.quanta;
+  header.head_bytes = static_cast<std::uint16_t>(raw.head_words * 4);
+  header.scale = std::bit_cast<float>(raw.scale);
+  return is_valid(header) ? PacketFault::kNone : PacketFault::kField;
+}
+
+}  // namespace spillway::wire
