@@ -37,6 +37,22 @@ void store_le(void* to, T value) {
   std::memcpy(to, &value, sizeof(T));
 }
 
+// Copies bytes that do not overlap, for pieces of packets: up to a few hundred bytes, where the
+// call into memcpy and its choice of strategy cost more than the copy (twice as much on some x86
+// VMs).
+inline void copy_bytes(const std::uint8_t* from, std::size_t count, std::uint8_t* to) {
+  std::size_t i = 0;
+  for (; i + 64 <= count; i += 64) {
+    std::memcpy(to + i, from + i, 64);  // a constant size: four vector moves, no call
+  }
+  for (; i + 16 <= count; i += 16) {
+    std::memcpy(to + i, from + i, 16);
+  }
+  for (; i < count; ++i) {
+    to[i] = from[i];
+  }
+}
+
 class ByteReader {
  public:
   explicit ByteReader(ByteView bytes) : bytes_(bytes) {}
@@ -87,7 +103,7 @@ class ByteWriter {
   void append(ByteView from) {
     const MutableByteView room = reserve(from.size());
     if (!room.empty()) {
-      std::memcpy(room.data(), from.data(), from.size());
+      copy_bytes(from.data(), from.size(), room.data());
     }
   }
 

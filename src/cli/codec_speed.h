@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How fast the codecs are on one core, beside memcpy of the same bytes in the same run. Throughput
+// How fast the codecs are on one core, beside memcpy of 64 MiB in the same run. Throughput
 // counts the tensor's bytes (4 per value), whatever is on the wire.
 #pragma once
 

@@ -139,22 +139,37 @@ HWY_INLINE void transform_groups(const float* source, float* row, std::size_t le
   }
 }
 
-// kLevels levels from `half` on, as one sweep of radix 2^kLevels butterflies.
+// Vectors of data that a sweep holds in registers, leaving as many for what comes of them.
+constexpr std::size_t kSweepVectors = HWY_TARGET == HWY_NEON ? 16 : 8;
+
+// kLevels levels from `half` on, as one sweep of radix 2^kLevels butterflies. Each step takes as
+// many neighbouring vectors from every stream as registers allow: streams are powers of two apart
+// and fall on the same cache sets, so a line had better be used up while it is there.
 template <unsigned kLevels>
 void sweep(float* row, std::size_t length, std::size_t half) {
   const FloatTag d;
   constexpr std::size_t kRadix = std::size_t{1} << kLevels;
+  constexpr std::size_t kColumns = kSweepVectors / kRadix;
   for (std::size_t base = 0; base < length; base += half * kRadix) {
-    for (std::size_t i = base; i < base + half; i += kLanes) {
-      FloatVector v[kRadix];
+    for (std::size_t i = base; i < base + half; i += kColumns * kLanes) {
+      FloatVector v[kColumns][kRadix];
       HWY_UNROLL(16)
       for (std::size_t r = 0; r < kRadix; ++r) {
-        v[r] = hn::LoadU(d, row + i + r * half);
+        HWY_UNROLL(8)
+        for (std::size_t c = 0; c < kColumns; ++c) {
+          v[c][r] = hn::LoadU(d, row + i + c * kLanes + r * half);
+        }
       }
-      butterflies<kLevels>(v);
+      HWY_UNROLL(8)
+      for (std::size_t c = 0; c < kColumns; ++c) {
+        butterflies<kLevels>(v[c]);
+      }
       HWY_UNROLL(16)
       for (std::size_t r = 0; r < kRadix; ++r) {
-        hn::StoreU(v[r], d, row + i + r * half);
+        HWY_UNROLL(8)
+        for (std::size_t c = 0; c < kColumns; ++c) {
+          hn::StoreU(v[c][r], d, row + i + c * kLanes + r * half);
+        }
       }
     }
   }

@@ -41,7 +41,7 @@ std::vector<std::uint8_t> random_bytes(std::size_t count, std::uint64_t seed) {
 
 void expect_same_bits(std::span<const float> a, std::span<const float> b) {
   ASSERT_EQ(a.size(), b.size());
-  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size_bytes()), 0);
+  EXPECT_TRUE(a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
 }
 
 TEST_P(KernelsMatchOracle, RotationsOfEveryLength) {

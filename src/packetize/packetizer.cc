@@ -41,6 +41,7 @@ void Packetizer::append_row(std::span<const float> tensor, std::size_t row_index
   const codec::RowHeader coded = encoder_.encode(tensor.subspan(row.offset, row.values),
                                                  row.log2_length, rotation, plan_.planes());
   const std::size_t first_packet = plan_.first_packet(row_index);
+  const std::size_t packet_count = plan_.packets_in(row_index);
   wire::DataHeader header{
       .job = envelope.job.id,
       .epoch = envelope.job.epoch,
@@ -57,7 +58,7 @@ void Packetizer::append_row(std::span<const float> tensor, std::size_t row_index
       .quanta = static_cast<std::uint8_t>(plan_.quanta()),
       .scale = coded.scale,
   };
-  for (std::size_t slot = 0; slot < plan_.packets_in(row_index); ++slot) {
+  for (std::size_t slot = 0; slot < packet_count; ++slot) {
     header.slot = static_cast<std::uint8_t>(slot);
     header.packet = static_cast<std::uint16_t>(first_packet + slot);
     header.last = first_packet + slot + 1 == plan_.packet_count();

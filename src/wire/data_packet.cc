@@ -2,7 +2,6 @@
 #include "wire/data_packet.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/check.h"
 
@@ -79,7 +78,7 @@ TrustedPlanes copy_trusted_planes(base::ByteView packet, const OpenedPacket& ope
     if (!auth.matches(auth.segment_check(opened.head_check, index, segment), received)) {
       return {trusted, true};
     }
-    std::memcpy(out.data() + trusted, segment.data(), segment.size());
+    base::copy_bytes(segment.data(), segment.size(), out.data() + trusted);
     trusted += segment.size();
   }
   return {trusted, false};

@@ -2,4 +2,6 @@
 /* The packet header must compile as plain C, as it does for eBPF. */
 #include "wire/packet.h"
 
-unsigned spillway_test_data_header_size(void) { return sizeof(struct spillway_data_header); }
+unsigned spillway_test_data_header_size(void) {
+  return sizeof(struct spillway_data_header);
+}
