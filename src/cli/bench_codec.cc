@@ -37,7 +37,7 @@ struct Results {
 Results measure(const Options& options) {
   const bool speed = options.part != "error";
   const bool error = options.part != "speed";
-  const SpeedOptions speed_options{.values = std::size_t{1} << (options.quick ? 20 : 22),
+  const SpeedOptions speed_options{.values = std::size_t{1} << (options.quick ? 20 : 24),
                                    .repetitions = options.quick ? 3 : 9};
   const AccuracyOptions accuracy{.messages = options.quick ? 2 : 16,
                                  .bias_seeds = options.quick ? 200 : 1000};

@@ -19,12 +19,11 @@
 namespace spillway::cli {
 namespace {
 
-constexpr std::size_t kMemcpyBytes = std::size_t{64} << 20;
 constexpr std::array<unsigned, 4> kPrecisions = {8, 12, 16, 32};
 constexpr std::array<unsigned, 2> kRowLogs = {13, 15};
 // Plain code, one to two orders slower: fewer values and repetitions are enough.
 constexpr std::size_t kReferenceValues = std::size_t{1} << 20;
-constexpr int kReferenceRepetitions = 2;
+constexpr int kReferenceRepetitions = 1;
 constexpr std::array<std::uint8_t, 16> kBenchKey = {'b', 'e', 'n', 'c', 'h'};
 
 // Keeps the compiler from leaving out work whose result nobody reads.
@@ -48,12 +47,9 @@ double best_rate(std::size_t bytes, int repetitions, const std::function<void()>
 
 const std::function<void()> kNoPreparation = [] {};
 
-// Out of memory, not out of a cache: a model's gradients do not fit one.
-double memcpy_rate(int repetitions) {
-  const std::vector<std::uint8_t> from(kMemcpyBytes, 1);
-  std::vector<std::uint8_t> to(kMemcpyBytes, 2);
-  return best_rate(kMemcpyBytes, repetitions, kNoPreparation, [&] {
-    std::memcpy(to.data(), from.data(), kMemcpyBytes);
+double memcpy_rate(std::span<const float> from, std::span<float> to, int repetitions) {
+  return best_rate(from.size_bytes(), repetitions, kNoPreparation, [&] {
+    std::memcpy(to.data(), from.data(), from.size_bytes());
     keep(to.data());
   });
 }
@@ -135,24 +131,24 @@ SpeedResults measure_speed(const SpeedOptions& options, Progress& progress) {
   std::vector<float> work(values.size());
   SpeedResults results;
   const auto remeasure_memcpy = [&] {
-    results.memcpy_gigabytes_per_second =
-        std::max(results.memcpy_gigabytes_per_second, memcpy_rate(options.repetitions));
+    results.memcpy_gigabytes_per_second = std::max(results.memcpy_gigabytes_per_second,
+                                                   memcpy_rate(values, work, options.repetitions));
   };
   remeasure_memcpy();
   for (const codec::Kernels* kernels : codec::available_kernels()) {
+    const bool oracle = kernels == &codec::scalar_kernels();
+    const int repetitions = oracle ? kReferenceRepetitions : options.repetitions;
     for (const unsigned row_log2 : kRowLogs) {
       progress.step(fmt::format("Hadamard 2^{} on {}", row_log2, kernels->name));
-      results.hadamard.push_back(
-          hadamard_speed(*kernels, row_log2, values, work, options.repetitions));
+      results.hadamard.push_back(hadamard_speed(*kernels, row_log2, values, work, repetitions));
     }
     for (const unsigned precision : kPrecisions) {
       progress.step(fmt::format("planes-{} on {}", precision, kernels->name));
-      results.codecs.push_back(
-          planes_speed(*kernels, precision, false, values, work, options.repetitions));
+      results.codecs.push_back(planes_speed(*kernels, precision, false, values, work, repetitions));
     }
     progress.step(fmt::format("keyed packets on {}", kernels->name));
     results.codecs.push_back(
-        planes_speed(*kernels, packetize::kDefaultPlanes, true, values, work, options.repetitions));
+        planes_speed(*kernels, packetize::kDefaultPlanes, true, values, work, repetitions));
   }
   const std::size_t few = std::min(values.size(), kReferenceValues);
   for (const auto& codec : codec::reference::all_reference_codecs()) {

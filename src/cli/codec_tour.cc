@@ -110,7 +110,7 @@ Tour take_tour(const Options& options) {
     tour.source = "synthetic heavy-tailed gradient (log-normal, sigma 1.5)";
     gradient = codec::lognormal_values(kSyntheticValues, 1);
   } else {
-    tour.source = options.gradient;
+    tour.source = std::filesystem::path(options.gradient).filename().string();
     gradient = value_or_throw(load_gradient(options.gradient));
   }
   if (!std::isfinite(codec::energy(gradient))) {
@@ -169,12 +169,9 @@ constexpr const char* kPage = R"(<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Spillway: what a cut packet costs</title>
 <style>
 :root {{ color-scheme: light dark; }}
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; }}
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 56rem; margin: 2rem auto; padding: 0 1rem; }}
 pre {{ overflow-x: auto; font-size: 13px; }}
 svg {{ width: 100%; height: auto; }}
-svg text {{ font: 12px system-ui, sans-serif; fill: currentColor; }}
-svg .title {{ font-size: 15px; font-weight: 600; }}
-svg .grid {{ stroke: currentColor; stroke-opacity: 0.15; }}
 </style></head><body>
 <h1>What a cut packet costs</h1>
 <p>{source}: {values} values, {precision} bits each, MTU {mtu}. Error is squared error over the
@@ -186,28 +183,36 @@ every value of the packet, so the same congestion costs a fraction of the error.
 </body></html>
 )";
 
-std::filesystem::path write_page(const Options& options, const Tour& tour,
-                                 const std::string& table) {
-  std::error_code error;
-  std::filesystem::create_directories(options.out, error);
-  const std::filesystem::path path = std::filesystem::path(options.out) / "tour.html";
-  const Chart chart{.title = "Error against the share of packets that met congestion",
-                    .x_label = "packets hit, percent",
-                    .y_label = "error (NMSE)",
-                    .log_x = true,
-                    .log_y = true,
-                    .lines = tour.lines};
+void write_file(const std::filesystem::path& path, const std::string& content) {
   std::ofstream file(path);
-  file << fmt::format(kPage, fmt::arg("source", html_escape(tour.source)),
-                      fmt::arg("values", tour.values), fmt::arg("precision", options.precision),
-                      fmt::arg("mtu", options.mtu), fmt::arg("chart", svg_of(chart)),
-                      fmt::arg("table", html_escape(table)));
+  file << content;
   file.close();
   if (!file) {
     throw CommandError(
         fmt::format("cannot write {}: choose another folder with --out", path.string()));
   }
-  return path;
+}
+
+// Writes the page, and its plot as a file of its own beside it. Returns the page's path.
+std::filesystem::path write_page(const Options& options, const Tour& tour,
+                                 const std::string& table) {
+  std::error_code error;
+  std::filesystem::create_directories(options.out, error);  // a failure shows when writing
+  const std::filesystem::path folder(options.out);
+  const std::string plot =
+      svg_of({.title = "Error against the share of packets that met congestion",
+              .x_label = "packets hit, percent",
+              .y_label = "error (NMSE)",
+              .log_x = true,
+              .log_y = true,
+              .lines = tour.lines});
+  write_file(folder / "tour.svg", plot);
+  write_file(folder / "tour.html",
+             fmt::format(kPage, fmt::arg("source", html_escape(tour.source)),
+                         fmt::arg("values", tour.values), fmt::arg("precision", options.precision),
+                         fmt::arg("mtu", options.mtu), fmt::arg("chart", plot),
+                         fmt::arg("table", html_escape(table))));
+  return folder / "tour.html";
 }
 
 void run(const Options& options) {

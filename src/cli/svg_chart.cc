@@ -24,6 +24,12 @@ constexpr double kBottom = 50;
 constexpr std::array<const char*, kChartColours> kColours = {"#d55e00", "#0072b2", "#009e73",
                                                              "#cc79a7", "#e69f00", "#56b4e9"};
 
+// Inside the element, so that it looks the same in a page and as a file of its own.
+constexpr const char* kStyle =
+    "<style>svg{color:#222}text{font:12px system-ui,sans-serif;fill:currentColor}"
+    ".title{font-size:15px;font-weight:600}.grid{stroke:currentColor;stroke-opacity:.15}"
+    "@media(prefers-color-scheme:dark){svg{color:#ddd}}</style>";
+
 // One axis: values to positions, and where its ticks stand.
 class Axis {
  public:
@@ -156,9 +162,9 @@ std::string svg_of(const Chart& chart) {
   const Axis x(xs.low, xs.high, chart.log_x, kLeft, kWidth - kRight);
   const Axis y(ys.low, ys.high, chart.log_y, kHeight - kBottom, kTop);
   std::string svg = fmt::format(
-      "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {} {}' role='img' aria-label='{}'>"
+      "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {} {}' role='img' aria-label='{}'>{}"
       "<text x='{}' y='22' class='title'>{}</text>",
-      kWidth, kHeight, html_escape(chart.title), kLeft, html_escape(chart.title));
+      kWidth, kHeight, html_escape(chart.title), kStyle, kLeft, html_escape(chart.title));
   svg += grid(x, y);
   for (std::size_t i = 0; i < chart.lines.size(); ++i) {
     svg += drawn_line(chart.lines[i], kColours[i], x, y);

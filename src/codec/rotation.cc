@@ -15,7 +15,7 @@ constexpr std::uint32_t kBlocksAtOnce = 4;
 
 }  // namespace
 
-// Four blocks side by side, so that the compiler can keep them in vector lanes.
+// Several blocks side by side, so that the compiler can keep them in vector lanes.
 void draw_signs(RotationId id, unsigned round, unsigned log2_length, SignWords& words) {
   const std::uint32_t blocks = (1U << log2_length) / 128;
   for (std::uint32_t first = 0; first < blocks; first += kBlocksAtOnce) {
