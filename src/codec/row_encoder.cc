@@ -104,8 +104,10 @@ RowHeader RowEncoder::encode(std::span<const float> values, unsigned log2_length
     kernels_.refine(row_.data(), length, inverse_scale, codes_[0].data(), codes_[1].data(),
                     codes_[2].data(), codes_[3].data());
   }
-  header.scale = static_cast<float>(std::ldexp(static_cast<double>(header.scale), exponent));
-  return header;
+  // Back to the row's own magnitude, which may leave what a float can hold at either end.
+  const double scale = std::ldexp(static_cast<double>(header.scale), exponent);
+  header.scale = static_cast<float>(std::min<double>(scale, std::numeric_limits<float>::max()));
+  return header.scale > 0.0F ? header : special_row(0.0F, length, planes);
 }
 
 const float* RowEncoder::pad(std::span<const float> values, std::size_t length) {

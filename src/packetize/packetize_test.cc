@@ -218,6 +218,26 @@ TEST(Packetize, NonFiniteAndZeroRowsReachTheReceiver) {
             1e-8);
 }
 
+TEST(Packetize, TheSmallestAndTheLargestFloatsAreValidInput) {
+  const float tiny = std::numeric_limits<float>::denorm_min();
+  const float huge = std::numeric_limits<float>::max();
+  for (const std::size_t length : {1U, 256U, 300U}) {
+    for (const float value : {tiny, 1e-42F, 1e-38F, 1e38F, huge, -huge}) {
+      const Transfer transfer(std::vector<float>(length, value), {}, {});
+      std::vector<float> out(length);
+      Depacketizer receiver = transfer.receiver(out);
+      for (std::size_t i = 0; i < transfer.size(); ++i) {
+        EXPECT_EQ(receiver.add(transfer.packet(i)), PacketOutcome::kWhole);
+      }
+      receiver.finish();
+      // Scales of denormal rows have few bits; the largest float may round to infinity.
+      const double share = std::fabs(value) < 1e-37F ? 0.25 : 0.01;
+      const double allowed = std::max(share * std::fabs(double{value}), 2.0 * double{tiny});
+      EXPECT_TRUE(std::isinf(out[0]) || std::fabs(double{out[0]} - value) <= allowed) << value;
+    }
+  }
+}
+
 TEST(Packetize, ForeignStaleAndMismatchedPacketsChangeNothing) {
   const Transfer transfer(gaussian_values(8192, 6), {}, {});
   std::vector<float> out(8192);
