@@ -55,14 +55,6 @@ double eden_error(const Sample& sample, unsigned bits, int messages) {
   return total / messages;
 }
 
-double mean_planes(const packetize::DeliveryReport& report) {
-  double sum = 0.0;
-  for (unsigned planes = 0; planes < report.coordinates_by_planes.size(); ++planes) {
-    sum += planes * static_cast<double>(report.coordinates_by_planes[planes]);
-  }
-  return sum / static_cast<double>(report.coordinates());
-}
-
 CutError cut_error(const Sample& sample, unsigned mtu, unsigned cut, int messages) {
   const packetize::Fabric fabric{
       .mtu = mtu, .trim_bytes = cut, .trim_slack_bytes = cut == kSmallestSharpCut ? 0U : 4U};
@@ -74,7 +66,7 @@ CutError cut_error(const Sample& sample, unsigned mtu, unsigned cut, int message
     const TrialResult trial = run_trial(sample.values, fabric, encoding,
                                         static_cast<std::uint32_t>(step), cut_all(fabric, cut));
     result.nmse += trial.nmse / messages;
-    result.planes = mean_planes(trial.report);
+    result.planes = trial.report.mean_planes();
   }
   return result;
 }

@@ -65,10 +65,7 @@ MeanTrial mean_trial(std::span<const float> gradient, const packetize::Fabric& f
     const TrialResult trial =
         run_trial(gradient, fabric, encoding, step, hit_some(fabric, share, frame_bytes, step));
     mean.nmse += trial.nmse / kMessages;
-    for (unsigned planes = 0; planes <= encoding.planes; ++planes) {
-      mean.planes += planes * static_cast<double>(trial.report.coordinates_by_planes[planes]) /
-                     static_cast<double>(trial.report.coordinates()) / kMessages;
-    }
+    mean.planes += trial.report.mean_planes() / kMessages;
   }
   return mean;
 }

@@ -26,4 +26,13 @@ double DeliveryReport::trimmed_fraction(unsigned planes_sent) const {
   return static_cast<double>(some) / static_cast<double>(all);
 }
 
+double DeliveryReport::mean_planes() const {
+  const std::size_t all = coordinates();
+  std::size_t planes_sum = 0;
+  for (std::size_t planes = 0; planes < coordinates_by_planes.size(); ++planes) {
+    planes_sum += planes * coordinates_by_planes[planes];
+  }
+  return all == 0 ? 0.0 : static_cast<double>(planes_sum) / static_cast<double>(all);
+}
+
 }  // namespace spillway::packetize

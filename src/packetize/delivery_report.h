@@ -39,6 +39,8 @@ struct DeliveryReport {
   // The share of coordinates of which nothing came, and of those that came short.
   double lost_fraction() const;
   double trimmed_fraction(unsigned planes_sent) const;
+  // Whole planes per coordinate, on average.
+  double mean_planes() const;
 };
 
 }  // namespace spillway::packetize

@@ -197,6 +197,7 @@ TEST(Packetize, MissingPacketsCostTheirShareAndTheReportSaysWhich) {
   EXPECT_EQ(report.whole + report.missing, report.expected);
   EXPECT_EQ(report.coordinates(), std::size_t{1} << 17);
   const double lost = report.lost_fraction();
+  EXPECT_NEAR(report.mean_planes(), 16 * (1 - lost), 1e-9);
   EXPECT_NEAR(nmse(out, transfer.tensor()), lost / (1 - lost), 0.02);
 }
 
