@@ -7,9 +7,9 @@
 // their cells biases a short prefix by a few percent. Such a row passes after one more round.
 //
 // The test is Pearson's chi-square over the 8-plane magnitude cells of a sample of the row's
-// coordinates, which are exchangeable. A lattice coarse enough to bias a prefix by half a percent
-// empties or crowds cells and fails it; true Gaussian rows fail about once in 10^9. It counts
-// codes, so every CPU decides alike.
+// coordinates, which are exchangeable. A lattice coarse enough to matter empties or crowds cells
+// and fails it; the threshold lies eight deviations out, and a Gaussian row that fails all the same
+// only costs a round. It counts codes, so every CPU decides alike.
 #pragma once
 
 #include <cstdint>
