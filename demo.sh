@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds Spillway and takes its codec on a tour: a table here, and a page in demo-output/.
+# Builds Spillway, takes its codec on a tour (a table here, a page in demo-output/), and sends an incast
+# of 64 hosts through a simulated switch, with Spillway and with DCTCP.
 #
 #   ./demo.sh [ARGUMENTS OF spillway codec tour, BUT FOR --out]
 set -euo pipefail
@@ -20,3 +21,12 @@ step "running: spillway ${tour[*]}"
 "$root/build/release/bin/spillway" "${tour[@]}"
 [[ -s $page ]] || fail "the tour wrote no $page"
 step "wrote $page"
+
+incast() {
+  step "running: spillway sim run $*"
+  "$root/build/release/bin/spillway" sim run "$@"
+}
+scenario=$root/tests/scenarios/incast_oversend.scn
+incast "$scenario" --trace "$root/demo-output/incast.json"
+incast "$scenario" --set job.protocol=dctcp --set switch.mode=ecn --set switch.ecn=100k --set job.rto-min=10ms
+step "wrote $root/demo-output/incast.json (open it in ui.perfetto.dev)"

@@ -35,6 +35,10 @@ T value_or_throw(base::Result<T> result) {
 }
 
 void add_bench_codec(CLI::App& bench);
+void add_bench_sim(CLI::App& bench);
+void add_bench_transport_core(CLI::App& bench);
 void add_codec_tour(CLI::App& codec);
+void add_sim_run(CLI::App& sim);
+void add_sim_soak(CLI::App& sim);
 
 }  // namespace spillway::cli

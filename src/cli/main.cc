@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string_view>
+
 #include "base/version.h"
 #include "cli/commands.h"
+#include "cli/huge_pages.h"
 
 namespace spillway::cli {
 namespace {
@@ -17,6 +21,13 @@ void add_nouns(CLI::App& app) {
   bench->require_subcommand(1);
   bench->footer("Example:\n  spillway bench codec --quick");
   add_bench_codec(*bench);
+  add_bench_sim(*bench);
+  add_bench_transport_core(*bench);
+  CLI::App* sim = app.add_subcommand("sim", "Networks, hosts and flows, simulated");
+  sim->require_subcommand(1);
+  sim->footer("Example:\n  spillway sim run tests/scenarios/incast_trim.scn");
+  add_sim_run(*sim);
+  add_sim_soak(*sim);
 }
 
 int run(int argc, char** argv) {
@@ -26,6 +37,7 @@ int run(int argc, char** argv) {
       "Examples:\n"
       "  spillway codec tour              what a cut packet costs, as a table and a page\n"
       "  spillway bench codec --json      speed and error of every codec\n"
+      "  spillway sim run SCENARIO        flows over a simulated network\n"
       "Exit codes: 0 done, 1 failed, 2 wrong usage.");
   add_nouns(app);
   try {
@@ -43,5 +55,10 @@ int run(int argc, char** argv) {
 }  // namespace spillway::cli
 
 int main(int argc, char** argv) {
+  const bool simulates = std::any_of(
+      argv, argv + argc, [](const char* word) { return std::string_view(word) == "sim"; });
+  if (simulates) {
+    spillway::cli::restart_with_huge_pages(argv);
+  }
   return spillway::cli::run(argc, argv);
 }

@@ -67,6 +67,10 @@ PacketOutcome Depacketizer::add(base::ByteView packet) {
     ++report_.faults[static_cast<unsigned>(fault)];
     return PacketOutcome::kFault;
   }
+  return add(opened, packet);
+}
+
+PacketOutcome Depacketizer::add(const wire::OpenedPacket& opened, base::ByteView packet) {
   const wire::DataHeader& header = opened.header;
   if (!is_ours(header)) {
     ++report_.foreign;
@@ -96,6 +100,10 @@ PacketOutcome Depacketizer::add(base::ByteView packet) {
     return PacketOutcome::kImproved;
   }
   return trusted.bytes == header.plane_bytes() ? PacketOutcome::kWhole : PacketOutcome::kTrimmed;
+}
+
+unsigned Depacketizer::planes_of(std::size_t packet) const {
+  return static_cast<unsigned>(received_bytes_[packet] / (plan_.place(packet).count / 8));
 }
 
 // Counts a packet in the report and clears its coordinates if it never came. Returns how many of

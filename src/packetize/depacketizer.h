@@ -49,6 +49,11 @@ class Depacketizer {
                const codec::Kernels& kernels = codec::best_kernels());
 
   PacketOutcome add(base::ByteView packet);
+  // The same for a packet that was opened, with this job's checks, before.
+  PacketOutcome add(const wire::OpenedPacket& opened, base::ByteView packet);
+
+  // Whole planes that came of a packet.
+  unsigned planes_of(std::size_t packet) const;
 
   // Completes the tensor. Call it once; add() no more afterwards.
   DeliveryReport finish();

@@ -77,7 +77,8 @@ void write_data_header(const DataHeader& header, base::MutableByteView out) {
   raw.common.version_type = SPILLWAY_WIRE_VERSION << 4 | SPILLWAY_TYPE_DATA;
   raw.common.flags = static_cast<__u8>((header.keyed ? SPILLWAY_FLAG_KEYED : 0) |
                                        (header.last ? SPILLWAY_FLAG_LAST : 0) |
-                                       (header.retransmit ? SPILLWAY_FLAG_RETRANSMIT : 0));
+                                       (header.retransmit ? SPILLWAY_FLAG_RETRANSMIT : 0) |
+                                       (header.report ? SPILLWAY_FLAG_REPORT : 0));
   raw.common.job = header.job;
   raw.common.epoch = header.epoch;
   raw.common.source = header.message.source;
@@ -95,6 +96,7 @@ void write_data_header(const DataHeader& header, base::MutableByteView out) {
   raw.slot = header.slot;
   raw.quanta = header.quanta;
   raw.head_words = static_cast<__u8>(header.head_bytes / 4);
+  raw.path_sequence = header.path_sequence;
   raw.scale = std::bit_cast<__u32>(header.scale);
   std::memcpy(out.data(), &raw, sizeof raw);
 }
@@ -114,7 +116,7 @@ PacketFault read_data_header(base::ByteView packet, DataHeader& header) {
   if (spillway_type_of(raw.common.version_type) != SPILLWAY_TYPE_DATA) {
     return PacketFault::kType;
   }
-  if ((raw.common.flags & ~SPILLWAY_FLAGS_KNOWN) != 0 || raw.reserved != 0 ||
+  if ((raw.common.flags & ~SPILLWAY_FLAGS_KNOWN) != 0 ||
       spillway_codec_of(raw.code) != SPILLWAY_CODEC_PLANES) {
     return PacketFault::kField;
   }
@@ -129,6 +131,7 @@ PacketFault read_data_header(base::ByteView packet, DataHeader& header) {
   header.keyed = (raw.common.flags & SPILLWAY_FLAG_KEYED) != 0;
   header.last = (raw.common.flags & SPILLWAY_FLAG_LAST) != 0;
   header.retransmit = (raw.common.flags & SPILLWAY_FLAG_RETRANSMIT) != 0;
+  header.report = (raw.common.flags & SPILLWAY_FLAG_REPORT) != 0;
   header.priority = spillway_priority_of(raw.common.service);
   header.importance = spillway_importance_of(raw.common.service);
   header.path = raw.common.path;
@@ -140,6 +143,7 @@ PacketFault read_data_header(base::ByteView packet, DataHeader& header) {
   header.slot = raw.slot;
   header.quanta = raw.quanta;
   header.head_bytes = static_cast<std::uint16_t>(raw.head_words * 4);
+  header.path_sequence = raw.path_sequence;
   header.scale = std::bit_cast<float>(raw.scale);
   return is_valid(header) ? PacketFault::kNone : PacketFault::kField;
 }

@@ -50,9 +50,11 @@ struct DataHeader {
   bool keyed = false;
   bool last = false;
   bool retransmit = false;
+  bool report = false;
   std::uint8_t priority = 0;    // 0..7, higher is more urgent: about time
   std::uint8_t importance = 0;  // 0..7, higher must not be lost: about loss
   std::uint8_t path = 0;
+  std::uint8_t path_sequence = 0;
   std::uint32_t timestamp_us = 0;
 
   std::uint8_t row_log2 = 0;   // SPILLWAY_MIN_ROW_LOG2 .. SPILLWAY_MAX_ROW_LOG2

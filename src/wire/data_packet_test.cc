@@ -118,7 +118,6 @@ TEST(DataHeader, RefusesEveryFieldOutsideItsRange) {
   EXPECT_EQ(fault_with(29, 0), PacketFault::kField);     // no coordinates
   EXPECT_EQ(fault_with(29, 255), PacketFault::kField);   // longer than any packet
   EXPECT_EQ(fault_with(30, 0), PacketFault::kField);     // no head
-  EXPECT_EQ(fault_with(31, 1), PacketFault::kField);     // reserved
   EXPECT_EQ(fault_with(35, 0xBE), PacketFault::kField);  // negative scale
   EXPECT_EQ(fault_with(35, 0x7F), PacketFault::kField);  // infinite or NaN scale with rotations
 }

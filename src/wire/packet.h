@@ -30,14 +30,21 @@
 
 #define SPILLWAY_WIRE_VERSION 1
 
-/* Packet types; 2 and up are for control packets. */
+/* Packet types. All but data are control packets. */
 #define SPILLWAY_TYPE_DATA 1
+#define SPILLWAY_TYPE_PROBE 2  /* from a sender: this is the message; say what came of it */
+#define SPILLWAY_TYPE_STOP 3   /* from a receiver: it is over, send no more of it */
+#define SPILLWAY_TYPE_BITMAP 4 /* from a receiver: what came of a range of its packets */
+#define SPILLWAY_TYPE_CREDIT \
+  5                          /* from a receiver: how much may be sent, what came over which path */
+#define SPILLWAY_TYPE_WAIT 6 /* from either: alive, but this message has not begun here */
 
 /* Flags. All other bits are zero in version 1; a reader refuses packets where they are not. */
 #define SPILLWAY_FLAG_KEYED 0x01      /* checks are 8-byte keyed tags, not CRC32C */
 #define SPILLWAY_FLAG_LAST 0x02       /* the last packet of its message */
 #define SPILLWAY_FLAG_RETRANSMIT 0x04 /* sent before */
-#define SPILLWAY_FLAGS_KNOWN 0x07
+#define SPILLWAY_FLAG_REPORT 0x08     /* its sender waits for a report: send one at once */
+#define SPILLWAY_FLAGS_KNOWN 0x0F
 
 /* Codecs. */
 #define SPILLWAY_CODEC_PLANES 1
@@ -73,15 +80,71 @@ struct spillway_packet_header {
 
 struct spillway_data_header {
   struct spillway_packet_header common;
-  __u8 code;       /* codec << 4 | log2 of the row's length */
-  __u8 planes;     /* rotations << 6 | planes sent, 1..32 */
-  __u16 row;       /* index in the message */
-  __u8 slot;       /* which of the row's packets */
-  __u8 quanta;     /* coordinates / 32 of each of the row's packets but the last */
-  __u8 head_words; /* bytes of planes under the first check / 4 */
-  __u8 reserved;   /* zero */
-  __u32 scale;     /* bits of the row's float scale */
+  __u8 code;          /* codec << 4 | log2 of the row's length */
+  __u8 planes;        /* rotations << 6 | planes sent, 1..32 */
+  __u16 row;          /* index in the message */
+  __u8 slot;          /* which of the row's packets */
+  __u8 quanta;        /* coordinates / 32 of each of the row's packets but the last */
+  __u8 head_words;    /* bytes of planes under the first check / 4 */
+  __u8 path_sequence; /* counts the data packets to this peer over this path, modulo 256 */
+  __u32 scale;        /* bits of the row's float scale */
 } __attribute__((packed));
+
+/* A control packet: this header, a body by type, then one check over all of it. In the common part,
+ * step, bucket, shard and the phase name the message together with message_source; source is the
+ * rank that sent this packet; packet, priority and importance are zero. */
+struct spillway_control_header {
+  struct spillway_packet_header common;
+  __u16 destination;    /* rank it is for */
+  __u16 message_source; /* rank whose message it is about */
+  __u32 sequence;       /* counts the control packets of one rank to another; never repeated */
+  __u32 generation;     /* PROBE: its number; answers: that of the probe they answer, or 0 */
+} __attribute__((packed));
+
+struct spillway_probe_body {
+  __u32 packets;     /* of the message */
+  __u32 important;   /* how many of them must arrive */
+  __u32 transmitted; /* data packets of the message sent so far, repeats included */
+  __u8 all_sent;     /* 1: every packet was sent at least once */
+  __u8 reserved[3];
+} __attribute__((packed));
+
+struct spillway_stop_body {
+  __u32 delivered; /* packets */
+  __u8 outcome;
+  __u8 reserved[3];
+} __attribute__((packed));
+
+/* Followed by (count + 7) / 8 bytes, least significant bit first: 1 for a delivered packet. */
+struct spillway_bitmap_body {
+  __u32 first;
+  __u32 count;
+  __u32 missing; /* in the whole message */
+  __u32 allowed; /* how many may stay missing */
+} __attribute__((packed));
+
+/* Followed by path_count reports. */
+struct spillway_credit_body {
+  __u32 granted; /* data packets of the message that may be sent, counted from its first */
+  __u8 path_count;
+  __u8 answer; /* 1: send something back, to show that you are alive */
+  __u16 reserved;
+} __attribute__((packed));
+
+/* What came over one path from this peer since it joined; counters run modulo 2^32. */
+struct spillway_path_report {
+  __u8 path;
+  __u8 echo_sequence; /* path_sequence of the latest packet */
+  __u16 hold_us;      /* from the arrival of the packet of `echo_us` to this report */
+  __u32 packets;
+  __u32 bytes; /* as they were sent, before any trim */
+  __u32 marked;
+  __u32 trimmed;
+  __u32 echo_us; /* timestamp of the latest packet */
+} __attribute__((packed));
+
+#define SPILLWAY_MAX_BITMAP_BYTES 1024 /* of one BITMAP packet: 8,192 packets */
+#define SPILLWAY_MAX_PATH_REPORTS 16   /* of one CREDIT packet */
 
 #define SPILLWAY_ASSERT_FIELD(type, field, offset) \
   SPILLWAY_STATIC_ASSERT(offsetof(struct type, field) == (offset), #field " moved")
@@ -106,9 +169,19 @@ SPILLWAY_ASSERT_FIELD(spillway_data_header, row, 26);
 SPILLWAY_ASSERT_FIELD(spillway_data_header, slot, 28);
 SPILLWAY_ASSERT_FIELD(spillway_data_header, quanta, 29);
 SPILLWAY_ASSERT_FIELD(spillway_data_header, head_words, 30);
-SPILLWAY_ASSERT_FIELD(spillway_data_header, reserved, 31);
+SPILLWAY_ASSERT_FIELD(spillway_data_header, path_sequence, 31);
 SPILLWAY_ASSERT_FIELD(spillway_data_header, scale, 32);
 SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_data_header) == 36, "data header is 36 bytes");
+
+SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_control_header) == 36, "control header is 36 bytes");
+SPILLWAY_ASSERT_FIELD(spillway_control_header, destination, 24);
+SPILLWAY_ASSERT_FIELD(spillway_control_header, sequence, 28);
+SPILLWAY_ASSERT_FIELD(spillway_control_header, generation, 32);
+SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_probe_body) == 16, "probe body is 16 bytes");
+SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_stop_body) == 8, "stop body is 8 bytes");
+SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_bitmap_body) == 16, "bitmap body is 16 bytes");
+SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_credit_body) == 8, "credit body is 8 bytes");
+SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_path_report) == 24, "path report is 24 bytes");
 
 /* The bit fields, taken apart. */
 static inline __u8 spillway_version_of(__u8 version_type) {

@@ -13,6 +13,7 @@ import tempfile
 import unittest
 
 TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
+SCENARIOS = pathlib.Path(__file__).parents[1] / "scenarios"
 GRADIENT = pathlib.Path(__file__).parents[1] / "data" / "gradients" / "conv_step300.f32"
 
 
@@ -22,7 +23,9 @@ def run(*arguments, cwd=None):
 
 class Help(unittest.TestCase):
     def test_every_command_has_help_with_an_example(self):
-        for command in ([], ["codec"], ["codec", "tour"], ["bench"], ["bench", "codec"]):
+        commands = ([], ["codec"], ["codec", "tour"], ["bench"], ["bench", "codec"], ["bench", "sim"])
+        commands += (["bench", "transport-core"], ["sim"], ["sim", "run"], ["sim", "soak"])
+        for command in commands:
             result = run(*command, "--help")
             self.assertEqual(result.returncode, 0, command)
             self.assertIn("Example", result.stdout, command)
@@ -79,7 +82,54 @@ class Tour(unittest.TestCase):
             self.assertIn("not finite", result.stderr)
 
 
+class Sim(unittest.TestCase):
+    def test_a_scenario_gives_a_table_json_and_a_trace(self):
+        scenario = SCENARIOS / "incast_trim.scn"
+        table = run("sim", "run", scenario)
+        self.assertEqual(table.returncode, 0, table.stderr)
+        self.assertIn("p99", table.stdout)
+        with tempfile.TemporaryDirectory() as folder:
+            result = run("sim", "run", scenario, "--json", "--trace", "trace.json", cwd=folder)
+            trace = json.loads((pathlib.Path(folder) / "trace.json").read_text())
+        job = json.loads(result.stdout)["jobs"][0]
+        self.assertEqual(job["ended"], job["flows"])
+        flows = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+        self.assertEqual(len(flows), job["flows"])
+
+    def test_the_same_seed_gives_the_same_run(self):
+        command = ["sim", "run", SCENARIOS / "permutation.scn", "--json", "--seed"]
+        self.assertEqual(run(*command, "5").stdout, run(*command, "5").stdout)
+        self.assertNotEqual(run(*command, "5").stdout, run(*command, "6").stdout)
+
+    def test_bad_scenarios_name_the_line(self):
+        with tempfile.TemporaryDirectory() as folder:
+            bad = pathlib.Path(folder) / "bad.scn"
+            bad.write_text("seed 1\ntopology one-switch hosts=4 speed=3\n")
+            result = run("sim", "run", bad)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("line 2", result.stderr)
+        self.assertIn("speed", result.stderr)
+        self.assertEqual(run("sim", "run", "no-such-file.scn").returncode, 1)
+
+    def test_an_override_changes_one_line(self):
+        result = run("sim", "run", SCENARIOS / "incast_trim.scn", "--json", "--set", "job.protocol=dctcp", "--set", "switch.mode=ecn", "--set", "switch.ecn=30k")
+        self.assertEqual(json.loads(result.stdout)["jobs"][0]["protocol"], "dctcp")
+
+    def test_soak_replays_a_seed(self):
+        first = run("sim", "soak", "--seeds", "3", "--json")
+        self.assertEqual(first.returncode, 0, first.stderr)
+        self.assertIn("worlds", json.loads(first.stdout))
+
+
 class Bench(unittest.TestCase):
+    def test_simulator_and_transport_report_packets_per_second(self):
+        sim = json.loads(run("bench", "sim", "--hosts", "16", "32", "--megabytes", "1", "--repetitions", "1", "--json").stdout)
+        self.assertEqual([row["hosts"] for row in sim["rows"]], [16, 32])
+        self.assertGreater(sim["rows"][0]["delivered_data_packets"], 16 * 240)
+        core = json.loads(run("bench", "transport-core", "--quick", "--json").stdout)
+        self.assertEqual(len(core["rows"]), 3)
+        self.assertGreater(min(row["packets_per_s"] for row in core["rows"]), 0)
+
     def test_error_figures_meet_their_bars(self):
         result = run("bench", "codec", "--part", "error", "--quick", "--json", "--gradients", GRADIENT.parent)
         self.assertEqual(result.returncode, 0, result.stderr)

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Any bytes at all into the reader of control packets.
+//
+// The first byte chooses the job's checks (CRC32C or keyed) and whether to repair them, so that
+// fields no honest member writes get past it. What is accepted must satisfy the bounds that
+// ControlPacket states, and must come back the same when it is written and read once more.
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <vector>
+
+#include "wire/control_packet.h"
+
+using namespace spillway::wire;
+using spillway::base::ByteView;
+
+namespace {
+
+void require(bool condition) {
+  if (!condition) {
+    std::abort();
+  }
+}
+
+const PacketAuth& auth_of(bool keyed) {
+  static const std::array<std::uint8_t, 16> secret = {1, 2, 3};
+  static const PacketAuth crc = PacketAuth::crc32c(7);
+  static const PacketAuth tag = PacketAuth::keyed(secret).value();
+  return keyed ? tag : crc;
+}
+
+void repair(std::vector<std::uint8_t>& packet, const PacketAuth& auth) {
+  constexpr std::size_t kHeader = sizeof(spillway_control_header);
+  if (packet.size() < kHeader + auth.check_size()) {
+    return;
+  }
+  const std::size_t end = packet.size() - auth.check_size();
+  const ByteView bytes(packet);
+  const Check check = auth.head_check(bytes.first(kHeader), bytes.subspan(kHeader, end - kHeader));
+  std::copy_n(check.bytes.begin(), auth.check_size(), packet.begin() + static_cast<long>(end));
+}
+
+void check_bounds(const ControlPacket& packet) {
+  switch (packet.type) {
+    case ControlType::kProbe:
+      require(packet.probe.packets >= 1 && packet.probe.packets <= SPILLWAY_MAX_PACKETS);
+      require(packet.probe.important <= packet.probe.packets);
+      break;
+    case ControlType::kStop:
+      require(packet.stop.outcome < Outcome::kPeerDead);
+      require(packet.stop.delivered <= SPILLWAY_MAX_PACKETS);
+      break;
+    case ControlType::kBitmap:
+      require(packet.bitmap.range.count >= 1);
+      require(packet.bitmap.range.count <= SPILLWAY_MAX_BITMAP_BYTES * 8);
+      require(packet.bitmap.range.first + packet.bitmap.range.count <= SPILLWAY_MAX_PACKETS);
+      break;
+    case ControlType::kCredit:
+      require(packet.credit.path_count <= SPILLWAY_MAX_PATH_REPORTS);
+      break;
+    case ControlType::kWait:
+      break;
+  }
+}
+
+std::vector<std::uint8_t> written(const ControlPacket& packet, const PacketAuth& auth) {
+  std::vector<std::uint8_t> bytes(packet.size(auth.check_size()));
+  require(write_control_packet(packet, auth, bytes) == bytes.size());
+  return bytes;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) {
+    return 0;
+  }
+  const PacketAuth& auth = auth_of((data[0] & 1U) != 0);
+  std::vector<std::uint8_t> bytes(data + 1, data + size);
+  if ((data[0] & 2U) != 0) {
+    repair(bytes, auth);
+  }
+  ControlPacket packet;
+  if (open_control_packet(bytes, auth, packet) != PacketFault::kNone) {
+    return 0;
+  }
+  check_bounds(packet);
+  const std::vector<std::uint8_t> once = written(packet, auth);
+  require(once.size() == bytes.size());
+  ControlPacket again;
+  require(open_control_packet(once, auth, again) == PacketFault::kNone);
+  require(written(again, auth) == once);
+  return 0;
+}

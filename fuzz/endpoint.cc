@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Two endpoints and a network that does what the input says: sends and expects messages, delivers,
+// drops, repeats and damages datagrams, lets time pass. With repaired checks, damaged control
+// packets get through, as they would from a member of the job gone mad.
+//
+// Whatever happens nothing crashes, memory stays bounded, and as long as every packet that got
+// through was honest, messages that both ends know of end once the network is good again.
+#include <algorithm>
+#include <cstdlib>
+#include <deque>
+#include <list>
+#include <vector>
+
+#include "transport/datagram_port.h"
+
+using namespace spillway;
+using transport::DatagramPort;
+
+namespace {
+
+void require(bool condition) {
+  if (!condition) {
+    std::abort();
+  }
+}
+
+constexpr std::uint8_t kPlanes = 8;
+constexpr std::uint32_t kMostMessages = 24;
+constexpr std::size_t kMostInFlight = 2048;
+constexpr int kFinalSteps = 20'000;
+constexpr std::size_t kMemoryBound = 256 * 1024;
+
+// Packets of 32 coordinates, whose planes say which packet they are.
+class Source final : public transport::PayloadSource {
+ public:
+  explicit Source(const wire::PacketAuth& auth) : auth_(auth) {}
+
+  std::size_t write(const transport::DataStamp& stamp, base::MutableByteView out) override {
+    wire::DataHeader header;
+    header.message = stamp.message;
+    header.packet = stamp.packet;
+    header.last = stamp.last;
+    header.retransmit = stamp.retransmit;
+    header.report = stamp.report;
+    header.priority = stamp.priority;
+    header.importance = stamp.importance;
+    header.path = stamp.path;
+    header.path_sequence = stamp.path_sequence;
+    header.timestamp_us = stamp.timestamp_us;
+    header.row_log2 = SPILLWAY_MIN_ROW_LOG2;
+    header.rotations = 1;
+    header.planes = kPlanes;
+    header.row = stamp.packet / 8;
+    header.slot = stamp.packet % 8;
+    header.quanta = 1;
+    header.head_bytes = 8;
+    header.scale = 1.0F;
+    const std::vector<std::uint8_t> planes(header.plane_bytes(),
+                                           static_cast<std::uint8_t>(stamp.packet));
+    return wire::write_data_packet(header, planes, auth_, out);
+  }
+
+ private:
+  const wire::PacketAuth& auth_;
+};
+
+class Sink final : public transport::PayloadSink {
+ public:
+  explicit Sink(const wire::PacketAuth& auth) : auth_(auth) {}
+
+  unsigned take(const wire::OpenedPacket& packet, base::ByteView bytes) override {
+    std::vector<std::uint8_t> planes(packet.header.plane_bytes());
+    const std::size_t trusted = wire::copy_trusted_planes(bytes, packet, auth_, planes).bytes;
+    require(std::all_of(planes.begin(), planes.begin() + static_cast<long>(trusted),
+                        [&](std::uint8_t byte) {
+                          return byte == static_cast<std::uint8_t>(packet.header.packet);
+                        }));
+    return static_cast<unsigned>(trusted / (packet.header.count() / 8));
+  }
+
+ private:
+  const wire::PacketAuth& auth_;
+};
+
+transport::EndpointConfig config_of(std::uint16_t rank) {
+  transport::EndpointConfig config;
+  config.rank = rank;
+  config.limits = {.peers = 2,
+                   .outgoing_messages = kMostMessages,
+                   .incoming_messages = kMostMessages,
+                   .finished_kept = 8};
+  config.tuning.probe_max = base::milliseconds(5);
+  config.tuning.peer_timeout = base::milliseconds(100);
+  return config;
+}
+
+class World {
+ public:
+  World() {
+    for (std::uint16_t rank = 0; rank < 2; ++rank) {
+      ports_.emplace_back(config_of(rank), auth_);
+      require(ports_[rank].endpoint().add_peer(rank ^ 1U, now_).ok());
+    }
+  }
+
+  // One command of four bytes.
+  void act(const std::uint8_t* command) {
+    const std::uint16_t rank = command[1] & 1U;
+    switch (command[0] % 9) {
+      case 0:
+        begin(rank, command);
+        break;
+      case 1:
+        poll(rank, command[2]);
+        break;
+      case 2:
+        deliver(command[2], /*keep=*/false);
+        break;
+      case 3:
+        deliver(command[2], /*keep=*/true);
+        break;
+      case 4:
+        drop(command[2]);
+        break;
+      case 5:
+        damage(command, /*repaired=*/false);
+        break;
+      case 6:
+        damage(command, /*repaired=*/true);
+        break;
+      case 7:
+        pass(base::microseconds(std::int64_t{1} << (command[2] % 18)));
+        break;
+      default:
+        step();
+    }
+    look();
+  }
+
+  void finish() {
+    for (int left = kFinalSteps; left > 0 && step(); --left) {
+    }
+    look();
+    require(!is_honest_ || open_ == 0);
+  }
+
+ private:
+  struct Datagram {
+    std::uint16_t to = 0;
+    std::vector<std::uint8_t> bytes;
+  };
+
+  void begin(std::uint16_t from, const std::uint8_t* command) {
+    if (messages_ == kMostMessages) {
+      return;
+    }
+    transport::SendSpec send;
+    send.id = {.step = ++messages_, .source = from};
+    send.to = from ^ 1U;
+    send.packets = 1U + command[2];
+    send.packet_bytes = 80;
+    send.priority = command[3] & 7U;
+    send.importance = command[3] >> 3 & 7U;
+    send.loss.bound_ppm = (command[3] & 0x40U) != 0 ? 100'000 : 0;
+    send.source = &source_;
+    transport::ReceiveSpec receive;
+    receive.id = send.id;
+    receive.packets = send.packets;
+    receive.packet_bytes = send.packet_bytes;
+    receive.planes = kPlanes;
+    receive.priority = send.priority;
+    receive.loss = send.loss;
+    receive.sink = &sink_;
+    const bool is_late = (command[3] & 0x80U) != 0;
+    if (is_late) {
+      open_ += ports_[from].endpoint().send(send, now_).ok() ? 1 : 0;
+    }
+    open_ += ports_[send.to].endpoint().expect(receive, now_).ok() ? 1 : 0;
+    if (!is_late) {
+      open_ += ports_[from].endpoint().send(send, now_).ok() ? 1 : 0;
+    }
+  }
+
+  void poll(std::uint16_t rank, unsigned most) {
+    std::array<std::uint8_t, SPILLWAY_MAX_PACKET> out;
+    transport::DatagramRoute route;
+    for (unsigned left = most + 1; left > 0; --left) {
+      const std::size_t size = ports_[rank].poll_datagram(now_, out, route);
+      if (size == 0) {
+        return;
+      }
+      require(route.to == (rank ^ 1U) && size <= out.size());
+      in_flight_.push_back({route.to, {out.begin(), out.begin() + static_cast<long>(size)}});
+      if (in_flight_.size() > kMostInFlight) {
+        in_flight_.pop_front();
+      }
+    }
+  }
+
+  void deliver(std::size_t which, bool keep) {
+    if (in_flight_.empty()) {
+      return;
+    }
+    which %= in_flight_.size();
+    const Datagram datagram = in_flight_[which];
+    if (!keep) {
+      in_flight_.erase(in_flight_.begin() + static_cast<long>(which));
+    }
+    ports_[datagram.to].on_datagram(datagram.bytes, (datagram.bytes.size() & 1U) != 0, now_);
+  }
+
+  void drop(std::size_t which) {
+    if (!in_flight_.empty()) {
+      in_flight_.erase(in_flight_.begin() + static_cast<long>(which % in_flight_.size()));
+    }
+  }
+
+  void damage(const std::uint8_t* command, bool repaired) {
+    if (in_flight_.empty()) {
+      return;
+    }
+    Datagram datagram = in_flight_[command[1] % in_flight_.size()];
+    datagram.bytes[command[2] % datagram.bytes.size()] = command[3];
+    if (repaired && spillway_type_of(datagram.bytes[0]) != SPILLWAY_TYPE_DATA) {
+      repair(datagram.bytes);
+      is_honest_ = false;
+    }
+    ports_[datagram.to].on_datagram(datagram.bytes, false, now_);
+  }
+
+  void repair(std::vector<std::uint8_t>& bytes) const {
+    const std::size_t end = bytes.size() - auth_.check_size();
+    const base::ByteView view(bytes);
+    constexpr std::size_t kHeader = sizeof(spillway_control_header);
+    const wire::Check check =
+        auth_.head_check(view.first(kHeader), view.subspan(kHeader, end - kHeader));
+    std::copy_n(check.bytes.begin(), auth_.check_size(), bytes.begin() + static_cast<long>(end));
+  }
+
+  void pass(base::Duration time) {
+    now_ = now_ + time;
+    for (DatagramPort& port : ports_) {
+      port.endpoint().on_timeout(now_);
+    }
+  }
+
+  // A step of a network that works. False: nothing is left to happen.
+  bool step() {
+    poll(0, 31);
+    poll(1, 31);
+    for (std::size_t left = in_flight_.size(); left > 0; --left) {
+      deliver(0, /*keep=*/false);
+    }
+    look();
+    const base::Instant next =
+        std::min(ports_[0].endpoint().next_timeout(), ports_[1].endpoint().next_timeout());
+    const base::Instant soon = now_ + base::microseconds(10);
+    if (next == transport::kNever && !is_active_) {
+      return false;
+    }
+    pass(std::max(is_active_ ? soon : next, now_) - now_);
+    return true;
+  }
+
+  // Takes events in and looks at what must always hold.
+  void look() {
+    std::uint64_t sent = 0;
+    for (DatagramPort& port : ports_) {
+      transport::Event event;
+      while (port.endpoint().poll_event(event)) {
+        if (!std::holds_alternative<transport::PeerDead>(event)) {
+          require(open_ > 0);
+          --open_;
+        }
+        if (const auto* report = std::get_if<transport::ReceiveReport>(&event)) {
+          require(report->delivered <= report->packets && report->whole <= report->delivered);
+        }
+      }
+      require(port.endpoint().memory_bytes() < kMemoryBound);
+      sent += port.endpoint().counters().data_sent + port.endpoint().counters().control_sent;
+    }
+    is_active_ = sent != sent_;
+    sent_ = sent;
+  }
+
+  wire::PacketAuth auth_ = wire::PacketAuth::crc32c(7);
+  Source source_{auth_};
+  Sink sink_{auth_};
+  std::deque<DatagramPort> ports_;
+  std::deque<Datagram> in_flight_;
+  base::Instant now_{base::milliseconds(1)};
+  std::uint32_t messages_ = 0;
+  std::uint32_t open_ = 0;  // ends of messages that are still to be told
+  bool is_honest_ = true;
+  bool is_active_ = false;  // something was sent lately
+  std::uint64_t sent_ = 0;
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  World world;
+  for (std::size_t at = 0; at + 4 <= std::min<std::size_t>(size, 2048); at += 4) {
+    world.act(data + at);
+  }
+  world.finish();
+  return 0;
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/huge_pages.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+
+namespace spillway::cli {
+
+void restart_with_huge_pages(char** argv) {
+  // Whoever set tunables knows better. After the restart they are set, so it happens once.
+  if (setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1", 0) != 0 ||
+      getenv("SPILLWAY_RESTARTED") != nullptr) {
+    return;
+  }
+  setenv("SPILLWAY_RESTARTED", "1", 1);
+  execv("/proc/self/exe", argv);
+}
+
+}  // namespace spillway::cli

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Whether a frame may enter an output port, into which queue, and as what: whole, marked, trimmed.
+ *
+ * spillway_admit() decides and changes nothing; a caller that follows an ENQUEUE reports it with
+ * spillway_enqueued() (scheduling.h) and may count every decision with spillway_count(). The order
+ * of sacrifice of a Spillway port: unimportant data early, then the tails of what does not fit, and
+ * a frame that was already short or finds the control queue full last.
+ *
+ * Expects a config that spillway::dataplane::validate() accepts. Constant time, no loops, no 64-bit
+ * division, no randomness of its own: `random` is a uniform 32-bit word, used by ECN ports only.
+ */
+#ifndef SPILLWAY_DATAPLANE_ADMISSION_H
+#define SPILLWAY_DATAPLANE_ADMISSION_H
+
+#include "dataplane/port.h"
+
+/* TRIM and SPILLWAY ports, which have a control queue. */
+static inline int spillway_port_trims(const struct spillway_port_config* config) {
+  return config->mode == SPILLWAY_PORT_TRIM || config->mode == SPILLWAY_PORT_SPILLWAY;
+}
+
+/* The queue a frame belongs to as long as there is room. */
+static inline __u8 spillway_queue_of(const struct spillway_port_config* config,
+                                     const struct spillway_frame* frame) {
+  const int is_control = (frame->flags & SPILLWAY_FRAME_CONTROL) != 0;
+  if (spillway_port_trims(config) && (is_control || frame->dscp == config->trimmed_dscp)) {
+    return SPILLWAY_CONTROL_QUEUE;
+  }
+  if (is_control) {
+    return config->priorities - 1;
+  }
+  return (__u8)(spillway_priority_of_dscp(frame->dscp) * config->priorities / SPILLWAY_PRIORITIES);
+}
+
+/* Fullness from which on data of this importance is dropped early: importance 0 from
+ * early_drop_bytes, each level above a further step of what is left up to the queue's limit.
+ * Importance SPILLWAY_IMPORTANCE_MARKED and above is never dropped early. */
+static inline __u32 spillway_early_drop_from(const struct spillway_port_config* config,
+                                             __u8 importance) {
+  return config->early_drop_bytes +
+         (config->queue_bytes - config->early_drop_bytes) * importance / SPILLWAY_IMPORTANCE_MARKED;
+}
+
+/* Probability, out of 65,536, with which RED acts on a frame that finds `queued` bytes. */
+static inline __u32 spillway_red_probability(const struct spillway_port_config* config,
+                                             __u32 queued) {
+  if (queued >= config->red_max_bytes) {
+    return 65536;
+  }
+  if (queued < config->red_min_bytes) {
+    return 0;
+  }
+  const __u32 span = config->red_max_bytes - config->red_min_bytes;
+  /* Scaled so that the division stays within 32 bits, with at least 12 bits of the span left. */
+  const __u32 shift = span >= (1U << 24) ? 12 : span >= (1U << 20) ? 8 : span >= (1U << 16) ? 4 : 0;
+  const __u32 passed = ((queued - config->red_min_bytes) >> shift) << 16;
+  return passed / (span >> shift) * config->red_max_percent / 100;
+}
+
+/* Whether a queue still takes so many bytes. */
+static inline int spillway_has_room(__u32 queued, __u32 bytes, __u32 limit) {
+  return queued + bytes <= limit;
+}
+
+static inline void spillway_drop(struct spillway_decision* decision, __u8 reason) {
+  decision->verdict = SPILLWAY_DROP;
+  decision->reason = reason;
+}
+
+/* To the control queue, if there is room. */
+static inline void spillway_admit_control(const struct spillway_port_config* config,
+                                          const struct spillway_port_state* state,
+                                          struct spillway_decision* decision, __u8 reason) {
+  decision->queue = SPILLWAY_CONTROL_QUEUE;
+  if (!spillway_has_room(state->bytes[SPILLWAY_CONTROL_QUEUE], decision->bytes,
+                         config->control_queue_bytes)) {
+    spillway_drop(decision, SPILLWAY_REASON_CONTROL_FULL);
+    return;
+  }
+  decision->verdict = SPILLWAY_ENQUEUE;
+  decision->reason = reason;
+}
+
+/* A frame that its own queue has no room for. */
+static inline void spillway_admit_overflow(const struct spillway_port_config* config,
+                                           const struct spillway_port_state* state,
+                                           const struct spillway_frame* frame,
+                                           struct spillway_decision* decision) {
+  if (!spillway_port_trims(config) || config->trim_bytes == 0 ||
+      !(frame->flags & SPILLWAY_FRAME_TRIMMABLE)) {
+    spillway_drop(decision, SPILLWAY_REASON_QUEUE_FULL);
+    return;
+  }
+  if (frame->bytes <= config->trim_bytes) {
+    spillway_admit_control(config, state, decision, SPILLWAY_REASON_DIVERTED);
+    return;
+  }
+  decision->bytes = config->trim_bytes;
+  decision->dscp = config->trimmed_dscp;
+  spillway_admit_control(config, state, decision, SPILLWAY_REASON_TRIMMED);
+}
+
+/* Marks a frame that can be marked, and says whether it could. */
+static inline int spillway_mark(struct spillway_decision* decision) {
+  if (decision->ecn == SPILLWAY_ECN_NOT_ECT) {
+    return 0;
+  }
+  decision->ecn = SPILLWAY_ECN_CE;
+  decision->reason = SPILLWAY_REASON_MARKED;
+  return 1;
+}
+
+/* A frame for which there is room in its data queue. */
+static inline void spillway_admit_data(const struct spillway_port_config* config, __u32 queued,
+                                       __u32 random, struct spillway_decision* decision) {
+  decision->verdict = SPILLWAY_ENQUEUE;
+  decision->reason = SPILLWAY_REASON_ADMITTED;
+  if (config->mode == SPILLWAY_PORT_ECN) {
+    if ((random >> 16) < spillway_red_probability(config, queued) && !spillway_mark(decision)) {
+      spillway_drop(decision, SPILLWAY_REASON_RED);
+    }
+  } else if (spillway_port_trims(config) && config->ecn_bytes != 0 && queued >= config->ecn_bytes) {
+    spillway_mark(decision);
+  }
+}
+
+static inline int spillway_drops_early(const struct spillway_port_config* config, __u32 queued,
+                                       const struct spillway_frame* frame) {
+  return config->mode == SPILLWAY_PORT_SPILLWAY && config->early_drop_bytes != 0 &&
+         (frame->flags & SPILLWAY_FRAME_TRIMMABLE) &&
+         frame->importance < SPILLWAY_IMPORTANCE_MARKED &&
+         queued >= spillway_early_drop_from(config, frame->importance);
+}
+
+static inline void spillway_admit(const struct spillway_port_config* config,
+                                  const struct spillway_port_state* state,
+                                  const struct spillway_frame* frame, __u32 random,
+                                  struct spillway_decision* decision) {
+  const __u8 queue = spillway_queue_of(config, frame);
+  const __u32 queued = state->bytes[queue];
+  decision->bytes = frame->bytes;
+  decision->queue = queue;
+  decision->dscp = frame->dscp;
+  decision->ecn = frame->ecn;
+  if (queue == SPILLWAY_CONTROL_QUEUE) {
+    spillway_admit_control(config, state, decision, SPILLWAY_REASON_ADMITTED);
+  } else if (spillway_drops_early(config, queued, frame)) {
+    spillway_drop(decision, SPILLWAY_REASON_EARLY);
+  } else if (!spillway_has_room(queued, frame->bytes, config->queue_bytes)) {
+    spillway_admit_overflow(config, state, frame, decision);
+  } else {
+    spillway_admit_data(config, queued, random, decision);
+  }
+}
+
+static inline void spillway_count(struct spillway_port_counters* counters,
+                                  const struct spillway_frame* frame,
+                                  const struct spillway_decision* decision) {
+  const __u8 reason = decision->reason & (SPILLWAY_REASONS - 1);
+  const __u8 importance = frame->importance & (SPILLWAY_PRIORITIES - 1);
+  counters->packets[reason] += 1;
+  counters->bytes[reason] += frame->bytes;
+  if (reason < SPILLWAY_REASON_TRIMMED) {
+    return;
+  }
+  if (decision->verdict == SPILLWAY_DROP && (frame->flags & SPILLWAY_FRAME_CONTROL)) {
+    counters->dropped_control += 1;
+  } else if (decision->verdict == SPILLWAY_DROP && (frame->flags & SPILLWAY_FRAME_TRIMMABLE)) {
+    counters->dropped[importance] += 1;
+  } else if (reason == SPILLWAY_REASON_TRIMMED) {
+    counters->trimmed[importance] += 1;
+  }
+}
+
+#endif /* SPILLWAY_DATAPLANE_ADMISSION_H */

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What one output port of a switch knows: its settings, how full its queues are, a frame that asks
+ * for room, and what was decided about it. For C, C++ and eBPF alike; admission.h decides,
+ * scheduling.h picks the next queue to serve.
+ *
+ *   queues 0..7   data, strict priority, 7 first; the lowest `priorities` of them are in use
+ *   queue 8       control and trimmed packets, served by share while data waits
+ *
+ * Four kinds of port:
+ *   DROP_TAIL   drops what does not fit
+ *   ECN         RED over the instantaneous queue: marks ECT frames, drops the others, and drops
+ *               what does not fit; a step where red_min_bytes equals red_max_bytes
+ *   TRIM        as NDP does: what does not fit is cut to trim_bytes and goes to the control queue
+ *   SPILLWAY    drops unimportant data early, marks at ecn_bytes, trims what does not fit
+ * Drop-tail and ECN ports have no control queue: control takes the highest priority in use.
+ *
+ * No pointers, no padding, nothing but kernel types. One thread per port.
+ */
+#ifndef SPILLWAY_DATAPLANE_PORT_H
+#define SPILLWAY_DATAPLANE_PORT_H
+
+#include <linux/types.h>
+
+#include "wire/traffic_class.h"
+
+#ifdef __cplusplus
+#define SPILLWAY_PORT_ASSERT(condition, message) static_assert(condition, message)
+#else
+#define SPILLWAY_PORT_ASSERT(condition, message) _Static_assert(condition, message)
+#endif
+
+#define SPILLWAY_DATA_QUEUES SPILLWAY_PRIORITIES
+#define SPILLWAY_CONTROL_QUEUE SPILLWAY_DATA_QUEUES
+#define SPILLWAY_QUEUES (SPILLWAY_DATA_QUEUES + 1)
+
+/* Keeps sums and products of sizes within 32 bits. */
+#define SPILLWAY_MAX_QUEUE_BYTES (1U << 28)
+#define SPILLWAY_MAX_FRAME_BYTES (1U << 16)
+
+enum spillway_port_mode {
+  SPILLWAY_PORT_DROP_TAIL = 0,
+  SPILLWAY_PORT_ECN = 1,
+  SPILLWAY_PORT_TRIM = 2,
+  SPILLWAY_PORT_SPILLWAY = 3
+};
+
+struct spillway_port_config {
+  __u32 queue_bytes;         /* limit of each data queue */
+  __u32 control_queue_bytes; /* TRIM, SPILLWAY */
+  __u32 ecn_bytes;           /* TRIM, SPILLWAY: ECT frames are marked from here on; 0: never */
+  __u32 red_min_bytes;       /* ECN: the ramp begins */
+  __u32 red_max_bytes;       /* ECN: from here on every frame is marked or dropped */
+  __u32 early_drop_bytes;    /* SPILLWAY: importance 0 is dropped from here on; 0: never */
+  __u32 trim_bytes;          /* TRIM, SPILLWAY: bytes of the frame that are kept; 0: no trimming */
+  __u8 mode;
+  __u8 priorities;            /* data queues in use, 1..8 */
+  __u8 red_max_percent;       /* ECN: probability at the end of the ramp */
+  __u8 control_share_percent; /* of the link, for the control queue while data waits, 1..100 */
+  __u8 trimmed_dscp;
+  __u8 reserved[3];
+};
+
+struct spillway_port_state {
+  __u32 bytes[SPILLWAY_QUEUES];
+  __u32 packets[SPILLWAY_QUEUES];
+  __u32 occupied;        /* bit per queue that holds a packet */
+  __s32 control_balance; /* in percent-bytes: what the control queue is owed, see scheduling.h */
+};
+
+#define SPILLWAY_FRAME_TRIMMABLE 0x01 /* a Spillway data packet */
+#define SPILLWAY_FRAME_CONTROL 0x02   /* a Spillway control packet */
+
+struct spillway_frame {
+  __u32 bytes; /* from its Ethernet header; at most SPILLWAY_MAX_FRAME_BYTES */
+  __u8 dscp;
+  __u8 ecn;
+  __u8 importance; /* 0..7; means nothing for frames that are not Spillway's */
+  __u8 flags;
+};
+
+enum spillway_verdict { SPILLWAY_DROP = 0, SPILLWAY_ENQUEUE = 1 };
+
+/* Why: the first ones go with ENQUEUE, the others with DROP. */
+enum spillway_reason {
+  SPILLWAY_REASON_ADMITTED = 0,
+  SPILLWAY_REASON_MARKED = 1,
+  SPILLWAY_REASON_TRIMMED = 2,
+  SPILLWAY_REASON_DIVERTED = 3, /* too short to trim: whole to the control queue */
+  SPILLWAY_REASON_QUEUE_FULL = 4,
+  SPILLWAY_REASON_EARLY = 5,
+  SPILLWAY_REASON_RED = 6,
+  SPILLWAY_REASON_CONTROL_FULL = 7
+};
+#define SPILLWAY_REASONS 8
+
+struct spillway_decision {
+  __u32 bytes; /* of the frame as it goes on */
+  __u8 verdict;
+  __u8 reason;
+  __u8 queue;
+  __u8 dscp;
+  __u8 ecn;
+  __u8 reserved[3];
+};
+
+struct spillway_port_counters {
+  __u64 packets[SPILLWAY_REASONS];
+  __u64 bytes[SPILLWAY_REASONS]; /* of the frames as they came */
+  /* Spillway's data only, by importance. */
+  __u64 trimmed[SPILLWAY_PRIORITIES];
+  __u64 dropped[SPILLWAY_PRIORITIES];
+  __u64 dropped_control;
+};
+
+SPILLWAY_PORT_ASSERT(sizeof(struct spillway_port_config) == 36, "config is 36 bytes");
+SPILLWAY_PORT_ASSERT(sizeof(struct spillway_port_state) == 80, "state is 80 bytes");
+SPILLWAY_PORT_ASSERT(sizeof(struct spillway_frame) == 8, "frame is 8 bytes");
+SPILLWAY_PORT_ASSERT(sizeof(struct spillway_decision) == 12, "decision is 12 bytes");
+SPILLWAY_PORT_ASSERT(sizeof(struct spillway_port_counters) == 264, "counters are 264 bytes");
+
+#endif /* SPILLWAY_DATAPLANE_PORT_H */

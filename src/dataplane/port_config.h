@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Settings of an output port: sensible ones for each kind of port, and whether given ones make
+// sense. The port's code (admission.h) trusts a config that validate() accepts, so every config
+// that comes from outside passes here first.
+#pragma once
+
+#include <string_view>
+
+#include "base/status.h"
+#include "dataplane/port.h"
+
+namespace spillway::dataplane {
+
+// Queues for 100 Gb/s ports a few microseconds apart:
+//   drop-tail  one queue of 1 MiB
+//   ecn        the same, marking from 100 kB (a step, as DCTCP wants it)
+//   trim       72 KB per queue (eight 9,000-byte frames, as NDP), 90 % of the link for control
+//   spillway   128 KiB per priority, early drop from a quarter, marks from an eighth, 50 % for
+//   control
+spillway_port_config default_port_config(spillway_port_mode mode);
+
+// A sentence about the first thing that is wrong.
+base::Status validate(const spillway_port_config& config);
+
+std::string_view port_mode_name(spillway_port_mode mode);
+std::string_view reason_name(spillway_reason reason);
+
+// Adds up counters of several ports.
+void add_counters(const spillway_port_counters& from, spillway_port_counters& to);
+
+}  // namespace spillway::dataplane

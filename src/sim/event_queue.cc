@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/event_queue.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace spillway::sim {
+
+EventQueue::EventQueue() : slots_(kSlots) {}
+
+std::uint32_t EventQueue::take_block() {
+  std::uint32_t index = free_;
+  if (index == kEmpty) {
+    index = static_cast<std::uint32_t>(blocks_.size());
+    blocks_.emplace_back();
+  } else {
+    free_ = blocks_[index].next;
+  }
+  blocks_[index].next = kEmpty;
+  blocks_[index].count = 0;
+  return index;
+}
+
+void EventQueue::append(std::int64_t time, Actor* target, std::uint64_t argument) {
+  const std::size_t at = slot_of(time);
+  Slot& slot = slots_[at];
+  if (slot.first == kEmpty) {
+    slot.first = slot.last = take_block();
+    occupied_[at / 64] |= std::uint64_t{1} << (at % 64);
+    occupied_words_[at / 4096] |= std::uint64_t{1} << (at / 64 % 64);
+  } else if (blocks_[slot.last].count == blocks_[slot.last].events.size()) {
+    const std::uint32_t index = take_block();
+    blocks_[slot.last].next = index;
+    slot.last = index;
+  }
+  Block& block = blocks_[slot.last];
+  block.events[block.count++] = {target, argument};
+  ++near_count_;
+}
+
+void EventQueue::push_far(std::int64_t time, Actor* target, std::uint64_t argument) {
+  far_.push_back({time, far_order_++, target, argument});
+  std::ranges::push_heap(far_, later);
+}
+
+void EventQueue::move_far_events_into_wheel() {
+  while (!far_.empty() && far_.front().time - now_ < kSlots) {
+    std::ranges::pop_heap(far_, later);
+    const FarEvent& event = far_.back();
+    append(event.time, event.target, event.argument);
+    far_.pop_back();
+  }
+}
+
+// The first occupied slot from `slot` on, around the wheel. There must be one.
+std::size_t EventQueue::next_occupied(std::size_t slot) const {
+  const std::uint64_t rest = occupied_[slot / 64] >> (slot % 64);
+  if (rest != 0) {
+    return slot + static_cast<std::size_t>(std::countr_zero(rest));
+  }
+  std::size_t word = (slot / 64 + 1) % kWords;
+  std::uint64_t words = occupied_words_[word / 64] >> (word % 64) << (word % 64);
+  word /= 64;
+  while (words == 0) {
+    word = (word + 1) % occupied_words_.size();
+    words = occupied_words_[word];
+  }
+  const std::size_t found = word * 64 + static_cast<std::size_t>(std::countr_zero(words));
+  return found * 64 + static_cast<std::size_t>(std::countr_zero(occupied_[found]));
+}
+
+// Moves the clock to the next event; false, and the clock stays, when it is beyond `limit`.
+bool EventQueue::advance(std::int64_t limit) {
+  std::int64_t next = now_;
+  if (near_count_ > 0) {
+    const std::size_t here = slot_of(now_);
+    next = now_ + static_cast<std::int64_t>((next_occupied(here) - here) % kSlots);
+  } else if (!far_.empty()) {
+    next = far_.front().time;
+  } else {
+    return false;
+  }
+  if (next > limit) {
+    return false;
+  }
+  now_ = next;
+  move_far_events_into_wheel();
+  return true;
+}
+
+// Empties the slot of now_ into due_, which must have been run through.
+void EventQueue::take_due_events() {
+  const std::size_t at = slot_of(now_);
+  due_.clear();
+  due_next_ = 0;
+  for (std::uint32_t index = slots_[at].first; index != kEmpty;) {
+    Block& block = blocks_[index];
+    due_.insert(due_.end(), block.events.begin(), block.events.begin() + block.count);
+    const std::uint32_t next = block.next;
+    block.next = free_;
+    free_ = index;
+    index = next;
+  }
+  near_count_ -= due_.size();
+  slots_[at] = Slot();
+  occupied_[at / 64] &= ~(std::uint64_t{1} << (at % 64));
+  if (occupied_[at / 64] == 0) {
+    occupied_words_[at / 4096] &= ~(std::uint64_t{1} << (at / 64 % 64));
+  }
+}
+
+// First the actor, then in two steps what it will need: each can be asked for only when what leads
+// to it is there.
+void EventQueue::look_ahead() const {
+  constexpr std::size_t kActor = 9;
+  constexpr std::size_t kEarly = 6;
+  constexpr std::size_t kLate = 3;
+  const std::size_t left = due_.size() - due_next_;
+  const Event* next = due_.data() + due_next_;
+  if (left > kActor) {
+    __builtin_prefetch(next[kActor].target);
+  }
+  if (left > kEarly) {
+    next[kEarly].target->prefetch_early(next[kEarly].argument);
+  }
+  if (left > kLate) {
+    next[kLate].target->prefetch_late(next[kLate].argument);
+  }
+}
+
+bool EventQueue::run_next(base::Instant limit) {
+  if (due_next_ == due_.size()) {
+    if (!advance(limit.since_zero().count())) {
+      return false;
+    }
+    take_due_events();
+  } else if (now() > limit) {
+    return false;
+  }
+  look_ahead();
+  const Event event = due_[due_next_++];
+  ++events_run_;
+  event.target->on_event(event.argument, now());
+  return true;
+}
+
+}  // namespace spillway::sim

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/faults.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "sim/host_clock.h"
+#include "sim/network.h"
+#include "sim/network_testing.h"
+
+namespace spillway::sim {
+namespace {
+
+using base::Instant;
+using base::microseconds;
+using base::nanoseconds;
+
+constexpr Instant kEnd{base::seconds(10)};
+constexpr std::uint64_t kPackets = 20'000;
+constexpr std::uint32_t kFrame = 1'226;  // 100 ns on the wire at 100 Gb/s
+
+struct Blast {
+  explicit Blast(const std::vector<Fault>& faults, bool real_bytes = false,
+                 std::uint64_t packets = kPackets)
+      : network(one_switch({.hosts = 2}).value(), 1) {
+    for (HostId host = 0; host < 2; ++host) {
+      auto stack = std::make_unique<BlastStack>(
+          BlastOptions{.frame_bytes = kFrame, .pool = real_bytes ? &network.pool() : nullptr});
+      stacks.push_back(stack.get());
+      network.add_stack(host, std::move(stack));
+    }
+    for (const Fault& fault : faults) {
+      const base::Status status = network.add_fault(fault);
+      EXPECT_TRUE(status.ok()) << status.message();
+    }
+    Flow flow;
+    flow.to = 1;
+    flow.bytes = packets * kFrame;
+    network.start_flow(flow, 0);
+    network.run_until(kEnd);
+  }
+
+  const std::vector<Arrival>& arrivals() const { return stacks[1]->arrivals; }
+  double lost_share() const {
+    return 1.0 - static_cast<double>(arrivals().size()) / static_cast<double>(kPackets);
+  }
+
+  Network network;
+  std::vector<BlastStack*> stacks;
+};
+
+Fault on_link(FaultKind kind, double share) {
+  Fault fault;
+  fault.kind = kind;
+  fault.link = "switch0->host1";
+  fault.share = share;
+  return fault;
+}
+
+// Mean length of runs of packets that did not arrive.
+double mean_gap(const std::vector<Arrival>& arrivals) {
+  std::uint64_t gaps = 0;
+  std::uint64_t missing = 0;
+  for (std::size_t i = 1; i < arrivals.size(); ++i) {
+    const std::uint32_t between = arrivals[i].number - arrivals[i - 1].number - 1;
+    gaps += between > 0 ? 1 : 0;
+    missing += between;
+  }
+  return gaps == 0 ? 0.0 : static_cast<double>(missing) / static_cast<double>(gaps);
+}
+
+TEST(Faults, RandomLossLosesItsShareInShortGaps) {
+  const Blast blast({on_link(FaultKind::kLoss, 0.05)});
+  EXPECT_NEAR(blast.lost_share(), 0.05, 0.006);
+  EXPECT_LT(mean_gap(blast.arrivals()), 1.2);
+  EXPECT_EQ(blast.network.totals().lost, kPackets - blast.arrivals().size());
+}
+
+TEST(Faults, BurstyLossLosesTheSameShareInLongGaps) {
+  Fault fault = on_link(FaultKind::kBursty, 0.05);
+  fault.burst_packets = 10;
+  const Blast blast({fault});
+  EXPECT_NEAR(blast.lost_share(), 0.05, 0.02);
+  EXPECT_NEAR(mean_gap(blast.arrivals()), 10.0, 3.0);
+}
+
+TEST(Faults, AGrayLinkMayLoseEverythingButOnlyWhileItIsGray) {
+  Fault fault = on_link(FaultKind::kGray, 1.0);
+  fault.from = Instant(microseconds(500));
+  fault.until = Instant(microseconds(700));
+  const Blast blast({fault});
+  EXPECT_NEAR(static_cast<double>(kPackets - blast.arrivals().size()), 2'000, 2);
+  for (const Arrival& arrival : blast.arrivals()) {
+    const Instant sent = arrival.at - nanoseconds(1'100);
+    EXPECT_TRUE(sent < fault.from || sent >= fault.until);
+  }
+}
+
+TEST(Faults, OnlyTheNamedDirectionSuffers) {
+  Fault fault = on_link(FaultKind::kGray, 1.0);
+  fault.link = "host1->switch0";
+  EXPECT_EQ(Blast({fault}).arrivals().size(), kPackets);
+}
+
+TEST(Faults, DuplicatesArriveTwiceAndNothingElseChanges) {
+  const Blast blast({on_link(FaultKind::kDuplicate, 0.1)});
+  EXPECT_NEAR(static_cast<double>(blast.arrivals().size()), 1.1 * kPackets, 150);
+  EXPECT_EQ(blast.network.totals().duplicated, blast.arrivals().size() - kPackets);
+}
+
+TEST(Faults, ReorderingHoldsBackItsShareAndLosesNone) {
+  Fault fault = on_link(FaultKind::kReorder, 0.1);
+  fault.delay = microseconds(10);
+  const Blast blast({fault});
+  ASSERT_EQ(blast.arrivals().size(), kPackets);
+  std::uint64_t overtaken = 0;
+  std::uint32_t highest = 0;
+  for (const Arrival& arrival : blast.arrivals()) {
+    overtaken += arrival.number < highest ? 1 : 0;
+    highest = std::max(highest, arrival.number);
+    // Not later than the delay allows: its number says when it was sent.
+    EXPECT_LE(arrival.at, Instant(nanoseconds(2'200 + 100 * arrival.number + 10'000)));
+  }
+  EXPECT_NEAR(static_cast<double>(overtaken), 0.1 * kPackets, 200);
+}
+
+TEST(Faults, CorruptionFlipsBitsOfRealBytesAndFlagsSizeOnlyPackets) {
+  const Blast real({on_link(FaultKind::kCorrupt, 0.1)}, /*real_bytes=*/true, 2'000);
+  ASSERT_EQ(real.arrivals().size(), 2'000U);
+  std::uint64_t damaged = 0;
+  for (const Arrival& arrival : real.arrivals()) {
+    ASSERT_EQ(arrival.payload.size(), kFrame - kFrameHeaderBytes);
+    const auto wrong = std::ranges::count_if(arrival.payload, [](auto b) { return b != 0xA5; });
+    EXPECT_LE(wrong, 8);
+    damaged += wrong > 0 ? 1 : 0;
+    EXPECT_FALSE(arrival.corrupt);
+  }
+  EXPECT_NEAR(static_cast<double>(damaged), 200, 45);
+
+  const Blast sized({on_link(FaultKind::kCorrupt, 0.1)});
+  const auto flagged =
+      std::ranges::count_if(sized.arrivals(), [](const Arrival& a) { return a.corrupt; });
+  EXPECT_NEAR(static_cast<double>(flagged), 0.1 * kPackets, 150);
+}
+
+TEST(Faults, ADeadHostNeitherSendsNorReceives) {
+  for (const HostId dead : {0U, 1U}) {
+    Fault fault;
+    fault.kind = FaultKind::kHostDeath;
+    fault.host = dead;
+    fault.from = Instant(microseconds(100));
+    Blast blast({fault});
+    const std::size_t expected = dead == 0 ? 1'000 : 978;  // 2.2 us of packets were on their way
+    EXPECT_NEAR(static_cast<double>(blast.arrivals().size()), static_cast<double>(expected), 2);
+    EXPECT_EQ(blast.network.pool().in_use(), 0U);
+  }
+}
+
+TEST(Faults, ALinkThatIsDownIsAvoidedWhereThereIsAnotherWay) {
+  Topology topology = leaf_spine({.hosts = 4, .leaves = 2, .spines = 2}).value();
+  const auto delivered = [&](FaultKind kind) {
+    Network network(topology, 1);
+    for (HostId host = 0; host < 4; ++host) {
+      network.add_stack(host, std::make_unique<BlastStack>(BlastOptions{.labels = 1'000}));
+    }
+    Fault fault;
+    fault.kind = kind;
+    fault.link = "leaf0->spine0";
+    EXPECT_TRUE(network.add_fault(fault).ok());
+    Flow flow;
+    flow.to = 3;
+    flow.bytes = 1'500'000;
+    network.start_flow(flow, 0);
+    network.run_until(kEnd);
+    return network.totals().delivered;
+  };
+  EXPECT_EQ(delivered(FaultKind::kDown), 1'000U);
+  EXPECT_NEAR(static_cast<double>(delivered(FaultKind::kGray)), 500, 60);
+}
+
+TEST(Faults, ASkewedHostSeesItsOwnTimeAndItsTimersFireByIt) {
+  Fault fault;
+  fault.kind = FaultKind::kClockSkew;
+  fault.host = 0;
+  fault.skew_ppm = 100'000;  // a tenth fast
+  fault.delay = microseconds(50);
+  Network network(one_switch({.hosts = 2}).value(), 1);
+  auto owned = std::make_unique<BlastStack>(BlastOptions{});
+  BlastStack& stack = *owned;
+  network.add_stack(0, std::move(owned));
+  ASSERT_TRUE(network.add_fault(fault).ok());
+  stack.timer = Instant(microseconds(1'150));  // by its own clock: 1,000 us by the network's
+  network.wake(0);
+  network.run_until(kEnd);
+  EXPECT_EQ(network.now(), Instant(microseconds(1'000)));
+  EXPECT_EQ(stack.timeouts, std::vector<Instant>{Instant(microseconds(1'150))});
+}
+
+TEST(HostClock, FindsTheFirstInstantThatShowsATime) {
+  for (const std::int64_t ppb : {0, 1, -1, 123'456, -99'999, 100'000'000, -100'000'000}) {
+    const HostClock clock(ppb, microseconds(3));
+    for (const std::int64_t t :
+         {3'001LL, 10'000LL, 1'234'567LL, 5'000'000'000LL, 86'400'000'000'000LL}) {
+      const Instant shown(nanoseconds(t));
+      const Instant found = clock.network_time(shown);
+      EXPECT_GE(clock.host_time(found), shown) << ppb;
+      EXPECT_LT(clock.host_time(found - nanoseconds(1)), shown) << ppb;
+    }
+    EXPECT_EQ(clock.network_time(transport::kNever), transport::kNever);
+  }
+}
+
+TEST(Faults, WhatMakesNoSenseIsRefusedWithAReason) {
+  Network network(one_switch({.hosts = 2}).value(), 1);
+  const auto refused = [&](const Fault& fault, std::string_view words) {
+    const base::Status status = network.add_fault(fault);
+    EXPECT_FALSE(status.ok()) << words;
+    EXPECT_NE(status.message().find(words), std::string::npos) << status.message();
+  };
+  refused({.kind = FaultKind::kLoss}, "needs a link");
+  refused({.kind = FaultKind::kHostDeath}, "needs a host");
+  refused({.kind = FaultKind::kHostDeath, .host = 2}, "no host 2");
+  refused({.kind = FaultKind::kLoss, .link = "leaf7->spine9"}, "no link leaf7->spine9");
+  refused(on_link(FaultKind::kLoss, 1.5), "share of 1.5");
+  refused({.kind = FaultKind::kBursty, .link = "switch0->host1", .burst_packets = 0.5}, "bursts");
+  refused({.kind = FaultKind::kReorder, .link = "switch0->host1", .delay = nanoseconds(-1)},
+          "delay");
+  refused({.kind = FaultKind::kClockSkew, .host = 0, .skew_ppm = 1e9}, "skew");
+  refused({.kind = FaultKind::kClockSkew, .host = 0, .from = Instant(nanoseconds(1))}, "beginning");
+  refused({.kind = FaultKind::kLoss,
+           .link = "switch0->host1",
+           .from = Instant(nanoseconds(2)),
+           .until = Instant(nanoseconds(1))},
+          "end before");
+}
+
+}  // namespace
+}  // namespace spillway::sim

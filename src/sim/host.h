@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A simulated host: its stacks, its clock and its network card. The card has no queue: whenever it
+// is free it asks the stacks for a packet, in turn, and it asks again after anything happened to
+// one of them. One timer stands for the earliest timeout of all stacks; it is set anew only when
+// that comes earlier, and looks again when it fires too soon.
+//
+// Stacks see the host's own clock (HostClock), everything else the network's. One thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/units.h"
+#include "sim/event_queue.h"
+#include "sim/host_clock.h"
+#include "sim/host_stack.h"
+#include "sim/packet.h"
+#include "sim/transmitter.h"
+
+namespace spillway::sim {
+
+struct HostCounters {
+  std::uint64_t delivered = 0;       // packets handed to stacks
+  std::uint64_t delivered_data = 0;  // the same without control packets and acknowledgements
+  std::uint64_t discarded = 0;       // packets that came after the host had died
+};
+
+class Host final : public Actor {
+ public:
+  // An arriving packet's event is its PacketIndex alone.
+  Host(HostId id, EventQueue& events, PacketPool& pool, const LinkEnd& link);
+
+  std::uint8_t add_stack(std::unique_ptr<HostStack> stack);
+  HostStack& stack(std::uint8_t index) { return *stacks_[index].stack; }
+
+  base::Instant host_time(base::Instant now) const { return clock_.host_time(now); }
+  void set_clock(const HostClock& clock) { clock_ = clock; }
+  void die() { dead_ = true; }
+  // Looks at timeouts and asks for packets, at this instant but after what is going on.
+  void wake(base::Instant now);
+  void on_event(std::uint64_t argument, base::Instant now) override;
+  void prefetch_early(std::uint64_t argument) const override;
+
+  Transmitter& transmitter() { return transmitter_; }
+  const Transmitter& transmitter() const { return transmitter_; }
+  const HostCounters& counters() const { return counters_; }
+
+ private:
+  enum class EventKind : std::uint32_t { kArrival, kCardFree, kTimer, kWake };
+
+  struct RunningStack {
+    std::unique_ptr<HostStack> stack;
+    base::Instant timeout = transport::kNever;  // by the network's clock
+  };
+
+  static constexpr std::uint64_t event(EventKind kind, std::uint32_t value = 0) {
+    return (std::uint64_t{static_cast<std::uint32_t>(kind)} << 32) | value;
+  }
+
+  void receive(PacketIndex index, base::Instant now);
+  void run_timeouts(base::Instant now);
+  void look_around(base::Instant now);
+  void use_card(base::Instant now);
+  bool send_from(RunningStack& running, base::Instant now);
+  void note_timeout(RunningStack& running) {
+    running.timeout = clock_.network_time(running.stack->next_timeout());
+  }
+  void set_timer(base::Instant earliest);
+
+  HostId id_;
+  bool dead_ = false;
+  bool wake_pending_ = false;
+  std::uint32_t turn_ = 0;
+  std::uint32_t timer_generation_ = 0;
+  base::Instant timer_at_ = transport::kNever;
+  EventQueue* events_;
+  PacketPool* pool_;
+  HostClock clock_;
+  std::vector<RunningStack> stacks_;
+  Transmitter transmitter_;
+  HostCounters counters_;
+};
+
+}  // namespace spillway::sim

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a simulation tells: when flows ended, how that compares with an ideal network, and what
+// stacks and switches did on the way. Plain data; src/cli prints it.
+//
+// Percentiles are nearest-rank over the flows that ended well. The ideal time of a job is what its
+// busiest host link needs for all of the job's bytes, without headers, delay or computing.
+//
+// A protocol that ends flows with packets trimmed or missing carries fewer bytes than that: its
+// slowdown flatters it, even below 1, and means something only beside whole_share(). Goodput counts
+// what came in whole packets and nothing of trimmed ones.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/units.h"
+#include "sim/network.h"
+#include "sim/workload_runner.h"
+
+namespace spillway::sim {
+
+struct DurationSummary {
+  std::uint64_t count = 0;
+  base::Duration mean;
+  base::Duration p50;
+  base::Duration p99;
+  base::Duration max;
+};
+DurationSummary summarise(std::vector<base::Duration> durations);
+
+// What the job's stacks did, summed over hosts.
+struct StackTotals {
+  std::uint64_t data_sent = 0;  // packets or segments, repeats included
+  std::uint64_t data_resent = 0;
+  std::uint64_t timeouts = 0;  // TCP's
+  std::uint64_t probes = 0;    // TCP's tail loss probes, Spillway's probes
+  std::uint64_t marked = 0;    // arrived with congestion experienced
+  std::uint64_t trimmed = 0;   // arrived cut
+  double worst_error = 0.0;    // of a tensor, where jobs send real bytes: squared, over its energy
+};
+
+// The same figures for the flows of one priority.
+struct PriorityResult {
+  std::uint8_t priority = 0;
+  DurationSummary completion;
+};
+
+struct JobResult {
+  std::string name;
+  std::string protocol;
+  std::string pattern;
+  std::uint64_t flows = 0;
+  std::uint64_t ended = 0;   // well: kDone
+  std::uint64_t failed = 0;  // ended otherwise; the rest was cut off by the limit
+  DurationSummary completion;
+  std::vector<PriorityResult> by_priority;  // the least urgent first
+  base::Duration makespan;                  // from the first start to the last end, whatever it was
+  std::uint64_t bytes = 0;                  // of flows that ended well
+  double whole_bytes = 0.0;                 // of those, the share that came in whole packets
+  double goodput_bps = 0.0;                 // whole_bytes over the makespan
+  double slowdown = 0.0;      // makespan over the ideal; 0 unless all flows ended well
+  std::uint64_t packets = 0;  // of flows that ended well, as the three below
+  std::uint64_t delivered = 0;
+  std::uint64_t trimmed = 0;
+  std::uint64_t important_expected = 0;
+  std::uint64_t important_delivered = 0;
+  StackTotals stacks;
+
+  std::uint64_t missing() const { return packets - delivered; }
+  double whole_share() const { return bytes == 0 ? 0.0 : whole_bytes / static_cast<double>(bytes); }
+};
+
+// Drops and trims up to a moment, for a plot over time.
+struct CounterSample {
+  base::Instant at;
+  std::uint64_t marked = 0;
+  std::uint64_t trimmed = 0;
+  std::uint64_t dropped = 0;
+};
+
+struct ScenarioResult {
+  std::vector<JobResult> jobs;
+  DurationSummary completion;  // of all jobs' flows but background's
+  base::Instant end;           // of the simulated time
+  bool finished = false;       // every flow but background's ended before the limit
+  NetworkTotals network;
+  std::uint64_t events = 0;
+  std::vector<FlowRecord> flows;
+  std::vector<CounterSample> samples;
+  std::vector<std::string> host_names;
+};
+
+// Fills in all of a job's figures that its flows tell. `rate` is that of host links.
+void add_flow_figures(std::span<const FlowRecord> flows, base::BitRate rate, JobResult& result);
+
+std::uint64_t dropped_packets(const spillway_port_counters& counters);
+
+}  // namespace spillway::sim

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which of a switch's ports lead to a host over a shortest path, counted in links. Computed once
+// from the topology by breadth-first search; hosts never forward. A switch's ports are numbered in
+// the order of the topology's links. Hosts for which a switch has the same choice share a group, so
+// that its table costs two bytes per host.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "sim/packet.h"
+#include "sim/topology.h"
+
+namespace spillway::sim {
+
+using PortNumber = std::uint16_t;
+
+class Routes {
+ public:
+  explicit Routes(std::uint32_t hosts) : group_of_(hosts, 0) {}
+
+  std::uint16_t group_of(HostId host) const { return group_of_[host]; }
+  std::span<const PortNumber> ports(std::uint16_t group) const {
+    return std::span(ports_).subspan(groups_[group].first, groups_[group].count);
+  }
+
+  // Ports must be given in ascending order.
+  void set(HostId host, std::span<const PortNumber> ports);
+
+ private:
+  struct Group {
+    std::uint32_t first = 0;
+    std::uint32_t count = 0;
+  };
+
+  std::vector<std::uint16_t> group_of_;
+  std::vector<Group> groups_;
+  std::vector<PortNumber> ports_;
+};
+
+// One per switch, in the topology's order. The topology must be one that validate() accepts.
+std::vector<Routes> shortest_routes(const Topology& topology);
+
+}  // namespace spillway::sim

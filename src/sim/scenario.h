@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A simulation as data, and the text it is read from (scenario_text.h says what lines look like):
+//
+//   seed 7                                    of everything random; default 1
+//   limit 2s                                  the run ends then, finished or not; default 10s
+//   topology leaf-spine hosts=16 leaves=4 spines=2 rate=25gbit delay=1us spreading=flow|packet
+//            (or one-switch hosts=, fat-tree k=, file=PATH)
+//   switch mode=drop-tail|ecn|trim|spillway queue=128k ...          all switch ports
+//   job protocol=spillway|dctcp|newreno pattern=incast bytes=1MB ...   any number of them
+//   background load=10% until=5ms ...         other people's flows, which the run does not wait for
+//   fault kind=loss link=leaf0->spine1 share=1% from=1ms until=2ms  any number of them
+//
+// parse_scenario() refuses nouns, keys and values it does not know and names the line and what it
+// knows. Whether the parts fit together (hosts, links) is found when the simulation is built.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "base/units.h"
+#include "dataplane/port_config.h"
+#include "sim/faults.h"
+#include "sim/patterns.h"
+#include "sim/tcp_config.h"
+#include "sim/topology.h"
+#include "transport/endpoint.h"
+
+namespace spillway::sim {
+
+enum class TopologyKind : std::uint8_t { kOneSwitch, kLeafSpine, kFatTree, kFile };
+
+struct TopologySpec {
+  TopologyKind kind = TopologyKind::kOneSwitch;
+  std::uint32_t hosts = 8;
+  std::uint32_t leaves = 4;
+  std::uint32_t spines = 4;
+  std::uint32_t links = 1;  // between each leaf and each spine
+  std::uint32_t k = 4;      // fat-tree
+  base::BitRate rate = base::gigabits_per_second(100);
+  std::optional<base::BitRate> uplink_rate;  // leaf-spine; none: as `rate`
+  base::Duration delay = base::microseconds(1);
+  Spreading spreading = Spreading::kPerFlow;
+  std::string file;
+  std::string file_text;  // what `file` holds: filled in by whoever may read files
+};
+
+enum class Protocol : std::uint8_t { kSpillway, kDctcp, kNewReno };
+std::string_view protocol_name(Protocol protocol);
+
+struct SpillwayOptions {
+  std::uint32_t packet_bytes = 1472;  // UDP payload of a full packet
+  std::uint8_t planes = 16;           // of a whole packet
+  bool keyed = false;
+  bool real_bytes = false;  // encode, send and decode real tensors; else packets carry their size
+  std::optional<base::BitRate> receive_rate;  // none: that of the host's link
+  std::optional<base::Duration> deadline;     // of each flow
+  transport::EndpointLimits limits;
+  transport::EndpointTuning tuning;
+  transport::CongestionConfig congestion;
+};
+
+struct JobSpec {
+  std::string name;
+  std::string place;  // for messages: "line 4"
+  Protocol protocol = Protocol::kSpillway;
+  PatternOptions pattern;
+  bool all_hosts = true;  // pattern.hosts was not given
+  bool own_seed = false;  // pattern.seed was given
+  TcpConfig tcp;
+  SpillwayOptions spillway;
+};
+
+struct Scenario {
+  std::uint64_t seed = 1;
+  base::Duration limit = base::seconds(10);
+  TopologySpec topology;
+  spillway_port_config port = dataplane::default_port_config(SPILLWAY_PORT_SPILLWAY);
+  std::vector<JobSpec> jobs;  // background ones too
+  std::vector<Fault> faults;
+};
+
+// `overrides` as scenario_text.h describes them, applied in their order.
+base::Result<Scenario> parse_scenario(std::string_view text,
+                                      std::span<const std::string> overrides = {});
+
+}  // namespace spillway::sim

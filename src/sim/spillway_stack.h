@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The shipped transport on a simulated host. A flow is one message; the host's number is its rank.
+//
+// Control packets always carry their real bytes, checks included. Data packets do so where asked
+// (`real_bytes`: a tensor per flow through packetizer and depacketizer, compared at the end);
+// otherwise only their size travels, and a trimmed packet has as many planes left as its length has
+// room for.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "packetize/packet_plan.h"
+#include "sim/host_stack.h"
+#include "sim/packet.h"
+#include "sim/stack_observer.h"
+#include "sim/tensor_payload.h"
+#include "transport/datagram_port.h"
+#include "transport/message_table.h"
+
+namespace spillway::sim {
+
+struct SpillwayStackConfig {
+  transport::EndpointConfig endpoint;
+  std::uint32_t packet_bytes = 1460;  // UDP payload of a data packet
+  std::uint8_t planes = 16;
+  std::uint8_t stack = 0;  // number of this job's stack on every host
+  std::optional<base::Duration> deadline;
+  std::optional<std::uint32_t> unsolicited;  // packets; none: the endpoint's default
+  // With real bytes: how tensors become packets. packet_bytes and planes follow from it.
+  bool real_bytes = false;
+  packetize::Fabric fabric;
+  packetize::Encoding encoding;
+  std::uint64_t job_seed = 0;
+  StackObserver* observer = nullptr;  // must outlive the stack
+};
+
+// Data bytes (not headers) that a size-only packet of a flow carries.
+std::uint32_t payload_bytes(const SpillwayStackConfig& config);
+// Packets that carry `bytes` of a flow.
+std::uint32_t packets_of(const SpillwayStackConfig& config, std::uint64_t bytes);
+
+// Which packets of a flow are required, which unimportant: spread over the message at random, the
+// same in every run. Empty when all are alike.
+std::vector<std::uint8_t> packet_importance(const Flow& flow, std::uint32_t packets);
+
+class SpillwayStack final : public HostStack {
+ public:
+  // Pool, listener and auth must outlive the stack.
+  SpillwayStack(const SpillwayStackConfig& config, PacketPool& pool, FlowListener& listener,
+                const wire::PacketAuth& auth);
+
+  void expect_flow(const Flow& flow, base::Instant now) override;
+  void start_flow(const Flow& flow, base::Instant now) override;
+  void on_packet(Packet& packet, base::Instant now) override;
+  void on_timeout(base::Instant now) override;
+  base::Instant next_timeout() const override;
+  bool poll_transmit(base::Instant now, Packet& packet) override;
+
+  transport::Endpoint& endpoint() { return port_.endpoint(); }
+  const transport::Endpoint& endpoint() const { return port_.endpoint(); }
+  const transport::DatagramPort& port() const { return port_; }
+  const SpillwayStackConfig& config() const { return config_; }
+  const wire::PacketAuth& auth() const { return auth_; }
+  HostId host() const { return config_.endpoint.rank; }
+  packetize::PacketPlan plan_of(const Flow& flow) const;
+  packetize::Job job() const;
+  // Size-only packets that arrived damaged.
+  std::uint64_t damaged() const { return damaged_; }
+  // The worst relative squared error of a received tensor, with real bytes.
+  double worst_error() const { return worst_error_; }
+
+ private:
+  // A message together with the host at its other end.
+  struct KeyHash {
+    std::size_t operator()(const transport::MessageKey& key) const;
+  };
+  struct Receiving {
+    FlowId flow = 0;
+    std::unique_ptr<TensorSink> sink;
+  };
+  struct Sending {
+    FlowId flow = 0;
+    std::unique_ptr<TensorSource> source;
+  };
+
+  void add_peer(HostId host, base::Instant now);
+  void take_packet(const Packet& packet, base::Instant now);
+  bool fill_next(base::Instant now, Packet& packet);
+  void fill_control(const transport::Transmission& transmission, Packet& packet);
+  void on_size_only(const Packet& packet, base::Instant now);
+  void drain_events(base::Instant now);
+  void end_receive(const transport::ReceiveReport& report, base::Instant now);
+  void end_send(const transport::SendReport& report, base::Instant now);
+
+  SpillwayStackConfig config_;
+  PacketPool& pool_;
+  FlowListener& listener_;
+  const wire::PacketAuth& auth_;
+  transport::DatagramPort port_;
+  transport::Transmission transmission_;
+  std::unordered_map<transport::MessageKey, Receiving, KeyHash> receiving_;
+  std::unordered_map<transport::MessageKey, Sending, KeyHash> sending_;
+  std::uint64_t damaged_ = 0;
+  double worst_error_ = 0.0;
+};
+
+}  // namespace spillway::sim

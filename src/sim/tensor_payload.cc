@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/tensor_payload.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/random.h"
+#include "codec/sample_data.h"
+
+namespace spillway::sim {
+namespace {
+
+constexpr float kGuard = 1234.5F;
+constexpr std::size_t kBlocks = 16;  // random ones, drawn at a time
+
+}  // namespace
+
+std::vector<float> sample_tensor(std::size_t length, const packetize::Job& job,
+                                 const wire::MessageId& message) {
+  const std::uint64_t key = base::derive_key(
+      job.seed,
+      {message.step, (std::uint32_t{message.bucket} << 16) | message.shard,
+       (std::uint32_t{message.source} << 8) | static_cast<std::uint32_t>(message.phase), job.id});
+  std::vector<float> tensor(length);
+  for (std::size_t first = 0; first < length; first += 4 * kBlocks) {
+    base::RandomBlocks<kBlocks> blocks{};
+    for (std::size_t i = 0; i < kBlocks; ++i) {
+      blocks.word[0][i] = static_cast<std::uint32_t>(first / 4 + i);
+    }
+    base::random_blocks(key, blocks);
+    for (std::size_t i = 0; i < std::min(4 * kBlocks, length - first); ++i) {
+      tensor[first + i] = base::uniform_float(blocks.word[i / kBlocks][i % kBlocks]) - 0.5F;
+    }
+  }
+  return tensor;
+}
+
+TensorSource::TensorSource(const packetize::PacketPlan& plan, const packetize::Job& job,
+                           const wire::MessageId& message, const wire::PacketAuth& auth)
+    : auth_(auth),
+      packets_(packetize::Packetizer(plan, auth)
+                   .packetize(sample_tensor(plan.layout().tensor_length(), job, message),
+                              {.job = job, .message = message})) {}
+
+std::size_t TensorSource::write(const transport::DataStamp& stamp, base::MutableByteView out) {
+  const base::ByteView stored = packets_[stamp.packet];
+  wire::OpenedPacket opened;
+  SPILLWAY_CHECK(wire::open_data_packet(stored, auth_, opened) == wire::PacketFault::kNone);
+  wire::DataHeader header = opened.header;
+  planes_.resize(header.plane_bytes());
+  wire::copy_trusted_planes(stored, opened, auth_, planes_);
+  header.priority = stamp.priority;
+  header.importance = stamp.importance;
+  header.path = stamp.path;
+  header.path_sequence = stamp.path_sequence;
+  header.timestamp_us = stamp.timestamp_us;
+  header.last = stamp.last;
+  header.retransmit = stamp.retransmit;
+  header.report = stamp.report;
+  return wire::write_data_packet(header, planes_, auth_, out);
+}
+
+TensorSink::TensorSink(const packetize::PacketPlan& plan, const packetize::Job& job,
+                       const wire::MessageId& message, const wire::PacketAuth& auth)
+    : sent_(sample_tensor(plan.layout().tensor_length(), job, message)),
+      guarded_(sent_.size() + 2 * kGuardValues, kGuard),
+      depacketizer_(plan, job, message, auth,
+                    std::span(guarded_).subspan(kGuardValues, sent_.size())) {}
+
+std::span<const float> TensorSink::tensor() const {
+  return std::span(guarded_).subspan(kGuardValues, sent_.size());
+}
+
+bool TensorSink::guards_intact() const {
+  const auto is_guard = [](float value) { return value == kGuard; };
+  const std::span<const float> all(guarded_);
+  return std::ranges::all_of(all.first(kGuardValues), is_guard) &&
+         std::ranges::all_of(all.last(kGuardValues), is_guard);
+}
+
+unsigned TensorSink::take(const wire::OpenedPacket& packet, base::ByteView bytes) {
+  switch (depacketizer_.add(packet, bytes)) {
+    case packetize::PacketOutcome::kForeign:
+    case packetize::PacketOutcome::kInconsistent:
+    case packetize::PacketOutcome::kFault:
+      return 0;
+    default:
+      return depacketizer_.planes_of(packet.header.packet);
+  }
+}
+
+double TensorSink::finish() {
+  depacketizer_.finish();
+  return codec::nmse(tensor(), sent_);
+}
+
+}  // namespace spillway::sim

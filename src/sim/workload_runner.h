@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs workloads over a network: starts each flow when it is due, hears of its end, and knows when
+// all that is not background has ended.
+//
+//   WorkloadRunner runner(network);
+//   ... make stacks with `runner` as their FlowListener ...
+//   runner.add(workload, stack);          // once per job
+//   runner.start();
+//   network.run_until(limit, runner.done());
+//
+// Flows to and from a host that died end as kPeerDead for the runner: those to it at once, those
+// from it when they would start. Flows under way from it end when their receiver says so.
+//
+// The runner must outlive the network's run. One thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/host_stack.h"
+#include "sim/network.h"
+#include "sim/workload.h"
+
+namespace spillway::sim {
+
+struct FlowRecord {
+  Flow flow;
+  base::Instant start{};
+  base::Instant end{};
+  bool started = false;
+  bool ended = false;
+  FlowResult result{};
+};
+
+class WorkloadRunner final : public FlowListener {
+ public:
+  explicit WorkloadRunner(Network& network) : network_(network) {}
+  WorkloadRunner(const WorkloadRunner&) = delete;
+  WorkloadRunner& operator=(const WorkloadRunner&) = delete;
+
+  // Gives the flows their ids and their job's number: 0 for the first workload added. Returns it.
+  std::uint32_t add(const Workload& workload, std::uint8_t stack);
+  void start();
+  void on_flow_end(const FlowResult& result, base::Instant now) override;
+  void on_host_death(HostId host, base::Instant now);
+
+  // Turns true when every flow that is not background has ended; false while there are none.
+  const bool& done() const { return done_; }
+  // By flow id; a job's flows are one run of it.
+  const std::vector<FlowRecord>& records() const { return records_; }
+
+ private:
+  struct Plan {
+    base::Instant earliest{};
+    base::Duration delay{};
+    std::uint32_t group = kNone;  // numbered over all workloads
+    std::uint32_t after_group = kNone;
+    std::uint8_t stack = 0;
+    bool is_background = false;
+  };
+  struct Group {
+    std::uint32_t open = 0;  // flows that have not ended
+    std::vector<FlowId> waiting;
+  };
+
+  void schedule(FlowId id, base::Instant ready);
+  void launch(FlowId id, base::Instant now);
+  void settle(FlowId id);  // the flow has ended: whom does it set free?
+  bool is_dead(HostId host) const;
+
+  Network& network_;
+  std::vector<FlowRecord> records_;
+  std::vector<Plan> plans_;
+  std::vector<Group> groups_;
+  std::vector<HostId> dead_;
+  std::uint32_t jobs_ = 0;
+  std::uint64_t open_ = 0;  // flows that done() waits for
+  bool done_ = false;
+};
+
+}  // namespace spillway::sim

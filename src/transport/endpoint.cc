@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/endpoint.h"
+
+#include <string>
+
+#include "base/check.h"
+#include "transport/core.h"
+#include "transport/receiver.h"
+#include "transport/sender.h"
+#include "transport/time_stamp.h"
+
+namespace spillway::transport {
+
+class Endpoint::Impl {
+ public:
+  explicit Impl(const EndpointConfig& config) : core(config), sender(core), receiver(core) {}
+
+  // The peer a packet is from, if it may be heard at all.
+  Peer* admit(std::uint16_t job, std::uint16_t epoch, std::uint16_t source) {
+    if (job != core.config.job) {
+      ++core.counters.foreign_job;
+      return nullptr;
+    }
+    if (epoch != core.config.epoch) {
+      ++core.counters.other_epoch;
+      return nullptr;
+    }
+    Peer* peer = core.peers.find(source);
+    if (peer == nullptr || peer->dead) {
+      ++core.counters.unknown_peer;
+      return nullptr;
+    }
+    return peer;
+  }
+
+  void on_peer_timer(std::uint16_t rank, base::Instant now) {
+    Peer& peer = *core.peers.find(rank);
+    peer.timer_armed = false;
+    if (peer.dead || !peer.is_awaited()) {
+      return;
+    }
+    const EndpointTuning& tuning = core.config.tuning;
+    const base::Duration silence = now - peer.last_heard;
+    if (silence >= tuning.peer_timeout) {
+      peer.dead = true;
+      sender.end_messages_to(peer);
+      receiver.end_messages_from(peer, now);
+      core.events.push_back(PeerDead{rank});
+      return;
+    }
+    if (peer.incoming > 0 && silence >= tuning.probe_max) {
+      receiver.ask_for_answer(peer);
+    }
+    core.watch(peer, now);
+  }
+
+  // The next control packet, if any message has something to say.
+  bool poll_control(base::Instant now, Transmission& out) {
+    while (!core.control.empty()) {
+      const ControlWork work = core.control.front();
+      const bool written = write_control(work, out.control, now);
+      if (work.kind != ControlWork::Kind::kAnswer || !receiver.owes_more(work.slot)) {
+        core.control.pop_front();
+        if (work.kind == ControlWork::Kind::kAnswer) {
+          receiver.leave_queue(work.slot);
+        }
+      }
+      if (written) {
+        address(out, now);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  bool write_control(const ControlWork& work, wire::ControlPacket& packet, base::Instant now) {
+    switch (work.kind) {
+      case ControlWork::Kind::kProbe:
+        return sender.write_probe(work.slot, packet);
+      case ControlWork::Kind::kAnswer:
+        return receiver.write_answer(work.slot, packet, now);
+      case ControlWork::Kind::kReply:
+        --core.replies;
+        packet.type = work.reply;
+        packet.destination = work.peer;
+        packet.message = work.message;
+        packet.generation = work.generation;
+        packet.stop = {.outcome = Outcome::kCancelled, .delivered = 0};
+        return true;
+    }
+    return false;
+  }
+
+  void address(Transmission& out, base::Instant now) {
+    wire::ControlPacket& packet = out.control;
+    Peer& peer = *core.peers.find(packet.destination);
+    packet.job = core.config.job;
+    packet.epoch = core.config.epoch;
+    packet.source = core.config.rank;
+    packet.path = peer.paths.choose_for_control();
+    packet.timestamp_us = stamp_us(now);
+    packet.sequence = ++peer.control_sequence;
+    out.kind = Transmission::Kind::kControl;
+    out.to = packet.destination;
+    out.path = packet.path;
+    out.dscp = SPILLWAY_DSCP_CONTROL;
+    out.ecn = SPILLWAY_ECN_ECT0;
+    ++core.counters.control_sent;
+  }
+
+  Core core;
+  Sender sender;
+  Receiver receiver;
+};
+
+Endpoint::Endpoint(const EndpointConfig& config) : impl_(std::make_unique<Impl>(config)) {
+  const EndpointTuning& tuning = config.tuning;
+  SPILLWAY_CHECK(tuning.paths >= 1 && tuning.paths <= PathSet::kMaxPaths);
+  SPILLWAY_CHECK(tuning.burst_packets >= 1 && tuning.report_packets >= 1);
+}
+Endpoint::~Endpoint() = default;
+Endpoint::Endpoint(Endpoint&&) noexcept = default;
+Endpoint& Endpoint::operator=(Endpoint&&) noexcept = default;
+
+const EndpointConfig& Endpoint::config() const {
+  return impl_->core.config;
+}
+
+base::Status Endpoint::add_peer(std::uint16_t rank, base::Instant now) {
+  Core& core = impl_->core;
+  if (core.peers.find(rank) != nullptr) {
+    return base::invalid_argument("rank " + std::to_string(rank) + " is a peer already");
+  }
+  if (core.peers.is_full()) {
+    return {base::StatusCode::kLimitExceeded, "there are " + std::to_string(core.peers.size()) +
+                                                  " peers already; raise EndpointLimits::peers"};
+  }
+  const PathTuning tuning{.delay_target = core.config.congestion.delay_target};
+  CongestionConfig congestion = core.config.congestion;
+  congestion.trimmed_target = core.config.tuning.trimmed_target.value_or(0.0);
+  core.peers.add(rank, core.config.tuning.paths, tuning, congestion).last_heard = now;
+  return {};
+}
+
+base::Status Endpoint::send(const SendSpec& spec, base::Instant now) {
+  return impl_->sender.send(spec, now);
+}
+
+base::Status Endpoint::expect(const ReceiveSpec& spec, base::Instant now) {
+  return impl_->receiver.expect(spec, now);
+}
+
+void Endpoint::cancel(const wire::MessageId& id, base::Instant now) {
+  impl_->receiver.cancel(id, now);
+}
+
+void Endpoint::on_data(const DataArrival& arrival, base::Instant now) {
+  Peer* peer = impl_->admit(arrival.job, arrival.epoch, arrival.stamp.message.source);
+  if (peer != nullptr) {
+    impl_->receiver.on_data(arrival, *peer, now);
+  }
+}
+
+void Endpoint::on_control(const wire::ControlPacket& packet, base::Instant now) {
+  Core& core = impl_->core;
+  if (packet.destination != core.config.rank) {
+    ++core.counters.misaddressed;
+    return;
+  }
+  Peer* peer = core.peers.find(packet.source);
+  if (peer != nullptr && !peer->dead && packet.job == core.config.job &&
+      packet.epoch == core.config.epoch && !peer->replay.accept(packet.sequence)) {
+    ++core.counters.replayed;
+    return;
+  }
+  peer = impl_->admit(packet.job, packet.epoch, packet.source);
+  if (peer == nullptr) {
+    return;
+  }
+  peer->last_heard = now;
+  ++core.counters.control_taken;
+  switch (packet.type) {
+    case wire::ControlType::kProbe:
+      impl_->receiver.on_probe(packet, *peer, now);
+      return;
+    case wire::ControlType::kStop:
+      impl_->sender.on_stop(packet);
+      return;
+    case wire::ControlType::kBitmap:
+      impl_->sender.on_bitmap(packet, now);
+      return;
+    case wire::ControlType::kCredit:
+      impl_->sender.on_credit(packet, *peer, now);
+      return;
+    case wire::ControlType::kWait:
+      impl_->sender.on_wait(packet, now);
+      return;
+  }
+}
+
+void Endpoint::on_timeout(base::Instant now) {
+  TimerQueue& timers = impl_->core.timers;
+  while (!timers.empty() && timers.next_due() <= now) {
+    const Timer timer = timers.pop();
+    switch (timer.kind) {
+      case TimerKind::kPeer:
+        impl_->on_peer_timer(static_cast<std::uint16_t>(timer.slot), now);
+        break;
+      case TimerKind::kOutgoing:
+        impl_->sender.on_timer(timer.slot, now);
+        break;
+      case TimerKind::kIncoming:
+        impl_->receiver.on_timer(timer.slot, now);
+        break;
+      case TimerKind::kCredit:
+        impl_->receiver.on_credit_timer(now);
+        break;
+    }
+  }
+}
+
+base::Instant Endpoint::next_timeout() const {
+  const TimerQueue& timers = impl_->core.timers;
+  return timers.empty() ? kNever : timers.next_due();
+}
+
+bool Endpoint::poll_transmit(base::Instant now, Transmission& out) {
+  return impl_->poll_control(now, out) || impl_->sender.poll_data(now, out);
+}
+
+bool Endpoint::poll_event(Event& out) {
+  std::deque<Event>& events = impl_->core.events;
+  if (events.empty()) {
+    return false;
+  }
+  out = std::move(events.front());
+  events.pop_front();
+  return true;
+}
+
+const EndpointCounters& Endpoint::counters() const {
+  return impl_->core.counters;
+}
+
+std::size_t Endpoint::memory_bytes() const {
+  return impl_->core.peers.memory_bytes() + impl_->core.timers.memory_bytes() +
+         impl_->sender.memory_bytes() + impl_->receiver.memory_bytes() +
+         impl_->core.control.size() * sizeof(ControlWork);
+}
+
+}  // namespace spillway::transport

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One rank's end of the transport: bounded-loss messages to and from its peers, as a pure state
+// machine. Time and packets are handed in, packets to send and events come out:
+//
+//   send(), expect()              what the owner wants
+//   on_data(), on_control()       packets that arrived and passed their checks
+//   on_timeout()                  when the clock passed next_timeout()
+//   poll_transmit()               the next packet to send; ask again until it says no
+//   poll_event()                  messages that ended, peers that died
+//
+// After any of the first three, poll both. A run is a function of what was handed in: nothing reads
+// a clock, draws from outside, or depends on addresses in memory.
+//
+// The exchange (docs/algorithms.md): a sender announces a message with a PROBE, sends its packets
+// as credit and window allow and probes again when all were sent. The
+// receiver answers with a STOP when the message is over, a BITMAP of what came when it is not, or
+// WAIT when its owner does not expect the message yet. CREDIT packets carry grants and, per path,
+// what came. The sender repeats what the budget does not forgive, and asks again.
+//
+// Limits: EndpointLimits bounds every table; what does not fit is refused and counted. A peer that
+// is silent for peer_timeout while something is due from it is dead for good: its messages end with
+// Outcome::kPeerDead and an event names it. One thread per endpoint; any number per process.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <variant>
+
+#include "base/status.h"
+#include "base/units.h"
+#include "transport/congestion_control.h"
+#include "transport/message.h"
+
+namespace spillway::transport {
+
+struct EndpointLimits {
+  std::uint32_t peers = 4096;
+  std::uint32_t outgoing_messages = 16384;
+  std::uint32_t incoming_messages = 16384;
+  std::uint32_t finished_kept = 16384;  // ended incoming messages whose senders still get a STOP
+};
+
+// Constants of time and size; the defaults suit kernel UDP on 1 to 100 Gb/s Ethernet.
+struct EndpointTuning {
+  std::uint8_t paths = 8;           // 1 .. 64
+  std::uint8_t burst_packets = 8;   // sent over one path before the next takes over
+  std::uint8_t report_packets = 8;  // data packets between two CREDITs to a sender
+  base::BitRate receive_rate = base::gigabits_per_second(10);  // credit is granted at
+  base::Bytes unsolicited = base::bytes(64 * 1024);            // of each message, before any credit
+  base::Bytes credit_window = base::bytes(1024 * 1024);  // granted and not yet used, per message
+  // Over-send on a trimming fabric: the share of packets that shall arrive trimmed, so that the
+  // bottleneck is always full. Nothing: credit at exactly receive_rate.
+  std::optional<double> trimmed_target;
+  base::Duration probe_min = base::microseconds(200);  // first wait for an answer, at least
+  base::Duration probe_max = base::milliseconds(100);  // longest, after doublings
+  base::Duration linger_min = base::microseconds(50);  // for stragglers, once the budget is met
+  base::Duration peer_timeout = base::milliseconds(1500);
+};
+
+struct EndpointConfig {
+  std::uint16_t job = 0;
+  std::uint16_t epoch = 0;
+  std::uint16_t rank = 0;
+  EndpointLimits limits;
+  EndpointTuning tuning;
+  CongestionConfig congestion;
+};
+
+// A data packet that arrived and passed its head's check.
+struct DataArrival {
+  std::uint16_t job = 0;
+  std::uint16_t epoch = 0;
+  DataStamp stamp;          // stamp.bytes: as sent
+  std::uint8_t planes = 0;  // that arrived whole; unused when `packet` is given
+  bool marked = false;      // congestion experienced
+  bool trimmed = false;     // shorter than it was sent
+  // With real bytes: what the message's sink takes the planes from.
+  const wire::OpenedPacket* packet = nullptr;
+  base::ByteView bytes;
+};
+
+// A packet to send. Only one of data and control counts.
+struct Transmission {
+  enum class Kind : std::uint8_t { kData, kControl };
+  Kind kind = Kind::kData;
+  std::uint16_t to = 0;
+  std::uint8_t path = 0;
+  std::uint8_t dscp = 0;
+  std::uint8_t ecn = 0;
+  DataStamp data;
+  PayloadSource* source = nullptr;
+  wire::ControlPacket control;
+};
+
+struct PeerDead {
+  std::uint16_t rank = 0;
+};
+using Event = std::variant<ReceiveReport, SendReport, PeerDead>;
+
+// Packets that changed nothing, and why; packets and messages that did.
+struct EndpointCounters {
+  std::uint64_t data_sent = 0;
+  std::uint64_t data_resent = 0;
+  std::uint64_t control_sent = 0;
+  std::uint64_t data_taken = 0;  // new, or longer than what was there
+  std::uint64_t control_taken = 0;
+  std::uint64_t marked = 0;
+  std::uint64_t trimmed = 0;
+  std::uint64_t probes_sent = 0;
+  std::uint64_t paths_retired = 0;
+
+  std::uint64_t duplicate = 0;       // data that was there already
+  std::uint64_t too_few_planes = 0;  // arrived below min_planes
+  std::uint64_t early = 0;           // of a message that is not expected yet
+  std::uint64_t finished = 0;        // of a message that is over
+  std::uint64_t foreign_job = 0;
+  std::uint64_t other_epoch = 0;
+  std::uint64_t unknown_peer = 0;   // or one that is dead
+  std::uint64_t misaddressed = 0;   // control for another rank
+  std::uint64_t replayed = 0;       // control seen before, or too old to tell
+  std::uint64_t contradicting = 0;  // does not fit its message: packet number, counts, planes
+};
+
+class Endpoint {
+ public:
+  explicit Endpoint(const EndpointConfig& config);
+  ~Endpoint();
+  Endpoint(Endpoint&&) noexcept;
+  Endpoint& operator=(Endpoint&&) noexcept;
+
+  const EndpointConfig& config() const;
+
+  base::Status add_peer(std::uint16_t rank, base::Instant now);
+
+  base::Status send(const SendSpec& spec, base::Instant now);
+  base::Status expect(const ReceiveSpec& spec, base::Instant now);
+  // Ends an incoming message as kCancelled, if it has not ended.
+  void cancel(const wire::MessageId& id, base::Instant now);
+
+  void on_data(const DataArrival& arrival, base::Instant now);
+  void on_control(const wire::ControlPacket& packet, base::Instant now);
+  void on_timeout(base::Instant now);
+
+  // When on_timeout() is due next; kNever if nothing is.
+  base::Instant next_timeout() const;
+  bool poll_transmit(base::Instant now, Transmission& out);
+  bool poll_event(Event& out);
+
+  const EndpointCounters& counters() const;
+  // Bytes held for peers and messages, which the limits bound.
+  std::size_t memory_bytes() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+inline constexpr base::Instant kNever{base::Duration(INT64_MAX)};
+
+}  // namespace spillway::transport

@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/endpoint.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <set>
+
+#include "base/random.h"
+#include "transport/exchange_testing.h"
+
+namespace spillway::transport {
+namespace {
+
+bool is_data(const TestPacket& packet) {
+  return packet.sent.kind == Transmission::Kind::kData;
+}
+bool is_control(const TestPacket& packet, wire::ControlType type) {
+  return !is_data(packet) && packet.sent.control.type == type;
+}
+
+// Loses each packet that `chosen` names with this probability.
+Exchange::Filter random_loss(double share, std::uint64_t seed,
+                             std::function<bool(const TestPacket&)> chosen) {
+  return [=, random = base::RandomSequence(seed)](TestPacket& packet, base::Duration&) mutable {
+    return chosen(packet) && random.next_unit() < share ? 0 : 1;
+  };
+}
+
+TEST(Endpoint, DeliversEverythingOnACleanNetwork) {
+  Exchange net(2);
+  ASSERT_TRUE(net.start(net.send_spec(1000, 0, 1)).ok());
+  net.run();
+  ASSERT_EQ(net.received(1).size(), 1U);
+  EXPECT_EQ(net.received(1)[0].outcome, Outcome::kEverything);
+  EXPECT_EQ(net.received(1)[0].whole, 1000U);
+  ASSERT_EQ(net.sent(0).size(), 1U);
+  EXPECT_EQ(net.sent(0)[0].transmitted, 1000U);  // nothing is sent twice
+  EXPECT_EQ(net.sent(0)[0].delivered, 1000U);
+}
+
+TEST(Endpoint, OnePacketMessagesWork) {
+  Exchange net(2);
+  ASSERT_TRUE(net.start(net.send_spec(1, 0, 1)).ok());
+  net.run();
+  ASSERT_EQ(net.sent(0).size(), 1U);
+  EXPECT_EQ(net.received(1)[0].outcome, Outcome::kEverything);
+}
+
+TEST(Endpoint, LossWithinTheBudgetIsNotRepaired) {
+  Exchange net(2);
+  net.filter = [](TestPacket& packet, base::Duration&) {
+    return is_data(packet) && packet.sent.data.packet % 200 == 7 ? 0 : 1;
+  };
+  ASSERT_TRUE(net.start(net.send_spec(1000, 0, 1)).ok());
+  net.run();
+  ASSERT_EQ(net.received(1).size(), 1U);
+  const ReceiveReport& report = net.received(1)[0];
+  EXPECT_EQ(report.outcome, Outcome::kWithinBudget);
+  EXPECT_EQ(report.missing(), 5U);
+  for (std::uint32_t packet = 0; packet < 1000; ++packet) {
+    EXPECT_EQ(report.planes[packet], packet % 200 == 7 ? 0 : Exchange::kPlanes);
+  }
+  EXPECT_EQ(net.sent(0)[0].transmitted, 1000U);
+}
+
+TEST(Endpoint, LossAboveTheBudgetIsRepairedDownToIt) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    Exchange net(2);
+    net.filter = random_loss(0.2, seed, [](const TestPacket&) { return true; });
+    ASSERT_TRUE(net.start(net.send_spec(2000, 0, 1)).ok());
+    net.run();
+    ASSERT_EQ(net.received(1).size(), 1U) << seed;
+    EXPECT_LE(net.received(1)[0].missing(), 20U) << seed;
+    ASSERT_EQ(net.sent(0).size(), 1U) << seed;
+    EXPECT_LT(net.sent(0)[0].transmitted, 3200U) << seed;
+  }
+}
+
+TEST(Endpoint, BoundZeroDeliversEverythingUnderHeavyLoss) {
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    Exchange net(2);
+    net.filter = random_loss(0.5, seed, [](const TestPacket&) { return true; });
+    SendSpec spec = net.send_spec(500, 0, 1);
+    spec.loss.bound_ppm = 0;
+    ASSERT_TRUE(net.start(spec).ok());
+    net.run(base::seconds(20));
+    ASSERT_EQ(net.received(1).size(), 1U) << seed;
+    EXPECT_EQ(net.received(1)[0].outcome, Outcome::kEverything) << seed;
+  }
+}
+
+TEST(Endpoint, ImportantPacketsArriveEvenWhereTheBudgetWouldForgiveThem) {
+  Exchange net(2);
+  std::vector<std::uint8_t> importance(1000, 0);
+  for (std::size_t packet : {3, 500, 999}) {
+    importance[packet] = SPILLWAY_IMPORTANCE_REQUIRED;
+  }
+  std::map<int, int> tries;
+  net.filter = [&](TestPacket& packet, base::Duration&) {
+    const bool required =
+        is_data(packet) && packet.sent.data.importance == SPILLWAY_IMPORTANCE_REQUIRED;
+    return required && tries[packet.sent.data.packet]++ < 3 ? 0 : 1;
+  };
+  SendSpec spec = net.send_spec(1000, 0, 1);
+  spec.packet_importance = importance;
+  ASSERT_TRUE(net.start(spec).ok());
+  net.run();
+  ASSERT_EQ(net.received(1).size(), 1U);
+  const ReceiveReport& report = net.received(1)[0];
+  EXPECT_EQ(report.important_expected, 3U);
+  EXPECT_EQ(report.important_delivered, 3U);
+  EXPECT_EQ(report.planes[500], Exchange::kPlanes);
+}
+
+TEST(Endpoint, ImportantPacketsAreRepairedFirst) {
+  Exchange net(2);
+  std::vector<std::uint8_t> importance(300, 2);
+  importance[299] = 7;
+  importance[7] = 5;
+  std::vector<int> repeats;
+  net.filter = [&](TestPacket& packet, base::Duration&) {
+    if (!is_data(packet)) {
+      return 1;
+    }
+    if (packet.sent.data.retransmit) {
+      repeats.push_back(packet.sent.data.packet);
+    }
+    return packet.sent.data.retransmit ? 1 : 0;  // the whole first pass is lost
+  };
+  SendSpec spec = net.send_spec(300, 0, 1);
+  spec.packet_importance = importance;
+  ASSERT_TRUE(net.start(spec).ok());
+  net.run();
+  ASSERT_GE(repeats.size(), 297U);
+  EXPECT_EQ(repeats[0], 299);
+  EXPECT_EQ(repeats[1], 7);
+}
+
+TEST(Endpoint, TrimmedPacketsCountOnlyWithEnoughPlanes) {
+  for (const std::uint8_t min_planes : {1, 4}) {
+    Exchange net(2);
+    net.filter = [](TestPacket& packet, base::Duration&) {
+      if (is_data(packet) && !packet.sent.data.retransmit) {
+        packet.planes = 3;
+      }
+      return 1;
+    };
+    SendSpec spec = net.send_spec(400, 0, 1);
+    spec.loss.min_planes = min_planes;
+    ASSERT_TRUE(net.start(spec).ok());
+    net.run();
+    ASSERT_EQ(net.received(1).size(), 1U);
+    const ReceiveReport& report = net.received(1)[0];
+    EXPECT_GE(report.delivered, 396U);
+    if (min_planes == 1) {
+      EXPECT_EQ(report.trimmed(), 400U);
+      EXPECT_EQ(net.sent(0)[0].transmitted, 400U);
+    } else {
+      EXPECT_GE(report.whole, 396U);  // sent again, whole
+      EXPECT_EQ(report.trimmed(), 0U);
+    }
+  }
+}
+
+TEST(Endpoint, DuplicatesAndReorderingChangeNothing) {
+  Exchange net(2);
+  base::RandomSequence random(3);
+  net.filter = [&](TestPacket&, base::Duration& extra) {
+    extra = base::nanoseconds(static_cast<std::int64_t>(random.next_below(50'000)));
+    return 1 + static_cast<int>(random.next_below(3));
+  };
+  SendSpec spec = net.send_spec(1000, 0, 1);
+  spec.loss.bound_ppm = 0;
+  ASSERT_TRUE(net.start(spec).ok());
+  net.run();
+  ASSERT_EQ(net.received(1).size(), 1U);
+  EXPECT_EQ(net.received(1)[0].delivered, 1000U);
+  EXPECT_GT(net[1].counters().duplicate, 300U);
+  EXPECT_GT(net[0].counters().replayed, 0U);
+}
+
+// The first three control packets of each type, in every combination of types, are lost.
+TEST(Endpoint, EveryCombinationOfLostControlPacketsEnds) {
+  const std::array types = {wire::ControlType::kProbe, wire::ControlType::kStop,
+                            wire::ControlType::kBitmap, wire::ControlType::kCredit};
+  for (unsigned mask = 0; mask < 64; ++mask) {
+    Exchange net(2);
+    std::array<int, 8> lost{};
+    net.filter = [&](TestPacket& packet, base::Duration&) {
+      for (unsigned i = 0; i < types.size(); ++i) {
+        if ((mask >> i & 1) != 0 && is_control(packet, types[i])) {
+          return lost[i]++ < 3 ? 0 : 1;
+        }
+      }
+      if (is_data(packet) && !packet.sent.data.retransmit) {
+        const bool first = (mask & 16) != 0 && lost[4]++ == 0;
+        const bool last = (mask & 32) != 0 && packet.sent.data.last;
+        return first || last || packet.sent.data.packet % 10 == 3 ? 0 : 1;
+      }
+      return 1;
+    };
+    ASSERT_TRUE(net.start(net.send_spec(600, 0, 1)).ok());
+    net.run();
+    ASSERT_EQ(net.received(1).size(), 1U) << mask;
+    EXPECT_LE(net.received(1)[0].missing(), 6U) << mask;
+    ASSERT_EQ(net.sent(0).size(), 1U) << mask;
+    EXPECT_NE(net.sent(0)[0].outcome, Outcome::kPeerDead) << mask;
+  }
+}
+
+TEST(Endpoint, AProbeWithDataInFlightCausesNoRepeats) {
+  Exchange net(2);
+  net.delay = base::milliseconds(3);  // far longer than the first probe's wait
+  ASSERT_TRUE(net.start(net.send_spec(200, 0, 1)).ok());
+  net.run();
+  ASSERT_EQ(net.sent(0).size(), 1U);
+  EXPECT_EQ(net.sent(0)[0].transmitted, 200U);
+}
+
+TEST(Endpoint, AMessageThatIsExpectedLateStillArrives) {
+  Exchange net(2);
+  const SendSpec spec = net.send_spec(300, 0, 1);
+  ASSERT_TRUE(net[0].send(spec, net.now()).ok());
+  net.run(base::milliseconds(400));
+  EXPECT_TRUE(net.received(1).empty());
+  EXPECT_GT(net[1].counters().early, 0U);
+  EXPECT_TRUE(net.dead_peers(0).empty());  // silent about the message, but alive
+  ASSERT_TRUE(net[1].expect(Exchange::receive_spec(spec), net.now()).ok());
+  net.run();
+  ASSERT_EQ(net.received(1).size(), 1U);
+  EXPECT_GE(net.received(1)[0].delivered, 297U);
+}
+
+TEST(Endpoint, ALateSenderIsNotTakenForDead) {
+  Exchange net(2);
+  const SendSpec spec = net.send_spec(300, 0, 1);
+  ASSERT_TRUE(net[1].expect(Exchange::receive_spec(spec), net.now()).ok());
+  net.run(base::seconds(4));
+  EXPECT_TRUE(net.dead_peers(1).empty());
+  ASSERT_TRUE(net[0].send(spec, net.now()).ok());
+  net.run();
+  ASSERT_EQ(net.received(1).size(), 1U);
+}
+
+TEST(Endpoint, ASilentPeerIsNamedDeadWithinTwoSeconds) {
+  for (const std::uint16_t killed : {0, 1}) {
+    const std::uint16_t survivor = killed == 0 ? 1 : 0;
+    Exchange net(2);
+    SendSpec spec = net.send_spec(60'000, 0, 1);
+    ASSERT_TRUE(net.start(spec).ok());
+    net.run(base::milliseconds(5));
+    net.kill(killed);
+    net.run(base::seconds(2));
+    EXPECT_EQ(net.dead_peers(survivor), std::vector<std::uint16_t>{killed});
+    if (survivor == 0) {
+      ASSERT_EQ(net.sent(0).size(), 1U);
+      EXPECT_EQ(net.sent(0)[0].outcome, Outcome::kPeerDead);
+    } else {
+      ASSERT_EQ(net.received(1).size(), 1U);
+      EXPECT_EQ(net.received(1)[0].outcome, Outcome::kPeerDead);
+    }
+    EXPECT_FALSE(net[survivor].send(net.send_spec(1, survivor, killed, 2), net.now()).ok());
+  }
+}
+
+TEST(Endpoint, APeerThatWasNeverThereIsNamedDead) {
+  Exchange net(2);
+  net.kill(1);
+  ASSERT_TRUE(net[0].send(net.send_spec(10, 0, 1), net.now()).ok());
+  net.run(base::seconds(2));
+  EXPECT_EQ(net.dead_peers(0), std::vector<std::uint16_t>{1});
+}
+
+TEST(Endpoint, ADeadlineEndsAMessageAndSaysSo) {
+  Exchange net(2);
+  net.filter = [](TestPacket& packet, base::Duration&) {
+    return is_data(packet) && packet.sent.data.packet % 2 == 0 ? 0 : 1;  // half never arrives
+  };
+  const SendSpec spec = net.send_spec(400, 0, 1);
+  ReceiveSpec receive = Exchange::receive_spec(spec);
+  receive.deadline = base::milliseconds(20);
+  ASSERT_TRUE(net[1].expect(receive, net.now()).ok());
+  ASSERT_TRUE(net[0].send(spec, net.now()).ok());
+  net.run(base::milliseconds(40));
+  ASSERT_EQ(net.received(1).size(), 1U);
+  EXPECT_EQ(net.received(1)[0].outcome, Outcome::kDeadline);
+  EXPECT_EQ(net.received(1)[0].delivered, 200U);
+  ASSERT_EQ(net.sent(0).size(), 1U);
+  EXPECT_EQ(net.sent(0)[0].outcome, Outcome::kDeadline);
+}
+
+TEST(Endpoint, ACancelledMessageStopsItsSender) {
+  Exchange net(2);
+  const SendSpec spec = net.send_spec(60'000, 0, 1);
+  ASSERT_TRUE(net.start(spec).ok());
+  net.run(base::milliseconds(2));
+  net[1].cancel(spec.id, net.now());
+  net.run();
+  ASSERT_EQ(net.sent(0).size(), 1U);
+  EXPECT_EQ(net.sent(0)[0].outcome, Outcome::kCancelled);
+  EXPECT_LT(net.sent(0)[0].transmitted, 10'000U);
+}
+
+TEST(Endpoint, UrgentMessagesFinishFirst) {
+  Exchange net(2);
+  SendSpec slow = net.send_spec(2000, 0, 1, 1);
+  SendSpec urgent = net.send_spec(2000, 0, 1, 2);
+  slow.priority = 1;
+  urgent.priority = 6;
+  ASSERT_TRUE(net.start(slow).ok());
+  ASSERT_TRUE(net.start(urgent).ok());
+  net.run();
+  ASSERT_EQ(net.received(1).size(), 2U);
+  EXPECT_EQ(net.received(1)[0].id.step, 2U);
+}
+
+TEST(Endpoint, ForeignAndStalePacketsAreCountedAndChangeNothing) {
+  Exchange net(2);
+  const SendSpec spec = net.send_spec(100, 0, 1);
+  ASSERT_TRUE(net.start(spec).ok());
+  DataArrival arrival;
+  arrival.stamp.message = spec.id;
+  arrival.stamp.bytes = 1000;
+  arrival.planes = 16;
+  arrival.job = 9;
+  net[1].on_data(arrival, net.now());
+  arrival.job = 0;
+  arrival.epoch = 4;
+  net[1].on_data(arrival, net.now());
+  arrival.epoch = 0;
+  arrival.stamp.message.source = 77;
+  net[1].on_data(arrival, net.now());
+  arrival.stamp.message.source = 0;
+  arrival.stamp.packet = 100;
+  net[1].on_data(arrival, net.now());
+  arrival.stamp.packet = 0;
+  arrival.stamp.path = 200;
+  net[1].on_data(arrival, net.now());
+  arrival.stamp.path = 0;
+  arrival.stamp.message.step = 9;
+  net[1].on_data(arrival, net.now());
+  const EndpointCounters& counters = net[1].counters();
+  EXPECT_EQ(counters.foreign_job, 1U);
+  EXPECT_EQ(counters.other_epoch, 1U);
+  EXPECT_EQ(counters.unknown_peer, 1U);
+  EXPECT_EQ(counters.contradicting, 2U);
+  EXPECT_EQ(counters.early, 1U);
+  EXPECT_EQ(counters.data_taken, 0U);
+}
+
+TEST(Endpoint, ReplayedPacketsOfAFinishedMessageChangeNothing) {
+  Exchange net(2);
+  std::vector<TestPacket> recorded;
+  net.filter = [&](TestPacket& packet, base::Duration&) {
+    recorded.push_back(packet);
+    return 1;
+  };
+  ASSERT_TRUE(net.start(net.send_spec(50, 0, 1)).ok());
+  net.run();
+  const std::uint64_t taken = net[1].counters().data_taken;
+  const std::uint64_t control_taken = net[1].counters().control_taken;
+  const std::vector<TestPacket> all = recorded;
+  for (const TestPacket& packet : all) {
+    net.replay(packet.sent.to, packet);
+  }
+  net.run();
+  EXPECT_EQ(net[1].counters().data_taken, taken);
+  EXPECT_EQ(net[1].counters().control_taken, control_taken);
+  EXPECT_GT(net[1].counters().replayed, 0U);
+  EXPECT_EQ(net.received(1).size(), 1U);
+  EXPECT_EQ(net.sent(0).size(), 1U);
+}
+
+TEST(Endpoint, ReplayedDataDoesNotKeepADeadPeerAlive) {
+  Exchange net(2);
+  std::optional<TestPacket> recorded;
+  net.filter = [&](TestPacket& packet, base::Duration&) {
+    if (packet.sent.kind == Transmission::Kind::kData && !recorded) {
+      recorded = packet;
+    }
+    return 1;
+  };
+  ASSERT_TRUE(net.start(net.send_spec(60'000, 0, 1)).ok());
+  net.run(base::milliseconds(5));
+  net.kill(0);
+  for (int i = 0; i < 20; ++i) {
+    net.run(base::milliseconds(100));
+    net.replay(1, *recorded);
+  }
+  EXPECT_EQ(net.dead_peers(1), std::vector<std::uint16_t>{0});
+}
+
+TEST(Endpoint, AMessageCannotBeExpectedTwice) {
+  Exchange net(2);
+  const SendSpec spec = net.send_spec(10, 0, 1);
+  ASSERT_TRUE(net.start(spec).ok());
+  EXPECT_FALSE(net[1].expect(Exchange::receive_spec(spec), net.now()).ok());
+  net.run();
+  EXPECT_FALSE(net[1].expect(Exchange::receive_spec(spec), net.now()).ok());
+}
+
+TEST(Endpoint, TablesAreBounded) {
+  EndpointConfig config;
+  config.limits = {.peers = 1, .outgoing_messages = 3, .incoming_messages = 3, .finished_kept = 2};
+  Exchange net(2, config);
+  EXPECT_EQ(net[0].add_peer(9, net.now()).code(), base::StatusCode::kLimitExceeded);
+  for (std::uint32_t step = 0; step < 3; ++step) {
+    ASSERT_TRUE(net.start(net.send_spec(10, 0, 1, step)).ok());
+  }
+  EXPECT_EQ(net[0].send(net.send_spec(10, 0, 1, 4), net.now()).code(),
+            base::StatusCode::kLimitExceeded);
+  EXPECT_EQ(net[1].expect(Exchange::receive_spec(net.send_spec(10, 0, 1, 4)), net.now()).code(),
+            base::StatusCode::kLimitExceeded);
+  net.run();
+  EXPECT_EQ(net.received(1).size(), 3U);
+  // A forgotten message is refused, not taken for a new one.
+  EXPECT_FALSE(net[1].expect(Exchange::receive_spec(net.send_spec(10, 0, 1, 0)), net.now()).ok());
+  ASSERT_TRUE(net.start(net.send_spec(10, 0, 1, 4)).ok());
+  net.run();
+  EXPECT_EQ(net.received(1).size(), 4U);
+}
+
+TEST(Endpoint, AFloodOfUnknownMessagesDoesNotGrowMemory) {
+  Exchange net(2);
+  ASSERT_TRUE(net.start(net.send_spec(10, 0, 1)).ok());
+  const auto flood = [&](std::uint32_t begin, std::uint32_t end) {
+    for (std::uint32_t i = begin; i < end; ++i) {
+      DataArrival arrival;
+      arrival.stamp.message = {.step = 1000 + i, .source = 0};
+      arrival.stamp.bytes = 1000;
+      arrival.planes = 16;
+      net[1].on_data(arrival, net.now());
+      wire::ControlPacket probe;
+      probe.type = wire::ControlType::kProbe;
+      probe.destination = 1;
+      probe.message = {.step = 1000 + i, .source = 0};
+      probe.sequence = i + 1;
+      probe.probe.packets = 65536;
+      net[1].on_control(probe, net.now());
+    }
+  };
+  flood(0, 2000);
+  const std::size_t before = net[1].memory_bytes();
+  flood(2000, 100'000);
+  EXPECT_LE(net[1].memory_bytes(), before);
+}
+
+TEST(Endpoint, BadArgumentsGetASentence) {
+  Exchange net(2);
+  SendSpec spec = net.send_spec(0, 0, 1);
+  EXPECT_EQ(net[0].send(spec, net.now()).code(), base::StatusCode::kInvalidArgument);
+  spec.packets = 70'000;
+  EXPECT_NE(net[0].send(spec, net.now()).message().find("split"), std::string::npos);
+  spec = net.send_spec(10, 0, 5);
+  EXPECT_NE(net[0].send(spec, net.now()).message().find("add_peer"), std::string::npos);
+  spec = net.send_spec(10, 1, 0);
+  EXPECT_FALSE(net[0].send(spec, net.now()).ok());
+  ReceiveSpec receive = Exchange::receive_spec(net.send_spec(10, 0, 1));
+  receive.loss.min_planes = 17;
+  EXPECT_NE(net[1].expect(receive, net.now()).message().find("min_planes"), std::string::npos);
+}
+
+TEST(Endpoint, CreditKeepsAnIncastAtTheReceiversRate) {
+  EndpointConfig config;
+  config.tuning.receive_rate = base::gigabits_per_second(8);  // 1,000 bytes take a microsecond
+  config.tuning.unsolicited = base::bytes(4000);
+  Exchange net(17, config);
+  std::map<std::int64_t, int> arrivals;  // per 100 us
+  net.filter = [&](TestPacket& packet, base::Duration&) {
+    if (is_data(packet)) {
+      ++arrivals[net.now().since_zero().count() / 100'000];
+    }
+    return 1;
+  };
+  for (std::uint16_t from = 1; from < 17; ++from) {
+    ASSERT_TRUE(net.start(net.send_spec(500, from, 0)).ok());
+  }
+  net.run();
+  ASSERT_EQ(net.received(0).size(), 16U);
+  // 1,066 bytes on the wire at 8 Gb/s: 93.8 packets per 100 us.
+  int busy = 0;
+  for (const auto& [interval, packets] : arrivals) {
+    EXPECT_LE(packets, 110);
+    busy += packets >= 80 ? 1 : 0;
+  }
+  EXPECT_GE(busy, 80);
+}
+
+}  // namespace
+}  // namespace spillway::transport

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A few endpoints joined by a delay line, for tests: every packet takes the same time unless the
+// test's filter drops, delays, repeats, trims or marks it. Time is virtual, packets are records.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "transport/endpoint.h"
+
+namespace spillway::transport {
+
+struct TestPacket {
+  std::uint16_t from = 0;
+  Transmission sent;
+  std::uint8_t planes = 16;  // of a data packet, on arrival
+  bool marked = false;
+};
+
+class Exchange {
+ public:
+  // How many copies arrive; may change the packet and, by the last argument, delay it.
+  using Filter = std::function<int(TestPacket&, base::Duration& extra_delay)>;
+
+  static constexpr std::uint8_t kPlanes = 16;
+  base::Duration delay = base::microseconds(10);
+  base::Duration per_packet = base::nanoseconds(1000);  // a sender's link
+  Filter filter = [](TestPacket&, base::Duration&) { return 1; };
+
+  explicit Exchange(std::uint16_t ranks, const EndpointConfig& config = {}) {
+    for (std::uint16_t rank = 0; rank < ranks; ++rank) {
+      EndpointConfig own = config;
+      own.rank = rank;
+      nodes_.push_back({Endpoint(own), {}, {}, {}, {}});
+    }
+    for (std::uint16_t a = 0; a < ranks; ++a) {
+      for (std::uint16_t b = 0; b < ranks; ++b) {
+        if (a != b) {
+          static_cast<void>(nodes_[a].endpoint.add_peer(b, now_));
+        }
+      }
+    }
+  }
+
+  Endpoint& operator[](std::uint16_t rank) { return nodes_[rank].endpoint; }
+  base::Instant now() const { return now_; }
+  const std::vector<ReceiveReport>& received(std::uint16_t rank) const {
+    return nodes_[rank].received;
+  }
+  const std::vector<SendReport>& sent(std::uint16_t rank) const { return nodes_[rank].sent; }
+  const std::vector<std::uint16_t>& dead_peers(std::uint16_t rank) const {
+    return nodes_[rank].dead;
+  }
+
+  // A message of `packets` packets that both ends know of.
+  SendSpec send_spec(std::uint32_t packets, std::uint16_t from, std::uint16_t to,
+                     std::uint32_t step = 1) const {
+    SendSpec spec;
+    spec.id = {.step = step, .source = from};
+    spec.to = to;
+    spec.packets = packets;
+    spec.packet_bytes = 1000;
+    return spec;
+  }
+  static ReceiveSpec receive_spec(const SendSpec& send) {
+    ReceiveSpec spec;
+    spec.id = send.id;
+    spec.packets = send.packets;
+    spec.packet_bytes = send.packet_bytes;
+    spec.planes = kPlanes;
+    spec.priority = send.priority;
+    spec.loss = send.loss;
+    spec.unsolicited = send.unsolicited;
+    return spec;
+  }
+  base::Status start(const SendSpec& spec) {
+    if (base::Status status = nodes_[spec.to].endpoint.expect(receive_spec(spec), now_);
+        !status.ok()) {
+      return status;
+    }
+    return nodes_[spec.id.source].endpoint.send(spec, now_);
+  }
+
+  // Runs until nothing is left to do or `limit` has passed; a dead rank neither sends nor hears.
+  void run(base::Duration limit = base::seconds(5)) {
+    const base::Instant end = now_ + limit;
+    while (now_ < end && step(end)) {
+    }
+  }
+  void kill(std::uint16_t rank) { nodes_[rank].killed = true; }
+  // Hands a record of an earlier packet to a rank once more.
+  void replay(std::uint16_t to, const TestPacket& packet) { arrive(to, packet); }
+
+ private:
+  struct Node {
+    Endpoint endpoint;
+    base::Instant free_at;
+    std::vector<ReceiveReport> received;
+    std::vector<SendReport> sent;
+    std::vector<std::uint16_t> dead;
+    bool killed = false;
+  };
+
+  bool step(base::Instant end) {
+    for (std::uint16_t rank = 0; rank < nodes_.size(); ++rank) {
+      transmit(rank);
+      take_events(rank);
+    }
+    base::Instant next = kNever;
+    for (const Node& node : nodes_) {
+      if (!node.killed) {
+        next = std::min(next, node.endpoint.next_timeout());
+        next = node.free_at > now_ ? std::min(next, node.free_at) : next;
+      }
+    }
+    next = in_flight_.empty() ? next : std::min(next, in_flight_.begin()->first);
+    if (next == kNever) {
+      return false;
+    }
+    now_ = std::max(now_, std::min(next, end));
+    while (!in_flight_.empty() && in_flight_.begin()->first <= now_) {
+      const auto [to, packet] = std::move(in_flight_.begin()->second);
+      in_flight_.erase(in_flight_.begin());
+      arrive(to, *packet);
+    }
+    for (Node& node : nodes_) {
+      if (!node.killed && node.endpoint.next_timeout() <= now_) {
+        node.endpoint.on_timeout(now_);
+      }
+    }
+    return true;
+  }
+
+  void transmit(std::uint16_t rank) {
+    Node& node = nodes_[rank];
+    auto packet = std::make_shared<TestPacket>();
+    while (!node.killed && node.free_at <= now_ &&
+           node.endpoint.poll_transmit(now_, packet->sent)) {
+      node.free_at = now_ + per_packet;
+      packet->from = rank;
+      packet->planes = kPlanes;
+      base::Duration extra;
+      const int copies = filter(*packet, extra);
+      for (int copy = 0; copy < copies; ++copy) {
+        in_flight_.emplace(now_ + delay + extra, std::pair(packet->sent.to, packet));
+      }
+      packet = std::make_shared<TestPacket>();
+    }
+  }
+
+  void arrive(std::uint16_t to, const TestPacket& packet) {
+    if (nodes_[to].killed) {
+      return;
+    }
+    if (packet.sent.kind == Transmission::Kind::kControl) {
+      nodes_[to].endpoint.on_control(packet.sent.control, now_);
+      return;
+    }
+    DataArrival arrival;
+    arrival.job = nodes_[packet.from].endpoint.config().job;
+    arrival.epoch = nodes_[packet.from].endpoint.config().epoch;
+    arrival.stamp = packet.sent.data;
+    arrival.planes = packet.planes;
+    arrival.trimmed = packet.planes < kPlanes;
+    arrival.marked = packet.marked;
+    nodes_[to].endpoint.on_data(arrival, now_);
+  }
+
+  void take_events(std::uint16_t rank) {
+    Node& node = nodes_[rank];
+    Event event;
+    while (!node.killed && node.endpoint.poll_event(event)) {
+      if (auto* received = std::get_if<ReceiveReport>(&event)) {
+        node.received.push_back(*received);
+      } else if (auto* sent = std::get_if<SendReport>(&event)) {
+        node.sent.push_back(*sent);
+      } else {
+        node.dead.push_back(std::get<PeerDead>(event).rank);
+      }
+    }
+  }
+
+  std::vector<Node> nodes_;
+  base::Instant now_ = base::Instant(base::milliseconds(1));
+  std::multimap<base::Instant, std::pair<std::uint16_t, std::shared_ptr<TestPacket>>> in_flight_;
+};
+
+}  // namespace spillway::transport

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a message promises, and how it ended.
+//
+// A message is one shard of one bucket for one peer: a known number of packets that need no order.
+// Its loss policy says how many of them may stay missing; a packet counts as delivered when at
+// least `min_planes` of its planes arrived. Packets of importance SPILLWAY_IMPORTANCE_REQUIRED must
+// arrive whatever the bound. Both ends name the same message in the same words.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/units.h"
+#include "wire/control_packet.h"
+#include "wire/data_packet.h"
+#include "wire/traffic_class.h"
+
+namespace spillway::transport {
+
+using wire::Outcome;
+
+struct LossPolicy {
+  std::uint32_t bound_ppm = 10'000;  // packets that may stay missing, per million; 0: none
+  std::uint8_t min_planes = 1;       // of a trimmed packet, for it to count
+
+  // How many of `packets` may stay missing: rounded down, so the bound always holds.
+  constexpr std::uint32_t allowed_missing(std::uint32_t packets) const {
+    return static_cast<std::uint32_t>(std::uint64_t{packets} * bound_ppm / 1'000'000);
+  }
+};
+
+// What the transport decides about a data packet when it sends it.
+struct DataStamp {
+  wire::MessageId message;
+  std::uint32_t timestamp_us = 0;
+  std::uint32_t bytes = 0;  // of UDP payload
+  std::uint16_t packet = 0;
+  std::uint8_t path = 0;
+  std::uint8_t path_sequence = 0;
+  std::uint8_t priority = 0;
+  std::uint8_t importance = 0;
+  bool last = false;
+  bool retransmit = false;
+  bool report = false;  // its sender waits for a report
+};
+
+// Writes the packets of a message, when their turn comes.
+class PayloadSource {
+ public:
+  virtual ~PayloadSource() = default;
+  // Writes the packet that `stamp` names, stamped so, into `out` (stamp.bytes long). Returns its
+  // size, at most stamp.bytes.
+  virtual std::size_t write(const DataStamp& stamp, base::MutableByteView out) = 0;
+};
+
+// Takes the packets of a message as they come.
+class PayloadSink {
+ public:
+  virtual ~PayloadSink() = default;
+  // Takes what can be trusted of an opened packet. Returns how many whole planes that is; 0 when
+  // the packet contradicts its message and is of no use.
+  virtual unsigned take(const wire::OpenedPacket& packet, base::ByteView bytes) = 0;
+};
+
+struct SendSpec {
+  wire::MessageId id;  // its source is the sending rank
+  std::uint16_t to = 0;
+  std::uint32_t packets = 0;
+  std::uint32_t packet_bytes = 0;  // UDP payload of the largest of them
+  std::uint8_t priority = 0;
+  std::uint8_t importance = SPILLWAY_IMPORTANCE_MARKED;
+  // Per packet, where it is not the same for all; copied.
+  std::span<const std::uint8_t> packet_importance;
+  LossPolicy loss;
+  // Packets that may go out before the receiver grants any; none: the endpoint's default.
+  std::optional<std::uint32_t> unsolicited;
+  PayloadSource* source = nullptr;  // may be null where packets carry only their size
+};
+
+struct ReceiveSpec {
+  wire::MessageId id;  // its source is the sending rank
+  std::uint32_t packets = 0;
+  std::uint32_t packet_bytes = 0;
+  std::uint8_t planes = 0;  // that a whole packet has
+  std::uint8_t priority = 0;
+  LossPolicy loss;
+  std::optional<base::Duration> deadline;  // from the call to expect()
+  std::optional<std::uint32_t> unsolicited;
+  PayloadSink* sink = nullptr;
+};
+
+// How a message ended at its receiver, packet by packet.
+struct ReceiveReport {
+  wire::MessageId id;
+  Outcome outcome = Outcome::kEverything;
+  std::uint32_t packets = 0;
+  std::uint32_t delivered = 0;           // at least min_planes came
+  std::uint32_t whole = 0;               // all planes came
+  std::uint32_t important_expected = 0;  // as far as the sender's probes told
+  std::uint32_t important_delivered = 0;
+  std::uint32_t duplicates = 0;
+  std::vector<std::uint8_t> planes;  // that came, per packet; 0 for missing ones
+
+  std::uint32_t missing() const { return packets - delivered; }
+  std::uint32_t trimmed() const { return delivered - whole; }
+};
+
+// How a message ended at its sender.
+struct SendReport {
+  wire::MessageId id;
+  std::uint16_t to = 0;
+  Outcome outcome = Outcome::kEverything;
+  std::uint32_t packets = 0;
+  std::uint32_t delivered = 0;    // as the receiver said
+  std::uint32_t transmitted = 0;  // repeats included
+};
+
+}  // namespace spillway::transport

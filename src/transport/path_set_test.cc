@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/path_set.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "transport/path_intake.h"
+
+namespace spillway::transport {
+namespace {
+
+constexpr base::Duration kRoundTrip = base::microseconds(20);
+
+// A sender's paths and the receiver's count of what came, with a network that loses as told.
+struct Line {
+  explicit Line(unsigned paths) : sender(paths, {}) {}
+
+  // Sends one burst, loses packets of it as `lost` says, and reports back one round trip later.
+  template <typename Lost>
+  std::uint8_t burst(unsigned packets, Lost lost) {
+    const std::uint8_t path = sender.choose(now);
+    for (unsigned i = 0; i < packets; ++i) {
+      const std::uint8_t sequence = sender.on_sent(path, 1000);
+      if (!lost(path, i)) {
+        receiver.add({.path = path,
+                      .path_sequence = sequence,
+                      .bytes = 1000,
+                      .timestamp_us = stamp_us(now),
+                      .marked = false,
+                      .trimmed = false},
+                     now);
+      }
+      now = now + base::microseconds(1);
+    }
+    return path;
+  }
+  FeedbackSample report() {
+    FeedbackSample sample;
+    wire::ControlPacket::Credit credit;
+    receiver.report(now, credit);
+    now = now + kRoundTrip;
+    for (unsigned i = 0; i < credit.path_count; ++i) {
+      EXPECT_TRUE(sender.on_report(credit.paths[i], now, sample));
+    }
+    return sample;
+  }
+
+  PathSet sender;
+  PathIntake receiver;
+  base::Instant now = base::Instant(base::milliseconds(1));
+};
+
+constexpr auto kNothingLost = [](std::uint8_t, unsigned) { return false; };
+
+TEST(PathSet, SpraysOverAllPathsInTurn) {
+  Line line(5);
+  std::multiset<std::uint8_t> used;
+  for (int i = 0; i < 20; ++i) {
+    used.insert(line.burst(8, kNothingLost));
+  }
+  for (std::uint8_t path = 0; path < 5; ++path) {
+    EXPECT_EQ(used.count(path), 4U);
+  }
+}
+
+TEST(PathSet, ReportsEmptyTheFlight) {
+  Line line(4);
+  for (int i = 0; i < 12; ++i) {
+    line.burst(8, kNothingLost);
+  }
+  EXPECT_EQ(line.sender.in_flight_bytes(), 96'000);
+  const FeedbackSample sample = line.report();
+  EXPECT_EQ(sample.acked_packets, 96U);
+  EXPECT_EQ(sample.acked_bytes, 96'000);
+  EXPECT_EQ(sample.lost_packets, 0U);
+  EXPECT_GE(sample.round_trip, kRoundTrip);
+  EXPECT_EQ(line.sender.in_flight_bytes(), 0);
+}
+
+TEST(PathSet, APacketIsLostWhenALaterOneOfItsPathCame) {
+  Line line(1);
+  line.burst(8, [](std::uint8_t, unsigned i) { return i == 3 || i == 7; });
+  EXPECT_EQ(line.report().lost_packets, 1U);  // the last may still be on its way
+  EXPECT_EQ(line.sender.in_flight_bytes(), 1000);
+  line.burst(8, kNothingLost);
+  EXPECT_EQ(line.report().lost_packets, 1U);
+  EXPECT_EQ(line.sender.in_flight_bytes(), 0);
+}
+
+TEST(PathSet, MoreThan256PacketsInFlightAreToldApartByTime) {
+  Line line(1);
+  spillway_path_report early{};
+  for (int i = 0; i < 20; ++i) {
+    line.burst(40, kNothingLost);  // 800 packets, then the report of only the first 40
+    if (i == 0) {
+      wire::ControlPacket::Credit credit;
+      line.receiver.report(line.now, credit);
+      early = credit.paths[0];
+    }
+  }
+  FeedbackSample sample;
+  line.sender.on_report(early, line.now, sample);
+  EXPECT_EQ(sample.acked_packets, 40U);
+  EXPECT_EQ(sample.lost_packets, 0U);
+  EXPECT_EQ(line.sender.in_flight_bytes(), 760'000);
+}
+
+TEST(PathSet, OldAndRepeatedReportsChangeNothing) {
+  Line line(1);
+  line.burst(8, kNothingLost);
+  wire::ControlPacket::Credit credit;
+  line.receiver.report(line.now, credit);
+  const spillway_path_report old = credit.paths[0];
+  FeedbackSample sample;
+  line.sender.on_report(old, line.now, sample);
+  line.burst(8, kNothingLost);
+  line.report();
+  FeedbackSample again;
+  EXPECT_TRUE(line.sender.on_report(old, line.now, again));
+  EXPECT_EQ(again.acked_packets, 0U);
+  EXPECT_EQ(line.sender.in_flight_bytes(), 0);
+}
+
+TEST(PathSet, DuplicatesInTheNetworkDoNotCountTwice) {
+  Line line(1);
+  line.burst(8, kNothingLost);
+  for (int i = 0; i < 5; ++i) {
+    line.receiver.add({.path = 0, .bytes = 1000, .timestamp_us = stamp_us(line.now)}, line.now);
+  }
+  EXPECT_EQ(line.report().acked_packets, 8U);
+  line.burst(8, kNothingLost);
+  EXPECT_EQ(line.report().acked_packets, 8U);
+  EXPECT_EQ(line.sender.in_flight_bytes(), 0);
+}
+
+TEST(PathSet, WhatIsLongOnItsWayIsGivenUp) {
+  Line line(2);
+  line.burst(8, [](std::uint8_t, unsigned) { return true; });
+  line.now = line.now + base::milliseconds(1);
+  line.burst(4, [](std::uint8_t, unsigned) { return true; });
+  FeedbackSample sample;
+  line.sender.expire(line.now - base::microseconds(500), line.now, sample);
+  EXPECT_EQ(sample.lost_packets, 8U);
+  EXPECT_EQ(line.sender.in_flight_bytes(), 4000);
+}
+
+TEST(PathSet, TheRestOfABurstIsGivenUpToo) {
+  Line line(2);
+  const std::uint8_t path = line.burst(4, [](std::uint8_t, unsigned) { return true; });
+  FeedbackSample sample;
+  const auto expire = [&] {
+    line.now = line.now + kRoundTrip * 4;
+    line.sender.expire(line.now - kRoundTrip * 2, line.now, sample);
+  };
+  expire();
+  EXPECT_EQ(line.sender.in_flight_bytes(), 0);
+  line.sender.on_sent(path, 1000);  // of the same burst
+  EXPECT_EQ(line.sender.in_flight_bytes(), 1000);
+  expire();
+  expire();
+  EXPECT_EQ(line.sender.in_flight_bytes(), 0);
+  EXPECT_EQ(sample.lost_packets, 5U);
+}
+
+TEST(PathSet, AGrayPathIsRetiredAndTriedAgain) {
+  Line line(4);
+  unsigned packet = 0;
+  const auto gray = [&](std::uint8_t path, unsigned) { return path == 2 && ++packet % 20 == 0; };
+  for (int i = 0; i < 400 && line.sender.is_good(2); ++i) {
+    line.burst(8, gray);
+    line.report();
+  }
+  EXPECT_FALSE(line.sender.is_good(2));
+  EXPECT_EQ(line.sender.good_paths(), 3U);
+  for (int i = 0; i < 12; ++i) {
+    EXPECT_NE(line.burst(8, kNothingLost), 2);
+    line.report();
+  }
+  line.now = line.now + base::milliseconds(2);
+  std::set<std::uint8_t> used;
+  for (int i = 0; i < 12; ++i) {
+    used.insert(line.burst(8, kNothingLost));
+    line.report();
+  }
+  EXPECT_TRUE(used.contains(2));
+  EXPECT_TRUE(line.sender.is_good(2));
+}
+
+TEST(PathSet, APathThatSwallowsEverythingIsRetiredAfterTwoBursts) {
+  Line line(8);
+  int bursts_into_the_hole = 0;
+  for (int i = 0; i < 200; ++i) {
+    const std::uint8_t path = line.burst(8, [](std::uint8_t path, unsigned) { return path == 5; });
+    bursts_into_the_hole += path == 5 ? 1 : 0;
+    FeedbackSample sample = line.report();
+    line.sender.expire(line.now - base::microseconds(100), line.now, sample);
+  }
+  EXPECT_FALSE(line.sender.is_good(5));
+  EXPECT_LE(bursts_into_the_hole, 10);  // two, what was on its way, and a few trials
+}
+
+TEST(PathSet, LossOnAllPathsAlikeRetiresNone) {
+  Line line(4);
+  unsigned packet = 0;
+  for (int i = 0; i < 800; ++i) {
+    line.burst(8, [&](std::uint8_t, unsigned) { return ++packet % 13 == 0; });
+    line.report();
+  }
+  EXPECT_EQ(line.sender.good_paths(), 4U);
+}
+
+TEST(PathSet, TheLastGoodPathStays) {
+  Line line(2);
+  for (int i = 0; i < 200; ++i) {
+    line.burst(8, [](std::uint8_t, unsigned) { return true; });
+    FeedbackSample sample;
+    line.now = line.now + base::microseconds(200);
+    line.sender.expire(line.now - base::microseconds(100), line.now, sample);
+  }
+  EXPECT_GE(line.sender.good_paths(), 1U);
+}
+
+TEST(PathSet, MarkedPathsAreUsedLess) {
+  Line line(4);
+  std::multiset<std::uint8_t> used;
+  for (int i = 0; i < 200; ++i) {
+    const std::uint8_t path = line.sender.choose(line.now);
+    used.insert(path);
+    for (int k = 0; k < 8; ++k) {
+      const std::uint8_t sequence = line.sender.on_sent(path, 1000);
+      line.receiver.add({.path = path,
+                         .path_sequence = sequence,
+                         .bytes = 1000,
+                         .timestamp_us = stamp_us(line.now),
+                         .marked = path == 1,
+                         .trimmed = false},
+                        line.now);
+    }
+    line.report();
+  }
+  EXPECT_LT(used.count(1), used.count(0) * 3 / 4);
+}
+
+TEST(PathSet, UnknownPathsInReportsAreRefused) {
+  PathSet paths(2, {});
+  FeedbackSample sample;
+  spillway_path_report report{};
+  report.path = 2;
+  report.packets = 1;
+  EXPECT_FALSE(paths.on_report(report, base::Instant(), sample));
+}
+
+TEST(PathSet, ByteCountersMayWrap) {
+  Line line(1);
+  // 100,000 bursts of 8 x 8,000 bytes pass 2^32.
+  for (int i = 0; i < 100'000; ++i) {
+    const std::uint8_t path = line.sender.choose(line.now);
+    for (int k = 0; k < 8; ++k) {
+      const std::uint8_t sequence = line.sender.on_sent(path, 8000);
+      line.receiver.add({.path = path,
+                         .path_sequence = sequence,
+                         .bytes = 8000,
+                         .timestamp_us = stamp_us(line.now)},
+                        line.now);
+    }
+    ASSERT_EQ(line.report().acked_bytes, 64'000);
+  }
+  EXPECT_EQ(line.sender.in_flight_bytes(), 0);
+}
+
+}  // namespace
+}  // namespace spillway::transport

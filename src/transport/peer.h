@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Everything about one peer that outlives a message: paths and window towards it, what came from
+// it, whether it is alive. PeerTable finds peers by rank, up to its limit.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "base/units.h"
+#include "transport/congestion_control.h"
+#include "transport/path_intake.h"
+#include "transport/path_set.h"
+#include "transport/replay_window.h"
+#include "transport/round_trip.h"
+
+namespace spillway::transport {
+
+struct IncomingMessage;
+
+struct Peer {
+  Peer(std::uint16_t rank_, unsigned path_count, const PathTuning& tuning,
+       const CongestionConfig& congestion)
+      : rank(rank_), paths(path_count, tuning), control(make_congestion_control(congestion)) {
+    window_bytes = control->window().count();
+  }
+
+  bool has_room() const { return paths.in_flight_bytes() < window_bytes; }
+  // Something is due from it.
+  bool is_awaited() const { return outgoing > 0 || incoming > 0; }
+
+  // What every packet needs, side by side.
+  std::uint16_t rank;
+  bool dead = false;
+  bool timer_armed = false;
+  bool report_asked = false;      // of it, and none came since
+  bool sent_early = false;        // something of a message that was not expected yet
+  std::uint32_t unreported = 0;   // data packets from it since the last report
+  std::uint32_t bound_ppm = 0;    // of the message sent to it last
+  std::int64_t window_bytes = 0;  // what `control` says
+  base::Instant last_heard;
+  IncomingMessage* latest = nullptr;  // the message of the latest data packet; may be over
+  PathIntake intake;                  // what came from it
+  PathSet paths;                      // towards it
+
+  std::unique_ptr<CongestionControl> control;
+  std::uint32_t outgoing = 0;  // messages under way to it, from it
+  std::uint32_t incoming = 0;
+  RoundTrip round_trip;
+  double lost_share = 0.0;  // of what was sent lately
+  std::uint64_t retirements_seen = 0;
+  std::vector<std::uint32_t> blocked;  // outgoing slots that wait for the window
+  std::uint32_t control_sequence = 0;
+  ReplayWindow replay;
+  // Steps up to this one are too old to tell finished from never expected.
+  std::int64_t forgotten_step = -1;
+};
+
+class PeerTable {
+ public:
+  explicit PeerTable(std::uint32_t limit) : limit_(limit) {}
+
+  bool is_full() const { return peers_.size() >= limit_; }
+  Peer* find(std::uint16_t rank) {
+    // Packets of one peer tend to come together.
+    if (latest_ == nullptr || latest_->rank != rank) {
+      const std::uint32_t slot = rank < slot_of_.size() ? slot_of_[rank] : kNoSlot;
+      if (slot == kNoSlot) {
+        return nullptr;
+      }
+      latest_ = &peers_[slot];
+    }
+    return latest_;
+  }
+  // A new peer; the table must not be full nor hold the rank.
+  Peer& add(std::uint16_t rank, unsigned paths, const PathTuning& tuning,
+            const CongestionConfig& congestion) {
+    if (rank >= slot_of_.size()) {
+      slot_of_.resize(rank + 1U, kNoSlot);
+    }
+    slot_of_[rank] = static_cast<std::uint32_t>(peers_.size());
+    return peers_.emplace_back(rank, paths, tuning, congestion);
+  }
+  std::size_t size() const { return peers_.size(); }
+  std::size_t memory_bytes() const;
+
+ private:
+  static constexpr std::uint32_t kNoSlot = UINT32_MAX;
+
+  Peer* latest_ = nullptr;  // found last
+  std::uint32_t limit_;
+  std::deque<Peer> peers_;              // keeps references
+  std::vector<std::uint32_t> slot_of_;  // by rank
+};
+
+inline std::size_t PeerTable::memory_bytes() const {
+  std::size_t bytes = slot_of_.size() * sizeof(std::uint32_t);
+  for (const Peer& peer : peers_) {
+    bytes +=
+        sizeof(Peer) + peer.paths.memory_bytes() + peer.blocked.capacity() * sizeof(std::uint32_t);
+  }
+  return bytes;
+}
+
+}  // namespace spillway::transport

@@ -1,0 +1,488 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/receiver.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/check.h"
+
+namespace spillway::transport {
+namespace {
+
+// Ethernet, IPv4 and UDP headers, and what a frame takes up besides its bytes: preamble, check,
+// gap.
+constexpr std::uint32_t kFrameOverhead = 42 + 24;
+constexpr double kLingerFactor = 2.0;
+// A sender that claims more transmissions of one message than this is not believed.
+constexpr std::uint32_t kMostTransmissions = 1U << 30;
+
+}  // namespace
+
+Receiver::Receiver(Core& core)
+    : core_(core),
+      messages_(core.config.limits.incoming_messages + core.config.limits.finished_kept),
+      pacer_(core.config.tuning.receive_rate, core.config.tuning.trimmed_target) {}
+
+base::Status Receiver::check(const ReceiveSpec& spec) const {
+  if (spec.packets == 0 || spec.packets > SPILLWAY_MAX_PACKETS || spec.packet_bytes == 0 ||
+      spec.packet_bytes > SPILLWAY_MAX_PACKET) {
+    return base::invalid_argument("a message has 1 to " + std::to_string(SPILLWAY_MAX_PACKETS) +
+                                  " packets of 1 to " + std::to_string(SPILLWAY_MAX_PACKET) +
+                                  " bytes");
+  }
+  if (spec.planes == 0 || spec.planes > SPILLWAY_MAX_PLANES || spec.loss.min_planes == 0 ||
+      spec.loss.min_planes > spec.planes) {
+    return base::invalid_argument("min_planes (" + std::to_string(spec.loss.min_planes) +
+                                  ") goes from 1 to the planes of a whole packet (" +
+                                  std::to_string(spec.planes) + ")");
+  }
+  if (spec.priority >= SPILLWAY_PRIORITIES) {
+    return base::invalid_argument("priority goes from 0 to 7");
+  }
+  return {};
+}
+
+base::Status Receiver::expect(const ReceiveSpec& spec, base::Instant now) {
+  if (base::Status status = check(spec); !status.ok()) {
+    return status;
+  }
+  Peer* peer = core_.peers.find(spec.id.source);
+  if (peer == nullptr || peer->dead) {
+    return base::invalid_argument("rank " + std::to_string(spec.id.source) +
+                                  (peer == nullptr ? " is not a peer; add_peer() first"
+                                                   : " is dead; start a new epoch without it"));
+  }
+  if (find(spec.id, *peer) != nullptr || spec.id.step <= peer->forgotten_step) {
+    return base::invalid_argument("this message of rank " + std::to_string(spec.id.source) +
+                                  " was expected before; every message has its own step, bucket, "
+                                  "shard and phase");
+  }
+  if (active_ == core_.config.limits.incoming_messages) {
+    return {
+        base::StatusCode::kLimitExceeded,
+        "all " + std::to_string(active_) + " incoming messages are in use; wait for some to end"};
+  }
+  const std::uint32_t slot = messages_.insert({spec.id, spec.id.source});
+  IncomingMessage& message = messages_[slot];
+  message.id = spec.id;
+  message.slot = slot;
+  message.peer = peer;
+  message.is_live = true;
+  message.packets = spec.packets;
+  message.packet_bytes = spec.packet_bytes;
+  message.priority = spec.priority;
+  message.loss = spec.loss;
+  message.sink = spec.sink;
+  message.ledger = PacketLedger(spec.packets, spec.planes, spec.loss.min_planes);
+  message.unsolicited =
+      unsolicited_packets(core_.config.tuning, spec.unsolicited, spec.packet_bytes);
+  message.granted = message.unsolicited;
+  core_.await(*peer, now);
+  ++peer->incoming;
+  ++active_;
+  if (spec.deadline) {
+    message.deadline = now + *spec.deadline;
+    arm(slot, message.deadline);
+  }
+  if (peer->sent_early) {
+    // Its sender may be waiting for us.
+    message.wants_answer = true;
+    message.owes_credit = true;
+    queue_answer(slot);
+  }
+  return {};
+}
+
+void Receiver::cancel(const wire::MessageId& id, base::Instant now) {
+  Peer* peer = core_.peers.find(id.source);
+  const IncomingMessage* message = peer == nullptr ? nullptr : find(id, *peer);
+  if (message != nullptr && !message->is_finished) {
+    finish(message->slot, Outcome::kCancelled, now);
+  }
+}
+
+IncomingMessage* Receiver::find(const wire::MessageId& id, Peer& peer) {
+  if (peer.latest != nullptr && peer.latest->is_live && peer.latest->id == id) {
+    return peer.latest;
+  }
+  const std::uint32_t slot = messages_.find({id, peer.rank});
+  if (slot == kNoSlot) {
+    return nullptr;
+  }
+  peer.latest = &messages_[slot];
+  return peer.latest;
+}
+
+void Receiver::count_unexpected(const wire::MessageId& id, const Peer& peer) {
+  if (id.step <= peer.forgotten_step) {
+    ++core_.counters.finished;
+  } else {
+    ++core_.counters.early;
+  }
+}
+
+void Receiver::on_data(const DataArrival& arrival, Peer& peer, base::Instant now) {
+  const DataStamp& stamp = arrival.stamp;
+  if (stamp.path >= PathSet::kMaxPaths) {
+    ++core_.counters.contradicting;
+    return;
+  }
+  peer.intake.add({.path = stamp.path,
+                   .path_sequence = stamp.path_sequence,
+                   .bytes = stamp.bytes,
+                   .timestamp_us = stamp.timestamp_us,
+                   .marked = arrival.marked,
+                   .trimmed = arrival.trimmed},
+                  now);
+  core_.counters.marked += arrival.marked ? 1 : 0;
+  core_.counters.trimmed += arrival.trimmed ? 1 : 0;
+  ++peer.unreported;
+  IncomingMessage* message = find(stamp.message, peer);
+  if (message == nullptr) {
+    peer.sent_early = true;
+    count_unexpected(stamp.message, peer);
+    return;
+  }
+  if (message->is_finished) {
+    ++core_.counters.finished;
+    queue_stop(message->slot, now);
+    return;
+  }
+  if (stamp.packet >= message->packets) {
+    ++core_.counters.contradicting;
+    return;
+  }
+  take(*message, arrival, now);
+}
+
+void Receiver::take(IncomingMessage& message, const DataArrival& arrival, base::Instant now) {
+  Peer& peer = *message.peer;
+  begin(message, now);
+  ++message.arrivals;
+  message.all_sent |= arrival.stamp.last;
+  if (message.arrivals > message.unsolicited) {
+    pacer_.on_arrival(arrival.trimmed);  // of packets it granted
+  }
+  const unsigned planes = arrival.packet != nullptr && message.sink != nullptr
+                              ? message.sink->take(*arrival.packet, arrival.bytes)
+                              : arrival.planes;
+  if (planes == 0) {
+    ++core_.counters.contradicting;
+  } else {
+    const bool is_important = arrival.stamp.importance == SPILLWAY_IMPORTANCE_REQUIRED;
+    switch (message.ledger.record(arrival.stamp.packet, static_cast<std::uint8_t>(planes),
+                                  is_important)) {
+      case PacketLedger::Entry::kDuplicate:
+        ++message.duplicates;
+        ++core_.counters.duplicate;
+        break;
+      case PacketLedger::Entry::kTooFew:
+        ++core_.counters.too_few_planes;
+        break;
+      case PacketLedger::Entry::kNew:
+      case PacketLedger::Entry::kImproved:
+        // Only news is a sign of life: anybody may send a recorded packet once more.
+        peer.last_heard = now;
+        ++core_.counters.data_taken;
+        break;
+    }
+  }
+  // Where credit is about to be granted, the report goes along with it.
+  const std::uint32_t patience = message.is_waiting_for_credit ? 2 : 1;
+  if (arrival.stamp.report || peer.unreported >= core_.config.tuning.report_packets * patience) {
+    message.owes_credit = true;
+    queue_answer(message.slot);
+  }
+  look_for_end(message, now);
+  if (!message.is_finished) {
+    want_credit(message);
+  }
+}
+
+void Receiver::begin(IncomingMessage& message, base::Instant now) {
+  if (!message.has_begun) {
+    message.has_begun = true;
+    message.first_arrival = now;
+    const std::int64_t packets = std::min(message.granted, message.packets);
+    pacer_.uncredited(base::bytes(packets * (message.packet_bytes + kFrameOverhead)), now);
+  }
+}
+
+void Receiver::on_probe(const wire::ControlPacket& packet, Peer& peer, base::Instant now) {
+  IncomingMessage* found =
+      packet.message.source == packet.source ? find(packet.message, peer) : nullptr;
+  if (found == nullptr) {
+    peer.sent_early = true;
+    const bool is_over = packet.message.step <= peer.forgotten_step;
+    core_.queue_reply({.kind = ControlWork::Kind::kReply,
+                       .peer = packet.source,
+                       .reply = is_over ? wire::ControlType::kStop : wire::ControlType::kWait,
+                       .message = packet.message,
+                       .generation = packet.generation});
+    count_unexpected(packet.message, peer);
+    return;
+  }
+  IncomingMessage& message = *found;
+  if (message.is_finished) {
+    message.last_stop = base::Instant();  // asked for: answered at once
+    queue_stop(message.slot, now);
+    return;
+  }
+  if (packet.probe.packets != message.packets) {
+    ++core_.counters.contradicting;
+    return;
+  }
+  begin(message, now);
+  message.is_announced = true;
+  message.important = packet.probe.important;
+  message.transmitted =
+      std::max(message.transmitted, std::min(packet.probe.transmitted, kMostTransmissions));
+  message.all_sent |= packet.probe.all_sent;
+  if (packet.generation > message.probe_generation) {
+    message.probe_generation = packet.generation;
+    message.owes_credit = true;
+    peer.intake.refresh();
+    message.owes_bitmap = packet.probe.all_sent;
+    message.bitmap_next = 0;
+  }
+  queue_answer(message.slot);
+  look_for_end(message, now);
+  if (!message.is_finished) {
+    want_credit(message);
+  }
+}
+
+void Receiver::look_for_end(IncomingMessage& message, base::Instant now) {
+  if (message.ledger.missing() == 0) {
+    finish(message.slot, Outcome::kEverything, now);
+    return;
+  }
+  // What was not granted yet is missing by our own choice.
+  const bool is_granted = message.all_sent || message.granted >= message.packets;
+  if (!message.is_enough() || !is_granted) {
+    return;
+  }
+  const EndpointTuning& tuning = core_.config.tuning;
+  // Stragglers get twice the time that as many packets took so far.
+  const auto elapsed = static_cast<double>((now - message.first_arrival).count());
+  const double share =
+      kLingerFactor * message.ledger.missing() / std::max(message.ledger.delivered(), 1U);
+  const base::Duration usual = base::nanoseconds(static_cast<std::int64_t>(elapsed * share));
+  const base::Duration linger =
+      message.all_sent ? tuning.linger_min : std::max(tuning.linger_min, usual);
+  if (now + linger < message.linger_due) {
+    message.linger_due = now + linger;
+    arm(message.slot, message.linger_due);
+  }
+}
+
+void Receiver::arm(std::uint32_t slot, base::Instant due) {
+  IncomingMessage& message = messages_[slot];
+  if (due < message.armed) {
+    message.armed = due;
+    core_.timers.arm({due, TimerKind::kIncoming, slot});
+  }
+}
+
+void Receiver::on_timer(std::uint32_t slot, base::Instant now) {
+  if (!messages_.is_live(slot) || messages_[slot].is_finished) {
+    return;
+  }
+  IncomingMessage& message = messages_[slot];
+  if (now >= message.linger_due) {
+    finish(slot, Outcome::kWithinBudget, now);
+  } else if (now >= message.deadline) {
+    finish(slot, message.is_enough() ? Outcome::kWithinBudget : Outcome::kDeadline, now);
+  } else if (message.armed <= now) {
+    message.armed = IncomingMessage::kNoTime;
+    const base::Instant due = std::min(message.linger_due, message.deadline);
+    if (due != IncomingMessage::kNoTime) {
+      arm(slot, due);
+    }
+  }
+}
+
+void Receiver::finish(std::uint32_t slot, Outcome outcome, base::Instant now) {
+  IncomingMessage& message = messages_[slot];
+  message.is_finished = true;
+  message.outcome = outcome;
+  message.delivered = message.ledger.delivered();
+  --message.peer->incoming;
+  --active_;
+  core_.events.push_back(ReceiveReport{.id = message.id,
+                                       .outcome = outcome,
+                                       .packets = message.packets,
+                                       .delivered = message.delivered,
+                                       .whole = message.ledger.whole(),
+                                       .important_expected = message.important,
+                                       .important_delivered = message.ledger.important_delivered(),
+                                       .duplicates = message.duplicates,
+                                       .planes = message.ledger.take_planes()});
+  message.ledger = PacketLedger();
+  message.sink = nullptr;
+  message.owes_bitmap = false;
+  finished_.push_back(slot);
+  if (outcome != Outcome::kPeerDead) {
+    message.owes_credit = true;  // carries the last path reports
+    queue_stop(slot, now);
+  }
+  if (finished_.size() > core_.config.limits.finished_kept) {
+    forget_oldest();
+  }
+}
+
+void Receiver::forget_oldest() {
+  const std::uint32_t slot = finished_.front();
+  finished_.pop_front();
+  const IncomingMessage& message = messages_[slot];
+  Peer& peer = *message.peer;
+  peer.forgotten_step = std::max<std::int64_t>(peer.forgotten_step, message.id.step);
+  messages_.erase(slot);
+}
+
+void Receiver::queue_stop(std::uint32_t slot, base::Instant now) {
+  IncomingMessage& message = messages_[slot];
+  // Data that was on its way when the message ended does not deserve a STOP per packet.
+  if (message.last_stop > base::Instant() &&
+      now - message.last_stop < core_.config.tuning.probe_min) {
+    return;
+  }
+  message.last_stop = now;
+  message.owes_stop = true;
+  queue_answer(slot);
+}
+
+void Receiver::queue_answer(std::uint32_t slot) {
+  IncomingMessage& message = messages_[slot];
+  if (!message.is_queued) {
+    message.is_queued = true;
+    core_.control.push_back({.kind = ControlWork::Kind::kAnswer, .slot = slot});
+  }
+}
+
+void Receiver::leave_queue(std::uint32_t slot) {
+  if (messages_.is_live(slot)) {
+    messages_[slot].is_queued = false;
+  }
+}
+
+bool Receiver::owes_more(std::uint32_t slot) {
+  if (!messages_.is_live(slot)) {
+    return false;
+  }
+  const IncomingMessage& message = messages_[slot];
+  return message.owes_stop || message.owes_bitmap || message.owes_credit;
+}
+
+bool Receiver::write_answer(std::uint32_t slot, wire::ControlPacket& packet, base::Instant now) {
+  if (!owes_more(slot)) {
+    return false;
+  }
+  IncomingMessage& message = messages_[slot];
+  packet.destination = message.id.source;
+  packet.message = message.id;
+  packet.generation = message.probe_generation;
+  if (message.owes_stop) {
+    message.owes_stop = false;
+    packet.type = wire::ControlType::kStop;
+    packet.stop = {.outcome = message.outcome, .delivered = message.delivered};
+    return true;
+  }
+  if (message.owes_credit) {
+    Peer& peer = *message.peer;
+    message.owes_credit = false;
+    packet.type = wire::ControlType::kCredit;
+    packet.credit.granted = message.granted;
+    packet.credit.answer = message.wants_answer && !message.is_finished;
+    message.wants_answer = false;
+    peer.intake.report(now, packet.credit);
+    peer.unreported = 0;
+    return true;
+  }
+  packet.type = wire::ControlType::kBitmap;
+  if (!message.ledger.next_missing_range(message.bitmap_next, packet.bitmap.range)) {
+    message.owes_bitmap = false;
+    return false;
+  }
+  message.bitmap_next = packet.bitmap.range.first + packet.bitmap.range.count;
+  packet.bitmap.missing = message.ledger.missing();
+  packet.bitmap.allowed = message.loss.allowed_missing(message.packets);
+  return true;
+}
+
+std::uint32_t Receiver::grantable(const IncomingMessage& message) const {
+  const EndpointTuning& tuning = core_.config.tuning;
+  const auto window =
+      static_cast<std::uint32_t>(tuning.credit_window.count() / message.packet_bytes);
+  return message.grantable(std::max<std::uint32_t>(window, tuning.report_packets),
+                           tuning.report_packets);
+}
+
+void Receiver::want_credit(IncomingMessage& message) {
+  if (message.is_waiting_for_credit || grantable(message) == 0) {
+    return;
+  }
+  message.is_waiting_for_credit = true;
+  pacer_.enqueue(message.slot, message.priority);
+  if (pacer_.next_grant() < pacer_armed_) {
+    pacer_armed_ = pacer_.next_grant();
+    core_.timers.arm({pacer_armed_, TimerKind::kCredit, 0});
+  }
+}
+
+void Receiver::on_credit_timer(base::Instant now) {
+  pacer_armed_ = IncomingMessage::kNoTime;
+  while (!pacer_.empty() && pacer_.next_grant() <= now) {
+    const std::uint32_t slot = pacer_.take_turn();
+    if (!messages_.is_live(slot)) {
+      continue;
+    }
+    IncomingMessage& message = messages_[slot];
+    message.is_waiting_for_credit = false;
+    const std::uint32_t packets = grantable(message);
+    if (packets == 0) {
+      continue;
+    }
+    message.granted += packets;
+    pacer_.granted(base::bytes(std::int64_t{packets} * (message.packet_bytes + kFrameOverhead)),
+                   now);
+    message.owes_credit = true;
+    queue_answer(slot);
+    want_credit(message);
+  }
+  if (!pacer_.empty() && pacer_.next_grant() < pacer_armed_) {
+    pacer_armed_ = pacer_.next_grant();
+    core_.timers.arm({pacer_armed_, TimerKind::kCredit, 0});
+  }
+}
+
+void Receiver::ask_for_answer(Peer& peer) {
+  if (peer.latest == nullptr || !peer.latest->is_live || peer.latest->is_finished ||
+      peer.latest->peer != &peer) {
+    messages_.for_each([&](std::uint32_t slot) {
+      if (messages_[slot].peer == &peer && !messages_[slot].is_finished) {
+        peer.latest = &messages_[slot];
+      }
+    });
+  }
+  IncomingMessage& message = *peer.latest;
+  message.wants_answer = true;
+  message.owes_credit = true;
+  queue_answer(message.slot);
+}
+
+void Receiver::end_messages_from(Peer& peer, base::Instant now) {
+  messages_.for_each([&](std::uint32_t slot) {
+    if (messages_[slot].peer == &peer && !messages_[slot].is_finished) {
+      finish(slot, Outcome::kPeerDead, now);
+    }
+  });
+}
+
+std::size_t Receiver::memory_bytes() {
+  std::size_t bytes = messages_.memory_bytes();
+  messages_.for_each([&](std::uint32_t slot) { bytes += messages_[slot].ledger.packets(); });
+  return bytes;
+}
+
+}  // namespace spillway::transport

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The receiving half of an endpoint: expected messages, credit for their senders, answers to
+// probes, and the end of messages.
+//
+// Only expected messages take memory. Packets of others are counted and dropped; a probe for one is
+// answered with WAIT, so that its sender knows this end is alive. Ended messages are kept up to
+// limits.finished_kept, the oldest are forgotten first.
+#pragma once
+
+#include <deque>
+
+#include "transport/core.h"
+#include "transport/credit_pacer.h"
+#include "transport/incoming_message.h"
+#include "transport/message_table.h"
+
+namespace spillway::transport {
+
+class Receiver {
+ public:
+  explicit Receiver(Core& core);
+
+  base::Status expect(const ReceiveSpec& spec, base::Instant now);
+  void cancel(const wire::MessageId& id, base::Instant now);
+
+  void on_data(const DataArrival& arrival, Peer& peer, base::Instant now);
+  void on_probe(const wire::ControlPacket& packet, Peer& peer, base::Instant now);
+  void on_timer(std::uint32_t slot, base::Instant now);
+  void on_credit_timer(base::Instant now);
+  void end_messages_from(Peer& peer, base::Instant now);
+  // Asks a peer that has long been silent for a sign of life.
+  void ask_for_answer(Peer& peer);
+
+  // Writes what a slot from the control queue has to say next. False: nothing any more.
+  bool write_answer(std::uint32_t slot, wire::ControlPacket& packet, base::Instant now);
+  // Whether that slot has still more to say.
+  bool owes_more(std::uint32_t slot);
+  void leave_queue(std::uint32_t slot);
+
+  std::size_t memory_bytes();
+
+ private:
+  using Table = MessageTable<IncomingMessage>;
+  static constexpr std::uint32_t kNoSlot = Table::kNoSlot;
+
+  base::Status check(const ReceiveSpec& spec) const;
+  IncomingMessage* find(const wire::MessageId& id, Peer& peer);
+  void count_unexpected(const wire::MessageId& id, const Peer& peer);
+  void take(IncomingMessage& message, const DataArrival& arrival, base::Instant now);
+  void begin(IncomingMessage& message, base::Instant now);
+  void look_for_end(IncomingMessage& message, base::Instant now);
+  void finish(std::uint32_t slot, Outcome outcome, base::Instant now);
+  void forget_oldest();
+  void want_credit(IncomingMessage& message);
+  void queue_answer(std::uint32_t slot);
+  void queue_stop(std::uint32_t slot, base::Instant now);
+  void arm(std::uint32_t slot, base::Instant due);
+  std::uint32_t grantable(const IncomingMessage& message) const;
+
+  Core& core_;
+  Table messages_;
+  CreditPacer pacer_;
+  base::Instant pacer_armed_ = IncomingMessage::kNoTime;
+  std::deque<std::uint32_t> finished_;  // slots, the oldest first
+  std::uint32_t active_ = 0;
+};
+
+}  // namespace spillway::transport

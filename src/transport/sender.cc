@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/sender.h"
+
+#include <algorithm>
+#include <bit>
+#include <string>
+
+#include "base/check.h"
+
+namespace spillway::transport {
+namespace {
+
+// A PROBE goes along every so many packets: it tells the receiver how many were sent, so that
+// credit spent on lost packets is granted again.
+constexpr std::uint32_t kPacketsPerProbe = 128;
+// Memory of the lost share, in packets.
+constexpr double kLossMemory = 256.0;
+// Losses below this share never count as congestion, however tight the bound: links have them.
+constexpr double kHarmlessLoss = 0.01;
+// Data that was on its way this many times the usual wait is lost.
+constexpr int kExpiryWaits = 2;
+
+}  // namespace
+
+Sender::Sender(Core& core) : core_(core), messages_(core.config.limits.outgoing_messages) {}
+
+base::Status Sender::check(const SendSpec& spec) const {
+  if (spec.packets == 0 || spec.packets > SPILLWAY_MAX_PACKETS) {
+    return base::invalid_argument("a message has 1 to " + std::to_string(SPILLWAY_MAX_PACKETS) +
+                                  " packets, not " + std::to_string(spec.packets) +
+                                  "; split the tensor into more shards");
+  }
+  if (spec.packet_bytes == 0 || spec.packet_bytes > SPILLWAY_MAX_PACKET) {
+    return base::invalid_argument("packets have 1 to " + std::to_string(SPILLWAY_MAX_PACKET) +
+                                  " bytes, not " + std::to_string(spec.packet_bytes));
+  }
+  if (spec.priority >= SPILLWAY_PRIORITIES || spec.importance > SPILLWAY_IMPORTANCE_REQUIRED) {
+    return base::invalid_argument("priority and importance go from 0 to 7");
+  }
+  if (spec.id.source != core_.config.rank) {
+    return base::invalid_argument("rank " + std::to_string(core_.config.rank) +
+                                  " cannot send a message whose source is rank " +
+                                  std::to_string(spec.id.source));
+  }
+  if (!spec.packet_importance.empty() && spec.packet_importance.size() != spec.packets) {
+    return base::invalid_argument("packet_importance needs one entry per packet, or none");
+  }
+  if (std::any_of(spec.packet_importance.begin(), spec.packet_importance.end(),
+                  [](std::uint8_t level) { return level > SPILLWAY_IMPORTANCE_REQUIRED; })) {
+    return base::invalid_argument("priority and importance go from 0 to 7");
+  }
+  return {};
+}
+
+base::Status Sender::send(const SendSpec& spec, base::Instant now) {
+  if (base::Status status = check(spec); !status.ok()) {
+    return status;
+  }
+  Peer* peer = core_.peers.find(spec.to);
+  if (peer == nullptr || peer->dead) {
+    return base::invalid_argument("rank " + std::to_string(spec.to) +
+                                  (peer == nullptr ? " is not a peer; add_peer() first"
+                                                   : " is dead; start a new epoch without it"));
+  }
+  const MessageKey key{spec.id, spec.to};
+  if (messages_.find(key) != kNoSlot) {
+    return base::invalid_argument("this message is already under way to rank " +
+                                  std::to_string(spec.to));
+  }
+  if (messages_.is_full()) {
+    return {base::StatusCode::kLimitExceeded,
+            "all " + std::to_string(messages_.size()) +
+                " outgoing messages are in use; wait for some to end"};
+  }
+  const std::uint32_t slot = messages_.insert(key);
+  OutgoingMessage& message = messages_[slot];
+  message.id = spec.id;
+  message.slot = slot;
+  message.peer = peer;
+  message.packets = spec.packets;
+  message.packet_bytes = spec.packet_bytes;
+  message.priority = spec.priority;
+  message.importance = spec.importance;
+  message.loss = spec.loss;
+  message.source = spec.source;
+  message.packet_importance.assign(spec.packet_importance.begin(), spec.packet_importance.end());
+  message.important = static_cast<std::uint32_t>(
+      spec.packet_importance.empty()
+          ? (spec.importance == SPILLWAY_IMPORTANCE_REQUIRED ? spec.packets : 0)
+          : std::count(spec.packet_importance.begin(), spec.packet_importance.end(),
+                       SPILLWAY_IMPORTANCE_REQUIRED));
+  message.order = SendOrder(spec.packets);
+  message.granted = unsolicited_packets(core_.config.tuning, spec.unsolicited, spec.packet_bytes);
+  message.probe_wait = answer_wait(*peer);
+  core_.await(*peer, now);
+  ++peer->outgoing;
+  queue_probe(slot);  // announces the message
+  make_ready(slot);
+  probe_after(slot, message.probe_wait, now);
+  return {};
+}
+
+std::uint32_t Sender::find(const wire::ControlPacket& packet) const {
+  return packet.message.source == core_.config.rank
+             ? messages_.find({packet.message, packet.source})
+             : kNoSlot;
+}
+
+base::Duration Sender::answer_wait(const Peer& peer) const {
+  const EndpointTuning& tuning = core_.config.tuning;
+  return std::clamp(peer.round_trip.patience(), tuning.probe_min, tuning.probe_max);
+}
+
+void Sender::make_ready(std::uint32_t slot) {
+  OutgoingMessage& message = messages_[slot];
+  if (message.is_ready || message.is_blocked || message.is_paused || !message.has_packet() ||
+      !message.has_credit()) {
+    return;
+  }
+  message.is_ready = true;
+  message.burst_left = 0;
+  ready_[message.priority].push_back(&message);
+  ready_mask_ |= 1U << message.priority;
+}
+
+void Sender::queue_probe(std::uint32_t slot) {
+  OutgoingMessage& message = messages_[slot];
+  if (!message.probe_queued) {
+    message.probe_queued = true;
+    core_.control.push_back({.kind = ControlWork::Kind::kProbe, .slot = slot});
+  }
+}
+
+void Sender::probe_after(std::uint32_t slot, base::Duration wait, base::Instant now) {
+  OutgoingMessage& message = messages_[slot];
+  message.probe_due = now + wait;
+  if (message.probe_armed <= now || message.probe_due < message.probe_armed) {
+    message.probe_armed = message.probe_due;
+    core_.timers.arm({message.probe_due, TimerKind::kOutgoing, slot});
+  }
+}
+
+void Sender::on_timer(std::uint32_t slot, base::Instant now) {
+  if (!messages_.is_live(slot)) {
+    return;
+  }
+  OutgoingMessage& message = messages_[slot];
+  if (now < message.probe_due) {
+    if (message.probe_armed <= now) {
+      probe_after(slot, message.probe_due - now, now);
+    }
+    return;
+  }
+  Peer& peer = *message.peer;
+  // Silence: what is on its way for so long will not come, and must not fill the window for ever.
+  FeedbackSample sample{.now = now};
+  peer.paths.expire(now - answer_wait(peer) * kExpiryWaits, now, sample);
+  if (sample.lost_packets > 0) {
+    tell_control(sample, peer);
+  }
+  unblock(peer);
+  queue_probe(slot);
+  probe_after(slot, message.probe_wait, now);
+  message.probe_wait = std::min(message.probe_wait * 2, core_.config.tuning.probe_max);
+}
+
+bool Sender::write_probe(std::uint32_t slot, wire::ControlPacket& packet) {
+  if (!messages_.is_live(slot) || !messages_[slot].probe_queued) {
+    return false;
+  }
+  OutgoingMessage& message = messages_[slot];
+  message.probe_queued = false;
+  packet.type = wire::ControlType::kProbe;
+  packet.destination = message.peer->rank;
+  packet.message = message.id;
+  packet.generation = ++message.generation;
+  packet.probe = {.packets = message.packets,
+                  .important = message.important,
+                  .transmitted = message.transmitted,
+                  .all_sent = message.all_sent()};
+  ++core_.counters.probes_sent;
+  return true;
+}
+
+void Sender::on_stop(const wire::ControlPacket& packet) {
+  const std::uint32_t slot = find(packet);
+  if (slot != kNoSlot) {
+    finish(slot, packet.stop.outcome, std::min(packet.stop.delivered, messages_[slot].packets));
+  }
+}
+
+void Sender::on_bitmap(const wire::ControlPacket& packet, base::Instant now) {
+  const std::uint32_t slot = find(packet);
+  if (slot == kNoSlot) {
+    return;
+  }
+  OutgoingMessage& message = messages_[slot];
+  if (packet.generation != message.generation || packet.bitmap.range.first >= message.packets) {
+    ++core_.counters.contradicting;  // answers an older probe: what it says has been overtaken
+    return;
+  }
+  message.is_paused = false;
+  if (message.next_position == message.packets) {
+    message.plan_repeats(packet);
+    message.probe_wait = answer_wait(*message.peer);
+    probe_after(slot, message.probe_wait, now);
+  }
+  make_ready(slot);
+}
+
+void Sender::on_credit(const wire::ControlPacket& packet, Peer& peer, base::Instant now) {
+  peer.report_asked = false;
+  take_path_reports(packet, peer, now);
+  unblock(peer);
+  const std::uint32_t slot = find(packet);
+  if (slot == kNoSlot) {
+    if (packet.credit.answer && packet.message.source == core_.config.rank) {
+      core_.queue_reply({.kind = ControlWork::Kind::kReply,
+                         .peer = packet.source,
+                         .reply = wire::ControlType::kWait,
+                         .message = packet.message});
+    }
+    return;
+  }
+  OutgoingMessage& message = messages_[slot];
+  const bool was_paused = message.is_paused;
+  message.is_paused = false;
+  if (packet.credit.granted > message.granted) {
+    message.granted = packet.credit.granted;
+    message.probe_wait = answer_wait(peer);
+    if (message.has_packet()) {
+      probe_after(slot, message.probe_wait, now);
+    }
+  }
+  if (packet.credit.answer || was_paused) {
+    queue_probe(slot);
+  }
+  make_ready(slot);
+}
+
+void Sender::on_wait(const wire::ControlPacket& packet, base::Instant now) {
+  const std::uint32_t slot = find(packet);
+  if (slot == kNoSlot) {
+    return;
+  }
+  // Whatever was sent so far fell on deaf ears; the rest waits until the receiver is ready.
+  messages_[slot].is_paused = true;
+  probe_after(slot, messages_[slot].probe_wait, now);
+}
+
+void Sender::take_path_reports(const wire::ControlPacket& packet, Peer& peer, base::Instant now) {
+  FeedbackSample sample{.now = now};
+  for (std::size_t i = 0; i < packet.credit.path_count; ++i) {
+    if (!peer.paths.on_report(packet.credit.paths[i], now, sample)) {
+      ++core_.counters.contradicting;
+    }
+  }
+  if (peer.round_trip.is_known()) {
+    peer.paths.expire(now - answer_wait(peer) * kExpiryWaits, now, sample);
+  }
+  if (sample.acked_packets + sample.lost_packets == 0) {
+    return;
+  }
+  if (sample.round_trip > base::Duration()) {
+    peer.round_trip.add(sample.round_trip);
+  }
+  tell_control(sample, peer);
+}
+
+void Sender::tell_control(const FeedbackSample& sample, Peer& peer) {
+  FeedbackSample told = sample;
+  const double share = 1.0 / kLossMemory;
+  const double packets = sample.acked_packets + sample.lost_packets;
+  peer.lost_share += std::min(1.0, packets * share) *
+                     (sample.lost_packets / std::max(packets, 1.0) - peer.lost_share);
+  const double bound = std::max(peer.bound_ppm * 1e-6, kHarmlessLoss);
+  told.over_budget = sample.lost_packets > 0 && peer.lost_share > bound;
+  told.in_flight_bytes = peer.paths.in_flight_bytes();
+  const std::uint64_t retired_before = peer.retirements_seen;
+  peer.retirements_seen = peer.paths.retirements();
+  core_.counters.paths_retired += peer.retirements_seen - retired_before;
+  if (sample.acked_packets == 0) {
+    peer.control->on_silence(sample.now);
+  } else {
+    peer.control->on_feedback(told);
+  }
+  peer.window_bytes = peer.control->window().count();
+}
+
+void Sender::unblock(Peer& peer) {
+  if (peer.blocked.empty() || !peer.has_room()) {
+    return;
+  }
+  for (const std::uint32_t slot : peer.blocked) {
+    messages_[slot].is_blocked = false;
+    make_ready(slot);
+  }
+  peer.blocked.clear();
+}
+
+bool Sender::poll_data(base::Instant now, Transmission& out) {
+  while (ready_mask_ != 0) {
+    const auto priority = static_cast<std::size_t>(std::bit_width(ready_mask_) - 1);
+    OutgoingMessage& message = *ready_[priority].front();
+    Peer& peer = *message.peer;
+    const bool can_go = message.has_packet() && message.has_credit() && !message.is_paused;
+    if (can_go && peer.has_room()) {
+      transmit(message, now, out);
+      return true;
+    }
+    take_off(message);
+    if (can_go) {
+      message.is_blocked = true;
+      peer.blocked.push_back(message.slot);
+    }
+  }
+  return false;
+}
+
+void Sender::transmit(OutgoingMessage& message, base::Instant now, Transmission& out) {
+  Peer& peer = *message.peer;
+  if (message.burst_left == 0) {
+    message.path = peer.paths.choose(now);
+    message.burst_left = core_.config.tuning.burst_packets;
+  }
+  out.kind = Transmission::Kind::kData;
+  out.to = peer.rank;
+  out.path = message.path;
+  out.source = message.source;
+  message.take_next(out.data);
+  out.data.path = message.path;
+  out.data.timestamp_us = stamp_us(now);
+  out.dscp = spillway_dscp_of_priority(message.priority);
+  out.ecn = message.loss.bound_ppm == 0 ? static_cast<std::uint8_t>(SPILLWAY_ECN_ECT0)
+                                        : spillway_ecn_of_importance(out.data.importance);
+  out.data.path_sequence = peer.paths.on_sent(message.path, message.packet_bytes);
+  peer.bound_ppm = message.loss.bound_ppm;
+  // Without a report nothing more would go out; one that was asked for will do.
+  out.data.report = message.all_sent() || (!peer.has_room() && !peer.report_asked);
+  peer.report_asked |= out.data.report;
+  ++core_.counters.data_sent;
+  core_.counters.data_resent += out.data.retransmit ? 1 : 0;
+  --message.burst_left;
+  if (message.transmitted % kPacketsPerProbe == 0) {
+    queue_probe(message.slot);
+  }
+  if (message.all_sent()) {
+    // Ask as soon as what is on its way must have come.
+    const base::Duration wait =
+        peer.round_trip.is_known()
+            ? std::max(peer.round_trip.patience(), core_.config.tuning.linger_min)
+            : message.probe_wait;
+    probe_after(message.slot, wait, now);
+  } else {
+    message.probe_due = now + message.probe_wait;
+  }
+  if (message.burst_left == 0) {
+    ready_[message.priority].rotate();
+  }
+}
+
+void Sender::take_off(OutgoingMessage& message) {
+  ReadyList& list = ready_[message.priority];
+  list.erase(&message);
+  if (list.empty()) {
+    ready_mask_ &= ~(1U << message.priority);
+  }
+  message.is_ready = false;
+}
+
+void Sender::finish(std::uint32_t slot, Outcome outcome, std::uint32_t delivered) {
+  OutgoingMessage& message = messages_[slot];
+  Peer& peer = *message.peer;
+  --peer.outgoing;
+  if (message.is_blocked) {
+    std::erase(peer.blocked, slot);
+  }
+  if (message.is_ready) {
+    take_off(message);
+  }
+  core_.events.push_back(SendReport{.id = message.id,
+                                    .to = message.peer->rank,
+                                    .outcome = outcome,
+                                    .packets = message.packets,
+                                    .delivered = delivered,
+                                    .transmitted = message.transmitted});
+  messages_.erase(slot);
+}
+
+void Sender::end_messages_to(Peer& peer) {
+  messages_.for_each([&](std::uint32_t slot) {
+    if (messages_[slot].peer == &peer) {
+      finish(slot, Outcome::kPeerDead, 0);
+    }
+  });
+}
+
+std::size_t Sender::memory_bytes() {
+  std::size_t bytes = messages_.memory_bytes();
+  messages_.for_each([&](std::uint32_t slot) { bytes += messages_[slot].memory_bytes(); });
+  return bytes;
+}
+
+}  // namespace spillway::transport

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "wire/control_packet.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace spillway::wire {
+namespace {
+
+constexpr std::size_t kHeaderSize = sizeof(spillway_control_header);
+
+template <typename Body>
+void append_body(base::ByteWriter& writer, const Body& body) {
+  const base::MutableByteView room = writer.reserve(sizeof body);
+  SPILLWAY_CHECK(room.size() == sizeof body);
+  std::memcpy(room.data(), &body, sizeof body);
+}
+
+template <typename Body>
+bool read_body(base::ByteReader& reader, Body& body) {
+  const base::ByteView bytes = reader.take(sizeof body);
+  if (bytes.empty()) {
+    return false;
+  }
+  std::memcpy(&body, bytes.data(), sizeof body);
+  return true;
+}
+
+std::size_t bitmap_bytes(std::uint32_t count) {
+  return (count + 7) / 8;
+}
+
+// Bytes behind the header and before the check.
+std::size_t body_size(const ControlPacket& packet) {
+  switch (packet.type) {
+    case ControlType::kProbe:
+      return sizeof(spillway_probe_body);
+    case ControlType::kStop:
+      return sizeof(spillway_stop_body);
+    case ControlType::kBitmap:
+      return sizeof(spillway_bitmap_body) + bitmap_bytes(packet.bitmap.range.count);
+    case ControlType::kCredit:
+      return sizeof(spillway_credit_body) + packet.credit.path_count * sizeof(spillway_path_report);
+    case ControlType::kWait:
+      return 0;
+  }
+  return 0;
+}
+
+bool is_valid(const ControlPacket::Probe& probe) {
+  return probe.packets >= 1 && probe.packets <= SPILLWAY_MAX_PACKETS &&
+         probe.important <= probe.packets;
+}
+
+bool is_valid(const ControlPacket::Bitmap& bitmap) {
+  return bitmap.range.count >= 1 && bitmap.range.count <= SPILLWAY_MAX_BITMAP_BYTES * 8 &&
+         bitmap.range.first < SPILLWAY_MAX_PACKETS &&
+         bitmap.range.count <= SPILLWAY_MAX_PACKETS - bitmap.range.first &&
+         bitmap.missing <= SPILLWAY_MAX_PACKETS && bitmap.allowed <= SPILLWAY_MAX_PACKETS;
+}
+
+bool is_valid(const ControlPacket& packet) {
+  switch (packet.type) {
+    case ControlType::kProbe:
+      return is_valid(packet.probe);
+    case ControlType::kStop:
+      return packet.stop.outcome < Outcome::kPeerDead &&
+             packet.stop.delivered <= SPILLWAY_MAX_PACKETS;
+    case ControlType::kBitmap:
+      return is_valid(packet.bitmap);
+    case ControlType::kCredit:
+      return packet.credit.path_count <= SPILLWAY_MAX_PATH_REPORTS;
+    case ControlType::kWait:
+      return true;
+  }
+  return false;
+}
+
+void write_header(const ControlPacket& packet, bool keyed, base::MutableByteView out) {
+  spillway_control_header raw{};
+  raw.common.version_type =
+      static_cast<__u8>(SPILLWAY_WIRE_VERSION << 4 | static_cast<unsigned>(packet.type));
+  raw.common.flags = keyed ? SPILLWAY_FLAG_KEYED : 0;
+  raw.common.job = packet.job;
+  raw.common.epoch = packet.epoch;
+  raw.common.source = packet.source;
+  raw.common.step = packet.message.step;
+  raw.common.bucket = packet.message.bucket;
+  raw.common.shard = packet.message.shard;
+  raw.common.service = static_cast<__u8>(static_cast<unsigned>(packet.message.phase) << 6);
+  raw.common.path = packet.path;
+  raw.common.timestamp_us = packet.timestamp_us;
+  raw.destination = packet.destination;
+  raw.message_source = packet.message.source;
+  raw.sequence = packet.sequence;
+  raw.generation = packet.generation;
+  std::memcpy(out.data(), &raw, sizeof raw);
+}
+
+void write_body(const ControlPacket& packet, base::ByteWriter& writer) {
+  switch (packet.type) {
+    case ControlType::kProbe:
+      append_body(writer, spillway_probe_body{.packets = packet.probe.packets,
+                                              .important = packet.probe.important,
+                                              .transmitted = packet.probe.transmitted,
+                                              .all_sent = packet.probe.all_sent,
+                                              .reserved = {}});
+      return;
+    case ControlType::kStop:
+      append_body(writer, spillway_stop_body{.delivered = packet.stop.delivered,
+                                             .outcome = static_cast<__u8>(packet.stop.outcome),
+                                             .reserved = {}});
+      return;
+    case ControlType::kBitmap: {
+      const BitmapRange& range = packet.bitmap.range;
+      append_body(writer, spillway_bitmap_body{.first = range.first,
+                                               .count = range.count,
+                                               .missing = packet.bitmap.missing,
+                                               .allowed = packet.bitmap.allowed});
+      writer.append(base::ByteView(range.bits).first(bitmap_bytes(range.count)));
+      return;
+    }
+    case ControlType::kCredit:
+      append_body(writer, spillway_credit_body{.granted = packet.credit.granted,
+                                               .path_count = packet.credit.path_count,
+                                               .answer = packet.credit.answer,
+                                               .reserved = 0});
+      for (std::size_t i = 0; i < packet.credit.path_count; ++i) {
+        append_body(writer, packet.credit.paths[i]);
+      }
+      return;
+    case ControlType::kWait:
+      return;
+  }
+}
+
+bool read_probe(base::ByteReader& reader, ControlPacket::Probe& probe) {
+  spillway_probe_body raw;
+  if (!read_body(reader, raw) || raw.all_sent > 1) {
+    return false;
+  }
+  probe = {.packets = raw.packets,
+           .important = raw.important,
+           .transmitted = raw.transmitted,
+           .all_sent = raw.all_sent == 1};
+  return true;
+}
+
+bool read_stop(base::ByteReader& reader, ControlPacket::Stop& stop) {
+  spillway_stop_body raw;
+  if (!read_body(reader, raw) || raw.outcome >= kOutcomes) {
+    return false;
+  }
+  stop = {.outcome = static_cast<Outcome>(raw.outcome), .delivered = raw.delivered};
+  return true;
+}
+
+bool read_bitmap(base::ByteReader& reader, ControlPacket::Bitmap& bitmap) {
+  spillway_bitmap_body raw;
+  if (!read_body(reader, raw) || raw.count > SPILLWAY_MAX_BITMAP_BYTES * 8) {
+    return false;
+  }
+  bitmap.range.first = raw.first;
+  bitmap.range.count = raw.count;
+  bitmap.missing = raw.missing;
+  bitmap.allowed = raw.allowed;
+  const base::ByteView bits = reader.take(bitmap_bytes(raw.count));
+  base::copy_bytes(bits.data(), bits.size(), bitmap.range.bits.data());
+  return reader.ok();
+}
+
+bool read_credit(base::ByteReader& reader, ControlPacket::Credit& credit) {
+  spillway_credit_body raw;
+  if (!read_body(reader, raw) || raw.path_count > SPILLWAY_MAX_PATH_REPORTS || raw.answer > 1) {
+    return false;
+  }
+  credit.granted = raw.granted;
+  credit.answer = raw.answer == 1;
+  credit.path_count = raw.path_count;
+  for (std::size_t i = 0; i < raw.path_count; ++i) {
+    if (!read_body(reader, credit.paths[i])) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// The body must fill the packet to its check exactly.
+bool read_whole_body(base::ByteView body, ControlPacket& packet) {
+  base::ByteReader reader(body);
+  const auto read = [&] {
+    switch (packet.type) {
+      case ControlType::kProbe:
+        return read_probe(reader, packet.probe);
+      case ControlType::kStop:
+        return read_stop(reader, packet.stop);
+      case ControlType::kBitmap:
+        return read_bitmap(reader, packet.bitmap);
+      case ControlType::kCredit:
+        return read_credit(reader, packet.credit);
+      case ControlType::kWait:
+        return true;
+    }
+    return false;
+  };
+  return read() && reader.ok() && reader.remaining() == 0;
+}
+
+void take_header(const spillway_control_header& raw, ControlPacket& packet) {
+  packet.type = static_cast<ControlType>(spillway_type_of(raw.common.version_type));
+  packet.job = raw.common.job;
+  packet.epoch = raw.common.epoch;
+  packet.source = raw.common.source;
+  packet.destination = raw.destination;
+  packet.message = {.step = raw.common.step,
+                    .bucket = raw.common.bucket,
+                    .shard = raw.common.shard,
+                    .source = raw.message_source,
+                    .phase = static_cast<Phase>(spillway_phase_of(raw.common.service))};
+  packet.path = raw.common.path;
+  packet.timestamp_us = raw.common.timestamp_us;
+  packet.sequence = raw.sequence;
+  packet.generation = raw.generation;
+}
+
+PacketFault check_header(const spillway_control_header& raw, const PacketAuth& auth) {
+  if (spillway_version_of(raw.common.version_type) != SPILLWAY_WIRE_VERSION) {
+    return PacketFault::kVersion;
+  }
+  const unsigned type = spillway_type_of(raw.common.version_type);
+  if (type < SPILLWAY_TYPE_PROBE || type > SPILLWAY_TYPE_WAIT) {
+    return PacketFault::kType;
+  }
+  if ((raw.common.flags & ~SPILLWAY_FLAG_KEYED) != 0 || raw.common.packet != 0 ||
+      (raw.common.service & 0x3F) != 0) {
+    return PacketFault::kField;
+  }
+  const bool keyed = (raw.common.flags & SPILLWAY_FLAG_KEYED) != 0;
+  return keyed == auth.is_keyed() ? PacketFault::kNone : PacketFault::kAuthMode;
+}
+
+}  // namespace
+
+const char* outcome_name(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kEverything:
+      return "everything";
+    case Outcome::kWithinBudget:
+      return "within-budget";
+    case Outcome::kDeadline:
+      return "deadline";
+    case Outcome::kCancelled:
+      return "cancelled";
+    case Outcome::kPeerDead:
+      return "peer-dead";
+  }
+  return "unknown";
+}
+
+std::size_t ControlPacket::size(std::size_t check_size) const {
+  return kHeaderSize + body_size(*this) + check_size;
+}
+
+std::size_t write_control_packet(const ControlPacket& packet, const PacketAuth& auth,
+                                 base::MutableByteView out) {
+  SPILLWAY_CHECK(is_valid(packet) && out.size() >= packet.size(auth.check_size()));
+  base::ByteWriter writer(out);
+  write_header(packet, auth.is_keyed(), writer.reserve(kHeaderSize));
+  write_body(packet, writer);
+  const base::ByteView written = base::ByteView(out).first(writer.position());
+  const Check check = auth.head_check(written.first(kHeaderSize), written.subspan(kHeaderSize));
+  writer.append(base::ByteView(check.bytes).first(auth.check_size()));
+  SPILLWAY_CHECK(writer.ok());
+  return writer.position();
+}
+
+PacketFault open_control_packet(base::ByteView bytes, const PacketAuth& auth,
+                                ControlPacket& packet) {
+  spillway_control_header raw;
+  if (bytes.size() < sizeof raw + auth.check_size()) {
+    return PacketFault::kTooShort;
+  }
+  if (bytes.size() > kMaxControlPacket) {
+    return PacketFault::kTooLong;
+  }
+  std::memcpy(&raw, bytes.data(), sizeof raw);
+  const PacketFault fault = check_header(raw, auth);
+  if (fault != PacketFault::kNone) {
+    return fault;
+  }
+  const base::ByteView body =
+      bytes.subspan(kHeaderSize, bytes.size() - kHeaderSize - auth.check_size());
+  if (!auth.matches(auth.head_check(bytes.first(kHeaderSize), body),
+                    bytes.last(auth.check_size()))) {
+    return PacketFault::kHeadCheck;
+  }
+  take_header(raw, packet);
+  return read_whole_body(body, packet) && is_valid(packet) ? PacketFault::kNone
+                                                           : PacketFault::kField;
+}
+
+}  // namespace spillway::wire

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Control packets: PROBE, STOP, BITMAP, CREDIT, WAIT. Each is idempotent: it states what is so
+// (counts since the start, never increments), so that losing, repeating or reordering them does no
+// harm. docs/wire.md draws them; docs/algorithms.md tells the exchange.
+//
+// Reading takes any bytes and checks the packet's check before it believes a field; what it accepts
+// satisfies the bounds stated here. Nothing allocates: a ControlPacket holds the largest body.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "base/bytes.h"
+#include "wire/data_header.h"
+#include "wire/packet_auth.h"
+
+namespace spillway::wire {
+
+enum class ControlType : std::uint8_t {
+  kProbe = SPILLWAY_TYPE_PROBE,
+  kStop = SPILLWAY_TYPE_STOP,
+  kBitmap = SPILLWAY_TYPE_BITMAP,
+  kCredit = SPILLWAY_TYPE_CREDIT,
+  kWait = SPILLWAY_TYPE_WAIT,
+};
+
+// How a message ended at its receiver.
+enum class Outcome : std::uint8_t {
+  kEverything = 0,    // every packet was delivered
+  kWithinBudget = 1,  // the loss bound is kept and the important packets are there
+  kDeadline = 2,      // time was up first; the bound may be broken
+  kCancelled = 3,     // the receiver's owner gave it up, or it is older than anything still kept
+  kPeerDead = 4,      // the other end is silent; never on the wire
+};
+inline constexpr unsigned kOutcomes = 5;
+const char* outcome_name(Outcome outcome);
+
+// One BITMAP's worth of delivered packets [first, first + count).
+struct BitmapRange {
+  std::uint32_t first = 0;
+  std::uint32_t count = 0;  // 1 .. SPILLWAY_MAX_BITMAP_BYTES * 8
+  std::array<std::uint8_t, SPILLWAY_MAX_BITMAP_BYTES> bits;
+
+  bool delivered(std::uint32_t packet) const {
+    const std::uint32_t bit = packet - first;
+    return (bits[bit / 8] >> (bit % 8) & 1) != 0;
+  }
+};
+
+struct ControlPacket {
+  ControlType type = ControlType::kWait;
+  std::uint16_t job = 0;
+  std::uint16_t epoch = 0;
+  std::uint16_t source = 0;       // rank that sent it
+  std::uint16_t destination = 0;  // rank it is for
+  MessageId message;              // what it is about; message.source is the data's sender
+  std::uint8_t path = 0;
+  std::uint32_t timestamp_us = 0;
+  std::uint32_t sequence = 0;
+  std::uint32_t generation = 0;
+
+  // The body; which of these counts is up to the type.
+  struct Probe {
+    std::uint32_t packets = 0;    // 1 .. SPILLWAY_MAX_PACKETS
+    std::uint32_t important = 0;  // <= packets
+    std::uint32_t transmitted = 0;
+    bool all_sent = false;
+  } probe;
+  struct Stop {
+    Outcome outcome = Outcome::kEverything;
+    std::uint32_t delivered = 0;
+  } stop;
+  struct Bitmap {
+    BitmapRange range;
+    std::uint32_t missing = 0;
+    std::uint32_t allowed = 0;
+  } bitmap;
+  struct Credit {
+    std::uint32_t granted = 0;
+    bool answer = false;
+    std::uint8_t path_count = 0;  // <= SPILLWAY_MAX_PATH_REPORTS
+    std::array<spillway_path_report, SPILLWAY_MAX_PATH_REPORTS> paths;
+  } credit;
+
+  // Bytes it takes on the wire with checks of this size.
+  std::size_t size(std::size_t check_size) const;
+};
+
+// Longest control packet.
+inline constexpr std::size_t kMaxControlPacket = sizeof(spillway_control_header) +
+                                                 sizeof(spillway_bitmap_body) +
+                                                 SPILLWAY_MAX_BITMAP_BYTES + SPILLWAY_TAG_SIZE;
+
+// Writes a valid packet; returns its size.
+std::size_t write_control_packet(const ControlPacket& packet, const PacketAuth& auth,
+                                 base::MutableByteView out);
+
+// Reads and verifies one. PacketFault::kType for anything that is no control packet.
+PacketFault open_control_packet(base::ByteView bytes, const PacketAuth& auth,
+                                ControlPacket& packet);
+
+}  // namespace spillway::wire
