@@ -59,6 +59,12 @@ void Host::prefetch_early(std::uint64_t argument) const {
   }
 }
 
+void Host::prefetch_late(std::uint64_t /*argument*/) const {
+  if (!stacks_.empty()) {
+    stacks_.front().stack->prefetch();
+  }
+}
+
 void Host::receive(PacketIndex index, base::Instant now) {
   if (dead_) {
     ++counters_.discarded;

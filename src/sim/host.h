@@ -41,7 +41,8 @@ class Host final : public Actor {
   // Looks at timeouts and asks for packets, at this instant but after what is going on.
   void wake(base::Instant now);
   void on_event(std::uint64_t argument, base::Instant now) override;
-  void prefetch_early(std::uint64_t argument) const override;
+  void prefetch_early(std::uint64_t argument) const override;  // the packet
+  void prefetch_late(std::uint64_t argument) const override;   // a stack
 
   Transmitter& transmitter() { return transmitter_; }
   const Transmitter& transmitter() const { return transmitter_; }

@@ -66,6 +66,9 @@ class HostStack {
   // Fills in `packet` (fresh from the pool) with the next one to send, or says there is none. The
   // network fills in `from`, sent_bytes and next.
   virtual bool poll_transmit(base::Instant now, Packet& packet) = 0;
+
+  // Another call is coming soon: a stack of which there are many may have its memory fetched.
+  virtual void prefetch() const {}
 };
 
 }  // namespace spillway::sim

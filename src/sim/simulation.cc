@@ -171,8 +171,13 @@ ScenarioResult Simulation::result_of() const {
 JobResult Simulation::job_result(std::uint32_t index, const std::vector<FlowRecord>& flows,
                                  std::vector<base::Duration>& completions) const {
   const JobSpec& job = scenario_.jobs[index];
-  const std::span<const FlowRecord> own(std::ranges::equal_range(
-      flows, index, {}, [](const FlowRecord& record) { return record.flow.job; }));
+  // A job's flows are one run of all; begin and end of it.
+  const auto first_from = [&flows](std::uint32_t job_index) {
+    return std::partition_point(flows.begin(), flows.end(), [job_index](const FlowRecord& record) {
+      return record.flow.job < job_index;
+    });
+  };
+  const std::span<const FlowRecord> own(first_from(index), first_from(index + 1));
   JobResult result;
   result.name = job.name;
   result.protocol = protocol_name(job.protocol);

@@ -4,14 +4,29 @@
 // order of draws is part of what a seed means.
 #pragma once
 
-#include <cmath>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <initializer_list>
+#include <string>
+#include <utility>
 
 #include "base/random.h"
 #include "base/units.h"
 
 namespace spillway::sim {
+
+// Text of several draws. Make it with braces: they put the draws in order, where the arguments of a
+// function are evaluated in any order.
+struct OrderedText {
+  template <typename... Arguments>
+  explicit OrderedText(fmt::format_string<Arguments...> format, Arguments&&... arguments)
+      : text(fmt::format(format, std::forward<Arguments>(arguments)...)) {}
+
+  std::string text;
+};
 
 class SoakDraw {
  public:
@@ -23,11 +38,12 @@ class SoakDraw {
   std::uint64_t between(std::uint64_t least, std::uint64_t most) {
     return least + random_.next_below(most - least + 1);
   }
-  // The same with every magnitude as likely as the others; least > 0.
+  // The same with every doubling as likely as the others; least > 0. In integers: logarithms may
+  // differ between machines.
   std::uint64_t magnitude(std::uint64_t least, std::uint64_t most) {
-    const double ratio = static_cast<double>(most) / static_cast<double>(least);
-    return static_cast<std::uint64_t>(static_cast<double>(least) *
-                                      std::exp(random_.next_unit() * std::log(ratio)));
+    const auto doublings = static_cast<unsigned>(std::bit_width(most / least)) - 1;
+    const std::uint64_t low = least << between(0, doublings);
+    return between(low, std::min(most, 2 * low));
   }
   base::Duration time(base::Duration least, base::Duration most) {
     return base::nanoseconds(static_cast<std::int64_t>(magnitude(

@@ -83,10 +83,11 @@ std::string SoakFaults::draw_span() {
 std::string SoakFaults::draw_lossy(const std::string& link) {
   const double percent = static_cast<double>(draw_.magnitude(10, 3000)) / 100.0;
   if (draw_.chance(0.5)) {
-    return fmt::format("kind=loss link={} share={}%{}", link, percent, draw_span());
+    return OrderedText{"kind=loss link={} share={}%{}", link, percent, draw_span()}.text;
   }
-  return fmt::format("kind=bursty link={} share={}% burst={}{}", link, percent,
-                     draw_.between(2, 50), draw_span());
+  return OrderedText{"kind=bursty link={} share={}% burst={}{}", link, percent,
+                     draw_.between(2, 50), draw_span()}
+      .text;
 }
 
 std::string SoakFaults::draw_cut() {
@@ -94,8 +95,9 @@ std::string SoakFaults::draw_cut() {
     has_gray_ = true;
     const std::string& link = detours_[draw_.between(0, detours_.size() - 1)];
     const bool is_dead = topology_.spreading == Spreading::kPerFlow && draw_.chance(0.5);
-    return fmt::format("kind=gray link={} share={}%", link,
-                       is_dead ? 100 : draw_.between(2, kMostGrayPercent));
+    return OrderedText{"kind=gray link={} share={}%", link,
+                       is_dead ? 100 : draw_.between(2, kMostGrayPercent)}
+        .text;
   }
   const base::Duration from = base::nanoseconds(
       static_cast<std::int64_t>(draw_.between(0, static_cast<std::uint64_t>(duration_.count()))));
@@ -111,13 +113,15 @@ std::string SoakFaults::draw_odd(const std::string& link) {
   const std::uint64_t percent = draw_.magnitude(1, 40);
   switch (draw_.between(0, 2)) {
     case 0:
-      return fmt::format("kind=duplicate link={} share={}%{}", link, percent, draw_span());
+      return OrderedText{"kind=duplicate link={} share={}%{}", link, percent, draw_span()}.text;
     case 1:
-      return fmt::format("kind=reorder link={} share={}% delay={}us{}", link, percent,
-                         draw_.magnitude(1, 500), draw_span());
+      return OrderedText{"kind=reorder link={} share={}% delay={}us{}", link, percent,
+                         draw_.magnitude(1, 500), draw_span()}
+          .text;
     default:
-      return fmt::format("kind=corrupt link={} share={}%{}", link, draw_.magnitude(1, 20),
-                         draw_span());
+      return OrderedText{"kind=corrupt link={} share={}%{}", link, draw_.magnitude(1, 20),
+                         draw_span()}
+          .text;
   }
 }
 
@@ -128,8 +132,9 @@ std::string SoakFaults::draw_host_fault() {
     return fmt::format("kind=host-death host={} from={}ns", host, from);
   }
   const auto ppm = static_cast<std::int64_t>(draw_.magnitude(1, 5000));
-  return fmt::format("kind=skew host={} ppm={} delay={}us", host, draw_.chance(0.5) ? ppm : -ppm,
-                     draw_.magnitude(1, 10'000'000));
+  return OrderedText{"kind=skew host={} ppm={} delay={}us", host, draw_.chance(0.5) ? ppm : -ppm,
+                     draw_.magnitude(1, 10'000'000)}
+      .text;
 }
 
 }  // namespace spillway::sim

@@ -4,8 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <string_view>
-#include <vector>
+#include <utility>
 
 #include "base/check.h"
 #include "sim/simulation.h"
@@ -31,6 +32,15 @@ std::string text_of(base::Duration duration) {
   return fmt::format("{}ns", duration.count());
 }
 
+template <typename Key>
+std::uint32_t largest(const std::map<Key, std::uint32_t>& counts) {
+  std::uint32_t most = 0;
+  for (const auto& [key, count] : counts) {
+    most = std::max(most, count);
+  }
+  return most;
+}
+
 class WorldBuilder {
  public:
   explicit WorldBuilder(std::uint64_t seed) : draw_(seed) { world_.seed = seed; }
@@ -42,7 +52,7 @@ class WorldBuilder {
     for (std::uint64_t job = 0; job < count; ++job) {
       jobs += draw_job(static_cast<std::uint32_t>(count));
     }
-    world_.text = fmt::format("seed {}\n{}{}{}", world_.seed, topology_, draw_switch(), jobs);
+    world_.text = OrderedText{"seed {}\n{}{}{}", world_.seed, topology_, draw_switch(), jobs}.text;
     take(world_.text);
     duration_ = base::transmission_time(base::bytes(count_bytes()), slowest_);
     if (draw_.chance(0.3)) {
@@ -66,9 +76,10 @@ class WorldBuilder {
     const auto gigabits = draw_.pick<std::uint32_t>({1, 2, 10, 25, 40, 100});
     slowest_ = base::gigabits_per_second(gigabits);
     const std::string link =
-        fmt::format("rate={}gbit delay={} spreading={}", gigabits,
+        OrderedText{"rate={}gbit delay={} spreading={}", gigabits,
                     text_of(draw_.time(base::nanoseconds(100), base::microseconds(20))),
-                    draw_.pick<std::string_view>({"flow", "packet"}));
+                    draw_.pick<std::string_view>({"flow", "packet"})}
+            .text;
     hosts_ = static_cast<std::uint32_t>(draw_.magnitude(2, 13));
     const std::uint64_t kind = draw_.between(0, 7);
     if (kind == 0) {
@@ -85,9 +96,16 @@ class WorldBuilder {
     hosts_ = std::max(hosts_, 3U);
     const auto uplink = std::max<std::uint32_t>(1, gigabits / draw_.pick<std::uint32_t>({1, 1, 4}));
     slowest_ = base::gigabits_per_second(uplink);
-    topology_ = fmt::format(
-        "topology leaf-spine hosts={} leaves={} spines={} links={} uplink-rate={}gbit {}\n", hosts_,
-        draw_.between(2, 3), draw_.between(1, 3), draw_.between(1, 2), uplink, link);
+    topology_ =
+        OrderedText{
+            "topology leaf-spine hosts={} leaves={} spines={} links={} uplink-rate={}gbit {}\n",
+            hosts_,
+            draw_.between(2, 3),
+            draw_.between(1, 3),
+            draw_.between(1, 2),
+            uplink,
+            link}
+            .text;
   }
 
   // ---------------------------------------------------------------- jobs
@@ -98,8 +116,9 @@ class WorldBuilder {
     largest_packet_ = std::max(largest_packet_, packet);
     const auto planes = draw_.pick<std::uint32_t>({8, 12, 16, 32});
     std::string job =
-        fmt::format("job protocol=spillway packet={} planes={} keyed={} real-bytes={}", packet,
-                    planes, draw_.chance(0.5) ? "yes" : "no", real_bytes ? "yes" : "no");
+        OrderedText{"job protocol=spillway packet={} planes={} keyed={} real-bytes={}", packet,
+                    planes, draw_.chance(0.5) ? "yes" : "no", real_bytes ? "yes" : "no"}
+            .text;
     job += draw_pattern(jobs);
     job += draw_promise(planes);
     job += draw_tuning();
@@ -110,7 +129,7 @@ class WorldBuilder {
     const std::uint64_t budget = draw_.magnitude(20'000, 8'000'000) / jobs;
     const std::uint64_t used = draw_.between(2, std::min(hosts_, kMostUsed));
     const std::string where =
-        fmt::format(" hosts={} first-host={}", used, draw_.between(0, hosts_ - used));
+        OrderedText{" hosts={} first-host={}", used, draw_.between(0, hosts_ - used)}.text;
     const std::uint64_t steps = draw_.magnitude(1, 5);
     const auto bytes = [&](std::uint64_t flows) {
       return std::max<std::uint64_t>(1, budget / flows / steps);
@@ -126,52 +145,65 @@ class WorldBuilder {
       case 3:
         return fmt::format("{} pattern=ring bytes={}", where, bytes(2 * used));
       default:
-        return fmt::format(
-            "{} pattern=parameter-server bytes={} steps={} servers={} layers={} compute={}", where,
-            bytes(2 * used), steps, draw_.between(1, used - 1), draw_.between(1, 4),
-            text_of(draw_.time(base::nanoseconds(1), base::microseconds(200))));
+        return OrderedText{
+            "{} pattern=parameter-server bytes={} steps={} servers={} layers={} compute={}",
+            where,
+            bytes(2 * used),
+            steps,
+            draw_.between(1, used - 1),
+            draw_.between(1, 4),
+            text_of(draw_.time(base::nanoseconds(1), base::microseconds(200)))}
+            .text;
     }
   }
 
   std::string draw_promise(std::uint32_t planes) {
     std::string promise =
-        fmt::format(" loss={}% min-planes={} priority={}",
+        OrderedText{" loss={}% min-planes={} priority={}",
                     draw_.pick<std::string_view>({"0", "0.1", "1", "1", "10"}),
-                    draw_.chance(0.7) ? 1 : draw_.between(1, planes), draw_.between(0, 7));
+                    draw_.chance(0.7) ? 1 : draw_.between(1, planes), draw_.between(0, 7)}
+            .text;
     if (draw_.chance(0.3)) {
-      promise += fmt::format(" required={}%", draw_.between(1, 20));
+      promise += OrderedText{" required={}%", draw_.between(1, 20)}.text;
     }
     if (draw_.chance(0.3)) {
-      promise += fmt::format(" unimportant={}%", draw_.between(1, 60));
+      promise += OrderedText{" unimportant={}%", draw_.between(1, 60)}.text;
     }
     if (draw_.chance(0.3)) {
-      promise += fmt::format(" importance={}", draw_.between(0, 7));
+      promise += OrderedText{" importance={}", draw_.between(0, 7)}.text;
     }
     if (draw_.chance(0.15)) {
-      promise += fmt::format(" deadline={}",
-                             text_of(draw_.time(base::microseconds(50), base::milliseconds(100))));
+      promise += OrderedText{" deadline={}",
+                             text_of(draw_.time(base::microseconds(50), base::milliseconds(100)))}
+                     .text;
     }
     return promise;
   }
 
   std::string draw_tuning() {
     const auto probe_max_ms = draw_.pick<std::uint32_t>({5, 20, 100});
-    std::string tuning = fmt::format(
-        " controller={} paths={} burst={} report={} probe-min={}us probe-max={}ms "
-        "peer-timeout={}ms",
-        draw_.pick<std::string_view>({"spillway", "spillway", "dctcp", "timely"}),
-        draw_.between(1, 16), draw_.between(1, 32), draw_.between(1, 32),
-        draw_.pick<std::uint32_t>({50, 200, 1000}), probe_max_ms,
-        probe_max_ms * draw_.pick<std::uint32_t>({15, 20, 40}));
+    std::string tuning =
+        OrderedText{
+            " controller={} paths={} burst={} report={} probe-min={}us probe-max={}ms "
+            "peer-timeout={}ms",
+            draw_.pick<std::string_view>({"spillway", "spillway", "dctcp", "timely"}),
+            draw_.between(1, 16),
+            draw_.between(1, 32),
+            draw_.between(1, 32),
+            draw_.pick<std::uint32_t>({50, 200, 1000}),
+            probe_max_ms,
+            probe_max_ms * draw_.pick<std::uint32_t>({15, 20, 40})}
+            .text;
     if (draw_.chance(0.3)) {
-      tuning += fmt::format(" trimmed-target={}%", draw_.between(1, 30));
+      tuning += OrderedText{" trimmed-target={}%", draw_.between(1, 30)}.text;
     }
     if (draw_.chance(0.3)) {
-      tuning += fmt::format(" unsolicited={} credit-window={}", draw_.magnitude(1, 200'000),
-                            draw_.magnitude(2'000, 1'000'000));
+      tuning += OrderedText{" unsolicited={} credit-window={}", draw_.magnitude(1, 200'000),
+                            draw_.magnitude(2'000, 1'000'000)}
+                    .text;
     }
     if (draw_.chance(0.2)) {
-      tuning += fmt::format(" window-initial={}", draw_.magnitude(2'000, 500'000));
+      tuning += OrderedText{" window-initial={}", draw_.magnitude(2'000, 500'000)}.text;
     }
     return tuning;
   }
@@ -184,25 +216,29 @@ class WorldBuilder {
     const auto mode =
         draw_.pick<std::string_view>({"drop-tail", "ecn", "trim", "spillway", "spillway"});
     std::string port =
-        fmt::format("switch mode={} queue={} priorities={}", mode, queue, draw_.between(1, 8));
+        OrderedText{"switch mode={} queue={} priorities={}", mode, queue, draw_.between(1, 8)}.text;
     if (mode == "ecn") {
       const std::uint64_t from = draw_.between(queue / 8, queue);
-      port += fmt::format(" red-min={} red-max={} red-probability={}%", from,
-                          draw_.between(from, queue), draw_.between(1, 100));
+      port += OrderedText{" red-min={} red-max={} red-probability={}%", from,
+                          draw_.between(from, queue), draw_.between(1, 100)}
+                  .text;
     } else if (mode != "drop-tail") {
-      port += fmt::format(" control-queue={} control-share={}% trim={} ecn={} early-drop={}",
-                          draw_.magnitude(kControlQueueMin, 128 * 1024), draw_.between(10, 100),
+      port += OrderedText{" control-queue={} control-share={}% trim={} ecn={} early-drop={}",
+                          draw_.magnitude(kControlQueueMin, 128 * 1024),
+                          draw_.between(10, 100),
                           draw_.pick<std::uint32_t>({0, 206, 206, 256, 512}),
                           draw_.between(queue / 8, queue),
-                          draw_.chance(0.3) ? 0 : draw_.between(queue / 2, queue));
+                          draw_.chance(0.3) ? 0 : draw_.between(queue / 2, queue)}
+                  .text;
     }
     return port + "\n";
   }
 
   std::string draw_background() {
-    return fmt::format("background protocol={} load={}% until={} bytes-min=1000 bytes-max=30000\n",
+    return OrderedText{"background protocol={} load={}% until={} bytes-min=1000 bytes-max=30000\n",
                        draw_.pick<std::string_view>({"dctcp", "newreno"}), draw_.between(2, 25),
-                       text_of(duration_ + base::microseconds(20)));
+                       text_of(duration_ + base::microseconds(20))}
+        .text;
   }
 
   // ---------------------------------------------------------------- the rest
@@ -231,17 +267,20 @@ class WorldBuilder {
     return bytes;
   }
 
-  // Tables just as large as the job needs them.
-  static void limit_tables(const Workload& workload, transport::EndpointLimits& limits) {
-    std::vector<std::uint32_t> incoming(limits.peers);
-    std::vector<std::uint32_t> outgoing(limits.peers);
+  // Tables just as large as the job needs them. What ended two steps ago may be forgotten.
+  void limit_tables(const Workload& workload, transport::EndpointLimits& limits) {
+    std::map<HostId, std::uint32_t> incoming;
+    std::map<HostId, std::uint32_t> outgoing;
+    std::map<std::pair<HostId, std::uint32_t>, std::uint32_t> in_step;
     for (const PlannedFlow& planned : workload.flows) {
       ++incoming[planned.flow.to];
       ++outgoing[planned.flow.from];
+      ++in_step[{planned.flow.to, planned.flow.message.step}];
     }
-    limits.incoming_messages = std::ranges::max(incoming);
-    limits.outgoing_messages = std::ranges::max(outgoing);
-    limits.finished_kept = limits.incoming_messages;
+    limits.peers = hosts_;
+    limits.incoming_messages = largest(incoming);
+    limits.outgoing_messages = largest(outgoing);
+    limits.finished_kept = draw_.chance(0.3) ? 2 * largest(in_step) : limits.incoming_messages;
   }
 
   void set_limits() {
@@ -254,7 +293,6 @@ class WorldBuilder {
       const transport::EndpointTuning& tuning = job.spillway.tuning;
       probe_max = std::max(probe_max, tuning.probe_max);
       timeout = std::max(timeout, tuning.peer_timeout);
-      job.spillway.limits.peers = hosts_;
       limit_tables(plan_workload(job.pattern).value(), job.spillway.limits);
     }
     world_.message_limit = duration_ * kSlowdown + probe_max * kProbes + timeout * kTimeouts;

@@ -61,6 +61,8 @@ class SpillwayStack final : public HostStack {
   base::Instant next_timeout() const override;
   bool poll_transmit(base::Instant now, Packet& packet) override;
 
+  void prefetch() const override { endpoint().prefetch(); }
+
   transport::Endpoint& endpoint() { return port_.endpoint(); }
   const transport::Endpoint& endpoint() const { return port_.endpoint(); }
   const transport::DatagramPort& port() const { return port_; }

@@ -238,6 +238,19 @@ bool Endpoint::poll_event(Event& out) {
   return true;
 }
 
+void Endpoint::prefetch() const {
+  impl_->core.peers.prefetch_latest();
+  for (const void* part :
+       {static_cast<const void*>(&impl_->core.config),
+        static_cast<const void*>(&impl_->core.timers),
+        static_cast<const void*>(&impl_->core.control),
+        static_cast<const void*>(&impl_->core.events),
+        static_cast<const void*>(&impl_->core.counters), static_cast<const void*>(&impl_->sender),
+        static_cast<const void*>(&impl_->receiver)}) {
+    __builtin_prefetch(part);
+  }
+}
+
 const EndpointCounters& Endpoint::counters() const {
   return impl_->core.counters;
 }

@@ -147,6 +147,10 @@ class Endpoint {
   bool poll_transmit(base::Instant now, Transmission& out);
   bool poll_event(Event& out);
 
+  // Has the processor fetch what the next call needs, for drivers of many endpoints that know
+  // which one comes next.
+  void prefetch() const;
+
   const EndpointCounters& counters() const;
   // Bytes held for peers and messages, which the limits bound.
   std::size_t memory_bytes() const;

@@ -72,11 +72,16 @@ std::uint8_t PathSet::choose(base::Instant now) {
   return static_cast<std::uint8_t>(good - paths_.begin());
 }
 
+// At random, for control packets come in patterns: in turn, every BITMAP might meet the same bad
+// path. Now and then over one that was retired: it may be the only one that works by now.
 std::uint8_t PathSet::choose_for_control() {
-  do {
-    next_control_ = next_control_ + 1 == paths_.size() ? 0 : next_control_ + 1;
-  } while (paths_[next_control_].state != State::kGood);
-  return static_cast<std::uint8_t>(next_control_);
+  control_draw_ = control_draw_ * 1664525 + 1013904223;  // Numerical Recipes' generator
+  auto path = static_cast<std::uint32_t>(std::uint64_t{control_draw_} * paths_.size() >> 32);
+  const bool takes_any = (control_draw_ >> 8 & 7) == 0;
+  while (!takes_any && paths_[path].state != State::kGood) {
+    path = path + 1 == paths_.size() ? 0 : path + 1;
+  }
+  return static_cast<std::uint8_t>(path);
 }
 
 void PathSet::begin_burst(Path& path, base::Instant now) {

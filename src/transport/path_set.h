@@ -49,7 +49,7 @@ class PathSet {
   // Gives up packets sent before `sent_before`; what that adds goes to `sample`.
   void expire(base::Instant sent_before, base::Instant now, FeedbackSample& sample);
 
-  // A path for a control packet, which is not counted: some good one.
+  // A path for a control packet, which is not counted: mostly a good one.
   std::uint8_t choose_for_control();
 
   std::int64_t in_flight_bytes() const { return in_flight_bytes_; }
@@ -110,7 +110,7 @@ class PathSet {
   std::vector<Path> paths_;
   unsigned good_;
   unsigned next_ = 0;
-  unsigned next_control_ = 0;
+  std::uint32_t control_draw_ = 1;
   std::int64_t in_flight_bytes_ = 0;
   std::uint32_t oldest_burst_us_ = 0;  // no burst that is remembered began before
   base::Duration least_round_trip_ = base::seconds(3600);  // seen lately, on any path

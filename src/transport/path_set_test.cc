@@ -251,6 +251,21 @@ TEST(PathSet, UnknownPathsInReportsAreRefused) {
   EXPECT_FALSE(paths.on_report(report, base::Instant(), sample));
 }
 
+TEST(PathSet, ControlPacketsOfAnyPatternMeetEveryPath) {
+  PathSet paths(2, {});
+  // Every second, third, ... eighth control packet must not always meet the same path.
+  for (unsigned period = 1; period <= 8; ++period) {
+    std::set<std::uint8_t> met;
+    for (unsigned i = 0; i < 40 * period; ++i) {
+      const std::uint8_t path = paths.choose_for_control();
+      if (i % period == 0) {
+        met.insert(path);
+      }
+    }
+    EXPECT_EQ(met.size(), 2U) << period;
+  }
+}
+
 TEST(PathSet, ByteCountersMayWrap) {
   Line line(1);
   // 100,000 bursts of 8 x 8,000 bytes pass 2^32.

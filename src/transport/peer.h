@@ -35,11 +35,11 @@ struct Peer {
   std::uint16_t rank;
   bool dead = false;
   bool timer_armed = false;
-  bool report_asked = false;      // of it, and none came since
-  bool sent_early = false;        // something of a message that was not expected yet
-  std::uint32_t unreported = 0;   // data packets from it since the last report
-  std::uint32_t bound_ppm = 0;    // of the message sent to it last
-  std::int64_t window_bytes = 0;  // what `control` says
+  bool sent_early = false;              // something of a message that was not expected yet
+  std::uint32_t unreported = 0;         // data packets from it since the last report
+  std::uint32_t sent_since_asking = 0;  // packets to it, since a report was asked for or came
+  std::uint32_t bound_ppm = 0;          // of the message sent to it last
+  std::int64_t window_bytes = 0;        // what `control` says
   base::Instant last_heard;
   IncomingMessage* latest = nullptr;  // the message of the latest data packet; may be over
   PathIntake intake;                  // what came from it
@@ -73,6 +73,11 @@ class PeerTable {
       latest_ = &peers_[slot];
     }
     return latest_;
+  }
+  void prefetch_latest() const {
+    __builtin_prefetch(latest_);
+    __builtin_prefetch(reinterpret_cast<const char*>(latest_) + 64);
+    __builtin_prefetch(reinterpret_cast<const char*>(latest_) + 128);
   }
   // A new peer; the table must not be full nor hold the rank.
   Peer& add(std::uint16_t rank, unsigned paths, const PathTuning& tuning,

@@ -13,6 +13,8 @@ namespace {
 // A PROBE goes along every so many packets: it tells the receiver how many were sent, so that
 // credit spent on lost packets is granted again.
 constexpr std::uint32_t kPacketsPerProbe = 128;
+// While the window is full, so many packets go out between two that ask for a report.
+constexpr std::uint32_t kPacketsPerAsking = 4;
 // Memory of the lost share, in packets.
 constexpr double kLossMemory = 256.0;
 // Losses below this share never count as congestion, however tight the bound: links have them.
@@ -209,8 +211,8 @@ void Sender::on_bitmap(const wire::ControlPacket& packet, base::Instant now) {
 }
 
 void Sender::on_credit(const wire::ControlPacket& packet, Peer& peer, base::Instant now) {
-  peer.report_asked = false;
-  take_path_reports(packet, peer, now);
+  peer.sent_since_asking = 0;
+  const bool has_news = take_path_reports(packet, peer, now);
   unblock(peer);
   const std::uint32_t slot = find(packet);
   if (slot == kNoSlot) {
@@ -225,8 +227,8 @@ void Sender::on_credit(const wire::ControlPacket& packet, Peer& peer, base::Inst
   OutgoingMessage& message = messages_[slot];
   const bool was_paused = message.is_paused;
   message.is_paused = false;
-  if (packet.credit.granted > message.granted) {
-    message.granted = packet.credit.granted;
+  if (has_news || packet.credit.granted > message.granted) {
+    message.granted = std::max(message.granted, packet.credit.granted);
     message.probe_wait = answer_wait(peer);
     if (message.has_packet()) {
       probe_after(slot, message.probe_wait, now);
@@ -248,7 +250,7 @@ void Sender::on_wait(const wire::ControlPacket& packet, base::Instant now) {
   probe_after(slot, messages_[slot].probe_wait, now);
 }
 
-void Sender::take_path_reports(const wire::ControlPacket& packet, Peer& peer, base::Instant now) {
+bool Sender::take_path_reports(const wire::ControlPacket& packet, Peer& peer, base::Instant now) {
   FeedbackSample sample{.now = now};
   for (std::size_t i = 0; i < packet.credit.path_count; ++i) {
     if (!peer.paths.on_report(packet.credit.paths[i], now, sample)) {
@@ -259,12 +261,13 @@ void Sender::take_path_reports(const wire::ControlPacket& packet, Peer& peer, ba
     peer.paths.expire(now - answer_wait(peer) * kExpiryWaits, now, sample);
   }
   if (sample.acked_packets + sample.lost_packets == 0) {
-    return;
+    return false;
   }
   if (sample.round_trip > base::Duration()) {
     peer.round_trip.add(sample.round_trip);
   }
   tell_control(sample, peer);
+  return sample.acked_packets > 0;
 }
 
 void Sender::tell_control(const FeedbackSample& sample, Peer& peer) {
@@ -335,9 +338,11 @@ void Sender::transmit(OutgoingMessage& message, base::Instant now, Transmission&
                                         : spillway_ecn_of_importance(out.data.importance);
   out.data.path_sequence = peer.paths.on_sent(message.path, message.packet_bytes);
   peer.bound_ppm = message.loss.bound_ppm;
-  // Without a report nothing more would go out; one that was asked for will do.
-  out.data.report = message.all_sent() || (!peer.has_room() && !peer.report_asked);
-  peer.report_asked |= out.data.report;
+  // Without a report nothing more would go out. One that was asked for will do, unless the packet
+  // that asked was lost.
+  out.data.report =
+      message.all_sent() || (!peer.has_room() && peer.sent_since_asking % kPacketsPerAsking == 0);
+  peer.sent_since_asking = out.data.report ? 1 : peer.sent_since_asking + 1;
   ++core_.counters.data_sent;
   core_.counters.data_resent += out.data.retransmit ? 1 : 0;
   --message.burst_left;

@@ -48,7 +48,8 @@ class Sender {
   void queue_probe(std::uint32_t slot);
   void probe_after(std::uint32_t slot, base::Duration wait, base::Instant now);
   base::Duration answer_wait(const Peer& peer) const;
-  void take_path_reports(const wire::ControlPacket& packet, Peer& peer, base::Instant now);
+  // True if packets came that were not reported before.
+  bool take_path_reports(const wire::ControlPacket& packet, Peer& peer, base::Instant now);
   void tell_control(const FeedbackSample& sample, Peer& peer);
   void unblock(Peer& peer);
   void transmit(OutgoingMessage& message, base::Instant now, Transmission& out);
