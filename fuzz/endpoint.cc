@@ -38,16 +38,7 @@ class Source final : public transport::PayloadSource {
 
   std::size_t write(const transport::DataStamp& stamp, base::MutableByteView out) override {
     wire::DataHeader header;
-    header.message = stamp.message;
-    header.packet = stamp.packet;
-    header.last = stamp.last;
-    header.retransmit = stamp.retransmit;
-    header.report = stamp.report;
-    header.priority = stamp.priority;
-    header.importance = stamp.importance;
-    header.path = stamp.path;
-    header.path_sequence = stamp.path_sequence;
-    header.timestamp_us = stamp.timestamp_us;
+    transport::apply_stamp(stamp, header);
     header.row_log2 = SPILLWAY_MIN_ROW_LOG2;
     header.rotations = 1;
     header.planes = kPlanes;

@@ -28,17 +28,8 @@ transport::EndpointConfig config_of(std::uint16_t rank) {
 
 wire::DataHeader header_of(const transport::DataStamp& stamp, bool keyed) {
   wire::DataHeader header;
-  header.message = stamp.message;
-  header.packet = stamp.packet;
+  transport::apply_stamp(stamp, header);
   header.keyed = keyed;
-  header.last = stamp.last;
-  header.retransmit = stamp.retransmit;
-  header.report = stamp.report;
-  header.priority = stamp.priority;
-  header.importance = stamp.importance;
-  header.path = stamp.path;
-  header.path_sequence = stamp.path_sequence;
-  header.timestamp_us = stamp.timestamp_us;
   header.row_log2 = 15;
   header.rotations = 1;
   header.planes = kPlanes;

@@ -30,9 +30,9 @@ enum class PacketKind : std::uint8_t { kSpillwayData, kSpillwayControl, kTcp };
 // What the rival's hosts say to each other; sequence numbers count segments.
 struct TcpSegment {
   std::uint32_t flow = 0;
-  std::uint32_t sequence = 0;      // of a data segment
+  std::uint32_t sequence = 0;      // of a data segment; of an ack, where the run it tells of begins
   std::uint32_t acknowledged = 0;  // all segments below this arrived
-  std::uint32_t selective = 0;     // the segment that caused this acknowledgement
+  std::uint32_t selective = 0;     // the segment that caused this ack: the end of that run
   bool is_ack = false;
   bool echo_mark = false;
   bool retransmit = false;

@@ -218,7 +218,7 @@ class WorldBuilder {
     std::string port =
         OrderedText{"switch mode={} queue={} priorities={}", mode, queue, draw_.between(1, 8)}.text;
     if (mode == "ecn") {
-      const std::uint64_t from = draw_.between(queue / 8, queue);
+      const std::uint64_t from = draw_.between(queue / 8, queue - 1);
       port += OrderedText{" red-min={} red-max={} red-probability={}%", from,
                           draw_.between(from, queue), draw_.between(1, 100)}
                   .text;

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/random.h"
 #include "codec/sample_data.h"
+#include "transport/datagram_port.h"
 
 namespace spillway::sim {
 namespace {
@@ -49,14 +50,7 @@ std::size_t TensorSource::write(const transport::DataStamp& stamp, base::Mutable
   wire::DataHeader header = opened.header;
   planes_.resize(header.plane_bytes());
   wire::copy_trusted_planes(stored, opened, auth_, planes_);
-  header.priority = stamp.priority;
-  header.importance = stamp.importance;
-  header.path = stamp.path;
-  header.path_sequence = stamp.path_sequence;
-  header.timestamp_us = stamp.timestamp_us;
-  header.last = stamp.last;
-  header.retransmit = stamp.retransmit;
-  header.report = stamp.report;
+  transport::apply_stamp(stamp, header);
   return wire::write_data_packet(header, planes_, auth_, out);
 }
 

@@ -5,6 +5,19 @@
 
 namespace spillway::transport {
 
+void apply_stamp(const DataStamp& stamp, wire::DataHeader& header) {
+  header.message = stamp.message;
+  header.packet = stamp.packet;
+  header.last = stamp.last;
+  header.retransmit = stamp.retransmit;
+  header.report = stamp.report;
+  header.priority = stamp.priority;
+  header.importance = stamp.importance;
+  header.path = stamp.path;
+  header.path_sequence = stamp.path_sequence;
+  header.timestamp_us = stamp.timestamp_us;
+}
+
 DatagramPort::DatagramPort(const EndpointConfig& config, const wire::PacketAuth& auth)
     : endpoint_(config), auth_(auth) {}
 

@@ -15,6 +15,9 @@
 
 namespace spillway::transport {
 
+// Writes what the transport decided about a packet into its header: for payload sources.
+void apply_stamp(const DataStamp& stamp, wire::DataHeader& header);
+
 // Where a written datagram goes, and how.
 struct DatagramRoute {
   std::uint16_t to = 0;
