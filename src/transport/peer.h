@@ -75,9 +75,12 @@ class PeerTable {
     return latest_;
   }
   void prefetch_latest() const {
-    __builtin_prefetch(latest_);
-    __builtin_prefetch(reinterpret_cast<const char*>(latest_) + 64);
-    __builtin_prefetch(reinterpret_cast<const char*>(latest_) + 128);
+    if (latest_ != nullptr) {
+      const auto* bytes = reinterpret_cast<const char*>(latest_);
+      __builtin_prefetch(bytes);
+      __builtin_prefetch(bytes + 64);
+      __builtin_prefetch(bytes + 128);
+    }
   }
   // A new peer; the table must not be full nor hold the rank.
   Peer& add(std::uint16_t rank, unsigned paths, const PathTuning& tuning,
