@@ -170,9 +170,10 @@ class Checker {
 
   bool loses_severely() const {
     return std::ranges::any_of(world_.scenario.faults, [](const Fault& fault) {
+      // A burst counts in packets: on a link with little traffic a long one outlasts any timeout.
       return fault.kind == FaultKind::kDown || fault.kind == FaultKind::kGray ||
-             ((fault.kind == FaultKind::kLoss || fault.kind == FaultKind::kBursty ||
-               fault.kind == FaultKind::kCorrupt) &&
+             fault.kind == FaultKind::kBursty ||
+             ((fault.kind == FaultKind::kLoss || fault.kind == FaultKind::kCorrupt) &&
               fault.share >= kSevereShare);
     });
   }
