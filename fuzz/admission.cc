@@ -9,21 +9,17 @@
 // not idle.
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 
 #include "dataplane/admission.h"
 #include "dataplane/port_config.h"
 #include "dataplane/scheduling.h"
+#include "fuzzing.h"
+
+using spillway::fuzzing::require;
 
 namespace {
-
-void require(bool condition) {
-  if (!condition) {
-    std::abort();
-  }
-}
 
 class Port {
  public:

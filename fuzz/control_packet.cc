@@ -7,28 +7,17 @@
 // ControlPacket states, and must come back the same when it is written and read once more.
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <vector>
 
+#include "fuzzing.h"
 #include "wire/control_packet.h"
 
 using namespace spillway::wire;
 using spillway::base::ByteView;
+using spillway::fuzzing::auth_of;
+using spillway::fuzzing::require;
 
 namespace {
-
-void require(bool condition) {
-  if (!condition) {
-    std::abort();
-  }
-}
-
-const PacketAuth& auth_of(bool keyed) {
-  static const std::array<std::uint8_t, 16> secret = {1, 2, 3};
-  static const PacketAuth crc = PacketAuth::crc32c(7);
-  static const PacketAuth tag = PacketAuth::keyed(secret).value();
-  return keyed ? tag : crc;
-}
 
 void repair(std::vector<std::uint8_t>& packet, const PacketAuth& auth) {
   constexpr std::size_t kHeader = sizeof(spillway_control_header);

@@ -8,10 +8,10 @@
 // whose packets also came whole must decode as if nothing had happened.
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <vector>
 
 #include "codec/sample_data.h"
+#include "fuzzing.h"
 #include "packetize/depacketizer.h"
 #include "packetize/packetizer.h"
 
@@ -19,14 +19,9 @@ using namespace spillway::packetize;
 namespace base = spillway::base;
 namespace codec = spillway::codec;
 namespace wire = spillway::wire;
+using spillway::fuzzing::require;
 
 namespace {
-
-void require(bool condition) {
-  if (!condition) {
-    std::abort();
-  }
-}
 
 constexpr std::size_t kLength = 3000;  // three rows of 1024, the last one padded
 constexpr Job kJob{.id = 1, .epoch = 2, .seed = 3};

@@ -7,23 +7,18 @@
 // Whatever happens nothing crashes, memory stays bounded, and as long as every packet that got
 // through was honest, messages that both ends know of end once the network is good again.
 #include <algorithm>
-#include <cstdlib>
 #include <deque>
 #include <list>
 #include <vector>
 
+#include "fuzzing.h"
 #include "transport/datagram_port.h"
 
 using namespace spillway;
+using spillway::fuzzing::require;
 using transport::DatagramPort;
 
 namespace {
-
-void require(bool condition) {
-  if (!condition) {
-    std::abort();
-  }
-}
 
 constexpr std::uint8_t kPlanes = 8;
 constexpr std::uint32_t kMostMessages = 24;

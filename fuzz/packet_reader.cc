@@ -8,28 +8,17 @@
 // and trusted planes must be what the packet holds.
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <vector>
 
+#include "fuzzing.h"
 #include "wire/data_packet.h"
 
 using spillway::base::ByteView;
 using namespace spillway::wire;
+using spillway::fuzzing::auth_of;
+using spillway::fuzzing::require;
 
 namespace {
-
-void require(bool condition) {
-  if (!condition) {
-    std::abort();
-  }
-}
-
-const PacketAuth& auth_of(bool keyed) {
-  static const std::array<std::uint8_t, 16> secret = {1, 2, 3};
-  static const PacketAuth crc = PacketAuth::crc32c(7);
-  static const PacketAuth tag = PacketAuth::keyed(secret).value();
-  return keyed ? tag : crc;
-}
 
 // Writes the check that the header and head of `packet` ought to have.
 void repair_head(std::vector<std::uint8_t>& packet, const PacketAuth& auth) {

@@ -2,22 +2,17 @@
 //
 // Any text as a scenario and as a topology. A refusal must say why; what is accepted must be what
 // its users rely on: a port config and faults that validate() takes, a topology that is whole.
-#include <cstdlib>
 #include <string_view>
 
 #include "dataplane/port_config.h"
+#include "fuzzing.h"
 #include "sim/scenario.h"
 #include "sim/topology_text.h"
 
 using namespace spillway;
+using spillway::fuzzing::require;
 
 namespace {
-
-void require(bool condition) {
-  if (!condition) {
-    std::abort();
-  }
-}
 
 void try_scenario(std::string_view text) {
   const base::Result<sim::Scenario> scenario = sim::parse_scenario(text);

@@ -8,13 +8,11 @@
 namespace spillway::cli {
 
 void restart_with_huge_pages(char** argv) {
-  // Whoever set tunables knows better. After the restart they are set, so it happens once.
-  if (setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1", 0) != 0 ||
-      getenv("SPILLWAY_RESTARTED") != nullptr) {
-    return;
+  // Whoever set tunables knows better; and after the restart they are set, so it happens once.
+  if (getenv("GLIBC_TUNABLES") == nullptr &&
+      setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1", 1) == 0) {
+    execv("/proc/self/exe", argv);
   }
-  setenv("SPILLWAY_RESTARTED", "1", 1);
-  execv("/proc/self/exe", argv);
 }
 
 }  // namespace spillway::cli

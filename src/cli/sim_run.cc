@@ -194,6 +194,12 @@ TextTable switches_table(const sim::NetworkTotals& network) {
                      std::to_string(network.ports.bytes[reason])});
     }
   }
+  for (unsigned importance = 0; importance < SPILLWAY_PRIORITIES; ++importance) {
+    if (network.ports.dropped[importance] > 0) {
+      table.add_row({fmt::format("dropped, importance {}", importance),
+                     std::to_string(network.ports.dropped[importance]), ""});
+    }
+  }
   if (network.lost > 0) {
     table.add_row({"lost to faults", std::to_string(network.lost), ""});
   }
@@ -249,7 +255,7 @@ void add_sim_run(CLI::App& sim) {
       "Examples:\n"
       "  spillway sim run tests/scenarios/incast_trim.scn\n"
       "  spillway sim run tests/scenarios/incast_trim.scn --set job.protocol=dctcp"
-      " --set switch.mode=ecn\n"
+      " --set switch.mode=ecn --set switch.ecn=30k\n"
       "  spillway sim run tests/scenarios/two_jobs.scn --trace two_jobs.json --seed 7");
   command->callback([options] { run(*options); });
 }

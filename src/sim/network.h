@@ -73,7 +73,6 @@ class Network final : private Actor {
   const OutputPort& port(std::size_t index) const { return *ports_[index]; }
 
   NetworkTotals totals() const;
-  std::uint64_t delivered_data_packets() const { return totals().delivered_data; }
   // Events that were run: what a simulated second costs.
   std::uint64_t events_run() const { return events_.events_run(); }
 

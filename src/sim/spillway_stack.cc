@@ -60,15 +60,6 @@ std::vector<std::uint8_t> packet_importance(const Flow& flow, std::uint32_t pack
   return importance;
 }
 
-std::size_t SpillwayStack::KeyHash::operator()(const transport::MessageKey& key) const {
-  const wire::MessageId& id = key.message;
-  const std::uint64_t place =
-      std::uint64_t{id.step} << 32 | std::uint64_t{id.bucket} << 16 | id.shard;
-  const std::uint64_t who = std::uint64_t{id.source} << 24 | std::uint64_t{key.peer} << 8 |
-                            static_cast<std::uint64_t>(id.phase);
-  return (place * 0x9E3779B97F4A7C15ULL ^ who * 0xC2B2AE3D27D4EB4FULL) >> 7;
-}
-
 SpillwayStack::SpillwayStack(const SpillwayStackConfig& config, PacketPool& pool,
                              FlowListener& listener, const wire::PacketAuth& auth)
     : config_(config),
@@ -101,7 +92,7 @@ void SpillwayStack::expect_flow(const Flow& flow, base::Instant now) {
                               .priority = flow.priority,
                               .loss = flow.loss,
                               .deadline = config_.deadline,
-                              .unsolicited = config_.unsolicited,
+                              .unsolicited = {},
                               .sink = nullptr};
   Receiving receiving{.flow = flow.id, .sink = nullptr};
   if (config_.real_bytes) {
@@ -133,7 +124,7 @@ void SpillwayStack::start_flow(const Flow& flow, base::Instant now) {
                            .importance = flow.importance,
                            .packet_importance = {},
                            .loss = flow.loss,
-                           .unsolicited = config_.unsolicited,
+                           .unsolicited = {},
                            .source = nullptr};
   Sending sending{.flow = flow.id, .source = nullptr};
   if (config_.real_bytes) {
@@ -177,8 +168,7 @@ void SpillwayStack::take_packet(const Packet& packet, base::Instant now) {
 
 void SpillwayStack::on_size_only(const Packet& packet, base::Instant now) {
   if (packet.corrupt) {
-    ++damaged_;
-    return;
+    return;  // as a packet whose check fails
   }
   transport::DataArrival arrival;
   arrival.job = config_.endpoint.job;

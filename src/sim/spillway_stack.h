@@ -30,7 +30,6 @@ struct SpillwayStackConfig {
   std::uint8_t planes = 16;
   std::uint8_t stack = 0;  // number of this job's stack on every host
   std::optional<base::Duration> deadline;
-  std::optional<std::uint32_t> unsolicited;  // packets; none: the endpoint's default
   // With real bytes: how tensors become packets. packet_bytes and planes follow from it.
   bool real_bytes = false;
   packetize::Fabric fabric;
@@ -71,15 +70,15 @@ class SpillwayStack final : public HostStack {
   HostId host() const { return config_.endpoint.rank; }
   packetize::PacketPlan plan_of(const Flow& flow) const;
   packetize::Job job() const;
-  // Size-only packets that arrived damaged.
-  std::uint64_t damaged() const { return damaged_; }
   // The worst relative squared error of a received tensor, with real bytes.
   double worst_error() const { return worst_error_; }
 
  private:
   // A message together with the host at its other end.
   struct KeyHash {
-    std::size_t operator()(const transport::MessageKey& key) const;
+    std::size_t operator()(const transport::MessageKey& key) const {
+      return transport::hash_of(key);
+    }
   };
   struct Receiving {
     FlowId flow = 0;
@@ -107,7 +106,6 @@ class SpillwayStack final : public HostStack {
   transport::Transmission transmission_;
   std::unordered_map<transport::MessageKey, Receiving, KeyHash> receiving_;
   std::unordered_map<transport::MessageKey, Sending, KeyHash> sending_;
-  std::uint64_t damaged_ = 0;
   double worst_error_ = 0.0;
 };
 

@@ -4,7 +4,8 @@
 // and sets a window; the paths a packet takes are chosen elsewhere, so "steer before throttle" is
 // a controller that ignores signals a better path would cure.
 //
-// Loss inside the budget is not in the feedback at all: it never slows a sender down.
+// Loss inside the budget never slows a sender down: a controller acts on over_budget, not on
+// lost_packets, which is there for whoever works out the former.
 //
 // One controller per peer, one thread. A controller is a pure state machine: time is in the sample.
 #pragma once
@@ -34,7 +35,6 @@ struct FeedbackSample {
   base::Instant now{};
   base::Duration round_trip{};  // of the latest packet it saw
   std::int64_t acked_bytes = 0;
-  std::int64_t in_flight_bytes = 0;  // left, after this sample
   std::uint32_t acked_packets = 0;
   std::uint32_t marked_packets = 0;
   std::uint32_t trimmed_packets = 0;

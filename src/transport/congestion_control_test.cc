@@ -22,8 +22,8 @@ CongestionConfig config_of(ControllerKind kind) {
   return config;
 }
 
-// A bottleneck of 50 bytes per nanosecond-thousandth: one queue, marks above a threshold. Each step
-// is one round trip in which a whole window is acknowledged.
+// A bottleneck with one queue and marks above a threshold. Each step is one round trip, in which a
+// whole window is acknowledged.
 struct Bottleneck {
   double bytes_per_us = 5000;
   double mark_above = 50'000;

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <string>
 
 #include "transport/endpoint.h"
 #include "transport/peer.h"
@@ -49,6 +50,17 @@ struct Core {
   std::uint32_t replies = 0;
   std::deque<Event> events;
   EndpointCounters counters;
+
+  // The peer to exchange a message with, or a sentence about why that cannot be.
+  base::Result<Peer*> find_living(std::uint16_t rank) {
+    Peer* peer = peers.find(rank);
+    if (peer != nullptr && !peer->dead) {
+      return peer;
+    }
+    return base::invalid_argument("rank " + std::to_string(rank) +
+                                  (peer == nullptr ? " is not a peer; add_peer() first"
+                                                   : " is dead; start a new epoch without it"));
+  }
 
   // Something is about to be due from this peer: watch it.
   void await(Peer& peer, base::Instant now) {

@@ -167,14 +167,12 @@ void Endpoint::on_control(const wire::ControlPacket& packet, base::Instant now) 
     ++core.counters.misaddressed;
     return;
   }
-  Peer* peer = core.peers.find(packet.source);
-  if (peer != nullptr && !peer->dead && packet.job == core.config.job &&
-      packet.epoch == core.config.epoch && !peer->replay.accept(packet.sequence)) {
-    ++core.counters.replayed;
+  Peer* peer = impl_->admit(packet.job, packet.epoch, packet.source);
+  if (peer == nullptr) {
     return;
   }
-  peer = impl_->admit(packet.job, packet.epoch, packet.source);
-  if (peer == nullptr) {
+  if (!peer->replay.accept(packet.sequence)) {
+    ++core.counters.replayed;
     return;
   }
   peer->last_heard = now;
@@ -239,16 +237,11 @@ bool Endpoint::poll_event(Event& out) {
 }
 
 void Endpoint::prefetch() const {
-  impl_->core.peers.prefetch_latest();
-  for (const void* part :
-       {static_cast<const void*>(&impl_->core.config),
-        static_cast<const void*>(&impl_->core.timers),
-        static_cast<const void*>(&impl_->core.control),
-        static_cast<const void*>(&impl_->core.events),
-        static_cast<const void*>(&impl_->core.counters), static_cast<const void*>(&impl_->sender),
-        static_cast<const void*>(&impl_->receiver)}) {
-    __builtin_prefetch(part);
-  }
+  const auto fetch = [](const auto&... parts) { (__builtin_prefetch(&parts), ...); };
+  const Core& core = impl_->core;
+  core.peers.prefetch_latest();
+  fetch(core.config, core.timers, core.control, core.events, core.counters, impl_->sender,
+        impl_->receiver);
 }
 
 const EndpointCounters& Endpoint::counters() const {

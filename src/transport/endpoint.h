@@ -13,10 +13,10 @@
 // a clock, draws from outside, or depends on addresses in memory.
 //
 // The exchange (docs/algorithms.md): a sender announces a message with a PROBE, sends its packets
-// as credit and window allow and probes again when all were sent. The
-// receiver answers with a STOP when the message is over, a BITMAP of what came when it is not, or
-// WAIT when its owner does not expect the message yet. CREDIT packets carry grants and, per path,
-// what came. The sender repeats what the budget does not forgive, and asks again.
+// as credit and window allow, and probes again when all were sent. The receiver answers with a STOP
+// when the message is over, a BITMAP of what came when it is not, or WAIT when its owner does not
+// expect the message yet. CREDIT packets carry grants and, per path, what came. The sender repeats
+// what the budget does not forgive, and asks again.
 //
 // Limits: EndpointLimits bounds every table; what does not fit is refused and counted. A peer that
 // is silent for peer_timeout while something is due from it is dead for good: its messages end with
@@ -159,7 +159,5 @@ class Endpoint {
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-inline constexpr base::Instant kNever{base::Duration(INT64_MAX)};
 
 }  // namespace spillway::transport

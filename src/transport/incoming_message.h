@@ -54,11 +54,9 @@ struct IncomingMessage {
   Outcome outcome = Outcome::kEverything;
   base::Instant last_stop;
   base::Instant first_arrival;
-  base::Instant linger_due = kNoTime;
-  base::Instant deadline = kNoTime;
-  base::Instant armed = kNoTime;  // the earliest entry in the timer queue
-
-  static constexpr base::Instant kNoTime{base::Duration(INT64_MAX)};
+  base::Instant linger_due = kNever;
+  base::Instant deadline = kNever;
+  base::Instant armed = kNever;  // the earliest entry in the timer queue
 
   bool is_enough() const {
     return ledger.missing() <= loss.allowed_missing(packets) && is_announced &&

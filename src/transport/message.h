@@ -23,6 +23,8 @@ namespace spillway::transport {
 
 using wire::Outcome;
 
+inline constexpr base::Instant kNever{base::Duration(INT64_MAX)};
+
 struct LossPolicy {
   std::uint32_t bound_ppm = 10'000;  // packets that may stay missing, per million; 0: none
   std::uint8_t min_planes = 1;       // of a trimmed packet, for it to count

@@ -23,6 +23,16 @@ struct MessageKey {
   friend bool operator==(const MessageKey&, const MessageKey&) = default;
 };
 
+inline std::uint64_t hash_of(const MessageKey& key) {
+  const wire::MessageId& id = key.message;
+  const std::uint64_t place =
+      std::uint64_t{id.step} << 32 | std::uint64_t{id.bucket} << 16 | id.shard;
+  const std::uint64_t who = std::uint64_t{id.source} << 24 | std::uint64_t{key.peer} << 8 |
+                            static_cast<std::uint64_t>(id.phase);
+  const std::uint64_t mixed = place * 0x9E3779B97F4A7C15ULL ^ who * 0xC2B2AE3D27D4EB4FULL;
+  return (mixed ^ mixed >> 32) * 0x9E3779B97F4A7C15ULL >> 24;
+}
+
 template <typename Message>
 class MessageTable {
  public:
@@ -33,7 +43,6 @@ class MessageTable {
   std::uint32_t size() const { return size_; }
   bool is_full() const { return size_ == limit_; }
   Message& operator[](std::uint32_t slot) { return slots_[slot].message; }
-  const MessageKey& key(std::uint32_t slot) const { return slots_[slot].key; }
   bool is_live(std::uint32_t slot) const { return slot < slots_.size() && slots_[slot].live; }
 
   std::uint32_t find(const MessageKey& key) const {
@@ -88,16 +97,7 @@ class MessageTable {
   };
   static constexpr std::size_t kSmallest = 16;  // a power of two
 
-  std::size_t home(const MessageKey& key) const {
-    const wire::MessageId& id = key.message;
-    std::uint64_t mixed =
-        (std::uint64_t{id.step} << 32 | std::uint64_t{id.bucket} << 16 | id.shard) *
-        0x9E3779B97F4A7C15ULL;
-    mixed ^= (std::uint64_t{id.source} << 24 | std::uint64_t{key.peer} << 8 |
-              static_cast<std::uint64_t>(id.phase)) *
-             0xC2B2AE3D27D4EB4FULL;
-    return (mixed ^ mixed >> 32) * 0x9E3779B97F4A7C15ULL >> 40 & (index_.size() - 1);
-  }
+  std::size_t home(const MessageKey& key) const { return hash_of(key) & (index_.size() - 1); }
   std::size_t next(std::size_t at) const { return (at + 1) & (index_.size() - 1); }
 
   std::uint32_t take_slot() {

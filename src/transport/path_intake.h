@@ -44,8 +44,6 @@ class PathIntake {
     news_ |= std::uint64_t{1} << arrival.path;
   }
 
-  bool has_news() const { return news_ != 0; }
-
   // Writes the reports of paths with news, as many as fit one packet.
   void report(base::Instant now, wire::ControlPacket::Credit& credit) {
     credit.path_count = 0;

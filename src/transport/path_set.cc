@@ -55,21 +55,16 @@ bool PathSet::takes_turn(Path& path, base::Instant now) {
 }
 
 std::uint8_t PathSet::choose(base::Instant now) {
-  const auto count = static_cast<unsigned>(paths_.size());
-  // Every good path gets its turn within this many looks, however long they sit out.
-  for (unsigned look = 0; look < count * (kLongestSitOut + 1U); ++look) {
+  SPILLWAY_CHECK(good_ > 0);
+  // Ends: every look at a good path takes it, or brings its turn nearer.
+  for (;;) {
     const unsigned candidate = next_;
-    next_ = next_ + 1 == count ? 0 : next_ + 1;
+    next_ = next_ + 1 == paths_.size() ? 0 : next_ + 1;
     if (takes_turn(paths_[candidate], now)) {
       begin_burst(paths_[candidate], now);
       return static_cast<std::uint8_t>(candidate);
     }
   }
-  SPILLWAY_CHECK(good_ > 0);
-  const auto good = std::find_if(paths_.begin(), paths_.end(),
-                                 [](const Path& path) { return path.state == State::kGood; });
-  begin_burst(*good, now);
-  return static_cast<std::uint8_t>(good - paths_.begin());
 }
 
 // At random, for control packets come in patterns: in turn, every BITMAP might meet the same bad

@@ -13,7 +13,7 @@
 //   retired  loses clearly more than the others (gray failure), or everything; sits out a while
 //   trial    has one burst on its way to find out whether it works again
 //
-// The last good path is never retired. One thread; about 1 KiB per path, fixed.
+// The last good path is never retired. One thread; some 350 bytes per path, fixed.
 #pragma once
 
 #include <array>

@@ -46,12 +46,11 @@ base::Status Receiver::expect(const ReceiveSpec& spec, base::Instant now) {
   if (base::Status status = check(spec); !status.ok()) {
     return status;
   }
-  Peer* peer = core_.peers.find(spec.id.source);
-  if (peer == nullptr || peer->dead) {
-    return base::invalid_argument("rank " + std::to_string(spec.id.source) +
-                                  (peer == nullptr ? " is not a peer; add_peer() first"
-                                                   : " is dead; start a new epoch without it"));
+  const base::Result<Peer*> living = core_.find_living(spec.id.source);
+  if (!living.ok()) {
+    return living.status();
   }
+  Peer* peer = *living;
   if (find(spec.id, *peer) != nullptr || spec.id.step <= peer->forgotten_step) {
     return base::invalid_argument("this message of rank " + std::to_string(spec.id.source) +
                                   " was expected before; every message has its own step, bucket, "
@@ -294,9 +293,9 @@ void Receiver::on_timer(std::uint32_t slot, base::Instant now) {
   } else if (now >= message.deadline) {
     finish(slot, message.is_enough() ? Outcome::kWithinBudget : Outcome::kDeadline, now);
   } else if (message.armed <= now) {
-    message.armed = IncomingMessage::kNoTime;
+    message.armed = kNever;
     const base::Instant due = std::min(message.linger_due, message.deadline);
-    if (due != IncomingMessage::kNoTime) {
+    if (due != kNever) {
       arm(slot, due);
     }
   }
@@ -424,14 +423,18 @@ void Receiver::want_credit(IncomingMessage& message) {
   }
   message.is_waiting_for_credit = true;
   pacer_.enqueue(message.slot, message.priority);
-  if (pacer_.next_grant() < pacer_armed_) {
+  arm_pacer();
+}
+
+void Receiver::arm_pacer() {
+  if (!pacer_.empty() && pacer_.next_grant() < pacer_armed_) {
     pacer_armed_ = pacer_.next_grant();
     core_.timers.arm({pacer_armed_, TimerKind::kCredit, 0});
   }
 }
 
 void Receiver::on_credit_timer(base::Instant now) {
-  pacer_armed_ = IncomingMessage::kNoTime;
+  pacer_armed_ = kNever;
   while (!pacer_.empty() && pacer_.next_grant() <= now) {
     const std::uint32_t slot = pacer_.take_turn();
     if (!messages_.is_live(slot)) {
@@ -450,10 +453,7 @@ void Receiver::on_credit_timer(base::Instant now) {
     queue_answer(slot);
     want_credit(message);
   }
-  if (!pacer_.empty() && pacer_.next_grant() < pacer_armed_) {
-    pacer_armed_ = pacer_.next_grant();
-    core_.timers.arm({pacer_armed_, TimerKind::kCredit, 0});
-  }
+  arm_pacer();
 }
 
 void Receiver::ask_for_answer(Peer& peer) {

@@ -56,12 +56,13 @@ class Receiver {
   void queue_answer(std::uint32_t slot);
   void queue_stop(std::uint32_t slot, base::Instant now);
   void arm(std::uint32_t slot, base::Instant due);
+  void arm_pacer();
   std::uint32_t grantable(const IncomingMessage& message) const;
 
   Core& core_;
   Table messages_;
   CreditPacer pacer_;
-  base::Instant pacer_armed_ = IncomingMessage::kNoTime;
+  base::Instant pacer_armed_ = kNever;
   std::deque<std::uint32_t> finished_;  // slots, the oldest first
   std::uint32_t active_ = 0;
 };

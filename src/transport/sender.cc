@@ -22,6 +22,14 @@ constexpr double kHarmlessLoss = 0.01;
 // Data that was on its way this many times the usual wait is lost.
 constexpr int kExpiryWaits = 2;
 
+std::uint32_t required_packets(const SendSpec& spec) {
+  if (spec.packet_importance.empty()) {
+    return spec.importance == SPILLWAY_IMPORTANCE_REQUIRED ? spec.packets : 0;
+  }
+  return static_cast<std::uint32_t>(std::count(
+      spec.packet_importance.begin(), spec.packet_importance.end(), SPILLWAY_IMPORTANCE_REQUIRED));
+}
+
 }  // namespace
 
 Sender::Sender(Core& core) : core_(core), messages_(core.config.limits.outgoing_messages) {}
@@ -58,11 +66,9 @@ base::Status Sender::send(const SendSpec& spec, base::Instant now) {
   if (base::Status status = check(spec); !status.ok()) {
     return status;
   }
-  Peer* peer = core_.peers.find(spec.to);
-  if (peer == nullptr || peer->dead) {
-    return base::invalid_argument("rank " + std::to_string(spec.to) +
-                                  (peer == nullptr ? " is not a peer; add_peer() first"
-                                                   : " is dead; start a new epoch without it"));
+  const base::Result<Peer*> peer = core_.find_living(spec.to);
+  if (!peer.ok()) {
+    return peer.status();
   }
   const MessageKey key{spec.id, spec.to};
   if (messages_.find(key) != kNoSlot) {
@@ -74,11 +80,15 @@ base::Status Sender::send(const SendSpec& spec, base::Instant now) {
             "all " + std::to_string(messages_.size()) +
                 " outgoing messages are in use; wait for some to end"};
   }
-  const std::uint32_t slot = messages_.insert(key);
+  begin(messages_.insert(key), **peer, spec, now);
+  return {};
+}
+
+void Sender::begin(std::uint32_t slot, Peer& peer, const SendSpec& spec, base::Instant now) {
   OutgoingMessage& message = messages_[slot];
   message.id = spec.id;
   message.slot = slot;
-  message.peer = peer;
+  message.peer = &peer;
   message.packets = spec.packets;
   message.packet_bytes = spec.packet_bytes;
   message.priority = spec.priority;
@@ -86,20 +96,15 @@ base::Status Sender::send(const SendSpec& spec, base::Instant now) {
   message.loss = spec.loss;
   message.source = spec.source;
   message.packet_importance.assign(spec.packet_importance.begin(), spec.packet_importance.end());
-  message.important = static_cast<std::uint32_t>(
-      spec.packet_importance.empty()
-          ? (spec.importance == SPILLWAY_IMPORTANCE_REQUIRED ? spec.packets : 0)
-          : std::count(spec.packet_importance.begin(), spec.packet_importance.end(),
-                       SPILLWAY_IMPORTANCE_REQUIRED));
+  message.important = required_packets(spec);
   message.order = SendOrder(spec.packets);
   message.granted = unsolicited_packets(core_.config.tuning, spec.unsolicited, spec.packet_bytes);
-  message.probe_wait = answer_wait(*peer);
-  core_.await(*peer, now);
-  ++peer->outgoing;
+  message.probe_wait = answer_wait(peer);
+  core_.await(peer, now);
+  ++peer.outgoing;
   queue_probe(slot);  // announces the message
   make_ready(slot);
   probe_after(slot, message.probe_wait, now);
-  return {};
 }
 
 std::uint32_t Sender::find(const wire::ControlPacket& packet) const {
@@ -278,7 +283,6 @@ void Sender::tell_control(const FeedbackSample& sample, Peer& peer) {
                      (sample.lost_packets / std::max(packets, 1.0) - peer.lost_share);
   const double bound = std::max(peer.bound_ppm * 1e-6, kHarmlessLoss);
   told.over_budget = sample.lost_packets > 0 && peer.lost_share > bound;
-  told.in_flight_bytes = peer.paths.in_flight_bytes();
   const std::uint64_t retired_before = peer.retirements_seen;
   peer.retirements_seen = peer.paths.retirements();
   core_.counters.paths_retired += peer.retirements_seen - retired_before;
@@ -326,42 +330,49 @@ void Sender::transmit(OutgoingMessage& message, base::Instant now, Transmission&
     message.path = peer.paths.choose(now);
     message.burst_left = core_.config.tuning.burst_packets;
   }
+  message.take_next(out.data);
+  out.data.path = message.path;
+  out.data.path_sequence = peer.paths.on_sent(message.path, message.packet_bytes);
+  out.data.timestamp_us = stamp_us(now);
+  out.data.report = asks_for_report(message);
   out.kind = Transmission::Kind::kData;
   out.to = peer.rank;
   out.path = message.path;
   out.source = message.source;
-  message.take_next(out.data);
-  out.data.path = message.path;
-  out.data.timestamp_us = stamp_us(now);
   out.dscp = spillway_dscp_of_priority(message.priority);
   out.ecn = message.loss.bound_ppm == 0 ? static_cast<std::uint8_t>(SPILLWAY_ECN_ECT0)
                                         : spillway_ecn_of_importance(out.data.importance);
-  out.data.path_sequence = peer.paths.on_sent(message.path, message.packet_bytes);
   peer.bound_ppm = message.loss.bound_ppm;
-  // Without a report nothing more would go out. One that was asked for will do, unless the packet
-  // that asked was lost.
-  out.data.report =
-      message.all_sent() || (!peer.has_room() && peer.sent_since_asking % kPacketsPerAsking == 0);
-  peer.sent_since_asking = out.data.report ? 1 : peer.sent_since_asking + 1;
   ++core_.counters.data_sent;
   core_.counters.data_resent += out.data.retransmit ? 1 : 0;
-  --message.burst_left;
+  expect_answer(message, now);
+  if (--message.burst_left == 0) {
+    ready_[message.priority].rotate();
+  }
+}
+
+// Where without a report nothing more would go out. One that was asked for will do, unless the
+// packet that asked was lost.
+bool Sender::asks_for_report(const OutgoingMessage& message) {
+  Peer& peer = *message.peer;
+  const bool asks =
+      message.all_sent() || (!peer.has_room() && peer.sent_since_asking % kPacketsPerAsking == 0);
+  peer.sent_since_asking = asks ? 1 : peer.sent_since_asking + 1;
+  return asks;
+}
+
+void Sender::expect_answer(OutgoingMessage& message, base::Instant now) {
   if (message.transmitted % kPacketsPerProbe == 0) {
     queue_probe(message.slot);
   }
-  if (message.all_sent()) {
-    // Ask as soon as what is on its way must have come.
-    const base::Duration wait =
-        peer.round_trip.is_known()
-            ? std::max(peer.round_trip.patience(), core_.config.tuning.linger_min)
-            : message.probe_wait;
-    probe_after(message.slot, wait, now);
-  } else {
+  if (!message.all_sent()) {
     message.probe_due = now + message.probe_wait;
+    return;
   }
-  if (message.burst_left == 0) {
-    ready_[message.priority].rotate();
-  }
+  // Ask as soon as what is on its way must have come.
+  const RoundTrip& round_trip = message.peer->round_trip;
+  const base::Duration drained = std::max(round_trip.patience(), core_.config.tuning.linger_min);
+  probe_after(message.slot, round_trip.is_known() ? drained : message.probe_wait, now);
 }
 
 void Sender::take_off(OutgoingMessage& message) {

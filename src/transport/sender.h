@@ -52,7 +52,10 @@ class Sender {
   bool take_path_reports(const wire::ControlPacket& packet, Peer& peer, base::Instant now);
   void tell_control(const FeedbackSample& sample, Peer& peer);
   void unblock(Peer& peer);
+  void begin(std::uint32_t slot, Peer& peer, const SendSpec& spec, base::Instant now);
   void transmit(OutgoingMessage& message, base::Instant now, Transmission& out);
+  bool asks_for_report(const OutgoingMessage& message);
+  void expect_answer(OutgoingMessage& message, base::Instant now);
   void take_off(OutgoingMessage& message);
   void finish(std::uint32_t slot, Outcome outcome, std::uint32_t delivered);
 

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What fuzz targets have in common: a check that stops the fuzzer in every build, and the checks of
+// packets of either kind.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+
+#include "wire/packet_auth.h"
+
+namespace spillway::fuzzing {
+
+inline void require(bool condition) {
+  if (!condition) {
+    std::abort();
+  }
+}
+
+inline const wire::PacketAuth& auth_of(bool keyed) {
+  static const std::array<std::uint8_t, 16> secret = {1, 2, 3};
+  static const wire::PacketAuth crc = wire::PacketAuth::crc32c(7);
+  static const wire::PacketAuth tag = wire::PacketAuth::keyed(secret).value();
+  return keyed ? tag : crc;
+}
+
+}  // namespace spillway::fuzzing
