@@ -20,10 +20,14 @@ void try_scenario(std::string_view text) {
     require(!scenario.status().message().empty());
     return;
   }
-  require(!scenario->jobs.empty());
   require(dataplane::validate(scenario->port).ok());
   for (const sim::Fault& fault : scenario->faults) {
     require(sim::validate(fault).ok());
+  }
+  for (const sim::TenantSpec& tenant : scenario->tenants) {
+    require(tenant.from != tenant.to && tenant.on > base::Duration());
+    require(tenant.rate == base::BitRate() ? tenant.share > 0.0
+                                           : sim::validate_rate(tenant.rate).ok());
   }
 }
 

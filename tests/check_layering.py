@@ -29,7 +29,7 @@ USES_PUBLIC_HEADERS = {"capi", "cli"}
 
 # Headers that reach the operating system or another thread.
 NOT_IN_CORE = re.compile(
-    r"(sys|netinet|arpa|net|netpacket)/.*"
+    r"(sys|netinet|arpa|net|netpacket)/(?!auxv\.h).*"  # auxv.h: what the processor can do
     r"|(unistd|fcntl|poll|netdb|ifaddrs|signal|pthread|threads|semaphore|sched|dlfcn)\.h"
     r"|linux/(if.*|io_uring|filter|bpf|netlink|rtnetlink|sock.*|errqueue)\.h"
     r"|csignal|thread|mutex|shared_mutex|condition_variable|future|stop_token|semaphore|latch"

@@ -25,6 +25,11 @@ class CommandError : public std::runtime_error {
   explicit CommandError(const base::Status& status) : CommandError(status.to_string()) {}
 };
 
+// The end of the tool with an exit code that is not its own: that of a command it ran.
+struct CommandExit {
+  int code = kExitOk;
+};
+
 // The value of a result, or a CommandError.
 template <typename T>
 T value_or_throw(base::Result<T> result) {
@@ -35,10 +40,19 @@ T value_or_throw(base::Result<T> result) {
 }
 
 void add_bench_codec(CLI::App& bench);
+void add_bench_incast(CLI::App& bench);
 void add_bench_sim(CLI::App& bench);
+void add_bench_transport(CLI::App& bench);
 void add_bench_transport_core(CLI::App& bench);
 void add_codec_tour(CLI::App& codec);
+void add_lab_down(CLI::App& lab);
+void add_lab_exec(CLI::App& lab);
+void add_lab_presets(CLI::App& lab);
+void add_lab_ps(CLI::App& lab);
+void add_lab_run(CLI::App& lab);
+void add_lab_up(CLI::App& lab);
 void add_sim_run(CLI::App& sim);
 void add_sim_soak(CLI::App& sim);
+void add_switch_run(CLI::App& noun);
 
 }  // namespace spillway::cli

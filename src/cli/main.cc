@@ -21,13 +21,29 @@ void add_nouns(CLI::App& app) {
   bench->require_subcommand(1);
   bench->footer("Example:\n  spillway bench codec --quick");
   add_bench_codec(*bench);
+  add_bench_incast(*bench);
   add_bench_sim(*bench);
+  add_bench_transport(*bench);
   add_bench_transport_core(*bench);
+  CLI::App* lab =
+      app.add_subcommand("lab", "A network on this machine: hosts, links and switches, emulated");
+  lab->require_subcommand(1);
+  lab->footer("Example:\n  spillway lab run --preset incast -- python3 train.py");
+  add_lab_down(*lab);
+  add_lab_exec(*lab);
+  add_lab_presets(*lab);
+  add_lab_ps(*lab);
+  add_lab_run(*lab);
+  add_lab_up(*lab);
   CLI::App* sim = app.add_subcommand("sim", "Networks, hosts and flows, simulated");
   sim->require_subcommand(1);
   sim->footer("Example:\n  spillway sim run tests/scenarios/incast_trim.scn");
   add_sim_run(*sim);
   add_sim_soak(*sim);
+  CLI::App* fabric = app.add_subcommand("switch", "A trimming switch on this machine");
+  fabric->require_subcommand(1);
+  fabric->footer("Example:\n  spillway switch run tests/scenarios/relay.scn");
+  add_switch_run(*fabric);
 }
 
 int run(int argc, char** argv) {
@@ -38,6 +54,8 @@ int run(int argc, char** argv) {
       "  spillway codec tour              what a cut packet costs, as a table and a page\n"
       "  spillway bench codec --json      speed and error of every codec\n"
       "  spillway sim run SCENARIO        flows over a simulated network\n"
+      "  spillway switch run SCENARIO     a trimming switch between real hosts\n"
+      "  spillway lab run -- COMMAND      a command on every host of an emulated network\n"
       "Exit codes: 0 done, 1 failed, 2 wrong usage.");
   add_nouns(app);
   try {
@@ -47,6 +65,8 @@ int run(int argc, char** argv) {
   } catch (const CommandError& error) {
     fmt::print(stderr, "spillway: {}\n", error.what());
     return kExitFailure;
+  } catch (const CommandExit& exit) {
+    return exit.code;
   }
   return kExitOk;
 }

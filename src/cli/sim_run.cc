@@ -8,9 +8,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
 
 #include "cli/commands.h"
+#include "cli/scenario_file.h"
 #include "cli/text_table.h"
 #include "dataplane/port_config.h"
 #include "sim/chrome_trace.h"
@@ -31,16 +31,6 @@ struct Options {
 
 // ------------------------------------------------------------------ files
 
-std::string read_text(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file) {
-    throw CommandError(fmt::format("cannot read {}", path.string()));
-  }
-  return text.str();
-}
-
 void write_text(const std::string& path, const std::string& text) {
   std::ofstream file(path);
   file << text;
@@ -50,21 +40,12 @@ void write_text(const std::string& path, const std::string& text) {
   }
 }
 
-sim::Scenario load_scenario(const Options& options) {
+sim::Scenario scenario_of(const Options& options) {
   std::vector<std::string> overrides = options.overrides;
   if (options.seed) {
     overrides.push_back(fmt::format("seed={}", *options.seed));
   }
-  base::Result<sim::Scenario> parsed = sim::parse_scenario(read_text(options.scenario), overrides);
-  if (!parsed.ok()) {
-    throw CommandError(fmt::format("{}: {}", options.scenario, parsed.status().message()));
-  }
-  sim::Scenario scenario = std::move(parsed).value();
-  if (scenario.topology.kind == sim::TopologyKind::kFile) {
-    const std::filesystem::path folder = std::filesystem::path(options.scenario).parent_path();
-    scenario.topology.file_text = read_text(folder / scenario.topology.file);
-  }
-  return scenario;
+  return load_scenario(options.scenario, overrides);
 }
 
 // ------------------------------------------------------------------ JSON
@@ -220,7 +201,7 @@ void print_tables(const Options& options, const sim::Scenario& scenario,
 }
 
 void run(const Options& options) {
-  const sim::Scenario scenario = load_scenario(options);
+  const sim::Scenario scenario = scenario_of(options);
   const base::Result<sim::ScenarioResult> result =
       sim::run_scenario(scenario, {.sample_counters = !options.trace.empty()});
   if (!result.ok()) {

@@ -69,17 +69,28 @@ std::size_t EventQueue::next_occupied(std::size_t slot) const {
   return found * 64 + static_cast<std::size_t>(std::countr_zero(occupied_[found]));
 }
 
+// The time of the first event behind due_; there must be one.
+std::int64_t EventQueue::time_behind_due() const {
+  if (near_count_ == 0) {
+    return far_.front().time;
+  }
+  const std::size_t here = slot_of(now_);
+  return now_ + static_cast<std::int64_t>((next_occupied(here) - here) % kSlots);
+}
+
+std::optional<base::Instant> EventQueue::next_time() const {
+  if (pending() == 0) {
+    return std::nullopt;
+  }
+  return due_next_ < due_.size() ? now() : base::Instant(base::nanoseconds(time_behind_due()));
+}
+
 // Moves the clock to the next event; false, and the clock stays, when it is beyond `limit`.
 bool EventQueue::advance(std::int64_t limit) {
-  std::int64_t next = now_;
-  if (near_count_ > 0) {
-    const std::size_t here = slot_of(now_);
-    next = now_ + static_cast<std::int64_t>((next_occupied(here) - here) % kSlots);
-  } else if (!far_.empty()) {
-    next = far_.front().time;
-  } else {
+  if (near_count_ == 0 && far_.empty()) {
     return false;
   }
+  const std::int64_t next = time_behind_due();
   if (next > limit) {
     return false;
   }

@@ -13,6 +13,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/check.h"
@@ -49,6 +50,9 @@ class EventQueue {
       push_far(time, &target, argument);
     }
   }
+
+  // When the next event is due; nothing if there is none.
+  std::optional<base::Instant> next_time() const;
 
   // Runs the next event unless it is later than `limit`; false if there was none to run.
   bool run_next(base::Instant limit);
@@ -87,6 +91,7 @@ class EventQueue {
   void append(std::int64_t time, Actor* target, std::uint64_t argument);
   void push_far(std::int64_t time, Actor* target, std::uint64_t argument);
   std::uint32_t take_block();
+  std::int64_t time_behind_due() const;
   bool advance(std::int64_t limit);
   void take_due_events();
   void look_ahead() const;

@@ -151,5 +151,22 @@ TEST(EventQueueDeathTest, SchedulingThePastIsABug) {
   EXPECT_DEATH(queue.schedule(at(9), recorder, 1), "check failed");
 }
 
+TEST(EventQueue, SaysWhenTheNextEventIs) {
+  EventQueue queue;
+  Recorder recorder;
+  EXPECT_FALSE(queue.next_time());
+  queue.schedule(at(1'000'000), recorder, 3);
+  EXPECT_EQ(queue.next_time(), at(1'000'000));  // far
+  queue.schedule(at(70), recorder, 1);
+  queue.schedule(at(70), recorder, 2);
+  EXPECT_EQ(queue.next_time(), at(70));  // near
+  ASSERT_TRUE(queue.run_next(kForever));
+  EXPECT_EQ(queue.next_time(), at(70));  // due
+  ASSERT_TRUE(queue.run_next(kForever));
+  EXPECT_EQ(queue.next_time(), at(1'000'000));
+  ASSERT_TRUE(queue.run_next(kForever));
+  EXPECT_FALSE(queue.next_time());
+}
+
 }  // namespace
 }  // namespace spillway::sim

@@ -8,7 +8,7 @@ namespace spillway::sim {
 namespace {
 
 bool is_data(const Packet& packet) {
-  return packet.kind == PacketKind::kSpillwayData ||
+  return packet.kind == PacketKind::kSpillwayData || packet.kind == PacketKind::kOther ||
          (packet.kind == PacketKind::kTcp && !packet.tcp.is_ack);
 }
 

@@ -34,6 +34,7 @@ class Host final : public Actor {
 
   std::uint8_t add_stack(std::unique_ptr<HostStack> stack);
   HostStack& stack(std::uint8_t index) { return *stacks_[index].stack; }
+  std::size_t stack_count() const { return stacks_.size(); }
 
   base::Instant host_time(base::Instant now) const { return clock_.host_time(now); }
   void set_clock(const HostClock& clock) { clock_ = clock; }

@@ -99,6 +99,11 @@ HostStack& Network::stack(HostId host, std::uint8_t stack) {
   return hosts_[host]->stack(stack);
 }
 
+std::uint8_t Network::next_stack(HostId host) const {
+  SPILLWAY_CHECK(host < hosts_.size());
+  return static_cast<std::uint8_t>(hosts_[host]->stack_count());
+}
+
 void Network::start_flow(const Flow& flow, std::uint8_t stack) {
   SPILLWAY_CHECK(flow.from < hosts_.size() && flow.to < hosts_.size() && flow.from != flow.to);
   waiting_flows_.push_back({flow, stack});

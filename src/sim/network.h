@@ -16,6 +16,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,9 @@ struct NetworkTotals {
   std::uint64_t duplicated = 0;
 };
 
+// A packet names its stack in a byte.
+inline constexpr std::size_t kMostStacks = UINT8_MAX;
+
 class Network final : private Actor {
  public:
   // The topology must be one that validate() accepts.
@@ -52,6 +56,8 @@ class Network final : private Actor {
   // The host's new stack's number: 0 for its first. Packet::stack addresses it.
   std::uint8_t add_stack(HostId host, std::unique_ptr<HostStack> stack);
   HostStack& stack(HostId host, std::uint8_t stack);
+  // The number that the host's next stack will get.
+  std::uint8_t next_stack(HostId host) const;
 
   // Tells both ends of the flow, the destination first, and wakes their cards.
   void start_flow(const Flow& flow, std::uint8_t stack);
@@ -62,6 +68,8 @@ class Network final : private Actor {
   base::Status add_fault(const Fault& fault);
 
   base::Instant now() const { return events_.now(); }
+  // When something happens next; nothing: never, unless something is handed in.
+  std::optional<base::Instant> next_time() const { return events_.next_time(); }
   // Runs until `stop` turns true, nothing is left to happen, or `limit` has come. True if stopped.
   bool run_until(base::Instant limit, const bool& stop);
   bool run_until(base::Instant limit) { return run_until(limit, false); }

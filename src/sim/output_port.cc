@@ -16,6 +16,7 @@ std::uint8_t frame_flags(PacketKind kind) {
     case PacketKind::kSpillwayControl:
       return SPILLWAY_FRAME_CONTROL;
     case PacketKind::kTcp:
+    case PacketKind::kOther:
       break;
   }
   return 0;

@@ -70,11 +70,11 @@ base::MutableByteView PacketPool::payload(const Packet& packet) {
 }
 
 void PacketPool::trim(Packet& packet, std::uint32_t bytes) {
-  SPILLWAY_CHECK(bytes >= kFrameHeaderBytes && bytes <= packet.bytes);
+  SPILLWAY_CHECK(bytes >= packet.absent_bytes && bytes <= packet.bytes);
   packet.bytes = bytes;
   if (packet.payload != kNone) {
     std::vector<std::uint8_t>& buffer = buffers_[packet.payload];
-    buffer.resize(std::min<std::size_t>(buffer.size(), bytes - kFrameHeaderBytes));
+    buffer.resize(std::min<std::size_t>(buffer.size(), bytes - packet.absent_bytes));
   }
 }
 

@@ -25,7 +25,11 @@ using HostId = std::uint32_t;
 using PacketIndex = std::uint32_t;
 inline constexpr std::uint32_t kNone = UINT32_MAX;
 
-enum class PacketKind : std::uint8_t { kSpillwayData, kSpillwayControl, kTcp };
+// kOther: what is neither Spillway's nor the simulated TCP's, such as a tenant's or a real host's.
+enum class PacketKind : std::uint8_t { kSpillwayData, kSpillwayControl, kTcp, kOther };
+
+// Ethernet, IPv4 and UDP headers: what a frame has in front of its UDP payload.
+inline constexpr std::uint32_t kFrameHeaderBytes = 14 + 20 + 8;
 
 // What the rival's hosts say to each other; sequence numbers count segments.
 struct TcpSegment {
@@ -51,16 +55,15 @@ struct alignas(64) Packet {
   std::uint8_t ecn = 0;
   std::uint8_t importance = 0;
   std::uint8_t priority = 0;
-  bool corrupt = false;           // size-only packets: damaged on the way, fails its check
+  bool corrupt = false;  // size-only packets: damaged on the way, fails its check
+  // How many of the frame's first bytes the payload leaves out; 0 where it is the whole frame.
+  std::uint8_t absent_bytes = kFrameHeaderBytes;
   std::uint32_t sent_bytes = 0;   // of the frame when it was sent
-  std::uint32_t payload = kNone;  // the pool's buffer with the UDP payload; kNone: size-only
+  std::uint32_t payload = kNone;  // the pool's buffer with the frame's bytes; kNone: size-only
   transport::DataStamp data;
   TcpSegment tcp;
 };
 static_assert(sizeof(Packet) <= 128);
-
-// Ethernet, IPv4 and UDP headers: what a frame has in front of its UDP payload.
-inline constexpr std::uint32_t kFrameHeaderBytes = 14 + 20 + 8;
 
 class PacketPool {
  public:
@@ -76,6 +79,8 @@ class PacketPool {
     __builtin_prefetch(&chunks_[index / kChunk][index % kChunk]);
   }
   std::size_t in_use() const { return in_use_; }
+  // Of those, the ones that carry real bytes.
+  std::size_t payloads_in_use() const { return buffers_.size() - free_buffers_.size(); }
 
   // Gives the packet `size` bytes of payload, for the caller to fill in.
   base::MutableByteView attach_payload(Packet& packet, std::size_t size);

@@ -26,13 +26,30 @@ TEST(PacketPool, GivesReleasedPacketsOutAgainAsNew) {
   pool[index].bytes = 1'500;
   pool[index].corrupt = true;
   pool.attach_payload(pool[index], 100);
+  EXPECT_EQ(pool.payloads_in_use(), 1U);
   pool.release(index);
   EXPECT_EQ(pool.in_use(), 0U);
+  EXPECT_EQ(pool.payloads_in_use(), 0U);
   const PacketIndex again = pool.allocate();
   EXPECT_EQ(again, index);
   EXPECT_EQ(pool[again].bytes, 0U);
   EXPECT_FALSE(pool[again].corrupt);
   EXPECT_TRUE(pool.payload(pool[again]).empty());
+}
+
+TEST(PacketPool, TrimCountsWhatTheBufferLeavesOut) {
+  PacketPool pool;
+  Packet& datagram = pool[pool.allocate()];
+  datagram.bytes = 1'042;
+  pool.attach_payload(datagram, 1'000);
+  pool.trim(datagram, 206);
+  EXPECT_EQ(pool.payload(datagram).size(), 206U - kFrameHeaderBytes);
+  Packet& frame = pool[pool.allocate()];
+  frame.bytes = 1'042;
+  frame.absent_bytes = 0;
+  pool.attach_payload(frame, 1'042);
+  pool.trim(frame, 206);
+  EXPECT_EQ(pool.payload(frame).size(), 206U);
 }
 
 TEST(PacketPool, ADuplicateHasItsOwnBytes) {

@@ -174,19 +174,39 @@ base::Status read_background_line(const Directive& directive, Scenario& scenario
   return status;
 }
 
+base::Status read_tenant_line(const Directive& directive, Scenario& scenario) {
+  TenantSpec tenant;
+  const base::Status status = read_tenant(directive, tenant);
+  scenario.tenants.push_back(tenant);
+  return status;
+}
+
+base::Status read_port(const Directive& directive, Scenario& scenario) {
+  PortLine port;
+  port.place = directive.place;
+  const base::Status status = apply_settings(directive, {{"host", to_text(port.host)},
+                                                         {"interface", to_text(port.interface)},
+                                                         {"listen", to_text(port.listen)},
+                                                         {"deliver", to_text(port.deliver)}});
+  scenario.ports.push_back(port);
+  return status;
+}
+
 struct Noun {
   std::string_view name;
   base::Status (*read)(const Directive&, Scenario&);
   bool may_repeat;
 };
 
-constexpr std::array<Noun, 7> kNouns = {{{"seed", read_seed, false},
+constexpr std::array<Noun, 9> kNouns = {{{"seed", read_seed, false},
                                          {"limit", read_limit, false},
                                          {"topology", read_topology, false},
                                          {"switch", read_switch, false},
                                          {"job", read_job_line, true},
                                          {"background", read_background_line, true},
-                                         {"fault", read_fault, true}}};
+                                         {"fault", read_fault, true},
+                                         {"tenant", read_tenant_line, true},
+                                         {"port", read_port, true}}};
 
 base::Status unknown_noun(const Directive& directive) {
   std::vector<std::string_view> known;
@@ -215,9 +235,6 @@ base::Result<Scenario> interpret(const std::vector<Directive>& directives) {
     if (base::Status status = noun->read(directive, scenario); !status.ok()) {
       return status;
     }
-  }
-  if (scenario.jobs.empty()) {
-    return base::invalid_argument("nothing to run: the scenario has no 'job' and no 'background'");
   }
   return scenario;
 }

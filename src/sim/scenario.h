@@ -10,9 +10,14 @@
 //   job protocol=spillway|dctcp|newreno pattern=incast bytes=1MB ...   any number of them
 //   background load=10% until=5ms ...         other people's flows, which the run does not wait for
 //   fault kind=loss link=leaf0->spine1 share=1% from=1ms until=2ms  any number of them
+//   tenant from=host0 to=host1 protocol=udp|newreno|dctcp rate=50% on=10ms off=10ms start=1ms
+//                                             other people's traffic that never ends (tenant.h)
+//   port host=host0 interface=veth0           where a real host is attached to an emulated network;
+//   port host=host0 listen=127.0.0.1:7100 deliver=127.0.0.1:7000    simulations have no use for it
 //
 // parse_scenario() refuses nouns, keys and values it does not know and names the line and what it
-// knows. Whether the parts fit together (hosts, links) is found when the simulation is built.
+// knows. Whether the parts fit together (hosts, links) and there is anything to run is found when
+// the simulation is built.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +33,7 @@
 #include "sim/faults.h"
 #include "sim/patterns.h"
 #include "sim/tcp_config.h"
+#include "sim/tenant.h"
 #include "sim/topology.h"
 #include "transport/endpoint.h"
 
@@ -76,6 +82,15 @@ struct JobSpec {
   SpillwayOptions spillway;
 };
 
+// A `port` line as it was written; fabric/port_specs.h says what it means.
+struct PortLine {
+  std::string place;  // for messages: "line 4"
+  std::string host;
+  std::string interface;
+  std::string listen;
+  std::string deliver;
+};
+
 struct Scenario {
   std::uint64_t seed = 1;
   base::Duration limit = base::seconds(10);
@@ -83,6 +98,8 @@ struct Scenario {
   spillway_port_config port = dataplane::default_port_config(SPILLWAY_PORT_SPILLWAY);
   std::vector<JobSpec> jobs;  // background ones too
   std::vector<Fault> faults;
+  std::vector<TenantSpec> tenants;
+  std::vector<PortLine> ports;
 };
 
 // `overrides` as scenario_text.h describes them, applied in their order.

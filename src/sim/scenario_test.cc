@@ -140,8 +140,6 @@ TEST(Scenario, MalformedLinesAreRefused) {
   expect_error("job bytes=1k bytes=2k", {"line 1", "'bytes' is given twice"});
   expect_error("seed=4\njob", {"line 1", "begins with a noun"});
   expect_error("seed 1\nseed 2\njob", {"line 2", "second 'seed'"});
-  expect_error("seed 1\n", {"no 'job'"});
-  expect_error("", {"no 'job'"});
 }
 
 TEST(Scenario, SettingsThatMakeNoSenseTogetherAreRefusedWithTheirLine) {
@@ -195,6 +193,23 @@ TEST(Scenario, BadOverridesSayWhatIsWrong) {
   EXPECT_TRUE(has(error_of("job", {"job.0.bytes=1k"}), "1 'job'"));
   EXPECT_TRUE(has(error_of("job", {"job.colour=red"}), "line 1 with job.colour=red"));
   EXPECT_TRUE(has(error_of("job", {"weather.wind=1"}), "unknown directive 'weather'"));
+}
+
+TEST(Scenario, PortsAndTenantsAreRead) {
+  const Scenario scenario = parsed(
+      "tenant from=a to=b rate=500mbit on=1ms off=0 start=2ms protocol=dctcp\n"
+      "tenant from=b to=a rate=25%\n"
+      "port host=a interface=veth0\n"
+      "port host=b listen=127.0.0.1:1 deliver=127.0.0.1:2\n");
+  ASSERT_EQ(scenario.tenants.size(), 2U);
+  EXPECT_EQ(scenario.tenants[0].rate, base::bits_per_second(500'000'000));
+  EXPECT_EQ(scenario.tenants[0].off, base::Duration());
+  EXPECT_EQ(scenario.tenants[0].protocol, TenantProtocol::kDctcp);
+  EXPECT_DOUBLE_EQ(scenario.tenants[1].share, 0.25);
+  ASSERT_EQ(scenario.ports.size(), 2U);
+  EXPECT_EQ(scenario.ports[0].interface, "veth0");
+  EXPECT_EQ(scenario.ports[1].deliver, "127.0.0.1:2");
+  EXPECT_EQ(scenario.ports[1].place, "line 4");
 }
 
 TEST(Scenario, TopologyFileIsNamedButNotRead) {

@@ -18,8 +18,6 @@ constexpr std::uint32_t kNetworkKey = 1;
 constexpr std::uint32_t kWorkloadKeys = 2;
 constexpr std::uint32_t kJobKeys = 3;
 
-constexpr std::size_t kMostJobs = 255;  // a packet names its stack in a byte
-
 base::Status at_place(const std::string& place, const base::Status& status) {
   return {status.code(), fmt::format("{}: {}", place, status.message())};
 }
@@ -70,13 +68,20 @@ base::Status Simulation::build() {
   topology_ = std::move(topology).value();
   network_.emplace(topology_, base::derive_key(scenario_.seed, {kNetworkKey, 0, 0, 0}));
   runner_.emplace(*network_);
-  if (scenario_.jobs.size() > kMostJobs) {
-    return base::invalid_argument(fmt::format("at most {} jobs", kMostJobs));
+  if (scenario_.jobs.empty()) {
+    return base::invalid_argument("nothing to run: the scenario has no 'job' and no 'background'");
+  }
+  if (scenario_.jobs.size() + scenario_.tenants.size() > kMostStacks) {
+    return base::invalid_argument(fmt::format("at most {} jobs and tenants", kMostStacks));
   }
   for (std::uint32_t index = 0; index < scenario_.jobs.size(); ++index) {
     if (base::Status status = add_job(index); !status.ok()) {
       return at_place(scenario_.jobs[index].place, status);
     }
+  }
+  if (base::Status status = tenants_.add_to(*network_, topology_, scenario_.tenants);
+      !status.ok()) {
+    return status;
   }
   return add_faults();
 }

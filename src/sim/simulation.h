@@ -16,6 +16,7 @@
 #include "sim/network.h"
 #include "sim/results.h"
 #include "sim/scenario.h"
+#include "sim/tenants.h"
 #include "sim/workload_runner.h"
 
 namespace spillway::sim {
@@ -56,6 +57,7 @@ class Simulation {
   StackObserver* observer_;
   Topology topology_;
   std::vector<std::unique_ptr<JobStacks>> stacks_;  // outlives the network, which has the stacks
+  Tenants tenants_;                                 // the same
   std::optional<Network> network_;
   std::optional<WorkloadRunner> runner_;
 };

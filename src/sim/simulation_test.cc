@@ -167,6 +167,7 @@ TEST(Simulation, PartsThatDoNotFitGetASentenceWithTheirPlace) {
   EXPECT_NE(error_of("topology one-switch hosts=4\njob hosts=5\n").find("line 2"),
             std::string::npos);
   EXPECT_NE(error_of("job first-host=100\n").find("line 1"), std::string::npos);
+  EXPECT_NE(error_of("seed 1\n").find("no 'job'"), std::string::npos);
   EXPECT_NE(error_of("topology file=x\njob\n").find("file x"), std::string::npos);
   EXPECT_NE(error_of("job\nfault kind=loss link=a->b share=1%\n").find("a->b"), std::string::npos);
   EXPECT_NE(error_of("job bytes=1GB\n").find("a Spillway message"), std::string::npos);

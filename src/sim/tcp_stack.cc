@@ -2,6 +2,7 @@
 #include "sim/tcp_stack.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/random.h"
@@ -16,6 +17,19 @@ constexpr std::uint64_t kLabelKey = 0x7463706C6162656C;
 
 std::uint32_t label_of(const Flow& flow) {
   return base::random_block(kLabelKey, {flow.id, flow.job, flow.from, flow.to})[0];
+}
+
+// Puts the value where one was forgotten, or behind all others, and says where.
+template <typename T>
+std::uint32_t put(T value, std::vector<T>& slots, std::vector<std::uint32_t>& free) {
+  if (free.empty()) {
+    slots.push_back(std::move(value));
+    return static_cast<std::uint32_t>(slots.size() - 1);
+  }
+  const std::uint32_t index = free.back();
+  free.pop_back();
+  slots[index] = std::move(value);
+  return index;
 }
 
 }  // namespace
@@ -38,20 +52,38 @@ std::uint8_t TcpStack::queue_of(const Flow& flow) const {
 }
 
 void TcpStack::expect_flow(const Flow& flow, base::Instant /*now*/) {
-  const auto index = static_cast<std::uint32_t>(incoming_.size());
-  incoming_.push_back(
-      {.flow = flow, .label = label_of(flow), .receiver = TcpReceiver(config_, segments_of(flow))});
+  Incoming incoming{
+      .flow = flow, .label = label_of(flow), .receiver = TcpReceiver(config_, segments_of(flow))};
+  const std::uint32_t index = put(std::move(incoming), incoming_, free_incoming_);
   SPILLWAY_CHECK(incoming_of_flow_.emplace(flow.id, index).second);
 }
 
 void TcpStack::start_flow(const Flow& flow, base::Instant /*now*/) {
-  const auto index = static_cast<std::uint32_t>(outgoing_.size());
-  outgoing_.push_back({.flow = flow,
-                       .label = label_of(flow),
-                       .sender = std::make_unique<TcpSender>(config_, segments_of(flow)),
-                       .timer = transport::kNever});
+  Outgoing outgoing{.flow = flow,
+                    .label = label_of(flow),
+                    .sender = std::make_unique<TcpSender>(config_, segments_of(flow)),
+                    .timer = transport::kNever};
+  const std::uint32_t index = put(std::move(outgoing), outgoing_, free_outgoing_);
   SPILLWAY_CHECK(outgoing_of_flow_.emplace(flow.id, index).second);
   refresh(index);
+}
+
+bool TcpStack::is_sending(FlowId flow) const {
+  const auto found = outgoing_of_flow_.find(flow);
+  return found != outgoing_of_flow_.end() && outgoing_[found->second].sender;
+}
+
+// What ready_ and timers_ still say about a forgotten flow's slot does no harm to the next one's: a
+// turn to send and a look at its timer come early.
+void TcpStack::forget_flow(FlowId flow) {
+  SPILLWAY_CHECK(!is_sending(flow));
+  if (const auto sent = outgoing_of_flow_.extract(flow); !sent.empty()) {
+    free_outgoing_.push_back(sent.mapped());
+  }
+  if (const auto received = incoming_of_flow_.extract(flow); !received.empty()) {
+    std::erase_if(acks_, [&](const PendingAck& ack) { return ack.incoming == received.mapped(); });
+    free_incoming_.push_back(received.mapped());
+  }
 }
 
 // ------------------------------------------------------------------ what arrives

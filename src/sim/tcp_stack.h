@@ -37,6 +37,12 @@ class TcpStack final : public HostStack {
   base::Instant next_timeout() const override;
   bool poll_transmit(base::Instant now, Packet& packet) override;
 
+  // Of flows that started here: not everything is acknowledged yet.
+  bool is_sending(FlowId flow) const;
+  // Makes room for another flow: nobody will ask about this one again. One that started here must
+  // not be sending; at its destination, its sender must not be.
+  void forget_flow(FlowId flow);
+
   // Of all flows so far.
   TcpCounters counters() const;
 
@@ -84,6 +90,8 @@ class TcpStack final : public HostStack {
   FlowListener& listener_;
   std::vector<Outgoing> outgoing_;
   std::vector<Incoming> incoming_;
+  std::vector<std::uint32_t> free_outgoing_;
+  std::vector<std::uint32_t> free_incoming_;
   std::unordered_map<FlowId, std::uint32_t> outgoing_of_flow_;
   std::unordered_map<FlowId, std::uint32_t> incoming_of_flow_;
   std::deque<PendingAck> acks_;

@@ -63,8 +63,11 @@ base::Status validate_link(const Topology& topology, const Link& link) {
   if (link.a < topology.hosts() && link.b < topology.hosts()) {
     return bad(name + ": hosts are joined through a switch");
   }
-  if (link.rate <= base::BitRate() || link.delay < base::Duration()) {
-    return bad(name + ": the rate must be above zero and the delay not below");
+  if (const base::Status rate = validate_rate(link.rate); !rate.ok()) {
+    return bad(name + ": " + rate.message());
+  }
+  if (link.delay < base::Duration()) {
+    return bad(name + ": the delay must not be below zero");
   }
   const base::Status port = dataplane::validate(link.port);
   return port.ok() ? port : bad(name + ": " + port.message());
@@ -144,6 +147,14 @@ spillway_port_config with_buffer(spillway_port_config port, std::uint32_t queue_
   port.early_drop_bytes = scaled(port.early_drop_bytes);
   port.queue_bytes = queue_bytes;
   return port;
+}
+
+base::Status validate_rate(base::BitRate rate) {
+  if (rate < kLeastRate || rate > kMostRate) {
+    return bad(fmt::format("a rate of {} bit/s cannot be timed; rates are from 1kbit to 10tbit",
+                           rate.count()));
+  }
+  return {};
 }
 
 base::Status validate(const Topology& topology) {

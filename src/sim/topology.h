@@ -57,6 +57,12 @@ struct Topology {
   void set_port_config(const spillway_port_config& port);
 };
 
+// Rates at which a frame can be timed: it takes at least a nanosecond and at most some seconds.
+inline constexpr base::BitRate kLeastRate = base::bits_per_second(1'000);
+inline constexpr base::BitRate kMostRate = base::gigabits_per_second(10'000);
+// A sentence about a rate outside of these.
+base::Status validate_rate(base::BitRate rate);
+
 base::Status validate(const Topology& topology);
 
 // `port` with data queues of `queue_bytes` and its early drop and marks at the same shares of them.

@@ -77,8 +77,9 @@ std::size_t DatagramPort::poll_datagram(base::Instant now, base::MutableByteView
   route = {.to = transmission_.to,
            .path = transmission_.path,
            .dscp = transmission_.dscp,
-           .ecn = transmission_.ecn};
-  if (transmission_.kind == Transmission::Kind::kControl) {
+           .ecn = transmission_.ecn,
+           .is_control = transmission_.kind == Transmission::Kind::kControl};
+  if (route.is_control) {
     return wire::write_control_packet(transmission_.control, auth_, out);
   }
   SPILLWAY_CHECK(transmission_.source != nullptr);

@@ -24,6 +24,7 @@ struct DatagramRoute {
   std::uint8_t path = 0;
   std::uint8_t dscp = 0;
   std::uint8_t ecn = 0;
+  bool is_control = false;
 };
 
 class DatagramPort {

@@ -76,10 +76,10 @@ struct SendSpec {
   std::uint8_t priority = 0;
   std::uint8_t importance = SPILLWAY_IMPORTANCE_MARKED;
   // Per packet, where it is not the same for all; copied.
-  std::span<const std::uint8_t> packet_importance;
+  std::span<const std::uint8_t> packet_importance{};
   LossPolicy loss;
   // Packets that may go out before the receiver grants any; none: the endpoint's default.
-  std::optional<std::uint32_t> unsolicited;
+  std::optional<std::uint32_t> unsolicited{};
   PayloadSource* source = nullptr;  // may be null where packets carry only their size
 };
 
@@ -90,8 +90,8 @@ struct ReceiveSpec {
   std::uint8_t planes = 0;  // that a whole packet has
   std::uint8_t priority = 0;
   LossPolicy loss;
-  std::optional<base::Duration> deadline;  // from the call to expect()
-  std::optional<std::uint32_t> unsolicited;
+  std::optional<base::Duration> deadline{};  // from the call to expect()
+  std::optional<std::uint32_t> unsolicited{};
   PayloadSink* sink = nullptr;
 };
 

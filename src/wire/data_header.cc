@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "wire/data_header.h"
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -58,17 +57,6 @@ const char* packet_fault_name(PacketFault fault) {
       return "head-check";
   }
   return "unknown";
-}
-
-std::size_t DataHeader::count() const {
-  const std::size_t length = std::size_t{1} << row_log2;
-  return std::min(std::size_t{quanta} * SPILLWAY_QUANTUM, length - std::min(length, first()));
-}
-
-std::size_t DataHeader::packet_size() const {
-  const std::size_t tail = plane_bytes() - head_bytes;
-  const std::size_t segments = (tail + SPILLWAY_TAIL_SEGMENT - 1) / SPILLWAY_TAIL_SEGMENT;
-  return head_end() + tail + segments * check_size();
 }
 
 void write_data_header(const DataHeader& header, base::MutableByteView out) {

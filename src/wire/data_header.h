@@ -5,6 +5,7 @@
 // so that code behind it needs no further checks on these fields.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -68,13 +69,20 @@ struct DataHeader {
 
   // Coordinates [first(), first() + count()) of the row.
   std::size_t first() const { return std::size_t{slot} * quanta * SPILLWAY_QUANTUM; }
-  std::size_t count() const;
+  std::size_t count() const {
+    const std::size_t length = std::size_t{1} << row_log2;
+    return std::min(std::size_t{quanta} * SPILLWAY_QUANTUM, length - std::min(length, first()));
+  }
   // Bytes of all planes together.
   std::size_t plane_bytes() const { return count() / 8 * planes; }
   std::size_t check_size() const { return keyed ? SPILLWAY_TAG_SIZE : SPILLWAY_CRC_SIZE; }
   // Bytes of the packet up to the end of its head, and of all of it.
   std::size_t head_end() const { return sizeof(spillway_data_header) + check_size() + head_bytes; }
-  std::size_t packet_size() const;
+  std::size_t packet_size() const {
+    const std::size_t tail = plane_bytes() - head_bytes;
+    const std::size_t segments = (tail + SPILLWAY_TAIL_SEGMENT - 1) / SPILLWAY_TAIL_SEGMENT;
+    return head_end() + tail + segments * check_size();
+  }
 };
 
 // Writes the 36 header bytes. The header must be valid.

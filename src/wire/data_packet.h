@@ -32,7 +32,8 @@ struct TrustedPlanes {
 };
 
 // Copies the trusted planes of an opened packet to `out`, which has room for
-// header.plane_bytes(): the head, and every tail segment before the first cut or bad one.
+// header.plane_bytes(): the head, and every tail segment before the first cut or bad one. What lies
+// behind them in `out` is overwritten with nothing to rely on.
 TrustedPlanes copy_trusted_planes(base::ByteView packet, const OpenedPacket& opened,
                                   const PacketAuth& auth, base::MutableByteView out);
 

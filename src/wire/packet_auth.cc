@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "wire/packet_auth.h"
 
-#include <isa-l/crc.h>
 #include <openssl/core_names.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -22,29 +21,6 @@ constexpr std::string_view kKeyLabel = "spillway packet tag v1";
 constexpr std::size_t kKeySize = 16;
 // An odd constant: distinct indices start distinct CRCs.
 constexpr std::uint32_t kIndexSpread = 0x9E3779B1U;
-
-// ISA-L's AVX-512 code leaves the upper halves of vector registers dirty, after which every SSE
-// instruction of the code around it waits for them: a packet took four times as long to check.
-void clear_upper_halves() {
-#ifdef __x86_64__
-  static const bool has_avx = __builtin_cpu_supports("avx");
-  if (has_avx) {
-    asm volatile("vzeroupper"
-                 :
-                 :
-                 : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9",
-                   "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
-  }
-#endif
-}
-
-std::uint32_t crc32c(std::uint32_t state, base::ByteView bytes) {
-  // ISA-L takes a mutable pointer but only reads.
-  const std::uint32_t crc =
-      crc32_iscsi(const_cast<unsigned char*>(bytes.data()), static_cast<int>(bytes.size()), state);
-  clear_upper_halves();
-  return crc;
-}
 
 Check check_of(std::uint32_t crc) {
   Check check;
@@ -140,22 +116,49 @@ Check PacketAuth::head_check(base::ByteView header, base::ByteView planes) const
   return check_of(~wire::crc32c(wire::crc32c(~salt_, header), planes));
 }
 
-Check PacketAuth::segment_check(const Check& head, std::uint32_t index,
-                                base::ByteView planes) const {
+Check PacketAuth::copy_head(base::ByteView header, base::ByteView planes, std::uint8_t* out) const {
   if (keyed_) {
-    std::array<std::uint8_t, sizeof index> index_bytes;
-    base::store_le(index_bytes.data(), index);
-    return keyed_->tag(head.bytes, index_bytes, planes);
+    std::copy(planes.begin(), planes.end(), out);
+    return keyed_->tag(header, planes, {});
   }
-  // A start that depends on the head and the index binds the segment to its place.
-  const std::uint32_t start =
-      ~base::load_le<std::uint32_t>(head.bytes.data()) ^ (index + 1) * kIndexSpread;
-  return check_of(~wire::crc32c(start, planes));
+  return check_of(~copy_crc32c(wire::crc32c(~salt_, header), planes, out));
+}
+
+void PacketAuth::copy_segments(const Check& head, std::uint32_t index, const StridedCopy& copy,
+                               std::span<Check> checks) const {
+  if (keyed_) {
+    for (std::size_t i = 0; i < checks.size(); ++i) {
+      std::array<std::uint8_t, sizeof index> index_bytes;
+      base::store_le(index_bytes.data(), static_cast<std::uint32_t>(index + i));
+      const base::ByteView planes(copy.from + i * copy.from_stride,
+                                  i + 1 < checks.size() ? copy.length : copy.last_length);
+      checks[i] = keyed_->tag(head.bytes, index_bytes, planes);
+      std::copy(planes.begin(), planes.end(), copy.to + i * copy.to_stride);
+    }
+    return;
+  }
+  std::array<std::uint32_t, kSegmentsAtOnce> states;
+  SPILLWAY_CHECK(checks.size() <= states.size());
+  for (std::size_t i = 0; i < checks.size(); ++i) {
+    // A start that depends on the head and the index binds the segment to its place.
+    states[i] = ~base::load_le<std::uint32_t>(head.bytes.data()) ^
+                static_cast<std::uint32_t>(index + i + 1) * kIndexSpread;
+  }
+  copy_crc32c(copy, std::span(states).first(checks.size()));
+  for (std::size_t i = 0; i < checks.size(); ++i) {
+    checks[i] = check_of(~states[i]);
+  }
 }
 
 bool PacketAuth::matches(const Check& expected, base::ByteView received) const {
-  return received.size() == check_size() &&
-         CRYPTO_memcmp(expected.bytes.data(), received.data(), check_size()) == 0;
+  if (received.size() != check_size()) {
+    return false;
+  }
+  if (!keyed_) {  // no secret to protect
+    return base::load_le<std::uint32_t>(expected.bytes.data()) ==
+           base::load_le<std::uint32_t>(received.data());
+  }
+  return CRYPTO_memcmp(expected.bytes.data(), received.data(), check_size()) == 0;
 }
 
 }  // namespace spillway::wire

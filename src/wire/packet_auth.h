@@ -17,9 +17,11 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "wire/crc32c.h"
 #include "wire/packet.h"
 
 namespace spillway::wire {
@@ -44,9 +46,17 @@ class PacketAuth {
   std::size_t check_size() const { return is_keyed() ? SPILLWAY_TAG_SIZE : SPILLWAY_CRC_SIZE; }
 
   Check head_check(base::ByteView header, base::ByteView planes) const;
-  Check segment_check(const Check& head, std::uint32_t index, base::ByteView planes) const;
+  // The same, and the head's planes are copied to `out`.
+  Check copy_head(base::ByteView header, base::ByteView planes, std::uint8_t* out) const;
 
-  // Whether `received` (check_size() bytes) is `expected`; takes the same time either way.
+  static constexpr std::size_t kSegmentsAtOnce = 3;
+  // Copies up to kSegmentsAtOnce tail segments, the first of which has the index `index`, and fills
+  // in their checks.
+  void copy_segments(const Check& head, std::uint32_t index, const StridedCopy& copy,
+                     std::span<Check> checks) const;
+
+  // Whether `received` (check_size() bytes) is `expected`; keyed, it takes the same time either
+  // way.
   bool matches(const Check& expected, base::ByteView received) const;
 
  private:

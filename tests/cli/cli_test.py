@@ -6,11 +6,13 @@
 """
 import json
 import pathlib
+import socket
 import struct
 import subprocess
 import sys
 import tempfile
 import unittest
+import urllib.request
 
 TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
 SCENARIOS = pathlib.Path(__file__).parents[1] / "scenarios"
@@ -25,6 +27,7 @@ class Help(unittest.TestCase):
     def test_every_command_has_help_with_an_example(self):
         commands = ([], ["codec"], ["codec", "tour"], ["bench"], ["bench", "codec"], ["bench", "sim"])
         commands += (["bench", "transport-core"], ["sim"], ["sim", "run"], ["sim", "soak"])
+        commands += (["switch"], ["switch", "run"])
         for command in commands:
             result = run(*command, "--help")
             self.assertEqual(result.returncode, 0, command)
@@ -80,6 +83,64 @@ class Tour(unittest.TestCase):
             result = run("codec", "tour", "--gradient", path, "--out", folder)
             self.assertEqual(result.returncode, 1)
             self.assertIn("not finite", result.stderr)
+
+
+class Switch(unittest.TestCase):
+    RELAYS = "port host=host0 listen=127.0.0.1:{0} deliver=127.0.0.1:1\nport host=host1 listen=127.0.0.1:{1} deliver=127.0.0.1:2\n"
+
+    def run_config(self, text, *arguments):
+        with tempfile.TemporaryDirectory() as folder:
+            config = pathlib.Path(folder) / "switch.scn"
+            config.write_text("topology one-switch hosts=2 rate=1gbit\n" + text)
+            return run("switch", "run", config, *arguments)
+
+    def test_runs_for_a_time_and_tells_what_it_did(self):
+        relays = self.RELAYS.format(0, 0) + "tenant from=host0 to=host1 rate=100mbit off=0\n"
+        table = self.run_config(relays, "--for", "200ms")
+        self.assertEqual(table.returncode, 0, table.stderr)
+        self.assertIn("switch0->host1", table.stdout)
+        result = json.loads(self.run_config(relays, "--for", "200ms", "--json").stdout)
+        sent = {port["port"]: port["sent_packets"] for port in result["ports"]}
+        self.assertGreater(sent["switch0->host1"], 0)
+        self.assertEqual(sent["switch0->host0"], 0)
+        lines = self.run_config(relays, "--for", "300ms", "--json", "--every", "100ms").stdout.splitlines()
+        self.assertGreaterEqual(len(lines), 2)
+        self.assertEqual(len(json.loads(lines[0])["ports"]), 2)
+
+    def test_ends_with_sigterm_and_serves_metrics_meanwhile(self):
+        with tempfile.TemporaryDirectory() as folder:
+            config = pathlib.Path(folder) / "switch.scn"
+            config.write_text("topology one-switch hosts=2\n" + self.RELAYS.format(0, 0))
+            command = [TOOL, "switch", "run", config, "--json", "--metrics", "127.0.0.1:0"]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+                url = process.stderr.readline().split()[-1]
+                with urllib.request.urlopen(url, timeout=10) as answer:
+                    text = answer.read().decode()
+                process.terminate()
+                output, _ = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 0)
+        self.assertIn('spillway_switch_packets_total{port="switch0->host1",verdict="trimmed"} 0', text)
+        self.assertEqual(json.loads(output)["frames_in"], 0)
+
+    def test_what_cannot_run_gets_a_sentence_and_exit_code_1(self):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+            taken.bind(("127.0.0.1", 0))
+            port = taken.getsockname()[1]
+            for text, arguments, sentence in (
+                ("", [], "host0 has no port"),
+                ("port host=host0 speed=3\n", [], "line 2"),
+                ("port host=host0 interface=nowhere0\nport host=host1 interface=nowhere1\n", [], "no interface nowhere0"),
+                (self.RELAYS.format(port, 0), [], "another process has the port"),
+                (self.RELAYS.format(0, 0), ["--metrics", "nonsense"], "nonsense"),
+                (self.RELAYS.format(0, 0), ["--set", "topology.rate=1bit"], "cannot be timed"),
+                (self.RELAYS.format(0, 0) + "tenant from=host0 to=host1 rate=0\n", [], "rate=0"),
+            ):
+                result = self.run_config(text, *arguments)
+                self.assertEqual(result.returncode, 1, (text, result.stderr))
+                self.assertIn(sentence, result.stderr)
+                self.assertEqual(result.stdout, "")
+        self.assertEqual(self.run_config(self.RELAYS.format(0, 0), "--for", "soon").returncode, 2)
+        self.assertEqual(run("switch", "run", "no-such-file.scn").returncode, 1)
 
 
 class Sim(unittest.TestCase):

@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Incast over an emulated network: Spillway against TCP cubic and bbr, with loss and with a tenant.
+
+  experiments/incast_lab/run.py [--spillway BINARY] [--rounds N]
+
+Needs root, or user namespaces. Prints Markdown; result.md is its last output.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+
+CONDITIONS = [("nothing wrong", [])]
+for share in ("0.1%", "1%", "5%"):
+    CONDITIONS.append((f"{share} random loss", ["--loss", share]))
+for share in ("0.1%", "1%", "5%"):
+    CONDITIONS.append((f"{share} loss in bursts", ["--bursty", share]))
+CONDITIONS.append(
+    ("a tenant takes half the link", ["--background", "from=host1 to=host0 protocol=udp rate=50%"])
+)
+
+
+def measure(spillway, rounds, condition):
+    command = [spillway, "bench", "incast", "--scenario", str(HERE / "incast.scn")]
+    command += ["--rounds", str(rounds), "--json", *condition]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}\n{done.stderr}")
+    return json.loads(done.stdout)
+
+
+def times(row):
+    return [f"{row[key]:.0f}" for key in ("p50_ms", "p99_ms", "max_ms")]
+
+
+def percent(part, whole):
+    return f"{100 * part / max(whole, 1):.2f} %"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--spillway", default=str(ROOT / "build/release/bin/spillway"))
+    parser.add_argument("--rounds", type=int, default=40)
+    arguments = parser.parse_args()
+
+    print("| times of a round in ms: p50 / p99 / max | Spillway | trimmed | missing | beyond its bound "
+          "| TCP cubic | TCP bbr | simulated p50 | lab over simulated |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for name, condition in CONDITIONS:
+        result = measure(arguments.spillway, arguments.rounds, condition)
+        ours, cubic, bbr = result["protocols"]
+        cells = [
+            name,
+            " / ".join(times(ours)),
+            percent(ours["trimmed"], ours["packets"]),
+            percent(ours["missing"], ours["packets"]),
+            f"{ours['beyond_bound']} of {ours['messages']}",
+            " / ".join(times(cubic)),
+            " / ".join(times(bbr)),
+            f"{result['simulated']['p50_ms']:.0f}",
+            f"{ours['p50_ms'] / result['simulated']['p50_ms']:.2f}",
+        ]
+        print("| " + " | ".join(cells) + " |", flush=True)
+    print(f"\nThe ideal is {result['ideal_ms']:.0f} ms, twice that with the tenant; "
+          f"{arguments.rounds} rounds each.")
+
+
+if __name__ == "__main__":
+    main()

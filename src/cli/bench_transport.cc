@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `spillway bench transport`: the transport on real sockets between two processes, beside a raw UDP
+// blast and TCP in the same run.
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "base/version.h"
+#include "cli/commands.h"
+#include "cli/progress.h"
+#include "cli/text_table.h"
+#include "cli/wire_speed.h"
+#include "sim/units_text.h"
+
+namespace spillway::cli {
+namespace {
+
+struct Options {
+  std::vector<unsigned> sizes{1452, 8952};
+  double seconds = 3.0;
+  unsigned paths = 1;
+  bool keyed = false;
+  std::string garbage;
+  bool json = false;
+};
+
+struct Row {
+  unsigned datagram_bytes = 0;
+  WireSpeed raw{};
+  WireSpeed spillway{};
+};
+
+struct Results {
+  std::vector<Row> rows;
+  WireSpeed tcp;
+  std::optional<double> iperf3;
+  net::Offloads offloads;
+};
+
+Results measure(const Options& options) {
+  Results results;
+  results.offloads = net::available_offloads(net::offloads_from_environment());
+  WireSpeedOptions measured{.seconds = options.seconds,
+                            .offloads = results.offloads,
+                            .paths = options.paths,
+                            .keyed = options.keyed};
+  if (!options.garbage.empty()) {
+    measured.garbage = value_or_throw(sim::parse_rate(options.garbage));
+  }
+  Progress progress(2 * options.sizes.size() + 2);
+  for (const unsigned size : options.sizes) {
+    measured.datagram_bytes = size;
+    Row row{.datagram_bytes = size};
+    progress.step(fmt::format("raw UDP, {} bytes", size));
+    row.raw = measure_raw_udp(measured);
+    progress.step(fmt::format("Spillway, {} bytes", size));
+    row.spillway = measure_spillway(measured);
+    results.rows.push_back(row);
+  }
+  progress.step("TCP");
+  results.tcp = measure_tcp(measured);
+  progress.step("iperf3");
+  results.iperf3 = iperf3_gigabits_per_second(options.seconds);
+  return results;
+}
+
+nlohmann::json speed_json(const WireSpeed& speed) {
+  nlohmann::json out = {{"gbit_per_s", speed.gigabits_per_second},
+                        {"cpu_ns_per_byte", speed.cpu_nanoseconds_per_byte},
+                        {"refused", speed.refused},
+                        {"lost_share", speed.lost_share}};
+  out["cycles_per_byte"] =
+      speed.cycles_per_byte > 0.0 ? nlohmann::json(speed.cycles_per_byte) : nlohmann::json();
+  return out;
+}
+
+void print_json(const Options& options, const Results& results) {
+  nlohmann::json out = {{"version", base::kVersion},      {"paths", options.paths},
+                        {"keyed", options.keyed},         {"gso", results.offloads.gso},
+                        {"gro", results.offloads.gro},    {"batching", results.offloads.batching},
+                        {"tcp", speed_json(results.tcp)}, {"rows", nlohmann::json::array()}};
+  out["iperf3_gbit_per_s"] = results.iperf3 ? nlohmann::json(*results.iperf3) : nlohmann::json();
+  for (const Row& row : results.rows) {
+    out["rows"].push_back(
+        {{"datagram_bytes", row.datagram_bytes},
+         {"raw_udp", speed_json(row.raw)},
+         {"spillway", speed_json(row.spillway)},
+         {"of_raw", row.spillway.gigabits_per_second / row.raw.gigabits_per_second},
+         {"of_tcp", row.spillway.gigabits_per_second / results.tcp.gigabits_per_second}});
+  }
+  fmt::print("{}\n", out.dump(2));
+}
+
+std::vector<std::string> cells(const std::string& what, const WireSpeed& speed, double raw) {
+  return {what, fmt::format("{:.1f}", speed.gigabits_per_second),
+          raw > 0.0 ? fmt::format("{:.2f}", speed.gigabits_per_second / raw) : "",
+          fmt::format("{:.2f}", speed.cpu_nanoseconds_per_byte),
+          speed.cycles_per_byte > 0.0 ? fmt::format("{:.2f}", speed.cycles_per_byte) : "-"};
+}
+
+void print_table(const Results& results) {
+  TextTable table({"loopback, a core each side", "Gbit/s", "of raw", "CPU ns/byte", "cycles/byte"});
+  for (const Row& row : results.rows) {
+    table.add_row(cells(fmt::format("raw UDP, {} B", row.datagram_bytes), row.raw, 0.0));
+    table.add_row(cells(fmt::format("Spillway, {} B", row.datagram_bytes), row.spillway,
+                        row.raw.gigabits_per_second));
+  }
+  table.add_row(cells("TCP", results.tcp, 0.0));
+  if (results.iperf3) {
+    table.add_row({"TCP, says iperf3", fmt::format("{:.1f}", *results.iperf3), "", "", ""});
+  }
+  fmt::print("{}", table.to_string());
+  for (const Row& row : results.rows) {
+    if (row.spillway.refused > 0.0) {
+      fmt::print("{} B: {:.0f} datagrams were refused\n", row.datagram_bytes, row.spillway.refused);
+    }
+  }
+  fmt::print("GSO {}, GRO {}, batching {}. CPU time and cycles are those of both sides.\n",
+             results.offloads.gso ? "on" : "off", results.offloads.gro ? "on" : "off",
+             results.offloads.batching ? "on" : "off");
+}
+
+}  // namespace
+
+void add_bench_transport(CLI::App& bench) {
+  CLI::App* verb = bench.add_subcommand(
+      "transport", "Two processes on loopback: the transport beside raw UDP and TCP");
+  const auto options = std::make_shared<Options>();
+  verb->add_option("--sizes", options->sizes, "Bytes of UDP payload, one row each")
+      ->check(CLI::Range(600, 8972))
+      ->delimiter(',')
+      ->capture_default_str();
+  verb->add_option("--seconds", options->seconds, "For each figure")
+      ->check(CLI::Range(0.1, 60.0))
+      ->capture_default_str();
+  verb->add_option("--paths", options->paths, "Source ports to spray over")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  verb->add_option("--garbage", options->garbage,
+                   "Rate of garbage, forged and foreign datagrams at the receiver's port: 1gbit");
+  verb->add_flag("--keyed", options->keyed, "Keyed tags instead of CRC32C");
+  verb->add_flag("--json", options->json, "Print JSON");
+  verb->footer(
+      "SPILLWAY_GSO=0, SPILLWAY_GRO=0 and SPILLWAY_BATCHING=0 turn offloads off.\n"
+      "Examples:\n"
+      "  spillway bench transport --json\n"
+      "  spillway bench transport --garbage 1gbit\n"
+      "  SPILLWAY_GRO=0 spillway bench transport --sizes 1452 --seconds 1");
+  verb->callback([options] {
+    const Results results = measure(*options);
+    options->json ? print_json(*options, results) : print_table(results);
+  });
+}
+
+}  // namespace spillway::cli

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/fabric_report.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+
+#include "dataplane/port_config.h"
+
+namespace spillway::cli {
+namespace {
+
+using fabric::FabricSnapshot;
+using fabric::PortSnapshot;
+using nlohmann::json;
+
+std::string reason(unsigned number) {
+  return std::string(dataplane::reason_name(static_cast<spillway_reason>(number)));
+}
+
+double gigabits_per_second(std::uint64_t bytes, base::Duration elapsed) {
+  return elapsed > base::Duration()
+             ? static_cast<double>(bytes) * 8 / static_cast<double>(elapsed.count())
+             : 0.0;
+}
+
+json port_json(const PortSnapshot& port) {
+  json packets = json::object();
+  for (unsigned i = 0; i < SPILLWAY_REASONS; ++i) {
+    packets[reason(i)] = port.counters.packets[i];
+  }
+  return {{"port", port.name},
+          {"packets", packets},
+          {"trimmed_by_importance", port.counters.trimmed},
+          {"dropped_by_importance", port.counters.dropped},
+          {"dropped_control", port.counters.dropped_control},
+          {"sent_packets", port.sent_packets},
+          {"sent_bytes", port.sent_bytes},
+          {"lost_to_faults", port.lost_to_faults},
+          {"queued_bytes", port.queued_bytes}};
+}
+
+// What should not happen, with what it means.
+struct Trouble {
+  std::uint64_t count;
+  const char* meaning;
+};
+
+}  // namespace
+
+TextTable fabric_table(const FabricSnapshot& now, const FabricSnapshot& before,
+                       base::Duration elapsed) {
+  TextTable table({"port", "sent", "marked", "trimmed", "diverted", "full", "early", "red",
+                   "control full", "lost", "queued", "Gbit/s"});
+  for (std::size_t i = 0; i < now.ports.size(); ++i) {
+    const PortSnapshot& port = now.ports[i];
+    const std::uint64_t bytes_before = i < before.ports.size() ? before.ports[i].sent_bytes : 0;
+    const auto count = [&port](spillway_reason which) {
+      return std::to_string(port.counters.packets[which]);
+    };
+    table.add_row(
+        {port.name, std::to_string(port.sent_packets), count(SPILLWAY_REASON_MARKED),
+         count(SPILLWAY_REASON_TRIMMED), count(SPILLWAY_REASON_DIVERTED),
+         count(SPILLWAY_REASON_QUEUE_FULL), count(SPILLWAY_REASON_EARLY),
+         count(SPILLWAY_REASON_RED), count(SPILLWAY_REASON_CONTROL_FULL),
+         std::to_string(port.lost_to_faults), std::to_string(port.queued_bytes),
+         fmt::format("{:.3f}", gigabits_per_second(port.sent_bytes - bytes_before, elapsed))});
+  }
+  return table;
+}
+
+std::string fabric_summary(const FabricSnapshot& snapshot) {
+  std::string text = fmt::format(
+      "{} frames in, {} out; late by {:.1f} us on average, {} us at worst\n", snapshot.frames_in,
+      snapshot.frames_out, snapshot.mean_late_us, snapshot.latest_us);
+  const Trouble troubles[] = {
+      {snapshot.missed_in, "lost before they were read: this machine is too slow for the load"},
+      {snapshot.missed_out, "refused by the kernel on their way out"},
+      {snapshot.dropped_in, "dropped at their own host: it sent more than its link carries"},
+      {snapshot.oversized, "longer than the interface's MTU: turn off TSO, GSO and GRO"},
+      {snapshot.foreign, "not Spillway packets: a relay carries nothing else"},
+      {snapshot.unknown, "from or for nobody that is known here"}};
+  for (const Trouble& trouble : troubles) {
+    if (trouble.count > 0) {
+      text += fmt::format("{} {}\n", trouble.count, trouble.meaning);
+    }
+  }
+  return text;
+}
+
+json fabric_json(const FabricSnapshot& snapshot) {
+  json ports = json::array();
+  for (const PortSnapshot& port : snapshot.ports) {
+    ports.push_back(port_json(port));
+  }
+  return {{"ports", ports},
+          {"frames_in", snapshot.frames_in},
+          {"frames_out", snapshot.frames_out},
+          {"missed_in", snapshot.missed_in},
+          {"missed_out", snapshot.missed_out},
+          {"dropped_in", snapshot.dropped_in},
+          {"oversized", snapshot.oversized},
+          {"foreign", snapshot.foreign},
+          {"unknown", snapshot.unknown},
+          {"lost_to_faults", snapshot.lost_to_faults},
+          {"latest_us", snapshot.latest_us},
+          {"mean_late_us", snapshot.mean_late_us}};
+}
+
+std::string fabric_metrics(const FabricSnapshot& snapshot) {
+  std::string text;
+  const auto out = std::back_inserter(text);
+  const auto type = [&out](const char* name, const char* kind, const char* help) {
+    fmt::format_to(out, "# HELP {0} {2}\n# TYPE {0} {1}\n", name, kind, help);
+  };
+  type("spillway_switch_packets_total", "counter", "Packets by what was decided about them.");
+  for (const PortSnapshot& port : snapshot.ports) {
+    for (unsigned i = 0; i < SPILLWAY_REASONS; ++i) {
+      fmt::format_to(out, "spillway_switch_packets_total{{port=\"{}\",verdict=\"{}\"}} {}\n",
+                     port.name, reason(i), port.counters.packets[i]);
+    }
+  }
+  type("spillway_switch_dropped_total", "counter", "Dropped Spillway data packets.");
+  for (const PortSnapshot& port : snapshot.ports) {
+    for (unsigned i = 0; i < SPILLWAY_PRIORITIES; ++i) {
+      fmt::format_to(out, "spillway_switch_dropped_total{{port=\"{}\",importance=\"{}\"}} {}\n",
+                     port.name, i, port.counters.dropped[i]);
+    }
+  }
+  type("spillway_switch_sent_bytes_total", "counter", "Bytes put on the port's link.");
+  for (const PortSnapshot& port : snapshot.ports) {
+    fmt::format_to(out, "spillway_switch_sent_bytes_total{{port=\"{}\"}} {}\n", port.name,
+                   port.sent_bytes);
+  }
+  type("spillway_switch_queued_bytes", "gauge", "Bytes that wait at the port.");
+  for (const PortSnapshot& port : snapshot.ports) {
+    fmt::format_to(out, "spillway_switch_queued_bytes{{port=\"{}\"}} {}\n", port.name,
+                   port.queued_bytes);
+  }
+  type("spillway_switch_frames_total", "counter", "Frames at the fabric's edge.");
+  for (const auto& [edge, count] :
+       {std::pair("in", snapshot.frames_in), std::pair("out", snapshot.frames_out),
+        std::pair("missed_in", snapshot.missed_in), std::pair("missed_out", snapshot.missed_out),
+        std::pair("dropped_in", snapshot.dropped_in), std::pair("oversized", snapshot.oversized),
+        std::pair("foreign", snapshot.foreign), std::pair("unknown", snapshot.unknown)}) {
+    fmt::format_to(out, "spillway_switch_frames_total{{edge=\"{}\"}} {}\n", edge, count);
+  }
+  type("spillway_switch_latest_microseconds", "gauge", "How late the latest frame left.");
+  fmt::format_to(out, "spillway_switch_latest_microseconds {}\n", snapshot.latest_us);
+  return text;
+}
+
+}  // namespace spillway::cli

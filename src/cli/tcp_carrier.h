@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Flows over the kernel's TCP: a connection per flow, open before the first round, as Gloo and MPI
+// keep theirs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/flow_carrier.h"
+#include "net/address.h"
+#include "net/unique_fd.h"
+
+namespace spillway::cli {
+
+struct TcpCarrierOptions {
+  std::string congestion_control;         // "cubic", "bbr"; empty: the kernel's own choice
+  std::vector<net::SocketAddress> peers;  // by rank; a rank listens at its own
+};
+
+// Throws CommandError where this kernel does not have it.
+void require_congestion_control(const std::string& name);
+
+class TcpCarrier final : public FlowCarrier {
+ public:
+  TcpCarrier(const CarrierSetting& setting, const TcpCarrierOptions& options);
+
+  void prepare(std::uint32_t round) override;
+  std::vector<FlowOutcome> carry(std::uint32_t round, base::Instant start) override;
+
+ private:
+  struct Leg {
+    sim::Flow flow;
+    std::uint32_t number = 0;
+    net::UniqueFd stream;
+  };
+
+  void connect_to(const net::SocketAddress& address, const std::string& congestion_control,
+                  Leg& leg);
+  void accept_all(const net::UniqueFd& listener);
+
+  CarrierSetting setting_;
+  std::vector<Leg> outgoing_;
+  std::vector<Leg> incoming_;
+};
+
+}  // namespace spillway::cli

@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The loop, round by round: note the time, read every port that has something, run the network up
+// to that time, write what it delivered, sleep until a frame comes or the network has something to
+// do. All that arrived before the noted time has been read by then, so the network never learns of
+// a frame too late; where a port had more than one read takes, the network is run only up to what
+// was read.
+#include "fabric/emulator.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <ctime>
+#include <mutex>
+#include <optional>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "fabric/intake.h"
+#include "fabric/packet_port.h"
+#include "fabric/port_stack.h"
+#include "fabric/relay_directory.h"
+#include "fabric/relay_port.h"
+#include "fabric/urgent_thread.h"
+#include "net/system_error.h"
+#include "net/unique_fd.h"
+#include "sim/network.h"
+#include "sim/simulation.h"
+#include "sim/tenants.h"
+
+namespace spillway::fabric {
+namespace {
+
+// Rounds begin at least so far apart: many frames share the cost of one, and none is later by more.
+constexpr base::Duration kRest = base::microseconds(20);
+
+// While no frame of a real host is under way, tenants' traffic is run in steps of this length: what
+// it does matters only once a frame comes, which ends the step.
+constexpr base::Duration kQuietStep = base::microseconds(200);
+
+timespec to_timespec(base::Duration duration) {
+  return {.tv_sec = duration.count() / 1'000'000'000, .tv_nsec = duration.count() % 1'000'000'000};
+}
+
+base::Status check_ports(std::span<const PortSpec> ports, std::uint32_t hosts) {
+  if (ports.size() != hosts) {
+    return base::invalid_argument(
+        fmt::format("{} ports for {} hosts: every host has exactly one", ports.size(), hosts));
+  }
+  const auto is_relay = [](const PortSpec& port) { return port.interface.empty(); };
+  if (std::ranges::any_of(ports, is_relay) && !std::ranges::all_of(ports, is_relay)) {
+    return base::invalid_argument(
+        "some ports are interfaces and some are relays; a fabric has one kind");
+  }
+  return {};
+}
+
+base::Status check_faults(const sim::Scenario& scenario) {
+  const bool skews = std::ranges::any_of(scenario.faults, [](const sim::Fault& fault) {
+    return fault.kind == sim::FaultKind::kClockSkew;
+  });
+  return skews ? base::invalid_argument(
+                     "a fault of kind=skew: an emulated fabric's hosts have clocks of their own")
+               : base::Status();
+}
+
+PortSnapshot snapshot_of(const sim::OutputPort& port) {
+  PortSnapshot snapshot;
+  snapshot.name = port.name();
+  snapshot.counters = port.counters();
+  snapshot.sent_packets = port.transmitter().counters().packets;
+  snapshot.sent_bytes = port.transmitter().counters().bytes;
+  snapshot.lost_to_faults = port.transmitter().counters().lost;
+  for (const std::uint32_t bytes : port.state().bytes) {
+    snapshot.queued_bytes += bytes;
+  }
+  return snapshot;
+}
+
+}  // namespace
+
+class Emulator::Impl {
+ public:
+  Impl(const sim::Topology& topology, std::uint64_t seed, std::span<const PortSpec> ports)
+      : network_(topology, seed), intake_(network_.pool(), topology.hosts()), directory_(ports) {}
+
+  base::Status open(std::span<const PortSpec> ports);
+  base::Status add_traffic(const sim::Scenario& scenario, const sim::Topology& topology);
+  base::Status run();
+  void stop();
+  FabricSnapshot snapshot() const;
+
+ private:
+  base::Status open_port(const PortSpec& spec, sim::HostId host);
+  void wait(base::Instant round_began);
+  void round(base::Instant now);
+  void read_ports();
+  void inject();
+  base::Instant virtual_time(base::Instant at) const { return base::Instant(at - zero_); }
+  void publish(base::Instant now);
+  FabricSnapshot take_snapshot();
+
+  sim::Tenants tenants_;  // outlive the network, which has their stacks
+  sim::Network network_;
+  Intake intake_;
+  RelayDirectory directory_;
+  std::vector<std::unique_ptr<Port>> ports_;
+  std::vector<PortStack*> stacks_;  // the network's
+  std::vector<pollfd> polled_;      // the ports', then stop_event_
+  net::UniqueFd stop_event_;
+  std::atomic<bool> stopping_ = false;
+  base::Instant zero_;  // of the network's time
+  base::Instant published_;
+  bool unpublished_ = false;  // something happened since
+  mutable std::mutex mutex_;
+  FabricSnapshot snapshot_;  // under mutex_
+};
+
+// ------------------------------------------------------------------ setting up
+
+base::Status Emulator::Impl::open(std::span<const PortSpec> ports) {
+  stop_event_ = net::UniqueFd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!stop_event_.valid()) {
+    return net::system_error("make an event", errno);
+  }
+  for (sim::HostId host = 0; host < ports.size(); ++host) {
+    if (base::Status status = open_port(ports[host], host); !status.ok()) {
+      return status;
+    }
+  }
+  polled_.push_back({stop_event_.get(), POLLIN, 0});
+  return {};
+}
+
+base::Status Emulator::Impl::open_port(const PortSpec& spec, sim::HostId host) {
+  if (spec.interface.empty()) {
+    base::Result<std::unique_ptr<RelayPort>> port = RelayPort::open(spec, host, directory_);
+    if (!port.ok()) {
+      return port.status();
+    }
+    ports_.push_back(std::move(port).value());
+  } else {
+    base::Result<std::unique_ptr<PacketPort>> port = PacketPort::open(spec.interface, host);
+    if (!port.ok()) {
+      return port.status();
+    }
+    ports_.push_back(std::move(port).value());
+  }
+  polled_.push_back({ports_.back()->fd(), POLLIN, 0});
+  auto stack = std::make_unique<PortStack>(network_.pool(), *ports_.back(), zero_);
+  stacks_.push_back(stack.get());
+  network_.add_stack(host, std::move(stack));
+  return {};
+}
+
+base::Status Emulator::Impl::add_traffic(const sim::Scenario& scenario,
+                                         const sim::Topology& topology) {
+  if (scenario.tenants.size() >= sim::kMostStacks) {
+    return base::invalid_argument(fmt::format("at most {} tenants", sim::kMostStacks - 1));
+  }
+  if (base::Status status = tenants_.add_to(network_, topology, scenario.tenants); !status.ok()) {
+    return status;
+  }
+  for (const sim::Fault& fault : scenario.faults) {
+    if (base::Status status = network_.add_fault(fault); !status.ok()) {
+      return status;
+    }
+  }
+  snapshot_ = take_snapshot();
+  return {};
+}
+
+// ------------------------------------------------------------------ running
+
+base::Status Emulator::Impl::run() {
+  const UrgentThread urgent;
+  const base::MonotonicClock clock;
+  zero_ = clock.now();
+  published_ = zero_;
+  while (!stopping_) {
+    const base::Instant now = clock.now();
+    round(now);
+    publish(now);
+    wait(now);
+  }
+  const std::lock_guard lock(mutex_);
+  snapshot_ = take_snapshot();
+  return {};
+}
+
+void Emulator::Impl::round(base::Instant now) {
+  const std::uint64_t before = intake_.counters().frames + network_.events_run();
+  read_ports();
+  inject();
+  network_.run_until(virtual_time(intake_.known_until(now)));
+  unpublished_ = unpublished_ || intake_.counters().frames + network_.events_run() != before;
+  intake_.next_round();
+  for (const auto& port : ports_) {
+    port->flush();
+  }
+}
+
+void Emulator::Impl::read_ports() {
+  if (::poll(polled_.data(), polled_.size(), 0) <= 0) {
+    return;
+  }
+  for (std::size_t i = 0; i < ports_.size(); ++i) {
+    if (polled_[i].revents != 0) {
+      ports_[i]->read(intake_);
+    }
+  }
+}
+
+// Relays share their hosts' links: what they read is put in the order it came.
+void Emulator::Impl::inject() {
+  std::vector<Arrival>& arrivals = intake_.arrivals();
+  std::ranges::stable_sort(arrivals, {}, &Arrival::at);
+  for (const Arrival& arrival : arrivals) {
+    stacks_[arrival.from]->push(arrival.packet, std::max(virtual_time(arrival.at), network_.now()));
+    network_.wake(arrival.from);
+  }
+}
+
+void Emulator::Impl::wait(base::Instant round_began) {
+  const base::MonotonicClock clock;
+  const base::Instant next_round = round_began + kRest;
+  if (clock.now() < next_round) {
+    const timespec until = to_timespec(next_round.since_zero());
+    ::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr);
+  }
+  base::Instant wake = unpublished_ ? published_ + kPublishEvery : transport::kNever;
+  if (const std::optional<base::Instant> next = network_.next_time()) {
+    const base::Duration pause =
+        network_.pool().payloads_in_use() == 0 ? kQuietStep : base::Duration();
+    wake = std::min(wake, std::max(zero_ + next->since_zero(), round_began + pause));
+  }
+  const base::Duration rest = std::max(wake - clock.now(), base::Duration());
+  const timespec timeout = to_timespec(rest);
+  ::ppoll(polled_.data(), polled_.size(), wake == transport::kNever ? nullptr : &timeout, nullptr);
+}
+
+void Emulator::Impl::stop() {
+  stopping_ = true;
+  const std::uint64_t one = 1;
+  // A full counter has woken the loop already.
+  [[maybe_unused]] const ssize_t written = ::write(stop_event_.get(), &one, sizeof(one));
+}
+
+// ------------------------------------------------------------------ telling
+
+void Emulator::Impl::publish(base::Instant now) {
+  if (!unpublished_ || now - published_ < kPublishEvery) {
+    return;
+  }
+  FabricSnapshot taken = take_snapshot();
+  const std::lock_guard lock(mutex_);
+  snapshot_ = std::move(taken);
+  published_ = now;
+  unpublished_ = false;
+}
+
+FabricSnapshot Emulator::Impl::take_snapshot() {
+  FabricSnapshot taken;
+  for (std::size_t i = 0; i < network_.port_count(); ++i) {
+    taken.ports.push_back(snapshot_of(network_.port(i)));
+  }
+  taken.frames_in = intake_.counters().frames;
+  taken.unknown = intake_.counters().unknown;
+  taken.foreign = intake_.counters().foreign;
+  taken.lost_to_faults = network_.totals().lost;
+  base::Duration latest;
+  base::Duration late_sum;
+  for (std::size_t i = 0; i < ports_.size(); ++i) {
+    const PortCounters counters = ports_[i]->counters();
+    taken.frames_out += counters.out.sent;
+    taken.missed_out += counters.out.refused;
+    taken.missed_in += counters.missed;
+    taken.oversized += counters.oversized;
+    taken.dropped_in += stacks_[i]->dropped();
+    latest = std::max(latest, counters.out.latest);
+    late_sum += counters.out.late_sum;
+  }
+  taken.latest_us = static_cast<std::uint64_t>(latest.count() / 1000);
+  const std::uint64_t left = taken.frames_out + taken.missed_out;
+  taken.mean_late_us =
+      left == 0 ? 0.0 : static_cast<double>(late_sum.count()) / 1e3 / static_cast<double>(left);
+  return taken;
+}
+
+FabricSnapshot Emulator::Impl::snapshot() const {
+  const std::lock_guard lock(mutex_);
+  return snapshot_;
+}
+
+// ------------------------------------------------------------------ the face
+
+Emulator::Emulator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Emulator::~Emulator() = default;
+
+base::Result<std::unique_ptr<Emulator>> Emulator::make(const sim::Scenario& scenario,
+                                                       std::span<const PortSpec> ports) {
+  const base::Result<sim::Topology> topology = sim::build_topology(scenario);
+  if (!topology.ok()) {
+    return topology.status();
+  }
+  base::Status status = check_ports(ports, topology->hosts());
+  if (status.ok()) {
+    status = check_faults(scenario);
+  }
+  if (!status.ok()) {
+    return status;
+  }
+  auto impl = std::make_unique<Impl>(*topology, scenario.seed, ports);
+  status = impl->open(ports);
+  if (status.ok()) {
+    status = impl->add_traffic(scenario, *topology);
+  }
+  if (!status.ok()) {
+    return status;
+  }
+  return std::unique_ptr<Emulator>(new Emulator(std::move(impl)));
+}
+
+base::Status Emulator::run() {
+  return impl_->run();
+}
+
+void Emulator::stop() {
+  impl_->stop();
+}
+
+FabricSnapshot Emulator::snapshot() const {
+  return impl_->snapshot();
+}
+
+}  // namespace spillway::fabric

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A fabric that real hosts talk through: the simulator's network, run at the pace of the clock on
+// the wall, with real frames. Every host of the scenario's topology is replaced by a port to the
+// outside (PortSpec): what arrives there enters the network as if that host had sent it, and what
+// the network delivers to that host leaves there. Switches, queues, rates, delays, faults and
+// tenants are those of src/sim and src/dataplane, so what is emulated is what is simulated.
+//
+// Frames keep the time at which the kernel saw them, so a fabric that is scheduled late delays
+// frames but does not queue, mark or trim them differently.
+//
+// run() belongs to one thread; stop() and snapshot() may be called from any.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/units.h"
+#include "dataplane/port.h"
+#include "net/address.h"
+#include "sim/scenario.h"
+
+namespace spillway::fabric {
+
+// Where one host of the topology is attached: a network interface of the calling thread's network
+// namespace, or, where `interface` is empty, a UDP relay for Spillway packets alone.
+struct PortSpec {
+  std::string interface;
+  net::SocketAddress listen;   // relay: packets for this host come here from the other hosts,
+  net::SocketAddress deliver;  // and leave to here
+};
+
+struct PortSnapshot {
+  std::string name;  // "leaf0->host3"
+  spillway_port_counters counters = {};
+  std::uint64_t sent_packets = 0;
+  std::uint64_t sent_bytes = 0;
+  std::uint64_t lost_to_faults = 0;
+  std::uint32_t queued_bytes = 0;
+};
+
+struct FabricSnapshot {
+  std::vector<PortSnapshot> ports;   // of the switches, in the topology's order
+  std::uint64_t frames_in = 0;       // from the outside
+  std::uint64_t frames_out = 0;      // to the outside
+  std::uint64_t missed_in = 0;       // lost before they were read: the fabric was too slow
+  std::uint64_t missed_out = 0;      // refused by the kernel
+  std::uint64_t unknown = 0;         // neither for a known host nor for all
+  std::uint64_t latest_us = 0;       // how late the latest frame left, at worst
+  double mean_late_us = 0.0;         // and on average
+  std::uint64_t dropped_in = 0;      // a host sent more than its link carries (port_stack.h)
+  std::uint64_t foreign = 0;         // relays: not Spillway packets
+  std::uint64_t oversized = 0;       // interfaces: longer than the MTU; turn off TSO, GSO, GRO
+  std::uint64_t lost_to_faults = 0;  // on any link
+};
+
+inline constexpr base::Duration kPublishEvery = base::milliseconds(50);
+
+class Emulator {
+ public:
+  // One port per host of the topology, in its order, all interfaces or all relays. The scenario's
+  // jobs are not run: what hosts send is theirs to decide. Its tenants are.
+  static base::Result<std::unique_ptr<Emulator>> make(const sim::Scenario& scenario,
+                                                      std::span<const PortSpec> ports);
+  ~Emulator();
+  Emulator(const Emulator&) = delete;
+  Emulator& operator=(const Emulator&) = delete;
+
+  // Until stop() is called; once. The calling thread is urgent meanwhile, where that is permitted.
+  base::Status run();
+  void stop();
+  // At most kPublishEvery old while running.
+  FabricSnapshot snapshot() const;
+
+ private:
+  class Impl;
+  explicit Emulator(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace spillway::fabric

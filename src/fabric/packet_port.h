@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A port that is a network interface of the calling thread's namespace: every frame it receives,
+// whoever it is for, through a packet socket. Needs CAP_NET_RAW there.
+//
+// Checksums that the sender left to a card are completed and VLAN tags that the kernel took out are
+// put back. Frames longer than the interface's (segmentation left to a card: TSO, GSO, GRO) are
+// dropped and counted, for no switch carries them. One thread.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "fabric/port.h"
+#include "net/unique_fd.h"
+
+namespace spillway::fabric {
+
+class PacketPort final : public Port {
+ public:
+  static base::Result<std::unique_ptr<PacketPort>> open(const std::string& interface,
+                                                        sim::HostId host);
+
+  int fd() const override { return fd_.get(); }
+  void write(const Departure& departure) override;
+  PortCounters counters() override;
+
+ private:
+  PacketPort(net::UniqueFd fd, std::size_t frame_bytes, sim::HostId host);
+
+  void take(const Received& received, Intake& intake) override;
+
+  net::UniqueFd fd_;
+  sim::HostId host_;
+  std::uint64_t missed_ = 0;
+  std::uint64_t oversized_ = 0;
+};
+
+}  // namespace spillway::fabric

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lab/environment.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string_view>
+
+namespace spillway::lab {
+namespace {
+
+std::string_view key_of(std::string_view variable) {
+  return variable.substr(0, variable.find('='));
+}
+
+void set(std::vector<std::string>& environment, std::string variable) {
+  const std::string_view key = key_of(variable);
+  const auto there = std::find_if(environment.begin(), environment.end(),
+                                  [key](const std::string& other) { return key_of(other) == key; });
+  if (there == environment.end()) {
+    environment.push_back(std::move(variable));
+  } else {
+    *there = std::move(variable);
+  }
+}
+
+std::string peers_of(const HostPlan& plan) {
+  std::string peers;
+  for (const HostEntry& host : plan.hosts) {
+    peers += (peers.empty() ? "" : ",") + host.peer.to_string();
+  }
+  return peers;
+}
+
+}  // namespace
+
+std::vector<std::string> rank_variables(const HostPlan& plan, std::size_t rank,
+                                        const EnvironmentOptions& options) {
+  const HostEntry& host = plan.hosts[rank];
+  const std::string_view interface = options.own_interface ? kHostInterface : "lo";
+  const std::vector<std::string> variables = {
+      fmt::format("RANK={}", rank),
+      fmt::format("WORLD_SIZE={}", plan.hosts.size()),
+      "LOCAL_RANK=0",
+      "LOCAL_WORLD_SIZE=1",
+      fmt::format("GROUP_RANK={}", rank),
+      fmt::format("NODE_RANK={}", rank),
+      fmt::format("MASTER_ADDR={}", plan.master_address),
+      fmt::format("MASTER_PORT={}", options.master_port),
+      fmt::format("SPILLWAY_HOST_NAME={}", host.name),
+      fmt::format("SPILLWAY_PEERS={}", peers_of(plan)),
+      fmt::format("SPILLWAY_LISTEN={}", host.listen.to_string()),
+      fmt::format("SPILLWAY_LINK_RATE={}", host.rate.count()),
+      fmt::format("SPILLWAY_MTU={}", plan.mtu),
+      fmt::format("SPILLWAY_TRIM_BYTES={}", plan.trim_bytes),
+      fmt::format("SPILLWAY_LAB_ID={}", options.lab_id),
+      fmt::format("GLOO_SOCKET_IFNAME={}", interface),
+      fmt::format("NCCL_SOCKET_IFNAME={}", interface)};
+  return with_variables(variables, options.additional);
+}
+
+std::vector<std::string> current_environment() {
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    variables.emplace_back(*variable);
+  }
+  return variables;
+}
+
+std::vector<std::string> with_variables(std::vector<std::string> environment,
+                                        const std::vector<std::string>& variables) {
+  for (const std::string& variable : variables) {
+    set(environment, variable);
+  }
+  return environment;
+}
+
+}  // namespace spillway::lab

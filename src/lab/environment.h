@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a rank is told through its environment: what torchrun would set for a job with one process
+// per machine, where its Spillway peers are, and what its link is like.
+//
+//   RANK WORLD_SIZE LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK NODE_RANK MASTER_ADDR MASTER_PORT
+//   SPILLWAY_HOST_NAME    "host0"
+//   SPILLWAY_PEERS        "addr:port,addr:port,...": where to send to each rank, in their order
+//   SPILLWAY_LISTEN       "addr:port": where to wait for the others
+//   SPILLWAY_LINK_RATE    of the host's link, in bits per second
+//   SPILLWAY_MTU          of its interface
+//   SPILLWAY_TRIM_BYTES   to which the fabric cuts frames; 0: it does not
+//   SPILLWAY_LAB_ID       names the lab; what carries it was started by that lab
+//   GLOO_SOCKET_IFNAME NCCL_SOCKET_IFNAME    eth0, or lo without namespaces
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lab/host_plan.h"
+
+namespace spillway::lab {
+
+struct EnvironmentOptions {
+  std::uint16_t master_port = 29500;
+  std::string lab_id{};
+  bool own_interface = true;              // false: hosts share loopback
+  std::vector<std::string> additional{};  // "KEY=value"; the last word
+};
+
+// "KEY=value" each.
+std::vector<std::string> rank_variables(const HostPlan& plan, std::size_t rank,
+                                        const EnvironmentOptions& options);
+
+// Of this process.
+std::vector<std::string> current_environment();
+
+// `environment` with `variables` set in it, in their order.
+std::vector<std::string> with_variables(std::vector<std::string> environment,
+                                        const std::vector<std::string>& variables);
+
+}  // namespace spillway::lab

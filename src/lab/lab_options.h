@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a lab is asked to be and what it tells in the end: plain values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/units.h"
+#include "fabric/emulator.h"
+#include "lab/host_plan.h"
+#include "lab/isolation.h"
+#include "lab/rank_group.h"
+#include "sim/scenario.h"
+
+namespace spillway::lab {
+
+struct LabOptions {
+  sim::Scenario scenario;  // its jobs are ignored
+  Isolation isolation = Isolation::kAuto;
+  unsigned mtu = kDefaultMtu;
+  std::string tcp;  // congestion control of the hosts' kernels; empty: the machine's own
+  std::uint16_t port = 7077;
+  std::uint16_t master_port = 29500;
+  base::Duration grace = base::seconds(10);
+  std::vector<std::string> environment;  // "KEY=value", for every rank
+  std::string name;                      // empty: one is made up
+  OutputFds output;
+};
+
+// What one rank runs. Fewer commands than hosts leave the last hosts idle.
+struct RankCommand {
+  std::vector<std::string> argv;
+  std::vector<std::string> environment;  // "KEY=value", over those of the lab
+};
+
+struct LabOutcome {
+  std::vector<int> exit_codes;  // per rank; 128 + n: killed by signal n
+  int interrupted_by = 0;       // the signal that ended the lab early; 0: none did
+  Isolation isolation = Isolation::kNone;
+  fabric::FabricSnapshot fabric;
+
+  // 128 + the signal of an interrupt, else the largest of the exit codes.
+  int worst_exit_code() const;
+};
+
+}  // namespace spillway::lab

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lab/launcher.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <ctime>
+
+#include "lab/link_setup.h"
+#include "lab/report.h"
+#include "lab/supervisor.h"
+#include "net/system_error.h"
+
+namespace spillway::lab {
+namespace {
+
+// ------------------------------------------------------------------ the plan
+
+base::Result<net::UniqueFd> bound_to_any_port() {
+  const base::Result<net::SocketAddress> any = net::SocketAddress::parse("127.0.0.1:0");
+  net::UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket.valid() || ::bind(socket.get(), any->data(), any->size()) != 0) {
+    return net::system_error("bind a UDP port on 127.0.0.1", errno);
+  }
+  return socket;
+}
+
+// Ports that are free now. Somebody may take one before the lab does: it then says so.
+base::Result<std::vector<net::SocketAddress>> free_loopback_addresses(std::size_t count) {
+  std::vector<net::UniqueFd> sockets;  // held, so that no port is found twice
+  std::vector<net::SocketAddress> addresses;
+  for (std::size_t i = 0; i < count; ++i) {
+    base::Result<net::UniqueFd> socket = bound_to_any_port();
+    if (!socket.ok()) {
+      return socket.status();
+    }
+    sockets.push_back(std::move(socket).value());
+    sockaddr_storage storage = {};
+    socklen_t size = sizeof(storage);
+    ::getsockname(sockets.back().get(), reinterpret_cast<sockaddr*>(&storage), &size);
+    addresses.push_back(net::SocketAddress::from(storage));
+  }
+  return addresses;
+}
+
+base::Result<HostPlan> plan_for(const LabOptions& options, Isolation isolation) {
+  base::Result<HostPlan> plan =
+      make_host_plan(options.scenario, {.mtu = options.mtu, .port = options.port});
+  if (!plan.ok()) {
+    return plan;
+  }
+  if (isolation != Isolation::kNone) {
+    const bool has_ipv6 = ::access("/proc/net/if_inet6", F_OK) == 0;
+    for (HostEntry& host : plan.value().hosts) {
+      host.ipv6 = has_ipv6 ? host.ipv6 : "";
+    }
+    return plan;
+  }
+  const std::size_t count = plan->hosts.size();
+  const base::Result<std::vector<net::SocketAddress>> free = free_loopback_addresses(2 * count);
+  if (!free.ok()) {
+    return free.status();
+  }
+  const auto middle = free->begin() + static_cast<std::ptrdiff_t>(count);
+  return on_loopback(std::move(plan).value(), {free->begin(), middle}, {middle, free->end()});
+}
+
+base::Status check_commands(const HostPlan& plan, const std::vector<RankCommand>& commands) {
+  if (commands.size() > plan.hosts.size()) {
+    return base::invalid_argument(fmt::format("{} commands for {} hosts: give at most one each",
+                                              commands.size(), plan.hosts.size()));
+  }
+  for (const RankCommand& command : commands) {
+    if (command.argv.empty()) {
+      return base::invalid_argument("a command is empty: name a program to run");
+    }
+  }
+  return {};
+}
+
+// ------------------------------------------------------------------ the supervisor's process
+
+struct Running {
+  pid_t supervisor = -1;
+  net::UniqueFd report;
+};
+
+void lose_the_terminal() {
+  ::setsid();
+  const int null = ::open("/dev/null", O_RDWR);
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    ::dup2(null, fd);
+  }
+  (void)!::chdir("/");
+}
+
+// In the child.
+base::Status settle_in(const SupervisorTask& task, unsigned user, unsigned group) {
+  if (task.stays) {
+    lose_the_terminal();
+  } else {
+    ::setpgid(0, 0);  // Ctrl-C reaches the starter, which passes it on
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    pollfd starter = {task.report_fd, 0, 0};
+    if (::poll(&starter, 1, 0) > 0) {
+      return {base::StatusCode::kInternal, "the process that started the lab is gone"};
+    }
+  }
+  return become_root_inside(task.isolation, user, group);
+}
+
+base::Result<Running> start_supervisor(SupervisorTask task) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
+    return net::system_error("make a pipe", errno);
+  }
+  Running running;
+  running.report = net::UniqueFd(ends[0]);
+  const net::UniqueFd write_end(ends[1]);
+  task.report_fd = write_end.get();
+  const unsigned user = ::geteuid();
+  const unsigned group = ::getegid();
+  // The raw call returns twice, as fork() does; glibc has no fork() with flags.
+  running.supervisor =
+      static_cast<pid_t>(::syscall(SYS_clone, clone_flags(task.isolation) | SIGCHLD, 0, 0, 0, 0));
+  if (running.supervisor == 0) {
+    running.report = {};
+    const base::Status settled = settle_in(task, user, group);
+    if (settled.ok()) {
+      supervise(task);
+    } else {
+      const std::string line = error_line(settled);
+      (void)!::write(task.report_fd, line.data(), line.size());
+    }
+    ::_exit(0);
+  }
+  if (running.supervisor < 0) {
+    return net::system_error("start the lab's first process", errno, "try --isolation none");
+  }
+  return running;
+}
+
+// ------------------------------------------------------------------ its starter
+
+void pass_on_signals(int signal_fd, pid_t supervisor) {
+  signalfd_siginfo info = {};
+  while (::read(signal_fd, &info, sizeof(info)) == sizeof(info)) {
+    ::kill(supervisor, static_cast<int>(info.ssi_signo));
+  }
+}
+
+// Reads what the supervisor tells until `enough` of it came or it is gone.
+template <typename Enough>
+std::string listen_to(const Running& running, Enough enough) {
+  const sigset_t signals = end_signals();
+  const net::UniqueFd signal_fd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  std::string text;
+  std::array<char, 4096> buffer;
+  while (!enough(text)) {
+    std::array<pollfd, 2> polled = {
+        {{running.report.get(), POLLIN, 0}, {signal_fd.get(), POLLIN, 0}}};
+    ::poll(polled.data(), polled.size(), -1);
+    pass_on_signals(signal_fd.get(), running.supervisor);
+    if (polled[0].revents == 0) {
+      continue;
+    }
+    const ssize_t size = ::read(running.report.get(), buffer.data(), buffer.size());
+    if (size == 0) {
+      break;
+    }
+    text.append(buffer.data(), size > 0 ? static_cast<std::size_t>(size) : 0);
+  }
+  return text;
+}
+
+LabRecord record_of(const SupervisorTask& task, pid_t supervisor) {
+  LabRecord record;
+  record.name = task.state.path().filename();
+  record.id = task.state.id();
+  record.isolation = task.isolation;
+  record.supervisor = supervisor;
+  record.supervisor_start = process_start(supervisor);
+  record.since = ::time(nullptr);
+  record.hosts = static_cast<std::uint32_t>(task.plan.hosts.size());
+  record.rate = task.plan.hosts.front().rate.count();
+  return record;
+}
+
+base::Status was_killed() {
+  return {base::StatusCode::kInternal,
+          "the lab's first process was killed, and all of the lab with it"};
+}
+
+struct Prepared {
+  Isolation isolation;
+  HostPlan plan;
+  StateDirectory state;
+};
+
+base::Result<Prepared> prepare(const LabOptions& options, const std::string& default_name,
+                               const std::filesystem::path& state_root) {
+  if (base::Status status = check_congestion_control(options.tcp); !status.ok()) {
+    return status;
+  }
+  const base::Result<Isolation> isolation = resolve_isolation(options.isolation);
+  if (!isolation.ok()) {
+    return isolation.status();
+  }
+  base::Result<HostPlan> plan = plan_for(options, *isolation);
+  if (!plan.ok()) {
+    return plan.status();
+  }
+  base::Result<StateDirectory> state =
+      StateDirectory::create(state_root, options.name.empty() ? default_name : options.name);
+  if (!state.ok()) {
+    return state.status();
+  }
+  return Prepared{*isolation, std::move(plan).value(), std::move(state).value()};
+}
+
+base::Result<LabOutcome> run_prepared(const LabOptions& options, const Prepared& prepared,
+                                      const std::vector<RankCommand>& commands) {
+  if (base::Status status = check_commands(prepared.plan, commands); !status.ok()) {
+    return status;
+  }
+  const BlockedSignals blocked;
+  const SupervisorTask task{options, prepared.plan, prepared.isolation, commands, prepared.state,
+                            -1,      false};
+  const base::Result<Running> running = start_supervisor(task);
+  if (!running.ok()) {
+    return running.status();
+  }
+  (void)prepared.state.write(record_of(task, running->supervisor));
+  Report report = parse_report(listen_to(*running, [](const std::string&) { return false; }));
+  ::waitpid(running->supervisor, nullptr, 0);
+  if (!report.error.ok()) {
+    return report.error;
+  }
+  if (report.outcome.exit_codes.size() != commands.size()) {
+    return was_killed();
+  }
+  report.outcome.isolation = prepared.isolation;
+  return report.outcome;
+}
+
+base::Result<StartedLab> start_prepared(const LabOptions& options, const Prepared& prepared,
+                                        const std::filesystem::path& state_root) {
+  const SupervisorTask task{options, prepared.plan, prepared.isolation, {}, prepared.state,
+                            -1,      true};
+  const BlockedSignals blocked;
+  const base::Result<Running> running = start_supervisor(task);
+  if (!running.ok()) {
+    return running.status();
+  }
+  StartedLab lab;
+  lab.record = record_of(task, running->supervisor);
+  (void)prepared.state.write(lab.record);
+  const Report report = parse_report(listen_to(
+      *running, [](const std::string& text) { return text.find('\n') != std::string::npos; }));
+  if (!report.error.ok()) {
+    return report.error;
+  }
+  if (!report.ready) {
+    return was_killed();
+  }
+  base::Result<std::vector<HostRecord>> hosts = hosts_of(state_root, lab.record);
+  if (!hosts.ok()) {
+    return hosts.status();
+  }
+  lab.hosts = std::move(hosts).value();
+  return lab;
+}
+
+}  // namespace
+
+base::Result<LabOutcome> run_lab(const LabOptions& options,
+                                 const std::vector<RankCommand>& commands,
+                                 const std::filesystem::path& state_root) {
+  const base::Result<Prepared> prepared =
+      prepare(options, fmt::format("run-{}", ::getpid()), state_root);
+  if (!prepared.ok()) {
+    return prepared.status();
+  }
+  base::Result<LabOutcome> outcome = run_prepared(options, *prepared, commands);
+  prepared->state.remove();
+  return outcome;
+}
+
+base::Result<StartedLab> start_lab(const LabOptions& options,
+                                   const std::filesystem::path& state_root) {
+  const base::Result<Prepared> prepared = prepare(options, "lab", state_root);
+  if (!prepared.ok()) {
+    return prepared.status();
+  }
+  base::Result<StartedLab> lab = start_prepared(options, *prepared, state_root);
+  if (!lab.ok()) {
+    prepared->state.remove();
+  }
+  return lab;
+}
+
+}  // namespace spillway::lab

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Networks worth trying, as scenario texts (src/sim/scenario.h). Each opens with a comment that
+// says what it is. Whoever starts from one may change any part of it.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace spillway::lab {
+
+struct Preset {
+  std::string_view name;
+  std::string_view text;
+
+  // Its first line, without the comment sign.
+  std::string_view summary() const;
+};
+
+std::span<const Preset> presets();
+
+// Unknown names get an error that lists the known ones.
+base::Result<Preset> find_preset(std::string_view name);
+
+}  // namespace spillway::lab

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lab/presets.h"
+
+#include <gtest/gtest.h>
+
+#include "lab/host_plan.h"
+
+namespace spillway::lab {
+namespace {
+
+TEST(Presets, AreScenariosThatALabCanBe) {
+  for (const Preset& preset : presets()) {
+    const base::Result<sim::Scenario> scenario = sim::parse_scenario(preset.text);
+    ASSERT_TRUE(scenario.ok()) << preset.name << ": " << scenario.status().message();
+    const base::Result<HostPlan> plan = make_host_plan(*scenario, {});
+    ASSERT_TRUE(plan.ok()) << preset.name << ": " << plan.status().message();
+    EXPECT_EQ(plan->hosts.size(), 4U) << preset.name;
+  }
+}
+
+TEST(Presets, SayWhatTheyAre) {
+  for (const Preset& preset : presets()) {
+    EXPECT_TRUE(preset.text.starts_with("# ")) << preset.name;
+    EXPECT_GT(preset.summary().size(), 20U) << preset.name;
+    EXPECT_EQ(preset.summary().find('\n'), std::string_view::npos) << preset.name;
+  }
+}
+
+TEST(Presets, AnUnknownOneListsTheKnown) {
+  const base::Result<Preset> preset = find_preset("nonsense");
+  ASSERT_FALSE(preset.ok());
+  for (const Preset& known : presets()) {
+    EXPECT_NE(preset.status().message().find(known.name), std::string::npos) << known.name;
+    EXPECT_EQ(find_preset(known.name)->text, known.text);
+  }
+}
+
+}  // namespace
+}  // namespace spillway::lab

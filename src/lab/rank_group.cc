@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lab/rank_group.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "base/clock.h"
+
+namespace spillway::lab {
+namespace {
+
+constexpr std::size_t kReadBytes = 65536;
+
+base::Instant now() {
+  return base::MonotonicClock().now();
+}
+
+// A reader that went away is no reason to stop the work.
+void write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd, text.data(), text.size());
+    if (written > 0) {
+      text.remove_prefix(static_cast<std::size_t>(written));
+    } else if (errno == EAGAIN) {
+      pollfd room = {fd, POLLOUT, 0};
+      ::poll(&room, 1, -1);
+    } else if (errno != EINTR) {
+      return;
+    }
+  }
+}
+
+std::string how_it_ended(int wait_status) {
+  return WIFSIGNALED(wait_status) ? fmt::format("was killed by signal {}", WTERMSIG(wait_status))
+                                  : fmt::format("exited with {}", WEXITSTATUS(wait_status));
+}
+
+}  // namespace
+
+sigset_t end_signals() {
+  sigset_t set;
+  ::sigemptyset(&set);
+  for (const int signal_number : {SIGINT, SIGTERM, SIGHUP}) {
+    ::sigaddset(&set, signal_number);
+  }
+  return set;
+}
+
+BlockedSignals::BlockedSignals() {
+  sigset_t set = end_signals();
+  ::sigaddset(&set, SIGCHLD);
+  ::sigaddset(&set, SIGPIPE);
+  ::pthread_sigmask(SIG_BLOCK, &set, &before_);
+}
+
+BlockedSignals::~BlockedSignals() {
+  ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
+RankGroup::~RankGroup() {
+  send_all(SIGKILL);
+  for (const Rank& rank : ranks_) {
+    if (!rank.exit_code) {
+      ::waitpid(rank.pid, nullptr, 0);
+    }
+  }
+}
+
+base::Status RankGroup::start(const RankLaunch& launch) {
+  base::Result<RankProcess> started = start_rank(launch);
+  if (!started.ok()) {
+    return started.status();
+  }
+  RankProcess& process = started.value();
+  const std::string prefix = output_.prefix ? fmt::format("[{}] ", ranks_.size()) : "";
+  if (process.out.valid()) {
+    streams_.push_back({std::move(process.out), output_.out, LinePrefixer(prefix)});
+    streams_.push_back({std::move(process.err), output_.err, LinePrefixer(prefix)});
+  }
+  ranks_.push_back({launch, process.pid, std::nullopt});
+  return {};
+}
+
+GroupOutcome RankGroup::run(int stop_fd, bool stays) {
+  sigset_t signals = end_signals();
+  ::sigaddset(&signals, SIGCHLD);
+  const net::UniqueFd signal_fd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  reap();
+  while (!all_ended() || (stays && phase_ == Phase::kRunning)) {
+    std::vector<pollfd> polled = {{signal_fd.get(), POLLIN, 0}, {stop_fd, POLLIN, 0}};
+    for (const Stream& stream : streams_) {
+      polled.push_back({stream.source.get(), POLLIN, 0});
+    }
+    ::poll(polled.data(), polled.size(), wait_milliseconds());
+    for (std::size_t i = 0; i < streams_.size(); ++i) {
+      if (polled[i + 2].revents != 0) {
+        pump(streams_[i]);
+      }
+    }
+    if (polled[1].revents != 0 && phase_ != Phase::kAsked && phase_ != Phase::kKilled) {
+      ask_for_the_end(SIGTERM);
+    }
+    take_signals(signal_fd.get());
+    next_phase_if_due();
+  }
+  drain();
+  GroupOutcome outcome;
+  for (const Rank& rank : ranks_) {
+    outcome.exit_codes.push_back(rank.exit_code.value_or(0));
+  }
+  outcome.interrupted_by = interrupted_by_;
+  return outcome;
+}
+
+bool RankGroup::all_ended() const {
+  return std::all_of(ranks_.begin(), ranks_.end(),
+                     [](const Rank& rank) { return rank.exit_code.has_value(); });
+}
+
+bool RankGroup::shares_terminal() const {
+  return std::any_of(ranks_.begin(), ranks_.end(),
+                     [](const Rank& rank) { return rank.launch.own_terminal; });
+}
+
+int RankGroup::wait_milliseconds() const {
+  if (phase_ == Phase::kRunning || phase_ == Phase::kKilled) {
+    return -1;
+  }
+  const base::Duration left = deadline_ - now();
+  return static_cast<int>(std::max<std::int64_t>(0, left.count() / 1'000'000 + 1));
+}
+
+void RankGroup::take_signals(int signal_fd) {
+  signalfd_siginfo info = {};
+  while (::read(signal_fd, &info, sizeof(info)) == sizeof(info)) {
+    const int number = static_cast<int>(info.ssi_signo);
+    if (number == SIGCHLD) {
+      reap();
+    } else if (number == SIGINT && shares_terminal()) {
+      continue;  // the terminal gave it to the command too, whose business it is
+    } else if (interrupted_by_ == 0) {
+      interrupted_by_ = number;
+      ask_for_the_end(number);
+    } else {
+      phase_ = Phase::kKilled;
+      send_all(SIGKILL);
+    }
+  }
+}
+
+void RankGroup::reap() {
+  int status = 0;
+  for (pid_t pid = ::waitpid(-1, &status, WNOHANG); pid > 0;
+       pid = ::waitpid(-1, &status, WNOHANG)) {
+    const auto rank = std::find_if(ranks_.begin(), ranks_.end(), [pid](const Rank& candidate) {
+      return candidate.pid == pid && !candidate.exit_code;
+    });
+    if (rank != ranks_.end()) {
+      note_end(*rank, status);
+    }
+  }
+}
+
+void RankGroup::note_end(Rank& rank, int wait_status) {
+  rank.exit_code = exit_code_of(wait_status);
+  if (*rank.exit_code == 0 || phase_ != Phase::kRunning || rank.launch.own_terminal) {
+    return;
+  }
+  phase_ = Phase::kGrace;
+  set_deadline(grace_);
+  const std::string others = all_ended() ? ""
+                                         : fmt::format("; the others have {:g} s to end",
+                                                       static_cast<double>(grace_.count()) / 1e9);
+  write_all(output_.err, fmt::format("spillway: rank {} on {} {}{}\n", &rank - ranks_.data(),
+                                     rank.launch.host, how_it_ended(wait_status), others));
+}
+
+void RankGroup::ask_for_the_end(int signal_number) {
+  phase_ = Phase::kAsked;
+  set_deadline(kKillAfter);
+  send_all(signal_number);
+}
+
+void RankGroup::send_all(int signal_number) {
+  for (const Rank& rank : ranks_) {
+    if (!rank.exit_code) {
+      // A rank with a terminal shares the caller's group, which the terminal signals itself.
+      ::kill(rank.launch.own_terminal ? rank.pid : -rank.pid, signal_number);
+    }
+  }
+}
+
+void RankGroup::next_phase_if_due() {
+  const bool is_timed = phase_ == Phase::kGrace || phase_ == Phase::kAsked;
+  if (!is_timed || now() < deadline_) {
+    return;
+  }
+  if (phase_ == Phase::kGrace) {
+    ask_for_the_end(SIGTERM);
+  } else {
+    phase_ = Phase::kKilled;
+    send_all(SIGKILL);
+  }
+}
+
+void RankGroup::set_deadline(base::Duration from_now) {
+  deadline_ = now() + from_now;
+}
+
+void RankGroup::pump(Stream& stream) {
+  std::array<char, kReadBytes> buffer;
+  const ssize_t size = ::read(stream.source.get(), buffer.data(), buffer.size());
+  if (size > 0) {
+    write_all(stream.sink, stream.lines.feed({buffer.data(), static_cast<std::size_t>(size)}));
+  } else if (size == 0 || (errno != EAGAIN && errno != EINTR)) {
+    write_all(stream.sink, stream.lines.finish());
+    stream.source = {};  // poll() passes over it from now on
+  }
+}
+
+// What ranks wrote before they ended; what their children still hold open is not waited for.
+void RankGroup::drain() {
+  for (Stream& stream : streams_) {
+    pollfd more = {stream.source.get(), POLLIN, 0};
+    while (stream.source.valid() && ::poll(&more, 1, 0) > 0) {
+      pump(stream);
+    }
+    write_all(stream.sink, stream.lines.finish());
+  }
+}
+
+}  // namespace spillway::lab

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lab/rank_group.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "lab/environment.h"
+
+namespace spillway::lab {
+namespace {
+
+class RankGroupTest : public testing::Test {
+ protected:
+  RankLaunch shell(const std::string& script) {
+    RankLaunch launch;
+    launch.host = "host0";
+    launch.argv = {"/bin/sh", "-c", script};
+    launch.environment = current_environment();
+    return launch;
+  }
+
+  static std::string text_of(int file) {
+    std::string text(4096, '\0');
+    const ssize_t size = ::pread(file, text.data(), text.size(), 0);
+    text.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
+    return text;
+  }
+
+  BlockedSignals blocked_;
+  net::UniqueFd out_{::memfd_create("out", MFD_CLOEXEC)};
+  net::UniqueFd err_{::memfd_create("err", MFD_CLOEXEC)};
+  OutputFds output_{out_.get(), err_.get(), true};
+};
+
+TEST_F(RankGroupTest, MarksOutputAndKeepsExitCodes) {
+  RankGroup group(output_, base::seconds(10));
+  ASSERT_TRUE(group.start(shell("echo one; echo bad >&2")).ok());
+  ASSERT_TRUE(group.start(shell("printf two; exit 3")).ok());
+  const GroupOutcome outcome = group.run(-1, false);
+  EXPECT_EQ(outcome.exit_codes, (std::vector<int>{0, 3}));
+  EXPECT_EQ(outcome.interrupted_by, 0);
+  EXPECT_NE(text_of(out_.get()).find("[0] one\n"), std::string::npos);
+  EXPECT_NE(text_of(out_.get()).find("[1] two\n"), std::string::npos);
+  EXPECT_NE(text_of(err_.get()).find("[0] bad\n"), std::string::npos);
+  EXPECT_NE(text_of(err_.get()).find("rank 1 on host0 exited with 3"), std::string::npos);
+}
+
+TEST_F(RankGroupTest, AFailureEndsTheOthersAfterTheirGrace) {
+  RankGroup group(output_, base::milliseconds(10));
+  ASSERT_TRUE(group.start(shell("sleep 600")).ok());
+  ASSERT_TRUE(group.start(shell("exit 1")).ok());
+  EXPECT_EQ(group.run(-1, false).exit_codes, (std::vector<int>{128 + SIGTERM, 1}));
+}
+
+TEST_F(RankGroupTest, ASignalIsPassedOn) {
+  RankGroup group(output_, base::seconds(10));
+  ASSERT_TRUE(group.start(shell("trap 'exit 7' INT; sleep 600 & wait")).ok());
+  ASSERT_EQ(::kill(::getpid(), SIGINT), 0);  // blocked, so it waits for run()
+  const GroupOutcome outcome = group.run(-1, false);
+  EXPECT_EQ(outcome.interrupted_by, SIGINT);
+  EXPECT_NE(outcome.exit_codes.front(), 0);
+}
+
+TEST_F(RankGroupTest, ACommandThatIsNotThereIsNamed) {
+  RankGroup group(output_, base::seconds(10));
+  RankLaunch launch = shell("");
+  launch.argv = {"no-such-command-anywhere"};
+  const base::Status status = group.start(launch);
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.message().find("no-such-command-anywhere"), std::string::npos);
+  EXPECT_NE(status.message().find("host0"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace spillway::lab

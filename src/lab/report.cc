@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lab/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+#include <type_traits>
+
+namespace spillway::lab {
+namespace {
+
+// Calls `visit` with every number, in the order in which they travel.
+template <typename Snapshot, typename Visit>
+void visit_fabric(Snapshot& fabric, Visit visit) {
+  visit(fabric.frames_in);
+  visit(fabric.frames_out);
+  visit(fabric.missed_in);
+  visit(fabric.missed_out);
+  visit(fabric.dropped_in);
+  visit(fabric.oversized);
+  visit(fabric.foreign);
+  visit(fabric.unknown);
+  visit(fabric.lost_to_faults);
+  visit(fabric.latest_us);
+  visit(fabric.mean_late_us);
+}
+
+template <typename Port, typename Visit>
+void visit_port(Port& port, Visit visit) {
+  visit(port.sent_packets);
+  visit(port.sent_bytes);
+  visit(port.lost_to_faults);
+  visit(port.queued_bytes);
+  auto& counters = port.counters;
+  for (unsigned i = 0; i < SPILLWAY_REASONS; ++i) {
+    visit(counters.packets[i]);
+    visit(counters.bytes[i]);
+  }
+  for (unsigned i = 0; i < SPILLWAY_PRIORITIES; ++i) {
+    visit(counters.trimmed[i]);
+    visit(counters.dropped[i]);
+  }
+  visit(counters.dropped_control);
+}
+
+auto append_to(std::string& line) {
+  return [&line](auto number) { line += fmt::format(" {}", number); };
+}
+
+auto read_from(std::istringstream& words) {
+  return [&words](auto& number) { words >> number; };
+}
+
+void read_line(const std::string& line, Report& report) {
+  std::istringstream words(line);
+  std::string noun;
+  words >> noun;
+  if (noun == "ready") {
+    report.ready = true;
+  } else if (noun == "error") {
+    int code = 0;
+    std::string message;
+    words >> code >> std::ws;
+    std::getline(words, message);
+    report.error = base::Status(static_cast<base::StatusCode>(code), message);
+  } else if (noun == "exit") {
+    words >> report.outcome.exit_codes.emplace_back();
+  } else if (noun == "interrupted") {
+    words >> report.outcome.interrupted_by;
+  } else if (noun == "fabric") {
+    visit_fabric(report.outcome.fabric, read_from(words));
+  } else if (noun == "port") {
+    fabric::PortSnapshot& port = report.outcome.fabric.ports.emplace_back();
+    words >> port.name;
+    visit_port(port, read_from(words));
+  }
+}
+
+}  // namespace
+
+std::string error_line(const base::Status& status) {
+  std::string message = status.message();
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  return fmt::format("error {} {}\n", static_cast<int>(status.code()), message);
+}
+
+std::string outcome_lines(const LabOutcome& outcome) {
+  std::string text;
+  for (const int code : outcome.exit_codes) {
+    text += fmt::format("exit {}\n", code);
+  }
+  text += fmt::format("interrupted {}\nfabric", outcome.interrupted_by);
+  visit_fabric(outcome.fabric, append_to(text));
+  for (const fabric::PortSnapshot& port : outcome.fabric.ports) {
+    text += fmt::format("\nport {}", port.name);
+    visit_port(port, append_to(text));
+  }
+  return text + "\n";
+}
+
+Report parse_report(std::string_view text) {
+  Report report;
+  for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
+    read_line(std::string(text.substr(0, end)), report);
+    text.remove_prefix(end + 1);
+  }
+  return report;
+}
+
+int LabOutcome::worst_exit_code() const {
+  if (interrupted_by != 0) {
+    return 128 + interrupted_by;
+  }
+  return exit_codes.empty() ? 0 : *std::max_element(exit_codes.begin(), exit_codes.end());
+}
+
+}  // namespace spillway::lab

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a lab's supervisor writes to whoever started it, as lines of text over a pipe:
+//
+//   ready                          the network stands and the commands run
+//   error CODE sentence            it does not, or the fabric broke
+//   exit CODE                      of a rank, in their order
+//   interrupted SIGNAL
+//   fabric N N N ...               FabricSnapshot's numbers in their order
+//   port NAME N N N ...            one per switch port
+//
+// Both ends are of the same binary: there is no version.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "lab/lab_options.h"
+
+namespace spillway::lab {
+
+inline constexpr std::string_view kReadyLine = "ready\n";
+
+std::string error_line(const base::Status& status);
+std::string outcome_lines(const LabOutcome& outcome);
+
+struct Report {
+  bool ready = false;
+  base::Status error;
+  LabOutcome outcome;
+};
+
+// Lines that are cut off or not understood are passed over: their writer died.
+Report parse_report(std::string_view text);
+
+}  // namespace spillway::lab

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lab/report.h"
+
+#include <gtest/gtest.h>
+
+namespace spillway::lab {
+namespace {
+
+LabOutcome sample_outcome() {
+  LabOutcome outcome;
+  outcome.exit_codes = {0, 3, 137};
+  outcome.interrupted_by = 2;
+  outcome.fabric.frames_in = 11;
+  outcome.fabric.latest_us = 12;
+  outcome.fabric.mean_late_us = 1.5;
+  fabric::PortSnapshot& port = outcome.fabric.ports.emplace_back();
+  port.name = "switch0->host0";
+  port.sent_bytes = 1ULL << 40;
+  port.queued_bytes = 7;
+  port.counters.packets[SPILLWAY_REASON_TRIMMED] = 5;
+  port.counters.dropped[7] = 6;
+  port.counters.dropped_control = 8;
+  return outcome;
+}
+
+TEST(Report, ComesThroughAsItWent) {
+  const Report report = parse_report(std::string(kReadyLine) + outcome_lines(sample_outcome()));
+  EXPECT_TRUE(report.ready);
+  EXPECT_TRUE(report.error.ok());
+  EXPECT_EQ(report.outcome.exit_codes, (std::vector<int>{0, 3, 137}));
+  EXPECT_EQ(report.outcome.interrupted_by, 2);
+  EXPECT_EQ(report.outcome.fabric.frames_in, 11U);
+  EXPECT_EQ(report.outcome.fabric.latest_us, 12U);
+  EXPECT_EQ(report.outcome.fabric.mean_late_us, 1.5);
+  ASSERT_EQ(report.outcome.fabric.ports.size(), 1U);
+  const fabric::PortSnapshot& port = report.outcome.fabric.ports[0];
+  EXPECT_EQ(port.name, "switch0->host0");
+  EXPECT_EQ(port.sent_bytes, 1ULL << 40);
+  EXPECT_EQ(port.queued_bytes, 7U);
+  EXPECT_EQ(port.counters.packets[SPILLWAY_REASON_TRIMMED], 5U);
+  EXPECT_EQ(port.counters.dropped[7], 6U);
+  EXPECT_EQ(port.counters.dropped_control, 8U);
+}
+
+TEST(Report, AnErrorKeepsItsCodeAndStaysOneLine) {
+  const Report report = parse_report(error_line({base::StatusCode::kUnavailable, "no\nip here"}));
+  EXPECT_EQ(report.error.code(), base::StatusCode::kUnavailable);
+  EXPECT_EQ(report.error.message(), "no ip here");
+  EXPECT_FALSE(report.ready);
+}
+
+TEST(Report, ALineThatWasCutOffDoesNotCount) {
+  EXPECT_FALSE(parse_report("ready").ready);
+  EXPECT_EQ(parse_report("exit 1\nexit 2").outcome.exit_codes, std::vector<int>{1});
+}
+
+TEST(Report, TheWorstExitCodeIsTheLargestUnlessASignalEndedIt) {
+  LabOutcome outcome = sample_outcome();
+  EXPECT_EQ(outcome.worst_exit_code(), 130);
+  outcome.interrupted_by = 0;
+  EXPECT_EQ(outcome.worst_exit_code(), 137);
+  outcome.exit_codes.clear();
+  EXPECT_EQ(outcome.worst_exit_code(), 0);
+}
+
+}  // namespace
+}  // namespace spillway::lab

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is known about running labs, as files, so that other commands of the same user find them:
+//
+//   ROOT/NAME/lock     locked (flock) by the lab's processes for as long as one of them lives
+//   ROOT/NAME/lab      LabRecord
+//   ROOT/NAME/host.N   HostRecord
+//
+// A lab whose lock is free is dead, however it died. Whoever opens the root next reclaims it: ends
+// processes that carry the lab's id and removes the directory. Nothing else is ever touched.
+//
+// Roots belong to one user and are closed to all others.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "lab/isolation.h"
+#include "net/unique_fd.h"
+
+namespace spillway::lab {
+
+struct LabRecord {
+  std::string name;
+  std::string id;  // what SPILLWAY_LAB_ID says in its processes
+  Isolation isolation = Isolation::kNone;
+  pid_t supervisor = 0;
+  std::uint64_t supervisor_start = 0;  // see process_start()
+  std::int64_t since = 0;              // seconds since 1970
+  std::uint32_t hosts = 0;
+  std::int64_t rate = 0;  // of host0's link, bits per second
+};
+
+struct HostRecord {
+  std::string name;
+  std::string address;
+  int namespace_fd = -1;  // of the supervisor; -1: none
+  std::vector<std::string> variables;
+};
+
+// /run/spillway/lab for root, else $XDG_RUNTIME_DIR/spillway/lab, else /tmp/spillway-UID/lab.
+std::filesystem::path default_state_root();
+
+class StateDirectory {
+ public:
+  // Reclaims dead labs first. An error where a lab of that name lives.
+  static base::Result<StateDirectory> create(const std::filesystem::path& root,
+                                             const std::string& name);
+
+  const std::filesystem::path& path() const { return path_; }
+  const std::string& id() const { return id_; }
+
+  base::Status write(const LabRecord& record) const;
+  base::Status write(std::size_t index, const HostRecord& host) const;
+  // When the lab has ended: ends what it left behind and forgets it.
+  void remove() const;
+
+ private:
+  StateDirectory(std::filesystem::path path, std::string id, net::UniqueFd lock)
+      : path_(std::move(path)), id_(std::move(id)), lock_(std::move(lock)) {}
+
+  std::filesystem::path path_;
+  std::string id_;
+  net::UniqueFd lock_;
+};
+
+// Those that live, by name. Reclaims dead ones first.
+base::Result<std::vector<LabRecord>> live_labs(const std::filesystem::path& root);
+
+base::Result<std::vector<HostRecord>> hosts_of(const std::filesystem::path& root,
+                                               const LabRecord& lab);
+
+// Asks the lab to end, insists after a while, and returns when it is gone.
+base::Status end_lab(const std::filesystem::path& root, const LabRecord& lab);
+
+// When a process started, in clock ticks since the machine did; 0: there is none. A process number
+// and this name a process for good.
+std::uint64_t process_start(pid_t pid);
+
+}  // namespace spillway::lab

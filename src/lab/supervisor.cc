@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lab/supervisor.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <memory>
+
+#include "lab/environment.h"
+#include "lab/fabric_thread.h"
+#include "lab/link_setup.h"
+#include "lab/namespaces.h"
+#include "lab/report.h"
+
+namespace spillway::lab {
+namespace {
+
+void tell(int report_fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(report_fd, text.data(), text.size());
+    if (written <= 0) {
+      return;  // nobody listens any more
+    }
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+void warn(const SupervisorTask& task, std::string_view sentence) {
+  tell(task.options.output.err, fmt::format("spillway: {}\n", sentence));
+}
+
+std::vector<fabric::PortSpec> fabric_ports(const SupervisorTask& task) {
+  std::vector<fabric::PortSpec> ports;
+  for (const HostEntry& host : task.plan.hosts) {
+    fabric::PortSpec& port = ports.emplace_back();
+    if (task.isolation == Isolation::kNone) {
+      port.listen = host.peer;
+      port.deliver = host.listen;
+    } else {
+      port.interface = host.port_interface;
+    }
+  }
+  return ports;
+}
+
+// The namespaces stay open here: `lab exec` finds them by their numbers.
+base::Result<LinkSetup> make_links(const SupervisorTask& task) {
+  if (task.isolation == Isolation::kNone) {
+    warn(task, kLoopbackNotice);
+    return LinkSetup();
+  }
+  make_mounts_private();
+  base::Result<LinkSetup> links = set_up_links(task.plan, task.options.tcp);
+  if (links.ok() && !links->hosts_pace) {
+    warn(task, "this kernel has no token bucket (sch_tbf): the emulated links alone pace");
+  }
+  return links;
+}
+
+HostRecord host_record(const SupervisorTask& task, const LinkSetup& links, std::size_t index) {
+  EnvironmentOptions options;
+  options.master_port = task.options.master_port;
+  options.lab_id = task.state.id();
+  options.own_interface = task.isolation != Isolation::kNone;
+  options.additional = task.options.environment;
+  HostRecord host;
+  host.name = task.plan.hosts[index].name;
+  host.address = task.plan.hosts[index].ipv4;
+  host.variables = rank_variables(task.plan, index, options);
+  if (index < links.host_namespaces.size()) {
+    host.namespace_fd = links.host_namespaces[index].get();
+  }
+  return host;
+}
+
+base::Status start_commands(const SupervisorTask& task, const std::vector<HostRecord>& hosts,
+                            RankGroup& group) {
+  for (std::size_t rank = 0; rank < task.commands.size(); ++rank) {
+    RankLaunch launch;
+    launch.host = hosts[rank].name;
+    launch.argv = task.commands[rank].argv;
+    launch.environment =
+        with_variables(with_variables(current_environment(), hosts[rank].variables),
+                       task.commands[rank].environment);
+    launch.network_namespace = hosts[rank].namespace_fd;
+    if (base::Status status = group.start(launch); !status.ok()) {
+      return status;
+    }
+  }
+  return {};
+}
+
+base::Result<std::vector<HostRecord>> record_hosts(const SupervisorTask& task,
+                                                   const LinkSetup& links) {
+  std::vector<HostRecord> hosts;
+  for (std::size_t index = 0; index < task.plan.hosts.size(); ++index) {
+    hosts.push_back(host_record(task, links, index));
+    if (base::Status status = task.state.write(index, hosts.back()); !status.ok()) {
+      return status;
+    }
+  }
+  return hosts;
+}
+
+base::Status run_to_the_end(const SupervisorTask& task) {
+  const base::Result<LinkSetup> links = make_links(task);
+  if (!links.ok()) {
+    return links.status();
+  }
+  const base::Result<std::vector<HostRecord>> hosts = record_hosts(task, *links);
+  if (!hosts.ok()) {
+    return hosts.status();
+  }
+  const base::Result<std::unique_ptr<FabricThread>> fabric =
+      FabricThread::make(task.options.scenario, fabric_ports(task));
+  if (!fabric.ok()) {
+    return fabric.status();
+  }
+  RankGroup group(task.options.output, task.options.grace);
+  if (base::Status status = start_commands(task, *hosts, group); !status.ok()) {
+    return status;
+  }
+  tell(task.report_fd, kReadyLine);
+  const GroupOutcome ended = group.run((*fabric)->stop_fd(), task.stays);
+  const base::Status fabric_status = (*fabric)->finish();
+  LabOutcome outcome;
+  outcome.exit_codes = ended.exit_codes;
+  outcome.interrupted_by = ended.interrupted_by;
+  outcome.fabric = (*fabric)->snapshot();
+  tell(task.report_fd, outcome_lines(outcome));
+  return fabric_status;
+}
+
+}  // namespace
+
+void supervise(const SupervisorTask& task) {
+  const base::Status status = run_to_the_end(task);
+  if (!status.ok()) {
+    tell(task.report_fd, error_line(status));
+  }
+  if (task.stays) {
+    task.state.remove();
+  }
+}
+
+}  // namespace spillway::lab

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Datagrams off a socket, many at a call: recvmmsg over buffers that GRO may fill with many
+// datagrams of one flow each. Each is handed on with what the kernel said about it.
+//
+// Datagrams the kernel threw away because the socket's queue was full are counted: that is this
+// host's loss, not the network's. Buffers hold 64 KiB, what GRO joins at most, so nothing is cut.
+// One thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/units.h"
+#include "net/arrival_clock.h"
+#include "net/udp_socket.h"
+
+namespace spillway::net {
+
+struct ReceiveCounters {
+  std::uint64_t datagrams = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t calls = 0;
+  std::uint64_t overflowed = 0;  // lost because the socket's queue was full
+};
+
+// `tos`: DSCP and ECN of its IP header. `arrived`: when the kernel got it; `now` if it did not say.
+using DatagramHandler =
+    std::function<void(base::ByteView datagram, std::uint8_t tos, base::Instant arrived)>;
+
+class DatagramReceiver {
+ public:
+  // The socket must tell about arrivals and outlive the receiver.
+  DatagramReceiver(const UdpSocket& socket, const Offloads& offloads);
+
+  // One call's worth of what waits, in order. False if that was all.
+  bool receive(base::Instant now, const DatagramHandler& handle);
+
+  const ReceiveCounters& counters() const { return counters_; }
+
+ private:
+  struct Arrival {
+    std::size_t segment = 0;  // where datagrams join; 0: it is one
+    std::uint8_t tos = 0;
+    base::Instant arrived;
+  };
+
+  int receive_messages();
+  Arrival read_control(msghdr& header, base::Instant now);
+  void note_overflow(std::uint32_t total);
+
+  const UdpSocket& socket_;
+  std::size_t batch_;
+  std::vector<std::uint8_t> buffers_;
+  std::vector<std::uint8_t> controls_;
+  std::vector<iovec> data_;
+  std::vector<mmsghdr> headers_;
+  ArrivalClock clock_;
+  std::uint32_t overflow_seen_ = 0;
+  ReceiveCounters counters_;
+};
+
+}  // namespace spillway::net

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/datagram_sender.h"
+
+#include <netinet/udp.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "wire/packet.h"
+
+namespace spillway::net {
+namespace {
+
+constexpr std::size_t kBufferBytes = 192 * 1024;  // stays in a second-level cache
+constexpr std::size_t kAsideBytes = 32 * 1024;
+constexpr std::size_t kShort = 1500;       // may be put aside: a copy that costs less than a call
+constexpr std::size_t kMostRuns = 64;      // in one call
+constexpr std::size_t kMostSegments = 64;  // what every kernel with UDP_SEGMENT takes
+constexpr std::size_t kMostRunBytes = 65000;  // an IP packet with its headers is below 64 KiB
+
+// A message header with its control data: DSCP and ECN, and where to cut.
+struct OutgoingMessage {
+  iovec data{};
+  alignas(cmsghdr)
+      std::array<char, CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(std::uint16_t))> control{};
+};
+
+void add_control(msghdr& header, int level, int type, const void* value, std::size_t size) {
+  auto* place =
+      reinterpret_cast<cmsghdr*>(static_cast<char*>(header.msg_control) + header.msg_controllen);
+  place->cmsg_level = level;
+  place->cmsg_type = type;
+  place->cmsg_len = CMSG_LEN(size);
+  std::memcpy(CMSG_DATA(place), value, size);
+  header.msg_controllen += CMSG_SPACE(size);
+}
+
+}  // namespace
+
+DatagramSender::DatagramSender(std::vector<UdpSocket> sockets, const Offloads& offloads)
+    : sockets_(std::move(sockets)), offloads_(offloads) {
+  main_.buffer.resize(kBufferBytes);
+  aside_.buffer.resize(kAsideBytes);
+}
+
+bool DatagramSender::has_room() const {
+  return flushing_ == nullptr && main_.used + SPILLWAY_MAX_PACKET <= kBufferBytes &&
+         aside_.used + kShort <= kAsideBytes && main_.runs.size() < kMostRuns &&
+         aside_.runs.size() < kMostRuns;
+}
+
+base::MutableByteView DatagramSender::room() {
+  SPILLWAY_CHECK(has_room());
+  return base::MutableByteView(main_.buffer).subspan(main_.used, SPILLWAY_MAX_PACKET);
+}
+
+bool DatagramSender::extends(const Lane& lane, const DatagramTarget& target,
+                             std::size_t size) const {
+  if (!offloads_.gso || lane.runs.empty()) {
+    return false;
+  }
+  const Run& run = lane.runs.back();
+  return !run.closed && run.target == target && size <= run.segment &&
+         run.segments < kMostSegments && run.bytes + size <= kMostRunBytes;
+}
+
+void DatagramSender::append(Lane& lane, const DatagramTarget& target, std::size_t size) const {
+  if (!extends(lane, target, size)) {
+    lane.runs.push_back({.target = target,
+                         .data = lane.buffer.data() + lane.used,
+                         .segment = static_cast<std::uint16_t>(size)});
+  }
+  Run& run = lane.runs.back();
+  run.bytes += static_cast<std::uint32_t>(size);
+  ++run.segments;
+  run.closed = size < run.segment;
+  lane.used += size;
+}
+
+void DatagramSender::commit(const DatagramTarget& target, std::size_t size, bool may_overtake) {
+  SPILLWAY_CHECK(size > 0 && size <= SPILLWAY_MAX_PACKET);
+  const bool goes_aside = may_overtake && offloads_.gso && size <= kShort && !main_.runs.empty();
+  if (!goes_aside) {
+    append(main_, target, size);
+    return;
+  }
+  std::memcpy(aside_.buffer.data() + aside_.used, main_.buffer.data() + main_.used, size);
+  append(aside_, target, size);
+}
+
+// How many of the runs to send leave through the same socket, as far as one call takes them.
+std::size_t DatagramSender::same_socket(const Lane& lane) const {
+  std::size_t end = next_ + 1;
+  while (offloads_.batching && end < lane.runs.size() && end - next_ < kMostRuns &&
+         lane.runs[end].target.socket == lane.runs[next_].target.socket) {
+    ++end;
+  }
+  return end - next_;
+}
+
+// Returns how many runs went, or minus an errno.
+int DatagramSender::send_some(const Lane& lane, std::size_t count) {
+  std::array<OutgoingMessage, kMostRuns> messages;
+  std::array<mmsghdr, kMostRuns> headers;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Run& run = lane.runs[next_ + i];
+    OutgoingMessage& message = messages[i];
+    message.data = {const_cast<std::uint8_t*>(run.data), run.bytes};
+    headers[i] = {};
+    msghdr& header = headers[i].msg_hdr;
+    header.msg_name = const_cast<sockaddr*>(run.target.address->data());
+    header.msg_namelen = run.target.address->size();
+    header.msg_iov = &message.data;
+    header.msg_iovlen = 1;
+    header.msg_control = message.control.data();
+    const int tos = run.target.tos;
+    const bool v6 = run.target.address->is_ipv6();
+    add_control(header, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_TCLASS : IP_TOS, &tos,
+                sizeof(tos));
+    if (run.segments > 1) {
+      add_control(header, SOL_UDP, UDP_SEGMENT, &run.segment, sizeof(run.segment));
+    }
+  }
+  ++counters_.calls;
+  const int fd = sockets_[lane.runs[next_].target.socket].fd();
+  if (!offloads_.batching) {
+    return ::sendmsg(fd, &headers[0].msg_hdr, 0) >= 0 ? 1 : -errno;
+  }
+  const int sent = ::sendmmsg(fd, headers.data(), static_cast<unsigned>(count), 0);
+  return sent >= 0 ? sent : -errno;
+}
+
+bool DatagramSender::flush() {
+  if (flushing_ == nullptr) {
+    flushing_ = &aside_;
+  }
+  if (flushing_ == &aside_) {
+    if (!flush(aside_)) {
+      return false;
+    }
+    flushing_ = &main_;
+  }
+  if (!flush(main_)) {
+    return false;
+  }
+  flushing_ = nullptr;
+  return true;
+}
+
+bool DatagramSender::flush(Lane& lane) {
+  while (next_ < lane.runs.size()) {
+    const int sent = send_some(lane, same_socket(lane));
+    if (sent < 0) {
+      if (!handle_error(-sent, lane)) {
+        return false;
+      }
+      continue;
+    }
+    for (int i = 0; i < sent; ++i) {
+      counters_.datagrams += lane.runs[next_].segments;
+      counters_.bytes += lane.runs[next_].bytes;
+      ++next_;
+    }
+  }
+  lane.runs.clear();
+  lane.used = 0;
+  next_ = 0;
+  return true;
+}
+
+// Deals with what stopped the next run; false if it has to wait.
+bool DatagramSender::handle_error(int error, Lane& lane) {
+  switch (error) {
+    case EAGAIN:
+      ++counters_.waits;
+      return false;
+    case EINTR:
+      return true;
+    case EIO:     // no checksum offload, says the driver
+    case EINVAL:  // a segment with its headers is longer than the MTU, or GSO is not known
+      if (lane.runs[next_].segments > 1) {
+        offloads_.gso = offloads_.gso && error != EIO;
+        split_runs(lane);
+      } else {
+        drop_next(lane, counters_.refused);
+      }
+      return true;
+    case EMSGSIZE:
+      drop_next(lane, counters_.too_long);
+      return true;
+    default:
+      drop_next(lane, counters_.refused);
+      return true;
+  }
+}
+
+// Makes a run of every datagram that is still to be sent.
+void DatagramSender::split_runs(Lane& lane) const {
+  std::vector<Run> split;
+  for (std::size_t i = next_; i < lane.runs.size(); ++i) {
+    const Run& run = lane.runs[i];
+    for (std::uint32_t done = 0; done < run.bytes; done += run.segment) {
+      const std::uint32_t size = std::min<std::uint32_t>(run.segment, run.bytes - done);
+      split.push_back({.target = run.target,
+                       .data = run.data + done,
+                       .bytes = size,
+                       .segment = static_cast<std::uint16_t>(size),
+                       .segments = 1,
+                       .closed = true});
+    }
+  }
+  lane.runs.resize(next_);
+  lane.runs.insert(lane.runs.end(), split.begin(), split.end());
+}
+
+void DatagramSender::drop_next(Lane& lane, std::uint64_t& counter) {
+  counter += lane.runs[next_].segments;
+  ++next_;
+}
+
+int DatagramSender::waiting_fd() const {
+  return sockets_[flushing_->runs[next_].target.socket].fd();
+}
+
+}  // namespace spillway::net

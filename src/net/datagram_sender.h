@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Datagrams on their way out, gathered so that few calls move many. The caller writes each datagram
+// where room() says and commits it; datagrams that follow each other with the same socket, target,
+// class and size form a run, and a run leaves as one GSO buffer. A short datagram between long
+// ones, such as a control packet, is put aside so that it does not break their run, and leaves
+// first. flush() hands runs to the kernel and says whether all went; while some wait for room in a
+// socket, nothing may be added.
+//
+//   GSO off: a message per datagram.  Batching off as well: a call per datagram.
+//
+// A kernel or driver that refuses a GSO buffer (EIO) turns GSO off for good. Datagrams that cannot
+// be sent at all are dropped and counted: to the transport that is loss. One thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/bytes.h"
+#include "net/address.h"
+#include "net/udp_socket.h"
+
+namespace spillway::net {
+
+struct DatagramTarget {
+  std::uint8_t socket = 0;  // which of the sender's sockets
+  std::uint8_t tos = 0;     // DSCP and ECN, as in the IP header
+  const SocketAddress* address = nullptr;
+
+  friend bool operator==(const DatagramTarget&, const DatagramTarget&) = default;
+};
+
+struct SendCounters {
+  std::uint64_t datagrams = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t calls = 0;
+  std::uint64_t waits = 0;     // a socket had no room
+  std::uint64_t too_long = 0;  // refused: longer than the way to the peer allows
+  std::uint64_t refused = 0;   // for any other reason
+};
+
+class DatagramSender {
+ public:
+  DatagramSender(std::vector<UdpSocket> sockets, const Offloads& offloads);
+
+  // Whether another datagram may be written; if not, flush() first.
+  bool has_room() const;
+  // Where to write it: SPILLWAY_MAX_PACKET bytes.
+  base::MutableByteView room();
+  // `target.address` must stay where it is until it was flushed. A datagram that may overtake
+  // others is put aside where it would break a run.
+  void commit(const DatagramTarget& target, std::size_t size, bool may_overtake = false);
+
+  // False if some datagrams wait for room in a socket (waiting_fd()).
+  bool flush();
+  bool empty() const { return main_.runs.empty() && aside_.runs.empty(); }
+  int waiting_fd() const;
+
+  const Offloads& offloads() const { return offloads_; }
+  const SendCounters& counters() const { return counters_; }
+  std::span<const UdpSocket> sockets() const { return sockets_; }
+
+ private:
+  struct Run {
+    DatagramTarget target;
+    const std::uint8_t* data = nullptr;
+    std::uint32_t bytes = 0;
+    std::uint16_t segment = 0;  // size of each datagram but the last
+    std::uint16_t segments = 0;
+    bool closed = false;  // the last one was shorter
+  };
+  // A buffer and the runs in it, one behind the other.
+  struct Lane {
+    std::vector<std::uint8_t> buffer;
+    std::size_t used = 0;
+    std::vector<Run> runs;
+  };
+
+  bool extends(const Lane& lane, const DatagramTarget& target, std::size_t size) const;
+  void append(Lane& lane, const DatagramTarget& target, std::size_t size) const;
+  bool flush(Lane& lane);
+  std::size_t same_socket(const Lane& lane) const;
+  int send_some(const Lane& lane, std::size_t count);
+  bool handle_error(int error, Lane& lane);
+  void split_runs(Lane& lane) const;
+  void drop_next(Lane& lane, std::uint64_t& counter);
+
+  std::vector<UdpSocket> sockets_;
+  Offloads offloads_;
+  Lane main_;
+  Lane aside_;  // what would have broken a run and may overtake it
+  Lane* flushing_ = nullptr;
+  std::size_t next_ = 0;  // of its runs
+  SendCounters counters_;
+};
+
+}  // namespace spillway::net

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sender and receiver over loopback, with every combination of offloads.
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+#include "base/clock.h"
+#include "net/datagram_receiver.h"
+#include "net/datagram_sender.h"
+#include "net/path_mtu.h"
+#include "wire/packet.h"
+
+namespace spillway::net {
+namespace {
+
+UdpSocket open_socket(const std::string& address) {
+  base::Result<UdpSocket> socket = UdpSocket::open(SocketAddress::parse(address).value());
+  SPILLWAY_CHECK(socket.ok());
+  return std::move(socket).value();
+}
+
+struct Received {
+  std::vector<std::uint8_t> bytes;
+  std::uint8_t tos = 0;
+  base::Instant arrived;
+};
+
+struct Wire {
+  Wire(const std::string& address, const Offloads& offloads, int sockets = 1)
+      : target(open_socket(address)), offloads_(available_offloads(offloads)) {
+    target.tell_about_arrivals(offloads_.gro);
+    std::vector<UdpSocket> sources;
+    for (int i = 0; i < sockets; ++i) {
+      sources.push_back(open_socket(address));
+    }
+    sender.emplace(std::move(sources), offloads_);
+    receiver.emplace(target, offloads_);
+  }
+
+  void commit(std::size_t size, std::uint8_t fill, std::uint8_t tos = 0, std::uint8_t socket = 0) {
+    const base::MutableByteView room = sender->room();
+    std::fill_n(room.begin(), size, fill);
+    sender->commit({.socket = socket, .tos = tos, .address = &target.local()}, size);
+  }
+
+  std::vector<Received> receive_all() {
+    std::vector<Received> all;
+    pollfd readable{target.fd(), POLLIN, 0};
+    while (::poll(&readable, 1, 50) > 0) {
+      receiver->receive(base::MonotonicClock().now(),
+                        [&all](base::ByteView bytes, std::uint8_t tos, base::Instant arrived) {
+                          all.push_back({{bytes.begin(), bytes.end()}, tos, arrived});
+                        });
+    }
+    return all;
+  }
+
+  UdpSocket target;
+  Offloads offloads_;
+  std::optional<DatagramSender> sender;
+  std::optional<DatagramReceiver> receiver;
+};
+
+class EveryOffload : public testing::TestWithParam<int> {
+ protected:
+  Offloads offloads() const {
+    return {.gso = (GetParam() & 1) != 0,
+            .gro = (GetParam() & 2) != 0,
+            .batching = (GetParam() & 4) != 0};
+  }
+  std::string address() const { return (GetParam() & 8) != 0 ? "[::1]:0" : "127.0.0.1:0"; }
+};
+
+TEST_P(EveryOffload, DatagramsArriveAsTheyWereWritten) {
+  Wire wire(address(), offloads());
+  // Runs of one size, a shorter one that ends a run, a longer one that begins another.
+  const std::vector<std::size_t> sizes{1452, 1452, 1452, 700, 1452, 9, 9, 2000, 1, 1452};
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    wire.commit(sizes[i], static_cast<std::uint8_t>(i + 1), 0xB8);
+  }
+  ASSERT_TRUE(wire.sender->flush());
+  const std::vector<Received> all = wire.receive_all();
+  ASSERT_EQ(all.size(), sizes.size());
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    EXPECT_EQ(all[i].bytes, std::vector<std::uint8_t>(sizes[i], static_cast<std::uint8_t>(i + 1)));
+    EXPECT_EQ(all[i].tos, 0xB8);
+  }
+  EXPECT_EQ(wire.sender->counters().datagrams, sizes.size());
+  EXPECT_EQ(wire.receiver->counters().bytes,
+            std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}));
+}
+
+TEST_P(EveryOffload, ClassAndSocketKeepToTheirDatagrams) {
+  Wire wire(address(), offloads(), 2);
+  for (int i = 0; i < 12; ++i) {
+    const auto tos = static_cast<std::uint8_t>(i % 3 == 0 ? 0x02 : 0xC8);
+    wire.commit(500, tos, tos, static_cast<std::uint8_t>(i % 2));
+  }
+  ASSERT_TRUE(wire.sender->flush());
+  const std::vector<Received> all = wire.receive_all();
+  ASSERT_EQ(all.size(), 12U);
+  for (const Received& received : all) {
+    EXPECT_EQ(received.bytes[0], received.tos);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EveryOffload, testing::Range(0, 16));
+
+TEST(Datagrams, OfOneRunLeaveInOneCall) {
+  Wire wire("127.0.0.1:0", {});
+  if (!wire.offloads_.gso) {
+    GTEST_SKIP() << "this kernel has no UDP_SEGMENT";
+  }
+  for (int i = 0; i < 40; ++i) {
+    wire.commit(1000, 1);
+  }
+  ASSERT_TRUE(wire.sender->flush());
+  EXPECT_EQ(wire.sender->counters().calls, 1U);
+  EXPECT_EQ(wire.receive_all().size(), 40U);
+  EXPECT_LT(wire.receiver->counters().calls, 10U);
+}
+
+TEST(Datagrams, AreStampedWithTheirArrival) {
+  Wire wire("127.0.0.1:0", {});
+  const base::Instant before = base::MonotonicClock().now();
+  wire.commit(100, 1);
+  ASSERT_TRUE(wire.sender->flush());
+  const base::Instant sent = base::MonotonicClock().now();
+  ::poll(nullptr, 0, 30);
+  const std::vector<Received> all = wire.receive_all();
+  ASSERT_EQ(all.size(), 1U);
+  // To a millisecond: the clocks' difference is measured, and steered clocks drift a little.
+  EXPECT_GE(all[0].arrived, before - base::milliseconds(1));
+  EXPECT_LE(all[0].arrived, sent + base::milliseconds(1));
+}
+
+TEST(Datagrams, ThatAFullQueueLostAreCounted) {
+  Wire wire("127.0.0.1:0", {.gso = false, .gro = false});
+  wire.target.size_buffers(4096);
+  for (int round = 0; round < 8; ++round) {
+    for (int i = 0; i < 40; ++i) {
+      wire.commit(1000, 1);
+    }
+    ASSERT_TRUE(wire.sender->flush());
+  }
+  std::size_t arrived = wire.receive_all().size();
+  EXPECT_LT(arrived, 320U);
+  wire.commit(1000, 2);  // the count comes with the next datagram
+  ASSERT_TRUE(wire.sender->flush());
+  arrived += wire.receive_all().size();
+  EXPECT_EQ(arrived + wire.receiver->counters().overflowed, 321U);
+}
+
+TEST(Datagrams, LongerThanTheWayAllowsAreCountedNotSent) {
+  DatagramSender sender(
+      [] {
+        std::vector<UdpSocket> sockets;
+        sockets.push_back(open_socket("127.0.0.1:0"));
+        return sockets;
+      }(),
+      {});
+  const SocketAddress nowhere = SocketAddress::parse("[::1]:9").value();  // of another family
+  sender.room();
+  sender.commit({.address = &nowhere}, 100);
+  EXPECT_TRUE(sender.flush());
+  EXPECT_EQ(sender.counters().refused + sender.counters().too_long, 1U);
+  EXPECT_EQ(sender.counters().datagrams, 0U);
+}
+
+TEST(UdpSocket, SaysWhichAddressIsTaken) {
+  const UdpSocket first = open_socket("127.0.0.1:0");
+  const base::Result<UdpSocket> second = UdpSocket::open(first.local());
+  ASSERT_FALSE(second.ok());
+  EXPECT_NE(second.status().message().find(first.local().to_string()), std::string::npos);
+  EXPECT_NE(second.status().message().find("choose another"), std::string::npos);
+}
+
+TEST(PathMtu, OfLoopbackIsLongerThanAnyPacket) {
+  const SocketAddress loopback = SocketAddress::parse("127.0.0.1:9").value();
+  const base::Result<unsigned> mtu = path_mtu(loopback, loopback);
+  ASSERT_TRUE(mtu.ok());
+  EXPECT_GE(*mtu, 16'000U);
+  EXPECT_EQ(datagram_limit(*mtu, loopback).value(), unsigned{SPILLWAY_MAX_PACKET});
+}
+
+TEST(PathMtu, LeavesRoomForHeaders) {
+  const SocketAddress v4 = SocketAddress::parse("10.0.0.1:9").value();
+  const SocketAddress v6 = SocketAddress::parse("[fd00::1]:9").value();
+  EXPECT_EQ(datagram_limit(1500, v4).value(), 1472U);
+  EXPECT_EQ(datagram_limit(1500, v6).value(), 1452U);
+  EXPECT_EQ(datagram_limit(9000, v4).value(), 8972U);
+  const base::Result<unsigned> tiny = datagram_limit(60, v4);
+  ASSERT_FALSE(tiny.ok());
+  EXPECT_NE(tiny.status().message().find("MTU"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace spillway::net

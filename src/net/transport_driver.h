@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The transport on real sockets: one rank's endpoint, its sockets, and the loop that moves packets
+// between them. The loop sleeps when nothing is due; busy_poll has it look again for a while first.
+//
+// Sockets: one has the address that peers send to; its port and those of paths - 1 further sockets
+// are the source ports that packets are sprayed over, a GSO run per path at a time.
+//
+// Threads: everything happens on the loop's thread, which is that of run(), or one of its own after
+// start(). Other threads hand in work with post(); listeners are called on the loop's thread, as is
+// posted work, and may use the endpoint they are given. Peers are added before the loop runs.
+//
+//   auto driver = TransportDriver::open(config, auth, listener);
+//   driver->add_peer(1, address);
+//   driver->start();
+//   driver->post([spec](Endpoint& endpoint, Instant now) { endpoint.send(spec, now); });
+//
+// Limits: as the endpoint's; datagrams that wait to leave are bounded by DatagramSender's buffer.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "net/address.h"
+#include "net/datagram_receiver.h"
+#include "net/datagram_sender.h"
+#include "net/udp_socket.h"
+#include "transport/datagram_port.h"
+#include "wire/packet_auth.h"
+
+namespace spillway::net {
+
+struct DriverConfig {
+  transport::EndpointConfig endpoint;
+  SocketAddress listen;
+  Offloads offloads;
+  std::size_t socket_buffer_bytes = 4 * 1024 * 1024;
+  base::BitRate send_rate{};                        // of this host's link; zero: not paced
+  base::Bytes send_burst = base::bytes(64 * 1024);  // that may leave at once where it is
+  base::Duration busy_poll{};
+};
+
+// Offloads and busy polling as SPILLWAY_GSO, SPILLWAY_GRO, SPILLWAY_BATCHING and
+// SPILLWAY_BUSY_POLL (microseconds) say.
+DriverConfig driver_config_from_environment();
+
+struct DriverCounters {
+  SendCounters sent;
+  ReceiveCounters received;
+  std::array<std::uint64_t, wire::kPacketFaults> faults{};  // datagrams refused, by their fault
+  transport::EndpointCounters endpoint;
+  std::uint64_t sleeps = 0;
+};
+
+class DriverListener {
+ public:
+  virtual ~DriverListener() = default;
+  virtual void on_event(const transport::Event& event, transport::Endpoint& endpoint,
+                        base::Instant now) = 0;
+};
+
+class TransportDriver {
+ public:
+  using Task = std::function<void(transport::Endpoint&, base::Instant)>;
+
+  // `auth` and `listener` must outlive the driver.
+  static base::Result<std::unique_ptr<TransportDriver>> open(const DriverConfig& config,
+                                                             const wire::PacketAuth& auth,
+                                                             DriverListener& listener);
+  ~TransportDriver();  // stops the loop
+
+  const SocketAddress& local() const;
+  // What the kernel would not give and what to do about it, sentence by sentence.
+  const std::vector<std::string>& warnings() const;
+  const Offloads& offloads() const;
+
+  // How many bytes of UDP payload the way to the peer takes.
+  base::Result<unsigned> add_peer(std::uint16_t rank, const SocketAddress& address);
+
+  void post(Task task);  // any thread
+  void start();
+  void run();            // until stop()
+  void stop();           // any thread
+  void stop_and_wait();  // and for the thread of start() to end; not on the loop's thread
+
+  // On the loop's thread, or when it does not run.
+  DriverCounters counters() const;
+
+ private:
+  class Loop;
+  explicit TransportDriver(std::unique_ptr<Loop> loop);
+  std::unique_ptr<Loop> loop_;
+};
+
+}  // namespace spillway::net

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Two or more drivers on loopback, each with its own thread.
+#include "net/transport_driver.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <ctime>
+#include <future>
+#include <mutex>
+#include <thread>
+
+#include "base/clock.h"
+#include "wire/data_packet.h"
+
+namespace spillway::net {
+namespace {
+
+using transport::Outcome;
+
+constexpr std::uint16_t kJob = 3;
+constexpr std::uint8_t kPlanes = 8;
+constexpr std::uint8_t kQuanta = 20;  // 640 coordinates, 640 bytes of planes
+constexpr std::size_t kPlaneBytes = 640;
+constexpr auto kPatience = std::chrono::seconds(20);
+
+wire::DataHeader header_of(const transport::DataStamp& stamp) {
+  wire::DataHeader header{.job = kJob, .message = stamp.message};
+  header.row_log2 = 15;
+  header.rotations = 1;
+  header.planes = kPlanes;
+  header.quanta = kQuanta;
+  header.head_bytes = 160;
+  header.scale = 1.0F;
+  transport::apply_stamp(stamp, header);
+  return header;
+}
+
+std::uint8_t planes_byte(std::uint16_t packet, std::size_t at) {
+  return static_cast<std::uint8_t>(packet * 7 + at);
+}
+
+class TestSource final : public transport::PayloadSource {
+ public:
+  explicit TestSource(const wire::PacketAuth& auth) : auth_(auth) {}
+  std::size_t write(const transport::DataStamp& stamp, base::MutableByteView out) override {
+    std::vector<std::uint8_t> planes(kPlaneBytes);
+    for (std::size_t i = 0; i < planes.size(); ++i) {
+      planes[i] = planes_byte(stamp.packet, i);
+    }
+    return wire::write_data_packet(header_of(stamp), planes, auth_, out);
+  }
+
+ private:
+  const wire::PacketAuth& auth_;
+};
+
+class TestSink final : public transport::PayloadSink {
+ public:
+  explicit TestSink(const wire::PacketAuth& auth) : auth_(auth) {}
+  unsigned take(const wire::OpenedPacket& packet, base::ByteView bytes) override {
+    std::vector<std::uint8_t> planes(kPlaneBytes);
+    const auto trusted = wire::copy_trusted_planes(bytes, packet, auth_, planes);
+    for (std::size_t i = 0; i < trusted.bytes; ++i) {
+      wrong_ += planes[i] != planes_byte(packet.header.packet, i) ? 1 : 0;
+    }
+    return static_cast<unsigned>(trusted.bytes / (kPlaneBytes / kPlanes));
+  }
+  std::uint64_t wrong() const { return wrong_; }
+
+ private:
+  const wire::PacketAuth& auth_;
+  std::uint64_t wrong_ = 0;
+};
+
+// Collects events and lets the test's thread wait for them.
+class Events final : public DriverListener {
+ public:
+  void on_event(const transport::Event& event, transport::Endpoint& /*endpoint*/,
+                base::Instant /*now*/) override {
+    const std::lock_guard lock(mutex_);
+    events_.push_back(event);
+    changed_.notify_all();
+  }
+  template <typename T>
+  std::optional<T> wait_for() {
+    std::unique_lock lock(mutex_);
+    std::optional<T> found;
+    changed_.wait_for(lock, kPatience, [&] {
+      for (const transport::Event& event : events_) {
+        if (const T* wanted = std::get_if<T>(&event)) {
+          found = *wanted;
+        }
+      }
+      return found.has_value();
+    });
+    return found;
+  }
+  bool wait_for_count(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, kPatience, [&] { return events_.size() >= count; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<transport::Event> events_;
+};
+
+DriverConfig config_of(std::uint16_t rank, const std::string& address) {
+  DriverConfig config;
+  config.listen = SocketAddress::parse(address).value();
+  config.endpoint.job = kJob;
+  config.endpoint.rank = rank;
+  config.endpoint.tuning.paths = 4;
+  config.endpoint.tuning.burst_packets = 16;
+  config.endpoint.tuning.probe_min = base::milliseconds(2);
+  return config;
+}
+
+constexpr std::uint32_t kPacketBytes = 36 + 4 + 640 + 4;
+
+struct Rank {
+  Rank(std::uint16_t number, const DriverConfig& config)
+      : rank(number),
+        auth(wire::PacketAuth::crc32c(1)),
+        source(auth),
+        sink(auth),
+        driver(TransportDriver::open(config, auth, events).value()) {}
+
+  void send(std::uint16_t to, std::uint32_t packets, std::uint32_t step = 0) {
+    driver->post([=, this](transport::Endpoint& endpoint, base::Instant now) {
+      EXPECT_TRUE(endpoint
+                      .send({.id = {.step = step, .source = rank},
+                             .to = to,
+                             .packets = packets,
+                             .packet_bytes = kPacketBytes,
+                             .loss = {.bound_ppm = 0},
+                             .source = &source},
+                            now)
+                      .ok());
+    });
+  }
+  void expect(std::uint16_t from, std::uint32_t packets, std::uint32_t step = 0) {
+    driver->post([=, this](transport::Endpoint& endpoint, base::Instant now) {
+      EXPECT_TRUE(endpoint
+                      .expect({.id = {.step = step, .source = from},
+                               .packets = packets,
+                               .packet_bytes = kPacketBytes,
+                               .planes = kPlanes,
+                               .loss = {.bound_ppm = 0, .min_planes = kPlanes},
+                               .sink = &sink},
+                              now)
+                      .ok());
+    });
+  }
+
+  std::uint16_t rank;
+  wire::PacketAuth auth;
+  TestSource source;
+  TestSink sink;
+  Events events;
+  std::unique_ptr<TransportDriver> driver;
+};
+
+struct Two {
+  explicit Two(const DriverConfig& a, const DriverConfig& b) : zero(0, a), one(1, b) {
+    EXPECT_TRUE(zero.driver->add_peer(1, one.driver->local()).ok());
+    EXPECT_TRUE(one.driver->add_peer(0, zero.driver->local()).ok());
+    zero.driver->start();
+    one.driver->start();
+  }
+  explicit Two(const std::string& address = "127.0.0.1:0")
+      : Two(config_of(0, address), config_of(1, address)) {}
+
+  Rank zero;
+  Rank one;
+};
+
+DriverCounters counters_of(TransportDriver& driver) {
+  std::promise<DriverCounters> counters;
+  driver.post([&](transport::Endpoint&, base::Instant) { counters.set_value(driver.counters()); });
+  return counters.get_future().get();
+}
+
+void expect_transfer(Two& ranks, std::uint32_t packets) {
+  ranks.one.expect(0, packets);
+  ranks.zero.send(1, packets);
+  const auto report = ranks.one.events.wait_for<transport::ReceiveReport>();
+  ASSERT_TRUE(report.has_value());
+  EXPECT_EQ(report->outcome, Outcome::kEverything);
+  EXPECT_EQ(report->whole, packets);
+  EXPECT_EQ(ranks.one.sink.wrong(), 0U);
+  EXPECT_TRUE(ranks.zero.events.wait_for<transport::SendReport>().has_value());
+}
+
+TEST(TransportDriver, CarriesAMessage) {
+  Two ranks;
+  expect_transfer(ranks, 5000);
+}
+
+TEST(TransportDriver, CarriesAMessageOverIpv6) {
+  Two ranks("[::1]:0");
+  expect_transfer(ranks, 1000);
+}
+
+TEST(TransportDriver, CarriesAMessageWithoutOffloads) {
+  DriverConfig a = config_of(0, "127.0.0.1:0");
+  DriverConfig b = config_of(1, "127.0.0.1:0");
+  a.offloads = b.offloads = {.gso = false, .gro = false, .batching = false};
+  Two ranks(a, b);
+  expect_transfer(ranks, 500);
+}
+
+TEST(TransportDriver, CarriesManyMessagesBothWays) {
+  Two ranks;
+  constexpr std::uint32_t kMessages = 50;
+  for (std::uint32_t step = 0; step < kMessages; ++step) {
+    ranks.one.expect(0, 40 + step, step);
+    ranks.zero.expect(1, 40 + step, step);
+    ranks.zero.send(1, 40 + step, step);
+    ranks.one.send(0, 40 + step, step);
+  }
+  EXPECT_TRUE(ranks.zero.events.wait_for_count(2 * kMessages));
+  EXPECT_TRUE(ranks.one.events.wait_for_count(2 * kMessages));
+  EXPECT_EQ(ranks.zero.sink.wrong() + ranks.one.sink.wrong(), 0U);
+}
+
+TEST(TransportDriver, PacesWhatItSends) {
+  DriverConfig a = config_of(0, "127.0.0.1:0");
+  a.send_rate = base::bits_per_second(100'000'000);
+  a.send_burst = base::bytes(8000);
+  Two ranks(a, config_of(1, "127.0.0.1:0"));
+  const base::Instant start = base::MonotonicClock().now();
+  expect_transfer(ranks, 1500);  // about a megabyte: 82 ms
+  EXPECT_GE(base::MonotonicClock().now() - start, base::milliseconds(75));
+}
+
+TEST(TransportDriver, SleepsWhenNothingIsDue) {
+  Two ranks;
+  expect_transfer(ranks, 10);
+  const auto idle = std::chrono::milliseconds(300);
+  const auto before = std::clock();
+  std::this_thread::sleep_for(idle);
+  const double seconds = static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
+  EXPECT_LT(seconds, 0.1);  // of the 0.6 that two busy loops would have used
+}
+
+TEST(TransportDriver, NamesAPeerThatDied) {
+  DriverConfig a = config_of(0, "127.0.0.1:0");
+  a.endpoint.tuning.peer_timeout = base::milliseconds(200);
+  auto ranks = std::make_unique<Two>(a, config_of(1, "127.0.0.1:0"));
+  expect_transfer(*ranks, 10);
+  ranks->one.driver.reset();
+  ranks->zero.send(1, 100, 1);
+  const auto dead = ranks->zero.events.wait_for<transport::PeerDead>();
+  ASSERT_TRUE(dead.has_value());
+  EXPECT_EQ(dead->rank, 1);
+}
+
+TEST(TransportDriver, CountsGarbageAndGoesOn) {
+  Two ranks;
+  UdpSocket stranger = UdpSocket::open(SocketAddress::parse("127.0.0.1:0").value()).value();
+  const SocketAddress& target = ranks.one.driver->local();
+  std::vector<std::uint8_t> garbage(1000, 0x5A);
+  for (int i = 0; i < 2000; ++i) {
+    garbage[0] = static_cast<std::uint8_t>(i);
+    ::sendto(stranger.fd(), garbage.data(), 1 + i % 1000, 0, target.data(), target.size());
+  }
+  expect_transfer(ranks, 2000);
+  const DriverCounters counters = counters_of(*ranks.one.driver);
+  std::uint64_t faults = 0;
+  for (const std::uint64_t count : counters.faults) {
+    faults += count;
+  }
+  EXPECT_GE(faults + counters.received.overflowed, 2000U);
+}
+
+TEST(TransportDriver, RefusesAPortThatIsTaken) {
+  const UdpSocket taken = UdpSocket::open(SocketAddress::parse("127.0.0.1:0").value()).value();
+  const wire::PacketAuth auth = wire::PacketAuth::crc32c(1);
+  Events events;
+  const auto driver = TransportDriver::open(config_of(0, taken.local().to_string()), auth, events);
+  ASSERT_FALSE(driver.ok());
+  EXPECT_NE(driver.status().message().find("choose another"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace spillway::net

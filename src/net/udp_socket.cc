@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/udp_socket.h"
+
+#include <fmt/format.h>
+#include <netinet/udp.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "net/system_error.h"
+
+namespace spillway::net {
+namespace {
+
+bool set_option(int fd, int level, int option, int value) {
+  return ::setsockopt(fd, level, option, &value, sizeof(value)) == 0;
+}
+
+int get_option(int fd, int level, int option) {
+  int value = 0;
+  socklen_t size = sizeof(value);
+  ::getsockopt(fd, level, option, &value, &size);
+  return value;
+}
+
+base::Status cannot_bind(const SocketAddress& address, int error) {
+  std::string_view hint;
+  if (error == EADDRINUSE) {
+    hint = "another process has the port; choose another one or stop it";
+  } else if (error == EADDRNOTAVAIL) {
+    hint = "no interface of this host has the address";
+  } else if (error == EACCES) {
+    hint = "ports below 1024 need CAP_NET_BIND_SERVICE";
+  }
+  return system_error(fmt::format("bind {}", address.to_string()), error, hint);
+}
+
+// The kernel doubles what it is asked for, and says the doubled figure.
+std::size_t size_buffer(int fd, int force_option, int option, std::size_t bytes) {
+  const int asked = static_cast<int>(bytes);
+  if (!set_option(fd, SOL_SOCKET, force_option, asked)) {
+    set_option(fd, SOL_SOCKET, option, asked);
+  }
+  return static_cast<std::size_t>(get_option(fd, SOL_SOCKET, option)) / 2;
+}
+
+bool is_off(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && std::strcmp(value, "0") == 0;
+}
+
+}  // namespace
+
+Offloads available_offloads(const Offloads& wanted) {
+  const UniqueFd probe(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  Offloads available = wanted;
+  available.gso = wanted.gso && set_option(probe.get(), SOL_UDP, UDP_SEGMENT, 1000);
+  available.gro = wanted.gro && set_option(probe.get(), SOL_UDP, UDP_GRO, 1);
+  return available;
+}
+
+Offloads offloads_from_environment() {
+  return {.gso = !is_off("SPILLWAY_GSO"),
+          .gro = !is_off("SPILLWAY_GRO"),
+          .batching = !is_off("SPILLWAY_BATCHING")};
+}
+
+base::Result<UdpSocket> UdpSocket::open(const SocketAddress& bind_to) {
+  UniqueFd fd(::socket(bind_to.family(), SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) {
+    return system_error("open a UDP socket", errno);
+  }
+  if (bind_to.is_ipv6()) {
+    set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 1);
+    set_option(fd.get(), IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
+  } else {
+    set_option(fd.get(), IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
+  }
+  if (::bind(fd.get(), bind_to.data(), bind_to.size()) != 0) {
+    return cannot_bind(bind_to, errno);
+  }
+  sockaddr_storage bound{};
+  socklen_t size = sizeof(bound);
+  if (::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
+    return system_error("read a socket's address", errno);
+  }
+  return UdpSocket(std::move(fd), SocketAddress::from(bound));
+}
+
+void UdpSocket::tell_about_arrivals(bool gro) {
+  if (local_.is_ipv6()) {
+    set_option(fd(), IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
+  } else {
+    set_option(fd(), IPPROTO_IP, IP_RECVTOS, 1);
+  }
+  set_option(fd(), SOL_SOCKET, SO_TIMESTAMPNS, 1);
+  set_option(fd(), SOL_SOCKET, SO_RXQ_OVFL, 1);
+  if (gro) {
+    set_option(fd(), SOL_UDP, UDP_GRO, 1);
+  }
+}
+
+std::optional<std::string> UdpSocket::size_buffers(std::size_t bytes) {
+  const std::size_t receive = size_buffer(fd(), SO_RCVBUFFORCE, SO_RCVBUF, bytes);
+  const std::size_t send = size_buffer(fd(), SO_SNDBUFFORCE, SO_SNDBUF, bytes);
+  if (receive >= bytes && send >= bytes) {
+    return std::nullopt;
+  }
+  const bool is_receive = receive < bytes;
+  return fmt::format(
+      "the {} queue of {} holds {} bytes, not {}: bursts may be lost on this host; raise it with "
+      "`sysctl -w net.core.{}={}`",
+      is_receive ? "receive" : "send", local_.to_string(), is_receive ? receive : send, bytes,
+      is_receive ? "rmem_max" : "wmem_max", bytes);
+}
+
+}  // namespace spillway::net

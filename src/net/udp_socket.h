@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A non-blocking UDP socket and what the kernel can do for it. Packets are never fragmented: one
+// that is longer than its way allows is refused by the kernel (EMSGSIZE).
+//
+// Offloads are asked for one by one and used where the kernel has them:
+//   gso        many datagrams of one size leave in one call (UDP_SEGMENT, Linux 4.18)
+//   gro        many datagrams of one flow arrive in one call (UDP_GRO, Linux 5.0)
+//   batching   several calls in one (sendmmsg, recvmmsg)
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/status.h"
+#include "net/address.h"
+#include "net/unique_fd.h"
+
+namespace spillway::net {
+
+struct Offloads {
+  bool gso = true;
+  bool gro = true;
+  bool batching = true;
+};
+
+// What of `wanted` this kernel has.
+Offloads available_offloads(const Offloads& wanted);
+
+// What SPILLWAY_GSO, SPILLWAY_GRO and SPILLWAY_BATCHING leave on: 0 turns one off.
+Offloads offloads_from_environment();
+
+class UdpSocket {
+ public:
+  static base::Result<UdpSocket> open(const SocketAddress& bind_to);
+
+  int fd() const { return fd_.get(); }
+  const SocketAddress& local() const { return local_; }
+
+  // Has the kernel tell, beside each datagram, its DSCP and ECN, when it arrived, how many were
+  // lost because the queue was full, and, if `gro`, where datagrams join. What the kernel does not
+  // know it does not tell.
+  void tell_about_arrivals(bool gro);
+
+  // Sizes both kernel queues. A sentence where the system's limit left one smaller.
+  std::optional<std::string> size_buffers(std::size_t bytes);
+
+ private:
+  UdpSocket(UniqueFd fd, const SocketAddress& local) : fd_(std::move(fd)), local_(local) {}
+
+  UniqueFd fd_;
+  SocketAddress local_;
+};
+
+}  // namespace spillway::net

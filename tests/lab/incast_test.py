@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Spillway's messages and TCP over an emulated network, with and without root, and over the relay.
+
+  tests/lab/incast_test.py BINARY
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+SPILLWAY = ""
+SCENARIO = pathlib.Path(__file__).resolve().parents[2] / "experiments/incast_lab/incast.scn"
+NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+
+
+def bench(*arguments, before=()):
+    command = [*before, SPILLWAY, "bench", "incast", "--scenario", str(SCENARIO), "--json", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+class Incast(unittest.TestCase):
+    def check(self, done, rounds):
+        self.assertEqual(done.returncode, 0, done.stderr)
+        result = json.loads(done.stdout)
+        ours = result["protocols"][0]
+        self.assertEqual(ours["protocol"], "spillway")
+        self.assertEqual(ours["messages"], 3 * rounds)
+        self.assertEqual(ours["beyond_bound"], 0)
+        # No faster than the link, whole packets counted; far from a run that stalls.
+        self.assertGreater(ours["p50_of_ideal"], 0.9)
+        self.assertLess(ours["p50_of_ideal"], 10)
+        return result
+
+    def test_beside_tcp(self):
+        done = bench("--rounds", "4", "--protocols", "spillway,cubic")
+        result = self.check(done, 4)
+        self.assertEqual([row["protocol"] for row in result["protocols"]], ["spillway", "cubic"])
+        self.assertGreater(result["protocols"][1]["p50_of_ideal"], 1.0)
+        self.assertGreater(result["simulated"]["p50_of_ideal"], 0.9)
+
+    def test_with_loss_every_message_keeps_its_bound(self):
+        done = bench("--rounds", "4", "--protocols", "spillway", "--loss", "5%")
+        result = self.check(done, 4)
+        ours = result["protocols"][0]
+        self.assertLessEqual(ours["missing"], 0.01 * ours["packets"])
+
+    def test_over_ipv4_with_jumbo_frames(self):
+        done = bench("--rounds", "3", "--protocols", "spillway", "--mtu", "9000",
+                     "--set", "job.packet=8972", "--set", "switch.trim=0")
+        result = self.check(done, 3)
+        self.assertLess(result["protocols"][0]["packets"], 3 * 3 * 600)
+
+    @unittest.skipUnless(os.geteuid() == 0 and shutil.which("setpriv"), "needs root and setpriv")
+    def test_without_root(self):
+        self.check(bench("--rounds", "2", "--protocols", "spillway", before=NOBODY), 2)
+
+    def test_over_the_relay(self):
+        done = bench("--rounds", "2", "--protocols", "spillway", "--isolation", "none")
+        self.check(done, 2)
+        self.assertIn("only Spillway's packets cross", done.stderr)
+
+    def test_unknown_congestion_control(self):
+        done = bench("--protocols", "nosuch")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("tcp_available_congestion_control", done.stderr)
+
+    def test_a_host_that_dies_is_named(self):
+        """A rank is killed in the middle of a round: the others say who, and nothing is left."""
+        command = [SPILLWAY, "bench", "incast", "--scenario", str(SCENARIO), "--rounds", "1000",
+                   "--protocols", "spillway"]
+        lab = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        victim = self.wait_for_rank(lab, "2")
+        time.sleep(0.5)
+        os.kill(victim, signal.SIGKILL)
+        _, errors = lab.communicate(timeout=60)
+        self.assertNotEqual(lab.returncode, 0)
+        self.assertIn("rank 2", errors)
+
+    def wait_for_rank(self, lab, rank):
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline and lab.poll() is None:
+            for entry in pathlib.Path("/proc").iterdir():
+                if not entry.name.isdigit():
+                    continue
+                try:
+                    words = (entry / "cmdline").read_bytes().split(b"\0")
+                    variables = (entry / "environ").read_bytes().split(b"\0")
+                except OSError:
+                    continue
+                if b"--as-rank" in words and f"RANK={rank}".encode() in variables:
+                    return int(entry.name)
+            time.sleep(0.05)
+        self.fail("the rank did not start")
+
+
+if __name__ == "__main__":
+    SPILLWAY = sys.argv.pop(1)
+    unittest.main(verbosity=2)
