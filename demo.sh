@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds Spillway, takes its codec on a tour (a table here, a page in demo-output/), and sends an incast
-# of 64 hosts through a simulated switch, with Spillway and with DCTCP.
+# Builds Spillway, takes its codec on a tour (a table here, a page in demo-output/), sends an incast of
+# 64 hosts through a simulated switch, with Spillway and with DCTCP, and one of real processes through
+# an emulated switch, with Spillway and with the kernel's TCP.
 #
 #   ./demo.sh [ARGUMENTS OF spillway codec tour, BUT FOR --out]
 set -euo pipefail
@@ -30,3 +31,6 @@ scenario=$root/tests/scenarios/incast_oversend.scn
 incast "$scenario" --trace "$root/demo-output/incast.json"
 incast "$scenario" --set job.protocol=dctcp --set switch.mode=ecn --set switch.ecn=100k --set job.rto-min=10ms
 step "wrote $root/demo-output/incast.json (open it in ui.perfetto.dev)"
+
+step "running: spillway bench incast --rounds 20 --protocols spillway,cubic"
+"$root/build/release/bin/spillway" bench incast --rounds 20 --protocols spillway,cubic

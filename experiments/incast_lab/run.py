@@ -67,8 +67,8 @@ def main():
             f"{ours['p50_ms'] / result['simulated']['p50_ms']:.2f}",
         ]
         print("| " + " | ".join(cells) + " |", flush=True)
-    print(f"\nThe ideal is {result['ideal_ms']:.0f} ms, twice that with the tenant; "
-          f"{arguments.rounds} rounds each.")
+    print(f"\nThe link alone needs {result['ideal_ms']:.0f} ms, twice that for whole packets beside the "
+          f"tenant; {arguments.rounds} rounds each.")
 
 
 if __name__ == "__main__":

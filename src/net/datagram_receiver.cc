@@ -11,9 +11,9 @@ namespace {
 
 constexpr std::size_t kBufferBytes = 64 * 1024;
 constexpr std::size_t kControlBytes = 128;
-constexpr std::size_t kBatchWithGro = 4;  // 512 KiB: no more than a second-level cache
-constexpr std::size_t kBatch = 64;
 constexpr std::size_t kDatagramBytes = 9216;  // without GRO: more than any Spillway packet
+constexpr std::size_t kBatch = 32;
+constexpr std::size_t kBatchOfFull = 4;  // 256 KiB: a fraction of a second-level cache
 
 template <typename T>
 T value_of(const cmsghdr& control) {
@@ -29,16 +29,13 @@ bool is(const cmsghdr& control, int level, int type) {
 }  // namespace
 
 DatagramReceiver::DatagramReceiver(const UdpSocket& socket, const Offloads& offloads)
-    : socket_(socket),
-      batch_(!offloads.batching ? 1
-             : offloads.gro     ? kBatchWithGro
-                                : kBatch) {
+    : socket_(socket), most_(offloads.batching ? kBatch : 1), asked_(most_) {
   const std::size_t size = offloads.gro ? kBufferBytes : kDatagramBytes;
-  buffers_.resize(batch_ * size);
-  controls_.resize(batch_ * kControlBytes);
-  data_.resize(batch_);
-  headers_.resize(batch_);
-  for (std::size_t i = 0; i < batch_; ++i) {
+  buffers_.resize(most_ * size);
+  controls_.resize(most_ * kControlBytes);
+  data_.resize(most_);
+  headers_.resize(most_);
+  for (std::size_t i = 0; i < most_; ++i) {
     data_[i] = {buffers_.data() + i * size, size};
     msghdr& header = headers_[i].msg_hdr;
     header.msg_iov = &data_[i];
@@ -49,12 +46,12 @@ DatagramReceiver::DatagramReceiver(const UdpSocket& socket, const Offloads& offl
 
 // How many messages came.
 int DatagramReceiver::receive_messages() {
-  for (mmsghdr& header : headers_) {
-    header.msg_hdr.msg_controllen = kControlBytes;
+  for (std::size_t i = 0; i < asked_; ++i) {
+    headers_[i].msg_hdr.msg_controllen = kControlBytes;
   }
   ++counters_.calls;
-  if (batch_ > 1) {
-    return std::max(0, ::recvmmsg(socket_.fd(), headers_.data(), static_cast<unsigned>(batch_),
+  if (most_ > 1) {
+    return std::max(0, ::recvmmsg(socket_.fd(), headers_.data(), static_cast<unsigned>(asked_),
                                   MSG_DONTWAIT, nullptr));
   }
   const ssize_t size = ::recvmsg(socket_.fd(), &headers_[0].msg_hdr, MSG_DONTWAIT);
@@ -62,7 +59,13 @@ int DatagramReceiver::receive_messages() {
   return size < 0 ? 0 : 1;
 }
 
+void DatagramReceiver::choose_next_batch(std::size_t messages, std::size_t bytes) {
+  const bool are_full = bytes > messages * kBufferBytes / 4;
+  asked_ = std::min(most_, are_full ? kBatchOfFull : kBatch);
+}
+
 bool DatagramReceiver::receive(base::Instant now, const DatagramHandler& handle) {
+  const std::uint64_t bytes_before = counters_.bytes;
   const int messages = receive_messages();
   for (int i = 0; i < messages; ++i) {
     const Arrival arrival = read_control(headers_[i].msg_hdr, now);
@@ -76,7 +79,9 @@ bool DatagramReceiver::receive(base::Instant now, const DatagramHandler& handle)
              arrival.arrived);
     }
   }
-  return static_cast<std::size_t>(messages) == batch_;
+  const bool was_full = static_cast<std::size_t>(messages) == asked_;
+  choose_next_batch(static_cast<std::size_t>(messages), counters_.bytes - bytes_before);
+  return was_full;
 }
 
 DatagramReceiver::Arrival DatagramReceiver::read_control(msghdr& header, base::Instant now) {

@@ -27,6 +27,8 @@ namespace {
 // One turn of the loop receives and sends at most so much before it looks at the other.
 constexpr int kReceiveCallsPerTurn = 4;
 constexpr int kFlushesPerTurn = 4;
+// Timeouts wait so many turns at most while more has arrived than was read.
+constexpr unsigned kMostTurnsBehind = 64;
 
 bool is_marked(std::uint8_t tos) {
   return (tos & 3) == SPILLWAY_ECN_CE;
@@ -118,9 +120,10 @@ class TransportDriver::Loop {
   TaskQueue<Task> tasks_;
   std::atomic<bool> stopped_{false};
   std::thread thread_;
-  base::Instant told_;    // the latest time the endpoint was handed
-  bool active_ = false;   // something was done in this turn
-  bool blocked_ = false;  // a socket has no room
+  base::Instant told_;         // the latest time the endpoint was handed
+  bool active_ = false;        // something was done in this turn
+  bool blocked_ = false;       // a socket has no room
+  unsigned turns_behind_ = 0;  // in a row that ended with more to read
   std::uint64_t sleeps_ = 0;
 };
 
@@ -182,12 +185,19 @@ bool TransportDriver::Loop::receive() {
     port_.on_datagram(datagram, is_marked(tos), told_);
   };
   const std::uint64_t before = receiver_.counters().datagrams;
-  for (int i = 0; i < kReceiveCallsPerTurn && receiver_.receive(read_at, handle); ++i) {
+  bool more = true;
+  for (int i = 0; i < kReceiveCallsPerTurn && more; ++i) {
+    more = receiver_.receive(read_at, handle);
   }
+  turns_behind_ = more ? turns_behind_ + 1 : 0;
   return receiver_.counters().datagrams > before;
 }
 
+// Silence means something only once everything that arrived was read; but a flood stops no clock.
 void TransportDriver::Loop::run_timeouts() {
+  if (turns_behind_ % kMostTurnsBehind != 0) {
+    return;
+  }
   const base::Instant at = now();
   if (port_.endpoint().next_timeout() <= at) {
     told_ = std::max(told_, at);

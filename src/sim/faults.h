@@ -4,7 +4,8 @@
 // link and act on every packet it sends from `from` until `until`; host faults for one host.
 //
 //   kLoss       each packet is lost with probability `share`
-//   kBursty     Gilbert-Elliott: `share` lost on average, in bursts of `burst_packets` on average
+//   kBursty     Gilbert-Elliott: `share` lost on average, in bursts of `burst_packets` on average,
+//               which a pause of four times their length ends
 //   kGray       as kLoss, on a link that routing believes in: nothing tells anybody; share may be 1
 //   kDown       everything is lost, and the switch at the link's start avoids it where it has
 //   another

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "sim/host_clock.h"
+#include "sim/link_faults.h"
 #include "sim/network.h"
 #include "sim/network_testing.h"
 
@@ -83,6 +84,25 @@ TEST(Faults, BurstyLossLosesTheSameShareInLongGaps) {
   const Blast blast({fault});
   EXPECT_NEAR(blast.lost_share(), 0.05, 0.02);
   EXPECT_NEAR(mean_gap(blast.arrivals()), 10.0, 3.0);
+}
+
+TEST(Faults, ABurstDoesNotOutliveALongPause) {
+  Fault fault = on_link(FaultKind::kBursty, 0.3);
+  fault.burst_packets = 1000;  // as good as endless, by packets
+  LinkFaults faults;
+  faults.add(fault, 7, base::gigabits_per_second(1));
+  PacketPool pool;
+  Packet packet;
+  Instant now;
+  while (!faults.act(packet, pool, now).lost) {
+    now = now + microseconds(12);
+  }
+  int lost = 0;
+  for (int i = 0; i < 200; ++i) {
+    now = now + base::seconds(1);
+    lost += faults.act(packet, pool, now).lost ? 1 : 0;
+  }
+  EXPECT_LT(lost, 20);  // each begins a burst of its own, with a small probability
 }
 
 TEST(Faults, AGrayLinkMayLoseEverythingButOnlyWhileItIsGray) {

@@ -5,6 +5,8 @@ namespace spillway::sim {
 namespace {
 
 constexpr std::uint64_t kMostFlippedBits = 8;
+constexpr double kFullFrame = 1538;   // bytes on the wire
+constexpr double kBurstsOfPause = 4;  // that a burst does not outlive
 
 bool holds(const Fault& fault, base::Instant now) {
   return now >= fault.from && now < fault.until;
@@ -12,9 +14,12 @@ bool holds(const Fault& fault, base::Instant now) {
 
 }  // namespace
 
-void LinkFaults::add(const Fault& fault, std::uint64_t link_key) {
+void LinkFaults::add(const Fault& fault, std::uint64_t link_key, base::BitRate rate) {
   const auto ordinal = static_cast<std::uint32_t>(active_.size());
-  active_.push_back({fault, base::RandomSequence(base::derive_key(link_key, {ordinal, 0, 0, 0}))});
+  const auto bytes = static_cast<std::int64_t>(kBurstsOfPause * fault.burst_packets * kFullFrame);
+  active_.push_back({.fault = fault,
+                     .random = base::RandomSequence(base::derive_key(link_key, {ordinal, 0, 0, 0})),
+                     .longest_pause = base::transmission_time(base::bytes(bytes), rate)});
 }
 
 bool LinkFaults::down(base::Instant now) const {
@@ -27,9 +32,12 @@ bool LinkFaults::down(base::Instant now) const {
 }
 
 // Gilbert-Elliott with two states, of which the bad one loses everything: it is left with
-// probability 1 / burst and entered so that the bad state's share of packets is `share`.
-bool LinkFaults::loses(Active& active) {
+// probability 1 / burst and entered so that the bad state's share of packets is `share`. A burst is
+// also over after a pause: it is something that happens to a link, not to a patient sender.
+bool LinkFaults::loses(Active& active, base::Instant now) {
   const Fault& fault = active.fault;
+  active.in_burst = active.in_burst && now - active.last <= active.longest_pause;
+  active.last = now;
   if (fault.kind != FaultKind::kBursty) {
     return active.random.next_unit() < fault.share;
   }
@@ -64,7 +72,7 @@ PacketFate LinkFaults::act(Packet& packet, PacketPool& pool, base::Instant now) 
       case FaultKind::kLoss:
       case FaultKind::kBursty:
       case FaultKind::kGray:
-        fate.lost |= loses(active);
+        fate.lost |= loses(active, now);
         break;
       case FaultKind::kDown:
         fate.lost = true;

@@ -23,8 +23,9 @@ struct PacketFate {
 
 class LinkFaults {
  public:
-  // `link_key` is the link's own; the fault must be one of a link's that validate() accepts.
-  void add(const Fault& fault, std::uint64_t link_key);
+  // `link_key` and `rate` are the link's own; the fault must be one of a link's that validate()
+  // accepts.
+  void add(const Fault& fault, std::uint64_t link_key, base::BitRate rate);
 
   // Says what happens to a packet sent at `now`, and damages it where that is what happens.
   PacketFate act(Packet& packet, PacketPool& pool, base::Instant now);
@@ -34,10 +35,12 @@ class LinkFaults {
   struct Active {
     Fault fault;
     base::RandomSequence random;
+    base::Duration longest_pause;  // between two packets of one burst
     bool in_burst = false;
+    base::Instant last{};  // when the latest packet was sent
   };
 
-  static bool loses(Active& active);
+  static bool loses(Active& active, base::Instant now);
   static void damage(Packet& packet, PacketPool& pool, base::RandomSequence& random);
 
   std::vector<Active> active_;

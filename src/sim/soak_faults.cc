@@ -133,8 +133,18 @@ std::string SoakFaults::draw_host_fault() {
   }
   const auto ppm = static_cast<std::int64_t>(draw_.magnitude(1, 5000));
   return OrderedText{"kind=skew host={} ppm={} delay={}us", host, draw_.chance(0.5) ? ppm : -ppm,
-                     draw_.magnitude(1, 10'000'000)}
+                     draw_clock_lead()}
       .text;
+}
+
+// Packets carry 32 bits of microseconds: anywhere in two rounds of that clock, or so that it begins
+// a new one during the run.
+std::uint64_t SoakFaults::draw_clock_lead() {
+  constexpr std::uint64_t kRound = std::uint64_t{1} << 32;
+  if (draw_.chance(0.5)) {
+    return draw_.between(0, 2 * kRound);
+  }
+  return kRound - draw_.between(0, static_cast<std::uint64_t>(duration_.count()) / 1000);
 }
 
 }  // namespace spillway::sim

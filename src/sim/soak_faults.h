@@ -30,6 +30,7 @@ class SoakFaults {
   std::string draw_cut();
   std::string draw_odd(const std::string& link);
   std::string draw_host_fault();
+  std::uint64_t draw_clock_lead();  // in microseconds
   std::string draw_span();
   std::string any_link();
 

@@ -51,7 +51,7 @@ void Transmitter::add_fault(const Fault& fault) {
   if (faults_ == nullptr) {
     faults_ = std::make_unique<LinkFaults>();
   }
-  faults_->add(fault, link_.key);
+  faults_->add(fault, link_.key, link_.rate);
 }
 
 }  // namespace spillway::sim

@@ -80,7 +80,14 @@ std::uint8_t PathSet::choose_for_control() {
 }
 
 void PathSet::begin_burst(Path& path, base::Instant now) {
-  if (path.next_burst - path.first_burst == kBursts) {
+  // Bursts of which nothing is under way are of no use, and their stamps mean nothing when half
+  // the clock's range has passed.
+  if (in_flight_bytes_ == 0) {
+    oldest_burst_us_ = stamp_us(now);
+  }
+  if (path.sent == path.horizon) {
+    path.first_burst = path.next_burst;
+  } else if (path.next_burst - path.first_burst == kBursts) {
     ++path.first_burst;
   }
   path.bursts[path.next_burst++ % kBursts] = {.begun_us = stamp_us(now), .before = path.sent};

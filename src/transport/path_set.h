@@ -112,7 +112,7 @@ class PathSet {
   unsigned next_ = 0;
   std::uint32_t control_draw_ = 1;
   std::int64_t in_flight_bytes_ = 0;
-  std::uint32_t oldest_burst_us_ = 0;  // no burst that is remembered began before
+  std::uint32_t oldest_burst_us_ = 0;  // no burst with packets in flight began before
   base::Duration least_round_trip_ = base::seconds(3600);  // seen lately, on any path
   // Of all paths together, decayed: what a single path is compared with.
   double total_received_ = 0;

@@ -163,6 +163,26 @@ TEST(PathSet, TheRestOfABurstIsGivenUpToo) {
   EXPECT_EQ(sample.lost_packets, 5U);
 }
 
+// Stamps have 32 bits of microseconds: whatever the clock says when the first packet is sent, and
+// however long nothing was, what is lost is given up.
+TEST(PathSet, GivesUpAtAnyTimeOfTheClock) {
+  constexpr std::int64_t kRound = std::int64_t{1} << 32;
+  for (const std::int64_t begin : {std::int64_t{1}, kRound / 2 - 50, kRound / 2 + 50,
+                                   kRound * 3 / 4, kRound - 50, 6 * kRound + kRound / 2 + 1}) {
+    Line line(2);
+    line.now = base::Instant(base::microseconds(begin));
+    for (int rest = 0; rest < 3; ++rest) {
+      line.burst(4, [](std::uint8_t, unsigned) { return true; });
+      FeedbackSample sample;
+      line.now = line.now + kRoundTrip * 4;
+      line.sender.expire(line.now - kRoundTrip * 2, line.now, sample);
+      EXPECT_EQ(sample.lost_packets, 4U) << begin << ", rest " << rest;
+      EXPECT_EQ(line.sender.in_flight_bytes(), 0);
+      line.now = line.now + base::seconds(1500 * (rest + 1));
+    }
+  }
+}
+
 TEST(PathSet, AGrayPathIsRetiredAndTriedAgain) {
   Line line(4);
   unsigned packet = 0;

@@ -164,7 +164,12 @@ std::uint32_t crc32c(std::uint32_t state, base::ByteView bytes) {
 }
 
 std::uint32_t copy_crc32c(std::uint32_t state, base::ByteView bytes, std::uint8_t* out) {
-  copy_crc32c({.from = bytes.data(), .to = out, .last_length = bytes.size()}, {&state, 1});
+  const StridedCopy copy{.from = bytes.data(), .to = out, .last_length = bytes.size()};
+  if (has_instruction()) {
+    copy_last<1>(copy, 0, &state);
+  } else {
+    copy_with_library(copy, {&state, 1});
+  }
   return state;
 }
 
