@@ -3,12 +3,10 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string_view>
 
 #include "cli/commands.h"
+#include "cli/scenario_file.h"
 #include "dataplane/port_config.h"
 #include "lab/presets.h"
 #include "sim/simulation.h"
@@ -18,16 +16,6 @@ namespace spillway::cli {
 namespace {
 
 using Overrides = std::vector<std::string>;
-
-std::string read_text(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file) {
-    throw CommandError(fmt::format("cannot read {}", path.string()));
-  }
-  return text.str();
-}
 
 std::string base_text(const NetworkArguments& arguments) {
   if (!arguments.scenario.empty()) {
@@ -42,20 +30,6 @@ std::string source_name(const NetworkArguments& arguments) {
     return arguments.scenario;
   }
   return fmt::format("preset {}", arguments.preset.empty() ? "clean" : arguments.preset);
-}
-
-sim::Scenario parse(const NetworkArguments& arguments, const std::string& text,
-                    const Overrides& overrides) {
-  base::Result<sim::Scenario> parsed = sim::parse_scenario(text, overrides);
-  if (!parsed.ok()) {
-    throw CommandError(fmt::format("{}: {}", source_name(arguments), parsed.status().message()));
-  }
-  sim::Scenario scenario = std::move(parsed).value();
-  if (scenario.topology.kind == sim::TopologyKind::kFile) {
-    const std::filesystem::path folder = std::filesystem::path(arguments.scenario).parent_path();
-    scenario.topology.file_text = read_text(folder / scenario.topology.file);
-  }
-  return scenario;
 }
 
 // ------------------------------------------------------------------ options as overrides
@@ -140,12 +114,13 @@ std::string additional_lines(const NetworkArguments& arguments, const sim::Scena
 sim::Scenario scenario_of(const NetworkArguments& arguments) {
   const std::string text = base_text(arguments);
   Overrides overrides = topology_overrides(arguments);
-  const sim::Scenario base = parse(arguments, text, overrides);
+  const sim::Scenario base = scenario_from(text, source_name(arguments), overrides);
   for (const std::string& change : switch_overrides(arguments, base)) {
     overrides.push_back(change);
   }
   overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
-  return parse(arguments, text + "\n" + additional_lines(arguments, base), overrides);
+  return scenario_from(text + "\n" + additional_lines(arguments, base), source_name(arguments),
+                       overrides);
 }
 
 void check_variables(const std::vector<std::string>& variables) {

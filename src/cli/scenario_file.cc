@@ -10,7 +10,6 @@
 #include "cli/commands.h"
 
 namespace spillway::cli {
-namespace {
 
 std::string read_text(const std::filesystem::path& path) {
   std::ifstream file(path);
@@ -22,19 +21,22 @@ std::string read_text(const std::filesystem::path& path) {
   return text.str();
 }
 
-}  // namespace
-
-sim::Scenario load_scenario(const std::string& path, std::span<const std::string> overrides) {
-  base::Result<sim::Scenario> parsed = sim::parse_scenario(read_text(path), overrides);
+sim::Scenario scenario_from(const std::string& text, const std::string& source,
+                            std::span<const std::string> overrides) {
+  base::Result<sim::Scenario> parsed = sim::parse_scenario(text, overrides);
   if (!parsed.ok()) {
-    throw CommandError(fmt::format("{}: {}", path, parsed.status().message()));
+    throw CommandError(fmt::format("{}: {}", source, parsed.status().message()));
   }
   sim::Scenario scenario = std::move(parsed).value();
   if (scenario.topology.kind == sim::TopologyKind::kFile) {
-    const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+    const std::filesystem::path folder = std::filesystem::path(source).parent_path();
     scenario.topology.file_text = read_text(folder / scenario.topology.file);
   }
   return scenario;
+}
+
+sim::Scenario load_scenario(const std::string& path, std::span<const std::string> overrides) {
+  return scenario_from(read_text(path), path, overrides);
 }
 
 }  // namespace spillway::cli
