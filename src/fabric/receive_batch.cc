@@ -26,8 +26,7 @@ void read_remarks(const tpacket_auxdata& remarks, Received& received) {
 }  // namespace
 
 ReceiveBatch::ReceiveBatch(std::size_t message_bytes)
-    : message_bytes_(message_bytes),
-      buffers_(kMessages * (kHeadroom + message_bytes)),
+    : buffers_(kMessages * (kHeadroom + message_bytes)),
       controls_(kMessages * kControlBytes / sizeof(std::uint64_t)),
       senders_(kMessages),
       data_(kMessages),

@@ -51,7 +51,6 @@ class ReceiveBatch {
   void read_control(msghdr& header, base::Instant now, Received& received);
   void note_overflow(std::uint32_t total);
 
-  std::size_t message_bytes_;
   std::vector<std::uint8_t> buffers_;
   std::vector<std::uint64_t> controls_;  // aligned for cmsghdr
   std::vector<sockaddr_storage> senders_;
