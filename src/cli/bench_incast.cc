@@ -16,9 +16,9 @@
 #include "cli/incast_rank.h"
 #include "cli/lab_options.h"
 #include "cli/progress.h"
-#include "cli/tcp_carrier.h"
 #include "cli/text_table.h"
 #include "lab/launcher.h"
+#include "lab/link_setup.h"
 #include "sim/results.h"
 #include "sim/simulation.h"
 
@@ -74,16 +74,8 @@ lab::LabOptions lab_of(const Options& options) {
 
 // What the busiest host's link needs for all bytes, without headers.
 base::Duration ideal_time(const sim::Scenario& scenario, const std::vector<sim::Flow>& flows) {
-  std::vector<std::uint64_t> sent(value_or_throw(sim::build_topology(scenario)).hosts());
-  std::vector<std::uint64_t> received(sent.size());
-  for (const sim::Flow& flow : flows) {
-    sent[flow.from] += flow.bytes;
-    received[flow.to] += flow.bytes;
-  }
-  const std::uint64_t most = std::max(*std::max_element(sent.begin(), sent.end()),
-                                      *std::max_element(received.begin(), received.end()));
-  return base::transmission_time(base::bytes(static_cast<std::int64_t>(most)),
-                                 scenario.topology.rate);
+  const auto most = static_cast<std::int64_t>(sim::busiest_bytes(flows));
+  return base::transmission_time(base::bytes(most), scenario.topology.rate);
 }
 
 // ------------------------------------------------------------------ in the lab
@@ -259,7 +251,9 @@ void run(const Options& options) {
   const std::vector<sim::Flow> flows = flows_of(lab_options.scenario);
   for (const std::string& protocol : options.protocols) {
     if (protocol != kSpillway) {
-      require_congestion_control(protocol);
+      if (base::Status status = lab::check_congestion_control(protocol); !status.ok()) {
+        throw CommandError(status);
+      }
     }
   }
   Results results;

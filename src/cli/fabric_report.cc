@@ -25,12 +25,8 @@ double gigabits_per_second(std::uint64_t bytes, base::Duration elapsed) {
 }
 
 json port_json(const PortSnapshot& port) {
-  json packets = json::object();
-  for (unsigned i = 0; i < SPILLWAY_REASONS; ++i) {
-    packets[reason(i)] = port.counters.packets[i];
-  }
   return {{"port", port.name},
-          {"packets", packets},
+          {"packets", reasons_json(port.counters)},
           {"trimmed_by_importance", port.counters.trimmed},
           {"dropped_by_importance", port.counters.dropped},
           {"dropped_control", port.counters.dropped_control},
@@ -86,6 +82,14 @@ std::string fabric_summary(const FabricSnapshot& snapshot) {
     }
   }
   return text;
+}
+
+json reasons_json(const spillway_port_counters& counters) {
+  json packets = json::object();
+  for (unsigned i = 0; i < SPILLWAY_REASONS; ++i) {
+    packets[reason(i)] = counters.packets[i];
+  }
+  return packets;
 }
 
 json fabric_json(const FabricSnapshot& snapshot) {

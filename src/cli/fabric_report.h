@@ -20,6 +20,9 @@ TextTable fabric_table(const fabric::FabricSnapshot& now, const fabric::FabricSn
 // A line of totals, and a line for each thing that should not happen and did.
 std::string fabric_summary(const fabric::FabricSnapshot& snapshot);
 
+// Packets by what was decided about them: by the reason's name.
+nlohmann::json reasons_json(const spillway_port_counters& counters);
+
 nlohmann::json fabric_json(const fabric::FabricSnapshot& snapshot);
 
 // Prometheus' text format.

@@ -19,10 +19,6 @@ spillway_port_counters totals_of(const fabric::FabricSnapshot& fabric) {
   return totals;
 }
 
-std::string reason(unsigned number) {
-  return std::string(dataplane::reason_name(static_cast<spillway_reason>(number)));
-}
-
 }  // namespace
 
 std::string lab_summary(const lab::LabOutcome& outcome) {
@@ -31,7 +27,8 @@ std::string lab_summary(const lab::LabOutcome& outcome) {
   std::string switches;
   for (unsigned i = SPILLWAY_REASON_MARKED; i < SPILLWAY_REASONS; ++i) {
     if (totals.packets[i] > 0) {
-      switches += fmt::format(" {} {},", totals.packets[i], reason(i));
+      switches += fmt::format(" {} {},", totals.packets[i],
+                              dataplane::reason_name(static_cast<spillway_reason>(i)));
     }
   }
   if (outcome.fabric.lost_to_faults > 0) {
@@ -45,13 +42,8 @@ std::string lab_summary(const lab::LabOutcome& outcome) {
 }
 
 std::string lab_outcome_json(const lab::LabOutcome& outcome) {
-  const spillway_port_counters totals = totals_of(outcome.fabric);
-  nlohmann::json packets = nlohmann::json::object();
-  for (unsigned i = 0; i < SPILLWAY_REASONS; ++i) {
-    packets[reason(i)] = totals.packets[i];
-  }
   nlohmann::json fabric = fabric_json(outcome.fabric);
-  fabric["packets"] = packets;
+  fabric["packets"] = reasons_json(totals_of(outcome.fabric));
   const nlohmann::json all = {{"exit_codes", outcome.exit_codes},
                               {"exit_code", outcome.worst_exit_code()},
                               {"isolation", std::string(lab::isolation_name(outcome.isolation))},

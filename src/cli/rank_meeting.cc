@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "cli/commands.h"
+#include "net/time_spec.h"
 
 namespace spillway::cli {
 namespace {
@@ -58,9 +59,7 @@ void read_all(const net::UniqueFd& stream, T* items, std::size_t count) {
 }  // namespace
 
 void sleep_until(base::Instant when) {
-  const std::int64_t count = when.since_zero().count();
-  const timespec time{static_cast<time_t>(count / 1'000'000'000),
-                      static_cast<long>(count % 1'000'000'000)};
+  const timespec time = net::timespec_of(when.since_zero());
   while (::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, nullptr) != 0) {
   }
 }

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "cli/commands.h"
+#include "cli/fabric_report.h"
 #include "cli/scenario_file.h"
 #include "cli/text_table.h"
 #include "dataplane/port_config.h"
@@ -100,12 +101,7 @@ json job_json(const sim::JobResult& job) {
 }
 
 json switches_json(const sim::NetworkTotals& network) {
-  json reasons = json::object();
-  for (unsigned reason = 0; reason < SPILLWAY_REASONS; ++reason) {
-    const auto name = dataplane::reason_name(static_cast<spillway_reason>(reason));
-    reasons[std::string(name)] = network.ports.packets[reason];
-  }
-  return {{"packets", reasons},
+  return {{"packets", reasons_json(network.ports)},
           {"trimmed_by_importance", network.ports.trimmed},
           {"dropped_by_importance", network.ports.dropped},
           {"dropped_control", network.ports.dropped_control}};

@@ -11,15 +11,15 @@
 #include <ctime>
 #include <memory>
 #include <optional>
-#include <thread>
 
 #include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/fabric_report.h"
 #include "cli/scenario_file.h"
-#include "fabric/emulator.h"
+#include "fabric/fabric_thread.h"
 #include "fabric/port_specs.h"
 #include "net/metrics_server.h"
+#include "net/time_spec.h"
 #include "sim/simulation.h"
 #include "sim/units_text.h"
 #include "transport/endpoint.h"
@@ -64,8 +64,7 @@ class EndSignals {
 
   // True once one has come.
   bool wait(base::Duration most) const {
-    const timespec timeout = {.tv_sec = most.count() / 1'000'000'000,
-                              .tv_nsec = most.count() % 1'000'000'000};
+    const timespec timeout = net::timespec_of(most);
     return sigtimedwait(&set_, nullptr, &timeout) > 0;
   }
 
@@ -74,35 +73,7 @@ class EndSignals {
   sigset_t before_{};
 };
 
-// A fabric that runs from its making until finish().
-class RunningFabric {
- public:
-  explicit RunningFabric(std::unique_ptr<fabric::Emulator> emulator)
-      : emulator_(std::move(emulator)), thread_([this] { status_ = emulator_->run(); }) {}
-  ~RunningFabric() { join(); }
-  RunningFabric(const RunningFabric&) = delete;
-  RunningFabric& operator=(const RunningFabric&) = delete;
-
-  fabric::FabricSnapshot snapshot() const { return emulator_->snapshot(); }
-  base::Status finish() {
-    join();
-    return status_;
-  }
-
- private:
-  void join() {
-    if (thread_.joinable()) {
-      emulator_->stop();
-      thread_.join();
-    }
-  }
-
-  std::unique_ptr<fabric::Emulator> emulator_;
-  base::Status status_;
-  std::thread thread_;
-};
-
-std::unique_ptr<fabric::Emulator> make_fabric(const Options& options) {
+std::unique_ptr<fabric::FabricThread> start_fabric(const Options& options) {
   const sim::Scenario scenario = load_scenario(options.config, options.overrides);
   const auto in_file = [&options](const base::Status& status) {
     return CommandError(fmt::format("{}: {}", options.config, status.message()));
@@ -115,16 +86,16 @@ std::unique_ptr<fabric::Emulator> make_fabric(const Options& options) {
   if (!ports.ok()) {
     throw in_file(ports.status());
   }
-  base::Result<std::unique_ptr<fabric::Emulator>> emulator =
-      fabric::Emulator::make(scenario, *ports);
-  if (!emulator.ok()) {
-    throw in_file(emulator.status());
+  base::Result<std::unique_ptr<fabric::FabricThread>> fabric =
+      fabric::FabricThread::make(scenario, *ports);
+  if (!fabric.ok()) {
+    throw in_file(fabric.status());
   }
-  return std::move(emulator).value();
+  return std::move(fabric).value();
 }
 
 std::unique_ptr<net::MetricsServer> serve_metrics(const Options& options,
-                                                  const RunningFabric& fabric) {
+                                                  const fabric::FabricThread& fabric) {
   if (options.metrics.empty()) {
     return nullptr;
   }
@@ -161,7 +132,7 @@ class Display {
   fabric::FabricSnapshot before_;
 };
 
-void watch(const Options& options, const EndSignals& signals, const RunningFabric& fabric) {
+void watch(const Options& options, const EndSignals& signals, const fabric::FabricThread& fabric) {
   const base::MonotonicClock clock;
   const std::optional<base::Duration> every = duration_of("--every", options.every);
   const base::Duration interval = every.value_or(base::seconds(1));
@@ -182,17 +153,17 @@ void run(const Options& options) {
   duration_of("--every", options.every);  // before anything is opened
   duration_of("--for", options.duration);
   const EndSignals signals;
-  RunningFabric fabric(make_fabric(options));
+  const std::unique_ptr<fabric::FabricThread> fabric = start_fabric(options);
   const base::Instant start = base::MonotonicClock().now();
-  std::unique_ptr<net::MetricsServer> metrics = serve_metrics(options, fabric);
+  std::unique_ptr<net::MetricsServer> metrics = serve_metrics(options, *fabric);
   if (metrics != nullptr) {
     fmt::print(stderr, "metrics at http://{}/metrics\n", metrics->address().to_string());
   }
-  watch(options, signals, fabric);
-  if (const base::Status status = fabric.finish(); !status.ok()) {
+  watch(options, signals, *fabric);
+  if (const base::Status status = fabric->finish(); !status.ok()) {
     throw CommandError(status);
   }
-  const fabric::FabricSnapshot last = fabric.snapshot();
+  const fabric::FabricSnapshot last = fabric->snapshot();
   if (options.json) {
     fmt::print("{}\n", fabric_json(last).dump(options.every.empty() ? 2 : -1));
     return;

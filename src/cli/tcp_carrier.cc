@@ -58,21 +58,7 @@ bool receive_bytes(int stream, std::uint64_t bytes) {
   return true;
 }
 
-void set_congestion_control(const net::UniqueFd& stream, const std::string& name) {
-  if (!name.empty() && ::setsockopt(stream.get(), IPPROTO_TCP, TCP_CONGESTION, name.data(),
-                                    static_cast<socklen_t>(name.size())) != 0) {
-    throw CommandError(
-        fmt::format("this kernel has no TCP congestion control '{}': see `sysctl "
-                    "net.ipv4.tcp_available_congestion_control`",
-                    name));
-  }
-}
-
 }  // namespace
-
-void require_congestion_control(const std::string& name) {
-  set_congestion_control(net::UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), name);
-}
 
 TcpCarrier::TcpCarrier(const CarrierSetting& setting, const TcpCarrierOptions& options)
     : setting_(setting) {

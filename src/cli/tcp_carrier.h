@@ -18,9 +18,6 @@ struct TcpCarrierOptions {
   std::vector<net::SocketAddress> peers;  // by rank; a rank listens at its own
 };
 
-// Throws CommandError where this kernel does not have it.
-void require_congestion_control(const std::string& name);
-
 class TcpCarrier final : public FlowCarrier {
  public:
   TcpCarrier(const CarrierSetting& setting, const TcpCarrierOptions& options);

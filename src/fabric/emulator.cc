@@ -28,6 +28,7 @@
 #include "fabric/relay_port.h"
 #include "fabric/urgent_thread.h"
 #include "net/system_error.h"
+#include "net/time_spec.h"
 #include "net/unique_fd.h"
 #include "sim/network.h"
 #include "sim/simulation.h"
@@ -42,10 +43,6 @@ constexpr base::Duration kRest = base::microseconds(20);
 // While no frame of a real host is under way, tenants' traffic is run in steps of this length: what
 // it does matters only once a frame comes, which ends the step.
 constexpr base::Duration kQuietStep = base::microseconds(200);
-
-timespec to_timespec(base::Duration duration) {
-  return {.tv_sec = duration.count() / 1'000'000'000, .tv_nsec = duration.count() % 1'000'000'000};
-}
 
 base::Status check_ports(std::span<const PortSpec> ports, std::uint32_t hosts) {
   if (ports.size() != hosts) {
@@ -230,7 +227,7 @@ void Emulator::Impl::wait(base::Instant round_began) {
   const base::MonotonicClock clock;
   const base::Instant next_round = round_began + kRest;
   if (clock.now() < next_round) {
-    const timespec until = to_timespec(next_round.since_zero());
+    const timespec until = net::timespec_of(next_round.since_zero());
     ::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr);
   }
   base::Instant wake = unpublished_ ? published_ + kPublishEvery : transport::kNever;
@@ -239,8 +236,7 @@ void Emulator::Impl::wait(base::Instant round_began) {
         network_.pool().payloads_in_use() == 0 ? kQuietStep : base::Duration();
     wake = std::min(wake, std::max(zero_ + next->since_zero(), round_began + pause));
   }
-  const base::Duration rest = std::max(wake - clock.now(), base::Duration());
-  const timespec timeout = to_timespec(rest);
+  const timespec timeout = net::timespec_of(wake - clock.now());
   ::ppoll(polled_.data(), polled_.size(), wake == transport::kNever ? nullptr : &timeout, nullptr);
 }
 

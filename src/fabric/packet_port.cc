@@ -17,6 +17,7 @@
 
 #include "dataplane/port.h"
 #include "fabric/frame.h"
+#include "net/socket_buffers.h"
 #include "net/system_error.h"
 
 namespace spillway::fabric {
@@ -41,14 +42,7 @@ base::Status set_options(int fd, int index) {
   if (!set) {
     return net::system_error("set up a packet socket", errno);
   }
-  // Larger buffers are a help, not a need.
-  for (const auto& [forced, usual] :
-       {std::pair(SO_RCVBUFFORCE, SO_RCVBUF), std::pair(SO_SNDBUFFORCE, SO_SNDBUF)}) {
-    const int size = kSocketBufferBytes;
-    if (::setsockopt(fd, SOL_SOCKET, forced, &size, sizeof(size)) != 0) {
-      ::setsockopt(fd, SOL_SOCKET, usual, &size, sizeof(size));
-    }
-  }
+  net::size_socket_buffers(fd, kSocketBufferBytes);  // a help, not a need
   return {};
 }
 
@@ -138,7 +132,7 @@ void PacketPort::take(const Received& received, Intake& intake) {
   }
   const base::ByteView frame =
       received.vlan ? with_tag(received.bytes, *received.vlan) : received.bytes;
-  intake.take_frame(host_, frame, received.at);
+  intake.take_frame(host_, frame, received.notes.at);
 }
 
 void PacketPort::write(const Departure& departure) {

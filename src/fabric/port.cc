@@ -12,7 +12,7 @@ void Port::read(Intake& intake) {
     base::Instant latest = now;
     for (std::size_t i = 0; i < count; ++i) {
       const Received received = in_.message(i, now);
-      latest = received.at;
+      latest = received.notes.at;
       take(received, intake);
     }
     total += count;

@@ -2,19 +2,9 @@
 #include "fabric/receive_batch.h"
 
 #include <linux/if_packet.h>
-#include <netinet/in.h>
-
-#include <cstring>
 
 namespace spillway::fabric {
 namespace {
-
-template <typename T>
-T value_of(const cmsghdr* control) {
-  T value;
-  std::memcpy(&value, CMSG_DATA(control), sizeof(T));
-  return value;
-}
 
 void read_remarks(const tpacket_auxdata& remarks, Received& received) {
   received.no_checksum = (remarks.tp_status & TP_STATUS_CSUMNOTREADY) != 0;
@@ -53,7 +43,7 @@ Received ReceiveBatch::message(std::size_t index, base::Instant now) {
   mmsghdr& header = headers_[index];
   Received received;
   received.bytes = {static_cast<std::uint8_t*>(data_[index].iov_base), header.msg_len};
-  received.at = now;
+  received.notes.at = now;
   received.is_cut = (header.msg_hdr.msg_flags & MSG_TRUNC) != 0;
   received.from = &senders_[index];
   read_control(header.msg_hdr, now, received);
@@ -63,26 +53,12 @@ Received ReceiveBatch::message(std::size_t index, base::Instant now) {
 void ReceiveBatch::read_control(msghdr& header, base::Instant now, Received& received) {
   for (cmsghdr* control = CMSG_FIRSTHDR(&header); control != nullptr;
        control = CMSG_NXTHDR(&header, control)) {
-    const int level = control->cmsg_level;
-    const int type = control->cmsg_type;
-    if (level == SOL_SOCKET && type == SCM_TIMESTAMPNS) {
-      received.at = clock_.instant_of(value_of<timespec>(control), now);
-    } else if (level == SOL_SOCKET && type == SO_RXQ_OVFL) {
-      note_overflow(value_of<std::uint32_t>(control));
-    } else if (level == SOL_PACKET && type == PACKET_AUXDATA) {
-      read_remarks(value_of<tpacket_auxdata>(control), received);
-    } else if (level == IPPROTO_IP && type == IP_TOS) {
-      received.tos = value_of<std::uint8_t>(control);
-    } else if (level == IPPROTO_IPV6 && type == IPV6_TCLASS) {
-      received.tos = static_cast<std::uint8_t>(value_of<int>(control));
+    if (control->cmsg_level == SOL_PACKET && control->cmsg_type == PACKET_AUXDATA) {
+      read_remarks(net::control_value<tpacket_auxdata>(*control), received);
+    } else {
+      reader_.read(*control, now, received.notes);
     }
   }
-}
-
-// The kernel counts modulo 2^32.
-void ReceiveBatch::note_overflow(std::uint32_t total) {
-  overflowed_ += total - overflow_seen_;
-  overflow_seen_ = total;
 }
 
 }  // namespace spillway::fabric

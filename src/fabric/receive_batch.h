@@ -14,15 +14,14 @@
 
 #include "base/bytes.h"
 #include "base/units.h"
-#include "net/arrival_clock.h"
+#include "net/arrival_notes.h"
 
 namespace spillway::fabric {
 
 struct Received {
   base::MutableByteView bytes;
-  base::Instant at;          // by the monotonic clock
   bool is_cut = false;       // it was longer than a buffer
-  std::uint8_t tos = 0;      // UDP
+  net::ArrivalNotes notes;   // DSCP and ECN of UDP; the time by the monotonic clock
   bool no_checksum = false;  // packet sockets: its TCP or UDP checksum was left to the card
   std::optional<std::uint32_t> vlan;  // packet sockets: type << 16 | tag, which was taken out
   const sockaddr_storage* from = nullptr;
@@ -43,22 +42,19 @@ class ReceiveBatch {
   // One of them; `now` by base::MonotonicClock, read after receive().
   Received message(std::size_t index, base::Instant now);
   // Messages that the kernel threw away, of UDP sockets that asked for it.
-  std::uint64_t overflowed() const { return overflowed_; }
+  std::uint64_t overflowed() const { return reader_.overflowed(); }
 
  private:
   static constexpr std::size_t kControlBytes = 256;
 
   void read_control(msghdr& header, base::Instant now, Received& received);
-  void note_overflow(std::uint32_t total);
 
   std::vector<std::uint8_t> buffers_;
   std::vector<std::uint64_t> controls_;  // aligned for cmsghdr
   std::vector<sockaddr_storage> senders_;
   std::vector<iovec> data_;
   std::vector<mmsghdr> headers_;
-  net::ArrivalClock clock_;
-  std::uint32_t overflow_seen_ = 0;
-  std::uint64_t overflowed_ = 0;
+  net::ArrivalReader reader_;
 };
 
 }  // namespace spillway::fabric

@@ -33,10 +33,10 @@ void RelayPort::take(const Received& received, Intake& intake) {
   const base::ByteView payload = received.is_cut ? base::ByteView() : received.bytes;
   intake.take_datagram({.from = directory_.source_of(from, payload),
                         .to = host_,
-                        .tos = received.tos,
+                        .tos = received.notes.tos,
                         .label = from.port(),
                         .payload = payload},
-                       received.at);
+                       received.notes.at);
 }
 
 void RelayPort::write(const Departure& departure) {

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "dataplane/admission.h"
 #include "sim/simulation.h"
 
 namespace spillway::lab {
@@ -47,17 +48,12 @@ HostEntry host_entry(const sim::Topology& topology, std::uint32_t index,
   }
   host.peer = address_of(host.ipv4, options.port);
   host.listen = host.peer;
-  for (const sim::Link& link : topology.links) {
-    if (link.a == index || link.b == index) {
-      host.rate = link.rate;
-    }
-  }
+  host.rate = topology.host_rate(index);
   return host;
 }
 
 std::uint32_t trim_bytes_of(const spillway_port_config& port) {
-  const bool trims = port.mode == SPILLWAY_PORT_TRIM || port.mode == SPILLWAY_PORT_SPILLWAY;
-  return trims ? port.trim_bytes : 0;
+  return spillway_port_trims(&port) != 0 ? port.trim_bytes : 0;
 }
 
 }  // namespace

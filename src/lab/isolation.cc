@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lab/isolation.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sched.h>
 #include <signal.h>
@@ -10,24 +9,13 @@
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
 
-#include "net/system_error.h"
-#include "net/unique_fd.h"
+#include "lab/kernel_setting.h"
 
 namespace spillway::lab {
 namespace {
 
 constexpr std::array<std::string_view, 4> kNames = {"auto", "root", "user", "none"};
-
-base::Status write_file(const char* path, std::string_view text) {
-  const net::UniqueFd file(::open(path, O_WRONLY | O_CLOEXEC));
-  if (!file.valid() ||
-      ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
-    return net::system_error(fmt::format("write {}", path), errno);
-  }
-  return {};
-}
 
 // Makes the namespaces and throws them away: some systems let them be made but not be used.
 bool is_allowed(Isolation isolation) {
@@ -86,14 +74,14 @@ base::Status become_root_inside(Isolation isolation, unsigned user, unsigned gro
     return {};
   }
   // Without this the kernel refuses the group map of a caller without rights.
-  if (base::Status status = write_file("/proc/self/setgroups", "deny"); !status.ok()) {
+  if (base::Status status = write_setting("/proc/self/setgroups", "deny"); !status.ok()) {
     return status;
   }
-  if (base::Status status = write_file("/proc/self/uid_map", fmt::format("0 {} 1", user));
+  if (base::Status status = write_setting("/proc/self/uid_map", fmt::format("0 {} 1", user));
       !status.ok()) {
     return status;
   }
-  return write_file("/proc/self/gid_map", fmt::format("0 {} 1", group));
+  return write_setting("/proc/self/gid_map", fmt::format("0 {} 1", group));
 }
 
 base::Result<Isolation> resolve_isolation(Isolation wanted) {

@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,36 +18,27 @@
 #include "lab/link_setup.h"
 #include "lab/report.h"
 #include "lab/supervisor.h"
+#include "lab/write_all.h"
 #include "net/system_error.h"
+#include "net/udp_socket.h"
 
 namespace spillway::lab {
 namespace {
 
 // ------------------------------------------------------------------ the plan
 
-base::Result<net::UniqueFd> bound_to_any_port() {
-  const base::Result<net::SocketAddress> any = net::SocketAddress::parse("127.0.0.1:0");
-  net::UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!socket.valid() || ::bind(socket.get(), any->data(), any->size()) != 0) {
-    return net::system_error("bind a UDP port on 127.0.0.1", errno);
-  }
-  return socket;
-}
-
 // Ports that are free now. Somebody may take one before the lab does: it then says so.
 base::Result<std::vector<net::SocketAddress>> free_loopback_addresses(std::size_t count) {
-  std::vector<net::UniqueFd> sockets;  // held, so that no port is found twice
+  const net::SocketAddress any = net::SocketAddress::parse("127.0.0.1:0").value();
+  std::vector<net::UdpSocket> sockets;  // held, so that no port is found twice
   std::vector<net::SocketAddress> addresses;
   for (std::size_t i = 0; i < count; ++i) {
-    base::Result<net::UniqueFd> socket = bound_to_any_port();
+    base::Result<net::UdpSocket> socket = net::UdpSocket::open(any);
     if (!socket.ok()) {
       return socket.status();
     }
+    addresses.push_back(socket->local());
     sockets.push_back(std::move(socket).value());
-    sockaddr_storage storage = {};
-    socklen_t size = sizeof(storage);
-    ::getsockname(sockets.back().get(), reinterpret_cast<sockaddr*>(&storage), &size);
-    addresses.push_back(net::SocketAddress::from(storage));
   }
   return addresses;
 }
@@ -139,8 +129,7 @@ base::Result<Running> start_supervisor(SupervisorTask task) {
     if (settled.ok()) {
       supervise(task);
     } else {
-      const std::string line = error_line(settled);
-      (void)!::write(task.report_fd, line.data(), line.size());
+      write_all(task.report_fd, error_line(settled));
     }
     ::_exit(0);
   }

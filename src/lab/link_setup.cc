@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lab/link_setup.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/ethtool.h>
 #include <linux/if.h>
@@ -17,10 +16,10 @@
 #include <fstream>
 #include <iterator>
 
+#include "lab/kernel_setting.h"
 #include "lab/link_batches.h"
 #include "lab/namespaces.h"
 #include "lab/tool_runner.h"
-#include "net/system_error.h"
 
 namespace spillway::lab {
 namespace {
@@ -42,15 +41,6 @@ base::Result<Tools> find_tools() {
     return tc.status();
   }
   return Tools{*ip, *tc};
-}
-
-base::Status write_setting(const std::string& path, std::string_view value) {
-  const net::UniqueFd file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-  if (!file.valid() ||
-      ::write(file.get(), value.data(), value.size()) != static_cast<ssize_t>(value.size())) {
-    return net::system_error(fmt::format("write '{}' to {}", value, path), errno);
-  }
-  return {};
 }
 
 // What a card would do to many packets at once stays undone, so that frames are what they would be
@@ -116,7 +106,8 @@ base::Status check_congestion_control(const std::string& tcp) {
     return {};
   }
   return base::invalid_argument(
-      fmt::format("TCP congestion control '{}' is not available on this machine; available are {}",
+      fmt::format("TCP congestion control '{}' is not available on this machine; available are {} "
+                  "(net.ipv4.tcp_available_congestion_control)",
                   tcp, fmt::join(known, ", ")));
 }
 

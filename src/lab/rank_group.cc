@@ -12,6 +12,7 @@
 #include <cerrno>
 
 #include "base/clock.h"
+#include "lab/write_all.h"
 
 namespace spillway::lab {
 namespace {
@@ -20,21 +21,6 @@ constexpr std::size_t kReadBytes = 65536;
 
 base::Instant now() {
   return base::MonotonicClock().now();
-}
-
-// A reader that went away is no reason to stop the work.
-void write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(fd, text.data(), text.size());
-    if (written > 0) {
-      text.remove_prefix(static_cast<std::size_t>(written));
-    } else if (errno == EAGAIN) {
-      pollfd room = {fd, POLLOUT, 0};
-      ::poll(&room, 1, -1);
-    } else if (errno != EINTR) {
-      return;
-    }
-  }
 }
 
 std::string how_it_ended(int wait_status) {

@@ -2,31 +2,21 @@
 #include "lab/supervisor.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <memory>
 
+#include "fabric/fabric_thread.h"
 #include "lab/environment.h"
-#include "lab/fabric_thread.h"
 #include "lab/link_setup.h"
 #include "lab/namespaces.h"
 #include "lab/report.h"
+#include "lab/write_all.h"
 
 namespace spillway::lab {
 namespace {
 
-void tell(int report_fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(report_fd, text.data(), text.size());
-    if (written <= 0) {
-      return;  // nobody listens any more
-    }
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-}
-
 void warn(const SupervisorTask& task, std::string_view sentence) {
-  tell(task.options.output.err, fmt::format("spillway: {}\n", sentence));
+  write_all(task.options.output.err, fmt::format("spillway: {}\n", sentence));
 }
 
 std::vector<fabric::PortSpec> fabric_ports(const SupervisorTask& task) {
@@ -111,8 +101,8 @@ base::Status run_to_the_end(const SupervisorTask& task) {
   if (!hosts.ok()) {
     return hosts.status();
   }
-  const base::Result<std::unique_ptr<FabricThread>> fabric =
-      FabricThread::make(task.options.scenario, fabric_ports(task));
+  const base::Result<std::unique_ptr<fabric::FabricThread>> fabric =
+      fabric::FabricThread::make(task.options.scenario, fabric_ports(task));
   if (!fabric.ok()) {
     return fabric.status();
   }
@@ -120,14 +110,14 @@ base::Status run_to_the_end(const SupervisorTask& task) {
   if (base::Status status = start_commands(task, *hosts, group); !status.ok()) {
     return status;
   }
-  tell(task.report_fd, kReadyLine);
+  write_all(task.report_fd, kReadyLine);
   const GroupOutcome ended = group.run((*fabric)->stop_fd(), task.stays);
   const base::Status fabric_status = (*fabric)->finish();
   LabOutcome outcome;
   outcome.exit_codes = ended.exit_codes;
   outcome.interrupted_by = ended.interrupted_by;
   outcome.fabric = (*fabric)->snapshot();
-  tell(task.report_fd, outcome_lines(outcome));
+  write_all(task.report_fd, outcome_lines(outcome));
   return fabric_status;
 }
 
@@ -136,7 +126,7 @@ base::Status run_to_the_end(const SupervisorTask& task) {
 void supervise(const SupervisorTask& task) {
   const base::Status status = run_to_the_end(task);
   if (!status.ok()) {
-    tell(task.report_fd, error_line(status));
+    write_all(task.report_fd, error_line(status));
   }
   if (task.stays) {
     task.state.remove();

@@ -4,15 +4,12 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "net/time_spec.h"
 
 namespace spillway::net {
 namespace {
 
 constexpr base::Duration kMeasuredAgainAfter = base::milliseconds(100);
-
-base::Duration duration_of(const timespec& time) {
-  return base::seconds(time.tv_sec) + base::nanoseconds(time.tv_nsec);
-}
 
 }  // namespace
 

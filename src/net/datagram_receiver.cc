@@ -4,7 +4,6 @@
 #include <netinet/udp.h>
 
 #include <algorithm>
-#include <cstring>
 
 namespace spillway::net {
 namespace {
@@ -14,17 +13,6 @@ constexpr std::size_t kControlBytes = 128;
 constexpr std::size_t kDatagramBytes = 9216;  // without GRO: more than any Spillway packet
 constexpr std::size_t kBatch = 32;
 constexpr std::size_t kBatchOfFull = 4;  // 256 KiB: a fraction of a second-level cache
-
-template <typename T>
-T value_of(const cmsghdr& control) {
-  T value{};
-  std::memcpy(&value, CMSG_DATA(&control), sizeof(value));
-  return value;
-}
-
-bool is(const cmsghdr& control, int level, int type) {
-  return control.cmsg_level == level && control.cmsg_type == type;
-}
 
 }  // namespace
 
@@ -75,8 +63,8 @@ bool DatagramReceiver::receive(base::Instant now, const DatagramHandler& handle)
     counters_.bytes += bytes.size();
     for (std::size_t first = 0; first < bytes.size(); first += step) {
       ++counters_.datagrams;
-      handle(bytes.subspan(first, std::min(step, bytes.size() - first)), arrival.tos,
-             arrival.arrived);
+      handle(bytes.subspan(first, std::min(step, bytes.size() - first)), arrival.notes.tos,
+             arrival.notes.at);
     }
   }
   const bool was_full = static_cast<std::size_t>(messages) == asked_;
@@ -86,27 +74,17 @@ bool DatagramReceiver::receive(base::Instant now, const DatagramHandler& handle)
 
 DatagramReceiver::Arrival DatagramReceiver::read_control(msghdr& header, base::Instant now) {
   Arrival arrival;
-  arrival.arrived = now;
+  arrival.notes.at = now;
   for (cmsghdr* control = CMSG_FIRSTHDR(&header); control != nullptr;
        control = CMSG_NXTHDR(&header, control)) {
-    if (is(*control, SOL_UDP, UDP_GRO)) {
-      arrival.segment = static_cast<std::size_t>(value_of<int>(*control));
-    } else if (is(*control, IPPROTO_IP, IP_TOS)) {
-      arrival.tos = value_of<std::uint8_t>(*control);
-    } else if (is(*control, IPPROTO_IPV6, IPV6_TCLASS)) {
-      arrival.tos = static_cast<std::uint8_t>(value_of<int>(*control));
-    } else if (is(*control, SOL_SOCKET, SO_TIMESTAMPNS)) {
-      arrival.arrived = clock_.instant_of(value_of<timespec>(*control), now);
-    } else if (is(*control, SOL_SOCKET, SO_RXQ_OVFL)) {
-      note_overflow(value_of<std::uint32_t>(*control));
+    if (control->cmsg_level == SOL_UDP && control->cmsg_type == UDP_GRO) {
+      arrival.segment = static_cast<std::size_t>(control_value<int>(*control));
+    } else {
+      reader_.read(*control, now, arrival.notes);
     }
   }
+  counters_.overflowed = reader_.overflowed();
   return arrival;
-}
-
-void DatagramReceiver::note_overflow(std::uint32_t total) {
-  counters_.overflowed += static_cast<std::uint32_t>(total - overflow_seen_);
-  overflow_seen_ = total;
 }
 
 }  // namespace spillway::net

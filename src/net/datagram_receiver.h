@@ -15,7 +15,7 @@
 
 #include "base/bytes.h"
 #include "base/units.h"
-#include "net/arrival_clock.h"
+#include "net/arrival_notes.h"
 #include "net/udp_socket.h"
 
 namespace spillway::net {
@@ -44,14 +44,12 @@ class DatagramReceiver {
  private:
   struct Arrival {
     std::size_t segment = 0;  // where datagrams join; 0: it is one
-    std::uint8_t tos = 0;
-    base::Instant arrived;
+    ArrivalNotes notes;
   };
 
   int receive_messages();
   void choose_next_batch(std::size_t messages, std::size_t bytes);
   Arrival read_control(msghdr& header, base::Instant now);
-  void note_overflow(std::uint32_t total);
 
   const UdpSocket& socket_;
   std::size_t most_;       // messages of a call
@@ -60,8 +58,7 @@ class DatagramReceiver {
   std::vector<std::uint8_t> controls_;
   std::vector<iovec> data_;
   std::vector<mmsghdr> headers_;
-  ArrivalClock clock_;
-  std::uint32_t overflow_seen_ = 0;
+  ArrivalReader reader_;
   ReceiveCounters counters_;
 };
 

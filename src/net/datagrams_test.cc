@@ -155,7 +155,7 @@ TEST(Datagrams, ThatAFullQueueLostAreCounted) {
   EXPECT_EQ(arrived + wire.receiver->counters().overflowed, 321U);
 }
 
-TEST(Datagrams, LongerThanTheWayAllowsAreCountedNotSent) {
+TEST(Datagrams, ThatCannotBeSentAreCounted) {
   DatagramSender sender(
       [] {
         std::vector<UdpSocket> sockets;

@@ -20,6 +20,7 @@
 #include "net/send_pacer.h"
 #include "net/system_error.h"
 #include "net/task_queue.h"
+#include "net/time_spec.h"
 
 namespace spillway::net {
 namespace {
@@ -39,11 +40,6 @@ base::Bytes wire_bytes(std::size_t datagram, const SocketAddress& address) {
   constexpr std::int64_t kEthernet = 14 + 24;
   return base::bytes(static_cast<std::int64_t>(datagram) + 8 + (address.is_ipv6() ? 40 : 20) +
                      kEthernet);
-}
-
-timespec timespec_of(base::Duration duration) {
-  const std::int64_t count = std::max<std::int64_t>(duration.count(), 0);
-  return {static_cast<time_t>(count / 1'000'000'000), static_cast<long>(count % 1'000'000'000)};
 }
 
 }  // namespace

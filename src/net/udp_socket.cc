@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "net/socket_buffers.h"
 #include "net/system_error.h"
 
 namespace spillway::net {
@@ -15,13 +16,6 @@ namespace {
 
 bool set_option(int fd, int level, int option, int value) {
   return ::setsockopt(fd, level, option, &value, sizeof(value)) == 0;
-}
-
-int get_option(int fd, int level, int option) {
-  int value = 0;
-  socklen_t size = sizeof(value);
-  ::getsockopt(fd, level, option, &value, &size);
-  return value;
 }
 
 base::Status cannot_bind(const SocketAddress& address, int error) {
@@ -34,15 +28,6 @@ base::Status cannot_bind(const SocketAddress& address, int error) {
     hint = "ports below 1024 need CAP_NET_BIND_SERVICE";
   }
   return system_error(fmt::format("bind {}", address.to_string()), error, hint);
-}
-
-// The kernel doubles what it is asked for, and says the doubled figure.
-std::size_t size_buffer(int fd, int force_option, int option, std::size_t bytes) {
-  const int asked = static_cast<int>(bytes);
-  if (!set_option(fd, SOL_SOCKET, force_option, asked)) {
-    set_option(fd, SOL_SOCKET, option, asked);
-  }
-  return static_cast<std::size_t>(get_option(fd, SOL_SOCKET, option)) / 2;
 }
 
 bool is_off(const char* variable) {
@@ -102,8 +87,7 @@ void UdpSocket::tell_about_arrivals(bool gro) {
 }
 
 std::optional<std::string> UdpSocket::size_buffers(std::size_t bytes) {
-  const std::size_t receive = size_buffer(fd(), SO_RCVBUFFORCE, SO_RCVBUF, bytes);
-  const std::size_t send = size_buffer(fd(), SO_SNDBUFFORCE, SO_SNDBUF, bytes);
+  const auto [receive, send] = size_socket_buffers(fd(), bytes);
   if (receive >= bytes && send >= bytes) {
     return std::nullopt;
   }

@@ -15,18 +15,6 @@ base::Duration nearest_rank(const std::vector<base::Duration>& sorted, std::size
   return sorted[std::max<std::size_t>(rank, 1) - 1];
 }
 
-// Bytes on the busiest direction of any host's link.
-std::uint64_t busiest_bytes(std::span<const FlowRecord> flows) {
-  std::map<HostId, std::uint64_t> sent;
-  std::map<HostId, std::uint64_t> received;
-  std::uint64_t most = 0;
-  for (const FlowRecord& record : flows) {
-    most = std::max(most, sent[record.flow.from] += record.flow.bytes);
-    most = std::max(most, received[record.flow.to] += record.flow.bytes);
-  }
-  return most;
-}
-
 // Packets of a flow carry about as much each.
 double whole_bytes(const FlowRecord& record) {
   const FlowResult& result = record.result;
@@ -73,10 +61,12 @@ DurationSummary summarise(std::vector<base::Duration> durations) {
 void add_flow_figures(std::span<const FlowRecord> flows, base::BitRate rate, JobResult& result) {
   std::vector<base::Duration> completions;
   std::map<std::uint8_t, std::vector<base::Duration>> by_priority;
+  std::vector<Flow> all;
   base::Instant first = transport::kNever;
   base::Instant last;
   result.flows = flows.size();
   for (const FlowRecord& record : flows) {
+    all.push_back(record.flow);
     if (!record.ended) {
       continue;
     }
@@ -99,9 +89,20 @@ void add_flow_figures(std::span<const FlowRecord> flows, base::BitRate rate, Job
   const auto makespan_ns = static_cast<double>(result.makespan.count());
   result.goodput_bps = result.whole_bytes * 8e9 / makespan_ns;
   if (result.ended == result.flows) {
-    const double ideal_ns = static_cast<double>(busiest_bytes(flows)) * 8e9 / rate.count();
+    const double ideal_ns = static_cast<double>(busiest_bytes(all)) * 8e9 / rate.count();
     result.slowdown = makespan_ns / ideal_ns;
   }
+}
+
+std::uint64_t busiest_bytes(std::span<const Flow> flows) {
+  std::map<HostId, std::uint64_t> sent;
+  std::map<HostId, std::uint64_t> received;
+  std::uint64_t most = 0;
+  for (const Flow& flow : flows) {
+    most = std::max(most, sent[flow.from] += flow.bytes);
+    most = std::max(most, received[flow.to] += flow.bytes);
+  }
+  return most;
 }
 
 std::uint64_t dropped_packets(const spillway_port_counters& counters) {

@@ -97,6 +97,9 @@ struct ScenarioResult {
 // Fills in all of a job's figures that its flows tell. `rate` is that of host links.
 void add_flow_figures(std::span<const FlowRecord> flows, base::BitRate rate, JobResult& result);
 
+// Of the host that sends or receives most.
+std::uint64_t busiest_bytes(std::span<const Flow> flows);
+
 std::uint64_t dropped_packets(const spillway_port_counters& counters);
 
 }  // namespace spillway::sim

@@ -43,11 +43,7 @@ base::Result<Topology> shape_of(const TopologySpec& spec) {
 }
 
 // Hosts' links may differ in topologies from a file; the first host's stands for all.
-base::BitRate host_rate(const Topology& topology) {
-  const auto first = std::find_if(topology.links.begin(), topology.links.end(),
-                                  [](const Link& link) { return link.a == 0 || link.b == 0; });
-  return first->rate;
-}
+constexpr HostId kTypicalHost = 0;
 
 void append_completions(std::span<const FlowRecord> flows,
                         std::vector<base::Duration>& completions) {
@@ -115,7 +111,7 @@ base::Status Simulation::add_job(std::uint32_t index) {
   }
   const JobSurroundings surroundings{
       .stack = static_cast<std::uint8_t>(index),
-      .link_rate = host_rate(topology_),
+      .link_rate = topology_.host_rate(kTypicalHost),
       .trim_bytes = scenario_.port.trim_bytes,
       .seed = base::derive_key(scenario_.seed, {kJobKeys, index, 0, 0}),
       .observer = observer_};
@@ -137,7 +133,7 @@ std::uint32_t Simulation::hosts_of(const JobSpec& job) const {
 PatternOptions Simulation::pattern_of(const JobSpec& job, std::uint32_t index) const {
   PatternOptions pattern = job.pattern;
   pattern.hosts = hosts_of(job);
-  pattern.link_rate = host_rate(topology_);
+  pattern.link_rate = topology_.host_rate(kTypicalHost);
   if (!job.own_seed) {
     pattern.seed = base::derive_key(scenario_.seed, {kWorkloadKeys, index, 0, 0});
   }
@@ -188,7 +184,7 @@ JobResult Simulation::job_result(std::uint32_t index, const std::vector<FlowReco
   result.protocol = protocol_name(job.protocol);
   result.pattern = pattern_name(job.pattern.kind);
   result.stacks = stacks_[index]->totals();
-  add_flow_figures(own, host_rate(topology_), result);
+  add_flow_figures(own, topology_.host_rate(kTypicalHost), result);
   if (job.pattern.kind != PatternKind::kBackground) {
     append_completions(own, completions);
   }

@@ -67,12 +67,6 @@ base::Result<HostId> find_host(const TenantSpec& tenant, const std::string& name
   return static_cast<HostId>(found - topology.host_names.begin());
 }
 
-base::BitRate link_rate(HostId host, const Topology& topology) {
-  return std::ranges::find_if(topology.links,
-                              [host](const Link& link) { return link.a == host || link.b == host; })
-      ->rate;
-}
-
 base::BitRate rate_of(const TenantSpec& tenant, base::BitRate link) {
   if (tenant.rate > base::BitRate()) {
     return tenant.rate;
@@ -119,7 +113,7 @@ base::Result<TenantPlan> plan_tenant(const TenantSpec& tenant, const Topology& t
   if (!to.ok()) {
     return to.status();
   }
-  const base::BitRate rate = rate_of(tenant, link_rate(*from, topology));
+  const base::BitRate rate = rate_of(tenant, topology.host_rate(*from));
   if (const base::Status status = check_size(tenant, rate); !status.ok()) {
     return status;
   }

@@ -149,6 +149,12 @@ spillway_port_config with_buffer(spillway_port_config port, std::uint32_t queue_
   return port;
 }
 
+base::BitRate Topology::host_rate(HostId host) const {
+  return std::ranges::find_if(links,
+                              [host](const Link& link) { return link.a == host || link.b == host; })
+      ->rate;
+}
+
 base::Status validate_rate(base::BitRate rate) {
   if (rate < kLeastRate || rate > kMostRate) {
     return bad(fmt::format("a rate of {} bit/s cannot be timed; rates are from 1kbit to 10tbit",

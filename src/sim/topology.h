@@ -52,6 +52,8 @@ struct Topology {
   const std::string& node_name(NodeId node) const {
     return node < hosts() ? host_names[node] : switch_names[node - hosts()];
   }
+  // Of the host's only link.
+  base::BitRate host_rate(HostId host) const;
   // All switch ports alike. Links with a buffer of their own keep it, and thresholds that count
   // from it shrink or grow with it.
   void set_port_config(const spillway_port_config& port);

@@ -13,12 +13,12 @@
 #include "fabric/emulator.h"
 #include "net/unique_fd.h"
 
-namespace spillway::lab {
+namespace spillway::fabric {
 
 class FabricThread {
  public:
   static base::Result<std::unique_ptr<FabricThread>> make(const sim::Scenario& scenario,
-                                                          std::span<const fabric::PortSpec> ports);
+                                                          std::span<const PortSpec> ports);
   ~FabricThread();
   FabricThread(const FabricThread&) = delete;
   FabricThread& operator=(const FabricThread&) = delete;
@@ -27,16 +27,16 @@ class FabricThread {
 
   // Stops it. How it fared; an error where it broke.
   base::Status finish();
-  fabric::FabricSnapshot snapshot() const { return emulator_->snapshot(); }
+  FabricSnapshot snapshot() const { return emulator_->snapshot(); }
 
  private:
-  FabricThread(std::unique_ptr<fabric::Emulator> emulator, net::UniqueFd ended);
+  FabricThread(std::unique_ptr<Emulator> emulator, net::UniqueFd ended);
   void work();
 
-  std::unique_ptr<fabric::Emulator> emulator_;
+  std::unique_ptr<Emulator> emulator_;
   net::UniqueFd ended_;
   base::Status status_;  // of the thread; read once it is joined
   std::thread thread_;
 };
 
-}  // namespace spillway::lab
+}  // namespace spillway::fabric

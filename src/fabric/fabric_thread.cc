@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lab/fabric_thread.h"
+#include "fabric/fabric_thread.h"
 
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -8,12 +8,11 @@
 
 #include "net/system_error.h"
 
-namespace spillway::lab {
+namespace spillway::fabric {
 
-base::Result<std::unique_ptr<FabricThread>> FabricThread::make(
-    const sim::Scenario& scenario, std::span<const fabric::PortSpec> ports) {
-  base::Result<std::unique_ptr<fabric::Emulator>> emulator =
-      fabric::Emulator::make(scenario, ports);
+base::Result<std::unique_ptr<FabricThread>> FabricThread::make(const sim::Scenario& scenario,
+                                                               std::span<const PortSpec> ports) {
+  base::Result<std::unique_ptr<Emulator>> emulator = Emulator::make(scenario, ports);
   if (!emulator.ok()) {
     return emulator.status();
   }
@@ -25,7 +24,7 @@ base::Result<std::unique_ptr<FabricThread>> FabricThread::make(
       new FabricThread(std::move(emulator).value(), std::move(ended)));
 }
 
-FabricThread::FabricThread(std::unique_ptr<fabric::Emulator> emulator, net::UniqueFd ended)
+FabricThread::FabricThread(std::unique_ptr<Emulator> emulator, net::UniqueFd ended)
     : emulator_(std::move(emulator)), ended_(std::move(ended)), thread_([this] { work(); }) {}
 
 FabricThread::~FabricThread() {
@@ -46,4 +45,4 @@ base::Status FabricThread::finish() {
   return status_;
 }
 
-}  // namespace spillway::lab
+}  // namespace spillway::fabric
