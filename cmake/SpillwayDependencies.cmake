@@ -19,6 +19,8 @@ if(SPILLWAY_WITH_HIGHWAY)
   endif()
 endif()
 
+include(SpillwayBpf)
+
 if(SPILLWAY_BUILD_TESTS)
   find_package(GTest REQUIRED)
 endif()

@@ -1,5 +1,6 @@
 # What `cmake --install` puts where: the library with its headers, a CMake package and a pkg-config
-# file, the command-line tool, and the licence. tests/install builds programs against the result.
+# file, the command-line tool, the Wireshark dissector, and the licence. tests/install builds programs
+# against the result.
 
 include(CMakePackageConfigHelpers)
 set(SPILLWAY_INSTALL_CMAKEDIR "${CMAKE_INSTALL_LIBDIR}/cmake/spillway")
@@ -9,6 +10,8 @@ if(TARGET spillway_tool)
   install(TARGETS spillway_tool RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(FILES "${PROJECT_SOURCE_DIR}/tools/wireshark/spillway.lua"
+  DESTINATION "${CMAKE_INSTALL_DATADIR}/spillway/wireshark")
 
 if(NOT TARGET spillway)
   return()

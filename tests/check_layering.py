@@ -12,7 +12,8 @@ target_link_libraries(). What those folders use in turn does not count. The rule
   [uses]      another folder is included only when it is named
   [order]     a folder names only folders declared before it, so there are no cycles
   [declared]  every folder under src/ is declared, and every declared one exists
-  [core]      the core does no I/O and starts no threads: no such headers (its tests may)
+  [core]      the core does no I/O and starts no threads: no such headers (its tests may, and
+              bpf/ folders, which hold programs for the kernel, may include <linux/bpf.h>)
   [rooted]    quoted includes are rooted at src/ and exist; angle brackets are for everything else
   [public]    <spillway/...> is for capi and cli; public headers include no header of src/
   [tests]     only tests include GoogleTest and headers made for tests
@@ -157,19 +158,23 @@ class Checker:
             return None
         if quoted:
             return self._check_quoted(path, folder, included)
-        if first in self.folders and "/" in included:
+        if (self.src / included).is_file():
             return '[rooted] headers of src/ are included with "..."'
         if first in ("gtest", "gmock") and not is_test(path):
             return "[tests] only *_test.cc, testing.h and *_testing.h include GoogleTest"
-        if folder in CORE and not is_test(path) and NOT_IN_CORE.fullmatch(included):
+        is_for_kernel = path.parent.name == "bpf" and included == "linux/bpf.h"
+        if folder in CORE and not (is_test(path) or is_for_kernel) and NOT_IN_CORE.fullmatch(included):
             return f"[core] {folder} belongs to the core, which does no I/O and starts no threads"
         return None
 
     def _check_quoted(self, path, folder, included):
         first = included.split("/")[0]
         header = self.src / included
-        generated = header.with_name(header.name + ".in")  # made by configure_file()
-        if ".." in included.split("/") or not (header.is_file() or generated.is_file()):
+        sources = [header.with_name(header.name + ".in")]  # made by configure_file()
+        if header.name.endswith(".skel.h"):  # made by spillway_bpf()
+            sources.append(header.with_name(header.name.removesuffix(".skel.h") + ".bpf.c"))
+        is_generated = any(source.is_file() for source in sources)
+        if ".." in included.split("/") or not (header.is_file() or is_generated):
             return "[rooted] there is no such file under src/, where quoted includes are rooted"
         if is_test(header) and not is_test(path):
             return "[tests] only tests include headers made for tests"

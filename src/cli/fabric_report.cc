@@ -18,10 +18,28 @@ std::string reason(unsigned number) {
   return std::string(dataplane::reason_name(static_cast<spillway_reason>(number)));
 }
 
+// Classes are named by the priority they hold.
+std::string class_name(unsigned queue) {
+  return queue == SPILLWAY_CONTROL_QUEUE ? "control" : std::to_string(queue);
+}
+
 double gigabits_per_second(std::uint64_t bytes, base::Duration elapsed) {
   return elapsed > base::Duration()
              ? static_cast<double>(bytes) * 8 / static_cast<double>(elapsed.count())
              : 0.0;
+}
+
+// The packets of classes that had any.
+json classes_json(const spillway_port_counters& counters) {
+  json classes = json::object();
+  for (unsigned queue = 0; queue < SPILLWAY_QUEUES; ++queue) {
+    for (unsigned i = 0; i < SPILLWAY_REASONS; ++i) {
+      if (counters.by_class[queue][i] != 0) {
+        classes[class_name(queue)][reason(i)] = counters.by_class[queue][i];
+      }
+    }
+  }
+  return classes;
 }
 
 json port_json(const PortSnapshot& port) {
@@ -30,10 +48,12 @@ json port_json(const PortSnapshot& port) {
           {"trimmed_by_importance", port.counters.trimmed},
           {"dropped_by_importance", port.counters.dropped},
           {"dropped_control", port.counters.dropped_control},
+          {"packets_by_class", classes_json(port.counters)},
           {"sent_packets", port.sent_packets},
           {"sent_bytes", port.sent_bytes},
           {"lost_to_faults", port.lost_to_faults},
-          {"queued_bytes", port.queued_bytes}};
+          {"queued_bytes", port.queued_bytes},
+          {"untouched", port.untouched}};
 }
 
 // What should not happen, with what it means.
@@ -66,9 +86,11 @@ TextTable fabric_table(const FabricSnapshot& now, const FabricSnapshot& before,
 }
 
 std::string fabric_summary(const FabricSnapshot& snapshot) {
-  std::string text = fmt::format(
-      "{} frames in, {} out; late by {:.1f} us on average, {} us at worst\n", snapshot.frames_in,
-      snapshot.frames_out, snapshot.mean_late_us, snapshot.latest_us);
+  std::string text = fmt::format("{} frames in, {} out", snapshot.frames_in, snapshot.frames_out);
+  text += snapshot.mean_late_us > 0.0
+              ? fmt::format("; late by {:.1f} us on average, {} us at worst\n",
+                            snapshot.mean_late_us, snapshot.latest_us)
+              : "\n";
   const Trouble troubles[] = {
       {snapshot.missed_in, "lost before they were read: this machine is too slow for the load"},
       {snapshot.missed_out, "refused by the kernel on their way out"},
@@ -117,12 +139,21 @@ std::string fabric_metrics(const FabricSnapshot& snapshot) {
   const auto type = [&out](const char* name, const char* kind, const char* help) {
     fmt::format_to(out, "# HELP {0} {2}\n# TYPE {0} {1}\n", name, kind, help);
   };
-  type("spillway_switch_packets_total", "counter", "Packets by what was decided about them.");
+  type("spillway_switch_packets_total", "counter",
+       "Packets by the class they belong to and by what was decided about them.");
   for (const PortSnapshot& port : snapshot.ports) {
-    for (unsigned i = 0; i < SPILLWAY_REASONS; ++i) {
-      fmt::format_to(out, "spillway_switch_packets_total{{port=\"{}\",verdict=\"{}\"}} {}\n",
-                     port.name, reason(i), port.counters.packets[i]);
+    for (unsigned queue = 0; queue < SPILLWAY_QUEUES; ++queue) {
+      for (unsigned i = 0; i < SPILLWAY_REASONS; ++i) {
+        fmt::format_to(
+            out, "spillway_switch_packets_total{{port=\"{}\",class=\"{}\",verdict=\"{}\"}} {}\n",
+            port.name, class_name(queue), reason(i), port.counters.by_class[queue][i]);
+      }
     }
+  }
+  type("spillway_switch_lost_total", "counter", "Packets lost behind the queue, to faults.");
+  for (const PortSnapshot& port : snapshot.ports) {
+    fmt::format_to(out, "spillway_switch_lost_total{{port=\"{}\"}} {}\n", port.name,
+                   port.lost_to_faults);
   }
   type("spillway_switch_dropped_total", "counter", "Dropped Spillway data packets.");
   for (const PortSnapshot& port : snapshot.ports) {
@@ -130,6 +161,12 @@ std::string fabric_metrics(const FabricSnapshot& snapshot) {
       fmt::format_to(out, "spillway_switch_dropped_total{{port=\"{}\",importance=\"{}\"}} {}\n",
                      port.name, i, port.counters.dropped[i]);
     }
+  }
+  type("spillway_switch_untouched_total", "counter",
+       "Frames that are not Spillway's and were left to the kernel.");
+  for (const PortSnapshot& port : snapshot.ports) {
+    fmt::format_to(out, "spillway_switch_untouched_total{{port=\"{}\"}} {}\n", port.name,
+                   port.untouched);
   }
   type("spillway_switch_sent_bytes_total", "counter", "Bytes put on the port's link.");
   for (const PortSnapshot& port : snapshot.ports) {

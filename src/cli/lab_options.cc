@@ -174,6 +174,11 @@ void add_network_options(CLI::App& command, NetworkArguments& arguments) {
                   "root: namespaces; user: namespaces without root; none: loopback only")
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "root", "user", "none"}));
+  command
+      .add_option("--dataplane", arguments.dataplane,
+                  "bpf: a switch in the kernel (root, one switch); user: an emulated fabric")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "bpf", "user"}));
 }
 
 lab::LabOptions lab_options_of(const NetworkArguments& arguments) {
@@ -181,6 +186,9 @@ lab::LabOptions lab_options_of(const NetworkArguments& arguments) {
   lab::LabOptions options;
   options.scenario = scenario_of(arguments);
   options.isolation = value_or_throw(lab::parse_isolation(arguments.isolation));
+  options.dataplane = arguments.dataplane == "bpf"    ? lab::Dataplane::kBpf
+                      : arguments.dataplane == "user" ? lab::Dataplane::kUser
+                                                      : lab::Dataplane::kAuto;
   options.mtu = arguments.mtu;
   options.tcp = arguments.tcp;
   options.environment = arguments.environment;

@@ -33,6 +33,7 @@ struct NetworkArguments {
   std::vector<std::string> background;
   std::vector<std::string> overrides;
   std::string isolation = "auto";
+  std::string dataplane = "auto";
   unsigned mtu = lab::kDefaultMtu;
   std::string tcp;
   std::vector<std::string> environment;

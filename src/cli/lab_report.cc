@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/fabric_report.h"
+#include "cli/trace_report.h"
 #include "dataplane/port_config.h"
 
 namespace spillway::cli {
@@ -23,7 +24,9 @@ spillway_port_counters totals_of(const fabric::FabricSnapshot& fabric) {
 
 std::string lab_summary(const lab::LabOutcome& outcome) {
   const spillway_port_counters totals = totals_of(outcome.fabric);
-  std::string text = "fabric: " + fabric_summary(outcome.fabric);
+  const bool in_kernel = outcome.dataplane == lab::Dataplane::kBpf;
+  std::string text =
+      (in_kernel ? "fabric in the kernel: " : "fabric: ") + fabric_summary(outcome.fabric);
   std::string switches;
   for (unsigned i = SPILLWAY_REASON_MARKED; i < SPILLWAY_REASONS; ++i) {
     if (totals.packets[i] > 0) {
@@ -44,10 +47,14 @@ std::string lab_summary(const lab::LabOutcome& outcome) {
 std::string lab_outcome_json(const lab::LabOutcome& outcome) {
   nlohmann::json fabric = fabric_json(outcome.fabric);
   fabric["packets"] = reasons_json(totals_of(outcome.fabric));
-  const nlohmann::json all = {{"exit_codes", outcome.exit_codes},
-                              {"exit_code", outcome.worst_exit_code()},
-                              {"isolation", std::string(lab::isolation_name(outcome.isolation))},
-                              {"fabric", fabric}};
+  nlohmann::json all = {{"exit_codes", outcome.exit_codes},
+                        {"exit_code", outcome.worst_exit_code()},
+                        {"isolation", std::string(lab::isolation_name(outcome.isolation))},
+                        {"dataplane", std::string(lab::dataplane_name(outcome.dataplane))},
+                        {"fabric", fabric}};
+  if (outcome.trace) {
+    all["trace"] = trace_json(*outcome.trace);
+  }
   return all.dump(2);
 }
 

@@ -23,8 +23,17 @@ void add_nouns(CLI::App& app) {
   add_bench_codec(*bench);
   add_bench_incast(*bench);
   add_bench_sim(*bench);
+  add_bench_switch(*bench);
   add_bench_transport(*bench);
   add_bench_transport_core(*bench);
+  add_doctor(app);
+  CLI::App* fixup = app.add_subcommand(
+      "fixup", "Repairs, at a receiver, packets that a switch cut and left with stale lengths");
+  fixup->require_subcommand(1);
+  fixup->footer("Example:\n  sudo spillway fixup attach --interface eth0");
+  add_fixup_attach(*fixup);
+  add_fixup_detach(*fixup);
+  add_fixup_stats(*fixup);
   CLI::App* lab =
       app.add_subcommand("lab", "A network on this machine: hosts, links and switches, emulated");
   lab->require_subcommand(1);
@@ -43,7 +52,15 @@ void add_nouns(CLI::App& app) {
   CLI::App* fabric = app.add_subcommand("switch", "A trimming switch on this machine");
   fabric->require_subcommand(1);
   fabric->footer("Example:\n  spillway switch run tests/scenarios/relay.scn");
+  add_switch_attach(*fabric);
+  add_switch_detach(*fabric);
   add_switch_run(*fabric);
+  add_switch_stats(*fabric);
+  CLI::App* trace = app.add_subcommand("trace", "Follows single packets, as a Chrome trace");
+  trace->require_subcommand(1);
+  trace->footer("Example:\n  sudo spillway trace run --preset incast -- python3 train.py");
+  add_trace_run(*trace);
+  add_trace_switch(*trace);
 }
 
 int run(int argc, char** argv) {
@@ -54,8 +71,11 @@ int run(int argc, char** argv) {
       "  spillway codec tour              what a cut packet costs, as a table and a page\n"
       "  spillway bench codec --json      speed and error of every codec\n"
       "  spillway sim run SCENARIO        flows over a simulated network\n"
-      "  spillway switch run SCENARIO     a trimming switch between real hosts\n"
+      "  spillway switch attach --config  a trimming switch in the kernel, between interfaces\n"
+      "  spillway switch run SCENARIO     the same in user space, or a whole fabric of them\n"
+      "  spillway doctor                  is this host fit? and, with --peer, the way to another\n"
       "  spillway lab run -- COMMAND      a command on every host of an emulated network\n"
+      "  spillway trace run -- COMMAND    the same, with every packet's way as a Chrome trace\n"
       "Exit codes: 0 done, 1 failed, 2 wrong usage.");
   add_nouns(app);
   try {

@@ -20,7 +20,8 @@ static inline int spillway_port_trims(const struct spillway_port_config* config)
   return config->mode == SPILLWAY_PORT_TRIM || config->mode == SPILLWAY_PORT_SPILLWAY;
 }
 
-/* The queue a frame belongs to as long as there is room. */
+/* The queue a frame belongs to as long as there is room. The masks change nothing in a valid
+ * config; they show the kernel's verifier that the result is a queue. */
 static inline __u8 spillway_queue_of(const struct spillway_port_config* config,
                                      const struct spillway_frame* frame) {
   const int is_control = (frame->flags & SPILLWAY_FRAME_CONTROL) != 0;
@@ -28,9 +29,10 @@ static inline __u8 spillway_queue_of(const struct spillway_port_config* config,
     return SPILLWAY_CONTROL_QUEUE;
   }
   if (is_control) {
-    return config->priorities - 1;
+    return (__u8)(config->priorities - 1) & (SPILLWAY_DATA_QUEUES - 1);
   }
-  return (__u8)(spillway_priority_of_dscp(frame->dscp) * config->priorities / SPILLWAY_PRIORITIES);
+  return (__u8)(spillway_priority_of_dscp(frame->dscp) * config->priorities / SPILLWAY_PRIORITIES) &
+         (SPILLWAY_DATA_QUEUES - 1);
 }
 
 /* Fullness from which on data of this importance is dropped early: importance 0 from
@@ -141,6 +143,7 @@ static inline void spillway_admit(const struct spillway_port_config* config,
   const __u32 queued = state->bytes[queue];
   decision->bytes = frame->bytes;
   decision->queue = queue;
+  decision->home = queue;
   decision->dscp = frame->dscp;
   decision->ecn = frame->ecn;
   if (queue == SPILLWAY_CONTROL_QUEUE) {
@@ -161,6 +164,9 @@ static inline void spillway_count(struct spillway_port_counters* counters,
   const __u8 importance = frame->importance & (SPILLWAY_PRIORITIES - 1);
   counters->packets[reason] += 1;
   counters->bytes[reason] += frame->bytes;
+  if (decision->home < SPILLWAY_QUEUES) {
+    counters->by_class[decision->home][reason] += 1;
+  }
   if (reason < SPILLWAY_REASON_TRIMMED) {
     return;
   }

@@ -34,6 +34,12 @@
 #define SPILLWAY_CONTROL_QUEUE SPILLWAY_DATA_QUEUES
 #define SPILLWAY_QUEUES (SPILLWAY_DATA_QUEUES + 1)
 
+/* Preamble, frame check sequence and the gap between frames: what a frame costs a link on top. */
+#define SPILLWAY_WIRE_OVERHEAD 24
+
+/* No ASIC keeps more than 1,024; eBPF checksums what is kept in a bounded loop. */
+#define SPILLWAY_MAX_TRIM_BYTES 2048
+
 /* Keeps sums and products of sizes within 32 bits. */
 #define SPILLWAY_MAX_QUEUE_BYTES (1U << 28)
 #define SPILLWAY_MAX_FRAME_BYTES (1U << 16)
@@ -43,6 +49,13 @@ enum spillway_port_mode {
   SPILLWAY_PORT_ECN = 1,
   SPILLWAY_PORT_TRIM = 2,
   SPILLWAY_PORT_SPILLWAY = 3
+};
+
+/* What becomes of the length fields of a frame that is trimmed. */
+enum spillway_lengths {
+  SPILLWAY_LENGTHS_FIXED = 0,     /* all agree with the cut; sockets receive it */
+  SPILLWAY_LENGTHS_UDP_STALE = 1, /* IP's is right, UDP's tells the size before, as UEC has it */
+  SPILLWAY_LENGTHS_STALE = 2      /* all tell the size before, as on some ASICs */
 };
 
 struct spillway_port_config {
@@ -58,7 +71,8 @@ struct spillway_port_config {
   __u8 red_max_percent;       /* ECN: probability at the end of the ramp */
   __u8 control_share_percent; /* of the link, for the control queue while data waits, 1..100 */
   __u8 trimmed_dscp;
-  __u8 reserved[3];
+  __u8 lengths; /* enum spillway_lengths */
+  __u8 reserved[2];
 };
 
 struct spillway_port_state {
@@ -101,7 +115,8 @@ struct spillway_decision {
   __u8 queue;
   __u8 dscp;
   __u8 ecn;
-  __u8 reserved[3];
+  __u8 home; /* the queue it belongs to, wherever it goes: its class */
+  __u8 reserved[2];
 };
 
 struct spillway_port_counters {
@@ -111,12 +126,14 @@ struct spillway_port_counters {
   __u64 trimmed[SPILLWAY_PRIORITIES];
   __u64 dropped[SPILLWAY_PRIORITIES];
   __u64 dropped_control;
+  /* Packets of all kinds: by the queue they belong to, and by what was decided. */
+  __u64 by_class[SPILLWAY_QUEUES][SPILLWAY_REASONS];
 };
 
 SPILLWAY_PORT_ASSERT(sizeof(struct spillway_port_config) == 36, "config is 36 bytes");
 SPILLWAY_PORT_ASSERT(sizeof(struct spillway_port_state) == 80, "state is 80 bytes");
 SPILLWAY_PORT_ASSERT(sizeof(struct spillway_frame) == 8, "frame is 8 bytes");
 SPILLWAY_PORT_ASSERT(sizeof(struct spillway_decision) == 12, "decision is 12 bytes");
-SPILLWAY_PORT_ASSERT(sizeof(struct spillway_port_counters) == 264, "counters are 264 bytes");
+SPILLWAY_PORT_ASSERT(sizeof(struct spillway_port_counters) == 840, "counters are 840 bytes");
 
 #endif /* SPILLWAY_DATAPLANE_PORT_H */

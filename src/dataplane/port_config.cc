@@ -60,9 +60,12 @@ base::Status validate_control_queue(const spillway_port_config& config) {
     return bad(fmt::format("trimming to {} bytes leaves nothing behind {} bytes of headers",
                            config.trim_bytes, kHeaderBytes));
   }
-  if (config.trim_bytes > SPILLWAY_MAX_FRAME_BYTES) {
-    return bad(fmt::format("trimming to {} bytes: no frame is longer than {} bytes",
-                           config.trim_bytes, SPILLWAY_MAX_FRAME_BYTES));
+  if (config.trim_bytes > SPILLWAY_MAX_TRIM_BYTES) {
+    return bad(fmt::format("trimming to {} bytes: at most {} bytes of a frame are kept",
+                           config.trim_bytes, SPILLWAY_MAX_TRIM_BYTES));
+  }
+  if (config.lengths > SPILLWAY_LENGTHS_STALE) {
+    return bad(fmt::format("length setting {} is not one of 0..2", config.lengths));
   }
   if (config.trimmed_dscp > 63) {
     return bad(fmt::format("DSCP {} is not one of 0..63", config.trimmed_dscp));
@@ -160,6 +163,11 @@ void add_counters(const spillway_port_counters& from, spillway_port_counters& to
     to.dropped[importance] += from.dropped[importance];
   }
   to.dropped_control += from.dropped_control;
+  for (int home = 0; home < SPILLWAY_QUEUES; ++home) {
+    for (int reason = 0; reason < SPILLWAY_REASONS; ++reason) {
+      to.by_class[home][reason] += from.by_class[home][reason];
+    }
+  }
 }
 
 }  // namespace spillway::dataplane

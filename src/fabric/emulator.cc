@@ -83,8 +83,12 @@ PortSnapshot snapshot_of(const sim::OutputPort& port) {
 
 class Emulator::Impl {
  public:
-  Impl(const sim::Topology& topology, std::uint64_t seed, std::span<const PortSpec> ports)
-      : network_(topology, seed), intake_(network_.pool(), topology.hosts()), directory_(ports) {}
+  Impl(const sim::Topology& topology, const sim::Scenario& scenario,
+       std::span<const PortSpec> ports)
+      : network_(topology, scenario.seed),
+        intake_(network_.pool(), topology.hosts()),
+        directory_(ports),
+        trim_lengths_(scenario.port.lengths) {}
 
   base::Status open(std::span<const PortSpec> ports);
   base::Status add_traffic(const sim::Scenario& scenario, const sim::Topology& topology);
@@ -106,6 +110,7 @@ class Emulator::Impl {
   sim::Network network_;
   Intake intake_;
   RelayDirectory directory_;
+  std::uint8_t trim_lengths_;  // enum spillway_lengths
   std::vector<std::unique_ptr<Port>> ports_;
   std::vector<PortStack*> stacks_;  // the network's
   std::vector<pollfd> polled_;      // the ports', then stop_event_
@@ -142,7 +147,8 @@ base::Status Emulator::Impl::open_port(const PortSpec& spec, sim::HostId host) {
     }
     ports_.push_back(std::move(port).value());
   } else {
-    base::Result<std::unique_ptr<PacketPort>> port = PacketPort::open(spec.interface, host);
+    base::Result<std::unique_ptr<PacketPort>> port =
+        PacketPort::open(spec.interface, host, trim_lengths_);
     if (!port.ok()) {
       return port.status();
     }
@@ -311,7 +317,7 @@ base::Result<std::unique_ptr<Emulator>> Emulator::make(const sim::Scenario& scen
   if (!status.ok()) {
     return status;
   }
-  auto impl = std::make_unique<Impl>(*topology, scenario.seed, ports);
+  auto impl = std::make_unique<Impl>(*topology, scenario, ports);
   status = impl->open(ports);
   if (status.ok()) {
     status = impl->add_traffic(scenario, *topology);

@@ -41,6 +41,7 @@ struct PortSnapshot {
   std::uint64_t sent_bytes = 0;
   std::uint64_t lost_to_faults = 0;
   std::uint32_t queued_bytes = 0;
+  std::uint64_t untouched = 0;  // in the kernel: frames that are not Spillway's and were left alone
 };
 
 struct FabricSnapshot {

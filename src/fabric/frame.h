@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a switch reads in an Ethernet frame and what it changes there. Frames come from real
-// interfaces: nothing in them is believed before it is checked against the bytes that are there.
-//
-// Understood are at most one VLAN tag, IPv4 with options, IPv6, UDP and, in it, Spillway. Fragments
-// and IPv6 packets with extension headers are carried, but never taken for Spillway's. Functions
-// that change a frame do nothing to one they do not understand. No state; any thread.
+// What a user-space switch reads in an Ethernet frame and what it changes there: dataplane/frame.h
+// for frames in one piece, with what only user space wants on top. Functions that change a frame do
+// nothing to one they do not understand. No state; any thread.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "base/bytes.h"
+#include "dataplane/frame.h"
 
 namespace spillway::fabric {
 
-inline constexpr std::size_t kEthernetHeader = 14;
-inline constexpr std::size_t kVlanTag = 4;
+inline constexpr std::size_t kEthernetHeader = SPILLWAY_ETHERNET_HEADER;
+inline constexpr std::size_t kVlanTag = SPILLWAY_VLAN_TAG;
 inline constexpr std::size_t kShortestFrame = 60;  // shorter ones are padded on a real wire
 
 enum class FrameKind : std::uint8_t { kOther, kSpillwayData, kSpillwayControl };
@@ -35,9 +33,9 @@ FrameInfo inspect_frame(base::ByteView frame);
 // What a UDP payload is; importance and priority are filled in for data.
 FrameKind inspect_payload(base::ByteView payload, FrameInfo& info);
 
-// The frame was cut to this size: makes the lengths of IP and UDP agree with it. The UDP checksum,
-// which covered what is gone, becomes 0 (none) over IPv4 and is computed anew over IPv6.
-void fix_lengths(base::MutableByteView frame);
+// The frame was cut to this size: makes the lengths of IP and UDP what `lengths` says of them
+// (dataplane/port.h).
+void fix_lengths(base::MutableByteView frame, std::uint8_t lengths = SPILLWAY_LENGTHS_FIXED);
 
 // Writes DSCP and ECN. An IPv4 header whose checksum was wrong keeps a wrong one.
 void set_traffic_class(base::MutableByteView frame, std::uint8_t dscp, std::uint8_t ecn);

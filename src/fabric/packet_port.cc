@@ -93,11 +93,15 @@ base::MutableByteView with_tag(base::MutableByteView frame, std::uint32_t vlan) 
 
 }  // namespace
 
-PacketPort::PacketPort(net::UniqueFd fd, std::size_t frame_bytes, sim::HostId host)
-    : Port(frame_bytes, frame_bytes + kVlanTag), fd_(std::move(fd)), host_(host) {}
+PacketPort::PacketPort(net::UniqueFd fd, std::size_t frame_bytes, sim::HostId host,
+                       std::uint8_t lengths)
+    : Port(frame_bytes, frame_bytes + kVlanTag),
+      fd_(std::move(fd)),
+      host_(host),
+      lengths_(lengths) {}
 
 base::Result<std::unique_ptr<PacketPort>> PacketPort::open(const std::string& interface,
-                                                           sim::HostId host) {
+                                                           sim::HostId host, std::uint8_t lengths) {
   const int index = index_of(interface);
   if (index == 0) {
     return base::Status(
@@ -119,7 +123,7 @@ base::Result<std::unique_ptr<PacketPort>> PacketPort::open(const std::string& in
   // A tag that the kernel leaves in belongs to the frame, not to its MTU.
   const std::size_t longest =
       std::min<std::size_t>(*mtu + kEthernetHeader + kVlanTag, SPILLWAY_MAX_FRAME_BYTES - kVlanTag);
-  return std::unique_ptr<PacketPort>(new PacketPort(std::move(fd), longest, host));
+  return std::unique_ptr<PacketPort>(new PacketPort(std::move(fd), longest, host, lengths));
 }
 
 void PacketPort::take(const Received& received, Intake& intake) {
@@ -143,7 +147,7 @@ void PacketPort::write(const Departure& departure) {
   const base::MutableByteView frame = out_.add(fd_.get(), departure.bytes.size(), 0, departure.due);
   base::copy_bytes(departure.bytes.data(), departure.bytes.size(), frame.data());
   if (departure.is_cut) {
-    fix_lengths(frame);
+    fix_lengths(frame, lengths_);
   }
   set_traffic_class(frame, departure.dscp, departure.ecn);
 }

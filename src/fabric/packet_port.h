@@ -19,20 +19,22 @@ namespace spillway::fabric {
 
 class PacketPort final : public Port {
  public:
+  // `lengths` of frames that were cut: enum spillway_lengths.
   static base::Result<std::unique_ptr<PacketPort>> open(const std::string& interface,
-                                                        sim::HostId host);
+                                                        sim::HostId host, std::uint8_t lengths);
 
   int fd() const override { return fd_.get(); }
   void write(const Departure& departure) override;
   PortCounters counters() override;
 
  private:
-  PacketPort(net::UniqueFd fd, std::size_t frame_bytes, sim::HostId host);
+  PacketPort(net::UniqueFd fd, std::size_t frame_bytes, sim::HostId host, std::uint8_t lengths);
 
   void take(const Received& received, Intake& intake) override;
 
   net::UniqueFd fd_;
   sim::HostId host_;
+  std::uint8_t lengths_;
   std::uint64_t missed_ = 0;
   std::uint64_t oversized_ = 0;
 };

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,9 @@
 #include "fabric/emulator.h"
 #include "lab/host_plan.h"
 #include "lab/isolation.h"
+#include "lab/lab_fabric.h"
 #include "lab/rank_group.h"
+#include "lab/trace_summary.h"
 #include "sim/scenario.h"
 
 namespace spillway::lab {
@@ -20,6 +23,7 @@ namespace spillway::lab {
 struct LabOptions {
   sim::Scenario scenario;  // its jobs are ignored
   Isolation isolation = Isolation::kAuto;
+  Dataplane dataplane = Dataplane::kAuto;
   unsigned mtu = kDefaultMtu;
   std::string tcp;  // congestion control of the hosts' kernels; empty: the machine's own
   std::uint16_t port = 7077;
@@ -28,6 +32,7 @@ struct LabOptions {
   std::vector<std::string> environment;  // "KEY=value", for every rank
   std::string name;                      // empty: one is made up
   OutputFds output;
+  TraceOptions trace{};  // of labs that end with their commands
 };
 
 // What one rank runs. Fewer commands than hosts leave the last hosts idle.
@@ -40,7 +45,9 @@ struct LabOutcome {
   std::vector<int> exit_codes;  // per rank; 128 + n: killed by signal n
   int interrupted_by = 0;       // the signal that ended the lab early; 0: none did
   Isolation isolation = Isolation::kNone;
+  Dataplane dataplane = Dataplane::kUser;
   fabric::FabricSnapshot fabric;
+  std::optional<TraceSummary> trace;  // where packets were followed
 
   // 128 + the signal of an interrupt, else the largest of the exit codes.
   int worst_exit_code() const;

@@ -8,9 +8,11 @@
 // host's end a token bucket of the link's rate makes senders wait as a network card would.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "dataplane/port.h"
 #include "lab/host_plan.h"
 
 namespace spillway::lab {
@@ -24,5 +26,14 @@ std::string host_links_batch(const HostPlan& plan, std::size_t index);
 
 // For `tc -batch -` there.
 std::string host_shaping_batch(const HostPlan& plan, std::size_t index);
+
+// The number of the queueing discipline of port_queues_batch(); its classes 1 to 9 are a port's
+// queues 0 to 8 (dataplane/port.h).
+inline constexpr std::uint16_t kPortQueuesMajor = 0x5357;
+
+// For `tc -batch -` in the fabric's namespace: what really waits at port `index` of a switch in the
+// kernel. One link's rate for all classes, data by priority, the control class with its share.
+std::string port_queues_batch(const HostPlan& plan, std::size_t index,
+                              const spillway_port_config& port);
 
 }  // namespace spillway::lab

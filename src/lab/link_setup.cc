@@ -111,6 +111,18 @@ base::Status check_congestion_control(const std::string& tcp) {
                   tcp, fmt::join(known, ", ")));
 }
 
+base::Status set_up_port_queues(const HostPlan& plan, const spillway_port_config& port) {
+  const base::Result<Tools> tools = find_tools();
+  if (!tools.ok()) {
+    return tools.status();
+  }
+  std::string batch;
+  for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
+    batch += port_queues_batch(plan, i, port);
+  }
+  return run_tool(tools->tc, {"-batch", "-"}, batch);
+}
+
 base::Result<LinkSetup> set_up_links(const HostPlan& plan, const std::string& tcp) {
   const base::Result<Tools> tools = find_tools();
   if (!tools.ok()) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "dataplane/port.h"
 #include "lab/host_plan.h"
 #include "net/unique_fd.h"
 
@@ -20,6 +21,9 @@ struct LinkSetup {
 
 // `tcp` is the congestion control of all hosts; empty: the kernel's.
 base::Result<LinkSetup> set_up_links(const HostPlan& plan, const std::string& tcp);
+
+// Queues behind the ports of a switch in the kernel: as link_batches.h describes them.
+base::Status set_up_port_queues(const HostPlan& plan, const spillway_port_config& port);
 
 // An error that lists what there is, where `tcp` is not available on this machine.
 base::Status check_congestion_control(const std::string& tcp);

@@ -32,6 +32,7 @@ void visit_port(Port& port, Visit visit) {
   visit(port.sent_bytes);
   visit(port.lost_to_faults);
   visit(port.queued_bytes);
+  visit(port.untouched);
   auto& counters = port.counters;
   for (unsigned i = 0; i < SPILLWAY_REASONS; ++i) {
     visit(counters.packets[i]);
@@ -42,6 +43,20 @@ void visit_port(Port& port, Visit visit) {
     visit(counters.dropped[i]);
   }
   visit(counters.dropped_control);
+  for (auto& verdicts : counters.by_class) {
+    for (auto& packets : verdicts) {
+      visit(packets);
+    }
+  }
+}
+
+template <typename Summary, typename Visit>
+void visit_trace(Summary& trace, Visit visit) {
+  for (auto& packets : trace.packets) {
+    visit(packets);
+  }
+  visit(trace.left_out);
+  visit(trace.missed);
 }
 
 auto append_to(std::string& line) {
@@ -50,6 +65,17 @@ auto append_to(std::string& line) {
 
 auto read_from(std::istringstream& words) {
   return [&words](auto& number) { words >> number; };
+}
+
+TraceSummary read_trace(std::istringstream& words) {
+  TraceSummary trace;
+  std::int64_t median = 0;
+  std::int64_t p99 = 0;
+  visit_trace(trace, read_from(words));
+  words >> median >> p99;
+  trace.median = base::nanoseconds(median);
+  trace.p99 = base::nanoseconds(p99);
+  return trace;
 }
 
 void read_line(const std::string& line, Report& report) {
@@ -68,12 +94,19 @@ void read_line(const std::string& line, Report& report) {
     words >> report.outcome.exit_codes.emplace_back();
   } else if (noun == "interrupted") {
     words >> report.outcome.interrupted_by;
+  } else if (noun == "dataplane") {
+    std::string name;
+    words >> name;
+    report.outcome.dataplane =
+        name == dataplane_name(Dataplane::kBpf) ? Dataplane::kBpf : Dataplane::kUser;
   } else if (noun == "fabric") {
     visit_fabric(report.outcome.fabric, read_from(words));
   } else if (noun == "port") {
     fabric::PortSnapshot& port = report.outcome.fabric.ports.emplace_back();
     words >> port.name;
     visit_port(port, read_from(words));
+  } else if (noun == "trace") {
+    report.outcome.trace = read_trace(words);
   }
 }
 
@@ -90,11 +123,17 @@ std::string outcome_lines(const LabOutcome& outcome) {
   for (const int code : outcome.exit_codes) {
     text += fmt::format("exit {}\n", code);
   }
-  text += fmt::format("interrupted {}\nfabric", outcome.interrupted_by);
+  text += fmt::format("interrupted {}\ndataplane {}\nfabric", outcome.interrupted_by,
+                      dataplane_name(outcome.dataplane));
   visit_fabric(outcome.fabric, append_to(text));
   for (const fabric::PortSnapshot& port : outcome.fabric.ports) {
     text += fmt::format("\nport {}", port.name);
     visit_port(port, append_to(text));
+  }
+  if (outcome.trace) {
+    text += "\ntrace";
+    visit_trace(*outcome.trace, append_to(text));
+    text += fmt::format(" {} {}", outcome.trace->median.count(), outcome.trace->p99.count());
   }
   return text + "\n";
 }

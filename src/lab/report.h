@@ -6,8 +6,10 @@
 //   error CODE sentence            it does not, or the fabric broke
 //   exit CODE                      of a rank, in their order
 //   interrupted SIGNAL
+//   dataplane NAME
 //   fabric N N N ...               FabricSnapshot's numbers in their order
 //   port NAME N N N ...            one per switch port
+//   trace N N N ...                TraceSummary's, where packets were followed
 //
 // Both ends are of the same binary: there is no version.
 #pragma once

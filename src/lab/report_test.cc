@@ -20,6 +20,12 @@ LabOutcome sample_outcome() {
   port.counters.packets[SPILLWAY_REASON_TRIMMED] = 5;
   port.counters.dropped[7] = 6;
   port.counters.dropped_control = 8;
+  outcome.trace.emplace();
+  outcome.trace->packets = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+  outcome.trace->left_out = 11;
+  outcome.trace->missed = 12;
+  outcome.trace->median = base::nanoseconds(13);
+  outcome.trace->p99 = base::nanoseconds(14);
   return outcome;
 }
 
@@ -40,6 +46,13 @@ TEST(Report, ComesThroughAsItWent) {
   EXPECT_EQ(port.counters.packets[SPILLWAY_REASON_TRIMMED], 5U);
   EXPECT_EQ(port.counters.dropped[7], 6U);
   EXPECT_EQ(port.counters.dropped_control, 8U);
+  ASSERT_TRUE(report.outcome.trace.has_value());
+  const TraceSummary& trace = *report.outcome.trace;
+  EXPECT_EQ(trace.packets, sample_outcome().trace->packets);
+  EXPECT_EQ(trace.left_out, 11U);
+  EXPECT_EQ(trace.missed, 12U);
+  EXPECT_EQ(trace.median, base::nanoseconds(13));
+  EXPECT_EQ(trace.p99, base::nanoseconds(14));
 }
 
 TEST(Report, AnErrorKeepsItsCodeAndStaysOneLine) {

@@ -4,9 +4,10 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 
-#include "fabric/fabric_thread.h"
 #include "lab/environment.h"
+#include "lab/lab_trace.h"
 #include "lab/link_setup.h"
 #include "lab/namespaces.h"
 #include "lab/report.h"
@@ -45,6 +46,34 @@ base::Result<LinkSetup> make_links(const SupervisorTask& task) {
     warn(task, "this kernel has no token bucket (sch_tbf): the emulated links alone pace");
   }
   return links;
+}
+
+bool is_traced(const SupervisorTask& task) {
+  return !task.options.trace.path.empty();
+}
+
+// The kernel's switch where it was asked for, or is possible and nothing was asked for.
+base::Result<LabFabric> make_fabric(const SupervisorTask& task) {
+  const std::vector<fabric::PortSpec> ports = fabric_ports(task);
+  const auto make = [&](Dataplane dataplane) {
+    return LabFabric::make(dataplane, task.options.scenario, task.plan, ports, is_traced(task));
+  };
+  const bool is_possible =
+      task.isolation == Isolation::kRoot && kernel::check_scenario(task.options.scenario).ok();
+  if (task.options.dataplane == Dataplane::kBpf) {
+    return task.isolation == Isolation::kRoot
+               ? make(Dataplane::kBpf)
+               : base::Status(base::StatusCode::kUnavailable,
+                              "a switch in the kernel takes root; --dataplane user does not");
+  }
+  if (task.options.dataplane == Dataplane::kAuto && is_possible) {
+    base::Result<LabFabric> fabric = make(Dataplane::kBpf);
+    if (fabric.ok()) {
+      return fabric;
+    }
+    warn(task, fmt::format("the fabric runs in user space: {}", fabric.status().message()));
+  }
+  return make(Dataplane::kUser);
 }
 
 HostRecord host_record(const SupervisorTask& task, const LinkSetup& links, std::size_t index) {
@@ -92,6 +121,32 @@ base::Result<std::vector<HostRecord>> record_hosts(const SupervisorTask& task,
   return hosts;
 }
 
+base::Result<std::optional<LabTrace>> start_trace(const SupervisorTask& task,
+                                                  const LinkSetup& links, const LabFabric& fabric) {
+  if (!is_traced(task)) {
+    return std::optional<LabTrace>();
+  }
+  base::Result<LabTrace> trace =
+      LabTrace::start(task.options.trace, task.plan, links.host_namespaces, fabric.kernel_switch());
+  if (!trace.ok()) {
+    return trace.status();
+  }
+  return std::optional<LabTrace>(std::move(trace).value());
+}
+
+// While the fabric still carries what is queued.
+base::Status finish_trace(std::optional<LabTrace>& trace, LabOutcome& outcome) {
+  if (!trace) {
+    return {};
+  }
+  const base::Result<TraceSummary> summary = trace->finish();
+  if (!summary.ok()) {
+    return summary.status();
+  }
+  outcome.trace = *summary;
+  return {};
+}
+
 base::Status run_to_the_end(const SupervisorTask& task) {
   const base::Result<LinkSetup> links = make_links(task);
   if (!links.ok()) {
@@ -101,24 +156,30 @@ base::Status run_to_the_end(const SupervisorTask& task) {
   if (!hosts.ok()) {
     return hosts.status();
   }
-  const base::Result<std::unique_ptr<fabric::FabricThread>> fabric =
-      fabric::FabricThread::make(task.options.scenario, fabric_ports(task));
-  if (!fabric.ok()) {
-    return fabric.status();
+  base::Result<LabFabric> made = make_fabric(task);
+  if (!made.ok()) {
+    return made.status();
+  }
+  LabFabric fabric = std::move(made).value();
+  base::Result<std::optional<LabTrace>> trace = start_trace(task, *links, fabric);
+  if (!trace.ok()) {
+    return trace.status();
   }
   RankGroup group(task.options.output, task.options.grace);
   if (base::Status status = start_commands(task, *hosts, group); !status.ok()) {
     return status;
   }
   write_all(task.report_fd, kReadyLine);
-  const GroupOutcome ended = group.run((*fabric)->stop_fd(), task.stays);
-  const base::Status fabric_status = (*fabric)->finish();
+  const GroupOutcome ended = group.run(fabric.stop_fd(), task.stays);
   LabOutcome outcome;
+  const base::Status trace_status = finish_trace(trace.value(), outcome);
+  const base::Status fabric_status = fabric.finish();
   outcome.exit_codes = ended.exit_codes;
   outcome.interrupted_by = ended.interrupted_by;
-  outcome.fabric = (*fabric)->snapshot();
+  outcome.dataplane = fabric.dataplane();
+  outcome.fabric = fabric.snapshot();
   write_all(task.report_fd, outcome_lines(outcome));
-  return fabric_status;
+  return fabric_status.ok() ? trace_status : fabric_status;
 }
 
 }  // namespace

@@ -4,33 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <map>
+
+#include "sim/chrome_events.h"
 
 namespace spillway::sim {
 namespace {
 
-std::string quoted(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      out += fmt::format("\\u{:04x}", static_cast<unsigned char>(c));
-    } else {
-      out += c;
-    }
-  }
-  return out + '"';
-}
-
-double microseconds_of(base::Duration duration) {
-  return static_cast<double>(duration.count()) / 1000.0;
-}
-
 double microseconds_of(base::Instant instant) {
-  return microseconds_of(instant.since_zero());
+  return sim::microseconds_of(instant.since_zero());
 }
 
 std::string_view end_name(const FlowRecord& record) {
@@ -49,25 +31,6 @@ std::string_view end_name(const FlowRecord& record) {
   }
   return "done";
 }
-
-// Lanes of one host and job: a bar goes into the first that is free when it begins.
-class Lanes {
- public:
-  std::size_t place(base::Instant start, base::Instant end) {
-    const auto free = std::find_if(free_at_.begin(), free_at_.end(),
-                                   [start](base::Instant at) { return at <= start; });
-    const std::size_t lane = static_cast<std::size_t>(free - free_at_.begin());
-    if (free == free_at_.end()) {
-      free_at_.push_back(end);
-    } else {
-      *free = end;
-    }
-    return lane;
-  }
-
- private:
-  std::vector<base::Instant> free_at_;
-};
 
 class TraceWriter {
  public:
@@ -88,7 +51,7 @@ class TraceWriter {
     for (std::size_t job = 0; job < result_.jobs.size(); ++job) {
       events_.push_back(
           fmt::format(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":{}}}}})", job,
-                      quoted(result_.jobs[job].name + " " + result_.jobs[job].protocol)));
+                      json_quoted(result_.jobs[job].name + " " + result_.jobs[job].protocol)));
     }
     events_.push_back(
         fmt::format(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":"switches"}}}})",
@@ -117,9 +80,9 @@ class TraceWriter {
     name_thread(flow, thread);
     events_.push_back(fmt::format(
         R"({{"ph":"X","name":{},"cat":"flow","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{"flow":{},"bytes":{},"priority":{},"end":"{}","packets":{},"delivered":{},"trimmed":{}}}}})",
-        quoted("to " + result_.host_names[flow.to]), flow.job, thread,
-        microseconds_of(record.start), microseconds_of(end - record.start), flow.id, flow.bytes,
-        flow.priority, end_name(record), record.result.packets, record.result.delivered,
+        json_quoted("to " + result_.host_names[flow.to]), flow.job, thread,
+        microseconds_of(record.start), sim::microseconds_of(end - record.start), flow.id,
+        flow.bytes, flow.priority, end_name(record), record.result.packets, record.result.delivered,
         record.result.trimmed));
   }
 
@@ -128,7 +91,7 @@ class TraceWriter {
       named_[{flow.job, thread}] = true;
       events_.push_back(
           fmt::format(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":{}}}}})",
-                      flow.job, thread, quoted(result_.host_names[flow.from])));
+                      flow.job, thread, json_quoted(result_.host_names[flow.from])));
     }
   }
 
@@ -143,7 +106,7 @@ class TraceWriter {
 
   const ScenarioResult& result_;
   std::vector<std::string> events_;
-  std::map<std::pair<std::uint32_t, HostId>, Lanes> lanes_;
+  std::map<std::pair<std::uint32_t, HostId>, TraceLanes> lanes_;
   std::map<std::pair<std::uint32_t, std::size_t>, bool> named_;
 };
 

@@ -109,6 +109,10 @@ base::Status read_switch(const Directive& directive, Scenario& scenario) {
     return status;
   }
   spillway_port_config port = dataplane::default_port_config(mode);
+  const SettingReader read_lengths =
+      to_choice<std::uint8_t>(port.lengths, {{"fixed", SPILLWAY_LENGTHS_FIXED},
+                                             {"udp-stale", SPILLWAY_LENGTHS_UDP_STALE},
+                                             {"stale", SPILLWAY_LENGTHS_STALE}});
   const base::Status status =
       apply_settings(directive, {{"mode", ignore},
                                  {"queue", to_byte_count(port.queue_bytes)},
@@ -119,6 +123,7 @@ base::Status read_switch(const Directive& directive, Scenario& scenario) {
                                  {"red-probability", to_parts(port.red_max_percent, 100)},
                                  {"early-drop", to_byte_count(port.early_drop_bytes)},
                                  {"trim", to_byte_count(port.trim_bytes)},
+                                 {"lengths", read_lengths},
                                  {"control-share", to_parts(port.control_share_percent, 100)},
                                  {"priorities", to_number(port.priorities, 1, 8)}});
   if (!status.ok()) {

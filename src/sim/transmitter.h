@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "base/units.h"
+#include "dataplane/port.h"
 #include "sim/event_queue.h"
 #include "sim/link_faults.h"
 #include "sim/packet.h"
@@ -20,7 +21,7 @@
 namespace spillway::sim {
 
 // Preamble and start of frame 8, frame check sequence 4, gap 12.
-inline constexpr std::uint32_t kWireOverhead = 24;
+inline constexpr std::uint32_t kWireOverhead = SPILLWAY_WIRE_OVERHEAD;
 
 struct LinkEnd {
   Actor* far = nullptr;  // its events are packets that arrive: the argument is the PacketIndex

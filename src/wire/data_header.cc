@@ -2,38 +2,12 @@
 #include "wire/data_header.h"
 
 #include <bit>
-#include <cmath>
 #include <cstring>
 
 #include "base/check.h"
+#include "wire/packet_check.h"
 
 namespace spillway::wire {
-namespace {
-
-bool is_valid_scale(float scale, unsigned rotations) {
-  if (scale == 0.0F || std::isnan(scale)) {
-    return rotations == 0;
-  }
-  return std::isfinite(scale) && scale > 0.0F && rotations >= 1;
-}
-
-// Everything about a row and its place in it that a decoder relies on.
-bool is_valid_span(const DataHeader& header) {
-  if (header.row_log2 < SPILLWAY_MIN_ROW_LOG2 || header.row_log2 > SPILLWAY_MAX_ROW_LOG2 ||
-      header.planes == 0 || header.planes > SPILLWAY_MAX_PLANES || header.quanta == 0) {
-    return false;
-  }
-  return header.first() < (std::size_t{1} << header.row_log2) && header.head_bytes > 0 &&
-         header.head_bytes <= header.plane_bytes() && header.packet_size() <= SPILLWAY_MAX_PACKET;
-}
-
-bool is_valid(const DataHeader& header) {
-  return header.priority < 8 && header.importance < 8 && is_valid_span(header) &&
-         header.rotations <= SPILLWAY_MAX_ROTATIONS &&
-         is_valid_scale(header.scale, header.rotations);
-}
-
-}  // namespace
 
 const char* packet_fault_name(PacketFault fault) {
   switch (fault) {
@@ -60,7 +34,10 @@ const char* packet_fault_name(PacketFault fault) {
 }
 
 void write_data_header(const DataHeader& header, base::MutableByteView out) {
-  SPILLWAY_CHECK(is_valid(header) && out.size() >= sizeof(spillway_data_header));
+  SPILLWAY_CHECK(header.priority < 8 && header.importance < 8 &&
+                 header.rotations <= SPILLWAY_MAX_ROTATIONS &&
+                 header.planes <= SPILLWAY_MAX_PLANES && header.row_log2 <= SPILLWAY_MAX_ROW_LOG2 &&
+                 out.size() >= sizeof(spillway_data_header));
   spillway_data_header raw{};
   raw.common.version_type = SPILLWAY_WIRE_VERSION << 4 | SPILLWAY_TYPE_DATA;
   raw.common.flags = static_cast<__u8>((header.keyed ? SPILLWAY_FLAG_KEYED : 0) |
@@ -86,6 +63,7 @@ void write_data_header(const DataHeader& header, base::MutableByteView out) {
   raw.head_words = static_cast<__u8>(header.head_bytes / 4);
   raw.path_sequence = header.path_sequence;
   raw.scale = std::bit_cast<__u32>(header.scale);
+  SPILLWAY_CHECK(spillway_is_valid_data(&raw));
   std::memcpy(out.data(), &raw, sizeof raw);
 }
 
@@ -104,8 +82,7 @@ PacketFault read_data_header(base::ByteView packet, DataHeader& header) {
   if (spillway_type_of(raw.common.version_type) != SPILLWAY_TYPE_DATA) {
     return PacketFault::kType;
   }
-  if ((raw.common.flags & ~SPILLWAY_FLAGS_KNOWN) != 0 ||
-      spillway_codec_of(raw.code) != SPILLWAY_CODEC_PLANES) {
+  if (!spillway_is_valid_data(&raw)) {
     return PacketFault::kField;
   }
   header.job = raw.common.job;
@@ -133,7 +110,7 @@ PacketFault read_data_header(base::ByteView packet, DataHeader& header) {
   header.head_bytes = static_cast<std::uint16_t>(raw.head_words * 4);
   header.path_sequence = raw.path_sequence;
   header.scale = std::bit_cast<float>(raw.scale);
-  return is_valid(header) ? PacketFault::kNone : PacketFault::kField;
+  return PacketFault::kNone;
 }
 
 }  // namespace spillway::wire

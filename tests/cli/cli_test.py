@@ -119,7 +119,7 @@ class Switch(unittest.TestCase):
                 process.terminate()
                 output, _ = process.communicate(timeout=30)
         self.assertEqual(process.returncode, 0)
-        self.assertIn('spillway_switch_packets_total{port="switch0->host1",verdict="trimmed"} 0', text)
+        self.assertIn('spillway_switch_packets_total{port="switch0->host1",class="7",verdict="trimmed"} 0', text)
         self.assertEqual(json.loads(output)["frames_in"], 0)
 
     def test_what_cannot_run_gets_a_sentence_and_exit_code_1(self):

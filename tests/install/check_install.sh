@@ -56,4 +56,6 @@ for program in consumer/consumer_c consumer/consumer_cc consumer_pkgconfig; do
   "$scratch/$program" "$version"
 done
 env -u LD_LIBRARY_PATH "$prefix/bin/spillway" --version | grep -F "$version"
+[[ -s $prefix/share/spillway/wireshark/spillway.lua ]] ||
+  { echo "error: no Wireshark dissector installed" >&2; exit 1; }
 [[ -s $(find "$prefix" -name LICENSE) ]] || { echo "error: no LICENSE installed" >&2; exit 1; }

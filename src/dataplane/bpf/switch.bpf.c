@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The switch in the kernel. Decisions are those of src/dataplane: this file finds the port, holds
+ * its lock while spillway_pass_port() decides, and does to the frame what was decided.
+ *
+ *   spillway_xdp          on the ports' way in: forwards Spillway's packets, and others' frames
+ * where they share the queues, between the ports. Frames whose way it does not know and all others
+ * go up to the kernel, a bridge perhaps. spillway_forward      tc, on the ports' way in: forwards
+ * all frames whose way it knows, through the port's queueing discipline. spillway_admit_frame  tc,
+ * on the ports' way out, before the queueing discipline, for whatever the kernel or
+ * spillway_forward sends there: decides, and picks the class of the discipline. Frames that XDP
+ * sends do not come this way.
+ */
+#define SPILLWAY_LONGEST_SUM SPILLWAY_MAX_TRIM_BYTES
+
+#include <linux/pkt_cls.h>
+
+#include "dataplane/bpf/kernel_helpers.h"
+#include "dataplane/bpf/switch_maps.h"
+#include "dataplane/frame.h"
+#include "dataplane/port_random.h"
+
+/* Options, set before the program is loaded: the verifier drops what they exclude. */
+const volatile __u8 queue_others = 0;  /* others' frames share the queues, or are left alone */
+const volatile __u8 has_fragments = 0; /* XDP frames may span several buffers (Linux 5.18) */
+const volatile __u8 trace_frames = 0;  /* Spillway's packets are told in `events` */
+
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, SPILLWAY_MAX_PORTS);
+  __uint(map_flags, BPF_F_RDONLY_PROG);
+  __type(key, __u32);
+  __type(value, struct spillway_port_settings);
+} settings SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, SPILLWAY_MAX_PORTS);
+  __type(key, __u32);
+  __type(value, struct spillway_port_slot);
+} slots SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+  __uint(max_entries, SPILLWAY_MAX_PORTS);
+  __type(key, __u32);
+  __type(value, struct spillway_port_tally);
+} tallies SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, __u32);
+  __type(value, struct spillway_processor);
+} processors SEC(".maps");
+
+/* From the index of a port's interface to its number. */
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, SPILLWAY_MAX_PORTS);
+  __type(key, __u32);
+  __type(value, __u32);
+} port_numbers SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, SPILLWAY_MAX_STATIONS);
+  __type(key, struct spillway_station);
+  __type(value, __u32);
+} stations SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_DEVMAP);
+  __uint(max_entries, SPILLWAY_MAX_PORTS);
+  __type(key, __u32);
+  __type(value, __u32);
+} devices SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_RINGBUF);
+  __uint(max_entries, 1 << 22);
+} events SEC(".maps");
+
+/* Only user space reads and writes it. */
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, SPILLWAY_MAX_PORTS);
+  __type(key, __u32);
+  __type(value, struct spillway_port_label);
+} labels SEC(".maps");
+
+/* ------------------------------------------------------------------ the processor's memory */
+
+/* For one frame in so many a processor reads the clock and looks its receiver up; for those between
+ * it may take what it found last. Where the time decides over a frame it is always read; where it
+ * does not, a port may after a pause have served so many frames too many, less one. */
+#define SPILLWAY_FRESH_ONE_IN 4
+
+static inline struct spillway_processor* this_processor(void) {
+  const __u32 zero = 0;
+  struct spillway_processor* processor = bpf_map_lookup_elem(&processors, &zero);
+  if (processor != 0) {
+    processor->frames += 1;
+  }
+  return processor;
+}
+
+static inline int is_fresh(const struct spillway_processor* processor) {
+  return processor->frames % SPILLWAY_FRESH_ONE_IN == 0;
+}
+
+static inline __u64 read_clock(struct spillway_processor* processor) {
+  processor->clock_ns = bpf_ktime_get_ns();
+  return processor->clock_ns;
+}
+
+/* The number of the port that is this interface. They do not change while the switch is attached.
+ */
+static inline int find_own_port(struct spillway_processor* processor, __u32 ifindex, __u32* port) {
+  if (processor->ifindex != ifindex) {
+    const __u32* number = bpf_map_lookup_elem(&port_numbers, &ifindex);
+    if (number == 0) {
+      return 0;
+    }
+    processor->ifindex = ifindex;
+    processor->ifindex_port = *number;
+  }
+  *port = processor->ifindex_port;
+  return 1;
+}
+
+/* ------------------------------------------------------------------ stations */
+
+/* Senders are learned from frames whose way is unknown, from all that are not Spillway's, such as
+ * answers to ARP, and from one in so many of the others. */
+#define SPILLWAY_LEARN_ONE_IN 64
+
+static inline int is_group_address(const __u8* address) {
+  return address[0] & 1;
+}
+
+/* The address at `offset` of a frame of at least an Ethernet header, and the frame's VLAN. */
+static inline void read_station(const __u8* data, const __u8* end, __u32 offset,
+                                struct spillway_station* station) {
+  const __u8* address = data + offset;
+  __builtin_memcpy(station->address, address, sizeof(station->address));
+  station->vlan = 0;
+  if (data + SPILLWAY_ETHERNET_HEADER + SPILLWAY_VLAN_TAG <= end &&
+      spillway_load_be16(data + 12) == SPILLWAY_ETHERTYPE_VLAN) {
+    station->vlan = spillway_load_be16(data + 14) & 0x0FFF;
+  }
+}
+
+static inline int is_same_station(const struct spillway_station* a,
+                                  const struct spillway_station* b) {
+  __u64 bits_of_a;
+  __u64 bits_of_b;
+  __builtin_memcpy(&bits_of_a, a, sizeof(bits_of_a));
+  __builtin_memcpy(&bits_of_b, b, sizeof(bits_of_b));
+  return bits_of_a == bits_of_b;
+}
+
+/* Remembers that the frame's sender is behind this interface. */
+static inline void learn_station(const __u8* data, const __u8* end, __u32 ifindex) {
+  struct spillway_station station;
+  if (data + SPILLWAY_ETHERNET_HEADER > end) {
+    return;
+  }
+  read_station(data, end, 6, &station);
+  const __u32* number = bpf_map_lookup_elem(&port_numbers, &ifindex);
+  if (number == 0 || is_group_address(station.address)) {
+    return;
+  }
+  const __u32* known = bpf_map_lookup_elem(&stations, &station);
+  if (known == 0 || *known != *number) {
+    bpf_map_update_elem(&stations, &station, number, BPF_ANY);
+  }
+}
+
+/* The number of the port that leads to the frame's receiver. False: none is known. */
+static inline int find_port(struct spillway_processor* processor, const __u8* data, const __u8* end,
+                            __u32* port) {
+  struct spillway_station station;
+  if (data + SPILLWAY_ETHERNET_HEADER > end || is_group_address(data)) {
+    return 0;
+  }
+  read_station(data, end, 0, &station);
+  if (is_fresh(processor) || !is_same_station(&station, &processor->receiver)) {
+    const __u32* number = bpf_map_lookup_elem(&stations, &station);
+    if (number == 0) {
+      return 0;
+    }
+    processor->receiver = station;
+    processor->receiver_port = *number;
+  }
+  *port = processor->receiver_port;
+  return 1;
+}
+
+/* ------------------------------------------------------------------ deciding */
+
+/* A frame on its way through a port. */
+struct passage {
+  __u32 number; /* of the port */
+  const struct spillway_port_settings* settings;
+  struct spillway_layout layout;
+  struct spillway_frame frame;
+  struct spillway_decision decision;
+  __u8 is_lost; /* to gray loss */
+};
+
+/* Whether the decision may hang on random words: on the ramp of an ECN port, and for gray loss. */
+static inline int needs_random(const struct spillway_port_settings* port) {
+  const struct spillway_port_config* config = &port->config;
+  return port->link.lost_of_2_32 != 0 ||
+         (config->mode == SPILLWAY_PORT_ECN && config->red_min_bytes < config->red_max_bytes);
+}
+
+/* The time, exact where the decision may hang on it. */
+static inline __u64 time_for(struct spillway_processor* processor,
+                             const struct spillway_port_settings* port, __u32 queued,
+                             const struct spillway_frame* frame) {
+  const int is_calm = queued + frame->bytes < port->calm_bytes;
+  return is_calm && !is_fresh(processor) ? processor->clock_ns : read_clock(processor);
+}
+
+static inline void report(const struct passage* passage, const __u8* data, const __u8* end,
+                          __u64 now, __u32 queued) {
+  const __u8* payload = data + passage->layout.transport + SPILLWAY_UDP_HEADER;
+  if (!trace_frames || passage->frame.flags == 0 ||
+      payload + sizeof(struct spillway_packet_header) > end) {
+    return;
+  }
+  struct spillway_event* event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+  if (event == 0) {
+    return;
+  }
+  const struct spillway_decision* decision = &passage->decision;
+  event->time_ns = now;
+  event->port = passage->number;
+  event->bytes = passage->frame.bytes;
+  event->bytes_left = decision->verdict == SPILLWAY_DROP ? 0 : decision->bytes;
+  event->queued = queued;
+  event->reason = decision->reason;
+  event->queue = decision->queue;
+  event->ecn = decision->ecn;
+  event->is_lost = passage->is_lost;
+  event->is_data = (passage->frame.flags & SPILLWAY_FRAME_TRIMMABLE) != 0;
+  __builtin_memset(event->reserved, 0, sizeof(event->reserved));
+  __builtin_memcpy(&event->header, payload, sizeof(event->header));
+  bpf_ringbuf_submit(event, 0);
+}
+
+static inline void count(const struct passage* passage) {
+  struct spillway_port_tally* tally = bpf_map_lookup_elem(&tallies, &passage->number);
+  if (tally == 0) {
+    return;
+  }
+  spillway_count(&tally->counters, &passage->frame, &passage->decision);
+  if (passage->is_lost) {
+    tally->lost += 1;
+  } else if (passage->decision.verdict == SPILLWAY_ENQUEUE) {
+    tally->sent_packets += 1;
+    tally->sent_bytes += passage->decision.bytes;
+  }
+}
+
+static inline void count_failure(__u32 number) {
+  struct spillway_port_tally* tally = bpf_map_lookup_elem(&tallies, &number);
+  if (tally != 0) {
+    tally->failed += 1;
+  }
+}
+
+static inline void count_untouched(__u32 number) {
+  struct spillway_port_tally* tally = bpf_map_lookup_elem(&tallies, &number);
+  if (tally != 0) {
+    tally->untouched += 1;
+  }
+}
+
+/* Fills in decision and is_lost. False where there is no such port. */
+static inline int decide(struct spillway_processor* processor, struct passage* passage,
+                         const __u8* data, const __u8* end) {
+  passage->settings = bpf_map_lookup_elem(&settings, &passage->number);
+  struct spillway_port_slot* slot = bpf_map_lookup_elem(&slots, &passage->number);
+  if (passage->settings == 0 || slot == 0) {
+    return 0;
+  }
+  const struct spillway_port_settings* port = passage->settings;
+  const int draws = needs_random(port);
+  const __u32 random = draws ? spillway_next_random(&processor->random_state) : 0;
+  const __u8 home = spillway_queue_of(&port->config, &passage->frame);
+  const __u32 queued = home < SPILLWAY_QUEUES ? slot->port.state.bytes[home] : 0;
+  const __u64 now = time_for(processor, port, queued, &passage->frame);
+  bpf_spin_lock(&slot->lock);
+  spillway_pass_port(&port->config, &port->link, &slot->port, &passage->frame, now, random,
+                     &passage->decision);
+  bpf_spin_unlock(&slot->lock);
+  passage->is_lost = passage->decision.verdict == SPILLWAY_ENQUEUE &&
+                     port->link.lost_of_2_32 != 0 &&
+                     spillway_next_random(&processor->random_state) < port->link.lost_of_2_32;
+  count(passage);
+  report(passage, data, end, now, queued);
+  return 1;
+}
+
+static inline int goes_on(const struct passage* passage) {
+  return passage->decision.verdict == SPILLWAY_ENQUEUE && !passage->is_lost;
+}
+
+static inline int is_cut(const struct passage* passage) {
+  return passage->decision.bytes < passage->frame.bytes;
+}
+
+/* What is to be written into a frame. */
+struct edit {
+  struct spillway_layout layout;
+  __u32 bytes; /* of the frame, which has been cut */
+  __u8 is_cut;
+  __u8 lengths;
+  __u8 traffic_class;
+  __u8 reserved;
+};
+
+static inline int is_changed(const struct passage* passage) {
+  return is_cut(passage) || passage->decision.dscp != passage->frame.dscp ||
+         passage->decision.ecn != passage->frame.ecn;
+}
+
+static inline struct edit edit_of(const struct passage* passage) {
+  const struct spillway_decision* decision = &passage->decision;
+  const struct edit edit = {.layout = passage->layout,
+                            .bytes = decision->bytes,
+                            .is_cut = (__u8)is_cut(passage),
+                            .lengths = passage->settings->config.lengths,
+                            .traffic_class = (__u8)(decision->dscp << 2 | decision->ecn)};
+  return edit;
+}
+
+static inline void write_edit(__u8* data, const __u8* end, const struct edit* edit) {
+  if (edit->is_cut) {
+    spillway_fix_lengths(data, end, edit->bytes, &edit->layout, edit->lengths);
+  }
+  spillway_set_traffic_class(data, end, &edit->layout, edit->traffic_class);
+}
+
+/* These two are functions of their own, and not static, so that the verifier looks at them once and
+ * not once for every way that leads to them: checksums are loops. */
+__attribute__((noinline)) int spillway_edit_xdp(struct xdp_md* context, const struct edit* edit) {
+  if (!edit) {
+    return -1;
+  }
+  write_edit((__u8*)(long)context->data, (const __u8*)(long)context->data_end, edit);
+  return 0;
+}
+
+__attribute__((noinline)) int spillway_edit_tc(struct __sk_buff* buffer, const struct edit* edit) {
+  if (!edit) {
+    return -1;
+  }
+  write_edit((__u8*)(long)buffer->data, (const __u8*)(long)buffer->data_end, edit);
+  return 0;
+}
+
+/* ------------------------------------------------------------------ XDP */
+
+SEC("xdp")
+int spillway_xdp(struct xdp_md* context) {
+  const __u8* data = (const __u8*)(long)context->data;
+  const __u8* end = (const __u8*)(long)context->data_end;
+  const __u32 bytes = has_fragments ? (__u32)bpf_xdp_get_buff_len(context) : (__u32)(end - data);
+  struct spillway_processor* processor = this_processor();
+  if (processor == 0) {
+    return XDP_PASS;
+  }
+  struct passage passage = {};
+  spillway_read_frame(data, end, bytes, &passage.layout, &passage.frame);
+  const int is_known = find_port(processor, data, end, &passage.number);
+  if (!is_known || passage.frame.flags == 0 || processor->frames % SPILLWAY_LEARN_ONE_IN == 0) {
+    learn_station(data, end, context->ingress_ifindex);
+  }
+  if (!is_known) {
+    return XDP_PASS;
+  }
+  if (passage.frame.flags == 0 && !queue_others) {
+    count_untouched(passage.number);
+    return XDP_PASS;
+  }
+  if (!decide(processor, &passage, data, end)) {
+    return XDP_PASS;
+  }
+  if (!goes_on(&passage)) {
+    return XDP_DROP;
+  }
+  if (is_cut(&passage) &&
+      bpf_xdp_adjust_tail(context, (int)passage.decision.bytes - (int)bytes) != 0) {
+    count_failure(passage.number);
+    return XDP_DROP;
+  }
+  if (is_changed(&passage)) {
+    const struct edit edit = edit_of(&passage);
+    spillway_edit_xdp(context, &edit);
+  }
+  return (int)bpf_redirect_map(&devices, passage.number, XDP_PASS);
+}
+
+/* ------------------------------------------------------------------ tc */
+
+SEC("tc")
+int spillway_forward(struct __sk_buff* buffer) {
+  const __u8* data = (const __u8*)(long)buffer->data;
+  const __u8* end = (const __u8*)(long)buffer->data_end;
+  struct spillway_processor* processor = this_processor();
+  __u32 number = 0;
+  if (processor == 0 || !find_port(processor, data, end, &number)) {
+    learn_station(data, end, buffer->ifindex);
+    return TC_ACT_UNSPEC;
+  }
+  const struct spillway_port_settings* port = bpf_map_lookup_elem(&settings, &number);
+  return port == 0 ? TC_ACT_UNSPEC : (int)bpf_redirect(port->ifindex, 0);
+}
+
+SEC("tc")
+int spillway_admit_frame(struct __sk_buff* buffer) {
+  struct passage passage = {};
+  struct spillway_processor* processor = this_processor();
+  if (processor == 0 || !find_own_port(processor, buffer->ifindex, &passage.number)) {
+    return TC_ACT_UNSPEC;
+  }
+  const __u32 headers =
+      buffer->len < SPILLWAY_LONGEST_HEADERS ? buffer->len : SPILLWAY_LONGEST_HEADERS;
+  __u8* data = (__u8*)(long)buffer->data;
+  const __u8* end = (const __u8*)(long)buffer->data_end;
+  if (data + headers > end) {
+    bpf_skb_pull_data(buffer, headers); /* what it cannot pull is not looked at */
+    data = (__u8*)(long)buffer->data;
+    end = (const __u8*)(long)buffer->data_end;
+  }
+  spillway_read_frame(data, end, buffer->len, &passage.layout, &passage.frame);
+  if (passage.frame.flags == 0 && !queue_others) {
+    count_untouched(passage.number);
+    return TC_ACT_UNSPEC;
+  }
+  if (passage.frame.flags == 0 && buffer->wire_len > buffer->len) {
+    passage.frame.bytes =
+        buffer->wire_len < SPILLWAY_MAX_FRAME_BYTES ? buffer->wire_len : SPILLWAY_MAX_FRAME_BYTES;
+  }
+  if (!decide(processor, &passage, data, end)) {
+    return TC_ACT_UNSPEC;
+  }
+  if (!goes_on(&passage)) {
+    return TC_ACT_SHOT;
+  }
+  if (is_cut(&passage) && (bpf_skb_change_tail(buffer, passage.decision.bytes, 0) != 0 ||
+                           bpf_skb_pull_data(buffer, passage.decision.bytes) != 0)) {
+    count_failure(passage.number);
+    return TC_ACT_SHOT;
+  }
+  if (is_changed(&passage)) {
+    const struct edit edit = edit_of(&passage);
+    spillway_edit_tc(buffer, &edit);
+  }
+  if (passage.settings->class_handle != 0) {
+    buffer->priority = passage.settings->class_handle + 1 + passage.decision.queue;
+  }
+  return TC_ACT_OK;
+}
+
+char license_name[] SEC("license") = "Apache-2.0";

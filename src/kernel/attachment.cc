@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernel/attachment.h"
+
+#include <bpf/libbpf.h>
+#include <fmt/format.h>
+#include <linux/if_link.h>
+#include <net/if.h>
+
+#include <cerrno>
+
+#include "kernel/load_error.h"
+#include "net/system_error.h"
+
+namespace spillway::kernel {
+namespace {
+
+// Ours among an interface's filters.
+constexpr std::uint32_t kTcPriority = 7077;
+constexpr std::uint32_t kTcHandle = 1;
+
+bpf_tc_hook hook_of(std::uint32_t ifindex, Direction direction) {
+  bpf_tc_hook hook = {};
+  hook.sz = sizeof(hook);
+  hook.ifindex = static_cast<int>(ifindex);
+  hook.attach_point = direction == Direction::kIn ? BPF_TC_INGRESS : BPF_TC_EGRESS;
+  return hook;
+}
+
+bpf_tc_opts own_filter() {
+  bpf_tc_opts options = {};
+  options.sz = sizeof(options);
+  options.handle = kTcHandle;
+  options.priority = kTcPriority;
+  return options;
+}
+
+std::string_view busy_hint(int error) {
+  return error == EBUSY || error == EEXIST
+             ? "another program is attached there; `bpftool net` lists it"
+             : "";
+}
+
+base::Status attach_error(const Interface& interface, std::string_view hook, int error,
+                          const LoadLog& log) {
+  const std::string attempt = fmt::format("attach to {} at {}", interface.name, hook);
+  if (const std::string_view hint = busy_hint(error); !hint.empty()) {
+    return net::system_error(attempt, error, hint);
+  }
+  return load_error(attempt, error, log);
+}
+
+}  // namespace
+
+base::Result<Interface> find_interface(const std::string& name) {
+  const std::uint32_t index = ::if_nametoindex(name.c_str());
+  if (index == 0) {
+    return base::Status(base::StatusCode::kUnavailable,
+                        fmt::format("there is no interface {} here; `ip link` lists them", name));
+  }
+  return Interface{name, index};
+}
+
+base::Result<spillway_hook> attach_xdp(int program_fd, const Interface& interface) {
+  const LoadLog log;
+  const int index = static_cast<int>(interface.index);
+  int error = ::bpf_xdp_attach(index, program_fd, XDP_FLAGS_UPDATE_IF_NOEXIST | XDP_FLAGS_DRV_MODE,
+                               nullptr);
+  if (error == 0) {
+    return SPILLWAY_HOOK_XDP;
+  }
+  if (error == -EOPNOTSUPP) {
+    error = ::bpf_xdp_attach(index, program_fd, XDP_FLAGS_UPDATE_IF_NOEXIST | XDP_FLAGS_SKB_MODE,
+                             nullptr);
+  }
+  return error == 0 ? base::Result<spillway_hook>(SPILLWAY_HOOK_GENERIC)
+                    : attach_error(interface, "XDP", -error, log);
+}
+
+void detach_xdp(int program_fd, std::uint32_t ifindex, spillway_hook hook) {
+  const LoadLog log;
+  bpf_xdp_attach_opts options = {};
+  options.sz = sizeof(options);
+  options.old_prog_fd = program_fd;
+  const std::uint32_t mode =
+      hook == SPILLWAY_HOOK_GENERIC ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE;
+  (void)::bpf_xdp_detach(static_cast<int>(ifindex), mode, &options);
+}
+
+base::Result<TcAttachment> attach_tc(int program_fd, const Interface& interface,
+                                     Direction direction) {
+  const LoadLog log;
+  TcAttachment attachment;
+  bpf_tc_hook hook = hook_of(interface.index, direction);
+  const int made = ::bpf_tc_hook_create(&hook);
+  if (made != 0 && made != -EEXIST) {
+    return attach_error(interface, "tc (clsact)", -made, log);
+  }
+  attachment.made_qdisc = made == 0;
+  bpf_tc_opts options = own_filter();
+  options.prog_fd = program_fd;
+  if (const int error = ::bpf_tc_attach(&hook, &options); error != 0) {
+    if (attachment.made_qdisc) {
+      remove_clsact(interface.index);
+    }
+    return attach_error(interface, "tc", -error, log);
+  }
+  return attachment;
+}
+
+void detach_tc(std::uint32_t ifindex, Direction direction) {
+  const LoadLog log;
+  const bpf_tc_hook hook = hook_of(ifindex, direction);
+  const bpf_tc_opts options = own_filter();
+  (void)::bpf_tc_detach(&hook, &options);
+}
+
+void remove_clsact(std::uint32_t ifindex) {
+  const LoadLog log;
+  bpf_tc_hook hook = hook_of(ifindex, Direction::kIn);
+  hook.attach_point = static_cast<bpf_tc_attach_point>(BPF_TC_INGRESS | BPF_TC_EGRESS);
+  (void)::bpf_tc_hook_destroy(&hook);
+}
+
+}  // namespace spillway::kernel

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Frames for tests of the switch's programs: probe_frames.h, and broken ones.
+#pragma once
+
+#include <random>
+
+#include "kernel/probe_frames.h"
+
+namespace spillway::kernel {
+
+// Any frame: data, control and others' packets, often damaged. Its first six bytes are always
+// kProbeReceiver, and its VLAN, if any, is kProbeVlan.
+Frame random_frame(std::mt19937& random);
+
+}  // namespace spillway::kernel

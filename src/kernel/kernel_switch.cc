@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernel/kernel_switch.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace spillway::kernel {
+namespace {
+
+std::vector<Program> programs_of(Hook hook) {
+  switch (hook) {
+    case Hook::kXdp:
+      return {Program::kXdp, Program::kAdmit};
+    case Hook::kTc:
+      return {Program::kAdmit};
+    case Hook::kTcBoth:
+      break;
+  }
+  return {Program::kForward, Program::kAdmit};
+}
+
+spillway_hook wanted_hook(Hook hook) {
+  switch (hook) {
+    case Hook::kXdp:
+      return SPILLWAY_HOOK_XDP;
+    case Hook::kTc:
+      return SPILLWAY_HOOK_TC;
+    case Hook::kTcBoth:
+      break;
+  }
+  return SPILLWAY_HOOK_TC_BOTH;
+}
+
+bool is_xdp(const spillway_port_label& label) {
+  return label.hook == SPILLWAY_HOOK_XDP || label.hook == SPILLWAY_HOOK_GENERIC;
+}
+
+spillway_port_settings settings_of(const PlannedPort& port, const Interface& interface,
+                                   const SwitchOptions& options) {
+  return {.config = port.config,
+          .link = port.link,
+          .ifindex = interface.index,
+          .calm_bytes = 0,
+          .class_handle = static_cast<std::uint32_t>(options.class_major) << 16};
+}
+
+spillway_port_label label_of(const PlannedPort& port, Hook hook) {
+  spillway_port_label label = {};
+  port.name.copy(label.name, sizeof(label.name) - 1);
+  port.interface.copy(label.interface, sizeof(label.interface) - 1);
+  label.hook = static_cast<std::uint8_t>(wanted_hook(hook));
+  return label;
+}
+
+base::Status check_different(const SwitchPlan& plan) {
+  for (std::size_t i = 0; i < plan.ports.size(); ++i) {
+    for (std::size_t j = i + 1; j < plan.ports.size(); ++j) {
+      if (plan.ports[i].interface == plan.ports[j].interface) {
+        return base::invalid_argument(
+            fmt::format("interface {} cannot be two ports", plan.ports[i].interface));
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+// ------------------------------------------------------------------ attaching
+
+base::Result<std::unique_ptr<KernelSwitch>> KernelSwitch::attach(const SwitchPlan& plan,
+                                                                 const SwitchOptions& options) {
+  if (base::Status status = check_different(plan); !status.ok()) {
+    return status;
+  }
+  const ObjectOptions object_options{programs_of(options.hook), options.queues_others,
+                                     options.traces};
+  const base::Result<SwitchObject> object = SwitchObject::load(object_options);
+  if (!object.ok()) {
+    return object.status();
+  }
+  base::Result<SwitchMaps> maps = object->maps();
+  if (!maps.ok()) {
+    return maps.status();
+  }
+  std::optional<PinFolder> pins;
+  if (!options.name.empty()) {
+    base::Result<PinFolder> folder = PinFolder::make(PinKind::kSwitch, options.name);
+    if (!folder.ok()) {
+      return folder.status();
+    }
+    pins = *folder;
+  }
+  std::unique_ptr<KernelSwitch> made(new KernelSwitch(std::move(maps).value(), std::move(pins)));
+  // Pinned before anything is attached: if this process is killed meanwhile, detach() finds it all.
+  base::Status status = made->pin(*object, object_options);
+  if (status.ok()) {
+    status = made->maps_.seed_processors();
+  }
+  for (std::size_t i = 0; i < plan.ports.size() && status.ok(); ++i) {
+    status = made->add_port(*object, plan.ports[i], options);
+  }
+  if (!status.ok()) {
+    made->detach();
+    return status;
+  }
+  return made;
+}
+
+base::Status KernelSwitch::pin(const SwitchObject& object, const ObjectOptions& options) const {
+  if (!pins_) {
+    return {};
+  }
+  base::Status status;
+  for (std::size_t i = 0; i < kMapCount && status.ok(); ++i) {
+    const auto map = static_cast<MapName>(i);
+    status = pins_->pin(maps_.fd(map), map_name(map));
+  }
+  for (std::size_t i = 0; i < options.programs.size() && status.ok(); ++i) {
+    status = pins_->pin(object.program_fd(options.programs[i]), program_name(options.programs[i]));
+  }
+  return status;
+}
+
+base::Status KernelSwitch::add_port(const SwitchObject& object, const PlannedPort& port,
+                                    const SwitchOptions& options) {
+  const base::Result<Interface> interface = find_interface(port.interface);
+  if (!interface.ok()) {
+    return interface.status();
+  }
+  const std::uint32_t number = ports_;
+  spillway_port_label label = label_of(port, options.hook);
+  base::Status status = maps_.write_settings(number, settings_of(port, *interface, options));
+  if (status.ok()) {
+    status = maps_.write_interface(number, interface->index);
+  }
+  if (status.ok()) {
+    status = maps_.write_label(number, label);
+  }
+  if (!status.ok()) {
+    return status;
+  }
+  ++ports_;
+  status = attach_port(object, *interface, number, label);
+  return status.ok() ? maps_.write_label(number, label) : status;
+}
+
+base::Status KernelSwitch::attach_port(const SwitchObject& object, const Interface& interface,
+                                       std::uint32_t number, spillway_port_label& label) {
+  if (is_xdp(label)) {
+    const int program = object.program_fd(Program::kXdp);
+    xdp_program_ = net::UniqueFd(::fcntl(program, F_DUPFD_CLOEXEC, 0));
+    const base::Result<spillway_hook> hook = attach_xdp(program, interface);
+    if (!hook.ok()) {
+      return hook.status();
+    }
+    label.hook = static_cast<std::uint8_t>(*hook);
+    if (base::Status status = maps_.write_label(number, label); !status.ok()) {
+      return status;
+    }
+  }
+  for (const Direction direction : {Direction::kOut, Direction::kIn}) {
+    if (direction == Direction::kIn && label.hook != SPILLWAY_HOOK_TC_BOTH) {
+      continue;
+    }
+    const Program program = direction == Direction::kIn ? Program::kForward : Program::kAdmit;
+    const base::Result<TcAttachment> attached =
+        attach_tc(object.program_fd(program), interface, direction);
+    if (!attached.ok()) {
+      return attached.status();
+    }
+    if (attached->made_qdisc) {
+      label.made_qdisc = 1;
+      if (base::Status status = maps_.write_label(number, label); !status.ok()) {
+        return status;
+      }
+    }
+  }
+  return {};
+}
+
+// ------------------------------------------------------------------ opening and detaching
+
+base::Result<std::unique_ptr<KernelSwitch>> KernelSwitch::open(const std::string& name) {
+  base::Result<PinFolder> pins = PinFolder::open(PinKind::kSwitch, name);
+  if (!pins.ok()) {
+    return pins.status();
+  }
+  std::array<net::UniqueFd, kMapCount> fds;
+  for (std::size_t i = 0; i < kMapCount; ++i) {
+    base::Result<net::UniqueFd> fd = pins->get(map_name(static_cast<MapName>(i)));
+    if (!fd.ok()) {
+      return fd.status();
+    }
+    fds[i] = std::move(fd).value();
+  }
+  std::unique_ptr<KernelSwitch> opened(new KernelSwitch(SwitchMaps(std::move(fds)), *pins));
+  while (opened->maps_.label(opened->ports_)) {
+    ++opened->ports_;
+  }
+  base::Result<net::UniqueFd> xdp = pins->get(program_name(Program::kXdp));
+  if (xdp.ok()) {
+    opened->xdp_program_ = std::move(xdp).value();
+  }
+  return opened;
+}
+
+base::Status KernelSwitch::detach(const std::string& name) {
+  const base::Result<PinFolder> pins = PinFolder::open(PinKind::kSwitch, name);
+  if (!pins.ok()) {
+    return pins.status();
+  }
+  const base::Result<std::unique_ptr<KernelSwitch>> opened = open(name);
+  if (opened.ok()) {
+    (*opened)->detach();
+  } else {
+    pins->remove();  // not everything was pinned, so nothing was attached
+  }
+  return {};
+}
+
+std::vector<std::string> KernelSwitch::names() {
+  return PinFolder::list(PinKind::kSwitch);
+}
+
+KernelSwitch::~KernelSwitch() {
+  if (!pins_) {
+    detach();
+  }
+}
+
+void KernelSwitch::detach() {
+  while (ports_ > 0) {
+    --ports_;
+    if (const std::optional<spillway_port_label> label = maps_.label(ports_)) {
+      detach_port(ports_, *label);
+    }
+  }
+  if (pins_) {
+    pins_->remove();
+  }
+}
+
+void KernelSwitch::detach_port(std::uint32_t number, const spillway_port_label& label) {
+  const std::uint32_t ifindex = maps_.settings(number).ifindex;
+  if (is_xdp(label)) {
+    detach_xdp(xdp_program_.get(), ifindex, static_cast<spillway_hook>(label.hook));
+  }
+  detach_tc(ifindex, Direction::kOut);
+  if (label.hook == SPILLWAY_HOOK_TC_BOTH) {
+    detach_tc(ifindex, Direction::kIn);
+  }
+  if (label.made_qdisc != 0) {
+    remove_clsact(ifindex);
+  }
+}
+
+base::Status KernelSwitch::add_station(const spillway_station& station, std::uint32_t port) {
+  return maps_.write_station(station, port);
+}
+
+// ------------------------------------------------------------------ telling
+
+fabric::FabricSnapshot KernelSwitch::snapshot() const {
+  fabric::FabricSnapshot snapshot;
+  for (std::uint32_t number = 0; number < ports_; ++number) {
+    const spillway_port_tally tally = maps_.tally(number);
+    fabric::PortSnapshot& port = snapshot.ports.emplace_back();
+    port.name = maps_.label(number).value_or(spillway_port_label{}).name;
+    port.counters = tally.counters;
+    port.sent_packets = tally.sent_packets;
+    port.sent_bytes = tally.sent_bytes;
+    port.lost_to_faults = tally.lost;
+    port.untouched = tally.untouched;
+    for (const std::uint32_t bytes : maps_.virtual_port(number).state.bytes) {
+      port.queued_bytes += bytes;
+    }
+    for (const std::uint64_t packets : tally.counters.packets) {
+      snapshot.frames_in += packets;
+    }
+    snapshot.frames_out += tally.sent_packets;
+    snapshot.missed_out += tally.failed;
+    snapshot.lost_to_faults += tally.lost;
+  }
+  return snapshot;
+}
+
+std::vector<std::string> KernelSwitch::notices() const {
+  std::vector<std::string> notices;
+  for (std::uint32_t number = 0; number < ports_; ++number) {
+    const std::optional<spillway_port_label> label = maps_.label(number);
+    if (label && label->hook == SPILLWAY_HOOK_GENERIC) {
+      notices.push_back(fmt::format(
+          "{}: its driver has no XDP; the program runs in the kernel's general part, which is "
+          "several times slower. --hook tc may be faster here",
+          label->interface));
+    }
+  }
+  return notices;
+}
+
+}  // namespace spillway::kernel

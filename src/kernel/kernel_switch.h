@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A switch in the kernel: programs at the interfaces of its ports and the maps they share. Once
+// attached it works without a process. A switch with a name is pinned: it stays until it is
+// detached, and whoever knows the name may open it. One without goes with the object.
+//
+// attach() attaches all ports or, where one fails, none. Interfaces are those of the calling
+// thread's network namespace. One thread at a time.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "fabric/emulator.h"
+#include "kernel/attachment.h"
+#include "kernel/pins.h"
+#include "kernel/switch_maps.h"
+#include "kernel/switch_object.h"
+#include "kernel/switch_plan.h"
+
+namespace spillway::kernel {
+
+enum class Hook : std::uint8_t {
+  kXdp,    // forwards by itself; what it does not know goes up to the kernel, a bridge perhaps, and
+           // is decided about on the way out
+  kTc,     // decides on the ports' way out; the kernel forwards
+  kTcBoth  // forwards, and decides on the way out
+};
+
+struct SwitchOptions {
+  Hook hook = Hook::kXdp;
+  bool queues_others = false;  // frames that are not Spillway's share the queues
+  bool traces = false;         // every Spillway packet is told in the map of events
+  // tc: the ports have a queueing discipline of this number, whose classes 1 to 9 are queues 0 to 8
+  // (0: they have none).
+  std::uint16_t class_major = 0;
+  std::string name{};  // of the pins; empty: not pinned
+};
+
+class KernelSwitch {
+ public:
+  static base::Result<std::unique_ptr<KernelSwitch>> attach(const SwitchPlan& plan,
+                                                            const SwitchOptions& options);
+  static base::Result<std::unique_ptr<KernelSwitch>> open(const std::string& name);
+  // The pinned one of that name, also where its maker was killed half-way.
+  static base::Status detach(const std::string& name);
+  static std::vector<std::string> names();
+  // Detaches where it is not pinned.
+  ~KernelSwitch();
+  KernelSwitch(const KernelSwitch&) = delete;
+  KernelSwitch& operator=(const KernelSwitch&) = delete;
+
+  // Interfaces that are gone meanwhile have taken their programs with them.
+  void detach();
+
+  // The port behind which an address is; others are learned.
+  base::Status add_station(const spillway_station& station, std::uint32_t port);
+
+  fabric::FabricSnapshot snapshot() const;
+  // What its user should know: interfaces without XDP in their driver.
+  std::vector<std::string> notices() const;
+  const SwitchMaps& maps() const { return maps_; }
+
+ private:
+  KernelSwitch(SwitchMaps maps, std::optional<PinFolder> pins)
+      : maps_(std::move(maps)), pins_(std::move(pins)) {}
+
+  base::Status pin(const SwitchObject& object, const ObjectOptions& options) const;
+  base::Status add_port(const SwitchObject& object, const PlannedPort& port,
+                        const SwitchOptions& options);
+  base::Status attach_port(const SwitchObject& object, const Interface& interface,
+                           std::uint32_t number, spillway_port_label& label);
+  void detach_port(std::uint32_t number, const spillway_port_label& label);
+
+  SwitchMaps maps_;
+  std::optional<PinFolder> pins_;
+  net::UniqueFd xdp_program_;  // to take away no other
+  std::uint32_t ports_ = 0;
+};
+
+}  // namespace spillway::kernel

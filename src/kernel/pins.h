@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where maps and programs stay when their user-space part has ended: a folder of the kernel's BPF
+// file system per switch, and per interface that is fixed up. Names are plain words, so that a name
+// is never a way elsewhere.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "net/unique_fd.h"
+
+namespace spillway::kernel {
+
+enum class PinKind : std::uint8_t { kSwitch, kFixup };
+
+class PinFolder {
+ public:
+  // A new one; mounts the BPF file system where it is not mounted. Fails where there is one of that
+  // name: it is attached, or was not detached cleanly.
+  static base::Result<PinFolder> make(PinKind kind, const std::string& name);
+  // One that exists.
+  static base::Result<PinFolder> open(PinKind kind, const std::string& name);
+  static std::vector<std::string> list(PinKind kind);
+
+  base::Status pin(int fd, std::string_view name) const;
+  base::Result<net::UniqueFd> get(std::string_view name) const;
+  void remove() const;
+
+ private:
+  explicit PinFolder(std::filesystem::path path) : path_(std::move(path)) {}
+
+  std::filesystem::path path_;
+};
+
+}  // namespace spillway::kernel

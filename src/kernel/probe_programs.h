@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Programs to measure the switch with (src/dataplane/bpf/probe.bpf.c), loaded and attached nowhere:
+// two that do nothing, and a sink that counts what arrives. They go with the object. One thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/status.h"
+
+struct probe_bpf;  // the skeleton that bpftool writes
+
+namespace spillway::kernel {
+
+enum class Probe : std::uint8_t { kPassXdp, kPassTc, kSink };
+
+class ProbePrograms {
+ public:
+  static base::Result<ProbePrograms> load();
+  ~ProbePrograms();
+  ProbePrograms(ProbePrograms&&) noexcept;
+  ProbePrograms& operator=(ProbePrograms&&) noexcept;
+
+  int fd(Probe probe) const;
+  // Frames that the sink has seen, on all processors.
+  std::uint64_t arrived() const;
+
+ private:
+  struct Close {
+    void operator()(probe_bpf* skeleton) const;
+  };
+  explicit ProbePrograms(probe_bpf* skeleton);
+
+  std::unique_ptr<probe_bpf, Close> skeleton_;
+};
+
+}  // namespace spillway::kernel

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernel/switch_maps.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <fmt/format.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <vector>
+
+#include "base/clock.h"
+#include "dataplane/port_config.h"
+#include "net/system_error.h"
+
+namespace spillway::kernel {
+namespace {
+
+void add_tally(const spillway_port_tally& from, spillway_port_tally& to) {
+  dataplane::add_counters(from.counters, to.counters);
+  to.sent_packets += from.sent_packets;
+  to.sent_bytes += from.sent_bytes;
+  to.lost += from.lost;
+  to.untouched += from.untouched;
+  to.failed += from.failed;
+}
+
+}  // namespace
+
+std::string_view map_name(MapName map) {
+  constexpr std::array<std::string_view, kMapCount> kNames = {
+      "settings", "slots",   "tallies", "processors", "port_numbers",
+      "stations", "devices", "events",  "labels"};
+  return kNames[static_cast<std::size_t>(map)];
+}
+
+base::Status SwitchMaps::update(MapName map, const void* key, const void* value) {
+  if (::bpf_map_update_elem(fd(map), key, value, BPF_ANY) == 0) {
+    return {};
+  }
+  return net::system_error(fmt::format("write the switch's map of {}", map_name(map)), errno);
+}
+
+base::Status SwitchMaps::write_settings(std::uint32_t port, spillway_port_settings settings) {
+  settings.calm_bytes = spillway_calm_bytes(&settings.config);
+  return update(MapName::kSettings, &port, &settings);
+}
+
+base::Status SwitchMaps::write_label(std::uint32_t port, const spillway_port_label& label) {
+  return update(MapName::kLabels, &port, &label);
+}
+
+base::Status SwitchMaps::write_station(const spillway_station& station, std::uint32_t port) {
+  return update(MapName::kStations, &station, &port);
+}
+
+base::Status SwitchMaps::write_interface(std::uint32_t port, std::uint32_t ifindex) {
+  base::Status status = update(MapName::kPortNumbers, &ifindex, &port);
+  return status.ok() ? update(MapName::kDevices, &port, &ifindex) : status;
+}
+
+base::Status SwitchMaps::seed_processors() {
+  std::vector<spillway_processor> processors(
+      static_cast<std::size_t>(::libbpf_num_possible_cpus()));
+  for (spillway_processor& processor : processors) {
+    if (::getrandom(&processor.random_state, sizeof(processor.random_state), 0) < 0) {
+      return net::system_error("draw random numbers", errno);
+    }
+    processor.random_state |= 1;  // never zero
+  }
+  const std::uint32_t zero = 0;
+  return update(MapName::kProcessors, &zero, processors.data());
+}
+
+spillway_port_settings SwitchMaps::settings(std::uint32_t port) const {
+  spillway_port_settings settings = {};
+  (void)::bpf_map_lookup_elem(fd(MapName::kSettings), &port, &settings);
+  return settings;
+}
+
+std::optional<spillway_port_label> SwitchMaps::label(std::uint32_t port) const {
+  spillway_port_label label = {};
+  if (port >= SPILLWAY_MAX_PORTS ||
+      ::bpf_map_lookup_elem(fd(MapName::kLabels), &port, &label) != 0 || label.name[0] == '\0') {
+    return std::nullopt;
+  }
+  return label;
+}
+
+spillway_port_tally SwitchMaps::tally(std::uint32_t port) const {
+  static_assert(sizeof(spillway_port_tally) % 8 == 0);  // as the kernel lays them out
+  std::vector<spillway_port_tally> parts(static_cast<std::size_t>(::libbpf_num_possible_cpus()));
+  spillway_port_tally sum = {};
+  if (::bpf_map_lookup_elem(fd(MapName::kTallies), &port, parts.data()) == 0) {
+    for (const spillway_port_tally& part : parts) {
+      add_tally(part, sum);
+    }
+  }
+  return sum;
+}
+
+spillway_virtual_port SwitchMaps::virtual_port(std::uint32_t port) const {
+  spillway_port_slot slot = {};
+  if (::bpf_map_lookup_elem_flags(fd(MapName::kSlots), &port, &slot, BPF_F_LOCK) != 0) {
+    return {};
+  }
+  const spillway_port_settings of = settings(port);
+  const auto now = static_cast<std::uint64_t>(base::MonotonicClock().now().since_zero().count());
+  spillway_drain(&of.config, &of.link, &slot.port, now);
+  return slot.port;
+}
+
+}  // namespace spillway::kernel

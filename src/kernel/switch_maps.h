@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The maps of one switch in the kernel, by descriptor, and their contents as values. The maps live
+// as long as somebody has them open, a program uses them, or they are pinned; this is one of those
+// who have them open. Reading takes no lock and may be done from any thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "dataplane/bpf/switch_maps.h"
+#include "net/unique_fd.h"
+
+namespace spillway::kernel {
+
+enum class MapName : std::uint8_t {
+  kSettings,
+  kSlots,
+  kTallies,
+  kProcessors,
+  kPortNumbers,
+  kStations,
+  kDevices,
+  kEvents,
+  kLabels
+};
+inline constexpr std::size_t kMapCount = 9;
+// As in switch.bpf.c; also the name of its pin.
+std::string_view map_name(MapName map);
+
+class SwitchMaps {
+ public:
+  // Takes the descriptors over.
+  explicit SwitchMaps(std::array<net::UniqueFd, kMapCount> fds) : fds_(std::move(fds)) {}
+
+  int fd(MapName map) const { return fds_[static_cast<std::size_t>(map)].get(); }
+
+  // Its calm_bytes are filled in.
+  base::Status write_settings(std::uint32_t port, spillway_port_settings settings);
+  base::Status write_label(std::uint32_t port, const spillway_port_label& label);
+  base::Status write_station(const spillway_station& station, std::uint32_t port);
+  // Makes the interface of that index known as the port's.
+  base::Status write_interface(std::uint32_t port, std::uint32_t ifindex);
+  // Gives every processor a random state of its own.
+  base::Status seed_processors();
+
+  spillway_port_settings settings(std::uint32_t port) const;
+  // Nothing where there is no such port.
+  std::optional<spillway_port_label> label(std::uint32_t port) const;
+  // Of all processors.
+  spillway_port_tally tally(std::uint32_t port) const;
+  // Its queues as they are now.
+  spillway_virtual_port virtual_port(std::uint32_t port) const;
+
+ private:
+  base::Status update(MapName map, const void* key, const void* value);
+
+  std::array<net::UniqueFd, kMapCount> fds_;
+};
+
+}  // namespace spillway::kernel

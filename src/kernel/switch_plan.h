@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A scenario as the switch in the kernel understands it: one switch, its ports with their settings,
+// rates and gray loss. What the kernel cannot do (several switches, delays, other faults, tenants)
+// is refused here with the command that can. Plain values; nothing is opened.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "dataplane/virtual_port.h"
+#include "fabric/emulator.h"
+#include "sim/scenario.h"
+
+namespace spillway::kernel {
+
+// Delays up to this are taken for those that kernels and cables have anyway.
+inline constexpr base::Duration kNaturalDelay = base::microseconds(50);
+
+struct PlannedPort {
+  std::string name;  // "switch0->host3"
+  std::string interface;
+  spillway_port_config config = {};
+  spillway_link link = {};
+};
+
+struct SwitchPlan {
+  std::vector<PlannedPort> ports;  // in the topology's order of hosts
+};
+
+// `specs` are the ports' interfaces, one per host.
+base::Result<SwitchPlan> plan_switch(const sim::Scenario& scenario,
+                                     std::span<const fabric::PortSpec> specs);
+
+// Why a scenario is not for the switch in the kernel; ok where it is.
+base::Status check_scenario(const sim::Scenario& scenario);
+
+}  // namespace spillway::kernel

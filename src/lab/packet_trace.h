@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Packets' ways as a Chrome trace (chrome://tracing, ui.perfetto.dev): JSON in which
+//
+//   a host is a process   with a short bar for every packet that leaves and that arrives
+//   a switch port is one  with a bar per packet from the decision to the arrival, named by what was
+//                         decided; a short one, named by the reason, where it was dropped
+//   an arrow              follows each packet from bar to bar
+//   counters              are the bytes in each of a port's queues
+//
+// Where no switch tells, the bar between two hosts is called "fabric" and reaches from leaving to
+// arriving. Times are microseconds since the first packet. Bars that overlap are in several lanes.
+// Bars of a moment have kMoment, so that arrows find them and people can point at them.
+//
+// Size: about a kilobyte per packet, written in pieces. Pure; any thread.
+#pragma once
+
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "base/units.h"
+#include "lab/packet_sight.h"
+#include "lab/packet_ways.h"
+
+namespace spillway::lab {
+
+inline constexpr base::Duration kMoment = base::nanoseconds(500);
+
+using WriteText = std::function<void(std::string_view)>;
+
+void write_packet_trace(const std::vector<PacketWay>& ways, const PacketLog& log,
+                        const WriteText& write);
+
+}  // namespace spillway::lab

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/chrome_events.h"
+
+#include <fmt/format.h>
+
+namespace spillway::sim {
+
+std::string json_quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      out += fmt::format("\\u{:04x}", static_cast<unsigned char>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+double microseconds_of(base::Duration duration) {
+  return static_cast<double>(duration.count()) / 1000.0;
+}
+
+std::size_t TraceLanes::place(base::Instant start, base::Instant end) {
+  while (!taken_.empty() && taken_.top().first <= start) {
+    free_.push(taken_.top().second);
+    taken_.pop();
+  }
+  std::size_t lane = lanes_;
+  if (free_.empty()) {
+    ++lanes_;
+  } else {
+    lane = free_.top();
+    free_.pop();
+  }
+  taken_.emplace(end, lane);
+  return lane;
+}
+
+}  // namespace spillway::sim

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Whether the first bytes of a UDP payload are a Spillway packet's, for C, C++ and eBPF alike: the
+ * one rule by which hosts accept headers and switches tell Spillway's packets from others. Looks at
+ * headers alone: the checks behind them are the receiver's business.
+ *
+ * Integers only, no loops, no state.
+ */
+#ifndef SPILLWAY_WIRE_PACKET_CHECK_H
+#define SPILLWAY_WIRE_PACKET_CHECK_H
+
+#include "wire/packet.h"
+
+/* A row whose scale is 0 or NaN was not rotated; all others have a positive, finite scale. */
+static inline int spillway_is_valid_scale(__u32 bits, __u8 rotations) {
+  const __u32 magnitude = bits & 0x7FFFFFFFU;
+  if (magnitude == 0 || magnitude > 0x7F800000U) {
+    return rotations == 0;
+  }
+  return bits < 0x7F800000U && rotations >= 1;
+}
+
+/* Bytes of the packet as it was sent. The header's row and place in it must be valid. */
+static inline __u32 spillway_packet_size(const struct spillway_data_header* header) {
+  const __u32 length = 1U << spillway_row_log2_of(header->code);
+  const __u32 per_slot = (__u32)header->quanta * SPILLWAY_QUANTUM;
+  const __u32 left = length - header->slot * per_slot;
+  const __u32 count = per_slot < left ? per_slot : left;
+  const __u32 planes = count / 8 * spillway_planes_of(header->planes);
+  const __u32 head = header->head_words * 4U;
+  const __u32 segments = (planes - head + SPILLWAY_TAIL_SEGMENT - 1) / SPILLWAY_TAIL_SEGMENT;
+  return (__u32)sizeof(*header) + planes +
+         (segments + 1) * spillway_check_size(header->common.flags);
+}
+
+/* Everything about a row and a packet's place in it that a decoder relies on. */
+static inline int spillway_is_valid_span(const struct spillway_data_header* header) {
+  const __u32 row_log2 = spillway_row_log2_of(header->code);
+  const __u32 planes = spillway_planes_of(header->planes);
+  if (row_log2 < SPILLWAY_MIN_ROW_LOG2 || row_log2 > SPILLWAY_MAX_ROW_LOG2 || planes == 0 ||
+      planes > SPILLWAY_MAX_PLANES || header->quanta == 0 || header->head_words == 0) {
+    return 0;
+  }
+  const __u32 length = 1U << row_log2;
+  const __u32 per_slot = (__u32)header->quanta * SPILLWAY_QUANTUM;
+  const __u32 first = header->slot * per_slot;
+  if (first >= length) {
+    return 0;
+  }
+  const __u32 count = per_slot < length - first ? per_slot : length - first;
+  return header->head_words * 4U <= count / 8 * planes &&
+         spillway_packet_size(header) <= SPILLWAY_MAX_PACKET;
+}
+
+/* Version and type have been looked at. */
+static inline int spillway_is_valid_data(const struct spillway_data_header* header) {
+  return (header->common.flags & ~SPILLWAY_FLAGS_KNOWN) == 0 &&
+         spillway_codec_of(header->code) == SPILLWAY_CODEC_PLANES &&
+         spillway_is_valid_span(header) &&
+         spillway_is_valid_scale(header->scale, spillway_rotations_of(header->planes));
+}
+
+/* As far as a switch looks; wire::read_control_packet() looks further. */
+static inline int spillway_is_control(const struct spillway_packet_header* header) {
+  const __u8 type = spillway_type_of(header->version_type);
+  return type >= SPILLWAY_TYPE_PROBE && type <= SPILLWAY_TYPE_WAIT &&
+         (header->flags & ~SPILLWAY_FLAGS_KNOWN) == 0 &&
+         spillway_priority_of(header->service) == 0 && spillway_importance_of(header->service) == 0;
+}
+
+#endif /* SPILLWAY_WIRE_PACKET_CHECK_H */

@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`spillway bench switch`, in small: every fate is met, every forwarder forwards.
+
+    tests/cli/bench_switch_test.py PATH_TO_SPILLWAY
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import unittest
+
+TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
+# What the tool says where this machine or build does not allow it.
+REFUSALS = ("CAP_BPF", "no eBPF programs", "network namespace", "Linux 5.18", "iproute2")
+
+
+def bench(*arguments):
+    command = [TOOL, "bench", "switch", "--rounds", "1", "--json", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+class BenchSwitch(unittest.TestCase):
+    def measure(self, *arguments):
+        result = bench(*arguments)
+        if result.returncode == 1 and any(word in result.stderr for word in REFUSALS):
+            self.skipTest(result.stderr.strip())
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout)
+
+    def test_programs_are_timed_by_what_becomes_of_the_frame(self):
+        rows = self.measure("--part", "programs", "--single-runs", "100", "--repeats", "1000")["programs"]
+        fates = {(row["hook"], row["ip"], row["fate"]) for row in rows}
+        for hook in ("XDP", "tc"):
+            for ip in (4, 6):
+                for fate in ("pass", "mark", "trim to 206", "trim to 256", "drop early", "drop, queues full"):
+                    self.assertIn((hook, ip, fate), fates)
+        self.assertEqual(len(fates), len(rows))
+        for row in rows:
+            self.assertGreater(row["single_run_ns"], 0, row)
+            # Frames that are changed cannot be used again.
+            is_changed = row["fate"].startswith(("mark", "trim", "fix-up of"))
+            self.assertEqual(row["repeated_ns"] is None, is_changed, row)
+
+    def test_every_forwarder_forwards(self):
+        rows = self.measure("--part", "forwarding", "--frames", "3000")["forwarding"]
+        self.assertEqual(len(rows), 8)
+        for row in rows:
+            self.assertGreater(row["arrived_share"], 0.5, row)
+            self.assertGreater(row["packets_per_s"], 0, row)
+
+    def test_wrong_usage_exits_with_2(self):
+        for arguments in (["--part", "x"], ["--rounds", "0"], ["--single-runs", "1000000"]):
+            self.assertEqual(bench(*arguments).returncode, 2, arguments)
+
+    def test_help_has_examples(self):
+        result = subprocess.run([TOOL, "bench", "switch", "--help"], capture_output=True, text=True, timeout=60)
+        self.assertIn("Examples", result.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,262 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Packets followed through a lab and through an attached switch.
+
+    tests/lab/trace_test.py PATH_TO_SPILLWAY
+
+Works in network namespaces of its own. Without the right to load programs everything is skipped.
+"""
+import collections
+import ctypes
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
+SCENARIO = pathlib.Path(__file__).resolve().parents[2] / "experiments/incast_lab/incast.scn"
+SKIPPED = 77
+TRIM_BYTES = 256  # of the scenario
+NAME = f"trace{os.getpid()}"
+# Slow links and short queues: three senders overlap and overflow them on any machine.
+JOB = ("--scenario", str(SCENARIO), "--rate", "100mbit", "--set", "switch.queue=32k", "--set",
+       "switch.early-drop=0", "--set", "job.bytes=200KB")
+
+# Sends 600 data packets (docs/wire.md), each with a number of its own.
+SENDER = r"""
+import socket, struct, sys
+sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for number in range(600):
+    header = struct.pack("<BBHHHIHHBBHI", 0x11, 0, 0, 0, 1, 5, 0, 0, 0, 0, number, number)
+    header += bytes([0x1F, 0x50, 0, 0, 0, 22, 20, 0, 0, 0, 0x80, 0x3F])
+    sender.sendto(header + bytes(1300), (sys.argv[1], 7077))
+"""
+
+
+def tool(*arguments):
+    return subprocess.run([str(TOOL), *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+
+def ip(*words):
+    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=30)
+
+
+def enter_own_namespaces():
+    """A network namespace for this test, and a mount namespace with a BPF file system in it."""
+    flags = 0x40000000 | 0x00020000  # CLONE_NEWNET, CLONE_NEWNS
+    if ctypes.CDLL(None, use_errno=True).unshare(flags) != 0:
+        return False
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+    return subprocess.run(["mount", "-t", "bpf", "bpf", "/sys/fs/bpf"], check=False,
+                          capture_output=True).returncode == 0
+
+
+class Trace:
+    """A Chrome trace, by packets: the arrow that follows each leads from bar to bar."""
+
+    def __init__(self, path):
+        self.events = json.loads(pathlib.Path(path).read_text())["traceEvents"]
+        self.processes = {event["pid"]: event["args"]["name"] for event in self.events
+                          if event["ph"] == "M" and event["name"] == "process_name"}
+        self.bars = [event for event in self.events if event["ph"] == "X"]
+
+    def ways(self):
+        """Per arrow its phases and its bars, in the order of the file."""
+        at = {(bar["pid"], bar["tid"], bar["ts"]): bar for bar in self.bars}
+        ways = collections.defaultdict(lambda: ("", []))
+        for event in self.events:
+            if event["ph"] in "stf":
+                phases, bars = ways[event["id"]]
+                ways[event["id"]] = (phases + event["ph"],
+                                     bars + [at[event["pid"], event["tid"], event["ts"]]])
+        return list(ways.values())
+
+    def count(self, name):
+        return sum(bar["name"] == name for bar in self.bars)
+
+
+class InALab(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.path = self.folder / "trace.json"
+
+    def run_incast(self, *arguments):
+        rank = (str(TOOL), "bench", "incast", *JOB, "--rounds", "2", "--as-rank", "spillway", "--rank-folder",
+                str(self.folder))
+        done = tool("trace", "run", *JOB, "--out", str(self.path), "--json", *arguments, "--", *rank)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def check_order(self, trace):
+        for phases, bars in trace.ways():
+            self.assertIn(phases, ("sf", "stf"))
+            times = [bar["ts"] for bar in bars]
+            self.assertEqual(times, sorted(times), bars)
+            end = bars[1]["ts"] + bars[1]["dur"]
+            if phases == "stf":
+                self.assertAlmostEqual(end, bars[2]["ts"], places=2)
+
+    def trimmed_ways(self, trace):
+        return [bars for _, bars in trace.ways()
+                if len(bars) == 3 and bars[2]["args"].get("arrived") == "trimmed"]
+
+    def check_names(self, trace, bars):
+        sender, port, receiver = (trace.processes[bar["pid"]] for bar in bars)
+        self.assertIn(sender, ("host1", "host2", "host3"))
+        self.assertTrue(port.endswith("->host0"), port)
+        self.assertEqual(receiver, "host0")
+        self.assertRegex(bars[0]["name"], r"^DATA [123]>0 step \d+ bucket \d+ shard \d+ #\d+$")
+        self.assertEqual((bars[1]["args"]["packet"], bars[2]["name"]), (bars[0]["name"],) * 2)
+
+    def test_over_a_switch_in_the_kernel(self):
+        outcome = self.run_incast("--dataplane", "bpf")
+        told, counted = outcome["trace"], outcome["fabric"]["packets"]
+        self.assertEqual((told["left_out"], told["missed"]), (0, 0))
+        trace = Trace(self.path)
+        self.check_order(trace)
+        trimmed = self.trimmed_ways(trace)
+        self.assertGreater(len(trimmed), 10)
+        for bars in trimmed:
+            self.check_names(trace, bars)
+            self.assertEqual(bars[1]["name"], "trimmed")
+            self.assertEqual(bars[1]["args"]["bytes"], bars[0]["args"]["bytes"])
+            self.assertEqual(bars[1]["args"]["bytes_left"], TRIM_BYTES)
+            self.assertEqual(bars[2]["args"]["bytes"], TRIM_BYTES)
+        self.assertEqual(len(trimmed), told["packets"]["trimmed"])
+        for name in ("marked", "trimmed", "diverted", "early drop", "control full"):
+            if name in counted:
+                self.assertEqual(trace.count(name), counted[name], name)
+        self.assertGreater(told["packets"]["whole"] + told["packets"]["marked"], 100)
+        self.assertLess(told["median_us"], told["p99_us"])
+        self.assertTrue(any(event["ph"] == "C" and event["args"]["bytes"] > 10000 for event in trace.events))
+        self.assertTrue(any(bar["name"].startswith("CREDIT 0>") for bar in trace.bars))
+
+    def test_over_a_fabric_in_user_space(self):
+        outcome = self.run_incast("--dataplane", "user")
+        trace = Trace(self.path)
+        self.check_order(trace)
+        trimmed = self.trimmed_ways(trace)
+        self.assertGreater(len(trimmed), 10)
+        for bars in trimmed:
+            self.check_names(trace, bars)
+            self.assertEqual(bars[1]["name"], "fabric")
+            self.assertEqual(bars[2]["args"]["bytes"], TRIM_BYTES)
+        self.assertEqual(len(trimmed), outcome["trace"]["packets"]["trimmed"])
+        self.assertEqual(len(trimmed), outcome["fabric"]["packets"]["trimmed"])
+        self.assertIn("user space", json.loads(self.path.read_text())["otherData"]["note"])
+
+    def test_keeps_no_more_than_it_is_told_to(self):
+        outcome = self.run_incast("--dataplane", "bpf", "--packets", "50")
+        self.assertEqual(sum(outcome["trace"]["packets"].values()), 50)
+        self.assertGreater(outcome["trace"]["left_out"], 50)
+
+    def test_is_written_when_interrupted(self):
+        done = tool("trace", "run", "--hosts", "2", "--out", str(self.path), "--", "sh", "-c",
+                    "[ $RANK = 1 ] || kill -INT $(ps -o ppid= $$)")
+        self.assertEqual(done.returncode, 130, done.stderr)
+        self.assertIn("no Spillway packets were seen", done.stderr)
+        self.assertEqual(Trace(self.path).bars, [])
+
+    def test_says_what_it_cannot(self):
+        done = tool("trace", "run", "--out", "/nosuch/trace.json", "--", "true")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("cannot write /nosuch/trace.json", done.stderr)
+        done = tool("trace", "run", "--isolation", "none", "--out", str(self.path), "--", "true")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("--isolation none", done.stderr)
+
+
+class OfASwitch(unittest.TestCase):
+    """Two hosts around ports p0 and p1 of a switch in this namespace."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = pathlib.Path(folder.name) / "trace.json"
+        self.config = pathlib.Path(folder.name) / "switch.scn"
+        self.config.write_text("topology one-switch hosts=2 rate=20mbit delay=1us\n"
+                               f"switch mode=trim queue=32k trim={TRIM_BYTES}\n"
+                               "port host=host0 interface=p0\nport host=host1 interface=p1\n")
+        for host in range(2):
+            space = self.space(host)
+            ip("netns", "add", space)
+            self.addCleanup(ip, "netns", "delete", space)
+            ip("link", "add", f"p{host}", "type", "veth", "peer", "name", "eth0", "address",
+               f"02:00:00:00:00:0{host}", "netns", space)
+            ip("link", "set", f"p{host}", "up")
+            ip("-n", space, "link", "set", "eth0", "up")
+            ip("-n", space, "address", "add", f"10.78.0.{host + 1}/24", "dev", "eth0")
+            ip("-n", space, "neighbour", "add", f"10.78.0.{2 - host}", "lladdr",
+               f"02:00:00:00:00:0{1 - host}", "dev", "eth0")
+
+    def space(self, host):
+        return f"spillway-{NAME}-{host}"
+
+    def attach(self, *arguments):
+        done = tool("switch", "attach", "--config", str(self.config), "--name", NAME, "--hook", "tc",
+                    "--forward", *arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.addCleanup(tool, "switch", "detach", "--name", NAME)
+
+    def send(self, host):
+        subprocess.run(["ip", "netns", "exec", self.space(host), sys.executable, "-c", SENDER,
+                        f"10.78.0.{2 - host}"], check=True, timeout=30)
+
+    def start_trace(self):
+        tracing = subprocess.Popen([str(TOOL), "trace", "switch", "--name", NAME, "--for", "30s", "--json",
+                                    "--out", str(self.path)], stdout=subprocess.PIPE, text=True)
+        self.addCleanup(tracing.stdout.close)
+        deadline = time.monotonic() + 20
+        while not self.path.exists():  # it is made once the switch is listened to
+            self.assertLess(time.monotonic(), deadline)
+            self.assertIsNone(tracing.poll())
+            time.sleep(0.01)
+        return tracing
+
+    def test_what_it_decides(self):
+        self.attach("--trace")
+        self.send(0)  # the switch learns where host 0 is, and tells what nobody hears
+        before = self.trimmed()
+        tracing = self.start_trace()
+        self.send(1)
+        time.sleep(0.2)
+        tracing.send_signal(signal.SIGINT)
+        told = json.loads(tracing.communicate(timeout=20)[0])
+        self.assertEqual(tracing.returncode, 0)
+        trace = Trace(self.path)
+        self.assertEqual(len(trace.bars), 600)
+        self.assertEqual(sum(told["packets"].values()), 600)
+        self.assertGreater(told["packets"]["trimmed"], 100)
+        self.assertEqual(told["packets"]["trimmed"], self.trimmed() - before)
+        self.assertEqual({bar["args"]["packet"] for bar in trace.bars},
+                         {f"DATA 1>0 step 5 bucket 0 shard 0 #{number}" for number in range(600)})
+        for bar in trace.bars:
+            self.assertEqual(trace.processes[bar["pid"]], "switch0->host0")
+
+    def trimmed(self):
+        ports = json.loads(tool("switch", "stats", "--name", NAME, "--json").stdout)["ports"]
+        return sum(port["packets"]["trimmed"] for port in ports)
+
+    def test_one_that_tells_nothing(self):
+        self.attach()
+        done = tool("trace", "switch", "--name", NAME, "--out", str(self.path))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("attach it with --trace", done.stderr)
+        self.assertFalse(self.path.exists())
+
+
+if __name__ == "__main__":
+    if os.geteuid() != 0 or not enter_own_namespaces():
+        print("skipped: needs root")
+        sys.exit(SKIPPED)
+    if "has no eBPF programs" in tool("switch", "stats", "--name", "nosuch").stderr:
+        print("skipped: built without eBPF")
+        sys.exit(SKIPPED)
+    unittest.main(verbosity=2)
