@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any bytes as an Ethernet frame, cut, reclassified and completed in every way a switch does. What
-// is taken for Spillway's must stay that when it is cut behind its header, must keep the class it
-// is given, and nothing may happen behind the frame's end.
+// Any bytes as an Ethernet frame, cut, reclassified, completed and repaired in every way a switch
+// or a receiver does. What is taken for Spillway's must stay that when it is cut behind its header,
+// must keep the class it is given, and nothing may happen behind the frame's end.
 #include <algorithm>
 #include <vector>
 
+#include "dataplane/repair.h"
 #include "fabric/frame.h"
 #include "fuzzing.h"
 
@@ -40,6 +41,17 @@ void try_class(Bytes frame, std::uint8_t tos) {
   }
 }
 
+// As a receiver's fix-up does it: what was repaired needs no repair, and is Spillway's data.
+void try_repair(Bytes frame) {
+  if (frame.empty() ||
+      spillway_repair_frame(frame.data(), frame.data() + frame.size()) != SPILLWAY_REPAIR_DONE) {
+    return;
+  }
+  require(fabric::inspect_frame(frame).kind == fabric::FrameKind::kSpillwayData);
+  require(spillway_repair_frame(frame.data(), frame.data() + frame.size()) ==
+          SPILLWAY_REPAIR_NOT_NEEDED);
+}
+
 }  // namespace
 
 // The first two bytes say where to cut and what class to give.
@@ -50,6 +62,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Bytes frame(data + 2, data + size);
   try_cut(frame, std::min<std::size_t>(data[0] * 2, frame.size()));
   try_class(frame, data[1]);
+  try_repair(frame);
+  try_repair(Bytes(frame.begin(), frame.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(
+                                                      data[0] * 2, frame.size()))));
   const fabric::FrameInfo before = fabric::inspect_frame(frame);
   fabric::complete_checksum(frame);
   require(fabric::inspect_frame(frame).kind == before.kind);

@@ -2,8 +2,6 @@
 //
 // `spillway trace run`: what `lab run` does, with every Spillway packet followed from sender to
 // receiver.
-#include <fmt/format.h>
-
 #include <memory>
 
 #include "cli/commands.h"

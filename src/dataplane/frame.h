@@ -7,9 +7,9 @@
  * Understood are at most one VLAN tag, IPv4 with options, IPv6, UDP and, in it, Spillway. Fragments
  * and IPv6 packets with extension headers are carried, but never taken for Spillway's.
  *
- * A frame is [data, end); `bytes` is its length where more of it may follow behind `end` (a socket
- * buffer's pages). Every access is preceded by a comparison with `end`, in the form that the
- * kernel's verifier follows. Little-endian machines, as all of Spillway.
+ * A frame is [data, end), never NULL; `bytes` is its length where more of it may follow behind
+ * `end` (a socket buffer's pages). Every access is preceded by a comparison with `end`, in the form
+ * that the kernel's verifier follows. Little-endian machines, as all of Spillway.
  */
 #ifndef SPILLWAY_DATAPLANE_FRAME_H
 #define SPILLWAY_DATAPLANE_FRAME_H

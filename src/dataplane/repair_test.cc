@@ -106,7 +106,7 @@ TEST(Repair, MakesEveryLengthAgreeAgain) {
 TEST(Repair, LeavesEverythingElseAlone) {
   for (const bool is_ipv6 : {false, true}) {
     const Frame whole = data_frame({is_ipv6, 0});
-    std::vector<Frame> frames = {whole, Frame(whole.begin(), whole.begin() + 60), Frame(10), {}};
+    std::vector<Frame> frames = {whole, Frame(whole.begin(), whole.begin() + 60), Frame(10)};
     Frame others = whole;
     others[is_ipv6 ? 62 : 42] = 0x77;  // not Spillway's version
     others.resize(206);

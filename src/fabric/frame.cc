@@ -14,8 +14,10 @@ constexpr std::size_t kUdpChecksum = 6;  // offsets in their headers
 constexpr std::size_t kTcpChecksum = 16;
 
 spillway_layout layout_of(base::ByteView frame) {
-  spillway_layout layout;
-  spillway_find_layout(frame.data(), frame.data() + frame.size(), &layout);
+  spillway_layout layout = {};
+  if (!frame.empty()) {
+    spillway_find_layout(frame.data(), frame.data() + frame.size(), &layout);
+  }
   return layout;
 }
 
@@ -84,6 +86,9 @@ FrameKind inspect_payload(base::ByteView payload, FrameInfo& info) {
 }
 
 FrameInfo inspect_frame(base::ByteView bytes) {
+  if (bytes.empty()) {
+    return {};
+  }
   spillway_layout layout;
   spillway_frame frame;
   spillway_read_frame(bytes.data(), bytes.data() + bytes.size(),

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/clock.h"
 #include "net/system_error.h"
 
 namespace spillway::kernel {
@@ -34,9 +33,7 @@ void SwitchEvents::Close::operator()(ring_buffer* ring) const {
   ::ring_buffer__free(ring);
 }
 
-SwitchEvents::SwitchEvents(std::size_t most)
-    : most_(most),
-      since_ns_(static_cast<std::uint64_t>(base::MonotonicClock().now().since_zero().count())) {}
+SwitchEvents::SwitchEvents(std::size_t most) : most_(most) {}
 
 SwitchEvents::~SwitchEvents() = default;
 
@@ -53,6 +50,9 @@ base::Result<std::unique_ptr<SwitchEvents>> SwitchEvents::open(const KernelSwitc
   if (opened->ring_ == nullptr) {
     return net::system_error("read the switch's events", errno);
   }
+  opened->read();
+  opened->events_.clear();
+  opened->left_out_ = 0;
   opened->ports_ = port_names(from.maps());
   return opened;
 }
@@ -71,9 +71,6 @@ int SwitchEvents::on_event(void* self, void* data, std::size_t bytes) {
 }
 
 void SwitchEvents::keep(const spillway_event& event) {
-  if (event.time_ns < since_ns_) {
-    return;
-  }
   if (events_.size() < most_) {
     events_.push_back(event);
   } else {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a switch in the kernel tells of every Spillway packet, read out of its ring of events. Tells
-// of packets that it decided about after open(); what the ring held before is passed over. A ring
-// that nobody reads fills up, and the switch then tells nothing more: read() it every few
-// milliseconds.
+// What a switch in the kernel tells of every Spillway packet, read out of its ring of events, from
+// open() on: what the ring held before is passed over. A ring that nobody reads fills up, and the
+// switch then tells nothing more: read() it every few milliseconds.
 //
 // Limits: keeps `most` events, counts the others. One reader at a time, of all processes: what one
 // has read is gone for the others. One thread.
@@ -52,7 +51,6 @@ class SwitchEvents {
 
   std::unique_ptr<ring_buffer, Close> ring_;
   std::size_t most_;
-  std::uint64_t since_ns_;
   std::vector<std::string> ports_;
   std::vector<spillway_event> events_;
   std::uint64_t left_out_ = 0;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
 #include <string>
 
 #include "dataplane/port_config.h"
@@ -223,7 +224,7 @@ class TraceWriter {
     const std::size_t stage = static_cast<std::size_t>(bar.stage);
     const std::size_t thread =
         1 + stage * kLanesPerStage + lanes_[{process, stage}].place(bar.start, bar.end);
-    if (auto [_, is_new] = named_.insert({{process, thread}, true}); is_new) {
+    if (named_.insert({process, thread}).second) {
       constexpr const char* kNames[] = {"leaves", "waits", "arrives"};
       add(R"("ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"{}"}})", process,
           thread, kNames[stage]);
@@ -242,7 +243,7 @@ class TraceWriter {
         sim::microseconds_of(bar.end - bar.start), arguments_of(bar, way));
     add_arrow(bar, process, thread);
     if (bar.stage == Stage::kInside && way.decided != nullptr) {
-      add_counter(*way.decided);
+      add_counter(*way.decided, bar.start);
     }
   }
 
@@ -272,12 +273,12 @@ class TraceWriter {
 
   // `queued` is told of the queue that a packet belongs to: of one that went elsewhere, cut or
   // whole, the event does not say which that is.
-  void add_counter(const spillway_event& event) {
+  void add_counter(const spillway_event& event, base::Instant at) {
     if (event.is_data != 0 && event.queue == SPILLWAY_CONTROL_QUEUE) {
       return;
     }
     add(R"("ph":"C","name":"bytes in {}","pid":{},"ts":{:.3f},"args":{{"bytes":{}}})",
-        queue_name(event.queue), kFirstPort + event.port, time(time_of(event)), event.queued);
+        queue_name(event.queue), kFirstPort + event.port, time(at), event.queued);
   }
 
   const std::vector<PacketWay>& ways_;
@@ -287,7 +288,7 @@ class TraceWriter {
   std::string text_;
   bool is_first_ = true;
   std::map<std::pair<std::uint32_t, std::size_t>, sim::TraceLanes> lanes_;
-  std::map<std::pair<std::uint32_t, std::size_t>, bool> named_;
+  std::set<std::pair<std::uint32_t, std::size_t>> named_;
 };
 
 }  // namespace

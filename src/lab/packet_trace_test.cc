@@ -172,6 +172,15 @@ TEST(PacketTrace, TheOrderOfWhatWasSeenDoesNotMatter) {
   EXPECT_EQ(trace_of(log), in_order);
 }
 
+TEST(PacketTrace, NothingIsDecidedBeforeItLeft) {
+  PacketLog log = two_hosts();
+  log.sights = {sight(true, 1, 10), sight(false, 1, 20)};
+  log.events = {event(1, 9, SPILLWAY_REASON_ADMITTED, kWholeBytes)};
+  const Json trace = trace_of(log);
+  expect_whole_arrows(trace);
+  EXPECT_EQ(bars_named(trace, "admitted")[0]["dur"], 10.0);
+}
+
 TEST(PacketTrace, QueuesAreCounters) {
   const std::vector<Json> counters = events_of(trace_of(three_packets()), "C");
   ASSERT_EQ(counters.size(), 2U);  // none of the trimmed one: its own queue is not told

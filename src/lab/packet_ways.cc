@@ -128,7 +128,7 @@ base::Instant PacketWay::begin() const {
 
 std::optional<base::Instant> PacketWay::inside_from() const {
   if (decided != nullptr) {
-    return time_of(*decided);
+    return left != nullptr ? std::max(time_of(*decided), left->at) : time_of(*decided);
   }
   return left != nullptr ? std::optional(left->at) : std::nullopt;
 }
@@ -177,8 +177,7 @@ TraceSummary summarise_ways(const std::vector<PacketWay>& ways, const PacketLog&
   std::vector<base::Duration> times;
   for (const PacketWay& way : ways) {
     ++summary.packets[static_cast<std::size_t>(outcome_of(way, log))];
-    const bool is_known = !log.ports.empty() && !log.hosts.empty();
-    summary.missed += is_known && way.decided == nullptr && way.arrived != nullptr ? 1 : 0;
+    summary.missed += !log.ports.empty() && way.decided == nullptr && way.arrived != nullptr;
     if (way.arrived != nullptr && way.inside_from()) {
       times.push_back(way.arrived->at - *way.inside_from());
     }

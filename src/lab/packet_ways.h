@@ -26,7 +26,8 @@ struct PacketWay {
   const spillway_packet_header& header() const;
   std::uint32_t to() const;
   base::Instant begin() const;
-  // Of the bar between leaving and arriving: the decision or, unknown, the leaving.
+  // Of the bar between leaving and arriving: the decision, which is not before the leaving whatever
+  // the clocks say, or, unknown, the leaving.
   std::optional<base::Instant> inside_from() const;
   bool is_dropped() const;  // by the switch, or by a fault of the link behind it
 };

@@ -6,7 +6,6 @@
 
 Works in network namespaces of its own. Without the right to load programs everything is skipped.
 """
-import ctypes
 import json
 import os
 import pathlib
@@ -18,9 +17,10 @@ import tempfile
 import time
 import unittest
 
+from kernel_rights import require_kernel_programs
+
 TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
 NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
-SKIPPED = 77
 NAME = f"test{os.getpid()}"
 
 # A Spillway data packet's header (docs/wire.md): 32768 coordinates a row, 16 planes, 22 quanta,
@@ -93,17 +93,6 @@ def attached_programs():
     disciplines = subprocess.run(["tc", "qdisc", "show"], capture_output=True, text=True,
                                  check=True).stdout
     return links.count("prog/xdp"), disciplines.count("clsact")
-
-
-def enter_own_namespaces():
-    """A network namespace for this test, and a mount namespace with a BPF file system in it."""
-    flags = 0x40000000 | 0x00020000  # CLONE_NEWNET, CLONE_NEWNS
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(flags) != 0:
-        return False
-    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
-    return subprocess.run(["mount", "-t", "bpf", "bpf", "/sys/fs/bpf"], check=False,
-                          capture_output=True).returncode == 0
 
 
 class KernelSwitch(unittest.TestCase):
@@ -349,11 +338,5 @@ class KernelSwitch(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if os.geteuid() != 0 or not enter_own_namespaces():
-        print("skipped: needs root")
-        sys.exit(SKIPPED)
-    probe = tool("switch", "stats", "--name", "nosuch")
-    if "has no eBPF programs" in probe.stderr:
-        print("skipped: built without eBPF")
-        sys.exit(SKIPPED)
+    require_kernel_programs(TOOL)
     unittest.main(verbosity=2)

@@ -7,7 +7,6 @@
 Works in network namespaces of its own. Without the right to load programs everything is skipped.
 """
 import collections
-import ctypes
 import json
 import os
 import pathlib
@@ -18,9 +17,10 @@ import tempfile
 import time
 import unittest
 
+from kernel_rights import require_kernel_programs
+
 TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
 SCENARIO = pathlib.Path(__file__).resolve().parents[2] / "experiments/incast_lab/incast.scn"
-SKIPPED = 77
 TRIM_BYTES = 256  # of the scenario
 NAME = f"trace{os.getpid()}"
 # Slow links and short queues: three senders overlap and overflow them on any machine.
@@ -37,6 +37,14 @@ for number in range(600):
     sender.sendto(header + bytes(1300), (sys.argv[1], 7077))
 """
 
+# A frame for everybody: the switch learns where its sender is.
+ANNOUNCEMENT = r"""
+import socket
+sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sender.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+sender.sendto(b"here", ("255.255.255.255", 7))
+"""
+
 
 def tool(*arguments):
     return subprocess.run([str(TOOL), *arguments], capture_output=True, text=True, timeout=60, check=False)
@@ -44,16 +52,6 @@ def tool(*arguments):
 
 def ip(*words):
     subprocess.run(["ip", *words], check=True, capture_output=True, timeout=30)
-
-
-def enter_own_namespaces():
-    """A network namespace for this test, and a mount namespace with a BPF file system in it."""
-    flags = 0x40000000 | 0x00020000  # CLONE_NEWNET, CLONE_NEWNS
-    if ctypes.CDLL(None, use_errno=True).unshare(flags) != 0:
-        return False
-    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
-    return subprocess.run(["mount", "-t", "bpf", "bpf", "/sys/fs/bpf"], check=False,
-                          capture_output=True).returncode == 0
 
 
 class Trace:
@@ -94,7 +92,16 @@ class InALab(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)
 
+    def check_lanes(self, trace):
+        """Bars in one row must not overlap."""
+        free = collections.defaultdict(float)
+        for bar in sorted(trace.bars, key=lambda bar: bar["ts"]):
+            row = bar["pid"], bar["tid"]
+            self.assertGreaterEqual(bar["ts"], free[row] - 0.0005)
+            free[row] = bar["ts"] + bar["dur"]
+
     def check_order(self, trace):
+        self.check_lanes(trace)
         for phases, bars in trace.ways():
             self.assertIn(phases, ("sf", "stf"))
             times = [bar["ts"] for bar in bars]
@@ -190,9 +197,11 @@ class OfASwitch(unittest.TestCase):
             self.addCleanup(ip, "netns", "delete", space)
             ip("link", "add", f"p{host}", "type", "veth", "peer", "name", "eth0", "address",
                f"02:00:00:00:00:0{host}", "netns", space)
+            self.addCleanup(ip, "link", "delete", f"p{host}")
             ip("link", "set", f"p{host}", "up")
             ip("-n", space, "link", "set", "eth0", "up")
             ip("-n", space, "address", "add", f"10.78.0.{host + 1}/24", "dev", "eth0")
+            ip("-n", space, "route", "add", "default", "dev", "eth0")
             ip("-n", space, "neighbour", "add", f"10.78.0.{2 - host}", "lladdr",
                f"02:00:00:00:00:0{1 - host}", "dev", "eth0")
 
@@ -205,9 +214,12 @@ class OfASwitch(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.addCleanup(tool, "switch", "detach", "--name", NAME)
 
+    def run_on(self, host, script, *arguments):
+        subprocess.run(["ip", "netns", "exec", self.space(host), sys.executable, "-c", script, *arguments],
+                       check=True, timeout=30)
+
     def send(self, host):
-        subprocess.run(["ip", "netns", "exec", self.space(host), sys.executable, "-c", SENDER,
-                        f"10.78.0.{2 - host}"], check=True, timeout=30)
+        self.run_on(host, SENDER, f"10.78.0.{2 - host}")
 
     def start_trace(self):
         tracing = subprocess.Popen([str(TOOL), "trace", "switch", "--name", NAME, "--for", "30s", "--json",
@@ -222,7 +234,8 @@ class OfASwitch(unittest.TestCase):
 
     def test_what_it_decides(self):
         self.attach("--trace")
-        self.send(0)  # the switch learns where host 0 is, and tells what nobody hears
+        self.run_on(0, ANNOUNCEMENT)
+        self.send(1)  # what the switch tells of these nobody hears
         before = self.trimmed()
         tracing = self.start_trace()
         self.send(1)
@@ -253,10 +266,5 @@ class OfASwitch(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if os.geteuid() != 0 or not enter_own_namespaces():
-        print("skipped: needs root")
-        sys.exit(SKIPPED)
-    if "has no eBPF programs" in tool("switch", "stats", "--name", "nosuch").stderr:
-        print("skipped: built without eBPF")
-        sys.exit(SKIPPED)
+    require_kernel_programs(TOOL)
     unittest.main(verbosity=2)

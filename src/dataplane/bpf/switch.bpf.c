@@ -225,7 +225,7 @@ static inline __u64 time_for(struct spillway_processor* processor,
 }
 
 static inline void report(const struct passage* passage, const __u8* data, const __u8* end,
-                          __u64 now, __u32 queued) {
+                          __u32 queued) {
   const __u8* payload = data + passage->layout.transport + SPILLWAY_UDP_HEADER;
   if (!trace_frames || passage->frame.flags == 0 ||
       payload + sizeof(struct spillway_packet_header) > end) {
@@ -236,7 +236,7 @@ static inline void report(const struct passage* passage, const __u8* data, const
     return;
   }
   const struct spillway_decision* decision = &passage->decision;
-  event->time_ns = now;
+  event->time_ns = bpf_ktime_get_ns(); /* not the remembered one */
   event->port = passage->number;
   event->bytes = passage->frame.bytes;
   event->bytes_left = decision->verdict == SPILLWAY_DROP ? 0 : decision->bytes;
@@ -301,7 +301,7 @@ static inline int decide(struct spillway_processor* processor, struct passage* p
                      port->link.lost_of_2_32 != 0 &&
                      spillway_next_random(&processor->random_state) < port->link.lost_of_2_32;
   count(passage);
-  report(passage, data, end, now, queued);
+  report(passage, data, end, queued);
   return 1;
 }
 
