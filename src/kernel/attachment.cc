@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel/attachment.h"
 
+#include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <fmt/format.h>
 #include <linux/if_link.h>
@@ -32,6 +33,13 @@ bpf_tc_opts own_filter() {
   options.handle = kTcHandle;
   options.priority = kTcPriority;
   return options;
+}
+
+// 0: there is no such program.
+std::uint32_t program_id(int program_fd) {
+  bpf_prog_info info = {};
+  std::uint32_t bytes = sizeof(info);
+  return ::bpf_obj_get_info_by_fd(program_fd, &info, &bytes) == 0 ? info.id : 0;
 }
 
 std::string_view busy_hint(int error) {
@@ -107,9 +115,13 @@ base::Result<TcAttachment> attach_tc(int program_fd, const Interface& interface,
   return attachment;
 }
 
-void detach_tc(std::uint32_t ifindex, Direction direction) {
+void detach_tc(int program_fd, std::uint32_t ifindex, Direction direction) {
   const LoadLog log;
   const bpf_tc_hook hook = hook_of(ifindex, direction);
+  bpf_tc_opts found = own_filter();
+  if (::bpf_tc_query(&hook, &found) != 0 || found.prog_id != program_id(program_fd)) {
+    return;
+  }
   const bpf_tc_opts options = own_filter();
   (void)::bpf_tc_detach(&hook, &options);
 }

@@ -33,7 +33,8 @@ struct TcAttachment {
 };
 base::Result<TcAttachment> attach_tc(int program_fd, const Interface& interface,
                                      Direction direction);
-void detach_tc(std::uint32_t ifindex, Direction direction);
+// Only if the program is that one.
+void detach_tc(int program_fd, std::uint32_t ifindex, Direction direction);
 // With it go all programs on it.
 void remove_clsact(std::uint32_t ifindex);
 

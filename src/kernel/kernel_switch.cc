@@ -97,12 +97,13 @@ base::Result<std::unique_ptr<KernelSwitch>> KernelSwitch::attach(const SwitchPla
   }
   std::unique_ptr<KernelSwitch> made(new KernelSwitch(std::move(maps).value(), std::move(pins)));
   // Pinned before anything is attached: if this process is killed meanwhile, detach() finds it all.
-  base::Status status = made->pin(*object, object_options);
+  made->keep_programs(*object);
+  base::Status status = made->pin(object_options);
   if (status.ok()) {
     status = made->maps_.seed_processors();
   }
   for (std::size_t i = 0; i < plan.ports.size() && status.ok(); ++i) {
-    status = made->add_port(*object, plan.ports[i], options);
+    status = made->add_port(plan.ports[i], options);
   }
   if (!status.ok()) {
     made->detach();
@@ -111,7 +112,14 @@ base::Result<std::unique_ptr<KernelSwitch>> KernelSwitch::attach(const SwitchPla
   return made;
 }
 
-base::Status KernelSwitch::pin(const SwitchObject& object, const ObjectOptions& options) const {
+void KernelSwitch::keep_programs(const SwitchObject& object) {
+  for (const Program which : kPrograms) {
+    programs_[static_cast<std::size_t>(which)] =
+        net::UniqueFd(::fcntl(object.program_fd(which), F_DUPFD_CLOEXEC, 0));
+  }
+}
+
+base::Status KernelSwitch::pin(const ObjectOptions& options) const {
   if (!pins_) {
     return {};
   }
@@ -121,13 +129,12 @@ base::Status KernelSwitch::pin(const SwitchObject& object, const ObjectOptions& 
     status = pins_->pin(maps_.fd(map), map_name(map));
   }
   for (std::size_t i = 0; i < options.programs.size() && status.ok(); ++i) {
-    status = pins_->pin(object.program_fd(options.programs[i]), program_name(options.programs[i]));
+    status = pins_->pin(program(options.programs[i]), program_name(options.programs[i]));
   }
   return status;
 }
 
-base::Status KernelSwitch::add_port(const SwitchObject& object, const PlannedPort& port,
-                                    const SwitchOptions& options) {
+base::Status KernelSwitch::add_port(const PlannedPort& port, const SwitchOptions& options) {
   const base::Result<Interface> interface = find_interface(port.interface);
   if (!interface.ok()) {
     return interface.status();
@@ -145,16 +152,14 @@ base::Status KernelSwitch::add_port(const SwitchObject& object, const PlannedPor
     return status;
   }
   ++ports_;
-  status = attach_port(object, *interface, number, label);
+  status = attach_port(*interface, number, label);
   return status.ok() ? maps_.write_label(number, label) : status;
 }
 
-base::Status KernelSwitch::attach_port(const SwitchObject& object, const Interface& interface,
-                                       std::uint32_t number, spillway_port_label& label) {
+base::Status KernelSwitch::attach_port(const Interface& interface, std::uint32_t number,
+                                       spillway_port_label& label) {
   if (is_xdp(label)) {
-    const int program = object.program_fd(Program::kXdp);
-    xdp_program_ = net::UniqueFd(::fcntl(program, F_DUPFD_CLOEXEC, 0));
-    const base::Result<spillway_hook> hook = attach_xdp(program, interface);
+    const base::Result<spillway_hook> hook = attach_xdp(program(Program::kXdp), interface);
     if (!hook.ok()) {
       return hook.status();
     }
@@ -167,9 +172,8 @@ base::Status KernelSwitch::attach_port(const SwitchObject& object, const Interfa
     if (direction == Direction::kIn && label.hook != SPILLWAY_HOOK_TC_BOTH) {
       continue;
     }
-    const Program program = direction == Direction::kIn ? Program::kForward : Program::kAdmit;
-    const base::Result<TcAttachment> attached =
-        attach_tc(object.program_fd(program), interface, direction);
+    const Program which = direction == Direction::kIn ? Program::kForward : Program::kAdmit;
+    const base::Result<TcAttachment> attached = attach_tc(program(which), interface, direction);
     if (!attached.ok()) {
       return attached.status();
     }
@@ -202,9 +206,11 @@ base::Result<std::unique_ptr<KernelSwitch>> KernelSwitch::open(const std::string
   while (opened->maps_.label(opened->ports_)) {
     ++opened->ports_;
   }
-  base::Result<net::UniqueFd> xdp = pins->get(program_name(Program::kXdp));
-  if (xdp.ok()) {
-    opened->xdp_program_ = std::move(xdp).value();
+  for (const Program which : kPrograms) {
+    base::Result<net::UniqueFd> fd = pins->get(program_name(which));
+    if (fd.ok()) {  // the others are not part of it
+      opened->programs_[static_cast<std::size_t>(which)] = std::move(fd).value();
+    }
   }
   return opened;
 }
@@ -248,11 +254,11 @@ void KernelSwitch::detach() {
 void KernelSwitch::detach_port(std::uint32_t number, const spillway_port_label& label) {
   const std::uint32_t ifindex = maps_.settings(number).ifindex;
   if (is_xdp(label)) {
-    detach_xdp(xdp_program_.get(), ifindex, static_cast<spillway_hook>(label.hook));
+    detach_xdp(program(Program::kXdp), ifindex, static_cast<spillway_hook>(label.hook));
   }
-  detach_tc(ifindex, Direction::kOut);
+  detach_tc(program(Program::kAdmit), ifindex, Direction::kOut);
   if (label.hook == SPILLWAY_HOOK_TC_BOTH) {
-    detach_tc(ifindex, Direction::kIn);
+    detach_tc(program(Program::kForward), ifindex, Direction::kIn);
   }
   if (label.made_qdisc != 0) {
     remove_clsact(ifindex);

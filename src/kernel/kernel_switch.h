@@ -8,6 +8,7 @@
 // thread's network namespace. One thread at a time.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -68,16 +69,17 @@ class KernelSwitch {
   KernelSwitch(SwitchMaps maps, std::optional<PinFolder> pins)
       : maps_(std::move(maps)), pins_(std::move(pins)) {}
 
-  base::Status pin(const SwitchObject& object, const ObjectOptions& options) const;
-  base::Status add_port(const SwitchObject& object, const PlannedPort& port,
-                        const SwitchOptions& options);
-  base::Status attach_port(const SwitchObject& object, const Interface& interface,
-                           std::uint32_t number, spillway_port_label& label);
+  int program(Program which) const { return programs_[static_cast<std::size_t>(which)].get(); }
+  void keep_programs(const SwitchObject& object);
+  base::Status pin(const ObjectOptions& options) const;
+  base::Status add_port(const PlannedPort& port, const SwitchOptions& options);
+  base::Status attach_port(const Interface& interface, std::uint32_t number,
+                           spillway_port_label& label);
   void detach_port(std::uint32_t number, const spillway_port_label& label);
 
   SwitchMaps maps_;
   std::optional<PinFolder> pins_;
-  net::UniqueFd xdp_program_;  // to take away no other
+  std::array<net::UniqueFd, 3> programs_;  // by Program: to take away no others'
   std::uint32_t ports_ = 0;
 };
 

@@ -63,6 +63,16 @@ void silence_ipv6() {
   }
 }
 
+base::Status choose_congestion_control(const std::string& tcp) {
+  const base::Status status = write_setting("/proc/sys/net/ipv4/tcp_congestion_control", tcp);
+  return status.ok()
+             ? status
+             : base::Status(status.code(),
+                            status.message() +
+                                "; namespaces may choose what "
+                                "net.ipv4.tcp_allowed_congestion_control of the machine lists");
+}
+
 base::Status set_up_host(const HostPlan& plan, std::size_t index, const Tools& tools,
                          const std::string& tcp, bool& paces) {
   if (base::Status status = run_tool(tools.ip, {"-batch", "-"}, host_links_batch(plan, index));
@@ -74,8 +84,7 @@ base::Status set_up_host(const HostPlan& plan, std::size_t index, const Tools& t
   if (paces) {
     paces = run_tool(tools.tc, {"-batch", "-"}, host_shaping_batch(plan, index)).ok();
   }
-  return tcp.empty() ? base::Status()
-                     : write_setting("/proc/sys/net/ipv4/tcp_congestion_control", tcp);
+  return tcp.empty() ? base::Status() : choose_congestion_control(tcp);
 }
 
 base::Status make_pairs(const HostPlan& plan, const Tools& tools, LinkSetup& setup) {

@@ -45,6 +45,18 @@ class Incast(unittest.TestCase):
         self.assertGreater(result["protocols"][1]["p50_of_ideal"], 1.0)
         self.assertGreater(result["simulated"]["p50_of_ideal"], 0.9)
 
+    def test_over_the_fabric_in_user_space(self):
+        self.check(bench("--rounds", "4", "--protocols", "spillway", "--dataplane", "user"), 4)
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root")
+    def test_sending_too_much_is_trimmed_near_its_target(self):
+        """Through the switch in the kernel where this build has one; no message beyond its bound."""
+        done = bench("--rounds", "6", "--protocols", "spillway", "--set", "job.trimmed-target=20%",
+                     "--set", "switch.early-drop=0", "--set", "switch.control-queue=64k")
+        ours = self.check(done, 6)["protocols"][0]
+        self.assertGreater(ours["trimmed"], 0.05 * ours["packets"])
+        self.assertLess(ours["trimmed"], 0.40 * ours["packets"])
+
     def test_with_loss_every_message_keeps_its_bound(self):
         done = bench("--rounds", "4", "--protocols", "spillway", "--loss", "5%")
         result = self.check(done, 4)

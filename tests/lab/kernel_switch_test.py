@@ -289,15 +289,26 @@ class KernelSwitch(unittest.TestCase):
             self.assertIn("no switch named", tool("switch", "stats", "--name", NAME).stderr)
 
     def test_replaces_nothing(self):
-        self.assertEqual(self.attach("--hook", "xdp", interfaces=("p1", "p2")).returncode, 0)
-        other = ["--name", NAME + "b"]
-        done = tool("switch", "attach", "--config", self.config(), *other)
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("another program is attached", done.stderr)
-        self.assertEqual(attached_programs()[0], 2)  # the first one's
+        for hook in ("tc", "xdp"):
+            self.assertEqual(self.attach("--hook", hook, interfaces=("p1", "p2")).returncode, 0)
+            before = attached_programs(), self.filters()
+            done = tool("switch", "attach", "--config", self.config(), "--hook", hook, "--name",
+                        NAME + "b")
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("another program is attached", done.stderr)
+            self.assertEqual((attached_programs(), self.filters()), before)
+            self.assertIn("spillway", self.filters())
+            if hook == "tc":
+                self.assertEqual(tool("switch", "detach", "--name", NAME).returncode, 0)
         done = self.attach("--hook", "xdp", interfaces=("p0", "p2"))
         self.assertEqual(done.returncode, 1)
         self.assertIn("is attached", done.stderr)
+
+    def filters(self):
+        """The programs on the ports' ways out."""
+        return "".join(
+            subprocess.run(["tc", "filter", "show", "dev", f"p{i}", "egress"], capture_output=True,
+                           text=True, check=False).stdout for i in range(self.PORTS))
 
     def test_detaches_after_an_interface_is_gone(self):
         ip("link", "add", "gone0", "type", "veth", "peer", "name", "gone1")

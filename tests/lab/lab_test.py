@@ -242,6 +242,24 @@ class AsRoot(Ranks, unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertGreater(json.loads(result.stdout)["fabric"]["lost_to_faults"], 5)
 
+    def test_the_switch_is_in_the_kernel_where_it_can_be(self):
+        for arguments, dataplane in ((["--preset", "clean"], "bpf"),
+                                     (["--preset", "clean", "--dataplane", "user"], "user"),
+                                     (["--preset", "congested"], "user")):
+            result = self.run_lab(*arguments, "--json", "--", "true")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            told = json.loads(result.stdout)["dataplane"]
+            if "has no eBPF programs" not in result.stderr:
+                self.assertEqual(told, dataplane, arguments)
+        result = self.run_lab("--preset", "congested", "--dataplane", "bpf", "--", "true")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("tenant", result.stderr)
+
+    def test_the_fabric_in_user_space_carries_the_same(self):
+        result = self.run_lab("--hosts", "3", "--dataplane", "user", *python(SUM_OVER_TCP))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(sorted(result.stdout.splitlines()), ["[0] sum 3", "[1] sum 3", "[2] sum 3"])
+
     def test_congestion_control_is_the_hosts_own(self):
         before = pathlib.Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text()
         result = self.run_lab("--hosts", "2", "--tcp", "reno", "--", "cat",
@@ -259,6 +277,11 @@ def unprivileged_prefix():
 class AsNobody(Ranks, unittest.TestCase):
     isolation = "user"
     prefix = unprivileged_prefix()
+
+    def test_a_switch_in_the_kernel_takes_root(self):
+        result = self.run_lab("--hosts", "2", "--dataplane", "bpf", "--", "true")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("takes root", result.stderr)
 
     @classmethod
     def setUpClass(cls):

@@ -177,20 +177,29 @@ static inline void learn_station(const __u8* data, const __u8* end, __u32 ifinde
   }
 }
 
-/* The number of the port that leads to the frame's receiver. False: none is known. */
-static inline int find_port(struct spillway_processor* processor, const __u8* data, const __u8* end,
-                            __u32* port) {
-  struct spillway_station station;
+/* The frame's receiver. False: a group of them, or no frame. */
+static inline int read_receiver(const __u8* data, const __u8* end,
+                                struct spillway_station* receiver) {
   if (data + SPILLWAY_ETHERNET_HEADER > end || is_group_address(data)) {
     return 0;
   }
-  read_station(data, end, 0, &station);
-  if (is_fresh(processor) || !is_same_station(&station, &processor->receiver)) {
-    const __u32* number = bpf_map_lookup_elem(&stations, &station);
+  read_station(data, end, 0, receiver);
+  return 1;
+}
+
+/* The number of the port that leads to the frame's receiver. False: none is known. */
+static inline int find_port(struct spillway_processor* processor, const __u8* data, const __u8* end,
+                            __u32* port) {
+  struct spillway_station receiver;
+  if (!read_receiver(data, end, &receiver)) {
+    return 0;
+  }
+  if (is_fresh(processor) || !is_same_station(&receiver, &processor->receiver)) {
+    const __u32* number = bpf_map_lookup_elem(&stations, &receiver);
     if (number == 0) {
       return 0;
     }
-    processor->receiver = station;
+    processor->receiver = receiver;
     processor->receiver_port = *number;
   }
   *port = processor->receiver_port;
@@ -411,13 +420,16 @@ SEC("tc")
 int spillway_forward(struct __sk_buff* buffer) {
   const __u8* data = (const __u8*)(long)buffer->data;
   const __u8* end = (const __u8*)(long)buffer->data_end;
-  struct spillway_processor* processor = this_processor();
-  __u32 number = 0;
-  if (processor == 0 || !find_port(processor, data, end, &number)) {
+  struct spillway_station receiver;
+  const __u32* number = 0;
+  if (read_receiver(data, end, &receiver)) {
+    number = bpf_map_lookup_elem(&stations, &receiver);
+  }
+  if (number == 0) {
     learn_station(data, end, buffer->ifindex);
     return TC_ACT_UNSPEC;
   }
-  const struct spillway_port_settings* port = bpf_map_lookup_elem(&settings, &number);
+  const struct spillway_port_settings* port = bpf_map_lookup_elem(&settings, number);
   return port == 0 ? TC_ACT_UNSPEC : (int)bpf_redirect(port->ifindex, 0);
 }
 
