@@ -2,6 +2,7 @@
 //
 // `spillway bench codec`: speed and error of every codec, as tables or as JSON.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <map>
 #include <memory>

@@ -3,6 +3,7 @@
 // `spillway bench incast`: several hosts send to one at once, over an emulated network, by Spillway
 // and by TCP, and as the simulator predicts it from the same scenario.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <filesystem>

@@ -3,6 +3,7 @@
 // `spillway bench sim`: how many delivered data packets a second the simulator does on one core,
 // and how that changes with the size of the network. Hosts run the shipped transport.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <ctime>

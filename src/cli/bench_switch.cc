@@ -3,6 +3,7 @@
 // `spillway bench switch`: what the switch's programs in the kernel cost per frame, and how fast
 // they forward beside a Linux bridge and the switch in user space.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <memory>

@@ -3,6 +3,7 @@
 // `spillway bench transport`: the transport on real sockets between two processes, beside a raw UDP
 // blast and TCP in the same run.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <memory>
 #include <nlohmann/json.hpp>

@@ -2,6 +2,7 @@
 //
 // `spillway bench transport-core`: packets a second through the transport's state machines.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <memory>
 #include <nlohmann/json.hpp>

@@ -11,7 +11,7 @@
 
 #include "base/random.h"
 #include "cli/codec_trial.h"
-#include "cli/commands.h"
+#include "cli/command_error.h"
 #include "cli/gradient_file.h"
 #include "codec/reference/reference_codec.h"
 #include "codec/reference/trimmable.h"

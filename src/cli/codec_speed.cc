@@ -9,7 +9,7 @@
 #include <functional>
 
 #include "base/clock.h"
-#include "cli/commands.h"
+#include "cli/command_error.h"
 #include "codec/kernels.h"
 #include "codec/reference/reference_codec.h"
 #include "codec/sample_data.h"

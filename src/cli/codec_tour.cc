@@ -2,6 +2,7 @@
 //
 // `spillway codec tour`: one gradient, cut and dropped, as a table and as a page with a plot.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <array>
 #include <cmath>

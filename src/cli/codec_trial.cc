@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "cli/commands.h"
+#include "cli/command_error.h"
 #include "codec/sample_data.h"
 #include "packetize/depacketizer.h"
 #include "packetize/packetizer.h"

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/signalfd.h>
+#include <CLI/CLI.hpp>
 
 #include <charconv>
 #include <cstdio>

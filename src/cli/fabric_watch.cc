@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -11,7 +12,7 @@
 #include <optional>
 
 #include "base/clock.h"
-#include "cli/commands.h"
+#include "cli/command_error.h"
 #include "cli/fabric_report.h"
 #include "net/metrics_server.h"
 #include "net/time_spec.h"

@@ -3,6 +3,7 @@
 // `spillway fixup attach`, `stats` and `detach`: the repair, at a receiver's interface, of packets
 // that a switch cut without correcting their length fields.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <memory>
 #include <nlohmann/json.hpp>

@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
-#include "cli/commands.h"
+#include "cli/command_error.h"
 #include "cli/flow_carrier.h"
 #include "cli/plane_payload.h"
 #include "net/send_pacer.h"

@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "cli/commands.h"
+#include "cli/command_error.h"
 #include "kernel/probe_frames.h"
 #include "lab/kernel_setting.h"
 #include "lab/namespaces.h"

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "cli/commands.h"
+#include "cli/command_error.h"
 #include "cli/forwarding_rig.h"
 #include "cli/pinned_thread.h"
 #include "cli/progress.h"

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <memory>
 
-#include "cli/commands.h"
+#include "cli/command_error.h"
 #include "cli/rank_meeting.h"
 #include "cli/spillway_carrier.h"
 #include "cli/tcp_carrier.h"

@@ -2,6 +2,7 @@
 //
 // `spillway lab down`: ends labs, with everything that runs in them.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <memory>
 

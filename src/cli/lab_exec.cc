@@ -3,6 +3,7 @@
 // `spillway lab exec`: a command on one host of a running lab, with this terminal, or on all of
 // them at once, with their output marked.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <memory>
 

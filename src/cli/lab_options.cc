@@ -2,10 +2,11 @@
 #include "cli/lab_options.h"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <string_view>
 
-#include "cli/commands.h"
+#include "cli/command_error.h"
 #include "cli/scenario_file.h"
 #include "dataplane/port_config.h"
 #include "lab/presets.h"

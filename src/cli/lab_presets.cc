@@ -2,6 +2,7 @@
 //
 // `spillway lab presets`: the networks that come with the tool, and their texts.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <memory>
 

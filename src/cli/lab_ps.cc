@@ -3,6 +3,7 @@
 // `spillway lab ps`: the labs that run, and the removal of what dead ones left behind.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <ctime>
 #include <memory>

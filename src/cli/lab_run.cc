@@ -2,6 +2,7 @@
 //
 // `spillway lab run`: a command on every host of an emulated network, from the network's making to
 // its end.
+#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "cli/commands.h"

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/commands.h"
+#include "cli/command_error.h"
 
 namespace spillway::cli {
 

@@ -2,6 +2,7 @@
 //
 // `spillway lab up`: an emulated network in the background, for `lab exec`.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <memory>
 

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cli/commands.h"
+#include "cli/command_error.h"
 
 namespace spillway::cli {
 

@@ -5,7 +5,7 @@
 #include <array>
 #include <optional>
 
-#include "cli/commands.h"
+#include "cli/command_error.h"
 #include "cli/flood.h"
 #include "cli/loopback_sides.h"
 #include "cli/plane_payload.h"

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <thread>
 
-#include "cli/commands.h"
+#include "cli/command_error.h"
 
 namespace spillway::cli {
 

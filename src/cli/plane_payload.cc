@@ -5,7 +5,7 @@
 #include <span>
 
 #include "base/random.h"
-#include "cli/commands.h"
+#include "cli/command_error.h"
 #include "transport/datagram_port.h"
 #include "wire/data_packet.h"
 

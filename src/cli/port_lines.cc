@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/commands.h"
+#include "cli/command_error.h"
 #include "cli/scenario_file.h"
 #include "fabric/port_specs.h"
 #include "sim/simulation.h"

@@ -16,7 +16,7 @@
 #include <cstdio>
 #include <exception>
 
-#include "cli/commands.h"
+#include "cli/command_error.h"
 #include "net/unique_fd.h"
 
 namespace spillway::cli {

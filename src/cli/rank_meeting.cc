@@ -9,7 +9,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
-#include "cli/commands.h"
+#include "cli/command_error.h"
 #include "net/time_spec.h"
 
 namespace spillway::cli {

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "cli/commands.h"
+#include "cli/command_error.h"
 
 namespace spillway::cli {
 

@@ -2,6 +2,7 @@
 //
 // `spillway sim run`: one scenario through the simulator, as tables or as JSON.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <filesystem>
 #include <fstream>

@@ -2,6 +2,7 @@
 //
 // `spillway sim soak`: random worlds with every fault at once, and whether all that must hold held.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <array>
 #include <chrono>

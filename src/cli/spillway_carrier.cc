@@ -7,7 +7,7 @@
 #include <chrono>
 
 #include "base/clock.h"
-#include "cli/commands.h"
+#include "cli/command_error.h"
 #include "packetize/message.h"
 
 namespace spillway::cli {

@@ -3,6 +3,7 @@
 // `spillway switch attach`: the switch in the kernel. It needs no process once it is attached, so
 // this does its work and ends.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <memory>
 

@@ -2,6 +2,7 @@
 //
 // `spillway switch detach`: ends a switch in the kernel.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <memory>
 

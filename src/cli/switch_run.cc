@@ -3,6 +3,7 @@
 // `spillway switch run`: a fabric of trimming switches between real hosts, until it is told to
 // stop. The fabric has a thread of its own; this one waits for signals and shows what happens.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <memory>
 

@@ -2,6 +2,7 @@
 //
 // `spillway switch stats`: what a switch in the kernel has counted, once or as it goes on.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <memory>
 

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "cli/commands.h"
+#include "cli/command_error.h"
 
 namespace spillway::cli {
 namespace {

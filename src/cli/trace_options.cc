@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/trace_options.h"
 
+#include <CLI/CLI.hpp>
+
 namespace spillway::cli {
 namespace {
 

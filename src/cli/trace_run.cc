@@ -2,6 +2,7 @@
 //
 // `spillway trace run`: what `lab run` does, with every Spillway packet followed from sender to
 // receiver.
+#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "cli/commands.h"

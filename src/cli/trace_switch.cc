@@ -3,6 +3,7 @@
 // `spillway trace switch`: what a switch in the kernel decides about packets, for a while, as a
 // trace. It sees nothing of the hosts: bars say what was decided, not how long packets waited.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <memory>

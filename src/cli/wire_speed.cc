@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "cli/commands.h"
+#include "cli/command_error.h"
 #include "cli/loopback_sides.h"
 #include "cli/message_sides.h"
 #include "cli/process_pair.h"
