@@ -317,6 +317,17 @@ class KernelSwitch(unittest.TestCase):
         self.assertEqual(tool("switch", "detach", "--name", NAME).returncode, 0)
         self.assertEqual(attached_programs(), (0, 0))
 
+    def test_names_interfaces_without_xdp_in_their_driver(self):
+        for name in ("general0", "general1"):
+            ip("link", "add", name, "type", "bridge")
+            self.addCleanup(ip, "link", "delete", name)
+        done = self.attach("--hook", "xdp", interfaces=("general0", "general1"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("general0: its driver has no XDP", done.stderr)
+        self.assertIn("general1: its driver has no XDP", done.stderr)
+        self.assertEqual(tool("switch", "detach", "--name", NAME).returncode, 0)
+        self.assertEqual(attached_programs(), (0, 0))
+
     def test_can_be_detached_after_a_kill(self):
         """Whenever attach is killed, detach finds what there is of it."""
         for milliseconds in (20, 150, 250, 280, 310, 340, 400):
