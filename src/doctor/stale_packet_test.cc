@@ -59,7 +59,8 @@ Bytes ipv6_packet(std::uint16_t port, base::ByteView payload, std::size_t promis
 TEST(StalePacket, IsOneThatPromisesMoreThanIsThere) {
   const Bytes payload(100, 7);
   for (const auto make : {ipv4_packet, ipv6_packet}) {
-    const auto stale = stale_payload(make(7078, payload, 1400), 7078);
+    const Bytes cut = make(7078, payload, 1400);
+    const auto stale = stale_payload(cut, 7078);
     ASSERT_TRUE(stale);
     EXPECT_EQ(Bytes(stale->begin(), stale->end()), payload);
     EXPECT_FALSE(stale_payload(make(7078, payload, 100), 7078));
