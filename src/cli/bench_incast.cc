@@ -252,9 +252,7 @@ void run(const Options& options) {
   const std::vector<sim::Flow> flows = flows_of(lab_options.scenario);
   for (const std::string& protocol : options.protocols) {
     if (protocol != kSpillway) {
-      if (base::Status status = lab::check_congestion_control(protocol); !status.ok()) {
-        throw CommandError(status);
-      }
+      throw_unless_ok(lab::check_congestion_control(protocol));
     }
   }
   Results results;

@@ -15,6 +15,7 @@
 #include "cli/forwarding_speed.h"
 #include "cli/pinned_thread.h"
 #include "cli/progress.h"
+#include "cli/switch_flood.h"
 #include "cli/text_table.h"
 #include "kernel/program_costs.h"
 
@@ -151,7 +152,7 @@ void run(Options options) {
     }
   }
   if (wants(options, "flood")) {
-    const FloodOutcome flood = measure_flood(options.forwarding);
+    const FloodOutcome flood = measure_flood(options.forwarding.cpu);
     out["flood"] = flood_json(flood);
     if (!options.json) {
       print_flood(flood);

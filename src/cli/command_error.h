@@ -28,6 +28,12 @@ struct CommandExit {
   int code = kExitOk;
 };
 
+inline void throw_unless_ok(const base::Status& status) {
+  if (!status.ok()) {
+    throw CommandError(status);
+  }
+}
+
 // The value of a result, or a CommandError.
 template <typename T>
 T value_or_throw(base::Result<T> result) {

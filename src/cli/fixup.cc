@@ -45,9 +45,7 @@ void stats(bool as_json) {
 }
 
 void detach(const std::string& interface) {
-  if (const base::Status status = kernel::detach_fixup(interface); !status.ok()) {
-    throw CommandError(status);
-  }
+  throw_unless_ok(kernel::detach_fixup(interface));
   fmt::print("detached from {}\n", interface);
 }
 

@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "cli/command_error.h"
+#include "dataplane/port_config.h"
 #include "kernel/probe_frames.h"
 #include "lab/kernel_setting.h"
 #include "lab/namespaces.h"
@@ -55,13 +56,23 @@ int interface_index(int socket, std::string_view name) {
   return request.ifr_ifindex;
 }
 
-void throw_unless_ok(const base::Status& status) {
-  if (!status.ok()) {
-    throw CommandError(status);
-  }
+}  // namespace
+
+kernel::LiveSwitchOptions rig_switch(std::optional<kernel::Hook> hook) {
+  constexpr std::uint32_t kFastest = 0xFFFFFFFF;  // 256 bytes a nanosecond
+  return {.in = kRigIn,
+          .out = kRigOut,
+          .sink = kRigSink,
+          .hook = hook,
+          .config = dataplane::default_port_config(SPILLWAY_PORT_SPILLWAY),
+          .link = {.rate = kFastest, .lost_of_2_32 = 0}};
 }
 
-}  // namespace
+kernel::Frame rig_data_frame(std::uint32_t bytes) {
+  const auto traffic_class =
+      static_cast<std::uint8_t>(spillway_dscp_of_priority(kRigPriority) << 2 | SPILLWAY_ECN_ECT0);
+  return kernel::data_frame({.traffic_class = traffic_class}, bytes, SPILLWAY_IMPORTANCE_REQUIRED);
+}
 
 ForwardingRig::ForwardingRig()
     : ip_(value_or_throw(lab::find_tool("ip", "iproute2"))),

@@ -6,8 +6,12 @@
 // it vanishes with the rig. Throws CommandError. Made and destroyed by one thread.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
+#include "kernel/live_switch.h"
+#include "kernel/probe_frames.h"
 #include "net/unique_fd.h"
 
 namespace spillway::cli {
@@ -15,6 +19,13 @@ namespace spillway::cli {
 inline constexpr const char* kRigIn = "port0";
 inline constexpr const char* kRigOut = "port1";
 inline constexpr const char* kRigSink = "far1";
+
+// A switch over both ports whose link is so fast that its queues stay empty. No hook: none.
+kernel::LiveSwitchOptions rig_switch(std::optional<kernel::Hook> hook);
+
+// A Spillway data packet of kRigPriority for the receiver behind port1.
+inline constexpr std::uint8_t kRigPriority = 5;
+kernel::Frame rig_data_frame(std::uint32_t bytes);
 
 class ForwardingRig {
  public:

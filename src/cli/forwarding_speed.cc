@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <memory>
 #include <thread>
 
@@ -14,7 +13,6 @@
 #include "cli/forwarding_rig.h"
 #include "cli/pinned_thread.h"
 #include "cli/progress.h"
-#include "dataplane/port_config.h"
 #include "fabric/emulator.h"
 #include "kernel/live_switch.h"
 #include "kernel/probe_frames.h"
@@ -22,29 +20,6 @@
 
 namespace spillway::cli {
 namespace {
-
-constexpr std::uint8_t kPriority = 5;
-constexpr std::uint32_t kFastest = 0xFFFFFFFF;  // 256 bytes a nanosecond: queues stay empty
-
-kernel::FrameShape data_shape() {
-  return {.traffic_class = static_cast<std::uint8_t>(spillway_dscp_of_priority(kPriority) << 2 |
-                                                     SPILLWAY_ECN_ECT0)};
-}
-
-kernel::LiveSwitchOptions options_for(std::optional<kernel::Hook> hook) {
-  return {.in = kRigIn,
-          .out = kRigOut,
-          .sink = kRigSink,
-          .hook = hook,
-          .config = dataplane::default_port_config(SPILLWAY_PORT_SPILLWAY),
-          .link = {.rate = kFastest, .lost_of_2_32 = 0}};
-}
-
-void throw_unless_ok(const base::Status& status) {
-  if (!status.ok()) {
-    throw CommandError(status);
-  }
-}
 
 // ------------------------------------------------------------------ one measurement
 
@@ -75,7 +50,7 @@ Measured measure_bridge(const ForwardingRig& rig, const kernel::Frame& frame,
   Measured measured;
   {
     const std::unique_ptr<kernel::LiveSwitch> live =
-        value_or_throw(kernel::LiveSwitch::attach(options_for(std::nullopt)));
+        value_or_throw(kernel::LiveSwitch::attach(rig_switch(std::nullopt)));
     rig.announce_receiver();
     measured = measure_in_kernel(*live, frame, frames);
   }
@@ -85,7 +60,7 @@ Measured measure_bridge(const ForwardingRig& rig, const kernel::Frame& frame,
 
 Measured measure_switch(kernel::Hook hook, const kernel::Frame& frame, std::uint32_t frames) {
   const std::unique_ptr<kernel::LiveSwitch> live =
-      value_or_throw(kernel::LiveSwitch::attach(options_for(hook)));
+      value_or_throw(kernel::LiveSwitch::attach(rig_switch(hook)));
   return measure_in_kernel(*live, frame, frames);
 }
 
@@ -159,7 +134,7 @@ unsigned other_than(unsigned cpu) {
 Measured measure_user_space(const ForwardingRig& rig, const kernel::Frame& frame,
                             const ForwardingOptions& options) {
   const std::unique_ptr<kernel::LiveSwitch> live =
-      value_or_throw(kernel::LiveSwitch::attach(options_for(std::nullopt)));
+      value_or_throw(kernel::LiveSwitch::attach(rig_switch(std::nullopt)));
   TimedFabric fabric(other_than(options.cpu));
   rig.announce_receiver();
   const std::uint64_t arrived = send_in_portions(*live, frame, options.frames);
@@ -223,8 +198,7 @@ std::vector<ForwardingSpeed> measure_forwarding(const ForwardingOptions& options
       const std::uint32_t bytes = kSizes[kind / std::size(kForwarders)];
       progress.step(forwarder_name(forwarder));
       rest();
-      const kernel::Frame frame =
-          kernel::data_frame(data_shape(), bytes, SPILLWAY_IMPORTANCE_REQUIRED);
+      const kernel::Frame frame = rig_data_frame(bytes);
       rounds[kind].push_back(measure(forwarder, rig, frame, options));
     }
   }
@@ -239,113 +213,6 @@ std::vector<ForwardingSpeed> measure_forwarding(const ForwardingOptions& options
                       .of_bridge = median(rounds[bridge]).ns / measured.ns});
   }
   return speeds;
-}
-
-// ------------------------------------------------------------------ flood
-
-namespace {
-
-constexpr std::uint32_t kFloodRate = (1U << SPILLWAY_RATE_SHIFT) / 80;  // 100 Mbit/s
-constexpr double kGarbageOfLink = 10.0;
-constexpr double kSpillwayOfLink = 0.4;
-constexpr double kFloodNs = 1e9;
-
-double rate_bytes_per_ns() {
-  return static_cast<double>(kFloodRate) / (1U << SPILLWAY_RATE_SHIFT);
-}
-
-double bytes_on_wire(const kernel::Frame& frame) {
-  return static_cast<double>(frame.size() + SPILLWAY_WIRE_OVERHEAD);
-}
-
-// Frames of one kind at a share of the link's rate.
-class Stream {
- public:
-  Stream(kernel::Frame frame, double of_link, std::uint32_t most_at_once)
-      : frame_(std::move(frame)),
-        per_ns_(of_link * rate_bytes_per_ns() / bytes_on_wire(frame_)),
-        most_at_once_(most_at_once) {}
-
-  void catch_up(kernel::LiveSwitch& live, double elapsed_ns) {
-    const auto due = static_cast<std::uint64_t>(elapsed_ns * per_ns_);
-    while (sent_ < due) {
-      const auto frames =
-          static_cast<std::uint32_t>(std::min<std::uint64_t>(due - sent_, most_at_once_));
-      throw_unless_ok(live.send(frame_, frames));
-      sent_ += frames;
-    }
-  }
-  std::uint64_t sent() const { return sent_; }
-  double of_link(double elapsed_ns) const {
-    return static_cast<double>(sent_) * bytes_on_wire(frame_) / (elapsed_ns * rate_bytes_per_ns());
-  }
-
- private:
-  kernel::Frame frame_;
-  double per_ns_;
-  std::uint32_t most_at_once_;
-  std::uint64_t sent_ = 0;
-};
-
-// 64 bytes on the wire with the check sequence: nothing that anybody knows.
-kernel::Frame noise() {
-  return kernel::frame_of({}, std::vector<std::uint8_t>(18, 0xA5));
-}
-
-// Looks like Spillway's control, which has a queue of its own, to a switch.
-kernel::Frame forged_control() {
-  std::vector<std::uint8_t> payload(sizeof(spillway_data_header));
-  payload[0] = SPILLWAY_WIRE_VERSION << 4 | SPILLWAY_TYPE_PROBE;
-  return kernel::frame_of({.traffic_class = SPILLWAY_DSCP_CONTROL << 2}, payload);
-}
-
-FloodOutcome outcome_of(const kernel::LiveSwitch& live, const Stream& data, double garbage_of_link,
-                        double elapsed_ns) {
-  const fabric::PortSnapshot port = live.way_out();
-  const auto& ours = port.counters.by_class[kPriority];
-  const double whole =
-      static_cast<double>(ours[SPILLWAY_REASON_ADMITTED] + ours[SPILLWAY_REASON_MARKED] +
-                          ours[SPILLWAY_REASON_DIVERTED]);
-  const auto sent = static_cast<double>(data.sent());
-  const double let_in = static_cast<double>(port.sent_bytes - port.queued_bytes +
-                                            port.sent_packets * SPILLWAY_WIRE_OVERHEAD);
-  return {
-      .link_mbit = rate_bytes_per_ns() * 8e3,
-      .garbage_of_link = garbage_of_link,
-      .spillway_of_link = data.of_link(elapsed_ns),
-      .spillway_arrived_share = (whole + static_cast<double>(ours[SPILLWAY_REASON_TRIMMED])) / sent,
-      .spillway_whole_share = whole / sent,
-      .admitted_of_link = let_in / (elapsed_ns * rate_bytes_per_ns()),
-      .arrived_of_sent =
-          static_cast<double>(live.arrived()) / static_cast<double>(port.sent_packets)};
-}
-
-}  // namespace
-
-FloodOutcome measure_flood(const ForwardingOptions& options) {
-  const ForwardingRig rig;
-  const PinnedThread pinned(options.cpu);
-  kernel::LiveSwitchOptions slow = options_for(kernel::Hook::kXdp);
-  slow.link.rate = kFloodRate;
-  slow.queues_others = true;
-  const std::unique_ptr<kernel::LiveSwitch> live = value_or_throw(kernel::LiveSwitch::attach(slow));
-  constexpr std::uint32_t kMany = 10'000;
-  Stream garbage(noise(), kGarbageOfLink / 2, kMany);
-  Stream forged(forged_control(), kGarbageOfLink / 2, kMany);
-  // One at a time: what is marked or trimmed must not come again (kernel/live_frames.h).
-  Stream data(kernel::data_frame(data_shape(), 1514, SPILLWAY_IMPORTANCE_REQUIRED), kSpillwayOfLink,
-              1);
-  const base::Instant start = base::MonotonicClock().now();
-  double elapsed = 0.0;
-  while (elapsed < kFloodNs) {
-    elapsed = nanoseconds_since(start);
-    garbage.catch_up(*live, elapsed);
-    forged.catch_up(*live, elapsed);
-    data.catch_up(*live, elapsed);
-    // Urgent threads that never sleep are stopped for a while now and then.
-    std::this_thread::sleep_for(std::chrono::microseconds(500));
-  }
-  return outcome_of(*live, data, garbage.of_link(elapsed) + forged.of_link(elapsed), elapsed);
 }
 
 }  // namespace spillway::cli

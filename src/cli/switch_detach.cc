@@ -14,9 +14,7 @@ namespace spillway::cli {
 namespace {
 
 void detach(const std::string& name) {
-  if (const base::Status status = kernel::KernelSwitch::detach(name); !status.ok()) {
-    throw CommandError(status);
-  }
+  throw_unless_ok(kernel::KernelSwitch::detach(name));
   fmt::print("detached {}\n", name);
 }
 

@@ -34,9 +34,7 @@ void run(const Options& options) {
   const std::unique_ptr<fabric::FabricThread> fabric = std::move(made).value();
   const base::Instant start = base::MonotonicClock().now();
   watch_fabric(options.watch, signals, [&fabric] { return fabric->snapshot(); });
-  if (const base::Status status = fabric->finish(); !status.ok()) {
-    throw CommandError(status);
-  }
+  throw_unless_ok(fabric->finish());
   print_fabric(options.watch, fabric->snapshot(), base::MonotonicClock().now() - start);
 }
 
