@@ -5,6 +5,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <linux/pkt_cls.h>
 
 #include <cstdlib>
@@ -100,6 +101,7 @@ std::optional<SwitchObject> load(bool queues_others) {
 class SwitchPrograms : public testing::TestWithParam<Program> {
  protected:
   bool start(bool queues_others) {
+    stay_on_this_processor();
     object_ = load(queues_others);
     if (!object_) {
       return false;
@@ -116,6 +118,14 @@ class SwitchPrograms : public testing::TestWithParam<Program> {
     model_.settings.ifindex = kLoopback;
     model_.port.drained_ns = kStandsStill;
     return true;
+  }
+
+  // Random states are kept per processor: the model follows one of them.
+  static void stay_on_this_processor() {
+    cpu_set_t processors;
+    CPU_ZERO(&processors);
+    CPU_SET(static_cast<std::size_t>(::sched_getcpu()), &processors);
+    EXPECT_EQ(::sched_setaffinity(0, sizeof(processors), &processors), 0);
   }
 
   void set_up_port() {

@@ -9,6 +9,9 @@
 namespace spillway::lab {
 
 std::optional<PacketSight> read_sight(base::MutableByteView frame, std::uint32_t bytes) {
+  if (frame.empty()) {
+    return std::nullopt;
+  }
   const std::uint8_t* end = frame.data() + frame.size();
   spillway_layout layout = {};
   spillway_find_layout(frame.data(), end, &layout);
