@@ -26,6 +26,7 @@ if(SPILLWAY_SANITIZE)
   target_compile_options(spillway_options INTERFACE
     -fsanitize=${SPILLWAY_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(spillway_options INTERFACE -fsanitize=${SPILLWAY_SANITIZE})
+  target_compile_definitions(spillway_options INTERFACE SPILLWAY_SANITIZED)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # Instrumented code confuses g++'s analysis: it warns of members that were assigned.
     target_compile_options(spillway_options INTERFACE -Wno-maybe-uninitialized)
@@ -37,6 +38,18 @@ if(SPILLWAY_BUILD_FUZZERS)
   target_compile_options(spillway_options INTERFACE -fsanitize=fuzzer-no-link)
   target_link_options(spillway_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()
+
+# Several files in one go: headers and templates are most of what the compiler reads.
+option(SPILLWAY_JOIN_SOURCES "Compile sources of one folder together" ON)
+set(SPILLWAY_JOINED 8)
+
+# spillway_join(<target> [ALONE <file>...]): ALONE are those whose local names others use, too.
+function(spillway_join target)
+  cmake_parse_arguments(ARG "" "" "ALONE" ${ARGN})
+  set_target_properties(${target} PROPERTIES
+    UNITY_BUILD ${SPILLWAY_JOIN_SOURCES} UNITY_BUILD_BATCH_SIZE ${SPILLWAY_JOINED})
+  set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
 
 # spillway_folder(<name> [USES <folder>...] SOURCES <file>...)
 #

@@ -9,6 +9,10 @@ set(SPILLWAY_INSTALL_PKGCONFIGDIR "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 if(TARGET spillway_tool)
   install(TARGETS spillway_tool RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()
+# Where the tool looks for it: src/cli/allreduce_mpi.cc.
+if(TARGET spillway_mpi_allreduce)
+  install(TARGETS spillway_mpi_allreduce RUNTIME DESTINATION "libexec/spillway")
+endif()
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 install(FILES "${PROJECT_SOURCE_DIR}/tools/wireshark/spillway.lua"
   DESTINATION "${CMAKE_INSTALL_DATADIR}/spillway/wireshark")

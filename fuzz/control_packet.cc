@@ -50,6 +50,9 @@ void check_bounds(const ControlPacket& packet) {
       break;
     case ControlType::kWait:
       break;
+    case ControlType::kLeave:
+      require(static_cast<unsigned>(packet.leave.cause) < kFailureCauses);
+      break;
   }
 }
 

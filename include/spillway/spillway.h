@@ -1,6 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Spillway's C interface: gradients as packets that a congested switch may cut.
+ * Spillway's C interface, in two parts.
+ *
+ * Communicators: the ranks of a job work together over sockets, as with NCCL. A rank that dies,
+ * hangs or leaves ends every operation everywhere with an error that names it.
+ *
+ *   spillway_comm_create(&config, &comm)     meets the other ranks
+ *   spillway_all_reduce(comm, send, receive, count, SPILLWAY_FLOAT32, SPILLWAY_SUM, NULL, NULL)
+ *   spillway_comm_free(comm)
+ *
+ * Packets: gradients as packets that a congested switch may cut, for a transport of your own.
  *
  *   sender                                   receiver
  *   spillway_packetize(values, ...)          spillway_assembly_create(values, ...)
@@ -11,9 +20,16 @@
  *  1. Functions that can fail return a spillway_status; outputs are written only on success.
  *  2. spillway_last_error() explains the calling thread's last failure in a sentence.
  *  3. Handles are opaque; the caller frees each with its own *_free function, NULL included.
- *  4. Structs that may grow begin with `size`; set them up with their *_init function.
- *  5. Different handles may be used from different threads at once, one handle from one at a time.
+ *  4. Structs that may grow begin with `size`; set them up with their *_init function. Those of
+ *     communicators may be smaller than the library's (an older caller: fields it does not know
+ *     have their defaults) or larger (a newer one: fields the library does not know must be 0).
+ *  5. Different handles may be used from different threads at once, one handle from one at a time;
+ *     communicators and requests from any number of threads, but to free them.
  *  6. Lost, trimmed and damaged packets are not errors: the delivery report counts them.
+ *  7. Callbacks come on a thread of the library. They must not block, wait for a request, or free
+ *     a communicator; they may start operations and free requests.
+ *  8. After fork() a child may not use its parent's communicators (SPILLWAY_INVALID_ARGUMENT), but
+ *     may free them, which does not disturb the parent, and may make its own.
  */
 #ifndef SPILLWAY_SPILLWAY_H
 #define SPILLWAY_SPILLWAY_H
@@ -36,7 +52,13 @@ typedef enum spillway_status {
   SPILLWAY_INVALID_ARGUMENT = 1, /* the call is wrong as written */
   SPILLWAY_LIMIT_EXCEEDED = 2,   /* a named limit would be passed */
   SPILLWAY_UNAVAILABLE = 3,      /* this machine or build lacks what was asked for */
-  SPILLWAY_INTERNAL = 4          /* something underneath failed; out of memory included */
+  SPILLWAY_INTERNAL = 4,         /* something underneath failed; out of memory included */
+  /* Of communicators: one that gave any of the next four is of no use any more. */
+  SPILLWAY_PEER_FAILED = 5, /* a rank died, left or aborted; the message names it */
+  SPILLWAY_MISMATCH = 6,    /* ranks do not call the same operations in the same order */
+  SPILLWAY_TIMED_OUT = 7,   /* an operation took longer than operation_timeout_ms */
+  SPILLWAY_ABORTED = 8,     /* this rank aborted, or freed its communicator too early */
+  SPILLWAY_IN_PROGRESS = 9  /* no error: the operation has not ended yet */
 } spillway_status;
 
 /* "MAJOR.MINOR.PATCH" of the library. */
@@ -48,6 +70,235 @@ SPILLWAY_API const char* spillway_status_name(spillway_status status);
 /* What went wrong in this thread's last failed call, and what to do; "" before any. Valid until the
  * thread's next failed call. */
 SPILLWAY_API const char* spillway_last_error(void);
+
+/* ======== Communicators ======== */
+
+/* What brings ranks together where no launcher does: one rank makes it, the caller carries it to
+ * the others, and every rank, the maker included, hands it to spillway_comm_create. */
+typedef struct spillway_unique_id {
+  uint8_t bytes[128];
+} spillway_unique_id;
+
+/* The id holds an address of this host; SPILLWAY_SOCKET_IFNAME says on which interface. */
+SPILLWAY_API spillway_status spillway_unique_id_create(spillway_unique_id* id);
+/* Gives up an id that nobody will join. */
+SPILLWAY_API void spillway_unique_id_discard(const spillway_unique_id* id);
+
+typedef struct spillway_comm spillway_comm;
+
+/* What is 0, NULL or -1 here by spillway_comm_config_init is taken from the environment (rank and
+ * world as the launcher set them, then SPILLWAY_*) or from the machine. Pointers need to last for
+ * the call only. */
+typedef struct spillway_comm_config {
+  size_t size;
+  const spillway_unique_id* id; /* NULL: ranks meet where the launcher or SPILLWAY_COMM_ID says */
+  int32_t rank;                 /* -1. With an id only: both, or neither */
+  int32_t world;                /* -1 */
+  const char* name;             /* in logs and metrics; NULL: "world" */
+  uint64_t link_rate;           /* bits per second of this host's link; 0 */
+  uint32_t mtu;                 /* of IP packets; 0 */
+  int32_t trim_bytes;           /* to which the fabric cuts frames, 0 for not at all; -1 */
+  int32_t threads;              /* that calculate, 0 for none beside the library's one; -1 */
+  uint32_t peer_timeout_ms;     /* after so long a silent rank is dead; 1400 */
+  const uint8_t* secret;        /* at least 16 bytes: packets carry keyed tags; NULL */
+  size_t secret_size;
+  uint32_t operation_timeout_ms;  /* 300000 */
+  uint32_t rendezvous_timeout_ms; /* how long to wait for the other ranks to come; 60000 */
+} spillway_comm_config;
+
+SPILLWAY_API void spillway_comm_config_init(spillway_comm_config* config);
+
+/* Returns when all ranks are there. `config` may be NULL: all from the environment. */
+SPILLWAY_API spillway_status spillway_comm_create(const spillway_comm_config* config,
+                                                  spillway_comm** comm);
+/* Ends operations under way with SPILLWAY_ABORTED, here and at the other ranks; without any it is a
+ * clean close, which answers ranks that are not done yet for a moment. Requests stay valid. */
+SPILLWAY_API void spillway_comm_free(spillway_comm* comm);
+
+SPILLWAY_API uint32_t spillway_comm_rank(const spillway_comm* comm);
+SPILLWAY_API uint32_t spillway_comm_world(const spillway_comm* comm);
+
+/* Ends every operation, here with SPILLWAY_ABORTED, at the other ranks with SPILLWAY_PEER_FAILED.
+ * `why` may be NULL. Returns at once. */
+SPILLWAY_API spillway_status spillway_comm_abort(spillway_comm* comm, const char* why);
+/* What broke the communicator, with the sentence in spillway_last_error(); SPILLWAY_OK as long as
+ * no operation has ended because it is broken. */
+SPILLWAY_API spillway_status spillway_comm_error(const spillway_comm* comm);
+
+/* ---- Operations ----
+ *
+ * All ranks call a communicator's operations in the same order with the same arguments (buffers,
+ * priority and callback aside); send and receive count for each pair and direction by themselves.
+ *
+ * With `request` NULL a call returns when the operation has ended, with its status. Otherwise it
+ * returns at once, any number of operations may be under way, and the request says how it ended.
+ * Buffers must last, and only be looked at, until then. `send` and `receive` may be the same buffer
+ * where they are of the same size, and NULL where this rank has none. */
+
+typedef enum spillway_data_type {
+  SPILLWAY_FLOAT32 = 0,
+  SPILLWAY_FLOAT64 = 1,
+  SPILLWAY_FLOAT16 = 2,
+  SPILLWAY_BFLOAT16 = 3,
+  SPILLWAY_INT32 = 4,
+  SPILLWAY_INT64 = 5
+} spillway_data_type;
+
+typedef enum spillway_reduction {
+  SPILLWAY_SUM = 0,
+  SPILLWAY_AVERAGE = 1,
+  SPILLWAY_MIN = 2,
+  SPILLWAY_MAX = 3
+} spillway_reduction;
+
+typedef enum spillway_algorithm {
+  SPILLWAY_ALGORITHM_AUTOMATIC = 0,
+  SPILLWAY_ALGORITHM_DIRECT = 1, /* every rank owns a shard: one hop to its owner, one back */
+  SPILLWAY_ALGORITHM_RING = 2,
+  SPILLWAY_ALGORITHM_TREE = 3
+} spillway_algorithm;
+
+/* Called once when the operation has ended; its buffers are free. `message` is "" on success and
+ * lasts for the call. */
+typedef void (*spillway_callback)(void* context, spillway_status status, const char* message);
+
+typedef struct spillway_operation_options {
+  size_t size;
+  uint32_t priority;  /* 0..7, 7 goes first; 3 */
+  uint32_t algorithm; /* spillway_algorithm; automatic */
+
+  /* All-reduces of floating-point numbers, sum or average: how much may be lost. The fields below
+   * mean something only with `tolerant` 1. */
+  uint32_t tolerant;          /* 0: exact */
+  uint32_t precision;         /* bits per value on the way to the sums: 8, 12, 16 or 32; 16 */
+  uint32_t gather_precision;  /* and on the way back; 16 */
+  uint32_t loss_ppm;          /* of a contribution's packets that may stay missing; 10000 */
+  uint32_t min_planes;        /* a trimmed packet must keep so many bits per value to count; 1 */
+  uint32_t lossy_gather;      /* 1: sums may come back with losses, so ranks may drift apart; 0 */
+  uint64_t feedback_tensor;   /* a tensor's name across steps: what coding left out is added to its
+                               * next step; 0: not */
+  double least_contributors;  /* above 0: late ranks are not waited for, as long as this share of
+                               * them is there; 0 */
+  spillway_callback callback; /* NULL */
+  void* context;              /* handed to it */
+} spillway_operation_options;
+
+SPILLWAY_API void spillway_operation_options_init(spillway_operation_options* options);
+
+typedef struct spillway_request spillway_request;
+
+/* count elements in, count out. */
+SPILLWAY_API spillway_status spillway_all_reduce(spillway_comm* comm, const void* send,
+                                                 void* receive, size_t count,
+                                                 spillway_data_type type, spillway_reduction op,
+                                                 const spillway_operation_options* options,
+                                                 spillway_request** request);
+/* count elements out; world times as many in. */
+SPILLWAY_API spillway_status spillway_reduce_scatter(spillway_comm* comm, const void* send,
+                                                     void* receive, size_t count,
+                                                     spillway_data_type type, spillway_reduction op,
+                                                     const spillway_operation_options* options,
+                                                     spillway_request** request);
+/* count elements in; world times as many out. */
+SPILLWAY_API spillway_status spillway_all_gather(spillway_comm* comm, const void* send,
+                                                 void* receive, size_t count,
+                                                 spillway_data_type type,
+                                                 const spillway_operation_options* options,
+                                                 spillway_request** request);
+/* count elements, in at the root, out everywhere. */
+SPILLWAY_API spillway_status spillway_broadcast(spillway_comm* comm, const void* send,
+                                                void* receive, size_t count,
+                                                spillway_data_type type, uint32_t root,
+                                                const spillway_operation_options* options,
+                                                spillway_request** request);
+/* count elements, in everywhere, out at the root. */
+SPILLWAY_API spillway_status spillway_reduce(spillway_comm* comm, const void* send, void* receive,
+                                             size_t count, spillway_data_type type,
+                                             spillway_reduction op, uint32_t root,
+                                             const spillway_operation_options* options,
+                                             spillway_request** request);
+/* count elements in; world times as many out at the root. */
+SPILLWAY_API spillway_status spillway_gather(spillway_comm* comm, const void* send, void* receive,
+                                             size_t count, spillway_data_type type, uint32_t root,
+                                             const spillway_operation_options* options,
+                                             spillway_request** request);
+/* count elements out; world times as many in at the root. */
+SPILLWAY_API spillway_status spillway_scatter(spillway_comm* comm, const void* send, void* receive,
+                                              size_t count, spillway_data_type type, uint32_t root,
+                                              const spillway_operation_options* options,
+                                              spillway_request** request);
+/* count elements for each rank, in and out. */
+SPILLWAY_API spillway_status spillway_all_to_all(spillway_comm* comm, const void* send,
+                                                 void* receive, size_t count,
+                                                 spillway_data_type type,
+                                                 const spillway_operation_options* options,
+                                                 spillway_request** request);
+/* Ends when every rank has called it. */
+SPILLWAY_API spillway_status spillway_barrier(spillway_comm* comm,
+                                              const spillway_operation_options* options,
+                                              spillway_request** request);
+SPILLWAY_API spillway_status spillway_send(spillway_comm* comm, const void* send, size_t count,
+                                           spillway_data_type type, uint32_t to,
+                                           const spillway_operation_options* options,
+                                           spillway_request** request);
+SPILLWAY_API spillway_status spillway_receive(spillway_comm* comm, void* receive, size_t count,
+                                              spillway_data_type type, uint32_t from,
+                                              const spillway_operation_options* options,
+                                              spillway_request** request);
+
+/* ---- Requests ---- */
+
+/* How the operation ended, or SPILLWAY_IN_PROGRESS after `timeout_ms`; -1 waits for as long as it
+ * takes. When it has ended, its callback has returned as well. */
+SPILLWAY_API spillway_status spillway_request_wait(const spillway_request* request,
+                                                   int64_t timeout_ms);
+/* 1 if the operation has ended, else 0. */
+SPILLWAY_API int spillway_request_test(const spillway_request* request);
+/* How it ended, or SPILLWAY_IN_PROGRESS. */
+SPILLWAY_API spillway_status spillway_request_status(const spillway_request* request);
+/* The sentence of an operation that failed, else "". Valid until the request is freed. */
+SPILLWAY_API const char* spillway_request_message(const spillway_request* request);
+/* May come before the operation has ended, which it does all the same: buffers must last, and only
+ * a callback tells when they are free. */
+SPILLWAY_API void spillway_request_free(spillway_request* request);
+
+/* What came of an operation at this rank. Packets from others are in exactly one of whole, trimmed
+ * and missing. */
+typedef struct spillway_operation_report {
+  size_t size;          /* set to sizeof before the call */
+  uint64_t duration_ns; /* from the call to the end */
+  uint64_t packets_whole;
+  uint64_t packets_trimmed;
+  uint64_t packets_missing;
+  uint64_t packets_sent; /* repeats included */
+  uint64_t packets_repeated;
+  uint64_t wire_bytes_sent; /* UDP payload, repeats included */
+  /* Of a tolerant all-reduce. */
+  uint32_t contributors; /* ranks in the sum of the shard that has the fewest */
+  uint32_t empty_shards; /* whose owner was too late: zero at all ranks */
+  double drift;          /* expected squared distance to the owners' sums, over their energy */
+  uint32_t peers;        /* ranks, this one included, that spillway_request_peer_report knows */
+  uint32_t algorithm;    /* spillway_algorithm that was used */
+} spillway_operation_report;
+
+/* What came from one rank. */
+typedef struct spillway_peer_report {
+  size_t size; /* set to sizeof before the call */
+  uint64_t packets_whole;
+  uint64_t packets_trimmed;
+  uint64_t packets_missing;
+  uint32_t late; /* 1: it was not waited for */
+  uint32_t reserved;
+} spillway_peer_report;
+
+/* SPILLWAY_IN_PROGRESS, and nothing written, while the operation has not ended. */
+SPILLWAY_API spillway_status spillway_request_report(const spillway_request* request,
+                                                     spillway_operation_report* report);
+SPILLWAY_API spillway_status spillway_request_peer_report(const spillway_request* request,
+                                                          uint32_t rank,
+                                                          spillway_peer_report* report);
+
+/* ======== Packets ======== */
 
 typedef enum spillway_estimate {
   SPILLWAY_ESTIMATE_UNBIASED = 0,     /* right on average: for sums over workers */

@@ -21,6 +21,14 @@ std::string_view status_code_name(StatusCode code) {
       return "unavailable";
     case StatusCode::kInternal:
       return "internal";
+    case StatusCode::kPeerFailed:
+      return "peer-failed";
+    case StatusCode::kMismatch:
+      return "mismatch";
+    case StatusCode::kTimedOut:
+      return "timed-out";
+    case StatusCode::kAborted:
+      return "aborted";
   }
   return "unknown";
 }
@@ -36,6 +44,11 @@ ErrorScope error_scope(StatusCode code) {
     case StatusCode::kCorrupt:
     case StatusCode::kForeign:
       return ErrorScope::kPacket;
+    case StatusCode::kPeerFailed:
+    case StatusCode::kMismatch:
+    case StatusCode::kTimedOut:
+    case StatusCode::kAborted:
+      return ErrorScope::kGroup;
     case StatusCode::kUnavailable:
     case StatusCode::kInternal:
       return ErrorScope::kProcess;

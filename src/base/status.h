@@ -28,10 +28,14 @@ enum class StatusCode {
   kLimitExceeded,    // a named limit would be passed
   kUnavailable,      // this machine or build lacks something that was asked for
   kInternal,         // a library underneath failed in a way it should not
+  kPeerFailed,       // another rank died, left too early or failed
+  kMismatch,         // ranks called different operations, or the same in another order
+  kTimedOut,         // something that waits for other ranks took longer than it may
+  kAborted,          // this rank's owner gave the group up
 };
 
 // What has to be made anew before the operation can succeed.
-enum class ErrorScope { kNone, kCall, kPacket, kProcess };
+enum class ErrorScope { kNone, kCall, kPacket, kGroup, kProcess };
 
 std::string_view status_code_name(StatusCode code);
 ErrorScope error_scope(StatusCode code);

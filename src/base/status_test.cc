@@ -19,6 +19,7 @@ TEST(Status, ScopesSayWhatToRebuild) {
   EXPECT_EQ(error_scope(StatusCode::kOk), ErrorScope::kNone);
   EXPECT_EQ(error_scope(StatusCode::kInvalidArgument), ErrorScope::kCall);
   EXPECT_EQ(error_scope(StatusCode::kCorrupt), ErrorScope::kPacket);
+  EXPECT_EQ(error_scope(StatusCode::kPeerFailed), ErrorScope::kGroup);
   EXPECT_EQ(error_scope(StatusCode::kUnavailable), ErrorScope::kProcess);
 }
 

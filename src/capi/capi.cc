@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The functions of include/spillway/spillway.h.
+// The version, names of statuses, packets and assemblies of include/spillway/spillway.h.
 #include <spillway/spillway.h>
 
 #include <memory>
@@ -91,6 +91,16 @@ const char* spillway_status_name(spillway_status status) {
       return "unavailable";
     case SPILLWAY_INTERNAL:
       return "internal";
+    case SPILLWAY_PEER_FAILED:
+      return "peer-failed";
+    case SPILLWAY_MISMATCH:
+      return "mismatch";
+    case SPILLWAY_TIMED_OUT:
+      return "timed-out";
+    case SPILLWAY_ABORTED:
+      return "aborted";
+    case SPILLWAY_IN_PROGRESS:
+      return "in-progress";
   }
   return "unknown";
 }

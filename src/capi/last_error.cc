@@ -6,6 +6,8 @@ namespace {
 
 thread_local std::string message_of_thread;
 
+}  // namespace
+
 spillway_status status_of(base::StatusCode code) {
   switch (code) {
     case base::StatusCode::kOk:
@@ -16,6 +18,14 @@ spillway_status status_of(base::StatusCode code) {
       return SPILLWAY_UNAVAILABLE;
     case base::StatusCode::kInternal:
       return SPILLWAY_INTERNAL;
+    case base::StatusCode::kPeerFailed:
+      return SPILLWAY_PEER_FAILED;
+    case base::StatusCode::kMismatch:
+      return SPILLWAY_MISMATCH;
+    case base::StatusCode::kTimedOut:
+      return SPILLWAY_TIMED_OUT;
+    case base::StatusCode::kAborted:
+      return SPILLWAY_ABORTED;
     case base::StatusCode::kInvalidArgument:
     case base::StatusCode::kMalformed:
     case base::StatusCode::kCorrupt:
@@ -24,8 +34,6 @@ spillway_status status_of(base::StatusCode code) {
   }
   return SPILLWAY_INTERNAL;
 }
-
-}  // namespace
 
 spillway_status fail(spillway_status status, std::string message) {
   message_of_thread = std::move(message);

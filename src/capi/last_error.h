@@ -15,6 +15,9 @@
 
 namespace spillway::capi {
 
+// What an error of the library is called in C.
+spillway_status status_of(base::StatusCode code);
+
 spillway_status fail(spillway_status status, std::string message);
 spillway_status fail(const base::Status& status);
 const char* last_error();

@@ -20,14 +20,14 @@ namespace {
 
 using nlohmann::json;
 
-struct Options {
+struct BenchCodecOptions {
   bool json = false;
   bool quick = false;
   std::string part = "all";
   std::string gradients = "tests/data/gradients";
 };
 
-struct Results {
+struct BenchCodecResults {
   SpeedResults speed;
   std::vector<PlanesError> planes;
   std::vector<CutError> cuts;
@@ -35,7 +35,7 @@ struct Results {
   std::vector<TrimFigure> paper;
 };
 
-Results measure(const Options& options) {
+BenchCodecResults measure(const BenchCodecOptions& options) {
   const bool speed = options.part != "error";
   const bool error = options.part != "speed";
   const SpeedOptions speed_options{.values = std::size_t{1} << (options.quick ? 20 : 24),
@@ -46,7 +46,7 @@ Results measure(const Options& options) {
       error ? accuracy_samples(std::size_t{1} << (options.quick ? 16 : 17), options.gradients)
             : std::vector<Sample>{};
   Progress progress((speed ? speed_steps() : 0) + (error ? samples.size() * 3 + 4 : 0));
-  Results results;
+  BenchCodecResults results;
   if (speed) {
     results.speed = measure_speed(speed_options, progress);
   }
@@ -82,7 +82,7 @@ json speed_json(const SpeedResults& speed) {
   return out;
 }
 
-json error_json(const Results& results) {
+json error_json(const BenchCodecResults& results) {
   json planes = json::array();
   for (const PlanesError& row : results.planes) {
     json entry = {{"sample", row.sample}, {"planes", row.planes}, {"nmse", row.nmse}};
@@ -117,7 +117,7 @@ json error_json(const Results& results) {
   return {{"by_planes", planes}, {"by_cut", cuts}, {"bias", bias}, {"paper_encodings", paper}};
 }
 
-void print_json(const Options& options, const Results& results) {
+void print_json(const BenchCodecOptions& options, const BenchCodecResults& results) {
   json out = {{"version", base::kVersion}, {"best_target", codec::best_kernels().name}};
   if (options.part != "error") {
     out["speed"] = speed_json(results.speed);
@@ -208,8 +208,8 @@ void print_paper(const std::vector<TrimFigure>& results) {
   fmt::print("{}\n", table.to_string());
 }
 
-void run(const Options& options) {
-  const Results results = measure(options);
+void run(const BenchCodecOptions& options) {
+  const BenchCodecResults results = measure(options);
   if (options.json) {
     print_json(options, results);
     return;
@@ -228,7 +228,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_bench_codec(CLI::App& bench) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<BenchCodecOptions>();
   CLI::App* command =
       bench.add_subcommand("codec", "Speed and error of every codec, beside memcpy and EDEN");
   command->add_flag("--json", options->json, "Print one JSON document instead of tables");

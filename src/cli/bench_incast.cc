@@ -30,7 +30,7 @@ constexpr const char* kSpillway = "spillway";
 constexpr const char* kDefaultJob =
     "protocol=spillway pattern=incast bytes=4MB loss=1% delay-target=5ms report=32 burst=32";
 
-struct Options {
+struct BenchIncastOptions {
   NetworkArguments network;
   std::string job = kDefaultJob;
   std::vector<std::string> protocols{kSpillway, "cubic", "bbr"};
@@ -52,7 +52,7 @@ struct Measured {
   std::uint64_t trimmed = 0;
 };
 
-struct Results {
+struct BenchIncastResults {
   base::Duration ideal;
   std::vector<Measured> measured;
   sim::DurationSummary simulated;  // Spillway's rounds
@@ -60,7 +60,7 @@ struct Results {
 
 // ------------------------------------------------------------------ the scenario
 
-lab::LabOptions lab_of(const Options& options) {
+lab::LabOptions lab_of(const BenchIncastOptions& options) {
   NetworkArguments network = options.network;
   if (network.preset.empty() && network.scenario.empty()) {
     network.preset = "incast";
@@ -138,8 +138,8 @@ Measured summarise_rounds(const std::string& protocol,
   return measured;
 }
 
-Measured measure(const Options& options, const lab::LabOptions& lab_options, std::size_t flows,
-                 const std::string& protocol) {
+Measured measure(const BenchIncastOptions& options, const lab::LabOptions& lab_options,
+                 std::size_t flows, const std::string& protocol) {
   const SharedFolder folder;
   const std::size_t hosts =
       value_or_throw(lab::make_host_plan(lab_options.scenario, {.mtu = lab_options.mtu}))
@@ -192,7 +192,7 @@ nlohmann::json times_json(const sim::DurationSummary& times, base::Duration idea
           {"p99_of_ideal", ratio(times.p99, ideal)}, {"max_of_ideal", ratio(times.max, ideal)}};
 }
 
-void print_json(const Options& options, const Results& results) {
+void print_json(const BenchIncastOptions& options, const BenchIncastResults& results) {
   nlohmann::json out = {{"version", base::kVersion},
                         {"rounds", options.rounds},
                         {"ideal_ms", milliseconds_of(results.ideal)},
@@ -217,7 +217,7 @@ std::string share(std::uint64_t part, std::uint64_t all) {
                                 100.0 * static_cast<double>(part) / static_cast<double>(all));
 }
 
-void print_table(const Options& options, const Results& results) {
+void print_table(const BenchIncastOptions& options, const BenchIncastResults& results) {
   TextTable table({"times in ms", "p50", "p99", "max", "p50 / ideal", "p99 / ideal", "trimmed",
                    "missing", "beyond bound"});
   const auto add = [&](const std::string& what, const sim::DurationSummary& times,
@@ -242,7 +242,7 @@ void print_table(const Options& options, const Results& results) {
              table.to_string(), options.rounds, milliseconds_of(results.ideal));
 }
 
-void run(const Options& options) {
+void run(const BenchIncastOptions& options) {
   const lab::LabOptions lab_options = lab_of(options);
   if (!options.rank_protocol.empty()) {
     run_incast_rank(lab_options.scenario,
@@ -255,7 +255,7 @@ void run(const Options& options) {
       throw_unless_ok(lab::check_congestion_control(protocol));
     }
   }
-  Results results;
+  BenchIncastResults results;
   results.ideal = ideal_time(lab_options.scenario, flows);
   Progress progress(options.protocols.size() + 1);
   for (const std::string& protocol : options.protocols) {
@@ -270,7 +270,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_bench_incast(CLI::App& bench) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<BenchIncastOptions>();
   CLI::App* verb = bench.add_subcommand(
       "incast", "Hosts that send to one at once over an emulated network: Spillway beside TCP");
   add_network_options(*verb, options->network);

@@ -20,14 +20,14 @@
 namespace spillway::cli {
 namespace {
 
-struct Options {
+struct BenchSimOptions {
   bool json = false;
   int repetitions = 3;
   std::vector<unsigned> hosts = {128, 1024};
   unsigned megabytes = 10;
 };
 
-struct Row {
+struct BenchSimRow {
   unsigned hosts = 0;
   std::uint64_t packets = 0;  // delivered data packets
   std::uint64_t events = 0;
@@ -39,7 +39,7 @@ struct Row {
 };
 
 // Sixteen hosts to a leaf, sixteen spines: no oversubscription. Packets of 4 KB, as htsim's.
-sim::Scenario permutation(const Options& options, unsigned hosts) {
+sim::Scenario permutation(const BenchSimOptions& options, unsigned hosts) {
   const std::string text = fmt::format(
       "limit 1s\n"
       "topology leaf-spine hosts={} leaves={} spines=16 rate=100gbit delay=1us\n"
@@ -55,9 +55,9 @@ double cpu_seconds() {
   return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
 }
 
-Row measure(const Options& options, unsigned hosts, Progress& progress) {
+BenchSimRow measure(const BenchSimOptions& options, unsigned hosts, Progress& progress) {
   const sim::Scenario scenario = permutation(options, hosts);
-  Row best;
+  BenchSimRow best;
   for (int i = 0; i < options.repetitions; ++i) {
     progress.step(fmt::format("{} hosts", hosts));
     const double start = cpu_seconds();
@@ -77,11 +77,11 @@ Row measure(const Options& options, unsigned hosts, Progress& progress) {
   return best;
 }
 
-void print_json(const Options& options, const std::vector<Row>& rows) {
+void print_json(const BenchSimOptions& options, const std::vector<BenchSimRow>& rows) {
   nlohmann::json out = {{"version", base::kVersion},
                         {"flow_megabytes", options.megabytes},
                         {"rows", nlohmann::json::array()}};
-  for (const Row& row : rows) {
+  for (const BenchSimRow& row : rows) {
     out["rows"].push_back(
         {{"hosts", row.hosts},
          {"delivered_data_packets", row.packets},
@@ -95,10 +95,10 @@ void print_json(const Options& options, const std::vector<Row>& rows) {
   fmt::print("{}\n", out.dump(2));
 }
 
-void print_table(const Options& options, const std::vector<Row>& rows) {
+void print_table(const BenchSimOptions& options, const std::vector<BenchSimRow>& rows) {
   TextTable table({"hosts", "data packets", "packets/s", "ns/packet", "x first", "events/packet",
                    "flows x ideal"});
-  for (const Row& row : rows) {
+  for (const BenchSimRow& row : rows) {
     table.add_row(
         {fmt::format("{}", row.hosts), fmt::format("{}", row.packets),
          fmt::format("{:.0f}", row.packets_per_second()),
@@ -111,9 +111,9 @@ void print_table(const Options& options, const std::vector<Row>& rows) {
              options.megabytes, options.repetitions, table.to_string());
 }
 
-void run(const Options& options) {
+void run(const BenchSimOptions& options) {
   Progress progress(options.hosts.size() * static_cast<std::size_t>(options.repetitions));
-  std::vector<Row> rows;
+  std::vector<BenchSimRow> rows;
   for (const unsigned hosts : options.hosts) {
     rows.push_back(measure(options, hosts, progress));
   }
@@ -125,7 +125,7 @@ void run(const Options& options) {
 void add_bench_sim(CLI::App& bench) {
   CLI::App* verb =
       bench.add_subcommand("sim", "Delivered data packets a second in the simulator, on one core");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<BenchSimOptions>();
   verb->add_flag("--json", options->json, "Print JSON");
   verb->add_option("--hosts", options->hosts, "Sizes of the network, multiples of 16")
       ->check(CLI::Range(16U, 32768U))

@@ -22,7 +22,7 @@
 namespace spillway::cli {
 namespace {
 
-struct Options {
+struct BenchSwitchOptions {
   std::string part = "all";
   kernel::CostOptions costs;
   ForwardingOptions forwarding;
@@ -31,13 +31,13 @@ struct Options {
   bool json = false;
 };
 
-bool wants(const Options& options, std::string_view part) {
+bool wants(const BenchSwitchOptions& options, std::string_view part) {
   return options.part == "all" || options.part == part;
 }
 
 // ------------------------------------------------------------------ programs
 
-std::vector<kernel::ProgramCost> measure_programs(const Options& options) {
+std::vector<kernel::ProgramCost> measure_programs(const BenchSwitchOptions& options) {
   const PinnedThread pinned(options.cpu);
   Progress progress(kernel::cost_steps(options.costs));
   return value_or_throw(
@@ -132,7 +132,7 @@ void print_flood(const FloodOutcome& flood) {
       flood.admitted_of_link, 100.0 * flood.arrived_of_sent);
 }
 
-void run(Options options) {
+void run(BenchSwitchOptions options) {
   options.costs.rounds = options.forwarding.rounds = options.rounds;
   options.forwarding.cpu = options.cpu;
   nlohmann::json out = {{"version", base::kVersion}, {"rounds", options.rounds}};
@@ -168,7 +168,7 @@ void run(Options options) {
 void add_bench_switch(CLI::App& bench) {
   CLI::App* verb = bench.add_subcommand(
       "switch", "The switch in the kernel: ns per frame, and frames a second on one core");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<BenchSwitchOptions>();
   verb->add_option("--part", options->part, "programs, forwarding, flood or all")
       ->check(CLI::IsMember({"all", "programs", "forwarding", "flood"}))
       ->capture_default_str();

@@ -19,7 +19,7 @@
 namespace spillway::cli {
 namespace {
 
-struct Options {
+struct BenchTransportOptions {
   std::vector<unsigned> sizes{1452, 8952};
   double seconds = 3.0;
   unsigned paths = 1;
@@ -28,21 +28,21 @@ struct Options {
   bool json = false;
 };
 
-struct Row {
+struct BenchTransportRow {
   unsigned datagram_bytes = 0;
   WireSpeed raw{};
   WireSpeed spillway{};
 };
 
-struct Results {
-  std::vector<Row> rows;
+struct BenchTransportResults {
+  std::vector<BenchTransportRow> rows;
   WireSpeed tcp;
   std::optional<double> iperf3;
   net::Offloads offloads;
 };
 
-Results measure(const Options& options) {
-  Results results;
+BenchTransportResults measure(const BenchTransportOptions& options) {
+  BenchTransportResults results;
   results.offloads = net::available_offloads(net::offloads_from_environment());
   WireSpeedOptions measured{.seconds = options.seconds,
                             .offloads = results.offloads,
@@ -54,7 +54,7 @@ Results measure(const Options& options) {
   Progress progress(2 * options.sizes.size() + 2);
   for (const unsigned size : options.sizes) {
     measured.datagram_bytes = size;
-    Row row{.datagram_bytes = size};
+    BenchTransportRow row{.datagram_bytes = size};
     progress.step(fmt::format("raw UDP, {} bytes", size));
     row.raw = measure_raw_udp(measured);
     progress.step(fmt::format("Spillway, {} bytes", size));
@@ -78,13 +78,13 @@ nlohmann::json speed_json(const WireSpeed& speed) {
   return out;
 }
 
-void print_json(const Options& options, const Results& results) {
+void print_json(const BenchTransportOptions& options, const BenchTransportResults& results) {
   nlohmann::json out = {{"version", base::kVersion},      {"paths", options.paths},
                         {"keyed", options.keyed},         {"gso", results.offloads.gso},
                         {"gro", results.offloads.gro},    {"batching", results.offloads.batching},
                         {"tcp", speed_json(results.tcp)}, {"rows", nlohmann::json::array()}};
   out["iperf3_gbit_per_s"] = results.iperf3 ? nlohmann::json(*results.iperf3) : nlohmann::json();
-  for (const Row& row : results.rows) {
+  for (const BenchTransportRow& row : results.rows) {
     out["rows"].push_back(
         {{"datagram_bytes", row.datagram_bytes},
          {"raw_udp", speed_json(row.raw)},
@@ -102,9 +102,9 @@ std::vector<std::string> cells(const std::string& what, const WireSpeed& speed, 
           speed.cycles_per_byte > 0.0 ? fmt::format("{:.2f}", speed.cycles_per_byte) : "-"};
 }
 
-void print_table(const Results& results) {
+void print_table(const BenchTransportResults& results) {
   TextTable table({"loopback, a core each side", "Gbit/s", "of raw", "CPU ns/byte", "cycles/byte"});
-  for (const Row& row : results.rows) {
+  for (const BenchTransportRow& row : results.rows) {
     table.add_row(cells(fmt::format("raw UDP, {} B", row.datagram_bytes), row.raw, 0.0));
     table.add_row(cells(fmt::format("Spillway, {} B", row.datagram_bytes), row.spillway,
                         row.raw.gigabits_per_second));
@@ -114,7 +114,7 @@ void print_table(const Results& results) {
     table.add_row({"TCP, says iperf3", fmt::format("{:.1f}", *results.iperf3), "", "", ""});
   }
   fmt::print("{}", table.to_string());
-  for (const Row& row : results.rows) {
+  for (const BenchTransportRow& row : results.rows) {
     if (row.spillway.refused > 0.0) {
       fmt::print("{} B: {:.0f} datagrams were refused\n", row.datagram_bytes, row.spillway.refused);
     }
@@ -129,7 +129,7 @@ void print_table(const Results& results) {
 void add_bench_transport(CLI::App& bench) {
   CLI::App* verb = bench.add_subcommand(
       "transport", "Two processes on loopback: the transport beside raw UDP and TCP");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<BenchTransportOptions>();
   verb->add_option("--sizes", options->sizes, "Bytes of UDP payload, one row each")
       ->check(CLI::Range(600, 8972))
       ->delimiter(',')
@@ -151,7 +151,7 @@ void add_bench_transport(CLI::App& bench) {
       "  spillway bench transport --garbage 1gbit\n"
       "  SPILLWAY_GRO=0 spillway bench transport --sizes 1452 --seconds 1");
   verb->callback([options] {
-    const Results results = measure(*options);
+    const BenchTransportResults results = measure(*options);
     options->json ? print_json(*options, results) : print_table(results);
   });
 }

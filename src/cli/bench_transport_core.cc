@@ -15,7 +15,7 @@
 namespace spillway::cli {
 namespace {
 
-struct Options {
+struct BenchTransportCoreOptions {
   bool json = false;
   bool quick = false;
 };
@@ -43,7 +43,7 @@ void print_table(const TransportSpeedResults& results) {
              results.memcpy_gigabytes_per_second);
 }
 
-void run(const Options& options) {
+void run(const BenchTransportCoreOptions& options) {
   TransportSpeedOptions measured;
   if (options.quick) {
     measured = {.messages = 8, .repetitions = 1};
@@ -58,7 +58,7 @@ void run(const Options& options) {
 void add_bench_transport_core(CLI::App& bench) {
   CLI::App* verb = bench.add_subcommand(
       "transport-core", "Packets a second through the transport's state machines, without I/O");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<BenchTransportCoreOptions>();
   verb->add_flag("--json", options->json, "Print JSON");
   verb->add_flag("--quick", options->quick, "A few hundredths of the work, for a first look");
   verb->footer("Example:\n  spillway bench transport-core --json");

@@ -29,7 +29,7 @@ constexpr double kTableShare = 0.1;
 constexpr std::uint32_t kMessages = 32;
 constexpr std::size_t kSyntheticValues = std::size_t{1} << 18;
 
-struct Options {
+struct CodecTourOptions {
   std::string gradient;
   std::string out = "spillway-tour";
   unsigned mtu = 1500;
@@ -71,7 +71,7 @@ MeanTrial mean_trial(std::span<const float> gradient, const packetize::Fabric& f
   return mean;
 }
 
-CutRow cut_row(std::span<const float> gradient, const Options& options, unsigned cut) {
+CutRow cut_row(std::span<const float> gradient, const CodecTourOptions& options, unsigned cut) {
   const packetize::Fabric fabric{.mtu = options.mtu, .trim_bytes = cut};
   const packetize::Encoding encoding{.planes = options.precision};
   const packetize::PacketPlan plan =
@@ -88,7 +88,8 @@ CutRow cut_row(std::span<const float> gradient, const Options& options, unsigned
 
 // One line of the plot: error against the share of packets hit. Losing everything has no estimate,
 // so the line of lost packets stops short of it.
-ChartLine plot_line(std::span<const float> gradient, const Options& options, unsigned cut) {
+ChartLine plot_line(std::span<const float> gradient, const CodecTourOptions& options,
+                    unsigned cut) {
   const packetize::Fabric fabric{.mtu = options.mtu, .trim_bytes = cut == 0 ? 206 : cut};
   ChartLine line{cut == 0 ? "dropped" : fmt::format("trimmed to {} B", cut), {}};
   for (const double share : kShares) {
@@ -101,7 +102,7 @@ ChartLine plot_line(std::span<const float> gradient, const Options& options, uns
   return line;
 }
 
-Tour take_tour(const Options& options) {
+Tour take_tour(const CodecTourOptions& options) {
   Tour tour;
   std::vector<float> gradient;
   if (options.gradient.empty()) {
@@ -131,7 +132,7 @@ Tour take_tour(const Options& options) {
   return tour;
 }
 
-TextTable table_of(const Options& options, const Tour& tour) {
+TextTable table_of(const CodecTourOptions& options, const Tour& tour) {
   const std::string share = fmt::format("{:.0f} %", 100 * kTableShare);
   TextTable table({"cut to (bytes)", "left of frame", "planes left", "error, all cut",
                    "error, " + share + " cut", "error, " + share + " dropped"});
@@ -145,7 +146,7 @@ TextTable table_of(const Options& options, const Tour& tour) {
   return table;
 }
 
-nlohmann::json json_of(const Options& options, const Tour& tour) {
+nlohmann::json json_of(const CodecTourOptions& options, const Tour& tour) {
   nlohmann::json out = {{"source", tour.source},
                         {"values", tour.values},
                         {"mtu", options.mtu},
@@ -192,7 +193,7 @@ void write_file(const std::filesystem::path& path, const std::string& content) {
 }
 
 // Writes the page, and its plot as a file of its own beside it. Returns the page's path.
-std::filesystem::path write_page(const Options& options, const Tour& tour,
+std::filesystem::path write_page(const CodecTourOptions& options, const Tour& tour,
                                  const std::string& table) {
   std::error_code error;
   std::filesystem::create_directories(options.out, error);  // a failure shows when writing
@@ -213,7 +214,7 @@ std::filesystem::path write_page(const Options& options, const Tour& tour,
   return folder / "tour.html";
 }
 
-void run(const Options& options) {
+void run(const CodecTourOptions& options) {
   const Tour tour = take_tour(options);
   const std::string table = table_of(options, tour).to_string();
   const std::filesystem::path page = write_page(options, tour, table);
@@ -232,7 +233,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_codec_tour(CLI::App& codec) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<CodecTourOptions>();
   CLI::App* command =
       codec.add_subcommand("tour", "One gradient, its packets cut and dropped: what it costs");
   command->add_option("--gradient", options->gradient,

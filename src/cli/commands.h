@@ -14,6 +14,7 @@ class App;
 
 namespace spillway::cli {
 
+void add_bench_allreduce(CLI::App& bench);
 void add_bench_codec(CLI::App& bench);
 void add_bench_incast(CLI::App& bench);
 void add_bench_sim(CLI::App& bench);

@@ -33,7 +33,7 @@ constexpr int kExitErrors = 4;
 
 constexpr std::int64_t kMostTrimSeconds = 60;
 
-struct Options {
+struct DoctorOptions {
   bool json = false;
   bool listens = false;
   std::string listen;  // empty: everywhere
@@ -64,7 +64,7 @@ net::UniqueFd end_signals() {
   return net::UniqueFd(::signalfd(-1, &set, SFD_CLOEXEC));
 }
 
-doctor::Listener open_listener(const Options& options) {
+doctor::Listener open_listener(const DoctorOptions& options) {
   if (options.listen.empty()) {
     return value_or_throw(doctor::Listener::open_everywhere(doctor::kDefaultPort));
   }
@@ -82,7 +82,7 @@ void announce(const doctor::Listener& listener) {
   std::fflush(stdout);
 }
 
-void listen(const Options& options) {
+void listen(const DoctorOptions& options) {
   const base::Instant end = options.duration.empty() ? transport::kNever
                                                      : base::MonotonicClock().now() +
                                                            duration_of("--for", options.duration);
@@ -106,7 +106,7 @@ std::optional<unsigned> told_trim_bytes() {
   return is_number ? std::optional(bytes) : std::nullopt;
 }
 
-doctor::TrimOptions trim_options(const Options& options) {
+doctor::TrimOptions trim_options(const DoctorOptions& options) {
   const base::Result<base::BitRate> rate = sim::parse_rate(options.trim_rate);
   if (!rate.ok()) {
     throw CLI::ValidationError("--trim-rate", rate.status().message());
@@ -118,7 +118,7 @@ doctor::TrimOptions trim_options(const Options& options) {
   return {.rate = *rate, .length = length};
 }
 
-doctor::Findings run_checks(const Options& options) {
+doctor::Findings run_checks(const DoctorOptions& options) {
   const doctor::TrimOptions trims = trim_options(options);
   if (options.peer.empty()) {
     return doctor::check_this_host();
@@ -129,7 +129,7 @@ doctor::Findings run_checks(const Options& options) {
   return findings;
 }
 
-void examine(const Options& options) {
+void examine(const DoctorOptions& options) {
   const doctor::Findings findings = run_checks(options);
   if (options.json) {
     fmt::print("{}\n", findings_json(findings).dump(2));
@@ -142,7 +142,7 @@ void examine(const Options& options) {
   }
 }
 
-void add_listen_options(CLI::App& command, Options& options, CLI::Option* peer) {
+void add_listen_options(CLI::App& command, DoctorOptions& options, CLI::Option* peer) {
   // Given without a value, it leaves `listen` empty: everywhere.
   CLI::Option* listen = command.add_option_function<std::vector<std::string>>(
       "--listen",
@@ -160,7 +160,7 @@ void add_listen_options(CLI::App& command, Options& options, CLI::Option* peer) 
 }  // namespace
 
 void add_doctor(CLI::App& app) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<DoctorOptions>();
   CLI::App* command =
       app.add_subcommand("doctor", "Is this host fit for Spillway, and the way to another one?");
   command->add_flag("--json", options->json, "Print JSON instead of text");

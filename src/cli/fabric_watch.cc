@@ -22,7 +22,8 @@
 namespace spillway::cli {
 namespace {
 
-std::optional<base::Duration> duration_of(const std::string& option, const std::string& text) {
+std::optional<base::Duration> optional_duration(const std::string& option,
+                                                const std::string& text) {
   if (text.empty()) {
     return std::nullopt;
   }
@@ -86,8 +87,8 @@ void add_watch_options(CLI::App& command, WatchOptions& options) {
 }
 
 void check_watch_options(const WatchOptions& options) {
-  duration_of("--every", options.every);
-  duration_of("--for", options.duration);
+  optional_duration("--every", options.every);
+  optional_duration("--for", options.duration);
 }
 
 EndSignals::EndSignals() {
@@ -110,9 +111,9 @@ void watch_fabric(const WatchOptions& options, const EndSignals& signals,
                   const TakeSnapshot& snapshot) {
   const std::unique_ptr<net::MetricsServer> metrics = serve_metrics(options, snapshot);
   const base::MonotonicClock clock;
-  const std::optional<base::Duration> every = duration_of("--every", options.every);
+  const std::optional<base::Duration> every = optional_duration("--every", options.every);
   const base::Duration interval = every.value_or(base::seconds(1));
-  const std::optional<base::Duration> length = duration_of("--for", options.duration);
+  const std::optional<base::Duration> length = optional_duration("--for", options.duration);
   const base::Instant end = length ? clock.now() + *length : transport::kNever;
   Display display(options, every.has_value());
   for (base::Instant now = clock.now(); now < end; now = clock.now()) {

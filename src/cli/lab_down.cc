@@ -12,7 +12,7 @@
 namespace spillway::cli {
 namespace {
 
-struct Options {
+struct LabDownOptions {
   std::string name;
   bool all = false;
 };
@@ -24,7 +24,7 @@ void end(const lab::LabRecord& lab) {
   fmt::print("lab {} is down\n", lab.name);
 }
 
-void run(const Options& options) {
+void run(const LabDownOptions& options) {
   if (!options.all) {
     end(select_lab(options.name));
     return;
@@ -37,7 +37,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_lab_down(CLI::App& lab) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<LabDownOptions>();
   CLI::App* command = lab.add_subcommand("down", "Ends a lab and everything in it");
   CLI::Option* name = command->add_option("--name", options->name, "Which; default: the only one");
   command->add_flag("--all", options->all, "All labs of this user")->excludes(name);

@@ -14,7 +14,7 @@
 namespace spillway::cli {
 namespace {
 
-struct Options {
+struct LabExecOptions {
   std::string name;
   std::string host;
   std::vector<std::string> command;
@@ -35,7 +35,7 @@ std::vector<lab::HostRecord> chosen_hosts(const std::vector<lab::HostRecord>& ho
   throw CommandError(fmt::format("no host named '{}'; there are {}all", wanted, names));
 }
 
-void run(const Options& options) {
+void run(const LabExecOptions& options) {
   const lab::LabRecord lab = select_lab(options.name);
   const std::vector<lab::HostRecord> hosts =
       chosen_hosts(value_or_throw(lab::hosts_of(lab::default_state_root(), lab)), options.host);
@@ -49,7 +49,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_lab_exec(CLI::App& lab) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<LabExecOptions>();
   CLI::App* command = lab.add_subcommand("exec", "A command inside a running lab");
   command->add_option("--name", options->name, "Which lab; default: the only one");
   command->add_option("host", options->host, "Host to run on, or all")->required();

@@ -14,12 +14,12 @@
 namespace spillway::cli {
 namespace {
 
-struct Options {
+struct LabUpOptions {
   NetworkArguments network;
   std::string name;
 };
 
-void run(const Options& options) {
+void run(const LabUpOptions& options) {
   lab::LabOptions lab_options = lab_options_of(options.network);
   lab_options.name = options.name;
   const lab::StartedLab lab = value_or_throw(lab::start_lab(lab_options));
@@ -36,7 +36,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_lab_up(CLI::App& lab) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<LabUpOptions>();
   CLI::App* command = lab.add_subcommand("up", "An emulated network that stays, for lab exec");
   add_network_options(*command, options->network);
   command->add_option("--name", options->name, "What to call it; default: lab");

@@ -21,6 +21,7 @@ void add_nouns(CLI::App& app) {
   CLI::App* bench = app.add_subcommand("bench", "Measure, against a limit taken in the same run");
   bench->require_subcommand(1);
   bench->footer("Example:\n  spillway bench codec --quick");
+  add_bench_allreduce(*bench);
   add_bench_codec(*bench);
   add_bench_incast(*bench);
   add_bench_sim(*bench);

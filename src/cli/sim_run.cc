@@ -23,7 +23,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Options {
+struct SimRunOptions {
   std::string scenario;
   std::vector<std::string> overrides;
   std::string trace;
@@ -42,7 +42,7 @@ void write_text(const std::string& path, const std::string& text) {
   }
 }
 
-sim::Scenario scenario_of(const Options& options) {
+sim::Scenario scenario_of(const SimRunOptions& options) {
   std::vector<std::string> overrides = options.overrides;
   if (options.seed) {
     overrides.push_back(fmt::format("seed={}", *options.seed));
@@ -184,7 +184,7 @@ TextTable switches_table(const sim::NetworkTotals& network) {
   return table;
 }
 
-void print_tables(const Options& options, const sim::Scenario& scenario,
+void print_tables(const SimRunOptions& options, const sim::Scenario& scenario,
                   const sim::ScenarioResult& result) {
   fmt::print("{}, seed {}: {} of simulated time, {} events\n\n",
              std::filesystem::path(options.scenario).filename().string(), scenario.seed,
@@ -197,7 +197,7 @@ void print_tables(const Options& options, const sim::Scenario& scenario,
   }
 }
 
-void run(const Options& options) {
+void run(const SimRunOptions& options) {
   const sim::Scenario scenario = scenario_of(options);
   const base::Result<sim::ScenarioResult> result =
       sim::run_scenario(scenario, {.sample_counters = !options.trace.empty()});
@@ -217,7 +217,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_sim_run(CLI::App& sim) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<SimRunOptions>();
   CLI::App* command =
       sim.add_subcommand("run", "One scenario: when its flows end, and what it cost");
   command->add_option("scenario", options->scenario, "File that describes it (src/sim/scenario.h)")

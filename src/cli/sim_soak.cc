@@ -32,7 +32,7 @@ constexpr std::array<std::string_view, 9> kFaultNames = {"loss",    "bursty",   
                                                          "down",    "duplicate",  "reorder",
                                                          "corrupt", "host death", "clock skew"};
 
-struct Options {
+struct SimSoakOptions {
   std::uint64_t seeds = 100;
   std::uint64_t first = 1;
   std::optional<std::uint64_t> seed;
@@ -95,7 +95,7 @@ void run_world(std::uint64_t seed, bool twice, Tally& tally) {
   add(result, tally);
 }
 
-Tally run_worlds(const Options& options) {
+Tally run_worlds(const SimSoakOptions& options) {
   Tally tally;
   Progress progress(options.seeds);
   const auto begin = std::chrono::steady_clock::now();
@@ -175,11 +175,11 @@ void print_failures(const Tally& tally) {
   }
 }
 
-void run(const Options& options) {
+void run(const SimSoakOptions& options) {
   if (options.seed) {
     fmt::print(stderr, "{}", sim::describe(sim::draw_soak_world(*options.seed)));
   }
-  Options worlds = options;
+  SimSoakOptions worlds = options;
   if (options.seed) {
     worlds.first = *options.seed;
     worlds.seeds = 1;
@@ -199,7 +199,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_sim_soak(CLI::App& sim) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<SimSoakOptions>();
   CLI::App* command =
       sim.add_subcommand("soak", "Random worlds with every fault at once: does all hold?");
   command->add_option("--seeds", options->seeds, "How many worlds")->check(CLI::PositiveNumber);

@@ -13,7 +13,7 @@
 namespace spillway::cli {
 namespace {
 
-void detach(const std::string& name) {
+void detach_switch(const std::string& name) {
   throw_unless_ok(kernel::KernelSwitch::detach(name));
   fmt::print("detached {}\n", name);
 }
@@ -25,7 +25,7 @@ void add_switch_detach(CLI::App& noun) {
   CLI::App* command = noun.add_subcommand("detach", "Ends an attached switch");
   command->add_option("--name", *name, "Of the switch")->capture_default_str();
   command->footer("Example:\n  sudo spillway switch detach --name rack1");
-  command->callback([name] { detach(*name); });
+  command->callback([name] { detach_switch(*name); });
 }
 
 }  // namespace spillway::cli

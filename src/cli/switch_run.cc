@@ -16,13 +16,13 @@
 namespace spillway::cli {
 namespace {
 
-struct Options {
+struct SwitchRunOptions {
   std::string config;
   std::vector<std::string> overrides;
   WatchOptions watch;
 };
 
-void run(const Options& options) {
+void run(const SwitchRunOptions& options) {
   check_watch_options(options.watch);
   const EndSignals signals;
   const AttachedScenario attached = load_attached_scenario(options.config, options.overrides);
@@ -41,7 +41,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_switch_run(CLI::App& noun) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<SwitchRunOptions>();
   CLI::App* command = noun.add_subcommand(
       "run", "Switches in user space between real hosts, until SIGINT or SIGTERM");
   command

@@ -14,19 +14,19 @@
 namespace spillway::cli {
 namespace {
 
-struct Options {
+struct TraceRunOptions {
   LabCommandArguments lab;
   lab::TraceOptions trace;
 };
 
-std::string summary_of(const Options& options, const lab::LabOutcome& outcome) {
+std::string summary_of(const TraceRunOptions& options, const lab::LabOutcome& outcome) {
   const bool in_kernel = outcome.dataplane == lab::Dataplane::kBpf;
   return lab_summary(outcome) + trace_table(outcome.trace.value_or(lab::TraceSummary()),
                                             in_kernel ? TimesOf::kSwitch : TimesOf::kFabric,
                                             options.trace.path);
 }
 
-void run(const Options& options) {
+void run(const TraceRunOptions& options) {
   const lab::LabOutcome outcome = run_lab_command(options.lab, options.trace);
   end_lab_command(options.lab, outcome, summary_of(options, outcome));
 }
@@ -34,7 +34,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_trace_run(CLI::App& noun) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TraceRunOptions>();
   CLI::App* command = noun.add_subcommand(
       "run", "A command on every host of an emulated network, and every packet's way as a trace");
   add_trace_options(*command, options->trace);

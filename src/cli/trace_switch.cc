@@ -23,14 +23,14 @@ namespace {
 
 constexpr base::Duration kReadsEvery = base::milliseconds(5);
 
-struct Options {
+struct TraceSwitchOptions {
   std::string name = kDefaultSwitchName;
   std::string duration = "2s";
   bool json = false;
   lab::TraceOptions trace;
 };
 
-base::Duration length_of(const Options& options) {
+base::Duration length_of(const TraceSwitchOptions& options) {
   const base::Result<base::Duration> length = sim::parse_duration(options.duration);
   if (!length.ok() || *length <= base::Duration()) {
     throw CLI::ValidationError(
@@ -55,7 +55,7 @@ lab::PacketLog watch(kernel::SwitchEvents& events, base::Duration length) {
   return log;
 }
 
-void run(const Options& options) {
+void run(const TraceSwitchOptions& options) {
   const base::Duration length = length_of(options);
   const auto opened = value_or_throw(kernel::KernelSwitch::open(options.name));
   const auto events = value_or_throw(kernel::SwitchEvents::open(*opened, options.trace.packets));
@@ -71,7 +71,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_trace_switch(CLI::App& noun) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TraceSwitchOptions>();
   CLI::App* command =
       noun.add_subcommand("switch", "What an attached switch decides about packets, for a while");
   command->add_option("--name", options->name, "Of the switch")->capture_default_str();

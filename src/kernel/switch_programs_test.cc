@@ -5,8 +5,8 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <linux/pkt_cls.h>
+#include <sched.h>
 
 #include <cstdlib>
 #include <cstring>

@@ -9,8 +9,8 @@
 #include <set>
 #include <string>
 
+#include "base/chrome_events.h"
 #include "dataplane/port_config.h"
-#include "sim/chrome_events.h"
 
 namespace spillway::lab {
 namespace {
@@ -173,7 +173,7 @@ class TraceWriter {
     const bool has_note = log_.ports.empty() && !log_.hosts.empty();
     text_ =
         fmt::format(R"({{"displayTimeUnit":"ns","otherData":{{"note":{},"packets left out":{}}},)",
-                    sim::json_quoted(has_note ? kFabricNote : ""), log_.left_out);
+                    base::json_quoted(has_note ? kFabricNote : ""), log_.left_out);
     text_ += "\"traceEvents\":[\n";
     name_processes();
     for (const Bar& bar : bars_of(ways_)) {
@@ -197,7 +197,7 @@ class TraceWriter {
     }
   }
 
-  double time(base::Instant at) const { return sim::microseconds_of(at - zero_); }
+  double time(base::Instant at) const { return base::microseconds_of(at - zero_); }
 
   void name_processes() {
     for (std::uint32_t host = 0; host < log_.hosts.size(); ++host) {
@@ -213,7 +213,7 @@ class TraceWriter {
 
   void name_process(std::uint32_t process, const std::string& name) {
     add(R"("ph":"M","name":"process_name","pid":{},"args":{{"name":{}}})", process,
-        sim::json_quoted(name));
+        base::json_quoted(name));
     add(R"("ph":"M","name":"process_sort_index","pid":{},"args":{{"sort_index":{}}})", process,
         process);
   }
@@ -240,7 +240,7 @@ class TraceWriter {
     const std::size_t thread = thread_of(bar, process);
     add(R"("ph":"X","name":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{{}}})",
         name_of(bar, way), process, thread, time(bar.start),
-        sim::microseconds_of(bar.end - bar.start), arguments_of(bar, way));
+        base::microseconds_of(bar.end - bar.start), arguments_of(bar, way));
     add_arrow(bar, process, thread);
     if (bar.stage == Stage::kInside && way.decided != nullptr) {
       add_counter(*way.decided, bar.start);
@@ -287,7 +287,7 @@ class TraceWriter {
   base::Instant zero_;
   std::string text_;
   bool is_first_ = true;
-  std::map<std::pair<std::uint32_t, std::size_t>, sim::TraceLanes> lanes_;
+  std::map<std::pair<std::uint32_t, std::size_t>, base::TraceLanes> lanes_;
   std::set<std::pair<std::uint32_t, std::size_t>> named_;
 };
 

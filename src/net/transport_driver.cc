@@ -200,6 +200,11 @@ void TransportDriver::Loop::run_timeouts() {
     port_.endpoint().on_timeout(told_);
     active_ = true;
   }
+  if (listener_.next_timeout() <= at) {
+    told_ = std::max(told_, at);
+    listener_.on_timeout(port_.endpoint(), told_);
+    active_ = true;
+  }
 }
 
 // Sends what the endpoint has, as far as pacer and sockets let it. True if anything left.
@@ -249,7 +254,7 @@ void TransportDriver::Loop::report_events() {
 
 // Sleeps until something is due or comes.
 void TransportDriver::Loop::wait() {
-  const base::Instant due = port_.endpoint().next_timeout();
+  const base::Instant due = std::min(port_.endpoint().next_timeout(), listener_.next_timeout());
   const bool pacer_holds = sender_.empty() && !pacer_.may_send(now());
   sleep_until(pacer_holds ? std::min(due, pacer_.next()) : due);
 }

@@ -40,7 +40,8 @@ bool Depacketizer::is_ours(const wire::DataHeader& header) const {
 }
 
 bool Depacketizer::fits_plan(const wire::DataHeader& header) const {
-  if (header.packet >= plan_.packet_count() || header.quanta != plan_.quanta()) {
+  if (header.codec != wire::Codec::kPlanes || header.packet >= plan_.packet_count() ||
+      header.quanta != plan_.quanta()) {
     return false;
   }
   const PacketPlace place = plan_.place(header.packet);
@@ -70,8 +71,8 @@ PacketOutcome Depacketizer::add(base::ByteView packet) {
   return add(opened, packet);
 }
 
-PacketOutcome Depacketizer::add(const wire::OpenedPacket& opened, base::ByteView packet) {
-  const wire::DataHeader& header = opened.header;
+// kWhole for a header that may be taken.
+PacketOutcome Depacketizer::check(const wire::DataHeader& header) {
   if (!is_ours(header)) {
     ++report_.foreign;
     return PacketOutcome::kForeign;
@@ -80,26 +81,35 @@ PacketOutcome Depacketizer::add(const wire::OpenedPacket& opened, base::ByteView
     ++report_.inconsistent;
     return PacketOutcome::kInconsistent;
   }
+  return PacketOutcome::kWhole;
+}
+
+PacketOutcome Depacketizer::add(const wire::OpenedPacket& opened, base::ByteView packet) {
+  if (const PacketOutcome outcome = check(opened.header); outcome != PacketOutcome::kWhole) {
+    return outcome;
+  }
   const wire::TrustedPlanes trusted = wire::copy_trusted_planes(packet, opened, auth_, planes_);
   report_.corrupt_tails += trusted.corrupt_tail ? 1 : 0;
+  return add_planes(opened.header, base::ByteView(planes_).first(trusted.bytes));
+}
+
+PacketOutcome Depacketizer::add_planes(const wire::DataHeader& header, base::ByteView planes) {
   const std::size_t before = received_bytes_[header.packet];
-  if (trusted.bytes <= before) {
+  if (planes.size() <= before) {
     ++report_.duplicates;
     return PacketOutcome::kDuplicate;
   }
   rows_[header.row] = {header.scale, header.rotations, true};
-  received_bytes_[header.packet] = static_cast<std::uint16_t>(trusted.bytes);
+  received_bytes_[header.packet] = static_cast<std::uint16_t>(planes.size());
   sent_planes_[header.packet] = header.planes;
   codec::decode_planes(kernels_,
-                       {.bytes = base::ByteView(planes_).first(trusted.bytes),
-                        .count = header.count(),
-                        .planes = header.planes},
+                       {.bytes = planes, .count = header.count(), .planes = header.planes},
                        estimate_, row_data(header.row) + header.first());
   if (before > 0) {
     ++report_.improved;
     return PacketOutcome::kImproved;
   }
-  return trusted.bytes == header.plane_bytes() ? PacketOutcome::kWhole : PacketOutcome::kTrimmed;
+  return planes.size() == header.plane_bytes() ? PacketOutcome::kWhole : PacketOutcome::kTrimmed;
 }
 
 unsigned Depacketizer::planes_of(std::size_t packet) const {

@@ -51,9 +51,13 @@ class Depacketizer {
   PacketOutcome add(base::ByteView packet);
   // The same for a packet that was opened, with this job's checks, before.
   PacketOutcome add(const wire::OpenedPacket& opened, base::ByteView packet);
+  // The same for planes that never were a packet: those of a header this process wrote itself.
+  PacketOutcome add_planes(const wire::DataHeader& header, base::ByteView planes);
 
   // Whole planes that came of a packet.
   unsigned planes_of(std::size_t packet) const;
+  // Whether anything came of a row.
+  bool has_row(std::size_t row) const { return rows_[row].seen; }
 
   // Completes the tensor. Call it once; add() no more afterwards.
   DeliveryReport finish();
@@ -68,6 +72,7 @@ class Depacketizer {
   bool is_ours(const wire::DataHeader& header) const;
   bool fits_plan(const wire::DataHeader& header) const;
   bool agrees_with_row(const wire::DataHeader& header) const;
+  PacketOutcome check(const wire::DataHeader& header);
   float* row_data(std::size_t row);
   void finish_row(std::size_t row);
   std::size_t tally_packet(std::size_t packet);

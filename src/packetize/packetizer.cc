@@ -32,17 +32,15 @@ Packetizer::Packetizer(const PacketPlan& plan, const wire::PacketAuth& auth,
   SPILLWAY_CHECK(plan.keyed() == auth.is_keyed());
 }
 
-void Packetizer::append_row(std::span<const float> tensor, std::size_t row_index,
-                            const Envelope& envelope, PacketBuffer& packets) {
+wire::DataHeader Packetizer::encode_row(std::span<const float> tensor, std::size_t row_index,
+                                        const Envelope& envelope) {
   SPILLWAY_CHECK(tensor.size() == plan_.layout().tensor_length());
   const codec::Row row = plan_.layout().row(row_index);
   const codec::RotationId rotation{rotation_key(envelope.job, envelope.message),
                                    static_cast<std::uint32_t>(row_index)};
   const codec::RowHeader coded = encoder_.encode(tensor.subspan(row.offset, row.values),
                                                  row.log2_length, rotation, plan_.planes());
-  const std::size_t first_packet = plan_.first_packet(row_index);
-  const std::size_t packet_count = plan_.packets_in(row_index);
-  wire::DataHeader header{
+  return {
       .job = envelope.job.id,
       .epoch = envelope.job.epoch,
       .message = envelope.message,
@@ -58,15 +56,23 @@ void Packetizer::append_row(std::span<const float> tensor, std::size_t row_index
       .quanta = static_cast<std::uint8_t>(plan_.quanta()),
       .scale = coded.scale,
   };
-  for (std::size_t slot = 0; slot < packet_count; ++slot) {
-    header.slot = static_cast<std::uint8_t>(slot);
-    header.packet = static_cast<std::uint16_t>(first_packet + slot);
-    header.last = first_packet + slot + 1 == plan_.packet_count();
-    header.head_bytes = static_cast<std::uint16_t>(plan_.head_bytes(header.count()));
-    encoder_.write_planes(header.first(), header.count(), plan_.planes(), planes_.data());
-    packets.commit(wire::write_data_packet(
-        header, base::ByteView(planes_).first(header.plane_bytes()), auth_, packets.next()));
-  }
+}
+
+base::ByteView Packetizer::cut_packet(std::size_t row, std::size_t slot, wire::DataHeader& header) {
+  const std::size_t packet = plan_.first_packet(row) + slot;
+  header.slot = static_cast<std::uint8_t>(slot);
+  header.packet = static_cast<std::uint16_t>(packet);
+  header.last = packet + 1 == plan_.packet_count();
+  header.head_bytes = static_cast<std::uint16_t>(plan_.head_bytes(header.count()));
+  encoder_.write_planes(header.first(), header.count(), plan_.planes(), planes_.data());
+  return base::ByteView(planes_).first(header.plane_bytes());
+}
+
+void Packetizer::append_row(std::span<const float> tensor, std::size_t row,
+                            const Envelope& envelope, PacketBuffer& packets) {
+  visit_row(tensor, row, envelope, [&](const wire::DataHeader& header, base::ByteView planes) {
+    packets.commit(wire::write_data_packet(header, planes, auth_, packets.next()));
+  });
 }
 
 PacketBuffer Packetizer::packetize(std::span<const float> tensor, const Envelope& envelope) {

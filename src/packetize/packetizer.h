@@ -57,6 +57,12 @@ class Packetizer {
 
   const PacketPlan& plan() const { return plan_; }
 
+  // Encodes one row of `tensor` and hands each of its packets on, not yet written: its header, and
+  // its planes, which are valid during the call.
+  template <typename Visit>
+  void visit_row(std::span<const float> tensor, std::size_t row, const Envelope& envelope,
+                 Visit&& visit);
+
   // Appends the packets of one row of `tensor`.
   void append_row(std::span<const float> tensor, std::size_t row, const Envelope& envelope,
                   PacketBuffer& packets);
@@ -65,10 +71,26 @@ class Packetizer {
   PacketBuffer packetize(std::span<const float> tensor, const Envelope& envelope);
 
  private:
+  // The header that the row's packets have in common.
+  wire::DataHeader encode_row(std::span<const float> tensor, std::size_t row,
+                              const Envelope& envelope);
+  // The planes of one of its packets, for which it completes the header.
+  base::ByteView cut_packet(std::size_t row, std::size_t slot, wire::DataHeader& header);
+
   PacketPlan plan_;
   const wire::PacketAuth& auth_;
   codec::RowEncoder encoder_;
   std::vector<std::uint8_t> planes_;  // of one packet
 };
+
+template <typename Visit>
+void Packetizer::visit_row(std::span<const float> tensor, std::size_t row, const Envelope& envelope,
+                           Visit&& visit) {
+  wire::DataHeader header = encode_row(tensor, row, envelope);
+  for (std::size_t slot = 0; slot < plan_.packets_in(row); ++slot) {
+    const base::ByteView planes = cut_packet(row, slot, header);
+    visit(header, planes);
+  }
+}
 
 }  // namespace spillway::packetize

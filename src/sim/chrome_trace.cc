@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <map>
 
-#include "sim/chrome_events.h"
+#include "base/chrome_events.h"
 
 namespace spillway::sim {
 namespace {
 
 double microseconds_of(base::Instant instant) {
-  return sim::microseconds_of(instant.since_zero());
+  return base::microseconds_of(instant.since_zero());
 }
 
 std::string_view end_name(const FlowRecord& record) {
@@ -49,9 +49,9 @@ class TraceWriter {
  private:
   void add_names() {
     for (std::size_t job = 0; job < result_.jobs.size(); ++job) {
-      events_.push_back(
-          fmt::format(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":{}}}}})", job,
-                      json_quoted(result_.jobs[job].name + " " + result_.jobs[job].protocol)));
+      events_.push_back(fmt::format(
+          R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":{}}}}})", job,
+          base::json_quoted(result_.jobs[job].name + " " + result_.jobs[job].protocol)));
     }
     events_.push_back(
         fmt::format(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":"switches"}}}})",
@@ -80,8 +80,8 @@ class TraceWriter {
     name_thread(flow, thread);
     events_.push_back(fmt::format(
         R"({{"ph":"X","name":{},"cat":"flow","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{"flow":{},"bytes":{},"priority":{},"end":"{}","packets":{},"delivered":{},"trimmed":{}}}}})",
-        json_quoted("to " + result_.host_names[flow.to]), flow.job, thread,
-        microseconds_of(record.start), sim::microseconds_of(end - record.start), flow.id,
+        base::json_quoted("to " + result_.host_names[flow.to]), flow.job, thread,
+        microseconds_of(record.start), base::microseconds_of(end - record.start), flow.id,
         flow.bytes, flow.priority, end_name(record), record.result.packets, record.result.delivered,
         record.result.trimmed));
   }
@@ -91,7 +91,7 @@ class TraceWriter {
       named_[{flow.job, thread}] = true;
       events_.push_back(
           fmt::format(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":{}}}}})",
-                      flow.job, thread, json_quoted(result_.host_names[flow.from])));
+                      flow.job, thread, base::json_quoted(result_.host_names[flow.from])));
     }
   }
 
@@ -106,7 +106,7 @@ class TraceWriter {
 
   const ScenarioResult& result_;
   std::vector<std::string> events_;
-  std::map<std::pair<std::uint32_t, HostId>, TraceLanes> lanes_;
+  std::map<std::pair<std::uint32_t, HostId>, base::TraceLanes> lanes_;
   std::map<std::pair<std::uint32_t, std::size_t>, bool> named_;
 };
 

@@ -3,10 +3,8 @@
 
 #include <algorithm>
 
-#include "base/check.h"
 #include "base/random.h"
 #include "codec/sample_data.h"
-#include "transport/datagram_port.h"
 
 namespace spillway::sim {
 namespace {
@@ -34,24 +32,6 @@ std::vector<float> sample_tensor(std::size_t length, const packetize::Job& job,
     }
   }
   return tensor;
-}
-
-TensorSource::TensorSource(const packetize::PacketPlan& plan, const packetize::Job& job,
-                           const wire::MessageId& message, const wire::PacketAuth& auth)
-    : auth_(auth),
-      packets_(packetize::Packetizer(plan, auth)
-                   .packetize(sample_tensor(plan.layout().tensor_length(), job, message),
-                              {.job = job, .message = message})) {}
-
-std::size_t TensorSource::write(const transport::DataStamp& stamp, base::MutableByteView out) {
-  const base::ByteView stored = packets_[stamp.packet];
-  wire::OpenedPacket opened;
-  SPILLWAY_CHECK(wire::open_data_packet(stored, auth_, opened) == wire::PacketFault::kNone);
-  wire::DataHeader header = opened.header;
-  planes_.resize(header.plane_bytes());
-  wire::copy_trusted_planes(stored, opened, auth_, planes_);
-  transport::apply_stamp(stamp, header);
-  return wire::write_data_packet(header, planes_, auth_, out);
 }
 
 TensorSink::TensorSink(const packetize::PacketPlan& plan, const packetize::Job& job,

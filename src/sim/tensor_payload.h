@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "collective/coded_payload.h"
 #include "packetize/depacketizer.h"
-#include "packetize/packetizer.h"
 #include "transport/message.h"
 
 namespace spillway::sim {
@@ -23,14 +23,17 @@ class TensorSource final : public transport::PayloadSource {
  public:
   // `auth` must outlive the source.
   TensorSource(const packetize::PacketPlan& plan, const packetize::Job& job,
-               const wire::MessageId& message, const wire::PacketAuth& auth);
+               const wire::MessageId& message, const wire::PacketAuth& auth)
+      : coded_(plan, auth) {
+    coded_.encode(sample_tensor(plan.layout().tensor_length(), job, message), job, message);
+  }
 
-  std::size_t write(const transport::DataStamp& stamp, base::MutableByteView out) override;
+  std::size_t write(const transport::DataStamp& stamp, base::MutableByteView out) override {
+    return coded_.write(stamp, out);
+  }
 
  private:
-  const wire::PacketAuth& auth_;
-  packetize::PacketBuffer packets_;
-  std::vector<std::uint8_t> planes_;  // of the packet being written
+  collective::CodedSource coded_;
 };
 
 class TensorSink final : public transport::PayloadSink {

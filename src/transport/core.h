@@ -31,7 +31,7 @@ struct ControlWork {
   enum class Kind : std::uint8_t { kProbe, kAnswer, kReply };
   Kind kind = Kind::kProbe;
   std::uint32_t slot = 0;  // of the outgoing or incoming message
-  // kReply: about a message this endpoint does not have.
+  // kReply: about a message this endpoint does not have, or about none.
   std::uint16_t peer = 0;
   wire::ControlType reply = wire::ControlType::kWait;
   wire::MessageId message{};
@@ -50,6 +50,8 @@ struct Core {
   std::uint32_t replies = 0;
   std::deque<Event> events;
   EndpointCounters counters;
+  std::optional<std::uint32_t> floor;              // see Endpoint::retire_before()
+  std::optional<wire::ControlPacket::Leave> left;  // what peers are told
 
   // The peer to exchange a message with, or a sentence about why that cannot be.
   base::Result<Peer*> find_living(std::uint16_t rank) {
@@ -57,9 +59,11 @@ struct Core {
     if (peer != nullptr && !peer->dead) {
       return peer;
     }
-    return base::invalid_argument("rank " + std::to_string(rank) +
-                                  (peer == nullptr ? " is not a peer; add_peer() first"
-                                                   : " is dead; start a new epoch without it"));
+    if (peer == nullptr) {
+      return base::invalid_argument("rank " + std::to_string(rank) +
+                                    " is not a peer; add_peer() first");
+    }
+    return base::Status(base::StatusCode::kPeerFailed, "rank " + std::to_string(rank) + " is dead");
   }
 
   // Something is about to be due from this peer: watch it.
@@ -74,6 +78,14 @@ struct Core {
       peer.timer_armed = true;
       timers.arm({now + config.tuning.peer_timeout / 8, TimerKind::kPeer, peer.rank});
     }
+  }
+
+  // Whether a message that is not in the table has ended, rather than not begun.
+  bool is_over(const wire::MessageId& id, const Peer& peer) const {
+    if (!floor) {
+      return id.step <= peer.forgotten_step;
+    }
+    return id.step < (id.phase == wire::Phase::kPointToPoint ? peer.point_to_point_floor : *floor);
   }
 
   void queue_reply(const ControlWork& work) {

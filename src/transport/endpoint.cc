@@ -43,15 +43,43 @@ class Endpoint::Impl {
     const base::Duration silence = now - peer.last_heard;
     if (silence >= tuning.peer_timeout) {
       peer.dead = true;
-      sender.end_messages_to(peer);
+      sender.end_messages_to(peer, Outcome::kPeerDead);
       receiver.end_messages_from(peer, now);
       core.events.push_back(PeerDead{rank});
       return;
     }
-    if (peer.incoming > 0 && silence >= tuning.probe_max) {
-      receiver.ask_for_answer(peer);
+    if (silence >= tuning.probe_max) {
+      ask_for_sign_of_life(peer);
     }
     core.watch(peer, now);
+  }
+
+  void ask_for_sign_of_life(Peer& peer) {
+    if (peer.incoming > 0) {
+      receiver.ask_for_answer(peer);
+    } else if (peer.outgoing == 0) {  // who sends to it asks anyway
+      core.queue_reply({.kind = ControlWork::Kind::kReply,
+                        .peer = peer.rank,
+                        .reply = wire::ControlType::kCredit,
+                        .message = {.source = peer.rank}});
+    }
+  }
+
+  void queue_leave(std::uint16_t peer) {
+    core.queue_reply(
+        {.kind = ControlWork::Kind::kReply, .peer = peer, .reply = wire::ControlType::kLeave});
+  }
+
+  void on_leave(const wire::ControlPacket& packet, Peer& peer) {
+    if (peer.has_left) {
+      return;
+    }
+    peer.has_left = true;
+    if (packet.leave.cause == wire::FailureCause::kClosed) {
+      // It was done, so it had everything.
+      sender.end_messages_to(peer, Outcome::kEverything);
+    }
+    core.events.push_back(PeerFailed{packet.source, packet.leave.culprit, packet.leave.cause});
   }
 
   // The next control packet, if any message has something to say.
@@ -86,6 +114,10 @@ class Endpoint::Impl {
         packet.message = work.message;
         packet.generation = work.generation;
         packet.stop = {.outcome = Outcome::kCancelled, .delivered = 0};
+        packet.credit.granted = 0;
+        packet.credit.answer = true;
+        packet.credit.path_count = 0;
+        packet.leave = core.left.value_or(wire::ControlPacket::Leave{});
         return true;
     }
     return false;
@@ -154,6 +186,45 @@ void Endpoint::cancel(const wire::MessageId& id, base::Instant now) {
   impl_->receiver.cancel(id, now);
 }
 
+void Endpoint::withdraw(const wire::MessageId& id, std::uint16_t peer, base::Instant now) {
+  if (id.source == impl_->core.config.rank) {
+    impl_->sender.withdraw(id, peer);
+  } else {
+    impl_->receiver.withdraw(id, now);
+  }
+}
+
+void Endpoint::retire_before(std::uint32_t step) {
+  impl_->core.floor = step;
+  impl_->receiver.forget_retired();
+}
+
+void Endpoint::retire_before(std::uint16_t peer, std::uint32_t step) {
+  if (Peer* found = impl_->core.peers.find(peer); found != nullptr) {
+    found->point_to_point_floor = step;
+  }
+}
+
+void Endpoint::watch_everybody(bool watch, base::Instant now) {
+  Core& core = impl_->core;
+  core.peers.for_each([&](Peer& peer) {
+    if (watch && !peer.dead) {
+      core.await(peer, now);
+    }
+    peer.is_watched = watch;
+  });
+}
+
+void Endpoint::leave(std::uint16_t culprit, wire::FailureCause cause) {
+  Core& core = impl_->core;
+  core.left = {.culprit = culprit, .cause = cause};
+  core.peers.for_each([&](const Peer& peer) {
+    if (!peer.dead) {
+      impl_->queue_leave(peer.rank);
+    }
+  });
+}
+
 void Endpoint::on_data(const DataArrival& arrival, base::Instant now) {
   Peer* peer = impl_->admit(arrival.job, arrival.epoch, arrival.stamp.message.source);
   if (peer != nullptr) {
@@ -177,6 +248,9 @@ void Endpoint::on_control(const wire::ControlPacket& packet, base::Instant now) 
   }
   peer->last_heard = now;
   ++core.counters.control_taken;
+  if (core.left && packet.type != wire::ControlType::kLeave) {
+    impl_->queue_leave(packet.source);
+  }
   switch (packet.type) {
     case wire::ControlType::kProbe:
       impl_->receiver.on_probe(packet, *peer, now);
@@ -192,6 +266,9 @@ void Endpoint::on_control(const wire::ControlPacket& packet, base::Instant now) 
       return;
     case wire::ControlType::kWait:
       impl_->sender.on_wait(packet, now);
+      return;
+    case wire::ControlType::kLeave:
+      impl_->on_leave(packet, *peer);
       return;
   }
 }

@@ -7,7 +7,7 @@
 //   on_data(), on_control()       packets that arrived and passed their checks
 //   on_timeout()                  when the clock passed next_timeout()
 //   poll_transmit()               the next packet to send; ask again until it says no
-//   poll_event()                  messages that ended, peers that died
+//   poll_event()                  messages that ended, peers that died or left
 //
 // After any of the first three, poll both. A run is a function of what was handed in: nothing reads
 // a clock, draws from outside, or depends on addresses in memory.
@@ -21,6 +21,10 @@
 // Limits: EndpointLimits bounds every table; what does not fit is refused and counted. A peer that
 // is silent for peer_timeout while something is due from it is dead for good: its messages end with
 // Outcome::kPeerDead and an event names it. One thread per endpoint; any number per process.
+//
+// Ended messages are remembered for a while, so that a sender who missed the STOP gets another.
+// An owner who numbers its steps says with retire_before() which are over; then nothing older than
+// that is ever taken for new, and nothing newer for old, however many messages there are.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +43,7 @@ struct EndpointLimits {
   std::uint32_t outgoing_messages = 16384;
   std::uint32_t incoming_messages = 16384;
   std::uint32_t finished_kept = 16384;  // ended incoming messages whose senders still get a STOP
+  std::size_t early_bytes = 0;          // of packets that come before their message is expected
 };
 
 // Constants of time and size; the defaults suit kernel UDP on 1 to 100 Gb/s Ethernet.
@@ -65,6 +70,8 @@ struct EndpointConfig {
   EndpointLimits limits;
   EndpointTuning tuning;
   CongestionConfig congestion;
+  // Tell of messages that peers announce and nobody expects.
+  bool reports_unexpected = false;
 };
 
 // A data packet that arrived and passed its head's check.
@@ -96,7 +103,18 @@ struct Transmission {
 struct PeerDead {
   std::uint16_t rank = 0;
 };
-using Event = std::variant<ReceiveReport, SendReport, PeerDead>;
+// A peer takes part no longer, and says why. Its unfinished messages stay until they are withdrawn.
+struct PeerFailed {
+  std::uint16_t from = 0;
+  std::uint16_t culprit = 0;
+  wire::FailureCause cause = wire::FailureCause::kClosed;
+};
+// A peer announced a message that is not expected, or is with other sizes (`contradicts`).
+struct UnexpectedMessage {
+  wire::MessageId id;
+  bool contradicts = false;
+};
+using Event = std::variant<ReceiveReport, SendReport, PeerDead, PeerFailed, UnexpectedMessage>;
 
 // Packets that changed nothing, and why; packets and messages that did.
 struct EndpointCounters {
@@ -112,7 +130,7 @@ struct EndpointCounters {
 
   std::uint64_t duplicate = 0;       // data that was there already
   std::uint64_t too_few_planes = 0;  // arrived below min_planes
-  std::uint64_t early = 0;           // of a message that is not expected yet
+  std::uint64_t early = 0;           // of a message that is not expected yet; some are kept
   std::uint64_t finished = 0;        // of a message that is over
   std::uint64_t foreign_job = 0;
   std::uint64_t other_epoch = 0;
@@ -137,6 +155,19 @@ class Endpoint {
   base::Status expect(const ReceiveSpec& spec, base::Instant now);
   // Ends an incoming message as kCancelled, if it has not ended.
   void cancel(const wire::MessageId& id, base::Instant now);
+  // Ends a message to or from `peer` as if it had never been, without an event: its source or sink
+  // is not touched any more. An incoming one is answered as cancelled.
+  void withdraw(const wire::MessageId& id, std::uint16_t peer, base::Instant now);
+
+  // Every step before `step` is over: for messages between all ranks, and for those from `peer` in
+  // the point-to-point phase, whose steps count by themselves.
+  void retire_before(std::uint32_t step);
+  void retire_before(std::uint16_t peer, std::uint32_t step);
+
+  // As if something were due from every peer: whoever is silent dies.
+  void watch_everybody(bool watch, base::Instant now);
+  // Tells every living peer, and whoever asks later, that this rank takes part no longer.
+  void leave(std::uint16_t culprit, wire::FailureCause cause);
 
   void on_data(const DataArrival& arrival, base::Instant now);
   void on_control(const wire::ControlPacket& packet, base::Instant now);

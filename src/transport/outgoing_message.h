@@ -7,6 +7,7 @@
 // reported missing and the budget does not forgive is repeated, round by round.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -29,6 +30,7 @@ struct OutgoingMessage {
   std::uint32_t next_repeat = 0;
   std::uint32_t transmitted = 0;
   std::uint32_t granted = 0;
+  std::uint32_t unsolicited = 0;  // of those, without being asked for
   LossPolicy loss;
   std::uint8_t priority = 0;
   std::uint8_t importance = 0;
@@ -56,6 +58,15 @@ struct OutgoingMessage {
 
   std::uint8_t importance_of(std::uint32_t packet) const {
     return packet_importance.empty() ? importance : packet_importance[packet];
+  }
+
+  // Back to the first packet, as if none had been sent.
+  void start_over() {
+    granted = std::max(granted, transmitted + unsolicited);
+    next_position = 0;
+    next_repeat = 0;
+    repeats.clear();
+    order = SendOrder(packets);
   }
 
   // Fills in what the next packet is, and moves on; has_packet() must hold.

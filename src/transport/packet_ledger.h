@@ -28,6 +28,7 @@ class PacketLedger {
   std::uint32_t missing() const { return packets() - delivered_; }
   std::uint32_t whole() const { return whole_; }
   std::uint32_t important_delivered() const { return important_; }
+  bool is_whole(std::uint32_t packet) const { return planes_[packet] >= planes_sent_; }
   bool is_delivered(std::uint32_t packet) const { return planes_[packet] >= min_planes_; }
 
   // Fills `range` with the first stretch at or after `from` that has a packet missing. False: none.

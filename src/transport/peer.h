@@ -29,12 +29,14 @@ struct Peer {
 
   bool has_room() const { return paths.in_flight_bytes() < window_bytes; }
   // Something is due from it.
-  bool is_awaited() const { return outgoing > 0 || incoming > 0; }
+  bool is_awaited() const { return !has_left && (outgoing > 0 || incoming > 0 || is_watched); }
 
   // What every packet needs, side by side.
   std::uint16_t rank;
   bool dead = false;
   bool timer_armed = false;
+  bool has_left = false;                // takes part no longer, as it said
+  bool is_watched = false;              // whether or not it owes anything
   bool sent_early = false;              // something of a message that was not expected yet
   std::uint32_t unreported = 0;         // data packets from it since the last report
   std::uint32_t sent_since_asking = 0;  // packets to it, since a report was asked for or came
@@ -56,6 +58,7 @@ struct Peer {
   ReplayWindow replay;
   // Steps up to this one are too old to tell finished from never expected.
   std::int64_t forgotten_step = -1;
+  std::uint32_t point_to_point_floor = 0;  // see Endpoint::retire_before()
 };
 
 class PeerTable {
@@ -90,6 +93,12 @@ class PeerTable {
     }
     slot_of_[rank] = static_cast<std::uint32_t>(peers_.size());
     return peers_.emplace_back(rank, paths, tuning, congestion);
+  }
+  template <typename Visit>
+  void for_each(Visit&& visit) {
+    for (Peer& peer : peers_) {
+      visit(peer);
+    }
   }
   std::size_t size() const { return peers_.size(); }
   std::size_t memory_bytes() const;

@@ -23,6 +23,7 @@ constexpr std::uint32_t kMostTransmissions = 1U << 30;
 Receiver::Receiver(Core& core)
     : core_(core),
       messages_(core.config.limits.incoming_messages + core.config.limits.finished_kept),
+      early_(core.config.limits.early_bytes),
       pacer_(core.config.tuning.receive_rate, core.config.tuning.trimmed_target) {}
 
 base::Status Receiver::check(const ReceiveSpec& spec) const {
@@ -53,12 +54,12 @@ base::Status Receiver::expect(const ReceiveSpec& spec, base::Instant now) {
     return living.status();
   }
   Peer* peer = *living;
-  if (find(spec.id, *peer) != nullptr || spec.id.step <= peer->forgotten_step) {
+  if (find(spec.id, *peer) != nullptr || core_.is_over(spec.id, *peer)) {
     return base::invalid_argument("this message of rank " + std::to_string(spec.id.source) +
                                   " was expected before; every message has its own step, bucket, "
                                   "shard and phase");
   }
-  if (active_ == core_.config.limits.incoming_messages) {
+  if (active_ == core_.config.limits.incoming_messages || messages_.is_full()) {
     return {
         base::StatusCode::kLimitExceeded,
         "all " + std::to_string(active_) + " incoming messages are in use; wait for some to end"};
@@ -85,7 +86,9 @@ base::Status Receiver::expect(const ReceiveSpec& spec, base::Instant now) {
     message.deadline = now + *spec.deadline;
     arm(slot, message.deadline);
   }
-  if (peer->sent_early) {
+  if (early_.is_on()) {
+    take_early(spec.id, *peer, now);
+  } else if (peer->sent_early) {
     // Its sender may be waiting for us.
     message.wants_answer = true;
     message.owes_credit = true;
@@ -94,11 +97,38 @@ base::Status Receiver::expect(const ReceiveSpec& spec, base::Instant now) {
   return {};
 }
 
+// As if it came now; its sender, which may be waiting, hears of it.
+void Receiver::take_early(const wire::MessageId& id, Peer& peer, base::Instant now) {
+  const std::optional<EarlyMessage> kept = early_.take(id);
+  if (!kept) {
+    return;
+  }
+  IncomingMessage& message = *find(id, peer);
+  message.owes_credit = true;
+  queue_answer(message.slot);
+  if (kept->probe) {
+    on_probe(*kept->probe, peer, now);
+  }
+  for (const EarlyMessage::Data& data : kept->data) {
+    if (!message.is_finished && data.arrival.stamp.packet < message.packets) {
+      take(message, data.view(), now);
+    }
+  }
+}
+
 void Receiver::cancel(const wire::MessageId& id, base::Instant now) {
   Peer* peer = core_.peers.find(id.source);
   const IncomingMessage* message = peer == nullptr ? nullptr : find(id, *peer);
   if (message != nullptr && !message->is_finished) {
     finish(message->slot, Outcome::kCancelled, now);
+  }
+}
+
+void Receiver::withdraw(const wire::MessageId& id, base::Instant now) {
+  Peer* peer = core_.peers.find(id.source);
+  const IncomingMessage* message = peer == nullptr ? nullptr : find(id, *peer);
+  if (message != nullptr && !message->is_finished) {
+    end(message->slot, Outcome::kCancelled, now);
   }
 }
 
@@ -115,7 +145,7 @@ IncomingMessage* Receiver::find(const wire::MessageId& id, Peer& peer) {
 }
 
 void Receiver::count_unexpected(const wire::MessageId& id, const Peer& peer) {
-  if (id.step <= peer.forgotten_step) {
+  if (core_.is_over(id, peer)) {
     ++core_.counters.finished;
   } else {
     ++core_.counters.early;
@@ -142,6 +172,9 @@ void Receiver::on_data(const DataArrival& arrival, Peer& peer, base::Instant now
   if (message == nullptr) {
     peer.sent_early = true;
     count_unexpected(stamp.message, peer);
+    if (early_.is_on() && !core_.is_over(stamp.message, peer)) {
+      early_.keep(arrival, now);
+    }
     return;
   }
   if (message->is_finished) {
@@ -164,9 +197,12 @@ void Receiver::take(IncomingMessage& message, const DataArrival& arrival, base::
   if (message.arrivals > message.unsolicited) {
     pacer_.on_arrival(arrival.trimmed);  // of packets it granted
   }
-  const unsigned planes = arrival.packet != nullptr && message.sink != nullptr
-                              ? message.sink->take(*arrival.packet, arrival.bytes)
-                              : arrival.planes;
+  // A sink never sees a packet again that it has whole: a damaged copy cannot spoil it.
+  const bool has_news = arrival.packet != nullptr && message.sink != nullptr &&
+                        !message.ledger.is_whole(arrival.stamp.packet);
+  const unsigned planes =
+      has_news ? message.sink->take(*arrival.packet, arrival.bytes)
+               : std::max<unsigned>(arrival.planes, arrival.packet != nullptr ? 1 : 0);
   if (planes == 0) {
     ++core_.counters.contradicting;
   } else {
@@ -214,13 +250,25 @@ void Receiver::on_probe(const wire::ControlPacket& packet, Peer& peer, base::Ins
       packet.message.source == packet.source ? find(packet.message, peer) : nullptr;
   if (found == nullptr) {
     peer.sent_early = true;
-    const bool is_over = packet.message.step <= peer.forgotten_step;
+    const bool is_over = core_.is_over(packet.message, peer);
+    if (!is_over) {
+      tell_unexpected(packet.message, /*contradicts=*/false);
+      count_unexpected(packet.message, peer);
+      if (early_.is_on() && packet.message.source == packet.source) {
+        early_.keep(packet);
+        if (packet.generation == 1) {
+          return;  // an announcement: there will be time to answer
+        }
+      }
+    }
     core_.queue_reply({.kind = ControlWork::Kind::kReply,
                        .peer = packet.source,
                        .reply = is_over ? wire::ControlType::kStop : wire::ControlType::kWait,
                        .message = packet.message,
                        .generation = packet.generation});
-    count_unexpected(packet.message, peer);
+    if (is_over) {
+      count_unexpected(packet.message, peer);
+    }
     return;
   }
   IncomingMessage& message = *found;
@@ -231,6 +279,7 @@ void Receiver::on_probe(const wire::ControlPacket& packet, Peer& peer, base::Ins
   }
   if (packet.probe.packets != message.packets) {
     ++core_.counters.contradicting;
+    tell_unexpected(packet.message, /*contradicts=*/true);
     return;
   }
   begin(message, now);
@@ -303,13 +352,15 @@ void Receiver::on_timer(std::uint32_t slot, base::Instant now) {
   }
 }
 
+void Receiver::tell_unexpected(const wire::MessageId& id, bool contradicts) {
+  if (core_.config.reports_unexpected) {
+    core_.events.push_back(UnexpectedMessage{id, contradicts});
+  }
+}
+
 void Receiver::finish(std::uint32_t slot, Outcome outcome, base::Instant now) {
   IncomingMessage& message = messages_[slot];
-  message.is_finished = true;
-  message.outcome = outcome;
   message.delivered = message.ledger.delivered();
-  --message.peer->incoming;
-  --active_;
   core_.events.push_back(ReceiveReport{.id = message.id,
                                        .outcome = outcome,
                                        .packets = message.packets,
@@ -319,6 +370,16 @@ void Receiver::finish(std::uint32_t slot, Outcome outcome, base::Instant now) {
                                        .important_delivered = message.ledger.important_delivered(),
                                        .duplicates = message.duplicates,
                                        .planes = message.ledger.take_planes()});
+  end(slot, outcome, now);
+}
+
+// As finish(), but nobody is told on this side.
+void Receiver::end(std::uint32_t slot, Outcome outcome, base::Instant now) {
+  IncomingMessage& message = messages_[slot];
+  message.is_finished = true;
+  message.outcome = outcome;
+  --message.peer->incoming;
+  --active_;
   message.ledger = PacketLedger();
   message.sink = nullptr;
   message.owes_bitmap = false;
@@ -327,9 +388,19 @@ void Receiver::finish(std::uint32_t slot, Outcome outcome, base::Instant now) {
     message.owes_credit = true;  // carries the last path reports
     queue_stop(slot, now);
   }
-  if (finished_.size() > core_.config.limits.finished_kept) {
+  forget_retired();
+}
+
+void Receiver::forget_retired() {
+  while (finished_.size() > core_.config.limits.finished_kept && may_forget(finished_.front())) {
     forget_oldest();
   }
+}
+
+// Who numbers its steps gets none of them wrong; else the oldest go, and with them all before.
+bool Receiver::may_forget(std::uint32_t slot) {
+  const IncomingMessage& message = messages_[slot];
+  return !core_.floor || core_.is_over(message.id, *message.peer);
 }
 
 void Receiver::forget_oldest() {

@@ -3,8 +3,9 @@
 // The receiving half of an endpoint: expected messages, credit for their senders, answers to
 // probes, and the end of messages.
 //
-// Only expected messages take memory. Packets of others are counted and dropped; a probe for one is
-// answered with WAIT, so that its sender knows this end is alive. Ended messages are kept up to
+// Only expected messages take memory. Packets of others are counted and dropped, or kept as far as
+// limits.early_bytes allows; a probe for one is answered with WAIT, so that its sender knows this
+// end is alive. Ended messages are kept up to
 // limits.finished_kept, the oldest are forgotten first.
 #pragma once
 
@@ -12,6 +13,7 @@
 
 #include "transport/core.h"
 #include "transport/credit_pacer.h"
+#include "transport/early_arrivals.h"
 #include "transport/incoming_message.h"
 #include "transport/message_table.h"
 
@@ -23,6 +25,9 @@ class Receiver {
 
   base::Status expect(const ReceiveSpec& spec, base::Instant now);
   void cancel(const wire::MessageId& id, base::Instant now);
+  void withdraw(const wire::MessageId& id, base::Instant now);
+  // Forgets ended messages beyond the limit whose steps are over.
+  void forget_retired();
 
   void on_data(const DataArrival& arrival, Peer& peer, base::Instant now);
   void on_probe(const wire::ControlPacket& packet, Peer& peer, base::Instant now);
@@ -51,7 +56,11 @@ class Receiver {
   void begin(IncomingMessage& message, base::Instant now);
   void look_for_end(IncomingMessage& message, base::Instant now);
   void finish(std::uint32_t slot, Outcome outcome, base::Instant now);
+  void end(std::uint32_t slot, Outcome outcome, base::Instant now);
+  bool may_forget(std::uint32_t slot);
   void forget_oldest();
+  void tell_unexpected(const wire::MessageId& id, bool contradicts);
+  void take_early(const wire::MessageId& id, Peer& peer, base::Instant now);
   void want_credit(IncomingMessage& message);
   void queue_answer(std::uint32_t slot);
   void queue_stop(std::uint32_t slot, base::Instant now);
@@ -61,6 +70,7 @@ class Receiver {
 
   Core& core_;
   Table messages_;
+  EarlyArrivals early_;
   CreditPacer pacer_;
   base::Instant pacer_armed_ = kNever;
   std::deque<std::uint32_t> finished_;  // slots, the oldest first

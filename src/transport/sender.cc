@@ -98,7 +98,9 @@ void Sender::begin(std::uint32_t slot, Peer& peer, const SendSpec& spec, base::I
   message.packet_importance.assign(spec.packet_importance.begin(), spec.packet_importance.end());
   message.important = required_packets(spec);
   message.order = SendOrder(spec.packets);
-  message.granted = unsolicited_packets(core_.config.tuning, spec.unsolicited, spec.packet_bytes);
+  message.unsolicited =
+      unsolicited_packets(core_.config.tuning, spec.unsolicited, spec.packet_bytes);
+  message.granted = message.unsolicited;
   message.probe_wait = answer_wait(peer);
   core_.await(peer, now);
   ++peer.outgoing;
@@ -250,8 +252,11 @@ void Sender::on_wait(const wire::ControlPacket& packet, base::Instant now) {
   if (slot == kNoSlot) {
     return;
   }
-  // Whatever was sent so far fell on deaf ears; the rest waits until the receiver is ready.
   messages_[slot].is_paused = true;
+  if (core_.config.limits.early_bytes == 0) {
+    // Whatever was sent so far fell on deaf ears, and all of it waits until the receiver is ready.
+    messages_[slot].start_over();
+  }
   probe_after(slot, messages_[slot].probe_wait, now);
 }
 
@@ -385,6 +390,17 @@ void Sender::take_off(OutgoingMessage& message) {
 }
 
 void Sender::finish(std::uint32_t slot, Outcome outcome, std::uint32_t delivered) {
+  const OutgoingMessage& message = messages_[slot];
+  core_.events.push_back(SendReport{.id = message.id,
+                                    .to = message.peer->rank,
+                                    .outcome = outcome,
+                                    .packets = message.packets,
+                                    .delivered = delivered,
+                                    .transmitted = message.transmitted});
+  drop(slot);
+}
+
+void Sender::drop(std::uint32_t slot) {
   OutgoingMessage& message = messages_[slot];
   Peer& peer = *message.peer;
   --peer.outgoing;
@@ -394,21 +410,22 @@ void Sender::finish(std::uint32_t slot, Outcome outcome, std::uint32_t delivered
   if (message.is_ready) {
     take_off(message);
   }
-  core_.events.push_back(SendReport{.id = message.id,
-                                    .to = message.peer->rank,
-                                    .outcome = outcome,
-                                    .packets = message.packets,
-                                    .delivered = delivered,
-                                    .transmitted = message.transmitted});
   messages_.erase(slot);
 }
 
-void Sender::end_messages_to(Peer& peer) {
+void Sender::end_messages_to(Peer& peer, Outcome outcome) {
   messages_.for_each([&](std::uint32_t slot) {
     if (messages_[slot].peer == &peer) {
-      finish(slot, Outcome::kPeerDead, 0);
+      finish(slot, outcome, outcome == Outcome::kEverything ? messages_[slot].packets : 0);
     }
   });
+}
+
+void Sender::withdraw(const wire::MessageId& id, std::uint16_t to) {
+  const std::uint32_t slot = messages_.find({id, to});
+  if (slot != kNoSlot) {
+    drop(slot);
+  }
 }
 
 std::size_t Sender::memory_bytes() {

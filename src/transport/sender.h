@@ -31,7 +31,8 @@ class Sender {
   void on_credit(const wire::ControlPacket& packet, Peer& peer, base::Instant now);
   void on_wait(const wire::ControlPacket& packet, base::Instant now);
   void on_timer(std::uint32_t slot, base::Instant now);
-  void end_messages_to(Peer& peer);
+  void end_messages_to(Peer& peer, Outcome outcome);
+  void withdraw(const wire::MessageId& id, std::uint16_t to);
 
   // Writes the probe of a slot from the control queue. False: it has nothing to say any more.
   bool write_probe(std::uint32_t slot, wire::ControlPacket& packet);
@@ -57,6 +58,7 @@ class Sender {
   bool asks_for_report(const OutgoingMessage& message);
   void expect_answer(OutgoingMessage& message, base::Instant now);
   void take_off(OutgoingMessage& message);
+  void drop(std::uint32_t slot);
   void finish(std::uint32_t slot, Outcome outcome, std::uint32_t delivered);
 
   Core& core_;

@@ -45,6 +45,8 @@ std::size_t body_size(const ControlPacket& packet) {
       return sizeof(spillway_credit_body) + packet.credit.path_count * sizeof(spillway_path_report);
     case ControlType::kWait:
       return 0;
+    case ControlType::kLeave:
+      return sizeof(spillway_leave_body);
   }
   return 0;
 }
@@ -73,6 +75,7 @@ bool is_valid(const ControlPacket& packet) {
     case ControlType::kCredit:
       return packet.credit.path_count <= SPILLWAY_MAX_PATH_REPORTS;
     case ControlType::kWait:
+    case ControlType::kLeave:
       return true;
   }
   return false;
@@ -133,6 +136,11 @@ void write_body(const ControlPacket& packet, base::ByteWriter& writer) {
       return;
     case ControlType::kWait:
       return;
+    case ControlType::kLeave:
+      append_body(writer, spillway_leave_body{.culprit = packet.leave.culprit,
+                                              .cause = static_cast<__u8>(packet.leave.cause),
+                                              .reserved = 0});
+      return;
   }
 }
 
@@ -187,6 +195,15 @@ bool read_credit(base::ByteReader& reader, ControlPacket::Credit& credit) {
   return true;
 }
 
+bool read_leave(base::ByteReader& reader, ControlPacket::Leave& leave) {
+  spillway_leave_body raw;
+  if (!read_body(reader, raw) || raw.cause >= kFailureCauses) {
+    return false;
+  }
+  leave = {.culprit = raw.culprit, .cause = static_cast<FailureCause>(raw.cause)};
+  return true;
+}
+
 // The body must fill the packet to its check exactly.
 bool read_whole_body(base::ByteView body, ControlPacket& packet) {
   base::ByteReader reader(body);
@@ -202,6 +219,8 @@ bool read_whole_body(base::ByteView body, ControlPacket& packet) {
         return read_credit(reader, packet.credit);
       case ControlType::kWait:
         return true;
+      case ControlType::kLeave:
+        return read_leave(reader, packet.leave);
     }
     return false;
   };
@@ -230,7 +249,7 @@ PacketFault check_header(const spillway_control_header& raw, const PacketAuth& a
     return PacketFault::kVersion;
   }
   const unsigned type = spillway_type_of(raw.common.version_type);
-  if (type < SPILLWAY_TYPE_PROBE || type > SPILLWAY_TYPE_WAIT) {
+  if (type < SPILLWAY_TYPE_PROBE || type > SPILLWAY_TYPE_LEAVE) {
     return PacketFault::kType;
   }
   if ((raw.common.flags & ~SPILLWAY_FLAG_KEYED) != 0 || raw.common.packet != 0 ||

@@ -23,7 +23,19 @@ enum class ControlType : std::uint8_t {
   kBitmap = SPILLWAY_TYPE_BITMAP,
   kCredit = SPILLWAY_TYPE_CREDIT,
   kWait = SPILLWAY_TYPE_WAIT,
+  kLeave = SPILLWAY_TYPE_LEAVE,
 };
+
+// Why a rank takes part no longer.
+enum class FailureCause : std::uint8_t {
+  kClosed = 0,    // it was done
+  kPeerDead = 1,  // the culprit is silent
+  kMismatch = 2,  // the culprit runs another operation
+  kAborted = 3,   // the culprit's owner said so
+  kTimeout = 4,   // the culprit took too long
+  kInternal = 5,  // the culprit broke
+};
+inline constexpr unsigned kFailureCauses = 6;
 
 // How a message ended at its receiver.
 enum class Outcome : std::uint8_t {
@@ -82,6 +94,11 @@ struct ControlPacket {
     std::uint8_t path_count = 0;  // <= SPILLWAY_MAX_PATH_REPORTS
     std::array<spillway_path_report, SPILLWAY_MAX_PATH_REPORTS> paths;
   } credit;
+
+  struct Leave {
+    std::uint16_t culprit = 0;
+    FailureCause cause = FailureCause::kClosed;
+  } leave;
 
   // Bytes it takes on the wire with checks of this size.
   std::size_t size(std::size_t check_size) const;

@@ -55,7 +55,7 @@ void write_data_header(const DataHeader& header, base::MutableByteView out) {
   raw.common.path = header.path;
   raw.common.packet = header.packet;
   raw.common.timestamp_us = header.timestamp_us;
-  raw.code = static_cast<__u8>(SPILLWAY_CODEC_PLANES << 4 | header.row_log2);
+  raw.code = static_cast<__u8>(static_cast<unsigned>(header.codec) << 4 | header.row_log2);
   raw.planes = static_cast<__u8>(header.rotations << 6 | header.planes);
   raw.row = header.row;
   raw.slot = header.slot;
@@ -101,6 +101,7 @@ PacketFault read_data_header(base::ByteView packet, DataHeader& header) {
   header.importance = spillway_importance_of(raw.common.service);
   header.path = raw.common.path;
   header.timestamp_us = raw.common.timestamp_us;
+  header.codec = static_cast<Codec>(spillway_codec_of(raw.code));
   header.row_log2 = spillway_row_log2_of(raw.code);
   header.rotations = spillway_rotations_of(raw.planes);
   header.planes = spillway_planes_of(raw.planes);

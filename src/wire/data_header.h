@@ -30,6 +30,12 @@ enum class PacketFault : std::uint8_t {
 inline constexpr unsigned kPacketFaults = 9;
 const char* packet_fault_name(PacketFault fault);
 
+// How a packet's planes are to be read.
+enum class Codec : std::uint8_t {
+  kPlanes = SPILLWAY_CODEC_PLANES,
+  kBytes = SPILLWAY_CODEC_BYTES,  // as they are; of use only whole
+};
+
 enum class Phase : std::uint8_t { kReduce = 0, kGather = 1, kBroadcast = 2, kPointToPoint = 3 };
 
 // Which message a packet belongs to, within a job and epoch.
@@ -58,6 +64,7 @@ struct DataHeader {
   std::uint8_t path_sequence = 0;
   std::uint32_t timestamp_us = 0;
 
+  Codec codec = Codec::kPlanes;
   std::uint8_t row_log2 = 0;   // SPILLWAY_MIN_ROW_LOG2 .. SPILLWAY_MAX_ROW_LOG2
   std::uint8_t rotations = 0;  // 0 only for rows whose scale is 0 or NaN
   std::uint8_t planes = 0;     // 1 .. SPILLWAY_MAX_PLANES

@@ -109,7 +109,8 @@ TEST(DataHeader, RefusesEveryFieldOutsideItsRange) {
   EXPECT_EQ(fault_with(0, 0x21), PacketFault::kVersion);
   EXPECT_EQ(fault_with(0, 0x12), PacketFault::kType);
   EXPECT_EQ(fault_with(1, 0x80), PacketFault::kField);   // unknown flag
-  EXPECT_EQ(fault_with(24, 0x2D), PacketFault::kField);  // unknown codec
+  EXPECT_EQ(fault_with(24, 0x3D), PacketFault::kField);  // unknown codec
+  EXPECT_EQ(fault_with(24, 0x2D), PacketFault::kField);  // bytes have no scale
   EXPECT_EQ(fault_with(24, 0x17), PacketFault::kField);  // row of 2^7
   EXPECT_EQ(fault_with(25, 0x00), PacketFault::kField);  // no planes
   EXPECT_EQ(fault_with(25, 0x61), PacketFault::kField);  // 33 planes

@@ -36,8 +36,9 @@
 #define SPILLWAY_TYPE_STOP 3   /* from a receiver: it is over, send no more of it */
 #define SPILLWAY_TYPE_BITMAP 4 /* from a receiver: what came of a range of its packets */
 #define SPILLWAY_TYPE_CREDIT \
-  5                          /* from a receiver: how much may be sent, what came over which path */
-#define SPILLWAY_TYPE_WAIT 6 /* from either: alive, but this message has not begun here */
+  5                           /* from a receiver: how much may be sent, what came over which path */
+#define SPILLWAY_TYPE_WAIT 6  /* from either: alive, but this message has not begun here */
+#define SPILLWAY_TYPE_LEAVE 7 /* from a rank that takes part no longer: why, and through whom */
 
 /* Flags. All other bits are zero in version 1; a reader refuses packets where they are not. */
 #define SPILLWAY_FLAG_KEYED 0x01      /* checks are 8-byte keyed tags, not CRC32C */
@@ -46,8 +47,10 @@
 #define SPILLWAY_FLAG_REPORT 0x08     /* its sender waits for a report: send one at once */
 #define SPILLWAY_FLAGS_KNOWN 0x0F
 
-/* Codecs. */
+/* Codecs: bit planes of rotated coordinates, and bytes as they are. A packet of bytes stands for
+ * itself: row, slot, rotations and scale are zero, and it is of use only whole. */
 #define SPILLWAY_CODEC_PLANES 1
+#define SPILLWAY_CODEC_BYTES 2
 
 /* Coordinates come in quanta of 32, so that a plane is a whole number of 4-byte words. */
 #define SPILLWAY_QUANTUM 32
@@ -143,6 +146,12 @@ struct spillway_path_report {
   __u32 echo_us; /* timestamp of the latest packet */
 } __attribute__((packed));
 
+struct spillway_leave_body {
+  __u16 culprit; /* rank whose fault it is */
+  __u8 cause;
+  __u8 reserved;
+} __attribute__((packed));
+
 #define SPILLWAY_MAX_BITMAP_BYTES 1024 /* of one BITMAP packet: 8,192 packets */
 #define SPILLWAY_MAX_PATH_REPORTS 16   /* of one CREDIT packet */
 
@@ -182,6 +191,7 @@ SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_stop_body) == 8, "stop body is 8 b
 SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_bitmap_body) == 16, "bitmap body is 16 bytes");
 SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_credit_body) == 8, "credit body is 8 bytes");
 SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_path_report) == 24, "path report is 24 bytes");
+SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_leave_body) == 4, "leave body is 4 bytes");
 
 /* The bit fields, taken apart. */
 static inline __u8 spillway_version_of(__u8 version_type) {

@@ -52,18 +52,26 @@ static inline int spillway_is_valid_span(const struct spillway_data_header* head
          spillway_packet_size(header) <= SPILLWAY_MAX_PACKET;
 }
 
+/* What the codec asks of a header beyond its span. */
+static inline int spillway_is_valid_code(const struct spillway_data_header* header) {
+  if (spillway_codec_of(header->code) == SPILLWAY_CODEC_BYTES) {
+    return header->row == 0 && header->slot == 0 && header->scale == 0 &&
+           spillway_rotations_of(header->planes) == 0;
+  }
+  return spillway_codec_of(header->code) == SPILLWAY_CODEC_PLANES &&
+         spillway_is_valid_scale(header->scale, spillway_rotations_of(header->planes));
+}
+
 /* Version and type have been looked at. */
 static inline int spillway_is_valid_data(const struct spillway_data_header* header) {
-  return (header->common.flags & ~SPILLWAY_FLAGS_KNOWN) == 0 &&
-         spillway_codec_of(header->code) == SPILLWAY_CODEC_PLANES &&
-         spillway_is_valid_span(header) &&
-         spillway_is_valid_scale(header->scale, spillway_rotations_of(header->planes));
+  return (header->common.flags & ~SPILLWAY_FLAGS_KNOWN) == 0 && spillway_is_valid_span(header) &&
+         spillway_is_valid_code(header);
 }
 
 /* As far as a switch looks; wire::read_control_packet() looks further. */
 static inline int spillway_is_control(const struct spillway_packet_header* header) {
   const __u8 type = spillway_type_of(header->version_type);
-  return type >= SPILLWAY_TYPE_PROBE && type <= SPILLWAY_TYPE_WAIT &&
+  return type >= SPILLWAY_TYPE_PROBE && type <= SPILLWAY_TYPE_LEAVE &&
          (header->flags & ~SPILLWAY_FLAGS_KNOWN) == 0 &&
          spillway_priority_of(header->service) == 0 && spillway_importance_of(header->service) == 0;
 }

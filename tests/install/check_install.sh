@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs a build into a temporary folder and uses it as a stranger would: a C and a C++ program
-# through find_package(spillway), the C program again through pkg-config, and the tool.
+# through find_package(spillway), the C program again through pkg-config, the examples as two ranks,
+# and the tool.
 #
 #   tests/install/check_install.sh BUILD_DIR
 set -euo pipefail
@@ -35,13 +36,40 @@ if "$here/check_exports.sh" "$scratch/libstray.so" 2>"$scratch/stray.log"; then
 fi
 grep -qx stray "$scratch/stray.log"
 
-step "building with find_package(spillway)"
-cmake -G Ninja -S "$here" -B "$scratch/consumer" -DCMAKE_PREFIX_PATH="$prefix" \
-  >"$scratch/cmake.log" || {
-  cat "$scratch/cmake.log"
-  exit 1
+# build_against_prefix SOURCE_DIR BUILD_DIR
+build_against_prefix() {
+  cmake -G Ninja -S "$1" -B "$2" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_COMPILE_WARNING_AS_ERROR=ON \
+    >"$scratch/cmake.log" || {
+    cat "$scratch/cmake.log"
+    exit 1
+  }
+  cmake --build "$2"
 }
-cmake --build "$scratch/consumer"
+
+free_port() {
+  python3 -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+# Without a launcher: two ranks of a program, told by plain variables.
+run_two_ranks() {
+  local meeting rank
+  meeting=127.0.0.1:$(free_port)
+  for rank in 0 1; do
+    SPILLWAY_COMM_ID=$meeting SPILLWAY_WORLD_SIZE=2 SPILLWAY_RANK=$rank \
+      SPILLWAY_LOCAL_WORLD_SIZE=2 SPILLWAY_LOCAL_RANK=$rank \
+      "$1" 5000 >"$scratch/rank$rank.log" 2>&1 &
+  done
+  if ! { wait -n && wait -n; }; then
+    cat "$scratch"/rank?.log >&2
+    return 1
+  fi
+  cat "$scratch"/rank?.log
+  grep -q "rank 0 of 2" "$scratch/rank0.log" && grep -q "rank 1 of 2" "$scratch/rank1.log"
+}
+
+step "building with find_package(spillway)"
+build_against_prefix "$here" "$scratch/consumer"
+build_against_prefix "$here/../../examples" "$scratch/examples"
 
 step "building with pkg-config"
 export PKG_CONFIG_PATH=$libdir/pkgconfig
@@ -54,6 +82,9 @@ version=$(pkg-config --modversion spillway)
 export LD_LIBRARY_PATH=$libdir
 for program in consumer/consumer_c consumer/consumer_cc consumer_pkgconfig; do
   "$scratch/$program" "$version"
+done
+for example in all_reduce_c all_reduce_cc; do
+  run_two_ranks "$scratch/examples/$example"
 done
 env -u LD_LIBRARY_PATH "$prefix/bin/spillway" --version | grep -F "$version"
 [[ -s $prefix/share/spillway/wireshark/spillway.lua ]] ||

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/chrome_events.h"
+#include "base/chrome_events.h"
 
 #include <fmt/format.h>
 
-namespace spillway::sim {
+namespace spillway::base {
 
 std::string json_quoted(std::string_view text) {
   std::string out = "\"";
@@ -20,11 +20,11 @@ std::string json_quoted(std::string_view text) {
   return out + '"';
 }
 
-double microseconds_of(base::Duration duration) {
+double microseconds_of(Duration duration) {
   return static_cast<double>(duration.count()) / 1000.0;
 }
 
-std::size_t TraceLanes::place(base::Instant start, base::Instant end) {
+std::size_t TraceLanes::place(Instant start, Instant end) {
   while (!taken_.empty() && taken_.top().first <= start) {
     free_.push(taken_.top().second);
     taken_.pop();
@@ -40,4 +40,4 @@ std::size_t TraceLanes::place(base::Instant start, base::Instant end) {
   return lane;
 }
 
-}  // namespace spillway::sim
+}  // namespace spillway::base

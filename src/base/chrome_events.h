@@ -14,25 +14,25 @@
 
 #include "base/units.h"
 
-namespace spillway::sim {
+namespace spillway::base {
 
 std::string json_quoted(std::string_view text);
 
-double microseconds_of(base::Duration duration);
+double microseconds_of(Duration duration);
 
 // A bar goes into the lowest lane that is free when it begins.
 class TraceLanes {
  public:
   // Bars come in the order of their starts.
-  std::size_t place(base::Instant start, base::Instant end);
+  std::size_t place(Instant start, Instant end);
 
  private:
   template <typename T>
   using LeastFirst = std::priority_queue<T, std::vector<T>, std::greater<>>;
 
-  LeastFirst<std::pair<base::Instant, std::size_t>> taken_;  // until when, and the lane
+  LeastFirst<std::pair<Instant, std::size_t>> taken_;  // until when, and the lane
   LeastFirst<std::size_t> free_;
   std::size_t lanes_ = 0;
 };
 
-}  // namespace spillway::sim
+}  // namespace spillway::base

@@ -1,0 +1,475 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Communicators through the C interface and its C++ face, the ranks of a group as threads of one
+// process.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <spillway/spillway.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "capi/comm_config.h"
+
+namespace {
+
+using spillway::Communicator;
+using spillway::Error;
+using spillway::Request;
+
+// Ids of this file are for loopback.
+class CApiComm : public testing::Test {
+ protected:
+  void SetUp() override { ::setenv("SPILLWAY_SOCKET_IFNAME", "=lo", 1); }
+  void TearDown() override { ::unsetenv("SPILLWAY_SOCKET_IFNAME"); }
+
+  // Runs `body` at every rank of a new group, each on a thread of its own.
+  static void run_group(int world, const std::function<void(Communicator&)>& body) {
+    const spillway_unique_id id = spillway::make_unique_id();
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < world; ++rank) {
+      threads.emplace_back([&, rank] {
+        spillway_comm_config config = spillway::default_comm_config();
+        config.id = &id;
+        config.rank = rank;
+        config.world = world;
+        try {
+          Communicator communicator(config);
+          body(communicator);
+        } catch (const Error& error) {
+          ADD_FAILURE() << "rank " << rank << ": " << error.what();
+        }
+      });
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+  }
+};
+
+template <typename T>
+T reduced(T a, T b, spillway_reduction op) {
+  switch (op) {
+    case SPILLWAY_SUM:
+      return a + b;
+    case SPILLWAY_AVERAGE:
+      return (a + b) / 2;
+    case SPILLWAY_MIN:
+      return std::min(a, b);
+    case SPILLWAY_MAX:
+      break;
+  }
+  return std::max(a, b);
+}
+
+constexpr spillway_reduction kReductions[] = {SPILLWAY_SUM, SPILLWAY_AVERAGE, SPILLWAY_MIN,
+                                              SPILLWAY_MAX};
+
+// Rank r has 2 and 6 in turns, rotated by r.
+template <typename T>
+void expect_reductions(Communicator& communicator) {
+  constexpr std::size_t kCount = 1001;
+  std::vector<T> send(kCount);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    send[i] = static_cast<T>((i + communicator.rank()) % 2 == 0 ? 2 : 6);
+  }
+  for (const spillway_reduction op : kReductions) {
+    std::vector<T> receive(kCount);
+    communicator.all_reduce(send, std::span(receive), op);
+    EXPECT_EQ(receive, std::vector<T>(kCount, reduced<T>(2, 6, op))) << op;
+  }
+}
+
+// The same numbers as bits.
+template <typename T>
+void expect_half_reductions(Communicator& communicator, T two, T six, const std::vector<T>& want) {
+  const std::vector<T> send(5, communicator.rank() == 0 ? two : six);
+  for (const spillway_reduction op : kReductions) {
+    std::vector<T> receive(5);
+    communicator.all_reduce(send, std::span(receive), op);
+    EXPECT_EQ(receive, std::vector<T>(5, want[op])) << op;
+  }
+}
+
+TEST_F(CApiComm, EveryTypeAndReduction) {
+  run_group(2, [](Communicator& communicator) {
+    expect_reductions<float>(communicator);
+    expect_reductions<double>(communicator);
+    expect_reductions<std::int32_t>(communicator);
+    expect_reductions<std::int64_t>(communicator);
+    using spillway::Bfloat16;
+    using spillway::Float16;  // 2, 6, 8, 4
+    expect_half_reductions(communicator, Float16{0x4000}, Float16{0x4600},
+                           {Float16{0x4800}, Float16{0x4400}, Float16{0x4000}, Float16{0x4600}});
+    expect_half_reductions(
+        communicator, Bfloat16{0x4000}, Bfloat16{0x40C0},
+        {Bfloat16{0x4100}, Bfloat16{0x4080}, Bfloat16{0x4000}, Bfloat16{0x40C0}});
+  });
+}
+
+TEST_F(CApiComm, OperationsThatMoveElements) {
+  run_group(3, [](Communicator& communicator) {
+    const auto rank = static_cast<std::int32_t>(communicator.rank());
+    const std::vector<std::int32_t> own = {rank, 10 + rank};
+    const std::vector<std::int32_t> all = {0, 10, 1, 11, 2, 12};
+
+    std::vector<std::int32_t> gathered(6);
+    communicator.all_gather(own, std::span(gathered));
+    EXPECT_EQ(gathered, all);
+
+    std::vector<std::int32_t> at_root(rank == 1 ? 6 : 0);
+    communicator.gather(own, std::span(at_root), 1);
+    EXPECT_EQ(at_root, rank == 1 ? all : std::vector<std::int32_t>());
+
+    std::vector<std::int32_t> part(2);
+    communicator.scatter(rank == 2 ? all : std::vector<std::int32_t>(), std::span(part), 2);
+    EXPECT_EQ(part, own);
+
+    std::vector<std::int32_t> told = rank == 0 ? std::vector{7, 8} : std::vector{0, 0};
+    communicator.broadcast(std::span(told), 0);
+    EXPECT_EQ(told, (std::vector{7, 8}));
+
+    const std::vector<std::int32_t> for_each = {rank * 3, rank * 3 + 1, rank * 3 + 2};
+    std::vector<std::int32_t> from_each(3);
+    communicator.all_to_all(for_each, std::span(from_each));
+    EXPECT_EQ(from_each, (std::vector{rank, 3 + rank, 6 + rank}));
+    communicator.barrier();
+  });
+}
+
+TEST_F(CApiComm, OperationsThatReduceToSomePlace) {
+  run_group(3, [](Communicator& communicator) {
+    std::vector<double> numbers(9);
+    std::iota(numbers.begin(), numbers.end(), 0.0);
+    std::vector<double> part(3);
+    communicator.reduce_scatter(numbers, std::span(part));
+    const double first = 3.0 * communicator.rank();
+    EXPECT_EQ(part, (std::vector{3 * first, 3 * (first + 1), 3 * (first + 2)}));
+
+    std::vector<double> sum(communicator.rank() == 2 ? 9 : 0);
+    communicator.reduce(numbers, std::span(sum), 2, SPILLWAY_MAX);
+    EXPECT_TRUE(communicator.rank() != 2 || sum == numbers);
+  });
+}
+
+TEST_F(CApiComm, SendAndReceiveBothWays) {
+  run_group(2, [](Communicator& communicator) {
+    const std::uint32_t other = 1 - communicator.rank();
+    const std::vector<float> mine(70'000, 1.0F + static_cast<float>(communicator.rank()));
+    std::vector<float> theirs(mine.size());
+    const Request request = communicator.start_receive(std::span(theirs), other);
+    communicator.send(std::span(mine), other);
+    request.wait();
+    EXPECT_EQ(theirs, std::vector<float>(mine.size(), 1.0F + static_cast<float>(other)));
+  });
+}
+
+TEST_F(CApiComm, ReportsCountWhatCame) {
+  run_group(3, [](Communicator& communicator) {
+    std::vector<float> buffer(100'000, 1.0F);
+    const Request request = communicator.start_all_reduce(std::span(buffer));
+    request.wait();
+    const spillway_operation_report report = request.report();
+    EXPECT_EQ(report.peers, 3U);
+    EXPECT_GT(report.duration_ns, 0U);
+    EXPECT_GT(report.packets_sent, 0U);
+    EXPECT_GT(report.wire_bytes_sent, 0U);
+    EXPECT_EQ(report.packets_missing + report.packets_trimmed, 0U);
+    std::uint64_t whole = 0;
+    for (std::uint32_t rank = 0; rank < 3; ++rank) {
+      whole += request.peer_report(rank).packets_whole;
+    }
+    EXPECT_EQ(whole, report.packets_whole);
+    EXPECT_EQ(request.peer_report(communicator.rank()).packets_whole, 0U);
+    EXPECT_THROW(request.peer_report(3), Error);
+    EXPECT_EQ(request.message(), "");
+  });
+}
+
+TEST_F(CApiComm, AnOlderCallersReportIsFilledAsFarAsItGoes) {
+  run_group(2, [](Communicator& communicator) {
+    spillway_request* raw = nullptr;
+    ASSERT_EQ(spillway_barrier(communicator.get(), nullptr, &raw), SPILLWAY_OK);
+    ASSERT_EQ(spillway_request_wait(raw, -1), SPILLWAY_OK);
+    spillway_operation_report report{};
+    report.size = offsetof(spillway_operation_report, packets_whole);
+    report.duration_ns = UINT64_MAX;
+    report.peers = 77;
+    EXPECT_EQ(spillway_request_report(raw, &report), SPILLWAY_OK);
+    EXPECT_NE(report.duration_ns, UINT64_MAX);
+    EXPECT_EQ(report.peers, 77U);
+    report.size = 1;
+    EXPECT_EQ(spillway_request_report(raw, &report), SPILLWAY_INVALID_ARGUMENT);
+    spillway_request_free(raw);
+  });
+}
+
+TEST_F(CApiComm, OptionsOfAnOlderCallerHaveDefaultsBehindThem) {
+  run_group(2, [](Communicator& communicator) {
+    spillway_operation_options options = spillway::default_operation_options();
+    options.priority = 7;
+    options.algorithm = SPILLWAY_ALGORITHM_RING;
+    options.size = offsetof(spillway_operation_options, tolerant);
+    options.tolerant = 1;  // behind the end of what the caller says it knows
+    std::vector<std::int32_t> buffer(1000, 1);
+    const Request request =
+        communicator.start_all_reduce(std::span(buffer), SPILLWAY_SUM, &options);
+    request.wait();
+    EXPECT_EQ(request.report().algorithm, static_cast<std::uint32_t>(SPILLWAY_ALGORITHM_RING));
+    EXPECT_EQ(buffer, std::vector<std::int32_t>(1000, 2));
+  });
+}
+
+TEST_F(CApiComm, AWaitMayEndBeforeTheOperation) {
+  run_group(2, [](Communicator& communicator) {
+    std::vector<float> buffer(10, 1.0F);
+    if (communicator.rank() == 0) {
+      const Request request = communicator.start_all_reduce(std::span(buffer));
+      EXPECT_FALSE(request.wait_for(20));
+      EXPECT_FALSE(request.is_done());
+      EXPECT_EQ(request.status(), SPILLWAY_IN_PROGRESS);
+      EXPECT_THROW(request.report(), Error);
+      communicator.send(std::span(buffer), 1);
+      request.wait();
+    } else {
+      std::vector<float> signal(10);
+      communicator.receive(std::span(signal), 0);
+      communicator.all_reduce(std::span(buffer));
+    }
+    EXPECT_EQ(buffer, std::vector<float>(10, 2.0F));
+  });
+}
+
+TEST_F(CApiComm, CallbacksHaveReturnedWhenAWaitHas) {
+  struct Told {
+    int calls = 0;
+    spillway_status status = SPILLWAY_INTERNAL;
+    std::string message = "?";
+  };
+  run_group(2, [](Communicator& communicator) {
+    Told told;
+    spillway_operation_options options = spillway::default_operation_options();
+    options.context = &told;
+    options.callback = [](void* context, spillway_status status, const char* message) {
+      Told& noted = *static_cast<Told*>(context);
+      noted = {noted.calls + 1, status, message};
+    };
+    std::vector<float> buffer(10, 1.0F);
+    for (int call = 1; call <= 100; ++call) {
+      communicator.all_reduce(std::span(buffer), SPILLWAY_AVERAGE, &options);
+      ASSERT_EQ(told.calls, call);
+    }
+    EXPECT_EQ(told.status, SPILLWAY_OK);
+    EXPECT_EQ(told.message, "");
+  });
+}
+
+TEST_F(CApiComm, AHundredOperationsAtOnceInTwoCommunicators) {
+  run_group(2, [](Communicator& first) {
+    // The first communicator carries the second's id.
+    spillway_unique_id id{};
+    if (first.rank() == 0) {
+      id = spillway::make_unique_id();
+    }
+    std::array<std::int32_t, sizeof(id.bytes) / 4> words{};
+    std::memcpy(words.data(), id.bytes, sizeof(id.bytes));
+    first.broadcast(std::span<std::int32_t>(words), 0);
+    std::memcpy(id.bytes, words.data(), sizeof(id.bytes));
+    spillway_comm_config config = spillway::default_comm_config();
+    config.id = &id;
+    config.rank = static_cast<std::int32_t>(1 - first.rank());
+    config.world = 2;
+    config.name = "second";
+    Communicator second(config);
+
+    std::vector<std::vector<float>> buffers(200, std::vector<float>(3000, 1.0F));
+    std::vector<Request> requests;
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+      Communicator& communicator = i % 2 == 0 ? first : second;
+      requests.push_back(communicator.start_all_reduce(std::span(buffers[i])));
+    }
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+      requests[i].wait();
+      ASSERT_EQ(buffers[i], std::vector<float>(3000, 2.0F)) << i;
+    }
+  });
+}
+
+TEST_F(CApiComm, AnAbortNamesItsRankElsewhere) {
+  run_group(3, [](Communicator& communicator) {
+    std::vector<float> buffer(1000);
+    const Request request = communicator.start_all_reduce(std::span(buffer));
+    if (communicator.rank() == 1) {
+      communicator.abort("enough");
+    }
+    std::vector<float> more(1000);
+    const Request second = communicator.start_all_reduce(std::span(more));
+    const spillway_status expected =
+        communicator.rank() == 1 ? SPILLWAY_ABORTED : SPILLWAY_PEER_FAILED;
+    try {
+      second.wait();
+      ADD_FAILURE() << "an operation of an aborted group ended well";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), expected) << error.what();
+      const std::string part = communicator.rank() == 1 ? "enough" : "rank 1";
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    }
+    EXPECT_EQ(second.status(), expected);
+    EXPECT_NE(second.message(), "");
+    EXPECT_EQ(spillway_comm_error(communicator.get()), expected);
+  });
+}
+
+TEST_F(CApiComm, RanksThatDisagreeAreToldSo) {
+  run_group(2, [](Communicator& communicator) {
+    std::vector<float> buffer(communicator.rank() == 0 ? 1000 : 500);
+    const Request request = communicator.start_all_reduce(std::span(buffer));
+    EXPECT_THROW(request.wait(), Error);
+    EXPECT_EQ(request.status(), SPILLWAY_MISMATCH);
+  });
+}
+
+TEST_F(CApiComm, AnOperationThatNobodyJoinsTimesOut) {
+  const spillway_unique_id id = spillway::make_unique_id();
+  std::vector<std::thread> threads;
+  std::atomic<bool> has_ended{false};
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      spillway_comm_config config = spillway::default_comm_config();
+      config.id = &id;
+      config.rank = rank;
+      config.world = 2;
+      config.operation_timeout_ms = 100;
+      Communicator communicator(config);
+      if (rank == 0) {
+        const Request request = communicator.start_barrier();
+        EXPECT_THROW(request.wait(), Error);
+        EXPECT_EQ(request.status(), SPILLWAY_TIMED_OUT);
+        EXPECT_NE(request.message().find("rank 1"), std::string::npos) << request.message();
+        has_ended = true;
+        has_ended.notify_all();
+      }
+      has_ended.wait(false);
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+}
+
+TEST_F(CApiComm, RequestsOutliveTheirCommunicator) {
+  std::atomic<int> still_there{2};
+  run_group(2, [&](Communicator& communicator) {
+    std::vector<float> buffer(10);
+    spillway_request* request = nullptr;
+    if (communicator.rank() == 0) {
+      ASSERT_EQ(spillway_all_reduce(communicator.get(), buffer.data(), buffer.data(), 10,
+                                    SPILLWAY_FLOAT32, SPILLWAY_SUM, nullptr, &request),
+                SPILLWAY_OK);
+      { const Communicator gone = std::move(communicator); }
+      EXPECT_EQ(spillway_request_status(request), SPILLWAY_ABORTED);
+      spillway_request_free(request);
+      still_there = 0;
+      still_there.notify_all();
+    } else {
+      still_there.wait(2);
+    }
+  });
+}
+
+TEST_F(CApiComm, AChildOfForkIsRefused) {
+  run_group(2, [](Communicator& communicator) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const bool refused =
+          spillway_barrier(communicator.get(), nullptr, nullptr) == SPILLWAY_INVALID_ARGUMENT &&
+          std::string(spillway_last_error()).find("fork") != std::string::npos &&
+          spillway_comm_abort(communicator.get(), nullptr) == SPILLWAY_INVALID_ARGUMENT;
+      ::_exit(refused ? 0 : 1);
+    }
+    int status = 1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    communicator.barrier();
+  });
+}
+
+TEST_F(CApiComm, BadArgumentsAreRefusedWithASentence) {
+  run_group(2, [](Communicator& communicator) {
+    std::vector<float> buffer(10);
+    const auto all_reduce = [&](int type, int op, const spillway_operation_options* options) {
+      return spillway_all_reduce(communicator.get(), buffer.data(), buffer.data(), 10,
+                                 static_cast<spillway_data_type>(type),
+                                 static_cast<spillway_reduction>(op), options, nullptr);
+    };
+    EXPECT_EQ(all_reduce(6, SPILLWAY_SUM, nullptr), SPILLWAY_INVALID_ARGUMENT);
+    EXPECT_EQ(all_reduce(256, SPILLWAY_SUM, nullptr), SPILLWAY_INVALID_ARGUMENT);
+    EXPECT_EQ(all_reduce(SPILLWAY_FLOAT32, 4, nullptr), SPILLWAY_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(spillway_last_error()).find("reduction 4"), std::string::npos);
+    spillway_operation_options options = spillway::default_operation_options();
+    options.priority = 8;
+    EXPECT_EQ(all_reduce(SPILLWAY_FLOAT32, SPILLWAY_SUM, &options), SPILLWAY_INVALID_ARGUMENT);
+    options = spillway::default_operation_options();
+    options.precision = 300;
+    EXPECT_EQ(all_reduce(SPILLWAY_FLOAT32, SPILLWAY_SUM, &options), SPILLWAY_INVALID_ARGUMENT);
+    options.size = 0;
+    EXPECT_EQ(all_reduce(SPILLWAY_FLOAT32, SPILLWAY_SUM, &options), SPILLWAY_INVALID_ARGUMENT);
+    EXPECT_EQ(spillway_broadcast(communicator.get(), buffer.data(), buffer.data(), 10,
+                                 SPILLWAY_FLOAT32, 65536, nullptr, nullptr),
+              SPILLWAY_INVALID_ARGUMENT);
+    EXPECT_EQ(spillway_barrier(nullptr, nullptr, nullptr), SPILLWAY_INVALID_ARGUMENT);
+    EXPECT_THROW(communicator.all_reduce(std::vector<float>(5), std::span(buffer)), Error);
+  });
+}
+
+TEST(CApiCommConfig, WhatIsNotSaidIsLeftToTheRuntime) {
+  const spillway::runtime::Environment environment;
+  const auto options = spillway::capi::communicator_options_from(nullptr, environment);
+  ASSERT_TRUE(options.ok());
+  EXPECT_FALSE(options->id || options->mtu || options->trim_bytes || options->threads ||
+               options->link_rate);
+  spillway_comm_config config = spillway::default_comm_config();
+  config.trim_bytes = 0;
+  config.threads = 0;
+  config.peer_timeout_ms = 900;
+  const auto said = spillway::capi::communicator_options_from(&config, environment);
+  ASSERT_TRUE(said.ok());
+  EXPECT_EQ(said->trim_bytes, 0U);
+  EXPECT_EQ(said->threads, 0U);
+  EXPECT_EQ(said->peer_timeout, spillway::base::milliseconds(900));
+}
+
+TEST(CApiCommConfig, ARankByHandNeedsAnIdAndARankCanComeFromTheEnvironment) {
+  const spillway::runtime::Environment environment = {
+      {"SPILLWAY_RANK", "2"}, {"SPILLWAY_WORLD_SIZE", "4"}, {"SPILLWAY_COMM_ID", "127.0.0.1:5000"}};
+  spillway_comm_config config = spillway::default_comm_config();
+  config.rank = 0;
+  EXPECT_FALSE(spillway::capi::communicator_options_from(&config, environment).ok());
+  config.world = 1;
+  EXPECT_FALSE(spillway::capi::communicator_options_from(&config, environment).ok());
+  const spillway_unique_id id{};
+  config.id = &id;
+  EXPECT_TRUE(spillway::capi::communicator_options_from(&config, environment).ok());
+  config.rank = config.world = -1;
+  const auto options = spillway::capi::communicator_options_from(&config, environment);
+  ASSERT_TRUE(options.ok());
+  EXPECT_EQ(options->member.rank, 2U);
+  EXPECT_EQ(options->member.world, 4U);
+}
+
+TEST(CApiCommConfig, FreeingNothingIsFine) {
+  spillway_comm_free(nullptr);
+  spillway_request_free(nullptr);
+  spillway_unique_id_discard(nullptr);
+  EXPECT_EQ(spillway_comm_world(nullptr), 0U);
+  EXPECT_EQ(spillway_request_test(nullptr), 0);
+}
+
+}  // namespace

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// spillway_request_* of include/spillway/spillway.h.
+#include "capi/request.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "capi/last_error.h"
+#include "capi/sized_struct.h"
+
+using spillway::capi::fail;
+using spillway::capi::status_of;
+using spillway::capi::write_sized;
+using spillway::collective::OperationReport;
+using spillway::collective::PeerDelivery;
+
+namespace spillway::capi {
+
+void CallbackCall::run(const base::Status& status) {
+  callback_(context_, status_of(status.code()), status.message().c_str());
+  has_returned_ = true;
+  has_returned_.notify_all();
+}
+
+}  // namespace spillway::capi
+
+std::optional<spillway::base::Status> spillway_request::wait(
+    std::optional<std::chrono::nanoseconds> limit) const {
+  std::optional<spillway::base::Status> status = operation->wait(limit);
+  if (status && callback) {
+    callback->wait_until_returned();
+  }
+  return status;
+}
+
+namespace {
+
+// Longer is for ever; keeps nanoseconds from overflowing.
+constexpr std::int64_t kLongestWaitMs = std::int64_t{366} * 24 * 3600 * 1000;
+
+std::optional<std::chrono::nanoseconds> limit_of(std::int64_t timeout_ms) {
+  if (timeout_ms < 0 || timeout_ms > kLongestWaitMs) {
+    return std::nullopt;
+  }
+  return std::chrono::milliseconds(timeout_ms);
+}
+
+spillway_status outcome_of(const std::optional<spillway::base::Status>& status) {
+  if (!status) {
+    return SPILLWAY_IN_PROGRESS;
+  }
+  return status->ok() ? SPILLWAY_OK : fail(*status);
+}
+
+spillway_operation_report report_of(const OperationReport& from) {
+  const PeerDelivery total = from.total();
+  spillway_operation_report to{};
+  to.duration_ns = static_cast<std::uint64_t>((from.finished - from.queued).count());
+  to.packets_whole = total.whole;
+  to.packets_trimmed = total.trimmed;
+  to.packets_missing = total.missing;
+  to.packets_sent = from.packets_sent;
+  to.packets_repeated = from.packets_repeated;
+  to.wire_bytes_sent = from.wire_bytes_sent;
+  to.contributors = from.contributors;
+  to.empty_shards = from.empty_shards;
+  to.drift = from.drift;
+  to.peers = static_cast<std::uint32_t>(from.peers.size());
+  to.algorithm = static_cast<std::uint32_t>(from.algorithm);
+  return to;
+}
+
+spillway_peer_report report_of(const PeerDelivery& from) {
+  spillway_peer_report to{};
+  to.packets_whole = from.whole;
+  to.packets_trimmed = from.trimmed;
+  to.packets_missing = from.missing;
+  to.late = from.late ? 1 : 0;
+  return to;
+}
+
+spillway_status no_request() {
+  return fail(SPILLWAY_INVALID_ARGUMENT, "request is NULL");
+}
+
+}  // namespace
+
+spillway_status spillway_request_wait(const spillway_request* request, int64_t timeout_ms) {
+  if (request == nullptr) {
+    return no_request();
+  }
+  return spillway::capi::guarded([&] {
+    if (request->process != ::getpid() && !request->operation->is_done()) {
+      return fail(SPILLWAY_INVALID_ARGUMENT,
+                  fmt::format("this request belongs to process {}: a child of fork() would wait "
+                              "for ever",
+                              request->process));
+    }
+    return outcome_of(request->wait(limit_of(timeout_ms)));
+  });
+}
+
+int spillway_request_test(const spillway_request* request) {
+  return request != nullptr && request->operation->is_done() ? 1 : 0;
+}
+
+spillway_status spillway_request_status(const spillway_request* request) {
+  if (request == nullptr) {
+    return no_request();
+  }
+  return spillway::capi::guarded(
+      [&] { return outcome_of(request->operation->wait(std::chrono::nanoseconds(0))); });
+}
+
+const char* spillway_request_message(const spillway_request* request) {
+  if (request == nullptr || !request->operation->is_done()) {
+    return "";
+  }
+  const std::lock_guard lock(request->mutex);
+  spillway::capi::guarded([&] {
+    if (request->message.empty()) {
+      request->message = request->operation->wait(std::nullopt)->message();
+    }
+    return SPILLWAY_OK;
+  });
+  return request->message.c_str();
+}
+
+void spillway_request_free(spillway_request* request) {
+  delete request;
+}
+
+spillway_status spillway_request_report(const spillway_request* request,
+                                        spillway_operation_report* report) {
+  if (request == nullptr) {
+    return no_request();
+  }
+  return spillway::capi::guarded([&] {
+    if (!request->operation->is_done()) {
+      return SPILLWAY_IN_PROGRESS;
+    }
+    const spillway::base::Status status =
+        write_sized(report_of(request->operation->report()), report, "spillway_operation_report");
+    return status.ok() ? SPILLWAY_OK : fail(status);
+  });
+}
+
+spillway_status spillway_request_peer_report(const spillway_request* request, uint32_t rank,
+                                             spillway_peer_report* report) {
+  if (request == nullptr) {
+    return no_request();
+  }
+  return spillway::capi::guarded([&] {
+    if (!request->operation->is_done()) {
+      return SPILLWAY_IN_PROGRESS;
+    }
+    const OperationReport full = request->operation->report();
+    if (rank >= full.peers.size()) {
+      return fail(SPILLWAY_INVALID_ARGUMENT,
+                  fmt::format("the report has {} ranks, no rank {}", full.peers.size(), rank));
+    }
+    const spillway::base::Status status =
+        write_sized(report_of(full.peers[rank]), report, "spillway_peer_report");
+    return status.ok() ? SPILLWAY_OK : fail(status);
+  });
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Structs of the C interface that may grow: they begin with `size`, and callers were compiled with
+// older or newer headers than the library. What both know of is the struct's beginning:
+//
+//   a smaller one is read over the defaults, and written as far as it goes;
+//   a larger one is read if what the library does not know of is zero, and its rest is not written.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace spillway::capi {
+
+namespace internal {
+
+inline bool is_zero(const unsigned char* bytes, std::size_t count) {
+  return std::all_of(bytes, bytes + count, [](unsigned char byte) { return byte == 0; });
+}
+
+inline base::Status wrong_size(std::string_view type, std::size_t size) {
+  return base::invalid_argument(fmt::format(
+      "{}.size is {}, which no version of it has; set the struct up with its init function or "
+      "sizeof",
+      type, size));
+}
+
+}  // namespace internal
+
+// `defaults` with what the caller's struct says. A missing struct says nothing.
+template <typename T>
+base::Result<T> read_sized(const T* given, T defaults, std::string_view type) {
+  if (given == nullptr) {
+    return defaults;
+  }
+  if (given->size < sizeof(given->size)) {
+    return internal::wrong_size(type, given->size);
+  }
+  const auto* bytes = reinterpret_cast<const unsigned char*>(given);
+  if (given->size > sizeof(T) && !internal::is_zero(bytes + sizeof(T), given->size - sizeof(T))) {
+    return base::Status(
+        base::StatusCode::kUnavailable,
+        fmt::format("{} has fields set that this version of Spillway does not know of; leave them "
+                    "0 or install a newer library",
+                    type));
+  }
+  std::memcpy(&defaults, given, std::min(given->size, sizeof(T)));
+  defaults.size = sizeof(T);
+  return defaults;
+}
+
+// The caller's struct keeps its size.
+template <typename T>
+base::Status write_sized(T value, T* given, std::string_view type) {
+  if (given == nullptr) {
+    return base::invalid_argument(fmt::format("{} is NULL", type));
+  }
+  if (given->size < sizeof(given->size)) {
+    return internal::wrong_size(type, given->size);
+  }
+  value.size = given->size;
+  std::memcpy(given, &value, std::min(given->size, sizeof(T)));
+  return {};
+}
+
+}  // namespace spillway::capi

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/allreduce_ranks.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "cli/allreduce_port.h"
+#include "cli/command_error.h"
+#include "lab/environment.h"
+#include "lab/rank_group.h"
+#include "lab/rank_process.h"
+#include "net/time_spec.h"
+
+namespace spillway::cli {
+namespace {
+
+std::vector<std::string> own_command(const std::string& mark) {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');) {
+    words.push_back(word);
+  }
+  words.front() = std::filesystem::read_symlink("/proc/self/exe").string();
+  words.push_back(mark);
+  return words;
+}
+
+// What a launcher or a lab may have said about other ranks is taken back: empty is not set.
+std::vector<std::string> rank_environment(unsigned rank, unsigned ranks,
+                                          const std::string& meeting) {
+  return lab::with_variables(
+      lab::current_environment(),
+      {fmt::format("SPILLWAY_RANK={}", rank), fmt::format("SPILLWAY_WORLD_SIZE={}", ranks),
+       fmt::format("SPILLWAY_LOCAL_RANK={}", rank),
+       fmt::format("SPILLWAY_LOCAL_WORLD_SIZE={}", ranks), "SPILLWAY_COMM_ID=" + meeting,
+       "SPILLWAY_PEERS=", "SPILLWAY_LISTEN="});
+}
+
+class Ranks {
+ public:
+  Ranks() = default;
+  ~Ranks() { send_all(SIGKILL), wait_until_all_ended(); }
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+
+  void start(unsigned ranks, const std::string& mark);
+  int wait_until_all_ended();
+
+ private:
+  struct Rank {
+    pid_t pid = -1;
+    bool has_ended = false;
+  };
+
+  bool is_any_left() const {
+    return std::any_of(ranks_.begin(), ranks_.end(),
+                       [](const Rank& rank) { return !rank.has_ended; });
+  }
+  int next_signal() const;
+  void reap();
+  void note_end(std::size_t rank, int wait_status);
+  void send_all(int signal_number) const;
+  void end_soon() { deadline_ = deadline_.value_or(clock_.now() + kRankGrace); }
+
+  base::MonotonicClock clock_;
+  std::vector<Rank> ranks_;
+  std::optional<base::Instant> deadline_;  // then all are killed
+  bool has_failed_ = false;
+  int interrupted_by_ = 0;
+};
+
+void Ranks::start(unsigned ranks, const std::string& mark) {
+  const net::SocketAddress loopback = value_or_throw(net::SocketAddress::parse("127.0.0.1:0"));
+  const std::string meeting = loopback.with_port(free_tcp_port(loopback)).to_string();
+  for (unsigned rank = 0; rank < ranks; ++rank) {
+    lab::RankLaunch launch;
+    launch.host = "this machine";
+    launch.argv = own_command(mark);
+    launch.environment = rank_environment(rank, ranks, meeting);
+    launch.own_terminal = true;
+    ranks_.push_back({value_or_throw(lab::start_rank(launch)).pid});
+  }
+}
+
+// 0 when none came in time.
+int Ranks::next_signal() const {
+  sigset_t expected = lab::end_signals();
+  ::sigaddset(&expected, SIGCHLD);
+  if (!deadline_) {
+    return ::sigwaitinfo(&expected, nullptr);
+  }
+  const base::Duration left = std::max(base::Duration(), *deadline_ - clock_.now());
+  const timespec timeout = net::timespec_of(left);
+  return std::max(0, ::sigtimedwait(&expected, nullptr, &timeout));
+}
+
+int Ranks::wait_until_all_ended() {
+  for (reap(); is_any_left(); reap()) {
+    const int signal_number = next_signal();
+    if (signal_number == 0) {
+      send_all(SIGKILL);
+      deadline_.reset();
+    } else if (signal_number > 0 && signal_number != SIGCHLD) {
+      interrupted_by_ = signal_number;
+      send_all(signal_number);
+      end_soon();
+    }
+  }
+  return interrupted_by_ != 0 ? 128 + interrupted_by_ : has_failed_ ? kExitFailure : kExitOk;
+}
+
+void Ranks::reap() {
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    int status = 0;
+    if (!ranks_[rank].has_ended && ::waitpid(ranks_[rank].pid, &status, WNOHANG) > 0) {
+      ranks_[rank].has_ended = true;
+      note_end(rank, status);
+    }
+  }
+}
+
+// Of the ranks that failed by themselves, each has said why; one that was killed cannot.
+void Ranks::note_end(std::size_t rank, int wait_status) {
+  if (lab::exit_code_of(wait_status) == 0) {
+    return;
+  }
+  if (WIFSIGNALED(wait_status) && !has_failed_ && interrupted_by_ == 0) {
+    fmt::print(stderr, "spillway: rank {} was killed by signal {}\n", rank, WTERMSIG(wait_status));
+  }
+  has_failed_ = true;
+  end_soon();
+}
+
+void Ranks::send_all(int signal_number) const {
+  for (const Rank& rank : ranks_) {
+    if (!rank.has_ended) {
+      ::kill(rank.pid, signal_number);
+    }
+  }
+}
+
+}  // namespace
+
+int run_ranks_here(unsigned ranks, const std::string& mark) {
+  const lab::BlockedSignals blocked;
+  Ranks group;
+  group.start(ranks, mark);
+  return group.wait_until_all_ended();
+}
+
+}  // namespace spillway::cli

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `spillway bench allreduce`: all-reduces of the communicator that applications use, in the layout
+// of nccl-tests, beside Gloo and Open MPI in the same run.
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <memory>
+
+#include "base/version.h"
+#include "cli/allreduce_json.h"
+#include "cli/allreduce_measure.h"
+#include "cli/allreduce_ranks.h"
+#include "cli/allreduce_rival.h"
+#include "cli/allreduce_table.h"
+#include "cli/commands.h"
+#include "cli/progress.h"
+#include "runtime/communicator.h"
+#include "sim/units_text.h"
+
+namespace spillway::cli {
+namespace {
+
+using collective::Algorithm;
+using collective::DataType;
+using collective::ReduceOp;
+
+constexpr const char* kRankMark = "--started-as-rank";
+constexpr std::size_t kMostSizes = 1000;
+
+struct BenchAllreduceOptions {
+  AllreduceSettings settings;
+  std::string min_bytes = "32M";
+  std::string max_bytes = "32M";
+  std::string step_bytes = "1M";
+  unsigned step_factor = 1;
+  bool per_iteration = false;
+  std::string json_file;
+  bool json = false;
+  bool is_tolerant = false;
+  collective::Tolerance tolerance;
+  double loss_percent = 1.0;
+  std::vector<std::string> rivals;
+  std::string python = "/usr/bin/python3";
+  std::optional<unsigned> threads;
+  std::optional<unsigned> ranks;
+  bool is_started_here = false;
+};
+
+// ------------------------------------------------------------------ what to measure
+
+std::size_t bytes_of(const std::string& text, const char* option) {
+  const base::Result<base::Bytes> bytes = sim::parse_bytes(text);
+  if (!bytes.ok()) {
+    throw CLI::ValidationError(option, bytes.status().message());
+  }
+  return static_cast<std::size_t>(bytes->count());
+}
+
+std::vector<std::size_t> sizes_of(const BenchAllreduceOptions& options) {
+  const std::size_t element = collective::element_size(options.settings.type);
+  const std::size_t least = bytes_of(options.min_bytes, "--minbytes");
+  const std::size_t most = bytes_of(options.max_bytes, "--maxbytes");
+  const std::size_t step = bytes_of(options.step_bytes, "--stepbytes");
+  if (least < element || most < least) {
+    throw CLI::ValidationError(
+        "--minbytes",
+        fmt::format("must be at least one element ({} bytes) and at most --maxbytes", element));
+  }
+  if (options.step_factor == 1 && step == 0) {
+    throw CLI::ValidationError("--stepbytes", "must be greater than 0");
+  }
+  std::vector<std::size_t> sizes;
+  for (std::size_t size = least; size <= most;
+       size = options.step_factor > 1 ? size * options.step_factor : size + step) {
+    sizes.push_back(size / element * element);
+    if (sizes.size() > kMostSizes) {
+      throw CLI::ValidationError("--stepbytes",
+                                 fmt::format("more than {} sizes: take longer steps", kMostSizes));
+    }
+  }
+  return sizes;
+}
+
+AllreduceSettings settings_of(const BenchAllreduceOptions& options) {
+  AllreduceSettings settings = options.settings;
+  settings.sizes = sizes_of(options);
+  if (options.is_tolerant) {
+    settings.tolerance = options.tolerance;
+    settings.tolerance->bound_ppm = static_cast<std::uint32_t>(options.loss_percent * 10'000.0);
+  }
+  return settings;
+}
+
+// ------------------------------------------------------------------ output
+
+void write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  if (!file.flush()) {
+    throw CommandError("cannot write " + path);
+  }
+}
+
+std::string introduction(const BenchAllreduceOptions& options, const AllreduceSettings& settings,
+                         unsigned world) {
+  const bool by_factor = options.step_factor > 1;
+  return fmt::format(
+      "# spillway {}\n"
+      "# Collective test starting: all_reduce_perf\n"
+      "# nRanks {} minBytes {} maxBytes {} step: {}({}) warmup iters: {} iters: {} validation: {}\n"
+      "# mode: {} algorithm: {} priority: {} in flight: {}\n",
+      base::kVersion, world, settings.sizes.front(), settings.sizes.back(),
+      by_factor ? std::to_string(options.step_factor) : options.step_bytes,
+      by_factor ? "factor" : "bytes", settings.warmup, settings.iterations, settings.checks,
+      options.is_tolerant ? "tolerant" : "exact", collective::algorithm_name(settings.algorithm),
+      settings.priority, settings.in_flight);
+}
+
+// ------------------------------------------------------------------ one rank
+
+std::vector<std::unique_ptr<AllreduceRival>> rivals_of(const BenchAllreduceOptions& options,
+                                                       const RivalContext& context) {
+  std::vector<std::unique_ptr<AllreduceRival>> rivals;
+  for (const std::string& name : options.rivals) {
+    rivals.push_back(name == "gloo" ? make_gloo_rival(context) : make_mpi_rival(context));
+  }
+  return rivals;
+}
+
+// The benchmark at one rank; rank 0 also shows what comes out.
+class RankRun {
+ public:
+  RankRun(const BenchAllreduceOptions& options, AllreducePeers& peers)
+      : options_(options),
+        settings_(settings_of(options)),
+        peers_(peers),
+        data_(settings_.type),
+        rivals_(rivals_of(options, {settings_, peers_, options.python, options.is_started_here})) {}
+
+  // Whether all elements were right.
+  bool run();
+
+ private:
+  MeasuredSize measure(std::size_t bytes);
+  void show(const std::string& lines) const;
+  void show_size(const MeasuredSize& size) const;
+  void show_end(const std::vector<MeasuredSize>& sizes) const;
+  bool shows() const { return peers_.rank() == 0; }
+
+  const BenchAllreduceOptions& options_;
+  const AllreduceSettings settings_;
+  AllreducePeers& peers_;
+  const AllreduceData data_;
+  std::vector<std::unique_ptr<AllreduceRival>> rivals_;
+};
+
+void RankRun::show(const std::string& lines) const {
+  if (shows() && !options_.json) {
+    fmt::print("{}", lines);
+    std::fflush(stdout);
+  }
+}
+
+MeasuredSize RankRun::measure(std::size_t bytes) {
+  std::optional<Progress> progress;
+  if (shows()) {
+    progress.emplace(1 + rivals_.size());
+  }
+  const auto step = [&](const char* what) {
+    if (progress) {
+      progress->step(fmt::format("{} bytes, {}", bytes, what));
+    }
+  };
+  MeasuredSize size;
+  step("Spillway");
+  size.row = measure_allreduce(settings_, bytes, data_, peers_);
+  for (const std::unique_ptr<AllreduceRival>& rival : rivals_) {
+    step(rival->name());
+    size.rivals.push_back({rival->name(), rival->measure(bytes)});
+  }
+  return size;
+}
+
+void RankRun::show_size(const MeasuredSize& size) const {
+  const TableStyle style{peers_.world(), options_.per_iteration};
+  std::string lines = table_row(size.row, settings_, style);
+  for (const RivalRow& rival : size.rivals) {
+    lines += rival_line(rival, size.row, style);
+  }
+  show(lines);
+}
+
+void RankRun::show_end(const std::vector<MeasuredSize>& sizes) const {
+  if (!shows()) {
+    return;
+  }
+  for (const std::unique_ptr<AllreduceRival>& rival : rivals_) {
+    show(rival->note().empty() ? "" : "# " + rival->note() + "\n");
+  }
+  if (settings_.tolerance && settings_.checks > 0) {
+    const bool agree = std::all_of(sizes.begin(), sizes.end(), [](const MeasuredSize& size) {
+      return size.row.replicas_agree.value_or(true);
+    });
+    show(agree ? "# All ranks ended with the same bytes\n"
+               : "# Ranks ended with different bytes\n");
+  }
+  show(table_footer(totals_of(sizes, peers_.world())));
+  const std::string json = allreduce_json(settings_, sizes, peers_.world());
+  if (!options_.json_file.empty()) {
+    write_file(options_.json_file, json);
+  }
+  if (options_.json) {
+    fmt::print("{}", json);
+  }
+}
+
+bool RankRun::run() {
+  show(introduction(options_, settings_, peers_.world()));
+  show(table_header({peers_.world(), options_.per_iteration}));
+  std::vector<MeasuredSize> sizes;
+  for (const std::size_t bytes : settings_.sizes) {
+    sizes.push_back(measure(bytes));
+    show_size(sizes.back());
+  }
+  show_end(sizes);
+  return totals_of(sizes, peers_.world()).wrong == 0.0;
+}
+
+void run_as_rank(const BenchAllreduceOptions& options) {
+  runtime::CommunicatorOptions communicator_options;
+  communicator_options.name = "bench";
+  communicator_options.threads = options.threads;
+  // A rival at a slow size keeps rank 0 away for long; a dead rank is noticed all the same.
+  communicator_options.operation_timeout = base::seconds(3600);
+  const std::unique_ptr<runtime::Communicator> communicator =
+      value_or_throw(runtime::Communicator::create(communicator_options));
+  AllreducePeers peers(*communicator);
+  bool all_right = false;
+  try {
+    all_right = RankRun(options, peers).run();
+  } catch (const CommandError& error) {
+    throw CommandError(fmt::format("rank {}: {}", peers.rank(), error.what()));
+  }
+  if (!all_right) {
+    throw CommandExit{kExitFailure};
+  }
+}
+
+bool has_launcher() {
+  const runtime::Environment environment = runtime::Environment::of_process();
+  const std::vector<const char*> ranks = {"SPILLWAY_RANK", "RANK", "OMPI_COMM_WORLD_RANK",
+                                          "PMI_RANK", "SLURM_PROCID"};
+  return std::any_of(ranks.begin(), ranks.end(),
+                     [&](const char* name) { return environment.has(name); });
+}
+
+void run(const BenchAllreduceOptions& options) {
+  settings_of(options);  // wrong ones are refused once, not by every rank
+  const bool is_rank = options.is_started_here || (!options.ranks && has_launcher());
+  if (is_rank) {
+    run_as_rank(options);
+    return;
+  }
+  const int code = run_ranks_here(options.ranks.value_or(2), kRankMark);
+  if (code != kExitOk) {
+    throw CommandExit{code};
+  }
+}
+
+// ------------------------------------------------------------------ the command line
+
+template <typename T>
+using Names = std::map<std::string, T>;
+
+void add_sizes(CLI::App& verb, BenchAllreduceOptions& options) {
+  verb.add_option("-b,--minbytes", options.min_bytes, "Smallest size: 8, 64K, 25M")
+      ->capture_default_str();
+  verb.add_option("-e,--maxbytes", options.max_bytes, "Largest size")->capture_default_str();
+  verb.add_option("-i,--stepbytes", options.step_bytes, "From one size to the next")
+      ->capture_default_str();
+  verb.add_option("-f,--stepfactor", options.step_factor, "The same as a factor, where above 1")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+}
+
+void add_work(CLI::App& verb, AllreduceSettings& settings) {
+  verb.add_option("-n,--iters", settings.iterations, "Timed iterations of a size")
+      ->check(CLI::Range(1, 100'000))
+      ->capture_default_str();
+  verb.add_option("-w,--warmup_iters", settings.warmup, "Iterations before them")
+      ->check(CLI::Range(0, 100'000))
+      ->capture_default_str();
+  verb.add_option("-c,--check", settings.checks, "Checked iterations behind them; 0: no check")
+      ->check(CLI::Range(0, 1000))
+      ->capture_default_str();
+  verb.add_option("-d,--datatype", settings.type,
+                  "float, double, half, bfloat16, int32 or int64 (float)")
+      ->transform(CLI::Transformer(Names<DataType>{{"float", DataType::kFloat32},
+                                                   {"double", DataType::kFloat64},
+                                                   {"half", DataType::kFloat16},
+                                                   {"bfloat16", DataType::kBfloat16},
+                                                   {"int32", DataType::kInt32},
+                                                   {"int64", DataType::kInt64}}));
+  verb.add_option("-o,--op", settings.op, "sum, avg, min or max (sum)")
+      ->transform(CLI::Transformer(Names<ReduceOp>{{"sum", ReduceOp::kSum},
+                                                   {"avg", ReduceOp::kAverage},
+                                                   {"min", ReduceOp::kMin},
+                                                   {"max", ReduceOp::kMax}}));
+  verb.add_option("--algorithm", settings.algorithm, "automatic, direct, ring or tree (automatic)")
+      ->transform(CLI::Transformer(Names<Algorithm>{{"automatic", Algorithm::kAutomatic},
+                                                    {"direct", Algorithm::kDirect},
+                                                    {"ring", Algorithm::kRing},
+                                                    {"tree", Algorithm::kTree}}));
+  verb.add_option("--priority", settings.priority, "0 to 7, 7 the most urgent")
+      ->check(CLI::Range(0, 7))
+      ->capture_default_str();
+  verb.add_option("--in-flight", settings.in_flight, "Operations of the size at once")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+}
+
+void add_tolerance(CLI::App& verb, BenchAllreduceOptions& options) {
+  const std::vector<unsigned> precisions{8, 12, 16, 32};
+  CLI::Option* mode = verb.add_option("--mode", options.is_tolerant, "exact or tolerant (exact)");
+  mode->transform(CLI::Transformer(Names<bool>{{"exact", false}, {"tolerant", true}}));
+  collective::Tolerance& tolerance = options.tolerance;
+  const std::string group = "With --mode tolerant";
+  for (CLI::Option* option :
+       {verb.add_option("--precision", tolerance.precision, "Bits sent per value: 8, 12, 16, 32")
+            ->check(CLI::IsMember(precisions)),
+        verb.add_option("--gather-precision", tolerance.gather_precision,
+                        "Bits of the sums that come back")
+            ->check(CLI::IsMember(precisions)),
+        verb.add_option("--loss", options.loss_percent,
+                        "Packets of a contribution that may stay missing, in percent")
+            ->check(CLI::Range(0.0, 100.0)),
+        verb.add_option("--least-contributors", tolerance.least_contributors,
+                        "Share of the ranks after which late ones are not waited for")
+            ->check(CLI::Range(0.0, 1.0))}) {
+    option->capture_default_str()->needs(mode)->group(group);
+  }
+  verb.add_flag("--lossy-gather", tolerance.lossy_gather,
+                "Sums may be lost on the way back too: ranks then differ")
+      ->needs(mode)
+      ->group(group);
+}
+
+void add_running(CLI::App& verb, BenchAllreduceOptions& options) {
+  verb.add_option("--ranks", options.ranks,
+                  "Processes on loopback, where no launcher has started this one (2)")
+      ->check(CLI::Range(1, 256));
+  verb.add_option("--threads", options.threads, "That calculate, in each rank; else by the machine")
+      ->check(CLI::Range(0, 256));
+  verb.add_option("--compare", options.rivals, "gloo, mpi: measured in turns, in the same place")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"gloo", "mpi"}));
+  verb.add_option("--python", options.python, "An interpreter that has torch, for gloo")
+      ->capture_default_str();
+  verb.add_flag("-I", options.per_iteration, "Columns about single iterations, p99 among them");
+  verb.add_option("-J", options.json_file, "Write JSON to this file");
+  verb.add_flag("--json", options.json, "Print JSON instead of the table");
+  verb.add_flag(kRankMark, options.is_started_here)->group("");
+}
+
+}  // namespace
+
+void add_bench_allreduce(CLI::App& bench) {
+  const auto options = std::make_shared<BenchAllreduceOptions>();
+  CLI::App* verb = bench.add_subcommand(
+      "allreduce", "All-reduces as nccl-tests measures them, beside Gloo and Open MPI");
+  add_sizes(*verb, *options);
+  add_work(*verb, options->settings);
+  add_tolerance(*verb, *options);
+  add_running(*verb, *options);
+  verb->footer(
+      "Starts its ranks itself, or is one rank under torchrun, mpirun, srun or `spillway lab "
+      "run`.\n"
+      "The slowest rank's time counts. NMSE is of at most 4 million elements of a result.\n"
+      "Exit codes: 0 done, 1 failed or wrong elements, 2 wrong usage.\n"
+      "Examples:\n"
+      "  spillway bench allreduce -b 8 -e 64M -f 8\n"
+      "  spillway bench allreduce --ranks 4 -b 25M -e 25M -I --compare gloo,mpi\n"
+      "  spillway bench allreduce --mode tolerant --precision 8 --loss 1 -J result.json\n"
+      "  spillway lab run --preset incast -- spillway bench allreduce -e 25M -b 25M --compare "
+      "gloo");
+  verb->callback([options] { run(*options); });
+}
+
+}  // namespace spillway::cli

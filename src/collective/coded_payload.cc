@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collective/coded_payload.h"
+
+#include "base/check.h"
+#include "transport/datagram_port.h"
+#include "wire/data_packet.h"
+
+namespace spillway::collective {
+
+void CodedSource::encode(std::span<const float> values, const packetize::Job& job,
+                         const wire::MessageId& message) {
+  packetize::Packetizer packetizer(plan_, auth_);
+  headers_.reserve(plan_.packet_count());
+  offsets_.reserve(plan_.packet_count());
+  for (std::size_t row = 0; row < plan_.layout().row_count(); ++row) {
+    packetizer.visit_row(values, row, {.job = job, .message = message},
+                         [this](const wire::DataHeader& header, base::ByteView planes) {
+                           headers_.push_back(header);
+                           offsets_.push_back(planes_.size());
+                           planes_.insert(planes_.end(), planes.begin(), planes.end());
+                         });
+  }
+}
+
+std::size_t CodedSource::write(const transport::DataStamp& stamp, base::MutableByteView out) {
+  wire::DataHeader header = headers_[stamp.packet];
+  transport::apply_stamp(stamp, header);
+  return wire::write_data_packet(
+      header, base::ByteView(planes_).subspan(offsets_[stamp.packet], header.plane_bytes()), auth_,
+      out);
+}
+
+void CodedSource::decode(std::span<float> values, const packetize::Job& job,
+                         const wire::MessageId& message) const {
+  packetize::Depacketizer depacketizer(plan_, job, message, auth_, values);
+  for (std::size_t packet = 0; packet < headers_.size(); ++packet) {
+    const wire::DataHeader& header = headers_[packet];
+    depacketizer.add_planes(
+        header, base::ByteView(planes_).subspan(offsets_[packet], header.plane_bytes()));
+  }
+  depacketizer.finish();
+}
+
+unsigned CodedSink::take(const wire::OpenedPacket& packet, base::ByteView bytes) {
+  switch (depacketizer_.add(packet, bytes)) {
+    case packetize::PacketOutcome::kForeign:
+    case packetize::PacketOutcome::kInconsistent:
+    case packetize::PacketOutcome::kFault:
+      return 0;
+    default:
+      has_begun_ = true;
+      // A head that holds less than a plane still says that the packet came.
+      return std::max(depacketizer_.planes_of(packet.header.packet), 1U);
+  }
+}
+
+}  // namespace spillway::collective

@@ -1,0 +1,475 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collective/engine.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "collective/tolerant_run.h"
+
+namespace spillway::collective {
+namespace {
+
+constexpr std::uint64_t kPointToPointKey = std::uint64_t{1} << 63;
+
+// What another rank's failure is here.
+base::StatusCode code_of(wire::FailureCause cause) {
+  switch (cause) {
+    case wire::FailureCause::kMismatch:
+      return base::StatusCode::kMismatch;
+    case wire::FailureCause::kTimeout:
+      return base::StatusCode::kTimedOut;
+    case wire::FailureCause::kClosed:
+    case wire::FailureCause::kPeerDead:
+    case wire::FailureCause::kAborted:
+    case wire::FailureCause::kInternal:
+      break;
+  }
+  return base::StatusCode::kPeerFailed;
+}
+
+std::string failure_sentence(const transport::PeerFailed& event) {
+  switch (event.cause) {
+    case wire::FailureCause::kPeerDead:
+      return fmt::format("rank {} is dead: rank {} has not heard from it", event.culprit,
+                         event.from);
+    case wire::FailureCause::kMismatch:
+      return fmt::format(
+          "rank {} found that rank {} runs another operation; all ranks must call the same "
+          "operations in the same order",
+          event.from, event.culprit);
+    case wire::FailureCause::kAborted:
+      return fmt::format("rank {} aborted", event.culprit);
+    case wire::FailureCause::kTimeout:
+      return fmt::format("rank {} waited too long for rank {}", event.from, event.culprit);
+    case wire::FailureCause::kClosed:
+      return fmt::format("rank {} closed its communicator too early", event.culprit);
+    case wire::FailureCause::kInternal:
+      break;
+  }
+  return fmt::format("rank {} failed; its own log says why", event.culprit);
+}
+
+}  // namespace
+
+base::Result<std::unique_ptr<Engine>> Engine::make(const EngineConfig& config,
+                                                   const wire::PacketAuth& auth, ComputePool& pool,
+                                                   EngineListener& listener) {
+  const base::Result<ByteLayout> layout = ByteLayout::make(config.fabric, config.keyed);
+  if (!layout.ok()) {
+    return layout.status();
+  }
+  return std::unique_ptr<Engine>(new Engine(config, *layout, auth, pool, listener));
+}
+
+Engine::Engine(const EngineConfig& config, const ByteLayout& layout, const wire::PacketAuth& auth,
+               ComputePool& pool, EngineListener& listener)
+    : config_(config),
+      setting_{config.group, config.job, layout, &auth, config.memory},
+      pool_(pool),
+      listener_(listener),
+      scratch_(config.limits.scratch_kept),
+      pairs_(config.group.world) {}
+
+Engine::Key Engine::point_to_point_key(std::uint16_t peer, bool sends, std::uint32_t number) {
+  return kPointToPointKey | std::uint64_t{sends} << 62 | std::uint64_t{peer} << 32 | number;
+}
+
+Engine::Key Engine::key_of(const wire::MessageId& id, std::uint16_t peer, bool sends) {
+  return id.phase == wire::Phase::kPointToPoint ? point_to_point_key(peer, sends, id.step)
+                                                : Key{id.step};
+}
+
+base::Status Engine::submit(const Request& request, transport::Endpoint& endpoint,
+                            base::Instant now) {
+  if (base::Status status = validate(request.operation, config_.group); !status.ok()) {
+    return status;
+  }
+  if (request.priority >= SPILLWAY_PRIORITIES) {
+    return base::invalid_argument("priority goes from 0 to 7");
+  }
+  if (waiting_.size() == config_.limits.waiting) {
+    return {base::StatusCode::kLimitExceeded,
+            fmt::format("{} operations wait already; wait for some to end", waiting_.size())};
+  }
+  if (closed_ && !failure_) {
+    fail({base::StatusCode::kPeerFailed,
+          fmt::format("rank {} has closed its communicator", *closed_)},
+         *closed_, wire::FailureCause::kClosed, endpoint, now);
+  }
+  if (failure_) {
+    complete_failed(request, now, next_sequence_, now);
+    return {};
+  }
+  Waiting waiting{request, 0, now};
+  if (!is_point_to_point(request.operation.kind)) {
+    waiting.sequence = next_sequence_++;
+    waiting_.push_back(waiting);
+    start_waiting(endpoint, now);
+    return {};
+  }
+  const bool sends = request.operation.kind == Kind::kSend;
+  PairCounters& pair = pairs_[request.operation.root];
+  waiting.sequence = sends ? pair.sent++ : pair.received++;
+  start(waiting, point_to_point_key(request.operation.root, sends, waiting.sequence), endpoint,
+        now);
+  return {};
+}
+
+// In order, as long as there is room. One always runs, however large it is.
+void Engine::start_waiting(transport::Endpoint& endpoint, base::Instant now) {
+  while (!waiting_.empty() && !failure_) {
+    const bool has_room =
+        running_.size() < config_.limits.running && messages_ < config_.limits.messages;
+    if (!has_room && !running_.empty()) {
+      return;
+    }
+    const Waiting waiting = waiting_.front();
+    waiting_.pop_front();
+    start(waiting, waiting.sequence, endpoint, now);
+  }
+}
+
+base::Result<std::unique_ptr<OperationRun>> Engine::make_run(const Request& request, Key key,
+                                                             std::uint32_t step) {
+  const RunRequest run{.operation = request.operation,
+                       .input = request.input,
+                       .output = request.output,
+                       .priority = request.priority,
+                       .key = key,
+                       .step = step};
+  const Operation& operation = request.operation;
+  if (operation.tolerance && config_.group.world > 1 && operation.count > 0) {
+    return make_tolerant_run(run);
+  }
+  return std::unique_ptr<OperationRun>(std::make_unique<PlanRun>(
+      run, make_plan(operation, config_.group, config_.plan), setting_, scratch_));
+}
+
+base::Result<std::unique_ptr<OperationRun>> Engine::make_tolerant_run(const RunRequest& run) {
+  const Operation& operation = run.operation;
+  base::Result<TolerantLayout> layout = TolerantLayout::make(
+      operation, config_.group, run.step, config_.fabric, config_.keyed, config_.plan.piece_bytes);
+  if (!layout.ok()) {
+    return layout.status();
+  }
+  const Tolerance& tolerance = *operation.tolerance;
+  const std::uint64_t alike = std::uint64_t{operation.count} << 16 |
+                              std::uint64_t{tolerance.precision} << 8 | tolerance.gather_precision;
+  return std::unique_ptr<OperationRun>(std::make_unique<TolerantRun>(
+      run, std::move(layout).value(), setting_, paces_.of(alike), residual_of(operation)));
+}
+
+// What the tensor is owed; zeros where it is new or has another length than before.
+std::span<float> Engine::residual_of(const Operation& operation) {
+  const std::uint64_t tensor = operation.tolerance->feedback_tensor;
+  const bool is_full = residuals_.size() >= config_.limits.feedback_tensors;
+  if (tensor == 0 || (is_full && !residuals_.contains(tensor))) {
+    return {};
+  }
+  std::vector<float>& residual = residuals_[tensor];
+  if (residual.size() != operation.count) {
+    residual.assign(operation.count, 0.0F);
+  }
+  return residual;
+}
+
+void Engine::start(const Waiting& waiting, Key key, transport::Endpoint& endpoint,
+                   base::Instant now) {
+  base::Result<std::unique_ptr<OperationRun>> run =
+      make_run(waiting.request, key, waiting.sequence);
+  if (!run.ok()) {
+    fail(run.status(), config_.group.rank, wire::FailureCause::kInternal, endpoint, now);
+    complete_failed(waiting.request, waiting.queued, waiting.sequence, now);
+    return;
+  }
+  Active& active = running_[key];
+  active.run = std::move(run).value();
+  active.token = waiting.request.token;
+  active.signature = signature(waiting.request.operation);
+  OperationReport& report = active.run->report();
+  report.sequence = waiting.sequence;
+  report.queued = waiting.queued;
+  report.started = now;
+  messages_ += active.run->message_count();
+  RunContext context = this->context(endpoint, now);
+  after(key, active.run->start(context), endpoint, now);
+}
+
+// What follows from a call into a run: its end, the end of everything, or nothing.
+void Engine::after(Key key, const base::Status& status, transport::Endpoint& endpoint,
+                   base::Instant now) {
+  if (status.code() == base::StatusCode::kPeerFailed) {
+    return;  // the event that names the peer is on its way
+  }
+  if (!status.ok()) {
+    fail(status, config_.group.rank, wire::FailureCause::kInternal, endpoint, now);
+    return;
+  }
+  const auto found = running_.find(key);
+  if (found == running_.end() || !found->second.run->is_done()) {
+    return;
+  }
+  const bool is_idle = found->second.run->is_idle();
+  if (!found->second.is_complete) {
+    complete(found->second, now);
+  }
+  if (is_idle) {
+    retire(key, endpoint, now);
+  }
+}
+
+void Engine::complete(Active& active, base::Instant now) {
+  active.is_complete = true;
+  OperationReport& report = active.run->report();
+  report.finished = now;
+  listener_.on_complete(active.token, {}, report);
+}
+
+void Engine::retire(Key key, transport::Endpoint& endpoint, base::Instant now) {
+  const auto found = running_.find(key);
+  messages_ -= found->second.run->message_count();
+  running_.erase(found);
+  tell_floor(key, endpoint);
+  if (running_.empty() && is_watching_) {
+    is_watching_ = false;
+    endpoint.watch_everybody(false, now);
+  }
+  start_waiting(endpoint, now);
+}
+
+// Tells the endpoint below which number everything is over.
+void Engine::tell_floor(Key key, transport::Endpoint& endpoint) {
+  if (!is_point_to_point_key(key)) {
+    const bool some_run = !running_.empty() && !is_point_to_point_key(running_.begin()->first);
+    const std::uint32_t next_to_start =
+        waiting_.empty() ? next_sequence_ : waiting_.front().sequence;
+    endpoint.retire_before(some_run ? static_cast<std::uint32_t>(running_.begin()->first)
+                                    : next_to_start);
+    return;
+  }
+  const auto peer = static_cast<std::uint16_t>(key >> 32);
+  PairCounters& pair = pairs_[peer];
+  while (pair.received_over < pair.received &&
+         !running_.contains(point_to_point_key(peer, false, pair.received_over))) {
+    ++pair.received_over;
+  }
+  endpoint.retire_before(peer, pair.received_over);
+}
+
+void Engine::on_event(const transport::Event& event, transport::Endpoint& endpoint,
+                      base::Instant now) {
+  if (const auto* dead = std::get_if<transport::PeerDead>(&event)) {
+    fail({base::StatusCode::kPeerFailed,
+          fmt::format("rank {} is dead: nothing was heard from it for {} ms", dead->rank,
+                      endpoint.config().tuning.peer_timeout.count() / 1'000'000)},
+         dead->rank, wire::FailureCause::kPeerDead, endpoint, now);
+    return;
+  }
+  if (const auto* failed = std::get_if<transport::PeerFailed>(&event)) {
+    if (failed->cause == wire::FailureCause::kClosed) {
+      on_closed(failed->from, endpoint, now);
+      return;
+    }
+    fail({code_of(failed->cause), failure_sentence(*failed)}, failed->culprit, failed->cause,
+         endpoint, now);
+    return;
+  }
+  if (const auto* unexpected = std::get_if<transport::UnexpectedMessage>(&event)) {
+    on_unexpected(*unexpected, endpoint, now);
+    return;
+  }
+  RunContext context = this->context(endpoint, now);
+  const auto* received = std::get_if<transport::ReceiveReport>(&event);
+  const auto* sent = std::get_if<transport::SendReport>(&event);
+  const Key key = received != nullptr ? key_of(received->id, received->id.source, false)
+                                      : key_of(sent->id, sent->to, true);
+  const auto found = running_.find(key);
+  if (found == running_.end()) {
+    return;  // of an operation that failed
+  }
+  const transport::Outcome outcome = received != nullptr ? received->outcome : sent->outcome;
+  if (outcome == transport::Outcome::kPeerDead) {
+    return;  // the event that names the peer comes behind it
+  }
+  OperationRun& run = *found->second.run;
+  after(key,
+        received != nullptr ? run.on_received(*received, context) : run.on_sent(*sent, context),
+        endpoint, now);
+}
+
+// A rank that left was done with everything it knew of; what still waits for it waits in vain.
+void Engine::on_closed(std::uint16_t peer, transport::Endpoint& endpoint, base::Instant now) {
+  closed_ = peer;
+  for (const auto& [key, active] : running_) {
+    const std::vector<std::uint16_t> ranks =
+        active.is_complete ? std::vector<std::uint16_t>() : active.run->awaited();
+    if (std::find(ranks.begin(), ranks.end(), peer) != ranks.end()) {
+      fail(
+          {base::StatusCode::kPeerFailed,
+           fmt::format("rank {} closed its communicator while operation {} ({}) waits for it", peer,
+                       active.run->report().sequence, describe(active.run->report().operation))},
+          peer, wire::FailureCause::kClosed, endpoint, now);
+      return;
+    }
+  }
+}
+
+void Engine::on_unexpected(const transport::UnexpectedMessage& event, transport::Endpoint& endpoint,
+                           base::Instant now) {
+  const auto found = running_.find(key_of(event.id, event.id.source, false));
+  if (found == running_.end()) {
+    return;  // not begun here yet
+  }
+  const Active& active = found->second;
+  if (active.signature == event.id.bucket && !event.contradicts) {
+    return;  // its turn has not come
+  }
+  const OperationReport& report = active.run->report();
+  const std::string ours = describe(report.operation);
+  const bool looks_alike =
+      describe_signature(event.id.bucket) == describe_signature(active.signature);
+  const std::string theirs = looks_alike
+                                 ? "the same with another size, root, algorithm or tolerance"
+                                 : describe_signature(event.id.bucket);
+  fail({base::StatusCode::kMismatch,
+        fmt::format(
+            "operation {} is {} at rank {}, but at rank {} it is {}; all ranks must call the same "
+            "operations with the same arguments in the same order",
+            report.sequence, ours, config_.group.rank, event.id.source, theirs)},
+       event.id.source, wire::FailureCause::kMismatch, endpoint, now);
+}
+
+void Engine::on_computed(const ComputeJob& job, transport::Endpoint& endpoint, base::Instant now) {
+  RunContext context = this->context(endpoint, now);
+  if (const auto leaving = leaving_.find(job.operation); leaving != leaving_.end()) {
+    OperationRun& run = *leaving->second.run;
+    static_cast<void>(run.on_computed(job.tag, context));  // it was withdrawn: nothing follows
+    if (run.is_idle()) {
+      const Active active = std::move(leaving->second);
+      leaving_.erase(leaving);
+      if (!active.is_complete) {
+        active.run->report().finished = now;
+        listener_.on_complete(active.token, *failure_, active.run->report());
+      }
+    }
+    return;
+  }
+  const auto found = running_.find(job.operation);
+  SPILLWAY_CHECK(found != running_.end());
+  after(job.operation, found->second.run->on_computed(job.tag, context), endpoint, now);
+}
+
+void Engine::fail(const base::Status& cause, std::uint16_t culprit, wire::FailureCause reason,
+                  transport::Endpoint& endpoint, base::Instant now) {
+  if (failure_) {
+    return;
+  }
+  failure_ = cause;
+  endpoint.leave(culprit, reason);
+  RunContext context = this->context(endpoint, now);
+  std::map<Key, Active> running = std::exchange(running_, {});
+  messages_ = 0;
+  for (auto& [key, active] : running) {
+    active.run->withdraw(context);
+    if (active.is_complete) {
+      if (!active.run->is_idle()) {
+        leaving_.emplace(key, std::move(active));
+      }
+      continue;
+    }
+    if (!active.run->is_idle()) {
+      leaving_.emplace(key, std::move(active));  // a job still uses the caller's memory
+      continue;
+    }
+    active.run->report().finished = now;
+    listener_.on_complete(active.token, cause, active.run->report());
+  }
+  for (const Waiting& waiting : std::exchange(waiting_, {})) {
+    complete_failed(waiting.request, waiting.queued, waiting.sequence, now);
+  }
+}
+
+void Engine::complete_failed(const Request& request, base::Instant queued, std::uint32_t sequence,
+                             base::Instant now) {
+  OperationReport report;
+  report.sequence = sequence;
+  report.operation = request.operation;
+  report.queued = queued;
+  report.finished = now;
+  report.peers.resize(config_.group.world);
+  listener_.on_complete(request.token, *failure_, report);
+}
+
+base::Instant Engine::next_timeout() const {
+  if (!failure_ && config_.memory != nullptr && config_.memory->failure()) {
+    return base::Instant();
+  }
+  base::Instant next = transport::kNever;
+  for (const auto& [key, active] : running_) {
+    const base::Instant started = active.run->report().started;
+    next = std::min(next, active.run->next_timeout());
+    if (!active.is_complete) {
+      next = std::min(next, started + config_.operation_timeout);
+    }
+    if (!is_watching_) {
+      next = std::min(next, started + config_.watch_after);
+    }
+  }
+  return next;
+}
+
+void Engine::on_timeout(transport::Endpoint& endpoint, base::Instant now) {
+  if (config_.memory != nullptr && config_.memory->failure()) {
+    const MemoryFailure& failure = *config_.memory->failure();
+    fail(failure.status, failure.peer, wire::FailureCause::kPeerDead, endpoint, now);
+    return;
+  }
+  watch(endpoint, now);
+  std::vector<Key> due;
+  for (const auto& [key, active] : running_) {
+    const OperationReport& report = active.run->report();
+    if (!active.is_complete && now >= report.started + config_.operation_timeout) {
+      const std::vector<std::uint16_t> ranks = active.run->awaited();
+      fail({base::StatusCode::kTimedOut,
+            fmt::format("operation {} ({}) has not ended after {} s; it waits for rank {}",
+                        report.sequence, describe(report.operation),
+                        config_.operation_timeout.count() / 1'000'000'000, fmt::join(ranks, ", "))},
+           ranks.empty() ? config_.group.rank : ranks.front(), wire::FailureCause::kTimeout,
+           endpoint, now);
+      return;
+    }
+    if (active.run->next_timeout() <= now) {
+      due.push_back(key);
+    }
+  }
+  for (const Key key : due) {
+    if (const auto found = running_.find(key); found != running_.end()) {
+      RunContext context = this->context(endpoint, now);
+      after(key, found->second.run->on_timeout(context), endpoint, now);
+    }
+  }
+}
+
+void Engine::watch(transport::Endpoint& endpoint, base::Instant now) {
+  const bool is_old = std::any_of(running_.begin(), running_.end(), [&](const auto& entry) {
+    return now - entry.second.run->report().started >= config_.watch_after;
+  });
+  if (is_old && !is_watching_) {
+    is_watching_ = true;
+    endpoint.watch_everybody(true, now);
+  }
+}
+
+std::size_t Engine::memory_bytes() const {
+  std::size_t bytes = scratch_.kept_bytes() + scratch_.used_bytes();
+  for (const auto& [tensor, residual] : residuals_) {
+    bytes += residual.size() * sizeof(float);
+  }
+  return bytes;
+}
+
+}  // namespace spillway::collective

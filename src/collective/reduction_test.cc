@@ -1,0 +1,433 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reductions against a fold written element by element, bit for bit.
+#include "collective/reduction.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "base/random.h"
+#include "codec/reference/half_precision.h"
+
+namespace spillway::collective {
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinite = std::numeric_limits<float>::infinity();
+
+// ---- The reference: how elements are read and written
+
+struct PlainHalf {
+  std::uint16_t bits;
+};
+struct PlainBfloat {
+  std::uint16_t bits;
+};
+
+float read(PlainHalf stored) {
+  return codec::reference::fp16_to_float(stored.bits);
+}
+float read(PlainBfloat stored) {
+  return codec::reference::bf16_to_float(stored.bits);
+}
+template <typename T>
+T read(T stored) {
+  return stored;
+}
+
+void write(float value, PlainHalf& stored) {
+  stored.bits = std::isnan(value) ? 0x7E00 : codec::reference::float_to_fp16(value);
+}
+void write(float value, PlainBfloat& stored) {
+  stored.bits = std::isnan(value) ? 0x7FC0 : codec::reference::float_to_bf16(value);
+}
+template <typename T>
+void write(T value, T& stored) {
+  stored = value;
+  if constexpr (std::is_floating_point_v<T>) {
+    stored = std::isnan(value) ? std::numeric_limits<T>::quiet_NaN() : value;
+  }
+}
+
+// ---- The reference: folding
+
+template <typename T>
+bool is_nan(T value) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return std::isnan(value);
+  }
+  return false;
+}
+
+template <typename T>
+T plain_sum(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return a + b;
+  } else {
+    return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+  }
+}
+
+template <typename T>
+T plain_fold(ReduceOp op, T a, T b) {
+  if (op == ReduceOp::kSum || op == ReduceOp::kAverage) {
+    return plain_sum(a, b);
+  }
+  if (is_nan(a) || is_nan(b)) {
+    return std::numeric_limits<T>::quiet_NaN();
+  }
+  return op == ReduceOp::kMin ? std::min(a, b) : std::max(a, b);
+}
+
+template <typename Stored>
+Bytes plain_reduce(ReduceOp op, const std::vector<const std::uint8_t*>& sources, std::size_t count,
+                   std::size_t average_over) {
+  Bytes result(count * sizeof(Stored));
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto element = [&](const std::uint8_t* source) {
+      Stored stored;
+      std::memcpy(&stored, source + i * sizeof(Stored), sizeof(Stored));
+      return read(stored);
+    };
+    auto value = element(sources[0]);
+    for (std::size_t k = 1; k < sources.size(); ++k) {
+      value = plain_fold(op, value, element(sources[k]));
+    }
+    if (op == ReduceOp::kAverage && average_over > 0) {
+      value = value / static_cast<decltype(value)>(average_over);
+    }
+    Stored stored;
+    write(value, stored);
+    std::memcpy(result.data() + i * sizeof(Stored), &stored, sizeof(Stored));
+  }
+  return result;
+}
+
+Bytes plain_reduce(DataType type, ReduceOp op, const std::vector<const std::uint8_t*>& sources,
+                   std::size_t count, std::size_t average_over) {
+  switch (type) {
+    case DataType::kFloat32:
+      return plain_reduce<float>(op, sources, count, average_over);
+    case DataType::kFloat64:
+      return plain_reduce<double>(op, sources, count, average_over);
+    case DataType::kFloat16:
+      return plain_reduce<PlainHalf>(op, sources, count, average_over);
+    case DataType::kBfloat16:
+      return plain_reduce<PlainBfloat>(op, sources, count, average_over);
+    case DataType::kInt32:
+      return plain_reduce<std::int32_t>(op, sources, count, average_over);
+    case DataType::kInt64:
+      return plain_reduce<std::int64_t>(op, sources, count, average_over);
+  }
+  return {};
+}
+
+// ---- Elements to try
+
+template <typename Stored, typename Value>
+void append(Bytes& bytes, Value value) {
+  Stored stored;
+  write(value, stored);
+  const auto* first = reinterpret_cast<const std::uint8_t*>(&stored);
+  bytes.insert(bytes.end(), first, first + sizeof(Stored));
+}
+
+// Ordinary numbers mostly: sums of random bits are all about their largest exponent.
+void append_ordinary(DataType type, double value, Bytes& bytes) {
+  switch (type) {
+    case DataType::kFloat32:
+      return append<float>(bytes, static_cast<float>(value));
+    case DataType::kFloat64:
+      return append<double>(bytes, value);
+    case DataType::kFloat16:
+      return append<PlainHalf>(bytes, static_cast<float>(value));
+    case DataType::kBfloat16:
+      return append<PlainBfloat>(bytes, static_cast<float>(value));
+    case DataType::kInt32:
+      return append<std::int32_t>(bytes, static_cast<std::int32_t>(value * 1000));
+    case DataType::kInt64:
+      return append<std::int64_t>(bytes, static_cast<std::int64_t>(value * 1000));
+  }
+}
+
+Bytes some_elements(DataType type, std::size_t count, std::uint64_t seed) {
+  base::RandomSequence random(seed);
+  Bytes bytes;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t kind = random.next_below(8);
+    if (kind == 0) {  // any bits: NaNs of all sorts, denormals, integers that overflow
+      for (std::size_t k = 0; k < element_size(type); ++k) {
+        bytes.push_back(static_cast<std::uint8_t>(random.next_word()));
+      }
+    } else if (kind == 1) {
+      constexpr std::array<double, 4> kSpecial{0.0, -0.0, 3e4, -3e4};
+      append_ordinary(type, kSpecial[random.next_below(kSpecial.size())], bytes);
+    } else {
+      append_ordinary(type, random.next_gaussian(), bytes);
+    }
+  }
+  return bytes;
+}
+
+// ---- One reduction in a bed of bytes that must stay as they are
+
+constexpr std::uint8_t kBed = 0xA5;
+constexpr std::size_t kMargin = 64;
+constexpr std::size_t kApart = SIZE_MAX;  // the target is none of the sources
+
+struct Case {
+  DataType type{};
+  ReduceOp op{};
+  std::size_t sources{};
+  std::size_t count{};
+  std::size_t misaligned{};
+  std::size_t in_place{};
+  std::size_t average_over{};
+};
+
+std::string describe(const Case& tried) {
+  return std::string(data_type_name(tried.type)) + " " + reduce_op_name(tried.op) + " of " +
+         std::to_string(tried.sources) + " sources, " + std::to_string(tried.count) +
+         " elements, off by " + std::to_string(tried.misaligned) + ", in place of " +
+         (tried.in_place == kApart ? "none" : std::to_string(tried.in_place)) + ", over " +
+         std::to_string(tried.average_over);
+}
+
+Bytes bedded(const Bytes& elements, std::size_t offset) {
+  Bytes bed(kMargin + offset + elements.size() + kMargin, kBed);
+  std::copy(elements.begin(), elements.end(), bed.begin() + kMargin + offset);
+  return bed;
+}
+
+void expect_as_reference(const Case& tried) {
+  std::vector<Bytes> beds;
+  std::vector<const std::uint8_t*> sources;
+  for (std::size_t k = 0; k < tried.sources; ++k) {
+    const std::size_t offset = tried.misaligned * (k + 1) % kMargin;  // not all off by the same
+    beds.push_back(bedded(some_elements(tried.type, tried.count, 100 * tried.count + k), offset));
+    sources.push_back(beds.back().data() + kMargin + offset);
+  }
+  const Bytes expected =
+      plain_reduce(tried.type, tried.op, sources, tried.count, tried.average_over);
+  beds.push_back(bedded(Bytes(expected.size()), tried.misaligned));
+
+  const bool apart = tried.in_place == kApart;
+  std::vector<Bytes> expected_beds = beds;
+  const std::size_t changed = apart ? tried.sources : tried.in_place;
+  const std::size_t offset =
+      kMargin + tried.misaligned * (apart ? 1 : tried.in_place + 1) % kMargin;
+  std::copy(expected.begin(), expected.end(), expected_beds[changed].begin() + offset);
+
+  reduce(tried.type, tried.op, sources, tried.count, beds[changed].data() + offset,
+         tried.average_over);
+  EXPECT_TRUE(beds == expected_beds) << describe(tried);
+}
+
+class ReductionOfType : public testing::TestWithParam<std::size_t> {
+ protected:
+  DataType type() const { return static_cast<DataType>(GetParam()); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Types, ReductionOfType, testing::Range(std::size_t{0}, kDataTypes),
+                         [](const auto& tested) {
+                           return data_type_name(static_cast<DataType>(tested.param));
+                         });
+
+TEST_P(ReductionOfType, IsTheFoldInOrder) {
+  for (std::size_t op = 0; op < kReduceOps; ++op) {
+    for (const std::size_t sources : {1, 2, 3, 4, 5, 10}) {
+      for (const std::size_t count : {0, 1, 7, 31, 33, 1023, 2051}) {
+        for (const std::size_t misaligned : {0, 1, 3}) {
+          for (const std::size_t in_place : {kApart, std::size_t{0}, sources - 1}) {
+            const std::size_t average_over = misaligned;  // 0, 1 and 3 will do for this as well
+            expect_as_reference({type(), static_cast<ReduceOp>(op), sources, count, misaligned,
+                                 in_place, average_over});
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(ReductionOfType, AveragesOverAnyNumber) {
+  for (const std::size_t over : {1, 2, 3, 4, 7, 8, 100, 1024, 4095, 1 << 24}) {
+    expect_as_reference({type(), ReduceOp::kAverage, 3, 517, 0, kApart, over});
+    expect_as_reference({type(), ReduceOp::kAverage, 6, 517, 0, kApart, over});
+  }
+}
+
+TEST_P(ReductionOfType, TakesAsManySourcesAsItSays) {
+  expect_as_reference({type(), ReduceOp::kSum, kMaxSources, 3, 0, kApart, 0});
+}
+
+TEST_P(ReductionOfType, OnlyAveragesAreDivided) {
+  const Bytes a = some_elements(type(), 50, 1);
+  const Bytes b = some_elements(type(), 50, 2);
+  const std::array<const std::uint8_t*, 2> sources{a.data(), b.data()};
+  Bytes with(a.size());
+  Bytes without(a.size());
+  for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax}) {
+    reduce(type(), op, sources, 50, with.data(), 2);
+    reduce(type(), op, sources, 50, without.data(), 0);
+    EXPECT_TRUE(with == without) << reduce_op_name(op);
+  }
+  reduce(type(), ReduceOp::kAverage, sources, 50, with.data(), 0);
+  reduce(type(), ReduceOp::kSum, sources, 50, without.data(), 0);
+  EXPECT_TRUE(with == without) << "an average over nothing is a sum";
+}
+
+// ---- Facts worth their own names; each element is repeated, so that vectors and rests both see it
+
+template <typename T>
+T reduce_one(DataType type, ReduceOp op, const std::vector<T>& elements, std::size_t over = 0) {
+  constexpr std::size_t kCopies = 71;
+  std::vector<std::vector<T>> buffers;
+  std::vector<const std::uint8_t*> sources;
+  for (const T element : elements) {
+    buffers.emplace_back(kCopies, element);
+  }
+  for (const std::vector<T>& buffer : buffers) {
+    sources.push_back(reinterpret_cast<const std::uint8_t*>(buffer.data()));
+  }
+  std::vector<T> target(kCopies);
+  reduce(type, op, sources, kCopies, reinterpret_cast<std::uint8_t*>(target.data()), over);
+  for (const T& copy : target) {
+    EXPECT_EQ(std::memcmp(&copy, &target[0], sizeof(T)), 0);
+  }
+  return target[0];
+}
+
+float reduce_floats(ReduceOp op, const std::vector<float>& elements, std::size_t over = 0) {
+  return reduce_one(DataType::kFloat32, op, elements, over);
+}
+
+TEST(Reduction, SumsInTheOrderGiven) {
+  EXPECT_EQ(reduce_floats(ReduceOp::kSum, {1e8F, 1.0F, -1e8F}), 0.0F);
+  EXPECT_EQ(reduce_floats(ReduceOp::kSum, {1e8F, -1e8F, 1.0F}), 1.0F);
+  EXPECT_EQ(reduce_floats(ReduceOp::kSum, {1e8F, 1.0F, 1.0F, 1.0F, 1.0F, -1e8F}), 0.0F);
+  EXPECT_EQ(reduce_floats(ReduceOp::kSum, {1e8F, -1e8F, 1.0F, 1.0F, 1.0F, 1.0F}), 4.0F);
+}
+
+TEST(Reduction, HalvesAreRoundedOnceAtTheEnd) {
+  // 2048 + 1 is a tie in float16 and falls back to 2048; the float in between keeps each 1.
+  const std::vector<std::uint16_t> halves{0x6800, 0x3C00, 0x3C00};
+  EXPECT_EQ(reduce_one(DataType::kFloat16, ReduceOp::kSum, halves), 0x6801);
+  // Likewise 256 + 1 in bfloat16.
+  const std::vector<std::uint16_t> bfloats{0x4380, 0x3F80, 0x3F80};
+  EXPECT_EQ(reduce_one(DataType::kBfloat16, ReduceOp::kSum, bfloats), 0x4381);
+  // A sum on the way may leave the range of the type, if its average comes back.
+  const std::vector<std::uint16_t> large{0x7BFF, 0x7BFF};
+  EXPECT_EQ(reduce_one(DataType::kFloat16, ReduceOp::kAverage, large, 2), 0x7BFF);
+  EXPECT_EQ(reduce_one(DataType::kFloat16, ReduceOp::kSum, large), 0x7C00);
+}
+
+TEST(Reduction, IntegerSumsWrapAround) {
+  constexpr auto kMax32 = std::numeric_limits<std::int32_t>::max();
+  constexpr auto kMin32 = std::numeric_limits<std::int32_t>::min();
+  constexpr auto kMax64 = std::numeric_limits<std::int64_t>::max();
+  constexpr auto kMin64 = std::numeric_limits<std::int64_t>::min();
+  EXPECT_EQ(reduce_one<std::int32_t>(DataType::kInt32, ReduceOp::kSum, {kMax32, 1}), kMin32);
+  EXPECT_EQ(reduce_one<std::int32_t>(DataType::kInt32, ReduceOp::kSum, {kMin32, -1}), kMax32);
+  EXPECT_EQ(reduce_one<std::int64_t>(DataType::kInt64, ReduceOp::kSum, {kMax64, 1}), kMin64);
+  EXPECT_EQ(reduce_one<std::int64_t>(DataType::kInt64, ReduceOp::kSum, {kMin64, kMin64}), 0);
+}
+
+TEST(Reduction, IntegerAveragesTruncateTowardsZero) {
+  EXPECT_EQ(reduce_one<std::int32_t>(DataType::kInt32, ReduceOp::kAverage, {-3, -4}, 2), -3);
+  EXPECT_EQ(reduce_one<std::int32_t>(DataType::kInt32, ReduceOp::kAverage, {3, 4}, 2), 3);
+  EXPECT_EQ(reduce_one<std::int64_t>(DataType::kInt64, ReduceOp::kAverage, {-1, 0, -1}, 3), 0);
+  EXPECT_EQ(reduce_one<std::int64_t>(DataType::kInt64, ReduceOp::kAverage, {-5, -5, -1}, 3), -3);
+}
+
+TEST(Reduction, FloatAveragesAreDividedNotMultiplied) {
+  const float by_reciprocal = 5.0F * (1.0F / 3.0F);
+  ASSERT_NE(5.0F / 3.0F, by_reciprocal);
+  EXPECT_EQ(reduce_floats(ReduceOp::kAverage, {2.0F, 3.0F}, 3), 5.0F / 3.0F);
+  // A power of two, down among the denormals: a tie, to even.
+  const float least = std::numeric_limits<float>::denorm_min();
+  EXPECT_EQ(reduce_floats(ReduceOp::kAverage, {2 * least, least}, 2), 2 * least);
+  EXPECT_EQ(reduce_floats(ReduceOp::kAverage, {least}, 2), 0.0F);
+}
+
+TEST(Reduction, AnyNaNMakesTheOneQuietNaN) {
+  const auto quiet = std::bit_cast<std::uint32_t>(kNaN);
+  ASSERT_EQ(quiet, 0x7FC00000U);
+  const auto odd = std::bit_cast<float>(0xFF812345U);  // negative, signalling, with a payload
+  for (std::size_t index = 0; index < kReduceOps; ++index) {
+    const auto op = static_cast<ReduceOp>(index);
+    for (const std::vector<float>& elements :
+         {std::vector{odd}, {odd, 1.0F}, {1.0F, odd}, {1.0F, odd, -2.0F}, {odd, -odd, kInfinite}}) {
+      EXPECT_EQ(std::bit_cast<std::uint32_t>(reduce_floats(op, elements, 2)), quiet)
+          << reduce_op_name(op);
+    }
+  }
+  const float cancelled = reduce_floats(ReduceOp::kSum, {kInfinite, -kInfinite});
+  EXPECT_EQ(std::bit_cast<std::uint32_t>(cancelled), quiet);
+}
+
+TEST(Reduction, InfinitiesAreValues) {
+  EXPECT_EQ(reduce_floats(ReduceOp::kSum, {1.0F, kInfinite}), kInfinite);
+  EXPECT_EQ(reduce_floats(ReduceOp::kMin, {1.0F, -kInfinite, kInfinite}), -kInfinite);
+  EXPECT_EQ(reduce_floats(ReduceOp::kMax, {1.0F, -kInfinite, kInfinite}), kInfinite);
+}
+
+TEST(Reduction, OfEqualZerosTheEarlierStays) {
+  for (const ReduceOp op : {ReduceOp::kMin, ReduceOp::kMax}) {
+    EXPECT_FALSE(std::signbit(reduce_floats(op, {0.0F, -0.0F})));
+    EXPECT_TRUE(std::signbit(reduce_floats(op, {-0.0F, 0.0F})));
+  }
+}
+
+// ---- Conversions
+
+TEST(Conversion, FloatsComeBackFromEveryWiderOrEqualType) {
+  const std::vector<float> values{0.0F, -0.0F, 1.5F, -3.25F, 65504.0F, kInfinite, 0x1p-24F};
+  for (const DataType type : {DataType::kFloat32, DataType::kFloat64, DataType::kFloat16}) {
+    Bytes stored(1 + values.size() * element_size(type));
+    std::vector<float> back(values.size());
+    convert_from_float(type, values.data(), values.size(), stored.data() + 1);
+    convert_to_float(type, stored.data() + 1, values.size(), back.data());
+    EXPECT_EQ(std::memcmp(back.data(), values.data(), values.size() * sizeof(float)), 0)
+        << data_type_name(type);
+  }
+}
+
+TEST(Conversion, RoundsToNearestEven) {
+  const std::array<double, 4> doubles{1.0 + 0x1p-24, 1.0 + 0x3p-24, 1e300, std::nan("1")};
+  std::array<float, 4> floats{};
+  convert_to_float(DataType::kFloat64, reinterpret_cast<const std::uint8_t*>(doubles.data()), 4,
+                   floats.data());
+  EXPECT_EQ(floats[0], 1.0F);
+  EXPECT_EQ(floats[1], 1.0F + 0x1p-22F);
+  EXPECT_EQ(floats[2], kInfinite);
+  EXPECT_EQ(std::bit_cast<std::uint32_t>(floats[3]), 0x7FC00000U);
+
+  const std::array<float, 3> ties{1.0F + 0x1p-8F, 1.0F + 0x3p-8F, kNaN};
+  std::array<std::uint16_t, 3> halves{};
+  convert_from_float(DataType::kBfloat16, ties.data(), 3,
+                     reinterpret_cast<std::uint8_t*>(halves.data()));
+  EXPECT_EQ(halves, (std::array<std::uint16_t, 3>{0x3F80, 0x3F82, 0x7FC0}));
+}
+
+TEST(Conversion, EmptyBuffersNeedNoAddress) {
+  for (std::size_t index = 0; index < kDataTypes; ++index) {
+    if (is_floating(static_cast<DataType>(index))) {
+      convert_to_float(static_cast<DataType>(index), nullptr, 0, nullptr);
+      convert_from_float(static_cast<DataType>(index), nullptr, 0, nullptr);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace spillway::collective

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What came of an operation at one rank: how long it took and, for every peer, what arrived from
+// it. Always kept; costs a few additions per message.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/units.h"
+#include "collective/operation.h"
+#include "transport/message.h"
+
+namespace spillway::collective {
+
+// Packets from one peer. Each is in exactly one of whole, trimmed and missing.
+struct PeerDelivery {
+  std::uint64_t packets = 0;
+  std::uint64_t whole = 0;
+  std::uint64_t trimmed = 0;
+  std::uint64_t missing = 0;
+  bool late = false;  // a deadline passed before it had sent its part
+
+  void add(const transport::ReceiveReport& report) {
+    packets += report.packets;
+    whole += report.whole;
+    trimmed += report.trimmed();
+    missing += report.missing();
+    late = late || report.outcome == transport::Outcome::kDeadline;
+  }
+};
+
+struct OperationReport {
+  std::uint32_t sequence = 0;
+  Operation operation;
+  Algorithm algorithm = Algorithm::kDirect;  // that was used
+  base::Instant queued;
+  base::Instant started;
+  base::Instant finished;
+  std::uint64_t packets_sent = 0;  // repeats included
+  std::uint64_t packets_repeated = 0;
+  std::uint64_t wire_bytes_sent = 0;  // UDP payload, repeats included
+  // Of a tolerant all-reduce.
+  std::uint16_t contributors = 0;  // ranks in the sum of the shard that has the fewest
+  std::uint16_t empty_shards = 0;  // whose owner was too late: zero at all ranks
+  double drift = 0.0;  // expected squared distance to the owners' sums, over their energy
+  std::vector<PeerDelivery> peers;  // by rank; this rank's own entry is empty
+
+  PeerDelivery total() const {
+    PeerDelivery sum;
+    for (const PeerDelivery& peer : peers) {
+      sum.packets += peer.packets;
+      sum.whole += peer.whole;
+      sum.trimmed += peer.trimmed;
+      sum.missing += peer.missing;
+      sum.late = sum.late || peer.late;
+    }
+    return sum;
+  }
+};
+
+}  // namespace spillway::collective

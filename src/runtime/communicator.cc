@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/communicator.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <thread>
+#include <unordered_map>
+
+#include "net/transport_driver.h"
+#include "runtime/communicator_setup.h"
+#include "runtime/compute_threads.h"
+#include "runtime/debug_log.h"
+#include "runtime/local_memory.h"
+#include "runtime/operation_observer.h"
+#include "runtime/rendezvous.h"
+
+namespace spillway::runtime {
+namespace {
+
+using std::chrono::milliseconds;
+
+// After its last operation a rank stays until nobody has asked it anything for so long.
+constexpr milliseconds kQuiet{40};
+constexpr milliseconds kMostLingering{1000};
+constexpr milliseconds kLingerStep{10};
+constexpr int kFarewells = 3;
+
+base::Result<wire::PacketAuth> auth_of(const CommunicatorSetup& setup) {
+  if (setup.secret.empty()) {
+    return packetize::unkeyed_auth(setup.job);
+  }
+  return wire::PacketAuth::keyed(
+      {reinterpret_cast<const std::uint8_t*>(setup.secret.data()), setup.secret.size()});
+}
+
+unsigned ranks_here(const std::vector<RankCard>& cards, std::uint16_t rank) {
+  return static_cast<unsigned>(std::count_if(cards.begin(), cards.end(), [&](const RankCard& card) {
+    return card.machine == cards[rank].machine;
+  }));
+}
+
+// Of the ranks whose memory this one can read; none if there are none.
+std::unique_ptr<LocalMemory> memory_of(const std::vector<RankCard>& cards, std::uint16_t rank) {
+  const std::string& domain = cards[rank].memory_domain;
+  std::vector<std::optional<pid_t>> processes(cards.size());
+  std::size_t reached = 0;
+  for (std::size_t peer = 0; peer < cards.size(); ++peer) {
+    if (peer != rank && !domain.empty() && cards[peer].memory_domain == domain) {
+      processes[peer] = cards[peer].process;
+      ++reached;
+    }
+  }
+  return reached == 0 ? nullptr : std::make_unique<LocalMemory>(std::move(processes));
+}
+
+}  // namespace
+
+class Communicator::Impl final : private net::DriverListener, private collective::EngineListener {
+ public:
+  Impl(CommunicatorSetup setup, wire::PacketAuth auth, const CommunicatorOptions& options)
+      : setup_(std::move(setup)), auth_(std::move(auth)), options_(options), process_(::getpid()) {}
+  ~Impl();
+
+  base::Status open();
+  std::uint16_t rank() const { return setup_.group.rank; }
+  std::uint16_t world() const { return setup_.group.world; }
+  base::Result<std::shared_ptr<OperationRequest>> submit(const OperationOptions& options);
+  base::Status abort(const std::string& why);
+  base::Status health() const;
+
+ private:
+  base::Result<std::vector<RankCard>> meet();
+  base::Status add_peers(const std::vector<RankCard>& cards, const packetize::Fabric& fabric);
+  base::Status check_process() const;
+
+  void on_event(const transport::Event& event, transport::Endpoint& endpoint,
+                base::Instant now) override;
+  base::Instant next_timeout() const override { return engine_->next_timeout(); }
+  void on_timeout(transport::Endpoint& endpoint, base::Instant now) override;
+  void on_complete(std::uint64_t token, const base::Status& status,
+                   const collective::OperationReport& report) override;
+
+  void start(const OperationOptions& options, const std::shared_ptr<OperationRequest>& request,
+             transport::Endpoint& endpoint, base::Instant now);
+  void calculate(transport::Endpoint& endpoint, base::Instant now);
+  void on_calculated(collective::ComputeJob& job);
+  void say_goodbye();
+  void linger();
+  struct Activity {
+    std::uint64_t datagrams = 0;  // that came so far
+    bool is_idle = false;
+  };
+  Activity activity();
+
+  CommunicatorSetup setup_;
+  wire::PacketAuth auth_;
+  CommunicatorOptions options_;
+  pid_t process_;
+  std::unique_ptr<OperationObserver> observer_;
+  std::unique_ptr<net::TransportDriver> driver_;
+  std::unique_ptr<ComputeThreads> pool_;
+  std::unique_ptr<LocalMemory> memory_;
+  std::unique_ptr<collective::Engine> engine_;
+
+  // Of the loop's thread.
+  std::uint64_t next_token_ = 1;
+  std::unordered_map<std::uint64_t, std::shared_ptr<OperationRequest>> requests_;
+
+  mutable std::mutex mutex_;
+  base::Status failure_;
+};
+
+base::Result<std::vector<RankCard>> Communicator::Impl::meet() {
+  RankCard own;
+  own.data = driver_->local();
+  own.mtu = setup_.mtu;
+  own.trim_bytes = setup_.trim_bytes;
+  own.machine = machine_name();
+  own.process = ::getpid();
+  // Who is told where the others are has a network that is meant to be used.
+  own.memory_domain = setup_.launch.peers.empty() ? memory_domain(Environment::of_process()) : "";
+  if (world() == 1) {
+    return std::vector{own};
+  }
+  const base::Result<std::vector<Blob>> blobs =
+      options_.id
+          ? exchange(*options_.id, options_.member, to_blob(own), options_.rendezvous_patience)
+          : exchange(setup_.launch, to_blob(own), options_.rendezvous_patience);
+  if (!blobs.ok()) {
+    return blobs.status();
+  }
+  std::vector<RankCard> cards;
+  for (const Blob& blob : *blobs) {
+    const base::Result<RankCard> card = parse_rank_card(blob);
+    if (!card.ok()) {
+      return card.status();
+    }
+    cards.push_back(*card);
+  }
+  return cards;
+}
+
+base::Status Communicator::Impl::add_peers(const std::vector<RankCard>& cards,
+                                           const packetize::Fabric& fabric) {
+  for (std::uint16_t peer = 0; peer < world(); ++peer) {
+    if (peer == rank()) {
+      continue;
+    }
+    const bool is_told = !setup_.launch.peers.empty();
+    const net::SocketAddress& address = is_told ? setup_.launch.peers[peer] : cards[peer].data;
+    const base::Result<unsigned> limit = driver_->add_peer(peer, address);
+    if (!limit.ok()) {
+      return limit.status();
+    }
+    if (*limit + fabric.datagram_overhead() < fabric.mtu && *limit < SPILLWAY_MAX_PACKET) {
+      return base::invalid_argument(fmt::format(
+          "the way to rank {} ({}) takes packets of {} bytes, but all interfaces say {}; set "
+          "SPILLWAY_MTU={} at every rank",
+          peer, address.to_string(), *limit + fabric.datagram_overhead(), fabric.mtu,
+          *limit + fabric.datagram_overhead()));
+    }
+    log_info(LogSubsystem::kNet, "rank {} is at {}", peer, address.to_string());
+  }
+  return {};
+}
+
+base::Status Communicator::Impl::open() {
+  base::Result<std::unique_ptr<net::TransportDriver>> driver =
+      net::TransportDriver::open(setup_.driver, auth_, *this);
+  if (!driver.ok()) {
+    return driver.status();
+  }
+  driver_ = std::move(driver).value();
+  for (const std::string& warning : driver_->warnings()) {
+    log_info(LogSubsystem::kNet, "{}", warning);
+  }
+  const base::Result<std::vector<RankCard>> cards = meet();
+  if (!cards.ok()) {
+    return cards.status();
+  }
+  const base::Result<packetize::Fabric> fabric = common_fabric(*cards);
+  if (!fabric.ok()) {
+    return fabric.status();
+  }
+  if (base::Status status = add_peers(*cards, *fabric); !status.ok()) {
+    return status;
+  }
+  const unsigned threads = setup_.threads.value_or(
+      compute_thread_count(std::thread::hardware_concurrency(), ranks_here(*cards, rank())));
+  pool_ = std::make_unique<ComputeThreads>(
+      threads, [this](collective::ComputeJob& job) { on_calculated(job); });
+  collective::EngineConfig config;
+  config.group = setup_.group;
+  config.job = setup_.job;
+  config.fabric = *fabric;
+  config.keyed = auth_.is_keyed();
+  config.operation_timeout = options_.operation_timeout;
+  memory_ = memory_of(*cards, rank());
+  config.memory = memory_.get();
+  base::Result<std::unique_ptr<collective::Engine>> engine =
+      collective::Engine::make(config, auth_, *pool_, *this);
+  if (!engine.ok()) {
+    return engine.status();
+  }
+  engine_ = std::move(engine).value();
+  const Identity identity{options_.name, rank(), world(), setup_.launch.local_rank};
+  observer_ = std::make_unique<OperationObserver>(identity, Environment::of_process());
+  log_info(LogSubsystem::kInit, "rank {} of {} at {}, MTU {}, {} threads, launched by {}", rank(),
+           world(), driver_->local().to_string(), fabric->mtu, threads, setup_.launch.launcher);
+  driver_->start();
+  return {};
+}
+
+base::Status Communicator::Impl::check_process() const {
+  if (::getpid() == process_) {
+    return {};
+  }
+  return base::invalid_argument(fmt::format(
+      "this communicator belongs to process {}: a child of fork() cannot use it; make one in the "
+      "child, or start workers with spawn",
+      process_));
+}
+
+base::Result<std::shared_ptr<OperationRequest>> Communicator::Impl::submit(
+    const OperationOptions& options) {
+  if (base::Status status = check_process(); !status.ok()) {
+    return status;
+  }
+  if (base::Status status = validate(options.operation, setup_.group); !status.ok()) {
+    return status;
+  }
+  const bool lacks_input =
+      options.input == nullptr && input_bytes(options.operation, setup_.group) > 0;
+  const bool lacks_output =
+      options.output == nullptr && output_bytes(options.operation, setup_.group) > 0;
+  if (lacks_input || lacks_output) {
+    return base::invalid_argument(fmt::format("{} needs {} at this rank",
+                                              describe(options.operation),
+                                              lacks_input ? "an input" : "an output"));
+  }
+  if (options.priority >= SPILLWAY_PRIORITIES) {
+    return base::invalid_argument("priority goes from 0 to 7");
+  }
+  auto request = std::make_shared<OperationRequest>(options.on_done);
+  driver_->post([this, options, request](transport::Endpoint& endpoint, base::Instant now) {
+    start(options, request, endpoint, now);
+  });
+  return request;
+}
+
+void Communicator::Impl::start(const OperationOptions& options,
+                               const std::shared_ptr<OperationRequest>& request,
+                               transport::Endpoint& endpoint, base::Instant now) {
+  const std::uint64_t token = next_token_++;
+  requests_.emplace(token, request);
+  observer_->begin(token, options.operation, options.priority, now);
+  const base::Status status =
+      engine_->submit({.operation = options.operation,
+                       .input = static_cast<const std::uint8_t*>(options.input),
+                       .output = static_cast<std::uint8_t*>(options.output),
+                       .priority = options.priority,
+                       .token = token},
+                      endpoint, now);
+  if (!status.ok()) {
+    on_complete(token, status, {});
+  }
+  calculate(endpoint, now);
+}
+
+// Without threads: what there is to calculate, now.
+void Communicator::Impl::calculate(transport::Endpoint& endpoint, base::Instant now) {
+  while (collective::ComputeJob* job = pool_->take_inline()) {
+    job->run();
+    engine_->on_computed(*job, endpoint, now);
+  }
+}
+
+void Communicator::Impl::on_calculated(collective::ComputeJob& job) {
+  driver_->post([this, &job](transport::Endpoint& endpoint, base::Instant now) {
+    engine_->on_computed(job, endpoint, now);
+  });
+}
+
+void Communicator::Impl::on_event(const transport::Event& event, transport::Endpoint& endpoint,
+                                  base::Instant now) {
+  engine_->on_event(event, endpoint, now);
+  calculate(endpoint, now);
+}
+
+void Communicator::Impl::on_timeout(transport::Endpoint& endpoint, base::Instant now) {
+  engine_->on_timeout(endpoint, now);
+  calculate(endpoint, now);
+}
+
+void Communicator::Impl::on_complete(std::uint64_t token, const base::Status& status,
+                                     const collective::OperationReport& report) {
+  if (!status.ok() && engine_->has_failed()) {
+    const std::lock_guard lock(mutex_);
+    failure_ = status;
+  }
+  observer_->end(token, status, report);
+  const auto found = requests_.find(token);
+  const std::shared_ptr<OperationRequest> request = found->second;
+  requests_.erase(found);
+  request->finish(status, report);
+}
+
+base::Status Communicator::Impl::abort(const std::string& why) {
+  if (base::Status status = check_process(); !status.ok()) {
+    return status;
+  }
+  driver_->post([this, why](transport::Endpoint& endpoint, base::Instant now) {
+    engine_->fail({base::StatusCode::kAborted, "aborted: " + why}, rank(),
+                  wire::FailureCause::kAborted, endpoint, now);
+  });
+  return {};
+}
+
+base::Status Communicator::Impl::health() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void Communicator::Impl::say_goodbye() {
+  driver_->post([this](transport::Endpoint& endpoint, base::Instant now) {
+    if (engine_->is_done() && !engine_->has_failed()) {
+      if (engine_->is_idle()) {
+        endpoint.leave(rank(), wire::FailureCause::kClosed);
+      }
+    } else {
+      engine_->fail({base::StatusCode::kAborted, "the communicator was destroyed"}, rank(),
+                    wire::FailureCause::kAborted, endpoint, now);
+    }
+  });
+}
+
+Communicator::Impl::Activity Communicator::Impl::activity() {
+  std::promise<Activity> promise;
+  driver_->post([&](transport::Endpoint&, base::Instant) {
+    promise.set_value({driver_->counters().received.datagrams, engine_->is_idle()});
+  });
+  return promise.get_future().get();
+}
+
+// Who missed the last STOP asks again; who is told that this rank is done asks no more. Late ranks
+// get what they are owed first.
+void Communicator::Impl::linger() {
+  Activity before = activity();
+  milliseconds quiet{0};
+  int farewells = 0;
+  for (milliseconds waited{0}; waited < kMostLingering && quiet < kQuiet; waited += kLingerStep) {
+    if (farewells < kFarewells) {
+      say_goodbye();
+      farewells += before.is_idle ? 1 : 0;
+    }
+    std::this_thread::sleep_for(kLingerStep);
+    const Activity now = activity();
+    const bool is_quiet = now.is_idle && now.datagrams == before.datagrams;
+    quiet = is_quiet ? quiet + kLingerStep : milliseconds{0};
+    before = now;
+  }
+}
+
+Communicator::Impl::~Impl() {
+  if (::getpid() != process_) {
+    // The threads and sockets are the parent's: there is nothing here to end.
+    static_cast<void>(driver_.release());
+    static_cast<void>(pool_.release());
+    static_cast<void>(observer_.release());
+    return;
+  }
+  if (engine_ && world() > 1) {
+    linger();
+  } else if (engine_) {
+    say_goodbye();
+  }
+  if (pool_) {
+    pool_->finish();  // jobs end and are handed to the loop, which still runs
+  }
+  if (driver_) {
+    driver_->stop_and_wait();
+  }
+  driver_.reset();
+}
+
+Communicator::Communicator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Communicator::~Communicator() = default;
+
+base::Result<std::unique_ptr<Communicator>> Communicator::create(
+    const CommunicatorOptions& options) {
+  start_log();
+  base::Result<CommunicatorSetup> setup = prepare(options, Environment::of_process());
+  if (!setup.ok()) {
+    return setup.status();
+  }
+  base::Result<wire::PacketAuth> auth = auth_of(*setup);
+  if (!auth.ok()) {
+    return auth.status();
+  }
+  auto impl = std::make_unique<Impl>(std::move(setup).value(), std::move(auth).value(), options);
+  if (base::Status status = impl->open(); !status.ok()) {
+    return status;
+  }
+  return std::unique_ptr<Communicator>(new Communicator(std::move(impl)));
+}
+
+std::uint16_t Communicator::rank() const {
+  return impl_->rank();
+}
+std::uint16_t Communicator::world() const {
+  return impl_->world();
+}
+base::Result<std::shared_ptr<OperationRequest>> Communicator::submit(
+    const OperationOptions& options) {
+  return impl_->submit(options);
+}
+base::Status Communicator::abort(const std::string& why) {
+  return impl_->abort(why);
+}
+base::Status Communicator::health() const {
+  return impl_->health();
+}
+
+}  // namespace spillway::runtime

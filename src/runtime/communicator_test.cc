@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Communicators on real sockets, the ranks of a group as threads of one process.
+#include "runtime/communicator.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <thread>
+
+namespace spillway::runtime {
+namespace {
+
+using collective::Kind;
+using collective::Operation;
+using collective::ReduceOp;
+
+CommunicatorOptions options_of(const UniqueId& id, std::uint32_t rank, std::uint32_t world) {
+  CommunicatorOptions options;
+  options.id = id;
+  options.member = {rank, world};
+  options.rendezvous_patience = base::seconds(20);
+  return options;
+}
+
+// Runs `body` at every rank of a new group, each on a thread of its own.
+void run_group(std::uint32_t world, const std::function<void(Communicator&)>& body,
+               const std::function<void(CommunicatorOptions&)>& adjust = {}) {
+  const UniqueId id = create_unique_id(net::SocketAddress::parse("127.0.0.1:0").value()).value();
+  std::vector<std::thread> threads;
+  for (std::uint32_t rank = 0; rank < world; ++rank) {
+    threads.emplace_back([&, rank] {
+      CommunicatorOptions options = options_of(id, rank, world);
+      if (adjust) {
+        adjust(options);
+      }
+      auto communicator = Communicator::create(options);
+      ASSERT_TRUE(communicator.ok()) << communicator.status().message();
+      body(**communicator);
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+}
+
+Operation all_reduce_of(std::size_t count) {
+  Operation operation;
+  operation.count = count;
+  return operation;
+}
+
+base::Status run(Communicator& communicator, const Operation& operation, const void* input,
+                 void* output, std::uint8_t priority = 3) {
+  const auto request = communicator.submit(
+      {.operation = operation, .input = input, .output = output, .priority = priority});
+  return request.ok() ? *(*request)->wait(std::nullopt) : request.status();
+}
+
+class Communicators : public testing::TestWithParam<unsigned> {};
+INSTANTIATE_TEST_SUITE_P(Threads, Communicators, testing::Values(0U, 2U));
+
+TEST_P(Communicators, SumsAreRightFromOneElementToMillions) {
+  run_group(
+      4,
+      [](Communicator& communicator) {
+        for (const std::size_t count : {1, 3, 1000, 100'000, 2'000'000}) {
+          std::vector<float> input(count);
+          for (std::size_t i = 0; i < count; ++i) {
+            input[i] = static_cast<float>((i % 1000) * (communicator.rank() + 1U));
+          }
+          std::vector<float> output(count);
+          const base::Status status =
+              run(communicator, all_reduce_of(count), input.data(), output.data());
+          ASSERT_TRUE(status.ok()) << status.message();
+          for (std::size_t i = 0; i < count; ++i) {
+            ASSERT_EQ(output[i], static_cast<float>((i % 1000) * 10)) << i << " of " << count;
+          }
+        }
+      },
+      [](CommunicatorOptions& options) { options.threads = GetParam(); });
+}
+
+TEST(Communicator, ManyOperationsAreUnderWayAtOnce) {
+  run_group(3, [](Communicator& communicator) {
+    constexpr std::size_t kBuckets = 100;
+    std::vector<std::vector<float>> buffers(kBuckets, std::vector<float>(20'000, 1.0F));
+    std::vector<std::shared_ptr<OperationRequest>> requests;
+    for (std::size_t bucket = 0; bucket < kBuckets; ++bucket) {
+      auto request = communicator.submit({.operation = all_reduce_of(20'000),
+                                          .input = buffers[bucket].data(),
+                                          .output = buffers[bucket].data(),
+                                          .priority = static_cast<std::uint8_t>(bucket % 8)});
+      ASSERT_TRUE(request.ok());
+      requests.push_back(*request);
+    }
+    for (std::size_t bucket = 0; bucket < kBuckets; ++bucket) {
+      ASSERT_TRUE(requests[bucket]->wait(std::nullopt)->ok());
+      ASSERT_EQ(buffers[bucket].front(), 3.0F);
+      ASSERT_EQ(buffers[bucket].back(), 3.0F);
+    }
+  });
+}
+
+TEST(Communicator, KeyedPacketsWorkAndAWrongKeyDoesNot) {
+  const auto keyed = [](CommunicatorOptions& options) {
+    options.secret = "a secret of twenty-two";
+  };
+  run_group(
+      2,
+      [](Communicator& communicator) {
+        std::vector<float> buffer(5000, 2.0F);
+        ASSERT_TRUE(run(communicator, all_reduce_of(5000), buffer.data(), buffer.data()).ok());
+        ASSERT_EQ(buffer[4999], 4.0F);
+      },
+      keyed);
+}
+
+TEST(Communicator, BadArgumentsAreRefusedBeforeAnyPacket) {
+  run_group(2, [](Communicator& communicator) {
+    Operation operation;
+    operation.count = 10;
+    EXPECT_FALSE(communicator.submit({.operation = operation}).ok());
+    operation.kind = Kind::kBroadcast;
+    operation.root = 2;
+    std::vector<float> buffer(10);
+    EXPECT_FALSE(
+        communicator
+            .submit({.operation = operation, .input = buffer.data(), .output = buffer.data()})
+            .ok());
+    operation.root = 0;
+    EXPECT_TRUE(run(communicator, operation, buffer.data(), buffer.data()).ok());
+  });
+}
+
+TEST(Communicator, RanksThatDisagreeAreBothTold) {
+  run_group(2, [](Communicator& communicator) {
+    std::vector<float> buffer(1000);
+    const std::size_t count = communicator.rank() == 0 ? 1000 : 500;
+    const base::Status status =
+        run(communicator, all_reduce_of(count), buffer.data(), buffer.data());
+    ASSERT_FALSE(status.ok());
+    const std::string other = "rank " + std::to_string(1 - communicator.rank());
+    EXPECT_NE(status.message().find(other), std::string::npos) << status.message();
+    EXPECT_FALSE(communicator.health().ok());
+  });
+}
+
+TEST(Communicator, AnAbortEndsOperationsEverywhere) {
+  run_group(3, [](Communicator& communicator) {
+    std::vector<float> buffer(1000);
+    if (communicator.rank() == 2) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      ASSERT_TRUE(communicator.abort("enough").ok());
+    }
+    const base::Status status =
+        run(communicator, all_reduce_of(1000), buffer.data(), buffer.data());
+    ASSERT_FALSE(status.ok());
+    EXPECT_NE(status.message().find(communicator.rank() == 2 ? "enough" : "rank 2 aborted"),
+              std::string::npos)
+        << status.message();
+  });
+}
+
+TEST(Communicator, CallbacksComeOnceWithTheOutcome) {
+  run_group(2, [](Communicator& communicator) {
+    std::atomic<int> calls{0};
+    std::vector<float> buffer(100);
+    auto request = communicator.submit({.operation = all_reduce_of(100),
+                                        .input = buffer.data(),
+                                        .output = buffer.data(),
+                                        .on_done = [&](const base::Status& status) {
+                                          EXPECT_TRUE(status.ok());
+                                          ++calls;
+                                        }});
+    ASSERT_TRUE(request.ok());
+    ASSERT_TRUE((*request)->wait(std::nullopt)->ok());
+    ASSERT_TRUE(run(communicator, all_reduce_of(100), buffer.data(), buffer.data()).ok());
+    EXPECT_EQ(calls, 1);
+  });
+}
+
+TEST(Communicator, AChildOfForkIsRefused) {
+  run_group(1, [](Communicator& communicator) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      std::vector<float> buffer(10);
+      const auto request = communicator.submit(
+          {.operation = all_reduce_of(10), .input = buffer.data(), .output = buffer.data()});
+      const bool refused =
+          !request.ok() && request.status().message().find("fork") != std::string::npos;
+      ::_exit(refused ? 0 : 1);
+    }
+    int status = 1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  });
+}
+
+TEST(Communicator, AWorldOfOneCopies) {
+  run_group(1, [](Communicator& communicator) {
+    const std::vector<float> input(100, 5.0F);
+    std::vector<float> output(100);
+    Operation operation = all_reduce_of(100);
+    operation.op = ReduceOp::kAverage;
+    ASSERT_TRUE(run(communicator, operation, input.data(), output.data()).ok());
+    EXPECT_EQ(output, input);
+  });
+}
+
+}  // namespace
+}  // namespace spillway::runtime

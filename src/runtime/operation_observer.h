@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Everything that is written down about a communicator's operations: the flight recorder, the
+// timeline and the metrics, as far as the environment asks for them. begin() and end() on the
+// communicator's thread; metrics are read from others.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "collective/report.h"
+#include "runtime/communicator_metrics.h"
+#include "runtime/flight_recorder.h"
+#include "runtime/identity.h"
+#include "runtime/metrics_export.h"
+#include "runtime/timeline.h"
+
+namespace spillway::runtime {
+
+class OperationObserver {
+ public:
+  OperationObserver(const Identity& identity, const Environment& environment);
+
+  void begin(std::uint64_t token, const collective::Operation& operation, std::uint8_t priority,
+             base::Instant now);
+  void end(std::uint64_t token, const base::Status& status,
+           const collective::OperationReport& report);
+
+ private:
+  struct Watched {
+    OperationRecord record;
+    FlightRecorder::Ticket ticket;
+  };
+
+  void count(const OperationRecord& record, const collective::OperationReport& report);
+
+  Identity identity_;
+  std::string flight_file_;
+  FlightRecorder recorder_;
+  std::unique_ptr<Timeline> timeline_;
+  std::uint32_t next_sequence_ = 0;
+  std::unordered_map<std::uint64_t, Watched> watched_;  // by token
+  std::mutex mutex_;                                    // over the metrics
+  CommunicatorMetrics metrics_;
+  std::unique_ptr<MetricsExport> exported_;  // last: it reads the others
+};
+
+}  // namespace spillway::runtime

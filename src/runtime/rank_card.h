@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a rank tells the others when they meet: where its data goes, and what its network is like. A
+// plain value, written as one line of text; any bytes give a card or an error.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "net/address.h"
+#include "runtime/rendezvous_message.h"
+
+namespace spillway::runtime {
+
+struct RankCard {
+  net::SocketAddress data{};  // where datagrams for this rank go
+  unsigned mtu = 1500;
+  unsigned trim_bytes = 0;
+  std::string machine{};        // the same text for ranks of one machine
+  std::string memory_domain{};  // and for those that can read each other's memory; empty: none
+  int process = 0;
+};
+
+Blob to_blob(const RankCard& card);
+base::Result<RankCard> parse_rank_card(const Blob& blob);
+
+// A name of this machine that no other has, until it is started again.
+std::string machine_name();
+
+}  // namespace spillway::runtime

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Packets that came before their message was expected: kept for a while, so that a rank that is a
+// little ahead of the others need not send twice. What does not fit is dropped, as without this.
+//
+// Bounded by bytes, whoever sends what; the oldest go first. Messages are few at a time, so they
+// are looked up one by one. One thread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "transport/endpoint.h"
+
+namespace spillway::transport {
+
+// What was kept of one message, in the order of arrival.
+struct EarlyMessage {
+  struct Data {
+    DataArrival arrival;  // its views point at what stands beside it
+    wire::OpenedPacket packet;
+    std::vector<std::uint8_t> bytes;
+    base::Instant at;
+
+    DataArrival view() const {
+      DataArrival seen = arrival;
+      seen.packet = arrival.packet != nullptr ? &packet : nullptr;
+      seen.bytes = bytes;
+      return seen;
+    }
+  };
+
+  wire::MessageId id;
+  std::vector<Data> data;
+  std::optional<wire::ControlPacket> probe;  // the latest
+  std::size_t kept_bytes = 0;
+};
+
+class EarlyArrivals {
+ public:
+  explicit EarlyArrivals(std::size_t most_bytes) : most_bytes_(most_bytes) {}
+
+  bool is_on() const { return most_bytes_ > 0; }
+  void keep(const DataArrival& arrival, base::Instant now);
+  void keep(const wire::ControlPacket& probe);
+  // Takes out what there is of a message.
+  std::optional<EarlyMessage> take(const wire::MessageId& id);
+  std::size_t kept_bytes() const { return kept_bytes_; }
+
+ private:
+  // Of an entry, beside its bytes.
+  static constexpr std::size_t kEntryBytes = sizeof(EarlyMessage::Data);
+
+  EarlyMessage& message(const wire::MessageId& id);
+  void add(EarlyMessage& message, std::size_t bytes);
+
+  std::size_t most_bytes_;
+  std::size_t kept_bytes_ = 0;
+  std::deque<EarlyMessage> messages_;  // the oldest first
+};
+
+}  // namespace spillway::transport

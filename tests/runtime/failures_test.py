@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A rank is killed, stopped or cut off in the middle of all-reduces, at a random moment: every other
+rank gets an error that names it, in less than two seconds, and ends by itself.
+
+    tests/runtime/failures_test.py LIBRARY [--times N] [--seed S]
+
+Ranks are processes, on loopback or, as root, in network namespaces. Prints how long ranks took to find
+out, and the seed that gives the same order of failures again.
+"""
+import argparse
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+from network_namespaces import NetworkNamespaces
+from rank_processes import RankProcesses, python
+
+HERE = pathlib.Path(__file__).resolve().parent
+LIMIT_S = 2.0
+PATIENCE_S = 30  # of the test: whatever takes longer hangs
+PEER_FAILED = 5
+
+
+def kill(ranks, victim, _):
+    ranks[victim].send_signal(signal.SIGKILL)
+
+
+def stop(ranks, victim, _):
+    ranks[victim].send_signal(signal.SIGSTOP)
+
+
+def unplug_at_switch(_, victim, network):
+    network.unplug_at_switch(victim)
+
+
+def unplug_at_host(_, victim, network):
+    network.unplug_at_host(victim)
+
+
+ON_LOOPBACK = [kill, stop]
+IN_NAMESPACES = [kill, stop, unplug_at_switch, unplug_at_host]
+
+
+def outcome_of(rank, process):
+    """What a rank said of its end. It must have come by itself."""
+    try:
+        output, errors = process.communicate(timeout=PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        raise AssertionError(f"rank {rank} hangs") from None
+    if process.returncode != 0 or "{" not in output:
+        raise AssertionError(f"rank {rank} ended with {process.returncode}: {output}{errors}")
+    return json.loads(output[output.index("{"):])
+
+
+def check_survivor(rank, victim, outcome, struck_at):
+    """Returns how long it took to find out."""
+    names = {int(name) for name in re.findall(r"rank (\d+)", outcome["message"])} - {rank}
+    if outcome["status"] != PEER_FAILED or f"rank {victim} " not in outcome["message"]:
+        raise AssertionError(f"rank {rank} does not blame rank {victim}: {outcome}, names {names}")
+    took = outcome["at"] - struck_at
+    if took >= LIMIT_S:
+        raise AssertionError(f"rank {rank} took {took:.2f} s to find out: {outcome['message']}")
+    return took
+
+
+def check_victim(victim, process, strike):
+    """Whoever is not dead finds out as well."""
+    if strike is not kill:
+        process.send_signal(signal.SIGCONT)
+        outcome = outcome_of(victim, process)
+        if outcome["status"] != PEER_FAILED:
+            raise AssertionError(f"rank {victim}, back again, says {outcome}")
+
+
+def fail_once(library, world, strike, network, chance):
+    victim = chance.randrange(world)
+    seed = chance.randrange(1 << 30)
+    meeting = f"{network.address(0)}:5000" if network else None
+    prefix = network.enter if network else lambda rank: []
+    command = python(HERE / "reducing_rank.py", library, seed)
+    with RankProcesses(world, lambda rank: command, meeting, prefix) as ranks:
+        for rank in range(world):
+            line = ranks[rank].stdout.readline()
+            if line != "ready\n":
+                raise AssertionError(f"rank {rank}: {line}{ranks[rank].communicate()}")
+        time.sleep(chance.uniform(0, 0.3))
+        struck_at = time.monotonic()
+        strike(ranks, victim, network)
+        took = [check_survivor(rank, victim, outcome_of(rank, ranks[rank]), struck_at)
+                for rank in range(world) if rank != victim]
+        check_victim(victim, ranks[victim], strike)
+    return took
+
+
+def one_failure(library, number, seed, in_namespaces):
+    chance = random.Random(f"{seed}/{number}")
+    world = chance.randint(2, 6)
+    strike = chance.choice(IN_NAMESPACES if in_namespaces else ON_LOOPBACK)
+    if not in_namespaces:
+        return world, strike, fail_once(library, world, strike, None, chance)
+    with NetworkNamespaces(world) as network:
+        return world, strike, fail_once(library, world, strike, network, chance)
+
+
+def print_distribution(times):
+    for name, took in sorted(times.items()):
+        took.sort()
+        print(f"{name:30} {len(took):4} ranks found out in {took[0]:.3f} to {took[-1]:.3f} s, median "
+              f"{statistics.median(took):.3f}, 90 % within {took[int(len(took) * 0.9)]:.3f}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("library", type=pathlib.Path)
+    parser.add_argument("--times", type=int, default=8)
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    arguments = parser.parse_args()
+    print(f"seed {arguments.seed}")
+    may_use_namespaces = os.geteuid() == 0
+    if not may_use_namespaces:
+        print("on loopback only: network namespaces need root")
+    times = {}
+    failures = 0
+    for number in range(arguments.times):
+        in_namespaces = may_use_namespaces and number % 2 == 1
+        place = "namespaces" if in_namespaces else "loopback"
+        try:
+            world, strike, took = one_failure(arguments.library.resolve(), number, arguments.seed,
+                                              in_namespaces)
+        except AssertionError as error:
+            print(f"failure {number} ({place}): {error}", file=sys.stderr)
+            failures += 1
+            continue
+        print(f"{number:3} {place:10} {world} ranks, {strike.__name__:16} "
+              + " ".join(f"{seconds:.3f}" for seconds in took), flush=True)
+        times.setdefault(f"{strike.__name__} ({place})", []).extend(took)
+        times.setdefault("all", []).extend(took)
+    print_distribution(times)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,36 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The examples under mpirun: four ranks find each other by what Open MPI sets, and sum.
+
+    tests/runtime/mpirun_test.py PROGRAM...
+
+Without mpirun it skips: exit code 77.
+"""
+import os
+import shutil
+import subprocess
+import sys
+
+RANKS = 4
+# Asked of Open MPI: to start as root, more ranks than cores, nothing outside this machine.
+LAUNCH = ["mpirun", "-n", str(RANKS), "--oversubscribe", "--bind-to", "none", "--host", f"localhost:{RANKS}"]
+ALLOW_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+def main():
+    if shutil.which("mpirun") is None:
+        print("skipped: mpirun is not installed")
+        return 77
+    for program in sys.argv[1:]:
+        run = subprocess.run([*LAUNCH, program, "100000"], env={**os.environ, **ALLOW_ROOT}, text=True,
+                             capture_output=True, timeout=60, check=False)
+        print(run.stdout, run.stderr, sep="")
+        missing = [rank for rank in range(RANKS) if f"rank {rank} of {RANKS}" not in run.stdout]
+        if run.returncode != 0 or missing:
+            print(f"{program} ended with {run.returncode}, no report from ranks {missing}", file=sys.stderr)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A rank that all-reduces without end, several at once, until something fails; then it says how.
+
+    tests/runtime/reducing_rank.py LIBRARY SEED
+
+Writes "ready" when its first operations have ended, then one line of JSON: status, message and the
+moment (CLOCK_MONOTONIC, which all processes of a machine share).
+"""
+import collections
+import ctypes
+import json
+import random
+import sys
+import time
+
+import spillway_ctypes as sw
+
+IN_FLIGHT = 6
+WARM_UP = 10
+
+
+def start(comm, sizes):
+    count = sizes.choice([1, 1000, 20_000, 200_000])
+    buffer = (ctypes.c_float * count)()
+    return comm.start("all_reduce", buffer, buffer, count, sw.FLOAT32, sw.SUM)
+
+
+def reduce_until_failure(comm, sizes):
+    pending = collections.deque(start(comm, sizes) for _ in range(IN_FLIGHT))
+    done = 0
+    while True:
+        pending.popleft().wait()
+        pending.append(start(comm, sizes))
+        done += 1
+        if done == WARM_UP:
+            print("ready", flush=True)
+
+
+def main():
+    library = sw.Library(sys.argv[1])
+    sizes = random.Random(int(sys.argv[2]))  # the same at all ranks
+    comm = sw.Communicator(library, rendezvous_timeout_ms=20_000)
+    try:
+        reduce_until_failure(comm, sizes)
+    except sw.SpillwayError as error:
+        at = time.monotonic()
+        print(json.dumps({"status": error.status, "message": str(error), "at": at}), flush=True)
+    comm.close()
+
+
+if __name__ == "__main__":
+    main()
