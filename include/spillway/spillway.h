@@ -141,14 +141,16 @@ typedef enum spillway_data_type {
   SPILLWAY_FLOAT16 = 2,
   SPILLWAY_BFLOAT16 = 3,
   SPILLWAY_INT32 = 4,
-  SPILLWAY_INT64 = 5
+  SPILLWAY_INT64 = 5,
+  SPILLWAY_DATA_TYPE_LIMIT = 0x7FFFFFFF /* no type: any int may be handed in, and is looked at */
 } spillway_data_type;
 
 typedef enum spillway_reduction {
   SPILLWAY_SUM = 0,
   SPILLWAY_AVERAGE = 1,
   SPILLWAY_MIN = 2,
-  SPILLWAY_MAX = 3
+  SPILLWAY_MAX = 3,
+  SPILLWAY_REDUCTION_LIMIT = 0x7FFFFFFF /* no reduction */
 } spillway_reduction;
 
 typedef enum spillway_algorithm {

@@ -65,6 +65,8 @@ T reduced(T a, T b, spillway_reduction op) {
       return std::min(a, b);
     case SPILLWAY_MAX:
       break;
+    case SPILLWAY_REDUCTION_LIMIT:
+      break;
   }
   return std::max(a, b);
 }

@@ -163,11 +163,16 @@ base::Result<std::unique_ptr<OperationRun>> Engine::make_tolerant_run(const RunR
       run, std::move(layout).value(), setting_, paces_.of(alike), residual_of(operation)));
 }
 
-// What the tensor is owed; zeros where it is new or has another length than before.
+// What the tensor is owed; zeros where it is new or has another length than before. Nothing while
+// another operation of the same tensor still uses it.
 std::span<float> Engine::residual_of(const Operation& operation) {
   const std::uint64_t tensor = operation.tolerance->feedback_tensor;
   const bool is_full = residuals_.size() >= config_.limits.feedback_tensors;
-  if (tensor == 0 || (is_full && !residuals_.contains(tensor))) {
+  const bool is_used = std::any_of(running_.begin(), running_.end(), [tensor](const auto& entry) {
+    const std::optional<Tolerance>& other = entry.second.run->report().operation.tolerance;
+    return !entry.second.is_complete && other && other->feedback_tensor == tensor;
+  });
+  if (tensor == 0 || is_used || (is_full && !residuals_.contains(tensor))) {
     return {};
   }
   std::vector<float>& residual = residuals_[tensor];

@@ -22,6 +22,13 @@ using Bytes = std::vector<std::uint8_t>;
 // (from, to, phase, part)
 using MessageName = std::tuple<unsigned, unsigned, wire::Phase, unsigned>;
 
+// memcpy, for vectors that may be empty.
+void copy(void* to, const void* from, std::size_t bytes) {
+  if (bytes > 0) {
+    std::memcpy(to, from, bytes);
+  }
+}
+
 class World {
  public:
   World(const Operation& operation, std::uint16_t world, const PlanOptions& options, bool in_place,
@@ -108,7 +115,7 @@ class World {
     for (std::size_t i = 0; i < values.size(); ++i) {
       values[i] = static_cast<std::int32_t>(rank * 1000003 + i * 7 + 1);
     }
-    std::memcpy(bytes.data(), values.data(), bytes.size());
+    copy(bytes.data(), values.data(), bytes.size());
     originals_.push_back(bytes);
   }
 
@@ -119,7 +126,7 @@ class World {
     const std::size_t own = same ? 0 : group.rank * operation_.bytes();
     state.input_offset = state.input.size() < state.output.size() ? own : 0;
     state.output_offset = state.output.size() < state.input.size() ? own : 0;
-    std::memcpy(state.merged.data() + state.input_offset, state.input.data(), state.input.size());
+    copy(state.merged.data() + state.input_offset, state.input.data(), state.input.size());
   }
 
   std::uint8_t* memory(Rank& rank, const Span& span) {
@@ -160,7 +167,7 @@ class World {
       case Step::Kind::kReceive: {
         const auto found = mailbox_.find({step.peer, rank, step.phase, step.part});
         ASSERT_EQ(found->second.size(), step.span.bytes);
-        std::memcpy(at, found->second.data(), step.span.bytes);
+        copy(at, found->second.data(), step.span.bytes);
         mailbox_.erase(found);
         break;
       }
@@ -183,8 +190,7 @@ class World {
       --state.waits[next];
     }
     if (!state.merged.empty()) {
-      std::memcpy(state.output.data(), state.merged.data() + state.output_offset,
-                  state.output.size());
+      copy(state.output.data(), state.merged.data() + state.output_offset, state.output.size());
     }
   }
 
@@ -206,13 +212,13 @@ Bytes sum_of(const World& world, unsigned ranks, std::size_t first, std::size_t 
   std::vector<std::int32_t> sum(bytes / 4);
   for (unsigned rank = 0; rank < ranks; ++rank) {
     std::vector<std::int32_t> part(sum.size());
-    std::memcpy(part.data(), world.sent_by(rank).data() + first, bytes);
+    copy(part.data(), world.sent_by(rank).data() + first, bytes);
     for (std::size_t i = 0; i < sum.size(); ++i) {
       sum[i] += part[i];
     }
   }
   Bytes result(bytes);
-  std::memcpy(result.data(), sum.data(), bytes);
+  copy(result.data(), sum.data(), bytes);
   return result;
 }
 

@@ -17,8 +17,7 @@ constexpr StepId kNoStep = PlanBuilder::kNoStep;
 class TreePlan {
  public:
   TreePlan(const PlanRequest& request, std::uint16_t root)
-      : request_(request),
-        bytes_(request.operation.bytes()),
+      : bytes_(request.operation.bytes()),
         world_(request.group.world),
         rank_(request.group.rank),
         root_(root),
@@ -84,7 +83,6 @@ class TreePlan {
     }
   }
 
-  const PlanRequest& request_;
   std::size_t bytes_;
   std::uint16_t world_;
   std::uint16_t rank_;

@@ -124,6 +124,9 @@ base::Result<std::vector<RankCard>> Communicator::Impl::meet() {
   // Who is told where the others are has a network that is meant to be used.
   own.memory_domain = setup_.launch.peers.empty() ? memory_domain(Environment::of_process()) : "";
   if (world() == 1) {
+    if (options_.id) {
+      discard_unique_id(*options_.id);  // nobody will come
+    }
     return std::vector{own};
   }
   const base::Result<std::vector<Blob>> blobs =

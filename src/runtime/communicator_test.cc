@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <functional>
 #include <numeric>
 #include <thread>
@@ -18,6 +19,9 @@ namespace {
 using collective::Kind;
 using collective::Operation;
 using collective::ReduceOp;
+
+// A signal handler stays for a process's life: other tests of this program want to install theirs.
+const bool kLeavesSignalsAlone = ::setenv("SPILLWAY_DUMP_SIGNAL", "NONE", 1) == 0;
 
 CommunicatorOptions options_of(const UniqueId& id, std::uint32_t rank, std::uint32_t world) {
   CommunicatorOptions options;

@@ -70,6 +70,7 @@ def a_tolerant_sum(library, comm):
     error = sum((got - comm.world * value) ** 2 for got, value in zip(buffer, values))
     assert error < 0.1 * sum((comm.world * value) ** 2 for value in values), error
     assert request.report().contributors == comm.world and request.report().empty_shards == 0
+    assert not any(request.peer_report(peer).late for peer in range(comm.world))
 
 
 def many_in_flight(library, comm):

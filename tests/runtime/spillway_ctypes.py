@@ -42,6 +42,11 @@ class OperationReport(ctypes.Structure):
                 ("algorithm", c_uint32)]
 
 
+class PeerReport(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("packets_whole", ctypes.c_uint64), ("packets_trimmed", ctypes.c_uint64),
+                ("packets_missing", ctypes.c_uint64), ("late", c_uint32), ("reserved", c_uint32)]
+
+
 # Arguments behind (comm) and before (options, request).
 OPERATIONS = {
     "all_reduce": [c_void_p, c_void_p, c_size_t, c_int, c_int],
@@ -74,6 +79,7 @@ SIGNATURES = {
     "spillway_request_status": (c_int, [c_void_p]),
     "spillway_request_message": (c_char_p, [c_void_p]),
     "spillway_request_report": (c_int, [c_void_p, POINTER(OperationReport)]),
+    "spillway_request_peer_report": (c_int, [c_void_p, c_uint32, POINTER(PeerReport)]),
     "spillway_request_free": (None, [c_void_p]),
 }
 
@@ -130,6 +136,11 @@ class Request:
     def report(self):
         report = OperationReport(size=ctypes.sizeof(OperationReport))
         self.library.check(self.library.lib.spillway_request_report(self.handle, ctypes.byref(report)))
+        return report
+
+    def peer_report(self, rank):
+        report = PeerReport(size=ctypes.sizeof(PeerReport))
+        self.library.check(self.library.lib.spillway_request_peer_report(self.handle, rank, ctypes.byref(report)))
         return report
 
     def __del__(self):

@@ -18,7 +18,7 @@ import unittest
 
 import packets
 from mutations import mutated_frames
-from packets import BITMAP, CREDIT, PROBE, STOP, WAIT, control_packet, frame, golden_packet
+from packets import BITMAP, CREDIT, LEAVE, PROBE, STOP, WAIT, control_packet, frame, golden_packet
 from tshark_case import DISSECTOR, Captures, is_true
 
 SCENARIO = pathlib.Path(__file__).resolve().parents[2] / "experiments/incast_lab/incast.scn"
@@ -193,6 +193,11 @@ class ControlPackets(Captures):
     def test_stop(self):
         body = struct.pack("<IB3x", 990, 2)
         self.assertEqual(self.told_of(STOP, body, "stop.delivered", "stop.outcome"), ["990", "2"])
+
+    def test_leave(self):
+        told = self.told_of(LEAVE, struct.pack("<HBx", 9, 1), "leave.culprit", "leave.cause", "_ws.col.Info")
+        self.assertEqual(told[:2], ["9", "1"])
+        self.assertTrue(told[2].endswith("because of 9: silent"), told[2])
 
     def test_bitmap(self):
         bits = bytes([0b11111010, 0x0F, 0x00, 0b00000111])  # missing: 100, 102, 112 to 123

@@ -6,7 +6,7 @@ Written from docs/wire.md alone, so that the dissector is compared with the docu
 import pathlib
 import struct
 
-DATA, PROBE, STOP, BITMAP, CREDIT, WAIT = range(1, 7)
+DATA, PROBE, STOP, BITMAP, CREDIT, WAIT, LEAVE = range(1, 8)
 HEADER = 36
 TAIL_SEGMENT = 512
 PORT = 7077

@@ -28,13 +28,14 @@ local spillway = Proto("spillway", "Spillway")
 -- ------------------------------------------------------------------ the format (src/wire/packet.h)
 
 local VERSION = 1
-local TYPE = {DATA = 1, PROBE = 2, STOP = 3, BITMAP = 4, CREDIT = 5, WAIT = 6}
-local TYPE_NAMES = {"DATA", "PROBE", "STOP", "BITMAP", "CREDIT", "WAIT"}
+local TYPE = {DATA = 1, PROBE = 2, STOP = 3, BITMAP = 4, CREDIT = 5, WAIT = 6, LEAVE = 7}
+local TYPE_NAMES = {"DATA", "PROBE", "STOP", "BITMAP", "CREDIT", "WAIT", "LEAVE"}
 local PHASE_NAMES = {[0] = "reduce", "gather", "broadcast", "point to point"}
 local OUTCOME_NAMES = {[0] = "everything", "within budget", "deadline", "cancelled"}
-local CODEC_NAMES = {"planes"}
+local CAUSE_NAMES = {[0] = "done", "silent", "runs another operation", "aborted", "too slow", "broke"}
+local CODEC_NAMES = {"planes", "bytes"}
 local FLAG_KEYED, FLAGS_KNOWN = 0x01, 0x0F
-local CODEC_PLANES = 1
+local CODEC_PLANES, CODEC_BYTES = 1, 2
 local HEADER = 36        -- of data and of control packets
 local QUANTUM = 32       -- coordinates
 local TAIL_SEGMENT = 512 -- bytes of planes under one tail check
@@ -45,7 +46,8 @@ local MAX_PLANES = 32
 local MIN_ROW_LOG2, MAX_ROW_LOG2 = 8, 15
 local MAX_BITMAP_COUNT, MAX_PATH_REPORTS = 8192, 16
 local PATH_REPORT = 24
-local BODY = {[TYPE.PROBE] = 16, [TYPE.STOP] = 8, [TYPE.BITMAP] = 16, [TYPE.CREDIT] = 8, [TYPE.WAIT] = 0}
+local BODY = {[TYPE.PROBE] = 16, [TYPE.STOP] = 8, [TYPE.BITMAP] = 16, [TYPE.CREDIT] = 8, [TYPE.WAIT] = 0,
+              [TYPE.LEAVE] = 4}
 local DSCP_TRIMMED = 48 -- src/wire/traffic_class.h
 
 local MAX_RANGES_SHOWN = 32 -- of missing packets in a BITMAP
@@ -136,6 +138,8 @@ local f = {
   credit_granted = number(32, "credit.granted", "Packets granted"),
   credit_paths = number(8, "credit.path_count", "Path reports"),
   credit_answer = number(8, "credit.answer", "Answer asked for"),
+  leave_culprit = number(16, "leave.culprit", "Because of rank"),
+  leave_cause = number(8, "leave.cause", "Which", CAUSE_NAMES),
   report_item = ProtoField.none("spillway.report", "Path report"),
   report_path = number(8, "report.path", "Path"),
   report_echo_sequence = number(8, "report.echo_sequence", "Latest path sequence"),
@@ -173,6 +177,7 @@ local BODY_FIELDS = {
                    {f.bitmap_allowed, 48, 4}},
   [TYPE.CREDIT] = {{f.credit_granted, 36, 4}, {f.credit_paths, 40, 1}, {f.credit_answer, 41, 1}},
   [TYPE.WAIT] = {},
+  [TYPE.LEAVE] = {{f.leave_culprit, 36, 2}, {f.leave_cause, 38, 1}},
 }
 local REPORT_FIELDS = {
   {f.report_path, 0, 1}, {f.report_echo_sequence, 1, 1}, {f.report_hold, 2, 2},
@@ -301,6 +306,7 @@ local function read_header(tvb)
     row_log2 = band(code, 0x0F),
     rotations = rshift(planes, 6),
     planes = band(planes, 0x3F),
+    row = tvb(26, 2):le_uint(),
     slot = tvb(28, 1):uint(),
     quanta = tvb(29, 1):uint(),
     head_bytes = tvb(30, 1):uint() * 4,
@@ -351,8 +357,11 @@ end
 -- Each returns a sentence, or nil for a packet that is taken. `bytes` is its length on the wire.
 
 local function data_fault(header, bytes)
-  if header.codec ~= CODEC_PLANES then
+  if header.codec ~= CODEC_PLANES and header.codec ~= CODEC_BYTES then
     return "unknown codec " .. header.codec
+  elseif header.codec == CODEC_BYTES
+         and (header.row ~= 0 or header.slot ~= 0 or header.scale_bits ~= 0 or header.rotations ~= 0) then
+    return "bytes with a row, a scale or rotations"
   elseif header.row_log2 < MIN_ROW_LOG2 or header.row_log2 > MAX_ROW_LOG2 then
     return "a row of 2^" .. header.row_log2 .. " coordinates"
   elseif header.planes == 0 or header.planes > MAX_PLANES then
@@ -401,6 +410,11 @@ local body_fault = {
     end
   end,
   [TYPE.WAIT] = function() end,
+  [TYPE.LEAVE] = function(tvb)
+    if not CAUSE_NAMES[tvb(38, 1):uint()] then
+      return "a LEAVE for a reason that cannot be"
+    end
+  end,
 }
 
 -- Bytes of a control packet up to its check, once its fixed part is known to be captured.
@@ -679,6 +693,9 @@ local body_words = {
     return string.format("granted=%d paths=%d", tvb(36, 4):le_uint(), tvb(40, 1):uint())
   end,
   [TYPE.WAIT] = function() return "" end,
+  [TYPE.LEAVE] = function(tvb)
+    return string.format("because of %d: %s", tvb(36, 2):le_uint(), CAUSE_NAMES[tvb(38, 1):uint()])
+  end,
 }
 
 local function dissect_control(tree, tvb, pinfo, header)
