@@ -1,36 +1,45 @@
 #!/usr/bin/env bash
-# Builds Spillway, takes its codec on a tour (a table here, a page in demo-output/), sends an incast of
-# 64 hosts through a simulated switch, with Spillway and with DCTCP, and one of real processes through
-# an emulated switch, with Spillway and with the kernel's TCP.
+# Builds Spillway and shows it, in about five minutes on two cores: its codec on a tour, an incast of 64
+# hosts through a simulated switch and one of real processes through an emulated one, and the main job:
+# a training run on a congested network, over TCP and over Spillway. Pages and traces are in demo-output/.
 #
-#   ./demo.sh [ARGUMENTS OF spillway codec tour, BUT FOR --out]
+#   ./demo.sh [STEPS OF THE TRAINING RUN, 240]
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/scripts/common.sh"
 
+steps=${1:-240}
+[[ $steps =~ ^[1-9][0-9]*$ ]] || fail "'$steps' is not a number of steps; usage: ./demo.sh [STEPS]"
+output=$root/demo-output
+
+spillway() {
+  step "running: spillway $*"
+  "$root/build/release/bin/spillway" "$@"
+}
+
+# wrote FILE: names what a step left behind; without it, the step did not do its work.
+wrote() {
+  [[ -s $1 ]] || fail "nothing wrote $1"
+  step "wrote $1"
+}
+
 step "checking packages"
 "$root/scripts/setup.sh"
-build_preset release spillway_tool
+build_preset release spillway spillway_tool
+rm -rf "$output"  # so that what is named below is this run's
+cd "$root"
 
-tour=(codec tour --out "$root/demo-output" "$@")
-if [[ " $* " != *" --gradient"* ]]; then
-  tour+=(--gradient "$root/tests/data/gradients/conv_step300.f32")
-fi
-page=$root/demo-output/tour.html
-rm -f "$page"  # so that the page named below is this run's
-step "running: spillway ${tour[*]}"
-"$root/build/release/bin/spillway" "${tour[@]}"
-[[ -s $page ]] || fail "the tour wrote no $page"
-step "wrote $page"
+spillway codec tour --out "$output" --gradient tests/data/gradients/conv_step300.f32
+wrote "$output/tour.html"
 
-incast() {
-  step "running: spillway sim run $*"
-  "$root/build/release/bin/spillway" sim run "$@"
-}
-scenario=$root/tests/scenarios/incast_oversend.scn
-incast "$scenario" --trace "$root/demo-output/incast.json"
-incast "$scenario" --set job.protocol=dctcp --set switch.mode=ecn --set switch.ecn=100k --set job.rto-min=10ms
-step "wrote $root/demo-output/incast.json (open it in ui.perfetto.dev)"
+incast=tests/scenarios/incast_oversend.scn
+spillway sim run $incast --trace "$output/incast.json"
+spillway sim run $incast --set job.protocol=dctcp --set switch.mode=ecn --set switch.ecn=100k --set job.rto-min=10ms
+wrote "$output/incast.json"  # for ui.perfetto.dev
 
-step "running: spillway bench incast --rounds 20 --protocols spillway,cubic"
-"$root/build/release/bin/spillway" bench incast --rounds 20 --protocols spillway,cubic
+spillway bench incast --rounds 20 --protocols spillway,cubic
+
+# Debian's Python, which Debian's torch belongs to.
+spillway lab compare --preset congested --out "$output/compare" -- \
+  /usr/bin/python3 examples/train.py --backend {backend} --log {log} --steps "$steps" --evaluate-every 20
+wrote "$output/compare/report.html"

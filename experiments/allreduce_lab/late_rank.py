@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One rank of run.py's late ranks: steps of a tolerant all-reduce, at random ones of which one rank is stopped.
 
-    late_rank.py LIBRARY STEPS COUNT LEAST_CONTRIBUTORS PAUSE_MS
+    late_rank.py LIBRARY STEPS COUNT LEAST_CONTRIBUTORS PAUSE_MS COMPUTE_MS
 
 Prints, as JSON, the rank, the milliseconds of every step, and how often each rank was late.
 """
@@ -34,23 +34,26 @@ def stop_myself(milliseconds):
 def main():
     library = sw.Library(sys.argv[1])
     steps, count, least, pause = int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]), int(sys.argv[5])
+    compute = int(sys.argv[6]) / 1000
     comm = sw.Communicator(library)
     options = library.options()
     options.tolerant, options.least_contributors = 1, least
     buffer = (ctypes.c_float * count)(*[1.0] * 1)
     chance = random.Random(7)
-    times, late = [], [0] * comm.world
+    times, late, paused = [], [0] * comm.world, []
     for step in range(steps):
         draw, victim = chance.random(), chance.randrange(comm.world)
         if pause and step > 20 and draw < 1 / PAUSE_EVERY and victim == comm.rank:
             stop_myself(pause)
+            paused.append(step)
         started = time.monotonic()
+        time.sleep(compute)  # an accelerator is at work
         request = comm.start("all_reduce", buffer, buffer, count, sw.FLOAT32, sw.AVERAGE, options=options)
         assert request.wait()
         times.append((time.monotonic() - started) * 1000)
         for peer in range(comm.world):
             late[peer] += request.peer_report(peer).late
-    print(json.dumps({"rank": comm.rank, "times": times, "late": late}), flush=True)
+    print(json.dumps({"rank": comm.rank, "times": times, "late": late, "paused": paused}), flush=True)
 
 
 if __name__ == "__main__":

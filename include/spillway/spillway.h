@@ -99,14 +99,22 @@ typedef struct spillway_comm_config {
   uint32_t mtu;                 /* of IP packets; 0 */
   int32_t trim_bytes;           /* to which the fabric cuts frames, 0 for not at all; -1 */
   int32_t threads;              /* that calculate, 0 for none beside the library's one; -1 */
-  uint32_t peer_timeout_ms;     /* after so long a silent rank is dead; 1400 */
+  uint32_t peer_timeout_ms;     /* after so long a silent rank is dead; 0: 1400 */
   const uint8_t* secret;        /* at least 16 bytes: packets carry keyed tags; NULL */
   size_t secret_size;
   uint32_t operation_timeout_ms;  /* 300000 */
-  uint32_t rendezvous_timeout_ms; /* how long to wait for the other ranks to come; 60000 */
+  uint32_t rendezvous_timeout_ms; /* how long to wait for the other ranks; 0: 60000 */
+  int32_t servers;                /* parameter servers (`spillway ps`) beside the ranks; -1 */
+  uint32_t reserved;              /* 0 */
 } spillway_comm_config;
 
+/* Writes the beginning of a struct of `size` bytes, as the caller knows it. */
+SPILLWAY_API void spillway_comm_config_init_sized(spillway_comm_config* config, size_t size);
+/* For callers that were compiled before `servers` came: writes no more than they have. All others
+ * mean the macro. */
 SPILLWAY_API void spillway_comm_config_init(spillway_comm_config* config);
+#define spillway_comm_config_init(config) \
+  spillway_comm_config_init_sized((config), sizeof(*(config)))
 
 /* Returns when all ranks are there. `config` may be NULL: all from the environment. */
 SPILLWAY_API spillway_status spillway_comm_create(const spillway_comm_config* config,
@@ -157,7 +165,8 @@ typedef enum spillway_algorithm {
   SPILLWAY_ALGORITHM_AUTOMATIC = 0,
   SPILLWAY_ALGORITHM_DIRECT = 1, /* every rank owns a shard: one hop to its owner, one back */
   SPILLWAY_ALGORITHM_RING = 2,
-  SPILLWAY_ALGORITHM_TREE = 3
+  SPILLWAY_ALGORITHM_TREE = 3,
+  SPILLWAY_ALGORITHM_SERVERS = 4 /* as automatic: used where, and only where, there are servers */
 } spillway_algorithm;
 
 /* Called once when the operation has ended; its buffers are free. `message` is "" on success and
@@ -185,7 +194,14 @@ typedef struct spillway_operation_options {
   void* context;              /* handed to it */
 } spillway_operation_options;
 
+/* Writes the beginning of a struct of `size` bytes, as the caller knows it. */
+SPILLWAY_API void spillway_operation_options_init_sized(spillway_operation_options* options,
+                                                        size_t size);
+/* For callers that were compiled before the sized one came: writes no more than they have. All
+ * others mean the macro. */
 SPILLWAY_API void spillway_operation_options_init(spillway_operation_options* options);
+#define spillway_operation_options_init(options) \
+  spillway_operation_options_init_sized((options), sizeof(*(options)))
 
 typedef struct spillway_request spillway_request;
 

@@ -3,10 +3,12 @@
 // spillway_unique_id_* and spillway_comm_* of include/spillway/spillway.h.
 #include "capi/comm.h"
 
+#include <cstddef>
 #include <cstring>
 
 #include "capi/comm_config.h"
 #include "capi/last_error.h"
+#include "capi/sized_struct.h"
 #include "runtime/interfaces.h"
 #include "runtime/unique_id.h"
 
@@ -65,10 +67,13 @@ void spillway_unique_id_discard(const spillway_unique_id* id) {
   }
 }
 
-void spillway_comm_config_init(spillway_comm_config* config) {
-  if (config != nullptr) {
-    *config = spillway::capi::default_comm_config();
-  }
+void spillway_comm_config_init_sized(spillway_comm_config* config, size_t size) {
+  spillway::capi::init_sized(spillway::capi::default_comm_config(), config, size);
+}
+
+void(spillway_comm_config_init)(spillway_comm_config* config) {
+  constexpr std::size_t kFirstSize = offsetof(spillway_comm_config, servers);
+  spillway_comm_config_init_sized(config, kFirstSize);
 }
 
 spillway_status spillway_comm_create(const spillway_comm_config* config, spillway_comm** comm) {

@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include "capi/sized_struct.h"
 
@@ -17,9 +18,9 @@ std::uint32_t in_milliseconds(base::Duration duration) {
   return static_cast<std::uint32_t>(duration.count() / kNanosecondsPerMillisecond);
 }
 
-// 0 is what a struct of zeros says.
-base::Duration duration_of(std::uint32_t ms, base::Duration otherwise) {
-  return ms == 0 ? otherwise : base::milliseconds(ms);
+// 0 is what a struct of zeros says, and leaves it to the runtime.
+std::optional<base::Duration> duration_of(std::uint32_t ms) {
+  return ms == 0 ? std::nullopt : std::optional(base::milliseconds(ms));
 }
 
 base::Status check(const spillway_comm_config& config) {
@@ -34,8 +35,12 @@ base::Status check(const spillway_comm_config& config) {
         "without one, leave rank and world at -1 and set SPILLWAY_RANK, SPILLWAY_WORLD_SIZE and "
         "SPILLWAY_COMM_ID");
   }
-  if (config.trim_bytes < -1 || config.threads < -1) {
-    return base::invalid_argument("trim_bytes and threads are -1, 0 or more");
+  if (config.trim_bytes < -1 || config.threads < -1 || config.servers < -1) {
+    return base::invalid_argument("trim_bytes, threads and servers are -1, 0 or more");
+  }
+  if (config.servers >= static_cast<std::int32_t>(runtime::kMostRanks)) {
+    return base::invalid_argument(fmt::format("{} servers are too many: there may be {} ranks",
+                                              config.servers, runtime::kMostRanks));
   }
   if (config.link_rate > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
     return base::invalid_argument(
@@ -53,7 +58,10 @@ base::Result<runtime::Member> member_from(const spillway_comm_config& config,
     return runtime::Member{static_cast<std::uint32_t>(config.rank),
                            static_cast<std::uint32_t>(config.world)};
   }
-  const base::Result<runtime::Launch> launch = runtime::launch_from_environment(environment);
+  // Servers that the environment knows of do not know this id.
+  runtime::Environment without_servers = environment;
+  without_servers.set("SPILLWAY_SERVERS", "");
+  const base::Result<runtime::Launch> launch = runtime::launch_from_environment(without_servers);
   if (!launch.ok()) {
     return launch.status();
   }
@@ -100,9 +108,8 @@ spillway_comm_config default_comm_config() {
   config.world = -1;
   config.trim_bytes = -1;
   config.threads = -1;
-  config.peer_timeout_ms = in_milliseconds(options.peer_timeout);
+  config.servers = -1;
   config.operation_timeout_ms = in_milliseconds(options.operation_timeout);
-  config.rendezvous_timeout_ms = in_milliseconds(options.rendezvous_patience);
   return config;
 }
 
@@ -121,16 +128,19 @@ base::Result<runtime::CommunicatorOptions> communicator_options_from(
     return status;
   }
   take_network(*config, options);
+  if (config->servers >= 0) {
+    options.servers = static_cast<std::uint16_t>(config->servers);
+  }
   if (config->name != nullptr) {
     options.name = config->name;
   }
   if (config->secret != nullptr) {
     options.secret.assign(reinterpret_cast<const char*>(config->secret), config->secret_size);
   }
-  options.peer_timeout = duration_of(config->peer_timeout_ms, options.peer_timeout);
-  options.operation_timeout = duration_of(config->operation_timeout_ms, options.operation_timeout);
-  options.rendezvous_patience =
-      duration_of(config->rendezvous_timeout_ms, options.rendezvous_patience);
+  options.peer_timeout = duration_of(config->peer_timeout_ms);
+  options.rendezvous_patience = duration_of(config->rendezvous_timeout_ms);
+  options.operation_timeout =
+      duration_of(config->operation_timeout_ms).value_or(options.operation_timeout);
   return options;
 }
 

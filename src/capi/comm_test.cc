@@ -436,7 +436,7 @@ TEST(CApiCommConfig, WhatIsNotSaidIsLeftToTheRuntime) {
   const auto options = spillway::capi::communicator_options_from(nullptr, environment);
   ASSERT_TRUE(options.ok());
   EXPECT_FALSE(options->id || options->mtu || options->trim_bytes || options->threads ||
-               options->link_rate);
+               options->link_rate || options->peer_timeout || options->rendezvous_patience);
   spillway_comm_config config = spillway::default_comm_config();
   config.trim_bytes = 0;
   config.threads = 0;
@@ -464,6 +464,39 @@ TEST(CApiCommConfig, ARankByHandNeedsAnIdAndARankCanComeFromTheEnvironment) {
   ASSERT_TRUE(options.ok());
   EXPECT_EQ(options->member.rank, 2U);
   EXPECT_EQ(options->member.world, 4U);
+}
+
+TEST(CApiCommConfig, ServersAreTakenWhereTheCallerKnowsOfThem) {
+  spillway_comm_config config;
+  spillway_comm_config_init(&config);
+  EXPECT_EQ(config.size, sizeof(config));
+  EXPECT_EQ(config.servers, -1);
+  EXPECT_FALSE(spillway::capi::communicator_options_from(&config, {})->servers.has_value());
+  config.servers = 3;
+  EXPECT_EQ(spillway::capi::communicator_options_from(&config, {})->servers, 3);
+  config.servers = -2;
+  EXPECT_FALSE(spillway::capi::communicator_options_from(&config, {}).ok());
+}
+
+TEST(CApiCommConfig, ACallerThatDoesNotKnowOfServersIsNotWrittenBehind) {
+  spillway_comm_config config;
+  config.servers = 77;  // behind the end of what such a caller has
+  (spillway_comm_config_init)(&config);
+  EXPECT_EQ(config.size, offsetof(spillway_comm_config, servers));
+  EXPECT_EQ(config.servers, 77);
+  EXPECT_FALSE(spillway::capi::communicator_options_from(&config, {})->servers.has_value());
+}
+
+TEST(CApiOperationOptions, AreSetUpAsFarAsTheCallerKnowsThem) {
+  spillway_operation_options options{};
+  options.min_planes = 77;  // behind the end of what the caller knows of
+  spillway_operation_options_init_sized(&options, offsetof(spillway_operation_options, min_planes));
+  EXPECT_EQ(options.size, offsetof(spillway_operation_options, min_planes));
+  EXPECT_EQ(options.precision, 16U);
+  EXPECT_EQ(options.min_planes, 77U);
+  (spillway_operation_options_init)(&options);
+  EXPECT_EQ(options.size, sizeof(options));
+  EXPECT_EQ(options.min_planes, 1U);
 }
 
 TEST(CApiCommConfig, FreeingNothingIsFine) {

@@ -29,7 +29,8 @@ static_assert(SPILLWAY_ALGORITHM_AUTOMATIC == static_cast<int>(Algorithm::kAutom
               SPILLWAY_ALGORITHM_DIRECT == static_cast<int>(Algorithm::kDirect) &&
               SPILLWAY_ALGORITHM_RING == static_cast<int>(Algorithm::kRing) &&
               SPILLWAY_ALGORITHM_TREE == static_cast<int>(Algorithm::kTree) &&
-              collective::kAlgorithms == 4);
+              SPILLWAY_ALGORITHM_SERVERS == static_cast<int>(Algorithm::kServers) &&
+              collective::kAlgorithms == 5);
 
 constexpr std::uint32_t kMostPlanes = 32;
 

@@ -4,10 +4,13 @@
 // the rest.
 #include <unistd.h>
 
+#include <cstddef>
+
 #include "capi/comm.h"
 #include "capi/last_error.h"
 #include "capi/operation_call.h"
 #include "capi/request.h"
+#include "capi/sized_struct.h"
 
 using spillway::capi::CallbackCall;
 using spillway::capi::fail;
@@ -67,10 +70,14 @@ spillway_status submit(spillway_comm* comm, const OperationCall& call,
 
 }  // namespace
 
-void spillway_operation_options_init(spillway_operation_options* options) {
-  if (options != nullptr) {
-    *options = spillway::capi::default_operation_options();
-  }
+void spillway_operation_options_init_sized(spillway_operation_options* options, size_t size) {
+  spillway::capi::init_sized(spillway::capi::default_operation_options(), options, size);
+}
+
+void(spillway_operation_options_init)(spillway_operation_options* options) {
+  constexpr std::size_t kFirstSize =
+      offsetof(spillway_operation_options, context) + sizeof(options->context);
+  spillway_operation_options_init_sized(options, kFirstSize);
 }
 
 spillway_status spillway_all_reduce(spillway_comm* comm, const void* send, void* receive,

@@ -32,6 +32,18 @@ inline base::Status wrong_size(std::string_view type, std::size_t size) {
 
 }  // namespace internal
 
+// Sets up a caller's struct of `size` bytes. Fields that only the caller knows of become zero;
+// where there is no struct, or no room for its size, nothing happens.
+template <typename T>
+void init_sized(T defaults, T* given, std::size_t size) {
+  if (given == nullptr || size < sizeof(given->size)) {
+    return;
+  }
+  std::memset(static_cast<void*>(given), 0, size);
+  defaults.size = size;
+  std::memcpy(static_cast<void*>(given), &defaults, std::min(size, sizeof(T)));
+}
+
 // `defaults` with what the caller's struct says. A missing struct says nothing.
 template <typename T>
 base::Result<T> read_sized(const T* given, T defaults, std::string_view type) {

@@ -62,6 +62,23 @@ TEST(SizedStruct, ASizeOfNothingIsRefused) {
   EXPECT_FALSE(write_sized<Current>(Current{}, nullptr, "current").ok());
 }
 
+TEST(SizedStruct, SettingUpStopsWhereTheCallersStructDoesAndLeavesNothingOfANewerOne) {
+  struct {
+    Older older;
+    std::uint64_t behind = 99;
+  } memory;
+  init_sized(Current{}, reinterpret_cast<Current*>(&memory), sizeof(Older));
+  EXPECT_EQ(memory.older.first, 1U);
+  EXPECT_EQ(memory.older.size, sizeof(Older));
+  EXPECT_EQ(memory.behind, 99U);
+
+  Newer newer{.first = 7, .second = 8, .third = 9};
+  init_sized(Current{}, reinterpret_cast<Current*>(&newer), sizeof(newer));
+  EXPECT_EQ(newer.size, sizeof(Newer));
+  EXPECT_EQ(newer.second, 2U);
+  EXPECT_EQ(newer.third, 0U);
+}
+
 TEST(SizedStruct, WritingStopsWhereTheCallersStructDoes) {
   struct {
     Older older;

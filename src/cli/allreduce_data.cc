@@ -89,8 +89,8 @@ Agreement agreement_of(const collective::Operation& operation, Algorithm used) {
     return Agreement::kAny;
   }
   const bool adds = operation.op == ReduceOp::kSum || operation.op == ReduceOp::kAverage;
-  const bool has_one_answer =
-      !collective::is_floating(operation.type) || !adds || used == Algorithm::kDirect;
+  const bool has_one_answer = !collective::is_floating(operation.type) || !adds ||
+                              used == Algorithm::kDirect || used == Algorithm::kServers;
   return has_one_answer ? Agreement::kBits : Agreement::kRounding;
 }
 

@@ -175,7 +175,8 @@ void Measurement::share_traffic() {
 }  // namespace
 
 std::optional<double> AllreduceRow::wire_bytes_per_element(unsigned world) const {
-  const double elements = traffic.operations * static_cast<double>(count) * 2.0 * (world - 1);
+  const double crossings = algorithm == collective::Algorithm::kServers ? world : 2.0 * (world - 1);
+  const double elements = traffic.operations * static_cast<double>(count) * crossings;
   return elements > 0.0 ? std::optional(traffic.wire_bytes / elements) : std::nullopt;
 }
 

@@ -46,6 +46,7 @@ struct AllreduceRow {
   std::optional<double> nmse{};          // against sums in double precision
   std::optional<bool> replicas_agree{};  // whether all ranks ended with the same bytes
   // UDP payload for every element that crosses the network: an all-reduce moves 2 (n - 1) of each.
+  // Through servers the ranks send n; what servers send is not counted here.
   std::optional<double> wire_bytes_per_element(unsigned world) const;
 };
 

@@ -22,26 +22,39 @@
 namespace spillway::cli {
 namespace {
 
+std::string own_path() {
+  return std::filesystem::read_symlink("/proc/self/exe").string();
+}
+
 std::vector<std::string> own_command(const std::string& mark) {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   std::vector<std::string> words;
   for (std::string word; std::getline(file, word, '\0');) {
     words.push_back(word);
   }
-  words.front() = std::filesystem::read_symlink("/proc/self/exe").string();
+  words.front() = own_path();
   words.push_back(mark);
   return words;
 }
 
 // What a launcher or a lab may have said about other ranks is taken back: empty is not set.
-std::vector<std::string> rank_environment(unsigned rank, unsigned ranks,
+std::vector<std::string> rank_environment(unsigned rank, const LocalJob& job,
                                           const std::string& meeting) {
   return lab::with_variables(
       lab::current_environment(),
-      {fmt::format("SPILLWAY_RANK={}", rank), fmt::format("SPILLWAY_WORLD_SIZE={}", ranks),
+      {fmt::format("SPILLWAY_RANK={}", rank), fmt::format("SPILLWAY_WORLD_SIZE={}", job.ranks),
        fmt::format("SPILLWAY_LOCAL_RANK={}", rank),
-       fmt::format("SPILLWAY_LOCAL_WORLD_SIZE={}", ranks), "SPILLWAY_COMM_ID=" + meeting,
-       "SPILLWAY_PEERS=", "SPILLWAY_LISTEN="});
+       fmt::format("SPILLWAY_LOCAL_WORLD_SIZE={}", job.ranks), "SPILLWAY_COMM_ID=" + meeting,
+       "SPILLWAY_PEERS=", "SPILLWAY_LISTEN=", fmt::format("SPILLWAY_SERVERS={}", job.servers)});
+}
+
+std::vector<std::string> server_command(unsigned index, const LocalJob& job) {
+  return {own_path(),
+          "ps",
+          "--quiet",
+          fmt::format("--workers={}", job.ranks),
+          fmt::format("--servers={}", job.servers),
+          fmt::format("--index={}", index)};
 }
 
 class Ranks {
@@ -51,7 +64,7 @@ class Ranks {
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
 
-  void start(unsigned ranks, const std::string& mark);
+  void start(const LocalJob& job, const std::string& mark);
   int wait_until_all_ended();
 
  private:
@@ -64,6 +77,7 @@ class Ranks {
     return std::any_of(ranks_.begin(), ranks_.end(),
                        [](const Rank& rank) { return !rank.has_ended; });
   }
+  void start_one(const std::vector<std::string>& argv, const std::vector<std::string>& environment);
   int next_signal() const;
   void reap();
   void note_end(std::size_t rank, int wait_status);
@@ -77,17 +91,25 @@ class Ranks {
   int interrupted_by_ = 0;
 };
 
-void Ranks::start(unsigned ranks, const std::string& mark) {
+void Ranks::start(const LocalJob& job, const std::string& mark) {
   const net::SocketAddress loopback = value_or_throw(net::SocketAddress::parse("127.0.0.1:0"));
   const std::string meeting = loopback.with_port(free_tcp_port(loopback)).to_string();
-  for (unsigned rank = 0; rank < ranks; ++rank) {
-    lab::RankLaunch launch;
-    launch.host = "this machine";
-    launch.argv = own_command(mark);
-    launch.environment = rank_environment(rank, ranks, meeting);
-    launch.own_terminal = true;
-    ranks_.push_back({value_or_throw(lab::start_rank(launch)).pid});
+  for (unsigned rank = 0; rank < job.ranks; ++rank) {
+    start_one(own_command(mark), rank_environment(rank, job, meeting));
   }
+  for (unsigned index = 0; index < job.servers; ++index) {
+    start_one(server_command(index, job), rank_environment(job.ranks + index, job, meeting));
+  }
+}
+
+void Ranks::start_one(const std::vector<std::string>& argv,
+                      const std::vector<std::string>& environment) {
+  lab::RankLaunch launch;
+  launch.host = "this machine";
+  launch.argv = argv;
+  launch.environment = environment;
+  launch.own_terminal = true;
+  ranks_.push_back({value_or_throw(lab::start_rank(launch)).pid});
 }
 
 // 0 when none came in time.
@@ -149,10 +171,10 @@ void Ranks::send_all(int signal_number) const {
 
 }  // namespace
 
-int run_ranks_here(unsigned ranks, const std::string& mark) {
+int run_ranks_here(const LocalJob& job, const std::string& mark) {
   const lab::BlockedSignals blocked;
   Ranks group;
-  group.start(ranks, mark);
+  group.start(job, mark);
   return group.wait_until_all_ended();
 }
 

@@ -47,6 +47,7 @@ struct BenchAllreduceOptions {
   std::string python = "/usr/bin/python3";
   std::optional<unsigned> threads;
   std::optional<unsigned> ranks;
+  unsigned servers = 0;
   bool is_started_here = false;
 };
 
@@ -262,10 +263,16 @@ void run(const BenchAllreduceOptions& options) {
   settings_of(options);  // wrong ones are refused once, not by every rank
   const bool is_rank = options.is_started_here || (!options.ranks && has_launcher());
   if (is_rank) {
+    if (options.servers > 0 && !options.is_started_here) {
+      throw CLI::ValidationError(
+          "--servers",
+          "belongs to ranks that this command starts; under a launcher start "
+          "`spillway ps` and set SPILLWAY_SERVERS");
+    }
     run_as_rank(options);
     return;
   }
-  const int code = run_ranks_here(options.ranks.value_or(2), kRankMark);
+  const int code = run_ranks_here({options.ranks.value_or(2), options.servers}, kRankMark);
   if (code != kExitOk) {
     throw CommandExit{code};
   }
@@ -275,6 +282,22 @@ void run(const BenchAllreduceOptions& options) {
 
 template <typename T>
 using Names = std::map<std::string, T>;
+
+// A value by its name. CLI11 would spell the values out in the help, as characters, and say of a
+// name that there is not no more than that it could not be converted.
+template <typename T>
+CLI::Validator one_of(const Names<T>& names) {
+  std::vector<std::string> keys;
+  for (const auto& [name, value] : names) {
+    keys.push_back(name);
+  }
+  const auto look_up = [keys, by_name = CLI::Transformer(names)](std::string& name) {
+    return std::find(keys.begin(), keys.end(), name) != keys.end()
+               ? by_name(name)
+               : fmt::format("'{}' is none of {}", name, fmt::join(keys, ", "));
+  };
+  return {look_up, fmt::format("{{{}}}", fmt::join(keys, ","))};
+}
 
 void add_sizes(CLI::App& verb, BenchAllreduceOptions& options) {
   verb.add_option("-b,--minbytes", options.min_bytes, "Smallest size: 8, 64K, 25M")
@@ -299,25 +322,25 @@ void add_work(CLI::App& verb, AllreduceSettings& settings) {
       ->capture_default_str();
   verb.add_option("-d,--datatype", settings.type,
                   "float, double, half, bfloat16, int32 or int64 (float)")
-      ->transform(CLI::Transformer(Names<DataType>{{"float", DataType::kFloat32},
-                                                   {"double", DataType::kFloat64},
-                                                   {"half", DataType::kFloat16},
-                                                   {"bfloat16", DataType::kBfloat16},
-                                                   {"int32", DataType::kInt32},
-                                                   {"int64", DataType::kInt64}}));
+      ->transform(one_of(Names<DataType>{{"float", DataType::kFloat32},
+                                         {"double", DataType::kFloat64},
+                                         {"half", DataType::kFloat16},
+                                         {"bfloat16", DataType::kBfloat16},
+                                         {"int32", DataType::kInt32},
+                                         {"int64", DataType::kInt64}}));
   verb.add_option("-o,--op", settings.op, "sum, avg, min or max (sum)")
-      ->transform(CLI::Transformer(Names<ReduceOp>{{"sum", ReduceOp::kSum},
-                                                   {"avg", ReduceOp::kAverage},
-                                                   {"min", ReduceOp::kMin},
-                                                   {"max", ReduceOp::kMax}}));
+      ->transform(one_of(Names<ReduceOp>{{"sum", ReduceOp::kSum},
+                                         {"avg", ReduceOp::kAverage},
+                                         {"min", ReduceOp::kMin},
+                                         {"max", ReduceOp::kMax}}));
   verb.add_option("--algorithm", settings.algorithm, "automatic, direct, ring or tree (automatic)")
-      ->transform(CLI::Transformer(Names<Algorithm>{{"automatic", Algorithm::kAutomatic},
-                                                    {"direct", Algorithm::kDirect},
-                                                    {"ring", Algorithm::kRing},
-                                                    {"tree", Algorithm::kTree}}));
+      ->transform(one_of(Names<Algorithm>{{"automatic", Algorithm::kAutomatic},
+                                          {"direct", Algorithm::kDirect},
+                                          {"ring", Algorithm::kRing},
+                                          {"tree", Algorithm::kTree}}));
   verb.add_option("--priority", settings.priority, "0 to 7, 7 the most urgent")
       ->check(CLI::Range(0, 7))
-      ->capture_default_str();
+      ->default_str(std::to_string(settings.priority));
   verb.add_option("--in-flight", settings.in_flight, "Operations of the size at once")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
@@ -326,22 +349,26 @@ void add_work(CLI::App& verb, AllreduceSettings& settings) {
 void add_tolerance(CLI::App& verb, BenchAllreduceOptions& options) {
   const std::vector<unsigned> precisions{8, 12, 16, 32};
   CLI::Option* mode = verb.add_option("--mode", options.is_tolerant, "exact or tolerant (exact)");
-  mode->transform(CLI::Transformer(Names<bool>{{"exact", false}, {"tolerant", true}}));
+  mode->transform(one_of(Names<bool>{{"exact", false}, {"tolerant", true}}));
   collective::Tolerance& tolerance = options.tolerance;
   const std::string group = "With --mode tolerant";
   for (CLI::Option* option :
        {verb.add_option("--precision", tolerance.precision, "Bits sent per value: 8, 12, 16, 32")
-            ->check(CLI::IsMember(precisions)),
+            ->check(CLI::IsMember(precisions))
+            ->default_str(std::to_string(tolerance.precision)),
         verb.add_option("--gather-precision", tolerance.gather_precision,
                         "Bits of the sums that come back")
-            ->check(CLI::IsMember(precisions)),
+            ->check(CLI::IsMember(precisions))
+            ->default_str(std::to_string(tolerance.gather_precision)),
         verb.add_option("--loss", options.loss_percent,
                         "Packets of a contribution that may stay missing, in percent")
-            ->check(CLI::Range(0.0, 100.0)),
+            ->check(CLI::Range(0.0, 100.0))
+            ->capture_default_str(),
         verb.add_option("--least-contributors", tolerance.least_contributors,
                         "Share of the ranks after which late ones are not waited for")
-            ->check(CLI::Range(0.0, 1.0))}) {
-    option->capture_default_str()->needs(mode)->group(group);
+            ->check(CLI::Range(0.0, 1.0))
+            ->capture_default_str()}) {
+    option->needs(mode)->group(group);
   }
   verb.add_flag("--lossy-gather", tolerance.lossy_gather,
                 "Sums may be lost on the way back too: ranks then differ")
@@ -353,6 +380,9 @@ void add_running(CLI::App& verb, BenchAllreduceOptions& options) {
   verb.add_option("--ranks", options.ranks,
                   "Processes on loopback, where no launcher has started this one (2)")
       ->check(CLI::Range(1, 256));
+  verb.add_option("--servers", options.servers,
+                  "Parameter servers beside them, as processes too: all-reduces go through these")
+      ->check(CLI::Range(0, 64));
   verb.add_option("--threads", options.threads, "That calculate, in each rank; else by the machine")
       ->check(CLI::Range(0, 256));
   verb.add_option("--compare", options.rivals, "gloo, mpi: measured in turns, in the same place")
@@ -385,6 +415,7 @@ void add_bench_allreduce(CLI::App& bench) {
       "  spillway bench allreduce -b 8 -e 64M -f 8\n"
       "  spillway bench allreduce --ranks 4 -b 25M -e 25M -I --compare gloo,mpi\n"
       "  spillway bench allreduce --mode tolerant --precision 8 --loss 1 -J result.json\n"
+      "  spillway bench allreduce --ranks 4 --servers 2 -b 25M -e 25M\n"
       "  spillway lab run --preset incast -- spillway bench allreduce -e 25M -b 25M --compare "
       "gloo");
   verb->callback([options] { run(*options); });

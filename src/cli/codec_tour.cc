@@ -15,9 +15,10 @@
 #include "cli/commands.h"
 #include "cli/gradient_file.h"
 #include "cli/progress.h"
-#include "cli/svg_chart.h"
 #include "cli/text_table.h"
 #include "codec/sample_data.h"
+#include "plot/html_text.h"
+#include "plot/svg_chart.h"
 
 namespace spillway::cli {
 namespace {
@@ -51,7 +52,7 @@ struct Tour {
   std::size_t values = 0;
   double nmse_whole = 0.0;
   std::vector<CutRow> rows;
-  std::vector<ChartLine> lines;
+  std::vector<plot::ChartLine> lines;
 };
 
 struct MeanTrial {
@@ -88,10 +89,10 @@ CutRow cut_row(std::span<const float> gradient, const CodecTourOptions& options,
 
 // One line of the plot: error against the share of packets hit. Losing everything has no estimate,
 // so the line of lost packets stops short of it.
-ChartLine plot_line(std::span<const float> gradient, const CodecTourOptions& options,
-                    unsigned cut) {
+plot::ChartLine plot_line(std::span<const float> gradient, const CodecTourOptions& options,
+                          unsigned cut) {
   const packetize::Fabric fabric{.mtu = options.mtu, .trim_bytes = cut == 0 ? 206 : cut};
-  ChartLine line{cut == 0 ? "dropped" : fmt::format("trimmed to {} B", cut), {}};
+  plot::ChartLine line{cut == 0 ? "dropped" : fmt::format("trimmed to {} B", cut), {}};
   for (const double share : kShares) {
     if (cut != 0 || share < 1.0) {
       line.points.emplace_back(
@@ -198,19 +199,19 @@ std::filesystem::path write_page(const CodecTourOptions& options, const Tour& to
   std::error_code error;
   std::filesystem::create_directories(options.out, error);  // a failure shows when writing
   const std::filesystem::path folder(options.out);
-  const std::string plot =
-      svg_of({.title = "Error against the share of packets that met congestion",
-              .x_label = "packets hit, percent",
-              .y_label = "error (NMSE)",
-              .log_x = true,
-              .log_y = true,
-              .lines = tour.lines});
-  write_file(folder / "tour.svg", plot);
+  const std::string chart =
+      plot::svg_of({.title = "Error against the share of packets that met congestion",
+                    .x_label = "packets hit, percent",
+                    .y_label = "error (NMSE)",
+                    .log_x = true,
+                    .log_y = true,
+                    .lines = tour.lines});
+  write_file(folder / "tour.svg", chart);
   write_file(folder / "tour.html",
-             fmt::format(kPage, fmt::arg("source", html_escape(tour.source)),
+             fmt::format(kPage, fmt::arg("source", plot::html_escape(tour.source)),
                          fmt::arg("values", tour.values), fmt::arg("precision", options.precision),
-                         fmt::arg("mtu", options.mtu), fmt::arg("chart", plot),
-                         fmt::arg("table", html_escape(table))));
+                         fmt::arg("mtu", options.mtu), fmt::arg("chart", chart),
+                         fmt::arg("table", plot::html_escape(table))));
   return folder / "tour.html";
 }
 

@@ -9,7 +9,9 @@
 #include "cli/command_error.h"
 #include "cli/scenario_file.h"
 #include "dataplane/port_config.h"
+#include "lab/environment.h"
 #include "lab/presets.h"
+#include "lab/python_package.h"
 #include "sim/simulation.h"
 #include "sim/units_text.h"
 
@@ -23,7 +25,8 @@ std::string base_text(const NetworkArguments& arguments) {
     return read_text(arguments.scenario);
   }
   const std::string name = arguments.preset.empty() ? "clean" : arguments.preset;
-  return std::string(value_or_throw(lab::find_preset(name)).text);
+  const lab::Preset preset = value_or_throw(lab::find_preset(name));
+  return arguments.hosts ? preset.text_for(*arguments.hosts) : std::string(preset.text);
 }
 
 std::string source_name(const NetworkArguments& arguments) {
@@ -192,7 +195,11 @@ lab::LabOptions lab_options_of(const NetworkArguments& arguments) {
                                                       : lab::Dataplane::kAuto;
   options.mtu = arguments.mtu;
   options.tcp = arguments.tcp;
-  options.environment = arguments.environment;
+  const std::vector<std::string> inherited = lab::current_environment();
+  options.environment = lab::with_variables(
+      lab::python_variables(lab::path_of_this_tool(), inherited), lab::thread_variables(inherited));
+  options.environment.insert(options.environment.end(), arguments.environment.begin(),
+                             arguments.environment.end());
   return options;
 }
 

@@ -40,12 +40,14 @@ void add_nouns(CLI::App& app) {
       app.add_subcommand("lab", "A network on this machine: hosts, links and switches, emulated");
   lab->require_subcommand(1);
   lab->footer("Example:\n  spillway lab run --preset incast -- python3 train.py");
+  add_lab_compare(*lab);
   add_lab_down(*lab);
   add_lab_exec(*lab);
   add_lab_presets(*lab);
   add_lab_ps(*lab);
   add_lab_run(*lab);
   add_lab_up(*lab);
+  add_ps(app);
   CLI::App* sim = app.add_subcommand("sim", "Networks, hosts and flows, simulated");
   sim->require_subcommand(1);
   sim->footer("Example:\n  spillway sim run tests/scenarios/incast_trim.scn");
@@ -77,6 +79,9 @@ int run(int argc, char** argv) {
       "  spillway switch run SCENARIO     the same in user space, or a whole fabric of them\n"
       "  spillway doctor                  is this host fit? and, with --peer, the way to another\n"
       "  spillway lab run -- COMMAND      a command on every host of an emulated network\n"
+      "  spillway lab compare -- COMMAND  the same over TCP and over Spillway, as a table and a "
+      "page\n"
+      "  spillway ps --workers 4          a parameter server of a job, beside its workers\n"
       "  spillway trace run -- COMMAND    the same, with every packet's way as a Chrome trace\n"
       "Exit codes: 0 done, 1 failed, 2 wrong usage.");
   add_nouns(app);

@@ -52,7 +52,9 @@ void Agreement::on_own_ready(const ShardSet& shards) {
 void Agreement::on_ready(std::uint16_t from, Chair which, const Readiness& readiness) {
   count(which, from, readiness);
   if (which == Chair::kSecond && decision_) {
-    port_.send_commit(from, Chair::kSecond, *decision_);  // it was made before they asked
+    if (!ballot(which).is_committed) {
+      port_.send_commit(from, which, *decision_);  // the first's, made before they asked
+    }
     return;
   }
   propose_if_possible(which);
@@ -107,11 +109,12 @@ void Agreement::on_answer(Chair which, bool took) {
 }
 
 void Agreement::commit_if_taken(Chair which) {
-  const Ballot& votes = ballot(which);
+  Ballot& votes = ballot(which);
   if (decision_ || !votes.proposal || votes.takers < majority()) {
     return;
   }
   decision_ = votes.proposal;
+  votes.is_committed = true;
   for (std::uint16_t rank = 0; rank < group_.world; ++rank) {
     if (rank != group_.rank) {
       port_.send_commit(rank, which, *decision_);

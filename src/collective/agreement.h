@@ -95,6 +95,7 @@ class Agreement {
     std::optional<ShardSet> taken;  // of the first's, by some of them
     std::optional<ShardSet> proposal;
     std::uint16_t takers = 0;
+    bool is_committed = false;  // everybody was told
   };
 
   bool holds(Chair which) const { return group_.rank == chair(which); }

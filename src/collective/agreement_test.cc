@@ -7,6 +7,9 @@
 
 #include <functional>
 #include <memory>
+#include <set>
+#include <string>
+#include <tuple>
 
 #include "base/random.h"
 
@@ -68,11 +71,13 @@ class Assembly {
     Port(Assembly& assembly, std::uint16_t rank) : assembly_(assembly), rank_(rank) {}
 
     void send_ready(std::uint16_t to, Chair chair, const Readiness& readiness) override {
+      note_once("READY", to, chair);
       assembly_.waiting_.push_back({rank_, to, [this, to, chair, readiness] {
                                       assembly_.members_[to]->on_ready(rank_, chair, readiness);
                                     }});
     }
     void send_proposal(std::uint16_t to, Chair chair, const ShardSet& shards) override {
+      note_once("PROPOSAL", to, chair);
       assembly_.waiting_.push_back(
           {rank_, to, [this, to, chair, shards] {
              const bool refused = chair == Chair::kFirst && assembly_.refuses_[to];
@@ -84,7 +89,8 @@ class Assembly {
                  {to, rank_, [this, chair, refused] { owner->on_answer(chair, !refused); }});
            }});
     }
-    void send_commit(std::uint16_t to, Chair /*chair*/, const ShardSet& shards) override {
+    void send_commit(std::uint16_t to, Chair chair, const ShardSet& shards) override {
+      note_once("COMMIT", to, chair);
       assembly_.waiting_.push_back(
           {rank_, to, [this, to, shards] { assembly_.members_[to]->on_commit(shards); }});
     }
@@ -93,8 +99,14 @@ class Assembly {
     Agreement* owner = nullptr;
 
    private:
+    // A note is a message, and a message has one sending.
+    void note_once(const char* what, std::uint16_t to, Chair chair) {
+      EXPECT_TRUE(notes_.emplace(what, to, chair).second) << what << " twice to rank " << to;
+    }
+
     Assembly& assembly_;
     std::uint16_t rank_;
+    std::set<std::tuple<std::string, std::uint16_t, Chair>> notes_;
   };
 
   std::uint16_t world_;

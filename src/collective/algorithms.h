@@ -22,6 +22,9 @@ Plan plan_direct_reduce_scatter(const PlanRequest& request);
 Plan plan_direct_all_gather(const PlanRequest& request);
 Plan plan_direct_reduce(const PlanRequest& request);
 
+// The same where parameter servers own the shards.
+Plan plan_servers_all_reduce(const PlanRequest& request);
+
 // Neighbour to neighbour.
 Plan plan_ring_all_reduce(const PlanRequest& request);
 Plan plan_ring_reduce_scatter(const PlanRequest& request);

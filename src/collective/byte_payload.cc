@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::size_t kQuantumBytes = SPILLWAY_QUANTUM / 8 * ByteLayout::kPlanes;
 constexpr std::size_t kMostQuanta = 255;
+constexpr transport::LossPolicy kNoLoss{.bound_ppm = 0, .min_planes = ByteLayout::kPlanes};
 constexpr std::size_t kMostHeadBytes = 255 * 4;
 
 std::size_t packet_size(std::size_t quanta, std::size_t head, std::size_t check) {
@@ -57,6 +58,33 @@ base::Result<ByteLayout> ByteLayout::make(const packetize::Fabric& fabric, bool 
   layout.packet_bytes = static_cast<std::uint32_t>(packet_size(quanta, head, check));
   layout.check_bytes = static_cast<std::uint32_t>(check);
   return layout;
+}
+
+transport::SendSpec ByteLayout::send_spec(const wire::MessageId& id, std::size_t bytes,
+                                          std::uint8_t priority,
+                                          transport::PayloadSource& source) const {
+  transport::SendSpec spec;
+  spec.id = id;
+  spec.packets = packets(bytes);
+  spec.packet_bytes = packet_bytes;
+  spec.priority = priority;
+  spec.loss = kNoLoss;
+  spec.source = &source;
+  return spec;
+}
+
+transport::ReceiveSpec ByteLayout::receive_spec(const wire::MessageId& id, std::size_t bytes,
+                                                std::uint8_t priority,
+                                                transport::PayloadSink& sink) const {
+  transport::ReceiveSpec spec;
+  spec.id = id;
+  spec.packets = packets(bytes);
+  spec.packet_bytes = packet_bytes;
+  spec.planes = kPlanes;
+  spec.priority = priority;
+  spec.loss = kNoLoss;
+  spec.sink = &sink;
+  return spec;
 }
 
 std::uint64_t ByteLayout::wire_bytes(std::size_t bytes) const {

@@ -28,6 +28,12 @@ struct ByteLayout {
     return static_cast<std::uint32_t>((bytes + bytes_per_packet - 1) / bytes_per_packet);
   }
 
+  // A message of so many bytes, all of which must arrive. The sender fills in where to.
+  transport::SendSpec send_spec(const wire::MessageId& id, std::size_t bytes, std::uint8_t priority,
+                                transport::PayloadSource& source) const;
+  transport::ReceiveSpec receive_spec(const wire::MessageId& id, std::size_t bytes,
+                                      std::uint8_t priority, transport::PayloadSink& sink) const;
+
   // UDP payload of all packets of a message.
   std::uint64_t wire_bytes(std::size_t bytes) const;
 

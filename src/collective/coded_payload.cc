@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collective/coded_payload.h"
 
-#include "base/check.h"
 #include "transport/datagram_port.h"
 #include "wire/data_packet.h"
 
@@ -12,6 +11,7 @@ void CodedSource::encode(std::span<const float> values, const packetize::Job& jo
   packetize::Packetizer packetizer(plan_, auth_);
   headers_.reserve(plan_.packet_count());
   offsets_.reserve(plan_.packet_count());
+  planes_.reserve(plan_.wire_bytes());
   for (std::size_t row = 0; row < plan_.layout().row_count(); ++row) {
     packetizer.visit_row(values, row, {.job = job, .message = message},
                          [this](const wire::DataHeader& header, base::ByteView planes) {
@@ -41,17 +41,22 @@ void CodedSource::decode(std::span<float> values, const packetize::Job& job,
   depacketizer.finish();
 }
 
-unsigned CodedSink::take(const wire::OpenedPacket& packet, base::ByteView bytes) {
-  switch (depacketizer_.add(packet, bytes)) {
+unsigned take_packet(packetize::Depacketizer& depacketizer, const wire::OpenedPacket& packet,
+                     base::ByteView bytes) {
+  switch (depacketizer.add(packet, bytes)) {
     case packetize::PacketOutcome::kForeign:
     case packetize::PacketOutcome::kInconsistent:
     case packetize::PacketOutcome::kFault:
       return 0;
     default:
-      has_begun_ = true;
-      // A head that holds less than a plane still says that the packet came.
-      return std::max(depacketizer_.planes_of(packet.header.packet), 1U);
+      return depacketizer.planes_of(packet.header.packet);
   }
+}
+
+unsigned CodedSink::take(const wire::OpenedPacket& packet, base::ByteView bytes) {
+  const unsigned planes = take_packet(depacketizer_, packet, bytes);
+  has_begun_ = has_begun_ || planes > 0;
+  return planes;
 }
 
 }  // namespace spillway::collective

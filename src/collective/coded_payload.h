@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -42,24 +43,34 @@ class CodedSource final : public transport::PayloadSource {
   std::vector<std::size_t> offsets_;  // per packet, in planes_
 };
 
+// Hands a packet to a depacketizer. Whole planes of it that are there now; 0 for one that was not
+// taken, or of which less than a plane came.
+unsigned take_packet(packetize::Depacketizer& depacketizer, const wire::OpenedPacket& packet,
+                     base::ByteView bytes);
+
 class CodedSink final : public transport::PayloadSink {
  public:
   CodedSink(const packetize::PacketPlan& plan, const packetize::Job& job,
             const wire::MessageId& message, const wire::PacketAuth& auth)
-      : values_(plan.layout().tensor_length()), depacketizer_(plan, job, message, auth, values_) {}
+      : count_(plan.layout().tensor_length()),
+        values_(std::make_unique_for_overwrite<float[]>(count_)),
+        depacketizer_(plan, job, message, auth, {values_.get(), count_}) {}
   CodedSink(const CodedSink&) = delete;
   CodedSink& operator=(const CodedSink&) = delete;
 
   unsigned take(const wire::OpenedPacket& packet, base::ByteView bytes) override;
 
-  // Completes the values; once, when the message has ended.
+  // Completes the values, once, when the message has ended: all of them, or a row, while it is to
+  // be worked with, at a time.
   packetize::DeliveryReport finish() { return depacketizer_.finish(); }
-  std::span<const float> values() const { return values_; }
+  void finish_row(std::size_t row) { depacketizer_.finish_row(row); }
+  std::span<const float> values() const { return {values_.get(), count_}; }
   bool has_row(std::size_t row) const { return depacketizer_.has_row(row); }
   bool has_begun() const { return has_begun_; }  // some packet of it came
 
  private:
-  std::vector<float> values_;
+  std::size_t count_;
+  std::unique_ptr<float[]> values_;  // what the depacketizer has not written is not looked at
   packetize::Depacketizer depacketizer_;
   bool has_begun_ = false;
 };

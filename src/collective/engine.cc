@@ -31,26 +31,27 @@ base::StatusCode code_of(wire::FailureCause cause) {
   return base::StatusCode::kPeerFailed;
 }
 
-std::string failure_sentence(const transport::PeerFailed& event) {
+std::string failure_sentence(const transport::PeerFailed& event, const Group& group) {
+  const std::string from = rank_name(group, event.from);
+  const std::string culprit = rank_name(group, event.culprit);
   switch (event.cause) {
     case wire::FailureCause::kPeerDead:
-      return fmt::format("rank {} is dead: rank {} has not heard from it", event.culprit,
-                         event.from);
+      return fmt::format("{} is dead: {} has not heard from it", culprit, from);
     case wire::FailureCause::kMismatch:
       return fmt::format(
-          "rank {} found that rank {} runs another operation; all ranks must call the same "
-          "operations in the same order",
-          event.from, event.culprit);
+          "{} found that {} runs another operation; all ranks must call the same operations in the "
+          "same order",
+          from, culprit);
     case wire::FailureCause::kAborted:
-      return fmt::format("rank {} aborted", event.culprit);
+      return fmt::format("{} aborted", culprit);
     case wire::FailureCause::kTimeout:
-      return fmt::format("rank {} waited too long for rank {}", event.from, event.culprit);
+      return fmt::format("{} waited too long for {}", from, culprit);
     case wire::FailureCause::kClosed:
-      return fmt::format("rank {} closed its communicator too early", event.culprit);
+      return fmt::format("{} closed its communicator too early", culprit);
     case wire::FailureCause::kInternal:
       break;
   }
-  return fmt::format("rank {} failed; its own log says why", event.culprit);
+  return fmt::format("{} failed; its own log says why", culprit);
 }
 
 }  // namespace
@@ -72,7 +73,13 @@ Engine::Engine(const EngineConfig& config, const ByteLayout& layout, const wire:
       pool_(pool),
       listener_(listener),
       scratch_(config.limits.scratch_kept),
-      pairs_(config.group.world) {}
+      pairs_(config.group.world) {
+  if (config.group.is_server()) {
+    intake_ = std::make_unique<CallIntake>(setting_);
+  } else if (config.group.servers > 0) {
+    outbox_ = std::make_unique<CallOutbox>(setting_);
+  }
+}
 
 Engine::Key Engine::point_to_point_key(std::uint16_t peer, bool sends, std::uint32_t number) {
   return kPointToPointKey | std::uint64_t{sends} << 62 | std::uint64_t{peer} << 32 | number;
@@ -83,9 +90,26 @@ Engine::Key Engine::key_of(const wire::MessageId& id, std::uint16_t peer, bool s
                                                 : Key{id.step};
 }
 
+base::Status Engine::check(const Operation& operation) const {
+  if (base::Status status = validate(operation, config_.group); !status.ok()) {
+    return status;
+  }
+  constexpr std::size_t kMostPieces = UINT16_MAX;  // of a shard: they are numbered in packets
+  if (uses_servers(operation, config_.group) &&
+      operation.bytes() / config_.group.servers > kMostPieces * config_.plan.piece_bytes) {
+    return base::invalid_argument(
+        fmt::format("{} elements are too many for one operation; split it", operation.count));
+  }
+  return {};
+}
+
 base::Status Engine::submit(const Request& request, transport::Endpoint& endpoint,
                             base::Instant now) {
-  if (base::Status status = validate(request.operation, config_.group); !status.ok()) {
+  if (intake_) {
+    return base::invalid_argument(
+        "a parameter server calls no operations: it does what the workers call");
+  }
+  if (base::Status status = check(request.operation); !status.ok()) {
     return status;
   }
   if (request.priority >= SPILLWAY_PRIORITIES) {
@@ -95,28 +119,27 @@ base::Status Engine::submit(const Request& request, transport::Endpoint& endpoin
     return {base::StatusCode::kLimitExceeded,
             fmt::format("{} operations wait already; wait for some to end", waiting_.size())};
   }
-  if (closed_ && !failure_) {
-    fail({base::StatusCode::kPeerFailed,
-          fmt::format("rank {} has closed its communicator", *closed_)},
-         *closed_, wire::FailureCause::kClosed, endpoint, now);
-  }
+  enqueue({request, next_sequence_, now}, endpoint, now);
+  return {};
+}
+
+void Engine::enqueue(const Waiting& waiting, transport::Endpoint& endpoint, base::Instant now) {
   if (failure_) {
-    complete_failed(request, now, next_sequence_, now);
-    return {};
+    complete_failed(waiting.request, now, waiting.sequence, now);
+    return;
   }
-  Waiting waiting{request, 0, now};
-  if (!is_point_to_point(request.operation.kind)) {
-    waiting.sequence = next_sequence_++;
+  const Operation& operation = waiting.request.operation;
+  if (!is_point_to_point(operation.kind)) {
+    next_sequence_ = waiting.sequence + 1;
     waiting_.push_back(waiting);
     start_waiting(endpoint, now);
-    return {};
+    return;
   }
-  const bool sends = request.operation.kind == Kind::kSend;
-  PairCounters& pair = pairs_[request.operation.root];
-  waiting.sequence = sends ? pair.sent++ : pair.received++;
-  start(waiting, point_to_point_key(request.operation.root, sends, waiting.sequence), endpoint,
-        now);
-  return {};
+  const bool sends = operation.kind == Kind::kSend;
+  PairCounters& pair = pairs_[operation.root];
+  Waiting numbered = waiting;
+  numbered.sequence = sends ? pair.sent++ : pair.received++;
+  start(numbered, point_to_point_key(operation.root, sends, numbered.sequence), endpoint, now);
 }
 
 // In order, as long as there is room. One always runs, however large it is.
@@ -199,9 +222,20 @@ void Engine::start(const Waiting& waiting, Key key, transport::Endpoint& endpoin
   report.sequence = waiting.sequence;
   report.queued = waiting.queued;
   report.started = now;
-  messages_ += active.run->message_count();
+  messages_ += message_cost(*active.run);
   RunContext context = this->context(endpoint, now);
+  if (const base::Status called = call_servers(waiting, context); !called.ok()) {
+    after(key, called, endpoint, now);
+    return;
+  }
   after(key, active.run->start(context), endpoint, now);
+  for (const std::uint16_t peer : closed_) {
+    fail_what_needs(peer, endpoint, now);
+  }
+}
+
+std::size_t Engine::message_cost(const OperationRun& run) const {
+  return run.message_count() + (outbox_ ? config_.group.servers : 0U);
 }
 
 // What follows from a call into a run: its end, the end of everything, or nothing.
@@ -236,7 +270,7 @@ void Engine::complete(Active& active, base::Instant now) {
 
 void Engine::retire(Key key, transport::Endpoint& endpoint, base::Instant now) {
   const auto found = running_.find(key);
-  messages_ -= found->second.run->message_count();
+  messages_ -= message_cost(*found->second.run);
   running_.erase(found);
   tell_floor(key, endpoint);
   if (running_.empty() && is_watching_) {
@@ -269,7 +303,8 @@ void Engine::on_event(const transport::Event& event, transport::Endpoint& endpoi
                       base::Instant now) {
   if (const auto* dead = std::get_if<transport::PeerDead>(&event)) {
     fail({base::StatusCode::kPeerFailed,
-          fmt::format("rank {} is dead: nothing was heard from it for {} ms", dead->rank,
+          fmt::format("{} is dead: nothing was heard from it for {} ms",
+                      rank_name(config_.group, dead->rank),
                       endpoint.config().tuning.peer_timeout.count() / 1'000'000)},
          dead->rank, wire::FailureCause::kPeerDead, endpoint, now);
     return;
@@ -279,14 +314,24 @@ void Engine::on_event(const transport::Event& event, transport::Endpoint& endpoi
       on_closed(failed->from, endpoint, now);
       return;
     }
-    fail({code_of(failed->cause), failure_sentence(*failed)}, failed->culprit, failed->cause,
-         endpoint, now);
+    fail({code_of(failed->cause), failure_sentence(*failed, config_.group)}, failed->culprit,
+         failed->cause, endpoint, now);
     return;
   }
   if (const auto* unexpected = std::get_if<transport::UnexpectedMessage>(&event)) {
     on_unexpected(*unexpected, endpoint, now);
     return;
   }
+  if (is_call_event(event)) {
+    on_call_event(event, endpoint, now);
+    return;
+  }
+  on_message_event(event, endpoint, now);
+}
+
+// A message of an operation has ended.
+void Engine::on_message_event(const transport::Event& event, transport::Endpoint& endpoint,
+                              base::Instant now) {
   RunContext context = this->context(endpoint, now);
   const auto* received = std::get_if<transport::ReceiveReport>(&event);
   const auto* sent = std::get_if<transport::SendReport>(&event);
@@ -308,16 +353,22 @@ void Engine::on_event(const transport::Event& event, transport::Endpoint& endpoi
 
 // A rank that left was done with everything it knew of; what still waits for it waits in vain.
 void Engine::on_closed(std::uint16_t peer, transport::Endpoint& endpoint, base::Instant now) {
-  closed_ = peer;
+  closed_.push_back(peer);
+  if (intake_) {
+    RunContext context = this->context(endpoint, now);
+    intake_->leave(peer, context);
+  }
+  fail_what_needs(peer, endpoint, now);
+}
+
+void Engine::fail_what_needs(std::uint16_t peer, transport::Endpoint& endpoint, base::Instant now) {
   for (const auto& [key, active] : running_) {
-    const std::vector<std::uint16_t> ranks =
-        active.is_complete ? std::vector<std::uint16_t>() : active.run->awaited();
-    if (std::find(ranks.begin(), ranks.end(), peer) != ranks.end()) {
-      fail(
-          {base::StatusCode::kPeerFailed,
-           fmt::format("rank {} closed its communicator while operation {} ({}) waits for it", peer,
-                       active.run->report().sequence, describe(active.run->report().operation))},
-          peer, wire::FailureCause::kClosed, endpoint, now);
+    if (!active.is_complete && active.run->needs(peer)) {
+      fail({base::StatusCode::kPeerFailed,
+            fmt::format("{} closed its communicator while operation {} ({}) waits for it",
+                        rank_name(config_.group, peer), active.run->report().sequence,
+                        describe(active.run->report().operation))},
+           peer, wire::FailureCause::kClosed, endpoint, now);
       return;
     }
   }
@@ -325,6 +376,9 @@ void Engine::on_closed(std::uint16_t peer, transport::Endpoint& endpoint, base::
 
 void Engine::on_unexpected(const transport::UnexpectedMessage& event, transport::Endpoint& endpoint,
                            base::Instant now) {
+  if (intake_) {
+    return;  // where workers do not agree, their calls tell, and all of it
+  }
   const auto found = running_.find(key_of(event.id, event.id.source, false));
   if (found == running_.end()) {
     return;  // not begun here yet
@@ -376,6 +430,12 @@ void Engine::fail(const base::Status& cause, std::uint16_t culprit, wire::Failur
   failure_ = cause;
   endpoint.leave(culprit, reason);
   RunContext context = this->context(endpoint, now);
+  if (intake_) {
+    intake_->withdraw(context);
+  }
+  if (outbox_) {
+    outbox_->withdraw(context);
+  }
   std::map<Key, Active> running = std::exchange(running_, {});
   messages_ = 0;
   for (auto& [key, active] : running) {
@@ -440,9 +500,10 @@ void Engine::on_timeout(transport::Endpoint& endpoint, base::Instant now) {
     if (!active.is_complete && now >= report.started + config_.operation_timeout) {
       const std::vector<std::uint16_t> ranks = active.run->awaited();
       fail({base::StatusCode::kTimedOut,
-            fmt::format("operation {} ({}) has not ended after {} s; it waits for rank {}",
+            fmt::format("operation {} ({}) has not ended after {:g} s; it waits for rank {}",
                         report.sequence, describe(report.operation),
-                        config_.operation_timeout.count() / 1'000'000'000, fmt::join(ranks, ", "))},
+                        static_cast<double>(config_.operation_timeout.count()) * 1e-9,
+                        fmt::join(ranks, ", "))},
            ranks.empty() ? config_.group.rank : ranks.front(), wire::FailureCause::kTimeout,
            endpoint, now);
       return;

@@ -4,7 +4,7 @@
 // hands them what happens, and says when each is over. No I/O and no threads: a driver with sockets
 // and a simulated host use it alike.
 //
-//   submit()                     from the caller
+//   submit()                     from the caller; a parameter server has none, it calls serve()
 //   on_event()                   what the endpoint's poll_event() gave
 //   on_computed()                a job the pool has run
 //   on_timeout()                 when the clock passed next_timeout()
@@ -17,6 +17,10 @@
 // Failure: a dead peer, a peer that says it failed or left too early, an operation that ranks do
 // not agree on, or an abort ends every operation, those submitted later included, with one Status
 // that names the rank; the other ranks are told. An engine that failed stays failed.
+//
+// With parameter servers a worker calls them before each collective operation (call_outbox.h), and
+// a server opens those that go through it as their calls come (call_intake.h); it completes them to
+// its listener like its own, with their sequence as the token.
 //
 // An operation may be complete for its caller while a late rank still has to be told of it; it then
 // goes on in the background, and counts against the limits.
@@ -33,6 +37,8 @@
 #include <string>
 #include <vector>
 
+#include "collective/call_intake.h"
+#include "collective/call_outbox.h"
 #include "collective/operation_run.h"
 #include "collective/pace.h"
 #include "collective/plan_run.h"
@@ -88,6 +94,8 @@ class Engine {
   // An error is one of arguments or limits, and changes nothing; a failed engine takes requests and
   // completes them with its failure.
   base::Status submit(const Request& request, transport::Endpoint& endpoint, base::Instant now);
+  // At a parameter server, once: whatever the workers call from now on.
+  base::Status serve(transport::Endpoint& endpoint, base::Instant now);
 
   void on_event(const transport::Event& event, transport::Endpoint& endpoint, base::Instant now);
   void on_computed(const ComputeJob& job, transport::Endpoint& endpoint, base::Instant now);
@@ -99,6 +107,9 @@ class Engine {
             transport::Endpoint& endpoint, base::Instant now);
 
   bool has_failed() const { return failure_.has_value(); }
+  const std::optional<base::Status>& failure() const { return failure_; }
+  // At a parameter server: all workers have left and nothing is left to do.
+  bool is_service_over() const { return intake_->has_everybody_left() && is_idle(); }
   std::size_t running() const { return running_.size(); }
   std::size_t waiting() const { return waiting_.size(); }
   // Nobody waits for an operation of this rank.
@@ -108,7 +119,10 @@ class Engine {
                        [](const auto& entry) { return entry.second.is_complete; });
   }
   // No operation, job or message is left.
-  bool is_idle() const { return running_.empty() && waiting_.empty() && leaving_.empty(); }
+  bool is_idle() const {
+    return running_.empty() && waiting_.empty() && leaving_.empty() &&
+           (!outbox_ || outbox_->is_empty());
+  }
   std::size_t memory_bytes() const;
 
  private:
@@ -133,6 +147,8 @@ class Engine {
   static Key key_of(const wire::MessageId& id, std::uint16_t peer, bool sends);
   static bool is_point_to_point_key(Key key) { return key >> 63 != 0; }
 
+  base::Status check(const Operation& operation) const;
+  void enqueue(const Waiting& waiting, transport::Endpoint& endpoint, base::Instant now);
   void start_waiting(transport::Endpoint& endpoint, base::Instant now);
   void start(const Waiting& waiting, Key key, transport::Endpoint& endpoint, base::Instant now);
   base::Result<std::unique_ptr<OperationRun>> make_run(const Request& request, Key key,
@@ -140,15 +156,25 @@ class Engine {
   base::Result<std::unique_ptr<OperationRun>> make_tolerant_run(const RunRequest& run);
   std::span<float> residual_of(const Operation& operation);
   void after(Key key, const base::Status& status, transport::Endpoint& endpoint, base::Instant now);
+  std::size_t message_cost(const OperationRun& run) const;
+  void on_message_event(const transport::Event& event, transport::Endpoint& endpoint,
+                        base::Instant now);
   void complete(Active& active, base::Instant now);
   void retire(Key key, transport::Endpoint& endpoint, base::Instant now);
   void tell_floor(Key key, transport::Endpoint& endpoint);
   void on_unexpected(const transport::UnexpectedMessage& event, transport::Endpoint& endpoint,
                      base::Instant now);
   void on_closed(std::uint16_t peer, transport::Endpoint& endpoint, base::Instant now);
+  void fail_what_needs(std::uint16_t peer, transport::Endpoint& endpoint, base::Instant now);
   void watch(transport::Endpoint& endpoint, base::Instant now);
   void complete_failed(const Request& request, base::Instant queued, std::uint32_t sequence,
                        base::Instant now);
+  // engine_calls.cc
+  base::Status call_servers(const Waiting& waiting, RunContext& context);
+  bool is_call_event(const transport::Event& event) const;
+  void on_call_event(const transport::Event& event, transport::Endpoint& endpoint,
+                     base::Instant now);
+  void open(const OpenedCall& opened, transport::Endpoint& endpoint, base::Instant now);
   RunContext context(transport::Endpoint& endpoint, base::Instant now) {
     return {endpoint, pool_, now};
   }
@@ -170,9 +196,11 @@ class Engine {
     std::uint32_t received = 0;
     std::uint32_t received_over = 0;  // all before this one have ended
   };
-  std::vector<PairCounters> pairs_;  // by peer
+  std::vector<PairCounters> pairs_;     // by peer
+  std::unique_ptr<CallOutbox> outbox_;  // of a worker in a group with servers
+  std::unique_ptr<CallIntake> intake_;  // of a server
   bool is_watching_ = false;
-  std::optional<std::uint16_t> closed_;  // a rank that was done and left
+  std::vector<std::uint16_t> closed_;  // ranks that were done and left
   std::optional<base::Status> failure_;
 };
 

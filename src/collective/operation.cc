@@ -14,7 +14,7 @@ constexpr std::array<const char*, kKinds> kKindNames = {
     "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather",
     "scatter",    "all_to_all",     "barrier",    "send",      "receive"};
 constexpr std::array<const char*, kAlgorithms> kAlgorithmNames = {"automatic", "direct", "ring",
-                                                                  "tree"};
+                                                                  "tree", "servers"};
 constexpr std::size_t kMostBytes = std::size_t{1} << 40;
 
 // Bits of a signature: kind 15..12, type 11..9, reduction 8..7, hash of the rest 6..0.
@@ -78,17 +78,26 @@ const char* algorithm_name(Algorithm algorithm) {
   return kAlgorithmNames[static_cast<unsigned>(algorithm)];
 }
 
+std::string rank_name(const Group& group, std::uint16_t rank) {
+  return rank < group.workers()
+             ? fmt::format("rank {}", rank)
+             : fmt::format("parameter server {} (rank {})", rank - group.workers(), rank);
+}
+
 bool is_point_to_point(Kind kind) {
   return kind == Kind::kSend || kind == Kind::kReceive;
 }
 
 std::size_t input_bytes(const Operation& operation, const Group& group) {
+  if (group.is_server()) {
+    return 0;
+  }
   switch (operation.kind) {
     case Kind::kReduceScatter:
     case Kind::kAllToAll:
-      return operation.bytes() * group.world;
+      return operation.bytes() * group.workers();
     case Kind::kScatter:
-      return group.rank == operation.root ? operation.bytes() * group.world : 0;
+      return group.rank == operation.root ? operation.bytes() * group.workers() : 0;
     case Kind::kBroadcast:
       return group.rank == operation.root ? operation.bytes() : 0;
     case Kind::kBarrier:
@@ -100,12 +109,15 @@ std::size_t input_bytes(const Operation& operation, const Group& group) {
 }
 
 std::size_t output_bytes(const Operation& operation, const Group& group) {
+  if (group.is_server()) {
+    return 0;
+  }
   switch (operation.kind) {
     case Kind::kAllGather:
     case Kind::kAllToAll:
-      return operation.bytes() * group.world;
+      return operation.bytes() * group.workers();
     case Kind::kGather:
-      return group.rank == operation.root ? operation.bytes() * group.world : 0;
+      return group.rank == operation.root ? operation.bytes() * group.workers() : 0;
     case Kind::kReduce:
       return group.rank == operation.root ? operation.bytes() : 0;
     case Kind::kBarrier:
@@ -125,10 +137,10 @@ base::Status validate(const Operation& operation, const Group& group) {
         "an operation's kind, type, reduction or algorithm is outside its range");
   }
   const bool names_rank = has_root(operation.kind) || is_point_to_point(operation.kind);
-  if (names_rank && operation.root >= group.world) {
+  if (names_rank && operation.root >= group.workers()) {
     return base::invalid_argument(fmt::format("{} names rank {}, but ranks go from 0 to {}",
                                               kind_name(operation.kind), operation.root,
-                                              group.world - 1));
+                                              group.workers() - 1));
   }
   if (is_point_to_point(operation.kind) && operation.root == group.rank) {
     return base::invalid_argument(

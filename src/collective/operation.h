@@ -13,6 +13,10 @@
 // (buffers and priority aside); send and receive count per pair and direction. A 16-bit signature
 // of the arguments travels with every message, so ranks that do not agree find out.
 //
+// In a group with parameter servers the callers are the workers: "rank", "root" and "world" above
+// mean them alone. Their all_reduce goes through the servers (push, add up, pull); everything else
+// they do among themselves.
+//
 // A plain value.
 #pragma once
 
@@ -45,18 +49,28 @@ const char* kind_name(Kind kind);
 
 enum class Algorithm : std::uint8_t {
   kAutomatic,
-  kDirect,  // every rank owns a shard: one hop to its owner, one back
-  kRing,    // neighbour to neighbour
-  kTree,    // a binomial tree
+  kDirect,   // every rank owns a shard: one hop to its owner, one back
+  kRing,     // neighbour to neighbour
+  kTree,     // a binomial tree
+  kServers,  // parameter servers own the shards; used where, and only where, there are some
 };
-inline constexpr unsigned kAlgorithms = 4;
+inline constexpr unsigned kAlgorithms = 5;
 const char* algorithm_name(Algorithm algorithm);
 
-// Which ranks take part, and which of them this is.
+// Which ranks take part, and which of them this is. The last `servers` of them are parameter
+// servers, which add up and contribute nothing; fewer than `world`.
 struct Group {
   std::uint16_t rank = 0;
   std::uint16_t world = 1;
+  std::uint16_t servers = 0;
+
+  std::uint16_t workers() const { return static_cast<std::uint16_t>(world - servers); }
+  bool is_server() const { return rank >= workers(); }
+  // The workers as a group of their own.
+  Group among_workers() const { return {rank, workers(), 0}; }
 };
+// "rank 2", or "parameter server 0 (rank 4)".
+std::string rank_name(const Group& group, std::uint16_t rank);
 
 struct Operation {
   Kind kind = Kind::kAllReduce;
@@ -71,8 +85,14 @@ struct Operation {
   std::size_t bytes() const { return count * element_size(type); }
 };
 
+// Whether it goes through the group's parameter servers.
+inline bool uses_servers(const Operation& operation, const Group& group) {
+  return group.servers > 0 && operation.kind == Kind::kAllReduce;
+}
+
 bool is_point_to_point(Kind kind);
-// Bytes that the operation reads from `input` and writes to `output` at this rank.
+// Bytes that the operation reads from `input` and writes to `output` at this rank; a server has
+// neither.
 std::size_t input_bytes(const Operation& operation, const Group& group);
 std::size_t output_bytes(const Operation& operation, const Group& group);
 

@@ -47,6 +47,8 @@ class OperationRun {
   virtual std::size_t message_count() const = 0;
   // Ranks from which something is still missing.
   virtual std::vector<std::uint16_t> awaited() const = 0;
+  // Whether it cannot end without that rank from here on.
+  virtual bool needs(std::uint16_t peer) const = 0;
   virtual OperationReport& report() = 0;
 };
 

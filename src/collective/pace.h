@@ -54,6 +54,7 @@ struct Pace {
   UsualDuration gather;  // from then on until all shards are
   // By rank: nothing came of it in time last time. It is not waited for until something does.
   std::vector<bool> is_lagging;
+  bool was_left_behind = false;  // this rank: the others did not wait for its shard last time
 };
 
 // By whatever makes operations alike.

@@ -17,11 +17,11 @@
 
 namespace spillway::collective {
 
+// Stands for a step that was not needed: nothing waits for it.
+inline constexpr StepId kNoStep = UINT32_MAX;
+
 class PlanBuilder {
  public:
-  // Stands for a step that was not needed: nothing waits for it.
-  static constexpr StepId kNoStep = UINT32_MAX;
-
   StepId send(std::uint16_t to, wire::Phase phase, std::size_t part, const Span& span,
               std::initializer_list<StepId> after = {});
   StepId receive(std::uint16_t from, wire::Phase phase, std::size_t part, const Span& span,

@@ -17,7 +17,6 @@ namespace spillway::collective {
 namespace {
 
 using wire::Phase;
-constexpr StepId kNoStep = PlanBuilder::kNoStep;
 
 class DirectPlan {
  public:

@@ -15,7 +15,6 @@ namespace spillway::collective {
 namespace {
 
 using wire::Phase;
-constexpr StepId kNoStep = PlanBuilder::kNoStep;
 
 class RingPlan {
  public:

@@ -44,7 +44,7 @@ void PlanRun::StepJob::run() {
   }
   const bool divides = step_.is_final && operation.op == ReduceOp::kAverage;
   reduce(operation.type, operation.op, addends, step_.span.bytes / element_size(operation.type),
-         target, divides ? owner_.setting_.group.world : 0);
+         target, divides ? owner_.setting_.group.workers() : 0);
 }
 
 PlanRun::PlanRun(const RunRequest& request, Plan plan, const ExactSetting& setting,
@@ -255,6 +255,16 @@ std::vector<std::uint16_t> PlanRun::awaited() const {
   std::sort(ranks.begin(), ranks.end());
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   return ranks;
+}
+
+bool PlanRun::needs(std::uint16_t peer) const {
+  for (StepId id = 0; id < plan_.steps.size(); ++id) {
+    const Step& step = plan_.steps[id];
+    if (states_[id] != State::kDone && is_message(step) && step.peer == peer) {
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace spillway::collective

@@ -50,6 +50,7 @@ class PlanRun final : public OperationRun {
 
   std::size_t message_count() const override { return message_count_; }
   std::vector<std::uint16_t> awaited() const override;
+  bool needs(std::uint16_t peer) const override;
   OperationReport& report() override { return report_; }
 
  private:

@@ -32,7 +32,7 @@ void copy(void* to, const void* from, std::size_t bytes) {
 class World {
  public:
   World(const Operation& operation, std::uint16_t world, const PlanOptions& options, bool in_place,
-        std::uint64_t seed)
+        std::uint64_t seed, std::uint16_t servers = 0)
       : operation_(operation), world_(world), in_place_(in_place), random_(seed) {
     for (std::uint16_t rank = 0; rank < world; ++rank) {
       Operation own = operation;
@@ -40,7 +40,7 @@ class World {
         own.kind = Kind::kReceive;
         own.root = 0;
       }
-      const Group group{rank, world};
+      const Group group{rank, world, servers};
       Rank& state = ranks_.emplace_back();
       state.operation = own;
       const bool idles = operation.kind == Kind::kSend && rank != 0 && rank != operation.root;
@@ -306,6 +306,80 @@ INSTANTIATE_TEST_SUITE_P(
       return std::string(kind_name(info.param.kind)) + "_" + algorithm_name(info.param.algorithm);
     });
 
+TEST(PlanOfServers, LeavesTheSumAtEveryWorker) {
+  const PlanOptions options{.piece_bytes = 64, .window = 2, .message_bytes = 256};
+  for (const std::uint16_t servers : {1, 2, 3, 7}) {
+    for (const std::uint16_t workers : {1, 2, 5}) {
+      for (const std::size_t count : {0, 1, 5, 40, 333}) {
+        Operation operation;
+        operation.type = DataType::kInt32;
+        operation.count = count;
+        const auto ranks = static_cast<std::uint16_t>(workers + servers);
+        World world(operation, ranks, options, count % 2 == 0, count, servers);
+        ASSERT_TRUE(world.run()) << workers << " workers, " << servers << " servers, " << count;
+        for (unsigned rank = 0; rank < workers; ++rank) {
+          ASSERT_EQ(world.output(rank), expected(world, operation, workers, rank))
+              << workers << " workers, " << servers << " servers, count " << count;
+        }
+      }
+    }
+  }
+}
+
+TEST(PlanOfServers, LeavesAllElseToTheWorkers) {
+  const PlanOptions options{.piece_bytes = 64, .window = 2, .message_bytes = 256};
+  for (const Kind kind : {Kind::kBroadcast, Kind::kAllGather, Kind::kReduceScatter, Kind::kReduce,
+                          Kind::kAllToAll, Kind::kGather, Kind::kScatter}) {
+    Operation operation;
+    operation.kind = kind;
+    operation.type = DataType::kInt32;
+    operation.count = 40;
+    constexpr std::uint16_t kWorkers = 3;
+    for (std::uint16_t rank = 0; rank < kWorkers; ++rank) {
+      const Group with{rank, kWorkers + 2, 2};
+      const Group without{rank, kWorkers};
+      EXPECT_EQ(input_bytes(operation, with), input_bytes(operation, without));
+      EXPECT_EQ(output_bytes(operation, with), output_bytes(operation, without));
+      EXPECT_EQ(make_plan(operation, with, options).steps.size(),
+                make_plan(operation, without, options).steps.size());
+    }
+  }
+}
+
+TEST(PlanOfServers, AddsUpInTheOrderOfRanks) {
+  Operation operation;
+  operation.count = 1000;
+  constexpr std::uint16_t kWorkers = 4;
+  const Plan plan = make_plan(operation, {kWorkers + 1, kWorkers + 2, 2},
+                              {.piece_bytes = 256, .window = 2, .message_bytes = 256});
+  std::map<std::size_t, unsigned> worker_at;  // by scratch offset
+  for (const Step& step : plan.steps) {
+    if (step.kind == Step::Kind::kReceive) {
+      worker_at[step.span.offset] = step.peer;
+    }
+  }
+  unsigned sums = 0;
+  for (const Step& step : plan.steps) {
+    if (step.kind == Step::Kind::kReduce) {
+      ++sums;
+      ASSERT_EQ(step.source_count, kWorkers);
+      for (unsigned worker = 0; worker < kWorkers; ++worker) {
+        EXPECT_EQ(worker_at.at(plan.sources_of(step)[worker].offset), worker);
+      }
+    }
+  }
+  EXPECT_EQ(sums, 8U);  // 500 elements, 64 in a piece
+}
+
+TEST(PlanOfServers, ScratchIsBoundedByTheWindow) {
+  Operation operation;
+  operation.count = 25'000'000;
+  const PlanOptions options;
+  const Plan plan = make_plan(operation, {8, 10, 2}, options);
+  EXPECT_LE(plan.scratch_bytes, (8 + 1) * options.window * options.piece_bytes);
+  EXPECT_EQ(make_plan(operation, {0, 10, 2}, options).scratch_bytes, 0U);
+}
+
 TEST(Planner, ScratchOfADirectAllReduceIsBoundedByTheWindow) {
   Operation operation;
   operation.count = 25'000'000;
@@ -324,7 +398,10 @@ TEST(Planner, AlgorithmFollowsSizeAndWorldUnlessTheCallerSays) {
   EXPECT_EQ(choose_algorithm(operation, {0, 256}), Algorithm::kRing);
   operation.algorithm = Algorithm::kTree;
   EXPECT_EQ(choose_algorithm(operation, {0, 8}), Algorithm::kTree);
+  EXPECT_EQ(choose_algorithm(operation, {0, 9, 1}), Algorithm::kServers);
   operation.kind = Kind::kAllGather;  // has no tree
+  EXPECT_EQ(choose_algorithm(operation, {0, 8}), Algorithm::kDirect);
+  operation.algorithm = Algorithm::kServers;
   EXPECT_EQ(choose_algorithm(operation, {0, 8}), Algorithm::kDirect);
 }
 

@@ -12,7 +12,6 @@ namespace spillway::collective {
 namespace {
 
 using wire::Phase;
-constexpr StepId kNoStep = PlanBuilder::kNoStep;
 
 class TreePlan {
  public:

@@ -36,6 +36,9 @@ Algorithm automatic(const Operation& operation, const Group& group) {
 
 // Whether the operation has a plan of this kind.
 bool has_algorithm(Kind kind, Algorithm algorithm) {
+  if (algorithm == Algorithm::kServers) {
+    return false;  // a group's to have, not a caller's to choose
+  }
   switch (kind) {
     case Kind::kAllReduce:
       return true;
@@ -78,14 +81,20 @@ Plan plan_alone(const PlanRequest& request) {
 }  // namespace
 
 Algorithm choose_algorithm(const Operation& operation, const Group& group) {
+  if (uses_servers(operation, group)) {
+    return Algorithm::kServers;
+  }
   const bool is_chosen = operation.algorithm != Algorithm::kAutomatic &&
                          has_algorithm(operation.kind, operation.algorithm);
-  return is_chosen ? operation.algorithm : automatic(operation, group);
+  return is_chosen ? operation.algorithm : automatic(operation, group.among_workers());
 }
 
 Plan make_plan(const Operation& operation, const Group& group, const PlanOptions& options) {
-  const PlanRequest request{operation, group, options};
-  if (group.world == 1) {
+  if (uses_servers(operation, group)) {
+    return plan_servers_all_reduce({operation, group, options});
+  }
+  const PlanRequest request{operation, group.among_workers(), options};
+  if (request.group.world == 1) {
     return plan_alone(request);
   }
   const Algorithm algorithm = choose_algorithm(operation, group);

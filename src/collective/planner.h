@@ -2,7 +2,7 @@
 //
 // From an operation to a rank's plan.
 //
-// Which algorithm, unless the caller says (docs/algorithms.md has the measurements):
+// Which algorithm, unless the caller says (docs/algorithms.md says why):
 //
 //   operation         tree                          ring                       direct
 //   all_reduce        world > 32, shard < 4 KiB     world > 64, else           otherwise
@@ -12,8 +12,11 @@
 //   all_gather                                      world > 64, 64 KiB and up  otherwise
 //   the rest                                                                   always
 //
-// Sums are formed in an order that depends on ranks alone: direct and tree by rank (a tree in
-// pairs), ring from the shard's first rank round. So all ranks end with the same bits, whatever
+// In a group with parameter servers an all_reduce goes through them, whatever the caller says, and
+// all else is planned among the workers.
+//
+// Sums are formed in an order that depends on ranks alone: direct, servers and tree by rank (a tree
+// in pairs), ring from the shard's first rank round. So all ranks end with the same bits, whatever
 // arrived when.
 //
 // Pure functions.

@@ -13,9 +13,10 @@ base::Result<TolerantLayout> TolerantLayout::make(const Operation& operation, co
   layout.reduce_encoding = {.planes = tolerance.precision, .keyed = keyed};
   layout.gather_encoding = {.planes = tolerance.gather_precision, .keyed = keyed};
   const std::size_t most = std::max<std::size_t>(1, piece_bytes / sizeof(float));
-  for (std::uint16_t shard = 0; shard < group.world; ++shard) {
-    const Extent extent = shard_of(operation.count, group.world, shard);
-    const auto owner = static_cast<std::uint16_t>((shard + step) % group.world);
+  const std::uint16_t owners = group.servers > 0 ? group.servers : group.world;
+  for (std::uint16_t shard = 0; shard < owners; ++shard) {
+    const Extent extent = shard_of(operation.count, owners, shard);
+    const auto owner = static_cast<std::uint16_t>(group.world - owners + (shard + step) % owners);
     for (std::size_t k = 0; k < piece_count(extent.count, most); ++k) {
       layout.pieces.push_back({piece_of(extent, most, k), shard, owner});
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a tolerant all-reduce shares out its tensor: a shard per rank, pieces per shard, a message
-// per piece. Which rank owns which shard moves on with every operation, so that a rank that is late
-// for many of them does not cost the same coordinates each time.
+// How a tolerant all-reduce shares out its tensor: a shard per owner, pieces per shard, a message
+// per piece. Owners are the group's parameter servers or, where there are none, all ranks. Which of
+// them owns which shard moves on with every operation, so that a rank that is late for many of them
+// does not cost the same coordinates each time.
 //
 // A pure value; every rank computes the same.
 #pragma once

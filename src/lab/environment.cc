@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <string_view>
 
 namespace spillway::lab {
 namespace {
@@ -66,6 +65,18 @@ std::vector<std::string> current_environment() {
     variables.emplace_back(*variable);
   }
   return variables;
+}
+
+bool is_set(std::string_view key, const std::vector<std::string>& environment) {
+  return std::any_of(environment.begin(), environment.end(),
+                     [key](const std::string& variable) { return key_of(variable) == key; });
+}
+
+std::vector<std::string> thread_variables(const std::vector<std::string>& environment) {
+  if (is_set("OMP_NUM_THREADS", environment)) {
+    return {};
+  }
+  return {"OMP_NUM_THREADS=1"};
 }
 
 std::vector<std::string> with_variables(std::vector<std::string> environment,

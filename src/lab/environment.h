@@ -12,10 +12,12 @@
 //   SPILLWAY_TRIM_BYTES   to which the fabric cuts frames; 0: it does not
 //   SPILLWAY_LAB_ID       names the lab; what carries it was started by that lab
 //   GLOO_SOCKET_IFNAME NCCL_SOCKET_IFNAME    eth0, or lo without namespaces
+//   OMP_NUM_THREADS=1     unless it is set
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lab/host_plan.h"
@@ -35,6 +37,13 @@ std::vector<std::string> rank_variables(const HostPlan& plan, std::size_t rank,
 
 // Of this process.
 std::vector<std::string> current_environment();
+
+bool is_set(std::string_view key, const std::vector<std::string>& environment);
+
+// OMP_NUM_THREADS=1 where `environment` does not set it, as torchrun does for several ranks of a
+// machine: a lab's ranks share its cores, and libraries whose threads spin beside them take from
+// the emulated network.
+std::vector<std::string> thread_variables(const std::vector<std::string>& environment);
 
 // `environment` with `variables` set in it, in their order.
 std::vector<std::string> with_variables(std::vector<std::string> environment,

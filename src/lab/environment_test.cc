@@ -56,6 +56,12 @@ TEST(Environment, WhatIsAddedHasTheLastWord) {
   EXPECT_EQ(value_of(variables, "MINE"), "2");
 }
 
+TEST(Environment, RanksHaveOneThreadUnlessSomebodySaidOtherwise) {
+  EXPECT_EQ(thread_variables({"HOME=/", "OMP_NUM_THREADS_X=4"}),
+            std::vector<std::string>{"OMP_NUM_THREADS=1"});
+  EXPECT_TRUE(thread_variables({"OMP_NUM_THREADS=4"}).empty());
+}
+
 TEST(Environment, SetsEveryVariableOnce) {
   const std::vector<std::string> merged =
       with_variables({"PATH=/bin", "RANK=9", "RANKED=1"}, {"RANK=0", "NEW=a=b"});

@@ -37,8 +37,9 @@ base::Status not_allowed(Isolation isolation) {
           isolation == Isolation::kRoot
               ? "this process may not make network namespaces: run as root, or give "
                 "--isolation user or none"
-              : "this machine does not allow user namespaces (see user.max_user_namespaces): run "
-                "as root, or give --isolation none"};
+              : "this machine does not allow user namespaces (sysctl user.max_user_namespaces; on "
+                "Ubuntu kernel.apparmor_restrict_unprivileged_userns): run as root, allow them, or "
+                "give --isolation none"};
 }
 
 }  // namespace

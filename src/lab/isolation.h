@@ -23,7 +23,8 @@ enum class Isolation : std::uint8_t { kAuto, kRoot, kUser, kNone };
 // What a user should know about kNone.
 inline constexpr std::string_view kLoopbackNotice =
     "without namespaces only Spillway's packets cross the emulated fabric; all other traffic goes "
-    "over loopback";
+    "over loopback. To change that, run as root or allow user namespaces (sysctl "
+    "user.max_user_namespaces)";
 
 std::string_view isolation_name(Isolation isolation);
 base::Result<Isolation> parse_isolation(std::string_view name);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "fabric/emulator.h"
+#include "lab/fabric_sample.h"
 #include "lab/host_plan.h"
 #include "lab/isolation.h"
 #include "lab/lab_fabric.h"
@@ -33,6 +35,8 @@ struct LabOptions {
   std::string name;                      // empty: one is made up
   OutputFds output;
   TraceOptions trace{};  // of labs that end with their commands
+  // Of such labs, too: called by the starter as the samples come. Empty: none are taken.
+  std::function<void(const FabricSample&)> on_sample{};
 };
 
 // What one rank runs. Fewer commands than hosts leave the last hosts idle.
@@ -48,6 +52,8 @@ struct LabOutcome {
   Dataplane dataplane = Dataplane::kUser;
   fabric::FabricSnapshot fabric;
   std::optional<TraceSummary> trace;  // where packets were followed
+  base::Duration elapsed;             // from the commands' start to the last one's end
+  base::Duration cpu;                 // of the commands and what they started, user and system
 
   // 128 + the signal of an interrupt, else the largest of the exit codes.
   int worst_exit_code() const;

@@ -172,6 +172,27 @@ std::string listen_to(const Running& running, Enough enough) {
   return text;
 }
 
+// Those in the complete lines of `text` from `begin` on. Returns where the rest begins.
+std::size_t hand_on_samples(std::string_view text, std::size_t begin, const LabOptions& options) {
+  for (std::size_t end = text.find('\n', begin); end != std::string_view::npos;
+       end = text.find('\n', begin)) {
+    if (const auto sample = parse_sample(text.substr(begin, end - begin)); sample) {
+      options.on_sample(*sample);
+    }
+    begin = end + 1;
+  }
+  return begin;
+}
+
+// All that the supervisor tells.
+std::string listen_to_the_end(const Running& running, const LabOptions& options) {
+  std::size_t handed_on = 0;
+  return listen_to(running, [&](const std::string& text) {
+    handed_on = options.on_sample ? hand_on_samples(text, handed_on, options) : 0;
+    return false;
+  });
+}
+
 LabRecord record_of(const SupervisorTask& task, pid_t supervisor) {
   LabRecord record;
   record.name = task.state.path().filename();
@@ -230,7 +251,7 @@ base::Result<LabOutcome> run_prepared(const LabOptions& options, const Prepared&
     return running.status();
   }
   (void)prepared.state.write(record_of(task, running->supervisor));
-  Report report = parse_report(listen_to(*running, [](const std::string&) { return false; }));
+  Report report = parse_report(listen_to_the_end(*running, options));
   ::waitpid(running->supervisor, nullptr, 0);
   if (!report.error.ok()) {
     return report.error;

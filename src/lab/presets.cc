@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <string>
 
 namespace spillway::lab {
@@ -44,10 +46,34 @@ fault kind=loss link=switch0->host3 share=0.1%
 )"},
 }};
 
+// Of a line's "host<number>"s; -1 where it has none.
+int highest_host(std::string_view line) {
+  constexpr std::string_view kHost = "host";
+  int highest = -1;
+  for (std::size_t at = line.find(kHost); at != std::string_view::npos;
+       at = line.find(kHost, at + 1)) {
+    const std::string_view digits = line.substr(at + kHost.size());
+    int number = -1;
+    std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    highest = std::max(highest, number);
+  }
+  return highest;
+}
+
 }  // namespace
 
 std::string_view Preset::summary() const {
   return text.substr(2, text.find('\n') - 2);
+}
+
+std::string Preset::text_for(std::uint32_t hosts) const {
+  std::string kept;
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string_view line = rest.substr(0, rest.find('\n') + 1);
+    kept += highest_host(line) < static_cast<int>(hosts) ? line : std::string_view();
+    rest.remove_prefix(line.size());
+  }
+  return kept;
 }
 
 std::span<const Preset> presets() {

@@ -4,7 +4,9 @@
 // says what it is. Whoever starts from one may change any part of it.
 #pragma once
 
+#include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "base/status.h"
@@ -17,6 +19,8 @@ struct Preset {
 
   // Its first line, without the comment sign.
   std::string_view summary() const;
+  // Without the lines about hosts that a network of so many does not have.
+  std::string text_for(std::uint32_t hosts) const;
 };
 
 std::span<const Preset> presets();

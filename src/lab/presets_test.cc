@@ -18,6 +18,20 @@ TEST(Presets, AreScenariosThatALabCanBe) {
   }
 }
 
+TEST(Presets, AreSomethingForTwoHostsToo) {
+  for (const Preset& preset : presets()) {
+    const std::vector<std::string> two = {"topology.hosts=2"};
+    const base::Result<sim::Scenario> scenario = sim::parse_scenario(preset.text_for(2), two);
+    ASSERT_TRUE(scenario.ok()) << preset.name << ": " << scenario.status().message();
+    const base::Result<HostPlan> plan = make_host_plan(*scenario, {});
+    ASSERT_TRUE(plan.ok()) << preset.name << ": " << plan.status().message();
+    EXPECT_EQ(preset.text_for(4), preset.text) << preset.name;
+  }
+  const std::string congested = find_preset("congested")->text_for(2);
+  EXPECT_NE(congested.find("tenant from=host1"), std::string::npos);
+  EXPECT_EQ(congested.find("host3"), std::string::npos);
+}
+
 TEST(Presets, SayWhatTheyAre) {
   for (const Preset& preset : presets()) {
     EXPECT_TRUE(preset.text.starts_with("# ")) << preset.name;

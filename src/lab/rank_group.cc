@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,6 +22,10 @@ constexpr std::size_t kReadBytes = 65536;
 
 base::Instant now() {
   return base::MonotonicClock().now();
+}
+
+base::Duration duration_of(const timeval& time) {
+  return base::seconds(time.tv_sec) + base::microseconds(time.tv_usec);
 }
 
 std::string how_it_ended(int wait_status) {
@@ -102,6 +107,7 @@ GroupOutcome RankGroup::run(int stop_fd, bool stays) {
     outcome.exit_codes.push_back(rank.exit_code.value_or(0));
   }
   outcome.interrupted_by = interrupted_by_;
+  outcome.cpu = cpu_;
   return outcome;
 }
 
@@ -143,8 +149,10 @@ void RankGroup::take_signals(int signal_fd) {
 
 void RankGroup::reap() {
   int status = 0;
-  for (pid_t pid = ::waitpid(-1, &status, WNOHANG); pid > 0;
-       pid = ::waitpid(-1, &status, WNOHANG)) {
+  rusage usage = {};
+  for (pid_t pid = ::wait4(-1, &status, WNOHANG, &usage); pid > 0;
+       pid = ::wait4(-1, &status, WNOHANG, &usage)) {
+    cpu_ += duration_of(usage.ru_utime) + duration_of(usage.ru_stime);
     const auto rank = std::find_if(ranks_.begin(), ranks_.end(), [pid](const Rank& candidate) {
       return candidate.pid == pid && !candidate.exit_code;
     });

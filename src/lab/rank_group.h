@@ -38,6 +38,7 @@ struct OutputFds {
 struct GroupOutcome {
   std::vector<int> exit_codes;  // in the order of start()
   int interrupted_by = 0;       // a signal that asked for the end; 0: none did
+  base::Duration cpu;           // of all that was reaped, with what it reaped itself
 };
 
 class RankGroup {
@@ -86,6 +87,7 @@ class RankGroup {
   Phase phase_ = Phase::kRunning;
   base::Instant deadline_;
   int interrupted_by_ = 0;
+  base::Duration cpu_;
 };
 
 // Those that end a lab: SIGINT, SIGTERM, SIGHUP.

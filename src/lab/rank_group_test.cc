@@ -48,6 +48,18 @@ TEST_F(RankGroupTest, MarksOutputAndKeepsExitCodes) {
   EXPECT_NE(text_of(err_.get()).find("rank 1 on host0 exited with 3"), std::string::npos);
 }
 
+TEST_F(RankGroupTest, ProcessorTimeIsThatOfAllCommandsAndTheirChildren) {
+  RankGroup group(output_, base::seconds(10));
+  const std::string burn = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
+  ASSERT_TRUE(group.start(shell(burn)).ok());
+  ASSERT_TRUE(group.start(shell("(" + burn + "); true")).ok());
+  const base::Duration both = group.run(-1, false).cpu;
+  EXPECT_GT(both, base::milliseconds(2));
+  RankGroup idle(output_, base::seconds(10));
+  ASSERT_TRUE(idle.start(shell("true")).ok());
+  EXPECT_LT(idle.run(-1, false).cpu, both);
+}
+
 TEST_F(RankGroupTest, AFailureEndsTheOthersAfterTheirGrace) {
   RankGroup group(output_, base::milliseconds(10));
   ASSERT_TRUE(group.start(shell("sleep 600")).ok());

@@ -59,6 +59,15 @@ void visit_trace(Summary& trace, Visit visit) {
   visit(trace.missed);
 }
 
+template <typename Sample, typename Visit>
+void visit_sample(Sample& sample, Visit visit) {
+  visit(sample.sent_bytes);
+  visit(sample.queued_bytes);
+  visit(sample.deepest_bytes);
+  visit(sample.trimmed);
+  visit(sample.lost);
+}
+
 auto append_to(std::string& line) {
   return [&line](auto number) { line += fmt::format(" {}", number); };
 }
@@ -67,14 +76,17 @@ auto read_from(std::istringstream& words) {
   return [&words](auto& number) { words >> number; };
 }
 
+base::Duration read_duration(std::istringstream& words) {
+  std::int64_t nanoseconds = 0;
+  words >> nanoseconds;
+  return base::nanoseconds(nanoseconds);
+}
+
 TraceSummary read_trace(std::istringstream& words) {
   TraceSummary trace;
-  std::int64_t median = 0;
-  std::int64_t p99 = 0;
   visit_trace(trace, read_from(words));
-  words >> median >> p99;
-  trace.median = base::nanoseconds(median);
-  trace.p99 = base::nanoseconds(p99);
+  trace.median = read_duration(words);
+  trace.p99 = read_duration(words);
   return trace;
 }
 
@@ -107,6 +119,9 @@ void read_line(const std::string& line, Report& report) {
     visit_port(port, read_from(words));
   } else if (noun == "trace") {
     report.outcome.trace = read_trace(words);
+  } else if (noun == "took") {
+    report.outcome.elapsed = read_duration(words);
+    report.outcome.cpu = read_duration(words);
   }
 }
 
@@ -123,8 +138,9 @@ std::string outcome_lines(const LabOutcome& outcome) {
   for (const int code : outcome.exit_codes) {
     text += fmt::format("exit {}\n", code);
   }
-  text += fmt::format("interrupted {}\ndataplane {}\nfabric", outcome.interrupted_by,
-                      dataplane_name(outcome.dataplane));
+  text +=
+      fmt::format("interrupted {}\ntook {} {}\ndataplane {}\nfabric", outcome.interrupted_by,
+                  outcome.elapsed.count(), outcome.cpu.count(), dataplane_name(outcome.dataplane));
   visit_fabric(outcome.fabric, append_to(text));
   for (const fabric::PortSnapshot& port : outcome.fabric.ports) {
     text += fmt::format("\nport {}", port.name);
@@ -136,6 +152,25 @@ std::string outcome_lines(const LabOutcome& outcome) {
     text += fmt::format(" {} {}", outcome.trace->median.count(), outcome.trace->p99.count());
   }
   return text + "\n";
+}
+
+std::string sample_line(const FabricSample& sample) {
+  std::string line = fmt::format("sample {}", sample.at.count());
+  visit_sample(sample, append_to(line));
+  return line + "\n";
+}
+
+std::optional<FabricSample> parse_sample(std::string_view line) {
+  std::istringstream words{std::string(line)};
+  std::string noun;
+  words >> noun;
+  if (noun != "sample") {
+    return std::nullopt;
+  }
+  FabricSample sample;
+  sample.at = read_duration(words);
+  visit_sample(sample, read_from(words));
+  return words.fail() ? std::nullopt : std::optional(sample);
 }
 
 Report parse_report(std::string_view text) {

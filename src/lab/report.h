@@ -10,14 +10,18 @@
 //   fabric N N N ...               FabricSnapshot's numbers in their order
 //   port NAME N N N ...            one per switch port
 //   trace N N N ...                TraceSummary's, where packets were followed
+//   took N N                       nanoseconds, then those of processors
+//   sample N N N ...               FabricSample's, again and again while commands run
 //
 // Both ends are of the same binary: there is no version.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/status.h"
+#include "lab/fabric_sample.h"
 #include "lab/lab_options.h"
 
 namespace spillway::lab {
@@ -26,6 +30,7 @@ inline constexpr std::string_view kReadyLine = "ready\n";
 
 std::string error_line(const base::Status& status);
 std::string outcome_lines(const LabOutcome& outcome);
+std::string sample_line(const FabricSample& sample);
 
 struct Report {
   bool ready = false;
@@ -35,5 +40,8 @@ struct Report {
 
 // Lines that are cut off or not understood are passed over: their writer died.
 Report parse_report(std::string_view text);
+
+// None: the line says something else.
+std::optional<FabricSample> parse_sample(std::string_view line);
 
 }  // namespace spillway::lab

@@ -20,6 +20,8 @@ LabOutcome sample_outcome() {
   port.counters.packets[SPILLWAY_REASON_TRIMMED] = 5;
   port.counters.dropped[7] = 6;
   port.counters.dropped_control = 8;
+  outcome.elapsed = base::seconds(9);
+  outcome.cpu = base::seconds(17);
   outcome.trace.emplace();
   outcome.trace->packets = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
   outcome.trace->left_out = 11;
@@ -53,6 +55,34 @@ TEST(Report, ComesThroughAsItWent) {
   EXPECT_EQ(trace.missed, 12U);
   EXPECT_EQ(trace.median, base::nanoseconds(13));
   EXPECT_EQ(trace.p99, base::nanoseconds(14));
+  EXPECT_EQ(report.outcome.elapsed, base::seconds(9));
+  EXPECT_EQ(report.outcome.cpu, base::seconds(17));
+}
+
+TEST(Report, ASampleComesThroughAsItWent) {
+  FabricSample sent;
+  sent.at = base::milliseconds(100);
+  sent.sent_bytes = 1ULL << 50;
+  sent.queued_bytes = 2;
+  sent.deepest_bytes = 3;
+  sent.trimmed = 4;
+  sent.lost = 5;
+  const std::string line = sample_line(sent);
+  EXPECT_EQ(line.back(), '\n');
+  const std::optional<FabricSample> come = parse_sample(line);
+  ASSERT_TRUE(come.has_value());
+  EXPECT_EQ(come->at, sent.at);
+  EXPECT_EQ(come->sent_bytes, sent.sent_bytes);
+  EXPECT_EQ(come->queued_bytes, 2U);
+  EXPECT_EQ(come->deepest_bytes, 3U);
+  EXPECT_EQ(come->trimmed, 4U);
+  EXPECT_EQ(come->lost, 5U);
+}
+
+TEST(Report, WhatIsNoSampleIsNone) {
+  for (const char* line : {"", "ready", "sample", "sample 1 2 3", "sample x", "exit 1 2 3 4 5 6"}) {
+    EXPECT_FALSE(parse_sample(line).has_value()) << line;
+  }
 }
 
 TEST(Report, AnErrorKeepsItsCodeAndStaysOneLine) {

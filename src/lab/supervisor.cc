@@ -6,7 +6,9 @@
 #include <memory>
 #include <optional>
 
+#include "base/clock.h"
 #include "lab/environment.h"
+#include "lab/fabric_sampler.h"
 #include "lab/lab_trace.h"
 #include "lab/link_setup.h"
 #include "lab/namespaces.h"
@@ -147,6 +149,26 @@ base::Status finish_trace(std::optional<LabTrace>& trace, LabOutcome& outcome) {
   return {};
 }
 
+// To the end of the last one; where somebody wants samples of the fabric, with these on their way.
+LabOutcome run_commands(const SupervisorTask& task, const LabFabric& fabric, RankGroup& group) {
+  const base::MonotonicClock clock;
+  const base::Instant begin = clock.now();
+  std::optional<FabricSampler> sampler;
+  if (task.options.on_sample) {
+    sampler.emplace(
+        [&fabric] { return fabric.snapshot(); },
+        [fd = task.report_fd](const FabricSample& sample) { write_all(fd, sample_line(sample)); });
+  }
+  const GroupOutcome ended = group.run(fabric.stop_fd(), task.stays);
+  LabOutcome outcome;
+  outcome.exit_codes = ended.exit_codes;
+  outcome.interrupted_by = ended.interrupted_by;
+  outcome.elapsed = clock.now() - begin;
+  outcome.cpu = ended.cpu;
+  outcome.dataplane = fabric.dataplane();
+  return outcome;
+}
+
 base::Status run_to_the_end(const SupervisorTask& task) {
   const base::Result<LinkSetup> links = make_links(task);
   if (!links.ok()) {
@@ -170,13 +192,9 @@ base::Status run_to_the_end(const SupervisorTask& task) {
     return status;
   }
   write_all(task.report_fd, kReadyLine);
-  const GroupOutcome ended = group.run(fabric.stop_fd(), task.stays);
-  LabOutcome outcome;
+  LabOutcome outcome = run_commands(task, fabric, group);
   const base::Status trace_status = finish_trace(trace.value(), outcome);
   const base::Status fabric_status = fabric.finish();
-  outcome.exit_codes = ended.exit_codes;
-  outcome.interrupted_by = ended.interrupted_by;
-  outcome.dataplane = fabric.dataplane();
   outcome.fabric = fabric.snapshot();
   write_all(task.report_fd, outcome_lines(outcome));
   return fabric_status.ok() ? trace_status : fabric_status;

@@ -201,6 +201,7 @@ void TransportDriver::Loop::run_timeouts() {
     active_ = true;
   }
   if (listener_.next_timeout() <= at) {
+    report_events();  // what happened before the clock ran out comes before it
     told_ = std::max(told_, at);
     listener_.on_timeout(port_.endpoint(), told_);
     active_ = true;

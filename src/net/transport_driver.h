@@ -62,7 +62,7 @@ class DriverListener {
   virtual ~DriverListener() = default;
   virtual void on_event(const transport::Event& event, transport::Endpoint& endpoint,
                         base::Instant now) = 0;
-  // For owners with timeouts of their own.
+  // For owners with timeouts of their own. By then they have been told of all events.
   virtual base::Instant next_timeout() const { return transport::kNever; }
   virtual void on_timeout(transport::Endpoint& /*endpoint*/, base::Instant /*now*/) {}
 };

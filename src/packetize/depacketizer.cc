@@ -99,7 +99,7 @@ PacketOutcome Depacketizer::add_planes(const wire::DataHeader& header, base::Byt
     ++report_.duplicates;
     return PacketOutcome::kDuplicate;
   }
-  rows_[header.row] = {header.scale, header.rotations, true};
+  rows_[header.row] = {.scale = header.scale, .rotations = header.rotations, .seen = true};
   received_bytes_[header.packet] = static_cast<std::uint16_t>(planes.size());
   sent_planes_[header.packet] = header.planes;
   codec::decode_planes(kernels_,
@@ -144,7 +144,9 @@ void Depacketizer::finish_row(std::size_t row_index) {
   for (std::size_t slot = 0; slot < plan_.packets_in(row_index); ++slot) {
     arrived += tally_packet(first + slot);
   }
-  const RowState& state = rows_[row_index];
+  RowState& state = rows_[row_index];
+  SPILLWAY_CHECK(!state.finished);
+  state.finished = true;
   report_.lost_rows += arrived == 0 ? 1 : 0;
   report_.non_finite_rows += std::isnan(state.scale) ? 1 : 0;
   const codec::Row row = plan_.layout().row(row_index);
@@ -159,7 +161,9 @@ void Depacketizer::finish_row(std::size_t row_index) {
 
 DeliveryReport Depacketizer::finish() {
   for (std::size_t row = 0; row < rows_.size(); ++row) {
-    finish_row(row);
+    if (!rows_[row].finished) {
+      finish_row(row);
+    }
   }
   return report_;
 }

@@ -59,7 +59,9 @@ class Depacketizer {
   // Whether anything came of a row.
   bool has_row(std::size_t row) const { return rows_[row].seen; }
 
-  // Completes the tensor. Call it once; add() no more afterwards.
+  // Completes one row of the tensor; each at most once, and add() no more afterwards.
+  void finish_row(std::size_t row);
+  // Completes the rows that are not. Call it once.
   DeliveryReport finish();
 
  private:
@@ -67,6 +69,7 @@ class Depacketizer {
     float scale = 0.0F;
     std::uint8_t rotations = 0;
     bool seen = false;
+    bool finished = false;
   };
 
   bool is_ours(const wire::DataHeader& header) const;
@@ -74,7 +77,6 @@ class Depacketizer {
   bool agrees_with_row(const wire::DataHeader& header) const;
   PacketOutcome check(const wire::DataHeader& header);
   float* row_data(std::size_t row);
-  void finish_row(std::size_t row);
   std::size_t tally_packet(std::size_t packet);
 
   PacketPlan plan_;

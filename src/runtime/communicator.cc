@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <future>
 #include <thread>
 #include <unordered_map>
@@ -17,6 +18,7 @@
 #include "runtime/local_memory.h"
 #include "runtime/operation_observer.h"
 #include "runtime/rendezvous.h"
+#include "runtime/silent_peer.h"
 
 namespace spillway::runtime {
 namespace {
@@ -67,10 +69,12 @@ class Communicator::Impl final : private net::DriverListener, private collective
 
   base::Status open();
   std::uint16_t rank() const { return setup_.group.rank; }
-  std::uint16_t world() const { return setup_.group.world; }
+  std::uint16_t world() const { return setup_.group.workers(); }
   base::Result<std::shared_ptr<OperationRequest>> submit(const OperationOptions& options);
   base::Status abort(const std::string& why);
   base::Status health() const;
+  std::optional<base::Status> wait_served(milliseconds limit) const;
+  ServerTotals server_totals() const;
 
  private:
   base::Result<std::vector<RankCard>> meet();
@@ -81,13 +85,24 @@ class Communicator::Impl final : private net::DriverListener, private collective
                 base::Instant now) override;
   base::Instant next_timeout() const override { return engine_->next_timeout(); }
   void on_timeout(transport::Endpoint& endpoint, base::Instant now) override;
-  void on_complete(std::uint64_t token, const base::Status& status,
+  void on_complete(std::uint64_t token, const base::Status& ended,
                    const collective::OperationReport& report) override;
+  base::Status explained(const base::Status& status) const;
 
   void start(const OperationOptions& options, const std::shared_ptr<OperationRequest>& request,
              transport::Endpoint& endpoint, base::Instant now);
   void calculate(transport::Endpoint& endpoint, base::Instant now);
+  void start_serving();
+  void on_served(const base::Status& status, const collective::OperationReport& report);
+  void look_whether_served();
   void on_calculated(collective::ComputeJob& job);
+  struct FailedRequest {
+    std::shared_ptr<OperationRequest> request;
+    base::Status status;
+    collective::OperationReport report;
+  };
+  void finish_later(FailedRequest failed);
+  void finish_failed();
   void say_goodbye();
   void linger();
   struct Activity {
@@ -102,16 +117,25 @@ class Communicator::Impl final : private net::DriverListener, private collective
   pid_t process_;
   std::unique_ptr<OperationObserver> observer_;
   std::unique_ptr<net::TransportDriver> driver_;
+  std::vector<net::SocketAddress> addresses_;  // where to send to each rank
   std::unique_ptr<ComputeThreads> pool_;
   std::unique_ptr<LocalMemory> memory_;
   std::unique_ptr<collective::Engine> engine_;
 
   // Of the loop's thread.
   std::uint64_t next_token_ = 1;
+  base::Instant memory_due_;               // when to look at it again
+  bool has_worked_ = false;                // an operation has ended well
+  std::optional<SilentPeer> silent_peer_;  // that broke the communicator, if one did
   std::unordered_map<std::uint64_t, std::shared_ptr<OperationRequest>> requests_;
+  std::vector<FailedRequest> failed_;  // whose callers are about to be told
 
   mutable std::mutex mutex_;
   base::Status failure_;
+  // Of a parameter server.
+  ServerTotals totals_;
+  std::optional<base::Status> served_;  // how it ended
+  mutable std::condition_variable is_served_;
 };
 
 base::Result<std::vector<RankCard>> Communicator::Impl::meet() {
@@ -123,16 +147,16 @@ base::Result<std::vector<RankCard>> Communicator::Impl::meet() {
   own.process = ::getpid();
   // Who is told where the others are has a network that is meant to be used.
   own.memory_domain = setup_.launch.peers.empty() ? memory_domain(Environment::of_process()) : "";
-  if (world() == 1) {
+  if (setup_.group.world == 1) {
     if (options_.id) {
       discard_unique_id(*options_.id);  // nobody will come
     }
     return std::vector{own};
   }
   const base::Result<std::vector<Blob>> blobs =
-      options_.id
-          ? exchange(*options_.id, options_.member, to_blob(own), options_.rendezvous_patience)
-          : exchange(setup_.launch, to_blob(own), options_.rendezvous_patience);
+      options_.id ? exchange(*options_.id, {rank(), setup_.group.world}, to_blob(own),
+                             setup_.rendezvous_patience)
+                  : exchange(setup_.launch, to_blob(own), setup_.rendezvous_patience);
   if (!blobs.ok()) {
     return blobs.status();
   }
@@ -149,15 +173,20 @@ base::Result<std::vector<RankCard>> Communicator::Impl::meet() {
 
 base::Status Communicator::Impl::add_peers(const std::vector<RankCard>& cards,
                                            const packetize::Fabric& fabric) {
-  for (std::uint16_t peer = 0; peer < world(); ++peer) {
+  for (std::uint16_t peer = 0; peer < setup_.group.world; ++peer) {
+    const bool is_told = !setup_.launch.peers.empty();
+    const net::SocketAddress& address =
+        addresses_.emplace_back(is_told ? setup_.launch.peers[peer] : cards[peer].data);
     if (peer == rank()) {
       continue;
     }
-    const bool is_told = !setup_.launch.peers.empty();
-    const net::SocketAddress& address = is_told ? setup_.launch.peers[peer] : cards[peer].data;
     const base::Result<unsigned> limit = driver_->add_peer(peer, address);
     if (!limit.ok()) {
-      return limit.status();
+      return base::Status(
+          limit.status().code(),
+          fmt::format("rank {} is at {}, and from here: {}; let it use an interface that this host "
+                      "can reach (SPILLWAY_SOCKET_IFNAME at rank {})",
+                      peer, address.to_string(), limit.status().message(), peer));
     }
     if (*limit + fabric.datagram_overhead() < fabric.mtu && *limit < SPILLWAY_MAX_PACKET) {
       return base::invalid_argument(fmt::format(
@@ -210,12 +239,61 @@ base::Status Communicator::Impl::open() {
     return engine.status();
   }
   engine_ = std::move(engine).value();
-  const Identity identity{options_.name, rank(), world(), setup_.launch.local_rank};
+  const Identity identity{options_.name, rank(), setup_.group.world, setup_.launch.local_rank,
+                          setup_.group.servers};
   observer_ = std::make_unique<OperationObserver>(identity, Environment::of_process());
-  log_info(LogSubsystem::kInit, "rank {} of {} at {}, MTU {}, {} threads, launched by {}", rank(),
-           world(), driver_->local().to_string(), fabric->mtu, threads, setup_.launch.launcher);
+  log_info(LogSubsystem::kInit,
+           "{} of {} ranks and {} servers at {}, MTU {}, {} threads, launched by {}",
+           collective::rank_name(setup_.group, rank()), world(), setup_.group.servers,
+           driver_->local().to_string(), fabric->mtu, threads, setup_.launch.launcher);
   driver_->start();
+  if (setup_.group.is_server()) {
+    start_serving();
+  }
   return {};
+}
+
+void Communicator::Impl::start_serving() {
+  totals_.workers.resize(world());
+  driver_->post([this](transport::Endpoint& endpoint, base::Instant now) {
+    if (const base::Status status = engine_->serve(endpoint, now); !status.ok()) {
+      engine_->fail(status, rank(), wire::FailureCause::kInternal, endpoint, now);
+      look_whether_served();
+    }
+  });
+}
+
+void Communicator::Impl::on_served(const base::Status& status,
+                                   const collective::OperationReport& report) {
+  const std::uint64_t token = next_token_++;
+  observer_->begin(token, report.operation, /*priority=*/0, report.queued);
+  observer_->end(token, status, report);
+  const std::lock_guard lock(mutex_);
+  if (status.ok()) {
+    totals_.add(report);
+  }
+}
+
+void Communicator::Impl::look_whether_served() {
+  if (!setup_.group.is_server() || !(engine_->failure() || engine_->is_service_over())) {
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  if (!served_) {
+    served_ = explained(engine_->failure().value_or(base::Status()));
+    is_served_.notify_all();
+  }
+}
+
+std::optional<base::Status> Communicator::Impl::wait_served(milliseconds limit) const {
+  std::unique_lock lock(mutex_);
+  is_served_.wait_for(lock, limit, [this] { return served_.has_value(); });
+  return served_;
+}
+
+ServerTotals Communicator::Impl::server_totals() const {
+  const std::lock_guard lock(mutex_);
+  return totals_;
 }
 
 base::Status Communicator::Impl::check_process() const {
@@ -232,6 +310,9 @@ base::Result<std::shared_ptr<OperationRequest>> Communicator::Impl::submit(
     const OperationOptions& options) {
   if (base::Status status = check_process(); !status.ok()) {
     return status;
+  }
+  if (setup_.group.is_server()) {
+    return base::invalid_argument("a parameter server calls no operations");
   }
   if (base::Status status = validate(options.operation, setup_.group); !status.ok()) {
     return status;
@@ -261,6 +342,10 @@ void Communicator::Impl::start(const OperationOptions& options,
   const std::uint64_t token = next_token_++;
   requests_.emplace(token, request);
   observer_->begin(token, options.operation, options.priority, now);
+  if (now >= memory_due_) {
+    memory_due_ = now + base::seconds(1);  // the endpoint counts message by message
+    observer_->holds(engine_->memory_bytes() + endpoint.memory_bytes());
+  }
   const base::Status status =
       engine_->submit({.operation = options.operation,
                        .input = static_cast<const std::uint8_t*>(options.input),
@@ -280,16 +365,22 @@ void Communicator::Impl::calculate(transport::Endpoint& endpoint, base::Instant 
     job->run();
     engine_->on_computed(*job, endpoint, now);
   }
+  look_whether_served();
 }
 
 void Communicator::Impl::on_calculated(collective::ComputeJob& job) {
   driver_->post([this, &job](transport::Endpoint& endpoint, base::Instant now) {
     engine_->on_computed(job, endpoint, now);
+    look_whether_served();
   });
 }
 
 void Communicator::Impl::on_event(const transport::Event& event, transport::Endpoint& endpoint,
                                   base::Instant now) {
+  const auto* dead = std::get_if<transport::PeerDead>(&event);
+  if (dead != nullptr && !engine_->has_failed()) {
+    silent_peer_ = SilentPeer{addresses_[dead->rank], has_worked_};
+  }
   engine_->on_event(event, endpoint, now);
   calculate(endpoint, now);
 }
@@ -299,17 +390,51 @@ void Communicator::Impl::on_timeout(transport::Endpoint& endpoint, base::Instant
   calculate(endpoint, now);
 }
 
-void Communicator::Impl::on_complete(std::uint64_t token, const base::Status& status,
+base::Status Communicator::Impl::explained(const base::Status& status) const {
+  return status.code() == base::StatusCode::kPeerFailed && silent_peer_
+             ? with_advice(status, *silent_peer_)
+             : status;
+}
+
+void Communicator::Impl::on_complete(std::uint64_t token, const base::Status& ended,
                                      const collective::OperationReport& report) {
+  const base::Status status = explained(ended);
+  has_worked_ = has_worked_ || status.ok();
   if (!status.ok() && engine_->has_failed()) {
     const std::lock_guard lock(mutex_);
     failure_ = status;
+  }
+  if (setup_.group.is_server()) {
+    on_served(status, report);
+    return;
   }
   observer_->end(token, status, report);
   const auto found = requests_.find(token);
   const std::shared_ptr<OperationRequest> request = found->second;
   requests_.erase(found);
-  request->finish(status, report);
+  if (status.ok()) {
+    request->finish(status, report);
+  } else {
+    finish_later({request, status, report});
+  }
+}
+
+// The other ranks hear of a failure first: a caller that hears of it may end its process at once.
+// What there is to send leaves between two turns of the loop, so two turns are waited for.
+void Communicator::Impl::finish_later(FailedRequest failed) {
+  failed_.push_back(std::move(failed));
+  if (failed_.size() > 1) {
+    return;
+  }
+  driver_->post([this](transport::Endpoint&, base::Instant) {
+    driver_->post([this](transport::Endpoint&, base::Instant) { finish_failed(); });
+  });
+}
+
+void Communicator::Impl::finish_failed() {
+  for (const FailedRequest& failed : std::exchange(failed_, {})) {
+    failed.request->finish(failed.status, failed.report);
+  }
 }
 
 base::Status Communicator::Impl::abort(const std::string& why) {
@@ -319,6 +444,7 @@ base::Status Communicator::Impl::abort(const std::string& why) {
   driver_->post([this, why](transport::Endpoint& endpoint, base::Instant now) {
     engine_->fail({base::StatusCode::kAborted, "aborted: " + why}, rank(),
                   wire::FailureCause::kAborted, endpoint, now);
+    look_whether_served();
   });
   return {};
 }
@@ -376,7 +502,7 @@ Communicator::Impl::~Impl() {
     static_cast<void>(observer_.release());
     return;
   }
-  if (engine_ && world() > 1) {
+  if (engine_ && setup_.group.world > 1) {
     linger();
   } else if (engine_) {
     say_goodbye();
@@ -386,6 +512,7 @@ Communicator::Impl::~Impl() {
   }
   if (driver_) {
     driver_->stop_and_wait();
+    finish_failed();
   }
   driver_.reset();
 }
@@ -426,6 +553,12 @@ base::Status Communicator::abort(const std::string& why) {
 }
 base::Status Communicator::health() const {
   return impl_->health();
+}
+std::optional<base::Status> Communicator::wait_served(milliseconds limit) const {
+  return impl_->wait_served(limit);
+}
+ServerTotals Communicator::server_totals() const {
+  return impl_->server_totals();
 }
 
 }  // namespace spillway::runtime

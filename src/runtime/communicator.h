@@ -16,9 +16,15 @@
 // an error, here and, by notice, at the other ranks; a communicator that is done stays for a moment
 // to answer those who are not.
 //
+// A job may have parameter servers: the application's ranks are its workers, rank() and world()
+// speak of them alone, and all-reduces go through the servers. A server's process has a
+// communicator too, which takes no operations: it does what the workers call until they have left
+// (wait_served).
+//
 // Limits: EngineLimits and EndpointLimits. Memory: docs/operating.md.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -26,9 +32,10 @@
 
 #include "base/status.h"
 #include "collective/engine.h"
-#include "runtime/launch.h"
+#include "runtime/launch_servers.h"
 #include "runtime/operation_request.h"
 #include "runtime/rendezvous.h"
+#include "runtime/server_totals.h"
 
 namespace spillway::runtime {
 
@@ -36,6 +43,10 @@ struct CommunicatorOptions {
   // Who this is. Without an id: what the environment says (launch.h).
   std::optional<UniqueId> id;
   Member member;
+  // Parameter servers beside the ranks. Else: SPILLWAY_SERVERS, or none where there is an id.
+  std::optional<std::uint16_t> servers;
+  // Makes this one of the servers, not a rank.
+  std::optional<ServerSeat> serves;
 
   std::string name = "world";  // in logs and metrics
   std::optional<base::BitRate>
@@ -44,8 +55,9 @@ struct CommunicatorOptions {
   std::optional<unsigned> trim_bytes;  // else SPILLWAY_TRIM_BYTES, else 0: the fabric does not trim
   std::optional<unsigned> threads;     // else SPILLWAY_THREADS, else by the machine
   std::string secret;                  // at least 16 bytes: packets carry keyed tags
-  base::Duration rendezvous_patience = kRendezvousPatience;
-  base::Duration peer_timeout = base::milliseconds(1400);
+  // How long to wait for the others; else as timeouts.h says.
+  std::optional<base::Duration> rendezvous_patience;
+  std::optional<base::Duration> peer_timeout;
   base::Duration operation_timeout = base::seconds(300);
 };
 
@@ -63,7 +75,7 @@ class Communicator {
   ~Communicator();
 
   std::uint16_t rank() const;
-  std::uint16_t world() const;
+  std::uint16_t world() const;  // ranks of the application: without servers
 
   base::Result<std::shared_ptr<OperationRequest>> submit(const OperationOptions& options);
 
@@ -71,6 +83,11 @@ class Communicator {
   base::Status abort(const std::string& why);
   // What broke the communicator; ok while nothing did.
   base::Status health() const;
+
+  // At a parameter server: how serving ended, ok when all workers have left; nothing while it goes
+  // on after `limit`.
+  std::optional<base::Status> wait_served(std::chrono::milliseconds limit) const;
+  ServerTotals server_totals() const;
 
  private:
   class Impl;

@@ -34,8 +34,15 @@ void tune_for_loopback(net::DriverConfig& driver) {
   driver.endpoint.congestion.delay_target = base::milliseconds(1);
 }
 
-void tune_for_link(base::BitRate rate, net::DriverConfig& driver) {
-  driver.endpoint.tuning.receive_rate = rate;
+// Bursts and reports of less than this cost hosts more than they gain the network.
+constexpr unsigned kBurstBytes = 24 * 1024;
+
+void tune_for_link(base::BitRate rate, unsigned mtu, net::DriverConfig& driver) {
+  transport::EndpointTuning& tuning = driver.endpoint.tuning;
+  tuning.receive_rate = rate;
+  const auto packets = static_cast<std::uint8_t>(std::clamp(kBurstBytes / mtu, 8U, 64U));
+  tuning.burst_packets = packets;
+  tuning.report_packets = packets;
   driver.send_rate = rate;
 }
 
@@ -129,15 +136,15 @@ base::Status take_network(const CommunicatorOptions& options, const Environment&
   if (!link_rate && rate->has_value()) {
     link_rate = base::bits_per_second(**rate);
   }
+  setup.mtu = options.mtu.value_or(static_cast<unsigned>(mtu->value_or(mtu_of(interface->name))));
   if (link_rate || !setup.is_loopback) {
-    tune_for_link(link_rate.value_or(link_rate_of(interface->name)), setup.driver);
+    tune_for_link(link_rate.value_or(link_rate_of(interface->name)), setup.mtu, setup.driver);
   } else {
     tune_for_loopback(setup.driver);
   }
   if (paths->has_value()) {
     setup.driver.endpoint.tuning.paths = static_cast<std::uint8_t>(**paths);
   }
-  setup.mtu = options.mtu.value_or(static_cast<unsigned>(mtu->value_or(mtu_of(interface->name))));
   setup.trim_bytes = options.trim_bytes.value_or(static_cast<unsigned>(trim->value_or(0)));
   setup.threads = options.threads;
   if (!setup.threads && threads->has_value()) {
@@ -146,49 +153,74 @@ base::Status take_network(const CommunicatorOptions& options, const Environment&
   return {};
 }
 
+// Its place to meet is the id's; only the nonce counts.
+base::Result<Launch> launch_by_id(const CommunicatorOptions& options) {
+  const base::Result<UniqueIdContent> content = parse_unique_id(*options.id);
+  if (!content.ok()) {
+    return content.status();
+  }
+  const std::uint32_t servers =
+      options.serves ? options.serves->servers : options.servers.value_or(0);
+  const std::uint32_t workers = options.serves ? options.serves->workers : options.member.world;
+  const std::uint32_t rank = options.serves ? workers + options.serves->index : options.member.rank;
+  const std::uint32_t ranks = options.serves ? workers + servers : workers;
+  if (workers == 0 || rank >= ranks || workers + servers > kMostRanks) {
+    return base::invalid_argument(
+        fmt::format("rank {} of a world of {} makes no sense", rank, ranks));
+  }
+  Launch launch;
+  launch.rank = static_cast<std::uint16_t>(rank);
+  launch.world = static_cast<std::uint16_t>(workers + servers);
+  launch.servers = static_cast<std::uint16_t>(servers);
+  launch.local_world =
+      content->address.to_string().starts_with("127.") ? launch.world : std::uint16_t{1};
+  launch.where.nonce = content->nonce;
+  return launch;
+}
+
+base::Result<Launch> launch_by_environment(const CommunicatorOptions& options,
+                                           const Environment& environment) {
+  if (options.serves) {
+    return launch_of_server(environment, *options.serves);
+  }
+  Environment told = environment;
+  if (options.servers) {
+    told.set("SPILLWAY_SERVERS", std::to_string(*options.servers));
+  }
+  return launch_from_environment(told);
+}
+
 }  // namespace
 
 base::Result<CommunicatorSetup> prepare(const CommunicatorOptions& options,
                                         const Environment& environment) {
   CommunicatorSetup setup;
   setup.driver = net::driver_config_from_environment();
-  Nonce nonce{};
-  if (options.id) {
-    const base::Result<UniqueIdContent> content = parse_unique_id(*options.id);
-    if (!content.ok()) {
-      return content.status();
-    }
-    if (options.member.world == 0 || options.member.rank >= options.member.world ||
-        options.member.world > kMostRanks) {
-      return base::invalid_argument(fmt::format("rank {} of a world of {} makes no sense",
-                                                options.member.rank, options.member.world));
-    }
-    nonce = content->nonce;
-    setup.launch.rank = static_cast<std::uint16_t>(options.member.rank);
-    setup.launch.world = static_cast<std::uint16_t>(options.member.world);
-    setup.launch.local_world = static_cast<std::uint16_t>(
-        content->address.to_string().starts_with("127.") ? options.member.world : 1);
-  } else {
-    base::Result<Launch> launch = launch_from_environment(environment);
-    if (!launch.ok()) {
-      return launch.status();
-    }
-    setup.launch = std::move(launch).value();
-    nonce = setup.launch.where.nonce;
+  const base::Result<Launch> launch =
+      options.id ? launch_by_id(options) : launch_by_environment(options, environment);
+  if (!launch.ok()) {
+    return launch.status();
   }
-  setup.group = {setup.launch.rank, setup.launch.world};
-  setup.job = job_of(nonce);
+  setup.launch = *launch;
+  setup.group = {launch->rank, launch->world, launch->servers};
+  setup.job = job_of(launch->where.nonce);
   setup.secret =
       options.secret.empty() ? environment.get_or("SPILLWAY_SECRET", "") : options.secret;
   if (base::Status status = take_network(options, environment, setup); !status.ok()) {
     return status;
   }
+  const base::Result<Timeouts> timeouts =
+      timeouts_from(environment, {options.peer_timeout, options.rendezvous_patience});
+  if (!timeouts.ok()) {
+    return timeouts.status();
+  }
+  setup.rendezvous_patience = timeouts->rendezvous;
   transport::EndpointConfig& endpoint = setup.driver.endpoint;
   endpoint.job = setup.job.id;
   endpoint.epoch = setup.job.epoch;
   endpoint.rank = setup.group.rank;
   endpoint.reports_unexpected = true;
-  endpoint.tuning.peer_timeout = options.peer_timeout;
+  endpoint.tuning.peer_timeout = timeouts->peer;
   endpoint.limits.peers = setup.group.world;
   endpoint.limits.early_bytes = kEarlyBytes;
   return setup;

@@ -7,6 +7,8 @@
 //   SPILLWAY_LINK_RATE   bits per second of this host's link      SPILLWAY_MTU   of its interface
 //   SPILLWAY_TRIM_BYTES  to which the fabric cuts frames          SPILLWAY_PATHS source ports
 //   SPILLWAY_THREADS     that do sums and coding                  SPILLWAY_SECRET  keyed tags
+//   SPILLWAY_SERVERS     parameter servers of the job
+//   SPILLWAY_PEER_TIMEOUT, SPILLWAY_RENDEZVOUS_TIMEOUT   timeouts.h
 //
 // prepare() reads the environment and the kernel's tables; it opens nothing.
 #pragma once
@@ -14,6 +16,7 @@
 #include "net/transport_driver.h"
 #include "runtime/communicator.h"
 #include "runtime/rank_card.h"
+#include "runtime/timeouts.h"
 
 namespace spillway::runtime {
 
@@ -23,6 +26,7 @@ struct CommunicatorSetup {
   packetize::Job job;
   std::string secret;
   net::DriverConfig driver;
+  base::Duration rendezvous_patience = kRendezvousPatience;
   bool is_loopback = false;
   unsigned mtu = 1500;
   unsigned trim_bytes = 0;

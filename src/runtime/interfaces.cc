@@ -105,7 +105,7 @@ base::Status nothing_fits(std::span<const InterfaceAddress> interfaces,
   }
   return base::invalid_argument(fmt::format(
       "SPILLWAY_SOCKET_IFNAME is '{}', which no interface that is up with an {}address fits: here "
-      "there is {}",
+      "there is {}; name one of these, or bring that one up and give it an address",
       choice.names, family_words(choice.family), have));
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "runtime/launch_family.h"
+#include "runtime/launch_servers.h"
 
 namespace spillway::runtime {
 namespace {
@@ -54,6 +55,8 @@ Nonce nonce_for(const Environment& environment, const LaunchFamily& family) {
   return nonce_of(words);
 }
 
+}  // namespace
+
 base::Status read_data_addresses(const Environment& environment, Launch& launch) {
   if (const std::optional<std::string> text = environment.get("SPILLWAY_PEERS")) {
     const auto peers = net::parse_addresses(*text);
@@ -78,8 +81,6 @@ base::Status read_data_addresses(const Environment& environment, Launch& launch)
   return {};
 }
 
-}  // namespace
-
 base::Result<Launch> launch_from_environment(const Environment& environment) {
   const LaunchFamily* family = speaking(environment);
   if (family == nullptr) {
@@ -94,9 +95,21 @@ base::Result<Launch> launch_from_environment(const Environment& environment) {
                 .local_rank = seat->local_rank,
                 .local_world = seat->local_world,
                 .launcher = std::string(family->launcher)};
+  const base::Result<std::uint16_t> servers = servers_of(environment);
+  if (!servers.ok()) {
+    return servers.status();
+  }
+  if (*servers > 0) {
+    if (base::Status status = join_servers(environment, *servers, launch); !status.ok()) {
+      return status;
+    }
+  }
   const base::Status data = read_data_addresses(environment, launch);
   if (!data.ok()) {
     return data;
+  }
+  if (launch.servers > 0) {
+    return launch;
   }
   base::Result<RendezvousPoint> where = place_of(environment, *family, *seat);
   if (!where.ok()) {

@@ -14,7 +14,8 @@
 //   slurm      SLURM_PROCID SLURM_STEP_NUM_TASKS (or SLURM_NTASKS) ...
 //
 // Beside any family: SPILLWAY_COMM_ID=host:port says where to meet and goes before what the family
-// says; SPILLWAY_PEERS and SPILLWAY_LISTEN say where the ranks' data goes, as a lab sets them.
+// says; SPILLWAY_PEERS and SPILLWAY_LISTEN say where the ranks' data goes, as a lab sets them;
+// SPILLWAY_SERVERS adds parameter servers (launch_servers.h).
 //
 // A pure function of the environment: names are not looked up, sockets not opened. Errors name the
 // variable that is missing or wrong, and what to set.
@@ -37,7 +38,8 @@ inline constexpr std::uint32_t kMostRanks = 4096;
 
 struct Launch {
   std::uint16_t rank = 0;
-  std::uint16_t world = 1;
+  std::uint16_t world = 1;        // all ranks
+  std::uint16_t servers = 0;      // of which the last ones are parameter servers
   std::uint16_t local_rank = 0;   // among the ranks on this machine
   std::uint16_t local_world = 1;  // 1 where the launcher does not say
   std::string launcher = "explicit";
@@ -49,5 +51,8 @@ struct Launch {
 };
 
 base::Result<Launch> launch_from_environment(const Environment& environment);
+
+// SPILLWAY_PEERS and SPILLWAY_LISTEN, for a launch that has everything else but where to meet.
+base::Status read_data_addresses(const Environment& environment, Launch& launch);
 
 }  // namespace spillway::runtime

@@ -100,13 +100,19 @@ void OperationObserver::end(std::uint64_t token, const base::Status& status,
   watched_.erase(found);
 }
 
+void OperationObserver::holds(std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  metrics_.memory_bytes = bytes;
+}
+
 void OperationObserver::count(const OperationRecord& record,
                               const collective::OperationReport& report) {
   const std::lock_guard lock(mutex_);
   --metrics_.operations_in_flight;
   metrics_.add(record);
   const collective::Group group{static_cast<std::uint16_t>(identity_.rank),
-                                static_cast<std::uint16_t>(identity_.world)};
+                                static_cast<std::uint16_t>(identity_.world),
+                                static_cast<std::uint16_t>(identity_.servers)};
   metrics_.user_bytes_in += input_bytes(report.operation, group);
   metrics_.user_bytes_out += output_bytes(report.operation, group);
   for (std::size_t rank = 0; rank < report.peers.size(); ++rank) {

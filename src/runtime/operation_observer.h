@@ -28,6 +28,8 @@ class OperationObserver {
              base::Instant now);
   void end(std::uint64_t token, const base::Status& status,
            const collective::OperationReport& report);
+  // Bytes of memory, of everything but the caller's buffers.
+  void holds(std::size_t bytes);
 
  private:
   struct Watched {

@@ -21,11 +21,10 @@
 #include "base/units.h"
 #include "runtime/launch.h"
 #include "runtime/rendezvous_message.h"
+#include "runtime/timeouts.h"
 #include "runtime/unique_id.h"
 
 namespace spillway::runtime {
-
-inline constexpr base::Duration kRendezvousPatience = base::seconds(60);
 
 // Everybody's blobs in the order of ranks. Rank 0 is the host.
 base::Result<std::vector<Blob>> exchange(const Launch& launch, const Blob& own,

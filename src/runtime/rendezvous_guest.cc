@@ -12,9 +12,11 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "base/version.h"
+#include "runtime/debug_log.h"
 #include "runtime/rendezvous_message.h"
 #include "runtime/rendezvous_sentence.h"
 #include "runtime/rendezvous_socket.h"
+#include "runtime/wait_notice.h"
 
 namespace spillway::runtime {
 namespace {
@@ -30,7 +32,8 @@ class Guest {
         own_(own),
         instance_(instance),
         jitter_(instance),
-        deadline_(clock_.now() + attendance.patience) {}
+        deadline_(clock_.now() + attendance.patience),
+        notice_(clock_.now()) {}
 
   Gathered run(const std::string& host);
 
@@ -41,6 +44,7 @@ class Guest {
   std::optional<Gathered> converse(const Door& door, const net::UniqueFd& stream);
   std::optional<Gathered> hear(const Door& door, const Frame& frame);
   bool greet(const net::UniqueFd& stream);
+  void say_that_it_waits(const std::string& host);
   void pause();
   base::Status nobody_there(const std::string& host) const;
 
@@ -54,6 +58,7 @@ class Guest {
   base::Duration pause_ = kFirstPause;
   bool welcome_ = false;  // in the conversation that goes on
   std::string last_ = "it was not tried";
+  WaitNotice notice_;
 };
 
 Gathered Guest::run(const std::string& host) {
@@ -61,6 +66,7 @@ Gathered Guest::run(const std::string& host) {
     if (std::optional<Gathered> outcome = try_all_doors()) {
       return std::move(*outcome);
     }
+    say_that_it_waits(host);
     pause();
   }
   return nobody_there(host);
@@ -163,6 +169,16 @@ std::optional<Gathered> Guest::hear(const Door& door, const Frame& frame) {
     return parse_gather(frame.body, attendance_.world);
   }
   return std::nullopt;
+}
+
+void Guest::say_that_it_waits(const std::string& host) {
+  const base::Instant now = clock_.now();
+  if (notice_.is_due(now)) {
+    log_warn("rank {} of {} is still trying to meet {} at {}, after {} s of {}: {}",
+             attendance_.rank, attendance_.world, host, point_.to_string(),
+             notice_.waited(now).count() / 1'000'000'000, name_duration(attendance_.patience),
+             last_);
+  }
 }
 
 // Ranks that all missed the host at once do not come back all at once.

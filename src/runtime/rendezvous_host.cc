@@ -10,7 +10,9 @@
 #include <memory>
 
 #include "base/clock.h"
+#include "runtime/debug_log.h"
 #include "runtime/rendezvous_visitor.h"
+#include "runtime/wait_notice.h"
 
 namespace spillway::runtime {
 namespace {
@@ -37,6 +39,8 @@ class Host {
   void dismiss(Visitor& visitor, const Refusal& refusal);
   void remove_departed();
   void hand_out();
+  void say_who_is_missing();
+  std::string with_refusal(std::string sentence) const;
   base::Status give_up();
 
   base::MonotonicClock clock_;
@@ -45,6 +49,7 @@ class Host {
   std::list<Visitor> visitors_;             // in the order of their coming
   std::shared_ptr<const Blob> gathered_{};  // once all were here
   std::string last_refusal_{};
+  WaitNotice notice_{clock_.now()};
 };
 
 base::Result<std::vector<Blob>> Host::run() {
@@ -52,7 +57,7 @@ base::Result<std::vector<Blob>> Host::run() {
     if (clock_.now() >= register_.deadline()) {
       return give_up();
     }
-    wait_until(register_.deadline());
+    wait_until(std::min(register_.deadline(), notice_.next()));
     accept_newcomers();
     for (Visitor& visitor : visitors_) {
       if (visitor.is_ready()) {
@@ -63,6 +68,7 @@ base::Result<std::vector<Blob>> Host::run() {
     if (register_.is_sealed() && gathered_ == nullptr) {
       hand_out();
     }
+    say_who_is_missing();
   }
   return register_.blobs();
 }
@@ -163,11 +169,22 @@ void Host::hand_out() {
   }
 }
 
-base::Status Host::give_up() {
-  std::string reason = register_.verdict(listening_.text);
-  if (!last_refusal_.empty()) {
-    reason += fmt::format(" (the last one refused was told: {})", last_refusal_);
+void Host::say_who_is_missing() {
+  const base::Instant now = clock_.now();
+  if (notice_.is_due(now) && !register_.is_sealed()) {
+    log_warn("{}", with_refusal(register_.interim(listening_.text, notice_.waited(now))));
   }
+}
+
+std::string Host::with_refusal(std::string sentence) const {
+  if (!last_refusal_.empty()) {
+    sentence += fmt::format(" (the last one refused was told: {})", last_refusal_);
+  }
+  return sentence;
+}
+
+base::Status Host::give_up() {
+  std::string reason = with_refusal(register_.verdict(listening_.text));
   const auto farewell = std::make_shared<const Blob>(encode_failure(reason));
   visitors_.remove_if([](const Visitor& visitor) { return !visitor.rank(); });
   for (Visitor& visitor : visitors_) {

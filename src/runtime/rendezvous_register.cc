@@ -23,9 +23,9 @@ Register::Register(const Attendance& host, const Blob& own, base::Instant now)
 
 std::optional<Refusal> Register::objection(const Hello& hello) const {
   if (hello.version != base::kVersion) {
-    return Refusal{true, fmt::format("rank {} runs Spillway {} and the host of the rendezvous {}: "
-                                     "install the same version everywhere",
-                                     hello.rank, hello.version, base::kVersion)};
+    return Refusal{true, fmt::format("rank {} runs Spillway {} and rank {} runs {}: install the "
+                                     "same version everywhere",
+                                     hello.rank, hello.version, host_.rank, base::kVersion)};
   }
   if (hello.nonce != host_.nonce) {
     // Not final: this host may be the one that should have gone, and the right one about to come.
@@ -34,9 +34,9 @@ std::optional<Refusal> Register::objection(const Hello& hello) const {
                    "one, or set SPILLWAY_COMM_ID to another port"};
   }
   if (hello.world != host_.world) {
-    return Refusal{true, fmt::format("rank {} was told of {} ranks and the host of the rendezvous "
-                                     "of {}: start all with the same number",
-                                     hello.rank, hello.world, host_.world)};
+    return Refusal{true, fmt::format("rank {} was told of {} ranks and rank {} of {}: start all "
+                                     "with the same WORLD_SIZE",
+                                     hello.rank, hello.world, host_.rank, host_.world)};
   }
   if (hello.rank >= host_.world) {
     return Refusal{true, fmt::format("there is no rank {} among {}: ranks are numbered from 0",
@@ -46,7 +46,9 @@ std::optional<Refusal> Register::objection(const Hello& hello) const {
   if ((slot.here || sealed_) && slot.instance != hello.instance) {
     return Refusal{
         true,
-        fmt::format("rank {} is here already: give every process a rank of its own", hello.rank)};
+        fmt::format("rank {} is here already: give every process a RANK of its own, and a second "
+                    "job another MASTER_PORT or SPILLWAY_COMM_ID",
+                    hello.rank)};
   }
   return std::nullopt;
 }
@@ -117,8 +119,15 @@ std::string Register::verdict(const std::string& where) const {
                        who, where)
                  : fmt::format(
                        "{} did not come to {} within {}; see that they were started, and "
-                       "that their hosts can reach this address",
+                       "that their hosts can reach this address, or wait longer "
+                       "(SPILLWAY_RENDEZVOUS_TIMEOUT)",
                        who, where, patience);
+}
+
+std::string Register::interim(const std::string& where, base::Duration waited) const {
+  return fmt::format("rank {} is still waiting at {} for {}, after {} s of {}", host_.rank, where,
+                     name_ranks(missing(), host_.world), waited.count() / 1'000'000'000,
+                     name_duration(first_to_go().patience));
 }
 
 }  // namespace spillway::runtime

@@ -49,6 +49,8 @@ class Register {
   base::Instant deadline() const { return first_to_go().deadline; }
   // "ranks 3 and 7 of 8 did not come to `where` within 30 s; ..."
   std::string verdict(const std::string& where) const;
+  // The same of somebody who waits still.
+  std::string interim(const std::string& where, base::Duration waited) const;
 
  private:
   struct Slot {

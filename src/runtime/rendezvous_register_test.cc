@@ -38,8 +38,10 @@ TEST(RendezvousRegister, RefusesWhoDoesNotBelong) {
   EXPECT_TRUE(objection_to(list, other).starts_with("for now: another job meets here"));
   other = hello_of(1);
   other.version = "0.0.1";
-  EXPECT_TRUE(objection_to(list, other).starts_with("final: rank 1 runs Spillway 0.0.1"));
-  EXPECT_TRUE(objection_to(list, hello_of(1, 5)).starts_with("final: rank 1 was told of 5 ranks"));
+  EXPECT_TRUE(
+      objection_to(list, other).starts_with("final: rank 1 runs Spillway 0.0.1 and rank 0 runs "));
+  EXPECT_TRUE(objection_to(list, hello_of(1, 5))
+                  .starts_with("final: rank 1 was told of 5 ranks and rank 0 of 4:"));
   EXPECT_TRUE(objection_to(list, hello_of(4)).starts_with("final: there is no rank 4"));
   EXPECT_TRUE(objection_to(list, hello_of(0)).starts_with("final: rank 0 is here already"));
 }
@@ -89,6 +91,13 @@ TEST(RendezvousRegister, TheFirstToLosePatienceEndsIt) {
       list.verdict("h:1").starts_with("ranks 1 and 3 of 4 did not come to h:1 within 10 s;"));
   list.leave(2);
   EXPECT_EQ(list.deadline(), kStart + base::seconds(30));
+}
+
+TEST(RendezvousRegister, WhoWaitsStillSaysForWhom) {
+  Register list = register_of(4);
+  list.enter(hello_of(2), kStart);
+  EXPECT_EQ(list.interim("h:1", base::milliseconds(10'400)),
+            "rank 0 is still waiting at h:1 for ranks 1 and 3 of 4, after 10 s of 30 s");
 }
 
 }  // namespace

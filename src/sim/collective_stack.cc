@@ -27,6 +27,12 @@ base::Result<std::unique_ptr<CollectiveStack>> CollectiveStack::make(
       }
     }
   }
+  if (group.is_server()) {
+    if (base::Status status = stack->engine_->serve(stack->port_.endpoint(), base::Instant());
+        !status.ok()) {
+      return status;
+    }
+  }
   return stack;
 }
 
@@ -46,6 +52,10 @@ base::Status CollectiveStack::submit(const collective::Request& request, base::I
 void CollectiveStack::fail(const base::Status& cause, base::Instant now) {
   engine_->fail(cause, config_.engine.group.rank, wire::FailureCause::kAborted, port_.endpoint(),
                 now);
+}
+
+void CollectiveStack::leave() {
+  port_.endpoint().leave(config_.engine.group.rank, wire::FailureCause::kClosed);
 }
 
 void CollectiveStack::settle(base::Instant now) {
@@ -76,6 +86,7 @@ void CollectiveStack::on_packet(Packet& packet, base::Instant now) {
 
 void CollectiveStack::on_timeout(base::Instant now) {
   port_.endpoint().on_timeout(now);
+  settle(now);
   if (engine_->next_timeout() <= now) {
     engine_->on_timeout(port_.endpoint(), now);
   }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The shipped collectives on a simulated host: an engine over an endpoint, with every byte of every
-// packet. The host's number is its rank. Sums take no time.
+// packet. The host's number is its rank; a parameter server serves from the start. Sums take no
+// time.
 //
 // Who drives the simulation submits operations and is told of their ends; flows mean nothing here.
 #pragma once
@@ -41,6 +42,8 @@ class CollectiveStack final : public HostStack,
   // Wake the host afterwards (Network::wake()), so that its card looks for packets.
   base::Status submit(const collective::Request& request, base::Instant now);
   void fail(const base::Status& cause, base::Instant now);
+  // As a communicator that is done and closes.
+  void leave();
 
   void expect_flow(const Flow& /*flow*/, base::Instant /*now*/) override {}
   void start_flow(const Flow& /*flow*/, base::Instant /*now*/) override {}

@@ -210,6 +210,31 @@ TEST(Collective, FloatSumsHaveTheSameBitsAtAllRanksWhateverArrivesWhen) {
   EXPECT_EQ(first[0], first[2]);
 }
 
+// Every link carries 2 (n - 1) / n of the tensor each way, as full Ethernet frames.
+base::Duration links_bound(std::uint16_t ranks, std::size_t bytes, base::BitRate rate) {
+  constexpr std::size_t kFrame = 1538;
+  constexpr std::size_t kPayload = 1472;
+  const std::size_t per_link = bytes / ranks * 2 * (ranks - 1U);
+  return base::transmission_time(
+      base::bytes(static_cast<std::int64_t>(per_link * kFrame / kPayload)), rate);
+}
+
+TEST(Collective, AllReducesOnACleanNetworkStayNearTheLinksBound) {
+  const base::BitRate rate = base::gigabits_per_second(1);
+  const Operation operation = operation_of(Kind::kAllReduce, Algorithm::kAutomatic, 1 << 20);
+  for (const std::uint16_t ranks : {std::uint16_t{4}, std::uint16_t{8}}) {
+    SimulatedGroup group({.ranks = ranks, .rate = rate, .plan = {}});
+    std::vector<Buffers> buffers = make_buffers(operation, ranks, 1);
+    for (std::uint16_t rank = 0; rank < ranks; ++rank) {
+      ASSERT_TRUE(group.submit(rank, request_of(operation, buffers[rank], 0)).ok());
+    }
+    ASSERT_TRUE(group.run(ranks));
+    const auto took = static_cast<double>((group.network().now() - base::Instant()).count());
+    const auto bound = static_cast<double>(links_bound(ranks, operation.bytes(), rate).count());
+    EXPECT_LT(took / bound, 1.08) << ranks << " ranks";
+  }
+}
+
 TEST(Collective, UrgentBucketsOvertakeOthersOfTheSameSize) {
   constexpr std::uint16_t kRanks = 4;
   constexpr unsigned kBuckets = 64;
@@ -390,6 +415,45 @@ TEST(Collective, AnAbortReachesEveryRank) {
         << ending.status.message();
     EXPECT_LT(ending.report.finished, base::Instant(base::milliseconds(200)));
   }
+}
+
+TEST(Collective, ARankThatIsDoneMayCloseBeforeOthersHaveBegun) {
+  constexpr std::uint16_t kRanks = 3;
+  SimulatedGroup group({.ranks = kRanks});
+  Operation operation = operation_of(Kind::kReduce, Algorithm::kDirect, 100);
+  operation.root = 2;
+  std::vector<Buffers> buffers = make_buffers(operation, kRanks, 1);
+  group.on_ending([&](std::uint16_t rank, const Ending&) {
+    if (rank == 0) {
+      group.stack(0).leave();
+    }
+  });
+  ASSERT_TRUE(group.submit(0, request_of(operation, buffers[0], 0)).ok());
+  ASSERT_TRUE(group.submit(2, request_of(operation, buffers[2], 0)).ok());
+  group.submit_at(base::Instant(base::milliseconds(50)), 1, request_of(operation, buffers[1], 0));
+  ASSERT_TRUE(group.run(kRanks));
+  for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
+    EXPECT_TRUE(group.endings(rank).front().status.ok())
+        << rank << ": " << group.endings(rank).front().status.message();
+  }
+  for (std::size_t i = 0; i < operation.count; ++i) {
+    ASSERT_EQ(buffers[2].output[i],
+              buffers[0].input[i] + buffers[1].input[i] + buffers[2].input[i]);
+  }
+}
+
+TEST(Collective, WhoeverStillNeedsARankThatHasClosedIsTold) {
+  SimulatedGroup group({.ranks = 2});
+  const Operation operation = operation_of(Kind::kAllReduce, Algorithm::kDirect, 100);
+  std::vector<Buffers> buffers = make_buffers(operation, 2, 1);
+  group.stack(0).leave();
+  group.network().wake(0);
+  group.submit_at(base::Instant(base::milliseconds(50)), 1, request_of(operation, buffers[1], 0));
+  ASSERT_TRUE(group.run(1));
+  const base::Status& status = group.endings(1).front().status;
+  EXPECT_EQ(status.code(), base::StatusCode::kPeerFailed);
+  EXPECT_NE(status.message().find("rank 0 closed its communicator"), std::string::npos)
+      << status.message();
 }
 
 TEST(Collective, SendsMeetReceivesInTheirOrder) {

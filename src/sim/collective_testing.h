@@ -19,6 +19,7 @@ namespace spillway::sim {
 
 struct SimulatedGroupOptions {
   std::uint16_t ranks = 4;
+  std::uint16_t servers = 0;  // of these, the last ones
   base::BitRate rate = base::gigabits_per_second(10);
   std::uint64_t seed = 1;
   unsigned trim_bytes = 206;
@@ -108,6 +109,12 @@ class SimulatedGroup {
                 [this, rank, request](base::Instant) { static_cast<void>(submit(rank, request)); });
   }
 
+  // The rank is done and says so.
+  void leave(std::uint16_t rank) {
+    stacks_[rank]->leave();
+    network_.wake(rank);
+  }
+
   // Runs until `operations` have ended, all ranks together, or the limit has come.
   bool run(std::size_t operations, base::Duration limit = base::seconds(60)) {
     const base::Instant end = network_.now() + limit;
@@ -120,7 +127,7 @@ class SimulatedGroup {
  private:
   CollectiveStackConfig config(std::uint16_t rank) const {
     CollectiveStackConfig config;
-    config.engine.group = {rank, options_.ranks};
+    config.engine.group = {rank, options_.ranks, options_.servers};
     config.engine.job = job_;
     config.engine.fabric = {.mtu = 1500, .trim_bytes = options_.trim_bytes};
     config.engine.plan = options_.plan;

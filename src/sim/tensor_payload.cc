@@ -5,6 +5,7 @@
 
 #include "base/random.h"
 #include "codec/sample_data.h"
+#include "collective/coded_payload.h"
 
 namespace spillway::sim {
 namespace {
@@ -53,14 +54,7 @@ bool TensorSink::guards_intact() const {
 }
 
 unsigned TensorSink::take(const wire::OpenedPacket& packet, base::ByteView bytes) {
-  switch (depacketizer_.add(packet, bytes)) {
-    case packetize::PacketOutcome::kForeign:
-    case packetize::PacketOutcome::kInconsistent:
-    case packetize::PacketOutcome::kFault:
-      return 0;
-    default:
-      return depacketizer_.planes_of(packet.header.packet);
-  }
+  return collective::take_packet(depacketizer_, packet, bytes);
 }
 
 double TensorSink::finish() {

@@ -227,6 +227,39 @@ TEST(Tolerant, ErrorFeedbackDelaysWhatCodingLeavesOut) {
   EXPECT_LT(with, without / 2);
 }
 
+TEST(Tolerant, RanksThatHaveDecidedMayLeave) {
+  constexpr std::uint16_t kRanks = 4;
+  constexpr std::size_t kCount = 5'000;
+  Gradients gradients(kRanks, kCount, 1);
+  const Operation operation = tolerant(kCount, {.least_contributors = 0.75});
+  // Everybody has the chairs of the last step in turn.
+  for (std::uint64_t steps = 9; steps < 9 + kRanks; ++steps) {
+    SimulatedGroup group({.ranks = kRanks, .rate = base::gigabits_per_second(1)});
+    std::vector<std::uint64_t> next(kRanks, 0);
+    std::function<void(std::uint16_t)> leave_when_idle = [&](std::uint16_t rank) {
+      if (group.stack(rank).engine().is_idle()) {
+        group.stack(rank).leave();
+        group.network().wake(rank);
+        return;
+      }
+      group.network().at(group.network().now() + base::microseconds(1),
+                         [&leave_when_idle, rank](base::Instant) { leave_when_idle(rank); });
+    };
+    group.on_ending([&](std::uint16_t rank, const Ending& ending) {
+      EXPECT_TRUE(ending.status.ok()) << ending.status.message();
+      if (++next[rank] < steps) {
+        static_cast<void>(group.submit(rank, gradients.request(rank, operation, next[rank])));
+      } else {
+        leave_when_idle(rank);
+      }
+    });
+    for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
+      ASSERT_TRUE(group.submit(rank, gradients.request(rank, operation, 0)).ok());
+    }
+    EXPECT_TRUE(group.run(kRanks * steps, base::seconds(20)));
+  }
+}
+
 TEST(Tolerant, ALateRankIsLeftBehindAndCatchesUp) {
   constexpr std::uint16_t kRanks = 8;
   constexpr std::size_t kCount = 200'000;

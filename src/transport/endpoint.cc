@@ -256,7 +256,7 @@ void Endpoint::on_control(const wire::ControlPacket& packet, base::Instant now) 
       impl_->receiver.on_probe(packet, *peer, now);
       return;
     case wire::ControlType::kStop:
-      impl_->sender.on_stop(packet);
+      impl_->sender.on_stop(packet, now);
       return;
     case wire::ControlType::kBitmap:
       impl_->sender.on_bitmap(packet, now);

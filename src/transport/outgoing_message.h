@@ -41,6 +41,7 @@ struct OutgoingMessage {
   bool is_paused = false;       // its receiver does not expect it yet
   bool probe_queued = false;    // in the control queue
   base::Duration probe_wait;    // doubles with every unanswered probe
+  base::Instant last_sent;
   base::Instant probe_due;
   base::Instant probe_armed;  // the earliest entry in the timer queue
   SendOrder order;

@@ -9,6 +9,7 @@
 
 #include "base/random.h"
 #include "transport/credit_pacer.h"
+#include "transport/host_allowance.h"
 #include "transport/message_table.h"
 #include "transport/outgoing_message.h"
 #include "transport/packet_ledger.h"
@@ -24,6 +25,32 @@ TEST(LossPolicy, AllowsNoMoreThanTheBound) {
   EXPECT_EQ(LossPolicy{.bound_ppm = 10'000}.allowed_missing(100), 1U);
   EXPECT_EQ(LossPolicy{.bound_ppm = 0}.allowed_missing(65'536), 0U);
   EXPECT_EQ(LossPolicy{.bound_ppm = 1'000'000}.allowed_missing(65'536), 65'536U);
+}
+
+TEST(HostAllowance, IsWhatCameBackBetweenTwoTransmissions) {
+  HostAllowance hosts;
+  hosts.on_sent();
+  EXPECT_EQ(hosts.bytes(), 0);
+  hosts.on_acknowledged(12'000);
+  hosts.on_acknowledged(12'000);
+  EXPECT_EQ(hosts.bytes(), 0);  // not before it is used
+  hosts.on_sent();
+  EXPECT_EQ(hosts.bytes(), 24'000);
+  hosts.on_sent();
+  EXPECT_EQ(hosts.bytes(), 24'000);  // nothing came back: nothing is learned
+}
+
+TEST(HostAllowance, ForgetsASlowTurnInTheEnd) {
+  HostAllowance hosts;
+  hosts.on_acknowledged(400'000);
+  hosts.on_sent();
+  EXPECT_EQ(hosts.bytes(), 400'000);
+  for (int i = 0; i < 2000; ++i) {
+    hosts.on_acknowledged(12'000);
+    hosts.on_sent();
+  }
+  EXPECT_LT(hosts.bytes(), 13'000);
+  EXPECT_GE(hosts.bytes(), 12'000);
 }
 
 TEST(MessageTable, AgreesWithAMapUnderRandomUse) {

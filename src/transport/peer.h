@@ -11,6 +11,7 @@
 
 #include "base/units.h"
 #include "transport/congestion_control.h"
+#include "transport/host_allowance.h"
 #include "transport/path_intake.h"
 #include "transport/path_set.h"
 #include "transport/replay_window.h"
@@ -27,7 +28,7 @@ struct Peer {
     window_bytes = control->window().count();
   }
 
-  bool has_room() const { return paths.in_flight_bytes() < window_bytes; }
+  bool has_room() const { return paths.in_flight_bytes() < window_bytes + hosts.bytes(); }
   // Something is due from it.
   bool is_awaited() const { return !has_left && (outgoing > 0 || incoming > 0 || is_watched); }
 
@@ -46,11 +47,14 @@ struct Peer {
   IncomingMessage* latest = nullptr;  // the message of the latest data packet; may be over
   PathIntake intake;                  // what came from it
   PathSet paths;                      // towards it
+  HostAllowance hosts;                // on top of the window
 
   std::unique_ptr<CongestionControl> control;
   std::uint32_t outgoing = 0;  // messages under way to it, from it
   std::uint32_t incoming = 0;
-  RoundTrip round_trip;
+  RoundTrip round_trip;     // through the network; its hosts' time is not in it
+  RoundTrip credit_wait;    // of messages to it that ran out of credit
+  RoundTrip end_wait;       // of messages to it of which everything was sent
   double lost_share = 0.0;  // of what was sent lately
   std::uint64_t retirements_seen = 0;
   std::vector<std::uint32_t> blocked;  // outgoing slots that wait for the window

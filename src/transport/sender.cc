@@ -13,6 +13,10 @@ namespace {
 // A PROBE goes along every so many packets: it tells the receiver how many were sent, so that
 // credit spent on lost packets is granted again.
 constexpr std::uint32_t kPacketsPerProbe = 128;
+// Below, packets that are missing are rather late than lost.
+constexpr double kRareLoss = 0.001;
+// Waits are learned up to here: beyond, a peer has stalled, and says nothing about the next time.
+constexpr base::Duration kLongestTurn = base::milliseconds(20);
 // While the window is full, so many packets go out between two that ask for a report.
 constexpr std::uint32_t kPacketsPerAsking = 4;
 // Memory of the lost share, in packets.
@@ -80,6 +84,16 @@ base::Status Sender::send(const SendSpec& spec, base::Instant now) {
             "all " + std::to_string(messages_.size()) +
                 " outgoing messages are in use; wait for some to end"};
   }
+  if ((*peer)->has_left) {
+    // It was done, so it needs nothing.
+    core_.events.push_back(SendReport{.id = spec.id,
+                                      .to = spec.to,
+                                      .outcome = Outcome::kEverything,
+                                      .packets = spec.packets,
+                                      .delivered = spec.packets,
+                                      .transmitted = 0});
+    return {};
+  }
   begin(messages_.insert(key), **peer, spec, now);
   return {};
 }
@@ -117,7 +131,13 @@ std::uint32_t Sender::find(const wire::ControlPacket& packet) const {
 
 base::Duration Sender::answer_wait(const Peer& peer) const {
   const EndpointTuning& tuning = core_.config.tuning;
-  return std::clamp(peer.round_trip.patience(), tuning.probe_min, tuning.probe_max);
+  base::Duration patience = peer.round_trip.patience();
+  // Credit spent on lost packets comes back with a PROBE only; where none are lost, it takes as
+  // long as it usually does.
+  if (peer.lost_share < kRareLoss) {
+    patience = std::max(patience, peer.credit_wait.patience());
+  }
+  return std::clamp(patience, tuning.probe_min, tuning.probe_max);
 }
 
 void Sender::make_ready(std::uint32_t slot) {
@@ -160,6 +180,11 @@ void Sender::on_timer(std::uint32_t slot, base::Instant now) {
     }
     return;
   }
+  if (message.is_ready) {
+    // Waits for nothing but its turn.
+    probe_after(slot, message.probe_wait, now);
+    return;
+  }
   Peer& peer = *message.peer;
   // Silence: what is on its way for so long will not come, and must not fill the window for ever.
   FeedbackSample sample{.now = now};
@@ -191,11 +216,16 @@ bool Sender::write_probe(std::uint32_t slot, wire::ControlPacket& packet) {
   return true;
 }
 
-void Sender::on_stop(const wire::ControlPacket& packet) {
+void Sender::on_stop(const wire::ControlPacket& packet, base::Instant now) {
   const std::uint32_t slot = find(packet);
-  if (slot != kNoSlot) {
-    finish(slot, packet.stop.outcome, std::min(packet.stop.delivered, messages_[slot].packets));
+  if (slot == kNoSlot) {
+    return;
   }
+  const OutgoingMessage& message = messages_[slot];
+  if (message.all_sent() && message.repeats.empty()) {
+    message.peer->end_wait.add(std::min(now - message.last_sent, kLongestTurn));
+  }
+  finish(slot, packet.stop.outcome, std::min(packet.stop.delivered, message.packets));
 }
 
 void Sender::on_bitmap(const wire::ControlPacket& packet, base::Instant now) {
@@ -234,7 +264,11 @@ void Sender::on_credit(const wire::ControlPacket& packet, Peer& peer, base::Inst
   OutgoingMessage& message = messages_[slot];
   const bool was_paused = message.is_paused;
   message.is_paused = false;
-  if (has_news || packet.credit.granted > message.granted) {
+  const bool has_more_credit = packet.credit.granted > message.granted;
+  if (has_more_credit && !message.has_credit()) {
+    peer.credit_wait.add(std::min(now - message.last_sent, kLongestTurn));
+  }
+  if (has_news || has_more_credit) {
     message.granted = std::max(message.granted, packet.credit.granted);
     message.probe_wait = answer_wait(peer);
     if (message.has_packet()) {
@@ -282,6 +316,7 @@ bool Sender::take_path_reports(const wire::ControlPacket& packet, Peer& peer, ba
 
 void Sender::tell_control(const FeedbackSample& sample, Peer& peer) {
   FeedbackSample told = sample;
+  peer.hosts.on_acknowledged(sample.acked_bytes);
   const double share = 1.0 / kLossMemory;
   const double packets = sample.acked_packets + sample.lost_packets;
   peer.lost_share += std::min(1.0, packets * share) *
@@ -348,6 +383,7 @@ void Sender::transmit(OutgoingMessage& message, base::Instant now, Transmission&
   out.ecn = message.loss.bound_ppm == 0 ? static_cast<std::uint8_t>(SPILLWAY_ECN_ECT0)
                                         : spillway_ecn_of_importance(out.data.importance);
   peer.bound_ppm = message.loss.bound_ppm;
+  peer.hosts.on_sent();
   ++core_.counters.data_sent;
   core_.counters.data_resent += out.data.retransmit ? 1 : 0;
   expect_answer(message, now);
@@ -367,6 +403,7 @@ bool Sender::asks_for_report(const OutgoingMessage& message) {
 }
 
 void Sender::expect_answer(OutgoingMessage& message, base::Instant now) {
+  message.last_sent = now;
   if (message.transmitted % kPacketsPerProbe == 0) {
     queue_probe(message.slot);
   }
@@ -375,9 +412,10 @@ void Sender::expect_answer(OutgoingMessage& message, base::Instant now) {
     return;
   }
   // Ask as soon as what is on its way must have come.
-  const RoundTrip& round_trip = message.peer->round_trip;
-  const base::Duration drained = std::max(round_trip.patience(), core_.config.tuning.linger_min);
-  probe_after(message.slot, round_trip.is_known() ? drained : message.probe_wait, now);
+  const Peer& peer = *message.peer;
+  const base::Duration drained = std::max(
+      {peer.round_trip.patience(), peer.end_wait.patience(), core_.config.tuning.linger_min});
+  probe_after(message.slot, peer.round_trip.is_known() ? drained : message.probe_wait, now);
 }
 
 void Sender::take_off(OutgoingMessage& message) {

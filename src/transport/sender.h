@@ -26,7 +26,7 @@ class Sender {
 
   base::Status send(const SendSpec& spec, base::Instant now);
 
-  void on_stop(const wire::ControlPacket& packet);
+  void on_stop(const wire::ControlPacket& packet, base::Instant now);
   void on_bitmap(const wire::ControlPacket& packet, base::Instant now);
   void on_credit(const wire::ControlPacket& packet, Peer& peer, base::Instant now);
   void on_wait(const wire::ControlPacket& packet, base::Instant now);

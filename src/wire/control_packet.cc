@@ -290,7 +290,7 @@ std::size_t write_control_packet(const ControlPacket& packet, const PacketAuth& 
   write_body(packet, writer);
   const base::ByteView written = base::ByteView(out).first(writer.position());
   const Check check = auth.head_check(written.first(kHeaderSize), written.subspan(kHeaderSize));
-  writer.append(base::ByteView(check.bytes).first(auth.check_size()));
+  std::copy_n(check.bytes.begin(), auth.check_size(), writer.reserve(auth.check_size()).begin());
   SPILLWAY_CHECK(writer.ok());
   return writer.position();
 }

@@ -102,6 +102,16 @@ class Table(unittest.TestCase):
             self.assertEqual((row["out_of_place"]["nwrong"], row["in_place"]["nwrong"]), (0, 0), arguments)
             self.assertTrue(row["replicas_agree"], arguments)
 
+    def test_through_servers_sums_have_the_same_bits(self):
+        for arguments in (("--servers", "1"), ("--servers", "2", "-d", "half"),
+                          ("--servers", "2", "--mode", "tolerant")):
+            result = bench("--ranks", "3", "-b", "100000", "-e", "100000", "--json", *arguments)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            row = json.loads(result.stdout)["results"][0]
+            self.assertEqual(row["algorithm"], "servers")
+            self.assertTrue(row["replicas_agree"], arguments)
+            self.assertIn(row["in_place"]["nwrong"], (0, None), arguments)
+
     def test_json_says_what_the_table_says(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "result.json"
@@ -138,6 +148,11 @@ class Usage(unittest.TestCase):
             result = bench(*arguments)
             self.assertEqual(result.returncode, 2, arguments)
             self.assertEqual(result.stdout, "", arguments)
+
+    def test_a_name_that_there_is_not_is_answered_with_those_that_there_are(self):
+        result = bench("--op", "prod")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("--op: 'prod' is none of avg, max, min, sum", result.stderr)
 
     def test_help_has_examples(self):
         self.assertIn("Examples", bench("--help").stdout)

@@ -112,7 +112,7 @@ NEEDS_NAMESPACES = unittest.skipUnless(can_isolate(), "network namespaces need r
 
 class Usage(unittest.TestCase):
     def test_every_command_has_help_with_an_example(self):
-        for verb in ([], ["run"], ["up"], ["ps"], ["exec"], ["down"], ["presets"]):
+        for verb in ([], ["run"], ["compare"], ["up"], ["ps"], ["exec"], ["down"], ["presets"]):
             result = lab(*verb, "--help")
             self.assertEqual(result.returncode, 0, verb)
             self.assertIn("Example", result.stdout, verb)

@@ -78,7 +78,7 @@ def many_in_flight(library, comm):
     requests = [comm.start("all_reduce", buffer, buffer, 2000, sw.FLOAT32, sw.SUM) for buffer in buffers]
     for buffer, request in zip(buffers, requests):
         assert request.wait()
-        assert request.report().peers == comm.world
+        assert len(request.report().peers) == comm.world
         assert set(buffer) == {float(comm.world)}
 
 

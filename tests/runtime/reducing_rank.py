@@ -5,12 +5,14 @@
     tests/runtime/reducing_rank.py LIBRARY SEED
 
 Writes "ready" when its first operations have ended, then one line of JSON: status, message and the
-moment (CLOCK_MONOTONIC, which all processes of a machine share).
+moment (CLOCK_MONOTONIC, which all processes of a machine share). When it is sent SIGUSR1, it writes
+"still reducing" as soon as further operations have ended.
 """
 import collections
 import ctypes
 import json
 import random
+import signal
 import sys
 import time
 
@@ -27,6 +29,8 @@ def start(comm, sizes):
 
 
 def reduce_until_failure(comm, sizes):
+    asked = []
+    signal.signal(signal.SIGUSR1, lambda *_: asked.append(done + WARM_UP))
     pending = collections.deque(start(comm, sizes) for _ in range(IN_FLIGHT))
     done = 0
     while True:
@@ -35,6 +39,9 @@ def reduce_until_failure(comm, sizes):
         done += 1
         if done == WARM_UP:
             print("ready", flush=True)
+        if asked and done >= asked[0]:
+            print("still reducing", flush=True)
+            asked.clear()
 
 
 def main():

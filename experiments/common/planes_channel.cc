@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/planes_channel.h"
+
+#include <algorithm>
+
+#include "common/dice.h"
+#include "packetize/depacketizer.h"
+#include "packetize/packetizer.h"
+
+namespace spillway::experiments {
+namespace {
+
+// Bytes of a packet (a UDP payload) that arrive after it was hit.
+std::size_t left_of(std::size_t size, Harm harm, const packetize::Fabric& fabric) {
+  return harm == Harm::kLoss
+             ? 0
+             : std::min<std::size_t>(size, fabric.trim_bytes - fabric.frame_overhead());
+}
+
+void note_rows(const packetize::Depacketizer& receiver, const codec::RowLayout& rows,
+               std::span<std::uint8_t> has_come) {
+  for (std::size_t index = 0; index < rows.row_count(); ++index) {
+    const codec::Row row = rows.row(index);
+    std::fill_n(has_come.begin() + static_cast<std::ptrdiff_t>(row.offset), row.values,
+                receiver.has_row(index) ? 1 : 0);
+  }
+}
+
+experiment_delivery carry(const packetize::PacketBuffer& packets, const PlanesRoute& route,
+                          const packetize::Fabric& fabric, packetize::Depacketizer& receiver) {
+  experiment_delivery delivery{};
+  Dice dice(route.share, route.seed);
+  for (std::size_t i = 0; i < packets.size(); ++i) {
+    const base::ByteView packet = packets[i];
+    const bool is_hit = dice.hits();
+    const std::size_t left = is_hit ? left_of(packet.size(), route.harm, fabric) : packet.size();
+    ++delivery.packets;
+    delivery.hit += is_hit ? 1 : 0;
+    delivery.bytes_sent += packet.size() + fabric.frame_overhead();
+    if (left > 0) {
+      delivery.bytes_arrived += left + fabric.frame_overhead();
+      receiver.add(packet.first(left));
+    }
+  }
+  return delivery;
+}
+
+}  // namespace
+
+base::Result<PlanesArrival> send_planes(std::span<const float> gradient, const PlanesRoute& route) {
+  const packetize::Fabric fabric;
+  const auto plan = packetize::PacketPlan::make(gradient.size(), fabric, {});
+  if (!plan.ok()) {
+    return plan.status();
+  }
+  const packetize::Envelope envelope{.job = {.id = 1, .epoch = 0, .seed = route.seed},
+                                     .message = {}};
+  const wire::PacketAuth auth = packetize::unkeyed_auth(envelope.job);
+  const packetize::PacketBuffer packets =
+      packetize::Packetizer(*plan, auth).packetize(gradient, envelope);
+  PlanesArrival arrival{
+      std::vector<float>(gradient.size()), std::vector<std::uint8_t>(gradient.size()), {}};
+  packetize::Depacketizer receiver(*plan, envelope.job, envelope.message, auth, arrival.values,
+                                   route.estimate);
+  arrival.delivery = carry(packets, route, fabric, receiver);
+  receiver.finish();
+  note_rows(receiver, plan->layout(), arrival.has_come);
+  return arrival;
+}
+
+}  // namespace spillway::experiments

@@ -1,0 +1,108 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Test accuracy where a share of packets is lost: on all workers' ways or on one's, with sums rescaled and not.
+
+  experiments/loss_tolerance/run.py [--out experiments/loss_tolerance/result.md] [--json FILE]
+
+Needs python3-torch, dataset-fashion-mnist and the target experiment_channel. README.md says how to read the tables.
+"""
+import functools
+import pathlib
+import sys
+from typing import Any, List, Optional, Sequence, Tuple
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from common import sweep, training
+from common.channel import Channel, Delivery, gradient_seed
+
+import torch
+
+SHARES = (0, 1, 3, 10, 20, 30)  # per cent
+EVEN, ONE = "all workers", "one worker"
+
+
+def worker_shares(pattern: str, share: float) -> List[float]:
+    """What each worker's way loses. One that loses for all of them cannot lose more than everything."""
+    if pattern == EVEN:
+        return [share] * training.WORKERS
+    return [min(1.0, training.WORKERS * share)] + [0.0] * (training.WORKERS - 1)
+
+
+class LossyMean:
+    """As the tolerant all-reduce forms it (collective/tolerant_piece.cc): within a row, what came of a contribution
+    stands for what did not; a row of which nothing came has a contributor less, and is divided by those it has. Not
+    rescaled, what is missing counts as zero."""
+
+    def __init__(self, channel: Channel, shares: Sequence[float], rescaled: bool, seed: int) -> None:
+        self._channel, self._shares, self._rescaled, self._seed = channel, shares, rescaled, seed
+        self.delivery = Delivery()
+
+    def __call__(self, step: int, gradients: List[torch.Tensor]) -> torch.Tensor:
+        total, contributors = torch.zeros_like(gradients[0]), torch.zeros_like(gradients[0])
+        for worker, (gradient, share) in enumerate(zip(gradients, self._shares)):
+            seed = gradient_seed(self._seed, step, worker)
+            estimate, has_come, delivery = self._channel.lose(share, seed, self._rescaled, gradient)
+            self.delivery = self.delivery.plus(delivery)
+            total += estimate
+            contributors += has_come
+        return total / contributors.clamp(min=1) if self._rescaled else total / len(gradients)
+
+
+def run_one(channel: Channel, data: Any, schedule: training.Schedule, pattern: Optional[str], rescaled: bool, share: float,
+            seed: int) -> sweep.Record:
+    """With share in per cent; the baseline has no pattern."""
+    mean = (training.plain_mean if pattern is None else
+            LossyMean(channel, worker_shares(pattern, share / 100), rescaled, seed))
+    outcome = training.train(seed, mean, data, schedule)
+    delivery = mean.delivery if pattern is not None else Delivery()
+    return {"pattern": pattern, "rescaled": rescaled, "share": share, "seed": seed, **outcome._asdict(),
+            **delivery._asdict()}
+
+
+def settings(shares: Sequence[float]) -> List[Tuple[Optional[str], bool, float]]:
+    """Without loss all are the same run."""
+    lossless: List[Tuple[Optional[str], bool, float]] = [(None, True, 0.0)] + [(EVEN, True, 0.0)] * (0 in shares)
+    return lossless + [(pattern, rescaled, share) for pattern in (EVEN, ONE) for rescaled in (True, False)
+                       for share in shares if share > 0]
+
+
+# ---- Tables ----
+
+def over_shares(records: Sequence[sweep.Record], shares: Sequence[float], cell: Any) -> str:
+    def row(pattern: str, rescaled: bool) -> List[str]:
+        found = (sweep.chosen(records, pattern=pattern, rescaled=rescaled, share=share) if share > 0 else
+                 sweep.chosen(records, pattern=EVEN, rescaled=True, share=0.0) for share in shares)
+        return [pattern, "rescaled" if rescaled else "zero", *(cell(some) for some in found)]
+
+    return sweep.table(["losses on", "what is missing", *(f"{share:g} %" for share in shares)],
+                       (row(pattern, rescaled) for pattern in (EVEN, ONE) for rescaled in (True, False)))
+
+
+def lost_packets(records: Sequence[sweep.Record]) -> str:
+    return f"{100 * sum(r['hit'] for r in records) / sum(r['packets'] for r in records):.2f} %"
+
+
+def report(records: Sequence[sweep.Record], shares: Sequence[float]) -> str:
+    baseline = sweep.chosen(records, pattern=None)
+    return "\n".join([
+        f"\n## Test accuracy, per cent, by share of packets lost\n\nWithout any code or loss: {sweep.accuracy(baseline)}.\n",
+        *sweep.accuracy_tables(functools.partial(over_shares, records, shares), baseline),
+        "## Packets that were lost, of all workers' together\n",
+        over_shares(records, shares, lost_packets)])
+
+
+def main() -> None:
+    options = sweep.make_parser(__doc__.splitlines()[0], SHARES).parse_args()
+    channel = Channel(options.library)
+    schedule = training.Schedule(steps=options.steps, test_images=options.test_images)
+    calls = [(*setting, seed) for setting in settings(options.shares) for seed in range(1, options.seeds + 1)]
+    run = functools.partial(run_one, channel, training.example.fashion_mnist(None), schedule)
+    records = sweep.run_all(run, calls, options)
+    heading = sweep.heading(HERE.name, options, len(records))
+    sweep.write(options, heading + report(records, options.shares))
+
+
+if __name__ == "__main__":
+    main()

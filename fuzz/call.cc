@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Whatever a worker may call a parameter server with: a call or an error, and what is accepted is
+// written the same again.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "collective/call.h"
+#include "fuzzing.h"
+
+using namespace spillway;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const base::Result<collective::Call> call = collective::parse_call({data, size});
+  if (call.ok()) {
+    const collective::CallBytes again = collective::encode_call(*call);
+    fuzzing::require(std::equal(again.begin(), again.end(), data, data + size));
+    static_cast<void>(collective::validate(call->operation, {4, 5, 1}));
+    static_cast<void>(collective::describe(call->operation));
+  }
+  return 0;
+}

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spillway: gradients between training workers over ordinary, lossy Ethernet.
+
+    import spillway.torch                                   # the PyTorch backend and DDP hook
+    torch.distributed.init_process_group("spillway")
+
+This package is Python alone over libspillway.so's C interface; `import spillway` neither loads the library
+nor torch. docs/pytorch.md is the tutorial.
+"""
+from .abi import (AVERAGE, BFLOAT16, FLOAT16, FLOAT32, FLOAT64, INT32, INT64, MAX, MIN, SUM, Library, OperationOptions,
+                  UniqueId, default_library)
+from .communicator import Communicator
+from .errors import LibraryNotFoundError, LibraryVersionError, SpillwayError, Status
+from .reports import OperationReport, PeerReport
+from .request import Request
+from .version import VERSION as __version__
+
+__all__ = ["AVERAGE", "BFLOAT16", "FLOAT16", "FLOAT32", "FLOAT64", "INT32", "INT64", "MAX", "MIN", "SUM",
+           "Communicator", "Library", "LibraryNotFoundError", "LibraryVersionError", "OperationOptions",
+           "OperationReport", "PeerReport", "Request", "SpillwayError", "Status", "UniqueId", "__version__",
+           "default_library"]

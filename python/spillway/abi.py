@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The C interface of communicators (include/spillway/spillway.h) in ctypes: structs, constants and
+signatures, one to one. `Library` is a loaded libspillway.so.
+
+Every function has its argtypes and restype: a default int would cut 64-bit handles short. Calls
+release the interpreter's lock while they run. Callbacks and buffers are the caller's to keep alive
+until an operation has ended.
+"""
+import ctypes
+import functools
+from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
+from typing import Any, Optional
+
+from .errors import SpillwayError, Status
+from .library_path import load_library
+from .version import check_library, lacking
+
+FLOAT32, FLOAT64, FLOAT16, BFLOAT16, INT32, INT64 = range(6)
+SUM, AVERAGE, MIN, MAX = range(4)
+
+# spillway_callback. Comes on a thread of the library and takes the interpreter's lock there, which holds
+# up packets: the package waits for requests instead.
+Callback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
+
+# A *_init that is not told a size writes the struct as the library knows it, which may be larger than the one
+# below.
+ROOM_FOR_NEWER_FIELDS = 1024
+
+
+class UniqueId(ctypes.Structure):
+    _fields_ = [("bytes", c_uint8 * 128)]
+
+
+class CommConfig(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("id", POINTER(UniqueId)), ("rank", c_int32), ("world", c_int32),
+                ("name", c_char_p), ("link_rate", c_uint64), ("mtu", c_uint32), ("trim_bytes", c_int32),
+                ("threads", c_int32), ("peer_timeout_ms", c_uint32), ("secret", c_char_p),
+                ("secret_size", c_size_t), ("operation_timeout_ms", c_uint32),
+                ("rendezvous_timeout_ms", c_uint32), ("servers", c_int32), ("reserved", c_uint32),
+                ("room", c_uint8 * ROOM_FOR_NEWER_FIELDS)]
+
+
+class OperationOptions(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("priority", c_uint32), ("algorithm", c_uint32), ("tolerant", c_uint32),
+                ("precision", c_uint32), ("gather_precision", c_uint32), ("loss_ppm", c_uint32),
+                ("min_planes", c_uint32), ("lossy_gather", c_uint32), ("feedback_tensor", c_uint64),
+                ("least_contributors", c_double), ("callback", Callback), ("context", c_void_p),
+                ("room", c_uint8 * ROOM_FOR_NEWER_FIELDS)]
+
+
+class OperationReport(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("duration_ns", c_uint64), ("packets_whole", c_uint64),
+                ("packets_trimmed", c_uint64), ("packets_missing", c_uint64), ("packets_sent", c_uint64),
+                ("packets_repeated", c_uint64), ("wire_bytes_sent", c_uint64), ("contributors", c_uint32),
+                ("empty_shards", c_uint32), ("drift", c_double), ("peers", c_uint32),
+                ("algorithm", c_uint32)]
+
+
+class PeerReport(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("packets_whole", c_uint64), ("packets_trimmed", c_uint64),
+                ("packets_missing", c_uint64), ("late", c_uint32), ("reserved", c_uint32)]
+
+
+# Arguments behind (comm) and before (options, request).
+OPERATIONS = {
+    "all_reduce": [c_void_p, c_void_p, c_size_t, c_int, c_int],
+    "reduce_scatter": [c_void_p, c_void_p, c_size_t, c_int, c_int],
+    "all_gather": [c_void_p, c_void_p, c_size_t, c_int],
+    "broadcast": [c_void_p, c_void_p, c_size_t, c_int, c_uint32],
+    "reduce": [c_void_p, c_void_p, c_size_t, c_int, c_int, c_uint32],
+    "gather": [c_void_p, c_void_p, c_size_t, c_int, c_uint32],
+    "scatter": [c_void_p, c_void_p, c_size_t, c_int, c_uint32],
+    "all_to_all": [c_void_p, c_void_p, c_size_t, c_int],
+    "barrier": [],
+    "send": [c_void_p, c_size_t, c_int, c_uint32],
+    "receive": [c_void_p, c_size_t, c_int, c_uint32],
+}
+
+SIGNATURES = {
+    "spillway_version": (c_char_p, []),
+    "spillway_last_error": (c_char_p, []),
+    "spillway_status_name": (c_char_p, [c_int]),
+    "spillway_unique_id_create": (c_int, [POINTER(UniqueId)]),
+    "spillway_unique_id_discard": (None, [POINTER(UniqueId)]),
+    "spillway_comm_config_init": (None, [POINTER(CommConfig)]),
+    "spillway_comm_create": (c_int, [POINTER(CommConfig), POINTER(c_void_p)]),
+    "spillway_comm_free": (None, [c_void_p]),
+    "spillway_comm_rank": (c_uint32, [c_void_p]),
+    "spillway_comm_world": (c_uint32, [c_void_p]),
+    "spillway_comm_abort": (c_int, [c_void_p, c_char_p]),
+    "spillway_comm_error": (c_int, [c_void_p]),
+    "spillway_operation_options_init": (None, [POINTER(OperationOptions)]),
+    "spillway_request_wait": (c_int, [c_void_p, c_int64]),
+    "spillway_request_test": (c_int, [c_void_p]),
+    "spillway_request_status": (c_int, [c_void_p]),
+    "spillway_request_message": (c_char_p, [c_void_p]),
+    "spillway_request_report": (c_int, [c_void_p, POINTER(OperationReport)]),
+    "spillway_request_peer_report": (c_int, [c_void_p, c_uint32, POINTER(PeerReport)]),
+    "spillway_request_free": (None, [c_void_p]),
+}
+
+
+class Library:
+    """A loaded library; `lib` has the C functions. Without a path: the one library_path finds."""
+
+    def __init__(self, path: Optional[Any] = None) -> None:
+        self.lib = load_library() if path is None else ctypes.CDLL(str(path))
+        self._declare("spillway_version", *SIGNATURES["spillway_version"])
+        check_library(self.version(), self.lib._name)
+        for name, (result, arguments) in SIGNATURES.items():
+            self._declare(name, result, arguments)
+        for name, arguments in OPERATIONS.items():
+            self._declare("spillway_" + name, c_int,
+                          [c_void_p, *arguments, POINTER(OperationOptions), POINTER(c_void_p)])
+
+    def _declare(self, name: str, result: Any, arguments: Any) -> None:
+        function = getattr(self.lib, name, None)
+        if function is None:
+            raise lacking(name, self.lib._name)
+        function.restype, function.argtypes = result, arguments
+
+    def version(self) -> str:
+        return self.lib.spillway_version().decode()
+
+    def last_error(self) -> str:
+        return self.lib.spillway_last_error().decode(errors="replace")
+
+    def check(self, status: int) -> None:
+        """Raises what the calling thread's last call left behind."""
+        if status != Status.OK:
+            raise SpillwayError(status, self.last_error())
+
+    def config(self) -> CommConfig:
+        """With the library's defaults."""
+        return self._with_defaults(CommConfig(), "spillway_comm_config_init")
+
+    def options(self) -> OperationOptions:
+        """With the library's defaults."""
+        return self._with_defaults(OperationOptions(), "spillway_operation_options_init")
+
+    def _with_defaults(self, made: Any, initialiser: str) -> Any:
+        """A library that can be told how much the caller knows, is."""
+        sized = initialiser + "_sized"
+        if hasattr(self.lib, sized):
+            self._declare(sized, None, [POINTER(type(made)), c_size_t])
+            getattr(self.lib, sized)(ctypes.byref(made), type(made).room.offset)
+        else:
+            getattr(self.lib, initialiser)(ctypes.byref(made))
+        return made
+
+    def unique_id(self) -> UniqueId:
+        made = UniqueId()
+        self.check(self.lib.spillway_unique_id_create(ctypes.byref(made)))
+        return made
+
+
+@functools.lru_cache(maxsize=None)
+def default_library() -> Library:
+    """The process's one; loaded by the first who asks."""
+    return Library()

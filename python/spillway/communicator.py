@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rank's place in a group, over the C interface; no torch in here.
+
+    with spillway.Communicator() as comm:                  # rank and world as the launcher set them
+        comm.run("all_reduce", pointer, pointer, count, spillway.FLOAT32, spillway.SUM)
+
+Invariants: buffers handed in as `keep` live until their operation has ended, whatever becomes of its
+request. Communicators that are open when the interpreter ends are closed.
+Threads: any may start operations; they begin in the order of the calls.
+"""
+import atexit
+import ctypes
+import threading
+import weakref
+from typing import Any, List, Optional
+
+from . import abi
+from .errors import SpillwayError, Status
+from .request import Request
+
+
+class Communicator:
+    """From the environment, or by an id; other keywords are fields of spillway_comm_config. `note` is added
+    to the messages of errors."""
+
+    def __init__(self, unique_id: Optional[abi.UniqueId] = None, *, library: Optional[abi.Library] = None,
+                 note: str = "", **fields: Any) -> None:
+        self.library = library or abi.default_library()
+        self._lock = threading.Lock()
+        self._under_way: List[Request] = []
+        self._note = f" ({note})" if note else ""
+        self.handle: Optional[ctypes.c_void_p] = self._create(unique_id, fields)
+        self.rank: int = self.library.lib.spillway_comm_rank(self.handle)
+        self.world: int = self.library.lib.spillway_comm_world(self.handle)
+        _open.add(self)
+
+    def _create(self, unique_id: Optional[abi.UniqueId], fields: Any) -> ctypes.c_void_p:
+        config = self.library.config()
+        if unique_id is not None:
+            config.id = ctypes.pointer(unique_id)
+        for name, value in fields.items():
+            if not hasattr(config, name):
+                raise TypeError(f"spillway_comm_config has no field {name}; see include/spillway/spillway.h")
+            setattr(config, name, value)
+        handle = ctypes.c_void_p()
+        status = self.library.lib.spillway_comm_create(ctypes.byref(config), ctypes.byref(handle))
+        if status != Status.OK:
+            who = f"rank {config.rank} of {config.world}" if config.rank >= 0 else "this rank"
+            raise SpillwayError(Status(status), f"{who} cannot join its group: {self.library.last_error()}{self._note}")
+        return handle
+
+    def options(self) -> abi.OperationOptions:
+        return self.library.options()
+
+    def start(self, operation: str, *arguments: Any, options: Optional[abi.OperationOptions] = None,
+              keep: Any = None) -> Request:
+        """Returns at once. `arguments` are those of spillway_<operation> between comm and options."""
+        function = getattr(self.library.lib, "spillway_" + operation)
+        handle = ctypes.c_void_p()
+        with self._lock:
+            self._raise_if_closed(operation)
+            status = function(self.handle, *arguments, options and ctypes.byref(options), ctypes.byref(handle))
+            if status != Status.OK:
+                raise SpillwayError(Status(status), f"{self._describe(operation)}: {self.library.last_error()}")
+            request = Request(self.library, handle, self._describe(operation), (arguments, options, keep))
+            self._under_way = [other for other in self._under_way if not other.is_done()] + [request]
+        return request
+
+    def run(self, operation: str, *arguments: Any, options: Optional[abi.OperationOptions] = None) -> None:
+        """Returns when the operation has ended."""
+        self.start(operation, *arguments, options=options).wait()
+
+    def abort(self, why: str) -> None:
+        with self._lock:
+            if self.handle is not None:
+                self.library.check(self.library.lib.spillway_comm_abort(self.handle, why.encode()))
+
+    def check_health(self) -> None:
+        """Raises what broke the communicator, if anything did."""
+        with self._lock:
+            self._raise_if_closed("check_health")
+            self.library.check(self.library.lib.spillway_comm_error(self.handle))
+
+    def close(self) -> None:
+        """Ends what is under way, here and, by notice, elsewhere. May be called again."""
+        with self._lock:
+            handle, self.handle = self.handle, None
+        _open.discard(self)
+        if handle is not None:
+            self.library.lib.spillway_comm_free(handle)
+
+    def _describe(self, operation: str) -> str:
+        return f"{operation} at rank {self.rank} of {self.world}{self._note}"
+
+    def _raise_if_closed(self, operation: str) -> None:
+        if self.handle is None:
+            raise SpillwayError(Status.INVALID_ARGUMENT, f"{self._describe(operation)}: the communicator is closed")
+
+    def __enter__(self) -> "Communicator":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "handle", None) is not None:
+            self.close()
+
+
+_open: "weakref.WeakSet[Communicator]" = weakref.WeakSet()
+
+
+@atexit.register
+def close_all() -> None:
+    """Before the interpreter goes: threads that wait for operations come back while there is one."""
+    for communicator in list(_open):
+        communicator.close()

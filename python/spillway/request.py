@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An operation that was started: how it ends, and what came of it.
+
+Keeps what it is told to keep (buffers, options) as long as it lives. Any thread may ask it anything.
+"""
+import ctypes
+import time
+from typing import Any, Optional
+
+from . import abi
+from .errors import SpillwayError, Status
+from .reports import OperationReport, PeerReport, operation_report_from, peer_report_from
+
+# A wait is cut into pieces of this length, so that Ctrl-C is heard between them.
+LONGEST_DEAFNESS_MS = 200
+
+
+class Request:
+    def __init__(self, library: abi.Library, handle: ctypes.c_void_p, described: str, keep: Any) -> None:
+        self.library, self.handle, self.keep = library, handle, keep
+        self._described = described
+
+    def wait(self, timeout_ms: int = -1) -> bool:
+        """False when the time was up, -1 waits for as long as it takes; raises when it failed."""
+        deadline = None if timeout_ms < 0 else time.monotonic() + timeout_ms / 1000
+        while True:
+            status = self.library.lib.spillway_request_wait(self.handle, self._piece_ms(deadline))
+            if status != Status.IN_PROGRESS:
+                self._raise_unless_ok(status)
+                return True
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+
+    @staticmethod
+    def _piece_ms(deadline: Optional[float]) -> int:
+        if deadline is None:
+            return LONGEST_DEAFNESS_MS
+        left = max(0, int((deadline - time.monotonic()) * 1000) + 1)
+        return min(LONGEST_DEAFNESS_MS, left)
+
+    def is_done(self) -> bool:
+        return bool(self.library.lib.spillway_request_test(self.handle))
+
+    def status(self) -> Status:
+        return Status(self.library.lib.spillway_request_status(self.handle))
+
+    def report(self) -> OperationReport:
+        """Of an operation that has ended, well or not."""
+        raw = abi.OperationReport(size=ctypes.sizeof(abi.OperationReport))
+        self.library.check(self.library.lib.spillway_request_report(self.handle, ctypes.byref(raw)))
+        peers = tuple(self.peer_report(rank) for rank in range(raw.peers))
+        return operation_report_from(raw, peers)
+
+    def peer_report(self, rank: int) -> PeerReport:
+        raw = abi.PeerReport(size=ctypes.sizeof(abi.PeerReport))
+        self.library.check(self.library.lib.spillway_request_peer_report(self.handle, rank, ctypes.byref(raw)))
+        return peer_report_from(raw)
+
+    def _raise_unless_ok(self, status: int) -> None:
+        if status != Status.OK:
+            message = self.library.lib.spillway_request_message(self.handle).decode(errors="replace")
+            raise SpillwayError(Status(status), f"{self._described}: {message}")
+
+    def __del__(self) -> None:
+        self.library.lib.spillway_request_free(self.handle)

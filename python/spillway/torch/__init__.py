@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spillway for PyTorch: importing this makes "spillway" a backend.
+
+    import spillway.torch
+    torch.distributed.init_process_group("spillway")        # under torchrun, mpirun, srun or plain variables
+    model = DistributedDataParallel(model)                   # exact
+    hook = spillway.torch.attach(model)                      # gradients may lose a bounded share
+
+Under launchers that do not set RANK and its kin (mpirun, srun), the import sets them from what those do set.
+docs/pytorch.md is the tutorial.
+"""
+import os
+import sys
+
+try:
+    import torch
+except ModuleNotFoundError as missing:
+    if missing.name != "torch":
+        raise
+    raise ModuleNotFoundError(
+        f"spillway.torch needs PyTorch, which {sys.executable} has not. Install it there, or run the Python that has "
+        "it (Debian: apt install python3-torch, and /usr/bin/python3)", name="torch") from None
+
+import torch.distributed
+
+if not torch.distributed.is_available():
+    raise ImportError("this build of torch has no torch.distributed; install one that has")
+
+from ..errors import LibraryNotFoundError, LibraryVersionError, SpillwayError, Status
+from .ddp_hook import DdpHook, attach
+from .launcher import torch_variables
+from .process_group import BACKEND, SpillwayGroup
+from .registration import register
+from .step_report import StepReport
+
+os.environ.update(torch_variables(os.environ))
+register()
+
+__all__ = ["BACKEND", "DdpHook", "LibraryNotFoundError", "LibraryVersionError", "SpillwayError", "SpillwayGroup",
+           "Status", "StepReport", "attach"]

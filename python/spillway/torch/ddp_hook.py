@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DDP's gradients through Spillway's tolerant all-reduce: a communication hook.
+
+    hook = spillway.torch.attach(ddp_model, precision=16, loss_bound=0.01)
+    ...
+    print(hook.report())                     # of the last step
+
+Invariants: all ranks end a step with the same gradients (but with lossy_gather). The first warm_up_steps, and
+steps for which `exact` is set, lose nothing. Errors come out of backward(). The hook's error feedback begins
+behind the warm-up, and DDP rebuilds its buckets after the first step: with one step of warm-up or more no
+residual is ever dropped; without, that of the first step is.
+Threads: DDP calls it from the thread that runs the backward pass; reports may be read from any.
+"""
+import contextlib
+import itertools
+import weakref
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+import torch
+
+from .. import abi
+from .backward_errors import before_backward_ends
+from .bucket_names import BucketNames, priority_of
+from .element_types import FLOATING
+from .hook_options import HookOptions
+from .host_span import HostSpan
+from .meeting import join_through_group
+from .operation import Endpoint, Operation
+from .process_group import SpillwayGroup
+from .step_report import StepReport, step_report
+from .waiters import waiters
+from .work import make_future, resolve
+
+
+class DdpHook:
+    """Made by attach(). `exact` may be set between steps, to the same at all ranks."""
+
+    def __init__(self, endpoint: Endpoint, names: BucketNames, options: HookOptions, writer: Any, tag: str) -> None:
+        self.exact = False
+        self._endpoint, self._names, self._options = endpoint, names, options
+        self._writer, self._tag = writer, tag
+        self._step = 0
+        self._buckets = 0  # of the last step
+        self._under_way: List[BucketRun] = []
+        self._report: Optional[StepReport] = None
+
+    def report(self) -> Optional[StepReport]:
+        """Of the last step that has ended; None before the first."""
+        return self._report
+
+    @contextlib.contextmanager
+    def exactly(self) -> Iterator[None]:
+        """Steps within lose nothing."""
+        before, self.exact = self.exact, True
+        try:
+            yield
+        finally:
+            self.exact = before
+
+    def state_dict(self) -> Dict[str, int]:
+        """What a checkpoint needs. Error feedback is not in it: it begins anew after load_state_dict()."""
+        return {"step": self._step}
+
+    def load_state_dict(self, state: Dict[str, int]) -> None:
+        self._step = state["step"]
+
+    def run(self, bucket: Any) -> "torch.futures.Future[torch.Tensor]":
+        if bucket.index() == 0:
+            self._under_way = []  # of a backward pass that failed
+            before_backward_ends(self._end_step)
+        run = BucketRun(bucket.buffer(), self._is_measured())
+        run.start(self._endpoint, self._options_for(bucket))
+        self._under_way.append(run)
+        return run.future()
+
+    def _is_exact(self) -> bool:
+        return self.exact or self._options.codec == "exact" or self._step < self._options.warm_up_steps
+
+    def _is_measured(self) -> bool:
+        every = self._options.measure_every
+        return every > 0 and self._step % every == 0 and not self._is_exact()
+
+    def _options_for(self, bucket: Any) -> abi.OperationOptions:
+        options = self._endpoint.communicator.options()
+        options.priority = priority_of(bucket.index(), self._buckets)
+        if not self._is_exact() and bucket.buffer().dtype in FLOATING:
+            self._options.fill(options, self._names.feedback_tensor(bucket.parameters()))
+        return options
+
+    def _end_step(self) -> None:
+        """At the end of the backward pass, before DDP looks at the results."""
+        runs, self._under_way = self._under_way, []
+        for run in runs:
+            run.wait()
+        errors = [run.error_and_energy() for run in runs] if self._is_measured() else []
+        nmse = sum(error for error, _ in errors) / max(sum(energy for _, energy in errors), 1e-300) if errors else None
+        self._report = step_report(self._step, self._is_exact(), sum(run.bytes for run in runs),
+                                   [run.report() for run in runs], nmse)
+        self._buckets = len(runs)
+        self._step += 1
+        self._write_scalars(self._report)
+
+    def _write_scalars(self, report: StepReport) -> None:
+        if self._writer is not None:
+            for name, value in report.scalars().items():
+                self._writer.add_scalar(f"{self._tag}/{name}", value, report.step)
+
+
+class BucketRun:
+    """One bucket of one step. If it is measured, an exact all-reduce of a copy follows."""
+
+    def __init__(self, buffer: torch.Tensor, is_measured: bool) -> None:
+        self._buffer = buffer
+        self._span = HostSpan([buffer], "all_reduce")
+        self._operation: Optional[Operation] = None
+        self._copy = buffer.detach().clone() if is_measured else None
+        self._exact_operation: Optional[Operation] = None
+        self.bytes = buffer.numel() * buffer.element_size()
+
+    def start(self, endpoint: Endpoint, options: abi.OperationOptions) -> None:
+        self._operation = self._average(endpoint, self._span, options)
+        if self._copy is not None:
+            self._exact_operation = self._average(endpoint, HostSpan([self._copy], "all_reduce"), None)
+
+    @staticmethod
+    def _average(endpoint: Endpoint, span: HostSpan, options: Optional[abi.OperationOptions]) -> Operation:
+        return Operation("all_reduce", span, span, span.pointer, span.pointer, span.count, span.type, abi.AVERAGE,
+                         options=options).start(endpoint)
+
+    def future(self) -> "torch.futures.Future[torch.Tensor]":
+        assert self._operation is not None
+        future, operation = make_future(self._operation.devices), self._operation
+        waiters.run(lambda: resolve(future, operation, self._buffer))
+        return future
+
+    def wait(self) -> None:
+        for operation in (self._operation, self._exact_operation):
+            if operation is not None:
+                operation.wait()
+
+    def report(self) -> Any:
+        assert self._operation is not None
+        return self._operation.request.report()
+
+    def error_and_energy(self) -> Tuple[float, float]:
+        assert self._copy is not None
+        exact = self._copy.double()
+        return float((self._buffer.double() - exact).square().sum()), float(exact.square().sum())
+
+
+# No annotations: DDP wants to find torch's own types in them, and nothing else.
+def run_bucket(hook, bucket):
+    return hook.run(bucket)
+
+
+# How many hooks a communicator has, to tell their tensors apart.
+_hooks: "weakref.WeakKeyDictionary[Any, Iterator[int]]" = weakref.WeakKeyDictionary()
+
+
+def endpoint_of(group: Any, fields: Dict[str, Any]) -> Endpoint:
+    """The group's own if it is Spillway's, else one made through it."""
+    if isinstance(group, SpillwayGroup):
+        if fields:
+            raise ValueError(f"{', '.join(fields)} cannot be set: the hook uses the communicator of the process group")
+        return group.endpoint
+    return Endpoint(join_through_group(group, "torch ddp", **fields))
+
+
+def attach(model: Any, codec: str = "planes", precision: int = 16, loss_bound: float = 0.01, *,
+           gather_precision: int = 16, min_planes: int = 1, least_contributors: float = 0.0, lossy_gather: bool = False,
+           error_feedback: bool = True, warm_up_steps: int = 1, measure_every: int = 0, writer: Any = None,
+           tag: str = "spillway", **communicator: Any) -> DdpHook:
+    """Makes a DistributedDataParallel model average its gradients through Spillway.
+
+    All ranks call it, with the same arguments; once per model, before its first backward pass.
+
+    codec             "planes": bit planes of rotated rows, which may lose something; "exact": nothing
+    precision         bits per value on the way to the sums: 8, 12, 16 or 32
+    loss_bound        share of a contribution's packets that may stay missing
+    gather_precision  bits per value of the sums that come back
+    min_planes        a trimmed packet must keep so many bits per value to count
+    least_contributors  above 0: late ranks are not waited for, as long as this share of them is there
+    lossy_gather      sums may come back with losses, so replicas may drift apart; for research
+    error_feedback    what coding left out of a bucket is added to its next step
+    warm_up_steps     the first so many steps are exact
+    measure_every     every so many steps the error is measured against an exact all-reduce as well; 0: never
+    writer, tag       an object with add_scalar(name, value, step), such as TensorBoard's SummaryWriter
+    communicator      fields of spillway_comm_config, where the process group is not Spillway's
+
+    Works with process groups of any backend; one that is not Spillway's is only used to meet.
+    """
+    options = HookOptions(codec, precision, gather_precision, loss_bound, min_planes, least_contributors, lossy_gather,
+                          error_feedback, warm_up_steps, measure_every)
+    if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
+        raise TypeError(f"attach() takes a DistributedDataParallel model, not {type(model).__name__}; wrap it first")
+    endpoint = endpoint_of(model.process_group, communicator)
+    number = next(_hooks.setdefault(endpoint.communicator, itertools.count()))
+    hook = DdpHook(endpoint, BucketNames(model.parameters(), number), options, writer, tag)
+    model.register_comm_hook(hook, run_bucket)
+    return hook

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One operation on tensors from its call to its end: values are brought to the host, the library is handed
+them in its turn, and results are taken back.
+
+Results are taken back once, by the first who finds that the operation has ended; then it lets go of tensors and
+buffers. Any thread may wait.
+"""
+import threading
+from typing import Any, List, Optional, Sequence
+
+import torch
+
+from .. import abi
+from ..communicator import Communicator
+from ..errors import SpillwayError, Status
+from ..request import Request
+from . import cuda_copies
+from .host_span import HostSpan
+from .submission_order import SubmissionOrder
+
+
+class Endpoint:
+    """Where operations go: a communicator and the order of its calls."""
+
+    def __init__(self, communicator: Communicator) -> None:
+        self.communicator = communicator
+        self.order = SubmissionOrder()
+
+
+class Operation:
+    """`send` and `receive` are its sides, or None; the same span where it works in place."""
+
+    def __init__(self, name: str, send: Optional[HostSpan], receive: Optional[HostSpan], *arguments: Any,
+                 options: Optional[abi.OperationOptions] = None) -> None:
+        self._name, self._send, self._receive = name, send, receive
+        self._arguments, self._options = arguments, options
+        self._has_begun = threading.Event()
+        self._lock = threading.Lock()
+        self._device = receive.device if receive is not None and receive.device.type == "cuda" else None
+        self._taken_back: Optional["torch.cuda.Event"] = None
+        self._request: Optional[Request] = None
+        self._error: Optional[Exception] = None
+
+    def start(self, endpoint: Endpoint) -> "Operation":
+        """Raises at once what the library refuses at once, unless it has to wait for its turn."""
+        ready = self._send.bring() if self._send is not None else None
+        if self._receive is not None:
+            self._receive.order_behind_caller()
+        endpoint.order.submit(ready, lambda: self._begin(endpoint.communicator))
+        if self._has_begun.is_set() and self._error is not None:
+            raise self._error
+        return self
+
+    def _begin(self, communicator: Communicator) -> None:
+        try:
+            self._request = communicator.start(self._name, *self._arguments, options=self._options,
+                                               keep=(self._send, self._receive))
+        except Exception as error:
+            self._error = error
+        self._has_begun.set()
+
+    def wait(self, timeout_s: Optional[float] = None) -> None:
+        """Returns when results are where they belong; raises when it failed or the time is up."""
+        if not self._has_begun.wait(timeout_s):
+            raise SpillwayError(Status.IN_PROGRESS, f"{self._name} has not begun after {timeout_s} s")
+        if self._error is not None:
+            raise self._error
+        assert self._request is not None
+        if not self._request.wait(-1 if timeout_s is None else int(timeout_s * 1000)):
+            raise SpillwayError(Status.IN_PROGRESS, f"{self._name} has not ended after {timeout_s} s")
+        self._finish()
+
+    def is_done(self) -> bool:
+        """If so, results are where they belong."""
+        if not self._has_begun.is_set():
+            return False
+        if self._error is not None:
+            return True
+        assert self._request is not None
+        if not self._request.is_done():
+            return False
+        if self._request.status() == Status.OK:
+            self._finish()
+        return True
+
+    def _finish(self) -> None:
+        with self._lock:
+            if self._receive is not None:
+                self._taken_back = self._receive.take_back()
+            self._send = self._receive = None
+            self.request.keep = None
+        if self._device is not None and self._taken_back is not None:
+            cuda_copies.let_current_stream_wait(self._device, self._taken_back)
+
+    @property
+    def request(self) -> Request:
+        """Of an operation that has begun."""
+        assert self._request is not None
+        return self._request
+
+    @property
+    def devices(self) -> List[torch.device]:
+        """CUDA devices that results go to."""
+        return [] if self._device is None else [self._device]
+
+
+class OperationGroup:
+    """Several operations that are waited for as one."""
+
+    def __init__(self, operations: Sequence[Any]) -> None:
+        self._operations = list(operations)
+
+    def wait(self, timeout_s: Optional[float] = None) -> None:
+        for operation in self._operations:
+            operation.wait(timeout_s)
+
+    def is_done(self) -> bool:
+        return all([operation.is_done() for operation in self._operations])
+
+    @property
+    def devices(self) -> List[torch.device]:
+        return list(dict.fromkeys(device for operation in self._operations for device in operation.devices))

@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch.distributed's ProcessGroup over a communicator. All of it is exact, but all-reduces where the environment
+allows them to lose something (mode.py).
+
+Methods have the names, arguments and keywords of torch's own groups, in all releases: where they differ, both
+are here. Threads: any may call; all ranks call in the same order.
+"""
+from typing import Any, List, Optional, Sequence
+
+import torch
+from torch.distributed import ProcessGroup
+
+from .. import abi
+from ..communicator import Communicator
+from .backward_order import BackwardOrder
+from .element_types import check_average, check_reducible, reduction_from
+from .host_span import HostSpan
+from .mode import TolerantMode
+from .operation import Endpoint, Operation, OperationGroup
+from .work import SpillwayWork
+
+BACKEND = "spillway"
+
+
+def one_of(tensors: Any, operation: str) -> torch.Tensor:
+    """torch hands in lists, with a tensor per device of the process."""
+    if isinstance(tensors, torch.Tensor):
+        return tensors
+    if len(tensors) != 1:
+        raise ValueError(f"{operation}: Spillway takes one tensor per rank, not {len(tensors)}; run one process per "
+                         "device")
+    return tensors[0]
+
+
+def list_of(lists: Any, operation: str) -> List[torch.Tensor]:
+    """Of [[tensor per rank]] or [tensor per rank]; empty where this rank has none."""
+    if lists and isinstance(lists[0], (list, tuple)):
+        if len(lists) != 1:
+            raise ValueError(f"{operation}: Spillway takes one list of tensors per rank, not {len(lists)}")
+        return list(lists[0])
+    return list(lists or [])
+
+
+def root_of(options: Any, root: Optional[int]) -> int:
+    """Given by itself, in torch's options, or in their place."""
+    if root is not None:
+        return root
+    return options if isinstance(options, int) else getattr(options, "rootRank", 0)
+
+
+class SpillwayGroup(ProcessGroup):
+    """Without a `mode` everything is exact."""
+
+    def __init__(self, communicator: Communicator, mode: Optional[TolerantMode] = None) -> None:
+        super().__init__(communicator.rank, communicator.world)
+        self.communicator = communicator
+        self._mode = mode
+        self._backward_order = BackwardOrder()
+        self.endpoint = Endpoint(communicator)
+        self._world = communicator.world
+        self._rank = communicator.rank
+        self._batch: Optional[List[SpillwayWork]] = None
+        self._name = self._description = ""
+
+    # ---- Who it is ----
+
+    def getBackendName(self) -> str:
+        return BACKEND
+
+    # torch's own groups leave their names to backends beneath them, of which this has none.
+    def _set_group_name(self, name: str) -> None:
+        self._name = name
+
+    def _set_group_desc(self, description: str) -> None:
+        self._description = description
+
+    def getGroupName(self) -> str:
+        return self._name
+
+    def getGroupDesc(self) -> str:
+        return self._description
+
+    group_name = property(getGroupName)
+    group_desc = property(getGroupDesc)
+    setGroupName = _set_group_name
+    setGroupDesc = _set_group_desc
+
+    def shutdown(self) -> None:
+        self.communicator.close()
+
+    def abort(self) -> None:
+        self.communicator.abort("the process group was aborted")
+
+    def __del__(self) -> None:
+        communicator = getattr(self, "communicator", None)
+        if communicator is not None:
+            communicator.close()
+
+    # ---- Reductions ----
+
+    def allreduce(self, tensors: Any, opts: Any = None, op: Any = None) -> SpillwayWork:
+        tensor = one_of(tensors, "all_reduce")
+        reduction = self._reduction([tensor], opts if op is None else op, "all_reduce")
+        span = HostSpan([tensor], "all_reduce")
+        return self._start("all_reduce", span, span, [tensor], reduction,
+                           options=self._all_reduce_options(tensor, reduction))
+
+    def reduce(self, tensors: Any, opts: Any = None, op: Any = None, root: Optional[int] = None) -> SpillwayWork:
+        tensor = one_of(tensors, "reduce")
+        chosen = opts if op is None and not isinstance(opts, int) else op
+        reduction = self._reduction([tensor], chosen, "reduce")
+        root = root_of(opts, root)
+        span = HostSpan([tensor], "reduce")
+        receive = span if root == self._rank else None
+        return self._start("reduce", span, receive, [tensor], reduction, root)
+
+    def reduce_scatter(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> SpillwayWork:
+        output = one_of(output_tensors, "reduce_scatter")
+        inputs = self._per_rank(list_of(input_tensors, "reduce_scatter"), output, "reduce_scatter")
+        reduction = self._reduction([output, *inputs], opts, "reduce_scatter")
+        return self._start("reduce_scatter", HostSpan(inputs, "reduce_scatter"), HostSpan([output], "reduce_scatter"),
+                           [output], reduction)
+
+    def _reduce_scatter_base(self, outputTensor: torch.Tensor, inputTensor: torch.Tensor,
+                             opts: Any = None) -> SpillwayWork:
+        name = "reduce_scatter"
+        self._check_whole(inputTensor, outputTensor, name)
+        reduction = self._reduction([outputTensor, inputTensor], opts, name)
+        return self._start(name, HostSpan([inputTensor], name, self._world), HostSpan([outputTensor], name),
+                           [outputTensor], reduction)
+
+    # ---- Movements ----
+
+    def broadcast(self, tensors: Any, opts: Any = None, root: Optional[int] = None) -> SpillwayWork:
+        tensor = one_of(tensors, "broadcast")
+        root = root_of(opts, root)
+        span = HostSpan([tensor], "broadcast")
+        return self._start("broadcast", span if root == self._rank else None, span, [tensor], root)
+
+    def allgather(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> SpillwayWork:
+        tensor = one_of(input_tensors, "all_gather")
+        outputs = self._per_rank(list_of(output_tensors, "all_gather"), tensor, "all_gather")
+        return self._start("all_gather", HostSpan([tensor], "all_gather"), HostSpan(outputs, "all_gather"), outputs)
+
+    def _allgather_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> SpillwayWork:
+        self._check_whole(output, input, "all_gather")
+        return self._start("all_gather", HostSpan([input], "all_gather"),
+                           HostSpan([output], "all_gather", self._world), [output])
+
+    def gather(self, output_tensors: Any, input_tensors: Any, opts: Any = None,
+               root: Optional[int] = None) -> SpillwayWork:
+        tensor = one_of(input_tensors, "gather")
+        root = root_of(opts, root)
+        if root != self._rank:
+            return self._start("gather", HostSpan([tensor], "gather"), None, [], root)
+        outputs = self._per_rank(list_of(output_tensors, "gather"), tensor, "gather")
+        return self._start("gather", HostSpan([tensor], "gather"), HostSpan(outputs, "gather"), outputs, root)
+
+    def scatter(self, output_tensors: Any, input_tensors: Any, opts: Any = None,
+                root: Optional[int] = None) -> SpillwayWork:
+        output = one_of(output_tensors, "scatter")
+        root = root_of(opts, root)
+        receive = HostSpan([output], "scatter")
+        if root != self._rank:
+            return self._start("scatter", None, receive, [output], root)
+        inputs = self._per_rank(list_of(input_tensors, "scatter"), output, "scatter")
+        return self._start("scatter", HostSpan(inputs, "scatter"), receive, [output], root)
+
+    def alltoall_base(self, output_tensor: torch.Tensor, input_tensor: torch.Tensor,
+                      output_split_sizes: Sequence[int], input_split_sizes: Sequence[int],
+                      opts: Any = None) -> SpillwayWork:
+        if output_split_sizes or input_split_sizes:
+            return self.alltoall(self._split(output_tensor, output_split_sizes),
+                                 self._split(input_tensor, input_split_sizes), opts)
+        self._check_same_type(output_tensor, input_tensor, "all_to_all")
+        return self._start("all_to_all", HostSpan([input_tensor], "all_to_all", self._world),
+                           HostSpan([output_tensor], "all_to_all", self._world), [output_tensor])
+
+    def alltoall(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> SpillwayWork:
+        """Sizes may differ from pair to pair, and only a pair knows its own: sends and receives."""
+        outputs, inputs = list(output_tensors), list(input_tensors)
+        if len(outputs) != self._world or len(inputs) != self._world:
+            raise ValueError(f"all_to_all: {self._world} ranks need as many tensors; there are {len(inputs)} in and "
+                             f"{len(outputs)} out")
+        operations = [self._begin_receive(outputs[peer], peer) for peer in self._others() if outputs[peer].numel()]
+        operations += [self._begin_send(inputs[peer], peer) for peer in self._others() if inputs[peer].numel()]
+        outputs[self._rank].detach().copy_(inputs[self._rank].detach())
+        return self._work(OperationGroup(operations), outputs)
+
+    def barrier(self, opts: Any = None) -> SpillwayWork:
+        return self._work(Operation("barrier", None, None).start(self.endpoint), [])
+
+    # ---- Between two ranks ----
+
+    def send(self, tensors: Any, dstRank: int, tag: int = 0) -> SpillwayWork:
+        self._check_tag(tag, "send")
+        return self._work(self._begin_send(one_of(tensors, "send"), dstRank), [])
+
+    def recv(self, tensors: Any, srcRank: int, tag: int = 0) -> SpillwayWork:
+        self._check_tag(tag, "recv")
+        tensor = one_of(tensors, "recv")
+        return self._work(self._begin_receive(tensor, srcRank), [tensor])
+
+    def recv_anysource(self, tensors: Any, tag: int = 0) -> SpillwayWork:
+        raise ValueError("recv: Spillway receives from a rank that is named; give src")
+
+    # ---- Several at once ----
+
+    def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> SpillwayWork:
+        return self._together([self.allreduce(tensor, opts) for tensor in tensors], list(tensors))
+
+    def allgather_coalesced(self, output_lists: Any, input_list: Any, opts: Any = None) -> SpillwayWork:
+        works = [self.allgather([list(each[at] for each in output_lists)], [tensor], opts)
+                 for at, tensor in enumerate(input_list)]
+        return self._together(works, [tensor for each in output_lists for tensor in each])
+
+    def allgather_into_tensor_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> SpillwayWork:
+        works = [self._allgather_base(output, tensor, opts) for output, tensor in zip(outputs, inputs)]
+        return self._together(works, list(outputs))
+
+    def reduce_scatter_tensor_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> SpillwayWork:
+        works = [self._reduce_scatter_base(output, tensor, opts) for output, tensor in zip(outputs, inputs)]
+        return self._together(works, list(outputs))
+
+    def _start_coalescing(self, device: Any = None) -> None:
+        self._batch = []
+
+    def _end_coalescing(self, device: Any = None) -> SpillwayWork:
+        works, self._batch = self._batch or [], None
+        return self._together(works, [])
+
+    # What newer releases of torch call them.
+    all_gather_single = _allgather_base
+    reduce_scatter_single = _reduce_scatter_base
+    all_to_all_single = alltoall_base
+    all_gather_single_coalesced = allgather_into_tensor_coalesced
+    reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
+    start_coalescing = _start_coalescing
+    end_coalescing = _end_coalescing
+
+    # ---- What they share ----
+
+    def _start(self, name: str, send: Optional[HostSpan], receive: Optional[HostSpan], result: List[torch.Tensor],
+               *rest: Any, options: Optional[abi.OperationOptions] = None) -> SpillwayWork:
+        """`rest`: the arguments behind the type."""
+        either = send if send is not None else receive
+        assert either is not None
+        operation = Operation(name, send, receive, send and send.pointer, receive and receive.pointer, either.count,
+                              either.type, *rest, options=options)
+        return self._work(operation.start(self.endpoint), result)
+
+    def _all_reduce_options(self, tensor: torch.Tensor, reduction: int) -> abi.OperationOptions:
+        options = self.communicator.options()
+        priority = self._backward_order.next_priority()
+        if priority is not None:
+            options.priority = priority
+        if self._mode is not None and self._mode.applies_to(tensor, reduction):
+            self._mode.fill(options)
+        return options
+
+    def _begin_send(self, tensor: torch.Tensor, peer: int) -> Operation:
+        span = HostSpan([tensor], "send")
+        return Operation("send", span, None, span.pointer, span.count, span.type, peer).start(self.endpoint)
+
+    def _begin_receive(self, tensor: torch.Tensor, peer: int) -> Operation:
+        span = HostSpan([tensor], "recv")
+        return Operation("receive", None, span, span.pointer, span.count, span.type, peer).start(self.endpoint)
+
+    def _work(self, operation: Any, result: List[torch.Tensor]) -> SpillwayWork:
+        work = SpillwayWork(operation, result)
+        if self._batch is not None:
+            self._batch.append(work)
+        return work
+
+    def _together(self, works: List[SpillwayWork], result: List[torch.Tensor]) -> SpillwayWork:
+        return SpillwayWork(OperationGroup([work.operation for work in works]), result)
+
+    def _others(self) -> List[int]:
+        return [(self._rank + distance) % self._world for distance in range(1, self._world)]
+
+    def _reduction(self, tensors: Sequence[torch.Tensor], options: Any, operation: str) -> int:
+        reduction = reduction_from(options, operation)
+        for tensor in tensors:
+            check_reducible(tensor.dtype, operation)
+            check_average(tensor.dtype, reduction, operation)
+        return reduction
+
+    def _per_rank(self, tensors: List[torch.Tensor], own: torch.Tensor, operation: str) -> List[torch.Tensor]:
+        if len(tensors) != self._world:
+            raise ValueError(f"{operation}: {self._world} ranks need a list of as many tensors; it has {len(tensors)}")
+        if tensors[0].numel() != own.numel():
+            raise ValueError(f"{operation}: the tensors of the list have {tensors[0].numel()} elements, this rank's "
+                             f"has {own.numel()}; they must be the same")
+        self._check_same_type(tensors[0], own, operation)
+        return tensors
+
+    def _check_whole(self, whole: torch.Tensor, part: torch.Tensor, operation: str) -> None:
+        if whole.numel() != self._world * part.numel():
+            raise ValueError(f"{operation}: {self._world} parts of {part.numel()} elements are not the "
+                             f"{whole.numel()} of the whole")
+        self._check_same_type(whole, part, operation)
+
+    @staticmethod
+    def _check_same_type(one: torch.Tensor, other: torch.Tensor, operation: str) -> None:
+        if one.dtype != other.dtype:
+            raise TypeError(f"{operation}: its tensors must have one type, not {one.dtype} and {other.dtype}")
+
+    def _split(self, tensor: torch.Tensor, sizes: Sequence[int]) -> List[torch.Tensor]:
+        """Along the first dimension; equally where no sizes are given."""
+        rows = tensor.shape[0]
+        if not sizes and rows % self._world:
+            raise ValueError(f"all_to_all: {rows} rows cannot be divided among {self._world} ranks")
+        return list(tensor.detach().split(list(sizes) if sizes else [rows // self._world] * self._world))
+
+    @staticmethod
+    def _check_tag(tag: int, operation: str) -> None:
+        if tag != 0:
+            raise ValueError(f"{operation}: Spillway matches sends and receives by their order and has no tags; leave "
+                             "tag at 0")

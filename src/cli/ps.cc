@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `spillway ps`: one of a job's parameter servers, until all workers have left.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <signal.h>
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "cli/commands.h"
+#include "runtime/communicator.h"
+#include "sim/units_text.h"
+
+namespace spillway::cli {
+namespace {
+
+constexpr std::chrono::milliseconds kSignalLook{100};  // for signals
+
+struct PsOptions {
+  // What is not said is in the environment.
+  std::optional<std::uint16_t> workers;
+  std::optional<std::uint16_t> servers;
+  std::optional<std::uint16_t> index;
+  std::string rendezvous;
+  std::string patience = "600s";
+  std::optional<unsigned> threads;
+  bool json = false;
+  bool is_quiet = false;
+};
+
+// ------------------------------------------------------------------ signals
+
+std::atomic<bool> has_workers{false};
+std::atomic<int> asked_to_end{0};
+
+// Before the workers have come nobody has to be told.
+void on_end_signal(int signal_number) {
+  if (!has_workers) {
+    ::_exit(128 + signal_number);
+  }
+  asked_to_end = signal_number;
+}
+
+void take_end_signals() {
+  struct sigaction action {};
+  action.sa_handler = on_end_signal;
+  for (const int signal_number : {SIGINT, SIGTERM, SIGHUP}) {
+    ::sigaction(signal_number, &action, nullptr);
+  }
+}
+
+// ------------------------------------------------------------------ serving
+
+std::uint16_t number_of(std::optional<std::uint16_t> option, const char* variable,
+                        std::uint16_t otherwise) {
+  if (option) {
+    return *option;
+  }
+  return static_cast<std::uint16_t>(value_or_throw(
+      runtime::Environment::of_process().number_or(variable, runtime::kMostRanks, otherwise)));
+}
+
+runtime::ServerSeat seat_of(const PsOptions& options) {
+  runtime::ServerSeat seat;
+  seat.workers = number_of(options.workers, "SPILLWAY_WORLD_SIZE", 0);
+  seat.servers = number_of(options.servers, "SPILLWAY_SERVERS", 1);
+  seat.index = number_of(options.index, "SPILLWAY_SERVER_INDEX", 0);
+  if (seat.workers == 0) {
+    throw CLI::RequiredError("--workers (or SPILLWAY_WORLD_SIZE)");
+  }
+  return seat;
+}
+
+std::unique_ptr<runtime::Communicator> join(const PsOptions& options,
+                                            const runtime::ServerSeat& seat) {
+  const base::Result<base::Duration> patience = sim::parse_duration(options.patience);
+  if (!patience.ok() || *patience <= base::Duration()) {
+    throw CLI::ValidationError("--patience", "must be a time such as 500ms or 600s");
+  }
+  if (!options.rendezvous.empty()) {
+    ::setenv("SPILLWAY_COMM_ID", options.rendezvous.c_str(), /*overwrite=*/1);
+  }
+  runtime::CommunicatorOptions communicator;
+  communicator.name = "ps";
+  communicator.serves = seat;
+  communicator.threads = options.threads;
+  communicator.rendezvous_patience = *patience;
+  return value_or_throw(runtime::Communicator::create(communicator));
+}
+
+base::Status serve(runtime::Communicator& communicator) {
+  bool is_aborted = false;
+  while (true) {
+    if (const std::optional<base::Status> end = communicator.wait_served(kSignalLook)) {
+      return *end;
+    }
+    if (asked_to_end != 0 && !is_aborted) {
+      is_aborted = true;
+      throw_unless_ok(communicator.abort(
+          fmt::format("the parameter server was ended by signal {}", asked_to_end.load())));
+    }
+  }
+}
+
+// ------------------------------------------------------------------ output
+
+void print_json(const runtime::ServerSeat& seat, const runtime::ServerTotals& totals,
+                const base::Status& end) {
+  nlohmann::json workers = nlohmann::json::array();
+  for (std::size_t rank = 0; rank < totals.workers.size(); ++rank) {
+    const runtime::ServerTotals::Worker& worker = totals.workers[rank];
+    workers.push_back({{"rank", rank},
+                       {"late", worker.late},
+                       {"missing_packets", worker.missing_packets},
+                       {"trimmed_packets", worker.trimmed_packets}});
+  }
+  const nlohmann::json out = {{"server", seat.index},
+                              {"servers", seat.servers},
+                              {"operations", totals.operations},
+                              {"tensor_bytes", totals.tensor_bytes},
+                              {"wire_bytes_sent", totals.wire_bytes_sent},
+                              {"workers", workers},
+                              {"error", end.ok() ? "" : end.message()}};
+  fmt::print("{}\n", out.dump(2));
+}
+
+void print_text(const runtime::ServerSeat& seat, const runtime::ServerTotals& totals) {
+  fmt::print("parameter server {} of {}: {} operations on {} bytes of tensors, {} bytes sent\n",
+             seat.index, seat.servers, totals.operations, totals.tensor_bytes,
+             totals.wire_bytes_sent);
+  for (std::size_t rank = 0; rank < totals.workers.size(); ++rank) {
+    if (totals.workers[rank].late > 0) {
+      fmt::print("rank {} was late for {} of them\n", rank, totals.workers[rank].late);
+    }
+  }
+}
+
+void run(const PsOptions& options) {
+  const runtime::ServerSeat seat = seat_of(options);
+  take_end_signals();
+  const std::unique_ptr<runtime::Communicator> communicator = join(options, seat);
+  has_workers = true;
+  const base::Status end = serve(*communicator);
+  const runtime::ServerTotals totals = communicator->server_totals();
+  if (options.json) {
+    print_json(seat, totals, end);
+  } else if (!options.is_quiet) {
+    print_text(seat, totals);
+  }
+  throw_unless_ok(end);
+}
+
+void add_options(CLI::App& command, PsOptions& options) {
+  command.add_option("--workers", options.workers, "Ranks of the job; else SPILLWAY_WORLD_SIZE")
+      ->check(CLI::Range(1, 4095));
+  command
+      .add_option("--servers", options.servers,
+                  "Parameter servers of the job; else SPILLWAY_SERVERS, else 1")
+      ->check(CLI::Range(1, 4095));
+  command.add_option("--index", options.index,
+                     "Which of them this is, from 0; else SPILLWAY_SERVER_INDEX, else 0");
+  command.add_option("--rendezvous", options.rendezvous,
+                     "HOST:PORT where all meet, at worker 0's host; else SPILLWAY_COMM_ID");
+  command.add_option("--patience", options.patience, "How long to wait for the workers to come")
+      ->capture_default_str();
+  command.add_option("--threads", options.threads, "That calculate; else by the machine")
+      ->check(CLI::Range(0, 64));
+  command.add_flag("--json", options.json, "Print the summary at the end as JSON");
+  command.add_flag("--quiet", options.is_quiet, "Print no summary");
+}
+
+}  // namespace
+
+void add_ps(CLI::App& app) {
+  const auto options = std::make_shared<PsOptions>();
+  CLI::App* command = app.add_subcommand("ps", "A parameter server: adds up what workers push");
+  add_options(*command, *options);
+  command->footer(
+      "Ends when all workers have left. Workers are told SPILLWAY_SERVERS and SPILLWAY_COMM_ID.\n"
+      "Exit codes: 0 all workers were done, 1 something failed, 2 wrong usage.\n"
+      "Examples:\n"
+      "  spillway ps --workers 4 --rendezvous 10.0.0.1:7100\n"
+      "  spillway ps --workers 4 --servers 2 --index 1 --rendezvous 10.0.0.1:7100 --json\n"
+      "  SPILLWAY_SERVERS=2 SPILLWAY_COMM_ID=10.0.0.1:7100 torchrun ... train.py");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace spillway::cli

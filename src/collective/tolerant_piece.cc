@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collective/tolerant_piece.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "collective/reduction.h"
+
+namespace spillway::collective {
+namespace {
+
+// The caller's elements as floats: where they are, if that is what they are.
+class OwnValues {
+ public:
+  OwnValues(const PieceWork& work, const Extent& extent) {
+    const DataType type = work.operation.type;
+    const std::uint8_t* const elements = work.input + extent.first * element_size(type);
+    const bool is_aligned = reinterpret_cast<std::uintptr_t>(elements) % alignof(float) == 0;
+    if (type == DataType::kFloat32 && is_aligned) {
+      view_ = {reinterpret_cast<const float*>(elements), extent.count};
+      return;
+    }
+    converted_.resize(extent.count);
+    convert_to_float(type, elements, extent.count, converted_.data());
+    view_ = converted_;
+  }
+  OwnValues(const OwnValues&) = delete;
+  OwnValues& operator=(const OwnValues&) = delete;
+
+  std::span<const float> view() const { return view_; }
+
+ private:
+  std::vector<float> converted_;
+  std::span<const float> view_;
+};
+
+void store(const PieceWork& work, const Extent& extent, std::span<const float> values) {
+  const DataType type = work.operation.type;
+  convert_from_float(type, values.data(), extent.count,
+                     work.output + extent.first * element_size(type));
+}
+
+// What the planes that came of a sum leave open, beside those the owner has.
+double expected_drift(const packetize::DeliveryReport& report, unsigned planes) {
+  const auto all = static_cast<double>(std::max<std::size_t>(report.coordinates(), 1));
+  double drift = 0.0;
+  for (unsigned came = 1; came < planes; ++came) {
+    drift += static_cast<double>(report.coordinates_by_planes[came]) / all *
+             codec::expected_nmse(came, codec::Estimate::kUnbiased);
+  }
+  const double lost = report.lost_fraction();
+  return drift + (lost < 1.0 ? lost / (1.0 - lost) : 1.0);
+}
+
+void add(std::span<const float> part, std::span<float> sum) {
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    sum[i] += part[i];
+  }
+}
+
+void scale(std::span<float> values, float factor) {
+  for (float& value : values) {
+    value *= factor;
+  }
+}
+
+// Sums at their owner, a row at a time: what came of it from all ranks is rotated back, added up
+// and scaled while it is in the first-level cache.
+class RowSums {
+ public:
+  // `contributions` are by rank; there is none of the owner's own, which is in `sums` already.
+  RowSums(const codec::RowLayout& rows, std::span<const std::unique_ptr<CodedSink>> contributions,
+          bool has_own_part, std::span<float> sums)
+      : rows_(rows),
+        contributions_(contributions),
+        has_own_part_(has_own_part),
+        sums_(sums),
+        is_in_(contributions.size(), false) {}
+
+  // A row in which ranks are missing is scaled up to all of them: `parts` is what its contributors
+  // stand for. One of which nothing came from anybody is zero.
+  void add_up(float parts) {
+    for (std::size_t index = 0; index < rows_.row_count(); ++index) {
+      const codec::Row row = rows_.row(index);
+      const unsigned contributors = add_up_row(index, row);
+      if (contributors > 0) {
+        scale(sums_.subspan(row.offset, row.values), parts / static_cast<float>(contributors));
+      }
+    }
+  }
+
+  // Ranks of which something is in the sums.
+  std::uint16_t contributors() const {
+    const auto others = std::count(is_in_.begin(), is_in_.end(), true);
+    return static_cast<std::uint16_t>(others + (has_own_part_ ? 1 : 0));
+  }
+
+ private:
+  unsigned add_up_row(std::size_t index, const codec::Row& row) {
+    unsigned contributors = has_own_part_ ? 1 : 0;
+    for (std::size_t from = 0; from < contributions_.size(); ++from) {
+      CodedSink* const sink = contributions_[from].get();
+      if (sink == nullptr || !sink->has_row(index)) {
+        continue;
+      }
+      sink->finish_row(index);
+      add(sink->values().subspan(row.offset, row.values), sums_.subspan(row.offset, row.values));
+      is_in_[from] = true;
+      ++contributors;
+    }
+    return contributors;
+  }
+
+  const codec::RowLayout& rows_;
+  std::span<const std::unique_ptr<CodedSink>> contributions_;
+  bool has_own_part_;
+  std::span<float> sums_;
+  std::vector<bool> is_in_;  // by rank
+};
+
+}  // namespace
+
+void encode_contribution(const PieceWork& work, const wire::MessageId& message, PieceState& piece) {
+  const OwnValues own(work, piece.place.extent);
+  if (work.residual.empty()) {
+    piece.contribution->encode(own.view(), work.job, message);
+    return;
+  }
+  std::vector<float> values(own.view().begin(), own.view().end());
+  const std::span<float> owed = work.residual.subspan(piece.place.extent.first, values.size());
+  add(owed, values);
+  piece.contribution->encode(values, work.job, message);
+  piece.contribution->decode(owed, work.job, message);
+  bool is_finite = true;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    owed[i] = values[i] - owed[i];
+    is_finite = is_finite && std::isfinite(owed[i]);
+  }
+  if (!is_finite) {
+    std::fill(owed.begin(), owed.end(), 0.0F);  // a bad step is not remembered for ever
+  }
+}
+
+void add_up_contributions(const PieceWork& work, const wire::MessageId& message,
+                          PieceState& piece) {
+  const bool has_part = !work.group.is_server();
+  std::vector<float> sums(piece.place.extent.count);
+  if (has_part) {
+    const OwnValues own(work, piece.place.extent);
+    std::copy(own.view().begin(), own.view().end(), sums.begin());
+  }
+  RowSums rows(piece.result->plan().layout(), piece.contributions, has_part, sums);
+  const bool averages = work.operation.op == ReduceOp::kAverage;
+  rows.add_up(averages ? 1.0F : static_cast<float>(work.group.workers()));
+  piece.contributors = rows.contributors();
+  for (std::unique_ptr<CodedSink>& contribution : piece.contributions) {
+    contribution.reset();
+  }
+  piece.result->encode(sums, work.job, message);
+  if (has_part) {
+    piece.result->decode(sums, work.job, message);
+    store(work, piece.place.extent, sums);
+  }
+}
+
+void decode_sum(const PieceWork& work, PieceState& piece) {
+  const packetize::DeliveryReport report = piece.sum->finish();
+  const Tolerance& tolerance = *work.operation.tolerance;
+  piece.drift = tolerance.lossy_gather ? expected_drift(report, tolerance.gather_precision) : 0.0;
+  store(work, piece.place.extent, piece.sum->values());
+}
+
+void clear_output(const PieceWork& work, const PieceState& piece) {
+  store(work, piece.place.extent, std::vector<float>(piece.place.extent.count, 0.0F));
+}
+
+}  // namespace spillway::collective

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compare/comparison_json.h"
+
+#include "compare/metrics.h"
+#include "compare/notes.h"
+
+namespace spillway::compare {
+namespace {
+
+using nlohmann::json;
+
+json number_or_null(const std::optional<double>& number) {
+  return number ? json(*number) : json();
+}
+
+double seconds_of(base::Duration duration) {
+  return static_cast<double>(duration.count()) * 1e-9;
+}
+
+json evaluations_json(const ProgressLog& log) {
+  json all = json::array();
+  for (const LogEvaluation& evaluation : log.evaluations) {
+    all.push_back({{"step", evaluation.step},
+                   {"seconds", evaluation.seconds},
+                   {"accuracy", evaluation.accuracy}});
+  }
+  return all;
+}
+
+json samples_json(const std::vector<lab::FabricSample>& samples) {
+  json all = json::array();
+  for (const lab::FabricSample& sample : samples) {
+    all.push_back({{"seconds", seconds_of(sample.at)},
+                   {"sent_bytes", sample.sent_bytes},
+                   {"queued_bytes", sample.queued_bytes},
+                   {"deepest_bytes", sample.deepest_bytes},
+                   {"trimmed", sample.trimmed},
+                   {"lost", sample.lost}});
+  }
+  return all;
+}
+
+json run_json(const RunRecord& run, std::size_t index, const std::vector<Metric>& metrics) {
+  json values = json::object();
+  json ratios = json::object();
+  for (const Metric& metric : metrics) {
+    values[metric.key] = number_or_null(metric.values[index]);
+    ratios[metric.key] = number_or_null(metric.ratios[index]);
+  }
+  return {{"transport", run.transport.name},
+          {"backend", run.transport.backend},
+          {"exit_codes", run.outcome.exit_codes},
+          {"isolation", std::string(lab::isolation_name(run.outcome.isolation))},
+          {"dataplane", std::string(lab::dataplane_name(run.outcome.dataplane))},
+          {"metrics", values},
+          {"ratios", ratios},
+          {"steps", run.log.steps.size()},
+          {"bad_lines", run.log.bad_lines},
+          {"left_out", run.log.left_out},
+          {"evaluations", evaluations_json(run.log)},
+          {"samples", samples_json(run.samples)},
+          {"log", run.log_path},
+          {"output", run.output_path}};
+}
+
+}  // namespace
+
+json comparison_json(const Comparison& comparison, const std::vector<Fact>& network) {
+  const std::vector<Metric> metrics = metrics_of(comparison);
+  json facts = json::object();
+  for (const Fact& fact : network) {
+    facts[fact.name] = fact.value;
+  }
+  json runs = json::array();
+  for (std::size_t i = 0; i < comparison.runs.size(); ++i) {
+    runs.push_back(run_json(comparison.runs[i], i, metrics));
+  }
+  return {{"command", comparison.command},
+          {"network", facts},
+          {"target_accuracy", number_or_null(target_accuracy(comparison))},
+          {"notes", notes_of(comparison)},
+          {"runs", runs}};
+}
+
+}  // namespace spillway::compare

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A comparison as one HTML page that opens without a network: a table, charts as inline SVG, fonts
+// of the reader's system, no script. Whatever a command or a log says is text in it, never markup.
+// Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compare/network_facts.h"
+#include "compare/run_record.h"
+
+namespace spillway::compare {
+
+std::string comparison_page(const Comparison& comparison, const std::vector<Fact>& network);
+
+}  // namespace spillway::compare

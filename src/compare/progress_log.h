@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a program that trains says about its progress: a JSON object a line, written by its rank 0.
+//
+//   {"event": "step", "step": 7, "seconds": 1.25, "step_ms": 80.5, "loss": 0.7}
+//   {"event": "evaluation", "step": 50, "seconds": 9.5, "accuracy": 0.81}
+//   {"event": "end"}
+//
+// `seconds` is since the program's own beginning; `step_ms` and `loss` may be missing. Other events
+// and other keys are passed over. Lines that are not such objects, or in which one of these keys is
+// no sensible number, are counted and change nothing.
+//
+// The reader takes bytes as they come, a log that is still written included, and trusts none of
+// them. Limits: kMostLineBytes of a line, kMostPoints of each kind; what is beyond is counted. One
+// thread; no I/O.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace spillway::compare {
+
+inline constexpr std::size_t kMostLineBytes = 65536;
+inline constexpr std::size_t kMostPoints = 100'000;
+
+struct LogStep {
+  std::uint64_t step = 0;
+  double seconds = 0.0;
+  std::optional<double> step_ms;
+  std::optional<double> loss;
+};
+
+struct LogEvaluation {
+  std::uint64_t step = 0;
+  double seconds = 0.0;
+  double accuracy = 0.0;  // 0 to 1
+};
+
+struct ProgressLog {
+  std::vector<LogStep> steps;
+  std::vector<LogEvaluation> evaluations;
+  bool has_ended = false;       // the program said so
+  std::uint64_t bad_lines = 0;  // not understood, or too long
+  std::uint64_t left_out = 0;   // steps and evaluations beyond kMostPoints
+
+  bool is_empty() const { return steps.empty() && evaluations.empty() && !has_ended; }
+};
+
+class ProgressLogReader {
+ public:
+  void feed(std::string_view bytes);
+  // The log is complete: a last line without its end counts, too.
+  void finish();
+
+  const ProgressLog& log() const { return log_; }
+
+ private:
+  void take_part(std::string_view part);
+  void end_line();
+
+  ProgressLog log_;
+  std::string line_;
+  bool is_too_long_ = false;
+};
+
+}  // namespace spillway::compare

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compare/transport.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+namespace spillway::compare {
+namespace {
+
+const std::vector<Transport>& known_transports() {
+  static const std::vector<Transport> kTransports = {
+      {"tcp", "gloo", {}},
+      {"spillway-exact", "spillway", {"SPILLWAY_MODE=exact"}},
+      {"spillway", "spillway", {"SPILLWAY_MODE=tolerant"}}};
+  return kTransports;
+}
+
+base::Result<Transport> find_transport(std::string_view name) {
+  std::string known;
+  for (const Transport& transport : known_transports()) {
+    if (transport.name == name) {
+      return transport;
+    }
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", transport.name);
+  }
+  return base::invalid_argument(fmt::format("unknown transport '{}'; known are {}", name, known));
+}
+
+using Replacement = std::pair<std::string_view, std::string_view>;
+
+// The one that stands at the beginning of `text`, or none.
+const Replacement* placeholder_at(std::string_view text, std::span<const Replacement> all) {
+  const auto found = std::find_if(all.begin(), all.end(), [text](const Replacement& one) {
+    return text.starts_with(one.first);
+  });
+  return found == all.end() ? nullptr : &*found;
+}
+
+// In one pass: what was put in is not looked at again.
+std::string replaced(std::string_view word, std::span<const Replacement> replacements) {
+  std::string result;
+  while (!word.empty()) {
+    if (const Replacement* one = placeholder_at(word, replacements); one != nullptr) {
+      result += one->second;
+      word.remove_prefix(one->first.size());
+    } else {
+      result += word.front();
+      word.remove_prefix(1);
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+base::Result<std::vector<Transport>> parse_transports(std::string_view names) {
+  std::vector<Transport> transports;
+  while (true) {
+    const std::size_t comma = names.find(',');
+    base::Result<Transport> transport = find_transport(names.substr(0, comma));
+    if (!transport.ok()) {
+      return transport.status();
+    }
+    const std::string& name = transport->name;
+    if (std::any_of(transports.begin(), transports.end(),
+                    [&name](const Transport& other) { return other.name == name; })) {
+      return base::invalid_argument(fmt::format("transport '{}' is named twice", name));
+    }
+    transports.push_back(std::move(transport).value());
+    if (comma == std::string_view::npos) {
+      return transports;
+    }
+    names.remove_prefix(comma + 1);
+  }
+}
+
+std::vector<std::string> command_for(const std::vector<std::string>& command,
+                                     const Transport& transport, const std::string& log) {
+  const Replacement replacements[] = {
+      {"{backend}", transport.backend}, {"{transport}", transport.name}, {"{log}", log}};
+  std::vector<std::string> words;
+  for (const std::string& word : command) {
+    words.push_back(replaced(word, replacements));
+  }
+  return words;
+}
+
+bool tells_transports_apart(const std::vector<std::string>& command) {
+  return std::any_of(command.begin(), command.end(), [](const std::string& word) {
+    return word.find("{backend}") != std::string::npos ||
+           word.find("{transport}") != std::string::npos;
+  });
+}
+
+}  // namespace spillway::compare

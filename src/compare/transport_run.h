@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs a command over one transport on every host of a lab, and keeps what came of it. What ranks
+// print goes to FOLDER/NAME.txt, the log of rank 0 is FOLDER/NAME.jsonl, with the transport's name;
+// older ones of these names are replaced.
+//
+// Call from a process with one thread (lab/launcher.h). A command that fails is no error: the
+// record has its exit codes.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "compare/run_record.h"
+#include "lab/lab_options.h"
+
+namespace spillway::compare {
+
+// A run that is under way.
+struct RunProgress {
+  const Transport& transport;
+  const lab::FabricSample& sample;  // the latest
+  const ProgressLog& log;           // so far
+};
+
+struct RunTask {
+  lab::LabOptions options;  // `output` and `on_sample` are replaced
+  std::vector<std::string> command;
+  std::filesystem::path folder;  // exists
+  // About ten times a second while the command runs.
+  std::function<void(const RunProgress&)> on_progress;
+};
+
+base::Result<RunRecord> run_transport(const RunTask& task, const Transport& transport);
+
+}  // namespace spillway::compare

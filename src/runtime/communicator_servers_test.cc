@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Communicators with parameter servers on real sockets, all as threads of one process.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <functional>
+#include <thread>
+
+#include "runtime/communicator.h"
+
+namespace spillway::runtime {
+namespace {
+
+using collective::Operation;
+
+constexpr std::chrono::milliseconds kPatience{20'000};
+
+// What became of the servers.
+struct Served {
+  std::optional<base::Status> end;
+  ServerTotals totals;
+};
+
+CommunicatorOptions options_of(const UniqueId& id) {
+  ::setenv("SPILLWAY_DUMP_SIGNAL", "NONE", 1);  // other tests of this program install theirs
+  CommunicatorOptions options;
+  options.id = id;
+  options.rendezvous_patience = base::seconds(20);
+  return options;
+}
+
+// Runs `body` at every worker, and servers until they end.
+std::vector<Served> run_job(std::uint16_t workers, std::uint16_t servers,
+                            const std::function<void(Communicator&)>& body) {
+  const UniqueId id = create_unique_id(net::SocketAddress::parse("127.0.0.1:0").value()).value();
+  std::vector<std::thread> threads;
+  std::vector<Served> served(servers);
+  for (std::uint16_t index = 0; index < servers; ++index) {
+    threads.emplace_back([&, index] {
+      CommunicatorOptions options = options_of(id);
+      options.serves = {.index = index, .servers = servers, .workers = workers};
+      auto server = Communicator::create(options);
+      ASSERT_TRUE(server.ok()) << server.status().message();
+      served[index].end = (*server)->wait_served(kPatience);
+      served[index].totals = (*server)->server_totals();
+      EXPECT_FALSE((*server)->submit({}).ok());
+    });
+  }
+  for (std::uint16_t rank = 0; rank < workers; ++rank) {
+    threads.emplace_back([&, rank] {
+      CommunicatorOptions options = options_of(id);
+      options.member = {rank, workers};
+      options.servers = servers;
+      auto worker = Communicator::create(options);
+      ASSERT_TRUE(worker.ok()) << worker.status().message();
+      body(**worker);
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  return served;
+}
+
+base::Status all_reduce(Communicator& communicator, std::vector<float>& buffer,
+                        const std::optional<collective::Tolerance>& tolerance = {}) {
+  Operation operation;
+  operation.count = buffer.size();
+  operation.tolerance = tolerance;
+  const auto request = communicator.submit(
+      {.operation = operation, .input = buffer.data(), .output = buffer.data()});
+  return request.ok() ? *(*request)->wait(std::nullopt) : request.status();
+}
+
+TEST(CommunicatorWithServers, SumsGoThroughThemAndTheyEndWithTheWorkers) {
+  constexpr std::uint16_t kWorkers = 3;
+  const std::vector<Served> served = run_job(kWorkers, 2, [](Communicator& worker) {
+    EXPECT_EQ(worker.world(), 3);
+    for (const std::size_t count : {1, 1000, 500'000}) {
+      std::vector<float> buffer(count, static_cast<float>(worker.rank() + 1));
+      const base::Status status = all_reduce(worker, buffer);
+      ASSERT_TRUE(status.ok()) << status.message();
+      ASSERT_EQ(buffer, std::vector<float>(count, 6.0F));
+    }
+    std::vector<float> coded(10'000, 1.0F);
+    ASSERT_TRUE(all_reduce(worker, coded, collective::Tolerance{}).ok());
+    ASSERT_NEAR(coded[77], 3.0F, 0.1F);
+  });
+  for (const Served& server : served) {
+    ASSERT_TRUE(server.end.has_value());
+    EXPECT_TRUE(server.end->ok()) << server.end->message();
+    EXPECT_EQ(server.totals.operations, 4U);
+    EXPECT_EQ(server.totals.tensor_bytes, 4 * (1U + 1000 + 500'000 + 10'000));
+    EXPECT_EQ(server.totals.workers.size(), kWorkers);
+  }
+}
+
+TEST(CommunicatorWithServers, AnAbortEndsTheServersToo) {
+  const std::vector<Served> served = run_job(2, 1, [](Communicator& worker) {
+    std::vector<float> buffer(100);
+    ASSERT_TRUE(all_reduce(worker, buffer).ok());
+    if (worker.rank() == 1) {
+      ASSERT_TRUE(worker.abort("enough").ok());
+    }
+    EXPECT_FALSE(all_reduce(worker, buffer).ok());
+  });
+  ASSERT_TRUE(served[0].end.has_value());
+  EXPECT_NE(served[0].end->message().find("rank 1 aborted"), std::string::npos)
+      << served[0].end->message();
+}
+
+}  // namespace
+}  // namespace spillway::runtime

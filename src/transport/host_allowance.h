@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How much may be on its way beyond what the network needs, because hosts take turns: while a
+// receiver waits for a processor, what has arrived is not reported; while a sender does, reports
+// are not read. A window fit for the network alone would run dry every time, and a link would idle
+// for milliseconds.
+//
+// What is acknowledged between two transmissions to a peer was in the hands of hosts at that time.
+// The most of it, slowly forgotten, is the allowance: a report's worth where hosts are quick, what
+// the link carries in a turn where they are not. It cannot feed itself, for a turn brings no more
+// than the link carried meanwhile.
+//
+// Pure; one per peer, one thread.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace spillway::transport {
+
+class HostAllowance {
+ public:
+  void on_acknowledged(std::int64_t bytes) { since_sent_ += bytes; }
+  void on_sent() {
+    if (since_sent_ > 0) {
+      bytes_ = std::max(bytes_ - bytes_ / kForgetting, since_sent_);
+      since_sent_ = 0;
+    }
+  }
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  static constexpr std::int64_t kForgetting = 256;
+
+  std::int64_t since_sent_ = 0;
+  std::int64_t bytes_ = 0;
+};
+
+}  // namespace spillway::transport

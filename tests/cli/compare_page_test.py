@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The page of `spillway lab compare` in a real browser: it renders, has its plots and logs no error.
+
+    tests/cli/compare_page_test.py PATH_TO_SPILLWAY
+"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
+WORKER = pathlib.Path(__file__).resolve().parent / "compare_worker.py"
+PYTHON = shutil.which("python3", path="/usr/bin:/bin") or sys.executable
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+SKIPPED = 77
+
+# What the browser made of the page, written into it.
+MEASURE = """<script>
+addEventListener("load", () => {
+  const box = element => { const b = element.getBBox(); return [b.width, b.height]; };
+  const facts = {
+    charts: [...document.querySelectorAll("figure")].map(figure => ({
+      id: figure.id,
+      width: figure.querySelector("svg").getBoundingClientRect().width,
+      lines: [...figure.querySelectorAll("polyline")].map(line => ({
+        points: line.points.numberOfItems, length: line.getTotalLength(), box: box(line),
+        colour: getComputedStyle(line).stroke, dashes: getComputedStyle(line).strokeDasharray})),
+      outside: [...figure.querySelectorAll("text, polyline")].filter(element => {
+        const a = element.getBoundingClientRect(), b = figure.querySelector("svg").getBoundingClientRect();
+        return a.left < b.left - 1 || a.right > b.right + 1 || a.top < b.top - 1 || a.bottom > b.bottom + 1;
+      }).map(element => element.textContent)})),
+    rows: document.querySelectorAll("tbody tr").length,
+    overflow: document.documentElement.scrollWidth - innerWidth,
+    requests: performance.getEntriesByType("resource").map(entry => entry.name)};
+  const note = document.createElement("pre");
+  note.id = "facts";
+  note.textContent = JSON.stringify(facts);
+  document.body.append(note);
+});
+</script>"""
+
+
+def browse(page, *arguments):
+    with tempfile.TemporaryDirectory() as profile:
+        return subprocess.run(
+            [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+             f"--user-data-dir={profile}", "--enable-logging=stderr", "--hide-scrollbars",
+             *arguments, page.as_uri()], capture_output=True, text=True, timeout=90)
+
+
+def console_lines(errors):
+    return [line for line in errors.splitlines() if ":CONSOLE" in line]
+
+
+class Page(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        scratch = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(scratch.cleanup)
+        cls.folder = pathlib.Path(scratch.name)
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("SPILLWAY_")}
+        result = subprocess.run(
+            [TOOL, "lab", "compare", "--preset", "incast", "--hosts", "3", "--rate", "100mbit", "--out", cls.folder,
+             "--", PYTHON, WORKER, "{backend}", "{transport}", "{log}", "40"],
+            capture_output=True, text=True, timeout=60, env=environment)
+        if result.returncode != 0:
+            raise RuntimeError(result.stderr)
+        cls.page = cls.folder / "report.html"
+        cls.addClassCleanup(cls.keep_page)
+
+    @classmethod
+    def keep_page(cls):
+        """For whoever wants to look at it."""
+        keep = os.environ.get("COMPARE_PAGE_KEEP")
+        if keep:
+            shutil.copytree(cls.folder, keep, dirs_exist_ok=True)
+
+    def facts(self, *arguments):
+        measured = self.folder / "measured.html"
+        measured.write_text(self.page.read_text().replace("</head>", MEASURE + "</head>"))
+        result = browse(measured, "--dump-dom", *arguments)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(console_lines(result.stderr), [])
+        found = re.search(r'<pre id="facts">(.*?)</pre>', result.stdout, re.DOTALL)
+        self.assertTrue(found, result.stdout[-2000:])
+        return json.loads(found[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+
+    def test_all_plots_are_drawn(self):
+        facts = self.facts("--window-size=1200,3000")
+        self.assertEqual([chart["id"] for chart in facts["charts"]], ["accuracy", "steps", "queue", "trim", "loss"])
+        for chart in facts["charts"]:
+            self.assertGreater(chart["width"], 600, chart["id"])
+            self.assertEqual(len(chart["lines"]), 3, chart["id"])
+            self.assertEqual(chart["outside"], [], chart["id"])
+            for line in chart["lines"]:
+                self.assertGreaterEqual(line["points"], 2, chart["id"])
+                self.assertGreater(line["length"], 20, chart["id"])
+            self.assertEqual(len({line["colour"] for line in chart["lines"]}), 3)
+            self.assertEqual(len({line["dashes"] for line in chart["lines"]}), 3)
+        for chart in facts["charts"][:2]:  # these rise, whatever the network did
+            for line in chart["lines"]:
+                self.assertGreater(min(line["box"]), 50, chart["id"])
+        self.assertEqual(facts["rows"], 9)
+
+    def test_it_loads_nothing_and_fits(self):
+        for width in (1200, 500):
+            facts = self.facts(f"--window-size={width},1000")
+            self.assertEqual(facts["requests"], [])
+            self.assertLessEqual(facts["overflow"], 0, width)
+
+    def test_it_is_painted_without_errors(self):
+        picture = self.folder / "page.png"
+        result = browse(self.page, f"--screenshot={picture}", "--window-size=1200,3200")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(console_lines(result.stderr), [])
+        self.assertEqual(picture.read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
+        self.assertGreater(picture.stat().st_size, 50_000)  # an empty page has a tenth of that
+
+    def test_the_measurement_would_see_an_error(self):
+        broken = self.folder / "broken.html"
+        broken.write_text(self.page.read_text().replace("</head>", "<script>nothing.at.all</script></head>"))
+        self.assertNotEqual(console_lines(browse(broken, "--dump-dom").stderr), [])
+
+
+if __name__ == "__main__":
+    if BROWSER is None:
+        print("no chromium here: skipped")
+        sys.exit(SKIPPED)
+    unittest.main()

@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`spillway lab compare`, in small: the table, the JSON, the page, and how it ends.
+
+    tests/cli/lab_compare_test.py PATH_TO_SPILLWAY
+"""
+import json
+import os
+import pathlib
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
+WORKER = pathlib.Path(__file__).resolve().parent / "compare_worker.py"
+# Not sys.executable: that may be one that only its owner may run.
+PYTHON = shutil.which("python3", path="/usr/bin:/bin") or sys.executable
+COMMAND = ("--", PYTHON, WORKER, "{backend}", "{transport}", "{log}")
+NETWORK = ("--preset", "clean", "--hosts", "2", "--rate", "200mbit")
+# Whatever started the tests has no say in what is tested.
+ENVIRONMENT = {name: value for name, value in os.environ.items()
+               if not name.startswith("SPILLWAY_") and name != "PYTHONPATH"}
+
+
+def compare(*arguments, environment=ENVIRONMENT, **options):
+    return subprocess.run([TOOL, "lab", "compare", *arguments], capture_output=True, text=True, timeout=60,
+                          env=environment, **options)
+
+
+def can_isolate():
+    result = subprocess.run([TOOL, "lab", "run", "--hosts", "2", "--isolation", "root", "--quiet", "--", "true"],
+                            capture_output=True, timeout=60)
+    return result.returncode == 0
+
+
+NEEDS_NAMESPACES = unittest.skipUnless(can_isolate(), "network namespaces need root")
+
+
+class InAFolder(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name) / "out"
+
+
+class Usage(InAFolder):
+    def test_help_has_examples_and_the_log(self):
+        text = compare("--help").stdout
+        for word in ("Examples:", "{backend}", "{log}", "step_ms", "accuracy", "SPILLWAY_MODE", "--transports"):
+            self.assertIn(word, text)
+
+    def test_wrong_usage_exits_with_2_and_runs_nothing(self):
+        for wrong in (("--transports", "udp"), ("--transports", "tcp,tcp"), ("--target-accuracy", "many"),
+                      ("--target-accuracy", "150%"), ("--preset", "clean", "--scenario", "x")):
+            result = compare(*wrong, "--out", self.folder, "--", "true")
+            self.assertEqual(result.returncode, 2, (wrong, result.stderr))
+            self.assertFalse(self.folder.exists(), wrong)
+        self.assertEqual(compare("--out", self.folder).returncode, 2)
+
+    def test_a_folder_that_cannot_be_made_is_named(self):
+        result = compare("--out", "/dev/null/x", "--", "true")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("/dev/null/x", result.stderr)
+
+    def test_a_command_that_is_not_there_is_named(self):
+        result = compare(*NETWORK, "--out", self.folder, "--", "no-such-program", "{backend}")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("no-such-program", result.stderr)
+
+
+@NEEDS_NAMESPACES
+class TwoTransports(InAFolder):
+    def test_the_table_has_runs_ratios_and_notes(self):
+        result = compare(*NETWORK, "--transports", "tcp,spillway", "--out", self.folder, *COMMAND)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stderr, "")  # no progress without a terminal
+        lines = result.stdout.splitlines()
+        self.assertEqual(lines[0].split(), ["tcp", "spillway", "ratio"])
+        cells = [re.split(r"\s{2,}", line.strip()) for line in lines[1:10]]
+        rows = {label: values for label, *values in cells}
+        self.assertEqual(rows["step time, median"], ["10.0 ms", "5.0 ms", "0.50x"])
+        self.assertEqual(rows["step time, 99th percentile"], ["20.0 ms", "10.0 ms", "0.50x"])
+        self.assertEqual(rows["time to 90.0 % accuracy"], ["0.20 s", "0.10 s", "0.50x"])
+        self.assertEqual(rows["final accuracy"], ["90.0 %", "90.0 %", "1.00x"])
+        for label in ("time in all", "bytes on the wire", "packets trimmed", "packets lost", "processor time"):
+            self.assertIn(label, rows)
+        for transport in ("tcp", "spillway"):
+            self.assertIn(f"Note: {transport}: lines of {self.folder}/{transport}.jsonl that were not understood "
+                          "and are left out: 1", lines)
+        self.assertEqual(lines[-1], f"Page: {self.folder}/report.html")
+
+    def test_json_holds_metrics_ratios_and_series(self):
+        for dataplane in ("user", "bpf"):
+            result = compare(*NETWORK, "--transports", "tcp,spillway-exact", "--dataplane", dataplane, "--json",
+                             "--target-accuracy", "45%", "--out", self.folder, *COMMAND)
+            if dataplane == "bpf" and result.returncode != 0 and "kernel" in result.stderr:
+                continue  # this machine has no switch in the kernel
+            self.assertEqual(result.returncode, 0, result.stderr)
+            report = json.loads(result.stdout)
+            self.assertEqual(report, json.loads((self.folder / "report.json").read_text()))
+            self.check_report(report, dataplane)
+
+    def check_report(self, report, dataplane):
+        self.assertEqual(report["target_accuracy"], 0.45)
+        self.assertEqual(report["network"]["hosts"], "2 under one switch")
+        first, second = report["runs"]
+        self.assertEqual((first["transport"], first["backend"]), ("tcp", "gloo"))
+        self.assertEqual((second["transport"], second["backend"]), ("spillway-exact", "spillway"))
+        self.assertAlmostEqual(second["metrics"]["seconds_to_target"], 0.05)
+        self.assertAlmostEqual(second["ratios"]["step_p99_ms"], 0.5)
+        for run in (first, second):
+            self.assertEqual((run["exit_codes"], run["bad_lines"], run["steps"]), ([0, 0], 1, 20))
+            self.assertEqual(run["dataplane"], dataplane)
+            self.assertEqual(len(run["evaluations"]), 4)
+            metrics, samples = run["metrics"], run["samples"]
+            self.assertGreater(metrics["wire_bytes"], 20 * 100_000)
+            self.assertGreater(metrics["cpu_seconds"], 0)
+            self.assertGreater(metrics["elapsed_seconds"], 0)
+            self.assertGreaterEqual(len(samples), 2)
+            self.assertEqual([sample["seconds"] for sample in samples],
+                             sorted(sample["seconds"] for sample in samples))
+            self.assertEqual(samples[-1]["sent_bytes"], metrics["wire_bytes"])
+            self.assertLess(samples[0]["sent_bytes"], metrics["wire_bytes"])
+
+    def test_the_command_is_told_its_transport_and_where_the_package_is(self):
+        result = compare(*NETWORK, "--out", self.folder, *COMMAND)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        expected = {"tcp": ("gloo", None), "spillway-exact": ("spillway", "exact"),
+                    "spillway": ("spillway", "tolerant")}
+        for transport, (backend, mode) in expected.items():
+            lines = (self.folder / f"{transport}.txt").read_text().splitlines()
+            self.assertEqual(sorted(line[:4] for line in lines), ["[0] ", "[1] "])
+            for line in lines:
+                told = json.loads(line[4:])
+                self.assertEqual((told["transport"], told["backend"], told["SPILLWAY_MODE"]),
+                                 (transport, backend, mode))
+                package = pathlib.Path(told["PYTHONPATH"]) / "spillway" / "__init__.py"
+                self.assertTrue(package.is_file(), package)
+                library = TOOL.parent.parent / "lib" / "libspillway.so.0"
+                self.assertEqual(told["SPILLWAY_LIBRARY"], str(library) if library.exists() else None)
+
+    def test_what_the_user_set_stays(self):
+        environment = ENVIRONMENT | {"PYTHONPATH": "/mine", "SPILLWAY_LIBRARY": "/also/mine"}
+        result = compare(*NETWORK, "--transports", "tcp", "--env", "SPILLWAY_LIBRARY=/of/the/option", "--out",
+                         self.folder, *COMMAND, environment=environment)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        told = json.loads((self.folder / "tcp.txt").read_text().splitlines()[0][4:])
+        self.assertEqual((told["PYTHONPATH"], told["SPILLWAY_LIBRARY"]), ("/mine", "/of/the/option"))
+
+    def test_an_old_log_is_not_taken_for_a_new_one(self):
+        self.folder.mkdir()
+        (self.folder / "tcp.jsonl").write_text('{"event":"step","step":1,"seconds":1,"step_ms":1}\n')
+        result = compare(*NETWORK, "--transports", "tcp", "--json", "--out", self.folder, "--", "true")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        run = json.loads(result.stdout)["runs"][0]
+        self.assertEqual(run["steps"], 0)
+        self.assertIsNone(run["metrics"]["step_p50_ms"])
+
+    def test_a_command_without_a_log_is_compared_by_time_and_bytes(self):
+        result = compare(*NETWORK, "--transports", "tcp,spillway", "--json", "--out", self.folder, "--",
+                         PYTHON, WORKER, "none", "none", "/dev/null", "5")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("only SPILLWAY_MODE", result.stderr)
+        for run in json.loads(result.stdout)["runs"]:
+            self.assertIsNone(run["metrics"]["step_p50_ms"])
+            self.assertGreater(run["metrics"]["elapsed_seconds"], 0)
+            self.assertGreater(run["metrics"]["wire_bytes"], 0)
+        page = (self.folder / "report.html").read_text()
+        self.assertIn("wrote no log", page)
+        self.assertIn("nothing to show", page)
+
+
+@NEEDS_NAMESPACES
+class Ends(InAFolder):
+    def test_a_failure_is_told_and_the_others_still_run(self):
+        script = "import sys; print('about to fail'); sys.exit(3 if sys.argv[1] == 'tcp' else 0)"
+        result = compare(*NETWORK, "--transports", "tcp,spillway", "--out", self.folder, "--", PYTHON, "-c", script,
+                         "{transport}")
+        self.assertEqual(result.returncode, 3)
+        self.assertIn("over tcp the command failed with exit code 3", result.stderr)
+        self.assertIn("] about to fail", result.stderr)
+        self.assertIn("Note: tcp: rank", result.stdout)
+        self.assertIn("about to fail", (self.folder / "spillway.txt").read_text())
+
+    def test_an_interrupt_ends_all_of_it(self):
+        mark = f"compare-test-{os.getpid()}"
+        process = subprocess.Popen([TOOL, "lab", "compare", *NETWORK, "--out", self.folder, "--", PYTHON, "-c",
+                                    "import time; print('runs', flush=True); time.sleep(600)", mark],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+        self.addCleanup(process.kill)
+        output = self.folder / "tcp.txt"
+        self.wait_until(lambda: output.exists() and output.read_text().count("runs") == 2)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+        self.assertEqual(process.returncode, 128 + signal.SIGINT)
+        self.assertFalse((self.folder / "spillway.txt").exists())
+        self.wait_until(lambda: not processes_with(mark))
+
+    def wait_until(self, condition):
+        end = time.monotonic() + 20
+        while not condition() and time.monotonic() < end:
+            time.sleep(0.02)
+        self.assertTrue(condition())
+
+    def test_a_terminal_sees_progress(self):
+        master, slave = pty.openpty()
+        command = [TOOL, "lab", "compare", *NETWORK, "--transports", "tcp", "--out", self.folder, *COMMAND, "60"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=slave, text=True, env=ENVIRONMENT)
+        os.close(slave)
+        shown = b""
+        try:
+            while part := os.read(master, 65536):
+                shown += part
+        except OSError:  # the other end was closed
+            pass
+        os.close(master)
+        process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 0)
+        self.assertIn(b"[1/1] tcp", shown)
+        self.assertIn(b"  step ", shown)
+        self.assertIn(b" KiB  trimmed ", shown)
+        self.assertTrue(shown.endswith(b"\r\x1b[K"), shown[-40:])
+
+
+def processes_with(word):
+    """Those that have `word` in their command line."""
+    found = []
+    for folder in pathlib.Path("/proc").iterdir():
+        try:
+            if folder.name.isdigit() and word.encode() in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return found
+
+
+if __name__ == "__main__":
+    unittest.main()

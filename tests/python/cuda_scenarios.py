@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors of a CUDA device, at one rank of cuda_test.py. Ranks share the device."""
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import spillway.torch
+
+CYCLES = 200_000_000  # of a kernel that keeps a stream busy: a tenth of a second or so
+
+device = gloo = rank = world = None
+
+
+def set_up():
+    global device, gloo, rank, world
+    dist.init_process_group("spillway")
+    gloo = dist.new_group(backend="gloo")
+    rank, world = dist.get_rank(), dist.get_world_size()
+    device = torch.device("cuda", rank % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+
+
+def tear_down():
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def full(value, count=1000, dtype=torch.float32):
+    return torch.full((count,), value, dtype=dtype, device=device)
+
+
+def collectives():
+    for dtype in [torch.float32, torch.float16, torch.bfloat16, torch.int64]:
+        mine = full(rank + 1, dtype=dtype)
+        dist.all_reduce(mine)
+        assert torch.equal(mine, full(sum(range(world + 1)), dtype=dtype))
+    for dtype in [torch.float32, torch.uint8]:
+        mine = full(rank, 37, dtype)
+        everybody = [full(9, 37, dtype) for _ in range(world)]
+        dist.all_gather(everybody, mine)
+        assert all(torch.equal(each, full(peer, 37, dtype)) for peer, each in enumerate(everybody))
+        whole = full(9, 37 * world, dtype)
+        dist.all_gather_into_tensor(whole, mine)
+        assert torch.equal(whole, torch.cat(everybody))
+        dist.broadcast(mine, src=1)
+        assert torch.equal(mine, full(1, 37, dtype))
+        swapped = full(9, 2 * world, dtype)
+        dist.all_to_all_single(swapped, torch.arange(world, device=device).repeat_interleave(2).to(dtype) + 10 * rank)
+        assert torch.equal(swapped, (10 * torch.arange(world, device=device).repeat_interleave(2) + rank).to(dtype))
+    part = full(0, 5)
+    dist.reduce_scatter_tensor(part, full(2, 5 * world))
+    assert torch.equal(part, full(2 * world, 5))
+    got = full(0, 11)
+    sending = dist.isend(full(rank, 11), (rank + 1) % world)
+    dist.recv(got, (rank - 1) % world)
+    sending.wait()
+    assert torch.equal(got, full((rank - 1) % world, 11))
+    objects = [None] * world
+    dist.all_gather_object(objects, rank)
+    assert objects == list(range(world))
+
+
+def values_are_taken_behind_what_the_stream_does_before():
+    for stream in [torch.cuda.current_stream(device), torch.cuda.Stream(device)]:
+        with torch.cuda.stream(stream):
+            mine = full(0)
+            torch.cuda._sleep(CYCLES)
+            mine.fill_(rank + 1)
+            dist.all_reduce(mine)
+            doubled = mine * 2
+        stream.synchronize()
+        assert torch.equal(doubled, full(2 * sum(range(world + 1))))
+
+
+def values_are_written_behind_what_the_stream_does_before():
+    mine = full(rank)
+    torch.cuda._sleep(CYCLES if rank != 0 else 0)
+    before = mine * 1
+    dist.broadcast(mine, src=0)
+    assert torch.equal(before, full(rank)) and torch.equal(mine, full(0))
+
+
+def operations_on_both_kinds_of_tensors_keep_their_order():
+    works, tensors = [], []
+    for number in range(20):
+        tensor = full(number) if number % 2 else torch.full((10,), float(number))
+        if number % 4 == 1:
+            torch.cuda._sleep(CYCLES // 50)
+        tensors.append(tensor)
+        works.append(dist.all_reduce(tensor, async_op=True))
+    for number, (work, tensor) in enumerate(zip(works, tensors)):
+        work.wait()
+        assert tensor[0].item() == number * world
+
+
+def futures_are_ready_behind_the_copies():
+    work = dist.all_reduce(full(1.0, 5_000_000), async_op=True)
+    tripled = work.get_future().then(lambda done: done.value()[0] * 3)
+    assert torch.equal(tripled.wait(), full(3.0 * world, 5_000_000))
+
+
+def trained(group, steps=4, attach=None):
+    torch.manual_seed(7)
+    layers = [torch.nn.Linear(40, 400), torch.nn.ReLU(), torch.nn.Linear(400, 700), torch.nn.ReLU(),
+              torch.nn.Linear(700, 10)]
+    model = DistributedDataParallel(torch.nn.Sequential(*layers).to(device), process_group=group,
+                                    device_ids=[device.index], bucket_cap_mb=0.05)
+    hook = attach(model) if attach else None
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for step in range(steps):
+        inputs = torch.randn(16, 40, generator=torch.Generator().manual_seed(1000 * step + rank)).to(device)
+        optimizer.zero_grad()
+        model(inputs).square().mean().backward()
+        optimizer.step()
+    return torch.cat([parameter.detach().reshape(-1) for parameter in model.parameters()]).cpu(), hook
+
+
+def assert_same_everywhere(values):
+    everybody = [torch.empty_like(values) for _ in range(world)]
+    dist.all_gather(everybody, values, group=gloo)
+    assert all(torch.equal(values, other) for other in everybody)
+
+
+def training_is_close_to_gloo_and_the_same_everywhere():
+    ours, _ = trained(None)
+    reference, _ = trained(gloo)
+    assert torch.allclose(ours, reference, rtol=1e-3, atol=1e-5), (ours - reference).abs().max()
+    assert_same_everywhere(ours)
+
+
+def a_hook():
+    for group in (None, gloo):
+        ours, hook = trained(group, attach=lambda model: spillway.torch.attach(model, measure_every=1))
+        reference, _ = trained(gloo)
+        assert torch.allclose(ours, reference, rtol=1e-2, atol=1e-3), (ours - reference).abs().max()
+        assert_same_everywhere(ours)
+        report = hook.report()
+        assert report.contributors == world and report.buckets > 1 and 0 < report.nmse < 1e-6, report
+
+
+SCENARIOS = [collectives, values_are_taken_behind_what_the_stream_does_before,
+             values_are_written_behind_what_the_stream_does_before,
+             operations_on_both_kinds_of_tensors_keep_their_order, futures_are_ready_behind_the_copies,
+             training_is_close_to_gloo_and_the_same_everywhere, a_hook]

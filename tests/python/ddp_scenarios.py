@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DDP over the backend and with the hook, at one rank of torch_test.py."""
+import importlib.util
+import io
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import spillway.torch
+
+STEPS = 3
+SMALL_BUCKETS_MB = 0.05  # several of them, behind a first of a MiB
+
+gloo = None
+rank = world = None
+
+
+def set_up():
+    global gloo, rank, world
+    dist.init_process_group("spillway")
+    gloo = dist.new_group(backend="gloo")
+    rank, world = dist.get_rank(), dist.get_world_size()
+
+
+def tear_down():
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def make_model(group=None, seed=7):
+    torch.manual_seed(seed)
+    layers = [torch.nn.Linear(40, 400), torch.nn.ReLU(), torch.nn.Linear(400, 700), torch.nn.ReLU(),
+              torch.nn.Linear(700, 10)]
+    return DistributedDataParallel(torch.nn.Sequential(*layers), process_group=group, bucket_cap_mb=SMALL_BUCKETS_MB)
+
+
+def train(model, optimizer, steps):
+    """Each rank has other data, each step its own."""
+    for step in steps:
+        generator = torch.Generator().manual_seed(1000 * step + rank)
+        inputs = torch.randn(16, 40, generator=generator)
+        targets = torch.randint(0, 10, (16,), generator=generator)
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(inputs), targets).backward()
+        optimizer.step()
+
+
+def sgd(model):
+    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+
+def parameters_of(model):
+    return torch.cat([parameter.detach().reshape(-1) for parameter in model.parameters()])
+
+
+def trained(group=None, steps=STEPS, attach=None):
+    model = make_model(group)
+    hook = attach(model) if attach else None
+    train(model, sgd(model), range(steps))
+    return parameters_of(model), hook
+
+
+def assert_same_everywhere(values):
+    everybody = [torch.empty_like(values) for _ in range(world)]
+    dist.all_gather(everybody, values, group=gloo)
+    assert all(torch.equal(values, other) for other in everybody)
+
+
+class Unused(torch.nn.Module):
+    """With buffers, which DDP broadcasts, and with a layer that some ranks do not use."""
+
+    def __init__(self):
+        super().__init__()
+        self.common = torch.nn.Sequential(torch.nn.Linear(40, 30), torch.nn.BatchNorm1d(30))
+        self.sometimes = torch.nn.Linear(30, 30)
+
+    def forward(self, inputs):
+        hidden = self.common(inputs)
+        return hidden if rank == 1 else self.sometimes(hidden)
+
+
+def trained_with_unused_layers(group):
+    torch.manual_seed(11)
+    model = DistributedDataParallel(Unused(), process_group=group, find_unused_parameters=True)
+    train(model, sgd(model), range(STEPS))
+    return parameters_of(model)
+
+
+def layers_that_some_ranks_do_not_use():
+    """DDP waits, in C++, for works of its own: broadcasts of buffers, and the sum of who used what."""
+    ours, reference = trained_with_unused_layers(None), trained_with_unused_layers(gloo)
+    assert torch.allclose(ours, reference, rtol=1e-4, atol=1e-5)
+    assert_same_everywhere(ours)
+
+
+class Writer:
+    """As much of TensorBoard's SummaryWriter as the hook needs."""
+
+    def __init__(self):
+        self.scalars = {}
+
+    def add_scalar(self, name, value, step):
+        self.scalars[name, step] = value
+
+
+def training_is_close_to_gloo_and_the_same_everywhere():
+    ours, _ = trained()
+    reference, _ = trained(gloo)
+    assert torch.allclose(ours, reference, rtol=1e-4, atol=1e-6), (ours - reference).abs().max()
+    assert_same_everywhere(ours)
+
+
+def a_hook_that_is_exact_is_close_to_gloo():
+    ours, hook = trained(attach=lambda model: spillway.torch.attach(model, codec="exact"))
+    reference, _ = trained(gloo)
+    assert torch.allclose(ours, reference, rtol=1e-4, atol=1e-6)
+    assert_same_everywhere(ours)
+    assert hook.report().exact and hook.report().step == STEPS - 1
+
+
+def a_hook_that_may_lose_leaves_replicas_the_same():
+    ours, hook = trained(steps=6, attach=lambda model: spillway.torch.attach(model, precision=16, loss_bound=0.01))
+    exact, _ = trained(steps=6)
+    assert_same_everywhere(ours)
+    assert 0 < (ours - exact).norm() < 1e-2 * exact.norm()
+    report = hook.report()
+    assert report.step == 5 and not report.exact and report.buckets > 1, report
+    assert report.contributors == world and report.late_ranks == () and report.seconds > 0, report
+    assert report.gradient_bytes == 4 * ours.numel() and report.wire_bytes > 0 and report.packets > 0, report
+
+
+def a_hook_on_a_gloo_group_makes_its_own_communicator():
+    ours, hook = trained(gloo, attach=spillway.torch.attach)
+    assert_same_everywhere(ours)
+    assert hook.report().contributors == world
+
+
+def a_hook_on_a_sub_group():
+    pair = dist.new_group([0, 2], backend="gloo")
+    if rank in (0, 2):
+        _, hook = trained(pair, attach=spillway.torch.attach)
+        assert hook.report().contributors == 2
+
+
+def steps_of_a_warm_up_and_steps_that_are_asked_for_are_exact():
+    model = make_model()
+    writer = Writer()
+    hook = spillway.torch.attach(model, warm_up_steps=2, measure_every=1, writer=writer, tag="net")
+    optimizer = sgd(model)
+    reports = []
+    for step in range(5):
+        if step == 3:
+            with hook.exactly():
+                train(model, optimizer, [step])
+        else:
+            train(model, optimizer, [step])
+        reports.append(hook.report())
+    assert [report.exact for report in reports] == [True, True, False, True, False]
+    assert [report.nmse is not None for report in reports] == [False, False, True, False, True]
+    assert 0 < reports[2].nmse < 1e-6, reports[2]
+    assert writer.scalars["net/nmse", 2] == reports[2].nmse
+    assert writer.scalars["net/gradient_bytes", 4] == reports[4].gradient_bytes
+
+
+def mean_error_of_constant_gradients(error_feedback, steps=24):
+    """Of the mean over steps, where the gradients are the same in all: error feedback makes up for coding."""
+    torch.manual_seed(3)
+    model = DistributedDataParallel(torch.nn.Linear(300, 20, bias=False))
+    spillway.torch.attach(model, precision=8, gather_precision=32, loss_bound=0.0, error_feedback=error_feedback)
+    inputs = torch.randn(4, 300, generator=torch.Generator().manual_seed(rank))
+    total, first = 0, None
+    for _ in range(steps):
+        model.zero_grad()
+        model(inputs).sum().backward()
+        gradient = model.module.weight.grad.double()
+        first = gradient.clone() if first is None else first  # the warm-up's, exact
+        total = total + gradient - first
+    return float((total / (steps - 1)).norm() / first.norm())
+
+
+def error_feedback_makes_up_for_what_coding_leaves_out():
+    with_feedback, without = mean_error_of_constant_gradients(True), mean_error_of_constant_gradients(False)
+    assert with_feedback < 0.5 * without, (with_feedback, without)
+
+
+def a_run_from_a_checkpoint_goes_on_bit_for_bit():
+    """Exact, three steps; then once straight on, and once from a checkpoint in a new model and optimizer."""
+    model = make_model()
+    hook = spillway.torch.attach(model, codec="exact")
+    optimizer = sgd(model)
+    train(model, optimizer, range(3))
+    saved = io.BytesIO()
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "hook": hook.state_dict()}, saved)
+    train(model, optimizer, range(3, 6))
+
+    saved.seek(0)
+    checkpoint = torch.load(saved)
+    resumed = make_model(seed=99)
+    resumed_hook = spillway.torch.attach(resumed, codec="exact")
+    resumed_optimizer = sgd(resumed)
+    resumed.load_state_dict(checkpoint["model"])
+    resumed_optimizer.load_state_dict(checkpoint["optimizer"])
+    resumed_hook.load_state_dict(checkpoint["hook"])
+    train(resumed, resumed_optimizer, range(3, 6))
+    assert torch.equal(parameters_of(model), parameters_of(resumed))
+    assert resumed_hook.report().step == hook.report().step == 5
+
+
+def sharded(group):
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.fsdp import fully_shard
+    torch.manual_seed(7)
+    model = torch.nn.Sequential(torch.nn.Linear(30, 60), torch.nn.ReLU(), torch.nn.Linear(60, 10))
+    fully_shard(model, mesh=DeviceMesh.from_group(group, "cpu"))
+    optimizer = sgd(model)
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        model(torch.randn(8, 30, generator=torch.Generator().manual_seed(10 * step + rank))).square().mean().backward()
+        optimizer.step()
+    return torch.cat([parameter.full_tensor().detach().reshape(-1) for parameter in model.parameters()])
+
+
+def has_fully_shard():
+    """Looking for it in torch 1.13, which has none, fails under Python 3.11; what it needs came first."""
+    if importlib.util.find_spec("torch.distributed.device_mesh") is None:
+        return False
+    return hasattr(importlib.import_module("torch.distributed.fsdp"), "fully_shard")
+
+
+def fully_sharded_models_where_torch_has_them():
+    if has_fully_shard():
+        assert torch.allclose(sharded(dist.group.WORLD), sharded(gloo), rtol=1e-4, atol=1e-6)
+
+
+def gradients_of_half_precision():
+    torch.manual_seed(5)
+    model = DistributedDataParallel(torch.nn.Linear(30, 30).to(torch.bfloat16))
+    hook = spillway.torch.attach(model, warm_up_steps=0)
+    inputs = torch.randn(4, 30, generator=torch.Generator().manual_seed(rank)).to(torch.bfloat16)
+    model(inputs).float().square().sum().backward()
+    assert not hook.report().exact
+    assert_same_everywhere(model.module.weight.grad.float())
+
+
+def what_is_wrong_in_a_call_is_said():
+    model = make_model()
+    for error, words, arguments in [(ValueError, "'planes', 'exact'", {"codec": "zip"}),
+                                    (ValueError, "precision 9", {"precision": 9}),
+                                    (ValueError, "loss_bound 3", {"loss_bound": 3}),
+                                    (ValueError, "mtu", {"mtu": 1500})]:
+        try:
+            spillway.torch.attach(model, **arguments)
+        except error as caught:
+            assert words in str(caught), caught
+        else:
+            raise AssertionError(arguments)
+    try:
+        spillway.torch.attach(model.module)
+    except TypeError as caught:
+        assert "DistributedDataParallel" in str(caught)
+
+
+SCENARIOS = [training_is_close_to_gloo_and_the_same_everywhere, layers_that_some_ranks_do_not_use,
+             a_hook_that_is_exact_is_close_to_gloo, a_hook_that_may_lose_leaves_replicas_the_same,
+             a_hook_on_a_gloo_group_makes_its_own_communicator, a_hook_on_a_sub_group,
+             steps_of_a_warm_up_and_steps_that_are_asked_for_are_exact,
+             error_feedback_makes_up_for_what_coding_leaves_out, a_run_from_a_checkpoint_goes_on_bit_for_bit,
+             fully_sharded_models_where_torch_has_them, gradients_of_half_precision, what_is_wrong_in_a_call_is_said]

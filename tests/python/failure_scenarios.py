@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the ranks of failure_test.py do until something is raised."""
+import os
+import signal
+
+import torch
+import torch.distributed as dist
+
+import spillway.torch
+
+VICTIM = 1
+FAIL_AT = 3  # steps
+
+
+def die_if_it_is_time(step):
+    if dist.get_rank() == VICTIM and step == FAIL_AT:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def all_reduces():
+    for step in range(1000):
+        die_if_it_is_time(step)
+        dist.all_reduce(torch.ones(1000))
+
+
+def futures():
+    for step in range(1000):
+        die_if_it_is_time(step)
+        dist.all_reduce(torch.ones(1000), async_op=True).get_future().wait()
+
+
+def train(attach):
+    torch.manual_seed(1)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(50, 50))
+    if attach:
+        spillway.torch.attach(model)
+    for step in range(1000):
+        loss = model(torch.ones(4, 50)).sum()
+        die_if_it_is_time(step)
+        loss.backward()
+
+
+def backward():
+    train(attach=False)
+
+
+def backward_with_hook():
+    train(attach=True)
+
+
+def sizes_that_differ():
+    dist.all_reduce(torch.ones(1000 + dist.get_rank()))
+
+
+def operations_that_differ():
+    if dist.get_rank() == VICTIM:
+        dist.barrier()
+    else:
+        dist.all_reduce(torch.ones(10))
+
+
+def modes_that_differ():
+    """Groups go by the mode that is set when they are made."""
+    os.environ["SPILLWAY_MODE"] = "tolerant" if dist.get_rank() == VICTIM else "exact"
+    group = dist.new_group()
+    dist.barrier()  # rank 0 keeps the store that the others may still need to make theirs
+    dist.all_reduce(torch.ones(100_000), group=group)
+
+
+def a_mode_that_there_is_not():
+    os.environ["SPILLWAY_MODE"] = "sloppy"
+    dist.new_group()
+
+
+def a_sub_group():
+    pair = dist.new_group([VICTIM, 2])
+    dist.barrier()
+    if dist.get_rank() != 0:
+        for step in range(1000):
+            die_if_it_is_time(step)
+            dist.all_reduce(torch.ones(1000), group=pair)
+
+
+def run(say, scenario):
+    """Says what was raised."""
+    dist.init_process_group("spillway")
+    dist.barrier()  # all have met, so nobody still needs rank 0's store when it leaves
+    try:
+        globals()[scenario]()
+        say({"type": None})
+    except Exception as error:
+        status = getattr(error, "status", None)
+        say({"type": type(error).__name__, "status": status and int(status), "message": str(error)})

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What users of the PyTorch backend are told when a rank dies or does something else: a SpillwayError that names
+the rank and the cause, out of the call that they made.
+
+    tests/python/failure_test.py LIBRARY [unittest's arguments]
+
+Without torch it skips: exit code 77.
+"""
+import unittest
+
+from torch_ranks import prepare, run_ranks
+
+WORLD = 3
+PEER_FAILED, MISMATCH = 5, 6
+
+prepare()
+
+import failure_scenarios  # needs the path that prepare() sets
+
+
+def said_in(scenario):
+    """By each rank; None of one that was killed."""
+    return run_ranks(WORLD, failure_scenarios.run, scenario)
+
+
+class Failures(unittest.TestCase):
+    def check(self, said, rank, status, *words):
+        self.assertIsNotNone(said, f"rank {rank} ended without a word")
+        self.assertEqual((said["type"], said.get("status")), ("SpillwayError", status), said)
+        for word in (f"rank {rank} of {WORLD}", *words):
+            self.assertIn(word, said["message"])
+
+    def check_survivors(self, scenario, *words):
+        said = said_in(scenario)
+        self.assertIsNone(said[1])
+        for rank in (0, 2):
+            self.check(said[rank], rank, PEER_FAILED, "rank 1 ", *words)
+
+    def test_a_dead_rank_is_named_by_the_call_that_waits(self):
+        self.check_survivors("all_reduces", "all_reduce at")
+
+    def test_a_dead_rank_is_named_by_backward(self):
+        self.check_survivors("backward")
+
+    def test_a_dead_rank_is_named_by_backward_with_the_hook(self):
+        self.check_survivors("backward_with_hook")
+
+    def test_a_future_raises_what_happened(self):
+        said = said_in("futures")
+        for rank in (0, 2):
+            self.assertIn("rank 1 ", said[rank]["message"])
+
+    def test_sizes_that_differ_are_named(self):
+        for rank, said in enumerate(said_in("sizes_that_differ")):
+            self.check(said, rank, MISMATCH, "all_reduce")
+
+    def test_operations_that_differ_are_named(self):
+        for rank, said in enumerate(said_in("operations_that_differ")):
+            self.check(said, rank, MISMATCH, "all ranks must call the same operations")
+
+    def test_modes_that_differ_are_named(self):
+        for rank, said in enumerate(said_in("modes_that_differ")):
+            self.check(said, rank, MISMATCH, "all_reduce")
+
+    def test_a_mode_that_there_is_not_is_said_before_ranks_meet(self):
+        for said in said_in("a_mode_that_there_is_not"):
+            self.assertEqual(said["type"], "ValueError")
+            self.assertIn("SPILLWAY_MODE is 'sloppy'; it must be one of exact, tolerant", said["message"])
+
+    def test_a_dead_rank_of_a_sub_group_has_its_number_in_the_job(self):
+        said = said_in("a_sub_group")
+        self.assertIsNone(said[0]["type"])
+        self.assertIn("rank 0 ", said[2]["message"])
+        self.assertIn("are the job's 1, 2", said[2]["message"])
+
+
+if __name__ == "__main__":
+    unittest.main()

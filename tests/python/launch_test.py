@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The same program under torchrun, under mpirun, and with variables set by hand.
+
+    tests/python/launch_test.py LIBRARY [unittest's arguments]
+
+Without torch it skips: exit code 77.
+"""
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import unittest
+
+from torch_ranks import HERE, PACKAGE, PATIENCE_S, free_port, prepare
+
+PROGRAM = str(HERE / "launched_program.py")
+WORLD = 2
+# Of Open MPI: to start as root, more ranks than cores, nothing outside this machine.
+MPIRUN = ["mpirun", "-n", str(WORLD), "--oversubscribe", "--bind-to", "none", "--host", f"localhost:{WORLD}"]
+ALLOW_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+prepare()
+
+from spillway.torch.launcher import torch_variables
+
+
+def environment(**more):
+    return {**os.environ, "PYTHONPATH": str(PACKAGE), **more}
+
+
+class Launch(unittest.TestCase):
+    def check(self, output):
+        for rank in range(WORLD):
+            self.assertIn(f"rank {rank} of {WORLD}: 3.0 [0, 1]", output)
+
+    def run_command(self, command, **more):
+        launcher = subprocess.Popen(command, env=environment(**more), text=True, stdout=subprocess.PIPE,
+                                    stderr=subprocess.STDOUT, start_new_session=True)
+        try:
+            output = launcher.communicate(timeout=PATIENCE_S)[0]
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(launcher.pid, signal.SIGKILL)  # and the ranks with it
+        self.assertEqual(launcher.returncode, 0, output)
+        self.check(output)
+
+    def test_torchrun(self):
+        # Debian's torchrun 1.13 fails under Python 3.11 unless output is redirected.
+        self.run_command([sys.executable, "-m", "torch.distributed.run", "-r", "1", "--tee", "1", "--nproc_per_node",
+                          str(WORLD), "--master_addr", "127.0.0.1", "--master_port", str(free_port()), PROGRAM])
+
+    @unittest.skipIf(shutil.which("mpirun") is None, "mpirun is not installed")
+    def test_mpirun(self):
+        self.run_command([*MPIRUN, sys.executable, PROGRAM], **ALLOW_ROOT)
+
+    def test_spillways_own_variables(self):
+        meeting = f"127.0.0.1:{free_port()}"
+        ranks = [subprocess.Popen([sys.executable, PROGRAM], text=True, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, env=environment(
+                                      SPILLWAY_RANK=str(rank), SPILLWAY_WORLD_SIZE=str(WORLD),
+                                      SPILLWAY_COMM_ID=meeting))
+                 for rank in range(WORLD)]
+        try:
+            self.check("".join(rank.communicate(timeout=PATIENCE_S)[0] for rank in ranks))
+        finally:
+            for rank in ranks:
+                rank.kill()
+
+
+class LauncherVariables(unittest.TestCase):
+    def test_torchruns_own_go_before_slurms(self):
+        both = {"RANK": "1", "WORLD_SIZE": "2", "SLURM_PROCID": "0", "SLURM_NTASKS": "1"}
+        self.assertEqual(torch_variables(both), {})
+
+    def test_open_mpis_on_one_machine(self):
+        made = torch_variables({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "SLURM_PROCID": "0",
+                                "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+                                "PMIX_NAMESPACE": "job"})
+        self.assertEqual((made["RANK"], made["WORLD_SIZE"], made["LOCAL_RANK"]), ("1", "2", "1"))
+        self.assertEqual(made["MASTER_ADDR"], "127.0.0.1")
+        self.assertTrue(20_000 <= int(made["MASTER_PORT"]) < 32_768)
+
+    def test_open_mpis_on_several_meet_where_mpirun_is(self):
+        made = torch_variables({"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4",
+                                "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMIX_NAMESPACE": "job",
+                                "OMPI_MCA_orte_hnp_uri": "185.0;tcp://192.0.2.2,10.0.0.2:33685"})
+        self.assertEqual(made["MASTER_ADDR"], "192.0.2.2")
+
+    def test_slurms_meet_at_the_first_node(self):
+        made = torch_variables({"SLURM_PROCID": "1", "SLURM_NTASKS": "8", "SLURM_LOCALID": "1", "SLURM_JOB_ID": "7",
+                                "SLURM_JOB_NODELIST": "gnode[10,20-25],other"})
+        self.assertEqual((made["RANK"], made["WORLD_SIZE"], made["MASTER_ADDR"]), ("1", "8", "gnode10"))
+
+    def test_a_meeting_place_that_is_given_is_taken(self):
+        made = torch_variables({"PMI_RANK": "0", "PMI_SIZE": "2", "SPILLWAY_COMM_ID": "[fd00::1]:29500",
+                                "MASTER_PORT": "5"})
+        self.assertEqual(made["MASTER_ADDR"], "fd00::1")
+        self.assertNotIn("MASTER_PORT", made)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What users are told when a job does not start: who is missing, who was started wrongly, what rank 0 lacks. Ranks
+are threads that share a store of torch's.
+
+    tests/python/start_test.py LIBRARY [unittest's arguments]
+
+Without torch it skips: exit code 77.
+"""
+import concurrent.futures
+import datetime
+import os
+import unittest
+from unittest import mock
+
+from torch_ranks import prepare
+
+prepare()
+
+import torch.distributed as dist
+
+from spillway.errors import SpillwayError, Status
+from spillway.torch import id_in_store
+from spillway.torch.id_in_store import IdInStore, name_ranks
+from spillway.torch.meeting import join_through_store, patience_of
+
+HOUR = datetime.timedelta(hours=1)
+HASTY = {"SPILLWAY_RENDEZVOUS_TIMEOUT": "0.5"}
+
+
+def join(store, rank, world):
+    """What was raised, as text; else None."""
+    try:
+        join_through_store(store, rank, world, HOUR, "test").close()
+    except SpillwayError as error:
+        return str(error)
+    return None
+
+
+def join_all(*seats, **environment):
+    """Of each (rank, world), what join() returns."""
+    store = dist.HashStore()
+    with mock.patch.dict(os.environ, environment), concurrent.futures.ThreadPoolExecutor(len(seats)) as threads:
+        return [each.result() for each in [threads.submit(join, store, *seat) for seat in seats]]
+
+
+class Start(unittest.TestCase):
+    def test_all_who_were_started_well_meet_again_and_again(self):
+        store = dist.HashStore()
+        for _ in range(2):
+            with concurrent.futures.ThreadPoolExecutor(3) as threads:
+                self.assertEqual(list(threads.map(lambda rank: join(store, rank, 3), range(3))), [None] * 3)
+
+    def test_a_rank_that_was_never_started_is_named_by_all_others(self):
+        for rank, said in enumerate(join_all((0, 3), (1, 3), **HASTY)):
+            self.assertIn(f"rank {rank} of 3 cannot join its group: rank 2 of 3 did not come to", said)
+            self.assertIn("SPILLWAY_RENDEZVOUS_TIMEOUT", said)
+
+    def test_without_rank_0_the_others_say_who_has_not_come(self):
+        for rank, said in zip((1, 2), join_all((1, 4), (2, 4), **HASTY)):
+            self.assertIn(f"rank {rank} of 4 cannot join its group: after 0.5 s ranks 0 and 3 of 4 have not come", said)
+
+    def test_numbers_of_ranks_that_differ_are_named(self):
+        said = join_all((0, 2), (1, 3), **HASTY)
+        self.assertIn("rank 1 was told of 3 ranks and rank 0 of 2", said[1])
+        self.assertIn("rank 1 was told of 3 ranks and rank 0 of 2", said[0])
+
+    def test_a_rank_that_is_there_twice_is_told(self):
+        said = join_all((0, 3), (1, 3), (1, 3), **HASTY)
+        self.assertIn("rank 2 of 3 did not come", said[0])
+        self.assertTrue(any("rank 1 is here already: give every process a RANK of its own" in each
+                            for each in said[1:]), said)
+
+    def test_what_rank_0_lacks_is_told_to_all(self):
+        said = join_all((0, 2), (1, 2), SPILLWAY_SOCKET_IFNAME="=nobodys")
+        self.assertTrue(said[0].startswith("rank 0 of 2 cannot join its group: SPILLWAY_SOCKET_IFNAME is"), said[0])
+        self.assertIn("rank 1 of 2 cannot join its group: rank 0 cannot make it: SPILLWAY_SOCKET_IFNAME is '=nobodys'",
+                      said[1])
+        self.assertIn("here there is lo", said[1])
+
+    def test_a_store_that_is_gone_is_not_all_that_is_said(self):
+        store = mock.Mock()
+        store.add.side_effect = RuntimeError("Connection reset by peer")
+        with self.assertRaisesRegex(SpillwayError, "rank 1 of 2 cannot join .* rank 0 or what started it has ended"):
+            IdInStore(store, 1, 2, 1.0).fetch()
+
+    def test_who_waits_says_so(self):
+        with mock.patch.object(id_in_store, "FIRST_NOTICE_S", 0.05), self.assertLogs("spillway", "WARNING") as logged:
+            with self.assertRaises(SpillwayError) as caught:
+                IdInStore(dist.HashStore(), 1, 2, 0.4).fetch()
+        self.assertEqual(caught.exception.status, Status.UNAVAILABLE)
+        self.assertIn("rank 1 of 2 waits for its group", logged.output[0])
+        self.assertIn("rank 0 of 2 has not come", logged.output[0])
+
+    def test_many_ranks_are_not_all_listed(self):
+        self.assertEqual(name_ranks([3], 4), "rank 3 of 4")
+        self.assertEqual(name_ranks(list(range(20)), 64),
+                         "ranks 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 8 more of 64")
+
+
+class Patience(unittest.TestCase):
+    def test_is_the_groups_unless_the_variable_says(self):
+        self.assertEqual(patience_of({}, HOUR), HOUR)
+        self.assertEqual(patience_of({"SPILLWAY_RENDEZVOUS_TIMEOUT": "2.5"}, HOUR), datetime.timedelta(seconds=2.5))
+
+    def test_a_variable_that_makes_no_sense_is_named(self):
+        for text in ("soon", "0", "nan", "1e9"):
+            with self.assertRaisesRegex(ValueError, "SPILLWAY_RENDEZVOUS_TIMEOUT is '.*'; it must be a number of sec"):
+                patience_of({"SPILLWAY_RENDEZVOUS_TIMEOUT": text}, HOUR)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The PyTorch backend, exact and tolerant, and the DDP hook, with three ranks. *_scenarios.py say what they do.
+
+    tests/python/torch_test.py LIBRARY [unittest's arguments]
+
+Without torch it skips: exit code 77.
+"""
+import unittest
+
+from torch_ranks import add_tests, prepare
+
+WORLD = 3
+
+prepare()
+
+from spillway import abi
+from spillway.torch.bucket_names import BucketNames, priority_of
+from spillway.torch.mode import mode_from
+
+
+class Buckets(unittest.TestCase):
+    def test_other_parameters_are_another_tensor(self):
+        parameters = [object() for _ in range(6)]
+        names = BucketNames(parameters, 0)
+        whole, front, back = (names.feedback_tensor(some) for some in (parameters, parameters[:2], parameters[2:]))
+        self.assertEqual(len({0, whole, front, back, BucketNames(parameters, 1).feedback_tensor(parameters)}), 5)
+        self.assertEqual(whole, BucketNames(parameters, 0).feedback_tensor(parameters))
+
+    def test_the_front_of_the_model_goes_first(self):
+        self.assertEqual([priority_of(index, 3) for index in range(3)], [0, 3, 7])
+        self.assertEqual([priority_of(index, 20) for index in (0, 19)], [0, 7])
+        self.assertEqual(priority_of(0, 1), 7)
+
+
+class Modes(unittest.TestCase):
+    def test_exact_unless_it_is_asked_for(self):
+        for environment in ({}, {"SPILLWAY_MODE": ""}, {"SPILLWAY_MODE": "exact", "SPILLWAY_PRECISION": "12"}):
+            self.assertIsNone(mode_from(environment))
+
+    def test_tolerant_has_defaults(self):
+        mode = mode_from({"SPILLWAY_MODE": "tolerant"})
+        self.assertEqual(mode.least_bytes, 65536)
+        options = abi.OperationOptions()
+        mode.fill(options)
+        self.assertEqual((options.tolerant, options.precision, options.gather_precision, options.loss_ppm,
+                          options.least_contributors, options.feedback_tensor), (1, 8, 8, 10_000, 0.0, 0))
+
+    def test_variables_say_how_tolerant(self):
+        options = abi.OperationOptions()
+        mode_from({"SPILLWAY_MODE": "tolerant", "SPILLWAY_PRECISION": "12", "SPILLWAY_LOSS_BOUND": "0",
+                   "SPILLWAY_LEAST_CONTRIBUTORS": "0.75"}).fill(options)
+        self.assertEqual((options.precision, options.gather_precision, options.loss_ppm, options.least_contributors),
+                         (12, 12, 0, 0.75))
+        mode_from({"SPILLWAY_MODE": "tolerant", "SPILLWAY_GATHER_PRECISION": "16"}).fill(options)
+        self.assertEqual((options.precision, options.gather_precision), (8, 16))
+
+    def test_a_bad_value_is_named_with_what_is_allowed(self):
+        for name, value, allowed in [("SPILLWAY_MODE", "lossy", "exact, tolerant"),
+                                     ("SPILLWAY_PRECISION", "9", "8, 12, 16, 32"),
+                                     ("SPILLWAY_GATHER_PRECISION", "x", "8, 12, 16, 32"),
+                                     ("SPILLWAY_LOSS_BOUND", "1%", "from 0 to 1"),
+                                     ("SPILLWAY_LOSS_BOUND", "nan", "from 0 to 1"),
+                                     ("SPILLWAY_LEAST_CONTRIBUTORS", "-0.1", "from 0 to 1"),
+                                     ("SPILLWAY_TOLERANT_BYTES", "64k", "a number of bytes, 0 or more")]:
+            with self.assertRaisesRegex(ValueError, f"{name} is '{value}'; .*{allowed}"):
+                mode_from({name: value})
+
+
+class Collectives(unittest.TestCase):
+    pass
+
+
+class Ddp(unittest.TestCase):
+    pass
+
+
+class Tolerant(unittest.TestCase):
+    pass
+
+
+add_tests(Collectives, "collective_scenarios", WORLD)
+add_tests(Ddp, "ddp_scenarios", WORLD)
+add_tests(Tolerant, "tolerant_scenarios", WORLD)
+
+if __name__ == "__main__":
+    unittest.main()
