@@ -66,6 +66,7 @@ class CodedSink final : public transport::PayloadSink {
   void finish_row(std::size_t row) { depacketizer_.finish_row(row); }
   std::span<const float> values() const { return {values_.get(), count_}; }
   bool has_row(std::size_t row) const { return depacketizer_.has_row(row); }
+  double share_of_row(std::size_t row) const { return depacketizer_.share_of_row(row); }
   bool has_begun() const { return has_begun_; }  // some packet of it came
 
  private:

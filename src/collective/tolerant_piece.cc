@@ -64,18 +64,21 @@ void scale(std::span<float> values, float factor) {
   }
 }
 
+// Where a share s of a row came, made up for, its relative error is (1 - s) / s. Without the rank
+// it is at most 1, and less the more alike the ranks' gradients are.
+constexpr double kLeastShareOfCutRow = 0.5;
+
 // Sums at their owner, a row at a time: what came of it from all ranks is rotated back, added up
 // and scaled while it is in the first-level cache.
 class RowSums {
  public:
-  // `contributions` are by rank; there is none of the owner's own, which is in `sums` already.
-  RowSums(const codec::RowLayout& rows, std::span<const std::unique_ptr<CodedSink>> contributions,
-          bool has_own_part, std::span<float> sums)
-      : rows_(rows),
-        contributions_(contributions),
+  // The owner's own part, if it has one, is in `sums` already.
+  RowSums(const PieceState& piece, bool has_own_part, std::span<float> sums)
+      : piece_(piece),
+        rows_(piece.result->plan().layout()),
         has_own_part_(has_own_part),
         sums_(sums),
-        is_in_(contributions.size(), false) {}
+        is_in_(piece.contributions.size(), false) {}
 
   // A row in which ranks are missing is scaled up to all of them: `parts` is what its contributors
   // stand for. One of which nothing came from anybody is zero.
@@ -98,11 +101,11 @@ class RowSums {
  private:
   unsigned add_up_row(std::size_t index, const codec::Row& row) {
     unsigned contributors = has_own_part_ ? 1 : 0;
-    for (std::size_t from = 0; from < contributions_.size(); ++from) {
-      CodedSink* const sink = contributions_[from].get();
-      if (sink == nullptr || !sink->has_row(index)) {
+    for (std::size_t from = 0; from < is_in_.size(); ++from) {
+      if (!counts(from, index)) {
         continue;
       }
+      CodedSink* const sink = piece_.contributions[from].get();
       sink->finish_row(index);
       add(sink->values().subspan(row.offset, row.values), sums_.subspan(row.offset, row.values));
       is_in_[from] = true;
@@ -111,8 +114,16 @@ class RowSums {
     return contributors;
   }
 
+  bool counts(std::size_t from, std::size_t row) const {
+    const CodedSink* const sink = piece_.contributions[from].get();
+    if (sink == nullptr || !sink->has_row(row)) {
+      return false;
+    }
+    return !piece_.was_cut[from] || sink->share_of_row(row) >= kLeastShareOfCutRow;
+  }
+
+  const PieceState& piece_;
   const codec::RowLayout& rows_;
-  std::span<const std::unique_ptr<CodedSink>> contributions_;
   bool has_own_part_;
   std::span<float> sums_;
   std::vector<bool> is_in_;  // by rank
@@ -149,7 +160,7 @@ void add_up_contributions(const PieceWork& work, const wire::MessageId& message,
     const OwnValues own(work, piece.place.extent);
     std::copy(own.view().begin(), own.view().end(), sums.begin());
   }
-  RowSums rows(piece.result->plan().layout(), piece.contributions, has_part, sums);
+  RowSums rows(piece, has_part, sums);
   const bool averages = work.operation.op == ReduceOp::kAverage;
   rows.add_up(averages ? 1.0F : static_cast<float>(work.group.workers()));
   piece.contributors = rows.contributors();

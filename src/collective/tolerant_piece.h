@@ -30,6 +30,7 @@ struct PieceState {
 
   // At its owner.
   std::vector<std::unique_ptr<CodedSink>> contributions;  // by rank
+  std::vector<bool> was_cut;  // by rank: its contribution had not ended when time was up
   std::uint16_t open_contributions = 0;
   std::uint16_t there = 0;  // contributions that have ended in time, and the owner's own
   bool is_adding_up = false;
@@ -51,7 +52,9 @@ struct PieceWork {
 // out.
 void encode_contribution(const PieceWork& work, const wire::MessageId& message, PieceState& piece);
 // Adds up what came: the owner's own, then by rank; corrects for what did not, and encodes the sum;
-// the output becomes what everybody will decode. A server has no part of its own and no output.
+// the output becomes what everybody will decode. Of a contribution that was cut, rows count of
+// which half or more came: with less, what is missing is a greater error than doing without the
+// rank. A server has no part of its own and no output.
 void add_up_contributions(const PieceWork& work, const wire::MessageId& message, PieceState& piece);
 // The sum that came, into the output.
 void decode_sum(const PieceWork& work, PieceState& piece);

@@ -141,6 +141,7 @@ base::Status TolerantRun::expect_contributions(std::uint32_t index, RunContext& 
   piece.result =
       std::make_unique<CodedSource>(layout_.gather_plan(piece.place).value(), *setting_.auth);
   piece.contributions.resize(setting_.group.workers());
+  piece.was_cut.resize(setting_.group.workers(), false);
   for (std::uint16_t from = 0; from < setting_.group.workers(); ++from) {
     if (from == setting_.group.rank) {
       ++piece.there;
@@ -318,6 +319,7 @@ void TolerantRun::on_contribution(const transport::ReceiveReport& report, RunCon
   from.late = from.late || is_cut;
   PieceState& piece = pieces_[report.id.shard];
   --piece.open_contributions;
+  piece.was_cut[report.id.source] = is_cut;
   if (report.delivered > 0) {
     was_heard_[report.id.source] = true;
   }

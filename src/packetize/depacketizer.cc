@@ -116,6 +116,22 @@ unsigned Depacketizer::planes_of(std::size_t packet) const {
   return static_cast<unsigned>(received_bytes_[packet] / (plan_.place(packet).count / 8));
 }
 
+// How many coordinates of a packet came with at least one plane.
+std::size_t Depacketizer::estimated_coordinates(std::size_t packet) const {
+  const std::size_t first_plane = std::size_t{received_bytes_[packet]} * 8;
+  return std::min<std::size_t>(first_plane, plan_.place(packet).count);
+}
+
+double Depacketizer::share_of_row(std::size_t row) const {
+  const std::size_t first = plan_.first_packet(row);
+  std::size_t arrived = 0;
+  for (std::size_t slot = 0; slot < plan_.packets_in(row); ++slot) {
+    arrived += estimated_coordinates(first + slot);
+  }
+  return static_cast<double>(arrived) /
+         static_cast<double>(std::size_t{1} << plan_.layout().row(row).log2_length);
+}
+
 // Counts a packet in the report and clears its coordinates if it never came. Returns how many of
 // its coordinates have an estimate.
 std::size_t Depacketizer::tally_packet(std::size_t packet) {
@@ -135,7 +151,7 @@ std::size_t Depacketizer::tally_packet(std::size_t packet) {
   if (further > 0) {
     report_.coordinates_by_planes[planes + 1] += further;
   }
-  return planes > 0 ? place.count : further;
+  return estimated_coordinates(packet);
 }
 
 void Depacketizer::finish_row(std::size_t row_index) {

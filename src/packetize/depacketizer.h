@@ -56,8 +56,9 @@ class Depacketizer {
 
   // Whole planes that came of a packet.
   unsigned planes_of(std::size_t packet) const;
-  // Whether anything came of a row.
+  // Whether anything came of a row; and how much, of its coordinates.
   bool has_row(std::size_t row) const { return rows_[row].seen; }
+  double share_of_row(std::size_t row) const;
 
   // Completes one row of the tensor; each at most once, and add() no more afterwards.
   void finish_row(std::size_t row);
@@ -77,6 +78,7 @@ class Depacketizer {
   bool agrees_with_row(const wire::DataHeader& header) const;
   PacketOutcome check(const wire::DataHeader& header);
   float* row_data(std::size_t row);
+  std::size_t estimated_coordinates(std::size_t packet) const;
   std::size_t tally_packet(std::size_t packet);
 
   PacketPlan plan_;
