@@ -4,9 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <future>
 #include <thread>
 #include <unordered_map>
@@ -16,8 +14,9 @@
 #include "runtime/compute_threads.h"
 #include "runtime/debug_log.h"
 #include "runtime/local_memory.h"
+#include "runtime/meeting.h"
 #include "runtime/operation_observer.h"
-#include "runtime/rendezvous.h"
+#include "runtime/service.h"
 #include "runtime/silent_peer.h"
 
 namespace spillway::runtime {
@@ -39,26 +38,6 @@ base::Result<wire::PacketAuth> auth_of(const CommunicatorSetup& setup) {
       {reinterpret_cast<const std::uint8_t*>(setup.secret.data()), setup.secret.size()});
 }
 
-unsigned ranks_here(const std::vector<RankCard>& cards, std::uint16_t rank) {
-  return static_cast<unsigned>(std::count_if(cards.begin(), cards.end(), [&](const RankCard& card) {
-    return card.machine == cards[rank].machine;
-  }));
-}
-
-// Of the ranks whose memory this one can read; none if there are none.
-std::unique_ptr<LocalMemory> memory_of(const std::vector<RankCard>& cards, std::uint16_t rank) {
-  const std::string& domain = cards[rank].memory_domain;
-  std::vector<std::optional<pid_t>> processes(cards.size());
-  std::size_t reached = 0;
-  for (std::size_t peer = 0; peer < cards.size(); ++peer) {
-    if (peer != rank && !domain.empty() && cards[peer].memory_domain == domain) {
-      processes[peer] = cards[peer].process;
-      ++reached;
-    }
-  }
-  return reached == 0 ? nullptr : std::make_unique<LocalMemory>(std::move(processes));
-}
-
 }  // namespace
 
 class Communicator::Impl final : private net::DriverListener, private collective::EngineListener {
@@ -73,12 +52,9 @@ class Communicator::Impl final : private net::DriverListener, private collective
   base::Result<std::shared_ptr<OperationRequest>> submit(const OperationOptions& options);
   base::Status abort(const std::string& why);
   base::Status health() const;
-  std::optional<base::Status> wait_served(milliseconds limit) const;
-  ServerTotals server_totals() const;
+  const Service& service() const { return service_; }
 
  private:
-  base::Result<std::vector<RankCard>> meet();
-  base::Status add_peers(const std::vector<RankCard>& cards, const packetize::Fabric& fabric);
   base::Status check_process() const;
 
   void on_event(const transport::Event& event, transport::Endpoint& endpoint,
@@ -132,73 +108,8 @@ class Communicator::Impl final : private net::DriverListener, private collective
 
   mutable std::mutex mutex_;
   base::Status failure_;
-  // Of a parameter server.
-  ServerTotals totals_;
-  std::optional<base::Status> served_;  // how it ended
-  mutable std::condition_variable is_served_;
+  Service service_;  // of a parameter server
 };
-
-base::Result<std::vector<RankCard>> Communicator::Impl::meet() {
-  RankCard own;
-  own.data = driver_->local();
-  own.mtu = setup_.mtu;
-  own.trim_bytes = setup_.trim_bytes;
-  own.machine = machine_name();
-  own.process = ::getpid();
-  // Who is told where the others are has a network that is meant to be used.
-  own.memory_domain = setup_.launch.peers.empty() ? memory_domain(Environment::of_process()) : "";
-  if (setup_.group.world == 1) {
-    if (options_.id) {
-      discard_unique_id(*options_.id);  // nobody will come
-    }
-    return std::vector{own};
-  }
-  const base::Result<std::vector<Blob>> blobs =
-      options_.id ? exchange(*options_.id, {rank(), setup_.group.world}, to_blob(own),
-                             setup_.rendezvous_patience)
-                  : exchange(setup_.launch, to_blob(own), setup_.rendezvous_patience);
-  if (!blobs.ok()) {
-    return blobs.status();
-  }
-  std::vector<RankCard> cards;
-  for (const Blob& blob : *blobs) {
-    const base::Result<RankCard> card = parse_rank_card(blob);
-    if (!card.ok()) {
-      return card.status();
-    }
-    cards.push_back(*card);
-  }
-  return cards;
-}
-
-base::Status Communicator::Impl::add_peers(const std::vector<RankCard>& cards,
-                                           const packetize::Fabric& fabric) {
-  for (std::uint16_t peer = 0; peer < setup_.group.world; ++peer) {
-    const bool is_told = !setup_.launch.peers.empty();
-    const net::SocketAddress& address =
-        addresses_.emplace_back(is_told ? setup_.launch.peers[peer] : cards[peer].data);
-    if (peer == rank()) {
-      continue;
-    }
-    const base::Result<unsigned> limit = driver_->add_peer(peer, address);
-    if (!limit.ok()) {
-      return base::Status(
-          limit.status().code(),
-          fmt::format("rank {} is at {}, and from here: {}; let it use an interface that this host "
-                      "can reach (SPILLWAY_SOCKET_IFNAME at rank {})",
-                      peer, address.to_string(), limit.status().message(), peer));
-    }
-    if (*limit + fabric.datagram_overhead() < fabric.mtu && *limit < SPILLWAY_MAX_PACKET) {
-      return base::invalid_argument(fmt::format(
-          "the way to rank {} ({}) takes packets of {} bytes, but all interfaces say {}; set "
-          "SPILLWAY_MTU={} at every rank",
-          peer, address.to_string(), *limit + fabric.datagram_overhead(), fabric.mtu,
-          *limit + fabric.datagram_overhead()));
-    }
-    log_info(LogSubsystem::kNet, "rank {} is at {}", peer, address.to_string());
-  }
-  return {};
-}
 
 base::Status Communicator::Impl::open() {
   base::Result<std::unique_ptr<net::TransportDriver>> driver =
@@ -210,7 +121,7 @@ base::Status Communicator::Impl::open() {
   for (const std::string& warning : driver_->warnings()) {
     log_info(LogSubsystem::kNet, "{}", warning);
   }
-  const base::Result<std::vector<RankCard>> cards = meet();
+  const base::Result<std::vector<RankCard>> cards = meet(setup_, options_.id, driver_->local());
   if (!cards.ok()) {
     return cards.status();
   }
@@ -218,7 +129,8 @@ base::Status Communicator::Impl::open() {
   if (!fabric.ok()) {
     return fabric.status();
   }
-  if (base::Status status = add_peers(*cards, *fabric); !status.ok()) {
+  addresses_ = addresses_of(setup_, *cards);
+  if (base::Status status = add_peers(addresses_, rank(), *fabric, *driver_); !status.ok()) {
     return status;
   }
   const unsigned threads = setup_.threads.value_or(
@@ -254,7 +166,7 @@ base::Status Communicator::Impl::open() {
 }
 
 void Communicator::Impl::start_serving() {
-  totals_.workers.resize(world());
+  service_.begin(world());
   driver_->post([this](transport::Endpoint& endpoint, base::Instant now) {
     if (const base::Status status = engine_->serve(endpoint, now); !status.ok()) {
       engine_->fail(status, rank(), wire::FailureCause::kInternal, endpoint, now);
@@ -268,32 +180,15 @@ void Communicator::Impl::on_served(const base::Status& status,
   const std::uint64_t token = next_token_++;
   observer_->begin(token, report.operation, /*priority=*/0, report.queued);
   observer_->end(token, status, report);
-  const std::lock_guard lock(mutex_);
   if (status.ok()) {
-    totals_.add(report);
+    service_.add(report);
   }
 }
 
 void Communicator::Impl::look_whether_served() {
-  if (!setup_.group.is_server() || !(engine_->failure() || engine_->is_service_over())) {
-    return;
+  if (setup_.group.is_server() && (engine_->failure() || engine_->is_service_over())) {
+    service_.end(explained(engine_->failure().value_or(base::Status())));
   }
-  const std::lock_guard lock(mutex_);
-  if (!served_) {
-    served_ = explained(engine_->failure().value_or(base::Status()));
-    is_served_.notify_all();
-  }
-}
-
-std::optional<base::Status> Communicator::Impl::wait_served(milliseconds limit) const {
-  std::unique_lock lock(mutex_);
-  is_served_.wait_for(lock, limit, [this] { return served_.has_value(); });
-  return served_;
-}
-
-ServerTotals Communicator::Impl::server_totals() const {
-  const std::lock_guard lock(mutex_);
-  return totals_;
 }
 
 base::Status Communicator::Impl::check_process() const {
@@ -555,10 +450,10 @@ base::Status Communicator::health() const {
   return impl_->health();
 }
 std::optional<base::Status> Communicator::wait_served(milliseconds limit) const {
-  return impl_->wait_served(limit);
+  return impl_->service().wait(limit);
 }
 ServerTotals Communicator::server_totals() const {
-  return impl_->server_totals();
+  return impl_->service().totals();
 }
 
 }  // namespace spillway::runtime
