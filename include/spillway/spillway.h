@@ -181,7 +181,7 @@ typedef struct spillway_operation_options {
   /* All-reduces of floating-point numbers, sum or average: how much may be lost. The fields below
    * mean something only with `tolerant` 1. */
   uint32_t tolerant;          /* 0: exact */
-  uint32_t precision;         /* bits per value on the way to the sums: 8, 12, 16 or 32; 16 */
+  uint32_t precision;         /* bits per value on the way to the sums, 1 to 32; 16 */
   uint32_t gather_precision;  /* and on the way back; 16 */
   uint32_t loss_ppm;          /* of a contribution's packets that may stay missing; 10000 */
   uint32_t min_planes;        /* a trimmed packet must keep so many bits per value to count; 1 */

@@ -18,6 +18,7 @@
 #include "cli/allreduce_table.h"
 #include "cli/commands.h"
 #include "cli/progress.h"
+#include "codec/plane_code.h"
 #include "runtime/communicator.h"
 #include "sim/units_text.h"
 
@@ -347,18 +348,18 @@ void add_work(CLI::App& verb, AllreduceSettings& settings) {
 }
 
 void add_tolerance(CLI::App& verb, BenchAllreduceOptions& options) {
-  const std::vector<unsigned> precisions{8, 12, 16, 32};
+  const CLI::Range precisions(1U, codec::kMaxPlanes);
   CLI::Option* mode = verb.add_option("--mode", options.is_tolerant, "exact or tolerant (exact)");
   mode->transform(one_of(Names<bool>{{"exact", false}, {"tolerant", true}}));
   collective::Tolerance& tolerance = options.tolerance;
   const std::string group = "With --mode tolerant";
   for (CLI::Option* option :
-       {verb.add_option("--precision", tolerance.precision, "Bits sent per value: 8, 12, 16, 32")
-            ->check(CLI::IsMember(precisions))
+       {verb.add_option("--precision", tolerance.precision, "Bits sent per value, 1 to 32")
+            ->check(precisions)
             ->default_str(std::to_string(tolerance.precision)),
         verb.add_option("--gather-precision", tolerance.gather_precision,
                         "Bits of the sums that come back")
-            ->check(CLI::IsMember(precisions))
+            ->check(precisions)
             ->default_str(std::to_string(tolerance.gather_precision)),
         verb.add_option("--loss", options.loss_percent,
                         "Packets of a contribution that may stay missing, in percent")

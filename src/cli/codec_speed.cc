@@ -19,7 +19,7 @@
 namespace spillway::cli {
 namespace {
 
-constexpr std::array<unsigned, 4> kPrecisions = {8, 12, 16, 32};
+constexpr std::array<unsigned, 5> kPrecisions = {5, 8, 12, 16, 32};
 constexpr std::array<unsigned, 2> kRowLogs = {13, 15};
 // Plain code, one to two orders slower: fewer values and repetitions are enough.
 constexpr std::size_t kReferenceValues = std::size_t{1} << 20;

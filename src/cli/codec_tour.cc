@@ -16,6 +16,7 @@
 #include "cli/gradient_file.h"
 #include "cli/progress.h"
 #include "cli/text_table.h"
+#include "codec/plane_code.h"
 #include "codec/sample_data.h"
 #include "plot/html_text.h"
 #include "plot/svg_chart.h"
@@ -242,8 +243,8 @@ void add_codec_tour(CLI::App& codec) {
   command->add_option("--out", options->out, "Folder for the page with the plot")
       ->capture_default_str();
   command->add_option("--mtu", options->mtu, "Bytes of IP packet")->capture_default_str();
-  command->add_option("--precision", options->precision, "Bits per value: 8, 12, 16 or 32")
-      ->check(CLI::IsMember({8U, 12U, 16U, 32U}))
+  command->add_option("--precision", options->precision, "Bits per value, 1 to 32")
+      ->check(CLI::Range(1U, codec::kMaxPlanes))
       ->capture_default_str();
   command->add_flag("--json", options->json, "Print JSON instead of a table");
   command->footer(

@@ -19,7 +19,7 @@
 // few bits. Being concave, u is a minimum of six lines and its inverse a maximum of six lines:
 // no table and no branch per coordinate.
 //
-// The precision of a packet (8, 12, 16 or 32 planes) is only where the sender stops; a trimmed
+// The precision of a packet (1 to 32 planes) is only where the sender stops; a trimmed
 // packet is one where a switch stopped it earlier. Decoding b planes gives the conditional mean of
 // z in the cell, divided by (1 - D_b) when the estimate has to be unbiased: E[z * mean] is 1 - D_b.
 //

@@ -44,7 +44,7 @@ base::Status validate_tolerance(const Operation& operation) {
   }
   const auto is_precision = [](unsigned planes) { return planes >= 1 && planes <= 32; };
   if (!is_precision(tolerance.precision) || !is_precision(tolerance.gather_precision)) {
-    return base::invalid_argument("precision goes from 1 to 32 planes: use 8, 12, 16 or 32");
+    return base::invalid_argument("precision goes from 1 to 32 bits per value");
   }
   if (tolerance.bound_ppm > 1'000'000 || tolerance.min_planes < 1 ||
       tolerance.min_planes > tolerance.precision || !(tolerance.least_contributors >= 0.0) ||

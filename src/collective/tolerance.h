@@ -16,7 +16,7 @@
 namespace spillway::collective {
 
 struct Tolerance {
-  std::uint8_t precision = 16;         // planes per coordinate towards the owners: 8, 12, 16, 32
+  std::uint8_t precision = 16;         // planes per coordinate towards the owners, 1 to 32
   std::uint8_t gather_precision = 16;  // planes of the sums that come back
   std::uint32_t bound_ppm = 10'000;    // packets of a contribution that may stay missing
   std::uint8_t min_planes = 1;         // of a trimmed packet, for it to count as delivered

@@ -48,7 +48,7 @@ base::Status check_arguments(const Fabric& fabric, const Encoding& encoding) {
         fmt::format("MTU {} is outside {}..{}", fabric.mtu, kMinMtu, kMaxMtu));
   }
   if (encoding.planes < 1 || encoding.planes > codec::kMaxPlanes) {
-    return base::invalid_argument(fmt::format("precision {} is outside 1..{}; use 8, 12, 16 or 32",
+    return base::invalid_argument(fmt::format("precision {} is outside 1..{} bits per value",
                                               encoding.planes, codec::kMaxPlanes));
   }
   if (encoding.row_log2 < codec::kMinRowLog2 || encoding.row_log2 > codec::kMaxRowLog2) {

@@ -40,7 +40,7 @@ inline constexpr unsigned kDefaultRowLog2 = 13;
 inline constexpr unsigned kDefaultPlanes = 16;
 
 struct Encoding {
-  unsigned planes = kDefaultPlanes;  // 8, 12, 16 or 32: precision in bits per coordinate
+  unsigned planes = kDefaultPlanes;  // precision in bits per coordinate, 1 to 32
   unsigned row_log2 = kDefaultRowLog2;
   bool keyed = false;
 };

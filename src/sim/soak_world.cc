@@ -114,7 +114,7 @@ class WorldBuilder {
     const bool real_bytes = draw_.chance(0.4);
     const auto packet = draw_.pick<std::uint32_t>({600, 1024, 1472, 1472, 4096, 8972});
     largest_packet_ = std::max(largest_packet_, packet);
-    const auto planes = draw_.pick<std::uint32_t>({8, 12, 16, 32});
+    const auto planes = draw_.pick<std::uint32_t>({5, 8, 16, 32});
     std::string job =
         OrderedText{"job protocol=spillway packet={} planes={} keyed={} real-bytes={}", packet,
                     planes, draw_.chance(0.5) ? "yes" : "no", real_bytes ? "yes" : "no"}

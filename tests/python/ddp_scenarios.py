@@ -246,7 +246,7 @@ def gradients_of_half_precision():
 def what_is_wrong_in_a_call_is_said():
     model = make_model()
     for error, words, arguments in [(ValueError, "'planes', 'exact'", {"codec": "zip"}),
-                                    (ValueError, "precision 9", {"precision": 9}),
+                                    (ValueError, "precision 33", {"precision": 33}),
                                     (ValueError, "loss_bound 3", {"loss_bound": 3}),
                                     (ValueError, "mtu", {"mtu": 1500})]:
         try:

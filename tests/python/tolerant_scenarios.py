@@ -42,7 +42,7 @@ def large_sums_and_averages_of_floats_are_tolerant():
             mine, contributors = all_reduced(values(dtype), op=op)
             assert contributors == world, (dtype, op, contributors)
             error = float((mine.double() - expected).norm() / expected.norm())
-            assert 0 < error < 0.05, (dtype, op, error)
+            assert 0 < error < 0.1, (dtype, op, error)
             assert_same_everywhere(mine.double())
 
 

@@ -44,7 +44,7 @@ class Modes(unittest.TestCase):
         options = abi.OperationOptions()
         mode.fill(options)
         self.assertEqual((options.tolerant, options.precision, options.gather_precision, options.loss_ppm,
-                          options.least_contributors, options.feedback_tensor), (1, 8, 8, 10_000, 0.0, 0))
+                          options.least_contributors, options.feedback_tensor), (1, 5, 5, 10_000, 0.0, 0))
 
     def test_variables_say_how_tolerant(self):
         options = abi.OperationOptions()
@@ -53,12 +53,12 @@ class Modes(unittest.TestCase):
         self.assertEqual((options.precision, options.gather_precision, options.loss_ppm, options.least_contributors),
                          (12, 12, 0, 0.75))
         mode_from({"SPILLWAY_MODE": "tolerant", "SPILLWAY_GATHER_PRECISION": "16"}).fill(options)
-        self.assertEqual((options.precision, options.gather_precision), (8, 16))
+        self.assertEqual((options.precision, options.gather_precision), (5, 16))
 
     def test_a_bad_value_is_named_with_what_is_allowed(self):
         for name, value, allowed in [("SPILLWAY_MODE", "lossy", "exact, tolerant"),
-                                     ("SPILLWAY_PRECISION", "9", "8, 12, 16, 32"),
-                                     ("SPILLWAY_GATHER_PRECISION", "x", "8, 12, 16, 32"),
+                                     ("SPILLWAY_PRECISION", "33", "from 1 to 32"),
+                                     ("SPILLWAY_GATHER_PRECISION", "x", "from 1 to 32"),
                                      ("SPILLWAY_LOSS_BOUND", "1%", "from 0 to 1"),
                                      ("SPILLWAY_LOSS_BOUND", "nan", "from 0 to 1"),
                                      ("SPILLWAY_LEAST_CONTRIBUTORS", "-0.1", "from 0 to 1"),

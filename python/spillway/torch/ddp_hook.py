@@ -175,7 +175,7 @@ def attach(model: Any, codec: str = "planes", precision: int = 16, loss_bound: f
     All ranks call it, with the same arguments; once per model, before its first backward pass.
 
     codec             "planes": bit planes of rotated rows, which may lose something; "exact": nothing
-    precision         bits per value on the way to the sums: 8, 12, 16 or 32
+    precision         bits per value on the way to the sums, 1 to 32
     loss_bound        share of a contribution's packets that may stay missing
     gather_precision  bits per value of the sums that come back
     min_planes        a trimmed packet must keep so many bits per value to count

@@ -5,7 +5,7 @@ import dataclasses
 from ..abi import OperationOptions
 
 CODECS = ("planes", "exact")
-PRECISIONS = (8, 12, 16, 32)
+MOST_BITS = 32
 MOST_URGENT = 7
 
 
@@ -25,9 +25,9 @@ class HookOptions:
     def __post_init__(self) -> None:
         if self.codec not in CODECS:
             raise ValueError(f"codec is {self.codec!r}; there are {', '.join(map(repr, CODECS))}")
-        if self.precision not in PRECISIONS or self.gather_precision not in PRECISIONS:
-            raise ValueError(f"precision {self.precision} and gather_precision {self.gather_precision} must be of "
-                             f"{PRECISIONS}: bits per value")
+        if not 1 <= self.precision <= MOST_BITS or not 1 <= self.gather_precision <= MOST_BITS:
+            raise ValueError(f"precision {self.precision} and gather_precision {self.gather_precision} are bits per "
+                             f"value, from 1 to {MOST_BITS}")
         if not 0.0 <= self.loss_bound <= 1.0 or not 0.0 <= self.least_contributors <= 1.0:
             raise ValueError(f"loss_bound {self.loss_bound} and least_contributors {self.least_contributors} are "
                              "shares, from 0 to 1")
