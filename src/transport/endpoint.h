@@ -14,9 +14,10 @@
 //
 // The exchange (docs/algorithms.md): a sender announces a message with a PROBE, sends its packets
 // as credit and window allow, and probes again when all were sent. The receiver answers with a STOP
-// when the message is over, a BITMAP of what came when it is not, or WAIT when its owner does not
-// expect the message yet. CREDIT packets carry grants and, per path, what came. The sender repeats
-// what the budget does not forgive, and asks again.
+// when the message is over, a BITMAP of what came when it is not (which, behind the last packet, it
+// also sends unasked), or WAIT when its owner does not expect the message yet. CREDIT packets carry
+// grants and, per path, what came. The sender repeats what the budget does not forgive, and asks
+// again.
 //
 // Limits: EndpointLimits bounds every table; what does not fit is refused and counted. A peer that
 // is silent for peer_timeout while something is due from it is dead for good: its messages end with

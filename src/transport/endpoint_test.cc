@@ -218,6 +218,39 @@ TEST(Endpoint, AProbeWithDataInFlightCausesNoRepeats) {
   EXPECT_EQ(net.sent(0)[0].transmitted, 200U);
 }
 
+TEST(Endpoint, WhatIsMissingBehindTheLastPacketIsSaidUnasked) {
+  Exchange net(2);
+  net.delay = base::milliseconds(3);
+  net.filter = [](TestPacket& packet, base::Duration&) {
+    if (is_control(packet, wire::ControlType::kProbe)) {
+      return packet.sent.control.probe.all_sent ? 0 : 1;  // nobody asks
+    }
+    const DataStamp& data = packet.sent.data;
+    return is_data(packet) && data.packet == 42 && !data.retransmit ? 0 : 1;
+  };
+  SendSpec spec = net.send_spec(100, 0, 1);
+  spec.loss.bound_ppm = 0;
+  ASSERT_TRUE(net.start(spec).ok());
+  net.run();
+  ASSERT_EQ(net.received(1).size(), 1U);
+  EXPECT_EQ(net.received(1)[0].outcome, Outcome::kEverything);
+  EXPECT_LE(net.sent(0)[0].transmitted, 102U);  // what was missing, and one for good measure
+}
+
+TEST(Endpoint, WhatAnotherPathDelaysIsNotTakenForMissing) {
+  Exchange net(2);
+  net.filter = [](TestPacket& packet, base::Duration& extra) {
+    extra = base::microseconds(is_data(packet) && packet.sent.data.packet % 7 == 0 ? 40 : 0);
+    return 1;
+  };
+  SendSpec spec = net.send_spec(100, 0, 1);
+  spec.loss.bound_ppm = 0;
+  ASSERT_TRUE(net.start(spec).ok());
+  net.run();
+  ASSERT_EQ(net.sent(0).size(), 1U);
+  EXPECT_EQ(net.sent(0)[0].transmitted, 100U);
+}
+
 TEST(Endpoint, AMessageThatIsExpectedLateStillArrives) {
   Exchange net(2);
   const SendSpec spec = net.send_spec(300, 0, 1);

@@ -39,6 +39,7 @@ struct IncomingMessage {
   bool is_announced = false;           // a probe told how many packets are important
   bool all_sent = false;               // its sender has sent every packet, as far as it can tell
   bool is_waiting_for_credit = false;  // in the pacer's line
+  bool has_said_missing = false;       // unasked, since the latest probe
   // To be said, when its turn in the control queue comes.
   bool is_queued = false;
   bool owes_stop = false;
@@ -55,6 +56,7 @@ struct IncomingMessage {
   base::Instant last_stop;
   base::Instant first_arrival;
   base::Instant linger_due = kNever;
+  base::Instant missing_due = kNever;  // when to say unasked what is missing
   base::Instant deadline = kNever;
   base::Instant armed = kNever;  // the earliest entry in the timer queue
 

@@ -73,7 +73,8 @@ struct OutgoingMessage {
   // Fills in what the next packet is, and moves on; has_packet() must hold.
   void take_next(DataStamp& stamp);
 
-  // Takes in a BITMAP that answers the latest probe: adds to `repeats` what must be sent again.
+  // Takes in a BITMAP that answers the latest probe, or follows it unasked: adds to `repeats` what
+  // must be sent again.
   void plan_repeats(const wire::ControlPacket& bitmap);
 
   std::size_t memory_bytes() const;

@@ -46,6 +46,10 @@ class Receiver {
   std::size_t memory_bytes();
 
  private:
+  // Ethernet, IPv4 and UDP headers, and what a frame takes up besides its bytes: preamble, check,
+  // gap.
+  static constexpr std::uint32_t kFrameOverhead = 42 + 24;
+
   using Table = MessageTable<IncomingMessage>;
   static constexpr std::uint32_t kNoSlot = Table::kNoSlot;
 
@@ -55,6 +59,8 @@ class Receiver {
   void take(IncomingMessage& message, const DataArrival& arrival, base::Instant now);
   void begin(IncomingMessage& message, base::Instant now);
   void look_for_end(IncomingMessage& message, base::Instant now);
+  void expect_no_more(IncomingMessage& message, const DataStamp& stamp, base::Instant now);
+  void say_missing(IncomingMessage& message);
   void finish(std::uint32_t slot, Outcome outcome, base::Instant now);
   void end(std::uint32_t slot, Outcome outcome, base::Instant now);
   bool may_forget(std::uint32_t slot);

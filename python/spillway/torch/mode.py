@@ -24,7 +24,7 @@ from .hook_options import MOST_BITS, HookOptions
 from .variables import value_of
 
 MODES = ("exact", "tolerant")
-DEFAULT_PRECISION = 5  # of a mean of independent gradients, the error is 0.6 % of the energy
+DEFAULT_PRECISION = 5  # of a mean of independent gradients, the error is 0.5 % of the energy
 DEFAULT_LOSS_BOUND = 0.01
 DEFAULT_LEAST_BYTES = 64 * 1024  # below it, what coding saves is less than what it costs
 

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What comes to the engine while operations run, from the transport and from the threads that
+// calculate; and how one failure ends them all.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/check.h"
+#include "collective/engine.h"
+
+namespace spillway::collective {
+namespace {
+
+// What another rank's failure is here.
+base::StatusCode code_of(wire::FailureCause cause) {
+  switch (cause) {
+    case wire::FailureCause::kMismatch:
+      return base::StatusCode::kMismatch;
+    case wire::FailureCause::kTimeout:
+      return base::StatusCode::kTimedOut;
+    case wire::FailureCause::kClosed:
+    case wire::FailureCause::kPeerDead:
+    case wire::FailureCause::kAborted:
+    case wire::FailureCause::kInternal:
+      break;
+  }
+  return base::StatusCode::kPeerFailed;
+}
+
+std::string failure_sentence(const transport::PeerFailed& event, const Group& group) {
+  const std::string from = rank_name(group, event.from);
+  const std::string culprit = rank_name(group, event.culprit);
+  switch (event.cause) {
+    case wire::FailureCause::kPeerDead:
+      return fmt::format("{} is dead: {} has not heard from it", culprit, from);
+    case wire::FailureCause::kMismatch:
+      return fmt::format(
+          "{} found that {} runs another operation; all ranks must call the same operations in the "
+          "same order",
+          from, culprit);
+    case wire::FailureCause::kAborted:
+      return fmt::format("{} aborted", culprit);
+    case wire::FailureCause::kTimeout:
+      return fmt::format("{} waited too long for {}", from, culprit);
+    case wire::FailureCause::kClosed:
+      return fmt::format("{} closed its communicator too early", culprit);
+    case wire::FailureCause::kInternal:
+      break;
+  }
+  return fmt::format("{} failed; its own log says why", culprit);
+}
+
+}  // namespace
+
+void Engine::on_event(const transport::Event& event, transport::Endpoint& endpoint,
+                      base::Instant now) {
+  if (const auto* dead = std::get_if<transport::PeerDead>(&event)) {
+    fail({base::StatusCode::kPeerFailed,
+          fmt::format("{} is dead: nothing was heard from it for {} ms",
+                      rank_name(config_.group, dead->rank),
+                      endpoint.config().tuning.peer_timeout.count() / 1'000'000)},
+         dead->rank, wire::FailureCause::kPeerDead, endpoint, now);
+    return;
+  }
+  if (const auto* failed = std::get_if<transport::PeerFailed>(&event)) {
+    if (failed->cause == wire::FailureCause::kClosed) {
+      on_closed(failed->from, endpoint, now);
+      return;
+    }
+    fail({code_of(failed->cause), failure_sentence(*failed, config_.group)}, failed->culprit,
+         failed->cause, endpoint, now);
+    return;
+  }
+  if (const auto* unexpected = std::get_if<transport::UnexpectedMessage>(&event)) {
+    on_unexpected(*unexpected, endpoint, now);
+    return;
+  }
+  if (is_call_event(event)) {
+    on_call_event(event, endpoint, now);
+    return;
+  }
+  on_message_event(event, endpoint, now);
+}
+
+// A message of an operation has ended.
+void Engine::on_message_event(const transport::Event& event, transport::Endpoint& endpoint,
+                              base::Instant now) {
+  RunContext context = this->context(endpoint, now);
+  const auto* received = std::get_if<transport::ReceiveReport>(&event);
+  const auto* sent = std::get_if<transport::SendReport>(&event);
+  const Key key = received != nullptr ? key_of(received->id, received->id.source, false)
+                                      : key_of(sent->id, sent->to, true);
+  const auto found = running_.find(key);
+  if (found == running_.end()) {
+    return;  // of an operation that failed
+  }
+  const transport::Outcome outcome = received != nullptr ? received->outcome : sent->outcome;
+  if (outcome == transport::Outcome::kPeerDead) {
+    return;  // the event that names the peer comes behind it
+  }
+  OperationRun& run = *found->second.run;
+  after(key,
+        received != nullptr ? run.on_received(*received, context) : run.on_sent(*sent, context),
+        endpoint, now);
+}
+
+// A rank that left was done with everything it knew of; what still waits for it waits in vain.
+void Engine::on_closed(std::uint16_t peer, transport::Endpoint& endpoint, base::Instant now) {
+  closed_.push_back(peer);
+  if (intake_) {
+    RunContext context = this->context(endpoint, now);
+    intake_->leave(peer, context);
+  }
+  fail_what_needs(peer, endpoint, now);
+}
+
+void Engine::fail_what_needs(std::uint16_t peer, transport::Endpoint& endpoint, base::Instant now) {
+  for (const auto& [key, active] : running_) {
+    if (!active.is_complete && active.run->needs(peer)) {
+      fail({base::StatusCode::kPeerFailed,
+            fmt::format("{} closed its communicator while operation {} ({}) waits for it",
+                        rank_name(config_.group, peer), active.run->report().sequence,
+                        describe(active.run->report().operation))},
+           peer, wire::FailureCause::kClosed, endpoint, now);
+      return;
+    }
+  }
+}
+
+void Engine::on_unexpected(const transport::UnexpectedMessage& event, transport::Endpoint& endpoint,
+                           base::Instant now) {
+  if (intake_) {
+    return;  // where workers do not agree, their calls tell, and all of it
+  }
+  const auto found = running_.find(key_of(event.id, event.id.source, false));
+  if (found == running_.end()) {
+    return;  // not begun here yet
+  }
+  const Active& active = found->second;
+  if (active.signature == event.id.bucket && !event.contradicts) {
+    return;  // its turn has not come
+  }
+  const OperationReport& report = active.run->report();
+  const std::string ours = describe(report.operation);
+  const bool looks_alike =
+      describe_signature(event.id.bucket) == describe_signature(active.signature);
+  const std::string theirs = looks_alike
+                                 ? "the same with another size, root, algorithm or tolerance"
+                                 : describe_signature(event.id.bucket);
+  fail({base::StatusCode::kMismatch,
+        fmt::format(
+            "operation {} is {} at rank {}, but at rank {} it is {}; all ranks must call the same "
+            "operations with the same arguments in the same order",
+            report.sequence, ours, config_.group.rank, event.id.source, theirs)},
+       event.id.source, wire::FailureCause::kMismatch, endpoint, now);
+}
+
+void Engine::on_computed(const ComputeJob& job, transport::Endpoint& endpoint, base::Instant now) {
+  RunContext context = this->context(endpoint, now);
+  if (const auto leaving = leaving_.find(job.operation); leaving != leaving_.end()) {
+    OperationRun& run = *leaving->second.run;
+    static_cast<void>(run.on_computed(job.tag, context));  // it was withdrawn: nothing follows
+    if (run.is_idle()) {
+      const Active active = std::move(leaving->second);
+      leaving_.erase(leaving);
+      if (!active.is_complete) {
+        active.run->report().finished = now;
+        listener_.on_complete(active.token, *failure_, active.run->report());
+      }
+    }
+    return;
+  }
+  const auto found = running_.find(job.operation);
+  SPILLWAY_CHECK(found != running_.end());
+  after(job.operation, found->second.run->on_computed(job.tag, context), endpoint, now);
+}
+
+void Engine::fail(const base::Status& cause, std::uint16_t culprit, wire::FailureCause reason,
+                  transport::Endpoint& endpoint, base::Instant now) {
+  if (failure_) {
+    return;
+  }
+  failure_ = cause;
+  endpoint.leave(culprit, reason);
+  RunContext context = this->context(endpoint, now);
+  if (intake_) {
+    intake_->withdraw(context);
+  }
+  if (outbox_) {
+    outbox_->withdraw(context);
+  }
+  std::map<Key, Active> running = std::exchange(running_, {});
+  messages_ = 0;
+  for (auto& [key, active] : running) {
+    active.run->withdraw(context);
+    if (active.is_complete) {
+      if (!active.run->is_idle()) {
+        leaving_.emplace(key, std::move(active));
+      }
+      continue;
+    }
+    if (!active.run->is_idle()) {
+      leaving_.emplace(key, std::move(active));  // a job still uses the caller's memory
+      continue;
+    }
+    active.run->report().finished = now;
+    listener_.on_complete(active.token, cause, active.run->report());
+  }
+  for (const Waiting& waiting : std::exchange(waiting_, {})) {
+    complete_failed(waiting.request, waiting.queued, waiting.sequence, now);
+  }
+}
+
+void Engine::complete_failed(const Request& request, base::Instant queued, std::uint32_t sequence,
+                             base::Instant now) {
+  OperationReport report;
+  report.sequence = sequence;
+  report.operation = request.operation;
+  report.queued = queued;
+  report.finished = now;
+  report.peers.resize(config_.group.world);
+  listener_.on_complete(request.token, *failure_, report);
+}
+
+}  // namespace spillway::collective
