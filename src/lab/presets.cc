@@ -14,31 +14,31 @@ namespace {
 constexpr std::array<Preset, 6> kPresets = {{
     {"clean", R"(# Four hosts under one switch with deep queues; nothing is wrong.
 topology one-switch hosts=4 rate=1gbit delay=10us
-switch mode=spillway queue=4m ecn=128k early-drop=3m
+switch mode=spillway queue=4m ecn=128k early-drop=3m trim=384
 )"},
     {"congested", R"(# Shallow queues, and tenants that take most of two links in bursts.
 topology one-switch hosts=4 rate=1gbit delay=10us
-switch mode=spillway queue=128k ecn=32k early-drop=64k
+switch mode=spillway queue=128k ecn=32k early-drop=64k trim=384
 tenant from=host1 to=host0 protocol=udp rate=70% on=20ms off=20ms
 tenant from=host3 to=host2 protocol=udp rate=50% on=7ms off=13ms
 )"},
     {"incast", R"(# Four hosts under one switch with 64 KiB per queue: three into one overflow it.
 topology one-switch hosts=4 rate=1gbit delay=10us
-switch mode=spillway queue=64k ecn=0 early-drop=32k
+switch mode=spillway queue=64k ecn=0 early-drop=32k trim=384
 )"},
     {"gray", R"(# The last link to host0 silently loses one frame in a hundred.
 topology one-switch hosts=4 rate=1gbit delay=10us
-switch mode=spillway queue=512k ecn=64k early-drop=256k
+switch mode=spillway queue=512k ecn=64k early-drop=256k trim=384
 fault kind=gray link=switch0->host0 share=1%
 )"},
     {"oversubscribed",
      R"(# Two leaves of two hosts; their uplinks carry half of what the hosts can send.
 topology leaf-spine hosts=4 leaves=2 spines=1 rate=1gbit uplink-rate=1gbit delay=10us
-switch mode=spillway queue=128k ecn=32k early-drop=64k
+switch mode=spillway queue=128k ecn=32k early-drop=64k trim=384
 )"},
     {"wan", R"(# Hosts 20 ms apart over 500 Mb/s with deep queues and one frame in a thousand lost.
 topology one-switch hosts=4 rate=500mbit delay=10ms
-switch mode=spillway queue=4m ecn=1m early-drop=3m
+switch mode=spillway queue=4m ecn=1m early-drop=3m trim=384
 fault kind=loss link=switch0->host0 share=0.1%
 fault kind=loss link=switch0->host1 share=0.1%
 fault kind=loss link=switch0->host2 share=0.1%

@@ -154,7 +154,7 @@ class InTheLab(unittest.TestCase):
                     for path in sorted(pathlib.Path(folder).glob("told*.json"))]
         self.assertEqual(len(told), 3)
         trims = [findings["trim"]["finding"] for findings in told]
-        self.assertTrue(any("cut to 256 bytes, DSCP 48" in trim for trim in trims), trims)
+        self.assertTrue(any("cut to 384 bytes, DSCP 48" in trim for trim in trims), trims)
         agreed = [findings["trim-told"] for findings in told if "trim-told" in findings]
         self.assertTrue(agreed and all(one["severity"] == "ok" for one in agreed), agreed)
         for findings in told:

@@ -188,7 +188,7 @@ class Ranks:
                         "LOCAL_WORLD_SIZE": "1", "GROUP_RANK": str(rank), "NODE_RANK": str(rank),
                         "MASTER_PORT": "29500", "SPILLWAY_HOST_NAME": f"host{rank}",
                         "SPILLWAY_LINK_RATE": "200000000", "SPILLWAY_MTU": "1500",
-                        "SPILLWAY_TRIM_BYTES": "256", "MINE": "a b"}
+                        "SPILLWAY_TRIM_BYTES": "384", "MINE": "a b"}
             self.assertEqual({name: found.get(name) for name in expected}, expected)
             self.assertEqual(len(found["SPILLWAY_PEERS"].split(",")), 2)
             self.check_addresses(rank, found)
