@@ -6,17 +6,12 @@
 #include "compare/comparison_json.h"
 #include "compare/comparison_testing.h"
 #include "compare/notes.h"
+#include "plot/text_testing.h"
 
 namespace spillway::compare {
 namespace {
 
-std::size_t count(const std::string& text, const std::string& part) {
-  std::size_t found = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
-    ++found;
-  }
-  return found;
-}
+using plot::count;
 
 TEST(Page, HasATableAndAllCharts) {
   const std::string page = comparison_page(sample_comparison(), {{"hosts", "4"}});

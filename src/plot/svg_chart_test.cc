@@ -5,16 +5,10 @@
 
 #include <limits>
 
+#include "plot/text_testing.h"
+
 namespace spillway::plot {
 namespace {
-
-std::size_t count(const std::string& text, const std::string& part) {
-  std::size_t found = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
-    ++found;
-  }
-  return found;
-}
 
 Chart chart_of(std::vector<ChartLine> lines) {
   Chart chart;

@@ -71,6 +71,10 @@ class Servers(unittest.TestCase):
             summaries.append(json.loads(output))
         return summaries
 
+    def check_first_steps(self, job):
+        for worker in job.workers:
+            self.assertEqual(worker.stdout.readline(), "step\n")
+
     def test_sums_go_through_the_servers_and_these_end_with_the_workers(self):
         for servers in (1, 2):
             with Job("sums", servers) as job:
@@ -87,8 +91,7 @@ class Servers(unittest.TestCase):
 
     def test_a_killed_server_is_named_by_all_workers(self):
         with Job("without_end", 2) as job:
-            for worker in job.workers:
-                self.assertEqual(worker.stdout.readline(), "step\n")
+            self.check_first_steps(job)
             job.servers[1].send_signal(signal.SIGKILL)
             for worker in job.workers:
                 code, output, errors = end_of(worker)
@@ -101,8 +104,7 @@ class Servers(unittest.TestCase):
 
     def test_a_server_that_is_asked_to_end_tells_the_workers(self):
         with Job("without_end", 1) as job:
-            for worker in job.workers:
-                self.assertEqual(worker.stdout.readline(), "step\n")
+            self.check_first_steps(job)
             job.servers[0].send_signal(signal.SIGTERM)
             for worker in job.workers:
                 told = last_line(end_of(worker)[1])
@@ -111,8 +113,7 @@ class Servers(unittest.TestCase):
 
     def test_a_killed_worker_ends_the_servers_with_its_name(self):
         with Job("without_end", 2) as job:
-            for worker in job.workers:
-                self.assertEqual(worker.stdout.readline(), "step\n")
+            self.check_first_steps(job)
             job.workers[2].send_signal(signal.SIGKILL)
             for server in job.servers:
                 code, output, errors = end_of(server)
