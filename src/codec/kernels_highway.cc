@@ -12,6 +12,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "codec/kernels_highway.cc"
+// The fallback table is never run (see highway_kernels()), it only has to compile: with g++ before
+// 12.3 Highway would take HWY_SCALAR, whose vectors have one lane.
+#define HWY_BROKEN_EMU128 0
 #define HWY_DISABLED_TARGETS \
   (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_SSSE3 | HWY_SSE4)
 #include <hwy/foreach_target.h>  // NOLINT: Highway includes this file again for each target
