@@ -46,29 +46,41 @@ if(SPILLWAY_BUILD_FUZZERS)
   target_link_options(spillway_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
-# Several files in one go: headers and templates are most of what the compiler reads.
+# Several files in one go: headers and templates are most of what the compiler reads. A file with compile
+# options of its own is compiled alone.
 option(SPILLWAY_JOIN_SOURCES "Compile sources of one folder together" ON)
 set(SPILLWAY_JOINED 8)
-
-# spillway_join(<target> [ALONE <file>...]): ALONE are those whose local names others use, too.
 function(spillway_join target)
-  cmake_parse_arguments(ARG "" "" "ALONE" ${ARGN})
   set_target_properties(${target} PROPERTIES
     UNITY_BUILD ${SPILLWAY_JOIN_SOURCES} UNITY_BUILD_BATCH_SIZE ${SPILLWAY_JOINED})
-  set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
-# spillway_folder(<name> [USES <folder>...] SOURCES <file>...)
+# spillway_folder(<name> [PROGRAM <target>] [USES <folder>...] [WITHOUT <file>... | ONLY <file>...])
 #
-# The library spillway_<name> made of one folder under src/. USES names the folders it may include;
+# The library spillway_<name>, or the program <target>, made of one folder under src/: all of its *.cc but the
+# tests, those named after WITHOUT left out, or only those named after ONLY. USES names the folders it may include;
 # tests/check_layering.py holds the includes to the same list.
 function(spillway_folder name)
-  cmake_parse_arguments(ARG "" "" "USES;SOURCES" ${ARGN})
-  add_library(spillway_${name} STATIC ${ARG_SOURCES})
-  target_include_directories(spillway_${name} PUBLIC
+  cmake_parse_arguments(ARG "" "PROGRAM" "USES;WITHOUT;ONLY" ${ARGN})
+  if(ARG_ONLY)
+    set(sources ${ARG_ONLY})
+  else()
+    file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" ${name}/*.cc)
+    list(FILTER sources EXCLUDE REGEX "_test(ing)?\\.cc$")
+    list(REMOVE_ITEM sources ${ARG_WITHOUT} "")
+  endif()
+  if(ARG_PROGRAM)
+    set(target ${ARG_PROGRAM})
+    add_executable(${target} ${sources})
+  else()
+    set(target spillway_${name})
+    add_library(${target} STATIC ${sources})
+  endif()
+  target_include_directories(${target} PUBLIC
     "${PROJECT_SOURCE_DIR}/src" "${PROJECT_BINARY_DIR}/src" "${PROJECT_SOURCE_DIR}/include")
-  target_link_libraries(spillway_${name} PUBLIC spillway_options)
+  target_link_libraries(${target} PUBLIC spillway_options)
   foreach(used IN LISTS ARG_USES)
-    target_link_libraries(spillway_${name} PUBLIC spillway_${used})
+    target_link_libraries(${target} PUBLIC spillway_${used})
   endforeach()
+  spillway_join(${target})
 endfunction()

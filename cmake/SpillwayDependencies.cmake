@@ -8,6 +8,15 @@ find_package(nlohmann_json REQUIRED)
 find_package(OpenSSL 3.0 REQUIRED COMPONENTS Crypto)
 pkg_check_modules(isal REQUIRED IMPORTED_TARGET libisal)
 
+# libcrypto: shared, but part of what has the property SPILLWAY_HOLDS_CRYPTO, which the wheel's library has. A
+# second libcrypto.so.3 in a process that has Python's would be taken for the first.
+find_library(SPILLWAY_CRYPTO_ARCHIVE libcrypto.a HINTS "${OPENSSL_ROOT_DIR}/lib")
+mark_as_advanced(SPILLWAY_CRYPTO_ARCHIVE)
+add_library(spillway_crypto INTERFACE)
+target_include_directories(spillway_crypto SYSTEM INTERFACE "${OPENSSL_INCLUDE_DIR}")
+target_link_libraries(spillway_crypto INTERFACE
+  "$<IF:$<BOOL:$<TARGET_PROPERTY:SPILLWAY_HOLDS_CRYPTO>>,${SPILLWAY_CRYPTO_ARCHIVE},OpenSSL::Crypto>")
+
 set(SPILLWAY_HAVE_HIGHWAY OFF)
 if(SPILLWAY_WITH_HIGHWAY)
   pkg_check_modules(hwy IMPORTED_TARGET libhwy)

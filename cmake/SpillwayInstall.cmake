@@ -1,47 +1,58 @@
 # What `cmake --install` puts where: the library with its headers, a CMake package and a pkg-config
 # file, the command-line tool, the Wireshark dissector, and the licence. tests/install builds programs
-# against the result.
+# against the result. Components are what SpillwayPackages.cmake makes packages of.
 
 include(CMakePackageConfigHelpers)
-set(SPILLWAY_INSTALL_CMAKEDIR "${CMAKE_INSTALL_LIBDIR}/cmake/spillway")
-set(SPILLWAY_INSTALL_PKGCONFIGDIR "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 
 if(TARGET spillway_tool)
-  install(TARGETS spillway_tool RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+  install(TARGETS spillway_tool RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT tool)
 endif()
 # Where the tool looks for it: src/cli/allreduce_mpi.cc.
 if(TARGET spillway_mpi_allreduce)
-  install(TARGETS spillway_mpi_allreduce RUNTIME DESTINATION "libexec/spillway")
+  install(TARGETS spillway_mpi_allreduce RUNTIME DESTINATION "libexec/spillway" COMPONENT mpi)
 endif()
-install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT licence)
 install(FILES "${PROJECT_SOURCE_DIR}/tools/wireshark/spillway.lua"
-  DESTINATION "${CMAKE_INSTALL_DATADIR}/spillway/wireshark")
+  DESTINATION "${CMAKE_INSTALL_DATADIR}/spillway/wireshark" COMPONENT tool)
 
 if(NOT TARGET spillway)
   return()
 endif()
 
-install(TARGETS spillway EXPORT spillwayTargets
-  LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/spillway"
-  DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
+# spillway_install_library(<libdir> <prefix> [EXCLUDE_FROM_ALL]): the components <prefix>library and
+# <prefix>development, with the library in <libdir>. What else is installed says where it lies in
+# steps from its own folder, so it is made for that folder, and the tree may be installed with
+# --prefix or moved.
+function(spillway_install_library libdir prefix)
+  set(component COMPONENT ${prefix}development ${ARGN})
+  set(made "${PROJECT_BINARY_DIR}/install/${prefix}development")
+  set(cmakedir "${libdir}/cmake/spillway")
 
-install(EXPORT spillwayTargets NAMESPACE spillway:: DESTINATION "${SPILLWAY_INSTALL_CMAKEDIR}")
-configure_package_config_file(
-  "${PROJECT_SOURCE_DIR}/cmake/spillwayConfig.cmake.in" "${PROJECT_BINARY_DIR}/spillwayConfig.cmake"
-  INSTALL_DESTINATION "${SPILLWAY_INSTALL_CMAKEDIR}"
-  NO_SET_AND_CHECK_MACRO)
-write_basic_package_version_file(
-  "${PROJECT_BINARY_DIR}/spillwayConfigVersion.cmake" COMPATIBILITY SameMajorVersion)
-install(FILES
-  "${PROJECT_BINARY_DIR}/spillwayConfig.cmake" "${PROJECT_BINARY_DIR}/spillwayConfigVersion.cmake"
-  DESTINATION "${SPILLWAY_INSTALL_CMAKEDIR}")
+  install(TARGETS spillway EXPORT ${prefix}spillwayTargets
+    LIBRARY DESTINATION "${libdir}" COMPONENT ${prefix}library NAMELINK_COMPONENT ${prefix}development
+    ${ARGN})
+  install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/spillway"
+    DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" ${component}
+    FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 
-# The pkg-config file finds the prefix from where it lies, so the tree may be installed with
-# --prefix or moved. cmake_path(APPEND) leaves an absolute folder as it is.
-file(RELATIVE_PATH SPILLWAY_PKGCONFIG_TO_PREFIX
-  "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${CMAKE_INSTALL_PREFIX}")
-cmake_path(APPEND SPILLWAY_PKGCONFIG_LIBDIR "\${prefix}" "${CMAKE_INSTALL_LIBDIR}")
-cmake_path(APPEND SPILLWAY_PKGCONFIG_INCLUDEDIR "\${prefix}" "${CMAKE_INSTALL_INCLUDEDIR}")
-configure_file("${PROJECT_SOURCE_DIR}/cmake/spillway.pc.in" "${PROJECT_BINARY_DIR}/spillway.pc" @ONLY)
-install(FILES "${PROJECT_BINARY_DIR}/spillway.pc" DESTINATION "${SPILLWAY_INSTALL_PKGCONFIGDIR}")
+  install(EXPORT ${prefix}spillwayTargets FILE spillwayTargets.cmake NAMESPACE spillway::
+    DESTINATION "${cmakedir}" ${component})
+  configure_package_config_file(
+    "${PROJECT_SOURCE_DIR}/cmake/spillwayConfig.cmake.in" "${made}/spillwayConfig.cmake"
+    INSTALL_DESTINATION "${cmakedir}" NO_SET_AND_CHECK_MACRO)
+  write_basic_package_version_file(
+    "${made}/spillwayConfigVersion.cmake" COMPATIBILITY SameMajorVersion)
+  install(FILES "${made}/spillwayConfig.cmake" "${made}/spillwayConfigVersion.cmake"
+    DESTINATION "${cmakedir}" ${component})
+
+  # cmake_path() leaves an absolute folder as it is.
+  set(pkgconfigdir "${libdir}/pkgconfig")
+  cmake_path(ABSOLUTE_PATH pkgconfigdir BASE_DIRECTORY "${CMAKE_INSTALL_PREFIX}" OUTPUT_VARIABLE from)
+  file(RELATIVE_PATH SPILLWAY_PKGCONFIG_TO_PREFIX "${from}" "${CMAKE_INSTALL_PREFIX}")
+  cmake_path(APPEND SPILLWAY_PKGCONFIG_LIBDIR "\${prefix}" "${libdir}")
+  cmake_path(APPEND SPILLWAY_PKGCONFIG_INCLUDEDIR "\${prefix}" "${CMAKE_INSTALL_INCLUDEDIR}")
+  configure_file("${PROJECT_SOURCE_DIR}/cmake/spillway.pc.in" "${made}/spillway.pc" @ONLY)
+  install(FILES "${made}/spillway.pc" DESTINATION "${pkgconfigdir}" ${component})
+endfunction()
+
+spillway_install_library("${CMAKE_INSTALL_LIBDIR}" "")

@@ -6,18 +6,18 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "collective/call.h"
+#include "collective/servers/call.h"
 #include "fuzzing.h"
 
 using namespace spillway;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const base::Result<collective::Call> call = collective::parse_call({data, size});
+  const base::Result<collective::Operation> call = collective::parse_call({data, size});
   if (call.ok()) {
     const collective::CallBytes again = collective::encode_call(*call);
     fuzzing::require(std::equal(again.begin(), again.end(), data, data + size));
-    static_cast<void>(collective::validate(call->operation, {4, 5, 1}));
-    static_cast<void>(collective::describe(call->operation));
+    static_cast<void>(collective::validate(*call, {4, 5, 1}));
+    static_cast<void>(collective::describe(*call));
   }
   return 0;
 }

@@ -25,18 +25,20 @@ namespace {
 
 constexpr std::size_t kLength = 3000;  // three rows of 1024, the last one padded
 constexpr Job kJob{.id = 1, .epoch = 2, .seed = 3};
-constexpr wire::MessageId kMessage{.step = 4, .bucket = 5, .shard = 6, .source = 7};
+constexpr wire::MessageId kMessage{.operation = 4, .signature = 5, .piece = 6, .source = 7};
 
 struct Sender {
   std::vector<float> tensor = codec::gaussian_values(kLength, 1);
-  PacketPlan plan = PacketPlan::make(kLength, {.mtu = 600}, {.planes = 12, .row_log2 = 10}).value();
+  PacketPlan plan =
+      PacketPlan::make(kLength, {.mtu = 600}, {.precision = 12, .row_log2 = 10}).value();
   wire::PacketAuth auth = unkeyed_auth(kJob);
   PacketBuffer packets =
       Packetizer(plan, auth).packetize(tensor, {.job = kJob, .message = kMessage});
   PacketBuffer foreign =
       Packetizer(plan, auth)
-          .packetize(tensor,
-                     {.job = kJob, .message = {.step = 99, .bucket = 5, .shard = 6, .source = 7}});
+          .packetize(
+              tensor,
+              {.job = kJob, .message = {.operation = 99, .signature = 5, .piece = 6, .source = 7}});
   std::vector<float> exact = decode_all();
 
   std::vector<float> decode_all() const {

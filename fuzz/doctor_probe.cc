@@ -6,10 +6,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "doctor/arrival_summary.h"
-#include "doctor/probe_packet.h"
-#include "doctor/responder.h"
-#include "doctor/stale_packet.h"
+#include "doctor/peer/probe_packet.h"
+#include "doctor/peer/responder.h"
+#include "doctor/peer/wire_watch.h"
 #include "fuzzing.h"
 
 using namespace spillway;

@@ -21,8 +21,8 @@ using transport::DatagramPort;
 namespace {
 
 constexpr std::uint8_t kPlanes = 8;
-constexpr std::uint32_t kMostMessages = 24;
-constexpr std::size_t kMostInFlight = 2048;
+constexpr std::uint32_t kMaxMessages = 24;
+constexpr std::size_t kMaxInFlight = 2048;
 constexpr int kFinalSteps = 20'000;
 constexpr std::size_t kMemoryBound = 256 * 1024;
 
@@ -31,9 +31,9 @@ class Source final : public transport::PayloadSource {
  public:
   explicit Source(const wire::PacketAuth& auth) : auth_(auth) {}
 
-  std::size_t write(const transport::DataStamp& stamp, base::MutableByteView out) override {
+  std::size_t write(const wire::DataStamp& stamp, base::MutableByteView out) override {
     wire::DataHeader header;
-    transport::apply_stamp(stamp, header);
+    header.stamp = stamp;
     header.row_log2 = SPILLWAY_MIN_ROW_LOG2;
     header.rotations = 1;
     header.planes = kPlanes;
@@ -60,7 +60,7 @@ class Sink final : public transport::PayloadSink {
     const std::size_t trusted = wire::copy_trusted_planes(bytes, packet, auth_, planes).bytes;
     require(std::all_of(planes.begin(), planes.begin() + static_cast<long>(trusted),
                         [&](std::uint8_t byte) {
-                          return byte == static_cast<std::uint8_t>(packet.header.packet);
+                          return byte == static_cast<std::uint8_t>(packet.header.stamp.packet);
                         }));
     return static_cast<unsigned>(trusted / (packet.header.count() / 8));
   }
@@ -73,11 +73,11 @@ transport::EndpointConfig config_of(std::uint16_t rank) {
   transport::EndpointConfig config;
   config.rank = rank;
   config.limits = {.peers = 2,
-                   .outgoing_messages = kMostMessages,
-                   .incoming_messages = kMostMessages,
+                   .outgoing_messages = kMaxMessages,
+                   .incoming_messages = kMaxMessages,
                    .finished_kept = 8};
-  config.tuning.probe_max = base::milliseconds(5);
-  config.tuning.peer_timeout = base::milliseconds(100);
+  config.exchange.probe_max = base::milliseconds(5);
+  config.exchange.peer_timeout = base::milliseconds(100);
   return config;
 }
 
@@ -138,19 +138,19 @@ class World {
   };
 
   void begin(std::uint16_t from, const std::uint8_t* command) {
-    if (messages_ == kMostMessages) {
+    if (messages_ == kMaxMessages) {
       return;
     }
-    transport::SendSpec send;
-    send.id = {.step = ++messages_, .source = from};
+    transport::SendOptions send;
+    send.id = {.operation = ++messages_, .source = from};
     send.to = from ^ 1U;
     send.packets = 1U + command[2];
     send.packet_bytes = 80;
     send.priority = command[3] & 7U;
     send.importance = command[3] >> 3 & 7U;
-    send.loss.bound_ppm = (command[3] & 0x40U) != 0 ? 100'000 : 0;
+    send.loss.loss_bound_ppm = (command[3] & 0x40U) != 0 ? 100'000 : 0;
     send.source = &source_;
-    transport::ReceiveSpec receive;
+    transport::ReceiveOptions receive;
     receive.id = send.id;
     receive.packets = send.packets;
     receive.packet_bytes = send.packet_bytes;
@@ -170,15 +170,15 @@ class World {
 
   void poll(std::uint16_t rank, unsigned most) {
     std::array<std::uint8_t, SPILLWAY_MAX_PACKET> out;
-    transport::DatagramRoute route;
+    transport::Route route;
     for (unsigned left = most + 1; left > 0; --left) {
       const std::size_t size = ports_[rank].poll_datagram(now_, out, route);
       if (size == 0) {
         return;
       }
-      require(route.to == (rank ^ 1U) && size <= out.size());
-      in_flight_.push_back({route.to, {out.begin(), out.begin() + static_cast<long>(size)}});
-      if (in_flight_.size() > kMostInFlight) {
+      require(route.peer == (rank ^ 1U) && size <= out.size());
+      in_flight_.push_back({route.peer, {out.begin(), out.begin() + static_cast<long>(size)}});
+      if (in_flight_.size() > kMaxInFlight) {
         in_flight_.pop_front();
       }
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any bytes as an Ethernet frame, cut, reclassified, completed and repaired in every way a switch
+// Any bytes as an Ethernet frame, cut, reclassified, completed and fixed up in every way a switch
 // or a receiver does. What is taken for Spillway's must stay that when it is cut behind its header,
 // must keep the class it is given, and nothing may happen behind the frame's end.
 #include <algorithm>
 #include <vector>
 
-#include "dataplane/repair.h"
+#include "dataplane/fixup.h"
 #include "fabric/frame.h"
 #include "fuzzing.h"
 
@@ -17,15 +17,12 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-// The shortest frame in which every header that is understood stays whole.
-constexpr std::size_t kLongestHeaders = 14 + 4 + 60 + 8 + 36;
-
 void try_cut(const Bytes& frame, std::size_t size) {
   Bytes cut(frame.begin(), frame.begin() + static_cast<std::ptrdiff_t>(size));
   const fabric::FrameInfo before = fabric::inspect_frame(frame);
   fabric::fix_lengths(cut);
   const fabric::FrameInfo after = fabric::inspect_frame(cut);
-  if (before.kind != fabric::FrameKind::kOther && size >= kLongestHeaders) {
+  if (before.kind != fabric::FrameKind::kOther && size >= SPILLWAY_LONGEST_HEADERS) {
     require(after.kind == before.kind);
     require(after.importance == before.importance && after.label == before.label);
   }
@@ -41,15 +38,15 @@ void try_class(Bytes frame, std::uint8_t tos) {
   }
 }
 
-// As a receiver's fix-up does it: what was repaired needs no repair, and is Spillway's data.
-void try_repair(Bytes frame) {
+// As a receiver does it: what was fixed needs no fix-up, and is Spillway's data.
+void try_fixup(Bytes frame) {
   if (frame.empty() ||
-      spillway_repair_frame(frame.data(), frame.data() + frame.size()) != SPILLWAY_REPAIR_DONE) {
+      spillway_fixup_frame(frame.data(), frame.data() + frame.size()) != SPILLWAY_FIXUP_DONE) {
     return;
   }
   require(fabric::inspect_frame(frame).kind == fabric::FrameKind::kSpillwayData);
-  require(spillway_repair_frame(frame.data(), frame.data() + frame.size()) ==
-          SPILLWAY_REPAIR_NOT_NEEDED);
+  require(spillway_fixup_frame(frame.data(), frame.data() + frame.size()) ==
+          SPILLWAY_FIXUP_NOT_NEEDED);
 }
 
 }  // namespace
@@ -62,9 +59,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Bytes frame(data + 2, data + size);
   try_cut(frame, std::min<std::size_t>(data[0] * 2, frame.size()));
   try_class(frame, data[1]);
-  try_repair(frame);
-  try_repair(Bytes(frame.begin(), frame.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(
-                                                      data[0] * 2, frame.size()))));
+  try_fixup(frame);
+  try_fixup(Bytes(frame.begin(), frame.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(
+                                                     data[0] * 2, frame.size()))));
   const fabric::FrameInfo before = fabric::inspect_frame(frame);
   fabric::complete_checksum(frame);
   require(fabric::inspect_frame(frame).kind == before.kind);

@@ -41,7 +41,7 @@ Outcome through(const Kernels& kernels, const std::vector<float>& row, unsigned 
   return outcome;
 }
 
-// As wire/data_header.h demands.
+// As wire/data_packet.h demands.
 bool fits_a_packet(const RowHeader& header) {
   if (header.scale == 0.0F || std::isnan(header.scale)) {
     return header.rotations == 0;

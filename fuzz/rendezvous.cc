@@ -8,10 +8,10 @@
 #include <string>
 
 #include "fuzzing.h"
-#include "runtime/node_list.h"
+#include "runtime/launch/slurm.h"
 #include "runtime/rank_card.h"
-#include "runtime/rendezvous_message.h"
-#include "runtime/unique_id.h"
+#include "runtime/rendezvous/message.h"
+#include "runtime/rendezvous/unique_id.h"
 
 namespace {
 

@@ -6,8 +6,8 @@
 
 #include "dataplane/port_config.h"
 #include "fuzzing.h"
-#include "sim/scenario.h"
-#include "sim/topology_text.h"
+#include "scenario/scenario.h"
+#include "scenario/topology_text.h"
 
 using namespace spillway;
 using spillway::fuzzing::require;
@@ -15,29 +15,29 @@ using spillway::fuzzing::require;
 namespace {
 
 void try_scenario(std::string_view text) {
-  const base::Result<sim::Scenario> scenario = sim::parse_scenario(text);
+  const base::Result<scenario::Scenario> scenario = scenario::parse_scenario(text);
   if (!scenario.ok()) {
     require(!scenario.status().message().empty());
     return;
   }
   require(dataplane::validate(scenario->port).ok());
-  for (const sim::Fault& fault : scenario->faults) {
-    require(sim::validate(fault).ok());
+  for (const scenario::Fault& fault : scenario->faults) {
+    require(scenario::validate(fault).ok());
   }
-  for (const sim::TenantSpec& tenant : scenario->tenants) {
+  for (const scenario::Tenant& tenant : scenario->tenants) {
     require(tenant.from != tenant.to && tenant.on > base::Duration());
     require(tenant.rate == base::BitRate() ? tenant.share > 0.0
-                                           : sim::validate_rate(tenant.rate).ok());
+                                           : scenario::validate_rate(tenant.rate).ok());
   }
 }
 
 void try_topology(std::string_view text) {
-  const base::Result<sim::Topology> topology = sim::parse_topology(text);
+  const base::Result<scenario::Topology> topology = scenario::parse_topology(text);
   if (!topology.ok()) {
     require(!topology.status().message().empty());
     return;
   }
-  require(sim::validate(*topology).ok());
+  require(scenario::validate(*topology).ok());
 }
 
 }  // namespace

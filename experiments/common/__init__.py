@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What experiments that train have in common."""
+"""What experiments have in common."""
 import os
 
 # Before anything imports torch: OpenBLAS would start threads of its own, which spin. Runs take a core each.

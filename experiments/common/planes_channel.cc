@@ -11,7 +11,7 @@ namespace spillway::experiments {
 namespace {
 
 // Bytes of a packet (a UDP payload) that arrive after it was hit.
-std::size_t left_of(std::size_t size, Harm harm, const packetize::Fabric& fabric) {
+std::size_t left_of(std::size_t size, Harm harm, const packetize::PacketLimits& fabric) {
   return harm == Harm::kLoss
              ? 0
              : std::min<std::size_t>(size, fabric.trim_bytes - fabric.frame_overhead());
@@ -27,7 +27,8 @@ void note_rows(const packetize::Depacketizer& receiver, const codec::RowLayout& 
 }
 
 experiment_delivery carry(const packetize::PacketBuffer& packets, const PlanesRoute& route,
-                          const packetize::Fabric& fabric, packetize::Depacketizer& receiver) {
+                          const packetize::PacketLimits& fabric,
+                          packetize::Depacketizer& receiver) {
   experiment_delivery delivery{};
   Dice dice(route.share, route.seed);
   for (std::size_t i = 0; i < packets.size(); ++i) {
@@ -48,7 +49,7 @@ experiment_delivery carry(const packetize::PacketBuffer& packets, const PlanesRo
 }  // namespace
 
 base::Result<PlanesArrival> send_planes(std::span<const float> gradient, const PlanesRoute& route) {
-  const packetize::Fabric fabric;
+  const packetize::PacketLimits fabric;
   const auto plan = packetize::PacketPlan::make(gradient.size(), fabric, {});
   if (!plan.ok()) {
     return plan.status();

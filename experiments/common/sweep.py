@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many runs, some side by side, and what is written about them: the part that experiments have in common.
+"""Many runs, some side by side, and what is written about them: the part that experiments that train have in common.
 
 A run yields a record, a plain dictionary; a record's "seed" tells it from others of the same setting.
 """
 import argparse
 import contextlib
+import functools
 import json
 import multiprocessing
 import pathlib
@@ -16,16 +17,13 @@ from typing import Any, Callable, Dict, Iterable, List, Sequence
 
 import torch
 
-from common.channel import DEFAULT_LIBRARY
-from common.training import Schedule
+from common import report
+from common.channel import DEFAULT_LIBRARY, Channel
+from common.training import Schedule, example
 
 Record = Dict[str, Any]
-
-
-def positive(text: str) -> int:
-    if int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
-    return int(text)
+USUAL = Schedule()
+QUICK_STEPS = 150
 
 
 def per_cent(text: str) -> float:
@@ -34,17 +32,18 @@ def per_cent(text: str) -> float:
     return float(text)
 
 
-def make_parser(description: str, shares: Sequence[float]) -> argparse.ArgumentParser:
-    usual, parser = Schedule(), argparse.ArgumentParser(description=description)
-    parser.add_argument("--shares", type=per_cent, nargs="+", default=list(shares), metavar="PERCENT",
-                        help="of packets that are hit")
-    parser.add_argument("--seeds", type=positive, default=3, metavar="N", help="runs of each setting (3)")
-    parser.add_argument("--jobs", type=positive, default=2, metavar="N", help="runs at a time, a core each (2)")
-    parser.add_argument("--steps", type=positive, default=usual.steps, help=f"of training ({usual.steps})")
-    parser.add_argument("--test-images", type=positive, default=usual.test_images, help=f"({usual.test_images})")
+def make_parser(docstring: str, shares: Sequence[float], quick_shares: Sequence[float]) -> report.Parser:
+    parser = report.Parser(docstring)
+    parser.add_size("--shares", list(shares), list(quick_shares), "of packets that are hit", type=per_cent, nargs="+",
+                    metavar="PERCENT")
+    parser.add_size("--seeds", 3, 1, "runs of each setting")
+    parser.add_size("--steps", USUAL.steps, QUICK_STEPS, "of training")
+    parser.add_argument("--test-images", type=report.positive, default=USUAL.test_images, metavar="N",
+                        help=f"({USUAL.test_images})")
+    parser.add_argument("--jobs", type=report.positive, default=2, metavar="N", help="runs at a time, a core each (2)")
     parser.add_argument("--library", type=pathlib.Path, default=DEFAULT_LIBRARY, help="libexperiment_channel.so")
     parser.add_argument("--out", type=pathlib.Path, metavar="FILE", help="for the tables, in place of standard output")
-    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="for every run's numbers, a line each as it ends")
+    parser.add_argument("--runs", type=pathlib.Path, metavar="FILE", help="for every run's numbers, a line each as it ends")
     return parser
 
 
@@ -66,7 +65,7 @@ def run_all(function: Callable[..., Record], calls: Sequence[Sequence[Any]], opt
     """The calls' records, in their order. Processes are forked, so that the function may hold data without a copy."""
     records: List[Record] = []
     with contextlib.ExitStack() as stack:
-        log = stack.enter_context(options.json.open("w", buffering=1)) if options.json is not None else None
+        log = stack.enter_context(options.runs.open("w", buffering=1)) if options.runs is not None else None
         pool = stack.enter_context(multiprocessing.get_context("fork").Pool(options.jobs, _hold, (function,)))
         for record in pool.imap(_call, calls):
             records.append(record)
@@ -79,6 +78,14 @@ def run_all(function: Callable[..., Record], calls: Sequence[Sequence[Any]], opt
     return records
 
 
+def run_settings(run_one: Callable[..., Record], settings: Sequence[Sequence[Any]], channel: Channel,
+                 options: argparse.Namespace) -> List[Record]:
+    """`run_one(channel, data, schedule, *setting, seed)` for every setting and seed."""
+    schedule = Schedule(steps=options.steps, test_images=options.test_images)
+    calls = [(*setting, seed) for setting in settings for seed in range(1, options.seeds + 1)]
+    return run_all(functools.partial(run_one, channel, example.fashion_mnist(None), schedule), calls, options)
+
+
 def show(text: str) -> None:
     """In place of what was shown last, on a terminal only."""
     if sys.stderr.isatty():
@@ -86,11 +93,6 @@ def show(text: str) -> None:
 
 
 # ---- Writing ----
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
-
 
 def chosen(records: Iterable[Record], **setting: Any) -> List[Record]:
     return [record for record in records if all(record[name] == value for name, value in setting.items())]
@@ -106,10 +108,10 @@ def accuracy(records: Sequence[Record]) -> str:
     return mean_and_spread([record["accuracy"] for record in records])
 
 
-def difference(records: Sequence[Record], baseline: Sequence[Record]) -> str:
-    """From the baseline of the same seed, in points."""
+def points(records: Sequence[Record], baseline: Sequence[Record]) -> List[float]:
+    """Of accuracy, from the baseline of the same seed."""
     usual = {record["seed"]: record["accuracy"] for record in baseline}
-    return mean_and_spread([record["accuracy"] - usual[record["seed"]] for record in records], "+")
+    return [record["accuracy"] - usual[record["seed"]] for record in records]
 
 
 def accuracy_tables(over_shares: Callable[[Callable[[Sequence[Record]], str]], str],
@@ -117,7 +119,7 @@ def accuracy_tables(over_shares: Callable[[Callable[[Sequence[Record]], str]], s
     """What every experiment shows of its runs. `over_shares` makes a table of what it is given for a cell."""
     return [over_shares(accuracy),
             "## Points from the baseline of the same seed\n",
-            over_shares(lambda some: difference(some, baseline)),
+            over_shares(lambda some: mean_and_spread(points(some, baseline), "+")),
             "## Squared error of the workers' mean gradient, of its energy (median of the steps)\n",
             over_shares(lambda some: f"{mean_of(some, 'error'):.2g}")]
 
@@ -129,14 +131,16 @@ def mean_of(records: Sequence[Record], name: str) -> float:
 def heading(experiment: str, options: argparse.Namespace, runs: int) -> str:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)  # of the runs' processes, which have ended
     minutes = (used.ru_utime + used.ru_stime) / 60
-    return (f"# Last measured\n\n`experiments/{experiment}/run.py --seeds {options.seeds} --jobs {options.jobs}`: {runs} "
-            f"runs of {options.steps} steps, {options.test_images:,} test images, {minutes:.0f} minutes of processor; torch "
-            f"{torch.__version__}, {platform.machine()}. Mean ± standard deviation over seeds. What it says: "
-            "[README.md](README.md).\n")
+    return (f"# Last measured\n\n`experiments/{experiment}/run.py{' --quick' * options.quick} --seeds {options.seeds} "
+            f"--jobs {options.jobs}`: {runs} runs of {options.steps} steps, {options.test_images:,} test images, "
+            f"{minutes:.1f} minutes of processor; torch {torch.__version__}, {platform.machine()}. Mean ± standard deviation "
+            "over seeds. What it says: [README.md](README.md).\n")
 
 
-def write(options: argparse.Namespace, text: str) -> None:
+def write(options: argparse.Namespace, text: str, claims: report.Claims) -> None:
+    whole = text + claims.markdown()
     if options.out is not None:
-        options.out.write_text(text)
+        options.out.write_text(whole)
     else:
-        print(text, end="")
+        print(whole, end="")
+    claims.write(options.json)

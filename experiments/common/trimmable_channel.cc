@@ -5,6 +5,7 @@
 
 #include "codec/reference/trimmable.h"
 #include "common/dice.h"
+#include "wire/frame_overhead.h"
 
 namespace spillway::experiments {
 namespace {
@@ -13,7 +14,7 @@ using codec::reference::PacketFate;
 using codec::reference::TrimmableMessage;
 
 // Ethernet, IPv4 and UDP: with 45 bytes of heads they make the paper's trimmed frame of 87 bytes.
-constexpr std::size_t kFrameOverhead = 14 + 20 + 8;
+constexpr std::size_t kFrameOverhead = spillway_frame_overhead(0);
 
 std::vector<PacketFate> draw_fates(std::size_t packets, double share, std::uint64_t seed) {
   Dice dice(share, seed);

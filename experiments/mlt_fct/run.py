@@ -2,19 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """MLT's table: flow completion times of Spillway against DCTCP, and where the gain comes from.
 
-  experiments/mlt_fct/run.py [--spillway BINARY] [--quick]
+  experiments/mlt_fct/run.py [--quick] [--json FILE]
 
-Prints Markdown; result.md is its last output. --quick shrinks the tensors tenfold.
+Prints Markdown; result.md is its last full output. --quick shrinks the tensors tenfold and leaves the paths out.
 """
-
-import argparse
 import json
 import pathlib
-import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
+sys.path.insert(0, str(HERE.parent))
+
+from common import report
+
+MLT_MEAN, MLT_P99 = -43.1, -91.8  # per cent, against DCTCP
 
 DCTCP = ["job.protocol=dctcp", "switch.mode=ecn", "switch.priorities=1"]
 
@@ -26,6 +27,7 @@ WORKLOADS = [
         ["job.bytes=9MB", "job.grouped=yes", "job.unsolicited=64k"],
     ),
 ]
+QUICK_WORKLOADS = [("900 kB per worker", ["job.bytes=900k"])]
 RIVALS = [
     ("DCTCP, minimum RTO 1 ms", ["job.rto-min=1ms"]),
     ("DCTCP, minimum RTO 10 ms", ["job.rto-min=10ms"]),
@@ -37,7 +39,7 @@ VARIANTS = [
     ("Spillway", []),
     ("with selective dropping", ["switch.early-drop=300k"]),
     ("without priorities", ["switch.priorities=1"]),
-    ("loss bound 0", ["job.loss=0%"]),
+    ("loss bound 0", ["job.loss-bound=0%"]),
     ("trimming fabric (256 B)", ["switch.trim=256"]),
     ("DCTCP-like window", ["job.controller=dctcp"]),
     ("TIMELY-like window", ["job.controller=timely"]),
@@ -49,24 +51,22 @@ VARIANTS = [
 
 # Few large flows, where one path or many makes the difference.
 PERMUTATION = ["job.pattern=permutation", "job.bytes=10MB", "job.unsolicited=128k", "job.packet=4068"]
+ONE_PATH, SIXTEEN_PATHS = "Spillway, 1 path (per-flow ECMP)", "Spillway, 16 paths"
 PATHS = [
-    ("Spillway, 1 path (per-flow ECMP)", ["job.paths=1"]),
+    (ONE_PATH, ["job.paths=1"]),
     ("Spillway, 4 paths", ["job.paths=4"]),
-    ("Spillway, 16 paths", ["job.paths=16"]),
+    (SIXTEEN_PATHS, ["job.paths=16"]),
     ("Spillway, 64 paths", ["job.paths=64"]),
     ("Spillway, switches spread packets", ["job.paths=1", "topology.spreading=packet"]),
     ("DCTCP, per-flow ECMP", DCTCP + ["job.rto-min=10ms"]),
 ]
 
 
-def simulate(spillway, settings):
-    command = [spillway, "sim", "run", str(HERE / "mlt_fct.scn"), "--json"]
+def simulate(options, settings):
+    command = [options.spillway, "sim", "run", str(HERE / "mlt_fct.scn"), "--json"]
     for setting in settings:
         command += ["--set", setting]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)}\n{done.stderr}")
-    result = json.loads(done.stdout)
+    result = json.loads(report.output_of(command))
     if not result["finished"]:
         sys.exit(f"{' '.join(command)}: flows were left when the limit came")
     return result["jobs"][0]
@@ -76,78 +76,77 @@ def milliseconds(us):
     return f"{us / 1000:.3g}"
 
 
-def change(ours, theirs):
-    return f"{100 * (ours / theirs - 1):+.0f} %"
+def times_of(job, *keys):
+    return [milliseconds(job["completion"][key]) for key in keys]
 
 
-def compare_with_dctcp(spillway, workload):
-    ours = simulate(spillway, workload)
-    completion = ours["completion"]
-    print("| | mean ms | p50 | p99 | max | makespan | timeouts | Spillway's mean | Spillway's p99 |")
-    print("|---|---|---|---|---|---|---|---|---|")
+def shares_of(job, *keys):
+    return [report.per_cent(job[key], job["sent"]) for key in keys]
 
-    def row(name, job, mean, p99):
-        times = [milliseconds(job["completion"][key]) for key in ("mean_us", "p50_us", "p99_us", "max_us")]
-        cells = [name, *times, milliseconds(job["makespan_us"]), str(job["timeouts"]), mean, p99]
-        print("| " + " | ".join(cells) + " |", flush=True)
 
-    row("Spillway, 1 % bound", ours, "", "")
+def change(ours, theirs, key):
+    """Of ours from theirs, in per cent."""
+    return 100 * (ours["completion"][key] / theirs["completion"][key] - 1)
+
+
+def compare_with_dctcp(options, claims, title, workload):
+    print(report.head(["", "mean ms", "p50", "p99", "max", "makespan", "timeouts", "Spillway's mean", "Spillway's p99"]))
+
+    def show(name, job, *changes):
+        print(report.row([name, *times_of(job, "mean_us", "p50_us", "p99_us", "max_us"), milliseconds(job["makespan_us"]),
+                          str(job["timeouts"]), *changes]), flush=True)
+
+    ours = simulate(options, workload)
+    show("Spillway, 1 % bound", ours, "", "")
     for name, settings in RIVALS:
-        theirs = simulate(spillway, DCTCP + workload + settings)
-        row(
-            name,
-            theirs,
-            change(completion["mean_us"], theirs["completion"]["mean_us"]),
-            change(completion["p99_us"], theirs["completion"]["p99_us"]),
-        )
+        theirs = simulate(options, DCTCP + workload + settings)
+        mean, p99 = change(ours, theirs, "mean_us"), change(ours, theirs, "p99_us")
+        show(name, theirs, f"{mean:+.0f} %", f"{p99:+.0f} %")
+        for what, found, floor in (("mean", mean, MLT_MEAN), ("p99", p99, MLT_P99)):
+            claims.add(f"{title}; {what} of completion from that of {name}, per cent", found, report.at_most(floor),
+                       f"MLT: {floor} %")
 
 
-def show_where_it_comes_from(spillway, workload):
-    print("| | mean ms | p99 | front layer mean | back layer mean | makespan | lost | resent | trimmed |")
-    print("|---|---|---|---|---|---|---|---|---|")
+def show_where_it_comes_from(options, workload):
+    print(report.head(["", "mean ms", "p99", "front layer mean", "back layer mean", "makespan", "lost", "resent",
+                       "trimmed"]))
     for name, settings in VARIANTS:
-        job = simulate(spillway, settings + workload)
+        job = simulate(options, settings + workload)
         layers = sorted(job["by_priority"], key=lambda layer: layer["priority"])
-        percent = [f"{100 * job[key] / max(job['sent'], 1):.2f} %" for key in ("missing", "resent", "trimmed")]
-        cells = [
-            name,
-            milliseconds(job["completion"]["mean_us"]),
-            milliseconds(job["completion"]["p99_us"]),
-            milliseconds(layers[-1]["completion"]["mean_us"]),
-            milliseconds(layers[0]["completion"]["mean_us"]),
-            milliseconds(job["makespan_us"]),
-            *percent,
-        ]
-        print("| " + " | ".join(cells) + " |", flush=True)
+        print(report.row([name, *times_of(job, "mean_us", "p99_us"), *times_of(layers[-1], "mean_us"),
+                          *times_of(layers[0], "mean_us"), milliseconds(job["makespan_us"]),
+                          *shares_of(job, "missing", "resent", "trimmed")]), flush=True)
 
 
-def compare_paths(spillway):
-    print("| | mean ms | p50 | p99 | makespan | over the ideal | marked | lost |")
-    print("|---|---|---|---|---|---|---|---|")
+def compare_paths(options, claims):
+    print(report.head(["", "mean ms", "p50", "p99", "makespan", "over the ideal", "marked", "lost"]))
+    jobs = {}
     for name, settings in PATHS:
-        job = simulate(spillway, PERMUTATION + settings)
-        times = [milliseconds(job["completion"][key]) for key in ("mean_us", "p50_us", "p99_us")]
-        percent = [f"{100 * job[key] / max(job['sent'], 1):.2f} %" for key in ("arrived_marked", "missing")]
-        cells = [name, *times, milliseconds(job["makespan_us"]), f"{job['slowdown']:.2f}", *percent]
-        print("| " + " | ".join(cells) + " |", flush=True)
+        job = jobs[name] = simulate(options, PERMUTATION + settings)
+        print(report.row([name, *times_of(job, "mean_us", "p50_us", "p99_us"), milliseconds(job["makespan_us"]),
+                          f"{job['slowdown']:.2f}", *shares_of(job, "arrived_marked", "missing")]), flush=True)
+    claims.add("a permutation of large flows; p99 of completion, 16 paths from 1, per cent",
+               change(jobs[SIXTEEN_PATHS], jobs[ONE_PATH], "p99_us"),
+               paper="MLT and DLCP spread packets: no figure of its own")
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--spillway", default=str(ROOT / "build/release/bin/spillway"))
-    parser.add_argument("--quick", action="store_true")
+    parser = report.Parser(__doc__)
+    parser.add_binary()
     options = parser.parse_args()
-    workloads = [("900 kB per worker", ["job.bytes=900k"])] if options.quick else WORKLOADS
-    for name, workload in workloads:
-        print(f"## {name}\n")
-        compare_with_dctcp(options.spillway, workload)
+    claims = report.Claims(options.quick)
+    workloads = QUICK_WORKLOADS if options.quick else WORKLOADS
+    for title, workload in workloads:
+        print(f"## {title}\n")
+        compare_with_dctcp(options, claims, title, workload)
         print()
-    name, workload = workloads[0]
-    print(f"## What each part does: {name}\n")
-    show_where_it_comes_from(options.spillway, workload)
+    title, workload = workloads[0]
+    print(f"## What each part does: {title}\n")
+    show_where_it_comes_from(options, workload)
     if not options.quick:
         print("\n## Paths: a permutation of 10 MB flows on the same fabric\n")
-        compare_paths(options.spillway)
+        compare_paths(options, claims)
+    claims.finish(options)
 
 
 if __name__ == "__main__":

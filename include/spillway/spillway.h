@@ -71,6 +71,13 @@ SPILLWAY_API const char* spillway_status_name(spillway_status status);
  * thread's next failed call. */
 SPILLWAY_API const char* spillway_last_error(void);
 
+/* A variable of docs/environment.md as this process has it: what is set, or else the default, which
+ * may be empty. `text` gets at most `size` bytes, the zero at its end included; `is_set`, which may
+ * be NULL, 1 where it is set and not empty. A value that is not allowed is
+ * SPILLWAY_INVALID_ARGUMENT, with the sentence that spillway_comm_create has for it. */
+SPILLWAY_API spillway_status spillway_variable(const char* name, char* text, size_t size,
+                                               int* is_set);
+
 /* ======== Communicators ======== */
 
 /* What brings ranks together where no launcher does: one rank makes it, the caller carries it to
@@ -83,6 +90,23 @@ typedef struct spillway_unique_id {
 SPILLWAY_API spillway_status spillway_unique_id_create(spillway_unique_id* id);
 /* Gives up an id that nobody will join. */
 SPILLWAY_API void spillway_unique_id_discard(const spillway_unique_id* id);
+
+/* What the launcher (torchrun, mpirun, srun, a lab, or SPILLWAY_RANK and its kin) told this
+ * process, for applications whose ranks meet by means of their own. */
+typedef struct spillway_launch {
+  size_t size; /* set to sizeof before the call */
+  uint32_t rank;
+  uint32_t world;
+  int32_t local_rank;  /* among the ranks of this machine; -1 where the launcher does not say */
+  int32_t local_world; /* -1 */
+  uint32_t port;       /* for the application's own use at rank 0: the same at all ranks, none of
+                        * Spillway's; 0 where nothing says so */
+  char launcher[20];   /* "torchrun", "openmpi", ... */
+  char host[256];      /* where rank 0 is; "" where nothing says so */
+} spillway_launch;
+
+/* SPILLWAY_UNAVAILABLE, and nothing written, where no launcher has set a rank. */
+SPILLWAY_API spillway_status spillway_launch_read(spillway_launch* launch);
 
 typedef struct spillway_comm spillway_comm;
 
@@ -183,7 +207,7 @@ typedef struct spillway_operation_options {
   uint32_t tolerant;          /* 0: exact */
   uint32_t precision;         /* bits per value on the way to the sums, 1 to 32; 16 */
   uint32_t gather_precision;  /* and on the way back; 16 */
-  uint32_t loss_ppm;          /* of a contribution's packets that may stay missing; 10000 */
+  uint32_t loss_bound_ppm;    /* of a contribution's packets that may stay missing; 10000 */
   uint32_t min_planes;        /* a trimmed packet must keep so many bits per value to count; 1 */
   uint32_t lossy_gather;      /* 1: sums may come back with losses, so ranks may drift apart; 0 */
   uint64_t feedback_tensor;   /* a tensor's name across steps: what coding left out is added to its
@@ -202,6 +226,12 @@ SPILLWAY_API void spillway_operation_options_init_sized(spillway_operation_optio
 SPILLWAY_API void spillway_operation_options_init(spillway_operation_options* options);
 #define spillway_operation_options_init(options) \
   spillway_operation_options_init_sized((options), sizeof(*(options)))
+
+/* Whether an all-reduce of floating-point numbers would take these options: what is outside of its
+ * range is SPILLWAY_INVALID_ARGUMENT, with the range in spillway_last_error(). Fields behind
+ * `tolerant` are looked at only where that is 1. NULL stands for the defaults. */
+SPILLWAY_API spillway_status
+spillway_operation_options_check(const spillway_operation_options* options);
 
 typedef struct spillway_request spillway_request;
 
@@ -327,7 +357,7 @@ typedef enum spillway_estimate {
 typedef struct spillway_packet_options {
   size_t size; /* of this struct, set by spillway_packet_options_init */
 
-  /* The fabric. */
+  /* The network. */
   uint32_t mtu;        /* 1500 */
   uint32_t trim_bytes; /* size of a trimmed frame from its Ethernet header; 0: not trimmed. 206 */
   uint32_t ip_version; /* 4 */
@@ -337,15 +367,16 @@ typedef struct spillway_packet_options {
   uint32_t row_log2;  /* log2 of the rotated row's length, 8..15; 13 */
   uint32_t estimate;  /* spillway_estimate, receiver only */
 
-  /* Who talks to whom about what. `seed` is shared by a job's workers and by nobody else's. */
+  /* Who talks to whom about what. `seed` is shared by a job's workers and by nobody else's. The
+   * fields from `operation` to `phase` name the message: no two of a job and epoch agree in all. */
   uint16_t job;
   uint16_t epoch;
   uint64_t seed;
-  uint32_t step;
-  uint16_t bucket;
-  uint16_t shard;
-  uint16_t source;
-  uint8_t phase;      /* 0 reduce, 1 gather, 2 broadcast, 3 point to point */
+  uint32_t operation; /* its number */
+  uint16_t signature; /* of its arguments, or whatever else tells operations apart */
+  uint16_t piece;     /* which part of the operation's data */
+  uint16_t source;    /* rank that sends it */
+  uint8_t phase;      /* 0 reduce, 1 gather, 2 note, 3 point-to-point */
   uint8_t priority;   /* 0..7, how urgent */
   uint8_t importance; /* 0..7, how little of it may be lost */
 

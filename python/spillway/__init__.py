@@ -11,8 +11,7 @@ from .abi import (AVERAGE, BFLOAT16, FLOAT16, FLOAT32, FLOAT64, INT32, INT64, MA
                   UniqueId, default_library)
 from .communicator import Communicator
 from .errors import LibraryNotFoundError, LibraryVersionError, SpillwayError, Status
-from .reports import OperationReport, PeerReport
-from .request import Request
+from .request import OperationReport, PeerReport, Request
 from .version import VERSION as __version__
 
 __all__ = ["AVERAGE", "BFLOAT16", "FLOAT16", "FLOAT32", "FLOAT64", "INT32", "INT64", "MAX", "MIN", "SUM",

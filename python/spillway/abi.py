@@ -8,12 +8,15 @@ until an operation has ended.
 """
 import ctypes
 import functools
-from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
-from typing import Any, Optional
+from ctypes import (POINTER, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint8, c_uint32, c_uint64,
+                    c_void_p)
+from typing import Any, Optional, Tuple
 
 from .errors import SpillwayError, Status
 from .library_path import load_library
 from .version import check_library, lacking
+
+LONGEST_VARIABLE = 256  # of those that Python reads
 
 FLOAT32, FLOAT64, FLOAT16, BFLOAT16, INT32, INT64 = range(6)
 SUM, AVERAGE, MIN, MAX = range(4)
@@ -31,6 +34,11 @@ class UniqueId(ctypes.Structure):
     _fields_ = [("bytes", c_uint8 * 128)]
 
 
+class Launch(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("rank", c_uint32), ("world", c_uint32), ("local_rank", c_int32),
+                ("local_world", c_int32), ("port", c_uint32), ("launcher", c_char * 20), ("host", c_char * 256)]
+
+
 class CommConfig(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("id", POINTER(UniqueId)), ("rank", c_int32), ("world", c_int32),
                 ("name", c_char_p), ("link_rate", c_uint64), ("mtu", c_uint32), ("trim_bytes", c_int32),
@@ -42,7 +50,7 @@ class CommConfig(ctypes.Structure):
 
 class OperationOptions(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("priority", c_uint32), ("algorithm", c_uint32), ("tolerant", c_uint32),
-                ("precision", c_uint32), ("gather_precision", c_uint32), ("loss_ppm", c_uint32),
+                ("precision", c_uint32), ("gather_precision", c_uint32), ("loss_bound_ppm", c_uint32),
                 ("min_planes", c_uint32), ("lossy_gather", c_uint32), ("feedback_tensor", c_uint64),
                 ("least_contributors", c_double), ("callback", Callback), ("context", c_void_p),
                 ("room", c_uint8 * ROOM_FOR_NEWER_FIELDS)]
@@ -80,6 +88,8 @@ SIGNATURES = {
     "spillway_version": (c_char_p, []),
     "spillway_last_error": (c_char_p, []),
     "spillway_status_name": (c_char_p, [c_int]),
+    "spillway_variable": (c_int, [c_char_p, c_char_p, c_size_t, POINTER(c_int)]),
+    "spillway_launch_read": (c_int, [POINTER(Launch)]),
     "spillway_unique_id_create": (c_int, [POINTER(UniqueId)]),
     "spillway_unique_id_discard": (None, [POINTER(UniqueId)]),
     "spillway_comm_config_init": (None, [POINTER(CommConfig)]),
@@ -90,6 +100,7 @@ SIGNATURES = {
     "spillway_comm_abort": (c_int, [c_void_p, c_char_p]),
     "spillway_comm_error": (c_int, [c_void_p]),
     "spillway_operation_options_init": (None, [POINTER(OperationOptions)]),
+    "spillway_operation_options_check": (c_int, [POINTER(OperationOptions)]),
     "spillway_request_wait": (c_int, [c_void_p, c_int64]),
     "spillway_request_test": (c_int, [c_void_p]),
     "spillway_request_status": (c_int, [c_void_p]),
@@ -130,6 +141,27 @@ class Library:
         if status != Status.OK:
             raise SpillwayError(status, self.last_error())
 
+    def variable(self, name: str) -> str:
+        """A variable of docs/environment.md: what is set, or else the default. What is not allowed is a ValueError, in
+        the library's words."""
+        return self._read_variable(name)[0]
+
+    def variable_if_set(self, name: str) -> Optional[str]:
+        """The same without the default."""
+        text, is_set = self._read_variable(name)
+        return text if is_set else None
+
+    def _read_variable(self, name: str) -> Tuple[str, bool]:
+        text, is_set = ctypes.create_string_buffer(LONGEST_VARIABLE), c_int()
+        if self.lib.spillway_variable(name.encode(), text, len(text), ctypes.byref(is_set)) != Status.OK:
+            raise ValueError(self.last_error())
+        return text.value.decode(), bool(is_set.value)
+
+    def launch(self) -> Optional[Launch]:
+        """What the launcher told this process; None where there is none, or what it says makes no sense."""
+        made = Launch(size=ctypes.sizeof(Launch))
+        return made if self.lib.spillway_launch_read(ctypes.byref(made)) == Status.OK else None
+
     def config(self) -> CommConfig:
         """With the library's defaults."""
         return self._with_defaults(CommConfig(), "spillway_comm_config_init")
@@ -137,6 +169,19 @@ class Library:
     def options(self) -> OperationOptions:
         """With the library's defaults."""
         return self._with_defaults(OperationOptions(), "spillway_operation_options_init")
+
+    def tolerant_options(self, *, loss_bound: float, **fields: Any) -> OperationOptions:
+        """The defaults of an operation that may lose something, with these fields. What is outside of its range is a
+        ValueError, in the library's words. `loss_bound` is a share, from 0 to 1."""
+        made = self.options()
+        made.tolerant = 1
+        # What is no share becomes more than all.
+        made.loss_bound_ppm = round(loss_bound * 1_000_000) if 0.0 <= loss_bound <= 4000.0 else 2**32 - 1
+        for name, value in fields.items():
+            setattr(made, name, value)
+        if self.lib.spillway_operation_options_check(ctypes.byref(made)) != Status.OK:
+            raise ValueError(self.last_error())
+        return made
 
     def _with_defaults(self, made: Any, initialiser: str) -> Any:
         """A library that can be told how much the caller knows, is."""

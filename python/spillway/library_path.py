@@ -2,7 +2,7 @@
 """Where libspillway.so is: the first that exists of
 
  1. what SPILLWAY_LIBRARY names, and nothing else if it is set;
- 2. next to this package's files;
+ 2. next to this package's files, where the wheel has it;
  3. the library folders of the prefix the package is installed under, then of the interpreter's;
  4. whatever the loader finds (LD_LIBRARY_PATH, ldconfig).
 """
@@ -65,6 +65,6 @@ def load_library() -> ctypes.CDLL:
             continue
     looked = ", ".join(map(str, folders()))
     raise LibraryNotFoundError(
-        "libspillway.so was not found. pip installs the Python files alone: build and install the library, too "
-        f"(cmake --build build/release && cmake --install build/release), or set {VARIABLE} to its path. Looked in "
-        f"{looked} and where the loader looks")
+        "libspillway.so was not found. The wheel has it inside (cmake --build build/release --target wheel), and the "
+        "Debian package libspillway0 is it. From a source tree, install the library, too (cmake --install "
+        f"build/release), or set {VARIABLE} to its path. Looked in {looked} and where the loader looks")

@@ -1,18 +1,62 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An operation that was started: how it ends, and what came of it.
+"""An operation that was started: how it ends, and what came of it, as plain values.
 
-Keeps what it is told to keep (buffers, options) as long as it lives. Any thread may ask it anything.
+A request keeps what it is told to keep (buffers, options) as long as it lives. Any thread may ask it anything.
 """
 import ctypes
+import dataclasses
 import time
-from typing import Any, Optional
+from typing import Any, Optional, Tuple
 
 from . import abi
 from .errors import SpillwayError, Status
-from .reports import OperationReport, PeerReport, operation_report_from, peer_report_from
 
 # A wait is cut into pieces of this length, so that Ctrl-C is heard between them.
 LONGEST_DEAFNESS_MS = 200
+
+
+@dataclasses.dataclass(frozen=True)
+class PeerReport:
+    """What came from one rank. `late`: it was not waited for."""
+
+    packets_whole: int
+    packets_trimmed: int
+    packets_missing: int
+    late: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class OperationReport:
+    """Of this rank. Packets from others are in exactly one of whole, trimmed and missing; what is sent
+    includes repeats. `contributors`, `empty_shards` and `drift` are of tolerant all-reduces."""
+
+    seconds: float
+    packets_whole: int
+    packets_trimmed: int
+    packets_missing: int
+    packets_sent: int
+    packets_repeated: int
+    wire_bytes_sent: int
+    contributors: int
+    empty_shards: int
+    drift: float
+    peers: Tuple[PeerReport, ...]
+
+    @property
+    def late_ranks(self) -> Tuple[int, ...]:
+        return tuple(rank for rank, peer in enumerate(self.peers) if peer.late)
+
+
+def peer_report_from(raw: abi.PeerReport) -> PeerReport:
+    return PeerReport(raw.packets_whole, raw.packets_trimmed, raw.packets_missing, bool(raw.late))
+
+
+def operation_report_from(raw: abi.OperationReport, peers: Tuple[PeerReport, ...]) -> OperationReport:
+    return OperationReport(seconds=raw.duration_ns / 1e9, packets_whole=raw.packets_whole,
+                           packets_trimmed=raw.packets_trimmed, packets_missing=raw.packets_missing,
+                           packets_sent=raw.packets_sent, packets_repeated=raw.packets_repeated,
+                           wire_bytes_sent=raw.wire_bytes_sent, contributors=raw.contributors,
+                           empty_shards=raw.empty_shards, drift=raw.drift, peers=peers)
 
 
 class Request:

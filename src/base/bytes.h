@@ -38,8 +38,7 @@ void store_le(void* to, T value) {
 }
 
 // Copies bytes that do not overlap, for pieces of packets: up to a few hundred bytes, where the
-// call into memcpy and its choice of strategy cost more than the copy (twice as much on some x86
-// VMs).
+// call into memcpy and its choice of strategy cost more than the copy (on some VMs twice as much).
 inline void copy_bytes(const std::uint8_t* from, std::size_t count, std::uint8_t* to) {
   std::size_t i = 0;
   for (; i + 64 <= count; i += 64) {

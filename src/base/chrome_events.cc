@@ -20,10 +20,6 @@ std::string json_quoted(std::string_view text) {
   return out + '"';
 }
 
-double microseconds_of(Duration duration) {
-  return static_cast<double>(duration.count()) / 1000.0;
-}
-
 std::size_t TraceLanes::place(Instant start, Instant end) {
   while (!taken_.empty() && taken_.top().first <= start) {
     free_.push(taken_.top().second);

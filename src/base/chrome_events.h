@@ -18,8 +18,6 @@ namespace spillway::base {
 
 std::string json_quoted(std::string_view text);
 
-double microseconds_of(Duration duration);
-
 // A bar goes into the lowest lane that is free when it begins.
 class TraceLanes {
  public:

@@ -11,4 +11,13 @@ Instant MonotonicClock::now() const {
       nanoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(since_zero).count()));
 }
 
+Duration time_of_day() {
+  const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
+  return nanoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(since_1970).count());
+}
+
+Duration unix_time_offset() {
+  return time_of_day() - MonotonicClock().now().since_zero();
+}
+
 }  // namespace spillway::base

@@ -11,12 +11,13 @@
 #include <atomic>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "capi/comm_config.h"
+#include "capi/comm.h"
 
 namespace {
 
@@ -419,8 +420,10 @@ TEST_F(CApiComm, BadArgumentsAreRefusedWithASentence) {
     options.priority = 8;
     EXPECT_EQ(all_reduce(SPILLWAY_FLOAT32, SPILLWAY_SUM, &options), SPILLWAY_INVALID_ARGUMENT);
     options = spillway::default_operation_options();
+    options.tolerant = 1;
     options.precision = 300;
     EXPECT_EQ(all_reduce(SPILLWAY_FLOAT32, SPILLWAY_SUM, &options), SPILLWAY_INVALID_ARGUMENT);
+    options = spillway::default_operation_options();
     options.size = 0;
     EXPECT_EQ(all_reduce(SPILLWAY_FLOAT32, SPILLWAY_SUM, &options), SPILLWAY_INVALID_ARGUMENT);
     EXPECT_EQ(spillway_broadcast(communicator.get(), buffer.data(), buffer.data(), 10,
@@ -432,16 +435,16 @@ TEST_F(CApiComm, BadArgumentsAreRefusedWithASentence) {
 }
 
 TEST(CApiCommConfig, WhatIsNotSaidIsLeftToTheRuntime) {
-  const spillway::runtime::Environment environment;
-  const auto options = spillway::capi::communicator_options_from(nullptr, environment);
-  ASSERT_TRUE(options.ok());
-  EXPECT_FALSE(options->id || options->mtu || options->trim_bytes || options->threads ||
-               options->link_rate || options->peer_timeout || options->rendezvous_patience);
+  const spillway::base::Environment environment;
+  const auto made = spillway::capi::communicator_config_from(nullptr, environment);
+  ASSERT_TRUE(made.ok());
+  EXPECT_FALSE(made->id || made->mtu || made->trim_bytes || made->threads || made->link_rate ||
+               made->peer_timeout || made->rendezvous_patience);
   spillway_comm_config config = spillway::default_comm_config();
   config.trim_bytes = 0;
   config.threads = 0;
   config.peer_timeout_ms = 900;
-  const auto said = spillway::capi::communicator_options_from(&config, environment);
+  const auto said = spillway::capi::communicator_config_from(&config, environment);
   ASSERT_TRUE(said.ok());
   EXPECT_EQ(said->trim_bytes, 0U);
   EXPECT_EQ(said->threads, 0U);
@@ -449,21 +452,24 @@ TEST(CApiCommConfig, WhatIsNotSaidIsLeftToTheRuntime) {
 }
 
 TEST(CApiCommConfig, ARankByHandNeedsAnIdAndARankCanComeFromTheEnvironment) {
-  const spillway::runtime::Environment environment = {
-      {"SPILLWAY_RANK", "2"}, {"SPILLWAY_WORLD_SIZE", "4"}, {"SPILLWAY_COMM_ID", "127.0.0.1:5000"}};
+  const spillway::base::Environment environment = {
+      {"SPILLWAY_RANK", "2"},
+      {"SPILLWAY_WORLD_SIZE", "4"},
+      {"SPILLWAY_COMM_ID", "127.0.0.1:5000"},
+      {"SPILLWAY_SERVERS", "2"}};  // who do not know the id
   spillway_comm_config config = spillway::default_comm_config();
   config.rank = 0;
-  EXPECT_FALSE(spillway::capi::communicator_options_from(&config, environment).ok());
+  EXPECT_FALSE(spillway::capi::communicator_config_from(&config, environment).ok());
   config.world = 1;
-  EXPECT_FALSE(spillway::capi::communicator_options_from(&config, environment).ok());
+  EXPECT_FALSE(spillway::capi::communicator_config_from(&config, environment).ok());
   const spillway_unique_id id{};
   config.id = &id;
-  EXPECT_TRUE(spillway::capi::communicator_options_from(&config, environment).ok());
+  EXPECT_TRUE(spillway::capi::communicator_config_from(&config, environment).ok());
   config.rank = config.world = -1;
-  const auto options = spillway::capi::communicator_options_from(&config, environment);
-  ASSERT_TRUE(options.ok());
-  EXPECT_EQ(options->member.rank, 2U);
-  EXPECT_EQ(options->member.world, 4U);
+  const auto made = spillway::capi::communicator_config_from(&config, environment);
+  ASSERT_TRUE(made.ok());
+  EXPECT_EQ(made->member.rank, 2U);
+  EXPECT_EQ(made->member.world, 4U);
 }
 
 TEST(CApiCommConfig, ServersAreTakenWhereTheCallerKnowsOfThem) {
@@ -471,11 +477,11 @@ TEST(CApiCommConfig, ServersAreTakenWhereTheCallerKnowsOfThem) {
   spillway_comm_config_init(&config);
   EXPECT_EQ(config.size, sizeof(config));
   EXPECT_EQ(config.servers, -1);
-  EXPECT_FALSE(spillway::capi::communicator_options_from(&config, {})->servers.has_value());
+  EXPECT_FALSE(spillway::capi::communicator_config_from(&config, {})->servers.has_value());
   config.servers = 3;
-  EXPECT_EQ(spillway::capi::communicator_options_from(&config, {})->servers, 3);
+  EXPECT_EQ(spillway::capi::communicator_config_from(&config, {})->servers, 3);
   config.servers = -2;
-  EXPECT_FALSE(spillway::capi::communicator_options_from(&config, {}).ok());
+  EXPECT_FALSE(spillway::capi::communicator_config_from(&config, {}).ok());
 }
 
 TEST(CApiCommConfig, ACallerThatDoesNotKnowOfServersIsNotWrittenBehind) {
@@ -484,7 +490,7 @@ TEST(CApiCommConfig, ACallerThatDoesNotKnowOfServersIsNotWrittenBehind) {
   (spillway_comm_config_init)(&config);
   EXPECT_EQ(config.size, offsetof(spillway_comm_config, servers));
   EXPECT_EQ(config.servers, 77);
-  EXPECT_FALSE(spillway::capi::communicator_options_from(&config, {})->servers.has_value());
+  EXPECT_FALSE(spillway::capi::communicator_config_from(&config, {})->servers.has_value());
 }
 
 TEST(CApiOperationOptions, AreSetUpAsFarAsTheCallerKnowsThem) {
@@ -497,6 +503,68 @@ TEST(CApiOperationOptions, AreSetUpAsFarAsTheCallerKnowsThem) {
   (spillway_operation_options_init)(&options);
   EXPECT_EQ(options.size, sizeof(options));
   EXPECT_EQ(options.min_planes, 1U);
+}
+
+TEST(CApiLaunch, IsWhatTheLauncherSaid) {
+  spillway_launch launch{};
+  launch.size = sizeof(launch);
+  EXPECT_EQ(spillway_launch_read(&launch), SPILLWAY_UNAVAILABLE);
+  ::setenv("SPILLWAY_RANK", "1", 1);
+  ::setenv("SPILLWAY_WORLD_SIZE", "2", 1);
+  ::setenv("SPILLWAY_COMM_ID", "10.0.0.1:7100", 1);
+  EXPECT_EQ(spillway_launch_read(&launch), SPILLWAY_OK);
+  EXPECT_EQ(spillway_launch_read(nullptr), SPILLWAY_INVALID_ARGUMENT);
+  ::setenv("SPILLWAY_RANK", "2", 1);
+  EXPECT_EQ(spillway_launch_read(&launch), SPILLWAY_INVALID_ARGUMENT);
+  for (const char* name : {"SPILLWAY_RANK", "SPILLWAY_WORLD_SIZE", "SPILLWAY_COMM_ID"}) {
+    ::unsetenv(name);
+  }
+  EXPECT_EQ(launch.rank, 1U);
+  EXPECT_EQ(launch.world, 2U);
+  EXPECT_EQ(launch.local_rank, -1);
+  EXPECT_STREQ(launch.launcher, "spillway");
+  EXPECT_STREQ(launch.host, "10.0.0.1");
+  EXPECT_EQ(launch.port, 7101U);
+}
+
+// The options' own ranges, in the words that a call would fail with.
+TEST(CApiOperationOptions, AreCheckedWithoutACommunicator) {
+  const auto refused = [](const auto& change) {
+    spillway_operation_options options = spillway::default_operation_options();
+    options.tolerant = 1;
+    change(options);
+    return spillway_operation_options_check(&options) == SPILLWAY_INVALID_ARGUMENT
+               ? std::string(spillway_last_error())
+               : "taken";
+  };
+  EXPECT_EQ(spillway_operation_options_check(nullptr), SPILLWAY_OK);
+  EXPECT_EQ(refused([](auto&) {}), "taken");
+  EXPECT_NE(refused([](auto& options) { options.priority = 8; }).find("0 to 7"), std::string::npos);
+  EXPECT_NE(refused([](auto& options) { options.algorithm = 9; }).find("algorithm 9"),
+            std::string::npos);
+  for (const std::uint32_t bits : {0U, 33U, 257U, 1U << 31}) {
+    EXPECT_NE(refused([&](auto& options) { options.precision = bits; }).find("1 to 32"),
+              std::string::npos);
+    EXPECT_NE(refused([&](auto& options) { options.gather_precision = bits; }).find("1 to 32"),
+              std::string::npos);
+    EXPECT_NE(refused([&](auto& options) { options.min_planes = bits; }).find("min_planes"),
+              std::string::npos);
+  }
+  EXPECT_NE(refused([](auto& options) { options.loss_bound_ppm = 1'000'001; }).find("loss bound"),
+            std::string::npos);
+  for (const double share : {-0.1, 1.1, std::numeric_limits<double>::quiet_NaN()}) {
+    EXPECT_NE(refused([&](auto& options) {
+                options.least_contributors = share;
+              }).find("least_contributors"),
+              std::string::npos);
+  }
+  EXPECT_NE(refused([](auto& options) { options.size = 1; }).find("size"), std::string::npos);
+}
+
+TEST(CApiOperationOptions, OfAnExactOperationOnlyWhatItUsesIsLookedAt) {
+  spillway_operation_options options = spillway::default_operation_options();
+  options.precision = 99;
+  EXPECT_EQ(spillway_operation_options_check(&options), SPILLWAY_OK);
 }
 
 TEST(CApiCommConfig, FreeingNothingIsFine) {

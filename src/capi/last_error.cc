@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capi/last_error.h"
 
+#include "base/version.h"
+
 namespace spillway::capi {
 namespace {
 
@@ -44,8 +46,46 @@ spillway_status fail(const base::Status& status) {
   return fail(status_of(status.code()), status.message());
 }
 
+spillway_status missing(const char* argument) {
+  return fail(SPILLWAY_INVALID_ARGUMENT, std::string(argument) + " is NULL");
+}
+
 const char* last_error() {
   return message_of_thread.c_str();
 }
 
 }  // namespace spillway::capi
+
+const char* spillway_version(void) {
+  return spillway::base::kVersion;
+}
+
+const char* spillway_status_name(spillway_status status) {
+  switch (status) {
+    case SPILLWAY_OK:
+      return "ok";
+    case SPILLWAY_INVALID_ARGUMENT:
+      return "invalid-argument";
+    case SPILLWAY_LIMIT_EXCEEDED:
+      return "limit-exceeded";
+    case SPILLWAY_UNAVAILABLE:
+      return "unavailable";
+    case SPILLWAY_INTERNAL:
+      return "internal";
+    case SPILLWAY_PEER_FAILED:
+      return "peer-failed";
+    case SPILLWAY_MISMATCH:
+      return "mismatch";
+    case SPILLWAY_TIMED_OUT:
+      return "timed-out";
+    case SPILLWAY_ABORTED:
+      return "aborted";
+    case SPILLWAY_IN_PROGRESS:
+      return "in-progress";
+  }
+  return "unknown";
+}
+
+const char* spillway_last_error(void) {
+  return spillway::capi::last_error();
+}

@@ -20,6 +20,8 @@ spillway_status status_of(base::StatusCode code);
 
 spillway_status fail(spillway_status status, std::string message);
 spillway_status fail(const base::Status& status);
+// An argument that must be there is NULL.
+spillway_status missing(const char* argument);
 const char* last_error();
 
 template <typename Function>

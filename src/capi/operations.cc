@@ -1,28 +1,122 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The operations of include/spillway/spillway.h: every function says what it is, and submit() does
-// the rest.
+// The operations of include/spillway/spillway.h. Here a call becomes a collective::Operation, the
+// one description that goes all the way down; Communicator::submit() checks it. Whatever a caller
+// hands in is refused with a sentence, or taken.
+#include <fmt/format.h>
+#include <spillway/spillway.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <utility>
 
+#include "base/status.h"
 #include "capi/comm.h"
 #include "capi/last_error.h"
-#include "capi/operation_call.h"
 #include "capi/request.h"
 #include "capi/sized_struct.h"
+#include "runtime/communicator.h"
 
-using spillway::capi::CallbackCall;
-using spillway::capi::fail;
-using spillway::capi::OperationCall;
-using spillway::collective::Kind;
-
+namespace spillway::capi {
 namespace {
 
-std::shared_ptr<CallbackCall> callback_of(const spillway_operation_options& options) {
-  return options.callback == nullptr
-             ? nullptr
-             : std::make_shared<CallbackCall>(options.callback, options.context);
+using collective::Algorithm;
+using collective::DataType;
+using collective::Kind;
+using collective::Operation;
+using collective::ReduceOp;
+
+static_assert(SPILLWAY_FLOAT32 == static_cast<int>(DataType::kFloat32) &&
+              SPILLWAY_FLOAT64 == static_cast<int>(DataType::kFloat64) &&
+              SPILLWAY_FLOAT16 == static_cast<int>(DataType::kFloat16) &&
+              SPILLWAY_BFLOAT16 == static_cast<int>(DataType::kBfloat16) &&
+              SPILLWAY_INT32 == static_cast<int>(DataType::kInt32) &&
+              SPILLWAY_INT64 == static_cast<int>(DataType::kInt64) && collective::kDataTypes == 6);
+static_assert(SPILLWAY_SUM == static_cast<int>(ReduceOp::kSum) &&
+              SPILLWAY_AVERAGE == static_cast<int>(ReduceOp::kAverage) &&
+              SPILLWAY_MIN == static_cast<int>(ReduceOp::kMin) &&
+              SPILLWAY_MAX == static_cast<int>(ReduceOp::kMax) && collective::kReduceOps == 4);
+static_assert(SPILLWAY_ALGORITHM_AUTOMATIC == static_cast<int>(Algorithm::kAutomatic) &&
+              SPILLWAY_ALGORITHM_DIRECT == static_cast<int>(Algorithm::kDirect) &&
+              SPILLWAY_ALGORITHM_RING == static_cast<int>(Algorithm::kRing) &&
+              SPILLWAY_ALGORITHM_TREE == static_cast<int>(Algorithm::kTree) &&
+              SPILLWAY_ALGORITHM_SERVERS == static_cast<int>(Algorithm::kServers) &&
+              collective::kAlgorithms == 5);
+
+// A number as one of the core, which are narrower. What does not fit becomes the largest, which is
+// outside of every range: validate() refuses it.
+template <typename Narrow>
+Narrow narrowed(std::uint32_t number) {
+  return static_cast<Narrow>(std::min<std::uint32_t>(number, std::numeric_limits<Narrow>::max()));
+}
+
+// A number as an enumerator, of which there are `count`.
+template <typename Enum>
+base::Status read_enum(unsigned number, std::size_t count, const char* what, Enum& out) {
+  if (number >= count) {
+    return base::invalid_argument(
+        fmt::format("{} {} is unknown; see spillway.h", what, static_cast<int>(number)));
+  }
+  out = static_cast<Enum>(number);
+  return {};
+}
+
+spillway_operation_options default_options() {
+  const Operation operation;
+  const collective::Tolerance tolerance;
+  spillway_operation_options options{};
+  options.size = sizeof(options);
+  options.priority = operation.priority;
+  options.precision = tolerance.precision;
+  options.gather_precision = tolerance.gather_precision;
+  options.loss_bound_ppm = tolerance.loss_bound_ppm;
+  options.min_planes = tolerance.min_planes;
+  return options;
+}
+
+// The caller's options over the defaults.
+base::Result<spillway_operation_options> read_options(const spillway_operation_options* given) {
+  return read_sized(given, default_options(), "spillway_operation_options");
+}
+
+base::Status apply_options(const spillway_operation_options& options, Operation& operation) {
+  operation.priority = narrowed<std::uint8_t>(options.priority);
+  if (options.tolerant != 0) {
+    operation.tolerance = {.precision = narrowed<std::uint8_t>(options.precision),
+                           .gather_precision = narrowed<std::uint8_t>(options.gather_precision),
+                           .loss_bound_ppm = options.loss_bound_ppm,
+                           .min_planes = narrowed<std::uint8_t>(options.min_planes),
+                           .lossy_gather = options.lossy_gather != 0,
+                           .feedback_tensor = options.feedback_tensor,
+                           .least_contributors = options.least_contributors};
+  }
+  return read_enum(options.algorithm, collective::kAlgorithms, "algorithm", operation.algorithm);
+}
+
+// What a function of the C interface was called with, beside the options. `root`: or the other end
+// of send and receive.
+base::Result<Operation> described(Kind kind, const void* send, void* receive, std::size_t count,
+                                  spillway_data_type type, spillway_reduction op = SPILLWAY_SUM,
+                                  std::uint32_t root = 0) {
+  Operation operation;
+  operation.kind = kind;
+  operation.count = count;
+  operation.root = narrowed<std::uint16_t>(root);
+  operation.input = send;
+  operation.output = receive;
+  if (base::Status status = read_enum(type, collective::kDataTypes, "data type", operation.type);
+      !status.ok()) {
+    return status;
+  }
+  if (base::Status status = read_enum(op, collective::kReduceOps, "reduction", operation.op);
+      !status.ok()) {
+    return status;
+  }
+  return operation;
 }
 
 // Waits for it if the caller does not want to.
@@ -31,47 +125,72 @@ spillway_status hand_over(std::unique_ptr<spillway_request> made, spillway_reque
     *request = made.release();
     return SPILLWAY_OK;
   }
-  const spillway::base::Status status = *made->wait(std::nullopt);
+  const base::Status status = *made->wait(std::nullopt);
   return status.ok() ? SPILLWAY_OK : fail(status);
 }
 
-spillway_status start(spillway_comm* comm, const OperationCall& call,
+spillway_status start(spillway_comm* comm, const Operation& operation,
                       const spillway_operation_options& options, spillway_request** request) {
-  auto operation = spillway::capi::operation_options_from(call, options);
-  if (!operation.ok()) {
-    return fail(operation.status());
-  }
   auto made = std::make_unique<spillway_request>();
   made->process = ::getpid();
-  made->callback = callback_of(options);
-  if (made->callback) {
-    operation.value().on_done = [callback = made->callback](const spillway::base::Status& status) {
-      callback->run(status);
-    };
+  runtime::Request::Callback on_done;
+  if (options.callback != nullptr) {
+    made->callback = std::make_shared<CallbackCall>(options.callback, options.context);
+    on_done = [callback = made->callback](const base::Status& status) { callback->run(status); };
   }
-  auto submitted = comm->communicator->submit(*operation);
+  auto submitted = comm->communicator->submit(operation, std::move(on_done));
   if (!submitted.ok()) {
     return fail(submitted.status());
   }
-  made->operation = std::move(submitted).value();
+  made->request = std::move(submitted).value();
   return hand_over(std::move(made), request);
 }
 
-spillway_status submit(spillway_comm* comm, const OperationCall& call,
-                       const spillway_operation_options* given, spillway_request** request) {
+// `arguments` are described()'s.
+template <typename... Arguments>
+spillway_status submit(spillway_comm* comm, const spillway_operation_options* given,
+                       spillway_request** request, Arguments... arguments) {
   if (comm == nullptr) {
-    return fail(SPILLWAY_INVALID_ARGUMENT, "comm is NULL");
+    return missing("comm");
   }
-  return spillway::capi::guarded([&] {
-    const auto options = spillway::capi::read_options(given);
-    return options.ok() ? start(comm, call, *options, request) : fail(options.status());
+  return guarded([&] {
+    base::Result<Operation> operation = described(arguments...);
+    if (!operation.ok()) {
+      return fail(operation.status());
+    }
+    const base::Result<spillway_operation_options> options = read_options(given);
+    if (!options.ok()) {
+      return fail(options.status());
+    }
+    if (base::Status status = apply_options(*options, operation.value()); !status.ok()) {
+      return fail(status);
+    }
+    return start(comm, *operation, *options, request);
   });
 }
 
+// As an all-reduce of floating-point numbers that has nothing to add up would find them.
+base::Status check_options(const spillway_operation_options* given) {
+  const base::Result<spillway_operation_options> options = read_options(given);
+  if (!options.ok()) {
+    return options.status();
+  }
+  Operation operation;
+  if (base::Status status = apply_options(*options, operation); !status.ok()) {
+    return status;
+  }
+  return validate(operation, {.rank = 0, .world = 1});
+}
+
 }  // namespace
+}  // namespace spillway::capi
+
+using spillway::capi::guarded;
+using spillway::capi::submit;
+using spillway::collective::Kind;
 
 void spillway_operation_options_init_sized(spillway_operation_options* options, size_t size) {
-  spillway::capi::init_sized(spillway::capi::default_operation_options(), options, size);
+  spillway::capi::init_sized(spillway::capi::default_options(), options, size);
 }
 
 void(spillway_operation_options_init)(spillway_operation_options* options) {
@@ -80,11 +199,18 @@ void(spillway_operation_options_init)(spillway_operation_options* options) {
   spillway_operation_options_init_sized(options, kFirstSize);
 }
 
+spillway_status spillway_operation_options_check(const spillway_operation_options* options) {
+  return guarded([&] {
+    const spillway::base::Status status = spillway::capi::check_options(options);
+    return status.ok() ? SPILLWAY_OK : spillway::capi::fail(status);
+  });
+}
+
 spillway_status spillway_all_reduce(spillway_comm* comm, const void* send, void* receive,
                                     size_t count, spillway_data_type type, spillway_reduction op,
                                     const spillway_operation_options* options,
                                     spillway_request** request) {
-  return submit(comm, {Kind::kAllReduce, send, receive, count, type, op}, options, request);
+  return submit(comm, options, request, Kind::kAllReduce, send, receive, count, type, op);
 }
 
 spillway_status spillway_reduce_scatter(spillway_comm* comm, const void* send, void* receive,
@@ -92,71 +218,70 @@ spillway_status spillway_reduce_scatter(spillway_comm* comm, const void* send, v
                                         spillway_reduction op,
                                         const spillway_operation_options* options,
                                         spillway_request** request) {
-  return submit(comm, {Kind::kReduceScatter, send, receive, count, type, op}, options, request);
+  return submit(comm, options, request, Kind::kReduceScatter, send, receive, count, type, op);
 }
 
 spillway_status spillway_all_gather(spillway_comm* comm, const void* send, void* receive,
                                     size_t count, spillway_data_type type,
                                     const spillway_operation_options* options,
                                     spillway_request** request) {
-  return submit(comm, {Kind::kAllGather, send, receive, count, type}, options, request);
+  return submit(comm, options, request, Kind::kAllGather, send, receive, count, type);
 }
 
 spillway_status spillway_broadcast(spillway_comm* comm, const void* send, void* receive,
                                    size_t count, spillway_data_type type, uint32_t root,
                                    const spillway_operation_options* options,
                                    spillway_request** request) {
-  return submit(comm, {Kind::kBroadcast, send, receive, count, type, SPILLWAY_SUM, root}, options,
-                request);
+  return submit(comm, options, request, Kind::kBroadcast, send, receive, count, type, SPILLWAY_SUM,
+                root);
 }
 
 spillway_status spillway_reduce(spillway_comm* comm, const void* send, void* receive, size_t count,
                                 spillway_data_type type, spillway_reduction op, uint32_t root,
                                 const spillway_operation_options* options,
                                 spillway_request** request) {
-  return submit(comm, {Kind::kReduce, send, receive, count, type, op, root}, options, request);
+  return submit(comm, options, request, Kind::kReduce, send, receive, count, type, op, root);
 }
 
 spillway_status spillway_gather(spillway_comm* comm, const void* send, void* receive, size_t count,
                                 spillway_data_type type, uint32_t root,
                                 const spillway_operation_options* options,
                                 spillway_request** request) {
-  return submit(comm, {Kind::kGather, send, receive, count, type, SPILLWAY_SUM, root}, options,
-                request);
+  return submit(comm, options, request, Kind::kGather, send, receive, count, type, SPILLWAY_SUM,
+                root);
 }
 
 spillway_status spillway_scatter(spillway_comm* comm, const void* send, void* receive, size_t count,
                                  spillway_data_type type, uint32_t root,
                                  const spillway_operation_options* options,
                                  spillway_request** request) {
-  return submit(comm, {Kind::kScatter, send, receive, count, type, SPILLWAY_SUM, root}, options,
-                request);
+  return submit(comm, options, request, Kind::kScatter, send, receive, count, type, SPILLWAY_SUM,
+                root);
 }
 
 spillway_status spillway_all_to_all(spillway_comm* comm, const void* send, void* receive,
                                     size_t count, spillway_data_type type,
                                     const spillway_operation_options* options,
                                     spillway_request** request) {
-  return submit(comm, {Kind::kAllToAll, send, receive, count, type}, options, request);
+  return submit(comm, options, request, Kind::kAllToAll, send, receive, count, type);
 }
 
 spillway_status spillway_barrier(spillway_comm* comm, const spillway_operation_options* options,
                                  spillway_request** request) {
-  return submit(comm, {Kind::kBarrier}, options, request);
+  return submit(comm, options, request, Kind::kBarrier, nullptr, nullptr, 0, SPILLWAY_FLOAT32);
 }
 
 spillway_status spillway_send(spillway_comm* comm, const void* send, size_t count,
                               spillway_data_type type, uint32_t to,
                               const spillway_operation_options* options,
                               spillway_request** request) {
-  return submit(comm, {Kind::kSend, send, nullptr, count, type, SPILLWAY_SUM, to}, options,
-                request);
+  return submit(comm, options, request, Kind::kSend, send, nullptr, count, type, SPILLWAY_SUM, to);
 }
 
 spillway_status spillway_receive(spillway_comm* comm, void* receive, size_t count,
                                  spillway_data_type type, uint32_t from,
                                  const spillway_operation_options* options,
                                  spillway_request** request) {
-  return submit(comm, {Kind::kReceive, nullptr, receive, count, type, SPILLWAY_SUM, from}, options,
-                request);
+  return submit(comm, options, request, Kind::kReceive, nullptr, receive, count, type, SPILLWAY_SUM,
+                from);
 }

@@ -27,7 +27,7 @@ void CallbackCall::run(const base::Status& status) {
 
 std::optional<spillway::base::Status> spillway_request::wait(
     std::optional<std::chrono::nanoseconds> limit) const {
-  std::optional<spillway::base::Status> status = operation->wait(limit);
+  std::optional<spillway::base::Status> status = request->wait(limit);
   if (status && callback) {
     callback->wait_until_returned();
   }
@@ -91,7 +91,7 @@ spillway_status spillway_request_wait(const spillway_request* request, int64_t t
     return no_request();
   }
   return spillway::capi::guarded([&] {
-    if (request->process != ::getpid() && !request->operation->is_done()) {
+    if (request->process != ::getpid() && !request->request->is_done()) {
       return fail(SPILLWAY_INVALID_ARGUMENT,
                   fmt::format("this request belongs to process {}: a child of fork() would wait "
                               "for ever",
@@ -102,7 +102,7 @@ spillway_status spillway_request_wait(const spillway_request* request, int64_t t
 }
 
 int spillway_request_test(const spillway_request* request) {
-  return request != nullptr && request->operation->is_done() ? 1 : 0;
+  return request != nullptr && request->request->is_done() ? 1 : 0;
 }
 
 spillway_status spillway_request_status(const spillway_request* request) {
@@ -110,17 +110,17 @@ spillway_status spillway_request_status(const spillway_request* request) {
     return no_request();
   }
   return spillway::capi::guarded(
-      [&] { return outcome_of(request->operation->wait(std::chrono::nanoseconds(0))); });
+      [&] { return outcome_of(request->request->wait(std::chrono::nanoseconds(0))); });
 }
 
 const char* spillway_request_message(const spillway_request* request) {
-  if (request == nullptr || !request->operation->is_done()) {
+  if (request == nullptr || !request->request->is_done()) {
     return "";
   }
   const std::lock_guard lock(request->mutex);
   spillway::capi::guarded([&] {
     if (request->message.empty()) {
-      request->message = request->operation->wait(std::nullopt)->message();
+      request->message = request->request->wait(std::nullopt)->message();
     }
     return SPILLWAY_OK;
   });
@@ -137,11 +137,11 @@ spillway_status spillway_request_report(const spillway_request* request,
     return no_request();
   }
   return spillway::capi::guarded([&] {
-    if (!request->operation->is_done()) {
+    if (!request->request->is_done()) {
       return SPILLWAY_IN_PROGRESS;
     }
     const spillway::base::Status status =
-        write_sized(report_of(request->operation->report()), report, "spillway_operation_report");
+        write_sized(report_of(request->request->report()), report, "spillway_operation_report");
     return status.ok() ? SPILLWAY_OK : fail(status);
   });
 }
@@ -152,10 +152,10 @@ spillway_status spillway_request_peer_report(const spillway_request* request, ui
     return no_request();
   }
   return spillway::capi::guarded([&] {
-    if (!request->operation->is_done()) {
+    if (!request->request->is_done()) {
       return SPILLWAY_IN_PROGRESS;
     }
-    const OperationReport full = request->operation->report();
+    const OperationReport full = request->request->report();
     if (rank >= full.peers.size()) {
       return fail(SPILLWAY_INVALID_ARGUMENT,
                   fmt::format("the report has {} ranks, no rank {}", full.peers.size(), rank));

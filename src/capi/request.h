@@ -16,7 +16,7 @@
 #include <optional>
 #include <string>
 
-#include "runtime/operation_request.h"
+#include "runtime/request.h"
 
 namespace spillway::capi {
 
@@ -41,7 +41,7 @@ struct spillway_request {
   // Nothing if it has not ended by then.
   std::optional<spillway::base::Status> wait(std::optional<std::chrono::nanoseconds> limit) const;
 
-  std::shared_ptr<spillway::runtime::OperationRequest> operation{};
+  std::shared_ptr<spillway::runtime::Request> request{};
   std::shared_ptr<spillway::capi::CallbackCall> callback{};  // if there is one
   pid_t process = 0;                                         // whose threads finish it
 

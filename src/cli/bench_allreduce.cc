@@ -10,17 +10,17 @@
 #include <map>
 #include <memory>
 
+#include "base/units_text.h"
 #include "base/version.h"
-#include "cli/allreduce_json.h"
-#include "cli/allreduce_measure.h"
-#include "cli/allreduce_ranks.h"
-#include "cli/allreduce_rival.h"
-#include "cli/allreduce_table.h"
+#include "bench/allreduce/measure.h"
+#include "bench/allreduce/ranks.h"
+#include "bench/allreduce/rivals.h"
+#include "bench/progress.h"
+#include "cli/allreduce_report.h"
 #include "cli/commands.h"
-#include "cli/progress.h"
 #include "codec/plane_code.h"
 #include "runtime/communicator.h"
-#include "sim/units_text.h"
+#include "runtime/launch/launch.h"
 
 namespace spillway::cli {
 namespace {
@@ -30,10 +30,10 @@ using collective::DataType;
 using collective::ReduceOp;
 
 constexpr const char* kRankMark = "--started-as-rank";
-constexpr std::size_t kMostSizes = 1000;
+constexpr std::size_t kMaxSizes = 1000;
 
 struct BenchAllreduceOptions {
-  AllreduceSettings settings;
+  bench::AllreduceWork work;
   std::string min_bytes = "32M";
   std::string max_bytes = "32M";
   std::string step_bytes = "1M";
@@ -43,7 +43,7 @@ struct BenchAllreduceOptions {
   bool json = false;
   bool is_tolerant = false;
   collective::Tolerance tolerance;
-  double loss_percent = 1.0;
+  double loss_bound = 0.01;
   std::vector<std::string> rivals;
   std::string python = "/usr/bin/python3";
   std::optional<unsigned> threads;
@@ -55,7 +55,7 @@ struct BenchAllreduceOptions {
 // ------------------------------------------------------------------ what to measure
 
 std::size_t bytes_of(const std::string& text, const char* option) {
-  const base::Result<base::Bytes> bytes = sim::parse_bytes(text);
+  const base::Result<base::Bytes> bytes = base::parse_bytes(text);
   if (!bytes.ok()) {
     throw CLI::ValidationError(option, bytes.status().message());
   }
@@ -63,7 +63,7 @@ std::size_t bytes_of(const std::string& text, const char* option) {
 }
 
 std::vector<std::size_t> sizes_of(const BenchAllreduceOptions& options) {
-  const std::size_t element = collective::element_size(options.settings.type);
+  const std::size_t element = collective::element_size(options.work.type);
   const std::size_t least = bytes_of(options.min_bytes, "--minbytes");
   const std::size_t most = bytes_of(options.max_bytes, "--maxbytes");
   const std::size_t step = bytes_of(options.step_bytes, "--stepbytes");
@@ -79,22 +79,23 @@ std::vector<std::size_t> sizes_of(const BenchAllreduceOptions& options) {
   for (std::size_t size = least; size <= most;
        size = options.step_factor > 1 ? size * options.step_factor : size + step) {
     sizes.push_back(size / element * element);
-    if (sizes.size() > kMostSizes) {
+    if (sizes.size() > kMaxSizes) {
       throw CLI::ValidationError("--stepbytes",
-                                 fmt::format("more than {} sizes: take longer steps", kMostSizes));
+                                 fmt::format("more than {} sizes: take longer steps", kMaxSizes));
     }
   }
   return sizes;
 }
 
-AllreduceSettings settings_of(const BenchAllreduceOptions& options) {
-  AllreduceSettings settings = options.settings;
-  settings.sizes = sizes_of(options);
+bench::AllreduceWork work_of(const BenchAllreduceOptions& options) {
+  bench::AllreduceWork work = options.work;
+  work.sizes = sizes_of(options);
   if (options.is_tolerant) {
-    settings.tolerance = options.tolerance;
-    settings.tolerance->bound_ppm = static_cast<std::uint32_t>(options.loss_percent * 10'000.0);
+    work.tolerance = options.tolerance;
+    work.tolerance->loss_bound_ppm =
+        static_cast<std::uint32_t>(std::lround(options.loss_bound * 1e6));
   }
-  return settings;
+  return work;
 }
 
 // ------------------------------------------------------------------ output
@@ -107,7 +108,7 @@ void write_file(const std::string& path, const std::string& text) {
   }
 }
 
-std::string introduction(const BenchAllreduceOptions& options, const AllreduceSettings& settings,
+std::string introduction(const BenchAllreduceOptions& options, const bench::AllreduceWork& work,
                          unsigned world) {
   const bool by_factor = options.step_factor > 1;
   return fmt::format(
@@ -115,20 +116,21 @@ std::string introduction(const BenchAllreduceOptions& options, const AllreduceSe
       "# Collective test starting: all_reduce_perf\n"
       "# nRanks {} minBytes {} maxBytes {} step: {}({}) warmup iters: {} iters: {} validation: {}\n"
       "# mode: {} algorithm: {} priority: {} in flight: {}\n",
-      base::kVersion, world, settings.sizes.front(), settings.sizes.back(),
+      base::kVersion, world, work.sizes.front(), work.sizes.back(),
       by_factor ? std::to_string(options.step_factor) : options.step_bytes,
-      by_factor ? "factor" : "bytes", settings.warmup, settings.iterations, settings.checks,
-      options.is_tolerant ? "tolerant" : "exact", collective::algorithm_name(settings.algorithm),
-      settings.priority, settings.in_flight);
+      by_factor ? "factor" : "bytes", work.warmup, work.iterations, work.checks,
+      options.is_tolerant ? "tolerant" : "exact", collective::algorithm_name(work.algorithm),
+      work.priority, work.in_flight);
 }
 
 // ------------------------------------------------------------------ one rank
 
-std::vector<std::unique_ptr<AllreduceRival>> rivals_of(const BenchAllreduceOptions& options,
-                                                       const RivalContext& context) {
-  std::vector<std::unique_ptr<AllreduceRival>> rivals;
+std::vector<std::unique_ptr<bench::AllreduceRival>> rivals_of(const BenchAllreduceOptions& options,
+                                                              const bench::RivalContext& context) {
+  std::vector<std::unique_ptr<bench::AllreduceRival>> rivals;
   for (const std::string& name : options.rivals) {
-    rivals.push_back(name == "gloo" ? make_gloo_rival(context) : make_mpi_rival(context));
+    rivals.push_back(name == "gloo" ? bench::make_gloo_rival(context)
+                                    : bench::make_mpi_rival(context));
   }
   return rivals;
 }
@@ -136,12 +138,12 @@ std::vector<std::unique_ptr<AllreduceRival>> rivals_of(const BenchAllreduceOptio
 // The benchmark at one rank; rank 0 also shows what comes out.
 class RankRun {
  public:
-  RankRun(const BenchAllreduceOptions& options, AllreducePeers& peers)
+  RankRun(const BenchAllreduceOptions& options, bench::AllreducePeers& peers)
       : options_(options),
-        settings_(settings_of(options)),
+        work_(work_of(options)),
         peers_(peers),
-        data_(settings_.type),
-        rivals_(rivals_of(options, {settings_, peers_, options.python, options.is_started_here})) {}
+        data_(work_.type),
+        rivals_(rivals_of(options, {work_, peers_, options.python, options.is_started_here})) {}
 
   // Whether all elements were right.
   bool run();
@@ -154,10 +156,10 @@ class RankRun {
   bool shows() const { return peers_.rank() == 0; }
 
   const BenchAllreduceOptions& options_;
-  const AllreduceSettings settings_;
-  AllreducePeers& peers_;
-  const AllreduceData data_;
-  std::vector<std::unique_ptr<AllreduceRival>> rivals_;
+  const bench::AllreduceWork work_;
+  bench::AllreducePeers& peers_;
+  const bench::AllreduceData data_;
+  std::vector<std::unique_ptr<bench::AllreduceRival>> rivals_;
 };
 
 void RankRun::show(const std::string& lines) const {
@@ -168,7 +170,7 @@ void RankRun::show(const std::string& lines) const {
 }
 
 MeasuredSize RankRun::measure(std::size_t bytes) {
-  std::optional<Progress> progress;
+  std::optional<bench::Progress> progress;
   if (shows()) {
     progress.emplace(1 + rivals_.size());
   }
@@ -179,8 +181,8 @@ MeasuredSize RankRun::measure(std::size_t bytes) {
   };
   MeasuredSize size;
   step("Spillway");
-  size.row = measure_allreduce(settings_, bytes, data_, peers_);
-  for (const std::unique_ptr<AllreduceRival>& rival : rivals_) {
+  size.row = bench::measure_allreduce(work_, bytes, data_, peers_);
+  for (const std::unique_ptr<bench::AllreduceRival>& rival : rivals_) {
     step(rival->name());
     size.rivals.push_back({rival->name(), rival->measure(bytes)});
   }
@@ -189,7 +191,7 @@ MeasuredSize RankRun::measure(std::size_t bytes) {
 
 void RankRun::show_size(const MeasuredSize& size) const {
   const TableStyle style{peers_.world(), options_.per_iteration};
-  std::string lines = table_row(size.row, settings_, style);
+  std::string lines = table_row(size.row, work_, style);
   for (const RivalRow& rival : size.rivals) {
     lines += rival_line(rival, size.row, style);
   }
@@ -200,10 +202,10 @@ void RankRun::show_end(const std::vector<MeasuredSize>& sizes) const {
   if (!shows()) {
     return;
   }
-  for (const std::unique_ptr<AllreduceRival>& rival : rivals_) {
+  for (const std::unique_ptr<bench::AllreduceRival>& rival : rivals_) {
     show(rival->note().empty() ? "" : "# " + rival->note() + "\n");
   }
-  if (settings_.tolerance && settings_.checks > 0) {
+  if (work_.tolerance && work_.checks > 0) {
     const bool agree = std::all_of(sizes.begin(), sizes.end(), [](const MeasuredSize& size) {
       return size.row.replicas_agree.value_or(true);
     });
@@ -211,7 +213,7 @@ void RankRun::show_end(const std::vector<MeasuredSize>& sizes) const {
                : "# Ranks ended with different bytes\n");
   }
   show(table_footer(totals_of(sizes, peers_.world())));
-  const std::string json = allreduce_json(settings_, sizes, peers_.world());
+  const std::string json = allreduce_json(work_, sizes, peers_.world());
   if (!options_.json_file.empty()) {
     write_file(options_.json_file, json);
   }
@@ -221,10 +223,10 @@ void RankRun::show_end(const std::vector<MeasuredSize>& sizes) const {
 }
 
 bool RankRun::run() {
-  show(introduction(options_, settings_, peers_.world()));
+  show(introduction(options_, work_, peers_.world()));
   show(table_header({peers_.world(), options_.per_iteration}));
   std::vector<MeasuredSize> sizes;
-  for (const std::size_t bytes : settings_.sizes) {
+  for (const std::size_t bytes : work_.sizes) {
     sizes.push_back(measure(bytes));
     show_size(sizes.back());
   }
@@ -233,14 +235,14 @@ bool RankRun::run() {
 }
 
 void run_as_rank(const BenchAllreduceOptions& options) {
-  runtime::CommunicatorOptions communicator_options;
-  communicator_options.name = "bench";
-  communicator_options.threads = options.threads;
+  runtime::CommunicatorConfig config;
+  config.name = "bench";
+  config.threads = options.threads;
   // A rival at a slow size keeps rank 0 away for long; a dead rank is noticed all the same.
-  communicator_options.operation_timeout = base::seconds(3600);
+  config.operation_timeout = base::seconds(3600);
   const std::unique_ptr<runtime::Communicator> communicator =
-      value_or_throw(runtime::Communicator::create(communicator_options));
-  AllreducePeers peers(*communicator);
+      value_or_throw(runtime::Communicator::create(config));
+  bench::AllreducePeers peers(*communicator);
   bool all_right = false;
   try {
     all_right = RankRun(options, peers).run();
@@ -252,17 +254,10 @@ void run_as_rank(const BenchAllreduceOptions& options) {
   }
 }
 
-bool has_launcher() {
-  const runtime::Environment environment = runtime::Environment::of_process();
-  const std::vector<const char*> ranks = {"SPILLWAY_RANK", "RANK", "OMPI_COMM_WORLD_RANK",
-                                          "PMI_RANK", "SLURM_PROCID"};
-  return std::any_of(ranks.begin(), ranks.end(),
-                     [&](const char* name) { return environment.has(name); });
-}
-
 void run(const BenchAllreduceOptions& options) {
-  settings_of(options);  // wrong ones are refused once, not by every rank
-  const bool is_rank = options.is_started_here || (!options.ranks && has_launcher());
+  work_of(options);  // wrong ones are refused once, not by every rank
+  const bool is_rank = options.is_started_here ||
+                       (!options.ranks && runtime::is_launched(base::Environment::of_process()));
   if (is_rank) {
     if (options.servers > 0 && !options.is_started_here) {
       throw CLI::ValidationError(
@@ -273,7 +268,7 @@ void run(const BenchAllreduceOptions& options) {
     run_as_rank(options);
     return;
   }
-  const int code = run_ranks_here({options.ranks.value_or(2), options.servers}, kRankMark);
+  const int code = bench::run_ranks_here({options.ranks.value_or(2), options.servers}, kRankMark);
   if (code != kExitOk) {
     throw CommandExit{code};
   }
@@ -311,17 +306,17 @@ void add_sizes(CLI::App& verb, BenchAllreduceOptions& options) {
       ->capture_default_str();
 }
 
-void add_work(CLI::App& verb, AllreduceSettings& settings) {
-  verb.add_option("-n,--iters", settings.iterations, "Timed iterations of a size")
+void add_work(CLI::App& verb, bench::AllreduceWork& work) {
+  verb.add_option("-n,--iters", work.iterations, "Timed iterations of a size")
       ->check(CLI::Range(1, 100'000))
       ->capture_default_str();
-  verb.add_option("-w,--warmup_iters", settings.warmup, "Iterations before them")
+  verb.add_option("-w,--warmup_iters", work.warmup, "Iterations before them")
       ->check(CLI::Range(0, 100'000))
       ->capture_default_str();
-  verb.add_option("-c,--check", settings.checks, "Checked iterations behind them; 0: no check")
+  verb.add_option("-c,--check", work.checks, "Checked iterations behind them; 0: no check")
       ->check(CLI::Range(0, 1000))
       ->capture_default_str();
-  verb.add_option("-d,--datatype", settings.type,
+  verb.add_option("-d,--datatype", work.type,
                   "float, double, half, bfloat16, int32 or int64 (float)")
       ->transform(one_of(Names<DataType>{{"float", DataType::kFloat32},
                                          {"double", DataType::kFloat64},
@@ -329,20 +324,20 @@ void add_work(CLI::App& verb, AllreduceSettings& settings) {
                                          {"bfloat16", DataType::kBfloat16},
                                          {"int32", DataType::kInt32},
                                          {"int64", DataType::kInt64}}));
-  verb.add_option("-o,--op", settings.op, "sum, avg, min or max (sum)")
+  verb.add_option("-o,--op", work.op, "sum, avg, min or max (sum)")
       ->transform(one_of(Names<ReduceOp>{{"sum", ReduceOp::kSum},
                                          {"avg", ReduceOp::kAverage},
                                          {"min", ReduceOp::kMin},
                                          {"max", ReduceOp::kMax}}));
-  verb.add_option("--algorithm", settings.algorithm, "automatic, direct, ring or tree (automatic)")
+  verb.add_option("--algorithm", work.algorithm, "automatic, direct, ring or tree (automatic)")
       ->transform(one_of(Names<Algorithm>{{"automatic", Algorithm::kAutomatic},
                                           {"direct", Algorithm::kDirect},
                                           {"ring", Algorithm::kRing},
                                           {"tree", Algorithm::kTree}}));
-  verb.add_option("--priority", settings.priority, "0 to 7, 7 the most urgent")
+  verb.add_option("--priority", work.priority, "0 to 7, 7 the most urgent")
       ->check(CLI::Range(0, 7))
-      ->default_str(std::to_string(settings.priority));
-  verb.add_option("--in-flight", settings.in_flight, "Operations of the size at once")
+      ->default_str(std::to_string(work.priority));
+  verb.add_option("--in-flight", work.in_flight, "Operations of the size at once")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
 }
@@ -361,9 +356,9 @@ void add_tolerance(CLI::App& verb, BenchAllreduceOptions& options) {
                         "Bits of the sums that come back")
             ->check(precisions)
             ->default_str(std::to_string(tolerance.gather_precision)),
-        verb.add_option("--loss", options.loss_percent,
-                        "Packets of a contribution that may stay missing, in percent")
-            ->check(CLI::Range(0.0, 100.0))
+        verb.add_option("--loss-bound", options.loss_bound,
+                        "Share of a contribution's packets that may stay missing")
+            ->check(CLI::Range(0.0, 1.0))
             ->capture_default_str(),
         verb.add_option("--least-contributors", tolerance.least_contributors,
                         "Share of the ranks after which late ones are not waited for")
@@ -404,7 +399,7 @@ void add_bench_allreduce(CLI::App& bench) {
   CLI::App* verb = bench.add_subcommand(
       "allreduce", "All-reduces as nccl-tests measures them, beside Gloo and Open MPI");
   add_sizes(*verb, *options);
-  add_work(*verb, options->settings);
+  add_work(*verb, options->work);
   add_tolerance(*verb, *options);
   add_running(*verb, *options);
   verb->footer(
@@ -415,7 +410,7 @@ void add_bench_allreduce(CLI::App& bench) {
       "Examples:\n"
       "  spillway bench allreduce -b 8 -e 64M -f 8\n"
       "  spillway bench allreduce --ranks 4 -b 25M -e 25M -I --compare gloo,mpi\n"
-      "  spillway bench allreduce --mode tolerant --precision 8 --loss 1 -J result.json\n"
+      "  spillway bench allreduce --mode tolerant --precision 8 --loss-bound 0.01 -J result.json\n"
       "  spillway bench allreduce --ranks 4 --servers 2 -b 25M -e 25M\n"
       "  spillway lab run --preset incast -- spillway bench allreduce -e 25M -b 25M --compare "
       "gloo");

@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/version.h"
-#include "cli/codec_accuracy.h"
-#include "cli/codec_speed.h"
+#include "bench/codec/accuracy.h"
+#include "bench/codec/speed.h"
 #include "cli/commands.h"
 #include "cli/text_table.h"
 #include "codec/kernels.h"
@@ -28,49 +28,51 @@ struct BenchCodecOptions {
 };
 
 struct BenchCodecResults {
-  SpeedResults speed;
-  std::vector<PlanesError> planes;
-  std::vector<CutError> cuts;
-  std::vector<BiasFigure> bias;
-  std::vector<TrimFigure> paper;
+  bench::SpeedResults speed;
+  std::vector<bench::PlanesError> planes;
+  std::vector<bench::CutError> cuts;
+  std::vector<bench::BiasFigure> bias;
+  std::vector<bench::TrimFigure> paper;
 };
 
 BenchCodecResults measure(const BenchCodecOptions& options) {
   const bool speed = options.part != "error";
   const bool error = options.part != "speed";
-  const SpeedOptions speed_options{.values = std::size_t{1} << (options.quick ? 20 : 24),
-                                   .repetitions = options.quick ? 3 : 9};
-  const AccuracyOptions accuracy{.messages = options.quick ? 2 : 16,
-                                 .bias_seeds = options.quick ? 200 : 1000};
-  const std::vector<Sample> samples =
-      error ? accuracy_samples(std::size_t{1} << (options.quick ? 16 : 17), options.gradients)
-            : std::vector<Sample>{};
-  Progress progress((speed ? speed_steps() : 0) + (error ? samples.size() * 3 + 4 : 0));
+  const bench::SpeedOptions speed_options{.values = std::size_t{1} << (options.quick ? 20 : 24),
+                                          .repetitions = options.quick ? 3 : 9};
+  const bench::AccuracyOptions accuracy{.messages = options.quick ? 2 : 16,
+                                        .bias_seeds = options.quick ? 200 : 1000};
+  const std::vector<bench::Sample> samples =
+      error
+          ? bench::accuracy_samples(std::size_t{1} << (options.quick ? 16 : 17), options.gradients)
+          : std::vector<bench::Sample>{};
+  bench::Progress progress((speed ? bench::speed_steps() : 0) +
+                           (error ? samples.size() * 3 + 4 : 0));
   BenchCodecResults results;
   if (speed) {
-    results.speed = measure_speed(speed_options, progress);
+    results.speed = bench::measure_speed(speed_options, progress);
   }
   if (error) {
-    results.planes = measure_planes(samples, accuracy, progress);
-    results.cuts = measure_cuts(samples, accuracy, progress);
-    results.bias = measure_bias(samples, accuracy, progress);
-    results.paper = measure_paper_encodings(accuracy, progress);
+    results.planes = bench::measure_planes(samples, accuracy, progress);
+    results.cuts = bench::measure_cuts(samples, accuracy, progress);
+    results.bias = bench::measure_bias(samples, accuracy, progress);
+    results.paper = bench::measure_paper_encodings(accuracy, progress);
   }
   return results;
 }
 
 // ------------------------------------------------------------------ JSON
 
-json speed_json(const SpeedResults& speed) {
+json speed_json(const bench::SpeedResults& speed) {
   const double limit = speed.memcpy_gigabytes_per_second;
   json out = {{"memcpy_gb_per_s", limit}, {"hadamard", json::array()}, {"codecs", json::array()}};
-  for (const HadamardSpeed& row : speed.hadamard) {
+  for (const bench::HadamardSpeed& row : speed.hadamard) {
     out["hadamard"].push_back({{"target", row.target},
                                {"row_log2", row.row_log2},
                                {"gb_per_s", row.gigabytes_per_second},
                                {"of_memcpy", row.gigabytes_per_second / limit}});
   }
-  for (const CodecSpeed& row : speed.codecs) {
+  for (const bench::CodecSpeed& row : speed.codecs) {
     out["codecs"].push_back({{"codec", row.codec},
                              {"target", row.target},
                              {"encode_gb_per_s", row.encode_gigabytes_per_second},
@@ -84,7 +86,7 @@ json speed_json(const SpeedResults& speed) {
 
 json error_json(const BenchCodecResults& results) {
   json planes = json::array();
-  for (const PlanesError& row : results.planes) {
+  for (const bench::PlanesError& row : results.planes) {
     json entry = {{"sample", row.sample}, {"planes", row.planes}, {"nmse", row.nmse}};
     if (row.eden_nmse > 0.0) {
       entry["eden_nmse"] = row.eden_nmse;
@@ -93,7 +95,7 @@ json error_json(const BenchCodecResults& results) {
     planes.push_back(entry);
   }
   json cuts = json::array();
-  for (const CutError& row : results.cuts) {
+  for (const bench::CutError& row : results.cuts) {
     cuts.push_back({{"sample", row.sample},
                     {"mtu", row.mtu},
                     {"cut_bytes", row.cut_bytes},
@@ -102,14 +104,14 @@ json error_json(const BenchCodecResults& results) {
                     {"nmse", row.nmse}});
   }
   json bias = json::array();
-  for (const BiasFigure& row : results.bias) {
+  for (const bench::BiasFigure& row : results.bias) {
     bias.push_back({{"sample", row.sample},
                     {"planes", row.planes},
                     {"bias", row.bias},
                     {"mean_error", row.mean_error}});
   }
   json paper = json::array();
-  for (const TrimFigure& row : results.paper) {
+  for (const bench::TrimFigure& row : results.paper) {
     paper.push_back({{"encoding", row.encoding},
                      {"trimmed_fraction", row.trimmed_fraction},
                      {"nmse", row.nmse}});
@@ -134,16 +136,16 @@ std::string rate(double gigabytes_per_second, double limit) {
   return fmt::format("{:.2f} ({:.3f})", gigabytes_per_second, gigabytes_per_second / limit);
 }
 
-void print_speed(const SpeedResults& speed) {
+void print_speed(const bench::SpeedResults& speed) {
   const double limit = speed.memcpy_gigabytes_per_second;
   fmt::print("Speed on one core, GB/s of fp32 values; in brackets over memcpy ({:.1f} GB/s)\n",
              limit);
   TextTable table({"codec", "target", "encode", "decode", "bits/value"});
-  for (const HadamardSpeed& row : speed.hadamard) {
+  for (const bench::HadamardSpeed& row : speed.hadamard) {
     table.add_row({fmt::format("hadamard 2^{}", row.row_log2), row.target,
                    rate(row.gigabytes_per_second, limit), "", ""});
   }
-  for (const CodecSpeed& row : speed.codecs) {
+  for (const bench::CodecSpeed& row : speed.codecs) {
     table.add_row({row.codec, row.target, rate(row.encode_gigabytes_per_second, limit),
                    rate(row.decode_gigabytes_per_second, limit),
                    fmt::format("{:.2f}", row.wire_bits_per_value)});
@@ -151,12 +153,12 @@ void print_speed(const SpeedResults& speed) {
   fmt::print("{}\n", table.to_string());
 }
 
-void print_planes(const std::vector<PlanesError>& results) {
+void print_planes(const std::vector<bench::PlanesError>& results) {
   fmt::print("Error (NMSE) by planes; in brackets over EDEN with as many bits in the same run\n");
   std::map<std::string, std::vector<std::string>> rows;
   std::vector<std::string> order;
   std::vector<std::string> headings = {"sample"};
-  for (const PlanesError& row : results) {
+  for (const bench::PlanesError& row : results) {
     if (rows.find(row.sample) == rows.end()) {
       order.push_back(row.sample);
       rows[row.sample] = {row.sample};
@@ -176,10 +178,10 @@ void print_planes(const std::vector<PlanesError>& results) {
   fmt::print("{}\n", table.to_string());
 }
 
-void print_cuts(const std::vector<CutError>& results) {
+void print_cuts(const std::vector<bench::CutError>& results) {
   fmt::print("Error when every packet is cut to this many bytes of frame, precision 16\n");
   TextTable table({"sample", "MTU", "cut", "values/packet", "planes left", "NMSE"});
-  for (const CutError& row : results) {
+  for (const bench::CutError& row : results) {
     table.add_row({row.sample, std::to_string(row.mtu), std::to_string(row.cut_bytes),
                    std::to_string(row.values_per_packet), fmt::format("{:.2f}", row.planes),
                    format_error(row.nmse)});
@@ -187,20 +189,20 @@ void print_cuts(const std::vector<CutError>& results) {
   fmt::print("{}\n", table.to_string());
 }
 
-void print_bias(const std::vector<BiasFigure>& results) {
+void print_bias(const std::vector<bench::BiasFigure>& results) {
   fmt::print("Bias of the mean over seeds, percent of the norm\n");
   TextTable table({"sample", "planes", "bias", "error of the mean"});
-  for (const BiasFigure& row : results) {
+  for (const bench::BiasFigure& row : results) {
     table.add_row({row.sample, std::to_string(row.planes), fmt::format("{:.2f}", 100 * row.bias),
                    fmt::format("{:.2f}", 100 * row.mean_error)});
   }
   fmt::print("{}\n", table.to_string());
 }
 
-void print_paper(const std::vector<TrimFigure>& results) {
+void print_paper(const std::vector<bench::TrimFigure>& results) {
   fmt::print("One-bit heads of the trimmable-gradients paper, Gaussian values, 360 per packet\n");
   TextTable table({"encoding", "trimmed", "NMSE", "NMSE / 0.571 t"});
-  for (const TrimFigure& row : results) {
+  for (const bench::TrimFigure& row : results) {
     table.add_row({row.encoding, fmt::format("{:.0f} %", 100 * row.trimmed_fraction),
                    format_error(row.nmse),
                    fmt::format("{:.3f}", row.nmse / (0.5708 * row.trimmed_fraction))});

@@ -5,17 +5,15 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
-#include <ctime>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "base/version.h"
+#include "bench/progress.h"
+#include "bench/sim_speed.h"
 #include "cli/commands.h"
-#include "cli/progress.h"
 #include "cli/text_table.h"
-#include "sim/simulation.h"
 
 namespace spillway::cli {
 namespace {
@@ -27,61 +25,11 @@ struct BenchSimOptions {
   unsigned megabytes = 10;
 };
 
-struct BenchSimRow {
-  unsigned hosts = 0;
-  std::uint64_t packets = 0;  // delivered data packets
-  std::uint64_t events = 0;
-  double seconds = 0.0;
-  double slowdown = 0.0;  // of the flows, against an ideal network
-
-  double packets_per_second() const { return static_cast<double>(packets) / seconds; }
-  double nanoseconds_per_packet() const { return seconds * 1e9 / static_cast<double>(packets); }
-};
-
-// Sixteen hosts to a leaf, sixteen spines: no oversubscription. Packets of 4 KB, as htsim's.
-sim::Scenario permutation(const BenchSimOptions& options, unsigned hosts) {
-  const std::string text = fmt::format(
-      "limit 1s\n"
-      "topology leaf-spine hosts={} leaves={} spines=16 rate=100gbit delay=1us\n"
-      "switch mode=spillway queue=256k ecn=64k\n"
-      "job protocol=spillway pattern=permutation bytes={}MB packet=4068 paths=16 report=16 "
-      "burst=4 unsolicited=256k window-initial=512k delay-target=10us\n",
-      hosts, std::max(1U, hosts / 16), options.megabytes);
-  return value_or_throw(sim::parse_scenario(text));
-}
-
-// Time of this process, so that others on the machine do not count.
-double cpu_seconds() {
-  return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
-}
-
-BenchSimRow measure(const BenchSimOptions& options, unsigned hosts, Progress& progress) {
-  const sim::Scenario scenario = permutation(options, hosts);
-  BenchSimRow best;
-  for (int i = 0; i < options.repetitions; ++i) {
-    progress.step(fmt::format("{} hosts", hosts));
-    const double start = cpu_seconds();
-    const sim::ScenarioResult result = value_or_throw(sim::run_scenario(scenario));
-    const double seconds = cpu_seconds() - start;
-    if (!result.finished) {
-      throw CommandError("the flows did not end within a simulated second");
-    }
-    if (i == 0 || seconds < best.seconds) {
-      best = {.hosts = hosts,
-              .packets = result.network.delivered_data,
-              .events = result.events,
-              .seconds = seconds,
-              .slowdown = result.jobs[0].slowdown};
-    }
-  }
-  return best;
-}
-
-void print_json(const BenchSimOptions& options, const std::vector<BenchSimRow>& rows) {
+void print_json(const BenchSimOptions& options, const std::vector<bench::SimSpeed>& rows) {
   nlohmann::json out = {{"version", base::kVersion},
                         {"flow_megabytes", options.megabytes},
                         {"rows", nlohmann::json::array()}};
-  for (const BenchSimRow& row : rows) {
+  for (const bench::SimSpeed& row : rows) {
     out["rows"].push_back(
         {{"hosts", row.hosts},
          {"delivered_data_packets", row.packets},
@@ -95,10 +43,10 @@ void print_json(const BenchSimOptions& options, const std::vector<BenchSimRow>& 
   fmt::print("{}\n", out.dump(2));
 }
 
-void print_table(const BenchSimOptions& options, const std::vector<BenchSimRow>& rows) {
+void print_table(const BenchSimOptions& options, const std::vector<bench::SimSpeed>& rows) {
   TextTable table({"hosts", "data packets", "packets/s", "ns/packet", "x first", "events/packet",
                    "flows x ideal"});
-  for (const BenchSimRow& row : rows) {
+  for (const bench::SimSpeed& row : rows) {
     table.add_row(
         {fmt::format("{}", row.hosts), fmt::format("{}", row.packets),
          fmt::format("{:.0f}", row.packets_per_second()),
@@ -112,10 +60,12 @@ void print_table(const BenchSimOptions& options, const std::vector<BenchSimRow>&
 }
 
 void run(const BenchSimOptions& options) {
-  Progress progress(options.hosts.size() * static_cast<std::size_t>(options.repetitions));
-  std::vector<BenchSimRow> rows;
+  bench::Progress progress(options.hosts.size() * static_cast<std::size_t>(options.repetitions));
+  std::vector<bench::SimSpeed> rows;
   for (const unsigned hosts : options.hosts) {
-    rows.push_back(measure(options, hosts, progress));
+    rows.push_back(bench::measure_sim_speed(
+        {.hosts = hosts, .megabytes = options.megabytes, .repetitions = options.repetitions},
+        progress));
   }
   options.json ? print_json(options, rows) : print_table(options, rows);
 }

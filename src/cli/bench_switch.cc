@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "base/version.h"
+#include "bench/forwarding/pinned_thread.h"
+#include "bench/forwarding/speed.h"
+#include "bench/forwarding/switch_flood.h"
+#include "bench/progress.h"
 #include "cli/commands.h"
-#include "cli/forwarding_speed.h"
-#include "cli/pinned_thread.h"
-#include "cli/progress.h"
-#include "cli/switch_flood.h"
 #include "cli/text_table.h"
-#include "kernel/program_costs.h"
+#include "kernel/measure/program_costs.h"
 
 namespace spillway::cli {
 namespace {
@@ -25,7 +25,7 @@ namespace {
 struct BenchSwitchOptions {
   std::string part = "all";
   kernel::CostOptions costs;
-  ForwardingOptions forwarding;
+  bench::ForwardingOptions forwarding;
   unsigned rounds = 5;
   unsigned cpu = 0;
   bool json = false;
@@ -38,12 +38,12 @@ bool wants(const BenchSwitchOptions& options, std::string_view part) {
 // ------------------------------------------------------------------ programs
 
 std::vector<kernel::ProgramCost> measure_programs(const BenchSwitchOptions& options) {
-  const PinnedThread pinned(options.cpu);
-  Progress progress(kernel::cost_steps(options.costs));
+  const bench::PinnedThread pinned(options.cpu);
+  bench::Progress progress(kernel::cost_steps(options.costs));
   return value_or_throw(
       kernel::measure_program_costs(options.costs, [&progress](std::string_view what) {
         progress.step(what);
-        rest();
+        bench::rest();
       }));
 }
 
@@ -86,9 +86,9 @@ void print_programs(const std::vector<kernel::ProgramCost>& costs, std::uint32_t
 
 // ------------------------------------------------------------------ forwarding
 
-nlohmann::json forwarding_json(const std::vector<ForwardingSpeed>& speeds) {
+nlohmann::json forwarding_json(const std::vector<bench::ForwardingSpeed>& speeds) {
   nlohmann::json rows = nlohmann::json::array();
-  for (const ForwardingSpeed& speed : speeds) {
+  for (const bench::ForwardingSpeed& speed : speeds) {
     rows.push_back({{"forwarder", speed.forwarder},
                     {"frame_bytes", speed.frame_bytes},
                     {"packets_per_s", speed.packets_per_second()},
@@ -99,9 +99,9 @@ nlohmann::json forwarding_json(const std::vector<ForwardingSpeed>& speeds) {
   return rows;
 }
 
-void print_forwarding(const std::vector<ForwardingSpeed>& speeds) {
+void print_forwarding(const std::vector<bench::ForwardingSpeed>& speeds) {
   TextTable table({"one core", "frame bytes", "Mpps", "ns/frame", "x bridge", "arrived"});
-  for (const ForwardingSpeed& speed : speeds) {
+  for (const bench::ForwardingSpeed& speed : speeds) {
     table.add_row({speed.forwarder, fmt::format("{}", speed.frame_bytes),
                    fmt::format("{:.2f}", speed.packets_per_second() / 1e6),
                    fmt::format("{:.0f}", speed.ns), fmt::format("{:.2f}", speed.of_bridge),
@@ -112,7 +112,7 @@ void print_forwarding(const std::vector<ForwardingSpeed>& speeds) {
 
 // ------------------------------------------------------------------ flood
 
-nlohmann::json flood_json(const FloodOutcome& flood) {
+nlohmann::json flood_json(const bench::FloodOutcome& flood) {
   return {{"link_mbit_per_s", flood.link_mbit},
           {"garbage_of_link", flood.garbage_of_link},
           {"spillway_of_link", flood.spillway_of_link},
@@ -122,7 +122,7 @@ nlohmann::json flood_json(const FloodOutcome& flood) {
           {"arrived_of_sent", flood.arrived_of_sent}};
 }
 
-void print_flood(const FloodOutcome& flood) {
+void print_flood(const bench::FloodOutcome& flood) {
   fmt::print(
       "flood: a port of {:.0f} Mbit/s, garbage at {:.1f} times that, Spillway at {:.2f} of it:\n"
       "  {:.2f} % of Spillway's packets went on, {:.2f} % whole; the port let in {:.3f} of its "
@@ -145,14 +145,15 @@ void run(BenchSwitchOptions options) {
     }
   }
   if (wants(options, "forwarding")) {
-    const std::vector<ForwardingSpeed> speeds = measure_forwarding(options.forwarding);
+    const std::vector<bench::ForwardingSpeed> speeds =
+        bench::measure_forwarding(options.forwarding);
     out["forwarding"] = forwarding_json(speeds);
     if (!options.json) {
       print_forwarding(speeds);
     }
   }
   if (wants(options, "flood")) {
-    const FloodOutcome flood = measure_flood(options.forwarding.cpu);
+    const bench::FloodOutcome flood = bench::measure_flood(options.forwarding.cpu);
     out["flood"] = flood_json(flood);
     if (!options.json) {
       print_flood(flood);
@@ -177,7 +178,7 @@ void add_bench_switch(CLI::App& bench) {
       ->capture_default_str();
   verb->add_option("--single-runs", options->costs.single_runs,
                    "Programs: runs on a fresh frame each, per round")
-      ->check(CLI::Range(4U, kernel::kMostSingleRuns))
+      ->check(CLI::Range(4U, kernel::kMaxSingleRuns))
       ->capture_default_str();
   verb->add_option("--repeats", options->costs.repeats,
                    "Programs: runs on one frame, where it stays as it is, per round")

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// `spillway bench transport`: the transport on real sockets between two processes, beside a raw UDP
-// blast and TCP in the same run.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <vector>
 
+#include "base/units_text.h"
 #include "base/version.h"
+#include "bench/loopback/wire_speed.h"
+#include "bench/progress.h"
+#include "bench/transport_speed.h"
 #include "cli/commands.h"
-#include "cli/progress.h"
 #include "cli/text_table.h"
-#include "cli/wire_speed.h"
-#include "sim/units_text.h"
 
 namespace spillway::cli {
+
+// `spillway bench transport`: the transport on real sockets between two processes, beside a raw UDP
+// blast and TCP in the same run.
 namespace {
 
 struct BenchTransportOptions {
@@ -30,45 +31,46 @@ struct BenchTransportOptions {
 
 struct BenchTransportRow {
   unsigned datagram_bytes = 0;
-  WireSpeed raw{};
-  WireSpeed spillway{};
+  bench::WireSpeed raw{};
+  bench::WireSpeed spillway{};
 };
 
 struct BenchTransportResults {
   std::vector<BenchTransportRow> rows;
-  WireSpeed tcp;
+  bench::WireSpeed tcp;
   std::optional<double> iperf3;
   net::Offloads offloads;
 };
 
 BenchTransportResults measure(const BenchTransportOptions& options) {
   BenchTransportResults results;
-  results.offloads = net::available_offloads(net::offloads_from_environment());
-  WireSpeedOptions measured{.seconds = options.seconds,
-                            .offloads = results.offloads,
-                            .paths = options.paths,
-                            .keyed = options.keyed};
+  results.offloads =
+      net::available_offloads(value_or_throw(net::offloads_from(base::Environment::of_process())));
+  bench::WireSpeedOptions measured{.seconds = options.seconds,
+                                   .offloads = results.offloads,
+                                   .paths = options.paths,
+                                   .keyed = options.keyed};
   if (!options.garbage.empty()) {
-    measured.garbage = value_or_throw(sim::parse_rate(options.garbage));
+    measured.garbage = value_or_throw(base::parse_rate(options.garbage));
   }
-  Progress progress(2 * options.sizes.size() + 2);
+  bench::Progress progress(2 * options.sizes.size() + 2);
   for (const unsigned size : options.sizes) {
     measured.datagram_bytes = size;
     BenchTransportRow row{.datagram_bytes = size};
     progress.step(fmt::format("raw UDP, {} bytes", size));
-    row.raw = measure_raw_udp(measured);
+    row.raw = bench::measure_raw_udp(measured);
     progress.step(fmt::format("Spillway, {} bytes", size));
-    row.spillway = measure_spillway(measured);
+    row.spillway = bench::measure_spillway(measured);
     results.rows.push_back(row);
   }
   progress.step("TCP");
-  results.tcp = measure_tcp(measured);
+  results.tcp = bench::measure_tcp(measured);
   progress.step("iperf3");
-  results.iperf3 = iperf3_gigabits_per_second(options.seconds);
+  results.iperf3 = bench::iperf3_gigabits_per_second(options.seconds);
   return results;
 }
 
-nlohmann::json speed_json(const WireSpeed& speed) {
+nlohmann::json speed_json(const bench::WireSpeed& speed) {
   nlohmann::json out = {{"gbit_per_s", speed.gigabits_per_second},
                         {"cpu_ns_per_byte", speed.cpu_nanoseconds_per_byte},
                         {"refused", speed.refused},
@@ -95,7 +97,7 @@ void print_json(const BenchTransportOptions& options, const BenchTransportResult
   fmt::print("{}\n", out.dump(2));
 }
 
-std::vector<std::string> cells(const std::string& what, const WireSpeed& speed, double raw) {
+std::vector<std::string> cells(const std::string& what, const bench::WireSpeed& speed, double raw) {
   return {what, fmt::format("{:.1f}", speed.gigabits_per_second),
           raw > 0.0 ? fmt::format("{:.2f}", speed.gigabits_per_second / raw) : "",
           fmt::format("{:.2f}", speed.cpu_nanoseconds_per_byte),
@@ -154,6 +156,59 @@ void add_bench_transport(CLI::App& bench) {
     const BenchTransportResults results = measure(*options);
     options->json ? print_json(*options, results) : print_table(results);
   });
+}
+
+// `spillway bench transport-core`: packets a second through the transport's state machines.
+namespace {
+
+struct BenchTransportCoreOptions {
+  bool json = false;
+  bool quick = false;
+};
+
+void print_json(const bench::TransportSpeedResults& results) {
+  nlohmann::json out = {{"version", base::kVersion},
+                        {"memcpy_gb_per_s", results.memcpy_gigabytes_per_second},
+                        {"rows", nlohmann::json::array()}};
+  for (const bench::TransportSpeed& row : results.rows) {
+    out["rows"].push_back({{"what", row.what},
+                           {"packets_per_s", row.packets_per_second},
+                           {"control_per_data_packet", row.control_share}});
+  }
+  fmt::print("{}\n", out.dump(2));
+}
+
+void print_table(const bench::TransportSpeedResults& results) {
+  TextTable table({"one core, no I/O", "million packets/s", "Gb/s of 1460 B", "control/data"});
+  for (const bench::TransportSpeed& row : results.rows) {
+    table.add_row({row.what, fmt::format("{:.2f}", row.packets_per_second * 1e-6),
+                   fmt::format("{:.1f}", row.packets_per_second * 1460 * 8e-9),
+                   fmt::format("{:.3f}", row.control_share)});
+  }
+  fmt::print("{}memcpy of the same packets: {:.1f} GB/s\n", table.to_string(),
+             results.memcpy_gigabytes_per_second);
+}
+
+void run(const BenchTransportCoreOptions& options) {
+  bench::TransportSpeedOptions measured;
+  if (options.quick) {
+    measured = {.messages = 8, .repetitions = 1};
+  }
+  bench::Progress progress(bench::transport_speed_steps());
+  const bench::TransportSpeedResults results = bench::measure_transport_speed(measured, progress);
+  options.json ? print_json(results) : print_table(results);
+}
+
+}  // namespace
+
+void add_bench_transport_core(CLI::App& bench) {
+  CLI::App* verb = bench.add_subcommand(
+      "transport-core", "Packets a second through the transport's state machines, without I/O");
+  const auto options = std::make_shared<BenchTransportCoreOptions>();
+  verb->add_flag("--json", options->json, "Print JSON");
+  verb->add_flag("--quick", options->quick, "A few hundredths of the work, for a first look");
+  verb->footer("Example:\n  spillway bench transport-core --json");
+  verb->callback([options] { run(*options); });
 }
 
 }  // namespace spillway::cli

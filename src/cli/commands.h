@@ -1,18 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `spillway <noun> <verb>`: one function per verb, each in the file of its name or
-// of its noun's. It adds the verb
-// with its options and an example to its noun; the verb's callback does the work and throws
-// CommandError, or CLI11's own errors, when it cannot.
+// `spillway <noun> <verb>`: one function per noun, in the file of its name. It adds the noun with
+// its verbs, their options and examples; a verb's callback does the work and throws CommandError,
+// or CLI11's own errors, when it cannot. The verbs of `bench`, and `lab compare`, have files of
+// their own.
 #pragma once
 
-#include "cli/command_error.h"
+#include "bench/command_error.h"
 
 namespace CLI {
 class App;
 }
 
 namespace spillway::cli {
+
+using bench::CommandError;
+using bench::CommandExit;
+using bench::kExitFailure;
+using bench::kExitOk;
+using bench::kExitUsage;
+using bench::throw_unless_ok;
+using bench::value_or_throw;
+
+void add_bench(CLI::App& app);
+void add_codec(CLI::App& app);
+void add_doctor(CLI::App& app);
+void add_env(CLI::App& app);
+void add_fixup(CLI::App& app);
+void add_lab(CLI::App& app);
+void add_ps(CLI::App& app);
+void add_sim(CLI::App& app);
+void add_switch(CLI::App& app);
+void add_trace(CLI::App& app);
 
 void add_bench_allreduce(CLI::App& bench);
 void add_bench_codec(CLI::App& bench);
@@ -21,26 +40,10 @@ void add_bench_sim(CLI::App& bench);
 void add_bench_switch(CLI::App& bench);
 void add_bench_transport(CLI::App& bench);
 void add_bench_transport_core(CLI::App& bench);
-void add_codec_tour(CLI::App& codec);
-void add_doctor(CLI::App& app);
-void add_fixup_attach(CLI::App& noun);
-void add_fixup_detach(CLI::App& noun);
-void add_fixup_stats(CLI::App& noun);
 void add_lab_compare(CLI::App& lab);
-void add_lab_down(CLI::App& lab);
-void add_lab_exec(CLI::App& lab);
-void add_lab_presets(CLI::App& lab);
-void add_lab_ps(CLI::App& lab);
-void add_lab_run(CLI::App& lab);
-void add_lab_up(CLI::App& lab);
-void add_ps(CLI::App& app);
-void add_sim_run(CLI::App& sim);
-void add_sim_soak(CLI::App& sim);
-void add_switch_attach(CLI::App& noun);
-void add_switch_detach(CLI::App& noun);
-void add_switch_run(CLI::App& noun);
-void add_switch_stats(CLI::App& noun);
-void add_trace_run(CLI::App& noun);
-void add_trace_switch(CLI::App& noun);
+
+// Ends the tool with exit code 2 and a sentence when a SPILLWAY_* variable has a value that is not
+// allowed.
+void check_variables();
 
 }  // namespace spillway::cli

@@ -1,37 +1,122 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// `spillway doctor`: is this host fit for Spillway, and the way to another one?
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/signalfd.h>
+#include <unistd.h>
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
-#include <charconv>
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "base/clock.h"
+#include "base/environment.h"
+#include "base/units_text.h"
 #include "cli/commands.h"
-#include "cli/doctor_report.h"
-#include "doctor/listener.h"
-#include "doctor/local_checks.h"
-#include "doctor/peer_checks.h"
-#include "net/unique_fd.h"
-#include "sim/units_text.h"
+#include "doctor/finding.h"
+#include "doctor/host/host_checks.h"
+#include "doctor/peer/listener.h"
+#include "doctor/peer/peer_checks.h"
+#include "net/system_call.h"
 #include "transport/endpoint.h"
 
 namespace spillway::cli {
 namespace {
 
+using doctor::Severity;
+
+constexpr std::array<Severity, 4> kSeverities = {Severity::kOk, Severity::kNote, Severity::kWarning,
+                                                 Severity::kError};
+
+struct Label {
+  std::string_view text;
+  std::string_view colour;  // what turns it on
+};
+
+Label label_of(Severity severity) {
+  switch (severity) {
+    case Severity::kOk:
+      return {"ok", "\x1b[32m"};
+    case Severity::kNote:
+      return {"note", "\x1b[36m"};
+    case Severity::kWarning:
+      return {"warn", "\x1b[33m"};
+    case Severity::kError:
+      return {"FAIL", "\x1b[1;31m"};
+  }
+  return {"", ""};
+}
+
+std::string label_text(Severity severity, bool coloured) {
+  const Label label = label_of(severity);
+  const std::string padded = fmt::format("{:<4}", label.text);
+  return coloured ? fmt::format("{}{}\x1b[0m", label.colour, padded) : padded;
+}
+
+std::string counts_text(std::span<const doctor::Finding> findings) {
+  return fmt::format("{} ok, {} notes, {} warnings, {} errors", count_of(findings, Severity::kOk),
+                     count_of(findings, Severity::kNote), count_of(findings, Severity::kWarning),
+                     count_of(findings, Severity::kError));
+}
+
+std::string_view verdict(Severity worst) {
+  if (worst == Severity::kError) {
+    return "not fit";
+  }
+  return worst == Severity::kWarning ? "fit with reservations" : "fit";
+}
+
+// In text each finding is a line, the remedy indented below it.
+std::string findings_text(std::span<const doctor::Finding> findings, bool coloured) {
+  std::size_t width = 0;
+  for (const doctor::Finding& finding : findings) {
+    width = std::max(width, finding.check.size());
+  }
+  std::string text;
+  for (const doctor::Finding& finding : findings) {
+    text += fmt::format("{}  {:<{}}  {}\n", label_text(finding.severity, coloured), finding.check,
+                        width, finding.finding);
+    if (!finding.remedy.empty()) {
+      text += fmt::format("{:{}}do: {}\n", "", width + 8, finding.remedy);
+    }
+  }
+  return text + fmt::format("{}: {}\n", verdict(worst_of(findings)), counts_text(findings));
+}
+
+// {"findings": [{check, severity, finding, remedy}], "summary": {ok, note, warning, error, fit}}
+nlohmann::json findings_json(std::span<const doctor::Finding> findings) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const doctor::Finding& finding : findings) {
+    list.push_back({{"check", finding.check},
+                    {"severity", severity_name(finding.severity)},
+                    {"finding", finding.finding},
+                    {"remedy", finding.remedy}});
+  }
+  nlohmann::json summary = {{"fit", worst_of(findings) < Severity::kWarning}};
+  for (const Severity severity : kSeverities) {
+    summary[std::string(severity_name(severity))] = count_of(findings, severity);
+  }
+  return {{"findings", list}, {"summary", summary}};
+}
+
+// Only a terminal gets colours, and none where NO_COLOR is set (no-color.org).
+bool wants_colours() {
+  const char* refused = std::getenv("NO_COLOR");
+  return (refused == nullptr || *refused == '\0') && ::isatty(STDOUT_FILENO) == 1;
+}
+
 // Beside those of commands.h.
 constexpr int kExitWarnings = 3;
 constexpr int kExitErrors = 4;
 
-constexpr std::int64_t kMostTrimSeconds = 60;
+constexpr std::int64_t kMaxTrimSeconds = 60;
 
 struct DoctorOptions {
   bool json = false;
@@ -44,7 +129,7 @@ struct DoctorOptions {
 };
 
 base::Duration duration_of(const std::string& option, const std::string& text) {
-  const base::Result<base::Duration> parsed = sim::parse_duration(text);
+  const base::Result<base::Duration> parsed = base::parse_duration(text);
   if (!parsed.ok() || *parsed <= base::Duration()) {
     throw CLI::ValidationError(option,
                                fmt::format("'{}' is not a time such as 500ms or 10s", text));
@@ -97,35 +182,34 @@ void listen(const DoctorOptions& options) {
 
 // ------------------------------------------------------------------ the checks
 
-std::optional<unsigned> told_trim_bytes() {
-  const char* value = std::getenv("SPILLWAY_TRIM_BYTES");
-  const std::string_view text = value != nullptr ? value : "";
-  unsigned bytes = 0;
-  const bool is_number =
-      std::from_chars(text.data(), text.data() + text.size(), bytes).ec == std::errc();
-  return is_number ? std::optional(bytes) : std::nullopt;
+std::optional<unsigned> told_trim_bytes(const base::Environment& environment) {
+  const std::int64_t bytes = value_or_throw(environment.number("SPILLWAY_TRIM_BYTES"));
+  return environment.has("SPILLWAY_TRIM_BYTES") ? std::optional(static_cast<unsigned>(bytes))
+                                                : std::nullopt;
 }
 
 doctor::TrimOptions trim_options(const DoctorOptions& options) {
-  const base::Result<base::BitRate> rate = sim::parse_rate(options.trim_rate);
+  const base::Result<base::BitRate> rate = base::parse_rate(options.trim_rate);
   if (!rate.ok()) {
     throw CLI::ValidationError("--trim-rate", rate.status().message());
   }
   const base::Duration length = duration_of("--trim-for", options.trim_for);
-  if (length > base::seconds(kMostTrimSeconds)) {
-    throw CLI::ValidationError("--trim-for", fmt::format("at most {}s", kMostTrimSeconds));
+  if (length > base::seconds(kMaxTrimSeconds)) {
+    throw CLI::ValidationError("--trim-for", fmt::format("at most {}s", kMaxTrimSeconds));
   }
   return {.rate = *rate, .length = length};
 }
 
 doctor::Findings run_checks(const DoctorOptions& options) {
   const doctor::TrimOptions trims = trim_options(options);
+  const base::Environment environment = base::Environment::of_process();
+  const net::Offloads offloads = value_or_throw(net::offloads_from(environment));
   if (options.peer.empty()) {
-    return doctor::check_this_host();
+    return doctor::check_this_host(offloads);
   }
   const net::SocketAddress peer = value_or_throw(doctor::resolve_peer(options.peer));
-  doctor::Findings findings = doctor::check_this_host();
-  append(findings, doctor::check_way_to(peer, trims, told_trim_bytes()));
+  doctor::Findings findings = doctor::check_this_host(offloads);
+  append(findings, doctor::check_path_to(peer, trims, told_trim_bytes(environment)));
   return findings;
 }
 

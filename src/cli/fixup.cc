@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `spillway fixup attach`, `stats` and `detach`: the repair, at a receiver's interface, of packets
+// `spillway fixup attach`, `stats` and `detach`: the fix-up, at a receiver's interface, of packets
 // that a switch cut without correcting their length fields.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -24,21 +24,21 @@ void attach(const std::string& interface) {
                interface);
   }
   fmt::print(
-      "attached to {0}; `spillway fixup stats` counts what it repairs, `spillway fixup "
+      "attached to {0}; `spillway fixup stats` counts what it fixes, `spillway fixup "
       "detach --interface {0}` ends it\n",
       interface);
 }
 
 void stats(bool as_json) {
   nlohmann::json all = nlohmann::json::array();
-  TextTable table({"interface", "repaired", "refused", "passed"});
+  TextTable table({"interface", "fixed", "refused", "passed"});
   for (const std::string& interface : kernel::fixed_up_interfaces()) {
     const kernel::FixupCounters counters = value_or_throw(kernel::fixup_counters(interface));
     all.push_back({{"interface", interface},
-                   {"repaired", counters.repaired},
+                   {"fixed", counters.fixed},
                    {"refused", counters.refused},
                    {"passed", counters.passed}});
-    table.add_row({interface, std::to_string(counters.repaired), std::to_string(counters.refused),
+    table.add_row({interface, std::to_string(counters.fixed), std::to_string(counters.refused),
                    std::to_string(counters.passed)});
   }
   fmt::print("{}", as_json ? all.dump(2) + "\n" : table.to_string());
@@ -49,11 +49,9 @@ void detach(const std::string& interface) {
   fmt::print("detached from {}\n", interface);
 }
 
-}  // namespace
-
 void add_fixup_attach(CLI::App& noun) {
   const auto interface = std::make_shared<std::string>();
-  CLI::App* command = noun.add_subcommand("attach", "Repairs trimmed packets at an interface");
+  CLI::App* command = noun.add_subcommand("attach", "Fixes trimmed packets at an interface");
   command->add_option("--interface", *interface, "Where they arrive")->required();
   command->footer(
       "Needed where `spillway doctor` finds stale lengths; takes CAP_BPF and CAP_NET_ADMIN.\n"
@@ -63,7 +61,7 @@ void add_fixup_attach(CLI::App& noun) {
 
 void add_fixup_stats(CLI::App& noun) {
   const auto as_json = std::make_shared<bool>(false);
-  CLI::App* command = noun.add_subcommand("stats", "What has been repaired");
+  CLI::App* command = noun.add_subcommand("stats", "What has been fixed");
   command->add_flag("--json", *as_json, "Print JSON");
   command->footer("Example:\n  sudo spillway fixup stats --json");
   command->callback([as_json] { stats(*as_json); });
@@ -71,10 +69,22 @@ void add_fixup_stats(CLI::App& noun) {
 
 void add_fixup_detach(CLI::App& noun) {
   const auto interface = std::make_shared<std::string>();
-  CLI::App* command = noun.add_subcommand("detach", "Ends the repair");
+  CLI::App* command = noun.add_subcommand("detach", "Ends the fix-up");
   command->add_option("--interface", *interface, "Where it is attached")->required();
   command->footer("Example:\n  sudo spillway fixup detach --interface eth0");
   command->callback([interface] { detach(*interface); });
+}
+
+}  // namespace
+
+void add_fixup(CLI::App& app) {
+  CLI::App* noun = app.add_subcommand(
+      "fixup", "Fixes, at a receiver, packets that a switch cut and left with stale lengths");
+  noun->require_subcommand(1);
+  noun->footer("Example:\n  sudo spillway fixup attach --interface eth0");
+  add_fixup_attach(*noun);
+  add_fixup_detach(*noun);
+  add_fixup_stats(*noun);
 }
 
 }  // namespace spillway::cli

@@ -5,44 +5,239 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
+#include <string_view>
+
+#include "base/units_text.h"
 #include "cli/commands.h"
 #include "cli/lab_report.h"
+#include "cli/scenario_file.h"
+#include "dataplane/port_config.h"
 #include "lab/launcher.h"
+#include "lab/presets.h"
+#include "lab/rank_environment.h"
+#include "scenario/scenario.h"
 
 namespace spillway::cli {
+namespace {
 
-void add_lab_command_options(CLI::App& verb, LabCommandArguments& arguments) {
-  add_network_options(verb, arguments.network);
-  verb.add_option("--grace", arguments.grace_seconds,
+using Overrides = std::vector<std::string>;
+
+std::string base_text(const NetworkOptions& options) {
+  if (!options.scenario.empty()) {
+    return read_text(options.scenario);
+  }
+  const std::string name = options.preset.empty() ? "clean" : options.preset;
+  const lab::Preset preset = value_or_throw(lab::find_preset(name));
+  return options.hosts ? preset.text_for(*options.hosts) : std::string(preset.text);
+}
+
+std::string source_name(const NetworkOptions& options) {
+  if (!options.scenario.empty()) {
+    return options.scenario;
+  }
+  return fmt::format("preset {}", options.preset.empty() ? "clean" : options.preset);
+}
+
+// ------------------------------------------------------------------ options as overrides
+
+Overrides topology_overrides(const NetworkOptions& options) {
+  Overrides overrides;
+  const auto add = [&overrides](std::string_view name, const std::string& value) {
+    if (!value.empty()) {
+      overrides.push_back(fmt::format("{}={}", name, value));
+    }
+  };
+  const auto add_number = [&add](std::string_view name, std::optional<std::uint32_t> value) {
+    add(name, value ? std::to_string(*value) : "");
+  };
+  add("topology", options.fabric);
+  add_number("topology.hosts", options.hosts);
+  add_number("topology.leaves", options.leaves);
+  add_number("topology.spines", options.spines);
+  add("topology.rate", options.rate);
+  add("topology.delay", options.delay);
+  for (const std::string& change : options.overrides) {
+    if (change.starts_with("topology")) {
+      overrides.push_back(change);
+    }
+  }
+  return overrides;
+}
+
+// Thresholds that count from the queue's size follow it, as they do where it is the default.
+Overrides switch_overrides(const NetworkOptions& options, const scenario::Scenario& base) {
+  Overrides overrides;
+  auto mode = static_cast<spillway_port_mode>(base.port.mode);
+  if (!options.mode.empty()) {
+    overrides.push_back(fmt::format("switch.mode={}", options.mode));
+    mode = static_cast<spillway_port_mode>(scenario::parse_scenario({}, overrides)->port.mode);
+  }
+  if (options.buffer.empty()) {
+    return overrides;
+  }
+  const auto bytes =
+      static_cast<std::uint32_t>(value_or_throw(base::parse_bytes(options.buffer)).count());
+  const spillway_port_config port =
+      scenario::with_buffer(dataplane::default_port_config(mode), bytes);
+  overrides.push_back(fmt::format("switch.queue={}", bytes));
+  if (mode == SPILLWAY_PORT_ECN) {
+    overrides.push_back(fmt::format("switch.ecn={}", port.red_min_bytes));
+  } else if (mode == SPILLWAY_PORT_SPILLWAY) {
+    overrides.push_back(fmt::format("switch.ecn={}", port.ecn_bytes));
+    overrides.push_back(fmt::format("switch.early-drop={}", port.early_drop_bytes));
+  }
+  return overrides;
+}
+
+// ------------------------------------------------------------------ options as lines
+
+std::string fault_lines(const scenario::Topology& topology, std::string_view kind,
+                        std::string_view share) {
+  std::string lines;
+  for (const scenario::Link& link : topology.links) {
+    const scenario::NodeId host = std::min(link.a, link.b);
+    const scenario::NodeId other = std::max(link.a, link.b);
+    if (host < topology.hosts()) {
+      lines += fmt::format("fault kind={} link={}->{} share={}\n", kind, topology.node_name(other),
+                           topology.node_name(host), share);
+    }
+  }
+  return lines;
+}
+
+std::string additional_lines(const NetworkOptions& options, const scenario::Scenario& base) {
+  std::string lines;
+  if (!options.loss.empty() || !options.bursty.empty()) {
+    const scenario::Topology topology = value_or_throw(scenario::build_topology(base));
+    lines += options.loss.empty() ? "" : fault_lines(topology, "loss", options.loss);
+    lines += options.bursty.empty() ? "" : fault_lines(topology, "bursty", options.bursty);
+  }
+  for (const std::string& tenant : options.background) {
+    lines += fmt::format("tenant {}\n", tenant);
+  }
+  return lines;
+}
+
+scenario::Scenario scenario_of(const NetworkOptions& options) {
+  const std::string text = base_text(options);
+  Overrides overrides = topology_overrides(options);
+  const scenario::Scenario base = scenario_from(text, source_name(options), overrides);
+  for (const std::string& change : switch_overrides(options, base)) {
+    overrides.push_back(change);
+  }
+  overrides.insert(overrides.end(), options.overrides.begin(), options.overrides.end());
+  return scenario_from(text + "\n" + additional_lines(options, base), source_name(options),
+                       overrides);
+}
+
+void check_variables(const std::vector<std::string>& variables) {
+  for (const std::string& variable : variables) {
+    if (variable.find('=') == std::string::npos || variable.front() == '=') {
+      throw CommandError(fmt::format("--env '{}' is not NAME=VALUE", variable));
+    }
+  }
+}
+
+void add_shape_options(CLI::App& command, NetworkOptions& options) {
+  command.add_option("--hosts", options.hosts, "How many hosts, and so ranks");
+  command.add_option("--rate", options.rate, "Of every link: 1gbit, 200mbit");
+  command.add_option("--buffer", options.buffer, "Of every switch queue: 64k");
+  command.add_option("--delay", options.delay, "Of every link: 10us");
+  command.add_option("--fabric", options.fabric, "Shape of the network")
+      ->check(CLI::IsMember({"one-switch", "leaf-spine", "fat-tree"}));
+  command.add_option("--leaves", options.leaves, "Of a leaf-spine");
+  command.add_option("--spines", options.spines, "Of a leaf-spine");
+  command.add_option("--mode", options.mode, "What switches do when they are full")
+      ->check(CLI::IsMember({"spillway", "trim", "ecn", "drop-tail"}));
+  command.add_option("--loss", options.loss, "Random loss on every link to a host: 1%");
+  command.add_option("--bursty", options.bursty, "The same in bursts");
+  command
+      .add_option("--background", options.background,
+                  "Somebody else's traffic: \"from=host1 to=host0 protocol=udp rate=50%\"; may be "
+                  "repeated")
+      ->allow_extra_args(false);
+}
+
+}  // namespace
+
+void add_network_options(CLI::App& command, NetworkOptions& options) {
+  CLI::Option* preset =
+      command.add_option("--preset", options.preset, "A network by name: see lab presets");
+  command
+      .add_option(
+          "--scenario", options.scenario,
+          "A file that describes the network (src/scenario/scenario.h); its jobs are not run")
+      ->excludes(preset);
+  add_shape_options(command, options);
+  command
+      .add_option("--set", options.overrides,
+                  "noun.key=value: change a line of the scenario, after all other options")
+      ->allow_extra_args(false);
+  command.add_option("--mtu", options.mtu, "Of the hosts' interfaces")->capture_default_str();
+  command.add_option("--tcp", options.tcp, "TCP congestion control of the hosts: cubic, bbr");
+  command.add_option("--env", options.environment, "NAME=VALUE for every rank; may be repeated")
+      ->allow_extra_args(false);
+  command
+      .add_option("--isolation", options.isolation,
+                  "root: namespaces; user: namespaces without root; none: loopback only")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "root", "user", "none"}));
+  command
+      .add_option("--dataplane", options.dataplane,
+                  "bpf: a switch in the kernel (root, one switch); user: an emulated fabric")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "bpf", "user"}));
+}
+
+lab::LabOptions lab_options_of(const NetworkOptions& network) {
+  check_variables(network.environment);
+  lab::LabOptions options;
+  options.scenario = scenario_of(network);
+  options.isolation = value_or_throw(lab::parse_isolation(network.isolation));
+  options.dataplane = network.dataplane == "bpf"    ? lab::Dataplane::kBpf
+                      : network.dataplane == "user" ? lab::Dataplane::kUser
+                                                    : lab::Dataplane::kAuto;
+  options.mtu = network.mtu;
+  options.tcp = network.tcp;
+  const std::vector<std::string> inherited = lab::current_environment();
+  options.environment = lab::with_variables(
+      lab::python_variables(lab::path_of_this_tool(), inherited), lab::thread_variables(inherited));
+  options.environment.insert(options.environment.end(), network.environment.begin(),
+                             network.environment.end());
+  return options;
+}
+
+void add_lab_command_options(CLI::App& verb, LabCommandOptions& options) {
+  add_network_options(verb, options.network);
+  verb.add_option("--grace", options.grace_seconds,
                   "Seconds the other ranks have to end when one fails")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 86400.0));
-  verb.add_flag("--json", arguments.json,
+  verb.add_flag("--json", options.json,
                 "Print exit codes and the fabric's counters as JSON; ranks' output then goes to "
                 "standard error");
-  verb.add_flag("--quiet", arguments.quiet, "Print nothing but what the ranks print");
-  verb.add_option("command", arguments.command, "Behind --: what every rank runs")->required();
+  verb.add_flag("--quiet", options.quiet, "Print nothing but what the ranks print");
+  verb.add_option("command", options.command, "Behind --: what every rank runs")->required();
 }
 
-lab::LabOutcome run_lab_command(const LabCommandArguments& arguments,
-                                const lab::TraceOptions& trace) {
-  lab::LabOptions options = lab_options_of(arguments.network);
-  options.grace = base::nanoseconds(static_cast<std::int64_t>(arguments.grace_seconds * 1e9));
+lab::LabOutcome run_lab_command(const LabCommandOptions& command, const lab::TraceOptions& trace) {
+  lab::LabOptions options = lab_options_of(command.network);
+  options.grace = base::nanoseconds(static_cast<std::int64_t>(command.grace_seconds * 1e9));
   options.trace = trace;
-  if (arguments.json) {
+  if (command.json) {
     options.output.out = STDERR_FILENO;  // standard output holds the JSON and nothing else
   }
   const lab::HostPlan plan =
       value_or_throw(lab::make_host_plan(options.scenario, {.mtu = options.mtu}));
-  const std::vector<lab::RankCommand> commands(plan.hosts.size(), {arguments.command, {}});
+  const std::vector<lab::RankCommand> commands(plan.hosts.size(), {command.command, {}});
   return value_or_throw(lab::run_lab(options, commands));
 }
 
-void end_lab_command(const LabCommandArguments& arguments, const lab::LabOutcome& outcome,
+void end_lab_command(const LabCommandOptions& options, const lab::LabOutcome& outcome,
                      const std::string& summary) {
-  if (arguments.json) {
+  if (options.json) {
     fmt::print("{}\n", lab_outcome_json(outcome));
-  } else if (!arguments.quiet) {
+  } else if (!options.quiet) {
     fmt::print(stderr, "{}", summary);
   }
   if (outcome.worst_exit_code() != kExitOk) {

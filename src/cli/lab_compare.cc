@@ -1,30 +1,191 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// `spillway lab compare`: one command over several transports on the same emulated network, as a
-// table and as a page with plots.
 #include <fmt/format.h>
+#include <unistd.h>
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <memory>
+#include <string>
+#include <system_error>
+#include <vector>
 
+#include "base/units_text.h"
 #include "cli/commands.h"
-#include "cli/compare_files.h"
-#include "cli/compare_progress.h"
-#include "cli/compare_table.h"
-#include "cli/lab_options.h"
+#include "cli/lab_command.h"
+#include "cli/text_table.h"
+#include "compare/comparison.h"
+#include "compare/comparison_json.h"
 #include "compare/notes.h"
+#include "compare/page.h"
 #include "compare/transport.h"
 #include "compare/transport_run.h"
-#include "sim/units_text.h"
 
 namespace spillway::cli {
 namespace {
 
+std::vector<std::string> headings(const compare::Comparison& comparison) {
+  std::vector<std::string> cells = {""};
+  for (const compare::RunRecord& run : comparison.runs) {
+    cells.push_back(run.transport.name);
+    if (cells.size() > 2) {
+      cells.emplace_back("ratio");
+    }
+  }
+  return cells;
+}
+
+std::vector<std::string> row(const compare::Metric& metric) {
+  std::vector<std::string> cells = {metric.label};
+  for (std::size_t run = 0; run < metric.values.size(); ++run) {
+    const auto& [value, ratio] = std::pair(metric.values[run], metric.ratios[run]);
+    cells.push_back(value ? compare::value_text(metric.unit, *value) : "-");
+    if (run > 0) {
+      cells.push_back(ratio ? compare::ratio_text(*ratio) : "-");
+    }
+  }
+  return cells;
+}
+
+// A row per metric, a column per run, ratios to the first beside the others.
+TextTable compare_table(const compare::Comparison& comparison) {
+  TextTable table(headings(comparison));
+  for (const compare::Metric& metric : compare::metrics_of(comparison)) {
+    table.add_row(row(metric));
+  }
+  return table;
+}
+
+// The run that is under way, as a line on standard error that renews itself; silent unless that is
+// a terminal. The line goes with the object.
+class CompareProgress {
+ public:
+  explicit CompareProgress(std::size_t runs);
+  ~CompareProgress();
+  CompareProgress(const CompareProgress&) = delete;
+  CompareProgress& operator=(const CompareProgress&) = delete;
+
+  void begin_run() { ++run_; }
+  void show(const compare::RunProgress& progress) const;
+  // So that something else can be printed.
+  void clear() const;
+
+ private:
+  std::size_t runs_;
+  std::size_t run_ = 0;
+  bool shown_;
+};
+
+// "[2/3] spillway  12 s  step 120  accuracy 71.2 %  queue 96 KiB  trimmed 1,234  lost 5"
+std::string progress_line(std::size_t run, std::size_t runs, const compare::RunProgress& progress);
+
+CompareProgress::CompareProgress(std::size_t runs)
+    : runs_(runs), shown_(::isatty(STDERR_FILENO) == 1) {}
+
+CompareProgress::~CompareProgress() {
+  clear();
+}
+
+void CompareProgress::show(const compare::RunProgress& progress) const {
+  if (shown_) {
+    fmt::print(stderr, "\r\033[K{}", progress_line(run_, runs_, progress));
+    std::fflush(stderr);
+  }
+}
+
+void CompareProgress::clear() const {
+  if (shown_) {
+    fmt::print(stderr, "\r\033[K");
+    std::fflush(stderr);
+  }
+}
+
+std::string progress_line(std::size_t run, std::size_t runs, const compare::RunProgress& progress) {
+  const compare::ProgressLog& log = progress.log;
+  std::string line = fmt::format("[{}/{}] {}  {} s", run, runs, progress.transport.name,
+                                 progress.sample.at.count() / 1'000'000'000);
+  if (!log.steps.empty()) {
+    line += fmt::format("  step {}", log.steps.back().step);
+  }
+  if (!log.evaluations.empty()) {
+    line += fmt::format("  accuracy {:.1f} %", log.evaluations.back().accuracy * 100);
+  }
+  return line + fmt::format("  queue {} KiB  trimmed {}  lost {}",
+                            progress.sample.queued_bytes / 1024,
+                            compare::count_text(progress.sample.trimmed),
+                            compare::count_text(progress.sample.lost));
+}
+
+namespace fs = std::filesystem;
+
+// What is left in the folder, besides what ranks printed and logged.
+struct CompareReport {
+  fs::path page;     // report.html
+  std::string json;  // of report.json
+};
+
+constexpr std::streamoff kMaxEndBytes = 8192;
+
+void write_report_file(const fs::path& path, const std::string& content) {
+  std::ofstream file(path, std::ios::binary);
+  file << content;
+  file.close();
+  if (!file) {
+    throw CommandError(
+        fmt::format("cannot write {}: choose another folder with --out", path.string()));
+  }
+}
+
+// Makes it where it is not there.
+fs::path compare_folder(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) {
+    throw CommandError(fmt::format("cannot make the folder {} ({}): choose another with --out",
+                                   path, error.message()));
+  }
+  return fs::absolute(path).lexically_normal();
+}
+
+CompareReport write_compare_report(const fs::path& folder, const compare::Comparison& comparison,
+                                   const std::vector<compare::Fact>& network) {
+  CompareReport report;
+  report.page = folder / "report.html";
+  nlohmann::json json = compare::comparison_json(comparison, network);
+  json["page"] = report.page.string();
+  // Bytes of a command that are no text would make dump() throw.
+  report.json = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+  write_report_file(report.page, compare::comparison_page(comparison, network));
+  write_report_file(folder / "report.json", report.json + "\n");
+  return report;
+}
+
+// The last lines of a file, at most `lines` of them and a few kilobytes.
+std::string end_of_file(const fs::path& path, std::size_t lines) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  const std::streamoff size = file.tellg();
+  if (size <= 0) {
+    return {};
+  }
+  const std::streamoff taken = std::min(size, kMaxEndBytes);
+  std::string text(static_cast<std::size_t>(taken), '\0');
+  file.seekg(size - taken);
+  file.read(text.data(), taken);
+  std::size_t begin = text.size();
+  for (std::size_t i = 0; i <= lines && begin != std::string::npos && begin > 0; ++i) {
+    begin = text.rfind('\n', begin - 1);
+  }
+  return begin == std::string::npos || begin == 0 ? text : text.substr(begin + 1);
+}
+
 constexpr std::size_t kShownLines = 12;  // of what a failed run printed
 
-struct LabCompareArguments {
-  NetworkArguments network;
+struct LabCompareOptions {
+  NetworkOptions network;
   std::string transports = "tcp,spillway-exact,spillway";
   std::string target_accuracy;
   std::string out = "spillway-compare";
@@ -42,18 +203,18 @@ T option_or_throw(const char* option, base::Result<T> parsed) {
   return std::move(parsed).value();
 }
 
-lab::LabOptions lab_options_for(const LabCompareArguments& arguments) {
-  NetworkArguments network = arguments.network;
+lab::LabOptions lab_options_for(const LabCompareOptions& compared) {
+  NetworkOptions network = compared.network;
   if (network.preset.empty() && network.scenario.empty()) {
     network.preset = "congested";
   }
   lab::LabOptions options = lab_options_of(network);
-  options.grace = base::nanoseconds(static_cast<std::int64_t>(arguments.grace_seconds * 1e9));
+  options.grace = base::nanoseconds(static_cast<std::int64_t>(compared.grace_seconds * 1e9));
   return options;
 }
 
-void say_if_all_runs_are_the_same(const LabCompareArguments& arguments, std::size_t runs) {
-  if (runs > 1 && !compare::tells_transports_apart(arguments.command)) {
+void say_if_all_runs_are_the_same(const LabCompareOptions& options, std::size_t runs) {
+  if (runs > 1 && !compare::tells_transports_apart(options.command)) {
     fmt::print(stderr,
                "spillway: the command has no {{backend}} or {{transport}}: only SPILLWAY_MODE in "
                "its environment tells its runs apart\n");
@@ -90,9 +251,9 @@ std::vector<compare::RunRecord> run_all(const std::vector<compare::Transport>& t
   return runs;
 }
 
-void print(const LabCompareArguments& arguments, const compare::Comparison& comparison,
+void print(const LabCompareOptions& options, const compare::Comparison& comparison,
            const CompareReport& report) {
-  if (arguments.json) {
+  if (options.json) {
     fmt::print("{}\n", report.json);
     return;
   }
@@ -103,21 +264,21 @@ void print(const LabCompareArguments& arguments, const compare::Comparison& comp
   fmt::print("Page: {}\n", report.page.string());
 }
 
-void run(const LabCompareArguments& arguments) {
+void run(const LabCompareOptions& options) {
   compare::Comparison comparison;
-  if (!arguments.target_accuracy.empty()) {
+  if (!options.target_accuracy.empty()) {
     comparison.wanted_accuracy =
-        option_or_throw("--target-accuracy", sim::parse_fraction(arguments.target_accuracy));
+        option_or_throw("--target-accuracy", base::parse_fraction(options.target_accuracy));
   }
   const auto transports =
-      option_or_throw("--transports", compare::parse_transports(arguments.transports));
-  const lab::LabOptions options = lab_options_for(arguments);
-  const std::filesystem::path folder = compare_folder(arguments.out);
-  say_if_all_runs_are_the_same(arguments, transports.size());
-  comparison.command = arguments.command;
-  comparison.runs = run_all(transports, {options, arguments.command, folder, {}});
-  print(arguments, comparison,
-        write_compare_report(folder, comparison, compare::network_facts(options)));
+      option_or_throw("--transports", compare::parse_transports(options.transports));
+  const lab::LabOptions lab_options = lab_options_for(options);
+  const std::filesystem::path folder = compare_folder(options.out);
+  say_if_all_runs_are_the_same(options, transports.size());
+  comparison.command = options.command;
+  comparison.runs = run_all(transports, {lab_options, options.command, folder, {}});
+  print(options, comparison,
+        write_compare_report(folder, comparison, compare::network_facts(lab_options)));
   int worst = kExitOk;
   for (const compare::RunRecord& record : comparison.runs) {
     worst = std::max(worst, record.outcome.worst_exit_code());
@@ -147,25 +308,25 @@ constexpr const char* kFooter =
 }  // namespace
 
 void add_lab_compare(CLI::App& lab) {
-  const auto arguments = std::make_shared<LabCompareArguments>();
+  const auto options = std::make_shared<LabCompareOptions>();
   CLI::App* verb = lab.add_subcommand(
       "compare", "One command over TCP and over Spillway, on the same emulated network");
-  verb->add_option("--transports", arguments->transports,
+  verb->add_option("--transports", options->transports,
                    "Which, the first to compare the others with")
       ->capture_default_str();
-  verb->add_option("--target-accuracy", arguments->target_accuracy,
+  verb->add_option("--target-accuracy", options->target_accuracy,
                    "Time to it is compared: 85% or 0.85; default: what all runs reached");
-  verb->add_option("--out", arguments->out, "Folder for report.html, report.json, logs and output")
+  verb->add_option("--out", options->out, "Folder for report.html, report.json, logs and output")
       ->capture_default_str();
-  verb->add_flag("--json", arguments->json, "Print JSON instead of a table");
-  add_network_options(*verb, arguments->network);
-  verb->add_option("--grace", arguments->grace_seconds,
+  verb->add_flag("--json", options->json, "Print JSON instead of a table");
+  add_network_options(*verb, options->network);
+  verb->add_option("--grace", options->grace_seconds,
                    "Seconds the other ranks have to end when one fails")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 86400.0));
-  verb->add_option("command", arguments->command, "Behind --: what every rank runs")->required();
+  verb->add_option("command", options->command, "Behind --: what every rank runs")->required();
   verb->footer(kFooter);
-  verb->callback([arguments] { run(*arguments); });
+  verb->callback([options] { run(*options); });
 }
 
 }  // namespace spillway::cli

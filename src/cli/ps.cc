@@ -13,9 +13,10 @@
 #include <memory>
 #include <string>
 
+#include "base/environment.h"
+#include "base/units_text.h"
 #include "cli/commands.h"
 #include "runtime/communicator.h"
-#include "sim/units_text.h"
 
 namespace spillway::cli {
 namespace {
@@ -57,36 +58,30 @@ void take_end_signals() {
 
 // ------------------------------------------------------------------ serving
 
-std::uint16_t number_of(std::optional<std::uint16_t> option, const char* variable,
-                        std::uint16_t otherwise) {
-  if (option) {
-    return *option;
-  }
-  return static_cast<std::uint16_t>(value_or_throw(
-      runtime::Environment::of_process().number_or(variable, runtime::kMostRanks, otherwise)));
-}
-
 runtime::ServerSeat seat_of(const PsOptions& options) {
-  runtime::ServerSeat seat;
-  seat.workers = number_of(options.workers, "SPILLWAY_WORLD_SIZE", 0);
-  seat.servers = number_of(options.servers, "SPILLWAY_SERVERS", 1);
-  seat.index = number_of(options.index, "SPILLWAY_SERVER_INDEX", 0);
-  if (seat.workers == 0) {
+  const base::Environment told = base::Environment::of_process();
+  const auto workers = value_or_throw(told.optional_number("SPILLWAY_WORLD_SIZE"));
+  const std::int64_t servers = value_or_throw(told.number("SPILLWAY_SERVERS"));
+  const std::int64_t index = value_or_throw(told.number("SPILLWAY_SERVER_INDEX"));
+  if (!options.workers && !workers) {
     throw CLI::RequiredError("--workers (or SPILLWAY_WORLD_SIZE)");
   }
-  return seat;
+  const auto either = [](std::optional<std::uint16_t> option, std::int64_t variable) {
+    return option.value_or(static_cast<std::uint16_t>(variable));
+  };
+  return {.index = either(options.index, index),
+          .servers = either(options.servers, told.has("SPILLWAY_SERVERS") ? servers : 1),
+          .workers = either(options.workers, workers.value_or(0)),
+          .place = options.rendezvous};
 }
 
 std::unique_ptr<runtime::Communicator> join(const PsOptions& options,
                                             const runtime::ServerSeat& seat) {
-  const base::Result<base::Duration> patience = sim::parse_duration(options.patience);
+  const base::Result<base::Duration> patience = base::parse_duration(options.patience);
   if (!patience.ok() || *patience <= base::Duration()) {
     throw CLI::ValidationError("--patience", "must be a time such as 500ms or 600s");
   }
-  if (!options.rendezvous.empty()) {
-    ::setenv("SPILLWAY_COMM_ID", options.rendezvous.c_str(), /*overwrite=*/1);
-  }
-  runtime::CommunicatorOptions communicator;
+  runtime::CommunicatorConfig communicator;
   communicator.name = "ps";
   communicator.serves = seat;
   communicator.threads = options.threads;

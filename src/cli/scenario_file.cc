@@ -7,7 +7,9 @@
 #include <fstream>
 #include <sstream>
 
-#include "cli/command_error.h"
+#include "cli/commands.h"
+#include "fabric/port_attachments.h"
+#include "scenario/scenario.h"
 
 namespace spillway::cli {
 
@@ -21,22 +23,42 @@ std::string read_text(const std::filesystem::path& path) {
   return text.str();
 }
 
-sim::Scenario scenario_from(const std::string& text, const std::string& source,
-                            std::span<const std::string> overrides) {
-  base::Result<sim::Scenario> parsed = sim::parse_scenario(text, overrides);
+scenario::Scenario scenario_from(const std::string& text, const std::string& source,
+                                 std::span<const std::string> overrides) {
+  base::Result<scenario::Scenario> parsed = scenario::parse_scenario(text, overrides);
   if (!parsed.ok()) {
     throw CommandError(fmt::format("{}: {}", source, parsed.status().message()));
   }
-  sim::Scenario scenario = std::move(parsed).value();
-  if (scenario.topology.kind == sim::TopologyKind::kFile) {
+  scenario::Scenario scenario = std::move(parsed).value();
+  if (scenario.topology.kind == scenario::TopologyKind::kFile) {
     const std::filesystem::path folder = std::filesystem::path(source).parent_path();
     scenario.topology.file_text = read_text(folder / scenario.topology.file);
   }
   return scenario;
 }
 
-sim::Scenario load_scenario(const std::string& path, std::span<const std::string> overrides) {
+scenario::Scenario load_scenario(const std::string& path, std::span<const std::string> overrides) {
   return scenario_from(read_text(path), path, overrides);
+}
+
+AttachedScenario load_attached_scenario(const std::string& path,
+                                        std::span<const std::string> overrides) {
+  const auto in_file = [&path](const base::Status& status) {
+    return CommandError(fmt::format("{}: {}", path, status.message()));
+  };
+  AttachedScenario attached;
+  attached.scenario = load_scenario(path, overrides);
+  const base::Result<scenario::Topology> topology = scenario::build_topology(attached.scenario);
+  if (!topology.ok()) {
+    throw in_file(topology.status());
+  }
+  base::Result<std::vector<fabric::PortAttachment>> ports =
+      fabric::port_attachments(attached.scenario, *topology);
+  if (!ports.ok()) {
+    throw in_file(ports.status());
+  }
+  attached.ports = std::move(ports).value();
+  return attached;
 }
 
 }  // namespace spillway::cli

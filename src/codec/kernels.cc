@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/kernels.h"
 
-#include <cstdlib>
-
+#include "base/environment.h"
 #include "codec/kernels_internal.h"
 
 namespace spillway::codec {
@@ -18,11 +17,10 @@ std::vector<const Kernels*> find_kernels() {
 }
 
 const Kernels& choose_kernels() {
-  if (const char* wanted = std::getenv("SPILLWAY_SIMD")) {
-    for (const Kernels* table : available_kernels()) {
-      if (table->name == wanted) {
-        return *table;
-      }
+  const auto wanted = base::Environment::of_process().checked_text("SPILLWAY_SIMD");
+  for (const Kernels* table : available_kernels()) {
+    if (wanted.ok() && table->name == *wanted) {
+      return *table;
     }
   }
   return *available_kernels().front();

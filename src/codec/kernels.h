@@ -82,8 +82,9 @@ struct Kernels {
 // The oracle.
 const Kernels& scalar_kernels();
 
-// The fastest table this CPU runs. SPILLWAY_SIMD=<name> in the environment picks another by name
-// ("scalar", "neon", "avx2", ...); an unknown name is ignored. Decided at the first call.
+// The fastest table this CPU runs, or the one that SPILLWAY_SIMD names if the CPU runs it. Decided
+// at the first call; a name that there is not is an error elsewhere (base::check), where one can be
+// returned.
 const Kernels& best_kernels();
 
 // Every table this CPU runs, fastest first; the scalar one is last.

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "codec/row_layout.h"
+#include "codec/row.h"
 #include "codec/sample_data.h"
 
 namespace spillway::codec {

@@ -18,7 +18,7 @@
 #include "codec/kernels.h"
 #include "codec/plane_code.h"
 #include "codec/rotation.h"
-#include "codec/row_header.h"
+#include "codec/row.h"
 
 namespace spillway::codec {
 

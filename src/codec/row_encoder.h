@@ -2,9 +2,9 @@
 //
 // One row into planes: rotate, scale, quantise, cut.
 //
-// The encoder measures the row, rotates it once (more often where it is spiky or fails the test of
-// goodness.h), and codes each coordinate in units of the row's root mean square. The result depends
-// only on the values, the rotation and the precision, never on the CPU.
+// The encoder measures the row, rotates it once (more often where it is spiky, or does not look
+// Gaussian then), and codes each coordinate in units of the row's root mean square. The result
+// depends only on the values, the rotation and the precision, never on the CPU.
 //
 // A RowEncoder owns scratch for one row (about 256 KiB), made once, and is used by one thread.
 #pragma once
@@ -18,7 +18,7 @@
 #include "codec/kernels.h"
 #include "codec/plane_code.h"
 #include "codec/rotation.h"
-#include "codec/row_header.h"
+#include "codec/row.h"
 
 namespace spillway::codec {
 

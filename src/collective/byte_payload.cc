@@ -7,22 +7,19 @@
 #include <array>
 #include <cstring>
 
-#include "transport/datagram_port.h"
 #include "wire/data_packet.h"
 
 namespace spillway::collective {
 namespace {
 
 constexpr std::size_t kQuantumBytes = SPILLWAY_QUANTUM / 8 * ByteLayout::kPlanes;
-constexpr std::size_t kMostQuanta = 255;
-constexpr transport::LossPolicy kNoLoss{.bound_ppm = 0, .min_planes = ByteLayout::kPlanes};
-constexpr std::size_t kMostHeadBytes = 255 * 4;
+constexpr std::size_t kMaxQuanta = 255;
+constexpr std::size_t kMaxHeadBytes = 255 * 4;
 
 std::size_t packet_size(std::size_t quanta, std::size_t head, std::size_t check) {
   const std::size_t bytes = quanta * kQuantumBytes;
-  const std::size_t tail = bytes - std::min(bytes, head);
-  const std::size_t segments = (tail + SPILLWAY_TAIL_SEGMENT - 1) / SPILLWAY_TAIL_SEGMENT;
-  return sizeof(spillway_data_header) + check + bytes + segments * check;
+  return spillway_packed_size(static_cast<__u32>(bytes), static_cast<__u32>(std::min(bytes, head)),
+                              static_cast<__u32>(check));
 }
 
 std::uint8_t quanta_of(std::size_t bytes) {
@@ -31,23 +28,23 @@ std::uint8_t quanta_of(std::size_t bytes) {
 
 }  // namespace
 
-base::Result<ByteLayout> ByteLayout::make(const packetize::Fabric& fabric, bool keyed) {
-  const std::size_t check = keyed ? SPILLWAY_TAG_SIZE : SPILLWAY_CRC_SIZE;
-  std::size_t head = kMostHeadBytes;
-  if (fabric.trim_bytes != 0) {
+base::Result<ByteLayout> ByteLayout::make(const packetize::PacketLimits& limits, bool keyed) {
+  const std::size_t check = spillway_check_size(keyed);
+  std::size_t head = kMaxHeadBytes;
+  if (limits.trim_bytes != 0) {
     const std::size_t before =
-        fabric.frame_overhead() + sizeof(spillway_data_header) + check + fabric.trim_slack_bytes;
-    if (fabric.trim_bytes < before + 4) {
+        limits.frame_overhead() + sizeof(spillway_data_header) + check + limits.trim_slack_bytes;
+    if (limits.trim_bytes < before + 4) {
       return base::invalid_argument(fmt::format(
           "a trim size of {} bytes does not hold a packet's header; the smallest that works here "
-          "is {}, or 0 for a fabric that does not trim",
-          fabric.trim_bytes, before + 4));
+          "is {}, or 0 for a network that does not trim",
+          limits.trim_bytes, before + 4));
     }
-    head = std::min<std::size_t>((fabric.trim_bytes - before) / 4 * 4, kMostHeadBytes);
+    head = std::min<std::size_t>((limits.trim_bytes - before) / 4 * 4, kMaxHeadBytes);
   }
   const std::size_t room =
-      std::min<std::size_t>(fabric.mtu - fabric.datagram_overhead(), SPILLWAY_MAX_PACKET);
-  std::size_t quanta = kMostQuanta;
+      std::min<std::size_t>(limits.mtu - limits.datagram_overhead(), SPILLWAY_MAX_PACKET);
+  std::size_t quanta = kMaxQuanta;
   while (quanta > 1 && packet_size(quanta, head, check) > room) {
     --quanta;
   }
@@ -60,31 +57,31 @@ base::Result<ByteLayout> ByteLayout::make(const packetize::Fabric& fabric, bool 
   return layout;
 }
 
-transport::SendSpec ByteLayout::send_spec(const wire::MessageId& id, std::size_t bytes,
-                                          std::uint8_t priority,
-                                          transport::PayloadSource& source) const {
-  transport::SendSpec spec;
-  spec.id = id;
-  spec.packets = packets(bytes);
-  spec.packet_bytes = packet_bytes;
-  spec.priority = priority;
-  spec.loss = kNoLoss;
-  spec.source = &source;
-  return spec;
+transport::SendOptions ByteLayout::send_options(const wire::MessageId& id, std::size_t bytes,
+                                                std::uint8_t priority,
+                                                transport::PayloadSource& source) const {
+  transport::SendOptions options;
+  options.id = id;
+  options.packets = packets(bytes);
+  options.packet_bytes = packet_bytes;
+  options.priority = priority;
+  options.loss = kNoLoss;
+  options.source = &source;
+  return options;
 }
 
-transport::ReceiveSpec ByteLayout::receive_spec(const wire::MessageId& id, std::size_t bytes,
-                                                std::uint8_t priority,
-                                                transport::PayloadSink& sink) const {
-  transport::ReceiveSpec spec;
-  spec.id = id;
-  spec.packets = packets(bytes);
-  spec.packet_bytes = packet_bytes;
-  spec.planes = kPlanes;
-  spec.priority = priority;
-  spec.loss = kNoLoss;
-  spec.sink = &sink;
-  return spec;
+transport::ReceiveOptions ByteLayout::receive_options(const wire::MessageId& id, std::size_t bytes,
+                                                      std::uint8_t priority,
+                                                      transport::PayloadSink& sink) const {
+  transport::ReceiveOptions options;
+  options.id = id;
+  options.packets = packets(bytes);
+  options.packet_bytes = packet_bytes;
+  options.planes = kPlanes;
+  options.priority = priority;
+  options.loss = kNoLoss;
+  options.sink = &sink;
+  return options;
 }
 
 std::uint64_t ByteLayout::wire_bytes(std::size_t bytes) const {
@@ -94,7 +91,7 @@ std::uint64_t ByteLayout::wire_bytes(std::size_t bytes) const {
   return full * packet_bytes + last;
 }
 
-std::size_t ByteSource::write(const transport::DataStamp& stamp, base::MutableByteView out) {
+std::size_t ByteSource::write(const wire::DataStamp& stamp, base::MutableByteView out) {
   const std::size_t first = std::size_t{stamp.packet} * layout_->bytes_per_packet;
   const std::size_t length = std::min<std::size_t>(layout_->bytes_per_packet, bytes_ - first);
   wire::DataHeader header;
@@ -108,11 +105,11 @@ std::size_t ByteSource::write(const transport::DataStamp& stamp, base::MutableBy
   const std::size_t padded = header.plane_bytes();
   header.head_bytes =
       static_cast<std::uint16_t>(std::min<std::size_t>(layout_->head_bytes, padded));
-  transport::apply_stamp(stamp, header);
+  header.stamp = stamp;
   if (padded == length) {
     return wire::write_data_packet(header, {data_ + first, length}, *auth_, out);
   }
-  std::array<std::uint8_t, kMostQuanta * kQuantumBytes> last;
+  std::array<std::uint8_t, kMaxQuanta * kQuantumBytes> last;
   std::memcpy(last.data(), data_ + first, length);
   std::memset(last.data() + length, 0, padded - length);
   return wire::write_data_packet(header, base::ByteView(last).first(padded), *auth_, out);
@@ -120,7 +117,7 @@ std::size_t ByteSource::write(const transport::DataStamp& stamp, base::MutableBy
 
 unsigned ByteSink::take(const wire::OpenedPacket& packet, base::ByteView bytes) {
   const wire::DataHeader& header = packet.header;
-  const std::size_t first = std::size_t{header.packet} * layout_->bytes_per_packet;
+  const std::size_t first = std::size_t{header.stamp.packet} * layout_->bytes_per_packet;
   if (header.codec != wire::Codec::kBytes || first >= bytes_) {
     return 0;
   }
@@ -133,7 +130,7 @@ unsigned ByteSink::take(const wire::OpenedPacket& packet, base::ByteView bytes) 
   if (padded == length) {
     trusted = wire::copy_trusted_planes(bytes, packet, *auth_, {data_ + first, length});
   } else {
-    std::array<std::uint8_t, kMostQuanta * kQuantumBytes> last;
+    std::array<std::uint8_t, kMaxQuanta * kQuantumBytes> last;
     trusted = wire::copy_trusted_planes(bytes, packet, *auth_, last);
     std::memcpy(data_ + first, last.data(), std::min(length, trusted.bytes));
   }

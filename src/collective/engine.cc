@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "collective/tolerant_run.h"
+#include "collective/tolerant/tolerant_run.h"
 
 namespace spillway::collective {
 namespace {
@@ -19,7 +19,7 @@ constexpr std::uint64_t kPointToPointKey = std::uint64_t{1} << 63;
 base::Result<std::unique_ptr<Engine>> Engine::make(const EngineConfig& config,
                                                    const wire::PacketAuth& auth, ComputePool& pool,
                                                    EngineListener& listener) {
-  const base::Result<ByteLayout> layout = ByteLayout::make(config.fabric, config.keyed);
+  const base::Result<ByteLayout> layout = ByteLayout::make(config.packet_limits, config.keyed);
   if (!layout.ok()) {
     return layout.status();
   }
@@ -29,15 +29,15 @@ base::Result<std::unique_ptr<Engine>> Engine::make(const EngineConfig& config,
 Engine::Engine(const EngineConfig& config, const ByteLayout& layout, const wire::PacketAuth& auth,
                ComputePool& pool, EngineListener& listener)
     : config_(config),
-      setting_{config.group, config.job, layout, &auth, config.memory},
+      run_config_{config.group, config.job, layout, &auth, config.memory},
       pool_(pool),
       listener_(listener),
       scratch_(config.limits.scratch_kept),
       pairs_(config.group.world) {
   if (config.group.is_server()) {
-    intake_ = std::make_unique<CallIntake>(setting_);
+    intake_ = std::make_unique<CallIntake>(run_config_);
   } else if (config.group.servers > 0) {
-    outbox_ = std::make_unique<CallOutbox>(setting_);
+    outbox_ = std::make_unique<CallOutbox>(run_config_);
   }
 }
 
@@ -46,49 +46,47 @@ Engine::Key Engine::point_to_point_key(std::uint16_t peer, bool sends, std::uint
 }
 
 Engine::Key Engine::key_of(const wire::MessageId& id, std::uint16_t peer, bool sends) {
-  return id.phase == wire::Phase::kPointToPoint ? point_to_point_key(peer, sends, id.step)
-                                                : Key{id.step};
+  return id.phase == wire::Phase::kPointToPoint ? point_to_point_key(peer, sends, id.operation)
+                                                : Key{id.operation};
 }
 
-base::Status Engine::check(const Operation& operation) const {
+base::Status Engine::validate_here(const Operation& operation) const {
   if (base::Status status = validate(operation, config_.group); !status.ok()) {
     return status;
   }
-  constexpr std::size_t kMostPieces = UINT16_MAX;  // of a shard: they are numbered in packets
+  constexpr std::size_t kMaxPieces = UINT16_MAX;  // of a shard: they are numbered in packets
   if (uses_servers(operation, config_.group) &&
-      operation.bytes() / config_.group.servers > kMostPieces * config_.plan.piece_bytes) {
+      operation.bytes() / config_.group.servers > kMaxPieces * config_.plan.piece_bytes) {
     return base::invalid_argument(
         fmt::format("{} elements are too many for one operation; split it", operation.count));
   }
   return {};
 }
 
-base::Status Engine::submit(const Request& request, transport::Endpoint& endpoint,
-                            base::Instant now) {
-  if (intake_) {
+base::Status Engine::admit(const Operation& operation) const {
+  if (config_.group.is_server()) {
     return base::invalid_argument(
         "a parameter server calls no operations: it does what the workers call");
   }
-  if (base::Status status = check(request.operation); !status.ok()) {
-    return status;
-  }
-  if (request.priority >= SPILLWAY_PRIORITIES) {
-    return base::invalid_argument("priority goes from 0 to 7");
-  }
+  return validate_here(operation);
+}
+
+base::Status Engine::submit(const Operation& operation, std::uint64_t token,
+                            transport::Endpoint& endpoint, base::Instant now) {
   if (waiting_.size() == config_.limits.waiting) {
     return {base::StatusCode::kLimitExceeded,
             fmt::format("{} operations wait already; wait for some to end", waiting_.size())};
   }
-  enqueue({request, next_sequence_, now}, endpoint, now);
+  enqueue({operation, token, next_sequence_, now}, endpoint, now);
   return {};
 }
 
 void Engine::enqueue(const Waiting& waiting, transport::Endpoint& endpoint, base::Instant now) {
   if (failure_) {
-    complete_failed(waiting.request, now, waiting.sequence, now);
+    complete_failed(waiting, now);
     return;
   }
-  const Operation& operation = waiting.request.operation;
+  const Operation& operation = waiting.operation;
   if (!is_point_to_point(operation.kind)) {
     next_sequence_ = waiting.sequence + 1;
     waiting_.push_back(waiting);
@@ -116,34 +114,28 @@ void Engine::start_waiting(transport::Endpoint& endpoint, base::Instant now) {
   }
 }
 
-base::Result<std::unique_ptr<OperationRun>> Engine::make_run(const Request& request, Key key,
-                                                             std::uint32_t step) {
-  const RunRequest run{.operation = request.operation,
-                       .input = request.input,
-                       .output = request.output,
-                       .priority = request.priority,
-                       .key = key,
-                       .step = step};
-  const Operation& operation = request.operation;
+base::Result<std::unique_ptr<OperationRun>> Engine::make_run(const Operation& operation, Key key) {
   if (operation.tolerance && config_.group.world > 1 && operation.count > 0) {
-    return make_tolerant_run(run);
+    return make_tolerant_run(operation, key);
   }
   return std::unique_ptr<OperationRun>(std::make_unique<PlanRun>(
-      run, make_plan(operation, config_.group, config_.plan), setting_, scratch_));
+      operation, key, make_plan(operation, config_.group, config_.plan), run_config_, scratch_));
 }
 
-base::Result<std::unique_ptr<OperationRun>> Engine::make_tolerant_run(const RunRequest& run) {
-  const Operation& operation = run.operation;
-  base::Result<TolerantLayout> layout = TolerantLayout::make(
-      operation, config_.group, run.step, config_.fabric, config_.keyed, config_.plan.piece_bytes);
+base::Result<std::unique_ptr<OperationRun>> Engine::make_tolerant_run(const Operation& operation,
+                                                                      Key key) {
+  base::Result<TolerantLayout> layout =
+      TolerantLayout::make(operation, config_.group, static_cast<std::uint32_t>(key),
+                           config_.packet_limits, config_.keyed, config_.plan.piece_bytes);
   if (!layout.ok()) {
     return layout.status();
   }
   const Tolerance& tolerance = *operation.tolerance;
   const std::uint64_t alike = std::uint64_t{operation.count} << 16 |
                               std::uint64_t{tolerance.precision} << 8 | tolerance.gather_precision;
-  return std::unique_ptr<OperationRun>(std::make_unique<TolerantRun>(
-      run, std::move(layout).value(), setting_, paces_.of(alike), residual_of(operation)));
+  return std::unique_ptr<OperationRun>(
+      std::make_unique<TolerantRun>(operation, key, std::move(layout).value(), run_config_,
+                                    paces_.of(alike), residual_of(operation)));
 }
 
 // What the tensor is owed; zeros where it is new or has another length than before. Nothing while
@@ -152,7 +144,7 @@ std::span<float> Engine::residual_of(const Operation& operation) {
   const std::uint64_t tensor = operation.tolerance->feedback_tensor;
   const bool is_full = residuals_.size() >= config_.limits.feedback_tensors;
   const bool is_used = std::any_of(running_.begin(), running_.end(), [tensor](const auto& entry) {
-    const std::optional<Tolerance>& other = entry.second.run->report().operation.tolerance;
+    const std::optional<Tolerance>& other = entry.second.run->operation().tolerance;
     return !entry.second.is_complete && other && other->feedback_tensor == tensor;
   });
   if (tensor == 0 || is_used || (is_full && !residuals_.contains(tensor))) {
@@ -167,19 +159,16 @@ std::span<float> Engine::residual_of(const Operation& operation) {
 
 void Engine::start(const Waiting& waiting, Key key, transport::Endpoint& endpoint,
                    base::Instant now) {
-  base::Result<std::unique_ptr<OperationRun>> run =
-      make_run(waiting.request, key, waiting.sequence);
+  base::Result<std::unique_ptr<OperationRun>> run = make_run(waiting.operation, key);
   if (!run.ok()) {
     fail(run.status(), config_.group.rank, wire::FailureCause::kInternal, endpoint, now);
-    complete_failed(waiting.request, waiting.queued, waiting.sequence, now);
+    complete_failed(waiting, now);
     return;
   }
   Active& active = running_[key];
   active.run = std::move(run).value();
-  active.token = waiting.request.token;
-  active.signature = signature(waiting.request.operation);
+  active.token = waiting.token;
   OperationReport& report = active.run->report();
-  report.sequence = waiting.sequence;
   report.queued = waiting.queued;
   report.started = now;
   messages_ += message_cost(*active.run);
@@ -291,7 +280,7 @@ void Engine::on_timeout(transport::Endpoint& endpoint, base::Instant now) {
       const std::vector<std::uint16_t> ranks = active.run->awaited();
       fail({base::StatusCode::kTimedOut,
             fmt::format("operation {} ({}) has not ended after {:g} s; it waits for rank {}",
-                        report.sequence, describe(report.operation),
+                        report.sequence, describe(active.run->operation()),
                         static_cast<double>(config_.operation_timeout.count()) * 1e-9,
                         fmt::join(ranks, ", "))},
            ranks.empty() ? config_.group.rank : ranks.front(), wire::FailureCause::kTimeout,

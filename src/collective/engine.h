@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All operations of one communicator at one rank, over one endpoint: takes requests, starts them,
-// hands them what happens, and says when each is over. No I/O and no threads: a driver with sockets
-// and a simulated host use it alike.
+// All operations of one communicator at one rank, over one endpoint: takes them, starts them, hands
+// them what happens, and says when each is over. No I/O and no threads: a driver with sockets and a
+// simulated host use it alike.
 //
-//   submit()                     from the caller; a parameter server has none, it calls serve()
+//   admit(), submit()            from the caller; a parameter server has none, it calls serve()
 //   on_event()                   what the endpoint's poll_event() gave
 //   on_computed()                a job the pool has run
 //   on_timeout()                 when the clock passed next_timeout()
@@ -18,14 +18,14 @@
 // not agree on, or an abort ends every operation, those submitted later included, with one Status
 // that names the rank; the other ranks are told. An engine that failed stays failed.
 //
-// With parameter servers a worker calls them before each collective operation (call_outbox.h), and
-// a server opens those that go through it as their calls come (call_intake.h); it completes them to
-// its listener like its own, with their sequence as the token.
+// With parameter servers a worker calls them before each collective operation, and a server opens
+// those that go through it as their calls come (servers/call_delivery.h); it completes them to its
+// listener like its own, with their sequence as the token.
 //
 // An operation may be complete for its caller while a late rank still has to be told of it; it then
 // goes on in the background, and counts against the limits.
 //
-// Limits: EngineLimits. One thread.
+// Limits: EngineLimits. One thread, but for admit().
 #pragma once
 
 #include <algorithm>
@@ -37,12 +37,11 @@
 #include <string>
 #include <vector>
 
-#include "collective/call_intake.h"
-#include "collective/call_outbox.h"
+#include "collective/exact/plan_run.h"
+#include "collective/exact/planner.h"
 #include "collective/operation_run.h"
-#include "collective/pace.h"
-#include "collective/plan_run.h"
-#include "collective/planner.h"
+#include "collective/servers/call_delivery.h"
+#include "collective/tolerant/pace.h"
 
 namespace spillway::collective {
 
@@ -57,29 +56,21 @@ struct EngineLimits {
 struct EngineConfig {
   Group group;
   packetize::Job job;
-  packetize::Fabric fabric;
+  packetize::PacketLimits packet_limits;
   bool keyed = false;
   PeerMemory* memory = nullptr;  // of ranks on this machine, if it can be read; outlives the engine
-  PlanOptions plan;
-  EngineLimits limits;
+  PlanOptions plan{};
+  EngineLimits limits{};
   // An operation that has not ended by then fails; names the ranks it waits for.
   base::Duration operation_timeout = base::seconds(300);
   // Once an operation is this old, all peers are watched, not only those that owe something.
   base::Duration watch_after = base::milliseconds(100);
 };
 
-struct Request {
-  Operation operation;
-  const std::uint8_t* input = nullptr;  // both outlive the operation; may be the same
-  std::uint8_t* output = nullptr;
-  std::uint8_t priority = 3;
-  std::uint64_t token = 0;  // the caller's own name for it
-};
-
 class EngineListener {
  public:
   virtual ~EngineListener() = default;
-  // Once for every submitted request. The caller's memory is free again.
+  // Once for every submitted operation. The caller's memory is free again.
   virtual void on_complete(std::uint64_t token, const base::Status& status,
                            const OperationReport& report) = 0;
 };
@@ -91,9 +82,13 @@ class Engine {
                                                     const wire::PacketAuth& auth, ComputePool& pool,
                                                     EngineListener& listener);
 
-  // An error is one of arguments or limits, and changes nothing; a failed engine takes requests and
-  // completes them with its failure.
-  base::Status submit(const Request& request, transport::Endpoint& endpoint, base::Instant now);
+  // The door: whether this rank may call the operation. Whoever takes operations from a caller asks
+  // once and submits only what is admitted. Any thread.
+  base::Status admit(const Operation& operation) const;
+  // `token` is the caller's own name for it. An error is one of limits, and changes nothing; a
+  // failed engine takes operations and completes them with its failure.
+  base::Status submit(const Operation& operation, std::uint64_t token,
+                      transport::Endpoint& endpoint, base::Instant now);
   // At a parameter server, once: whatever the workers call from now on.
   base::Status serve(transport::Endpoint& endpoint, base::Instant now);
 
@@ -129,11 +124,11 @@ class Engine {
   struct Active {
     std::unique_ptr<OperationRun> run;
     std::uint64_t token = 0;
-    std::uint16_t signature = 0;
     bool is_complete = false;  // its caller was told; it still owes other ranks something
   };
   struct Waiting {
-    Request request;
+    Operation operation;
+    std::uint64_t token = 0;
     std::uint32_t sequence = 0;
     base::Instant queued;
   };
@@ -147,13 +142,13 @@ class Engine {
   static Key key_of(const wire::MessageId& id, std::uint16_t peer, bool sends);
   static bool is_point_to_point_key(Key key) { return key >> 63 != 0; }
 
-  base::Status check(const Operation& operation) const;
+  base::Status validate_here(const Operation& operation) const;
   void enqueue(const Waiting& waiting, transport::Endpoint& endpoint, base::Instant now);
   void start_waiting(transport::Endpoint& endpoint, base::Instant now);
   void start(const Waiting& waiting, Key key, transport::Endpoint& endpoint, base::Instant now);
-  base::Result<std::unique_ptr<OperationRun>> make_run(const Request& request, Key key,
-                                                       std::uint32_t step);
-  base::Result<std::unique_ptr<OperationRun>> make_tolerant_run(const RunRequest& run);
+  base::Result<std::unique_ptr<OperationRun>> make_run(const Operation& operation, Key key);
+  base::Result<std::unique_ptr<OperationRun>> make_tolerant_run(const Operation& operation,
+                                                                Key key);
   std::span<float> residual_of(const Operation& operation);
   void after(Key key, const base::Status& status, transport::Endpoint& endpoint, base::Instant now);
   std::size_t message_cost(const OperationRun& run) const;
@@ -167,8 +162,7 @@ class Engine {
   void on_closed(std::uint16_t peer, transport::Endpoint& endpoint, base::Instant now);
   void fail_what_needs(std::uint16_t peer, transport::Endpoint& endpoint, base::Instant now);
   void watch(transport::Endpoint& endpoint, base::Instant now);
-  void complete_failed(const Request& request, base::Instant queued, std::uint32_t sequence,
-                       base::Instant now);
+  void complete_failed(const Waiting& waiting, base::Instant now);
   // engine_calls.cc
   base::Status call_servers(const Waiting& waiting, RunContext& context);
   bool is_call_event(const transport::Event& event) const;
@@ -180,7 +174,7 @@ class Engine {
   }
 
   EngineConfig config_;
-  ExactSetting setting_;
+  RunConfig run_config_;
   ComputePool& pool_;
   EngineListener& listener_;
   ScratchPool scratch_;

@@ -16,11 +16,10 @@ base::Status Engine::serve(transport::Endpoint& endpoint, base::Instant now) {
 // Also of those that do not go through them: so the servers know which numbers to expect next, and
 // find out when workers do not agree.
 base::Status Engine::call_servers(const Waiting& waiting, RunContext& context) {
-  const Request& request = waiting.request;
-  if (!outbox_ || is_point_to_point(request.operation.kind)) {
+  if (!outbox_ || is_point_to_point(waiting.operation.kind)) {
     return {};
   }
-  return outbox_->send({request.operation, request.priority}, waiting.sequence, context);
+  return outbox_->send(waiting.operation, waiting.sequence, context);
 }
 
 // Between a worker and a server nothing but calls is point to point.
@@ -53,9 +52,10 @@ void Engine::on_call_event(const transport::Event& event, transport::Endpoint& e
   }
 }
 
+// A server's door: the operation was admitted at the worker that calls it, but whose word is that.
 void Engine::open(const OpenedCall& opened, transport::Endpoint& endpoint, base::Instant now) {
-  const Operation& operation = opened.call.operation;
-  base::Status status = check(operation);
+  const Operation& operation = opened.operation;
+  base::Status status = validate_here(operation);
   if (status.ok() && waiting_.size() == config_.limits.waiting) {
     status = {base::StatusCode::kLimitExceeded, "too many operations wait already"};
   }
@@ -70,11 +70,7 @@ void Engine::open(const OpenedCall& opened, transport::Endpoint& endpoint, base:
     tell_floor(Key{opened.sequence}, endpoint);
     return;
   }
-  Request request;
-  request.operation = operation;
-  request.priority = opened.call.priority;
-  request.token = opened.sequence;
-  enqueue({request, opened.sequence, now}, endpoint, now);
+  enqueue({operation, /*token=*/opened.sequence, opened.sequence, now}, endpoint, now);
 }
 
 }  // namespace spillway::collective

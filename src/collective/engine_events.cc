@@ -59,7 +59,7 @@ void Engine::on_event(const transport::Event& event, transport::Endpoint& endpoi
     fail({base::StatusCode::kPeerFailed,
           fmt::format("{} is dead: nothing was heard from it for {} ms",
                       rank_name(config_.group, dead->rank),
-                      endpoint.config().tuning.peer_timeout.count() / 1'000'000)},
+                      endpoint.config().exchange.peer_timeout.count() / 1'000'000)},
          dead->rank, wire::FailureCause::kPeerDead, endpoint, now);
     return;
   }
@@ -121,7 +121,7 @@ void Engine::fail_what_needs(std::uint16_t peer, transport::Endpoint& endpoint, 
       fail({base::StatusCode::kPeerFailed,
             fmt::format("{} closed its communicator while operation {} ({}) waits for it",
                         rank_name(config_.group, peer), active.run->report().sequence,
-                        describe(active.run->report().operation))},
+                        describe(active.run->operation()))},
            peer, wire::FailureCause::kClosed, endpoint, now);
       return;
     }
@@ -138,21 +138,20 @@ void Engine::on_unexpected(const transport::UnexpectedMessage& event, transport:
     return;  // not begun here yet
   }
   const Active& active = found->second;
-  if (active.signature == event.id.bucket && !event.contradicts) {
+  if (active.run->signature() == event.id.signature && !event.contradicts) {
     return;  // its turn has not come
   }
-  const OperationReport& report = active.run->report();
-  const std::string ours = describe(report.operation);
+  const std::string ours = describe(active.run->operation());
   const bool looks_alike =
-      describe_signature(event.id.bucket) == describe_signature(active.signature);
+      describe_signature(event.id.signature) == describe_signature(active.run->signature());
   const std::string theirs = looks_alike
                                  ? "the same with another size, root, algorithm or tolerance"
-                                 : describe_signature(event.id.bucket);
+                                 : describe_signature(event.id.signature);
   fail({base::StatusCode::kMismatch,
         fmt::format(
             "operation {} is {} at rank {}, but at rank {} it is {}; all ranks must call the same "
             "operations with the same arguments in the same order",
-            report.sequence, ours, config_.group.rank, event.id.source, theirs)},
+            active.run->report().sequence, ours, config_.group.rank, event.id.source, theirs)},
        event.id.source, wire::FailureCause::kMismatch, endpoint, now);
 }
 
@@ -208,19 +207,18 @@ void Engine::fail(const base::Status& cause, std::uint16_t culprit, wire::Failur
     listener_.on_complete(active.token, cause, active.run->report());
   }
   for (const Waiting& waiting : std::exchange(waiting_, {})) {
-    complete_failed(waiting.request, waiting.queued, waiting.sequence, now);
+    complete_failed(waiting, now);
   }
 }
 
-void Engine::complete_failed(const Request& request, base::Instant queued, std::uint32_t sequence,
-                             base::Instant now) {
+void Engine::complete_failed(const Waiting& waiting, base::Instant now) {
   OperationReport report;
-  report.sequence = sequence;
-  report.operation = request.operation;
-  report.queued = queued;
+  report.sequence = waiting.sequence;
+  report.operation = waiting.operation;
+  report.queued = waiting.queued;
   report.finished = now;
   report.peers.resize(config_.group.world);
-  listener_.on_complete(request.token, *failure_, report);
+  listener_.on_complete(waiting.token, *failure_, report);
 }
 
 }  // namespace spillway::collective

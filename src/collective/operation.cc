@@ -5,17 +5,41 @@
 
 #include <array>
 
+#include "base/check.h"
 #include "base/random.h"
+#include "wire/traffic_class.h"
 
 namespace spillway::collective {
 namespace {
+
+struct TypeFacts {
+  std::size_t size;
+  bool floating;
+  const char* name;
+  const char* nccl_tests_name;
+};
+
+// In the order of the enumerations.
+constexpr std::array<TypeFacts, kDataTypes> kTypes{{{4, true, "float32", "float"},
+                                                    {8, true, "float64", "double"},
+                                                    {2, true, "float16", "half"},
+                                                    {2, true, "bfloat16", "bfloat16"},
+                                                    {4, false, "int32", "int32"},
+                                                    {8, false, "int64", "int64"}}};
+constexpr std::array<const char*, kReduceOps> kOpNames{"sum", "average", "min", "max"};
+
+const TypeFacts& facts(DataType type) {
+  const auto index = static_cast<std::size_t>(type);
+  SPILLWAY_CHECK(index < kDataTypes);
+  return kTypes[index];
+}
 
 constexpr std::array<const char*, kKinds> kKindNames = {
     "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather",
     "scatter",    "all_to_all",     "barrier",    "send",      "receive"};
 constexpr std::array<const char*, kAlgorithms> kAlgorithmNames = {"automatic", "direct", "ring",
                                                                   "tree", "servers"};
-constexpr std::size_t kMostBytes = std::size_t{1} << 40;
+constexpr std::size_t kMaxBytes = std::size_t{1} << 40;
 
 // Bits of a signature: kind 15..12, type 11..9, reduction 8..7, hash of the rest 6..0.
 constexpr unsigned kHashBits = 7;
@@ -42,17 +66,26 @@ base::Status validate_tolerance(const Operation& operation) {
         "only an all_reduce of floating-point numbers with sum or average can lose anything; leave "
         "the tolerance away");
   }
-  const auto is_precision = [](unsigned planes) { return planes >= 1 && planes <= 32; };
+  const auto is_precision = [](unsigned bits) { return bits >= 1 && bits <= 32; };
   if (!is_precision(tolerance.precision) || !is_precision(tolerance.gather_precision)) {
-    return base::invalid_argument("precision goes from 1 to 32 bits per value");
-  }
-  if (tolerance.bound_ppm > 1'000'000 || tolerance.min_planes < 1 ||
-      tolerance.min_planes > tolerance.precision || !(tolerance.least_contributors >= 0.0) ||
-      tolerance.least_contributors > 1.0) {
     return base::invalid_argument(
-        "a loss bound goes from 0 to 1,000,000 per million, min_planes from 1 to the precision, "
-        "and "
-        "least_contributors from 0 to 1");
+        fmt::format("precision {} and gather_precision {} are bits per value, from 1 to 32",
+                    tolerance.precision, tolerance.gather_precision));
+  }
+  if (tolerance.min_planes < 1 || tolerance.min_planes > tolerance.precision) {
+    return base::invalid_argument(
+        fmt::format("min_planes {} is outside 1 to the precision, which is {}",
+                    tolerance.min_planes, tolerance.precision));
+  }
+  if (tolerance.loss_bound_ppm > 1'000'000) {
+    return base::invalid_argument(
+        fmt::format("a loss bound of {} per million is outside 0 to 1,000,000, which is all",
+                    tolerance.loss_bound_ppm));
+  }
+  if (!(tolerance.least_contributors >= 0.0) || tolerance.least_contributors > 1.0) {
+    return base::invalid_argument(
+        fmt::format("least_contributors {} is a share of the ranks, from 0 to 1",
+                    tolerance.least_contributors));
   }
   return {};
 }
@@ -69,6 +102,28 @@ std::uint32_t tolerance_word(const Operation& operation) {
 }
 
 }  // namespace
+
+std::size_t element_size(DataType type) {
+  return facts(type).size;
+}
+
+bool is_floating(DataType type) {
+  return facts(type).floating;
+}
+
+const char* data_type_name(DataType type) {
+  return facts(type).name;
+}
+
+const char* nccl_tests_name(DataType type) {
+  return facts(type).nccl_tests_name;
+}
+
+const char* reduce_op_name(ReduceOp op) {
+  const auto index = static_cast<std::size_t>(op);
+  SPILLWAY_CHECK(index < kReduceOps);
+  return kOpNames[index];
+}
 
 const char* kind_name(Kind kind) {
   return kKindNames[static_cast<unsigned>(kind)];
@@ -129,12 +184,9 @@ std::size_t output_bytes(const Operation& operation, const Group& group) {
 }
 
 base::Status validate(const Operation& operation, const Group& group) {
-  if (static_cast<unsigned>(operation.kind) >= kKinds ||
-      static_cast<unsigned>(operation.type) >= kDataTypes ||
-      static_cast<unsigned>(operation.op) >= kReduceOps ||
-      static_cast<unsigned>(operation.algorithm) >= kAlgorithms) {
+  if (operation.priority >= SPILLWAY_PRIORITIES) {
     return base::invalid_argument(
-        "an operation's kind, type, reduction or algorithm is outside its range");
+        fmt::format("priority {} is outside 0 to 7; 7 goes first", operation.priority));
   }
   const bool names_rank = has_root(operation.kind) || is_point_to_point(operation.kind);
   if (names_rank && operation.root >= group.workers()) {
@@ -151,9 +203,15 @@ base::Status validate(const Operation& operation, const Group& group) {
       return status;
     }
   }
-  if (operation.count > kMostBytes / element_size(operation.type) / group.world) {
+  if (operation.count > kMaxBytes / element_size(operation.type) / group.world) {
     return base::invalid_argument(
         fmt::format("{} elements are too many for one operation; split it", operation.count));
+  }
+  const bool lacks_input = operation.input == nullptr && input_bytes(operation, group) > 0;
+  const bool lacks_output = operation.output == nullptr && output_bytes(operation, group) > 0;
+  if (lacks_input || lacks_output) {
+    return base::invalid_argument(fmt::format("{} needs {} at this rank", describe(operation),
+                                              lacks_input ? "an input" : "an output"));
   }
   return {};
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a caller asks a group of ranks to do together: the kind of operation, its elements, and how
-// it may be carried out. Counts mean what they mean in NCCL:
+// One operation of a group of ranks, described: what is done, with which elements, how it may be
+// carried out, and where the caller's memory is. The only description there is: an interface makes
+// it, validate() looks at it once, and everything below takes it as it is, down to the run that
+// carries it out. Counts mean what they mean in NCCL:
 //
 //   all_reduce, reduce, broadcast     count elements in, count out
 //   reduce_scatter, scatter           count elements out; world times as many in
@@ -17,7 +19,11 @@
 // mean them alone. Their all_reduce goes through the servers (push, add up, pull); everything else
 // they do among themselves.
 //
-// A plain value.
+// The numbers of enumerators are part of the contract between ranks: new ones go to the end, before
+// the count is raised, and none is ever used again for something else. Elements lie in memory as
+// the machine has them, which is little-endian everywhere Spillway runs.
+//
+// Plain values and pure functions: any thread.
 #pragma once
 
 #include <cstddef>
@@ -26,10 +32,41 @@
 #include <string>
 
 #include "base/status.h"
-#include "collective/element.h"
-#include "collective/tolerance.h"
 
 namespace spillway::collective {
+
+enum class DataType : std::uint8_t { kFloat32, kFloat64, kFloat16, kBfloat16, kInt32, kInt64 };
+inline constexpr std::size_t kDataTypes = 6;
+
+enum class ReduceOp : std::uint8_t { kSum, kAverage, kMin, kMax };
+inline constexpr std::size_t kReduceOps = 4;
+
+std::size_t element_size(DataType type);  // bytes
+bool is_floating(DataType type);          // what goes through a lossy code, and what may be NaN
+
+const char* data_type_name(DataType type);   // "float32", "bfloat16", ...
+const char* nccl_tests_name(DataType type);  // what nccl-tests calls it: "float", "half", ...
+const char* reduce_op_name(ReduceOp op);     // "sum", "average", ...
+
+// How much of an all-reduce may be lost, and what the caller gets for it. Values are sent as bit
+// planes of rotated rows, so what a switch cuts off or drops costs a little everywhere instead of
+// everything somewhere; sums are corrected for what did not come, so that they are right on
+// average.
+//
+// The sums themselves come back reliably, with the same planes for everybody: all ranks end with
+// the same bytes. `lossy_gather` gives that up, and the report says how far the replicas drifted.
+struct Tolerance {
+  std::uint8_t precision = 16;            // bits per value towards the owners, 1 to 32
+  std::uint8_t gather_precision = 16;     // and of the sums that come back
+  std::uint32_t loss_bound_ppm = 10'000;  // packets of a contribution that may stay missing
+  std::uint8_t min_planes = 1;            // of a trimmed packet, for it to count as delivered
+  bool lossy_gather = false;
+  // Names the tensor across operations: what coding left out of it is added to its next. 0: no.
+  std::uint64_t feedback_tensor = 0;
+  // With a share above 0: ranks that are late are not waited for longer than usual, as long as this
+  // share of the contributions to each shard is there.
+  double least_contributors = 0.0;
+};
 
 enum class Kind : std::uint8_t {
   kAllReduce,
@@ -81,6 +118,10 @@ struct Operation {
   Algorithm algorithm = Algorithm::kAutomatic;
   // All-reduces of floating-point numbers, sum or average: how much may be lost. Nothing: nothing.
   std::optional<Tolerance> tolerance{};
+  std::uint8_t priority = 3;  // 0 to 7; 7 goes first
+  // Both outlive the operation; may be the same. NULL where the rank has none (input_bytes()).
+  const void* input = nullptr;
+  void* output = nullptr;
 
   std::size_t bytes() const { return count * element_size(type); }
 };
@@ -96,7 +137,7 @@ bool is_point_to_point(Kind kind);
 std::size_t input_bytes(const Operation& operation, const Group& group);
 std::size_t output_bytes(const Operation& operation, const Group& group);
 
-// What is wrong with the arguments, before any packet is sent.
+// What is wrong with it at this rank, before any packet is sent: every range is stated here.
 base::Status validate(const Operation& operation, const Group& group);
 
 // Kind, type and reduction in clear, all the rest as a hash. A receive has its send's signature.

@@ -2,20 +2,50 @@
 //
 // An operation under way at one rank: handed what happens, it does what comes next. The engine
 // owns it, tells it of its own messages and jobs only, and asks after each call whether it is done.
+// Two kinds: exact/plan_run.h carries out a plan, tolerant/tolerant_run.h loses something.
 //
-// One thread, the engine's. A run may be destroyed once it is idle: no message of its own is in the
-// endpoint and no job of its own in the pool.
+// Beside it what a run works with:
+//   RunConfig     what all runs of a communicator have in common
+//   ComputeJob    work that takes a while and needs nothing but memory: sums, encoding, decoding. A
+//                 ComputePool runs it, on another thread or at once, and has the engine told
+//                 (Engine::on_computed) on the engine's own thread, in any order. A job's memory
+//                 belongs to its run, which outlives it
+//   MessageSet    the messages that an operation has in the endpoint: expected or sent, not ended
+//
+// One thread, the engine's; jobs aside. A run may be destroyed once it is idle: no message of its
+// own is in the endpoint and no job of its own in the pool.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <unordered_set>
 #include <vector>
 
+#include "base/status.h"
 #include "base/units.h"
-#include "collective/compute.h"
+#include "collective/byte_payload.h"
 #include "collective/report.h"
 #include "transport/endpoint.h"
+#include "transport/message_table.h"
 
 namespace spillway::collective {
+
+class ComputeJob {
+ public:
+  virtual ~ComputeJob() = default;
+  // On any thread; touches what the job was given and nothing else.
+  virtual void run() = 0;
+
+  std::uint64_t operation = 0;  // whose job this is: Engine's key
+  std::uint32_t tag = 0;        // the operation's own number for it
+  std::uint8_t priority = 0;
+};
+
+class ComputePool {
+ public:
+  virtual ~ComputePool() = default;
+  virtual void submit(ComputeJob& job) = 0;
+};
 
 // What a run works with during one call.
 struct RunContext {
@@ -24,9 +54,27 @@ struct RunContext {
   base::Instant now;
 };
 
+// Outlives the runs.
+struct RunConfig {
+  Group group;
+  packetize::Job job;
+  ByteLayout layout;  // of messages that carry bytes as they are
+  const wire::PacketAuth* auth = nullptr;
+  PeerMemory* memory = nullptr;  // of ranks on this machine, if it can be read
+};
+
 class OperationRun {
  public:
+  // `key` is the engine's name for it; its lower half is the number that all its messages carry.
+  OperationRun(const Operation& operation, std::uint64_t key, const RunConfig& config)
+      : config_(config), key_(key), signature_(collective::signature(operation)) {
+    report_.sequence = static_cast<std::uint32_t>(key);
+    report_.operation = operation;
+    report_.peers.resize(config.group.world);
+  }
   virtual ~OperationRun() = default;
+  OperationRun(const OperationRun&) = delete;
+  OperationRun& operator=(const OperationRun&) = delete;
 
   virtual base::Status start(RunContext& context) = 0;
   virtual base::Status on_received(const transport::ReceiveReport& report, RunContext& context) = 0;
@@ -49,7 +97,92 @@ class OperationRun {
   virtual std::vector<std::uint16_t> awaited() const = 0;
   // Whether it cannot end without that rank from here on.
   virtual bool needs(std::uint16_t peer) const = 0;
-  virtual OperationReport& report() = 0;
+
+  const Operation& operation() const { return report_.operation; }
+  std::uint16_t signature() const { return signature_; }
+  OperationReport& report() { return report_; }
+
+ protected:
+  wire::MessageId message_id(wire::Phase phase, std::uint32_t piece, std::uint16_t source) const {
+    return {.operation = report_.sequence,
+            .signature = signature_,
+            .piece = static_cast<std::uint16_t>(piece),
+            .source = source,
+            .phase = phase};
+  }
+  // Comes back with this tag, through on_computed().
+  void hand_out(ComputeJob& job, std::uint32_t tag, RunContext& context) {
+    job.operation = key_;
+    job.tag = tag;
+    job.priority = operation().priority;
+    context.pool.submit(job);
+  }
+
+  const RunConfig& config_;
+  OperationReport report_;
+
+ private:
+  std::uint64_t key_;
+  std::uint16_t signature_;
+};
+
+class MessageSet {
+ public:
+  base::Status expect(const transport::ReceiveOptions& options, RunContext& context) {
+    return keep(context.endpoint.expect(options, context.now), {options.id, options.id.source});
+  }
+  base::Status send(const transport::SendOptions& options, RunContext& context) {
+    return keep(context.endpoint.send(options, context.now), {options.id, options.to});
+  }
+  void on_received(const transport::ReceiveReport& report) {
+    keys_.erase({report.id, report.id.source});
+  }
+  void on_sent(const transport::SendReport& report) { keys_.erase({report.id, report.to}); }
+
+  // Takes those back for which `condition` holds.
+  template <typename Condition>
+  void withdraw_if(RunContext& context, Condition&& condition) {
+    for (auto key = keys_.begin(); key != keys_.end();) {
+      if (condition(*key)) {
+        context.endpoint.withdraw(key->message, key->peer, context.now);
+        key = keys_.erase(key);
+      } else {
+        ++key;
+      }
+    }
+  }
+
+  bool empty() const { return keys_.empty(); }
+  template <typename Condition>
+  bool any(Condition&& condition) const {
+    return std::any_of(keys_.begin(), keys_.end(), condition);
+  }
+  // The ranks at their other ends, each once, in order.
+  std::vector<std::uint16_t> peers() const {
+    std::vector<std::uint16_t> ranks;
+    for (const transport::MessageKey& key : keys_) {
+      ranks.push_back(key.peer);
+    }
+    std::sort(ranks.begin(), ranks.end());
+    ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+    return ranks;
+  }
+
+ private:
+  struct Hash {
+    std::size_t operator()(const transport::MessageKey& key) const {
+      return transport::hash_of(key);
+    }
+  };
+
+  base::Status keep(base::Status status, const transport::MessageKey& key) {
+    if (status.ok()) {
+      keys_.insert(key);
+    }
+    return status;
+  }
+
+  std::unordered_set<transport::MessageKey, Hash> keys_;
 };
 
 }  // namespace spillway::collective

@@ -126,7 +126,7 @@ Ending<Value> ending(std::size_t divisor) {
 }
 
 template <typename Value>
-void apply(const Ending<Value>& ending, std::span<Value> values) {
+void finish_block(const Ending<Value>& ending, std::span<Value> values) {
   using Kind = typename Ending<Value>::Kind;
   if (ending.kind == Kind::kDivide) {
     for (Value& value : values) {
@@ -173,7 +173,7 @@ template <typename Format, typename Op, std::size_t... Later>
       ((value = Op::fold(value, load<Format>(later[Later], first + i))), ...);
       tile[i] = value;
     }
-    apply<Value>(end, tile);
+    finish_block<Value>(end, tile);
     for (std::size_t i = 0; i < kTile; ++i) {
       store<Format>(target, first + i, tile[i]);
     }
@@ -233,7 +233,7 @@ void reduce_blocks(const Reduction& job, std::size_t first) {
       fold_all<Format, Op>(sources + next, offset, count, block.data(),
                            std::make_index_sequence<1>());
     }
-    apply(ending<Value>(job.divisor), std::span(block).first(count));
+    finish_block(ending<Value>(job.divisor), std::span(block).first(count));
     narrow_all<Format>(block.data(), count, job.target + offset);
   }
 }

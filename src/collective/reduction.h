@@ -23,7 +23,7 @@
 #include <cstdint>
 #include <span>
 
-#include "collective/element.h"
+#include "collective/operation.h"
 
 namespace spillway::collective {
 

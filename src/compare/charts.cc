@@ -5,13 +5,13 @@
 
 #include <algorithm>
 
-#include "compare/metrics.h"
+#include "compare/comparison.h"
 
 namespace spillway::compare {
 namespace {
 
 // The last sample of a run may follow the one before at once.
-constexpr double kLeastRateSeconds = 0.02;
+constexpr double kMinRateSeconds = 0.02;
 
 // How many neighbours become one point.
 std::size_t stride_for(std::size_t count, std::size_t most) {
@@ -42,7 +42,7 @@ Points accuracies_of(const RunRecord& run) {
   for (const LogEvaluation& evaluation : run.log.evaluations) {
     points.emplace_back(evaluation.seconds, evaluation.accuracy * 100);
   }
-  return peaks_of(points, kMostChartPoints);
+  return peaks_of(points, kMaxChartPoints);
 }
 
 Points losses_of(const RunRecord& run) {
@@ -52,7 +52,7 @@ Points losses_of(const RunRecord& run) {
       points.emplace_back(step.seconds, *step.loss);
     }
   }
-  return peaks_of(points, kMostChartPoints);
+  return peaks_of(points, kMaxChartPoints);
 }
 
 Points step_times_of(const RunRecord& run) {
@@ -64,7 +64,7 @@ Points step_times_of(const RunRecord& run) {
   }
   std::sort(times.begin(), times.end());
   Points points;
-  const std::size_t stride = stride_for(times.size(), kMostChartPoints);
+  const std::size_t stride = stride_for(times.size(), kMaxChartPoints);
   for (std::size_t i = 0; i < times.size(); i += stride) {
     const std::size_t last = std::min(i + stride, times.size()) - 1;
     points.emplace_back(times[last],
@@ -86,7 +86,7 @@ plot::Chart rate_chart(const Comparison& comparison, const char* title, Count co
   chart.x_label = "seconds";
   chart.y_label = "packets a second";
   chart.lines = lines_of(comparison, [count](const RunRecord& run) {
-    return rates_of(samples_of(run, count), kMostChartPoints);
+    return rates_of(samples_of(run, count), kMaxChartPoints);
   });
   return chart;
 }
@@ -111,7 +111,7 @@ Points rates_of(const Points& points, std::size_t most) {
   std::size_t before = 0;
   for (std::size_t i = stride; i < points.size(); i += stride) {
     const double seconds = points[i].first - points[before].first;
-    if (seconds >= kLeastRateSeconds) {
+    if (seconds >= kMinRateSeconds) {
       rates.emplace_back(points[i].first, (points[i].second - points[before].second) / seconds);
       before = i;
     }
@@ -156,7 +156,7 @@ plot::Chart queue_chart(const Comparison& comparison) {
   chart.lines = lines_of(comparison, [](const RunRecord& run) {
     return peaks_of(
         samples_of(run, [](const auto& sample) { return sample.deepest_bytes / 1024.0; }),
-        kMostChartPoints);
+        kMaxChartPoints);
   });
   return chart;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A comparison as charts, a line per run. Long series are thinned to kMostChartPoints a line, of
+// A comparison as charts, a line per run. Long series are thinned to kMaxChartPoints a line, of
 // which peaks are kept. Pure.
 #pragma once
 
@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "compare/run_record.h"
+#include "compare/comparison.h"
 #include "plot/svg_chart.h"
 
 namespace spillway::compare {
 
-inline constexpr std::size_t kMostChartPoints = 240;
+inline constexpr std::size_t kMaxChartPoints = 240;
 
 // Accuracy against time or, where no run was evaluated, the loss.
 plot::Chart accuracy_chart(const Comparison& comparison);

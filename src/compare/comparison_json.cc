@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compare/comparison_json.h"
 
-#include "compare/metrics.h"
+#include "compare/comparison.h"
 #include "compare/notes.h"
 
 namespace spillway::compare {
@@ -11,10 +11,6 @@ using nlohmann::json;
 
 json number_or_null(const std::optional<double>& number) {
   return number ? json(*number) : json();
-}
-
-double seconds_of(base::Duration duration) {
-  return static_cast<double>(duration.count()) * 1e-9;
 }
 
 json evaluations_json(const ProgressLog& log) {

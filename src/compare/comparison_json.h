@@ -8,15 +8,15 @@
 //              "samples": [...], "log": "PATH", "output": "PATH", "isolation": ..,
 //              "dataplane": ..}]}
 //
-// Keys of metrics and ratios are those of metrics.h; what is unknown is null. Samples are what the
-// fabric was like over time. Pure.
+// Keys of metrics and ratios are those of metrics_of(); what is unknown is null. Samples are what
+// the fabric was like over time. Pure.
 #pragma once
 
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "compare/network_facts.h"
-#include "compare/run_record.h"
+#include "compare/comparison.h"
+#include "compare/notes.h"
 
 namespace spillway::compare {
 

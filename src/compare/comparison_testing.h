@@ -3,7 +3,7 @@
 // A comparison of two runs to test with: the second takes half as long and has twice the packets.
 #pragma once
 
-#include "compare/run_record.h"
+#include "compare/comparison.h"
 
 namespace spillway::compare {
 

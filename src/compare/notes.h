@@ -1,15 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a reader of a comparison must know before believing it: runs that failed, logs that are
+// What stands beside the numbers of a comparison, for people who read it later: the network in
+// words, and what they must know before believing it. That is runs that failed, logs that are
 // missing or damaged, an emulation that did not keep up. Sentences without markup. Pure.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "compare/run_record.h"
+#include "compare/comparison.h"
+#include "lab/lab_options.h"
 
 namespace spillway::compare {
+
+struct Fact {
+  std::string name;
+  std::string value;
+};
+
+std::vector<Fact> network_facts(const lab::LabOptions& options);
 
 std::vector<std::string> notes_of(const Comparison& comparison);
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "compare/network_facts.h"
-#include "compare/run_record.h"
+#include "compare/comparison.h"
+#include "compare/notes.h"
 
 namespace spillway::compare {
 

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compare/progress_log.h"
 
-#include <cmath>
+#include <fcntl.h>
+#include <unistd.h>
 #include <nlohmann/json.hpp>
+
+#include <array>
+#include <cmath>
 
 namespace spillway::compare {
 namespace {
@@ -62,7 +66,7 @@ bool keep(std::optional<Point> point, std::vector<Point>& points, std::uint64_t&
   if (!point) {
     return false;
   }
-  if (points.size() < kMostPoints) {
+  if (points.size() < kMaxPoints) {
     points.push_back(*point);
   } else {
     ++left_out;
@@ -103,7 +107,7 @@ void ProgressLogReader::finish() {
 }
 
 void ProgressLogReader::take_part(std::string_view part) {
-  is_too_long_ = is_too_long_ || line_.size() + part.size() > kMostLineBytes;
+  is_too_long_ = is_too_long_ || line_.size() + part.size() > kMaxLineBytes;
   if (is_too_long_) {
     line_.clear();
   } else {
@@ -118,6 +122,28 @@ void ProgressLogReader::end_line() {
   }
   line_.clear();
   is_too_long_ = false;
+}
+
+bool LogFollower::look() {
+  if (!file_.valid()) {
+    // O_NONBLOCK: what the command put there may be a pipe that nobody writes to.
+    file_ = net::UniqueFd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  }
+  std::array<char, 65536> buffer;
+  for (std::size_t taken = 0; taken < kMaxBytesPerLook; taken += buffer.size()) {
+    const ssize_t size = file_.valid() ? ::read(file_.get(), buffer.data(), buffer.size()) : 0;
+    if (size <= 0) {
+      return taken > 0;
+    }
+    reader_.feed({buffer.data(), static_cast<std::size_t>(size)});
+  }
+  return true;
+}
+
+void LogFollower::finish() {
+  while (look()) {
+  }
+  reader_.finish();
 }
 
 }  // namespace spillway::compare

@@ -10,9 +10,12 @@
 // and other keys are passed over. Lines that are not such objects, or in which one of these keys is
 // no sensible number, are counted and change nothing.
 //
-// The reader takes bytes as they come, a log that is still written included, and trusts none of
-// them. Limits: kMostLineBytes of a line, kMostPoints of each kind; what is beyond is counted. One
-// thread; no I/O.
+// The reader takes bytes as they come and trusts none of them; it does no I/O. A LogFollower reads
+// the file while somebody writes it: each look takes what has been added. A file that is not there,
+// yet or at all, holds nothing.
+//
+// Limits: kMaxLineBytes of a line, kMaxPoints of each kind, what is beyond is counted;
+// kMaxBytesPerLook. One thread.
 #pragma once
 
 #include <cstddef>
@@ -22,10 +25,12 @@
 #include <string_view>
 #include <vector>
 
+#include "net/system_call.h"
+
 namespace spillway::compare {
 
-inline constexpr std::size_t kMostLineBytes = 65536;
-inline constexpr std::size_t kMostPoints = 100'000;
+inline constexpr std::size_t kMaxLineBytes = 65536;
+inline constexpr std::size_t kMaxPoints = 100'000;
 
 struct LogStep {
   std::uint64_t step = 0;
@@ -45,7 +50,7 @@ struct ProgressLog {
   std::vector<LogEvaluation> evaluations;
   bool has_ended = false;       // the program said so
   std::uint64_t bad_lines = 0;  // not understood, or too long
-  std::uint64_t left_out = 0;   // steps and evaluations beyond kMostPoints
+  std::uint64_t left_out = 0;   // steps and evaluations beyond kMaxPoints
 
   bool is_empty() const { return steps.empty() && evaluations.empty() && !has_ended; }
 };
@@ -65,6 +70,25 @@ class ProgressLogReader {
   ProgressLog log_;
   std::string line_;
   bool is_too_long_ = false;
+};
+
+class LogFollower {
+ public:
+  static constexpr std::size_t kMaxBytesPerLook = std::size_t{1} << 20;
+
+  explicit LogFollower(std::string path) : path_(std::move(path)) {}
+
+  // True: there was something.
+  bool look();
+  // Whatever is left; the file is complete.
+  void finish();
+
+  const ProgressLog& log() const { return reader_.log(); }
+
+ private:
+  std::string path_;
+  net::UniqueFd file_;
+  ProgressLogReader reader_;
 };
 
 }  // namespace spillway::compare

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compare/progress_log.h"
-
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <random>
+
+#include "compare/progress_log.h"
 
 namespace spillway::compare {
 namespace {
@@ -112,7 +116,7 @@ TEST(ProgressLog, ALossThatIsNullIsNone) {
 TEST(ProgressLog, ALineWithoutAnEndTakesNoMemoryAndCountsOnce) {
   ProgressLogReader reader;
   for (int i = 0; i < 100; ++i) {
-    reader.feed(std::string(kMostLineBytes / 8, 'x'));
+    reader.feed(std::string(kMaxLineBytes / 8, 'x'));
   }
   reader.feed("\n");
   reader.feed(kSample);
@@ -126,12 +130,12 @@ TEST(ProgressLog, PointsBeyondTheLimitAreCounted) {
   for (int i = 0; i < 1000; ++i) {
     thousand += "{\"event\":\"step\",\"step\":1,\"seconds\":1}\n";
   }
-  for (std::size_t i = 0; i < kMostPoints / 1000; ++i) {
+  for (std::size_t i = 0; i < kMaxPoints / 1000; ++i) {
     reader.feed(thousand);
   }
   EXPECT_EQ(reader.log().left_out, 0U);
   reader.feed(thousand);
-  EXPECT_EQ(reader.log().steps.size(), kMostPoints);
+  EXPECT_EQ(reader.log().steps.size(), kMaxPoints);
   EXPECT_EQ(reader.log().left_out, 1000U);
 }
 
@@ -155,5 +159,52 @@ TEST(ProgressLog, AnEmptyLogIsEmpty) {
   EXPECT_EQ(read("\n \r\n").bad_lines, 0U);
 }
 
+class LogFollowerTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_NE(::mkdtemp(folder_.data()), nullptr); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  void write(const std::string& text) { std::ofstream(path(), std::ios::app) << text; }
+  std::string path() const { return folder_ + "/log"; }
+
+  std::string folder_ = testing::TempDir() + "log_followerXXXXXX";
+};
+
+TEST_F(LogFollowerTest, SeesWhatIsAdded) {
+  LogFollower follower(path());
+  EXPECT_FALSE(follower.look());
+  write("{\"event\":\"step\",\"step\":1,\"seconds\":1}\n{\"event\":");
+  EXPECT_TRUE(follower.look());
+  EXPECT_EQ(follower.log().steps.size(), 1U);
+  EXPECT_FALSE(follower.look());
+  write("\"end\"}");
+  follower.finish();
+  EXPECT_TRUE(follower.log().has_ended);
+  EXPECT_EQ(follower.log().bad_lines, 0U);
+}
+
+TEST_F(LogFollowerTest, AFileThatNeverComesHoldsNothing) {
+  LogFollower follower(path());
+  follower.finish();
+  EXPECT_TRUE(follower.log().is_empty());
+}
+
+TEST_F(LogFollowerTest, AFolderInItsPlaceHoldsNothing) {
+  std::filesystem::create_directory(path());
+  LogFollower follower(path());
+  follower.finish();
+  EXPECT_TRUE(follower.log().is_empty());
+}
+
+TEST_F(LogFollowerTest, OneLookTakesNoMoreThanItMay) {
+  write(std::string(2 * LogFollower::kMaxBytesPerLook, '\n') + "{\"event\":\"end\"}\n");
+  LogFollower follower(path());
+  EXPECT_TRUE(follower.look());
+  EXPECT_FALSE(follower.log().has_ended);
+  follower.finish();
+  EXPECT_TRUE(follower.log().has_ended);
+}
+
 }  // namespace
+
 }  // namespace spillway::compare

@@ -7,10 +7,9 @@
 #include <cerrno>
 #include <system_error>
 
-#include "compare/log_follower.h"
+#include "compare/progress_log.h"
 #include "lab/launcher.h"
-#include "net/system_error.h"
-#include "net/unique_fd.h"
+#include "net/system_call.h"
 
 namespace spillway::compare {
 namespace {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "compare/run_record.h"
+#include "compare/comparison.h"
 #include "lab/lab_options.h"
 
 namespace spillway::compare {

@@ -15,13 +15,9 @@
 #define SPILLWAY_DATAPLANE_FRAME_H
 
 #include "dataplane/port.h"
+#include "wire/frame_overhead.h"
 #include "wire/packet_check.h"
 
-#define SPILLWAY_ETHERNET_HEADER 14
-#define SPILLWAY_VLAN_TAG 4
-#define SPILLWAY_IPV4_HEADER 20
-#define SPILLWAY_IPV6_HEADER 40
-#define SPILLWAY_UDP_HEADER 8
 #define SPILLWAY_PROTOCOL_UDP 17
 
 #define SPILLWAY_ETHERTYPE_IPV4 0x0800

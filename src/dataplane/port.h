@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What one output port of a switch knows: its settings, how full its queues are, a frame that asks
+ * What one output port of a switch knows: its config, how full its queues are, a frame that asks
  * for room, and what was decided about it. For C, C++ and eBPF alike; admission.h decides,
  * scheduling.h picks the next queue to serve.
  *
@@ -22,20 +22,12 @@
 
 #include <linux/types.h>
 
+#include "wire/frame_overhead.h"
 #include "wire/traffic_class.h"
-
-#ifdef __cplusplus
-#define SPILLWAY_PORT_ASSERT(condition, message) static_assert(condition, message)
-#else
-#define SPILLWAY_PORT_ASSERT(condition, message) _Static_assert(condition, message)
-#endif
 
 #define SPILLWAY_DATA_QUEUES SPILLWAY_PRIORITIES
 #define SPILLWAY_CONTROL_QUEUE SPILLWAY_DATA_QUEUES
 #define SPILLWAY_QUEUES (SPILLWAY_DATA_QUEUES + 1)
-
-/* Preamble, frame check sequence and the gap between frames: what a frame costs a link on top. */
-#define SPILLWAY_WIRE_OVERHEAD 24
 
 /* No ASIC keeps more than 1,024; eBPF checksums what is kept in a bounded loop. */
 #define SPILLWAY_MAX_TRIM_BYTES 2048
@@ -130,10 +122,10 @@ struct spillway_port_counters {
   __u64 by_class[SPILLWAY_QUEUES][SPILLWAY_REASONS];
 };
 
-SPILLWAY_PORT_ASSERT(sizeof(struct spillway_port_config) == 36, "config is 36 bytes");
-SPILLWAY_PORT_ASSERT(sizeof(struct spillway_port_state) == 80, "state is 80 bytes");
-SPILLWAY_PORT_ASSERT(sizeof(struct spillway_frame) == 8, "frame is 8 bytes");
-SPILLWAY_PORT_ASSERT(sizeof(struct spillway_decision) == 12, "decision is 12 bytes");
-SPILLWAY_PORT_ASSERT(sizeof(struct spillway_port_counters) == 840, "counters are 840 bytes");
+SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_port_config) == 36, "config is 36 bytes");
+SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_port_state) == 80, "state is 80 bytes");
+SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_frame) == 8, "frame is 8 bytes");
+SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_decision) == 12, "decision is 12 bytes");
+SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_port_counters) == 840, "counters are 840 bytes");
 
 #endif /* SPILLWAY_DATAPLANE_PORT_H */

@@ -3,16 +3,15 @@
 
 #include <fmt/format.h>
 
+#include "dataplane/admission.h"
+#include "wire/frame_overhead.h"
+
 namespace spillway::dataplane {
 namespace {
 
 constexpr std::uint32_t kKibi = 1024;
-// Ethernet, IPv4 and UDP headers: less would not be a packet any more.
-constexpr std::uint32_t kHeaderBytes = 42;
-
-bool has_control_queue(const spillway_port_config& config) {
-  return config.mode == SPILLWAY_PORT_TRIM || config.mode == SPILLWAY_PORT_SPILLWAY;
-}
+// Less would not be a packet any more. IPv4's headers, the shorter ones: a port carries both.
+constexpr std::uint32_t kHeaderBytes = spillway_frame_overhead(0);
 
 base::Status bad(std::string message) {
   return base::invalid_argument(std::move(message));
@@ -111,7 +110,7 @@ base::Status validate(const spillway_port_config& config) {
   if (status.ok() && config.mode == SPILLWAY_PORT_ECN) {
     status = validate_red(config);
   }
-  if (status.ok() && has_control_queue(config)) {
+  if (status.ok() && spillway_port_trims(&config)) {
     status = validate_control_queue(config);
   }
   return status;

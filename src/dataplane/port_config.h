@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Settings of an output port: sensible ones for each kind of port, and whether given ones make
+// The config of an output port: a sensible one for each kind of port, and whether a given one makes
 // sense. The port's code (admission.h) trusts a config that validate() accepts, so every config
-// that comes from outside passes here first.
+// that comes from outside passes here first. Plain functions, for any thread.
 #pragma once
 
 #include <string_view>
@@ -16,8 +16,8 @@ namespace spillway::dataplane {
 //   drop-tail  one queue of 1 MiB
 //   ecn        the same, marking from 100 kB (a step, as DCTCP wants it)
 //   trim       72 KB per queue (eight 9,000-byte frames, as NDP), 90 % of the link for control
-//   spillway   128 KiB per priority, early drop from a quarter, marks from an eighth, 50 % for
-//   control
+//   spillway   128 KiB per priority, early drop from a quarter, marks from an eighth, half of the
+//              link for control
 spillway_port_config default_port_config(spillway_port_mode mode);
 
 // A sentence about the first thing that is wrong.

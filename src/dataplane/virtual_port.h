@@ -130,6 +130,18 @@ static inline void spillway_pass_port(const struct spillway_port_config* config,
   }
 }
 
-SPILLWAY_PORT_ASSERT(sizeof(struct spillway_virtual_port) == 96, "virtual port is 96 bytes");
+SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_virtual_port) == 96, "virtual port is 96 bytes");
+
+/* A random word for ECN ports and gray loss, from a state of 64 bits that is never zero, one per
+ * processor. xorshift64*: good enough to toss coins for frames, three shifts and a product; not for
+ * secrets. Replays from the same state. */
+static inline __u32 spillway_next_random(__u64* state) {
+  __u64 x = *state;
+  x ^= x >> 12;
+  x ^= x << 25;
+  x ^= x >> 27;
+  *state = x;
+  return (__u32)((x * 0x2545F4914F6CDD1DULL) >> 32);
+}
 
 #endif /* SPILLWAY_DATAPLANE_VIRTUAL_PORT_H */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What one check of a host, or of the way between two hosts, found out, and what to do about it.
+// What one check of a host, or of the path between two hosts, found out, and what to do about it.
 //
 //   ok        as Spillway wants it
 //   note      works; the remedy would buy something

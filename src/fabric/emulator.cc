@@ -24,15 +24,12 @@
 #include "fabric/intake.h"
 #include "fabric/packet_port.h"
 #include "fabric/port_stack.h"
-#include "fabric/relay_directory.h"
 #include "fabric/relay_port.h"
 #include "fabric/urgent_thread.h"
-#include "net/system_error.h"
-#include "net/time_spec.h"
-#include "net/unique_fd.h"
+#include "net/system_call.h"
+#include "scenario/scenario.h"
 #include "sim/network.h"
-#include "sim/simulation.h"
-#include "sim/tenants.h"
+#include "sim/stacks/tenants.h"
 
 namespace spillway::fabric {
 namespace {
@@ -44,12 +41,12 @@ constexpr base::Duration kRest = base::microseconds(20);
 // it does matters only once a frame comes, which ends the step.
 constexpr base::Duration kQuietStep = base::microseconds(200);
 
-base::Status check_ports(std::span<const PortSpec> ports, std::uint32_t hosts) {
+base::Status check_ports(std::span<const PortAttachment> ports, std::uint32_t hosts) {
   if (ports.size() != hosts) {
     return base::invalid_argument(
         fmt::format("{} ports for {} hosts: every host has exactly one", ports.size(), hosts));
   }
-  const auto is_relay = [](const PortSpec& port) { return port.interface.empty(); };
+  const auto is_relay = [](const PortAttachment& port) { return port.interface.empty(); };
   if (std::ranges::any_of(ports, is_relay) && !std::ranges::all_of(ports, is_relay)) {
     return base::invalid_argument(
         "some ports are interfaces and some are relays; a fabric has one kind");
@@ -57,9 +54,9 @@ base::Status check_ports(std::span<const PortSpec> ports, std::uint32_t hosts) {
   return {};
 }
 
-base::Status check_faults(const sim::Scenario& scenario) {
-  const bool skews = std::ranges::any_of(scenario.faults, [](const sim::Fault& fault) {
-    return fault.kind == sim::FaultKind::kClockSkew;
+base::Status check_faults(const scenario::Scenario& scenario) {
+  const bool skews = std::ranges::any_of(scenario.faults, [](const scenario::Fault& fault) {
+    return fault.kind == scenario::FaultKind::kClockSkew;
   });
   return skews ? base::invalid_argument(
                      "a fault of kind=skew: an emulated fabric's hosts have clocks of their own")
@@ -83,21 +80,21 @@ PortSnapshot snapshot_of(const sim::OutputPort& port) {
 
 class Emulator::Impl {
  public:
-  Impl(const sim::Topology& topology, const sim::Scenario& scenario,
-       std::span<const PortSpec> ports)
+  Impl(const scenario::Topology& topology, const scenario::Scenario& scenario,
+       std::span<const PortAttachment> ports)
       : network_(topology, scenario.seed),
         intake_(network_.pool(), topology.hosts()),
         directory_(ports),
         trim_lengths_(scenario.port.lengths) {}
 
-  base::Status open(std::span<const PortSpec> ports);
-  base::Status add_traffic(const sim::Scenario& scenario, const sim::Topology& topology);
+  base::Status open(std::span<const PortAttachment> ports);
+  base::Status add_traffic(const scenario::Scenario& scenario, const scenario::Topology& topology);
   base::Status run();
   void stop();
   FabricSnapshot snapshot() const;
 
  private:
-  base::Status open_port(const PortSpec& spec, sim::HostId host);
+  base::Status open_port(const PortAttachment& attachment, scenario::HostId host);
   void wait(base::Instant round_began);
   void round(base::Instant now);
   void read_ports();
@@ -125,12 +122,12 @@ class Emulator::Impl {
 
 // ------------------------------------------------------------------ setting up
 
-base::Status Emulator::Impl::open(std::span<const PortSpec> ports) {
+base::Status Emulator::Impl::open(std::span<const PortAttachment> ports) {
   stop_event_ = net::UniqueFd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!stop_event_.valid()) {
     return net::system_error("make an event", errno);
   }
-  for (sim::HostId host = 0; host < ports.size(); ++host) {
+  for (scenario::HostId host = 0; host < ports.size(); ++host) {
     if (base::Status status = open_port(ports[host], host); !status.ok()) {
       return status;
     }
@@ -139,16 +136,16 @@ base::Status Emulator::Impl::open(std::span<const PortSpec> ports) {
   return {};
 }
 
-base::Status Emulator::Impl::open_port(const PortSpec& spec, sim::HostId host) {
-  if (spec.interface.empty()) {
-    base::Result<std::unique_ptr<RelayPort>> port = RelayPort::open(spec, host, directory_);
+base::Status Emulator::Impl::open_port(const PortAttachment& attachment, scenario::HostId host) {
+  if (attachment.interface.empty()) {
+    base::Result<std::unique_ptr<RelayPort>> port = RelayPort::open(attachment, host, directory_);
     if (!port.ok()) {
       return port.status();
     }
     ports_.push_back(std::move(port).value());
   } else {
     base::Result<std::unique_ptr<PacketPort>> port =
-        PacketPort::open(spec.interface, host, trim_lengths_);
+        PacketPort::open(attachment.interface, host, trim_lengths_);
     if (!port.ok()) {
       return port.status();
     }
@@ -161,15 +158,15 @@ base::Status Emulator::Impl::open_port(const PortSpec& spec, sim::HostId host) {
   return {};
 }
 
-base::Status Emulator::Impl::add_traffic(const sim::Scenario& scenario,
-                                         const sim::Topology& topology) {
-  if (scenario.tenants.size() >= sim::kMostStacks) {
-    return base::invalid_argument(fmt::format("at most {} tenants", sim::kMostStacks - 1));
+base::Status Emulator::Impl::add_traffic(const scenario::Scenario& scenario,
+                                         const scenario::Topology& topology) {
+  if (scenario.tenants.size() >= sim::kMaxStacks) {
+    return base::invalid_argument(fmt::format("at most {} tenants", sim::kMaxStacks - 1));
   }
   if (base::Status status = tenants_.add_to(network_, topology, scenario.tenants); !status.ok()) {
     return status;
   }
-  for (const sim::Fault& fault : scenario.faults) {
+  for (const scenario::Fault& fault : scenario.faults) {
     if (base::Status status = network_.add_fault(fault); !status.ok()) {
       return status;
     }
@@ -304,9 +301,9 @@ FabricSnapshot Emulator::Impl::snapshot() const {
 Emulator::Emulator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Emulator::~Emulator() = default;
 
-base::Result<std::unique_ptr<Emulator>> Emulator::make(const sim::Scenario& scenario,
-                                                       std::span<const PortSpec> ports) {
-  const base::Result<sim::Topology> topology = sim::build_topology(scenario);
+base::Result<std::unique_ptr<Emulator>> Emulator::make(const scenario::Scenario& scenario,
+                                                       std::span<const PortAttachment> ports) {
+  const base::Result<scenario::Topology> topology = scenario::build_topology(scenario);
   if (!topology.ok()) {
     return topology.status();
   }

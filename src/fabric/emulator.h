@@ -2,8 +2,8 @@
 //
 // A fabric that real hosts talk through: the simulator's network, run at the pace of the clock on
 // the wall, with real frames. Every host of the scenario's topology is replaced by a port to the
-// outside (PortSpec): what arrives there enters the network as if that host had sent it, and what
-// the network delivers to that host leaves there. Switches, queues, rates, delays, faults and
+// outside (PortAttachment): what arrives there enters the network as if that host had sent it, and
+// what the network delivers to that host leaves there. Switches, queues, rates, delays, faults and
 // tenants are those of src/sim and src/dataplane, so what is emulated is what is simulated.
 //
 // Frames keep the time at which the kernel saw them, so a fabric that is scheduled late delays
@@ -21,18 +21,10 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "dataplane/port.h"
-#include "net/address.h"
-#include "sim/scenario.h"
+#include "fabric/port_attachments.h"
+#include "scenario/scenario.h"
 
 namespace spillway::fabric {
-
-// Where one host of the topology is attached: a network interface of the calling thread's network
-// namespace, or, where `interface` is empty, a UDP relay for Spillway packets alone.
-struct PortSpec {
-  std::string interface;
-  net::SocketAddress listen;   // relay: packets for this host come here from the other hosts,
-  net::SocketAddress deliver;  // and leave to here
-};
 
 struct PortSnapshot {
   std::string name;  // "leaf0->host3"
@@ -65,8 +57,8 @@ class Emulator {
  public:
   // One port per host of the topology, in its order, all interfaces or all relays. The scenario's
   // jobs are not run: what hosts send is theirs to decide. Its tenants are.
-  static base::Result<std::unique_ptr<Emulator>> make(const sim::Scenario& scenario,
-                                                      std::span<const PortSpec> ports);
+  static base::Result<std::unique_ptr<Emulator>> make(const scenario::Scenario& scenario,
+                                                      std::span<const PortAttachment> ports);
   ~Emulator();
   Emulator(const Emulator&) = delete;
   Emulator& operator=(const Emulator&) = delete;

@@ -80,9 +80,9 @@ net::SocketAddress free_address() {
 class RelayFabric : public testing::Test {
  protected:
   void start(const std::string& text) {
-    const base::Result<sim::Scenario> scenario = sim::parse_scenario(text);
+    const base::Result<scenario::Scenario> scenario = scenario::parse_scenario(text);
     ASSERT_TRUE(scenario.ok()) << scenario.status().message();
-    std::vector<PortSpec> ports(hosts.size());
+    std::vector<PortAttachment> ports(hosts.size());
     for (std::size_t i = 0; i < hosts.size(); ++i) {
       ports[i].listen = free_address();
       ports[i].deliver = hosts[i].address();
@@ -208,16 +208,16 @@ TEST_F(RelayFabric, StopEndsAnIdleRun) {
 }
 
 TEST(Emulator, RefusesWhatItCannotRun) {
-  const auto error = [](const std::string& text, std::vector<PortSpec> ports) {
-    const auto scenario = sim::parse_scenario(text);
+  const auto error = [](const std::string& text, std::vector<PortAttachment> ports) {
+    const auto scenario = scenario::parse_scenario(text);
     EXPECT_TRUE(scenario.ok()) << scenario.status().message();
     const auto made = Emulator::make(*scenario, ports);
     return made.ok() ? std::string() : made.status().message();
   };
-  PortSpec relay;
+  PortAttachment relay;
   relay.listen = loopback();
   relay.deliver = loopback(9);
-  PortSpec interface;
+  PortAttachment interface;
   interface.interface = "no-such-one";
   const std::string two = "topology one-switch hosts=2\n";
   EXPECT_NE(error(two, {relay}).find("1 ports for 2 hosts"), std::string::npos);

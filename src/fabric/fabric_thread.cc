@@ -6,12 +6,12 @@
 
 #include <cerrno>
 
-#include "net/system_error.h"
+#include "net/system_call.h"
 
 namespace spillway::fabric {
 
-base::Result<std::unique_ptr<FabricThread>> FabricThread::make(const sim::Scenario& scenario,
-                                                               std::span<const PortSpec> ports) {
+base::Result<std::unique_ptr<FabricThread>> FabricThread::make(
+    const scenario::Scenario& scenario, std::span<const PortAttachment> ports) {
   base::Result<std::unique_ptr<Emulator>> emulator = Emulator::make(scenario, ports);
   if (!emulator.ok()) {
     return emulator.status();

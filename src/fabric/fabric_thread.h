@@ -11,14 +11,14 @@
 
 #include "base/status.h"
 #include "fabric/emulator.h"
-#include "net/unique_fd.h"
+#include "net/system_call.h"
 
 namespace spillway::fabric {
 
 class FabricThread {
  public:
-  static base::Result<std::unique_ptr<FabricThread>> make(const sim::Scenario& scenario,
-                                                          std::span<const PortSpec> ports);
+  static base::Result<std::unique_ptr<FabricThread>> make(const scenario::Scenario& scenario,
+                                                          std::span<const PortAttachment> ports);
   ~FabricThread();
   FabricThread(const FabricThread&) = delete;
   FabricThread& operator=(const FabricThread&) = delete;

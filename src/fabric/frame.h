@@ -13,8 +13,6 @@
 
 namespace spillway::fabric {
 
-inline constexpr std::size_t kEthernetHeader = SPILLWAY_ETHERNET_HEADER;
-inline constexpr std::size_t kVlanTag = SPILLWAY_VLAN_TAG;
 inline constexpr std::size_t kShortestFrame = 60;  // shorter ones are padded on a real wire
 
 enum class FrameKind : std::uint8_t { kOther, kSpillwayData, kSpillwayControl };

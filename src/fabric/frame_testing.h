@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "wire/data_header.h"
+#include "wire/data_packet.h"
 
 namespace spillway::fabric {
 
@@ -120,9 +120,9 @@ inline TestFrame make_frame(const FrameOptions& options) {
 // A data packet's bytes: a valid header and something behind it.
 inline Bytes data_payload(std::size_t size, std::uint16_t source = 0, std::uint8_t importance = 5) {
   wire::DataHeader header;
-  header.message.source = source;
-  header.priority = 3;
-  header.importance = importance;
+  header.stamp.message.source = source;
+  header.stamp.priority = 3;
+  header.stamp.importance = importance;
   header.row_log2 = 12;
   header.rotations = 1;
   header.planes = 16;

@@ -34,9 +34,9 @@ sim::Packet packet_of(const FrameInfo& info) {
 
 }  // namespace
 
-void Intake::take_frame(sim::HostId from, base::ByteView frame, base::Instant at) {
+void Intake::take_frame(scenario::HostId from, base::ByteView frame, base::Instant at) {
   ++counters_.frames;
-  if (frame.size() < kEthernetHeader) {
+  if (frame.size() < SPILLWAY_ETHERNET_HEADER) {
     ++counters_.unknown;
     return;
   }
@@ -49,7 +49,7 @@ void Intake::take_frame(sim::HostId from, base::ByteView frame, base::Instant at
   packet.from = from;
   packet.bytes = static_cast<std::uint32_t>(std::max(frame.size(), kShortestFrame));
   packet.absent_bytes = 0;
-  const std::optional<sim::HostId> known =
+  const std::optional<scenario::HostId> known =
       is_multicast(destination) ? std::nullopt : addresses_.find(destination);
   if (!known) {
     flood(packet, frame, at);
@@ -61,14 +61,14 @@ void Intake::take_frame(sim::HostId from, base::ByteView frame, base::Instant at
 }
 
 void Intake::flood(const sim::Packet& like, base::ByteView frame, base::Instant at) {
-  for (sim::HostId to = 0; to < hosts_; ++to) {
+  for (scenario::HostId to = 0; to < hosts_; ++to) {
     if (to != like.from) {
       add_frame_for(to, like, frame, at);
     }
   }
 }
 
-void Intake::add_frame_for(sim::HostId to, const sim::Packet& like, base::ByteView frame,
+void Intake::add_frame_for(scenario::HostId to, const sim::Packet& like, base::ByteView frame,
                            base::Instant at) {
   const sim::PacketIndex index = pool_.allocate();
   sim::Packet& packet = pool_[index];

@@ -22,7 +22,7 @@ namespace spillway::fabric {
 
 struct Arrival {
   base::Instant at;  // by the monotonic clock
-  sim::HostId from = 0;
+  scenario::HostId from = 0;
   sim::PacketIndex packet = sim::kNone;
 };
 
@@ -36,10 +36,10 @@ class Intake {
  public:
   Intake(sim::PacketPool& pool, std::uint32_t hosts) : pool_(pool), hosts_(hosts) {}
 
-  void take_frame(sim::HostId from, base::ByteView frame, base::Instant at);
+  void take_frame(scenario::HostId from, base::ByteView frame, base::Instant at);
   struct Datagram {
-    std::optional<sim::HostId> from;  // nothing: it cannot be told
-    sim::HostId to = 0;
+    std::optional<scenario::HostId> from;  // nothing: it cannot be told
+    scenario::HostId to = 0;
     std::uint8_t tos = 0;
     std::uint32_t label = 0;
     base::ByteView payload;
@@ -56,7 +56,7 @@ class Intake {
   const IntakeCounters& counters() const { return counters_; }
 
  private:
-  void add_frame_for(sim::HostId to, const sim::Packet& like, base::ByteView frame,
+  void add_frame_for(scenario::HostId to, const sim::Packet& like, base::ByteView frame,
                      base::Instant at);
   void flood(const sim::Packet& like, base::ByteView frame, base::Instant at);
 

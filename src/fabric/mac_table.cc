@@ -23,7 +23,7 @@ std::size_t place_of(std::uint64_t address, std::size_t ways) {
 
 }  // namespace
 
-void MacTable::learn(base::ByteView address, sim::HostId host) {
+void MacTable::learn(base::ByteView address, scenario::HostId host) {
   const std::uint64_t number = number_of(address);
   const std::span<Entry> places = std::span(entries_).subspan(place_of(number, kWays), kWays);
   auto place = std::ranges::find(places, number, &Entry::address);
@@ -33,7 +33,7 @@ void MacTable::learn(base::ByteView address, sim::HostId host) {
   *place = {number, host, ++clock_};
 }
 
-std::optional<sim::HostId> MacTable::find(base::ByteView address) const {
+std::optional<scenario::HostId> MacTable::find(base::ByteView address) const {
   const std::uint64_t number = number_of(address);
   const auto places = std::span(entries_).subspan(place_of(number, kWays), kWays);
   const auto place = std::ranges::find(places, number, &Entry::address);

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "sim/packet.h"
+#include "scenario/topology.h"
 
 namespace spillway::fabric {
 
@@ -28,15 +28,15 @@ class MacTable {
   MacTable() : entries_(kMacTableSize) {}
 
   // Addresses are kMacBytes long.
-  void learn(base::ByteView address, sim::HostId host);
-  std::optional<sim::HostId> find(base::ByteView address) const;
+  void learn(base::ByteView address, scenario::HostId host);
+  std::optional<scenario::HostId> find(base::ByteView address) const;
 
  private:
   static constexpr std::size_t kWays = 4;
 
   struct Entry {
     std::uint64_t address = kNobody;
-    sim::HostId host = 0;
+    scenario::HostId host = 0;
     std::uint64_t learnt = 0;
   };
   static constexpr std::uint64_t kNobody = UINT64_MAX;

@@ -17,8 +17,8 @@
 
 #include "dataplane/port.h"
 #include "fabric/frame.h"
-#include "net/socket_buffers.h"
-#include "net/system_error.h"
+#include "net/system_call.h"
+#include "net/udp_socket.h"
 
 namespace spillway::fabric {
 namespace {
@@ -79,29 +79,30 @@ base::Status bind_to(int fd, int index) {
 
 // The frame with its tag, which is put in front of it in its buffer.
 base::MutableByteView with_tag(base::MutableByteView frame, std::uint32_t vlan) {
-  static_assert(ReceiveBatch::kHeadroom >= kVlanTag);
+  static_assert(ReceiveBatch::kHeadroom >= SPILLWAY_VLAN_TAG);
   constexpr std::size_t kAddresses = 2 * kMacBytes;
   if (frame.size() < kAddresses) {
     return frame;
   }
-  std::uint8_t* start = frame.data() - kVlanTag;
+  std::uint8_t* start = frame.data() - SPILLWAY_VLAN_TAG;
   std::memmove(start, frame.data(), kAddresses);
   const std::uint32_t tag = htonl(vlan);
   std::memcpy(start + kAddresses, &tag, sizeof(tag));
-  return {start, frame.size() + kVlanTag};
+  return {start, frame.size() + SPILLWAY_VLAN_TAG};
 }
 
 }  // namespace
 
-PacketPort::PacketPort(net::UniqueFd fd, std::size_t frame_bytes, sim::HostId host,
+PacketPort::PacketPort(net::UniqueFd fd, std::size_t frame_bytes, scenario::HostId host,
                        std::uint8_t lengths)
-    : Port(frame_bytes, frame_bytes + kVlanTag),
+    : Port(frame_bytes, frame_bytes + SPILLWAY_VLAN_TAG),
       fd_(std::move(fd)),
       host_(host),
       lengths_(lengths) {}
 
 base::Result<std::unique_ptr<PacketPort>> PacketPort::open(const std::string& interface,
-                                                           sim::HostId host, std::uint8_t lengths) {
+                                                           scenario::HostId host,
+                                                           std::uint8_t lengths) {
   const int index = index_of(interface);
   if (index == 0) {
     return base::Status(
@@ -122,7 +123,8 @@ base::Result<std::unique_ptr<PacketPort>> PacketPort::open(const std::string& in
   }
   // A tag that the kernel leaves in belongs to the frame, not to its MTU.
   const std::size_t longest =
-      std::min<std::size_t>(*mtu + kEthernetHeader + kVlanTag, SPILLWAY_MAX_FRAME_BYTES - kVlanTag);
+      std::min<std::size_t>(*mtu + SPILLWAY_ETHERNET_HEADER + SPILLWAY_VLAN_TAG,
+                            SPILLWAY_MAX_FRAME_BYTES - SPILLWAY_VLAN_TAG);
   return std::unique_ptr<PacketPort>(new PacketPort(std::move(fd), longest, host, lengths));
 }
 

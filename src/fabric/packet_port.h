@@ -13,7 +13,7 @@
 
 #include "base/status.h"
 #include "fabric/port.h"
-#include "net/unique_fd.h"
+#include "net/system_call.h"
 
 namespace spillway::fabric {
 
@@ -21,19 +21,21 @@ class PacketPort final : public Port {
  public:
   // `lengths` of frames that were cut: enum spillway_lengths.
   static base::Result<std::unique_ptr<PacketPort>> open(const std::string& interface,
-                                                        sim::HostId host, std::uint8_t lengths);
+                                                        scenario::HostId host,
+                                                        std::uint8_t lengths);
 
   int fd() const override { return fd_.get(); }
   void write(const Departure& departure) override;
   PortCounters counters() override;
 
  private:
-  PacketPort(net::UniqueFd fd, std::size_t frame_bytes, sim::HostId host, std::uint8_t lengths);
+  PacketPort(net::UniqueFd fd, std::size_t frame_bytes, scenario::HostId host,
+             std::uint8_t lengths);
 
   void take(const Received& received, Intake& intake) override;
 
   net::UniqueFd fd_;
-  sim::HostId host_;
+  scenario::HostId host_;
   std::uint8_t lengths_;
   std::uint64_t missed_ = 0;
   std::uint64_t oversized_ = 0;

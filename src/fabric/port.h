@@ -15,8 +15,7 @@
 #include "base/bytes.h"
 #include "base/units.h"
 #include "fabric/intake.h"
-#include "fabric/receive_batch.h"
-#include "fabric/send_batch.h"
+#include "fabric/socket_batches.h"
 
 namespace spillway::fabric {
 

@@ -27,8 +27,8 @@ class PortStack final : public sim::HostStack {
   void push(sim::PacketIndex index, base::Instant at);
   std::uint64_t dropped() const { return dropped_; }
 
-  void expect_flow(const sim::Flow& /*flow*/, base::Instant /*now*/) override {}
-  void start_flow(const sim::Flow& /*flow*/, base::Instant /*now*/) override {}
+  void expect_flow(const scenario::Flow& /*flow*/, base::Instant /*now*/) override {}
+  void start_flow(const scenario::Flow& /*flow*/, base::Instant /*now*/) override {}
   void on_packet(sim::Packet& packet, base::Instant now) override;
   void on_timeout(base::Instant now) override { seen_ = now; }
   base::Instant next_timeout() const override;

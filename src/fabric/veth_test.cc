@@ -18,7 +18,7 @@
 
 #include "fabric/emulator.h"
 #include "fabric/frame_testing.h"
-#include "net/unique_fd.h"
+#include "net/system_call.h"
 
 namespace spillway::fabric {
 namespace {
@@ -148,10 +148,10 @@ void transfer_over_tcp(std::array<net::UniqueFd, 2>& hosts) {
 void run_fabric() {
   std::array<net::UniqueFd, 2> hosts;
   ASSERT_TRUE(make_hosts(hosts));
-  const auto scenario = sim::parse_scenario(
+  const auto scenario = scenario::parse_scenario(
       "topology one-switch hosts=2 rate=1gbit delay=5us\nswitch mode=spillway queue=256k\n");
   ASSERT_TRUE(scenario.ok());
-  std::vector<PortSpec> ports(2);
+  std::vector<PortAttachment> ports(2);
   ports[0].interface = "sw0";
   ports[1].interface = "sw1";
   auto emulator = Emulator::make(*scenario, ports);

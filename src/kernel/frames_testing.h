@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "kernel/probe_frames.h"
+#include "kernel/measure/probe_frames.h"
 
 namespace spillway::kernel {
 

@@ -11,25 +11,24 @@
 #include <numeric>
 
 #include "dataplane/bpf/fixup.skel.h"
-#include "dataplane/repair.h"
+#include "dataplane/fixup.h"
 #include "kernel/attachment.h"
-#include "kernel/fragments.h"
-#include "kernel/load_error.h"
 #include "kernel/pins.h"
-#include "net/system_error.h"
+#include "kernel/program_loading.h"
+#include "net/system_call.h"
 
 namespace spillway::kernel {
 namespace {
 
 constexpr std::string_view kProgramPin = "spillway_fixup";
-constexpr std::string_view kCountersPin = "repairs";
+constexpr std::string_view kCountersPin = "fixups";
 
 struct CloseFixup {
   void operator()(fixup_bpf* skeleton) const { fixup_bpf__destroy(skeleton); }
 };
 using Fixup = std::unique_ptr<fixup_bpf, CloseFixup>;
 
-base::Result<Fixup> load() {
+base::Result<Fixup> load_skeleton() {
   if (base::Status status = check_kernel(); !status.ok()) {
     return status;
   }
@@ -47,7 +46,7 @@ base::Result<Fixup> load() {
 
 base::Status pin(const PinFolder& pins, const fixup_bpf& fixup) {
   base::Status status = pins.pin(::bpf_program__fd(fixup.progs.spillway_fixup), kProgramPin);
-  return status.ok() ? pins.pin(::bpf_map__fd(fixup.maps.repairs), kCountersPin) : status;
+  return status.ok() ? pins.pin(::bpf_map__fd(fixup.maps.fixups), kCountersPin) : status;
 }
 
 std::uint64_t count_of(int map, std::uint32_t outcome) {
@@ -63,7 +62,7 @@ base::Result<FixupAttached> attach_fixup(const std::string& name) {
   if (!interface.ok()) {
     return interface.status();
   }
-  const base::Result<Fixup> fixup = load();
+  const base::Result<Fixup> fixup = load_skeleton();
   if (!fixup.ok()) {
     return fixup.status();
   }
@@ -109,13 +108,13 @@ base::Result<FixupCounters> fixup_counters(const std::string& name) {
   if (!map.ok()) {
     return map.status();
   }
-  return FixupCounters{.passed = count_of(map->get(), SPILLWAY_REPAIR_NOT_NEEDED),
-                       .repaired = count_of(map->get(), SPILLWAY_REPAIR_DONE),
-                       .refused = count_of(map->get(), SPILLWAY_REPAIR_REFUSED)};
+  return FixupCounters{.passed = count_of(map->get(), SPILLWAY_FIXUP_NOT_NEEDED),
+                       .fixed = count_of(map->get(), SPILLWAY_FIXUP_DONE),
+                       .refused = count_of(map->get(), SPILLWAY_FIXUP_REFUSED)};
 }
 
 base::Result<net::UniqueFd> load_fixup() {
-  const base::Result<Fixup> fixup = load();
+  const base::Result<Fixup> fixup = load_skeleton();
   if (!fixup.ok()) {
     return fixup.status();
   }

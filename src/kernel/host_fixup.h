@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The repair of packets that a switch cut and whose length fields it left as they were
-// (dataplane/repair.h), at an interface of this host: an XDP program that stays until it is
-// detached, pinned under the interface's name.
+// The fix-up of packets that a switch cut and whose length fields it left as they were
+// (dataplane/fixup.h), at an interface of this host: an XDP program that stays until it is
+// detached, pinned under the interface's name. Interfaces are those of the calling thread's network
+// namespace; any thread.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +11,13 @@
 #include <vector>
 
 #include "base/status.h"
-#include "net/unique_fd.h"
+#include "net/system_call.h"
 
 namespace spillway::kernel {
 
 struct FixupCounters {
-  std::uint64_t passed = 0;  // in need of no repair
-  std::uint64_t repaired = 0;
+  std::uint64_t passed = 0;  // needed none
+  std::uint64_t fixed = 0;
   std::uint64_t refused = 0;  // cut, but longer than any trimmed packet
 };
 

@@ -3,8 +3,8 @@
 // The face of this folder in builds without eBPF (cmake/SpillwayBpf.cmake).
 #include "kernel/host_fixup.h"
 #include "kernel/kernel_switch.h"
-#include "kernel/live_switch.h"
-#include "kernel/program_costs.h"
+#include "kernel/measure/live_switch.h"
+#include "kernel/measure/program_costs.h"
 #include "kernel/switch_events.h"
 
 namespace spillway::kernel {

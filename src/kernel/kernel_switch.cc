@@ -39,8 +39,8 @@ bool is_xdp(const spillway_port_label& label) {
   return label.hook == SPILLWAY_HOOK_XDP || label.hook == SPILLWAY_HOOK_GENERIC;
 }
 
-spillway_port_settings settings_of(const PlannedPort& port, const Interface& interface,
-                                   const SwitchOptions& options) {
+spillway_switch_port switch_port_of(const PlannedPort& port, const Interface& interface,
+                                    const SwitchOptions& options) {
   return {.config = port.config,
           .link = port.link,
           .ifindex = interface.index,
@@ -141,7 +141,7 @@ base::Status KernelSwitch::add_port(const PlannedPort& port, const SwitchOptions
   }
   const std::uint32_t number = ports_;
   spillway_port_label label = label_of(port, options.hook);
-  base::Status status = maps_.write_settings(number, settings_of(port, *interface, options));
+  base::Status status = maps_.write_port(number, switch_port_of(port, *interface, options));
   if (status.ok()) {
     status = maps_.write_interface(number, interface->index);
   }
@@ -252,7 +252,7 @@ void KernelSwitch::detach() {
 }
 
 void KernelSwitch::detach_port(std::uint32_t number, const spillway_port_label& label) {
-  const std::uint32_t ifindex = maps_.settings(number).ifindex;
+  const std::uint32_t ifindex = maps_.port(number).ifindex;
   if (is_xdp(label)) {
     detach_xdp(program(Program::kXdp), ifindex, static_cast<spillway_hook>(label.hook));
   }

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "net/system_error.h"
+#include "net/system_call.h"
 
 namespace spillway::kernel {
 namespace {

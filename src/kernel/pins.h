@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "net/unique_fd.h"
+#include "net/system_call.h"
 
 namespace spillway::kernel {
 

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "net/system_error.h"
+#include "net/system_call.h"
 
 namespace spillway::kernel {
 namespace {

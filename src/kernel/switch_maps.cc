@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "dataplane/port_config.h"
-#include "net/system_error.h"
+#include "net/system_call.h"
 
 namespace spillway::kernel {
 namespace {
@@ -30,7 +30,7 @@ void add_tally(const spillway_port_tally& from, spillway_port_tally& to) {
 
 std::string_view map_name(MapName map) {
   constexpr std::array<std::string_view, kMapCount> kNames = {
-      "settings", "slots",   "tallies", "processors", "port_numbers",
+      "ports",    "slots",   "tallies", "processors", "port_numbers",
       "stations", "devices", "events",  "labels"};
   return kNames[static_cast<std::size_t>(map)];
 }
@@ -42,9 +42,9 @@ base::Status SwitchMaps::update(MapName map, const void* key, const void* value)
   return net::system_error(fmt::format("write the switch's map of {}", map_name(map)), errno);
 }
 
-base::Status SwitchMaps::write_settings(std::uint32_t port, spillway_port_settings settings) {
-  settings.calm_bytes = spillway_calm_bytes(&settings.config);
-  return update(MapName::kSettings, &port, &settings);
+base::Status SwitchMaps::write_port(std::uint32_t number, spillway_switch_port port) {
+  port.calm_bytes = spillway_calm_bytes(&port.config);
+  return update(MapName::kPorts, &number, &port);
 }
 
 base::Status SwitchMaps::write_label(std::uint32_t port, const spillway_port_label& label) {
@@ -73,10 +73,10 @@ base::Status SwitchMaps::seed_processors() {
   return update(MapName::kProcessors, &zero, processors.data());
 }
 
-spillway_port_settings SwitchMaps::settings(std::uint32_t port) const {
-  spillway_port_settings settings = {};
-  (void)::bpf_map_lookup_elem(fd(MapName::kSettings), &port, &settings);
-  return settings;
+spillway_switch_port SwitchMaps::port(std::uint32_t number) const {
+  spillway_switch_port port = {};
+  (void)::bpf_map_lookup_elem(fd(MapName::kPorts), &number, &port);
+  return port;
 }
 
 std::optional<spillway_port_label> SwitchMaps::label(std::uint32_t port) const {
@@ -100,12 +100,12 @@ spillway_port_tally SwitchMaps::tally(std::uint32_t port) const {
   return sum;
 }
 
-spillway_virtual_port SwitchMaps::virtual_port(std::uint32_t port) const {
+spillway_virtual_port SwitchMaps::virtual_port(std::uint32_t number) const {
   spillway_port_slot slot = {};
-  if (::bpf_map_lookup_elem_flags(fd(MapName::kSlots), &port, &slot, BPF_F_LOCK) != 0) {
+  if (::bpf_map_lookup_elem_flags(fd(MapName::kSlots), &number, &slot, BPF_F_LOCK) != 0) {
     return {};
   }
-  const spillway_port_settings of = settings(port);
+  const spillway_switch_port of = port(number);
   const auto now = static_cast<std::uint64_t>(base::MonotonicClock().now().since_zero().count());
   spillway_drain(&of.config, &of.link, &slot.port, now);
   return slot.port;

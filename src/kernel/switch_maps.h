@@ -13,12 +13,12 @@
 
 #include "base/status.h"
 #include "dataplane/bpf/switch_maps.h"
-#include "net/unique_fd.h"
+#include "net/system_call.h"
 
 namespace spillway::kernel {
 
 enum class MapName : std::uint8_t {
-  kSettings,
+  kPorts,
   kSlots,
   kTallies,
   kProcessors,
@@ -40,7 +40,7 @@ class SwitchMaps {
   int fd(MapName map) const { return fds_[static_cast<std::size_t>(map)].get(); }
 
   // Its calm_bytes are filled in.
-  base::Status write_settings(std::uint32_t port, spillway_port_settings settings);
+  base::Status write_port(std::uint32_t number, spillway_switch_port port);
   base::Status write_label(std::uint32_t port, const spillway_port_label& label);
   base::Status write_station(const spillway_station& station, std::uint32_t port);
   // Makes the interface of that index known as the port's.
@@ -48,13 +48,13 @@ class SwitchMaps {
   // Gives every processor a random state of its own.
   base::Status seed_processors();
 
-  spillway_port_settings settings(std::uint32_t port) const;
+  spillway_switch_port port(std::uint32_t number) const;
   // Nothing where there is no such port.
   std::optional<spillway_port_label> label(std::uint32_t port) const;
   // Of all processors.
   spillway_port_tally tally(std::uint32_t port) const;
   // Its queues as they are now.
-  spillway_virtual_port virtual_port(std::uint32_t port) const;
+  spillway_virtual_port virtual_port(std::uint32_t number) const;
 
  private:
   base::Status update(MapName map, const void* key, const void* value);

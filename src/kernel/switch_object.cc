@@ -9,9 +9,8 @@
 #include <cerrno>
 
 #include "dataplane/bpf/switch.skel.h"
-#include "kernel/fragments.h"
-#include "kernel/load_error.h"
-#include "net/system_error.h"
+#include "kernel/program_loading.h"
+#include "net/system_call.h"
 
 namespace spillway::kernel {
 namespace {

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "dataplane/bpf/switch_maps.h"
-#include "sim/simulation.h"
+#include "scenario/scenario.h"
 
 namespace spillway::kernel {
 namespace {
@@ -19,15 +19,16 @@ base::Status not_here(std::string_view what) {
                   what));
 }
 
-base::Status check_fault(const sim::Fault& fault) {
-  const bool is_loss = fault.kind == sim::FaultKind::kGray || fault.kind == sim::FaultKind::kLoss;
+base::Status check_fault(const scenario::Fault& fault) {
+  const bool is_loss =
+      fault.kind == scenario::FaultKind::kGray || fault.kind == scenario::FaultKind::kLoss;
   if (!is_loss || fault.from != base::Instant() || fault.until != transport::kNever) {
     return not_here("a fault other than loss that lasts (kind=gray or kind=loss)");
   }
   return {};
 }
 
-base::Status check_topology(const sim::Topology& topology) {
+base::Status check_topology(const scenario::Topology& topology) {
   if (topology.switch_names.size() != 1) {
     return not_here(fmt::format("a topology of {} switches", topology.switch_names.size()));
   }
@@ -35,7 +36,7 @@ base::Status check_topology(const sim::Topology& topology) {
     return not_here(fmt::format("a switch of more than {} ports", SPILLWAY_MAX_PORTS));
   }
   const bool is_far = std::ranges::any_of(
-      topology.links, [](const sim::Link& link) { return link.delay > kNaturalDelay; });
+      topology.links, [](const scenario::Link& link) { return link.delay > kNaturalDelay; });
   return is_far ? not_here(fmt::format("a link's delay of more than {} us",
                                        kNaturalDelay.count() / 1000))
                 : base::Status();
@@ -53,17 +54,17 @@ std::uint32_t of_2_32(double share) {
 }
 
 // Faults of one direction of a link add up as independent ones do.
-void add_loss(const sim::Scenario& scenario, PlannedPort& port) {
+void add_loss(const scenario::Scenario& scenario, PlannedPort& port) {
   double kept = 1.0;
-  for (const sim::Fault& fault : scenario.faults) {
+  for (const scenario::Fault& fault : scenario.faults) {
     kept *= fault.link == port.name ? 1.0 - fault.share : 1.0;
   }
   port.link.lost_of_2_32 = of_2_32(1.0 - kept);
 }
 
 // Gray loss on the way in is not reckoned with: there is no program for it.
-base::Status check_fault_links(const sim::Scenario& scenario, const SwitchPlan& plan) {
-  for (const sim::Fault& fault : scenario.faults) {
+base::Status check_fault_links(const scenario::Scenario& scenario, const SwitchPlan& plan) {
+  for (const scenario::Fault& fault : scenario.faults) {
     const bool known = std::ranges::any_of(
         plan.ports, [&fault](const PlannedPort& port) { return port.name == fault.link; });
     if (!known) {
@@ -76,15 +77,15 @@ base::Status check_fault_links(const sim::Scenario& scenario, const SwitchPlan& 
 
 }  // namespace
 
-base::Status check_scenario(const sim::Scenario& scenario) {
-  const base::Result<sim::Topology> topology = sim::build_topology(scenario);
+base::Status check_scenario(const scenario::Scenario& scenario) {
+  const base::Result<scenario::Topology> topology = scenario::build_topology(scenario);
   if (!topology.ok()) {
     return topology.status();
   }
   if (base::Status status = check_topology(*topology); !status.ok()) {
     return status;
   }
-  for (const sim::Fault& fault : scenario.faults) {
+  for (const scenario::Fault& fault : scenario.faults) {
     if (base::Status status = check_fault(fault); !status.ok()) {
       return status;
     }
@@ -92,23 +93,23 @@ base::Status check_scenario(const sim::Scenario& scenario) {
   return scenario.tenants.empty() ? base::Status() : not_here("a tenant");
 }
 
-base::Result<SwitchPlan> plan_switch(const sim::Scenario& scenario,
-                                     std::span<const fabric::PortSpec> specs) {
+base::Result<SwitchPlan> plan_switch(const scenario::Scenario& scenario,
+                                     std::span<const fabric::PortAttachment> attachments) {
   if (base::Status status = check_scenario(scenario); !status.ok()) {
     return status;
   }
-  const sim::Topology topology = sim::build_topology(scenario).value();
+  const scenario::Topology topology = scenario::build_topology(scenario).value();
   SwitchPlan plan;
-  for (sim::HostId host = 0; host < topology.hosts(); ++host) {
-    if (host >= specs.size() || specs[host].interface.empty()) {
+  for (scenario::HostId host = 0; host < topology.hosts(); ++host) {
+    if (host >= attachments.size() || attachments[host].interface.empty()) {
       return not_here(
           fmt::format("a relay (host {} has no interface=)", topology.host_names[host]));
     }
     PlannedPort& port = plan.ports.emplace_back();
     port.name = fmt::format("{}->{}", topology.switch_names.front(), topology.host_names[host]);
-    port.interface = specs[host].interface;
+    port.interface = attachments[host].interface;
     const auto link = std::ranges::find_if(
-        topology.links, [host](const sim::Link& of) { return of.a == host || of.b == host; });
+        topology.links, [host](const scenario::Link& of) { return of.a == host || of.b == host; });
     port.config = link->port;
     port.link = link_of(link->rate);
     add_loss(scenario, port);

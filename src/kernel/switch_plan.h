@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A scenario as the switch in the kernel understands it: one switch, its ports with their settings,
-// rates and gray loss. What the kernel cannot do (several switches, delays, other faults, tenants)
-// is refused here with the command that can. Plain values; nothing is opened.
+// A scenario as the switch in the kernel understands it: one switch, its ports with their
+// configs, rates and gray loss. What the kernel cannot do (several switches, delays, other faults,
+// tenants) is refused here with the command that can. Plain values; nothing is opened.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 #include "base/status.h"
 #include "dataplane/virtual_port.h"
-#include "fabric/emulator.h"
-#include "sim/scenario.h"
+#include "fabric/port_attachments.h"
+#include "scenario/scenario.h"
 
 namespace spillway::kernel {
 
@@ -31,11 +31,11 @@ struct SwitchPlan {
   std::vector<PlannedPort> ports;  // in the topology's order of hosts
 };
 
-// `specs` are the ports' interfaces, one per host.
-base::Result<SwitchPlan> plan_switch(const sim::Scenario& scenario,
-                                     std::span<const fabric::PortSpec> specs);
+// `attachments` are the ports' interfaces, one per host.
+base::Result<SwitchPlan> plan_switch(const scenario::Scenario& scenario,
+                                     std::span<const fabric::PortAttachment> attachments);
 
 // Why a scenario is not for the switch in the kernel; ok where it is.
-base::Status check_scenario(const sim::Scenario& scenario);
+base::Status check_scenario(const scenario::Scenario& scenario);
 
 }  // namespace spillway::kernel

@@ -6,16 +6,16 @@
 namespace spillway::kernel {
 namespace {
 
-std::vector<fabric::PortSpec> interfaces(std::size_t count) {
-  std::vector<fabric::PortSpec> specs(count);
+std::vector<fabric::PortAttachment> interfaces(std::size_t count) {
+  std::vector<fabric::PortAttachment> attachments(count);
   for (std::size_t i = 0; i < count; ++i) {
-    specs[i].interface = "p" + std::to_string(i);
+    attachments[i].interface = "p" + std::to_string(i);
   }
-  return specs;
+  return attachments;
 }
 
 base::Result<SwitchPlan> plan(const std::string& text, std::size_t ports = 3) {
-  return plan_switch(sim::parse_scenario(text).value(), interfaces(ports));
+  return plan_switch(scenario::parse_scenario(text).value(), interfaces(ports));
 }
 
 TEST(SwitchPlan, TakesRatesQueuesAndLossOverFromTheScenario) {

@@ -14,10 +14,9 @@
 #include <optional>
 
 #include "dataplane/port_config.h"
-#include "dataplane/port_random.h"
 #include "fabric/frame.h"
 #include "kernel/frames_testing.h"
-#include "kernel/program_run.h"
+#include "kernel/measure/program_run.h"
 #include "kernel/switch_object.h"
 
 namespace spillway::kernel {
@@ -39,7 +38,7 @@ struct Expected {
 // What the switch should do, from the parts that the simulator and the user-space switch use too.
 class Model {
  public:
-  spillway_port_settings settings = {};
+  spillway_switch_port switch_port = {};
   spillway_virtual_port port = {};
   spillway_port_tally tally = {};
   __u64 random_state = 0;
@@ -54,19 +53,19 @@ class Model {
       ++tally.untouched;
       return {false, false, in};
     }
-    const spillway_port_config& config = settings.config;
+    const spillway_port_config& config = switch_port.config;
     const bool has_ramp =
         config.mode == SPILLWAY_PORT_ECN && config.red_min_bytes < config.red_max_bytes;
-    const bool draws = has_ramp || settings.link.lost_of_2_32 != 0;
+    const bool draws = has_ramp || switch_port.link.lost_of_2_32 != 0;
     const std::uint32_t word = draws ? spillway_next_random(&random_state) : 0;
     spillway_decision decision;
-    spillway_pass_port(&config, &settings.link, &port, &frame, 0, word, &decision);
+    spillway_pass_port(&config, &switch_port.link, &port, &frame, 0, word, &decision);
     spillway_count(&tally.counters, &frame, &decision);
     if (decision.verdict == SPILLWAY_DROP) {
       return {true, false, in};
     }
-    if (settings.link.lost_of_2_32 != 0 &&
-        spillway_next_random(&random_state) < settings.link.lost_of_2_32) {
+    if (switch_port.link.lost_of_2_32 != 0 &&
+        spillway_next_random(&random_state) < switch_port.link.lost_of_2_32) {
       ++tally.lost;
       return {true, false, in};
     }
@@ -79,7 +78,7 @@ class Model {
   Frame changed(Frame frame, const spillway_decision& decision) const {
     if (decision.bytes < frame.size()) {
       frame.resize(decision.bytes);
-      fabric::fix_lengths(frame, settings.config.lengths);
+      fabric::fix_lengths(frame, switch_port.config.lengths);
     }
     fabric::set_traffic_class(frame, decision.dscp, decision.ecn);
     return frame;
@@ -115,7 +114,7 @@ class SwitchPrograms : public testing::TestWithParam<Program> {
       EXPECT_TRUE(maps_->write_station(station, kPort).ok());
     }
     EXPECT_TRUE(maps_->write_interface(kPort, kLoopback).ok());
-    model_.settings.ifindex = kLoopback;
+    model_.switch_port.ifindex = kLoopback;
     model_.port.drained_ns = kStandsStill;
     return true;
   }
@@ -129,7 +128,7 @@ class SwitchPrograms : public testing::TestWithParam<Program> {
   }
 
   void set_up_port() {
-    EXPECT_TRUE(maps_->write_settings(kPort, model_.settings).ok());
+    EXPECT_TRUE(maps_->write_port(kPort, model_.switch_port).ok());
     const spillway_port_slot slot = {.lock = {}, .reserved = 0, .port = model_.port};
     EXPECT_EQ(::bpf_map_update_elem(maps_->fd(MapName::kSlots), &kPort, &slot, BPF_ANY), 0);
   }
@@ -226,8 +225,8 @@ TEST_P(SwitchPrograms, AgreeWithCppOnRandomFrames) {
     std::mt19937 random(queues_others ? 7 : 11);
     for (int i = 0; i < kFrames / 2; ++i) {
       if (i % kFramesPerPort == 0) {
-        model_.settings.config = random_config(random);
-        model_.settings.link.lost_of_2_32 = up_to(random, 3) == 0 ? 1U << 30 : 0;
+        model_.switch_port.config = random_config(random);
+        model_.switch_port.link.lost_of_2_32 = up_to(random, 3) == 0 ? 1U << 30 : 0;
         model_.port = random_port(random);
         set_up_port();
         seed(random() | 1ULL);
@@ -281,8 +280,8 @@ TEST_P(SwitchPrograms, AgreeWithCppOnGoldenPackets) {
     for (const bool is_ipv6 : {false, true}) {
       for (const bool is_full : {false, true}) {
         const spillway_port_config config = dataplane::default_port_config(SPILLWAY_PORT_SPILLWAY);
-        model_.settings.config = config;
-        model_.settings.config.early_drop_bytes = 0;
+        model_.switch_port.config = config;
+        model_.switch_port.config.early_drop_bytes = 0;
         model_.port = {};
         model_.port.drained_ns = kStandsStill;
         for (std::uint32_t& bytes : model_.port.state.bytes) {
@@ -312,8 +311,8 @@ TEST_P(SwitchPrograms, DrainAtTheLinksRate) {
   if (!start(false)) {
     GTEST_SKIP() << "no right to load programs";
   }
-  model_.settings.config = dataplane::default_port_config(SPILLWAY_PORT_SPILLWAY);
-  model_.settings.link.rate = 1U << SPILLWAY_RATE_SHIFT;  // a byte per nanosecond
+  model_.switch_port.config = dataplane::default_port_config(SPILLWAY_PORT_SPILLWAY);
+  model_.switch_port.link.rate = 1U << SPILLWAY_RATE_SHIFT;  // a byte per nanosecond
   model_.port = {};
   model_.port.state.bytes[2] = 100'000;
   model_.port.state.occupied = 1U << 2;

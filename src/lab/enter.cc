@@ -10,9 +10,9 @@
 #include <cerrno>
 #include <filesystem>
 
-#include "lab/environment.h"
+#include "lab/rank_environment.h"
 #include "lab/rank_group.h"
-#include "net/system_error.h"
+#include "net/system_call.h"
 
 namespace spillway::lab {
 namespace {

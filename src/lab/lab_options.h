@@ -12,18 +12,18 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "fabric/emulator.h"
-#include "lab/fabric_sample.h"
-#include "lab/host_plan.h"
-#include "lab/isolation.h"
-#include "lab/lab_fabric.h"
+#include "lab/network/fabric_sampler.h"
+#include "lab/network/host_plan.h"
+#include "lab/network/isolation.h"
+#include "lab/network/lab_fabric.h"
 #include "lab/rank_group.h"
-#include "lab/trace_summary.h"
-#include "sim/scenario.h"
+#include "lab/trace/trace_summary.h"
+#include "scenario/scenario.h"
 
 namespace spillway::lab {
 
 struct LabOptions {
-  sim::Scenario scenario;  // its jobs are ignored
+  scenario::Scenario scenario;  // its jobs are ignored
   Isolation isolation = Isolation::kAuto;
   Dataplane dataplane = Dataplane::kAuto;
   unsigned mtu = kDefaultMtu;

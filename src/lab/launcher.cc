@@ -15,11 +15,11 @@
 #include <cerrno>
 #include <ctime>
 
-#include "lab/link_setup.h"
+#include "lab/network/links.h"
+#include "lab/output.h"
 #include "lab/report.h"
 #include "lab/supervisor.h"
-#include "lab/write_all.h"
-#include "net/system_error.h"
+#include "net/system_call.h"
 #include "net/udp_socket.h"
 
 namespace spillway::lab {

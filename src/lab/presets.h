@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Networks worth trying, as scenario texts (src/sim/scenario.h). Each opens with a comment that
-// says what it is. Whoever starts from one may change any part of it. Switches trim to 384 bytes:
-// packets of the default precision are full at MTU 1500, and one bit of every value survives.
+// Networks worth trying, as scenario texts (src/scenario/scenario.h). Each opens with a comment
+// that says what it is. Whoever starts from one may change any part of it. Switches trim to 384
+// bytes: packets of the default precision are full at MTU 1500, and one bit of every value
+// survives.
 #pragma once
 
 #include <cstdint>

@@ -3,14 +3,14 @@
 
 #include <gtest/gtest.h>
 
-#include "lab/host_plan.h"
+#include "lab/network/host_plan.h"
 
 namespace spillway::lab {
 namespace {
 
 TEST(Presets, AreScenariosThatALabCanBe) {
   for (const Preset& preset : presets()) {
-    const base::Result<sim::Scenario> scenario = sim::parse_scenario(preset.text);
+    const base::Result<scenario::Scenario> scenario = scenario::parse_scenario(preset.text);
     ASSERT_TRUE(scenario.ok()) << preset.name << ": " << scenario.status().message();
     const base::Result<HostPlan> plan = make_host_plan(*scenario, {});
     ASSERT_TRUE(plan.ok()) << preset.name << ": " << plan.status().message();
@@ -21,7 +21,8 @@ TEST(Presets, AreScenariosThatALabCanBe) {
 TEST(Presets, AreSomethingForTwoHostsToo) {
   for (const Preset& preset : presets()) {
     const std::vector<std::string> two = {"topology.hosts=2"};
-    const base::Result<sim::Scenario> scenario = sim::parse_scenario(preset.text_for(2), two);
+    const base::Result<scenario::Scenario> scenario =
+        scenario::parse_scenario(preset.text_for(2), two);
     ASSERT_TRUE(scenario.ok()) << preset.name << ": " << scenario.status().message();
     const base::Result<HostPlan> plan = make_host_plan(*scenario, {});
     ASSERT_TRUE(plan.ok()) << preset.name << ": " << plan.status().message();

@@ -13,7 +13,7 @@
 #include <cerrno>
 
 #include "base/clock.h"
-#include "lab/write_all.h"
+#include "lab/output.h"
 
 namespace spillway::lab {
 namespace {

@@ -22,7 +22,7 @@
 
 #include "base/status.h"
 #include "base/units.h"
-#include "lab/line_prefixer.h"
+#include "lab/output.h"
 #include "lab/rank_process.h"
 
 namespace spillway::lab {

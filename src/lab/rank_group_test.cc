@@ -7,7 +7,7 @@
 
 #include <cstdlib>
 
-#include "lab/environment.h"
+#include "lab/rank_environment.h"
 
 namespace spillway::lab {
 namespace {

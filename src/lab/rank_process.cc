@@ -10,8 +10,8 @@
 
 #include <cerrno>
 
-#include "lab/namespaces.h"
-#include "net/system_error.h"
+#include "lab/network/namespaces.h"
+#include "net/system_call.h"
 
 namespace spillway::lab {
 namespace {

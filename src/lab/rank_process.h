@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "net/unique_fd.h"
+#include "net/system_call.h"
 
 namespace spillway::lab {
 

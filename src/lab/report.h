@@ -21,8 +21,8 @@
 #include <string_view>
 
 #include "base/status.h"
-#include "lab/fabric_sample.h"
 #include "lab/lab_options.h"
+#include "lab/network/fabric_sampler.h"
 
 namespace spillway::lab {
 

@@ -16,7 +16,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "net/system_error.h"
+#include "base/clock.h"
+#include "net/system_call.h"
 
 namespace spillway::lab {
 namespace {
@@ -207,8 +208,7 @@ base::Result<StateDirectory> StateDirectory::create(const fs::path& root, const 
   if (!lock.valid() || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
     return net::system_error(fmt::format("lock {}", path.string()), errno);
   }
-  timespec now = {};
-  ::clock_gettime(CLOCK_REALTIME, &now);
+  const timespec now = net::timespec_of(base::time_of_day());
   std::string id = fmt::format("{}-{}-{}.{:09}", name, ::getpid(), now.tv_sec, now.tv_nsec);
   return StateDirectory(path, std::move(id), std::move(lock));
 }

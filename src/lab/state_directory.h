@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "lab/isolation.h"
-#include "net/unique_fd.h"
+#include "lab/network/isolation.h"
+#include "net/system_call.h"
 
 namespace spillway::lab {
 

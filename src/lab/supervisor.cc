@@ -7,13 +7,13 @@
 #include <optional>
 
 #include "base/clock.h"
-#include "lab/environment.h"
-#include "lab/fabric_sampler.h"
-#include "lab/lab_trace.h"
-#include "lab/link_setup.h"
-#include "lab/namespaces.h"
+#include "lab/network/fabric_sampler.h"
+#include "lab/network/links.h"
+#include "lab/network/namespaces.h"
+#include "lab/output.h"
+#include "lab/rank_environment.h"
 #include "lab/report.h"
-#include "lab/write_all.h"
+#include "lab/trace/lab_trace.h"
 
 namespace spillway::lab {
 namespace {
@@ -22,10 +22,10 @@ void warn(const SupervisorTask& task, std::string_view sentence) {
   write_all(task.options.output.err, fmt::format("spillway: {}\n", sentence));
 }
 
-std::vector<fabric::PortSpec> fabric_ports(const SupervisorTask& task) {
-  std::vector<fabric::PortSpec> ports;
+std::vector<fabric::PortAttachment> fabric_ports(const SupervisorTask& task) {
+  std::vector<fabric::PortAttachment> ports;
   for (const HostEntry& host : task.plan.hosts) {
-    fabric::PortSpec& port = ports.emplace_back();
+    fabric::PortAttachment& port = ports.emplace_back();
     if (task.isolation == Isolation::kNone) {
       port.listen = host.peer;
       port.deliver = host.listen;
@@ -37,13 +37,13 @@ std::vector<fabric::PortSpec> fabric_ports(const SupervisorTask& task) {
 }
 
 // The namespaces stay open here: `lab exec` finds them by their numbers.
-base::Result<LinkSetup> make_links(const SupervisorTask& task) {
+base::Result<HostLinks> make_links(const SupervisorTask& task) {
   if (task.isolation == Isolation::kNone) {
     warn(task, kLoopbackNotice);
-    return LinkSetup();
+    return HostLinks();
   }
   make_mounts_private();
-  base::Result<LinkSetup> links = set_up_links(task.plan, task.options.tcp);
+  base::Result<HostLinks> links = set_up_links(task.plan, task.options.tcp);
   if (links.ok() && !links->hosts_pace) {
     warn(task, "this kernel has no token bucket (sch_tbf): the emulated links alone pace");
   }
@@ -56,7 +56,7 @@ bool is_traced(const SupervisorTask& task) {
 
 // The kernel's switch where it was asked for, or is possible and nothing was asked for.
 base::Result<LabFabric> make_fabric(const SupervisorTask& task) {
-  const std::vector<fabric::PortSpec> ports = fabric_ports(task);
+  const std::vector<fabric::PortAttachment> ports = fabric_ports(task);
   const auto make = [&](Dataplane dataplane) {
     return LabFabric::make(dataplane, task.options.scenario, task.plan, ports, is_traced(task));
   };
@@ -78,7 +78,7 @@ base::Result<LabFabric> make_fabric(const SupervisorTask& task) {
   return make(Dataplane::kUser);
 }
 
-HostRecord host_record(const SupervisorTask& task, const LinkSetup& links, std::size_t index) {
+HostRecord host_record(const SupervisorTask& task, const HostLinks& links, std::size_t index) {
   EnvironmentOptions options;
   options.master_port = task.options.master_port;
   options.lab_id = task.state.id();
@@ -112,7 +112,7 @@ base::Status start_commands(const SupervisorTask& task, const std::vector<HostRe
 }
 
 base::Result<std::vector<HostRecord>> record_hosts(const SupervisorTask& task,
-                                                   const LinkSetup& links) {
+                                                   const HostLinks& links) {
   std::vector<HostRecord> hosts;
   for (std::size_t index = 0; index < task.plan.hosts.size(); ++index) {
     hosts.push_back(host_record(task, links, index));
@@ -124,7 +124,7 @@ base::Result<std::vector<HostRecord>> record_hosts(const SupervisorTask& task,
 }
 
 base::Result<std::optional<LabTrace>> start_trace(const SupervisorTask& task,
-                                                  const LinkSetup& links, const LabFabric& fabric) {
+                                                  const HostLinks& links, const LabFabric& fabric) {
   if (!is_traced(task)) {
     return std::optional<LabTrace>();
   }
@@ -170,7 +170,7 @@ LabOutcome run_commands(const SupervisorTask& task, const LabFabric& fabric, Ran
 }
 
 base::Status run_to_the_end(const SupervisorTask& task) {
-  const base::Result<LinkSetup> links = make_links(task);
+  const base::Result<HostLinks> links = make_links(task);
   if (!links.ok()) {
     return links.status();
   }

@@ -28,6 +28,12 @@ SocketAddress::SocketAddress() : storage_{} {
   storage_.ss_family = AF_INET;
 }
 
+SocketAddress SocketAddress::any(int family) {
+  SocketAddress address;
+  address.storage_.ss_family = static_cast<sa_family_t>(family);
+  return address;
+}
+
 SocketAddress SocketAddress::from(const sockaddr_storage& storage) {
   SocketAddress address;
   address.storage_ = storage;

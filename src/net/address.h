@@ -20,6 +20,9 @@ class SocketAddress {
   // 0.0.0.0:0
   SocketAddress();
   static base::Result<SocketAddress> parse(std::string_view text);
+  // All of a host's own, of AF_INET or AF_INET6, with port 0: bound to it, a socket leaves both the
+  // interface and the port to the kernel.
+  static SocketAddress any(int family);
   // What the kernel filled in: of AF_INET or AF_INET6.
   static SocketAddress from(const sockaddr_storage& storage);
 

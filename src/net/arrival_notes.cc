@@ -3,7 +3,30 @@
 
 #include <netinet/in.h>
 
+#include <algorithm>
+
+#include "base/clock.h"
+#include "net/system_call.h"
+
 namespace spillway::net {
+namespace {
+
+constexpr base::Duration kMeasuredAgainAfter = base::milliseconds(100);
+
+}  // namespace
+
+void ArrivalClock::measure(base::Instant now) {
+  ahead_ = base::unix_time_offset();
+  measured_ = now;
+  is_measured_ = true;
+}
+
+base::Instant ArrivalClock::instant_of(const timespec& stamped, base::Instant now) {
+  if (!is_measured_ || now - measured_ >= kMeasuredAgainAfter) {
+    measure(now);
+  }
+  return std::min(base::Instant(duration_of(stamped) - ahead_), now);
+}
 
 void ArrivalReader::read(const cmsghdr& control, base::Instant now, ArrivalNotes& notes) {
   const auto is = [&control](int level, int type) {

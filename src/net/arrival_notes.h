@@ -1,19 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the kernel says beside a received message, for all kinds of sockets that ask for it: when it
-// arrived, its DSCP and ECN, and how many messages the full queue lost before it. One per socket;
-// one thread.
+// arrived, its DSCP and ECN, and how many messages the full queue lost before it. One ArrivalReader
+// per socket; one thread.
 #pragma once
 
 #include <sys/socket.h>
 
 #include <cstdint>
 #include <cstring>
+#include <ctime>
 
 #include "base/units.h"
-#include "net/arrival_clock.h"
 
 namespace spillway::net {
+
+// Turns the kernel's receive timestamps, which follow the time of day, into instants of the
+// monotonic clock. The difference of the two clocks is measured anew now and then, so a step of the
+// time of day does harm for a moment only; and no instant lies in the future.
+class ArrivalClock {
+ public:
+  // `stamped` as SO_TIMESTAMPNS tells it; `now` by base::MonotonicClock.
+  base::Instant instant_of(const timespec& stamped, base::Instant now);
+
+ private:
+  void measure(base::Instant now);
+
+  base::Duration ahead_;  // of the time of day over the monotonic clock
+  base::Instant measured_;
+  bool is_measured_ = false;
+};
 
 template <typename T>
 T control_value(const cmsghdr& control) {

@@ -8,7 +8,7 @@
 namespace spillway::net {
 namespace {
 
-constexpr std::size_t kBufferBytes = 64 * 1024;
+constexpr std::size_t kJoinedBytes = 64 * 1024;
 constexpr std::size_t kControlBytes = 128;
 constexpr std::size_t kDatagramBytes = 9216;  // without GRO: more than any Spillway packet
 constexpr std::size_t kBatch = 32;
@@ -17,13 +17,13 @@ constexpr std::size_t kBatchOfFull = 4;  // 256 KiB: a fraction of a second-leve
 }  // namespace
 
 DatagramReceiver::DatagramReceiver(const UdpSocket& socket, const Offloads& offloads)
-    : socket_(socket), most_(offloads.batching ? kBatch : 1), asked_(most_) {
-  const std::size_t size = offloads.gro ? kBufferBytes : kDatagramBytes;
-  buffers_.resize(most_ * size);
-  controls_.resize(most_ * kControlBytes);
-  data_.resize(most_);
-  headers_.resize(most_);
-  for (std::size_t i = 0; i < most_; ++i) {
+    : socket_(socket), max_messages_(offloads.batching ? kBatch : 1), asked_(max_messages_) {
+  const std::size_t size = offloads.gro ? kJoinedBytes : kDatagramBytes;
+  buffers_.resize(max_messages_ * size);
+  controls_.resize(max_messages_ * kControlBytes);
+  data_.resize(max_messages_);
+  headers_.resize(max_messages_);
+  for (std::size_t i = 0; i < max_messages_; ++i) {
     data_[i] = {buffers_.data() + i * size, size};
     msghdr& header = headers_[i].msg_hdr;
     header.msg_iov = &data_[i];
@@ -38,7 +38,7 @@ int DatagramReceiver::receive_messages() {
     headers_[i].msg_hdr.msg_controllen = kControlBytes;
   }
   ++counters_.calls;
-  if (most_ > 1) {
+  if (max_messages_ > 1) {
     return std::max(0, ::recvmmsg(socket_.fd(), headers_.data(), static_cast<unsigned>(asked_),
                                   MSG_DONTWAIT, nullptr));
   }
@@ -48,8 +48,8 @@ int DatagramReceiver::receive_messages() {
 }
 
 void DatagramReceiver::choose_next_batch(std::size_t messages, std::size_t bytes) {
-  const bool are_full = bytes > messages * kBufferBytes / 4;
-  asked_ = std::min(most_, are_full ? kBatchOfFull : kBatch);
+  const bool are_full = bytes > messages * kJoinedBytes / 4;
+  asked_ = std::min(max_messages_, are_full ? kBatchOfFull : kBatch);
 }
 
 bool DatagramReceiver::receive(base::Instant now, const DatagramHandler& handle) {

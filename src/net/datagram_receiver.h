@@ -52,8 +52,8 @@ class DatagramReceiver {
   Arrival read_control(msghdr& header, base::Instant now);
 
   const UdpSocket& socket_;
-  std::size_t most_;       // messages of a call
-  std::size_t asked_ = 0;  // of the next one
+  std::size_t max_messages_;  // of a call
+  std::size_t asked_ = 0;     // of the next one
   std::vector<std::uint8_t> buffers_;
   std::vector<std::uint8_t> controls_;
   std::vector<iovec> data_;

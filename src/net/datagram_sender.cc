@@ -15,12 +15,12 @@
 namespace spillway::net {
 namespace {
 
-constexpr std::size_t kBufferBytes = 192 * 1024;  // stays in a second-level cache
+constexpr std::size_t kMainBytes = 192 * 1024;  // stays in a second-level cache
 constexpr std::size_t kAsideBytes = 32 * 1024;
-constexpr std::size_t kShort = 1500;       // may be put aside: a copy that costs less than a call
-constexpr std::size_t kMostRuns = 64;      // in one call
-constexpr std::size_t kMostSegments = 64;  // what every kernel with UDP_SEGMENT takes
-constexpr std::size_t kMostRunBytes = 65000;  // an IP packet with its headers is below 64 KiB
+constexpr std::size_t kShort = 1500;         // may be put aside: a copy that costs less than a call
+constexpr std::size_t kMaxRuns = 64;         // in one call
+constexpr std::size_t kMaxSegments = 64;     // what every kernel with UDP_SEGMENT takes
+constexpr std::size_t kMaxRunBytes = 65000;  // an IP packet with its headers is below 64 KiB
 
 // A message header with its control data: DSCP and ECN, and where to cut.
 struct OutgoingMessage {
@@ -43,14 +43,18 @@ void add_control(msghdr& header, int level, int type, const void* value, std::si
 
 DatagramSender::DatagramSender(std::vector<UdpSocket> sockets, const Offloads& offloads)
     : sockets_(std::move(sockets)), offloads_(offloads) {
-  main_.buffer.resize(kBufferBytes);
+  main_.buffer.resize(kMainBytes);
   aside_.buffer.resize(kAsideBytes);
 }
 
+void DatagramSender::set_address(std::uint16_t peer, const SocketAddress& address) {
+  addresses_.insert_or_assign(peer, address);
+}
+
 bool DatagramSender::has_room() const {
-  return flushing_ == nullptr && main_.used + SPILLWAY_MAX_PACKET <= kBufferBytes &&
-         aside_.used + kShort <= kAsideBytes && main_.runs.size() < kMostRuns &&
-         aside_.runs.size() < kMostRuns;
+  return flushing_ == nullptr && main_.used + SPILLWAY_MAX_PACKET <= kMainBytes &&
+         aside_.used + kShort <= kAsideBytes && main_.runs.size() < kMaxRuns &&
+         aside_.runs.size() < kMaxRuns;
 }
 
 base::MutableByteView DatagramSender::room() {
@@ -58,19 +62,22 @@ base::MutableByteView DatagramSender::room() {
   return base::MutableByteView(main_.buffer).subspan(main_.used, SPILLWAY_MAX_PACKET);
 }
 
-bool DatagramSender::extends(const Lane& lane, const DatagramTarget& target,
+bool DatagramSender::extends(const Lane& lane, const transport::Route& route,
                              std::size_t size) const {
   if (!offloads_.gso || lane.runs.empty()) {
     return false;
   }
   const Run& run = lane.runs.back();
-  return !run.closed && run.target == target && size <= run.segment &&
-         run.segments < kMostSegments && run.bytes + size <= kMostRunBytes;
+  return !run.closed && run.route == route && size <= run.segment && run.segments < kMaxSegments &&
+         run.bytes + size <= kMaxRunBytes;
 }
 
-void DatagramSender::append(Lane& lane, const DatagramTarget& target, std::size_t size) const {
-  if (!extends(lane, target, size)) {
-    lane.runs.push_back({.target = target,
+void DatagramSender::append(Lane& lane, const transport::Route& route, std::size_t size) const {
+  if (!extends(lane, route, size)) {
+    const auto address = addresses_.find(route.peer);
+    SPILLWAY_CHECK(address != addresses_.end());
+    lane.runs.push_back({.route = route,
+                         .address = &address->second,
                          .data = lane.buffer.data() + lane.used,
                          .segment = static_cast<std::uint16_t>(size)});
   }
@@ -81,22 +88,23 @@ void DatagramSender::append(Lane& lane, const DatagramTarget& target, std::size_
   lane.used += size;
 }
 
-void DatagramSender::commit(const DatagramTarget& target, std::size_t size, bool may_overtake) {
+void DatagramSender::commit(const transport::Route& route, std::size_t size) {
   SPILLWAY_CHECK(size > 0 && size <= SPILLWAY_MAX_PACKET);
-  const bool goes_aside = may_overtake && offloads_.gso && size <= kShort && !main_.runs.empty();
+  const bool goes_aside =
+      route.is_control && offloads_.gso && size <= kShort && !main_.runs.empty();
   if (!goes_aside) {
-    append(main_, target, size);
+    append(main_, route, size);
     return;
   }
   std::memcpy(aside_.buffer.data() + aside_.used, main_.buffer.data() + main_.used, size);
-  append(aside_, target, size);
+  append(aside_, route, size);
 }
 
 // How many of the runs to send leave through the same socket, as far as one call takes them.
 std::size_t DatagramSender::same_socket(const Lane& lane) const {
   std::size_t end = next_ + 1;
-  while (offloads_.batching && end < lane.runs.size() && end - next_ < kMostRuns &&
-         lane.runs[end].target.socket == lane.runs[next_].target.socket) {
+  while (offloads_.batching && end < lane.runs.size() && end - next_ < kMaxRuns &&
+         lane.runs[end].route.path == lane.runs[next_].route.path) {
     ++end;
   }
   return end - next_;
@@ -104,21 +112,21 @@ std::size_t DatagramSender::same_socket(const Lane& lane) const {
 
 // Returns how many runs went, or minus an errno.
 int DatagramSender::send_some(const Lane& lane, std::size_t count) {
-  std::array<OutgoingMessage, kMostRuns> messages;
-  std::array<mmsghdr, kMostRuns> headers;
+  std::array<OutgoingMessage, kMaxRuns> messages;
+  std::array<mmsghdr, kMaxRuns> headers;
   for (std::size_t i = 0; i < count; ++i) {
     const Run& run = lane.runs[next_ + i];
     OutgoingMessage& message = messages[i];
     message.data = {const_cast<std::uint8_t*>(run.data), run.bytes};
     headers[i] = {};
     msghdr& header = headers[i].msg_hdr;
-    header.msg_name = const_cast<sockaddr*>(run.target.address->data());
-    header.msg_namelen = run.target.address->size();
+    header.msg_name = const_cast<sockaddr*>(run.address->data());
+    header.msg_namelen = run.address->size();
     header.msg_iov = &message.data;
     header.msg_iovlen = 1;
     header.msg_control = message.control.data();
-    const int tos = run.target.tos;
-    const bool v6 = run.target.address->is_ipv6();
+    const int tos = run.route.tos();
+    const bool v6 = run.address->is_ipv6();
     add_control(header, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_TCLASS : IP_TOS, &tos,
                 sizeof(tos));
     if (run.segments > 1) {
@@ -126,7 +134,7 @@ int DatagramSender::send_some(const Lane& lane, std::size_t count) {
     }
   }
   ++counters_.calls;
-  const int fd = sockets_[lane.runs[next_].target.socket].fd();
+  const int fd = sockets_[lane.runs[next_].route.path].fd();
   if (!offloads_.batching) {
     return ::sendmsg(fd, &headers[0].msg_hdr, 0) >= 0 ? 1 : -errno;
   }
@@ -205,7 +213,8 @@ void DatagramSender::split_runs(Lane& lane) const {
     const Run& run = lane.runs[i];
     for (std::uint32_t done = 0; done < run.bytes; done += run.segment) {
       const std::uint32_t size = std::min<std::uint32_t>(run.segment, run.bytes - done);
-      split.push_back({.target = run.target,
+      split.push_back({.route = run.route,
+                       .address = run.address,
                        .data = run.data + done,
                        .bytes = size,
                        .segment = static_cast<std::uint16_t>(size),
@@ -223,7 +232,7 @@ void DatagramSender::drop_next(Lane& lane, std::uint64_t& counter) {
 }
 
 int DatagramSender::waiting_fd() const {
-  return sockets_[flushing_->runs[next_].target.socket].fd();
+  return sockets_[flushing_->runs[next_].route.path].fd();
 }
 
 }  // namespace spillway::net

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Datagrams on their way out, gathered so that few calls move many. The caller writes each datagram
-// where room() says and commits it; datagrams that follow each other with the same socket, target,
-// class and size form a run, and a run leaves as one GSO buffer. A short datagram between long
-// ones, such as a control packet, is put aside so that it does not break their run, and leaves
-// first. flush() hands runs to the kernel and says whether all went; while some wait for room in a
-// socket, nothing may be added.
+// where room() says and commits it with its route; datagrams that follow each other with the same
+// route and size form a run, and a run leaves as one GSO buffer. A short control packet between
+// long datagrams is put aside so that it does not break their run, and leaves first. flush() hands
+// runs to the kernel and says whether all went; while some wait for room in a socket, nothing may
+// be added.
 //
 //   GSO off: a message per datagram.  Batching off as well: a call per datagram.
 //
@@ -15,42 +15,38 @@
 
 #include <cstdint>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "base/bytes.h"
 #include "net/address.h"
 #include "net/udp_socket.h"
+#include "transport/route.h"
 
 namespace spillway::net {
-
-struct DatagramTarget {
-  std::uint8_t socket = 0;  // which of the sender's sockets
-  std::uint8_t tos = 0;     // DSCP and ECN, as in the IP header
-  const SocketAddress* address = nullptr;
-
-  friend bool operator==(const DatagramTarget&, const DatagramTarget&) = default;
-};
 
 struct SendCounters {
   std::uint64_t datagrams = 0;
   std::uint64_t bytes = 0;
   std::uint64_t calls = 0;
   std::uint64_t waits = 0;     // a socket had no room
-  std::uint64_t too_long = 0;  // refused: longer than the way to the peer allows
+  std::uint64_t too_long = 0;  // refused: longer than the path to the peer allows
   std::uint64_t refused = 0;   // for any other reason
 };
 
 class DatagramSender {
  public:
+  // Route::path is the number of a socket.
   DatagramSender(std::vector<UdpSocket> sockets, const Offloads& offloads);
+
+  // Where datagrams to Route::peer go; said before the first of them.
+  void set_address(std::uint16_t peer, const SocketAddress& address);
 
   // Whether another datagram may be written; if not, flush() first.
   bool has_room() const;
   // Where to write it: SPILLWAY_MAX_PACKET bytes.
   base::MutableByteView room();
-  // `target.address` must stay where it is until it was flushed. A datagram that may overtake
-  // others is put aside where it would break a run.
-  void commit(const DatagramTarget& target, std::size_t size, bool may_overtake = false);
+  void commit(const transport::Route& route, std::size_t size);
 
   // False if some datagrams wait for room in a socket (waiting_fd()).
   bool flush();
@@ -63,7 +59,8 @@ class DatagramSender {
 
  private:
   struct Run {
-    DatagramTarget target;
+    transport::Route route;
+    const SocketAddress* address = nullptr;
     const std::uint8_t* data = nullptr;
     std::uint32_t bytes = 0;
     std::uint16_t segment = 0;  // size of each datagram but the last
@@ -77,8 +74,8 @@ class DatagramSender {
     std::vector<Run> runs;
   };
 
-  bool extends(const Lane& lane, const DatagramTarget& target, std::size_t size) const;
-  void append(Lane& lane, const DatagramTarget& target, std::size_t size) const;
+  bool extends(const Lane& lane, const transport::Route& route, std::size_t size) const;
+  void append(Lane& lane, const transport::Route& route, std::size_t size) const;
   bool flush(Lane& lane);
   std::size_t same_socket(const Lane& lane) const;
   int send_some(const Lane& lane, std::size_t count);
@@ -87,9 +84,10 @@ class DatagramSender {
   void drop_next(Lane& lane, std::uint64_t& counter);
 
   std::vector<UdpSocket> sockets_;
+  std::unordered_map<std::uint16_t, SocketAddress> addresses_;  // runs point at them
   Offloads offloads_;
   Lane main_;
-  Lane aside_;  // what would have broken a run and may overtake it
+  Lane aside_;  // control packets that would have broken a run
   Lane* flushing_ = nullptr;
   std::size_t next_ = 0;  // of its runs
   SendCounters counters_;

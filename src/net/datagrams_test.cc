@@ -17,6 +17,8 @@
 namespace spillway::net {
 namespace {
 
+constexpr std::uint16_t kPeer = 3;
+
 UdpSocket open_socket(const std::string& address) {
   base::Result<UdpSocket> socket = UdpSocket::open(SocketAddress::parse(address).value());
   SPILLWAY_CHECK(socket.ok());
@@ -38,13 +40,18 @@ struct Wire {
       sources.push_back(open_socket(address));
     }
     sender.emplace(std::move(sources), offloads_);
+    sender->set_address(kPeer, target.local());
     receiver.emplace(target, offloads_);
   }
 
   void commit(std::size_t size, std::uint8_t fill, std::uint8_t tos = 0, std::uint8_t socket = 0) {
     const base::MutableByteView room = sender->room();
     std::fill_n(room.begin(), size, fill);
-    sender->commit({.socket = socket, .tos = tos, .address = &target.local()}, size);
+    sender->commit({.peer = kPeer,
+                    .path = socket,
+                    .dscp = static_cast<std::uint8_t>(tos >> 2),
+                    .ecn = static_cast<std::uint8_t>(tos & 3)},
+                   size);
   }
 
   std::vector<Received> receive_all() {
@@ -169,8 +176,9 @@ TEST(Datagrams, ThatCannotBeSentAreCounted) {
       }(),
       {});
   const SocketAddress nowhere = SocketAddress::parse("[::1]:9").value();  // of another family
+  sender.set_address(kPeer, nowhere);
   sender.room();
-  sender.commit({.address = &nowhere}, 100);
+  sender.commit({.peer = kPeer}, 100);
   EXPECT_TRUE(sender.flush());
   EXPECT_EQ(sender.counters().refused + sender.counters().too_long, 1U);
   EXPECT_EQ(sender.counters().datagrams, 0U);

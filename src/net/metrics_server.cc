@@ -12,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-#include "net/system_error.h"
+#include "net/system_call.h"
 
 namespace spillway::net {
 namespace {
@@ -96,7 +96,7 @@ bool MetricsServer::wait_readable(int fd) const {
 std::string MetricsServer::read_request(int connection) const {
   std::string request;
   std::array<char, 512> part{};
-  while (request.size() < kMostRequestBytes && request.find("\r\n\r\n") == std::string::npos &&
+  while (request.size() < kMaxRequestBytes && request.find("\r\n\r\n") == std::string::npos &&
          wait_readable(connection)) {
     const ssize_t got = ::recv(connection, part.data(), part.size(), MSG_DONTWAIT);
     if (got <= 0) {

@@ -4,7 +4,7 @@
 // when it is asked for, and anything else with 404 or 400. One thread of its own, one connection at
 // a time, closed after the answer.
 //
-// Limits: a request is kMostRequestBytes long, and whoever dawdles for kPatience is hung up on.
+// Limits: a request is kMaxRequestBytes long, and whoever dawdles for kPatience is hung up on.
 // `render` is called from the server's thread; destroying the server ends it.
 #pragma once
 
@@ -16,13 +16,13 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "net/address.h"
-#include "net/unique_fd.h"
+#include "net/system_call.h"
 
 namespace spillway::net {
 
 class MetricsServer {
  public:
-  static constexpr std::size_t kMostRequestBytes = 4096;
+  static constexpr std::size_t kMaxRequestBytes = 4096;
   static constexpr base::Duration kPatience = base::seconds(2);
 
   static base::Result<std::unique_ptr<MetricsServer>> start(const SocketAddress& listen,

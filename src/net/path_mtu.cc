@@ -6,15 +6,14 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "net/system_error.h"
+#include "net/system_call.h"
 #include "net/udp_socket.h"
+#include "wire/frame_overhead.h"
 #include "wire/packet.h"
 
 namespace spillway::net {
 namespace {
 
-constexpr unsigned kIpv4Headers = 20 + 8;
-constexpr unsigned kIpv6Headers = 40 + 8;
 // A data packet's header with its check and one plane of one quantum of coordinates.
 constexpr unsigned kSmallestPacket = sizeof(spillway_data_header) + SPILLWAY_TAG_SIZE + 4;
 
@@ -37,7 +36,7 @@ base::Result<unsigned> path_mtu(const SocketAddress& local, const SocketAddress&
 }
 
 base::Result<unsigned> datagram_limit(unsigned mtu, const SocketAddress& peer) {
-  const unsigned headers = peer.is_ipv6() ? kIpv6Headers : kIpv4Headers;
+  const unsigned headers = spillway_datagram_overhead(peer.is_ipv6());
   if (mtu < headers + kSmallestPacket) {
     return base::invalid_argument(
         fmt::format("the MTU to {} is {}: a Spillway packet needs at least {}; raise it on the "

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Work for a loop from other threads: a list under a lock, and a descriptor that wakes the loop.
+// push() and wake() are for any thread, the rest for the loop's. The list has no limit of its own.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -10,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "net/unique_fd.h"
+#include "net/system_call.h"
 
 namespace spillway::net {
 

@@ -8,19 +8,16 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <charconv>
-#include <cstdlib>
-#include <cstring>
 #include <thread>
-#include <unordered_map>
 #include <utility>
 
 #include "base/clock.h"
 #include "net/path_mtu.h"
 #include "net/send_pacer.h"
-#include "net/system_error.h"
+#include "net/system_call.h"
 #include "net/task_queue.h"
-#include "net/time_spec.h"
+#include "transport/datagram_port.h"
+#include "wire/frame_overhead.h"
 
 namespace spillway::net {
 namespace {
@@ -29,7 +26,7 @@ namespace {
 constexpr int kReceiveCallsPerTurn = 4;
 constexpr int kFlushesPerTurn = 4;
 // Timeouts wait so many turns at most while more has arrived than was read.
-constexpr unsigned kMostTurnsBehind = 64;
+constexpr unsigned kMaxTurnsBehind = 64;
 
 bool is_marked(std::uint8_t tos) {
   return (tos & 3) == SPILLWAY_ECN_CE;
@@ -37,21 +34,21 @@ bool is_marked(std::uint8_t tos) {
 
 // What a datagram takes of a link: headers, preamble, check sequence and gap included.
 base::Bytes wire_bytes(std::size_t datagram, const SocketAddress& address) {
-  constexpr std::int64_t kEthernet = 14 + 24;
-  return base::bytes(static_cast<std::int64_t>(datagram) + 8 + (address.is_ipv6() ? 40 : 20) +
-                     kEthernet);
+  return base::bytes(static_cast<std::int64_t>(datagram) +
+                     spillway_frame_overhead(address.is_ipv6()) + SPILLWAY_WIRE_OVERHEAD);
 }
 
 }  // namespace
 
-DriverConfig driver_config_from_environment() {
-  DriverConfig config;
-  config.offloads = offloads_from_environment();
-  if (const char* text = std::getenv("SPILLWAY_BUSY_POLL"); text != nullptr) {
-    std::int64_t microseconds = 0;
-    std::from_chars(text, text + std::strlen(text), microseconds);
-    config.busy_poll = base::microseconds(std::clamp<std::int64_t>(microseconds, 0, 1'000'000));
+base::Result<DriverConfig> driver_config_from(const base::Environment& environment) {
+  const base::Result<Offloads> offloads = offloads_from(environment);
+  const base::Result<std::int64_t> microseconds = environment.number("SPILLWAY_BUSY_POLL");
+  if (!offloads.ok() || !microseconds.ok()) {
+    return offloads.ok() ? microseconds.status() : offloads.status();
   }
+  DriverConfig config;
+  config.offloads = *offloads;
+  config.busy_poll = base::microseconds(*microseconds);
   return config;
 }
 
@@ -109,7 +106,6 @@ class TransportDriver::Loop {
   DriverListener& listener_;
   base::MonotonicClock clock_;
   transport::DatagramPort port_;
-  std::unordered_map<std::uint16_t, SocketAddress> peers_;
   DatagramSender sender_;
   DatagramReceiver receiver_;
   SendPacer pacer_;
@@ -136,7 +132,7 @@ base::Result<unsigned> TransportDriver::Loop::add_peer(std::uint16_t rank,
   if (base::Status status = port_.endpoint().add_peer(rank, now()); !status.ok()) {
     return status;
   }
-  peers_.insert_or_assign(rank, address);
+  sender_.set_address(rank, address);
   return limit;
 }
 
@@ -191,7 +187,7 @@ bool TransportDriver::Loop::receive() {
 
 // Silence means something only once everything that arrived was read; but a flood stops no clock.
 void TransportDriver::Loop::run_timeouts() {
-  if (turns_behind_ % kMostTurnsBehind != 0) {
+  if (turns_behind_ % kMaxTurnsBehind != 0) {
     return;
   }
   const base::Instant at = now();
@@ -232,15 +228,12 @@ bool TransportDriver::Loop::transmit() {
 void TransportDriver::Loop::gather(base::Instant at) {
   told_ = std::max(told_, at);
   while (sender_.has_room() && pacer_.may_send(at)) {
-    transport::DatagramRoute route;
+    transport::Route route;
     const std::size_t size = port_.poll_datagram(told_, sender_.room(), route);
     if (size == 0) {
       return;
     }
-    sender_.commit({.socket = route.path,
-                    .tos = static_cast<std::uint8_t>((route.dscp << 2) | route.ecn),
-                    .address = &peers_.at(route.to)},
-                   size, /*may_overtake=*/route.is_control);
+    sender_.commit(route, size);
     pacer_.sent(wire_bytes(size, config_.listen), at);
   }
 }
@@ -284,7 +277,7 @@ base::Result<std::unique_ptr<TransportDriver>> TransportDriver::open(const Drive
   std::vector<UdpSocket> sockets;
   std::vector<std::string> warnings;
   SocketAddress address = config.listen;
-  for (unsigned path = 0; path < std::max<unsigned>(config.endpoint.tuning.paths, 1); ++path) {
+  for (unsigned path = 0; path < std::max<unsigned>(config.endpoint.exchange.paths, 1); ++path) {
     base::Result<UdpSocket> socket = UdpSocket::open(address);
     if (!socket.ok()) {
       return socket.status();

@@ -13,7 +13,7 @@
 //   auto driver = TransportDriver::open(config, auth, listener);
 //   driver->add_peer(1, address);
 //   driver->start();
-//   driver->post([spec](Endpoint& endpoint, Instant now) { endpoint.send(spec, now); });
+//   driver->post([options](Endpoint& endpoint, Instant now) { endpoint.send(options, now); });
 //
 // Limits: as the endpoint's; datagrams that wait to leave are bounded by DatagramSender's buffer.
 #pragma once
@@ -30,7 +30,7 @@
 #include "net/datagram_receiver.h"
 #include "net/datagram_sender.h"
 #include "net/udp_socket.h"
-#include "transport/datagram_port.h"
+#include "transport/endpoint.h"
 #include "wire/packet_auth.h"
 
 namespace spillway::net {
@@ -47,7 +47,7 @@ struct DriverConfig {
 
 // Offloads and busy polling as SPILLWAY_GSO, SPILLWAY_GRO, SPILLWAY_BATCHING and
 // SPILLWAY_BUSY_POLL (microseconds) say.
-DriverConfig driver_config_from_environment();
+base::Result<DriverConfig> driver_config_from(const base::Environment& environment);
 
 struct DriverCounters {
   SendCounters sent;
@@ -82,7 +82,7 @@ class TransportDriver {
   const std::vector<std::string>& warnings() const;
   const Offloads& offloads() const;
 
-  // How many bytes of UDP payload the way to the peer takes.
+  // How many bytes of UDP payload fit the path to the peer.
   base::Result<unsigned> add_peer(std::uint16_t rank, const SocketAddress& address);
 
   void post(Task task);  // any thread

@@ -26,15 +26,14 @@ constexpr std::uint8_t kQuanta = 20;  // 640 coordinates, 640 bytes of planes
 constexpr std::size_t kPlaneBytes = 640;
 constexpr auto kPatience = std::chrono::seconds(20);
 
-wire::DataHeader header_of(const transport::DataStamp& stamp) {
-  wire::DataHeader header{.job = kJob, .message = stamp.message};
+wire::DataHeader header_of(const wire::DataStamp& stamp) {
+  wire::DataHeader header{.job = kJob, .stamp = stamp};
   header.row_log2 = 15;
   header.rotations = 1;
   header.planes = kPlanes;
   header.quanta = kQuanta;
   header.head_bytes = 160;
   header.scale = 1.0F;
-  transport::apply_stamp(stamp, header);
   return header;
 }
 
@@ -45,7 +44,7 @@ std::uint8_t planes_byte(std::uint16_t packet, std::size_t at) {
 class TestSource final : public transport::PayloadSource {
  public:
   explicit TestSource(const wire::PacketAuth& auth) : auth_(auth) {}
-  std::size_t write(const transport::DataStamp& stamp, base::MutableByteView out) override {
+  std::size_t write(const wire::DataStamp& stamp, base::MutableByteView out) override {
     std::vector<std::uint8_t> planes(kPlaneBytes);
     for (std::size_t i = 0; i < planes.size(); ++i) {
       planes[i] = planes_byte(stamp.packet, i);
@@ -64,7 +63,7 @@ class TestSink final : public transport::PayloadSink {
     std::vector<std::uint8_t> planes(kPlaneBytes);
     const auto trusted = wire::copy_trusted_planes(bytes, packet, auth_, planes);
     for (std::size_t i = 0; i < trusted.bytes; ++i) {
-      wrong_ += planes[i] != planes_byte(packet.header.packet, i) ? 1 : 0;
+      wrong_ += planes[i] != planes_byte(packet.header.stamp.packet, i) ? 1 : 0;
     }
     return static_cast<unsigned>(trusted.bytes / (kPlaneBytes / kPlanes));
   }
@@ -114,9 +113,9 @@ DriverConfig config_of(std::uint16_t rank, const std::string& address) {
   config.listen = SocketAddress::parse(address).value();
   config.endpoint.job = kJob;
   config.endpoint.rank = rank;
-  config.endpoint.tuning.paths = 4;
-  config.endpoint.tuning.burst_packets = 16;
-  config.endpoint.tuning.probe_min = base::milliseconds(2);
+  config.endpoint.exchange.paths = 4;
+  config.endpoint.exchange.burst_packets = 16;
+  config.endpoint.exchange.probe_min = base::milliseconds(2);
   return config;
 }
 
@@ -130,27 +129,27 @@ struct Rank {
         sink(auth),
         driver(TransportDriver::open(config, auth, events).value()) {}
 
-  void send(std::uint16_t to, std::uint32_t packets, std::uint32_t step = 0) {
+  void send(std::uint16_t to, std::uint32_t packets, std::uint32_t operation = 0) {
     driver->post([=, this](transport::Endpoint& endpoint, base::Instant now) {
       EXPECT_TRUE(endpoint
-                      .send({.id = {.step = step, .source = rank},
+                      .send({.id = {.operation = operation, .source = rank},
                              .to = to,
                              .packets = packets,
                              .packet_bytes = kPacketBytes,
-                             .loss = {.bound_ppm = 0},
+                             .loss = {.loss_bound_ppm = 0},
                              .source = &source},
                             now)
                       .ok());
     });
   }
-  void expect(std::uint16_t from, std::uint32_t packets, std::uint32_t step = 0) {
+  void expect(std::uint16_t from, std::uint32_t packets, std::uint32_t operation = 0) {
     driver->post([=, this](transport::Endpoint& endpoint, base::Instant now) {
       EXPECT_TRUE(endpoint
-                      .expect({.id = {.step = step, .source = from},
+                      .expect({.id = {.operation = operation, .source = from},
                                .packets = packets,
                                .packet_bytes = kPacketBytes,
                                .planes = kPlanes,
-                               .loss = {.bound_ppm = 0, .min_planes = kPlanes},
+                               .loss = {.loss_bound_ppm = 0, .min_planes = kPlanes},
                                .sink = &sink},
                               now)
                       .ok());
@@ -196,6 +195,21 @@ void expect_transfer(Two& ranks, std::uint32_t packets) {
   EXPECT_TRUE(ranks.zero.events.wait_for<transport::SendReport>().has_value());
 }
 
+TEST(DriverConfig, IsAsVariablesSay) {
+  const auto plain = driver_config_from({});
+  ASSERT_TRUE(plain.ok());
+  EXPECT_TRUE(plain->offloads.gso && plain->offloads.gro && plain->offloads.batching);
+  EXPECT_EQ(plain->busy_poll, base::Duration());
+  const auto told = driver_config_from({{"SPILLWAY_GRO", "0"}, {"SPILLWAY_BUSY_POLL", "50"}});
+  ASSERT_TRUE(told.ok());
+  EXPECT_TRUE(told->offloads.gso && !told->offloads.gro);
+  EXPECT_EQ(told->busy_poll, base::microseconds(50));
+  EXPECT_EQ(driver_config_from({{"SPILLWAY_GSO", "no"}}).status().message(),
+            "SPILLWAY_GSO is 'no': it must be 0 or 1");
+  EXPECT_EQ(driver_config_from({{"SPILLWAY_BUSY_POLL", "50us"}}).status().message(),
+            "SPILLWAY_BUSY_POLL is '50us': it must be a whole number from 0 to 1000000");
+}
+
 TEST(TransportDriver, CarriesAMessage) {
   Two ranks;
   expect_transfer(ranks, 5000);
@@ -217,11 +231,11 @@ TEST(TransportDriver, CarriesAMessageWithoutOffloads) {
 TEST(TransportDriver, CarriesManyMessagesBothWays) {
   Two ranks;
   constexpr std::uint32_t kMessages = 50;
-  for (std::uint32_t step = 0; step < kMessages; ++step) {
-    ranks.one.expect(0, 40 + step, step);
-    ranks.zero.expect(1, 40 + step, step);
-    ranks.zero.send(1, 40 + step, step);
-    ranks.one.send(0, 40 + step, step);
+  for (std::uint32_t operation = 0; operation < kMessages; ++operation) {
+    ranks.one.expect(0, 40 + operation, operation);
+    ranks.zero.expect(1, 40 + operation, operation);
+    ranks.zero.send(1, 40 + operation, operation);
+    ranks.one.send(0, 40 + operation, operation);
   }
   EXPECT_TRUE(ranks.zero.events.wait_for_count(2 * kMessages));
   EXPECT_TRUE(ranks.one.events.wait_for_count(2 * kMessages));
@@ -250,7 +264,7 @@ TEST(TransportDriver, SleepsWhenNothingIsDue) {
 
 TEST(TransportDriver, NamesAPeerThatDied) {
   DriverConfig a = config_of(0, "127.0.0.1:0");
-  a.endpoint.tuning.peer_timeout = base::milliseconds(200);
+  a.endpoint.exchange.peer_timeout = base::milliseconds(200);
   auto ranks = std::make_unique<Two>(a, config_of(1, "127.0.0.1:0"));
   expect_transfer(*ranks, 10);
   ranks->one.driver.reset();

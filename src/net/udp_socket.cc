@@ -3,16 +3,25 @@
 
 #include <fmt/format.h>
 #include <netinet/udp.h>
+#include <sys/socket.h>
 
 #include <cerrno>
-#include <cstdlib>
-#include <cstring>
 
-#include "net/socket_buffers.h"
-#include "net/system_error.h"
+#include "net/system_call.h"
 
 namespace spillway::net {
 namespace {
+
+std::size_t size_one(int fd, int force_option, int option, std::size_t bytes) {
+  const int asked = static_cast<int>(bytes);
+  if (::setsockopt(fd, SOL_SOCKET, force_option, &asked, sizeof(asked)) != 0) {
+    ::setsockopt(fd, SOL_SOCKET, option, &asked, sizeof(asked));
+  }
+  int given = 0;
+  socklen_t size = sizeof(given);
+  ::getsockopt(fd, SOL_SOCKET, option, &given, &size);
+  return static_cast<std::size_t>(given) / 2;  // the kernel doubles, and says the doubled figure
+}
 
 bool set_option(int fd, int level, int option, int value) {
   return ::setsockopt(fd, level, option, &value, sizeof(value)) == 0;
@@ -30,12 +39,12 @@ base::Status cannot_bind(const SocketAddress& address, int error) {
   return system_error(fmt::format("bind {}", address.to_string()), error, hint);
 }
 
-bool is_off(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value != nullptr && std::strcmp(value, "0") == 0;
-}
-
 }  // namespace
+
+SocketBuffers size_socket_buffers(int fd, std::size_t bytes) {
+  return {.receive = size_one(fd, SO_RCVBUFFORCE, SO_RCVBUF, bytes),
+          .send = size_one(fd, SO_SNDBUFFORCE, SO_SNDBUF, bytes)};
+}
 
 Offloads available_offloads(const Offloads& wanted) {
   const UniqueFd probe(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -45,10 +54,16 @@ Offloads available_offloads(const Offloads& wanted) {
   return available;
 }
 
-Offloads offloads_from_environment() {
-  return {.gso = !is_off("SPILLWAY_GSO"),
-          .gro = !is_off("SPILLWAY_GRO"),
-          .batching = !is_off("SPILLWAY_BATCHING")};
+base::Result<Offloads> offloads_from(const base::Environment& environment) {
+  const base::Result<bool> gso = environment.flag("SPILLWAY_GSO");
+  const base::Result<bool> gro = environment.flag("SPILLWAY_GRO");
+  const base::Result<bool> batching = environment.flag("SPILLWAY_BATCHING");
+  for (const base::Result<bool>* flag : {&gso, &gro, &batching}) {
+    if (!flag->ok()) {
+      return flag->status();
+    }
+  }
+  return Offloads{.gso = *gso, .gro = *gro, .batching = *batching};
 }
 
 base::Result<UdpSocket> UdpSocket::open(const SocketAddress& bind_to) {

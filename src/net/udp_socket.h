@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A non-blocking UDP socket and what the kernel can do for it. Packets are never fragmented: one
-// that is longer than its way allows is refused by the kernel (EMSGSIZE).
+// that is longer than its path allows is refused by the kernel (EMSGSIZE). One owner; one thread.
 //
 // Offloads are asked for one by one and used where the kernel has them:
 //   gso        many datagrams of one size leave in one call (UDP_SEGMENT, Linux 4.18)
@@ -14,11 +14,21 @@
 #include <optional>
 #include <string>
 
+#include "base/environment.h"
 #include "base/status.h"
 #include "net/address.h"
-#include "net/unique_fd.h"
+#include "net/system_call.h"
 
 namespace spillway::net {
+
+struct SocketBuffers {
+  std::size_t receive = 0;  // bytes, as far as the kernel gave them
+  std::size_t send = 0;
+};
+
+// Sizes both kernel queues of any socket: beyond the system's limits where this process may
+// (CAP_NET_ADMIN), up to them where it may not.
+SocketBuffers size_socket_buffers(int fd, std::size_t bytes);
 
 struct Offloads {
   bool gso = true;
@@ -30,7 +40,7 @@ struct Offloads {
 Offloads available_offloads(const Offloads& wanted);
 
 // What SPILLWAY_GSO, SPILLWAY_GRO and SPILLWAY_BATCHING leave on: 0 turns one off.
-Offloads offloads_from_environment();
+base::Result<Offloads> offloads_from(const base::Environment& environment);
 
 class UdpSocket {
  public:
@@ -44,7 +54,7 @@ class UdpSocket {
   // know it does not tell.
   void tell_about_arrivals(bool gro);
 
-  // Sizes both kernel queues. A sentence where the system's limit left one smaller.
+  // The same for this one. A sentence where the system's limit left one smaller.
   std::optional<std::string> size_buffers(std::size_t bytes);
 
  private:

@@ -4,11 +4,42 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 
 #include "base/check.h"
 #include "codec/row_decoder.h"
 
 namespace spillway::packetize {
+
+std::size_t DeliveryReport::coordinates() const {
+  return std::accumulate(coordinates_by_planes.begin(), coordinates_by_planes.end(),
+                         std::size_t{0});
+}
+
+double DeliveryReport::lost_fraction() const {
+  const std::size_t all = coordinates();
+  return all == 0 ? 0.0 : static_cast<double>(coordinates_by_planes[0]) / static_cast<double>(all);
+}
+
+double DeliveryReport::trimmed_fraction(unsigned planes_sent) const {
+  const std::size_t all = coordinates();
+  if (all == 0) {
+    return 0.0;
+  }
+  const std::size_t some =
+      std::accumulate(coordinates_by_planes.begin() + 1,
+                      coordinates_by_planes.begin() + planes_sent, std::size_t{0});
+  return static_cast<double>(some) / static_cast<double>(all);
+}
+
+double DeliveryReport::mean_planes() const {
+  const std::size_t all = coordinates();
+  std::size_t planes_sum = 0;
+  for (std::size_t planes = 0; planes < coordinates_by_planes.size(); ++planes) {
+    planes_sum += planes * coordinates_by_planes[planes];
+  }
+  return all == 0 ? 0.0 : static_cast<double>(planes_sum) / static_cast<double>(all);
+}
 
 Depacketizer::Depacketizer(const PacketPlan& plan, const Job& job, const wire::MessageId& message,
                            const wire::PacketAuth& auth, std::span<float> tensor,
@@ -36,15 +67,15 @@ Depacketizer::Depacketizer(const PacketPlan& plan, const Job& job, const wire::M
 }
 
 bool Depacketizer::is_ours(const wire::DataHeader& header) const {
-  return header.job == job_.id && header.epoch == job_.epoch && header.message == message_;
+  return header.job == job_.id && header.epoch == job_.epoch && header.stamp.message == message_;
 }
 
 bool Depacketizer::fits_plan(const wire::DataHeader& header) const {
-  if (header.codec != wire::Codec::kPlanes || header.packet >= plan_.packet_count() ||
+  if (header.codec != wire::Codec::kPlanes || header.stamp.packet >= plan_.packet_count() ||
       header.quanta != plan_.quanta()) {
     return false;
   }
-  const PacketPlace place = plan_.place(header.packet);
+  const PacketPlace place = plan_.place(header.stamp.packet);
   return header.row == place.row && header.slot == place.slot &&
          header.row_log2 == plan_.layout().row(place.row).log2_length;
 }
@@ -94,14 +125,14 @@ PacketOutcome Depacketizer::add(const wire::OpenedPacket& opened, base::ByteView
 }
 
 PacketOutcome Depacketizer::add_planes(const wire::DataHeader& header, base::ByteView planes) {
-  const std::size_t before = received_bytes_[header.packet];
+  const std::size_t before = received_bytes_[header.stamp.packet];
   if (planes.size() <= before) {
     ++report_.duplicates;
     return PacketOutcome::kDuplicate;
   }
   rows_[header.row] = {.scale = header.scale, .rotations = header.rotations, .seen = true};
-  received_bytes_[header.packet] = static_cast<std::uint16_t>(planes.size());
-  sent_planes_[header.packet] = header.planes;
+  received_bytes_[header.stamp.packet] = static_cast<std::uint16_t>(planes.size());
+  sent_planes_[header.stamp.packet] = header.planes;
   codec::decode_planes(kernels_,
                        {.bytes = planes, .count = header.count(), .planes = header.planes},
                        estimate_, row_data(header.row) + header.first());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Packets back into a tensor: any subset, in any order, whole, cut, repeated or damaged.
+// Packets back into a tensor: any subset, in any order, whole, cut, repeated or damaged; and the
+// report of what came. Loss is data, and the DeliveryReport is that data.
 //
 // add() verifies a packet and decodes what can be trusted of it straight into the tensor's memory,
 // still rotated; finish() rotates the rows back, makes up for what is missing, and reports. Memory
@@ -14,19 +15,49 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "codec/kernels.h"
 #include "codec/plane_code.h"
-#include "codec/row_header.h"
-#include "packetize/delivery_report.h"
-#include "packetize/message.h"
+#include "codec/row.h"
 #include "packetize/packet_plan.h"
 #include "wire/data_packet.h"
 
 namespace spillway::packetize {
+
+// What came of one message. Every expected packet is in exactly one of whole, trimmed and missing;
+// every coordinate in exactly one entry of coordinates_by_planes.
+struct DeliveryReport {
+  // Packets of the message.
+  std::size_t expected = 0;
+  std::size_t whole = 0;
+  std::size_t trimmed = 0;
+  std::size_t missing = 0;
+
+  // Packets that were handed in beyond those, or not taken.
+  std::size_t duplicates = 0;    // had nothing new
+  std::size_t improved = 0;      // replaced a shorter copy of themselves
+  std::size_t foreign = 0;       // of another job, epoch or message
+  std::size_t inconsistent = 0;  // contradict the plan, or other packets of their row
+  std::array<std::size_t, wire::kPacketFaults> faults{};
+  std::size_t corrupt_tails = 0;  // taken, less a tail that failed its check
+
+  // Coordinates of rotated rows, padding included, by how many whole planes of them came.
+  std::array<std::size_t, codec::kMaxPlanes + 1> coordinates_by_planes{};
+  std::size_t rows = 0;
+  std::size_t lost_rows = 0;        // nothing came: decoded to zero
+  std::size_t non_finite_rows = 0;  // held a NaN or an infinity: decoded to NaN
+
+  std::size_t coordinates() const;
+  // The share of coordinates of which nothing came, and of those that came short.
+  double lost_fraction() const;
+  double trimmed_fraction(unsigned planes_sent) const;
+  // Whole planes per coordinate, on average.
+  double mean_planes() const;
+};
 
 // What became of one packet handed to add().
 enum class PacketOutcome : std::uint8_t {

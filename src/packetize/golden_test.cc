@@ -32,14 +32,14 @@ struct GoldenCase {
 const std::vector<GoldenCase>& golden_cases() {
   using Content = GoldenCase::Content;
   static const std::vector<GoldenCase> cases = {
-      {"planes16_crc", 10'000, {.planes = 16}, 3},
-      {"planes16_keyed", 10'000, {.planes = 16, .keyed = true}, 3},
-      {"planes8_crc", 10'000, {.planes = 8}, 0},
-      {"planes12_last_packet", 10'000, {.planes = 12}, 11},
-      {"planes32_crc", 4'096, {.planes = 32, .row_log2 = 12}, 5},
-      {"zero_row", 300, {.planes = 8}, 0, Content::kZero},
-      {"non_finite_row", 300, {.planes = 8}, 0, Content::kNonFinite},
-      {"spike_row", 300, {.planes = 8}, 0, Content::kSpike},
+      {"planes16_crc", 10'000, {.precision = 16}, 3},
+      {"planes16_keyed", 10'000, {.precision = 16, .keyed = true}, 3},
+      {"planes8_crc", 10'000, {.precision = 8}, 0},
+      {"planes12_last_packet", 10'000, {.precision = 12}, 11},
+      {"planes32_crc", 4'096, {.precision = 32, .row_log2 = 12}, 5},
+      {"zero_row", 300, {.precision = 8}, 0, Content::kZero},
+      {"non_finite_row", 300, {.precision = 8}, 0, Content::kNonFinite},
+      {"spike_row", 300, {.precision = 8}, 0, Content::kSpike},
   };
   return cases;
 }
@@ -60,25 +60,25 @@ std::vector<float> content_of(const GoldenCase& golden) {
   return tensor;
 }
 
-constexpr Job kJob{.id = 0x0102, .epoch = 0x0304, .seed = 0x05060708090A0B0C};
-constexpr wire::MessageId kMessage{.step = 0x11121314,
-                                   .bucket = 0x2122,
-                                   .shard = 0x3132,
-                                   .source = 0x4142,
-                                   .phase = wire::Phase::kGather};
+constexpr Job kGoldenJob{.id = 0x0102, .epoch = 0x0304, .seed = 0x05060708090A0B0C};
+constexpr wire::MessageId kGoldenMessage{.operation = 0x11121314,
+                                         .signature = 0x2122,
+                                         .piece = 0x3132,
+                                         .source = 0x4142,
+                                         .phase = wire::Phase::kGather};
 
 wire::PacketAuth auth_of(const GoldenCase& golden) {
   const std::array<std::uint8_t, 16> secret = {'g', 'o', 'l', 'd', 'e', 'n', ' ', 'j',
                                                'o', 'b', ' ', 's', 'e', 'c', 'r', 't'};
-  return golden.encoding.keyed ? wire::PacketAuth::keyed(secret).value() : unkeyed_auth(kJob);
+  return golden.encoding.keyed ? wire::PacketAuth::keyed(secret).value() : unkeyed_auth(kGoldenJob);
 }
 
 std::vector<std::uint8_t> make_packet(const GoldenCase& golden, const codec::Kernels& kernels) {
   const PacketPlan plan = PacketPlan::make(golden.length, {}, golden.encoding).value();
   const wire::PacketAuth auth = auth_of(golden);
   const PacketBuffer packets = Packetizer(plan, auth, kernels)
-                                   .packetize(content_of(golden), {.job = kJob,
-                                                                   .message = kMessage,
+                                   .packetize(content_of(golden), {.job = kGoldenJob,
+                                                                   .message = kGoldenMessage,
                                                                    .priority = 5,
                                                                    .importance = 2,
                                                                    .path = 9,
@@ -132,7 +132,7 @@ TEST_P(GoldenPacket, IsReadBackToTheSameCoordinates) {
   const PacketPlan plan = PacketPlan::make(golden.length, {}, golden.encoding).value();
   const wire::PacketAuth auth = auth_of(golden);
   std::vector<float> tensor(golden.length);
-  Depacketizer receiver(plan, kJob, kMessage, auth, tensor);
+  Depacketizer receiver(plan, kGoldenJob, kGoldenMessage, auth, tensor);
   EXPECT_EQ(receiver.add(packet), PacketOutcome::kWhole);
   EXPECT_EQ(receiver.finish().whole, 1U);
 }

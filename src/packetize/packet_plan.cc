@@ -6,9 +6,9 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/random.h"
 #include "codec/kernels.h"
 #include "codec/plane_code.h"
-#include "wire/data_header.h"
 
 namespace spillway::packetize {
 namespace {
@@ -19,6 +19,7 @@ static_assert(SPILLWAY_MIN_ROW_LOG2 == codec::kMinRowLog2);
 static_assert(SPILLWAY_MAX_ROW_LOG2 == codec::kMaxRowLog2);
 static_assert(SPILLWAY_MAX_ROTATIONS == codec::kMaxRotations);
 
+constexpr std::uint32_t kSaltDomain = 0x53414C54U;  // "SALT"
 constexpr std::size_t kBytesPerQuantumPlane = SPILLWAY_QUANTUM / 8;
 constexpr std::size_t kMaxQuanta = 255;
 constexpr std::size_t kMaxSlots = 256;
@@ -26,30 +27,26 @@ constexpr std::size_t kMaxHeadBytes = 255 * 4;
 constexpr unsigned kMinMtu = 576;
 constexpr unsigned kMaxMtu = 9000;
 
-std::size_t check_size(const Encoding& encoding) {
-  return encoding.keyed ? SPILLWAY_TAG_SIZE : SPILLWAY_CRC_SIZE;
-}
-
 // Bytes in front of the head, from the start of the UDP payload.
 std::size_t head_start(const Encoding& encoding) {
-  return sizeof(spillway_data_header) + check_size(encoding);
+  return sizeof(spillway_data_header) + spillway_check_size(encoding.keyed);
 }
 
 std::size_t packet_size(std::size_t quanta, const Encoding& encoding, std::size_t head_capacity) {
-  const std::size_t planes = quanta * kBytesPerQuantumPlane * encoding.planes;
-  const std::size_t tail = planes - std::min(planes, head_capacity);
-  const std::size_t segments = (tail + SPILLWAY_TAIL_SEGMENT - 1) / SPILLWAY_TAIL_SEGMENT;
-  return head_start(encoding) + planes + segments * check_size(encoding);
+  const std::size_t planes = quanta * kBytesPerQuantumPlane * encoding.precision;
+  return spillway_packed_size(static_cast<__u32>(planes),
+                              static_cast<__u32>(std::min(planes, head_capacity)),
+                              spillway_check_size(encoding.keyed));
 }
 
-base::Status check_arguments(const Fabric& fabric, const Encoding& encoding) {
-  if (fabric.mtu < kMinMtu || fabric.mtu > kMaxMtu) {
+base::Status check_arguments(const PacketLimits& limits, const Encoding& encoding) {
+  if (limits.mtu < kMinMtu || limits.mtu > kMaxMtu) {
     return base::invalid_argument(
-        fmt::format("MTU {} is outside {}..{}", fabric.mtu, kMinMtu, kMaxMtu));
+        fmt::format("MTU {} is outside {}..{}", limits.mtu, kMinMtu, kMaxMtu));
   }
-  if (encoding.planes < 1 || encoding.planes > codec::kMaxPlanes) {
+  if (encoding.precision < 1 || encoding.precision > codec::kMaxPlanes) {
     return base::invalid_argument(fmt::format("precision {} is outside 1..{} bits per value",
-                                              encoding.planes, codec::kMaxPlanes));
+                                              encoding.precision, codec::kMaxPlanes));
   }
   if (encoding.row_log2 < codec::kMinRowLog2 || encoding.row_log2 > codec::kMaxRowLog2) {
     return base::invalid_argument(fmt::format("rows of 2^{} are outside 2^{}..2^{}",
@@ -60,30 +57,30 @@ base::Status check_arguments(const Fabric& fabric, const Encoding& encoding) {
 }
 
 // Bytes of planes that survive every trim, in whole words.
-base::Result<std::size_t> head_capacity_of(const Fabric& fabric, const Encoding& encoding) {
-  if (fabric.trim_bytes == 0) {
+base::Result<std::size_t> head_capacity_of(const PacketLimits& limits, const Encoding& encoding) {
+  if (limits.trim_bytes == 0) {
     return std::size_t{SPILLWAY_TAIL_SEGMENT};  // nothing is trimmed: a head like any segment
   }
-  const std::size_t smallest = fabric.frame_overhead() + head_start(encoding) +
-                               fabric.trim_slack_bytes + kBytesPerQuantumPlane;
-  if (fabric.trim_bytes < smallest) {
+  const std::size_t smallest = limits.frame_overhead() + head_start(encoding) +
+                               limits.trim_slack_bytes + kBytesPerQuantumPlane;
+  if (limits.trim_bytes < smallest) {
     return base::invalid_argument(fmt::format(
         "a trim size of {} bytes leaves no room for a plane behind {} bytes of headers (slack {}); "
         "the smallest that works here is {}, or 0 for a fabric that does not trim",
-        fabric.trim_bytes, fabric.frame_overhead() + head_start(encoding), fabric.trim_slack_bytes,
+        limits.trim_bytes, limits.frame_overhead() + head_start(encoding), limits.trim_slack_bytes,
         smallest));
   }
-  const std::size_t room = fabric.trim_bytes - smallest + kBytesPerQuantumPlane;
+  const std::size_t room = limits.trim_bytes - smallest + kBytesPerQuantumPlane;
   return std::min(room / 4 * 4, kMaxHeadBytes);
 }
 
-std::size_t choose_quanta(const Fabric& fabric, const Encoding& encoding,
+std::size_t choose_quanta(const PacketLimits& limits, const Encoding& encoding,
                           std::size_t head_capacity) {
   std::size_t quanta = kMaxQuanta;
-  if (fabric.trim_bytes != 0) {
+  if (limits.trim_bytes != 0) {
     quanta = std::min(quanta, head_capacity / kBytesPerQuantumPlane);
   }
-  const std::size_t payload = fabric.mtu - fabric.datagram_overhead();
+  const std::size_t payload = limits.mtu - limits.datagram_overhead();
   while (quanta > 0 && packet_size(quanta, encoding, head_capacity) > payload) {
     --quanta;
   }
@@ -101,10 +98,23 @@ unsigned fitting_row_log2(unsigned row_log2, std::size_t quanta) {
 
 }  // namespace
 
+std::uint64_t rotation_key(const Job& job, const wire::MessageId& message) {
+  const std::uint32_t place = std::uint32_t{message.piece} << 16 | message.signature;
+  const std::uint32_t origin = static_cast<std::uint32_t>(message.phase) << 16 | message.source;
+  const std::uint32_t membership = std::uint32_t{job.epoch} << 16 | job.id;
+  return base::derive_key(job.seed, {message.operation, place, origin, membership});
+}
+
+wire::PacketAuth unkeyed_auth(const Job& job) {
+  const std::uint64_t salt =
+      base::derive_key(job.seed, {kSaltDomain, job.id, job.epoch, kSaltDomain});
+  return wire::PacketAuth::crc32c(static_cast<std::uint32_t>(salt));
+}
+
 PacketPlan::PacketPlan(const codec::RowLayout& layout, const Encoding& encoding, std::size_t quanta,
                        std::size_t head_capacity)
     : layout_(layout),
-      planes_(encoding.planes),
+      planes_(encoding.precision),
       keyed_(encoding.keyed),
       quanta_(quanta),
       head_capacity_(head_capacity) {
@@ -116,27 +126,27 @@ PacketPlan::PacketPlan(const codec::RowLayout& layout, const Encoding& encoding,
   max_packet_size_ = packet_size(quanta, encoding, head_capacity);
 }
 
-base::Result<PacketPlan> PacketPlan::make(std::size_t tensor_length, const Fabric& fabric,
+base::Result<PacketPlan> PacketPlan::make(std::size_t tensor_length, const PacketLimits& limits,
                                           const Encoding& encoding) {
-  if (const base::Status status = check_arguments(fabric, encoding); !status.ok()) {
+  if (const base::Status status = check_arguments(limits, encoding); !status.ok()) {
     return status;
   }
-  const base::Result<std::size_t> head_capacity = head_capacity_of(fabric, encoding);
+  const base::Result<std::size_t> head_capacity = head_capacity_of(limits, encoding);
   if (!head_capacity.ok()) {
     return head_capacity.status();
   }
-  const std::size_t quanta = choose_quanta(fabric, encoding, *head_capacity);
+  const std::size_t quanta = choose_quanta(limits, encoding, *head_capacity);
   SPILLWAY_CHECK(quanta > 0);  // kMinMtu holds 32 coordinates of 32 planes
   const unsigned row_log2 = fitting_row_log2(encoding.row_log2, quanta);
   const std::size_t per_row =
       ((std::size_t{1} << row_log2) + quanta * SPILLWAY_QUANTUM - 1) / (quanta * SPILLWAY_QUANTUM);
-  const std::size_t most_values = (SPILLWAY_MAX_PACKETS / per_row) << row_log2;
-  if (tensor_length > most_values) {
+  const std::size_t max_values = (SPILLWAY_MAX_PACKETS / per_row) << row_log2;
+  if (tensor_length > max_values) {
     return base::Status(
         base::StatusCode::kLimitExceeded,
         fmt::format("{} values need more than the {} packets of one message; at this MTU and "
                     "precision a message carries {} values: split the tensor",
-                    tensor_length, SPILLWAY_MAX_PACKETS, most_values));
+                    tensor_length, SPILLWAY_MAX_PACKETS, max_values));
   }
   return PacketPlan(codec::RowLayout(tensor_length, row_log2), encoding, quanta, *head_capacity);
 }
@@ -159,7 +169,7 @@ PacketPlace PacketPlan::place(std::size_t packet) const {
 }
 
 std::size_t PacketPlan::wire_bytes() const {
-  const Encoding encoding{.planes = planes_, .row_log2 = layout_.row_log2(), .keyed = keyed_};
+  const Encoding encoding{.precision = planes_, .row_log2 = layout_.row_log2(), .keyed = keyed_};
   std::size_t total = 0;
   for (std::size_t packet = 0; packet < packet_count_; ++packet) {
     total += packet_size(place(packet).count / SPILLWAY_QUANTUM, encoding, head_capacity_);

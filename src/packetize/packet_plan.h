@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a tensor becomes packets on a given fabric: rows, coordinates per packet, size of the head.
+// What two ends must agree on before a packet makes sense: the job, the message inside it, and the
+// plan by which its tensor becomes packets: rows, coordinates per packet, size of the head.
 //
-// The fabric decides. Its MTU bounds a packet; its trim size bounds the head, which must hold at
-// least one whole plane, or a trimmed packet would be a lost one. So a small trim size means fewer
-// coordinates per packet, however large the MTU, and what room is left in the head is filled with
-// further planes. Real switches cut at one global size, give or take a few bytes.
+// From the job's seed follow the rotation of every message and the salt of unkeyed checks, so a
+// receiver with another seed refuses packets instead of decoding them to noise.
+//
+// What the network carries decides the plan. Its MTU bounds a packet; its trim size bounds the
+// head, which must hold at least one whole plane, or a trimmed packet would be a lost one. So a
+// small trim size means fewer coordinates per packet, however large the MTU, and what room is left
+// in the head is filled with further planes. Real switches cut at one global size, give or take a
+// few bytes.
 //
 // Both ends compute the same plan from the same arguments; a plan is a pure value.
 #pragma once
@@ -14,33 +19,49 @@
 #include <cstdint>
 
 #include "base/status.h"
-#include "codec/row_layout.h"
-#include "wire/packet.h"
+#include "codec/row.h"
+#include "wire/data_packet.h"
+#include "wire/frame_overhead.h"
+#include "wire/packet_auth.h"
 
 namespace spillway::packetize {
 
+struct Job {
+  std::uint16_t id = 0;
+  std::uint16_t epoch = 0;
+  std::uint64_t seed = 0;
+};
+
+// The key of a message's rotations: different for every message and source, so that the errors of
+// ranks and of operations are independent and average out.
+std::uint64_t rotation_key(const Job& job, const wire::MessageId& message);
+
+// Unkeyed checks for this job's packets.
+wire::PacketAuth unkeyed_auth(const Job& job);
+
 enum class IpVersion : std::uint8_t { kV4, kV6 };
 
-struct Fabric {
+// What the network carries of a packet.
+struct PacketLimits {
   unsigned mtu = 1500;
-  // Bytes of a frame, counted from its Ethernet header, that a trimming switch leaves; 0 for a
-  // fabric that only drops.
+  // Bytes of a frame, counted from its Ethernet header, that a trimming switch leaves; 0 where
+  // switches only drop.
   unsigned trim_bytes = 206;
   // How far below trim_bytes a real cut may fall.
   unsigned trim_slack_bytes = 4;
   IpVersion ip = IpVersion::kV4;
 
   // Ethernet, IP and UDP headers, and the last two alone.
-  unsigned frame_overhead() const { return 14 + datagram_overhead(); }
-  unsigned datagram_overhead() const { return (ip == IpVersion::kV4 ? 20 : 40) + 8; }
+  unsigned frame_overhead() const { return spillway_frame_overhead(ip == IpVersion::kV6); }
+  unsigned datagram_overhead() const { return spillway_datagram_overhead(ip == IpVersion::kV6); }
 };
 
 // Rows of 2^13 stay in the first-level cache while they are rotated.
 inline constexpr unsigned kDefaultRowLog2 = 13;
-inline constexpr unsigned kDefaultPlanes = 16;
+inline constexpr unsigned kDefaultPrecision = 16;
 
 struct Encoding {
-  unsigned planes = kDefaultPlanes;  // precision in bits per coordinate, 1 to 32
+  unsigned precision = kDefaultPrecision;  // bits per coordinate that are sent, 1 to 32
   unsigned row_log2 = kDefaultRowLog2;
   bool keyed = false;
 };
@@ -57,7 +78,7 @@ class PacketPlan {
  public:
   // Fails, saying what would do, when no whole plane fits the trimmed size, or when the tensor
   // would need more packets than a message may have.
-  static base::Result<PacketPlan> make(std::size_t tensor_length, const Fabric& fabric,
+  static base::Result<PacketPlan> make(std::size_t tensor_length, const PacketLimits& limits,
                                        const Encoding& encoding);
 
   const codec::RowLayout& layout() const { return layout_; }

@@ -7,7 +7,7 @@ namespace spillway::packetize {
 namespace {
 
 PacketPlan plan_for(std::size_t length, unsigned mtu, unsigned trim, unsigned planes = 16) {
-  return PacketPlan::make(length, {.mtu = mtu, .trim_bytes = trim}, {.planes = planes}).value();
+  return PacketPlan::make(length, {.mtu = mtu, .trim_bytes = trim}, {.precision = planes}).value();
 }
 
 TEST(PacketPlan, FillsTheMtuWhereTheTrimSizeAllows) {
@@ -61,15 +61,16 @@ TEST(PacketPlan, AnEmptyTensorHasNoPackets) {
 }
 
 TEST(PacketPlan, RefusalsSayWhatWouldDo) {
-  const auto message = [](const Fabric& fabric, const Encoding& encoding, std::size_t length) {
-    const auto plan = PacketPlan::make(length, fabric, encoding);
+  const auto message = [](const PacketLimits& limits, const Encoding& encoding,
+                          std::size_t length) {
+    const auto plan = PacketPlan::make(length, limits, encoding);
     return plan.ok() ? std::string("ok") : plan.status().message();
   };
   EXPECT_NE(message({.trim_bytes = 80}, {}, 10).find("smallest that works here is 90"),
             std::string::npos);
   EXPECT_EQ(message({.trim_bytes = 90}, {}, 10), "ok");
   EXPECT_NE(message({.mtu = 100}, {}, 10).find("MTU 100"), std::string::npos);
-  EXPECT_NE(message({}, {.planes = 33}, 10).find("outside 1..32"), std::string::npos);
+  EXPECT_NE(message({}, {.precision = 33}, 10).find("outside 1..32"), std::string::npos);
   EXPECT_NE(message({}, {.row_log2 = 16}, 10).find("2^16"), std::string::npos);
   EXPECT_NE(message({}, {}, 1'000'000'000).find("split the tensor"), std::string::npos);
 }

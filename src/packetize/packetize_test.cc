@@ -23,16 +23,16 @@ using codec::gaussian_values;
 using codec::nmse;
 
 constexpr Job kJob{.id = 11, .epoch = 3, .seed = 0x5EED};
-constexpr wire::MessageId kMessage{.step = 1, .bucket = 2, .shard = 3, .source = 4};
+constexpr wire::MessageId kMessage{.operation = 1, .signature = 2, .piece = 3, .source = 4};
 const std::array<std::uint8_t, 16> kSecret = {1, 2,  3,  4,  5,  6,  7,  8,
                                               9, 10, 11, 12, 13, 14, 15, 16};
 
 // A tensor, its plan and its packets, and a receiver's end made on demand.
 class Transfer {
  public:
-  Transfer(std::vector<float> tensor, const Fabric& fabric, const Encoding& encoding)
+  Transfer(std::vector<float> tensor, const PacketLimits& limits, const Encoding& encoding)
       : tensor_(std::move(tensor)),
-        plan_(PacketPlan::make(tensor_.size(), fabric, encoding).value()),
+        plan_(PacketPlan::make(tensor_.size(), limits, encoding).value()),
         auth_(encoding.keyed ? wire::PacketAuth::keyed(kSecret).value() : unkeyed_auth(kJob)),
         packets_(Packetizer(plan_, auth_).packetize(tensor_, {.job = kJob, .message = kMessage})) {}
 
@@ -60,7 +60,7 @@ TEST(Packetize, RoundTripsEveryKindOfLength) {
   for (const std::size_t length :
        {1U, 2U, 31U, 32U, 255U, 256U, 257U, 8191U, 8192U, 8193U, 20000U}) {
     for (const unsigned planes : {8U, 12U, 16U, 32U}) {
-      const Transfer transfer(gaussian_values(length, length), {}, {.planes = planes});
+      const Transfer transfer(gaussian_values(length, length), {}, {.precision = planes});
       std::vector<float> out(length, 99.0F);
       Depacketizer receiver = transfer.receiver(out);
       for (std::size_t i = 0; i < transfer.size(); ++i) {
@@ -159,7 +159,7 @@ TEST(Packetize, HeadsAloneAreUnbiasedOnAverage) {
   constexpr int kSteps = 400;
   for (int step = 0; step < kSteps; ++step) {
     wire::MessageId message = kMessage;
-    message.step = static_cast<std::uint32_t>(step);
+    message.operation = static_cast<std::uint32_t>(step);
     const PacketPlan plan = PacketPlan::make(tensor.size(), {}, {}).value();
     const wire::PacketAuth auth = unkeyed_auth(kJob);
     const PacketBuffer packets =
@@ -245,7 +245,7 @@ TEST(Packetize, ForeignStaleAndMismatchedPacketsChangeNothing) {
   const wire::PacketAuth auth = unkeyed_auth(kJob);
 
   wire::MessageId other_message = kMessage;
-  other_message.step = 2;
+  other_message.operation = 2;
   Depacketizer other(transfer.plan(), kJob, other_message, auth, out);
   EXPECT_EQ(other.add(transfer.packet(0)), PacketOutcome::kForeign);
   EXPECT_EQ(other.finish().foreign, 1U);
@@ -302,7 +302,7 @@ TEST(Packetize, DamageOfEveryKindIsRefusedOrDecodesToABoundedEstimate) {
 }
 
 TEST(Packetize, WireBytesAreWhatIsSent) {
-  const Transfer transfer(gaussian_values(30'000, 1), {}, {.planes = 12});
+  const Transfer transfer(gaussian_values(30'000, 1), {}, {.precision = 12});
   std::size_t sent = 0;
   for (std::size_t i = 0; i < transfer.size(); ++i) {
     sent += transfer.packet(i).size();

@@ -43,12 +43,12 @@ wire::DataHeader Packetizer::encode_row(std::span<const float> tensor, std::size
   return {
       .job = envelope.job.id,
       .epoch = envelope.job.epoch,
-      .message = envelope.message,
+      .stamp = {.message = envelope.message,
+                .timestamp_us = envelope.timestamp_us,
+                .path = envelope.path,
+                .priority = envelope.priority,
+                .importance = envelope.importance},
       .keyed = plan_.keyed(),
-      .priority = envelope.priority,
-      .importance = envelope.importance,
-      .path = envelope.path,
-      .timestamp_us = envelope.timestamp_us,
       .row_log2 = static_cast<std::uint8_t>(row.log2_length),
       .rotations = static_cast<std::uint8_t>(coded.rotations),
       .planes = static_cast<std::uint8_t>(plan_.planes()),
@@ -61,8 +61,8 @@ wire::DataHeader Packetizer::encode_row(std::span<const float> tensor, std::size
 base::ByteView Packetizer::cut_packet(std::size_t row, std::size_t slot, wire::DataHeader& header) {
   const std::size_t packet = plan_.first_packet(row) + slot;
   header.slot = static_cast<std::uint8_t>(slot);
-  header.packet = static_cast<std::uint16_t>(packet);
-  header.last = packet + 1 == plan_.packet_count();
+  header.stamp.packet = static_cast<std::uint16_t>(packet);
+  header.stamp.last = packet + 1 == plan_.packet_count();
   header.head_bytes = static_cast<std::uint16_t>(plan_.head_bytes(header.count()));
   encoder_.write_planes(header.first(), header.count(), plan_.planes(), planes_.data());
   return base::ByteView(planes_).first(header.plane_bytes());

@@ -14,9 +14,8 @@
 
 #include "codec/kernels.h"
 #include "codec/row_encoder.h"
-#include "packetize/message.h"
 #include "packetize/packet_plan.h"
-#include "wire/data_header.h"
+#include "wire/data_packet.h"
 #include "wire/packet_auth.h"
 
 namespace spillway::packetize {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kWantedTicks = 5;
 constexpr std::array<double, 3> kMantissas = {1, 2, 5};
-constexpr int kMostDecadesInSteps = 3;  // an axis that spans more has one tick per decade
+constexpr int kMaxDecadesInSteps = 3;  // an axis that spans more has one tick per decade
 
 // The round numbers 1, 2, 5, 10, 20 ... by their place in that row; 0 is 1.
 double round_number(int place) {
@@ -39,7 +39,7 @@ std::vector<double> linear_ticks(double low, double high) {
   const double first = std::floor(low / step + 1e-9);
   const double last = std::max(first + 1, std::ceil(high / step - 1e-9));
   std::vector<double> ticks;
-  for (double i = first; i <= last && ticks.size() < kMostTicks; i += 1) {
+  for (double i = first; i <= last && ticks.size() < kMaxTicks; i += 1) {
     ticks.push_back(i * step);
   }
   return ticks;
@@ -49,7 +49,7 @@ std::vector<double> logarithmic_ticks(double low, double high) {
   int first = place_below(low);
   int last = std::max(place_above(high), first + 1);
   int every = 1;
-  if (last - first > 3 * kMostDecadesInSteps) {
+  if (last - first > 3 * kMaxDecadesInSteps) {
     every = 3;
     first = 3 * static_cast<int>(std::floor(first / 3.0));
     last = 3 * static_cast<int>(std::ceil(last / 3.0));

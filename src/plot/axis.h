@@ -2,7 +2,7 @@
 //
 // One axis of a chart: where values stand, and which values are written beside it. Its ends are
 // round numbers that hold all values: a linear axis begins at 0 unless values are below it. Pure;
-// whatever the values, ticks are at most kMostTicks and positions are numbers.
+// whatever the values, ticks are at most kMaxTicks and positions are numbers.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace spillway::plot {
 
-inline constexpr std::size_t kMostTicks = 64;
+inline constexpr std::size_t kMaxTicks = 64;
 
 // The values that an axis has to hold.
 struct Extent {

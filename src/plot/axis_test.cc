@@ -57,7 +57,7 @@ TEST(Axis, WhateverTheValuesTicksAreFewAndPositionsAreNumbers) {
                                Extent{-huge, huge}, Extent{0, infinite}, Extent{1e-300, 1e-299}}) {
     for (const Axis& axis : {Axis::linear(extent, kPixels), Axis::logarithmic(extent, kPixels)}) {
       EXPECT_GE(axis.ticks().size(), 2U);
-      EXPECT_LE(axis.ticks().size(), kMostTicks);
+      EXPECT_LE(axis.ticks().size(), kMaxTicks);
       EXPECT_TRUE(std::is_sorted(axis.ticks().begin(), axis.ticks().end()));
       EXPECT_TRUE(std::isfinite(axis.position(1)));
       EXPECT_TRUE(std::isfinite(axis.position(0)));

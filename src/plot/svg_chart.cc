@@ -8,10 +8,29 @@
 
 #include "base/check.h"
 #include "plot/axis.h"
-#include "plot/html_text.h"
 
 namespace spillway::plot {
 namespace {
+
+std::string escaped(char c) {
+  switch (c) {
+    case '<':
+      return "&lt;";
+    case '>':
+      return "&gt;";
+    case '&':
+      return "&amp;";
+    case '\'':
+      return "&#39;";
+    case '"':
+      return "&quot;";
+    case '\n':
+    case '\t':
+      return {c};
+    default:
+      return {static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? ' ' : c};
+  }
+}
 
 constexpr double kWidth = 720;
 constexpr double kHeight = 400;
@@ -100,7 +119,7 @@ std::string drawn_guide(const ChartGuide& guide, const Axis& y) {
 }
 
 bool is_dense(const ChartLine& line) {
-  return line.points.size() > kMostDots;
+  return line.points.size() > kMaxDots;
 }
 
 std::string dots_of(const ChartLine& line, const char* colour, const Axes& axes) {
@@ -154,6 +173,14 @@ std::string notice_of_nothing() {
 }
 
 }  // namespace
+
+std::string html_escape(std::string_view text) {
+  std::string all;
+  for (const char c : text) {
+    all += escaped(c);
+  }
+  return all;
+}
 
 const char* chart_colour(std::size_t index) {
   SPILLWAY_CHECK(index < kChartColours);

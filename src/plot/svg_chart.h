@@ -2,15 +2,21 @@
 //
 // A line chart as an SVG element: no script, no fonts from elsewhere, readable in light and dark.
 // Lines differ by colour and by dashes. Points that are no numbers, or that a logarithmic axis
-// cannot hold, are left out; a chart without any says so. Pure.
+// cannot hold, are left out; a chart without any says so. Its text may be any: html_escape() stands
+// between it and the page. Pure.
 #pragma once
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace spillway::plot {
+
+// `text` with the characters that mean something in HTML, SVG and their attributes replaced.
+// Control characters, which no page may hold, become spaces; line feeds and tabs stay.
+std::string html_escape(std::string_view text);
 
 struct ChartLine {
   std::string label;
@@ -35,7 +41,7 @@ struct Chart {
 
 inline constexpr std::size_t kChartColours = 6;
 // A line with more points is thinner and has no dots at them.
-inline constexpr std::size_t kMostDots = 60;
+inline constexpr std::size_t kMaxDots = 60;
 
 std::string svg_of(const Chart& chart);
 

@@ -10,6 +10,19 @@
 namespace spillway::plot {
 namespace {
 
+TEST(HtmlText, NothingOfTheTextIsMarkup) {
+  EXPECT_EQ(html_escape("<script src='x' y=\"z\">&amp;</script>"),
+            "&lt;script src=&#39;x&#39; y=&quot;z&quot;&gt;&amp;amp;&lt;/script&gt;");
+}
+
+TEST(HtmlText, OtherLettersStay) {
+  EXPECT_EQ(html_escape("a\tb\n\xC3\xA9 {backend}"), "a\tb\n\xC3\xA9 {backend}");
+}
+
+TEST(HtmlText, ControlCharactersBecomeSpaces) {
+  EXPECT_EQ(html_escape(std::string("a\0\x1B[1m\x7F", 7)), "a  [1m ");
+}
+
 Chart chart_of(std::vector<ChartLine> lines) {
   Chart chart;
   chart.title = "a < b";
@@ -34,7 +47,7 @@ TEST(SvgChart, ItsTextIsNotMarkup) {
 
 TEST(SvgChart, LongLinesHaveNoDots) {
   ChartLine line{"long", {}};
-  for (std::size_t i = 0; i <= kMostDots; ++i) {
+  for (std::size_t i = 0; i <= kMaxDots; ++i) {
     line.points.emplace_back(i, i);
   }
   EXPECT_EQ(count(svg_of(chart_of({line})), "<circle"), 0U);
@@ -64,4 +77,5 @@ TEST(SvgChart, LinesDifferByColourAndDashes) {
 }
 
 }  // namespace
+
 }  // namespace spillway::plot

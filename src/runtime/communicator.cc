@@ -10,14 +10,14 @@
 #include <unordered_map>
 
 #include "net/transport_driver.h"
-#include "runtime/communicator_setup.h"
 #include "runtime/compute_threads.h"
-#include "runtime/debug_log.h"
+#include "runtime/launch/timeouts.h"
 #include "runtime/local_memory.h"
 #include "runtime/meeting.h"
-#include "runtime/operation_observer.h"
+#include "runtime/observe/log.h"
+#include "runtime/observe/operation_observer.h"
+#include "runtime/preparation.h"
 #include "runtime/service.h"
-#include "runtime/silent_peer.h"
 
 namespace spillway::runtime {
 namespace {
@@ -26,30 +26,34 @@ using std::chrono::milliseconds;
 
 // After its last operation a rank stays until nobody has asked it anything for so long.
 constexpr milliseconds kQuiet{40};
-constexpr milliseconds kMostLingering{1000};
+constexpr milliseconds kMaxLingering{1000};
 constexpr milliseconds kLingerStep{10};
 constexpr int kFarewells = 3;
 
-base::Result<wire::PacketAuth> auth_of(const CommunicatorSetup& setup) {
-  if (setup.secret.empty()) {
-    return packetize::unkeyed_auth(setup.job);
+base::Result<wire::PacketAuth> auth_of(const Preparation& prepared) {
+  if (prepared.secret.empty()) {
+    return packetize::unkeyed_auth(prepared.job);
   }
   return wire::PacketAuth::keyed(
-      {reinterpret_cast<const std::uint8_t*>(setup.secret.data()), setup.secret.size()});
+      {reinterpret_cast<const std::uint8_t*>(prepared.secret.data()), prepared.secret.size()});
 }
 
 }  // namespace
 
 class Communicator::Impl final : private net::DriverListener, private collective::EngineListener {
  public:
-  Impl(CommunicatorSetup setup, wire::PacketAuth auth, const CommunicatorOptions& options)
-      : setup_(std::move(setup)), auth_(std::move(auth)), options_(options), process_(::getpid()) {}
+  Impl(Preparation prepared, wire::PacketAuth auth, const CommunicatorConfig& config)
+      : prepared_(std::move(prepared)),
+        auth_(std::move(auth)),
+        config_(config),
+        process_(::getpid()) {}
   ~Impl();
 
   base::Status open();
-  std::uint16_t rank() const { return setup_.group.rank; }
-  std::uint16_t world() const { return setup_.group.workers(); }
-  base::Result<std::shared_ptr<OperationRequest>> submit(const OperationOptions& options);
+  std::uint16_t rank() const { return prepared_.group.rank; }
+  std::uint16_t world() const { return prepared_.group.workers(); }
+  base::Result<std::shared_ptr<Request>> submit(const collective::Operation& operation,
+                                                Request::Callback on_done);
   base::Status abort(const std::string& why);
   base::Status health() const;
   const Service& service() const { return service_; }
@@ -65,7 +69,7 @@ class Communicator::Impl final : private net::DriverListener, private collective
                    const collective::OperationReport& report) override;
   base::Status explained(const base::Status& status) const;
 
-  void start(const OperationOptions& options, const std::shared_ptr<OperationRequest>& request,
+  void start(const collective::Operation& operation, const std::shared_ptr<Request>& request,
              transport::Endpoint& endpoint, base::Instant now);
   void calculate(transport::Endpoint& endpoint, base::Instant now);
   void start_serving();
@@ -73,7 +77,7 @@ class Communicator::Impl final : private net::DriverListener, private collective
   void look_whether_served();
   void on_calculated(collective::ComputeJob& job);
   struct FailedRequest {
-    std::shared_ptr<OperationRequest> request;
+    std::shared_ptr<Request> request;
     base::Status status;
     collective::OperationReport report;
   };
@@ -87,9 +91,9 @@ class Communicator::Impl final : private net::DriverListener, private collective
   };
   Activity activity();
 
-  CommunicatorSetup setup_;
+  Preparation prepared_;
   wire::PacketAuth auth_;
-  CommunicatorOptions options_;
+  CommunicatorConfig config_;
   pid_t process_;
   std::unique_ptr<OperationObserver> observer_;
   std::unique_ptr<net::TransportDriver> driver_;
@@ -103,7 +107,7 @@ class Communicator::Impl final : private net::DriverListener, private collective
   base::Instant memory_due_;               // when to look at it again
   bool has_worked_ = false;                // an operation has ended well
   std::optional<SilentPeer> silent_peer_;  // that broke the communicator, if one did
-  std::unordered_map<std::uint64_t, std::shared_ptr<OperationRequest>> requests_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<Request>> requests_;
   std::vector<FailedRequest> failed_;  // whose callers are about to be told
 
   mutable std::mutex mutex_;
@@ -113,7 +117,7 @@ class Communicator::Impl final : private net::DriverListener, private collective
 
 base::Status Communicator::Impl::open() {
   base::Result<std::unique_ptr<net::TransportDriver>> driver =
-      net::TransportDriver::open(setup_.driver, auth_, *this);
+      net::TransportDriver::open(prepared_.driver, auth_, *this);
   if (!driver.ok()) {
     return driver.status();
   }
@@ -121,45 +125,42 @@ base::Status Communicator::Impl::open() {
   for (const std::string& warning : driver_->warnings()) {
     log_info(LogSubsystem::kNet, "{}", warning);
   }
-  const base::Result<std::vector<RankCard>> cards = meet(setup_, options_.id, driver_->local());
+  const base::Result<std::vector<RankCard>> cards = meet(prepared_, config_.id, driver_->local());
   if (!cards.ok()) {
     return cards.status();
   }
-  const base::Result<packetize::Fabric> fabric = common_fabric(*cards);
-  if (!fabric.ok()) {
-    return fabric.status();
+  const base::Result<packetize::PacketLimits> limits = common_packet_limits(*cards);
+  if (!limits.ok()) {
+    return limits.status();
   }
-  addresses_ = addresses_of(setup_, *cards);
-  if (base::Status status = add_peers(addresses_, rank(), *fabric, *driver_); !status.ok()) {
+  addresses_ = addresses_of(prepared_, *cards);
+  if (base::Status status = add_peers(addresses_, rank(), *limits, *driver_); !status.ok()) {
     return status;
   }
-  const unsigned threads = setup_.threads.value_or(
+  const unsigned threads = prepared_.threads.value_or(
       compute_thread_count(std::thread::hardware_concurrency(), ranks_here(*cards, rank())));
   pool_ = std::make_unique<ComputeThreads>(
       threads, [this](collective::ComputeJob& job) { on_calculated(job); });
-  collective::EngineConfig config;
-  config.group = setup_.group;
-  config.job = setup_.job;
-  config.fabric = *fabric;
-  config.keyed = auth_.is_keyed();
-  config.operation_timeout = options_.operation_timeout;
   memory_ = memory_of(*cards, rank());
-  config.memory = memory_.get();
+  const collective::EngineConfig engine_config{.group = prepared_.group,
+                                               .job = prepared_.job,
+                                               .packet_limits = *limits,
+                                               .keyed = auth_.is_keyed(),
+                                               .memory = memory_.get(),
+                                               .operation_timeout = config_.operation_timeout};
   base::Result<std::unique_ptr<collective::Engine>> engine =
-      collective::Engine::make(config, auth_, *pool_, *this);
+      collective::Engine::make(engine_config, auth_, *pool_, *this);
   if (!engine.ok()) {
     return engine.status();
   }
   engine_ = std::move(engine).value();
-  const Identity identity{options_.name, rank(), setup_.group.world, setup_.launch.local_rank,
-                          setup_.group.servers};
-  observer_ = std::make_unique<OperationObserver>(identity, Environment::of_process());
+  observer_ = std::make_unique<OperationObserver>(prepared_.identity, prepared_.observer);
   log_info(LogSubsystem::kInit,
            "{} of {} ranks and {} servers at {}, MTU {}, {} threads, launched by {}",
-           collective::rank_name(setup_.group, rank()), world(), setup_.group.servers,
-           driver_->local().to_string(), fabric->mtu, threads, setup_.launch.launcher);
+           collective::rank_name(prepared_.group, rank()), world(), prepared_.group.servers,
+           driver_->local().to_string(), limits->mtu, threads, prepared_.launch.launcher);
   driver_->start();
-  if (setup_.group.is_server()) {
+  if (prepared_.group.is_server()) {
     start_serving();
   }
   return {};
@@ -178,7 +179,7 @@ void Communicator::Impl::start_serving() {
 void Communicator::Impl::on_served(const base::Status& status,
                                    const collective::OperationReport& report) {
   const std::uint64_t token = next_token_++;
-  observer_->begin(token, report.operation, /*priority=*/0, report.queued);
+  observer_->begin(token, report.operation, report.queued);
   observer_->end(token, status, report);
   if (status.ok()) {
     service_.add(report);
@@ -186,7 +187,7 @@ void Communicator::Impl::on_served(const base::Status& status,
 }
 
 void Communicator::Impl::look_whether_served() {
-  if (setup_.group.is_server() && (engine_->failure() || engine_->is_service_over())) {
+  if (prepared_.group.is_server() && (engine_->failure() || engine_->is_service_over())) {
     service_.end(explained(engine_->failure().value_or(base::Status())));
   }
 }
@@ -201,54 +202,32 @@ base::Status Communicator::Impl::check_process() const {
       process_));
 }
 
-base::Result<std::shared_ptr<OperationRequest>> Communicator::Impl::submit(
-    const OperationOptions& options) {
+base::Result<std::shared_ptr<Request>> Communicator::Impl::submit(
+    const collective::Operation& operation, Request::Callback on_done) {
   if (base::Status status = check_process(); !status.ok()) {
     return status;
   }
-  if (setup_.group.is_server()) {
-    return base::invalid_argument("a parameter server calls no operations");
-  }
-  if (base::Status status = validate(options.operation, setup_.group); !status.ok()) {
+  if (base::Status status = engine_->admit(operation); !status.ok()) {
     return status;
   }
-  const bool lacks_input =
-      options.input == nullptr && input_bytes(options.operation, setup_.group) > 0;
-  const bool lacks_output =
-      options.output == nullptr && output_bytes(options.operation, setup_.group) > 0;
-  if (lacks_input || lacks_output) {
-    return base::invalid_argument(fmt::format("{} needs {} at this rank",
-                                              describe(options.operation),
-                                              lacks_input ? "an input" : "an output"));
-  }
-  if (options.priority >= SPILLWAY_PRIORITIES) {
-    return base::invalid_argument("priority goes from 0 to 7");
-  }
-  auto request = std::make_shared<OperationRequest>(options.on_done);
-  driver_->post([this, options, request](transport::Endpoint& endpoint, base::Instant now) {
-    start(options, request, endpoint, now);
+  auto request = std::make_shared<Request>(std::move(on_done));
+  driver_->post([this, operation, request](transport::Endpoint& endpoint, base::Instant now) {
+    start(operation, request, endpoint, now);
   });
   return request;
 }
 
-void Communicator::Impl::start(const OperationOptions& options,
-                               const std::shared_ptr<OperationRequest>& request,
+void Communicator::Impl::start(const collective::Operation& operation,
+                               const std::shared_ptr<Request>& request,
                                transport::Endpoint& endpoint, base::Instant now) {
   const std::uint64_t token = next_token_++;
   requests_.emplace(token, request);
-  observer_->begin(token, options.operation, options.priority, now);
+  observer_->begin(token, operation, now);
   if (now >= memory_due_) {
     memory_due_ = now + base::seconds(1);  // the endpoint counts message by message
     observer_->holds(engine_->memory_bytes() + endpoint.memory_bytes());
   }
-  const base::Status status =
-      engine_->submit({.operation = options.operation,
-                       .input = static_cast<const std::uint8_t*>(options.input),
-                       .output = static_cast<std::uint8_t*>(options.output),
-                       .priority = options.priority,
-                       .token = token},
-                      endpoint, now);
-  if (!status.ok()) {
+  if (const base::Status status = engine_->submit(operation, token, endpoint, now); !status.ok()) {
     on_complete(token, status, {});
   }
   calculate(endpoint, now);
@@ -299,13 +278,13 @@ void Communicator::Impl::on_complete(std::uint64_t token, const base::Status& en
     const std::lock_guard lock(mutex_);
     failure_ = status;
   }
-  if (setup_.group.is_server()) {
+  if (prepared_.group.is_server()) {
     on_served(status, report);
     return;
   }
   observer_->end(token, status, report);
   const auto found = requests_.find(token);
-  const std::shared_ptr<OperationRequest> request = found->second;
+  const std::shared_ptr<Request> request = found->second;
   requests_.erase(found);
   if (status.ok()) {
     request->finish(status, report);
@@ -376,7 +355,7 @@ void Communicator::Impl::linger() {
   Activity before = activity();
   milliseconds quiet{0};
   int farewells = 0;
-  for (milliseconds waited{0}; waited < kMostLingering && quiet < kQuiet; waited += kLingerStep) {
+  for (milliseconds waited{0}; waited < kMaxLingering && quiet < kQuiet; waited += kLingerStep) {
     if (farewells < kFarewells) {
       say_goodbye();
       farewells += before.is_idle ? 1 : 0;
@@ -397,7 +376,7 @@ Communicator::Impl::~Impl() {
     static_cast<void>(observer_.release());
     return;
   }
-  if (engine_ && setup_.group.world > 1) {
+  if (engine_ && prepared_.group.world > 1) {
     linger();
   } else if (engine_) {
     say_goodbye();
@@ -415,18 +394,23 @@ Communicator::Impl::~Impl() {
 Communicator::Communicator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Communicator::~Communicator() = default;
 
-base::Result<std::unique_ptr<Communicator>> Communicator::create(
-    const CommunicatorOptions& options) {
-  start_log();
-  base::Result<CommunicatorSetup> setup = prepare(options, Environment::of_process());
-  if (!setup.ok()) {
-    return setup.status();
+base::Result<std::unique_ptr<Communicator>> Communicator::create(const CommunicatorConfig& config) {
+  const base::Environment environment = base::Environment::of_process();
+  if (base::Status status = base::check(environment); !status.ok()) {
+    return status;
   }
-  base::Result<wire::PacketAuth> auth = auth_of(*setup);
+  if (base::Status status = start_log(environment); !status.ok()) {
+    return status;
+  }
+  base::Result<Preparation> prepared = prepare(config, environment);
+  if (!prepared.ok()) {
+    return prepared.status();
+  }
+  base::Result<wire::PacketAuth> auth = auth_of(*prepared);
   if (!auth.ok()) {
     return auth.status();
   }
-  auto impl = std::make_unique<Impl>(std::move(setup).value(), std::move(auth).value(), options);
+  auto impl = std::make_unique<Impl>(std::move(prepared).value(), std::move(auth).value(), config);
   if (base::Status status = impl->open(); !status.ok()) {
     return status;
   }
@@ -439,9 +423,9 @@ std::uint16_t Communicator::rank() const {
 std::uint16_t Communicator::world() const {
   return impl_->world();
 }
-base::Result<std::shared_ptr<OperationRequest>> Communicator::submit(
-    const OperationOptions& options) {
-  return impl_->submit(options);
+base::Result<std::shared_ptr<Request>> Communicator::submit(const collective::Operation& operation,
+                                                            Request::Callback on_done) {
+  return impl_->submit(operation, std::move(on_done));
 }
 base::Status Communicator::abort(const std::string& why) {
   return impl_->abort(why);

@@ -4,8 +4,8 @@
 // packets, and a few that calculate. Operations are handed in from any thread, end by themselves,
 // and many may be under way at once.
 //
-//   auto communicator = Communicator::create(options);          // meets the other ranks
-//   auto request = communicator->submit(operation);
+//   auto communicator = Communicator::create(config);           // meets the other ranks
+//   auto request = communicator->submit(operation);             // checks it, and returns at once
 //   request->wait();
 //
 // When a rank dies, hangs, leaves early or calls something else, every operation here ends with an
@@ -21,7 +21,7 @@
 // communicator too, which takes no operations: it does what the workers call until they have left
 // (wait_served).
 //
-// Limits: EngineLimits and EndpointLimits. Memory: docs/operating.md.
+// Limits: EngineLimits and EndpointLimits.
 #pragma once
 
 #include <chrono>
@@ -32,14 +32,14 @@
 
 #include "base/status.h"
 #include "collective/engine.h"
-#include "runtime/launch_servers.h"
-#include "runtime/operation_request.h"
-#include "runtime/rendezvous.h"
-#include "runtime/server_totals.h"
+#include "runtime/launch/servers.h"
+#include "runtime/rendezvous/rendezvous.h"
+#include "runtime/request.h"
+#include "runtime/service.h"
 
 namespace spillway::runtime {
 
-struct CommunicatorOptions {
+struct CommunicatorConfig {
   // Who this is. Without an id: what the environment says (launch.h).
   std::optional<UniqueId> id;
   Member member;
@@ -49,35 +49,29 @@ struct CommunicatorOptions {
   std::optional<ServerSeat> serves;
 
   std::string name = "world";  // in logs and metrics
-  std::optional<base::BitRate>
-      link_rate;  // of this host's link; else SPILLWAY_LINK_RATE, else asked of the kernel
-  std::optional<unsigned> mtu;         // else SPILLWAY_MTU, else the interface's
-  std::optional<unsigned> trim_bytes;  // else SPILLWAY_TRIM_BYTES, else 0: the fabric does not trim
-  std::optional<unsigned> threads;     // else SPILLWAY_THREADS, else by the machine
-  std::string secret;                  // at least 16 bytes: packets carry keyed tags
+  // What is not said here is in SPILLWAY_LINK_RATE and so on, or else known to the machine.
+  std::optional<base::BitRate> link_rate;  // of this host's link
+  std::optional<unsigned> mtu;             // of its interface
+  std::optional<unsigned> trim_bytes;      // to which the network cuts frames; 0: it does not
+  std::optional<unsigned> threads;         // that calculate
+  std::string secret;                      // at least 16 bytes: packets carry keyed tags
   // How long to wait for the others; else as timeouts.h says.
   std::optional<base::Duration> rendezvous_patience;
   std::optional<base::Duration> peer_timeout;
   base::Duration operation_timeout = base::seconds(300);
 };
 
-struct OperationOptions {
-  collective::Operation operation;
-  const void* input = nullptr;
-  void* output = nullptr;
-  std::uint8_t priority = 3;
-  OperationRequest::Callback on_done{};
-};
-
 class Communicator {
  public:
-  static base::Result<std::unique_ptr<Communicator>> create(const CommunicatorOptions& options);
+  static base::Result<std::unique_ptr<Communicator>> create(const CommunicatorConfig& config);
   ~Communicator();
 
   std::uint16_t rank() const;
   std::uint16_t world() const;  // ranks of the application: without servers
 
-  base::Result<std::shared_ptr<OperationRequest>> submit(const OperationOptions& options);
+  // The door: the operation is checked here, and nowhere below. `on_done`: see Request.
+  base::Result<std::shared_ptr<Request>> submit(const collective::Operation& operation,
+                                                Request::Callback on_done = {});
 
   // Ends everything here and, by notice, everywhere.
   base::Status abort(const std::string& why);

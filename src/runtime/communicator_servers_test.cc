@@ -22,12 +22,12 @@ struct Served {
   ServerTotals totals;
 };
 
-CommunicatorOptions options_of(const UniqueId& id) {
+CommunicatorConfig config_of(const UniqueId& id) {
   ::setenv("SPILLWAY_DUMP_SIGNAL", "NONE", 1);  // other tests of this program install theirs
-  CommunicatorOptions options;
-  options.id = id;
-  options.rendezvous_patience = base::seconds(20);
-  return options;
+  CommunicatorConfig config;
+  config.id = id;
+  config.rendezvous_patience = base::seconds(20);
+  return config;
 }
 
 // Runs `body` at every worker, and servers until they end.
@@ -38,9 +38,9 @@ std::vector<Served> run_job(std::uint16_t workers, std::uint16_t servers,
   std::vector<Served> served(servers);
   for (std::uint16_t index = 0; index < servers; ++index) {
     threads.emplace_back([&, index] {
-      CommunicatorOptions options = options_of(id);
-      options.serves = {.index = index, .servers = servers, .workers = workers};
-      auto server = Communicator::create(options);
+      CommunicatorConfig config = config_of(id);
+      config.serves = {.index = index, .servers = servers, .workers = workers};
+      auto server = Communicator::create(config);
       ASSERT_TRUE(server.ok()) << server.status().message();
       served[index].end = (*server)->wait_served(kPatience);
       served[index].totals = (*server)->server_totals();
@@ -49,10 +49,10 @@ std::vector<Served> run_job(std::uint16_t workers, std::uint16_t servers,
   }
   for (std::uint16_t rank = 0; rank < workers; ++rank) {
     threads.emplace_back([&, rank] {
-      CommunicatorOptions options = options_of(id);
-      options.member = {rank, workers};
-      options.servers = servers;
-      auto worker = Communicator::create(options);
+      CommunicatorConfig config = config_of(id);
+      config.member = {rank, workers};
+      config.servers = servers;
+      auto worker = Communicator::create(config);
       ASSERT_TRUE(worker.ok()) << worker.status().message();
       body(**worker);
     });
@@ -68,8 +68,8 @@ base::Status all_reduce(Communicator& communicator, std::vector<float>& buffer,
   Operation operation;
   operation.count = buffer.size();
   operation.tolerance = tolerance;
-  const auto request = communicator.submit(
-      {.operation = operation, .input = buffer.data(), .output = buffer.data()});
+  operation.input = operation.output = buffer.data();
+  const auto request = communicator.submit(operation);
   return request.ok() ? *(*request)->wait(std::nullopt) : request.status();
 }
 

@@ -23,26 +23,26 @@ using collective::ReduceOp;
 // A signal handler stays for a process's life: other tests of this program want to install theirs.
 const bool kLeavesSignalsAlone = ::setenv("SPILLWAY_DUMP_SIGNAL", "NONE", 1) == 0;
 
-CommunicatorOptions options_of(const UniqueId& id, std::uint32_t rank, std::uint32_t world) {
-  CommunicatorOptions options;
-  options.id = id;
-  options.member = {rank, world};
-  options.rendezvous_patience = base::seconds(20);
-  return options;
+CommunicatorConfig config_of(const UniqueId& id, std::uint32_t rank, std::uint32_t world) {
+  CommunicatorConfig config;
+  config.id = id;
+  config.member = {rank, world};
+  config.rendezvous_patience = base::seconds(20);
+  return config;
 }
 
 // Runs `body` at every rank of a new group, each on a thread of its own.
 void run_group(std::uint32_t world, const std::function<void(Communicator&)>& body,
-               const std::function<void(CommunicatorOptions&)>& adjust = {}) {
+               const std::function<void(CommunicatorConfig&)>& adjust = {}) {
   const UniqueId id = create_unique_id(net::SocketAddress::parse("127.0.0.1:0").value()).value();
   std::vector<std::thread> threads;
   for (std::uint32_t rank = 0; rank < world; ++rank) {
     threads.emplace_back([&, rank] {
-      CommunicatorOptions options = options_of(id, rank, world);
+      CommunicatorConfig config = config_of(id, rank, world);
       if (adjust) {
-        adjust(options);
+        adjust(config);
       }
-      auto communicator = Communicator::create(options);
+      auto communicator = Communicator::create(config);
       ASSERT_TRUE(communicator.ok()) << communicator.status().message();
       body(**communicator);
     });
@@ -52,16 +52,12 @@ void run_group(std::uint32_t world, const std::function<void(Communicator&)>& bo
   }
 }
 
-Operation all_reduce_of(std::size_t count) {
-  Operation operation;
-  operation.count = count;
-  return operation;
+Operation all_reduce_of(std::vector<float>& buffer) {
+  return {.count = buffer.size(), .input = buffer.data(), .output = buffer.data()};
 }
 
-base::Status run(Communicator& communicator, const Operation& operation, const void* input,
-                 void* output, std::uint8_t priority = 3) {
-  const auto request = communicator.submit(
-      {.operation = operation, .input = input, .output = output, .priority = priority});
+base::Status run(Communicator& communicator, const Operation& operation) {
+  const auto request = communicator.submit(operation);
   return request.ok() ? *(*request)->wait(std::nullopt) : request.status();
 }
 
@@ -79,26 +75,25 @@ TEST_P(Communicators, SumsAreRightFromOneElementToMillions) {
           }
           std::vector<float> output(count);
           const base::Status status =
-              run(communicator, all_reduce_of(count), input.data(), output.data());
+              run(communicator, {.count = count, .input = input.data(), .output = output.data()});
           ASSERT_TRUE(status.ok()) << status.message();
           for (std::size_t i = 0; i < count; ++i) {
             ASSERT_EQ(output[i], static_cast<float>((i % 1000) * 10)) << i << " of " << count;
           }
         }
       },
-      [](CommunicatorOptions& options) { options.threads = GetParam(); });
+      [](CommunicatorConfig& config) { config.threads = GetParam(); });
 }
 
 TEST(Communicator, ManyOperationsAreUnderWayAtOnce) {
   run_group(3, [](Communicator& communicator) {
     constexpr std::size_t kBuckets = 100;
     std::vector<std::vector<float>> buffers(kBuckets, std::vector<float>(20'000, 1.0F));
-    std::vector<std::shared_ptr<OperationRequest>> requests;
+    std::vector<std::shared_ptr<Request>> requests;
     for (std::size_t bucket = 0; bucket < kBuckets; ++bucket) {
-      auto request = communicator.submit({.operation = all_reduce_of(20'000),
-                                          .input = buffers[bucket].data(),
-                                          .output = buffers[bucket].data(),
-                                          .priority = static_cast<std::uint8_t>(bucket % 8)});
+      Operation operation = all_reduce_of(buffers[bucket]);
+      operation.priority = static_cast<std::uint8_t>(bucket % 8);
+      auto request = communicator.submit(operation);
       ASSERT_TRUE(request.ok());
       requests.push_back(*request);
     }
@@ -111,14 +106,12 @@ TEST(Communicator, ManyOperationsAreUnderWayAtOnce) {
 }
 
 TEST(Communicator, KeyedPacketsWorkAndAWrongKeyDoesNot) {
-  const auto keyed = [](CommunicatorOptions& options) {
-    options.secret = "a secret of twenty-two";
-  };
+  const auto keyed = [](CommunicatorConfig& config) { config.secret = "a secret of twenty-two"; };
   run_group(
       2,
       [](Communicator& communicator) {
         std::vector<float> buffer(5000, 2.0F);
-        ASSERT_TRUE(run(communicator, all_reduce_of(5000), buffer.data(), buffer.data()).ok());
+        ASSERT_TRUE(run(communicator, all_reduce_of(buffer)).ok());
         ASSERT_EQ(buffer[4999], 4.0F);
       },
       keyed);
@@ -128,25 +121,24 @@ TEST(Communicator, BadArgumentsAreRefusedBeforeAnyPacket) {
   run_group(2, [](Communicator& communicator) {
     Operation operation;
     operation.count = 10;
-    EXPECT_FALSE(communicator.submit({.operation = operation}).ok());
+    EXPECT_FALSE(communicator.submit(operation).ok());
+    std::vector<float> buffer(10);
+    operation = all_reduce_of(buffer);
+    operation.priority = 8;
+    EXPECT_FALSE(communicator.submit(operation).ok());
+    operation.priority = 7;
     operation.kind = Kind::kBroadcast;
     operation.root = 2;
-    std::vector<float> buffer(10);
-    EXPECT_FALSE(
-        communicator
-            .submit({.operation = operation, .input = buffer.data(), .output = buffer.data()})
-            .ok());
+    EXPECT_FALSE(communicator.submit(operation).ok());
     operation.root = 0;
-    EXPECT_TRUE(run(communicator, operation, buffer.data(), buffer.data()).ok());
+    EXPECT_TRUE(run(communicator, operation).ok());
   });
 }
 
 TEST(Communicator, RanksThatDisagreeAreBothTold) {
   run_group(2, [](Communicator& communicator) {
-    std::vector<float> buffer(1000);
-    const std::size_t count = communicator.rank() == 0 ? 1000 : 500;
-    const base::Status status =
-        run(communicator, all_reduce_of(count), buffer.data(), buffer.data());
+    std::vector<float> buffer(communicator.rank() == 0 ? 1000 : 500);
+    const base::Status status = run(communicator, all_reduce_of(buffer));
     ASSERT_FALSE(status.ok());
     const std::string other = "rank " + std::to_string(1 - communicator.rank());
     EXPECT_NE(status.message().find(other), std::string::npos) << status.message();
@@ -161,8 +153,7 @@ TEST(Communicator, AnAbortEndsOperationsEverywhere) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       ASSERT_TRUE(communicator.abort("enough").ok());
     }
-    const base::Status status =
-        run(communicator, all_reduce_of(1000), buffer.data(), buffer.data());
+    const base::Status status = run(communicator, all_reduce_of(buffer));
     ASSERT_FALSE(status.ok());
     EXPECT_NE(status.message().find(communicator.rank() == 2 ? "enough" : "rank 2 aborted"),
               std::string::npos)
@@ -174,16 +165,13 @@ TEST(Communicator, CallbacksComeOnceWithTheOutcome) {
   run_group(2, [](Communicator& communicator) {
     std::atomic<int> calls{0};
     std::vector<float> buffer(100);
-    auto request = communicator.submit({.operation = all_reduce_of(100),
-                                        .input = buffer.data(),
-                                        .output = buffer.data(),
-                                        .on_done = [&](const base::Status& status) {
-                                          EXPECT_TRUE(status.ok());
-                                          ++calls;
-                                        }});
+    auto request = communicator.submit(all_reduce_of(buffer), [&](const base::Status& status) {
+      EXPECT_TRUE(status.ok());
+      ++calls;
+    });
     ASSERT_TRUE(request.ok());
     ASSERT_TRUE((*request)->wait(std::nullopt)->ok());
-    ASSERT_TRUE(run(communicator, all_reduce_of(100), buffer.data(), buffer.data()).ok());
+    ASSERT_TRUE(run(communicator, all_reduce_of(buffer)).ok());
     EXPECT_EQ(calls, 1);
   });
 }
@@ -193,8 +181,7 @@ TEST(Communicator, AChildOfForkIsRefused) {
     const pid_t child = ::fork();
     if (child == 0) {
       std::vector<float> buffer(10);
-      const auto request = communicator.submit(
-          {.operation = all_reduce_of(10), .input = buffer.data(), .output = buffer.data()});
+      const auto request = communicator.submit(all_reduce_of(buffer));
       const bool refused =
           !request.ok() && request.status().message().find("fork") != std::string::npos;
       ::_exit(refused ? 0 : 1);
@@ -209,9 +196,9 @@ TEST(Communicator, AWorldOfOneCopies) {
   run_group(1, [](Communicator& communicator) {
     const std::vector<float> input(100, 5.0F);
     std::vector<float> output(100);
-    Operation operation = all_reduce_of(100);
-    operation.op = ReduceOp::kAverage;
-    ASSERT_TRUE(run(communicator, operation, input.data(), output.data()).ok());
+    const Operation operation{
+        .op = ReduceOp::kAverage, .count = 100, .input = input.data(), .output = output.data()};
+    ASSERT_TRUE(run(communicator, operation).ok());
     EXPECT_EQ(output, input);
   });
 }

@@ -6,9 +6,9 @@
 namespace spillway::runtime {
 
 unsigned compute_thread_count(unsigned processors, unsigned local_ranks) {
-  constexpr unsigned kMost = 4;
+  constexpr unsigned kMax = 4;
   const unsigned share = processors / std::max(local_ranks, 1U);
-  return std::min(share > 0 ? share - 1 : 0, kMost);
+  return std::min(share > 0 ? share - 1 : 0, kMax);
 }
 
 ComputeThreads::ComputeThreads(unsigned threads, Done on_done) : on_done_(std::move(on_done)) {

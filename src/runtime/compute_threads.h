@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "collective/compute.h"
+#include "collective/operation_run.h"
 
 namespace spillway::runtime {
 

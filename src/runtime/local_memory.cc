@@ -40,8 +40,8 @@ std::string namespace_of(const char* kind) {
 
 }  // namespace
 
-std::string memory_domain(const Environment& environment) {
-  if (environment.get_or("SPILLWAY_LOCAL_COPY", "1") == "0" || !kernel_allows()) {
+std::string memory_domain() {
+  if (!kernel_allows()) {
     return "";
   }
   // Fails where there is no Yama, and then is not needed.

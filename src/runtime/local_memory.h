@@ -15,13 +15,12 @@
 #include <string>
 #include <vector>
 
-#include "collective/local_payload.h"
-#include "runtime/launch_environment.h"
+#include "collective/byte_payload.h"
 
 namespace spillway::runtime {
 
 // Ranks with the same, and not empty, can read each other. Empty where the kernel does not let us.
-std::string memory_domain(const Environment& environment);
+std::string memory_domain();
 
 class LocalMemory final : public collective::PeerMemory {
  public:

@@ -7,52 +7,54 @@
 #include <algorithm>
 #include <string>
 
-#include "runtime/debug_log.h"
-#include "runtime/rendezvous.h"
+#include "runtime/observe/log.h"
+#include "runtime/rendezvous/rendezvous.h"
 
 namespace spillway::runtime {
 namespace {
 
-RankCard own_card(const CommunicatorSetup& setup, const net::SocketAddress& local) {
+RankCard own_card(const Preparation& preparation, const net::SocketAddress& local) {
   RankCard own;
   own.data = local;
-  own.mtu = setup.mtu;
-  own.trim_bytes = setup.trim_bytes;
+  own.mtu = preparation.mtu;
+  own.trim_bytes = preparation.trim_bytes;
   own.machine = machine_name();
   own.process = ::getpid();
   // Who is told where the others are has a network that is meant to be used.
-  own.memory_domain = setup.launch.peers.empty() ? memory_domain(Environment::of_process()) : "";
+  own.memory_domain =
+      preparation.launch.peers.empty() && preparation.local_copy ? memory_domain() : "";
   return own;
 }
 
-base::Status check_way(std::uint16_t peer, const net::SocketAddress& address, unsigned limit,
-                       const packetize::Fabric& fabric) {
-  const unsigned packet = limit + fabric.datagram_overhead();
-  if (packet >= fabric.mtu || limit >= SPILLWAY_MAX_PACKET) {
+// `most`: bytes of UDP payload that the path takes.
+base::Status check_path(std::uint16_t peer, const net::SocketAddress& address, unsigned most,
+                        const packetize::PacketLimits& limits) {
+  const unsigned path_mtu = most + limits.datagram_overhead();
+  if (path_mtu >= limits.mtu || most >= SPILLWAY_MAX_PACKET) {
     return {};
   }
   return base::invalid_argument(fmt::format(
-      "the way to rank {} ({}) takes packets of {} bytes, but all interfaces say {}; set "
+      "the path to rank {} ({}) takes packets of {} bytes, but all interfaces say {}; set "
       "SPILLWAY_MTU={} at every rank",
-      peer, address.to_string(), packet, fabric.mtu, packet));
+      peer, address.to_string(), path_mtu, limits.mtu, path_mtu));
 }
 
 }  // namespace
 
-base::Result<std::vector<RankCard>> meet(const CommunicatorSetup& setup,
+base::Result<std::vector<RankCard>> meet(const Preparation& preparation,
                                          const std::optional<UniqueId>& id,
                                          const net::SocketAddress& local) {
-  const RankCard own = own_card(setup, local);
-  if (setup.group.world == 1) {
+  const RankCard own = own_card(preparation, local);
+  if (preparation.group.world == 1) {
     if (id) {
       discard_unique_id(*id);  // nobody will come
     }
     return std::vector{own};
   }
   const base::Result<std::vector<Blob>> blobs =
-      id ? exchange(*id, {setup.group.rank, setup.group.world}, to_blob(own),
-                    setup.rendezvous_patience)
-         : exchange(setup.launch, to_blob(own), setup.rendezvous_patience);
+      id ? exchange(*id, {preparation.group.rank, preparation.group.world}, to_blob(own),
+                    preparation.rendezvous_patience)
+         : exchange(preparation.launch, to_blob(own), preparation.rendezvous_patience);
   if (!blobs.ok()) {
     return blobs.status();
   }
@@ -67,17 +69,18 @@ base::Result<std::vector<RankCard>> meet(const CommunicatorSetup& setup,
   return cards;
 }
 
-std::vector<net::SocketAddress> addresses_of(const CommunicatorSetup& setup,
+std::vector<net::SocketAddress> addresses_of(const Preparation& preparation,
                                              std::span<const RankCard> cards) {
   std::vector<net::SocketAddress> addresses;
   for (std::size_t peer = 0; peer < cards.size(); ++peer) {
-    addresses.push_back(setup.launch.peers.empty() ? cards[peer].data : setup.launch.peers[peer]);
+    addresses.push_back(preparation.launch.peers.empty() ? cards[peer].data
+                                                         : preparation.launch.peers[peer]);
   }
   return addresses;
 }
 
 base::Status add_peers(std::span<const net::SocketAddress> addresses, std::uint16_t rank,
-                       const packetize::Fabric& fabric, net::TransportDriver& driver) {
+                       const packetize::PacketLimits& limits, net::TransportDriver& driver) {
   for (std::uint16_t peer = 0; peer < addresses.size(); ++peer) {
     if (peer == rank) {
       continue;
@@ -91,7 +94,7 @@ base::Status add_peers(std::span<const net::SocketAddress> addresses, std::uint1
                       "can reach (SPILLWAY_SOCKET_IFNAME at rank {})",
                       peer, address.to_string(), limit.status().message(), peer));
     }
-    if (base::Status status = check_way(peer, address, *limit, fabric); !status.ok()) {
+    if (base::Status status = check_path(peer, address, *limit, limits); !status.ok()) {
       return status;
     }
     log_info(LogSubsystem::kNet, "rank {} is at {}", peer, address.to_string());

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a rank tells the others when they meet: where its data goes, and what its network is like. A
-// plain value, written as one line of text; any bytes give a card or an error.
+// What a rank tells the others when they meet: where its data goes, and what its network is like;
+// and what follows from everybody's cards for all packets. A plain value, written as one line of
+// text; any bytes give a card or an error.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "base/status.h"
 #include "net/address.h"
-#include "runtime/rendezvous_message.h"
+#include "packetize/packet_plan.h"
+#include "runtime/rendezvous/message.h"
 
 namespace spillway::runtime {
 
@@ -23,6 +26,9 @@ struct RankCard {
 
 Blob to_blob(const RankCard& card);
 base::Result<RankCard> parse_rank_card(const Blob& blob);
+
+// What all ranks' packets fit: the smallest MTU, and one trim size.
+base::Result<packetize::PacketLimits> common_packet_limits(std::span<const RankCard> cards);
 
 // A name of this machine that no other has, until it is started again.
 std::string machine_name();

@@ -16,7 +16,7 @@ namespace {
 ScenarioResult run(const std::string& name, const std::vector<std::string>& overrides = {}) {
   std::stringstream text;
   text << std::ifstream(SPILLWAY_TEST_DATA "/../scenarios/" + name).rdbuf();
-  const base::Result<Scenario> scenario = parse_scenario(text.str(), overrides);
+  const base::Result<scenario::Scenario> scenario = scenario::parse_scenario(text.str(), overrides);
   EXPECT_TRUE(scenario.ok()) << scenario.status().message();
   base::Result<ScenarioResult> result = run_scenario(scenario.value());
   EXPECT_TRUE(result.ok()) << result.status().message();

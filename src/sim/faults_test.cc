@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/faults.h"
+#include "scenario/fault.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "sim/host_clock.h"
-#include "sim/link_faults.h"
+#include "sim/host.h"
+#include "sim/link.h"
 #include "sim/network.h"
 #include "sim/network_testing.h"
 
@@ -22,16 +22,16 @@ constexpr std::uint64_t kPackets = 20'000;
 constexpr std::uint32_t kFrame = 1'226;  // 100 ns on the wire at 100 Gb/s
 
 struct Blast {
-  explicit Blast(const std::vector<Fault>& faults, bool real_bytes = false,
+  explicit Blast(const std::vector<scenario::Fault>& faults, bool real_bytes = false,
                  std::uint64_t packets = kPackets)
-      : network(one_switch({.hosts = 2}).value(), 1) {
+      : network(scenario::one_switch({.hosts = 2}).value(), 1) {
     for (HostId host = 0; host < 2; ++host) {
       auto stack = std::make_unique<BlastStack>(
           BlastOptions{.frame_bytes = kFrame, .pool = real_bytes ? &network.pool() : nullptr});
       stacks.push_back(stack.get());
       network.add_stack(host, std::move(stack));
     }
-    for (const Fault& fault : faults) {
+    for (const scenario::Fault& fault : faults) {
       const base::Status status = network.add_fault(fault);
       EXPECT_TRUE(status.ok()) << status.message();
     }
@@ -51,8 +51,8 @@ struct Blast {
   std::vector<BlastStack*> stacks;
 };
 
-Fault on_link(FaultKind kind, double share) {
-  Fault fault;
+scenario::Fault on_link(scenario::FaultKind kind, double share) {
+  scenario::Fault fault;
   fault.kind = kind;
   fault.link = "switch0->host1";
   fault.share = share;
@@ -72,14 +72,14 @@ double mean_gap(const std::vector<Arrival>& arrivals) {
 }
 
 TEST(Faults, RandomLossLosesItsShareInShortGaps) {
-  const Blast blast({on_link(FaultKind::kLoss, 0.05)});
+  const Blast blast({on_link(scenario::FaultKind::kLoss, 0.05)});
   EXPECT_NEAR(blast.lost_share(), 0.05, 0.006);
   EXPECT_LT(mean_gap(blast.arrivals()), 1.2);
   EXPECT_EQ(blast.network.totals().lost, kPackets - blast.arrivals().size());
 }
 
 TEST(Faults, BurstyLossLosesTheSameShareInLongGaps) {
-  Fault fault = on_link(FaultKind::kBursty, 0.05);
+  scenario::Fault fault = on_link(scenario::FaultKind::kBursty, 0.05);
   fault.burst_packets = 10;
   const Blast blast({fault});
   EXPECT_NEAR(blast.lost_share(), 0.05, 0.02);
@@ -87,7 +87,7 @@ TEST(Faults, BurstyLossLosesTheSameShareInLongGaps) {
 }
 
 TEST(Faults, ABurstDoesNotOutliveALongPause) {
-  Fault fault = on_link(FaultKind::kBursty, 0.3);
+  scenario::Fault fault = on_link(scenario::FaultKind::kBursty, 0.3);
   fault.burst_packets = 1000;  // as good as endless, by packets
   LinkFaults faults;
   faults.add(fault, 7, base::gigabits_per_second(1));
@@ -106,7 +106,7 @@ TEST(Faults, ABurstDoesNotOutliveALongPause) {
 }
 
 TEST(Faults, AGrayLinkMayLoseEverythingButOnlyWhileItIsGray) {
-  Fault fault = on_link(FaultKind::kGray, 1.0);
+  scenario::Fault fault = on_link(scenario::FaultKind::kGray, 1.0);
   fault.from = Instant(microseconds(500));
   fault.until = Instant(microseconds(700));
   const Blast blast({fault});
@@ -118,19 +118,19 @@ TEST(Faults, AGrayLinkMayLoseEverythingButOnlyWhileItIsGray) {
 }
 
 TEST(Faults, OnlyTheNamedDirectionSuffers) {
-  Fault fault = on_link(FaultKind::kGray, 1.0);
+  scenario::Fault fault = on_link(scenario::FaultKind::kGray, 1.0);
   fault.link = "host1->switch0";
   EXPECT_EQ(Blast({fault}).arrivals().size(), kPackets);
 }
 
 TEST(Faults, DuplicatesArriveTwiceAndNothingElseChanges) {
-  const Blast blast({on_link(FaultKind::kDuplicate, 0.1)});
+  const Blast blast({on_link(scenario::FaultKind::kDuplicate, 0.1)});
   EXPECT_NEAR(static_cast<double>(blast.arrivals().size()), 1.1 * kPackets, 150);
   EXPECT_EQ(blast.network.totals().duplicated, blast.arrivals().size() - kPackets);
 }
 
 TEST(Faults, ReorderingHoldsBackItsShareAndLosesNone) {
-  Fault fault = on_link(FaultKind::kReorder, 0.1);
+  scenario::Fault fault = on_link(scenario::FaultKind::kReorder, 0.1);
   fault.delay = microseconds(10);
   const Blast blast({fault});
   ASSERT_EQ(blast.arrivals().size(), kPackets);
@@ -146,7 +146,7 @@ TEST(Faults, ReorderingHoldsBackItsShareAndLosesNone) {
 }
 
 TEST(Faults, CorruptionFlipsBitsOfRealBytesAndFlagsSizeOnlyPackets) {
-  const Blast real({on_link(FaultKind::kCorrupt, 0.1)}, /*real_bytes=*/true, 2'000);
+  const Blast real({on_link(scenario::FaultKind::kCorrupt, 0.1)}, /*real_bytes=*/true, 2'000);
   ASSERT_EQ(real.arrivals().size(), 2'000U);
   std::uint64_t damaged = 0;
   for (const Arrival& arrival : real.arrivals()) {
@@ -158,7 +158,7 @@ TEST(Faults, CorruptionFlipsBitsOfRealBytesAndFlagsSizeOnlyPackets) {
   }
   EXPECT_NEAR(static_cast<double>(damaged), 200, 45);
 
-  const Blast sized({on_link(FaultKind::kCorrupt, 0.1)});
+  const Blast sized({on_link(scenario::FaultKind::kCorrupt, 0.1)});
   const auto flagged =
       std::ranges::count_if(sized.arrivals(), [](const Arrival& a) { return a.corrupt; });
   EXPECT_NEAR(static_cast<double>(flagged), 0.1 * kPackets, 150);
@@ -166,8 +166,8 @@ TEST(Faults, CorruptionFlipsBitsOfRealBytesAndFlagsSizeOnlyPackets) {
 
 TEST(Faults, ADeadHostNeitherSendsNorReceives) {
   for (const HostId dead : {0U, 1U}) {
-    Fault fault;
-    fault.kind = FaultKind::kHostDeath;
+    scenario::Fault fault;
+    fault.kind = scenario::FaultKind::kHostDeath;
     fault.host = dead;
     fault.from = Instant(microseconds(100));
     Blast blast({fault});
@@ -178,13 +178,14 @@ TEST(Faults, ADeadHostNeitherSendsNorReceives) {
 }
 
 TEST(Faults, ALinkThatIsDownIsAvoidedWhereThereIsAnotherWay) {
-  Topology topology = leaf_spine({.hosts = 4, .leaves = 2, .spines = 2}).value();
-  const auto delivered = [&](FaultKind kind) {
+  scenario::Topology topology =
+      scenario::leaf_spine({.hosts = 4, .leaves = 2, .spines = 2}).value();
+  const auto delivered = [&](scenario::FaultKind kind) {
     Network network(topology, 1);
     for (HostId host = 0; host < 4; ++host) {
       network.add_stack(host, std::make_unique<BlastStack>(BlastOptions{.labels = 1'000}));
     }
-    Fault fault;
+    scenario::Fault fault;
     fault.kind = kind;
     fault.link = "leaf0->spine0";
     EXPECT_TRUE(network.add_fault(fault).ok());
@@ -195,17 +196,17 @@ TEST(Faults, ALinkThatIsDownIsAvoidedWhereThereIsAnotherWay) {
     network.run_until(kEnd);
     return network.totals().delivered;
   };
-  EXPECT_EQ(delivered(FaultKind::kDown), 1'000U);
-  EXPECT_NEAR(static_cast<double>(delivered(FaultKind::kGray)), 500, 60);
+  EXPECT_EQ(delivered(scenario::FaultKind::kDown), 1'000U);
+  EXPECT_NEAR(static_cast<double>(delivered(scenario::FaultKind::kGray)), 500, 60);
 }
 
 TEST(Faults, ASkewedHostSeesItsOwnTimeAndItsTimersFireByIt) {
-  Fault fault;
-  fault.kind = FaultKind::kClockSkew;
+  scenario::Fault fault;
+  fault.kind = scenario::FaultKind::kClockSkew;
   fault.host = 0;
   fault.skew_ppm = 100'000;  // a tenth fast
   fault.delay = microseconds(50);
-  Network network(one_switch({.hosts = 2}).value(), 1);
+  Network network(scenario::one_switch({.hosts = 2}).value(), 1);
   auto owned = std::make_unique<BlastStack>(BlastOptions{});
   BlastStack& stack = *owned;
   network.add_stack(0, std::move(owned));
@@ -232,23 +233,26 @@ TEST(HostClock, FindsTheFirstInstantThatShowsATime) {
 }
 
 TEST(Faults, WhatMakesNoSenseIsRefusedWithAReason) {
-  Network network(one_switch({.hosts = 2}).value(), 1);
-  const auto refused = [&](const Fault& fault, std::string_view words) {
+  Network network(scenario::one_switch({.hosts = 2}).value(), 1);
+  const auto refused = [&](const scenario::Fault& fault, std::string_view words) {
     const base::Status status = network.add_fault(fault);
     EXPECT_FALSE(status.ok()) << words;
     EXPECT_NE(status.message().find(words), std::string::npos) << status.message();
   };
-  refused({.kind = FaultKind::kLoss}, "needs a link");
-  refused({.kind = FaultKind::kHostDeath}, "needs a host");
-  refused({.kind = FaultKind::kHostDeath, .host = 2}, "no host 2");
-  refused({.kind = FaultKind::kLoss, .link = "leaf7->spine9"}, "no link leaf7->spine9");
-  refused(on_link(FaultKind::kLoss, 1.5), "share of 1.5");
-  refused({.kind = FaultKind::kBursty, .link = "switch0->host1", .burst_packets = 0.5}, "bursts");
-  refused({.kind = FaultKind::kReorder, .link = "switch0->host1", .delay = nanoseconds(-1)},
-          "delay");
-  refused({.kind = FaultKind::kClockSkew, .host = 0, .skew_ppm = 1e9}, "skew");
-  refused({.kind = FaultKind::kClockSkew, .host = 0, .from = Instant(nanoseconds(1))}, "beginning");
-  refused({.kind = FaultKind::kLoss,
+  refused({.kind = scenario::FaultKind::kLoss}, "needs a link");
+  refused({.kind = scenario::FaultKind::kHostDeath}, "needs a host");
+  refused({.kind = scenario::FaultKind::kHostDeath, .host = 2}, "no host 2");
+  refused({.kind = scenario::FaultKind::kLoss, .link = "leaf7->spine9"}, "no link leaf7->spine9");
+  refused(on_link(scenario::FaultKind::kLoss, 1.5), "share of 1.5");
+  refused({.kind = scenario::FaultKind::kBursty, .link = "switch0->host1", .burst_packets = 0.5},
+          "bursts");
+  refused(
+      {.kind = scenario::FaultKind::kReorder, .link = "switch0->host1", .delay = nanoseconds(-1)},
+      "delay");
+  refused({.kind = scenario::FaultKind::kClockSkew, .host = 0, .skew_ppm = 1e9}, "skew");
+  refused({.kind = scenario::FaultKind::kClockSkew, .host = 0, .from = Instant(nanoseconds(1))},
+          "beginning");
+  refused({.kind = scenario::FaultKind::kLoss,
            .link = "switch0->host1",
            .from = Instant(nanoseconds(2)),
            .until = Instant(nanoseconds(1))},

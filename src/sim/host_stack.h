@@ -11,27 +11,13 @@
 #include <cstdint>
 
 #include "base/units.h"
+#include "scenario/workload.h"
 #include "sim/packet.h"
-#include "transport/message.h"
 
 namespace spillway::sim {
 
-using FlowId = std::uint32_t;
-
-struct Flow {
-  FlowId id = 0;
-  std::uint32_t job = 0;  // index of the job it belongs to
-  HostId from = 0;
-  HostId to = 0;
-  std::uint64_t bytes = 0;
-  std::uint8_t priority = 0;
-  std::uint8_t importance = SPILLWAY_IMPORTANCE_MARKED;
-  // Of every 1,000 packets, how many must arrive, and how many are unimportant (importance 0).
-  std::uint16_t required_permille = 0;
-  std::uint16_t unimportant_permille = 0;
-  transport::LossPolicy loss;
-  wire::MessageId message;  // for Spillway stacks
-};
+using scenario::Flow;
+using scenario::FlowId;
 
 enum class FlowEnd : std::uint8_t { kDone, kDeadline, kPeerDead, kCancelled };
 

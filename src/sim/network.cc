@@ -18,17 +18,17 @@ constexpr std::uint32_t kSwitchKeys = 1;
 constexpr std::uint32_t kLinkKeys = 2;
 
 struct Direction {
-  NodeId from;
-  NodeId to;
+  scenario::NodeId from;
+  scenario::NodeId to;
 };
 
-Direction direction_of(const Link& link, bool reversed) {
+Direction direction_of(const scenario::Link& link, bool reversed) {
   return reversed ? Direction{link.b, link.a} : Direction{link.a, link.b};
 }
 
 }  // namespace
 
-Network::Network(const Topology& topology, std::uint64_t seed) {
+Network::Network(const scenario::Topology& topology, std::uint64_t seed) {
   SPILLWAY_CHECK(validate(topology).ok());
   for (std::uint32_t i = 0; i < topology.switch_names.size(); ++i) {
     const std::uint64_t salt = base::derive_key(seed, {kSwitchKeys, i, 0, 0});
@@ -44,10 +44,11 @@ Network::Network(const Topology& topology, std::uint64_t seed) {
 }
 
 // The links' directions that start at hosts, or at switches: a link's far end must be there first.
-void Network::add_directions(const Topology& topology, std::uint64_t seed, bool from_hosts) {
+void Network::add_directions(const scenario::Topology& topology, std::uint64_t seed,
+                             bool from_hosts) {
   for (std::uint32_t i = 0; i < topology.links.size(); ++i) {
     for (const bool reversed : {false, true}) {
-      const Link& link = topology.links[i];
+      const scenario::Link& link = topology.links[i];
       const auto [from, to] = direction_of(link, reversed);
       if ((from < topology.hosts()) != from_hosts) {
         continue;
@@ -59,8 +60,9 @@ void Network::add_directions(const Topology& topology, std::uint64_t seed, bool 
   }
 }
 
-void Network::add_direction(const Topology& topology, NodeId from, const std::string& name,
-                            const spillway_port_config& config, const LinkEnd& end) {
+void Network::add_direction(const scenario::Topology& topology, scenario::NodeId from,
+                            const std::string& name, const spillway_port_config& config,
+                            const LinkEnd& end) {
   if (from < topology.hosts()) {
     hosts_[from] = std::make_unique<Host>(from, events_, pool_, end);
     directions_.emplace(name, DirectedLink{&hosts_[from]->transmitter(), nullptr});
@@ -72,7 +74,7 @@ void Network::add_direction(const Topology& topology, NodeId from, const std::st
   directions_.emplace(name, DirectedLink{&ports_.back()->transmitter(), &owner});
 }
 
-Actor& Network::node(NodeId node) {
+Actor& Network::node(scenario::NodeId node) {
   if (node < hosts_.size()) {
     return *hosts_[node];
   }
@@ -80,7 +82,8 @@ Actor& Network::node(NodeId node) {
 }
 
 // "a->b", or "a->b#2" for the second of parallel links.
-std::string Network::unused_name(const Topology& topology, NodeId from, NodeId to) const {
+std::string Network::unused_name(const scenario::Topology& topology, scenario::NodeId from,
+                                 scenario::NodeId to) const {
   const std::string plain = fmt::format("{}->{}", topology.node_name(from), topology.node_name(to));
   std::string name = plain;
   for (int copy = 2; directions_.contains(name); ++copy) {
@@ -152,21 +155,21 @@ void Network::on_event(std::uint64_t argument, base::Instant now) {
   }
 }
 
-base::Status Network::add_fault(const Fault& fault) {
+base::Status Network::add_fault(const scenario::Fault& fault) {
   base::Status status = validate(fault);
   if (!status.ok()) {
     return status;
   }
-  return is_host_fault(fault.kind) ? add_host_fault(fault) : add_link_fault(fault);
+  return scenario::is_host_fault(fault.kind) ? add_host_fault(fault) : add_link_fault(fault);
 }
 
-base::Status Network::add_host_fault(const Fault& fault) {
+base::Status Network::add_host_fault(const scenario::Fault& fault) {
   if (fault.host >= hosts_.size()) {
     return base::invalid_argument(
         fmt::format("there is no host {}; hosts are 0 to {}", fault.host, hosts_.size() - 1));
   }
   Host& host = *hosts_[fault.host];
-  if (fault.kind == FaultKind::kClockSkew) {
+  if (fault.kind == scenario::FaultKind::kClockSkew) {
     if (now() != base::Instant()) {
       return base::invalid_argument("a clock skew must be set before the network runs");
     }
@@ -177,14 +180,14 @@ base::Status Network::add_host_fault(const Fault& fault) {
   return {};
 }
 
-base::Status Network::add_link_fault(const Fault& fault) {
+base::Status Network::add_link_fault(const scenario::Fault& fault) {
   const auto found = directions_.find(fault.link);
   if (found == directions_.end()) {
     return base::invalid_argument(fmt::format("there is no link {}; links are named like {}",
                                               fault.link, directions_.begin()->first));
   }
   found->second.transmitter->add_fault(fault);
-  if (fault.kind == FaultKind::kDown && found->second.owner != nullptr) {
+  if (fault.kind == scenario::FaultKind::kDown && found->second.owner != nullptr) {
     found->second.owner->watch_links();
   }
   return {};

@@ -7,8 +7,9 @@
 // inside each other: flows started and cards woken from within a stack's call take effect at the
 // same instant, after it returned.
 //
-// A packet that a stack sends costs its frame plus kWireOverhead on each link, then the link's
-// delay. Switches are output-queued and forward whole packets; their own delay is the link's.
+// A packet that a stack sends costs its frame plus SPILLWAY_WIRE_OVERHEAD on each link, then the
+// link's delay. Switches are output-queued and forward whole packets; their own delay is the
+// link's.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +23,13 @@
 
 #include "base/status.h"
 #include "base/units.h"
+#include "scenario/fault.h"
+#include "scenario/topology.h"
 #include "sim/event_queue.h"
-#include "sim/faults.h"
 #include "sim/host.h"
 #include "sim/host_stack.h"
-#include "sim/output_port.h"
 #include "sim/packet.h"
 #include "sim/switch_node.h"
-#include "sim/topology.h"
 
 namespace spillway::sim {
 
@@ -43,12 +43,12 @@ struct NetworkTotals {
 };
 
 // A packet names its stack in a byte.
-inline constexpr std::size_t kMostStacks = UINT8_MAX;
+inline constexpr std::size_t kMaxStacks = UINT8_MAX;
 
 class Network final : private Actor {
  public:
   // The topology must be one that validate() accepts.
-  Network(const Topology& topology, std::uint64_t seed);
+  Network(const scenario::Topology& topology, std::uint64_t seed);
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
   ~Network() override = default;
@@ -65,7 +65,7 @@ class Network final : private Actor {
   void wake(HostId host);
   // Calls `action` at `when`, not before now().
   void at(base::Instant when, std::function<void(base::Instant)> action);
-  base::Status add_fault(const Fault& fault);
+  base::Status add_fault(const scenario::Fault& fault);
 
   base::Instant now() const { return events_.now(); }
   // When something happens next; nothing: never, unless something is handed in.
@@ -103,13 +103,15 @@ class Network final : private Actor {
 
   void on_event(std::uint64_t argument, base::Instant now) override;
   void start_next_flow(base::Instant now);
-  Actor& node(NodeId node);
-  void add_directions(const Topology& topology, std::uint64_t seed, bool from_hosts);
-  void add_direction(const Topology& topology, NodeId from, const std::string& name,
-                     const spillway_port_config& config, const LinkEnd& end);
-  std::string unused_name(const Topology& topology, NodeId from, NodeId to) const;
-  base::Status add_host_fault(const Fault& fault);
-  base::Status add_link_fault(const Fault& fault);
+  Actor& node(scenario::NodeId node);
+  void add_directions(const scenario::Topology& topology, std::uint64_t seed, bool from_hosts);
+  void add_direction(const scenario::Topology& topology, scenario::NodeId from,
+                     const std::string& name, const spillway_port_config& config,
+                     const LinkEnd& end);
+  std::string unused_name(const scenario::Topology& topology, scenario::NodeId from,
+                          scenario::NodeId to) const;
+  base::Status add_host_fault(const scenario::Fault& fault);
+  base::Status add_link_fault(const scenario::Fault& fault);
 
   EventQueue events_;
   PacketPool pool_;

@@ -21,7 +21,7 @@ constexpr Instant kEnd{base::seconds(10)};
 // A network with one BlastStack on every host.
 class BlastNetwork {
  public:
-  explicit BlastNetwork(const Topology& topology, const BlastOptions& options = {},
+  explicit BlastNetwork(const scenario::Topology& topology, const BlastOptions& options = {},
                         std::uint64_t seed = 1)
       : network(topology, seed) {
     for (HostId host = 0; host < topology.hosts(); ++host) {
@@ -70,11 +70,11 @@ class BlastNetwork {
   FlowId next_flow_ = 1;
 };
 
-Topology two_hosts() {
-  return one_switch({.hosts = 2}).value();
+scenario::Topology two_hosts() {
+  return scenario::one_switch({.hosts = 2}).value();
 }
 
-Topology with_ports(Topology topology, const spillway_port_config& config) {
+scenario::Topology with_ports(scenario::Topology topology, const spillway_port_config& config) {
   topology.set_port_config(config);
   return topology;
 }
@@ -107,7 +107,7 @@ TEST(Network, BackToBackPacketsRunAtExactlyLineRate) {
 }
 
 TEST(Network, ASlowerLinkBehindAFastOnePacesTheArrivals) {
-  Topology topology = two_hosts();
+  scenario::Topology topology = two_hosts();
   topology.links[1].rate = base::gigabits_per_second(10);
   BlastNetwork blast(topology, {.frame_bytes = 1'226});
   blast.blast(0, 1, 10 * 1'226);
@@ -124,14 +124,16 @@ TEST(Network, EveryPacketIsDeliveredDroppedLostOrOnItsWay) {
   for (int mode = SPILLWAY_PORT_DROP_TAIL; mode <= SPILLWAY_PORT_SPILLWAY; ++mode) {
     const auto config = dataplane::default_port_config(static_cast<spillway_port_mode>(mode));
     BlastNetwork blast(
-        with_ports(leaf_spine({.hosts = 16, .leaves = 4, .spines = 2}).value(), config),
+        with_ports(scenario::leaf_spine({.hosts = 16, .leaves = 4, .spines = 2}).value(), config),
         {.labels = 16});
     ASSERT_TRUE(
-        blast.network.add_fault({.kind = FaultKind::kLoss, .link = "leaf0->spine0", .share = 0.1})
+        blast.network
+            .add_fault({.kind = scenario::FaultKind::kLoss, .link = "leaf0->spine0", .share = 0.1})
             .ok());
     ASSERT_TRUE(
         blast.network
-            .add_fault({.kind = FaultKind::kDuplicate, .link = "leaf1->spine1", .share = 0.1})
+            .add_fault(
+                {.kind = scenario::FaultKind::kDuplicate, .link = "leaf1->spine1", .share = 0.1})
             .ok());
     for (HostId host = 1; host < 16; ++host) {
       blast.blast(host, 0, 1'000'000);  // an incast that must overflow
@@ -154,10 +156,11 @@ TEST(Network, EveryPacketIsDeliveredDroppedLostOrOnItsWay) {
 
 TEST(Network, TheSameSeedGivesTheSameRunAndAnotherSeedAnother) {
   const auto run = [](std::uint64_t seed) {
-    BlastNetwork blast(leaf_spine({.hosts = 16, .leaves = 4, .spines = 4}).value(), {.labels = 7},
-                       seed);
+    BlastNetwork blast(scenario::leaf_spine({.hosts = 16, .leaves = 4, .spines = 4}).value(),
+                       {.labels = 7}, seed);
     EXPECT_TRUE(
-        blast.network.add_fault({.kind = FaultKind::kLoss, .link = "leaf0->spine0", .share = 0.2})
+        blast.network
+            .add_fault({.kind = scenario::FaultKind::kLoss, .link = "leaf0->spine0", .share = 0.2})
             .ok());
     blast.blast_permutation(500'000);
     blast.network.run_until(kEnd);
@@ -168,7 +171,7 @@ TEST(Network, TheSameSeedGivesTheSameRunAndAnotherSeedAnother) {
 }
 
 TEST(Network, UrgentPacketsOvertakeWaitingOnes) {
-  Topology topology = one_switch({.hosts = 3}).value();
+  scenario::Topology topology = scenario::one_switch({.hosts = 3}).value();
   BlastNetwork blast(topology);
   blast.blast(0, 2, 75'000, /*priority=*/1);
   blast.blast(1, 2, 75'000, /*priority=*/7);
@@ -187,7 +190,7 @@ TEST(Network, UrgentPacketsOvertakeWaitingOnes) {
 TEST(Network, TrimmedPacketsArriveCutMarkedBySwitchAndWithTheirFirstBytes) {
   spillway_port_config config = dataplane::default_port_config(SPILLWAY_PORT_TRIM);
   config.queue_bytes = 10'000;
-  Topology topology = with_ports(one_switch({.hosts = 3}).value(), config);
+  scenario::Topology topology = with_ports(scenario::one_switch({.hosts = 3}).value(), config);
   Network network(topology, 1);
   std::vector<BlastStack*> stacks;
   for (HostId host = 0; host < 3; ++host) {
@@ -219,7 +222,7 @@ TEST(Network, TrimmedPacketsArriveCutMarkedBySwitchAndWithTheirFirstBytes) {
 TEST(Network, AnEcnPortMarksWhatPassesALongQueue) {
   spillway_port_config config = dataplane::default_port_config(SPILLWAY_PORT_ECN);
   config.red_min_bytes = config.red_max_bytes = 20'000;
-  BlastNetwork blast(with_ports(one_switch({.hosts = 3}).value(), config));
+  BlastNetwork blast(with_ports(scenario::one_switch({.hosts = 3}).value(), config));
   blast.blast(0, 2, 150'000);
   blast.blast(1, 2, 150'000);
   blast.network.run_until(kEnd);
@@ -233,7 +236,7 @@ TEST(Network, AnEcnPortMarksWhatPassesALongQueue) {
 }
 
 TEST(Network, AFatTreeReachesAllPairs) {
-  const Topology topology = fat_tree({.k = 4}).value();
+  const scenario::Topology topology = scenario::fat_tree({.k = 4}).value();
   BlastNetwork blast(topology);
   for (HostId from = 0; from < topology.hosts(); ++from) {
     for (HostId to = 0; to < topology.hosts(); ++to) {
@@ -261,7 +264,7 @@ std::map<std::string, std::uint64_t> packets_by_port(const Network& network) {
 }
 
 TEST(Network, PerFlowSpreadingKeepsAFlowOnOnePathAndManyFlowsOnAll) {
-  BlastNetwork one_label(leaf_spine({.hosts = 8, .leaves = 2, .spines = 4}).value());
+  BlastNetwork one_label(scenario::leaf_spine({.hosts = 8, .leaves = 2, .spines = 4}).value());
   one_label.blast(0, 7, 150'000);
   one_label.network.run_until(kEnd);
   auto packets = packets_by_port(one_label.network);
@@ -273,7 +276,7 @@ TEST(Network, PerFlowSpreadingKeepsAFlowOnOnePathAndManyFlowsOnAll) {
   }
   EXPECT_EQ(paths, 1);
 
-  BlastNetwork many_labels(leaf_spine({.hosts = 8, .leaves = 2, .spines = 4}).value(),
+  BlastNetwork many_labels(scenario::leaf_spine({.hosts = 8, .leaves = 2, .spines = 4}).value(),
                            {.labels = 4'000});
   many_labels.blast(0, 7, 6'000'000);
   many_labels.network.run_until(kEnd);
@@ -284,8 +287,9 @@ TEST(Network, PerFlowSpreadingKeepsAFlowOnOnePathAndManyFlowsOnAll) {
 }
 
 TEST(Network, PerPacketSpreadingUsesAllPathsEvenly) {
-  Topology topology = leaf_spine({.hosts = 8, .leaves = 2, .spines = 4, .links = 2}).value();
-  topology.spreading = Spreading::kPerPacket;
+  scenario::Topology topology =
+      scenario::leaf_spine({.hosts = 8, .leaves = 2, .spines = 4, .links = 2}).value();
+  topology.spreading = scenario::Spreading::kPerPacket;
   BlastNetwork blast(topology);
   blast.blast(0, 7, 1'200'000);
   blast.network.run_until(kEnd);

@@ -17,11 +17,13 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/units.h"
+#include "scenario/topology.h"
 #include "transport/message.h"
+#include "wire/frame_overhead.h"
 
 namespace spillway::sim {
 
-using HostId = std::uint32_t;
+using scenario::HostId;
 using PacketIndex = std::uint32_t;
 inline constexpr std::uint32_t kNone = UINT32_MAX;
 
@@ -29,7 +31,7 @@ inline constexpr std::uint32_t kNone = UINT32_MAX;
 enum class PacketKind : std::uint8_t { kSpillwayData, kSpillwayControl, kTcp, kOther };
 
 // Ethernet, IPv4 and UDP headers: what a frame has in front of its UDP payload.
-inline constexpr std::uint32_t kFrameHeaderBytes = 14 + 20 + 8;
+inline constexpr std::uint32_t kFrameHeaderBytes = spillway_frame_overhead(0);
 
 // What the rival's hosts say to each other; sequence numbers count segments.
 struct TcpSegment {
@@ -60,7 +62,7 @@ struct alignas(64) Packet {
   std::uint8_t absent_bytes = kFrameHeaderBytes;
   std::uint32_t sent_bytes = 0;   // of the frame when it was sent
   std::uint32_t payload = kNone;  // the pool's buffer with the frame's bytes; kNone: size-only
-  transport::DataStamp data;
+  wire::DataStamp data;
   TcpSegment tcp;
 };
 static_assert(sizeof(Packet) <= 128);

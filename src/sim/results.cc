@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/results.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
+#include "base/chrome_events.h"
 #include "dataplane/port.h"
 
 namespace spillway::sim {
 namespace {
-
-// The value that `percent` of the sorted durations do not exceed.
-base::Duration nearest_rank(const std::vector<base::Duration>& sorted, std::size_t percent) {
-  const std::size_t rank = (sorted.size() * percent + 99) / 100;
-  return sorted[std::max<std::size_t>(rank, 1) - 1];
-}
 
 // Packets of a flow carry about as much each.
 double whole_bytes(const FlowRecord& record) {
@@ -38,25 +35,108 @@ void count_flow(const FlowRecord& record, JobResult& result) {
   result.important_delivered += record.result.important_delivered;
 }
 
-}  // namespace
+// ------------------------------------------------------------------ the trace
 
-DurationSummary summarise(std::vector<base::Duration> durations) {
-  DurationSummary summary;
-  summary.count = durations.size();
-  if (durations.empty()) {
-    return summary;
-  }
-  std::sort(durations.begin(), durations.end());
-  double sum = 0.0;  // of up to millions of hours: an int64 of nanoseconds might not hold it
-  for (const base::Duration duration : durations) {
-    sum += static_cast<double>(duration.count());
-  }
-  summary.mean = base::Duration(static_cast<std::int64_t>(sum / durations.size() + 0.5));
-  summary.p50 = nearest_rank(durations, 50);
-  summary.p99 = nearest_rank(durations, 99);
-  summary.max = durations.back();
-  return summary;
+double microseconds_of(base::Instant instant) {
+  return base::microseconds_of(instant.since_zero());
 }
+
+std::string_view end_name(const FlowRecord& record) {
+  if (!record.ended) {
+    return "unfinished";
+  }
+  switch (record.result.end) {
+    case FlowEnd::kDone:
+      return "done";
+    case FlowEnd::kDeadline:
+      return "deadline";
+    case FlowEnd::kPeerDead:
+      return "peer-dead";
+    case FlowEnd::kCancelled:
+      return "cancelled";
+  }
+  return "done";
+}
+
+class TraceWriter {
+ public:
+  explicit TraceWriter(const ScenarioResult& result) : result_(result) {}
+
+  std::string write() {
+    add_names();
+    add_flows();
+    for (const CounterSample& sample : result_.samples) {
+      add_counters(sample);
+    }
+    return fmt::format("{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{}\n]}}\n",
+                       fmt::join(events_, ",\n"));
+  }
+
+ private:
+  void add_names() {
+    for (std::size_t job = 0; job < result_.jobs.size(); ++job) {
+      events_.push_back(fmt::format(
+          R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":{}}}}})", job,
+          base::json_quoted(result_.jobs[job].name + " " + result_.jobs[job].protocol)));
+    }
+    events_.push_back(
+        fmt::format(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":"switches"}}}})",
+                    result_.jobs.size()));
+  }
+
+  void add_flows() {
+    std::vector<const FlowRecord*> started;
+    for (const FlowRecord& record : result_.flows) {
+      if (record.started) {
+        started.push_back(&record);
+      }
+    }
+    std::stable_sort(started.begin(), started.end(),
+                     [](const FlowRecord* a, const FlowRecord* b) { return a->start < b->start; });
+    for (const FlowRecord* record : started) {
+      add_flow(*record);
+    }
+  }
+
+  void add_flow(const FlowRecord& record) {
+    const Flow& flow = record.flow;
+    const base::Instant end = record.ended ? record.end : result_.end;
+    const std::size_t lane = lanes_[{flow.job, flow.from}].place(record.start, end);
+    const std::size_t thread = flow.from * kLanesPerHost + std::min(lane, kLanesPerHost - 1);
+    name_thread(flow, thread);
+    events_.push_back(fmt::format(
+        R"({{"ph":"X","name":{},"cat":"flow","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{"flow":{},"bytes":{},"priority":{},"end":"{}","packets":{},"delivered":{},"trimmed":{}}}}})",
+        base::json_quoted("to " + result_.host_names[flow.to]), flow.job, thread,
+        microseconds_of(record.start), base::microseconds_of(end - record.start), flow.id,
+        flow.bytes, flow.priority, end_name(record), record.result.packets, record.result.delivered,
+        record.result.trimmed));
+  }
+
+  void name_thread(const Flow& flow, std::size_t thread) {
+    if (!named_[{flow.job, thread}]) {
+      named_[{flow.job, thread}] = true;
+      events_.push_back(
+          fmt::format(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":{}}}}})",
+                      flow.job, thread, base::json_quoted(result_.host_names[flow.from])));
+    }
+  }
+
+  void add_counters(const CounterSample& sample) {
+    events_.push_back(fmt::format(
+        R"({{"ph":"C","name":"packets","pid":{},"ts":{:.3f},"args":{{"marked":{},"trimmed":{},"dropped":{}}}}})",
+        result_.jobs.size(), microseconds_of(sample.at), sample.marked, sample.trimmed,
+        sample.dropped));
+  }
+
+  static constexpr std::size_t kLanesPerHost = 4096;
+
+  const ScenarioResult& result_;
+  std::vector<std::string> events_;
+  std::map<std::pair<std::uint32_t, HostId>, base::TraceLanes> lanes_;
+  std::map<std::pair<std::uint32_t, std::size_t>, bool> named_;
+};
+
+}  // namespace
 
 void add_flow_figures(std::span<const FlowRecord> flows, base::BitRate rate, JobResult& result) {
   std::vector<base::Duration> completions;
@@ -78,9 +158,9 @@ void add_flow_figures(std::span<const FlowRecord> flows, base::BitRate rate, Job
       by_priority[record.flow.priority].push_back(completions.back());
     }
   }
-  result.completion = summarise(std::move(completions));
+  result.completion = base::summarise(std::move(completions));
   for (auto& [priority, durations] : by_priority) {
-    result.by_priority.push_back({priority, summarise(std::move(durations))});
+    result.by_priority.push_back({priority, base::summarise(std::move(durations))});
   }
   if (last <= first) {
     return;
@@ -108,6 +188,10 @@ std::uint64_t busiest_bytes(std::span<const Flow> flows) {
 std::uint64_t dropped_packets(const spillway_port_counters& counters) {
   return counters.packets[SPILLWAY_REASON_QUEUE_FULL] + counters.packets[SPILLWAY_REASON_EARLY] +
          counters.packets[SPILLWAY_REASON_RED] + counters.packets[SPILLWAY_REASON_CONTROL_FULL];
+}
+
+std::string chrome_trace_of(const ScenarioResult& result) {
+  return TraceWriter(result).write();
 }
 
 }  // namespace spillway::sim

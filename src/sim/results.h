@@ -3,8 +3,8 @@
 // What a simulation tells: when flows ended, how that compares with an ideal network, and what
 // stacks and switches did on the way. Plain data; src/cli prints it.
 //
-// Percentiles are nearest-rank over the flows that ended well. The ideal time of a job is what its
-// busiest host link needs for all of the job's bytes, without headers, delay or computing.
+// Percentiles are over the flows that ended well. The ideal time of a job is what its busiest host
+// link needs for all of the job's bytes, without headers, delay or computing.
 //
 // A protocol that ends flows with packets trimmed or missing carries fewer bytes than that: its
 // slowdown flatters it, even below 1, and means something only beside whole_share(). Goodput counts
@@ -17,20 +17,12 @@
 #include <string_view>
 #include <vector>
 
+#include "base/duration_summary.h"
 #include "base/units.h"
 #include "sim/network.h"
 #include "sim/workload_runner.h"
 
 namespace spillway::sim {
-
-struct DurationSummary {
-  std::uint64_t count = 0;
-  base::Duration mean;
-  base::Duration p50;
-  base::Duration p99;
-  base::Duration max;
-};
-DurationSummary summarise(std::vector<base::Duration> durations);
 
 // What the job's stacks did, summed over hosts.
 struct StackTotals {
@@ -46,7 +38,7 @@ struct StackTotals {
 // The same figures for the flows of one priority.
 struct PriorityResult {
   std::uint8_t priority = 0;
-  DurationSummary completion;
+  base::DurationSummary completion;
 };
 
 struct JobResult {
@@ -56,7 +48,7 @@ struct JobResult {
   std::uint64_t flows = 0;
   std::uint64_t ended = 0;   // well: kDone
   std::uint64_t failed = 0;  // ended otherwise; the rest was cut off by the limit
-  DurationSummary completion;
+  base::DurationSummary completion;
   std::vector<PriorityResult> by_priority;  // the least urgent first
   base::Duration makespan;                  // from the first start to the last end, whatever it was
   std::uint64_t bytes = 0;                  // of flows that ended well
@@ -84,9 +76,9 @@ struct CounterSample {
 
 struct ScenarioResult {
   std::vector<JobResult> jobs;
-  DurationSummary completion;  // of all jobs' flows but background's
-  base::Instant end;           // of the simulated time
-  bool finished = false;       // every flow but background's ended before the limit
+  base::DurationSummary completion;  // of all jobs' flows but background's
+  base::Instant end;                 // of the simulated time
+  bool finished = false;             // every flow but background's ended before the limit
   NetworkTotals network;
   std::uint64_t events = 0;
   std::vector<FlowRecord> flows;
@@ -101,5 +93,11 @@ void add_flow_figures(std::span<const FlowRecord> flows, base::BitRate rate, Job
 std::uint64_t busiest_bytes(std::span<const Flow> flows);
 
 std::uint64_t dropped_packets(const spillway_port_counters& counters);
+
+// A Chrome trace (chrome://tracing, ui.perfetto.dev): JSON in which every flow is a bar in a lane
+// of its source host, flows of one host that overlap in several lanes, and the switches' marks,
+// trims and drops are counters. A job is a process. Times are simulated microseconds. Flows that
+// had not ended when the run did reach to its end and say so.
+std::string chrome_trace_of(const ScenarioResult& result);
 
 }  // namespace spillway::sim

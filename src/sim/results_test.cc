@@ -25,27 +25,6 @@ FlowRecord record(HostId from, HostId to, std::uint64_t bytes, std::int64_t star
   return record;
 }
 
-TEST(Results, PercentilesAreByNearestRank) {
-  std::vector<base::Duration> durations;
-  for (std::int64_t i = 200; i >= 1; --i) {
-    durations.push_back(us(i));
-  }
-  const DurationSummary summary = summarise(durations);
-  EXPECT_EQ(summary.count, 200U);
-  EXPECT_EQ(summary.mean, base::nanoseconds(100'500));
-  EXPECT_EQ(summary.p50, us(100));
-  EXPECT_EQ(summary.p99, us(198));
-  EXPECT_EQ(summary.max, us(200));
-}
-
-TEST(Results, SummaryOfNothingAndOfOne) {
-  EXPECT_EQ(summarise({}).count, 0U);
-  EXPECT_EQ(summarise({}).max, base::Duration());
-  const DurationSummary one = summarise({us(7)});
-  EXPECT_EQ(one.p50, us(7));
-  EXPECT_EQ(one.p99, us(7));
-}
-
 TEST(Results, SlowdownIsAgainstTheBusiestHostLink) {
   JobResult result;
   // 2 x 125 kB to host 0: 200 us at 10 Gbit/s.

@@ -10,23 +10,23 @@ namespace {
 constexpr std::uint32_t kUnreached = UINT32_MAX;
 
 struct Neighbour {
-  NodeId node;
+  scenario::NodeId node;
   PortNumber port;  // of the switch whose neighbour it is
 };
 
 // Per switch, its neighbours in the order of its ports.
 using Neighbours = std::vector<std::vector<Neighbour>>;
 
-Neighbours neighbours_of_switches(const Topology& topology) {
+Neighbours neighbours_of_switches(const scenario::Topology& topology) {
   const std::uint32_t hosts = topology.hosts();
   Neighbours neighbours(topology.switch_names.size());
-  const auto add = [&](NodeId from, NodeId to) {
+  const auto add = [&](scenario::NodeId from, scenario::NodeId to) {
     if (from >= hosts) {
       auto& list = neighbours[from - hosts];
       list.push_back({to, static_cast<PortNumber>(list.size())});
     }
   };
-  for (const Link& link : topology.links) {
+  for (const scenario::Link& link : topology.links) {
     add(link.a, link.b);
     add(link.b, link.a);
   }
@@ -99,7 +99,7 @@ void Routes::set(HostId host, std::span<const PortNumber> wanted) {
   ports_.insert(ports_.end(), wanted.begin(), wanted.end());
 }
 
-std::vector<Routes> shortest_routes(const Topology& topology) {
+std::vector<Routes> shortest_routes(const scenario::Topology& topology) {
   const Neighbours neighbours = neighbours_of_switches(topology);
   std::vector<Routes> routes(neighbours.size(), Routes(topology.hosts()));
   for (std::uint32_t edge = 0; edge < neighbours.size(); ++edge) {

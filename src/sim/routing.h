@@ -10,8 +10,8 @@
 #include <span>
 #include <vector>
 
+#include "scenario/topology.h"
 #include "sim/packet.h"
-#include "sim/topology.h"
 
 namespace spillway::sim {
 
@@ -41,6 +41,6 @@ class Routes {
 };
 
 // One per switch, in the topology's order. The topology must be one that validate() accepts.
-std::vector<Routes> shortest_routes(const Topology& topology);
+std::vector<Routes> shortest_routes(const scenario::Topology& topology);
 
 }  // namespace spillway::sim

@@ -5,13 +5,66 @@
 
 #include <algorithm>
 #include <span>
+#include <vector>
 
 #include "base/random.h"
-#include "sim/counter_sampler.h"
-#include "sim/topology_text.h"
+#include "base/units.h"
+#include "sim/network.h"
+#include "sim/results.h"
 
 namespace spillway::sim {
 namespace {
+
+// Samples of a network's counters over simulated time, for traces. How long a run takes is not
+// known beforehand: samples begin a microsecond apart, and whenever there are kMaxSamples every
+// second one is forgotten and the time between them doubled.
+//
+// Must live until the network has run. It keeps the network busy: a run with a sampler ends by its
+// stop flag or its limit only.
+class CounterSampler {
+ public:
+  static constexpr std::size_t kMaxSamples = 4096;
+
+  explicit CounterSampler(Network& network);
+  CounterSampler(const CounterSampler&) = delete;
+  CounterSampler& operator=(const CounterSampler&) = delete;
+
+  const std::vector<CounterSample>& samples() const { return samples_; }
+
+ private:
+  void take(base::Instant now);
+  void forget_every_second();
+
+  Network& network_;
+  base::Duration interval_ = base::microseconds(1);
+  std::vector<CounterSample> samples_;
+};
+
+CounterSampler::CounterSampler(Network& network) : network_(network) {
+  take(network.now());
+}
+
+void CounterSampler::take(base::Instant now) {
+  const spillway_port_counters ports = network_.totals().ports;
+  samples_.push_back({.at = now,
+                      .marked = ports.packets[SPILLWAY_REASON_MARKED],
+                      .trimmed = ports.packets[SPILLWAY_REASON_TRIMMED],
+                      .dropped = dropped_packets(ports)});
+  if (samples_.size() >= kMaxSamples) {
+    forget_every_second();
+  }
+  network_.at(now + interval_, [this](base::Instant when) { take(when); });
+}
+
+void CounterSampler::forget_every_second() {
+  for (std::size_t i = 0; 2 * i < samples_.size(); ++i) {
+    samples_[i] = samples_[2 * i];
+  }
+  samples_.resize((samples_.size() + 1) / 2);
+  interval_ = interval_ * 2;
+}
+
+// ------------------------------------------------------------------ the run
 
 // What keys are derived for.
 constexpr std::uint32_t kNetworkKey = 1;
@@ -20,26 +73,6 @@ constexpr std::uint32_t kJobKeys = 3;
 
 base::Status at_place(const std::string& place, const base::Status& status) {
   return {status.code(), fmt::format("{}: {}", place, status.message())};
-}
-
-base::Result<Topology> shape_of(const TopologySpec& spec) {
-  switch (spec.kind) {
-    case TopologyKind::kLeafSpine:
-      return leaf_spine({.hosts = spec.hosts,
-                         .leaves = spec.leaves,
-                         .spines = spec.spines,
-                         .links = spec.links,
-                         .host_rate = spec.rate,
-                         .uplink_rate = spec.uplink_rate.value_or(spec.rate),
-                         .delay = spec.delay});
-    case TopologyKind::kFatTree:
-      return fat_tree({.k = spec.k, .rate = spec.rate, .delay = spec.delay});
-    case TopologyKind::kFile:
-      return parse_topology(spec.file_text);
-    case TopologyKind::kOneSwitch:
-      break;
-  }
-  return one_switch({.hosts = spec.hosts, .rate = spec.rate, .delay = spec.delay});
 }
 
 // Hosts' links may differ in topologies from a file; the first host's stands for all.
@@ -57,7 +90,7 @@ void append_completions(std::span<const FlowRecord> flows,
 }  // namespace
 
 base::Status Simulation::build() {
-  base::Result<Topology> topology = build_topology(scenario_);
+  base::Result<scenario::Topology> topology = scenario::build_topology(scenario_);
   if (!topology.ok()) {
     return topology.status();
   }
@@ -67,8 +100,8 @@ base::Status Simulation::build() {
   if (scenario_.jobs.empty()) {
     return base::invalid_argument("nothing to run: the scenario has no 'job' and no 'background'");
   }
-  if (scenario_.jobs.size() + scenario_.tenants.size() > kMostStacks) {
-    return base::invalid_argument(fmt::format("at most {} jobs and tenants", kMostStacks));
+  if (scenario_.jobs.size() + scenario_.tenants.size() > kMaxStacks) {
+    return base::invalid_argument(fmt::format("at most {} jobs and tenants", kMaxStacks));
   }
   for (std::uint32_t index = 0; index < scenario_.jobs.size(); ++index) {
     if (base::Status status = add_job(index); !status.ok()) {
@@ -99,13 +132,13 @@ ScenarioResult Simulation::run(const RunOptions& options) {
 }
 
 base::Status Simulation::add_job(std::uint32_t index) {
-  const JobSpec& job = scenario_.jobs[index];
+  const scenario::Job& job = scenario_.jobs[index];
   const std::uint64_t needed = std::uint64_t{job.pattern.first_host} + hosts_of(job);
   if (needed > topology_.hosts()) {
     return base::invalid_argument(
         fmt::format("the job needs {} hosts, there are {}", needed, topology_.hosts()));
   }
-  const base::Result<Workload> workload = plan_workload(pattern_of(job, index));
+  const base::Result<scenario::Workload> workload = scenario::plan_workload(pattern_of(job, index));
   if (!workload.ok()) {
     return workload.status();
   }
@@ -124,14 +157,15 @@ base::Status Simulation::add_job(std::uint32_t index) {
   return {};
 }
 
-std::uint32_t Simulation::hosts_of(const JobSpec& job) const {
+std::uint32_t Simulation::hosts_of(const scenario::Job& job) const {
   const std::uint32_t rest =
       topology_.hosts() - std::min(job.pattern.first_host, topology_.hosts());
   return job.all_hosts ? rest : job.pattern.hosts;
 }
 
-PatternOptions Simulation::pattern_of(const JobSpec& job, std::uint32_t index) const {
-  PatternOptions pattern = job.pattern;
+scenario::PatternOptions Simulation::pattern_of(const scenario::Job& job,
+                                                std::uint32_t index) const {
+  scenario::PatternOptions pattern = job.pattern;
   pattern.hosts = hosts_of(job);
   pattern.link_rate = topology_.host_rate(kTypicalHost);
   if (!job.own_seed) {
@@ -141,11 +175,11 @@ PatternOptions Simulation::pattern_of(const JobSpec& job, std::uint32_t index) c
 }
 
 base::Status Simulation::add_faults() {
-  for (const Fault& fault : scenario_.faults) {
+  for (const scenario::Fault& fault : scenario_.faults) {
     if (base::Status status = network_->add_fault(fault); !status.ok()) {
       return status;
     }
-    if (fault.kind == FaultKind::kHostDeath) {
+    if (fault.kind == scenario::FaultKind::kHostDeath) {
       network_->at(fault.from, [this, host = fault.host](base::Instant now) {
         runner_->on_host_death(host, now);
       });
@@ -165,13 +199,13 @@ ScenarioResult Simulation::result_of() const {
   for (std::uint32_t index = 0; index < scenario_.jobs.size(); ++index) {
     result.jobs.push_back(job_result(index, result.flows, completions));
   }
-  result.completion = summarise(std::move(completions));
+  result.completion = base::summarise(std::move(completions));
   return result;
 }
 
 JobResult Simulation::job_result(std::uint32_t index, const std::vector<FlowRecord>& flows,
                                  std::vector<base::Duration>& completions) const {
-  const JobSpec& job = scenario_.jobs[index];
+  const scenario::Job& job = scenario_.jobs[index];
   // A job's flows are one run of all; begin and end of it.
   const auto first_from = [&flows](std::uint32_t job_index) {
     return std::partition_point(flows.begin(), flows.end(), [job_index](const FlowRecord& record) {
@@ -181,31 +215,18 @@ JobResult Simulation::job_result(std::uint32_t index, const std::vector<FlowReco
   const std::span<const FlowRecord> own(first_from(index), first_from(index + 1));
   JobResult result;
   result.name = job.name;
-  result.protocol = protocol_name(job.protocol);
-  result.pattern = pattern_name(job.pattern.kind);
+  result.protocol = scenario::protocol_name(job.protocol);
+  result.pattern = scenario::pattern_name(job.pattern.kind);
   result.stacks = stacks_[index]->totals();
   add_flow_figures(own, topology_.host_rate(kTypicalHost), result);
-  if (job.pattern.kind != PatternKind::kBackground) {
+  if (job.pattern.kind != scenario::PatternKind::kBackground) {
     append_completions(own, completions);
   }
   return result;
 }
 
-base::Result<Topology> build_topology(const Scenario& scenario) {
-  if (scenario.topology.kind == TopologyKind::kFile && scenario.topology.file_text.empty()) {
-    return base::invalid_argument(
-        fmt::format("the topology file {} is empty or was not read", scenario.topology.file));
-  }
-  base::Result<Topology> topology = shape_of(scenario.topology);
-  if (!topology.ok()) {
-    return at_place("topology", topology.status());
-  }
-  topology.value().spreading = scenario.topology.spreading;
-  topology.value().set_port_config(scenario.port);
-  return topology;
-}
-
-base::Result<ScenarioResult> run_scenario(const Scenario& scenario, const RunOptions& options) {
+base::Result<ScenarioResult> run_scenario(const scenario::Scenario& scenario,
+                                          const RunOptions& options) {
   Simulation simulation(scenario);
   if (base::Status status = simulation.build(); !status.ok()) {
     return status;

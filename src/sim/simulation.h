@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "base/status.h"
-#include "sim/job_stacks.h"
+#include "scenario/scenario.h"
 #include "sim/network.h"
 #include "sim/results.h"
-#include "sim/scenario.h"
-#include "sim/tenants.h"
+#include "sim/stacks/job_stacks.h"
+#include "sim/stacks/tenants.h"
 #include "sim/workload_runner.h"
 
 namespace spillway::sim {
@@ -26,16 +26,15 @@ struct RunOptions {
   bool sample_counters = false;
 };
 
-base::Result<Topology> build_topology(const Scenario& scenario);
-
-base::Result<ScenarioResult> run_scenario(const Scenario& scenario, const RunOptions& options = {});
+base::Result<ScenarioResult> run_scenario(const scenario::Scenario& scenario,
+                                          const RunOptions& options = {});
 
 // The same in steps, for those who want to add to the network or look at it: build() once, then
 // run() once. Time may be run on afterwards, through the network. One thread.
 class Simulation {
  public:
   // Both must outlive the simulation; the observer, if any, is that of all Spillway stacks.
-  explicit Simulation(const Scenario& scenario, StackObserver* observer = nullptr)
+  explicit Simulation(const scenario::Scenario& scenario, StackObserver* observer = nullptr)
       : scenario_(scenario), observer_(observer) {}
 
   base::Status build();
@@ -46,16 +45,16 @@ class Simulation {
 
  private:
   base::Status add_job(std::uint32_t index);
-  std::uint32_t hosts_of(const JobSpec& job) const;
-  PatternOptions pattern_of(const JobSpec& job, std::uint32_t index) const;
+  std::uint32_t hosts_of(const scenario::Job& job) const;
+  scenario::PatternOptions pattern_of(const scenario::Job& job, std::uint32_t index) const;
   base::Status add_faults();
   ScenarioResult result_of() const;
   JobResult job_result(std::uint32_t index, const std::vector<FlowRecord>& flows,
                        std::vector<base::Duration>& completions) const;
 
-  const Scenario& scenario_;
+  const scenario::Scenario& scenario_;
   StackObserver* observer_;
-  Topology topology_;
+  scenario::Topology topology_;
   std::vector<std::unique_ptr<JobStacks>> stacks_;  // outlives the network, which has the stacks
   Tenants tenants_;                                 // the same
   std::optional<Network> network_;

@@ -6,18 +6,18 @@
 #include <fstream>
 #include <sstream>
 
-#include "sim/chrome_trace.h"
+#include "sim/results.h"
 
 namespace spillway::sim {
 namespace {
 
-Scenario parsed(std::string_view text, std::vector<std::string> overrides = {}) {
-  base::Result<Scenario> scenario = parse_scenario(text, overrides);
+scenario::Scenario parsed(std::string_view text, std::vector<std::string> overrides = {}) {
+  base::Result<scenario::Scenario> scenario = scenario::parse_scenario(text, overrides);
   EXPECT_TRUE(scenario.ok()) << scenario.status().message();
   return std::move(scenario).value();
 }
 
-ScenarioResult run(const Scenario& scenario, const RunOptions& options = {}) {
+ScenarioResult run(const scenario::Scenario& scenario, const RunOptions& options = {}) {
   base::Result<ScenarioResult> result = run_scenario(scenario, options);
   EXPECT_TRUE(result.ok()) << result.status().message();
   return std::move(result).value();
@@ -28,7 +28,7 @@ std::string error_of(std::string_view text) {
   return result.ok() ? "" : result.status().message();
 }
 
-Scenario from_file(const std::string& name, std::vector<std::string> overrides = {}) {
+scenario::Scenario from_file(const std::string& name, std::vector<std::string> overrides = {}) {
   std::ostringstream text;
   text << std::ifstream(SPILLWAY_TEST_DATA "/../scenarios/" + name).rdbuf();
   return parsed(text.str(), std::move(overrides));
@@ -114,7 +114,7 @@ TEST(Simulation, StepsFollowEachOther) {
   std::vector<base::Instant> first_start(3, base::Instant(base::seconds(1)));
   std::vector<base::Instant> last_end(3);
   for (const FlowRecord& record : result.flows) {
-    const std::uint32_t step = record.flow.message.step;
+    const std::uint32_t step = record.flow.message.operation;
     first_start[step] = std::min(first_start[step], record.start);
     last_end[step] = std::max(last_end[step], record.end);
   }
@@ -131,7 +131,7 @@ TEST(Simulation, ComputingDelaysAWorkersPushes) {
   for (const FlowRecord& record : result.flows) {
     if (record.flow.message.phase == wire::Phase::kReduce) {
       const base::Duration expected =
-          base::microseconds(record.flow.message.bucket == 0 ? 100 : 50);
+          base::microseconds(record.flow.message.signature == 0 ? 100 : 50);
       EXPECT_EQ(record.start, base::Instant(expected));
     }
   }
@@ -174,7 +174,8 @@ TEST(Simulation, PartsThatDoNotFitGetASentenceWithTheirPlace) {
 }
 
 TEST(Simulation, TopologyMayComeAsText) {
-  Scenario scenario = parsed("topology file=x\nswitch mode=ecn\njob protocol=dctcp bytes=10k\n");
+  scenario::Scenario scenario =
+      parsed("topology file=x\nswitch mode=ecn\njob protocol=dctcp bytes=10k\n");
   scenario.topology.file_text =
       "switch s\nhost a\nhost b\nlink a s rate=10gbit delay=1us\nlink b s rate=10gbit delay=1us\n";
   const ScenarioResult result = run(scenario);

@@ -2,9 +2,30 @@
 #include "sim/switch_node.h"
 
 #include <span>
+#include <utility>
+
+#include "dataplane/admission.h"
+#include "dataplane/scheduling.h"
 
 namespace spillway::sim {
 namespace {
+
+std::uint8_t frame_flags(PacketKind kind) {
+  switch (kind) {
+    case PacketKind::kSpillwayData:
+      return SPILLWAY_FRAME_TRIMMABLE;
+    case PacketKind::kSpillwayControl:
+      return SPILLWAY_FRAME_CONTROL;
+    case PacketKind::kTcp:
+    case PacketKind::kOther:
+      break;
+  }
+  return 0;
+}
+
+spillway_frame frame_of(const Packet& packet) {
+  return {packet.bytes, packet.dscp, packet.ecn, packet.importance, frame_flags(packet.kind)};
+}
 
 // A finaliser of splitmix64's kind: every input bit moves every output bit.
 std::uint64_t mix(std::uint64_t value) {
@@ -20,32 +41,122 @@ std::uint32_t scale(std::uint32_t word, std::uint32_t bound) {
 
 }  // namespace
 
-std::uint32_t SwitchNode::choice_by_flow(const Packet& packet, std::uint32_t ways) const {
-  const std::uint64_t addresses = (std::uint64_t{packet.from} << 32) | packet.to;
-  const std::uint64_t hash = mix(mix(addresses ^ salt_) ^ packet.label);
-  return scale(static_cast<std::uint32_t>(hash >> 32), ways);
+OutputPort::OutputPort(std::string name, const spillway_port_config& config, EventQueue& events,
+                       PacketPool& pool, const LinkEnd& link)
+    : events_(&events),
+      pool_(&pool),
+      config_(config),
+      transmitter_(events, pool, link),
+      random_(base::derive_key(link.key, {1, 0, 0, 0})),
+      name_(std::move(name)) {}
+
+// A word where the decision may hang on it: on the ramp of an ECN port.
+std::uint32_t OutputPort::draw() {
+  const bool has_ramp =
+      config_.mode == SPILLWAY_PORT_ECN && config_.red_min_bytes < config_.red_max_bytes;
+  return has_ramp ? random_.next_word() : 0;
 }
 
-std::uint32_t SwitchNode::next_in_turn(std::uint32_t ways) {
-  turn_ = turn_ + 1 < ways ? turn_ + 1 : 0;
+void OutputPort::accept(PacketIndex index, base::Instant now) {
+  Packet& packet = (*pool_)[index];
+  const spillway_frame frame = frame_of(packet);
+  spillway_decision decision;
+  spillway_admit(&config_, &state_, &frame, draw(), &decision);
+  spillway_count(&counters_, &frame, &decision);
+  if (decision.verdict == SPILLWAY_DROP) {
+    pool_->release(index);
+    return;
+  }
+  if (decision.bytes != packet.bytes) {
+    pool_->trim(packet, decision.bytes);
+  }
+  packet.dscp = decision.dscp;
+  packet.ecn = decision.ecn;
+  if (state_.occupied == 0 && !transmitter_.busy(now)) {
+    transmitter_.send(index, now);
+    return;
+  }
+  push(index, decision.queue);
+  wait_for_link();
+}
+
+void OutputPort::on_event(std::uint64_t /*argument*/, base::Instant now) {
+  waiting_ = false;
+  transmitter_.send(pop(), now);
+  if (state_.occupied != 0) {
+    wait_for_link();
+  }
+}
+
+void OutputPort::prefetch_early(std::uint64_t /*argument*/) const {
+  prefetch_accept();
+}
+
+void OutputPort::prefetch_late(std::uint64_t /*argument*/) const {
+  const int queue = spillway_next_queue(&state_);
+  if (queue != SPILLWAY_NO_QUEUE) {
+    pool_->prefetch(chains_[static_cast<std::size_t>(queue)].first);
+  }
+}
+
+void OutputPort::wait_for_link() {
+  if (!waiting_) {
+    waiting_ = true;
+    events_->schedule(transmitter_.busy_until(), *this, 0);
+  }
+}
+
+void OutputPort::push(PacketIndex index, std::uint8_t queue) {
+  Packet& packet = (*pool_)[index];
+  packet.next = kNone;
+  Chain& chain = chains_[queue];
+  if (chain.first == kNone) {
+    chain.first = index;
+  } else {
+    (*pool_)[chain.last].next = index;
+  }
+  chain.last = index;
+  spillway_enqueued(&state_, queue, packet.bytes);
+}
+
+PacketIndex OutputPort::pop() {
+  const int queue = spillway_next_queue(&state_);
+  SPILLWAY_CHECK(queue != SPILLWAY_NO_QUEUE);
+  Chain& chain = chains_[static_cast<std::size_t>(queue)];
+  const PacketIndex index = chain.first;
+  const Packet& packet = (*pool_)[index];
+  chain.first = packet.next;
+  spillway_dequeued(&config_, &state_, static_cast<std::uint8_t>(queue), packet.bytes);
+  return index;
+}
+
+std::uint32_t SwitchNode::choice_by_flow(const Packet& packet, std::uint32_t choices) const {
+  const std::uint64_t addresses = (std::uint64_t{packet.from} << 32) | packet.to;
+  const std::uint64_t hash = mix(mix(addresses ^ salt_) ^ packet.label);
+  return scale(static_cast<std::uint32_t>(hash >> 32), choices);
+}
+
+std::uint32_t SwitchNode::next_in_turn(std::uint32_t choices) {
+  turn_ = turn_ + 1 < choices ? turn_ + 1 : 0;
   return turn_;
 }
 
 OutputPort& SwitchNode::choose(const Packet& packet, base::Instant now) {
-  const std::span<const PortNumber> ways = routes_.ports(routes_.group_of(packet.to));
-  const auto count = static_cast<std::uint32_t>(ways.size());
-  const std::uint32_t first = count == 1                            ? 0
-                              : spreading_ == Spreading::kPerPacket ? next_in_turn(count)
-                                                                    : choice_by_flow(packet, count);
+  const std::span<const PortNumber> ports = routes_.ports(routes_.group_of(packet.to));
+  const auto count = static_cast<std::uint32_t>(ports.size());
+  const std::uint32_t first = count == 1 ? 0
+                              : spreading_ == scenario::Spreading::kPerPacket
+                                  ? next_in_turn(count)
+                                  : choice_by_flow(packet, count);
   if (watches_links_) [[unlikely]] {
     for (std::uint32_t i = 0; i < count; ++i) {
-      OutputPort& port = *ports_[ways[(first + i) % count]];
+      OutputPort& port = *ports_[ports[(first + i) % count]];
       if (!port.transmitter().down(now)) {
         return port;
       }
     }
   }
-  return *ports_[ways[first]];
+  return *ports_[ports[first]];
 }
 
 void SwitchNode::on_event(std::uint64_t argument, base::Instant now) {
@@ -59,9 +170,9 @@ void SwitchNode::prefetch_early(std::uint64_t argument) const {
 
 void SwitchNode::prefetch_late(std::uint64_t argument) const {
   const Packet& packet = (*pool_)[static_cast<PacketIndex>(argument)];
-  const std::span<const PortNumber> ways = routes_.ports(routes_.group_of(packet.to));
-  if (ways.size() == 1 || spreading_ == Spreading::kPerFlow) {
-    ports_[ways[choice_by_flow(packet, static_cast<std::uint32_t>(ways.size()))]]
+  const std::span<const PortNumber> ports = routes_.ports(routes_.group_of(packet.to));
+  if (ports.size() == 1 || spreading_ == scenario::Spreading::kPerFlow) {
+    ports_[ports[choice_by_flow(packet, static_cast<std::uint32_t>(ports.size()))]]
         ->prefetch_accept();
   }
 }

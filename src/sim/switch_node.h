@@ -1,25 +1,83 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A simulated switch: sends each packet that arrives to one of the ports that lead to its
-// destination. Among equally short ways it chooses per flow or per packet (Spreading); a way whose
-// link is down is passed over while there is another. One thread.
+// A simulated switch. SwitchNode sends each packet that arrives to one of the ports that lead to
+// its destination: among equally short paths it chooses per flow or per packet (Spreading), and
+// passes over a port whose link is down while there is another.
+//
+// OutputPort is dataplane/'s admission and scheduling over chains of packets, in front of a link. A
+// packet is admitted, marked, trimmed or dropped the moment it comes; trimming really cuts its
+// bytes. The port asks for an event only when something waits behind the packet it sends.
+//
+// Pool, event queue and ports must outlive the switch. One thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "base/random.h"
+#include "dataplane/port.h"
+#include "scenario/topology.h"
 #include "sim/event_queue.h"
-#include "sim/output_port.h"
+#include "sim/link.h"
 #include "sim/packet.h"
 #include "sim/routing.h"
-#include "sim/topology.h"
 
 namespace spillway::sim {
 
+class OutputPort final : public Actor {
+ public:
+  // `config` must be one that dataplane::validate() accepts.
+  OutputPort(std::string name, const spillway_port_config& config, EventQueue& events,
+             PacketPool& pool, const LinkEnd& link);
+
+  void accept(PacketIndex index, base::Instant now);
+  void on_event(std::uint64_t argument, base::Instant now) override;  // the link is free again
+  void prefetch_early(std::uint64_t argument) const override;         // the port
+  void prefetch_late(std::uint64_t argument) const override;          // the packet that comes next
+  // What accept() will need.
+  void prefetch_accept() const {
+    __builtin_prefetch(this);
+    __builtin_prefetch(&config_);
+    __builtin_prefetch(&transmitter_);
+    __builtin_prefetch(&counters_);
+  }
+
+  const std::string& name() const { return name_; }  // "leaf0->spine1"
+  const spillway_port_config& config() const { return config_; }
+  const spillway_port_state& state() const { return state_; }
+  const spillway_port_counters& counters() const { return counters_; }
+  Transmitter& transmitter() { return transmitter_; }
+  const Transmitter& transmitter() const { return transmitter_; }
+
+ private:
+  struct Chain {
+    PacketIndex first = kNone;
+    PacketIndex last = kNone;
+  };
+
+  std::uint32_t draw();
+  void push(PacketIndex index, std::uint8_t queue);
+  PacketIndex pop();
+  void wait_for_link();
+
+  EventQueue* events_;
+  PacketPool* pool_;
+  spillway_port_state state_ = {};
+  bool waiting_ = false;  // an event for the link's becoming free is on its way
+  spillway_port_config config_;
+  std::array<Chain, SPILLWAY_QUEUES> chains_;
+  Transmitter transmitter_;
+  spillway_port_counters counters_ = {};
+  base::RandomSequence random_;
+  std::string name_;
+};
+
 class SwitchNode final : public Actor {
  public:
-  SwitchNode(PacketPool& pool, Spreading spreading, std::uint64_t salt)
+  SwitchNode(PacketPool& pool, scenario::Spreading spreading, std::uint64_t salt)
       : pool_(&pool), spreading_(spreading), salt_(salt) {}
 
   // Ports in the order that routing numbers them; routes once they are all there.
@@ -34,11 +92,11 @@ class SwitchNode final : public Actor {
 
  private:
   OutputPort& choose(const Packet& packet, base::Instant now);
-  std::uint32_t choice_by_flow(const Packet& packet, std::uint32_t ways) const;
-  std::uint32_t next_in_turn(std::uint32_t ways);
+  std::uint32_t choice_by_flow(const Packet& packet, std::uint32_t choices) const;
+  std::uint32_t next_in_turn(std::uint32_t choices);
 
   PacketPool* pool_;
-  Spreading spreading_;
+  scenario::Spreading spreading_;
   bool watches_links_ = false;
   std::uint64_t salt_;
   std::uint32_t turn_ = 0;

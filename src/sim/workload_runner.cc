@@ -7,14 +7,14 @@
 
 namespace spillway::sim {
 
-std::uint32_t WorkloadRunner::add(const Workload& workload, std::uint8_t stack) {
+std::uint32_t WorkloadRunner::add(const scenario::Workload& workload, std::uint8_t stack) {
   const auto first_group = static_cast<std::uint32_t>(groups_.size());
   const auto numbered = [&](std::uint32_t group) {
-    SPILLWAY_CHECK(group == kNone || group < workload.groups);
-    return group == kNone ? kNone : first_group + group;
+    SPILLWAY_CHECK(group == scenario::kNoGroup || group < workload.groups);
+    return group == scenario::kNoGroup ? scenario::kNoGroup : first_group + group;
   };
   groups_.resize(groups_.size() + workload.groups);
-  for (const PlannedFlow& planned : workload.flows) {
+  for (const scenario::PlannedFlow& planned : workload.flows) {
     const auto id = static_cast<FlowId>(records_.size());
     FlowRecord record{.flow = planned.flow};
     record.flow.id = id;
@@ -25,10 +25,10 @@ std::uint32_t WorkloadRunner::add(const Workload& workload, std::uint8_t stack) 
                     .after_group = numbered(planned.after_group),
                     .stack = stack,
                     .is_background = workload.is_background};
-    if (plan.group != kNone) {
+    if (plan.group != scenario::kNoGroup) {
       ++groups_[plan.group].open;
     }
-    if (plan.after_group != kNone) {
+    if (plan.after_group != scenario::kNoGroup) {
       groups_[plan.after_group].waiting.push_back(id);
     }
     open_ += plan.is_background ? 0 : 1;
@@ -41,7 +41,7 @@ std::uint32_t WorkloadRunner::add(const Workload& workload, std::uint8_t stack) 
 void WorkloadRunner::start() {
   for (FlowId id = 0; id < records_.size(); ++id) {
     const std::uint32_t after = plans_[id].after_group;
-    if (after == kNone || groups_[after].open == 0) {
+    if (after == scenario::kNoGroup || groups_[after].open == 0) {
       schedule(id, network_.now());
     }
   }
@@ -89,7 +89,7 @@ void WorkloadRunner::settle(FlowId id) {
     --open_;
     done_ = open_ == 0;
   }
-  if (plan.group == kNone || --groups_[plan.group].open > 0) {
+  if (plan.group == scenario::kNoGroup || --groups_[plan.group].open > 0) {
     return;
   }
   const std::vector<FlowId> waiting = std::move(groups_[plan.group].waiting);

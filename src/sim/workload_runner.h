@@ -18,9 +18,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "scenario/workload.h"
 #include "sim/host_stack.h"
 #include "sim/network.h"
-#include "sim/workload.h"
 
 namespace spillway::sim {
 
@@ -40,7 +40,7 @@ class WorkloadRunner final : public FlowListener {
   WorkloadRunner& operator=(const WorkloadRunner&) = delete;
 
   // Gives the flows their ids and their job's number: 0 for the first workload added. Returns it.
-  std::uint32_t add(const Workload& workload, std::uint8_t stack);
+  std::uint32_t add(const scenario::Workload& workload, std::uint8_t stack);
   void start();
   void on_flow_end(const FlowResult& result, base::Instant now) override;
   void on_host_death(HostId host, base::Instant now);
@@ -54,8 +54,8 @@ class WorkloadRunner final : public FlowListener {
   struct Plan {
     base::Instant earliest{};
     base::Duration delay{};
-    std::uint32_t group = kNone;  // numbered over all workloads
-    std::uint32_t after_group = kNone;
+    std::uint32_t group = scenario::kNoGroup;  // numbered over all workloads
+    std::uint32_t after_group = scenario::kNoGroup;
     std::uint8_t stack = 0;
     bool is_background = false;
   };

@@ -1,11 +1,147 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/congestion_control.h"
 
-#include "transport/dctcp_control.h"
-#include "transport/spillway_control.h"
-#include "transport/timely_control.h"
+#include <algorithm>
+
+#include "transport/rival_controls.h"
 
 namespace spillway::transport {
+namespace {
+
+// Packets: enough to hear of losses from what comes behind them.
+constexpr double kSmallestWindow = 4.0;
+constexpr double kDecreaseGain = 0.8;
+constexpr double kSmallestDecrease = 0.5;  // never to less than half at once
+constexpr int kOverwhelmedTargets = 4;     // of queueing delay
+constexpr double kLittleGetsThrough = 1.0 / 8.0;
+
+double ratio(base::Duration a, base::Duration b) {
+  return static_cast<double>(a.count()) / static_cast<double>(b.count());
+}
+
+// The default controller, after UET's NSCC. Marks and queueing delay together decide:
+//
+//                  delay below target          delay above target
+//   not marked     grow, faster when far off   grow by a packet per round trip
+//   marked         steer only (see PathSet)    shrink by how far off, once per round trip
+//
+// Quick adaptation is the brake for incast: when more is lost or trimmed than wanted, or the queue
+// is several targets long, and little gets through, the window becomes what did get through in the
+// last round trip, instead of being halved many times over. Starts at the initial window.
+//
+// With a trimmed target (over-send) queues are full on purpose: only trims beyond twice the target
+// and losses over budget count.
+class SpillwayControl final : public CongestionControl {
+ public:
+  explicit SpillwayControl(const CongestionConfig& config);
+
+  void on_feedback(const FeedbackSample& sample) override;
+  void on_silence(base::Instant now) override;
+  base::Bytes window() const override { return base::bytes(static_cast<std::int64_t>(window_)); }
+
+ private:
+  bool is_overwhelmed(const FeedbackSample& sample, base::Duration delay) const;
+  void adapt_quickly(const FeedbackSample& sample, base::Duration delay);
+  void grow_or_shrink(const FeedbackSample& sample, base::Duration delay);
+  void set_window(double bytes);
+
+  CongestionConfig config_;
+  double window_;
+  base::Duration base_round_trip_ = base::seconds(3600);
+  base::Instant next_decrease_;
+  base::Instant deaf_until_;  // signals of packets sent before the last adaptation say nothing
+  // The interval over which quick adaptation measures.
+  base::Instant interval_end_;
+  std::int64_t interval_acked_ = 0;
+  std::uint32_t interval_packets_ = 0;
+  std::uint32_t interval_trimmed_ = 0;
+  bool interval_over_budget_ = false;
+};
+
+SpillwayControl::SpillwayControl(const CongestionConfig& config)
+    : config_(config), window_(static_cast<double>(config.window_initial.count())) {}
+
+void SpillwayControl::set_window(double bytes) {
+  window_ = std::clamp(bytes, kSmallestWindow * static_cast<double>(config_.packet.count()),
+                       static_cast<double>(config_.window_max.count()));
+}
+
+void SpillwayControl::on_feedback(const FeedbackSample& sample) {
+  if (sample.round_trip > base::Duration()) {
+    base_round_trip_ = std::min(base_round_trip_, sample.round_trip);
+  }
+  const base::Duration delay = std::max(sample.round_trip - base_round_trip_, base::Duration());
+  adapt_quickly(sample, delay);
+  if (sample.now >= deaf_until_ && config_.trimmed_target == 0.0) {
+    grow_or_shrink(sample, delay);
+  } else if (config_.trimmed_target > 0.0) {
+    set_window(window_ + static_cast<double>(sample.acked_bytes) *
+                             static_cast<double>(config_.packet.count()) / window_);
+  }
+}
+
+bool SpillwayControl::is_overwhelmed(const FeedbackSample& sample, base::Duration delay) const {
+  if (interval_over_budget_) {
+    return true;
+  }
+  const double trimmed = interval_trimmed_ / std::max<double>(interval_packets_, 1.0);
+  if (config_.trimmed_target > 0.0) {
+    return trimmed > 2.0 * config_.trimmed_target + 0.1;
+  }
+  return trimmed > 0.0 ||
+         (delay > config_.delay_target * kOverwhelmedTargets && sample.marked_packets > 0);
+}
+
+void SpillwayControl::adapt_quickly(const FeedbackSample& sample, base::Duration delay) {
+  interval_acked_ += sample.acked_bytes;
+  interval_packets_ += sample.acked_packets;
+  interval_trimmed_ += sample.trimmed_packets;
+  interval_over_budget_ |= sample.over_budget;
+  if (sample.now < interval_end_) {
+    return;
+  }
+  const auto achieved = static_cast<double>(interval_acked_);
+  if (interval_end_ > base::Instant() && sample.now >= deaf_until_ &&
+      achieved < window_ * kLittleGetsThrough && is_overwhelmed(sample, delay)) {
+    set_window(achieved);
+    deaf_until_ = sample.now + base_round_trip_ + delay;
+  }
+  interval_end_ = sample.now + base_round_trip_ + config_.delay_target;
+  interval_acked_ = 0;
+  interval_packets_ = 0;
+  interval_trimmed_ = 0;
+  interval_over_budget_ = false;
+}
+
+void SpillwayControl::grow_or_shrink(const FeedbackSample& sample, base::Duration delay) {
+  const bool is_marked = sample.marked_packets * 2 > sample.acked_packets;
+  const bool is_late = delay > config_.delay_target;
+  const double per_window = static_cast<double>(sample.acked_bytes) / window_;
+  if (sample.over_budget || (is_marked && is_late)) {
+    if (sample.now >= next_decrease_) {
+      const double excess =
+          is_late ? 1.0 - ratio(config_.delay_target, delay) : 1.0 - kSmallestDecrease;
+      set_window(window_ * std::max(kSmallestDecrease, 1.0 - kDecreaseGain * excess));
+      next_decrease_ = sample.now + std::max(sample.round_trip, base_round_trip_);
+    }
+  } else if (!is_marked && !is_late) {
+    // Up to a quarter of the window per round trip while the queue is empty.
+    const double room = 1.0 - ratio(delay, config_.delay_target);
+    set_window(window_ +
+               per_window * (room * window_ / 4 + static_cast<double>(config_.packet.count())));
+  } else if (!is_marked) {
+    set_window(window_ + per_window * static_cast<double>(config_.packet.count()));
+  }
+}
+
+void SpillwayControl::on_silence(base::Instant now) {
+  if (now >= next_decrease_) {
+    set_window(window_ / 2);
+    next_decrease_ = now + base_round_trip_;
+  }
+}
+
+}  // namespace
 
 std::unique_ptr<CongestionControl> make_congestion_control(const CongestionConfig& config) {
   switch (config.kind) {

@@ -26,7 +26,7 @@ struct CongestionConfig {
   base::Bytes window_max = base::bytes(4 * 1024 * 1024);
   base::Duration delay_target = base::microseconds(50);  // of queueing, above the base round trip
   // Trims up to this share are wanted (over-send) and no sign of congestion. An endpoint sets it
-  // from its tuning.
+  // to its ExchangeConfig's.
   double trimmed_target = 0.0;
 };
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "transport/dctcp_control.h"
+#include "transport/rival_controls.h"
 
 namespace spillway::transport {
 namespace {

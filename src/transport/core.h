@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the sending and the receiving half of an endpoint share: configuration, peers, timers, the
-// queue of control packets to write, events and counters. Private to the endpoint.
+// queue of control packets to write, events and counters. Private to the endpoint; one thread.
 //
 // The control queue names who has something to say, not what: the packet is written when its turn
 // comes, from the state at that time. Each message is in it at most once, and replies to unknown
@@ -11,20 +11,66 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "base/units.h"
 #include "transport/endpoint.h"
 #include "transport/peer.h"
-#include "transport/timer_queue.h"
 
 namespace spillway::transport {
 
+enum class TimerKind : std::uint8_t { kPeer, kOutgoing, kIncoming, kCredit };
+
+struct Timer {
+  base::Instant due;
+  TimerKind kind = TimerKind::kPeer;
+  std::uint32_t slot = 0;
+};
+
+// When to look at what again. An owner keeps the true due time of each timer in the object it
+// belongs to; the queue only promises to name that object no later than it was asked to. Timers
+// move often and mostly later, so nothing is ever cancelled: an entry that comes up too early is
+// put back by its owner with the true time, and one whose object is gone is ignored. It holds one
+// useful entry per timer as long as owners arm() only for an earlier time than they armed last.
+class TimerQueue {
+ public:
+  bool empty() const { return heap_.empty(); }
+  base::Instant next_due() const { return heap_.front().due; }
+
+  void arm(const Timer& timer) {
+    heap_.push_back(timer);
+    std::push_heap(heap_.begin(), heap_.end(), is_later);
+  }
+
+  Timer pop() {
+    std::pop_heap(heap_.begin(), heap_.end(), is_later);
+    const Timer timer = heap_.back();
+    heap_.pop_back();
+    return timer;
+  }
+
+  std::size_t memory_bytes() const { return heap_.capacity() * sizeof(Timer); }
+
+ private:
+  // A total order, so that equal times come up the same way on every machine.
+  static bool is_later(const Timer& a, const Timer& b) {
+    if (a.due != b.due) {
+      return a.due > b.due;
+    }
+    return a.kind != b.kind ? a.kind > b.kind : a.slot > b.slot;
+  }
+
+  std::vector<Timer> heap_;
+};
+
 // Packets of a message that go out before any credit.
-inline std::uint32_t unsolicited_packets(const EndpointTuning& tuning,
+inline std::uint32_t unsolicited_packets(const ExchangeConfig& exchange,
                                          std::optional<std::uint32_t> asked,
                                          std::uint32_t packet_bytes) {
   return asked.value_or(static_cast<std::uint32_t>(
-      std::max<std::int64_t>(1, tuning.unsolicited.count() / packet_bytes)));
+      std::max<std::int64_t>(1, exchange.unsolicited.count() / packet_bytes)));
 }
 
 struct ControlWork {
@@ -76,16 +122,17 @@ struct Core {
   void watch(Peer& peer, base::Instant now) {
     if (!peer.timer_armed) {
       peer.timer_armed = true;
-      timers.arm({now + config.tuning.peer_timeout / 8, TimerKind::kPeer, peer.rank});
+      timers.arm({now + config.exchange.peer_timeout / 8, TimerKind::kPeer, peer.rank});
     }
   }
 
   // Whether a message that is not in the table has ended, rather than not begun.
   bool is_over(const wire::MessageId& id, const Peer& peer) const {
     if (!floor) {
-      return id.step <= peer.forgotten_step;
+      return id.operation <= peer.forgotten_operation;
     }
-    return id.step < (id.phase == wire::Phase::kPointToPoint ? peer.point_to_point_floor : *floor);
+    return id.operation <
+           (id.phase == wire::Phase::kPointToPoint ? peer.point_to_point_floor : *floor);
   }
 
   void queue_reply(const ControlWork& work) {

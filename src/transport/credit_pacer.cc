@@ -9,7 +9,7 @@
 namespace spillway::transport {
 namespace {
 
-constexpr double kGain = 0.5;
+constexpr double kPaceGain = 0.5;
 constexpr double kSlowestPace = 0.5;
 constexpr double kFastestPace = 4.0;
 
@@ -61,8 +61,8 @@ void CreditPacer::on_arrival(bool trimmed) {
     return;
   }
   const double share = static_cast<double>(sampled_trimmed_) / sampled_packets_;
-  pace_ =
-      std::clamp(pace_ * (1.0 + kGain * (*trimmed_target_ - share)), kSlowestPace, kFastestPace);
+  pace_ = std::clamp(pace_ * (1.0 + kPaceGain * (*trimmed_target_ - share)), kSlowestPace,
+                     kFastestPace);
   sampled_packets_ = 0;
   sampled_trimmed_ = 0;
 }

@@ -5,19 +5,6 @@
 
 namespace spillway::transport {
 
-void apply_stamp(const DataStamp& stamp, wire::DataHeader& header) {
-  header.message = stamp.message;
-  header.packet = stamp.packet;
-  header.last = stamp.last;
-  header.retransmit = stamp.retransmit;
-  header.report = stamp.report;
-  header.priority = stamp.priority;
-  header.importance = stamp.importance;
-  header.path = stamp.path;
-  header.path_sequence = stamp.path_sequence;
-  header.timestamp_us = stamp.timestamp_us;
-}
-
 DatagramPort::DatagramPort(const EndpointConfig& config, const wire::PacketAuth& auth)
     : endpoint_(config), auth_(auth) {}
 
@@ -41,17 +28,8 @@ void DatagramPort::on_data(base::ByteView bytes, bool marked, base::Instant now)
   DataArrival arrival;
   arrival.job = header.job;
   arrival.epoch = header.epoch;
-  arrival.stamp = {.message = header.message,
-                   .timestamp_us = header.timestamp_us,
-                   .bytes = size,
-                   .packet = header.packet,
-                   .path = header.path,
-                   .path_sequence = header.path_sequence,
-                   .priority = header.priority,
-                   .importance = header.importance,
-                   .last = header.last,
-                   .retransmit = header.retransmit,
-                   .report = header.report};
+  arrival.stamp = header.stamp;
+  arrival.sent_bytes = size;
   arrival.marked = marked;
   arrival.trimmed = bytes.size() < size;
   arrival.packet = &opened;
@@ -69,16 +47,12 @@ void DatagramPort::on_control(base::ByteView bytes, base::Instant now) {
 }
 
 std::size_t DatagramPort::poll_datagram(base::Instant now, base::MutableByteView out,
-                                        DatagramRoute& route) {
+                                        Route& route) {
   SPILLWAY_CHECK(out.size() >= SPILLWAY_MAX_PACKET);
   if (!endpoint_.poll_transmit(now, transmission_)) {
     return 0;
   }
-  route = {.to = transmission_.to,
-           .path = transmission_.path,
-           .dscp = transmission_.dscp,
-           .ecn = transmission_.ecn,
-           .is_control = transmission_.kind == Transmission::Kind::kControl};
+  route = transmission_.route;
   if (route.is_control) {
     return wire::write_control_packet(transmission_.control, auth_, out);
   }

@@ -15,18 +15,6 @@
 
 namespace spillway::transport {
 
-// Writes what the transport decided about a packet into its header: for payload sources.
-void apply_stamp(const DataStamp& stamp, wire::DataHeader& header);
-
-// Where a written datagram goes, and how.
-struct DatagramRoute {
-  std::uint16_t to = 0;
-  std::uint8_t path = 0;
-  std::uint8_t dscp = 0;
-  std::uint8_t ecn = 0;
-  bool is_control = false;
-};
-
 class DatagramPort {
  public:
   // `auth` must outlive the port.
@@ -40,7 +28,7 @@ class DatagramPort {
 
   // Writes the next datagram into `out`, which has room for SPILLWAY_MAX_PACKET bytes. Returns its
   // size; 0: nothing to send now.
-  std::size_t poll_datagram(base::Instant now, base::MutableByteView out, DatagramRoute& route);
+  std::size_t poll_datagram(base::Instant now, base::MutableByteView out, Route& route);
 
   // Datagrams that were refused, by wire::PacketFault.
   const std::array<std::uint64_t, wire::kPacketFaults>& faults() const { return faults_; }

@@ -18,14 +18,14 @@ EarlyMessage& EarlyArrivals::message(const wire::MessageId& id) {
 void EarlyArrivals::add(EarlyMessage& message, std::size_t bytes) {
   message.kept_bytes += bytes;
   kept_bytes_ += bytes;
-  while (kept_bytes_ > most_bytes_) {
+  while (kept_bytes_ > max_bytes_) {
     kept_bytes_ -= messages_.front().kept_bytes;
     messages_.pop_front();
   }
 }
 
 void EarlyArrivals::keep(const DataArrival& arrival, base::Instant now) {
-  if (arrival.bytes.size() + kEntryBytes > most_bytes_) {
+  if (arrival.bytes.size() + kEntryBytes > max_bytes_) {
     return;
   }
   EarlyMessage& kept = message(arrival.stamp.message);
@@ -40,7 +40,7 @@ void EarlyArrivals::keep(const DataArrival& arrival, base::Instant now) {
 }
 
 void EarlyArrivals::keep(const wire::ControlPacket& probe) {
-  if (sizeof(probe) > most_bytes_) {
+  if (sizeof(probe) > max_bytes_) {
     return;
   }
   EarlyMessage& kept = message(probe.message);

@@ -40,9 +40,9 @@ struct EarlyMessage {
 
 class EarlyArrivals {
  public:
-  explicit EarlyArrivals(std::size_t most_bytes) : most_bytes_(most_bytes) {}
+  explicit EarlyArrivals(std::size_t max_bytes) : max_bytes_(max_bytes) {}
 
-  bool is_on() const { return most_bytes_ > 0; }
+  bool is_on() const { return max_bytes_ > 0; }
   void keep(const DataArrival& arrival, base::Instant now);
   void keep(const wire::ControlPacket& probe);
   // Takes out what there is of a message.
@@ -56,7 +56,7 @@ class EarlyArrivals {
   EarlyMessage& message(const wire::MessageId& id);
   void add(EarlyMessage& message, std::size_t bytes);
 
-  std::size_t most_bytes_;
+  std::size_t max_bytes_;
   std::size_t kept_bytes_ = 0;
   std::deque<EarlyMessage> messages_;  // the oldest first
 };

@@ -6,8 +6,8 @@
 #include "base/check.h"
 #include "transport/core.h"
 #include "transport/receiver.h"
+#include "transport/round_trip.h"
 #include "transport/sender.h"
-#include "transport/time_stamp.h"
 
 namespace spillway::transport {
 
@@ -39,16 +39,16 @@ class Endpoint::Impl {
     if (peer.dead || !peer.is_awaited()) {
       return;
     }
-    const EndpointTuning& tuning = core.config.tuning;
+    const ExchangeConfig& exchange = core.config.exchange;
     const base::Duration silence = now - peer.last_heard;
-    if (silence >= tuning.peer_timeout) {
+    if (silence >= exchange.peer_timeout) {
       peer.dead = true;
       sender.end_messages_to(peer, Outcome::kPeerDead);
       receiver.end_messages_from(peer, now);
       core.events.push_back(PeerDead{rank});
       return;
     }
-    if (silence >= tuning.probe_max) {
+    if (silence >= exchange.probe_max) {
       ask_for_sign_of_life(peer);
     }
     core.watch(peer, now);
@@ -132,11 +132,11 @@ class Endpoint::Impl {
     packet.path = peer.paths.choose_for_control();
     packet.timestamp_us = stamp_us(now);
     packet.sequence = ++peer.control_sequence;
-    out.kind = Transmission::Kind::kControl;
-    out.to = packet.destination;
-    out.path = packet.path;
-    out.dscp = SPILLWAY_DSCP_CONTROL;
-    out.ecn = SPILLWAY_ECN_ECT0;
+    out.route = {.peer = packet.destination,
+                 .path = packet.path,
+                 .dscp = SPILLWAY_DSCP_CONTROL,
+                 .ecn = SPILLWAY_ECN_ECT0,
+                 .is_control = true};
     ++core.counters.control_sent;
   }
 
@@ -146,9 +146,9 @@ class Endpoint::Impl {
 };
 
 Endpoint::Endpoint(const EndpointConfig& config) : impl_(std::make_unique<Impl>(config)) {
-  const EndpointTuning& tuning = config.tuning;
-  SPILLWAY_CHECK(tuning.paths >= 1 && tuning.paths <= PathSet::kMaxPaths);
-  SPILLWAY_CHECK(tuning.burst_packets >= 1 && tuning.report_packets >= 1);
+  const ExchangeConfig& exchange = config.exchange;
+  SPILLWAY_CHECK(exchange.paths >= 1 && exchange.paths <= PathSet::kMaxPaths);
+  SPILLWAY_CHECK(exchange.burst_packets >= 1 && exchange.report_packets >= 1);
 }
 Endpoint::~Endpoint() = default;
 Endpoint::Endpoint(Endpoint&&) noexcept = default;
@@ -167,19 +167,19 @@ base::Status Endpoint::add_peer(std::uint16_t rank, base::Instant now) {
     return {base::StatusCode::kLimitExceeded, "there are " + std::to_string(core.peers.size()) +
                                                   " peers already; raise EndpointLimits::peers"};
   }
-  const PathTuning tuning{.delay_target = core.config.congestion.delay_target};
+  const PathConfig paths{.delay_target = core.config.congestion.delay_target};
   CongestionConfig congestion = core.config.congestion;
-  congestion.trimmed_target = core.config.tuning.trimmed_target.value_or(0.0);
-  core.peers.add(rank, core.config.tuning.paths, tuning, congestion).last_heard = now;
+  congestion.trimmed_target = core.config.exchange.trimmed_target.value_or(0.0);
+  core.peers.add(rank, core.config.exchange.paths, paths, congestion).last_heard = now;
   return {};
 }
 
-base::Status Endpoint::send(const SendSpec& spec, base::Instant now) {
-  return impl_->sender.send(spec, now);
+base::Status Endpoint::send(const SendOptions& options, base::Instant now) {
+  return impl_->sender.send(options, now);
 }
 
-base::Status Endpoint::expect(const ReceiveSpec& spec, base::Instant now) {
-  return impl_->receiver.expect(spec, now);
+base::Status Endpoint::expect(const ReceiveOptions& options, base::Instant now) {
+  return impl_->receiver.expect(options, now);
 }
 
 void Endpoint::cancel(const wire::MessageId& id, base::Instant now) {
@@ -194,14 +194,14 @@ void Endpoint::withdraw(const wire::MessageId& id, std::uint16_t peer, base::Ins
   }
 }
 
-void Endpoint::retire_before(std::uint32_t step) {
-  impl_->core.floor = step;
+void Endpoint::retire_before(std::uint32_t operation) {
+  impl_->core.floor = operation;
   impl_->receiver.forget_retired();
 }
 
-void Endpoint::retire_before(std::uint16_t peer, std::uint32_t step) {
+void Endpoint::retire_before(std::uint16_t peer, std::uint32_t operation) {
   if (Peer* found = impl_->core.peers.find(peer); found != nullptr) {
-    found->point_to_point_floor = step;
+    found->point_to_point_floor = operation;
   }
 }
 

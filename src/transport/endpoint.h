@@ -24,8 +24,8 @@
 // Outcome::kPeerDead and an event names it. One thread per endpoint; any number per process.
 //
 // Ended messages are remembered for a while, so that a sender who missed the STOP gets another.
-// An owner who numbers its steps says with retire_before() which are over; then nothing older than
-// that is ever taken for new, and nothing newer for old, however many messages there are.
+// An owner who numbers its operations says with retire_before() which are over; then nothing older
+// than that is ever taken for new, and nothing newer for old, however many messages there are.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +36,7 @@
 #include "base/units.h"
 #include "transport/congestion_control.h"
 #include "transport/message.h"
+#include "transport/route.h"
 
 namespace spillway::transport {
 
@@ -47,8 +48,8 @@ struct EndpointLimits {
   std::size_t early_bytes = 0;          // of packets that come before their message is expected
 };
 
-// Constants of time and size; the defaults suit kernel UDP on 1 to 100 Gb/s Ethernet.
-struct EndpointTuning {
+// Times and sizes of the exchange; the defaults suit kernel UDP on 1 to 100 Gb/s Ethernet.
+struct ExchangeConfig {
   std::uint8_t paths = 8;           // 1 .. 64
   std::uint8_t burst_packets = 8;   // sent over one path before the next takes over
   std::uint8_t report_packets = 8;  // data packets between two CREDITs to a sender
@@ -69,7 +70,7 @@ struct EndpointConfig {
   std::uint16_t epoch = 0;
   std::uint16_t rank = 0;
   EndpointLimits limits;
-  EndpointTuning tuning;
+  ExchangeConfig exchange;
   CongestionConfig congestion;
   // Tell of messages that peers announce and nobody expects.
   bool reports_unexpected = false;
@@ -79,24 +80,21 @@ struct EndpointConfig {
 struct DataArrival {
   std::uint16_t job = 0;
   std::uint16_t epoch = 0;
-  DataStamp stamp;          // stamp.bytes: as sent
-  std::uint8_t planes = 0;  // that arrived whole; unused when `packet` is given
-  bool marked = false;      // congestion experienced
-  bool trimmed = false;     // shorter than it was sent
+  wire::DataStamp stamp;
+  std::uint32_t sent_bytes = 0;  // of UDP payload, when it was sent
+  std::uint8_t planes = 0;       // that arrived whole; unused when `packet` is given
+  bool marked = false;           // congestion experienced
+  bool trimmed = false;          // shorter than it was sent
   // With real bytes: what the message's sink takes the planes from.
   const wire::OpenedPacket* packet = nullptr;
   base::ByteView bytes;
 };
 
-// A packet to send. Only one of data and control counts.
+// A packet to send: `control` counts if its route says so, else what stands before it.
 struct Transmission {
-  enum class Kind : std::uint8_t { kData, kControl };
-  Kind kind = Kind::kData;
-  std::uint16_t to = 0;
-  std::uint8_t path = 0;
-  std::uint8_t dscp = 0;
-  std::uint8_t ecn = 0;
-  DataStamp data;
+  Route route;
+  wire::DataStamp data;
+  std::uint32_t data_bytes = 0;  // of UDP payload; the last packet of a message may be shorter
   PayloadSource* source = nullptr;
   wire::ControlPacket control;
 };
@@ -152,18 +150,18 @@ class Endpoint {
 
   base::Status add_peer(std::uint16_t rank, base::Instant now);
 
-  base::Status send(const SendSpec& spec, base::Instant now);
-  base::Status expect(const ReceiveSpec& spec, base::Instant now);
+  base::Status send(const SendOptions& options, base::Instant now);
+  base::Status expect(const ReceiveOptions& options, base::Instant now);
   // Ends an incoming message as kCancelled, if it has not ended.
   void cancel(const wire::MessageId& id, base::Instant now);
   // Ends a message to or from `peer` as if it had never been, without an event: its source or sink
   // is not touched any more. An incoming one is answered as cancelled.
   void withdraw(const wire::MessageId& id, std::uint16_t peer, base::Instant now);
 
-  // Every step before `step` is over: for messages between all ranks, and for those from `peer` in
-  // the point-to-point phase, whose steps count by themselves.
-  void retire_before(std::uint32_t step);
-  void retire_before(std::uint16_t peer, std::uint32_t step);
+  // Every operation before this one is over: for messages between all ranks, and for those from
+  // `peer` in the point-to-point phase, which are numbered by themselves.
+  void retire_before(std::uint32_t operation);
+  void retire_before(std::uint16_t peer, std::uint32_t operation);
 
   // As if something were due from every peer: whoever is silent dies.
   void watch_everybody(bool watch, base::Instant now);

@@ -13,7 +13,7 @@ namespace spillway::transport {
 namespace {
 
 bool is_data(const TestPacket& packet) {
-  return packet.sent.kind == Transmission::Kind::kData;
+  return !packet.sent.route.is_control;
 }
 bool is_control(const TestPacket& packet, wire::ControlType type) {
   return !is_data(packet) && packet.sent.control.type == type;
@@ -29,7 +29,7 @@ Exchange::Filter random_loss(double share, std::uint64_t seed,
 
 TEST(Endpoint, DeliversEverythingOnACleanNetwork) {
   Exchange net(2);
-  ASSERT_TRUE(net.start(net.send_spec(1000, 0, 1)).ok());
+  ASSERT_TRUE(net.start(net.send_options(1000, 0, 1)).ok());
   net.run();
   ASSERT_EQ(net.received(1).size(), 1U);
   EXPECT_EQ(net.received(1)[0].outcome, Outcome::kEverything);
@@ -41,7 +41,7 @@ TEST(Endpoint, DeliversEverythingOnACleanNetwork) {
 
 TEST(Endpoint, OnePacketMessagesWork) {
   Exchange net(2);
-  ASSERT_TRUE(net.start(net.send_spec(1, 0, 1)).ok());
+  ASSERT_TRUE(net.start(net.send_options(1, 0, 1)).ok());
   net.run();
   ASSERT_EQ(net.sent(0).size(), 1U);
   EXPECT_EQ(net.received(1)[0].outcome, Outcome::kEverything);
@@ -52,7 +52,7 @@ TEST(Endpoint, LossWithinTheBudgetIsNotRepaired) {
   net.filter = [](TestPacket& packet, base::Duration&) {
     return is_data(packet) && packet.sent.data.packet % 200 == 7 ? 0 : 1;
   };
-  ASSERT_TRUE(net.start(net.send_spec(1000, 0, 1)).ok());
+  ASSERT_TRUE(net.start(net.send_options(1000, 0, 1)).ok());
   net.run();
   ASSERT_EQ(net.received(1).size(), 1U);
   const ReceiveReport& report = net.received(1)[0];
@@ -68,7 +68,7 @@ TEST(Endpoint, LossAboveTheBudgetIsRepairedDownToIt) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     Exchange net(2);
     net.filter = random_loss(0.2, seed, [](const TestPacket&) { return true; });
-    ASSERT_TRUE(net.start(net.send_spec(2000, 0, 1)).ok());
+    ASSERT_TRUE(net.start(net.send_options(2000, 0, 1)).ok());
     net.run();
     ASSERT_EQ(net.received(1).size(), 1U) << seed;
     EXPECT_LE(net.received(1)[0].missing(), 20U) << seed;
@@ -81,9 +81,9 @@ TEST(Endpoint, BoundZeroDeliversEverythingUnderHeavyLoss) {
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     Exchange net(2);
     net.filter = random_loss(0.5, seed, [](const TestPacket&) { return true; });
-    SendSpec spec = net.send_spec(500, 0, 1);
-    spec.loss.bound_ppm = 0;
-    ASSERT_TRUE(net.start(spec).ok());
+    SendOptions options = net.send_options(500, 0, 1);
+    options.loss.loss_bound_ppm = 0;
+    ASSERT_TRUE(net.start(options).ok());
     net.run(base::seconds(20));
     ASSERT_EQ(net.received(1).size(), 1U) << seed;
     EXPECT_EQ(net.received(1)[0].outcome, Outcome::kEverything) << seed;
@@ -102,9 +102,9 @@ TEST(Endpoint, ImportantPacketsArriveEvenWhereTheBudgetWouldForgiveThem) {
         is_data(packet) && packet.sent.data.importance == SPILLWAY_IMPORTANCE_REQUIRED;
     return required && tries[packet.sent.data.packet]++ < 3 ? 0 : 1;
   };
-  SendSpec spec = net.send_spec(1000, 0, 1);
-  spec.packet_importance = importance;
-  ASSERT_TRUE(net.start(spec).ok());
+  SendOptions options = net.send_options(1000, 0, 1);
+  options.packet_importance = importance;
+  ASSERT_TRUE(net.start(options).ok());
   net.run();
   ASSERT_EQ(net.received(1).size(), 1U);
   const ReceiveReport& report = net.received(1)[0];
@@ -128,9 +128,9 @@ TEST(Endpoint, ImportantPacketsAreRepairedFirst) {
     }
     return packet.sent.data.retransmit ? 1 : 0;  // the whole first pass is lost
   };
-  SendSpec spec = net.send_spec(300, 0, 1);
-  spec.packet_importance = importance;
-  ASSERT_TRUE(net.start(spec).ok());
+  SendOptions options = net.send_options(300, 0, 1);
+  options.packet_importance = importance;
+  ASSERT_TRUE(net.start(options).ok());
   net.run();
   ASSERT_GE(repeats.size(), 297U);
   EXPECT_EQ(repeats[0], 299);
@@ -146,9 +146,9 @@ TEST(Endpoint, TrimmedPacketsCountOnlyWithEnoughPlanes) {
       }
       return 1;
     };
-    SendSpec spec = net.send_spec(400, 0, 1);
-    spec.loss.min_planes = min_planes;
-    ASSERT_TRUE(net.start(spec).ok());
+    SendOptions options = net.send_options(400, 0, 1);
+    options.loss.min_planes = min_planes;
+    ASSERT_TRUE(net.start(options).ok());
     net.run();
     ASSERT_EQ(net.received(1).size(), 1U);
     const ReceiveReport& report = net.received(1)[0];
@@ -170,9 +170,9 @@ TEST(Endpoint, DuplicatesAndReorderingChangeNothing) {
     extra = base::nanoseconds(static_cast<std::int64_t>(random.next_below(50'000)));
     return 1 + static_cast<int>(random.next_below(3));
   };
-  SendSpec spec = net.send_spec(1000, 0, 1);
-  spec.loss.bound_ppm = 0;
-  ASSERT_TRUE(net.start(spec).ok());
+  SendOptions options = net.send_options(1000, 0, 1);
+  options.loss.loss_bound_ppm = 0;
+  ASSERT_TRUE(net.start(options).ok());
   net.run();
   ASSERT_EQ(net.received(1).size(), 1U);
   EXPECT_EQ(net.received(1)[0].delivered, 1000U);
@@ -200,7 +200,7 @@ TEST(Endpoint, EveryCombinationOfLostControlPacketsEnds) {
       }
       return 1;
     };
-    ASSERT_TRUE(net.start(net.send_spec(600, 0, 1)).ok());
+    ASSERT_TRUE(net.start(net.send_options(600, 0, 1)).ok());
     net.run();
     ASSERT_EQ(net.received(1).size(), 1U) << mask;
     EXPECT_LE(net.received(1)[0].missing(), 6U) << mask;
@@ -212,7 +212,7 @@ TEST(Endpoint, EveryCombinationOfLostControlPacketsEnds) {
 TEST(Endpoint, AProbeWithDataInFlightCausesNoRepeats) {
   Exchange net(2);
   net.delay = base::milliseconds(3);  // far longer than the first probe's wait
-  ASSERT_TRUE(net.start(net.send_spec(200, 0, 1)).ok());
+  ASSERT_TRUE(net.start(net.send_options(200, 0, 1)).ok());
   net.run();
   ASSERT_EQ(net.sent(0).size(), 1U);
   EXPECT_EQ(net.sent(0)[0].transmitted, 200U);
@@ -225,12 +225,12 @@ TEST(Endpoint, WhatIsMissingBehindTheLastPacketIsSaidUnasked) {
     if (is_control(packet, wire::ControlType::kProbe)) {
       return packet.sent.control.probe.all_sent ? 0 : 1;  // nobody asks
     }
-    const DataStamp& data = packet.sent.data;
+    const wire::DataStamp& data = packet.sent.data;
     return is_data(packet) && data.packet == 42 && !data.retransmit ? 0 : 1;
   };
-  SendSpec spec = net.send_spec(100, 0, 1);
-  spec.loss.bound_ppm = 0;
-  ASSERT_TRUE(net.start(spec).ok());
+  SendOptions options = net.send_options(100, 0, 1);
+  options.loss.loss_bound_ppm = 0;
+  ASSERT_TRUE(net.start(options).ok());
   net.run();
   ASSERT_EQ(net.received(1).size(), 1U);
   EXPECT_EQ(net.received(1)[0].outcome, Outcome::kEverything);
@@ -243,9 +243,9 @@ TEST(Endpoint, WhatAnotherPathDelaysIsNotTakenForMissing) {
     extra = base::microseconds(is_data(packet) && packet.sent.data.packet % 7 == 0 ? 40 : 0);
     return 1;
   };
-  SendSpec spec = net.send_spec(100, 0, 1);
-  spec.loss.bound_ppm = 0;
-  ASSERT_TRUE(net.start(spec).ok());
+  SendOptions options = net.send_options(100, 0, 1);
+  options.loss.loss_bound_ppm = 0;
+  ASSERT_TRUE(net.start(options).ok());
   net.run();
   ASSERT_EQ(net.sent(0).size(), 1U);
   EXPECT_EQ(net.sent(0)[0].transmitted, 100U);
@@ -253,13 +253,13 @@ TEST(Endpoint, WhatAnotherPathDelaysIsNotTakenForMissing) {
 
 TEST(Endpoint, AMessageThatIsExpectedLateStillArrives) {
   Exchange net(2);
-  const SendSpec spec = net.send_spec(300, 0, 1);
-  ASSERT_TRUE(net[0].send(spec, net.now()).ok());
+  const SendOptions options = net.send_options(300, 0, 1);
+  ASSERT_TRUE(net[0].send(options, net.now()).ok());
   net.run(base::milliseconds(400));
   EXPECT_TRUE(net.received(1).empty());
   EXPECT_GT(net[1].counters().early, 0U);
   EXPECT_TRUE(net.dead_peers(0).empty());  // silent about the message, but alive
-  ASSERT_TRUE(net[1].expect(Exchange::receive_spec(spec), net.now()).ok());
+  ASSERT_TRUE(net[1].expect(Exchange::receive_options(options), net.now()).ok());
   net.run();
   ASSERT_EQ(net.received(1).size(), 1U);
   EXPECT_GE(net.received(1)[0].delivered, 297U);
@@ -267,11 +267,11 @@ TEST(Endpoint, AMessageThatIsExpectedLateStillArrives) {
 
 TEST(Endpoint, ALateSenderIsNotTakenForDead) {
   Exchange net(2);
-  const SendSpec spec = net.send_spec(300, 0, 1);
-  ASSERT_TRUE(net[1].expect(Exchange::receive_spec(spec), net.now()).ok());
+  const SendOptions options = net.send_options(300, 0, 1);
+  ASSERT_TRUE(net[1].expect(Exchange::receive_options(options), net.now()).ok());
   net.run(base::seconds(4));
   EXPECT_TRUE(net.dead_peers(1).empty());
-  ASSERT_TRUE(net[0].send(spec, net.now()).ok());
+  ASSERT_TRUE(net[0].send(options, net.now()).ok());
   net.run();
   ASSERT_EQ(net.received(1).size(), 1U);
 }
@@ -280,8 +280,8 @@ TEST(Endpoint, ASilentPeerIsNamedDeadWithinTwoSeconds) {
   for (const std::uint16_t killed : {0, 1}) {
     const std::uint16_t survivor = killed == 0 ? 1 : 0;
     Exchange net(2);
-    SendSpec spec = net.send_spec(60'000, 0, 1);
-    ASSERT_TRUE(net.start(spec).ok());
+    SendOptions options = net.send_options(60'000, 0, 1);
+    ASSERT_TRUE(net.start(options).ok());
     net.run(base::milliseconds(5));
     net.kill(killed);
     net.run(base::seconds(2));
@@ -293,14 +293,14 @@ TEST(Endpoint, ASilentPeerIsNamedDeadWithinTwoSeconds) {
       ASSERT_EQ(net.received(1).size(), 1U);
       EXPECT_EQ(net.received(1)[0].outcome, Outcome::kPeerDead);
     }
-    EXPECT_FALSE(net[survivor].send(net.send_spec(1, survivor, killed, 2), net.now()).ok());
+    EXPECT_FALSE(net[survivor].send(net.send_options(1, survivor, killed, 2), net.now()).ok());
   }
 }
 
 TEST(Endpoint, APeerThatWasNeverThereIsNamedDead) {
   Exchange net(2);
   net.kill(1);
-  ASSERT_TRUE(net[0].send(net.send_spec(10, 0, 1), net.now()).ok());
+  ASSERT_TRUE(net[0].send(net.send_options(10, 0, 1), net.now()).ok());
   net.run(base::seconds(2));
   EXPECT_EQ(net.dead_peers(0), std::vector<std::uint16_t>{1});
 }
@@ -310,11 +310,11 @@ TEST(Endpoint, ADeadlineEndsAMessageAndSaysSo) {
   net.filter = [](TestPacket& packet, base::Duration&) {
     return is_data(packet) && packet.sent.data.packet % 2 == 0 ? 0 : 1;  // half never arrives
   };
-  const SendSpec spec = net.send_spec(400, 0, 1);
-  ReceiveSpec receive = Exchange::receive_spec(spec);
+  const SendOptions options = net.send_options(400, 0, 1);
+  ReceiveOptions receive = Exchange::receive_options(options);
   receive.deadline = base::milliseconds(20);
   ASSERT_TRUE(net[1].expect(receive, net.now()).ok());
-  ASSERT_TRUE(net[0].send(spec, net.now()).ok());
+  ASSERT_TRUE(net[0].send(options, net.now()).ok());
   net.run(base::milliseconds(40));
   ASSERT_EQ(net.received(1).size(), 1U);
   EXPECT_EQ(net.received(1)[0].outcome, Outcome::kDeadline);
@@ -325,10 +325,10 @@ TEST(Endpoint, ADeadlineEndsAMessageAndSaysSo) {
 
 TEST(Endpoint, ACancelledMessageStopsItsSender) {
   Exchange net(2);
-  const SendSpec spec = net.send_spec(60'000, 0, 1);
-  ASSERT_TRUE(net.start(spec).ok());
+  const SendOptions options = net.send_options(60'000, 0, 1);
+  ASSERT_TRUE(net.start(options).ok());
   net.run(base::milliseconds(2));
-  net[1].cancel(spec.id, net.now());
+  net[1].cancel(options.id, net.now());
   net.run();
   ASSERT_EQ(net.sent(0).size(), 1U);
   EXPECT_EQ(net.sent(0)[0].outcome, Outcome::kCancelled);
@@ -337,24 +337,24 @@ TEST(Endpoint, ACancelledMessageStopsItsSender) {
 
 TEST(Endpoint, UrgentMessagesFinishFirst) {
   Exchange net(2);
-  SendSpec slow = net.send_spec(2000, 0, 1, 1);
-  SendSpec urgent = net.send_spec(2000, 0, 1, 2);
+  SendOptions slow = net.send_options(2000, 0, 1, 1);
+  SendOptions urgent = net.send_options(2000, 0, 1, 2);
   slow.priority = 1;
   urgent.priority = 6;
   ASSERT_TRUE(net.start(slow).ok());
   ASSERT_TRUE(net.start(urgent).ok());
   net.run();
   ASSERT_EQ(net.received(1).size(), 2U);
-  EXPECT_EQ(net.received(1)[0].id.step, 2U);
+  EXPECT_EQ(net.received(1)[0].id.operation, 2U);
 }
 
 TEST(Endpoint, ForeignAndStalePacketsAreCountedAndChangeNothing) {
   Exchange net(2);
-  const SendSpec spec = net.send_spec(100, 0, 1);
-  ASSERT_TRUE(net.start(spec).ok());
+  const SendOptions options = net.send_options(100, 0, 1);
+  ASSERT_TRUE(net.start(options).ok());
   DataArrival arrival;
-  arrival.stamp.message = spec.id;
-  arrival.stamp.bytes = 1000;
+  arrival.stamp.message = options.id;
+  arrival.sent_bytes = 1000;
   arrival.planes = 16;
   arrival.job = 9;
   net[1].on_data(arrival, net.now());
@@ -371,7 +371,7 @@ TEST(Endpoint, ForeignAndStalePacketsAreCountedAndChangeNothing) {
   arrival.stamp.path = 200;
   net[1].on_data(arrival, net.now());
   arrival.stamp.path = 0;
-  arrival.stamp.message.step = 9;
+  arrival.stamp.message.operation = 9;
   net[1].on_data(arrival, net.now());
   const EndpointCounters& counters = net[1].counters();
   EXPECT_EQ(counters.foreign_job, 1U);
@@ -389,13 +389,13 @@ TEST(Endpoint, ReplayedPacketsOfAFinishedMessageChangeNothing) {
     recorded.push_back(packet);
     return 1;
   };
-  ASSERT_TRUE(net.start(net.send_spec(50, 0, 1)).ok());
+  ASSERT_TRUE(net.start(net.send_options(50, 0, 1)).ok());
   net.run();
   const std::uint64_t taken = net[1].counters().data_taken;
   const std::uint64_t control_taken = net[1].counters().control_taken;
   const std::vector<TestPacket> all = recorded;
   for (const TestPacket& packet : all) {
-    net.replay(packet.sent.to, packet);
+    net.replay(packet.sent.route.peer, packet);
   }
   net.run();
   EXPECT_EQ(net[1].counters().data_taken, taken);
@@ -409,12 +409,12 @@ TEST(Endpoint, ReplayedDataDoesNotKeepADeadPeerAlive) {
   Exchange net(2);
   std::optional<TestPacket> recorded;
   net.filter = [&](TestPacket& packet, base::Duration&) {
-    if (packet.sent.kind == Transmission::Kind::kData && !recorded) {
+    if (!packet.sent.route.is_control && !recorded) {
       recorded = packet;
     }
     return 1;
   };
-  ASSERT_TRUE(net.start(net.send_spec(60'000, 0, 1)).ok());
+  ASSERT_TRUE(net.start(net.send_options(60'000, 0, 1)).ok());
   net.run(base::milliseconds(5));
   net.kill(0);
   for (int i = 0; i < 20; ++i) {
@@ -426,11 +426,11 @@ TEST(Endpoint, ReplayedDataDoesNotKeepADeadPeerAlive) {
 
 TEST(Endpoint, AMessageCannotBeExpectedTwice) {
   Exchange net(2);
-  const SendSpec spec = net.send_spec(10, 0, 1);
-  ASSERT_TRUE(net.start(spec).ok());
-  EXPECT_FALSE(net[1].expect(Exchange::receive_spec(spec), net.now()).ok());
+  const SendOptions options = net.send_options(10, 0, 1);
+  ASSERT_TRUE(net.start(options).ok());
+  EXPECT_FALSE(net[1].expect(Exchange::receive_options(options), net.now()).ok());
   net.run();
-  EXPECT_FALSE(net[1].expect(Exchange::receive_spec(spec), net.now()).ok());
+  EXPECT_FALSE(net[1].expect(Exchange::receive_options(options), net.now()).ok());
 }
 
 TEST(Endpoint, TablesAreBounded) {
@@ -438,36 +438,49 @@ TEST(Endpoint, TablesAreBounded) {
   config.limits = {.peers = 1, .outgoing_messages = 3, .incoming_messages = 3, .finished_kept = 2};
   Exchange net(2, config);
   EXPECT_EQ(net[0].add_peer(9, net.now()).code(), base::StatusCode::kLimitExceeded);
-  for (std::uint32_t step = 0; step < 3; ++step) {
-    ASSERT_TRUE(net.start(net.send_spec(10, 0, 1, step)).ok());
+  for (std::uint32_t operation = 0; operation < 3; ++operation) {
+    ASSERT_TRUE(net.start(net.send_options(10, 0, 1, operation)).ok());
   }
-  EXPECT_EQ(net[0].send(net.send_spec(10, 0, 1, 4), net.now()).code(),
+  EXPECT_EQ(net[0].send(net.send_options(10, 0, 1, 4), net.now()).code(),
             base::StatusCode::kLimitExceeded);
-  EXPECT_EQ(net[1].expect(Exchange::receive_spec(net.send_spec(10, 0, 1, 4)), net.now()).code(),
-            base::StatusCode::kLimitExceeded);
+  EXPECT_EQ(
+      net[1].expect(Exchange::receive_options(net.send_options(10, 0, 1, 4)), net.now()).code(),
+      base::StatusCode::kLimitExceeded);
   net.run();
   EXPECT_EQ(net.received(1).size(), 3U);
   // A forgotten message is refused, not taken for a new one.
-  EXPECT_FALSE(net[1].expect(Exchange::receive_spec(net.send_spec(10, 0, 1, 0)), net.now()).ok());
-  ASSERT_TRUE(net.start(net.send_spec(10, 0, 1, 4)).ok());
+  EXPECT_FALSE(
+      net[1].expect(Exchange::receive_options(net.send_options(10, 0, 1, 0)), net.now()).ok());
+  ASSERT_TRUE(net.start(net.send_options(10, 0, 1, 4)).ok());
   net.run();
   EXPECT_EQ(net.received(1).size(), 4U);
 }
 
+TEST(Endpoint, ThatKeepsNoEndedMessageStillEndsThem) {
+  EndpointConfig config;
+  config.limits.finished_kept = 0;
+  Exchange net(2, config);
+  ASSERT_TRUE(net.start(net.send_options(100, 0, 1)).ok());
+  net.run();
+  ASSERT_EQ(net.received(1).size(), 1U);
+  EXPECT_EQ(net.received(1)[0].outcome, Outcome::kEverything);
+  EXPECT_EQ(net.sent(0).size(), 1U);
+}
+
 TEST(Endpoint, AFloodOfUnknownMessagesDoesNotGrowMemory) {
   Exchange net(2);
-  ASSERT_TRUE(net.start(net.send_spec(10, 0, 1)).ok());
+  ASSERT_TRUE(net.start(net.send_options(10, 0, 1)).ok());
   const auto flood = [&](std::uint32_t begin, std::uint32_t end) {
     for (std::uint32_t i = begin; i < end; ++i) {
       DataArrival arrival;
-      arrival.stamp.message = {.step = 1000 + i, .source = 0};
-      arrival.stamp.bytes = 1000;
+      arrival.stamp.message = {.operation = 1000 + i, .source = 0};
+      arrival.sent_bytes = 1000;
       arrival.planes = 16;
       net[1].on_data(arrival, net.now());
       wire::ControlPacket probe;
       probe.type = wire::ControlType::kProbe;
       probe.destination = 1;
-      probe.message = {.step = 1000 + i, .source = 0};
+      probe.message = {.operation = 1000 + i, .source = 0};
       probe.sequence = i + 1;
       probe.probe.packets = 65536;
       net[1].on_control(probe, net.now());
@@ -481,23 +494,23 @@ TEST(Endpoint, AFloodOfUnknownMessagesDoesNotGrowMemory) {
 
 TEST(Endpoint, BadArgumentsGetASentence) {
   Exchange net(2);
-  SendSpec spec = net.send_spec(0, 0, 1);
-  EXPECT_EQ(net[0].send(spec, net.now()).code(), base::StatusCode::kInvalidArgument);
-  spec.packets = 70'000;
-  EXPECT_NE(net[0].send(spec, net.now()).message().find("split"), std::string::npos);
-  spec = net.send_spec(10, 0, 5);
-  EXPECT_NE(net[0].send(spec, net.now()).message().find("add_peer"), std::string::npos);
-  spec = net.send_spec(10, 1, 0);
-  EXPECT_FALSE(net[0].send(spec, net.now()).ok());
-  ReceiveSpec receive = Exchange::receive_spec(net.send_spec(10, 0, 1));
+  SendOptions options = net.send_options(0, 0, 1);
+  EXPECT_EQ(net[0].send(options, net.now()).code(), base::StatusCode::kInvalidArgument);
+  options.packets = 70'000;
+  EXPECT_NE(net[0].send(options, net.now()).message().find("split"), std::string::npos);
+  options = net.send_options(10, 0, 5);
+  EXPECT_NE(net[0].send(options, net.now()).message().find("add_peer"), std::string::npos);
+  options = net.send_options(10, 1, 0);
+  EXPECT_FALSE(net[0].send(options, net.now()).ok());
+  ReceiveOptions receive = Exchange::receive_options(net.send_options(10, 0, 1));
   receive.loss.min_planes = 17;
   EXPECT_NE(net[1].expect(receive, net.now()).message().find("min_planes"), std::string::npos);
 }
 
 TEST(Endpoint, CreditKeepsAnIncastAtTheReceiversRate) {
   EndpointConfig config;
-  config.tuning.receive_rate = base::gigabits_per_second(8);  // 1,000 bytes take a microsecond
-  config.tuning.unsolicited = base::bytes(4000);
+  config.exchange.receive_rate = base::gigabits_per_second(8);  // 1,000 bytes take a microsecond
+  config.exchange.unsolicited = base::bytes(4000);
   Exchange net(17, config);
   std::map<std::int64_t, int> arrivals;  // per 100 us
   net.filter = [&](TestPacket& packet, base::Duration&) {
@@ -507,7 +520,7 @@ TEST(Endpoint, CreditKeepsAnIncastAtTheReceiversRate) {
     return 1;
   };
   for (std::uint16_t from = 1; from < 17; ++from) {
-    ASSERT_TRUE(net.start(net.send_spec(500, from, 0)).ok());
+    ASSERT_TRUE(net.start(net.send_options(500, from, 0)).ok());
   }
   net.run();
   ASSERT_EQ(net.received(0).size(), 16U);

@@ -56,32 +56,32 @@ class Exchange {
   }
 
   // A message of `packets` packets that both ends know of.
-  SendSpec send_spec(std::uint32_t packets, std::uint16_t from, std::uint16_t to,
-                     std::uint32_t step = 1) const {
-    SendSpec spec;
-    spec.id = {.step = step, .source = from};
-    spec.to = to;
-    spec.packets = packets;
-    spec.packet_bytes = 1000;
-    return spec;
+  SendOptions send_options(std::uint32_t packets, std::uint16_t from, std::uint16_t to,
+                           std::uint32_t operation = 1) const {
+    SendOptions options;
+    options.id = {.operation = operation, .source = from};
+    options.to = to;
+    options.packets = packets;
+    options.packet_bytes = 1000;
+    return options;
   }
-  static ReceiveSpec receive_spec(const SendSpec& send) {
-    ReceiveSpec spec;
-    spec.id = send.id;
-    spec.packets = send.packets;
-    spec.packet_bytes = send.packet_bytes;
-    spec.planes = kPlanes;
-    spec.priority = send.priority;
-    spec.loss = send.loss;
-    spec.unsolicited = send.unsolicited;
-    return spec;
+  static ReceiveOptions receive_options(const SendOptions& send) {
+    ReceiveOptions options;
+    options.id = send.id;
+    options.packets = send.packets;
+    options.packet_bytes = send.packet_bytes;
+    options.planes = kPlanes;
+    options.priority = send.priority;
+    options.loss = send.loss;
+    options.unsolicited = send.unsolicited;
+    return options;
   }
-  base::Status start(const SendSpec& spec) {
-    if (base::Status status = nodes_[spec.to].endpoint.expect(receive_spec(spec), now_);
+  base::Status start(const SendOptions& options) {
+    if (base::Status status = nodes_[options.to].endpoint.expect(receive_options(options), now_);
         !status.ok()) {
       return status;
     }
-    return nodes_[spec.id.source].endpoint.send(spec, now_);
+    return nodes_[options.id.source].endpoint.send(options, now_);
   }
 
   // Runs until nothing is left to do or `limit` has passed; a dead rank neither sends nor hears.
@@ -145,7 +145,7 @@ class Exchange {
       base::Duration extra;
       const int copies = filter(*packet, extra);
       for (int copy = 0; copy < copies; ++copy) {
-        in_flight_.emplace(now_ + delay + extra, std::pair(packet->sent.to, packet));
+        in_flight_.emplace(now_ + delay + extra, std::pair(packet->sent.route.peer, packet));
       }
       packet = std::make_shared<TestPacket>();
     }
@@ -155,7 +155,7 @@ class Exchange {
     if (nodes_[to].killed) {
       return;
     }
-    if (packet.sent.kind == Transmission::Kind::kControl) {
+    if (packet.sent.route.is_control) {
       nodes_[to].endpoint.on_control(packet.sent.control, now_);
       return;
     }
@@ -163,6 +163,7 @@ class Exchange {
     arrival.job = nodes_[packet.from].endpoint.config().job;
     arrival.epoch = nodes_[packet.from].endpoint.config().epoch;
     arrival.stamp = packet.sent.data;
+    arrival.sent_bytes = packet.sent.data_bytes;
     arrival.planes = packet.planes;
     arrival.trimmed = packet.planes < kPlanes;
     arrival.marked = packet.marked;

@@ -1,22 +1,120 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A message expected from a peer: what came of it, whether that is enough, what its sender has to
-// be told. A plain state with small steps; the Receiver decides when to take them.
+// A message expected from a peer: where it stands, what came of it packet by packet, what its
+// sender has still to be told. A plain record with small steps; the Receiver decides when to take
+// them. One thread.
 //
 // It is over when everything came, or when the budget is met, every important packet is there and
-// stragglers had their chance (linger), or at its deadline. An ended message stays in the table for
-// a while without its ledger, so that a sender who missed the STOP gets another.
+// stragglers had their chance (lingering), or at its deadline. An ended message stays in the table
+// for a while without its ledger, so that a sender who missed the STOP gets another.
+//
+// Order and repeats make no difference to what came (PacketLedger): a packet counts once, and a
+// longer copy replaces a shorter one.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
+#include <vector>
 
+#include "base/tracked.h"
 #include "transport/message.h"
-#include "transport/packet_ledger.h"
 
 namespace spillway::transport {
 
 struct Peer;
+
+// How many planes of each packet came, how many packets count as delivered, how many of those are
+// important ones.
+class PacketLedger {
+ public:
+  enum class Entry : std::uint8_t { kNew, kImproved, kDuplicate, kTooFew };
+
+  PacketLedger() = default;
+  PacketLedger(std::uint32_t packets, std::uint8_t planes_sent, std::uint8_t min_planes)
+      : planes_sent_(planes_sent), min_planes_(min_planes), planes_(packets, 0) {}
+
+  // `packet` < packets(); `planes` > 0.
+  Entry record(std::uint32_t packet, std::uint8_t planes, bool is_important);
+
+  std::uint32_t packets() const { return static_cast<std::uint32_t>(planes_.size()); }
+  std::uint32_t delivered() const { return delivered_; }
+  std::uint32_t missing() const { return packets() - delivered_; }
+  std::uint32_t whole() const { return whole_; }
+  std::uint32_t important_delivered() const { return important_; }
+  bool is_whole(std::uint32_t packet) const { return planes_[packet] >= planes_sent_; }
+  bool is_delivered(std::uint32_t packet) const { return planes_[packet] >= min_planes_; }
+
+  // Fills `range` with the first stretch at or after `from` that has a packet missing. False: none.
+  bool next_missing_range(std::uint32_t from, wire::BitmapRange& range) const;
+
+  std::vector<std::uint8_t> take_planes() { return std::move(planes_); }
+
+ private:
+  std::uint8_t planes_sent_ = 0;
+  std::uint8_t min_planes_ = 1;
+  std::uint32_t delivered_ = 0;
+  std::uint32_t whole_ = 0;
+  std::uint32_t important_ = 0;
+  std::vector<std::uint8_t> planes_;
+};
+
+// What the sender of a message has still to be told: a set, written down as control packets when
+// the message's turn in the control queue comes.
+class Owed {
+ public:
+  enum Item : std::uint8_t {
+    kStop = 1 << 0,      // that the message is over
+    kCredit = 1 << 1,    // what is granted, and what came over which path
+    kQuestion = 1 << 2,  // goes along with the credit: it asks for a sign of life
+    kBitmap = 1 << 3,    // what is missing, range by range
+  };
+
+  bool empty() const { return items_ == 0; }
+  bool has(Item item) const { return (items_ & item) != 0; }
+  // A question brings a credit to go along with.
+  void add(Item item) { items_ |= item == kQuestion ? kQuestion | kCredit : item; }
+  void remove(Item item) { items_ &= static_cast<std::uint8_t>(~item); }
+  // Whether it was owed; it is no longer.
+  bool take(Item item) {
+    const bool was_owed = has(item);
+    remove(item);
+    return was_owed;
+  }
+
+ private:
+  std::uint8_t items_ = 0;
+};
+
+// Where an incoming message stands, and what may follow:
+//
+//   kFree ──► kExpected ──► kArriving ──► kLingering ──► kEnded ──► kFree
+//             kExpected ───────────────────────────────► kEnded     nothing came in time
+//                           kArriving ─────────────────► kEnded     all of it came, or no more will
+//
+//   kFree       a place in the table that holds none
+//   kExpected   its owner waits for it; nothing of it came
+//   kArriving   a packet or a probe of it came
+//   kLingering  enough came; stragglers have until linger_due
+//   kEnded      its owner was told, its sender is told as often as it asks
+enum class IncomingState : std::uint8_t { kFree, kExpected, kArriving, kLingering, kEnded };
+inline constexpr unsigned kIncomingStates = 5;
+
+constexpr bool may_follow(IncomingState from, IncomingState to) {
+  switch (from) {
+    case IncomingState::kFree:
+      return to == IncomingState::kExpected;
+    case IncomingState::kExpected:
+      return to == IncomingState::kArriving || to == IncomingState::kEnded;
+    case IncomingState::kArriving:
+      return to == IncomingState::kLingering || to == IncomingState::kEnded;
+    case IncomingState::kLingering:
+      return to == IncomingState::kEnded;
+    case IncomingState::kEnded:
+      return to == IncomingState::kFree;
+  }
+  return false;
+}
 
 struct IncomingMessage {
   // What every packet needs, side by side.
@@ -26,26 +124,19 @@ struct IncomingMessage {
   std::uint32_t slot = 0;
   std::uint32_t packets = 0;
   std::uint32_t packet_bytes = 0;
-  std::uint32_t arrivals = 0;     // data packets, repeats included
-  std::uint32_t transmitted = 0;  // the same, as the sender counts
-  std::uint32_t unsolicited = 0;  // packets that came or will come without being granted
-  std::uint32_t granted = 0;      // those included
-  std::uint32_t important = 0;
+  std::uint32_t arrivals = 0;              // data packets, repeats included
+  std::uint32_t transmitted = 0;           // the same, as the sender counts
+  std::uint32_t unsolicited = 0;           // packets that came or will come without being granted
+  std::uint32_t granted = 0;               // those included
+  std::optional<std::uint32_t> important;  // packets that must come; none: no probe told yet
   LossPolicy loss;
+  base::Tracked<IncomingState> state{IncomingState::kFree};
   std::uint8_t priority = 0;
-  bool is_live = false;
-  bool is_finished = false;
-  bool has_begun = false;              // some packet of it came
-  bool is_announced = false;           // a probe told how many packets are important
-  bool all_sent = false;               // its sender has sent every packet, as far as it can tell
-  bool is_waiting_for_credit = false;  // in the pacer's line
-  bool has_said_missing = false;       // unasked, since the latest probe
-  // To be said, when its turn in the control queue comes.
-  bool is_queued = false;
-  bool owes_stop = false;
-  bool owes_bitmap = false;
-  bool owes_credit = false;
-  bool wants_answer = false;
+  Owed owed;
+  bool all_sent = false;          // its sender has sent every packet, as far as it can tell
+  bool in_credit_line = false;    // waits for its turn with the pacer
+  bool in_control_queue = false;  // waits for its turn to say what is owed
+  bool has_said_missing = false;  // unasked, since the latest probe
   PacketLedger ledger;
 
   std::uint32_t duplicates = 0;
@@ -60,9 +151,13 @@ struct IncomingMessage {
   base::Instant deadline = kNever;
   base::Instant armed = kNever;  // the earliest entry in the timer queue
 
+  bool is_free() const { return state == IncomingState::kFree; }
+  // Its owner still waits for it.
+  bool is_open() const { return !is_free() && state != IncomingState::kEnded; }
+
   bool is_enough() const {
-    return ledger.missing() <= loss.allowed_missing(packets) && is_announced &&
-           ledger.important_delivered() >= important;
+    return ledger.missing() <= loss.allowed_missing(packets) && important &&
+           ledger.important_delivered() >= *important;
   }
 
   // How many packets the sender is known to have sent.
@@ -73,11 +168,11 @@ struct IncomingMessage {
   // packet by packet from a receiver that is ahead of its sender.
   std::uint32_t grantable(std::uint32_t window, std::uint32_t quantum) const {
     const std::uint32_t needed = seen() + ledger.missing();
-    if (is_finished || needed <= granted) {
+    if (!is_open() || needed <= granted) {
       return 0;
     }
-    const std::uint32_t packets = std::min(quantum, needed - granted);
-    return granted + packets <= seen() + window ? packets : 0;
+    const std::uint32_t next = std::min(quantum, needed - granted);
+    return granted + next <= seen() + window ? next : 0;
   }
 };
 

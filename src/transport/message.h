@@ -2,10 +2,11 @@
 //
 // What a message promises, and how it ended.
 //
-// A message is one shard of one bucket for one peer: a known number of packets that need no order.
-// Its loss policy says how many of them may stay missing; a packet counts as delivered when at
-// least `min_planes` of its planes arrived. Packets of importance SPILLWAY_IMPORTANCE_REQUIRED must
-// arrive whatever the bound. Both ends name the same message in the same words.
+// A message is one piece of an operation's data for one peer: a known number of packets that need
+// no order. Its loss policy says how many of them may stay missing; a packet counts as delivered
+// when at least `min_planes` of its planes arrived. Packets of importance
+// SPILLWAY_IMPORTANCE_REQUIRED must arrive whatever the bound. Both ends name the same message in
+// the same words.
 #pragma once
 
 #include <cstdint>
@@ -26,37 +27,22 @@ using wire::Outcome;
 inline constexpr base::Instant kNever{base::Duration(INT64_MAX)};
 
 struct LossPolicy {
-  std::uint32_t bound_ppm = 10'000;  // packets that may stay missing, per million; 0: none
-  std::uint8_t min_planes = 1;       // of a trimmed packet, for it to count
+  std::uint32_t loss_bound_ppm = 10'000;  // packets that may stay missing, per million; 0: none
+  std::uint8_t min_planes = 1;            // of a trimmed packet, for it to count
 
   // How many of `packets` may stay missing: rounded down, so the bound always holds.
   constexpr std::uint32_t allowed_missing(std::uint32_t packets) const {
-    return static_cast<std::uint32_t>(std::uint64_t{packets} * bound_ppm / 1'000'000);
+    return static_cast<std::uint32_t>(std::uint64_t{packets} * loss_bound_ppm / 1'000'000);
   }
-};
-
-// What the transport decides about a data packet when it sends it.
-struct DataStamp {
-  wire::MessageId message;
-  std::uint32_t timestamp_us = 0;
-  std::uint32_t bytes = 0;  // of UDP payload
-  std::uint16_t packet = 0;
-  std::uint8_t path = 0;
-  std::uint8_t path_sequence = 0;
-  std::uint8_t priority = 0;
-  std::uint8_t importance = 0;
-  bool last = false;
-  bool retransmit = false;
-  bool report = false;  // its sender waits for a report
 };
 
 // Writes the packets of a message, when their turn comes.
 class PayloadSource {
  public:
   virtual ~PayloadSource() = default;
-  // Writes the packet that `stamp` names, stamped so, into `out` (stamp.bytes long). Returns its
-  // size, at most stamp.bytes.
-  virtual std::size_t write(const DataStamp& stamp, base::MutableByteView out) = 0;
+  // Writes the packet that `stamp` names, stamped so (DataHeader::stamp), into `out`, which has
+  // room for SPILLWAY_MAX_PACKET bytes. Returns its size, at most the message's packet_bytes.
+  virtual std::size_t write(const wire::DataStamp& stamp, base::MutableByteView out) = 0;
 };
 
 // Takes the packets of a message as they come.
@@ -68,7 +54,7 @@ class PayloadSink {
   virtual unsigned take(const wire::OpenedPacket& packet, base::ByteView bytes) = 0;
 };
 
-struct SendSpec {
+struct SendOptions {
   wire::MessageId id;  // its source is the sending rank
   std::uint16_t to = 0;
   std::uint32_t packets = 0;
@@ -83,7 +69,7 @@ struct SendSpec {
   PayloadSource* source = nullptr;  // may be null where packets carry only their size
 };
 
-struct ReceiveSpec {
+struct ReceiveOptions {
   wire::MessageId id;  // its source is the sending rank
   std::uint32_t packets = 0;
   std::uint32_t packet_bytes = 0;

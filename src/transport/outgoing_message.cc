@@ -5,9 +5,8 @@
 
 namespace spillway::transport {
 
-void OutgoingMessage::take_next(DataStamp& stamp) {
+void OutgoingMessage::take_next(wire::DataStamp& stamp) {
   stamp.message = id;
-  stamp.bytes = packet_bytes;
   stamp.priority = priority;
   stamp.retransmit = next_position == packets;
   const std::uint32_t packet =

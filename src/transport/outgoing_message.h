@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A message under way to a peer: which packet goes next, how many may go, what has to be repeated.
-// A plain state with small steps; the Sender decides when to take them.
+// A message under way to a peer: whether it may go, which packet goes next, what has to be
+// repeated. A plain record with small steps; the Sender decides when to take them. One thread.
 //
 // A message is sent once through in SendOrder (the first pass). After that only what the receiver
 // reported missing and the budget does not forgive is repeated, round by round.
@@ -9,14 +9,64 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
+#include "base/tracked.h"
 #include "transport/message.h"
-#include "transport/send_order.h"
 
 namespace spillway::transport {
 
 struct Peer;
+
+// In which order the packets of a message are sent: striding through it, so that packets lost
+// together, or cut off by a STOP, are not neighbours. A row loses a packet here and there, never a
+// run of them; and packets of every importance are on the wire at any time, so that a switch under
+// pressure has unimportant ones to drop.
+class SendOrder {
+ public:
+  SendOrder() = default;
+  // Near packets times the golden ratio, which keeps any run of positions far apart; coprime with
+  // packets, so that every packet has its turn.
+  explicit SendOrder(std::uint32_t packets)
+      : packets_(packets),
+        stride_(static_cast<std::uint32_t>(std::uint64_t{packets} * 618 / 1000)) {
+    while (std::gcd(stride_, packets_) != 1) {
+      ++stride_;
+    }
+  }
+
+  std::uint32_t packet_at(std::uint32_t position) const {
+    return static_cast<std::uint32_t>(std::uint64_t{position} * stride_ % packets_);
+  }
+
+ private:
+  std::uint32_t packets_ = 1;
+  std::uint32_t stride_ = 0;
+};
+
+// Where an outgoing message stands, and what may follow:
+//
+//   kWaiting ──► kReady ──► kBlocked ──► kWaiting
+//                kReady ───────────────► kWaiting
+//
+//   kWaiting   for credit, for its receiver or for an answer: nothing of it may go
+//   kReady     in the line of its priority
+//   kBlocked   could go, but its peer's window is full: in the peer's list
+enum class OutgoingState : std::uint8_t { kWaiting, kReady, kBlocked };
+inline constexpr unsigned kOutgoingStates = 3;
+
+constexpr bool may_follow(OutgoingState from, OutgoingState to) {
+  switch (from) {
+    case OutgoingState::kWaiting:
+      return to == OutgoingState::kReady;
+    case OutgoingState::kReady:
+      return to == OutgoingState::kWaiting || to == OutgoingState::kBlocked;
+    case OutgoingState::kBlocked:
+      return to == OutgoingState::kWaiting;
+  }
+  return false;
+}
 
 struct OutgoingMessage {
   // What every packet needs, side by side.
@@ -36,11 +86,10 @@ struct OutgoingMessage {
   std::uint8_t importance = 0;
   std::uint8_t path = 0;
   std::uint8_t burst_left = 0;  // packets, before the next path takes over
-  bool is_ready = false;        // in the scheduler
-  bool is_blocked = false;      // in its peer's list of those that wait for the window
-  bool is_paused = false;       // its receiver does not expect it yet
-  bool probe_queued = false;    // in the control queue
-  base::Duration probe_wait;    // doubles with every unanswered probe
+  base::Tracked<OutgoingState> state{OutgoingState::kWaiting};
+  bool is_paused = false;         // its receiver does not expect it yet
+  bool in_control_queue = false;  // with a probe
+  base::Duration probe_wait;      // doubles with every unanswered probe
   base::Instant last_sent;
   base::Instant probe_due;
   base::Instant probe_armed;  // the earliest entry in the timer queue
@@ -56,6 +105,8 @@ struct OutgoingMessage {
   bool has_packet() const { return next_position < packets || next_repeat < repeats.size(); }
   bool has_credit() const { return transmitted < granted; }
   bool all_sent() const { return !has_packet(); }
+  // As far as it and its receiver are concerned.
+  bool may_go() const { return has_packet() && has_credit() && !is_paused; }
 
   std::uint8_t importance_of(std::uint32_t packet) const {
     return packet_importance.empty() ? importance : packet_importance[packet];
@@ -71,7 +122,7 @@ struct OutgoingMessage {
   }
 
   // Fills in what the next packet is, and moves on; has_packet() must hold.
-  void take_next(DataStamp& stamp);
+  void take_next(wire::DataStamp& stamp);
 
   // Takes in a BITMAP that answers the latest probe, or follows it unasked: adds to `repeats` what
   // must be sent again.

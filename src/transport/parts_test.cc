@@ -10,21 +10,20 @@
 #include "base/random.h"
 #include "transport/credit_pacer.h"
 #include "transport/host_allowance.h"
+#include "transport/incoming_message.h"
 #include "transport/message_table.h"
 #include "transport/outgoing_message.h"
-#include "transport/packet_ledger.h"
 #include "transport/replay_window.h"
-#include "transport/send_order.h"
-#include "transport/time_stamp.h"
+#include "transport/round_trip.h"
 
 namespace spillway::transport {
 namespace {
 
 TEST(LossPolicy, AllowsNoMoreThanTheBound) {
-  EXPECT_EQ(LossPolicy{.bound_ppm = 10'000}.allowed_missing(99), 0U);
-  EXPECT_EQ(LossPolicy{.bound_ppm = 10'000}.allowed_missing(100), 1U);
-  EXPECT_EQ(LossPolicy{.bound_ppm = 0}.allowed_missing(65'536), 0U);
-  EXPECT_EQ(LossPolicy{.bound_ppm = 1'000'000}.allowed_missing(65'536), 65'536U);
+  EXPECT_EQ(LossPolicy{.loss_bound_ppm = 10'000}.allowed_missing(99), 0U);
+  EXPECT_EQ(LossPolicy{.loss_bound_ppm = 10'000}.allowed_missing(100), 1U);
+  EXPECT_EQ(LossPolicy{.loss_bound_ppm = 0}.allowed_missing(65'536), 0U);
+  EXPECT_EQ(LossPolicy{.loss_bound_ppm = 1'000'000}.allowed_missing(65'536), 65'536U);
 }
 
 TEST(HostAllowance, IsWhatCameBackBetweenTwoTransmissions) {
@@ -55,21 +54,22 @@ TEST(HostAllowance, ForgetsASlowTurnInTheEnd) {
 
 TEST(MessageTable, AgreesWithAMapUnderRandomUse) {
   MessageTable<int> table(500);
-  std::map<std::uint32_t, std::uint32_t> slots;  // step -> slot
+  std::map<std::uint32_t, std::uint32_t> slots;  // operation -> slot
   base::RandomSequence random(1);
   for (int i = 0; i < 20'000; ++i) {
-    const auto step = static_cast<std::uint32_t>(random.next_below(800));
-    const MessageKey key{{.step = step, .bucket = static_cast<std::uint16_t>(step * 7)}, 3};
-    const auto known = slots.find(step);
+    const auto operation = static_cast<std::uint32_t>(random.next_below(800));
+    const MessageKey key{
+        {.operation = operation, .signature = static_cast<std::uint16_t>(operation * 7)}, 3};
+    const auto known = slots.find(operation);
     ASSERT_EQ(table.find(key), known == slots.end() ? table.kNoSlot : known->second);
     if (known != slots.end()) {
-      ASSERT_EQ(table[known->second], static_cast<int>(step));
+      ASSERT_EQ(table[known->second], static_cast<int>(operation));
       table.erase(known->second);
       slots.erase(known);
     } else if (!table.is_full()) {
       const std::uint32_t slot = table.insert(key);
-      table[slot] = static_cast<int>(step);
-      slots[step] = slot;
+      table[slot] = static_cast<int>(operation);
+      slots[operation] = slot;
     }
     ASSERT_EQ(table.size(), slots.size());
   }
@@ -78,7 +78,7 @@ TEST(MessageTable, AgreesWithAMapUnderRandomUse) {
 
 TEST(MessageTable, TellsPeersPhasesAndSourcesApart) {
   MessageTable<int> table(10);
-  const wire::MessageId id{.step = 1, .bucket = 2, .shard = 3, .source = 4};
+  const wire::MessageId id{.operation = 1, .signature = 2, .piece = 3, .source = 4};
   table.insert({id, 1});
   EXPECT_EQ(table.find({id, 2}), table.kNoSlot);
   wire::MessageId other = id;

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "transport/time_stamp.h"
+#include "transport/round_trip.h"
 
 namespace spillway::transport {
 namespace {
@@ -20,15 +20,15 @@ constexpr double kGrayFactor = 4.0;
 constexpr double kTotalsMemory = 8192.0;
 constexpr std::uint8_t kLongestSitOut = 4;
 // The least round trip is forgotten by this much per report, in case routes change.
-constexpr base::Duration kLeastForgets = base::nanoseconds(100);
+constexpr base::Duration kMinForgets = base::nanoseconds(100);
 
 }  // namespace
 
-PathSet::PathSet(unsigned paths, const PathTuning& tuning)
-    : tuning_(tuning), paths_(paths), good_(paths) {
+PathSet::PathSet(unsigned paths, const PathConfig& config)
+    : config_(config), paths_(paths), good_(paths) {
   SPILLWAY_CHECK(paths >= 1 && paths <= kMaxPaths);
   for (Path& path : paths_) {
-    path.retire_for = tuning.retire_first;
+    path.retire_for = config.retire_first;
   }
 }
 
@@ -171,9 +171,9 @@ void PathSet::steer(Path& path, const spillway_path_report& report, bool is_mark
                                         : since_stamp(now, report.echo_us + report.hold_us);
   if (round_trip > base::Duration()) {
     sample.round_trip = std::max(sample.round_trip, round_trip);
-    least_round_trip_ = std::min(least_round_trip_ + kLeastForgets, round_trip);
+    min_round_trip_ = std::min(min_round_trip_ + kMinForgets, round_trip);
   }
-  if (is_marked || round_trip > least_round_trip_ + tuning_.delay_target) {
+  if (is_marked || round_trip > min_round_trip_ + config_.delay_target) {
     path.sit_out = std::min<std::uint8_t>(path.sit_out + 1, kLongestSitOut);
   }
 }
@@ -250,7 +250,7 @@ void PathSet::judge(Path& path, base::Instant now) {
   if (is_bad) {
     retire(path, now);
   } else if (is_seasoned) {
-    path.retire_for = tuning_.retire_first;
+    path.retire_for = config_.retire_first;
   }
 }
 
@@ -264,7 +264,7 @@ void PathSet::retire(Path& path, base::Instant now) {
   path.state = State::kRetired;
   path.silent_lost = 0;
   path.retired_until = now + path.retire_for;
-  path.retire_for = std::min(path.retire_for * 2, tuning_.retire_longest);
+  path.retire_for = std::min(path.retire_for * 2, config_.retire_longest);
   ++retirements_;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The paths (UDP source ports) to one peer: which to send the next burst over, what is in flight,
-// what was lost.
+// The paths (UDP source ports) between two ranks: which to send the next burst over, what is in
+// flight, what was lost, what came.
 //
 // Each path is a FIFO through the network, near enough. The receiver reports, per path, how many
 // packets came and which was the latest; what was sent on the path before that one and did not come
@@ -14,19 +14,24 @@
 //   trial    has one burst on its way to find out whether it works again
 //
 // The last good path is never retired. One thread; some 350 bytes per path, fixed.
+//
+// PathSet is the sender's half of this, PathIntake the receiver's.
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <vector>
 
 #include "base/units.h"
 #include "transport/congestion_control.h"
+#include "transport/round_trip.h"
+#include "wire/control_packet.h"
 #include "wire/packet.h"
 
 namespace spillway::transport {
 
-struct PathTuning {
+struct PathConfig {
   base::Duration delay_target = base::microseconds(50);
   base::Duration retire_first = base::milliseconds(1);  // how long a bad path sits out at first
   base::Duration retire_longest = base::milliseconds(128);
@@ -36,7 +41,7 @@ class PathSet {
  public:
   static constexpr unsigned kMaxPaths = 64;
 
-  PathSet(unsigned paths, const PathTuning& tuning);
+  PathSet(unsigned paths, const PathConfig& config);
 
   // The path for the next burst.
   std::uint8_t choose(base::Instant now);
@@ -106,18 +111,86 @@ class PathSet {
              FeedbackSample& sample);
   bool takes_turn(Path& path, base::Instant now);
 
-  PathTuning tuning_;
+  PathConfig config_;
   std::vector<Path> paths_;
   unsigned good_;
   unsigned next_ = 0;
   std::uint32_t control_draw_ = 1;
   std::int64_t in_flight_bytes_ = 0;
   std::uint32_t oldest_burst_us_ = 0;  // no burst with packets in flight began before
-  base::Duration least_round_trip_ = base::seconds(3600);  // seen lately, on any path
+  base::Duration min_round_trip_ = base::seconds(3600);  // seen lately, on any path
   // Of all paths together, decayed: what a single path is compared with.
   double total_received_ = 0;
   double total_lost_ = 0;
   std::uint64_t retirements_ = 0;
+};
+
+// What came over each path from one peer, counted since the peer joined. Reports carry the counts
+// of paths that have news; nothing is lost with a lost report.
+class PathIntake {
+ public:
+  struct Arrival {
+    std::uint8_t path = 0;  // < PathSet::kMaxPaths
+    std::uint8_t path_sequence = 0;
+    std::uint32_t bytes = 0;
+    std::uint32_t timestamp_us = 0;
+    bool marked = false;
+    bool trimmed = false;
+  };
+
+  void add(const Arrival& arrival, base::Instant now) {
+    if (arrival.path >= paths_.size()) {
+      paths_.resize(arrival.path + 1U);
+    }
+    Path& path = paths_[arrival.path];
+    ++path.report.packets;
+    path.report.bytes += arrival.bytes;
+    path.report.marked += arrival.marked ? 1 : 0;
+    path.report.trimmed += arrival.trimmed ? 1 : 0;
+    if (path.report.packets == 1 || is_later(arrival, path.report)) {
+      path.report.echo_us = arrival.timestamp_us;
+      path.report.echo_sequence = arrival.path_sequence;
+      path.latest = now;
+    }
+    news_ |= std::uint64_t{1} << arrival.path;
+  }
+
+  // Writes the reports of paths with news, as many as fit one packet.
+  void report(base::Instant now, wire::ControlPacket::Credit& credit) {
+    credit.path_count = 0;
+    while (news_ != 0 && credit.path_count < SPILLWAY_MAX_PATH_REPORTS) {
+      const int index = std::countr_zero(news_);
+      news_ &= news_ - 1;
+      Path& path = paths_[static_cast<std::size_t>(index)];
+      path.report.path = static_cast<std::uint8_t>(index);
+      const std::int64_t hold_us = (now - path.latest).count() / 1000;
+      path.report.hold_us = static_cast<std::uint16_t>(std::min<std::int64_t>(hold_us, UINT16_MAX));
+      credit.paths[credit.path_count++] = path.report;
+    }
+  }
+
+  // The next report tells of every path again.
+  void refresh() {
+    for (std::size_t index = 0; index < paths_.size(); ++index) {
+      news_ |= paths_[index].report.packets > 0 ? std::uint64_t{1} << index : 0;
+    }
+  }
+
+ private:
+  struct Path {
+    spillway_path_report report{};
+    base::Instant latest;
+  };
+
+  // Packets of one microsecond are told apart by their sequence.
+  static bool is_later(const Arrival& arrival, const spillway_path_report& report) {
+    return is_before(report.echo_us, arrival.timestamp_us) ||
+           (report.echo_us == arrival.timestamp_us &&
+            static_cast<std::int8_t>(arrival.path_sequence - report.echo_sequence) > 0);
+  }
+
+  std::vector<Path> paths_;
+  std::uint64_t news_ = 0;  // bit per path
 };
 
 }  // namespace spillway::transport

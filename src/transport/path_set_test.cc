@@ -5,8 +5,6 @@
 
 #include <set>
 
-#include "transport/path_intake.h"
-
 namespace spillway::transport {
 namespace {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Everything about one peer that outlives a message: paths and window towards it, what came from
-// it, whether it is alive. PeerTable finds peers by rank, up to its limit.
+// it, whether it is alive. PeerTable finds peers by rank, up to its limit. One thread.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,6 @@
 #include "base/units.h"
 #include "transport/congestion_control.h"
 #include "transport/host_allowance.h"
-#include "transport/path_intake.h"
 #include "transport/path_set.h"
 #include "transport/replay_window.h"
 #include "transport/round_trip.h"
@@ -22,9 +21,9 @@ namespace spillway::transport {
 struct IncomingMessage;
 
 struct Peer {
-  Peer(std::uint16_t rank_, unsigned path_count, const PathTuning& tuning,
+  Peer(std::uint16_t rank_, unsigned path_count, const PathConfig& path_config,
        const CongestionConfig& congestion)
-      : rank(rank_), paths(path_count, tuning), control(make_congestion_control(congestion)) {
+      : rank(rank_), paths(path_count, path_config), control(make_congestion_control(congestion)) {
     window_bytes = control->window().count();
   }
 
@@ -41,7 +40,7 @@ struct Peer {
   bool sent_early = false;              // something of a message that was not expected yet
   std::uint32_t unreported = 0;         // data packets from it since the last report
   std::uint32_t sent_since_asking = 0;  // packets to it, since a report was asked for or came
-  std::uint32_t bound_ppm = 0;          // of the message sent to it last
+  std::uint32_t loss_bound_ppm = 0;     // of the message sent to it last
   std::int64_t window_bytes = 0;        // what `control` says
   base::Instant last_heard;
   IncomingMessage* latest = nullptr;  // the message of the latest data packet; may be over
@@ -60,8 +59,8 @@ struct Peer {
   std::vector<std::uint32_t> blocked;  // outgoing slots that wait for the window
   std::uint32_t control_sequence = 0;
   ReplayWindow replay;
-  // Steps up to this one are too old to tell finished from never expected.
-  std::int64_t forgotten_step = -1;
+  // Operations up to this one are too old to tell finished from never expected.
+  std::int64_t forgotten_operation = -1;
   std::uint32_t point_to_point_floor = 0;  // see Endpoint::retire_before()
 };
 
@@ -90,13 +89,13 @@ class PeerTable {
     }
   }
   // A new peer; the table must not be full nor hold the rank.
-  Peer& add(std::uint16_t rank, unsigned paths, const PathTuning& tuning,
+  Peer& add(std::uint16_t rank, unsigned paths, const PathConfig& path_config,
             const CongestionConfig& congestion) {
     if (rank >= slot_of_.size()) {
       slot_of_.resize(rank + 1U, kNoSlot);
     }
     slot_of_[rank] = static_cast<std::uint32_t>(peers_.size());
-    return peers_.emplace_back(rank, paths, tuning, congestion);
+    return peers_.emplace_back(rank, paths, path_config, congestion);
   }
   template <typename Visit>
   void for_each(Visit&& visit) {

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kLingerFactor = 2.0;
 // A sender that claims more transmissions of one message than this is not believed.
-constexpr std::uint32_t kMostTransmissions = 1U << 30;
+constexpr std::uint32_t kMaxTransmissions = 1U << 30;
 
 }  // namespace
 
@@ -19,74 +19,73 @@ Receiver::Receiver(Core& core)
     : core_(core),
       messages_(core.config.limits.incoming_messages + core.config.limits.finished_kept),
       early_(core.config.limits.early_bytes),
-      pacer_(core.config.tuning.receive_rate, core.config.tuning.trimmed_target) {}
+      pacer_(core.config.exchange.receive_rate, core.config.exchange.trimmed_target) {}
 
-base::Status Receiver::check(const ReceiveSpec& spec) const {
-  if (spec.packets == 0 || spec.packets > SPILLWAY_MAX_PACKETS || spec.packet_bytes == 0 ||
-      spec.packet_bytes > SPILLWAY_MAX_PACKET) {
+base::Status Receiver::check(const ReceiveOptions& options) const {
+  if (options.packets == 0 || options.packets > SPILLWAY_MAX_PACKETS || options.packet_bytes == 0 ||
+      options.packet_bytes > SPILLWAY_MAX_PACKET) {
     return base::invalid_argument("a message has 1 to " + std::to_string(SPILLWAY_MAX_PACKETS) +
                                   " packets of 1 to " + std::to_string(SPILLWAY_MAX_PACKET) +
                                   " bytes");
   }
-  if (spec.planes == 0 || spec.planes > SPILLWAY_MAX_PLANES || spec.loss.min_planes == 0 ||
-      spec.loss.min_planes > spec.planes) {
-    return base::invalid_argument("min_planes (" + std::to_string(spec.loss.min_planes) +
+  if (options.planes == 0 || options.planes > SPILLWAY_MAX_PLANES || options.loss.min_planes == 0 ||
+      options.loss.min_planes > options.planes) {
+    return base::invalid_argument("min_planes (" + std::to_string(options.loss.min_planes) +
                                   ") goes from 1 to the planes of a whole packet (" +
-                                  std::to_string(spec.planes) + ")");
+                                  std::to_string(options.planes) + ")");
   }
-  if (spec.priority >= SPILLWAY_PRIORITIES) {
+  if (options.priority >= SPILLWAY_PRIORITIES) {
     return base::invalid_argument("priority goes from 0 to 7");
   }
   return {};
 }
 
-base::Status Receiver::expect(const ReceiveSpec& spec, base::Instant now) {
-  if (base::Status status = check(spec); !status.ok()) {
+base::Status Receiver::expect(const ReceiveOptions& options, base::Instant now) {
+  if (base::Status status = check(options); !status.ok()) {
     return status;
   }
-  const base::Result<Peer*> living = core_.find_living(spec.id.source);
+  const base::Result<Peer*> living = core_.find_living(options.id.source);
   if (!living.ok()) {
     return living.status();
   }
   Peer* peer = *living;
-  if (find(spec.id, *peer) != nullptr || core_.is_over(spec.id, *peer)) {
-    return base::invalid_argument("this message of rank " + std::to_string(spec.id.source) +
-                                  " was expected before; every message has its own step, bucket, "
-                                  "shard and phase");
+  if (find(options.id, *peer) != nullptr || core_.is_over(options.id, *peer)) {
+    return base::invalid_argument("this message of rank " + std::to_string(options.id.source) +
+                                  " was expected before; every message has its own operation, "
+                                  "signature, piece and phase");
   }
   if (active_ == core_.config.limits.incoming_messages || messages_.is_full()) {
     return {
         base::StatusCode::kLimitExceeded,
         "all " + std::to_string(active_) + " incoming messages are in use; wait for some to end"};
   }
-  const std::uint32_t slot = messages_.insert({spec.id, spec.id.source});
+  const std::uint32_t slot = messages_.insert({options.id, options.id.source});
   IncomingMessage& message = messages_[slot];
-  message.id = spec.id;
+  message.id = options.id;
   message.slot = slot;
   message.peer = peer;
-  message.is_live = true;
-  message.packets = spec.packets;
-  message.packet_bytes = spec.packet_bytes;
-  message.priority = spec.priority;
-  message.loss = spec.loss;
-  message.sink = spec.sink;
-  message.ledger = PacketLedger(spec.packets, spec.planes, spec.loss.min_planes);
+  message.state.enter(IncomingState::kExpected);
+  message.packets = options.packets;
+  message.packet_bytes = options.packet_bytes;
+  message.priority = options.priority;
+  message.loss = options.loss;
+  message.sink = options.sink;
+  message.ledger = PacketLedger(options.packets, options.planes, options.loss.min_planes);
   message.unsolicited =
-      unsolicited_packets(core_.config.tuning, spec.unsolicited, spec.packet_bytes);
+      unsolicited_packets(core_.config.exchange, options.unsolicited, options.packet_bytes);
   message.granted = message.unsolicited;
   core_.await(*peer, now);
   ++peer->incoming;
   ++active_;
-  if (spec.deadline) {
-    message.deadline = now + *spec.deadline;
+  if (options.deadline) {
+    message.deadline = now + *options.deadline;
     arm(slot, message.deadline);
   }
   if (early_.is_on()) {
-    take_early(spec.id, *peer, now);
+    take_early(options.id, *peer, now);
   } else if (peer->sent_early) {
     // Its sender may be waiting for us.
-    message.wants_answer = true;
-    message.owes_credit = true;
+    message.owed.add(Owed::kQuestion);
     queue_answer(slot);
   }
   return {};
@@ -99,13 +98,13 @@ void Receiver::take_early(const wire::MessageId& id, Peer& peer, base::Instant n
     return;
   }
   IncomingMessage& message = *find(id, peer);
-  message.owes_credit = true;
+  message.owed.add(Owed::kCredit);
   queue_answer(message.slot);
   if (kept->probe) {
     on_probe(*kept->probe, peer, now);
   }
   for (const EarlyMessage::Data& data : kept->data) {
-    if (!message.is_finished && data.arrival.stamp.packet < message.packets) {
+    if (message.is_open() && data.arrival.stamp.packet < message.packets) {
       take(message, data.view(), now);
     }
   }
@@ -114,7 +113,7 @@ void Receiver::take_early(const wire::MessageId& id, Peer& peer, base::Instant n
 void Receiver::cancel(const wire::MessageId& id, base::Instant now) {
   Peer* peer = core_.peers.find(id.source);
   const IncomingMessage* message = peer == nullptr ? nullptr : find(id, *peer);
-  if (message != nullptr && !message->is_finished) {
+  if (message != nullptr && message->is_open()) {
     finish(message->slot, Outcome::kCancelled, now);
   }
 }
@@ -122,13 +121,13 @@ void Receiver::cancel(const wire::MessageId& id, base::Instant now) {
 void Receiver::withdraw(const wire::MessageId& id, base::Instant now) {
   Peer* peer = core_.peers.find(id.source);
   const IncomingMessage* message = peer == nullptr ? nullptr : find(id, *peer);
-  if (message != nullptr && !message->is_finished) {
+  if (message != nullptr && message->is_open()) {
     end(message->slot, Outcome::kCancelled, now);
   }
 }
 
 IncomingMessage* Receiver::find(const wire::MessageId& id, Peer& peer) {
-  if (peer.latest != nullptr && peer.latest->is_live && peer.latest->id == id) {
+  if (peer.latest != nullptr && !peer.latest->is_free() && peer.latest->id == id) {
     return peer.latest;
   }
   const std::uint32_t slot = messages_.find({id, peer.rank});
@@ -148,14 +147,14 @@ void Receiver::count_unexpected(const wire::MessageId& id, const Peer& peer) {
 }
 
 void Receiver::on_data(const DataArrival& arrival, Peer& peer, base::Instant now) {
-  const DataStamp& stamp = arrival.stamp;
+  const wire::DataStamp& stamp = arrival.stamp;
   if (stamp.path >= PathSet::kMaxPaths) {
     ++core_.counters.contradicting;
     return;
   }
   peer.intake.add({.path = stamp.path,
                    .path_sequence = stamp.path_sequence,
-                   .bytes = stamp.bytes,
+                   .bytes = arrival.sent_bytes,
                    .timestamp_us = stamp.timestamp_us,
                    .marked = arrival.marked,
                    .trimmed = arrival.trimmed},
@@ -172,7 +171,7 @@ void Receiver::on_data(const DataArrival& arrival, Peer& peer, base::Instant now
     }
     return;
   }
-  if (message->is_finished) {
+  if (message->state == IncomingState::kEnded) {
     ++core_.counters.finished;
     queue_stop(message->slot, now);
     return;
@@ -220,13 +219,13 @@ void Receiver::take(IncomingMessage& message, const DataArrival& arrival, base::
     }
   }
   // Where credit is about to be granted, the report goes along with it.
-  const std::uint32_t patience = message.is_waiting_for_credit ? 2 : 1;
-  if (arrival.stamp.report || peer.unreported >= core_.config.tuning.report_packets * patience) {
-    message.owes_credit = true;
+  const std::uint32_t patience = message.in_credit_line ? 2 : 1;
+  if (arrival.stamp.report || peer.unreported >= core_.config.exchange.report_packets * patience) {
+    message.owed.add(Owed::kCredit);
     queue_answer(message.slot);
   }
   look_for_end(message, now);
-  if (!message.is_finished) {
+  if (message.is_open()) {
     expect_no_more(message, arrival.stamp, now);
     want_credit(message);
   }
@@ -234,13 +233,14 @@ void Receiver::take(IncomingMessage& message, const DataArrival& arrival, base::
 
 // Behind the last packet nothing is on its way but what another path delays. A sender that has to
 // ask first waits longer than the slowest answer of late.
-void Receiver::expect_no_more(IncomingMessage& message, const DataStamp& stamp, base::Instant now) {
+void Receiver::expect_no_more(IncomingMessage& message, const wire::DataStamp& stamp,
+                              base::Instant now) {
   if (!stamp.last || stamp.retransmit) {
     return;
   }
   message.transmitted = std::max(message.transmitted, message.packets);
   if (!message.has_said_missing) {
-    message.missing_due = now + core_.config.tuning.linger_min;
+    message.missing_due = now + core_.config.exchange.linger_min;
     arm(message.slot, message.missing_due);
   }
 }
@@ -249,15 +249,15 @@ void Receiver::say_missing(IncomingMessage& message) {
   message.missing_due = kNever;
   if (!message.is_enough()) {
     message.has_said_missing = true;
-    message.owes_bitmap = true;
+    message.owed.add(Owed::kBitmap);
     message.bitmap_next = 0;
     queue_answer(message.slot);
   }
 }
 
 void Receiver::begin(IncomingMessage& message, base::Instant now) {
-  if (!message.has_begun) {
-    message.has_begun = true;
+  if (message.state == IncomingState::kExpected) {
+    message.state.enter(IncomingState::kArriving);
     message.first_arrival = now;
     const std::int64_t packets = std::min(message.granted, message.packets);
     pacer_.uncredited(base::bytes(packets * (message.packet_bytes + kFrameOverhead)), now);
@@ -291,7 +291,7 @@ void Receiver::on_probe(const wire::ControlPacket& packet, Peer& peer, base::Ins
     return;
   }
   IncomingMessage& message = *found;
-  if (message.is_finished) {
+  if (message.state == IncomingState::kEnded) {
     message.last_stop = base::Instant();  // asked for: answered at once
     queue_stop(message.slot, now);
     return;
@@ -302,22 +302,24 @@ void Receiver::on_probe(const wire::ControlPacket& packet, Peer& peer, base::Ins
     return;
   }
   begin(message, now);
-  message.is_announced = true;
   message.important = packet.probe.important;
   message.transmitted =
-      std::max(message.transmitted, std::min(packet.probe.transmitted, kMostTransmissions));
+      std::max(message.transmitted, std::min(packet.probe.transmitted, kMaxTransmissions));
   message.all_sent |= packet.probe.all_sent;
   if (packet.generation > message.probe_generation) {
     message.probe_generation = packet.generation;
-    message.owes_credit = true;
+    message.owed.add(Owed::kCredit);
     peer.intake.refresh();
-    message.owes_bitmap = packet.probe.all_sent;
+    message.owed.remove(Owed::kBitmap);
+    if (packet.probe.all_sent) {
+      message.owed.add(Owed::kBitmap);
+    }
     message.bitmap_next = 0;
     message.has_said_missing = packet.probe.all_sent;
   }
   queue_answer(message.slot);
   look_for_end(message, now);
-  if (!message.is_finished) {
+  if (message.is_open()) {
     want_credit(message);
   }
 }
@@ -332,14 +334,17 @@ void Receiver::look_for_end(IncomingMessage& message, base::Instant now) {
   if (!message.is_enough() || !is_granted) {
     return;
   }
-  const EndpointTuning& tuning = core_.config.tuning;
+  const ExchangeConfig& exchange = core_.config.exchange;
   // Stragglers get twice the time that as many packets took so far.
   const auto elapsed = static_cast<double>((now - message.first_arrival).count());
   const double share =
       kLingerFactor * message.ledger.missing() / std::max(message.ledger.delivered(), 1U);
   const base::Duration usual = base::nanoseconds(static_cast<std::int64_t>(elapsed * share));
   const base::Duration linger =
-      message.all_sent ? tuning.linger_min : std::max(tuning.linger_min, usual);
+      message.all_sent ? exchange.linger_min : std::max(exchange.linger_min, usual);
+  if (message.state == IncomingState::kArriving) {
+    message.state.enter(IncomingState::kLingering);
+  }
   if (now + linger < message.linger_due) {
     message.linger_due = now + linger;
     arm(message.slot, message.linger_due);
@@ -355,7 +360,7 @@ void Receiver::arm(std::uint32_t slot, base::Instant due) {
 }
 
 void Receiver::on_timer(std::uint32_t slot, base::Instant now) {
-  if (!messages_.is_live(slot) || messages_[slot].is_finished) {
+  if (!messages_.is_live(slot) || !messages_[slot].is_open()) {
     return;
   }
   IncomingMessage& message = messages_[slot];
@@ -389,7 +394,7 @@ void Receiver::finish(std::uint32_t slot, Outcome outcome, base::Instant now) {
                                        .packets = message.packets,
                                        .delivered = message.delivered,
                                        .whole = message.ledger.whole(),
-                                       .important_expected = message.important,
+                                       .important_expected = message.important.value_or(0),
                                        .important_delivered = message.ledger.important_delivered(),
                                        .duplicates = message.duplicates,
                                        .planes = message.ledger.take_planes()});
@@ -399,16 +404,16 @@ void Receiver::finish(std::uint32_t slot, Outcome outcome, base::Instant now) {
 // As finish(), but nobody is told on this side.
 void Receiver::end(std::uint32_t slot, Outcome outcome, base::Instant now) {
   IncomingMessage& message = messages_[slot];
-  message.is_finished = true;
+  message.state.enter(IncomingState::kEnded);
   message.outcome = outcome;
   --message.peer->incoming;
   --active_;
   message.ledger = PacketLedger();
   message.sink = nullptr;
-  message.owes_bitmap = false;
+  message.owed.remove(Owed::kBitmap);
   finished_.push_back(slot);
   if (outcome != Outcome::kPeerDead) {
-    message.owes_credit = true;  // carries the last path reports
+    message.owed.add(Owed::kCredit);  // carries the last path reports
     queue_stop(slot, now);
   }
   forget_retired();
@@ -420,7 +425,7 @@ void Receiver::forget_retired() {
   }
 }
 
-// Who numbers its steps gets none of them wrong; else the oldest go, and with them all before.
+// Who numbers its operations gets none of them wrong; else the oldest go, and with them all before.
 bool Receiver::may_forget(std::uint32_t slot) {
   const IncomingMessage& message = messages_[slot];
   return !core_.floor || core_.is_over(message.id, *message.peer);
@@ -429,15 +434,16 @@ bool Receiver::may_forget(std::uint32_t slot) {
 void Receiver::forget_oldest() {
   const std::uint32_t slot = finished_.front();
   finished_.pop_front();
-  const IncomingMessage& message = messages_[slot];
+  IncomingMessage& message = messages_[slot];
   Peer& peer = *message.peer;
-  peer.forgotten_step = std::max<std::int64_t>(peer.forgotten_step, message.id.step);
+  peer.forgotten_operation = std::max<std::int64_t>(peer.forgotten_operation, message.id.operation);
+  message.state.enter(IncomingState::kFree);
   messages_.erase(slot);
 }
 
 void Receiver::end_messages_from(Peer& peer, base::Instant now) {
   messages_.for_each([&](std::uint32_t slot) {
-    if (messages_[slot].peer == &peer && !messages_[slot].is_finished) {
+    if (messages_[slot].peer == &peer && messages_[slot].is_open()) {
       finish(slot, Outcome::kPeerDead, now);
     }
   });

@@ -5,8 +5,8 @@
 //
 // Only expected messages take memory. Packets of others are counted and dropped, or kept as far as
 // limits.early_bytes allows; a probe for one is answered with WAIT, so that its sender knows this
-// end is alive. Ended messages are kept up to
-// limits.finished_kept, the oldest are forgotten first.
+// end is alive. Ended messages are kept up to limits.finished_kept, the oldest are forgotten first.
+// One thread.
 #pragma once
 
 #include <deque>
@@ -16,6 +16,7 @@
 #include "transport/early_arrivals.h"
 #include "transport/incoming_message.h"
 #include "transport/message_table.h"
+#include "wire/frame_overhead.h"
 
 namespace spillway::transport {
 
@@ -23,10 +24,10 @@ class Receiver {
  public:
   explicit Receiver(Core& core);
 
-  base::Status expect(const ReceiveSpec& spec, base::Instant now);
+  base::Status expect(const ReceiveOptions& options, base::Instant now);
   void cancel(const wire::MessageId& id, base::Instant now);
   void withdraw(const wire::MessageId& id, base::Instant now);
-  // Forgets ended messages beyond the limit whose steps are over.
+  // Forgets ended messages beyond the limit whose operations are over.
   void forget_retired();
 
   void on_data(const DataArrival& arrival, Peer& peer, base::Instant now);
@@ -46,20 +47,21 @@ class Receiver {
   std::size_t memory_bytes();
 
  private:
-  // Ethernet, IPv4 and UDP headers, and what a frame takes up besides its bytes: preamble, check,
-  // gap.
-  static constexpr std::uint32_t kFrameOverhead = 42 + 24;
+  // What a packet takes of a link besides its payload. Credit is reckoned with IPv4's headers,
+  // whatever carries the packets.
+  static constexpr std::uint32_t kFrameOverhead =
+      spillway_frame_overhead(0) + SPILLWAY_WIRE_OVERHEAD;
 
   using Table = MessageTable<IncomingMessage>;
   static constexpr std::uint32_t kNoSlot = Table::kNoSlot;
 
-  base::Status check(const ReceiveSpec& spec) const;
+  base::Status check(const ReceiveOptions& options) const;
   IncomingMessage* find(const wire::MessageId& id, Peer& peer);
   void count_unexpected(const wire::MessageId& id, const Peer& peer);
   void take(IncomingMessage& message, const DataArrival& arrival, base::Instant now);
   void begin(IncomingMessage& message, base::Instant now);
   void look_for_end(IncomingMessage& message, base::Instant now);
-  void expect_no_more(IncomingMessage& message, const DataStamp& stamp, base::Instant now);
+  void expect_no_more(IncomingMessage& message, const wire::DataStamp& stamp, base::Instant now);
   void say_missing(IncomingMessage& message);
   void finish(std::uint32_t slot, Outcome outcome, base::Instant now);
   void end(std::uint32_t slot, Outcome outcome, base::Instant now);

@@ -26,58 +26,60 @@ constexpr double kHarmlessLoss = 0.01;
 // Data that was on its way this many times the usual wait is lost.
 constexpr int kExpiryWaits = 2;
 
-std::uint32_t required_packets(const SendSpec& spec) {
-  if (spec.packet_importance.empty()) {
-    return spec.importance == SPILLWAY_IMPORTANCE_REQUIRED ? spec.packets : 0;
+std::uint32_t required_packets(const SendOptions& options) {
+  if (options.packet_importance.empty()) {
+    return options.importance == SPILLWAY_IMPORTANCE_REQUIRED ? options.packets : 0;
   }
-  return static_cast<std::uint32_t>(std::count(
-      spec.packet_importance.begin(), spec.packet_importance.end(), SPILLWAY_IMPORTANCE_REQUIRED));
+  return static_cast<std::uint32_t>(std::count(options.packet_importance.begin(),
+                                               options.packet_importance.end(),
+                                               SPILLWAY_IMPORTANCE_REQUIRED));
 }
 
 }  // namespace
 
 Sender::Sender(Core& core) : core_(core), messages_(core.config.limits.outgoing_messages) {}
 
-base::Status Sender::check(const SendSpec& spec) const {
-  if (spec.packets == 0 || spec.packets > SPILLWAY_MAX_PACKETS) {
+base::Status Sender::check(const SendOptions& options) const {
+  if (options.packets == 0 || options.packets > SPILLWAY_MAX_PACKETS) {
     return base::invalid_argument("a message has 1 to " + std::to_string(SPILLWAY_MAX_PACKETS) +
-                                  " packets, not " + std::to_string(spec.packets) +
-                                  "; split the tensor into more shards");
+                                  " packets, not " + std::to_string(options.packets) +
+                                  "; split the tensor into more pieces");
   }
-  if (spec.packet_bytes == 0 || spec.packet_bytes > SPILLWAY_MAX_PACKET) {
+  if (options.packet_bytes == 0 || options.packet_bytes > SPILLWAY_MAX_PACKET) {
     return base::invalid_argument("packets have 1 to " + std::to_string(SPILLWAY_MAX_PACKET) +
-                                  " bytes, not " + std::to_string(spec.packet_bytes));
+                                  " bytes, not " + std::to_string(options.packet_bytes));
   }
-  if (spec.priority >= SPILLWAY_PRIORITIES || spec.importance > SPILLWAY_IMPORTANCE_REQUIRED) {
+  if (options.priority >= SPILLWAY_PRIORITIES ||
+      options.importance > SPILLWAY_IMPORTANCE_REQUIRED) {
     return base::invalid_argument("priority and importance go from 0 to 7");
   }
-  if (spec.id.source != core_.config.rank) {
+  if (options.id.source != core_.config.rank) {
     return base::invalid_argument("rank " + std::to_string(core_.config.rank) +
                                   " cannot send a message whose source is rank " +
-                                  std::to_string(spec.id.source));
+                                  std::to_string(options.id.source));
   }
-  if (!spec.packet_importance.empty() && spec.packet_importance.size() != spec.packets) {
+  if (!options.packet_importance.empty() && options.packet_importance.size() != options.packets) {
     return base::invalid_argument("packet_importance needs one entry per packet, or none");
   }
-  if (std::any_of(spec.packet_importance.begin(), spec.packet_importance.end(),
+  if (std::any_of(options.packet_importance.begin(), options.packet_importance.end(),
                   [](std::uint8_t level) { return level > SPILLWAY_IMPORTANCE_REQUIRED; })) {
     return base::invalid_argument("priority and importance go from 0 to 7");
   }
   return {};
 }
 
-base::Status Sender::send(const SendSpec& spec, base::Instant now) {
-  if (base::Status status = check(spec); !status.ok()) {
+base::Status Sender::send(const SendOptions& options, base::Instant now) {
+  if (base::Status status = check(options); !status.ok()) {
     return status;
   }
-  const base::Result<Peer*> peer = core_.find_living(spec.to);
+  const base::Result<Peer*> peer = core_.find_living(options.to);
   if (!peer.ok()) {
     return peer.status();
   }
-  const MessageKey key{spec.id, spec.to};
+  const MessageKey key{options.id, options.to};
   if (messages_.find(key) != kNoSlot) {
     return base::invalid_argument("this message is already under way to rank " +
-                                  std::to_string(spec.to));
+                                  std::to_string(options.to));
   }
   if (messages_.is_full()) {
     return {base::StatusCode::kLimitExceeded,
@@ -86,34 +88,35 @@ base::Status Sender::send(const SendSpec& spec, base::Instant now) {
   }
   if ((*peer)->has_left) {
     // It was done, so it needs nothing.
-    core_.events.push_back(SendReport{.id = spec.id,
-                                      .to = spec.to,
+    core_.events.push_back(SendReport{.id = options.id,
+                                      .to = options.to,
                                       .outcome = Outcome::kEverything,
-                                      .packets = spec.packets,
-                                      .delivered = spec.packets,
+                                      .packets = options.packets,
+                                      .delivered = options.packets,
                                       .transmitted = 0});
     return {};
   }
-  begin(messages_.insert(key), **peer, spec, now);
+  begin(messages_.insert(key), **peer, options, now);
   return {};
 }
 
-void Sender::begin(std::uint32_t slot, Peer& peer, const SendSpec& spec, base::Instant now) {
+void Sender::begin(std::uint32_t slot, Peer& peer, const SendOptions& options, base::Instant now) {
   OutgoingMessage& message = messages_[slot];
-  message.id = spec.id;
+  message.id = options.id;
   message.slot = slot;
   message.peer = &peer;
-  message.packets = spec.packets;
-  message.packet_bytes = spec.packet_bytes;
-  message.priority = spec.priority;
-  message.importance = spec.importance;
-  message.loss = spec.loss;
-  message.source = spec.source;
-  message.packet_importance.assign(spec.packet_importance.begin(), spec.packet_importance.end());
-  message.important = required_packets(spec);
-  message.order = SendOrder(spec.packets);
+  message.packets = options.packets;
+  message.packet_bytes = options.packet_bytes;
+  message.priority = options.priority;
+  message.importance = options.importance;
+  message.loss = options.loss;
+  message.source = options.source;
+  message.packet_importance.assign(options.packet_importance.begin(),
+                                   options.packet_importance.end());
+  message.important = required_packets(options);
+  message.order = SendOrder(options.packets);
   message.unsolicited =
-      unsolicited_packets(core_.config.tuning, spec.unsolicited, spec.packet_bytes);
+      unsolicited_packets(core_.config.exchange, options.unsolicited, options.packet_bytes);
   message.granted = message.unsolicited;
   message.probe_wait = answer_wait(peer);
   core_.await(peer, now);
@@ -130,23 +133,22 @@ std::uint32_t Sender::find(const wire::ControlPacket& packet) const {
 }
 
 base::Duration Sender::answer_wait(const Peer& peer) const {
-  const EndpointTuning& tuning = core_.config.tuning;
+  const ExchangeConfig& exchange = core_.config.exchange;
   base::Duration patience = peer.round_trip.patience();
   // Credit spent on lost packets comes back with a PROBE only; where none are lost, it takes as
   // long as it usually does.
   if (peer.lost_share < kRareLoss) {
     patience = std::max(patience, peer.credit_wait.patience());
   }
-  return std::clamp(patience, tuning.probe_min, tuning.probe_max);
+  return std::clamp(patience, exchange.probe_min, exchange.probe_max);
 }
 
 void Sender::make_ready(std::uint32_t slot) {
   OutgoingMessage& message = messages_[slot];
-  if (message.is_ready || message.is_blocked || message.is_paused || !message.has_packet() ||
-      !message.has_credit()) {
+  if (message.state != OutgoingState::kWaiting || !message.may_go()) {
     return;
   }
-  message.is_ready = true;
+  message.state.enter(OutgoingState::kReady);
   message.burst_left = 0;
   ready_[message.priority].push_back(&message);
   ready_mask_ |= 1U << message.priority;
@@ -154,8 +156,8 @@ void Sender::make_ready(std::uint32_t slot) {
 
 void Sender::queue_probe(std::uint32_t slot) {
   OutgoingMessage& message = messages_[slot];
-  if (!message.probe_queued) {
-    message.probe_queued = true;
+  if (!message.in_control_queue) {
+    message.in_control_queue = true;
     core_.control.push_back({.kind = ControlWork::Kind::kProbe, .slot = slot});
   }
 }
@@ -180,7 +182,7 @@ void Sender::on_timer(std::uint32_t slot, base::Instant now) {
     }
     return;
   }
-  if (message.is_ready) {
+  if (message.state == OutgoingState::kReady) {
     // Waits for nothing but its turn.
     probe_after(slot, message.probe_wait, now);
     return;
@@ -195,15 +197,15 @@ void Sender::on_timer(std::uint32_t slot, base::Instant now) {
   unblock(peer);
   queue_probe(slot);
   probe_after(slot, message.probe_wait, now);
-  message.probe_wait = std::min(message.probe_wait * 2, core_.config.tuning.probe_max);
+  message.probe_wait = std::min(message.probe_wait * 2, core_.config.exchange.probe_max);
 }
 
 bool Sender::write_probe(std::uint32_t slot, wire::ControlPacket& packet) {
-  if (!messages_.is_live(slot) || !messages_[slot].probe_queued) {
+  if (!messages_.is_live(slot) || !messages_[slot].in_control_queue) {
     return false;
   }
   OutgoingMessage& message = messages_[slot];
-  message.probe_queued = false;
+  message.in_control_queue = false;
   packet.type = wire::ControlType::kProbe;
   packet.destination = message.peer->rank;
   packet.message = message.id;
@@ -321,7 +323,7 @@ void Sender::tell_control(const FeedbackSample& sample, Peer& peer) {
   const double packets = sample.acked_packets + sample.lost_packets;
   peer.lost_share += std::min(1.0, packets * share) *
                      (sample.lost_packets / std::max(packets, 1.0) - peer.lost_share);
-  const double bound = std::max(peer.bound_ppm * 1e-6, kHarmlessLoss);
+  const double bound = std::max(peer.loss_bound_ppm * 1e-6, kHarmlessLoss);
   told.over_budget = sample.lost_packets > 0 && peer.lost_share > bound;
   const std::uint64_t retired_before = peer.retirements_seen;
   peer.retirements_seen = peer.paths.retirements();
@@ -339,7 +341,7 @@ void Sender::unblock(Peer& peer) {
     return;
   }
   for (const std::uint32_t slot : peer.blocked) {
-    messages_[slot].is_blocked = false;
+    messages_[slot].state.enter(OutgoingState::kWaiting);
     make_ready(slot);
   }
   peer.blocked.clear();
@@ -350,14 +352,13 @@ bool Sender::poll_data(base::Instant now, Transmission& out) {
     const auto priority = static_cast<std::size_t>(std::bit_width(ready_mask_) - 1);
     OutgoingMessage& message = *ready_[priority].front();
     Peer& peer = *message.peer;
-    const bool can_go = message.has_packet() && message.has_credit() && !message.is_paused;
-    if (can_go && peer.has_room()) {
+    const bool may_go = message.may_go();
+    if (may_go && peer.has_room()) {
       transmit(message, now, out);
       return true;
     }
-    take_off(message);
-    if (can_go) {
-      message.is_blocked = true;
+    take_off(message, may_go ? OutgoingState::kBlocked : OutgoingState::kWaiting);
+    if (may_go) {
       peer.blocked.push_back(message.slot);
     }
   }
@@ -368,21 +369,22 @@ void Sender::transmit(OutgoingMessage& message, base::Instant now, Transmission&
   Peer& peer = *message.peer;
   if (message.burst_left == 0) {
     message.path = peer.paths.choose(now);
-    message.burst_left = core_.config.tuning.burst_packets;
+    message.burst_left = core_.config.exchange.burst_packets;
   }
   message.take_next(out.data);
   out.data.path = message.path;
   out.data.path_sequence = peer.paths.on_sent(message.path, message.packet_bytes);
   out.data.timestamp_us = stamp_us(now);
   out.data.report = asks_for_report(message);
-  out.kind = Transmission::Kind::kData;
-  out.to = peer.rank;
-  out.path = message.path;
+  out.data_bytes = message.packet_bytes;
   out.source = message.source;
-  out.dscp = spillway_dscp_of_priority(message.priority);
-  out.ecn = message.loss.bound_ppm == 0 ? static_cast<std::uint8_t>(SPILLWAY_ECN_ECT0)
-                                        : spillway_ecn_of_importance(out.data.importance);
-  peer.bound_ppm = message.loss.bound_ppm;
+  out.route = {.peer = peer.rank,
+               .path = message.path,
+               .dscp = spillway_dscp_of_priority(message.priority),
+               .ecn = message.loss.loss_bound_ppm == 0
+                          ? static_cast<std::uint8_t>(SPILLWAY_ECN_ECT0)
+                          : spillway_ecn_of_importance(out.data.importance)};
+  peer.loss_bound_ppm = message.loss.loss_bound_ppm;
   peer.hosts.on_sent();
   ++core_.counters.data_sent;
   core_.counters.data_resent += out.data.retransmit ? 1 : 0;
@@ -414,17 +416,17 @@ void Sender::expect_answer(OutgoingMessage& message, base::Instant now) {
   // Ask as soon as what is on its way must have come.
   const Peer& peer = *message.peer;
   const base::Duration drained = std::max(
-      {peer.round_trip.patience(), peer.end_wait.patience(), core_.config.tuning.linger_min});
+      {peer.round_trip.patience(), peer.end_wait.patience(), core_.config.exchange.linger_min});
   probe_after(message.slot, peer.round_trip.is_known() ? drained : message.probe_wait, now);
 }
 
-void Sender::take_off(OutgoingMessage& message) {
+void Sender::take_off(OutgoingMessage& message, OutgoingState next) {
   ReadyList& list = ready_[message.priority];
   list.erase(&message);
   if (list.empty()) {
     ready_mask_ &= ~(1U << message.priority);
   }
-  message.is_ready = false;
+  message.state.enter(next);
 }
 
 void Sender::finish(std::uint32_t slot, Outcome outcome, std::uint32_t delivered) {
@@ -442,11 +444,10 @@ void Sender::drop(std::uint32_t slot) {
   OutgoingMessage& message = messages_[slot];
   Peer& peer = *message.peer;
   --peer.outgoing;
-  if (message.is_blocked) {
+  if (message.state == OutgoingState::kBlocked) {
     std::erase(peer.blocked, slot);
-  }
-  if (message.is_ready) {
-    take_off(message);
+  } else if (message.state == OutgoingState::kReady) {
+    take_off(message, OutgoingState::kWaiting);
   }
   messages_.erase(slot);
 }

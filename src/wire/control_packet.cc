@@ -9,7 +9,7 @@
 namespace spillway::wire {
 namespace {
 
-constexpr std::size_t kHeaderSize = sizeof(spillway_control_header);
+constexpr std::size_t kControlHeaderSize = sizeof(spillway_control_header);
 
 template <typename Body>
 void append_body(base::ByteWriter& writer, const Body& body) {
@@ -89,9 +89,9 @@ void write_header(const ControlPacket& packet, bool keyed, base::MutableByteView
   raw.common.job = packet.job;
   raw.common.epoch = packet.epoch;
   raw.common.source = packet.source;
-  raw.common.step = packet.message.step;
-  raw.common.bucket = packet.message.bucket;
-  raw.common.shard = packet.message.shard;
+  raw.common.operation = packet.message.operation;
+  raw.common.signature = packet.message.signature;
+  raw.common.piece = packet.message.piece;
   raw.common.service = static_cast<__u8>(static_cast<unsigned>(packet.message.phase) << 6);
   raw.common.path = packet.path;
   raw.common.timestamp_us = packet.timestamp_us;
@@ -233,9 +233,9 @@ void take_header(const spillway_control_header& raw, ControlPacket& packet) {
   packet.epoch = raw.common.epoch;
   packet.source = raw.common.source;
   packet.destination = raw.destination;
-  packet.message = {.step = raw.common.step,
-                    .bucket = raw.common.bucket,
-                    .shard = raw.common.shard,
+  packet.message = {.operation = raw.common.operation,
+                    .signature = raw.common.signature,
+                    .piece = raw.common.piece,
                     .source = raw.message_source,
                     .phase = static_cast<Phase>(spillway_phase_of(raw.common.service))};
   packet.path = raw.common.path;
@@ -279,17 +279,18 @@ const char* outcome_name(Outcome outcome) {
 }
 
 std::size_t ControlPacket::size(std::size_t check_size) const {
-  return kHeaderSize + body_size(*this) + check_size;
+  return kControlHeaderSize + body_size(*this) + check_size;
 }
 
 std::size_t write_control_packet(const ControlPacket& packet, const PacketAuth& auth,
                                  base::MutableByteView out) {
   SPILLWAY_CHECK(is_valid(packet) && out.size() >= packet.size(auth.check_size()));
   base::ByteWriter writer(out);
-  write_header(packet, auth.is_keyed(), writer.reserve(kHeaderSize));
+  write_header(packet, auth.is_keyed(), writer.reserve(kControlHeaderSize));
   write_body(packet, writer);
   const base::ByteView written = base::ByteView(out).first(writer.position());
-  const Check check = auth.head_check(written.first(kHeaderSize), written.subspan(kHeaderSize));
+  const Check check =
+      auth.head_check(written.first(kControlHeaderSize), written.subspan(kControlHeaderSize));
   std::copy_n(check.bytes.begin(), auth.check_size(), writer.reserve(auth.check_size()).begin());
   SPILLWAY_CHECK(writer.ok());
   return writer.position();
@@ -310,8 +311,8 @@ PacketFault open_control_packet(base::ByteView bytes, const PacketAuth& auth,
     return fault;
   }
   const base::ByteView body =
-      bytes.subspan(kHeaderSize, bytes.size() - kHeaderSize - auth.check_size());
-  if (!auth.matches(auth.head_check(bytes.first(kHeaderSize), body),
+      bytes.subspan(kControlHeaderSize, bytes.size() - kControlHeaderSize - auth.check_size());
+  if (!auth.matches(auth.head_check(bytes.first(kControlHeaderSize), body),
                     bytes.last(auth.check_size()))) {
     return PacketFault::kHeadCheck;
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Control packets: PROBE, STOP, BITMAP, CREDIT, WAIT. Each is idempotent: it states what is so
-// (counts since the start, never increments), so that losing, repeating or reordering them does no
-// harm. docs/wire.md draws them; docs/algorithms.md tells the exchange.
+// Control packets: PROBE, STOP, BITMAP, CREDIT, WAIT, LEAVE. Each is idempotent: it states what is
+// so (counts since the start, never increments), so that losing, repeating or reordering them does
+// no harm. docs/wire.md draws them; docs/algorithms.md tells the exchange.
 //
 // Reading takes any bytes and checks the packet's check before it believes a field; what it accepts
 // satisfies the bounds stated here. Nothing allocates: a ControlPacket holds the largest body.
@@ -12,7 +12,7 @@
 #include <cstdint>
 
 #include "base/bytes.h"
-#include "wire/data_header.h"
+#include "wire/data_packet.h"
 #include "wire/packet_auth.h"
 
 namespace spillway::wire {

@@ -17,7 +17,8 @@ ControlPacket sample(ControlType type) {
   packet.epoch = 9;
   packet.source = 2;
   packet.destination = 5;
-  packet.message = {.step = 77, .bucket = 4, .shard = 6, .source = 5, .phase = Phase::kGather};
+  packet.message = {
+      .operation = 77, .signature = 4, .piece = 6, .source = 5, .phase = Phase::kGather};
   packet.path = 11;
   packet.timestamp_us = 123456;
   packet.sequence = 42;

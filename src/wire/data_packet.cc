@@ -3,15 +3,17 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <span>
 
 #include "base/check.h"
+#include "wire/packet_check.h"
 
 namespace spillway::wire {
 namespace {
 
-constexpr std::size_t kHeaderSize = sizeof(spillway_data_header);
+constexpr std::size_t kDataHeaderSize = sizeof(spillway_data_header);
 
 // Tail segments that are dealt with together: all of SPILLWAY_TAIL_SEGMENT bytes but the last.
 struct SegmentGroup {
@@ -23,10 +25,10 @@ struct SegmentGroup {
 
 // The next ones of `plane_bytes` that are left.
 SegmentGroup next_segments(std::size_t plane_bytes) {
-  constexpr std::size_t kMost = PacketAuth::kSegmentsAtOnce;
+  constexpr std::size_t kMaxGroup = PacketAuth::kSegmentsAtOnce;
   const std::size_t left = (plane_bytes + SPILLWAY_TAIL_SEGMENT - 1) / SPILLWAY_TAIL_SEGMENT;
-  if (left > kMost) {
-    return {kMost, SPILLWAY_TAIL_SEGMENT};
+  if (left > kMaxGroup) {
+    return {kMaxGroup, SPILLWAY_TAIL_SEGMENT};
   }
   return {left, plane_bytes - (left - 1) * SPILLWAY_TAIL_SEGMENT};
 }
@@ -44,14 +46,119 @@ SegmentGroup present_segments(std::size_t plane_bytes, std::size_t present,
 
 }  // namespace
 
+const char* packet_fault_name(PacketFault fault) {
+  switch (fault) {
+    case PacketFault::kNone:
+      return "none";
+    case PacketFault::kTooShort:
+      return "too-short";
+    case PacketFault::kTooLong:
+      return "too-long";
+    case PacketFault::kVersion:
+      return "version";
+    case PacketFault::kType:
+      return "type";
+    case PacketFault::kField:
+      return "field";
+    case PacketFault::kAuthMode:
+      return "auth-mode";
+    case PacketFault::kCutInHead:
+      return "cut-in-head";
+    case PacketFault::kHeadCheck:
+      return "head-check";
+  }
+  return "unknown";
+}
+
+void write_data_header(const DataHeader& header, base::MutableByteView out) {
+  SPILLWAY_CHECK(header.stamp.priority < 8 && header.stamp.importance < 8 &&
+                 header.rotations <= SPILLWAY_MAX_ROTATIONS &&
+                 header.planes <= SPILLWAY_MAX_PLANES && header.row_log2 <= SPILLWAY_MAX_ROW_LOG2 &&
+                 out.size() >= kDataHeaderSize);
+  spillway_data_header raw{};
+  raw.common.version_type = SPILLWAY_WIRE_VERSION << 4 | SPILLWAY_TYPE_DATA;
+  raw.common.flags = static_cast<__u8>((header.keyed ? SPILLWAY_FLAG_KEYED : 0) |
+                                       (header.stamp.last ? SPILLWAY_FLAG_LAST : 0) |
+                                       (header.stamp.retransmit ? SPILLWAY_FLAG_RETRANSMIT : 0) |
+                                       (header.stamp.report ? SPILLWAY_FLAG_REPORT : 0));
+  raw.common.job = header.job;
+  raw.common.epoch = header.epoch;
+  raw.common.source = header.stamp.message.source;
+  raw.common.operation = header.stamp.message.operation;
+  raw.common.signature = header.stamp.message.signature;
+  raw.common.piece = header.stamp.message.piece;
+  raw.common.service = static_cast<__u8>(static_cast<unsigned>(header.stamp.message.phase) << 6 |
+                                         header.stamp.priority << 3 | header.stamp.importance);
+  raw.common.path = header.stamp.path;
+  raw.common.packet = header.stamp.packet;
+  raw.common.timestamp_us = header.stamp.timestamp_us;
+  raw.code = static_cast<__u8>(static_cast<unsigned>(header.codec) << 4 | header.row_log2);
+  raw.planes = static_cast<__u8>(header.rotations << 6 | header.planes);
+  raw.row = header.row;
+  raw.slot = header.slot;
+  raw.quanta = header.quanta;
+  raw.head_words = static_cast<__u8>(header.head_bytes / 4);
+  raw.path_sequence = header.stamp.path_sequence;
+  raw.scale = std::bit_cast<__u32>(header.scale);
+  SPILLWAY_CHECK(spillway_is_valid_data(&raw));
+  std::memcpy(out.data(), &raw, sizeof raw);
+}
+
+PacketFault read_data_header(base::ByteView packet, DataHeader& header) {
+  spillway_data_header raw;
+  if (packet.size() < sizeof raw) {
+    return PacketFault::kTooShort;
+  }
+  if (packet.size() > SPILLWAY_MAX_PACKET) {
+    return PacketFault::kTooLong;
+  }
+  std::memcpy(&raw, packet.data(), sizeof raw);
+  if (spillway_version_of(raw.common.version_type) != SPILLWAY_WIRE_VERSION) {
+    return PacketFault::kVersion;
+  }
+  if (spillway_type_of(raw.common.version_type) != SPILLWAY_TYPE_DATA) {
+    return PacketFault::kType;
+  }
+  if (!spillway_is_valid_data(&raw)) {
+    return PacketFault::kField;
+  }
+  header.job = raw.common.job;
+  header.epoch = raw.common.epoch;
+  header.stamp.message = {.operation = raw.common.operation,
+                          .signature = raw.common.signature,
+                          .piece = raw.common.piece,
+                          .source = raw.common.source,
+                          .phase = static_cast<Phase>(spillway_phase_of(raw.common.service))};
+  header.stamp.packet = raw.common.packet;
+  header.keyed = (raw.common.flags & SPILLWAY_FLAG_KEYED) != 0;
+  header.stamp.last = (raw.common.flags & SPILLWAY_FLAG_LAST) != 0;
+  header.stamp.retransmit = (raw.common.flags & SPILLWAY_FLAG_RETRANSMIT) != 0;
+  header.stamp.report = (raw.common.flags & SPILLWAY_FLAG_REPORT) != 0;
+  header.stamp.priority = spillway_priority_of(raw.common.service);
+  header.stamp.importance = spillway_importance_of(raw.common.service);
+  header.stamp.path = raw.common.path;
+  header.stamp.timestamp_us = raw.common.timestamp_us;
+  header.codec = static_cast<Codec>(spillway_codec_of(raw.code));
+  header.row_log2 = spillway_row_log2_of(raw.code);
+  header.rotations = spillway_rotations_of(raw.planes);
+  header.planes = spillway_planes_of(raw.planes);
+  header.row = raw.row;
+  header.slot = raw.slot;
+  header.quanta = raw.quanta;
+  header.head_bytes = static_cast<std::uint16_t>(raw.head_words * 4);
+  header.stamp.path_sequence = raw.path_sequence;
+  header.scale = std::bit_cast<float>(raw.scale);
+  return PacketFault::kNone;
+}
+
 std::size_t write_data_packet(const DataHeader& header, base::ByteView planes,
                               const PacketAuth& auth, base::MutableByteView out) {
   SPILLWAY_CHECK(header.keyed == auth.is_keyed() && planes.size() == header.plane_bytes());
   SPILLWAY_CHECK(out.size() >= header.packet_size());
-  const base::MutableByteView header_bytes = out.first(kHeaderSize);
+  const base::MutableByteView header_bytes = out.first(kDataHeaderSize);
   write_data_header(header, header_bytes);
   const std::size_t check_size = auth.check_size();
-  std::uint8_t* to = out.data() + kHeaderSize;
+  std::uint8_t* to = out.data() + kDataHeaderSize;
   const auto append_check = [&](const Check& check) {
     std::memcpy(to, check.bytes.data(), check_size);
     to += check_size;
@@ -97,10 +204,10 @@ PacketFault open_data_packet(base::ByteView packet, const PacketAuth& auth, Open
   if (packet.size() > header.packet_size()) {
     return PacketFault::kTooLong;
   }
-  const std::size_t head_start = kHeaderSize + header.check_size();
+  const std::size_t head_start = kDataHeaderSize + header.check_size();
   opened.head_check =
-      auth.head_check(packet.first(kHeaderSize), packet.subspan(head_start, header.head_bytes));
-  return auth.matches(opened.head_check, packet.subspan(kHeaderSize, header.check_size()))
+      auth.head_check(packet.first(kDataHeaderSize), packet.subspan(head_start, header.head_bytes));
+  return auth.matches(opened.head_check, packet.subspan(kDataHeaderSize, header.check_size()))
              ? PacketFault::kNone
              : PacketFault::kHeadCheck;
 }

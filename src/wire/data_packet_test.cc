@@ -21,15 +21,19 @@ const std::array<std::uint8_t, 16> kSecret = {1, 2,  3,  4,  5,  6,  7,  8,
 DataHeader example_header(bool keyed) {
   return {.job = 0x1234,
           .epoch = 7,
-          .message = {.step = 99, .bucket = 3, .shard = 2, .source = 5, .phase = Phase::kGather},
-          .packet = 47,
+          .stamp = {.message = {.operation = 99,
+                                .signature = 3,
+                                .piece = 2,
+                                .source = 5,
+                                .phase = Phase::kGather},
+                    .timestamp_us = 0xDEADBEEF,
+                    .packet = 47,
+                    .path = 200,
+                    .priority = 6,
+                    .importance = 3,
+                    .last = true,
+                    .retransmit = true},
           .keyed = keyed,
-          .last = true,
-          .retransmit = true,
-          .priority = 6,
-          .importance = 3,
-          .path = 200,
-          .timestamp_us = 0xDEADBEEF,
           .row_log2 = 13,
           .rotations = 2,
           .planes = 16,
@@ -72,14 +76,14 @@ TEST(DataHeader, ReadsBackEveryField) {
     ASSERT_EQ(read_data_header(example.packet, read), PacketFault::kNone);
     EXPECT_EQ(read.job, 0x1234);
     EXPECT_EQ(read.epoch, 7);
-    EXPECT_EQ(read.message, example.header.message);
-    EXPECT_EQ(read.packet, 47);
+    EXPECT_EQ(read.stamp.message, example.header.stamp.message);
+    EXPECT_EQ(read.stamp.packet, 47);
     EXPECT_EQ(read.keyed, keyed);
-    EXPECT_TRUE(read.last && read.retransmit);
-    EXPECT_EQ(read.priority, 6);
-    EXPECT_EQ(read.importance, 3);
-    EXPECT_EQ(read.path, 200);
-    EXPECT_EQ(read.timestamp_us, 0xDEADBEEF);
+    EXPECT_TRUE(read.stamp.last && read.stamp.retransmit);
+    EXPECT_EQ(read.stamp.priority, 6);
+    EXPECT_EQ(read.stamp.importance, 3);
+    EXPECT_EQ(read.stamp.path, 200);
+    EXPECT_EQ(read.stamp.timestamp_us, 0xDEADBEEF);
     EXPECT_EQ(read.row_log2, 13);
     EXPECT_EQ(read.rotations, 2);
     EXPECT_EQ(read.planes, 16);
@@ -188,7 +192,7 @@ TEST(DataPacket, LongerThanItsHeaderSaysIsRefused) {
 TEST(DataPacket, TailSegmentsCannotBeMovedBetweenPackets) {
   Example a(true);
   DataHeader other = a.header;
-  other.packet = 48;
+  other.stamp.packet = 48;
   std::vector<std::uint8_t> b(other.packet_size());
   write_data_packet(other, a.planes, a.auth, b);
   std::copy(b.begin() + static_cast<long>(other.head_end()), b.end(),

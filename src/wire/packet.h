@@ -10,11 +10,10 @@
  *   | data header 36 | check C | head H | tail segment <= 512 | check C | tail segment ... |
  *
  * C is 4 (CRC32C) or 8 (keyed tag). The first check covers the header and the head, which together
- * fit the size to which the fabric trims; each tail segment has its own. A packet cut anywhere
+ * fit the size to which switches trim; each tail segment has its own. A packet cut anywhere
  * behind its head is therefore good up to the last check that is still whole.
  *
- * Only this file knows offsets and bit positions. No pointers, no padding, nothing but kernel
- * types.
+ * Only this file knows offsets and bit positions. No pointers, no padding, only kernel types.
  */
 #ifndef SPILLWAY_WIRE_PACKET_H
 #define SPILLWAY_WIRE_PACKET_H
@@ -22,11 +21,7 @@
 #include <linux/types.h>
 #include <stddef.h>
 
-#ifdef __cplusplus
-#define SPILLWAY_STATIC_ASSERT(condition, message) static_assert(condition, message)
-#else
-#define SPILLWAY_STATIC_ASSERT(condition, message) _Static_assert(condition, message)
-#endif
+#include "wire/frame_overhead.h"
 
 #define SPILLWAY_WIRE_VERSION 1
 
@@ -35,10 +30,9 @@
 #define SPILLWAY_TYPE_PROBE 2  /* from a sender: this is the message; say what came of it */
 #define SPILLWAY_TYPE_STOP 3   /* from a receiver: it is over, send no more of it */
 #define SPILLWAY_TYPE_BITMAP 4 /* from a receiver: what came of a range of its packets */
-#define SPILLWAY_TYPE_CREDIT \
-  5                           /* from a receiver: how much may be sent, what came over which path */
-#define SPILLWAY_TYPE_WAIT 6  /* from either: alive, but this message has not begun here */
-#define SPILLWAY_TYPE_LEAVE 7 /* from a rank that takes part no longer: why, and through whom */
+#define SPILLWAY_TYPE_CREDIT 5 /* from a receiver: how much may be sent, what each path brought */
+#define SPILLWAY_TYPE_WAIT 6   /* from either: alive, but this message has not begun here */
+#define SPILLWAY_TYPE_LEAVE 7  /* from a rank that takes part no longer: why, and through whom */
 
 /* Flags. All other bits are zero in version 1; a reader refuses packets where they are not. */
 #define SPILLWAY_FLAG_KEYED 0x01      /* checks are 8-byte keyed tags, not CRC32C */
@@ -65,16 +59,18 @@
 
 /* The largest UDP payload Spillway sends or accepts, that of a 9,000-byte MTU over IPv4. */
 #define SPILLWAY_MAX_PACKET 8972
+SPILLWAY_STATIC_ASSERT(SPILLWAY_MAX_PACKET == 9000 - SPILLWAY_IPV4_HEADER - SPILLWAY_UDP_HEADER,
+                       "the payload of a 9,000-byte MTU");
 
 struct spillway_packet_header {
   __u8 version_type; /* version << 4 | type */
   __u8 flags;
   __u16 job;
-  __u16 epoch;  /* of the job's membership */
-  __u16 source; /* rank that sent it */
-  __u32 step;
-  __u16 bucket;
-  __u16 shard;
+  __u16 epoch;        /* of the job's membership */
+  __u16 source;       /* rank that sent it */
+  __u32 operation;    /* its number: all ranks count alike */
+  __u16 signature;    /* of the operation's arguments: ranks that call another one are found out */
+  __u16 piece;        /* which part of the operation's data */
   __u8 service;       /* phase << 6 | priority << 3 | importance */
   __u8 path;          /* which of the sender's paths it was sprayed over */
   __u16 packet;       /* index in its message */
@@ -94,8 +90,8 @@ struct spillway_data_header {
 } __attribute__((packed));
 
 /* A control packet: this header, a body by type, then one check over all of it. In the common part,
- * step, bucket, shard and the phase name the message together with message_source; source is the
- * rank that sent this packet; packet, priority and importance are zero. */
+ * operation, signature, piece and the phase name the message together with message_source; source
+ * is the rank that sent this packet; packet, priority and importance are zero. */
 struct spillway_control_header {
   struct spillway_packet_header common;
   __u16 destination;    /* rank it is for */
@@ -163,9 +159,9 @@ SPILLWAY_ASSERT_FIELD(spillway_packet_header, flags, 1);
 SPILLWAY_ASSERT_FIELD(spillway_packet_header, job, 2);
 SPILLWAY_ASSERT_FIELD(spillway_packet_header, epoch, 4);
 SPILLWAY_ASSERT_FIELD(spillway_packet_header, source, 6);
-SPILLWAY_ASSERT_FIELD(spillway_packet_header, step, 8);
-SPILLWAY_ASSERT_FIELD(spillway_packet_header, bucket, 12);
-SPILLWAY_ASSERT_FIELD(spillway_packet_header, shard, 14);
+SPILLWAY_ASSERT_FIELD(spillway_packet_header, operation, 8);
+SPILLWAY_ASSERT_FIELD(spillway_packet_header, signature, 12);
+SPILLWAY_ASSERT_FIELD(spillway_packet_header, piece, 14);
 SPILLWAY_ASSERT_FIELD(spillway_packet_header, service, 16);
 SPILLWAY_ASSERT_FIELD(spillway_packet_header, path, 17);
 SPILLWAY_ASSERT_FIELD(spillway_packet_header, packet, 18);
@@ -222,9 +218,16 @@ static inline __u8 spillway_planes_of(__u8 planes) {
   return planes & 0x3F;
 }
 
-/* Bytes of a check under these flags. */
-static inline __u32 spillway_check_size(__u8 flags) {
-  return (flags & SPILLWAY_FLAG_KEYED) ? SPILLWAY_TAG_SIZE : SPILLWAY_CRC_SIZE;
+/* Bytes of a check. */
+SPILLWAY_CONSTEXPR __u32 spillway_check_size(int is_keyed) {
+  return is_keyed ? SPILLWAY_TAG_SIZE : SPILLWAY_CRC_SIZE;
+}
+
+/* Bytes of a data packet as it is sent: `planes` bytes of them, of which the first `head` (not
+ * more) stand under the first check, and checks of `check` bytes. */
+SPILLWAY_CONSTEXPR __u32 spillway_packed_size(__u32 planes, __u32 head, __u32 check) {
+  return (__u32)sizeof(struct spillway_data_header) + planes +
+         ((planes - head + SPILLWAY_TAIL_SEGMENT - 1) / SPILLWAY_TAIL_SEGMENT + 1) * check;
 }
 
 #endif /* SPILLWAY_WIRE_PACKET_H */

@@ -14,6 +14,13 @@
 #include "base/check.h"
 
 namespace spillway::wire {
+
+struct OpensslFree {
+  void operator()(EVP_MAC* mac) const { EVP_MAC_free(mac); }
+  void operator()(EVP_MAC_CTX* context) const { EVP_MAC_CTX_free(context); }
+  void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
+};
+
 namespace {
 
 // Separates this use of the job's secret from any other.
@@ -28,19 +35,13 @@ Check check_of(std::uint32_t crc) {
   return check;
 }
 
-struct FreeMac {
-  void operator()(EVP_MAC* mac) const { EVP_MAC_free(mac); }
-  void operator()(EVP_MAC_CTX* context) const { EVP_MAC_CTX_free(context); }
-  void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
-};
-
 base::Status openssl_failed(const char* what) {
   return {base::StatusCode::kUnavailable,
           std::string("OpenSSL cannot ") + what + "; keyed packets need OpenSSL 3 with SipHash"};
 }
 
 bool derive_key(base::ByteView secret, std::array<std::uint8_t, kKeySize>& key) {
-  const std::unique_ptr<EVP_MD_CTX, FreeMac> digest(EVP_MD_CTX_new());
+  const std::unique_ptr<EVP_MD_CTX, OpensslFree> digest(EVP_MD_CTX_new());
   std::array<std::uint8_t, EVP_MAX_MD_SIZE> hash{};
   unsigned size = 0;
   if (!digest || EVP_DigestInit_ex(digest.get(), EVP_sha256(), nullptr) != 1 ||
@@ -57,8 +58,8 @@ bool derive_key(base::ByteView secret, std::array<std::uint8_t, kKeySize>& key) 
 }  // namespace
 
 struct PacketAuth::Keyed {
-  std::unique_ptr<EVP_MAC, FreeMac> mac;
-  std::unique_ptr<EVP_MAC_CTX, FreeMac> context;  // holds the key; started anew for every tag
+  std::unique_ptr<EVP_MAC, OpensslFree> mac;
+  std::unique_ptr<EVP_MAC_CTX, OpensslFree> context;  // holds the key; started anew for every tag
 
   Check tag(base::ByteView first, base::ByteView second, base::ByteView third) const {
     Check check;

@@ -10,8 +10,8 @@
 // The head's check covers the header and the head's planes. A tail segment's check covers its
 // planes, its index and the head's check, so segments cannot be moved between packets.
 //
-// A PacketAuth holds cipher scratch: one per thread (cheap to copy from a spec by make()). Replay
-// protection is the transport's: identical packets have identical checks.
+// A PacketAuth holds cipher scratch: one per thread. Replay protection is the transport's:
+// identical packets have identical checks.
 #pragma once
 
 #include <array>
@@ -43,7 +43,7 @@ class PacketAuth {
   ~PacketAuth();
 
   bool is_keyed() const { return keyed_ != nullptr; }
-  std::size_t check_size() const { return is_keyed() ? SPILLWAY_TAG_SIZE : SPILLWAY_CRC_SIZE; }
+  std::size_t check_size() const { return spillway_check_size(is_keyed()); }
 
   Check head_check(base::ByteView header, base::ByteView planes) const;
   // The same, and the head's planes are copied to `out`.
@@ -55,8 +55,7 @@ class PacketAuth {
   void copy_segments(const Check& head, std::uint32_t index, const StridedCopy& copy,
                      std::span<Check> checks) const;
 
-  // Whether `received` (check_size() bytes) is `expected`; keyed, it takes the same time either
-  // way.
+  // Whether `received` (check_size() bytes) is `expected`. Keyed, both answers take the same time.
   bool matches(const Check& expected, base::ByteView received) const;
 
  private:

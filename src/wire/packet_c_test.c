@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The packet header must compile as plain C, as it does for eBPF. */
+/* What eBPF shares must compile as plain C. */
+#include "wire/frame_overhead.h"
 #include "wire/packet.h"
+#include "wire/packet_check.h"
+#include "wire/traffic_class.h"
 
 unsigned spillway_test_data_header_size(void) {
   return sizeof(struct spillway_data_header);

@@ -26,11 +26,9 @@ static inline __u32 spillway_packet_size(const struct spillway_data_header* head
   const __u32 per_slot = (__u32)header->quanta * SPILLWAY_QUANTUM;
   const __u32 left = length - header->slot * per_slot;
   const __u32 count = per_slot < left ? per_slot : left;
-  const __u32 planes = count / 8 * spillway_planes_of(header->planes);
-  const __u32 head = header->head_words * 4U;
-  const __u32 segments = (planes - head + SPILLWAY_TAIL_SEGMENT - 1) / SPILLWAY_TAIL_SEGMENT;
-  return (__u32)sizeof(*header) + planes +
-         (segments + 1) * spillway_check_size(header->common.flags);
+  return spillway_packed_size(count / 8 * spillway_planes_of(header->planes),
+                              header->head_words * 4U,
+                              spillway_check_size(header->common.flags & SPILLWAY_FLAG_KEYED));
 }
 
 /* Everything about a row and a packet's place in it that a decoder relies on. */
@@ -68,7 +66,7 @@ static inline int spillway_is_valid_data(const struct spillway_data_header* head
          spillway_is_valid_code(header);
 }
 
-/* As far as a switch looks; wire::read_control_packet() looks further. */
+/* As far as a switch looks; wire::open_control_packet() looks further. */
 static inline int spillway_is_control(const struct spillway_packet_header* header) {
   const __u8 type = spillway_type_of(header->version_type);
   return type >= SPILLWAY_TYPE_PROBE && type <= SPILLWAY_TYPE_LEAVE &&

@@ -144,7 +144,7 @@ class Usage(unittest.TestCase):
     def test_wrong_usage_exits_with_2(self):
         for arguments in (("-d", "float8"), ("-o", "prod"), ("-b", "1M", "-e", "1K"), ("-b", "2", "-e", "2"),
                           ("-b", "many"), ("--ranks", "0"), ("--compare", "nccl"), ("--precision", "33"),
-                          ("--loss", "1"), ("-i", "0"), ("-b", "4", "-e", "1G", "-i", "4")):
+                          ("--loss-bound", "2"), ("-i", "0"), ("-b", "4", "-e", "1G", "-i", "4")):
             result = bench(*arguments)
             self.assertEqual(result.returncode, 2, arguments)
             self.assertEqual(result.stdout, "", arguments)

@@ -27,7 +27,7 @@ class Help(unittest.TestCase):
     def test_every_command_has_help_with_an_example(self):
         commands = ([], ["codec"], ["codec", "tour"], ["bench"], ["bench", "codec"], ["bench", "sim"])
         commands += (["bench", "transport-core"], ["sim"], ["sim", "run"], ["sim", "soak"])
-        commands += (["switch"], ["switch", "run"])
+        commands += (["switch"], ["switch", "run"], ["env"])
         for command in commands:
             result = run(*command, "--help")
             self.assertEqual(result.returncode, 0, command)

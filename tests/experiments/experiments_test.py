@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The experiments that train: what their channel does to gradients, and a few steps of each.
+"""The experiments: what every run.py says of its claims, what the channel does to gradients, a few steps of training.
 
     tests/experiments/experiments_test.py LIBRARY [unittest's arguments]
+
+Measurements of the tool are made up here: what is tested is what run.py makes of them.
 
 Without torch or Fashion-MNIST it skips: exit code 77.
 """
@@ -11,6 +13,8 @@ import importlib.util
 import io
 import json
 import pathlib
+import re
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -33,13 +37,17 @@ def load(experiment):
     return module
 
 
+NAMES = sorted(path.parent.name for path in EXPERIMENTS.glob("*/run.py"))
+
 try:
-    trim_accuracy, loss_tolerance = load("trim_accuracy"), load("loss_tolerance")
+    MODULES = {name: load(name) for name in NAMES}
 except ImportError as error:
     skip(error)
 
 import torch
-from common import channel, training
+from common import channel, report, training
+
+trim_accuracy, loss_tolerance = MODULES["trim_accuracy"], MODULES["loss_tolerance"]
 
 if not training.example.FASHION_MNIST.is_dir():
     skip("dataset-fashion-mnist is not installed; scripts/packages.txt names it")
@@ -55,6 +63,166 @@ def gaussian(seed, length=LENGTH):
 def gain(estimate, truth):
     """1 for an estimate that is right on average."""
     return float(estimate @ truth / (truth @ truth))
+
+
+# ---- What every run.py takes and writes ----
+
+def run_main(experiment, *arguments):
+    """What it prints, and its rows."""
+    said = io.StringIO()
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(said):
+        file = pathlib.Path(folder) / "claims.json"
+        with mock.patch.object(sys, "argv", ["run.py", *arguments, "--json", str(file)]):
+            experiment.main()
+        return said.getvalue(), json.loads(file.read_text())
+
+
+def holds(ours, bar):
+    """By the words of the bar."""
+    if bar is None:
+        return None
+    for pattern, is_met in ((r"at most (\S+)", lambda limit: ours <= limit),
+                            (r"at least (\S+)", lambda limit: ours >= limit),
+                            (r"(\S+) to (\S+)", lambda least, most: least <= ours <= most)):
+        if match := re.fullmatch(pattern, bar):
+            return ours is not None and is_met(*map(float, match.groups()))
+    raise AssertionError(f"no bar: {bar}")
+
+
+class Tool:
+    """Stands for the binary: answers in its formats, with Spillway `ours` times as good as its rivals."""
+
+    def __init__(self, ours):
+        self._ours = ours
+        self.commands = []
+
+    def __call__(self, command):
+        self.commands.append(command)
+        words = [word for word in command[1:] if not word.startswith("-")]
+        if words[:2] == ["bench", "incast"]:
+            return self.incast(command)
+        if words[:2] == ["sim", "run"]:
+            return self.simulation("job.protocol=dctcp" in command)
+        if words[:2] == ["lab", "compare"]:
+            return self.comparison(command)
+        if "-J" in command:
+            return self.all_reduce(command)
+        return self.late_ranks(float(command[-3]), int(command[-2]))
+
+    def incast(self, command):
+        rounds = int(command[command.index("--rounds") + 1])
+        times = [{"p50_ms": 100 * factor, "p99_ms": 110 * factor, "max_ms": 120 * factor}
+                 for factor in (1 / self._ours, 1, 1)]
+        times[0].update(messages=3 * rounds, packets=1000, trimmed=100, missing=5, beyond_bound=0 if self._ours >= 1 else 2)
+        return json.dumps({"protocols": times, "ideal_ms": 96, "simulated": {"p50_ms": 99 / self._ours}})
+
+    def simulation(self, is_rival):
+        times = dict.fromkeys(("mean_us", "p50_us", "p99_us", "max_us"), 1000 * (1 if is_rival else 1 / self._ours))
+        job = {"completion": times, "makespan_us": 3000, "timeouts": 0, "slowdown": 1.5, "sent": 1000, "missing": 0,
+               "resent": 8, "trimmed": 0, "arrived_marked": 3,
+               "by_priority": [{"priority": priority, "completion": times} for priority in (0, 3)]}
+        return json.dumps({"finished": True, "jobs": [job]})
+
+    def comparison(self, command):
+        transports = command[command.index("--transports") + 1].split(",")
+        runs = [{"transport": name, "metrics": {"step_p50_ms": 100 / factor, "step_p99_ms": 120 / factor,
+                                                "seconds_to_target": 60 / factor, "final_accuracy": 0.8}}
+                for name in transports for factor in [1 if name == "tcp" else self._ours]]
+        folder = pathlib.Path(command[command.index("--out") + 1])
+        (folder / "report.json").write_text(json.dumps({"runs": runs, "target_accuracy": 0.8}))
+        return ""
+
+    def all_reduce(self, command):
+        times = {"p50_us": 50_000, "p99_us": 60_000}
+        ours = {key: value / self._ours for key, value in times.items()}
+        found = {"in_place_per_iter": ours, "nmse": 0.01 / self._ours, "rivals": {"gloo": {"per_iter": times}}}
+        pathlib.Path(command[command.index("-J") + 1]).write_text(json.dumps({"results": [found]}))
+        return ""
+
+    def late_ranks(self, least, pause):
+        slow = 90 if pause == 0 else 250 if least == 0 or self._ours < 1 else 100
+        return "\n".join(f"[{rank}] " + json.dumps({"rank": rank, "times": [80] * 90 + [slow] * 10, "late": [0] * 8,
+                                                    "paused": []}) for rank in range(8))
+
+
+class Contract(unittest.TestCase):
+    MEASURING = ("allreduce_lab", "incast_lab", "mlt_fct", "train_lab")  # with the tool; the others train
+
+    def rows(self, name, ours, *arguments):
+        with mock.patch.object(report, "output_of", Tool(ours)):
+            text, rows = run_main(MODULES[name], *arguments)
+        self.check(rows, "--quick" in arguments)
+        self.assertIn("## Claims", text)
+        return rows
+
+    def check(self, rows, is_quick):
+        self.assertTrue(rows)
+        self.assertEqual(len({row["claim"] for row in rows}), len(rows), "claims of the same name")
+        for row in rows:
+            self.assertEqual(set(row), {"claim", "paper", "ours", "bar", "holds", "quick"})
+            self.assertIsInstance(row["claim"], str)
+            self.assertIsInstance(row["paper"], (str, type(None)))
+            self.assertIsInstance(row["ours"], (int, float))
+            self.assertIs(row["holds"], holds(row["ours"], row["bar"]), row)
+            self.assertIs(row["quick"], is_quick)
+
+    def test_every_experiment_is_here(self):
+        self.assertEqual(NAMES, sorted([*self.MEASURING, "loss_tolerance", "trim_accuracy"]))
+
+    def test_help_names_what_every_run_takes(self):
+        for name in NAMES:
+            done = subprocess.run([sys.executable, EXPERIMENTS / name / "run.py", "--help"], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("--quick", done.stdout, name)
+            self.assertIn("--json FILE", done.stdout, name)
+
+    def test_what_is_far_better_holds_and_what_is_worse_does_not(self):
+        for name in self.MEASURING:
+            better, worse = (self.rows(name, ours, "--quick") for ours in (40, 0.4))
+            self.assertEqual([row["claim"] for row in better], [row["claim"] for row in worse])
+            self.assertTrue(all(row["holds"] is not False for row in better), [row for row in better if not row["holds"]])
+            failed = sum(row["holds"] is False for row in worse)
+            self.assertGreaterEqual(failed, sum(row["bar"] is not None for row in worse) / 3, name)
+
+    def test_a_full_run_measures_more_and_says_that_it_is_one(self):
+        for name, arguments in (("allreduce_lab", ()), ("incast_lab", ()), ("incast_lab", ("--kernel",)), ("mlt_fct", ()),
+                                ("train_lab", ("--part", "congestion"))):
+            full, quick = self.rows(name, 2, *arguments), self.rows(name, 2, "--quick", *arguments)
+            self.assertGreater(len(full), len(quick), name)
+
+    def test_a_part_is_measured_alone(self):
+        every, one = self.rows("allreduce_lab", 2, "--quick"), self.rows("allreduce_lab", 2, "--quick", "--part", "exact")
+        self.assertEqual(one, [row for row in every if row["claim"].startswith("exact")])
+
+    def test_sizes_follow_quick_unless_they_are_given(self):
+        for arguments, rounds in (((), "40"), (("--quick",), "10"), (("--quick", "--rounds", "3"), "3")):
+            tool = Tool(2)
+            with mock.patch.object(report, "output_of", tool):
+                run_main(MODULES["incast_lab"], *arguments)
+            self.assertEqual({command[command.index("--rounds") + 1] for command in tool.commands}, {rounds})
+
+    def test_bars_include_their_ends_and_what_is_no_number_does_not_hold(self):
+        claims = report.Claims(quick=False)
+        for ours, bar in ((1, report.at_most(1)), (1, report.at_least(1)), (1, report.Bar(0, 1)), (1.01, report.at_most(1)),
+                          (0.99, report.at_least(1)), (-0.1, report.Bar(0, 1)), (float("nan"), report.at_most(1)),
+                          (float("inf"), report.at_least(1)), (5, None)):
+            claims.add("it is", ours, bar)
+        self.assertEqual([row["holds"] for row in claims.rows], [True] * 3 + [False] * 5 + [None])
+        self.assertEqual([row["ours"] for row in claims.rows[6:]], [None, None, 5])
+        json.dumps(claims.rows, allow_nan=False)
+
+    def test_a_command_that_fails_ends_the_run_and_is_shown(self):
+        with self.assertRaisesRegex(SystemExit, "sh -c .*\nsaid why"):
+            report.output_of(["sh", "-c", "echo said why >&2; exit 3"])
+
+    def test_the_readme_names_every_experiment_and_no_other_command(self):
+        text = (EXPERIMENTS / "README.md").read_text()
+        named = set(re.findall(r"experiments/([a-z_]+)/run\.py", text))
+        self.assertEqual(named, set(NAMES))
+        for name, arguments in re.findall(r"experiments/([a-z_]+)/run\.py((?: --[\w-]+| \w+)*)", text):
+            source = (EXPERIMENTS / name / "run.py").read_text() + (EXPERIMENTS / "common/report.py").read_text()
+            for option in re.findall(r"--[\w-]+", arguments):
+                self.assertIn(f'"{option}"', source, f"{name}{arguments}")
 
 
 class Trimming(unittest.TestCase):
@@ -139,17 +307,16 @@ class Runs(unittest.TestCase):
     def records(self, experiment, *shares):
         """What it notes of its runs, and its tables. It says nothing beside: there is no terminal."""
         said = io.StringIO()
-        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(said):
             tables, numbers = pathlib.Path(folder) / "result.md", pathlib.Path(folder) / "runs.json"
-            arguments = ["--library", str(LIBRARY), "--steps", "5", "--test-images", "200", "--seeds", "1", "--shares",
-                         *shares, "--out", str(tables), "--json", str(numbers)]
-            with mock.patch.object(sys, "argv", ["run.py", *arguments]):
-                experiment.main()
-            self.assertEqual(said.getvalue(), "")
-            return [json.loads(line) for line in numbers.read_text().splitlines()], tables.read_text()
+            text, rows = run_main(experiment, "--library", str(LIBRARY), "--steps", "5", "--test-images", "200", "--seeds",
+                                  "1", "--shares", *shares, "--out", str(tables), "--runs", str(numbers))
+            self.assertEqual(text + said.getvalue(), "")
+            Contract.check(self, rows, is_quick=False)
+            return [json.loads(line) for line in numbers.read_text().splitlines()], tables.read_text(), rows
 
     def test_training_with_planes_that_arrive_whole_is_training_without_them(self):
-        records, tables = self.records(trim_accuracy, "0", "50")
+        records, tables, rows = self.records(trim_accuracy, "0", "50")
         self.assertEqual(len(records), 1 + 2 * len(trim_accuracy.CODES))
         baseline = records[0]
         self.assertEqual((baseline["code"], baseline["error"]), (None, 0.0))
@@ -163,15 +330,22 @@ class Runs(unittest.TestCase):
                 self.assertGreater(record["error"], 0.01)
         for name in trim_accuracy.NAMES.values():
             self.assertIn(name.replace("none (baseline)", "Without any code"), tables)
+        points = {row["claim"]: row["ours"] for row in rows}
+        for record in records[1:]:
+            claim = f"{trim_accuracy.NAMES[record['code']]}, {record['share']:g} % trimmed: points from the baseline"
+            self.assertAlmostEqual(points[claim], record["accuracy"] - baseline["accuracy"])
 
     def test_training_goes_on_when_packets_are_lost(self):
-        records, tables = self.records(loss_tolerance, "30")
+        records, tables, rows = self.records(loss_tolerance, "30")
         self.assertEqual(len(records), 1 + 4)
         lost = {(record["pattern"], record["rescaled"]): record["hit"] / record["packets"] for record in records[1:]}
         for rescaled in (True, False):
             self.assertAlmostEqual(lost[loss_tolerance.EVEN, rescaled], 0.3, delta=0.05)
             self.assertEqual(lost[loss_tolerance.ONE, rescaled], 0.25)  # all of one worker's, and no more
         self.assertIn("| one worker | zero |", tables)
+        self.assertEqual([row["claim"] for row in rows if row["bar"] is not None],
+                         [f"30 % lost on {pattern}, rescaled: points from the baseline"
+                          for pattern in ("all workers", "one worker")])
 
     def test_a_run_is_a_function_of_its_seed(self):
         data = training.example.fashion_mnist(None)

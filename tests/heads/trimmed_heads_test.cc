@@ -14,8 +14,8 @@
 #include "codec/sample_data.h"
 #include "dataplane/frame.h"
 #include "dataplane/port_config.h"
-#include "kernel/probe_frames.h"
-#include "kernel/program_run.h"
+#include "kernel/measure/probe_frames.h"
+#include "kernel/measure/program_run.h"
 #include "kernel/switch_object.h"
 #include "packetize/depacketizer.h"
 #include "packetize/packetizer.h"
@@ -27,7 +27,7 @@ constexpr std::uint32_t kLoopback = 1;
 constexpr std::uint32_t kPort = 0;
 constexpr std::size_t kHeaders = 42;  // Ethernet, IPv4, UDP
 constexpr packetize::Job kJob{.id = 11, .epoch = 3, .seed = 0x5EED};
-constexpr wire::MessageId kMessage{.step = 1, .bucket = 2, .shard = 3, .source = 4};
+constexpr wire::MessageId kMessage{.operation = 1, .signature = 2, .piece = 3, .source = 4};
 
 // A port whose data queues are full, so that everything that can be cut is.
 class FullPort {
@@ -38,13 +38,13 @@ class FullPort {
     std::memcpy(station.address, kernel::kProbeReceiver, sizeof(kernel::kProbeReceiver));
     EXPECT_TRUE(maps_.write_station(station, kPort).ok());
     EXPECT_TRUE(maps_.write_interface(kPort, kLoopback).ok());
-    spillway_port_settings settings = {};
-    settings.config = dataplane::default_port_config(SPILLWAY_PORT_TRIM);
-    settings.config.trim_bytes = trim_bytes;
-    settings.config.control_queue_bytes = SPILLWAY_MAX_QUEUE_BYTES;
-    EXPECT_TRUE(maps_.write_settings(kPort, settings).ok());
+    spillway_switch_port switch_port = {};
+    switch_port.config = dataplane::default_port_config(SPILLWAY_PORT_TRIM);
+    switch_port.config.trim_bytes = trim_bytes;
+    switch_port.config.control_queue_bytes = SPILLWAY_MAX_QUEUE_BYTES;
+    EXPECT_TRUE(maps_.write_port(kPort, switch_port).ok());
     spillway_port_slot slot = {};
-    slot.port.state.bytes[0] = settings.config.queue_bytes;
+    slot.port.state.bytes[0] = switch_port.config.queue_bytes;
     slot.port.state.occupied = 1;
     slot.port.drained_ns = ~0ULL;  // no time drains it
     EXPECT_EQ(::bpf_map_update_elem(maps_.fd(kernel::MapName::kSlots), &kPort, &slot, 0), 0);

@@ -272,7 +272,7 @@ class KernelSwitch(unittest.TestCase):
             lengths, _ = self.send(target, seconds=0.3)
             self.assertGreater(lengths.get(head, 0), 100, lengths)
             counts = json.loads(tool("fixup", "stats", "--json").stdout)
-            self.assertGreaterEqual(counts[0]["repaired"], lengths[head])
+            self.assertGreaterEqual(counts[0]["fixed"], lengths[head])
             self.assertEqual(counts[0]["refused"], 0)
         finally:
             self.assertEqual(tool("fixup", "detach", "--interface", "eth0", before=on_host).returncode, 0)

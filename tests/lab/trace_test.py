@@ -63,16 +63,16 @@ class Trace:
                           if event["ph"] == "M" and event["name"] == "process_name"}
         self.bars = [event for event in self.events if event["ph"] == "X"]
 
-    def ways(self):
+    def paths(self):
         """Per arrow its phases and its bars, in the order of the file."""
         at = {(bar["pid"], bar["tid"], bar["ts"]): bar for bar in self.bars}
-        ways = collections.defaultdict(lambda: ("", []))
+        paths = collections.defaultdict(lambda: ("", []))
         for event in self.events:
             if event["ph"] in "stf":
-                phases, bars = ways[event["id"]]
-                ways[event["id"]] = (phases + event["ph"],
-                                     bars + [at[event["pid"], event["tid"], event["ts"]]])
-        return list(ways.values())
+                phases, bars = paths[event["id"]]
+                paths[event["id"]] = (phases + event["ph"],
+                                      bars + [at[event["pid"], event["tid"], event["ts"]]])
+        return list(paths.values())
 
     def count(self, name):
         return sum(bar["name"] == name for bar in self.bars)
@@ -102,7 +102,7 @@ class InALab(unittest.TestCase):
 
     def check_order(self, trace):
         self.check_lanes(trace)
-        for phases, bars in trace.ways():
+        for phases, bars in trace.paths():
             self.assertIn(phases, ("sf", "stf"))
             times = [bar["ts"] for bar in bars]
             self.assertEqual(times, sorted(times), bars)
@@ -110,8 +110,8 @@ class InALab(unittest.TestCase):
             if phases == "stf":
                 self.assertAlmostEqual(end, bars[2]["ts"], places=2)
 
-    def trimmed_ways(self, trace):
-        return [bars for _, bars in trace.ways()
+    def trimmed_paths(self, trace):
+        return [bars for _, bars in trace.paths()
                 if len(bars) == 3 and bars[2]["args"].get("arrived") == "trimmed"]
 
     def check_names(self, trace, bars):
@@ -119,7 +119,8 @@ class InALab(unittest.TestCase):
         self.assertIn(sender, ("host1", "host2", "host3"))
         self.assertTrue(port.endswith("->host0"), port)
         self.assertEqual(receiver, "host0")
-        self.assertRegex(bars[0]["name"], r"^DATA [123]>0 step \d+ bucket \d+ shard \d+ #\d+$")
+        self.assertRegex(bars[0]["name"],
+                         r"^DATA [123]>0 operation \d+ signature \d+ piece \d+ #\d+$")
         self.assertEqual((bars[1]["args"]["packet"], bars[2]["name"]), (bars[0]["name"],) * 2)
 
     def test_over_a_switch_in_the_kernel(self):
@@ -128,7 +129,7 @@ class InALab(unittest.TestCase):
         self.assertEqual((told["left_out"], told["missed"]), (0, 0))
         trace = Trace(self.path)
         self.check_order(trace)
-        trimmed = self.trimmed_ways(trace)
+        trimmed = self.trimmed_paths(trace)
         self.assertGreater(len(trimmed), 10)
         for bars in trimmed:
             self.check_names(trace, bars)
@@ -149,7 +150,7 @@ class InALab(unittest.TestCase):
         outcome = self.run_incast("--dataplane", "user")
         trace = Trace(self.path)
         self.check_order(trace)
-        trimmed = self.trimmed_ways(trace)
+        trimmed = self.trimmed_paths(trace)
         self.assertGreater(len(trimmed), 10)
         for bars in trimmed:
             self.check_names(trace, bars)
@@ -249,7 +250,8 @@ class OfASwitch(unittest.TestCase):
         self.assertGreater(told["packets"]["trimmed"], 100)
         self.assertEqual(told["packets"]["trimmed"], self.trimmed() - before)
         self.assertEqual({bar["args"]["packet"] for bar in trace.bars},
-                         {f"DATA 1>0 step 5 bucket 0 shard 0 #{number}" for number in range(600)})
+                         {f"DATA 1>0 operation 5 signature 0 piece 0 #{number}"
+                          for number in range(600)})
         for bar in trace.bars:
             self.assertEqual(trace.processes[bar["pid"]], "switch0->host0")
 

@@ -16,7 +16,7 @@ prepare()
 
 import torch
 
-from spillway.torch import backward_order
+from spillway.torch import backward
 
 
 class BackwardOrder(unittest.TestCase):
@@ -29,17 +29,17 @@ class BackwardOrder(unittest.TestCase):
         return said
 
     def test_what_comes_later_in_a_backward_pass_is_more_urgent(self):
-        order = backward_order.BackwardOrder()
+        order = backward.BackwardOrder()
         self.priorities(order, 3)
         self.assertEqual(self.priorities(order, 3), [0, 3, 7])
         self.assertEqual(self.priorities(order, 3), [0, 3, 7])
 
     def test_outside_of_one_there_is_no_order(self):
-        self.assertIsNone(backward_order.BackwardOrder().next_priority())
+        self.assertIsNone(backward.BackwardOrder().next_priority())
 
     def test_a_pass_that_failed_does_not_disturb_for_ever(self):
-        order = backward_order.BackwardOrder()
-        with mock.patch.object(backward_order, "before_backward_ends", lambda callback: True):
+        order = backward.BackwardOrder()
+        with mock.patch.object(backward, "before_backward_ends", lambda callback: True):
             order.next_priority()  # its pass never ends
         self.priorities(order, 2)
         self.priorities(order, 2)

@@ -247,7 +247,9 @@ def what_is_wrong_in_a_call_is_said():
     model = make_model()
     for error, words, arguments in [(ValueError, "'planes', 'exact'", {"codec": "zip"}),
                                     (ValueError, "precision 33", {"precision": 33}),
-                                    (ValueError, "loss_bound 3", {"loss_bound": 3}),
+                                    (ValueError, "a loss bound of 3000000 per million", {"loss_bound": 3}),
+                                    (ValueError, "min_planes 17", {"min_planes": 17}),
+                                    (ValueError, "warm_up_steps", {"warm_up_steps": -1}),
                                     (ValueError, "mtu", {"mtu": 1500})]:
         try:
             spillway.torch.attach(model, **arguments)

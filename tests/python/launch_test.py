@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import unittest
+from unittest import mock
 
 from torch_ranks import HERE, PACKAGE, PATIENCE_S, free_port, prepare
 
@@ -71,32 +72,43 @@ class Launch(unittest.TestCase):
 
 
 class LauncherVariables(unittest.TestCase):
+    def torch_variables(self, **variables):
+        """Of a process with these and none of any launcher."""
+        with mock.patch.dict(os.environ, clear=True):
+            os.environ.update(variables)
+            return torch_variables()
+
     def test_torchruns_own_go_before_slurms(self):
-        both = {"RANK": "1", "WORLD_SIZE": "2", "SLURM_PROCID": "0", "SLURM_NTASKS": "1"}
-        self.assertEqual(torch_variables(both), {})
+        self.assertEqual(self.torch_variables(RANK="1", WORLD_SIZE="2", SLURM_PROCID="0", SLURM_NTASKS="1"), {})
+
+    def test_without_a_launcher_there_is_nothing_to_say(self):
+        self.assertEqual(self.torch_variables(), {})
+        self.assertEqual(self.torch_variables(SLURM_NTASKS="1"), {})
 
     def test_open_mpis_on_one_machine(self):
-        made = torch_variables({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "SLURM_PROCID": "0",
-                                "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
-                                "PMIX_NAMESPACE": "job"})
+        made = self.torch_variables(OMPI_COMM_WORLD_RANK="1", OMPI_COMM_WORLD_SIZE="2", SLURM_PROCID="0",
+                                    OMPI_COMM_WORLD_LOCAL_RANK="1", OMPI_COMM_WORLD_LOCAL_SIZE="2", PMIX_NAMESPACE="job")
         self.assertEqual((made["RANK"], made["WORLD_SIZE"], made["LOCAL_RANK"]), ("1", "2", "1"))
         self.assertEqual(made["MASTER_ADDR"], "127.0.0.1")
         self.assertTrue(20_000 <= int(made["MASTER_PORT"]) < 32_768)
 
     def test_open_mpis_on_several_meet_where_mpirun_is(self):
-        made = torch_variables({"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4",
-                                "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMIX_NAMESPACE": "job",
-                                "OMPI_MCA_orte_hnp_uri": "185.0;tcp://192.0.2.2,10.0.0.2:33685"})
+        made = self.torch_variables(OMPI_COMM_WORLD_RANK="3", OMPI_COMM_WORLD_SIZE="4", OMPI_COMM_WORLD_LOCAL_SIZE="2",
+                                    PMIX_NAMESPACE="job",
+                                    OMPI_MCA_orte_hnp_uri="185.0;tcp://192.0.2.2,10.0.0.2:33685")
         self.assertEqual(made["MASTER_ADDR"], "192.0.2.2")
+        self.assertNotIn("LOCAL_RANK", made)
 
     def test_slurms_meet_at_the_first_node(self):
-        made = torch_variables({"SLURM_PROCID": "1", "SLURM_NTASKS": "8", "SLURM_LOCALID": "1", "SLURM_JOB_ID": "7",
-                                "SLURM_JOB_NODELIST": "gnode[10,20-25],other"})
+        made = self.torch_variables(SLURM_PROCID="1", SLURM_NTASKS="8", SLURM_LOCALID="1", SLURM_JOB_ID="7",
+                                    SLURM_TASKS_PER_NODE="1(x8)", SLURM_JOB_NODELIST="gnode[10,20-25],other")
+        self.assertEqual(made, {})  # the second task of a node that has one: nobody's
+        made = self.torch_variables(SLURM_PROCID="1", SLURM_NTASKS="8", SLURM_LOCALID="1", SLURM_JOB_ID="7",
+                                    SLURM_TASKS_PER_NODE="2(x4)", SLURM_JOB_NODELIST="gnode[10,20-25],other")
         self.assertEqual((made["RANK"], made["WORLD_SIZE"], made["MASTER_ADDR"]), ("1", "8", "gnode10"))
 
     def test_a_meeting_place_that_is_given_is_taken(self):
-        made = torch_variables({"PMI_RANK": "0", "PMI_SIZE": "2", "SPILLWAY_COMM_ID": "[fd00::1]:29500",
-                                "MASTER_PORT": "5"})
+        made = self.torch_variables(PMI_RANK="0", PMI_SIZE="2", SPILLWAY_COMM_ID="[fd00::1]:29500", MASTER_PORT="5")
         self.assertEqual(made["MASTER_ADDR"], "fd00::1")
         self.assertNotIn("MASTER_PORT", made)
 

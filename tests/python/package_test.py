@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The Python package without torch: how it finds the library, and that cmake and pip install it whole.
+"""The Python package without torch: how it finds the library, and that cmake and pip install it whole. The wheel with
+the library inside is tests/install/wheel_test.py's.
 
     tests/python/package_test.py LIBRARY BUILD_DIR [unittest's arguments]
 """
 import ast
+import importlib.metadata
 import importlib.util
 import os
 import pathlib
@@ -101,7 +103,7 @@ class Interface(unittest.TestCase):
         options = spillway.Library(LIBRARY).options()
         self.assertGreaterEqual(options.size, spillway.OperationOptions.room.offset)
         self.assertEqual((options.priority, options.tolerant, options.precision, options.gather_precision,
-                          options.loss_ppm, options.min_planes, options.feedback_tensor), (3, 0, 16, 16, 10_000, 1, 0))
+                          options.loss_bound_ppm, options.min_planes, options.feedback_tensor), (3, 0, 16, 16, 10_000, 1, 0))
 
     def test_a_world_of_one(self):
         library = spillway.Library(LIBRARY)
@@ -111,6 +113,16 @@ class Interface(unittest.TestCase):
             self.assertEqual(len(request.report().peers), 1)
         with self.assertRaisesRegex(spillway.SpillwayError, "barrier at rank 0 of 1: the communicator is closed"):
             communicator.start("barrier")
+
+    def test_variables_are_read_by_the_library(self):
+        library = spillway.Library(LIBRARY)
+        with mock.patch.dict(os.environ, {"SPILLWAY_PRECISION": " 12 ", "SPILLWAY_MODE": ""}):
+            self.assertEqual(library.variable("SPILLWAY_PRECISION"), "12")
+            self.assertEqual(library.variable_if_set("SPILLWAY_PRECISION"), "12")
+            self.assertEqual(library.variable("SPILLWAY_MODE"), "exact")
+            self.assertIsNone(library.variable_if_set("SPILLWAY_MODE"))
+        with self.assertRaisesRegex(ValueError, "the nearest name is SPILLWAY_MODE"):
+            library.variable("SPILLWAY_MODES")
 
     def test_sources_are_for_the_oldest_python(self):
         for source in SOURCES:
@@ -126,10 +138,17 @@ class Installed(unittest.TestCase):
         for source in [*SOURCES, ROOT / "python" / "spillway" / "py.typed"]:
             self.assertTrue((package / source.relative_to(ROOT / "python" / "spillway")).is_file(), source)
 
+    def check_torch_would_find_it(self, folder):
+        (found,) = importlib.metadata.distributions(name="spillway", path=[str(folder)])
+        self.assertEqual(found.version, spillway.__version__)
+        self.assertEqual([(entry.group, entry.name, entry.value) for entry in found.entry_points],
+                         [("torch.distributed.backends", "spillway", "spillway.torch.registration:register")])
+
     def test_by_cmake_it_finds_the_library_of_its_prefix(self):
         run("cmake", "--install", BUILD, "--component", "python", "--prefix", self.folder)
         folder = self.folder / "lib" / "python3" / "dist-packages"
         self.check_complete(folder / "spillway")
+        self.check_torch_would_find_it(folder)
         (self.folder / "lib" / "libspillway.so.0").symlink_to(LIBRARY)
         self.assertEqual(version_through(folder), spillway.__version__)
 
@@ -138,11 +157,13 @@ class Installed(unittest.TestCase):
     def test_by_pip_without_a_network(self):
         copy, target = self.folder / "copy", self.folder / "target"
         copy.mkdir()
-        shutil.copy(ROOT / "pyproject.toml", copy)
+        for name in ("pyproject.toml", "LICENSE"):
+            shutil.copy(ROOT / name, copy)
         shutil.copytree(ROOT / "python", copy / "python", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
         run(sys.executable, "-m", "pip", "install", "--no-index", "--no-build-isolation", "--no-deps", "--target",
             target, copy)
         self.check_complete(target / "spillway")
+        self.check_torch_would_find_it(target)
         shutil.copy(LIBRARY, target / "spillway" / "libspillway.so.0")  # next to the package
         self.assertEqual(version_through(target), spillway.__version__)
 

@@ -6,7 +6,9 @@
 
 Without torch it skips: exit code 77.
 """
+import os
 import unittest
+from unittest import mock
 
 from torch_ranks import add_tests, prepare
 
@@ -14,9 +16,9 @@ WORLD = 3
 
 prepare()
 
-from spillway import abi
-from spillway.torch.bucket_names import BucketNames, priority_of
-from spillway.torch.mode import mode_from
+from spillway.torch.backward import priority_of
+from spillway.torch.buckets import BucketNames
+from spillway.torch.mode import mode_from_environment
 
 
 class Buckets(unittest.TestCase):
@@ -33,38 +35,41 @@ class Buckets(unittest.TestCase):
         self.assertEqual(priority_of(0, 1), 7)
 
 
+def mode_with(variables):
+    with mock.patch.dict(os.environ, variables):
+        return mode_from_environment()
+
+
 class Modes(unittest.TestCase):
     def test_exact_unless_it_is_asked_for(self):
         for environment in ({}, {"SPILLWAY_MODE": ""}, {"SPILLWAY_MODE": "exact", "SPILLWAY_PRECISION": "12"}):
-            self.assertIsNone(mode_from(environment))
+            self.assertIsNone(mode_with(environment))
 
     def test_tolerant_has_defaults(self):
-        mode = mode_from({"SPILLWAY_MODE": "tolerant"})
+        mode = mode_with({"SPILLWAY_MODE": "tolerant"})
         self.assertEqual(mode.least_bytes, 65536)
-        options = abi.OperationOptions()
-        mode.fill(options)
-        self.assertEqual((options.tolerant, options.precision, options.gather_precision, options.loss_ppm,
+        options = mode.options()
+        self.assertEqual((options.tolerant, options.precision, options.gather_precision, options.loss_bound_ppm,
                           options.least_contributors, options.feedback_tensor), (1, 5, 5, 10_000, 0.0, 0))
 
     def test_variables_say_how_tolerant(self):
-        options = abi.OperationOptions()
-        mode_from({"SPILLWAY_MODE": "tolerant", "SPILLWAY_PRECISION": "12", "SPILLWAY_LOSS_BOUND": "0",
-                   "SPILLWAY_LEAST_CONTRIBUTORS": "0.75"}).fill(options)
-        self.assertEqual((options.precision, options.gather_precision, options.loss_ppm, options.least_contributors),
+        options = mode_with({"SPILLWAY_MODE": "tolerant", "SPILLWAY_PRECISION": "12", "SPILLWAY_LOSS_BOUND": "0",
+                             "SPILLWAY_LEAST_CONTRIBUTORS": "0.75"}).options()
+        self.assertEqual((options.precision, options.gather_precision, options.loss_bound_ppm, options.least_contributors),
                          (12, 12, 0, 0.75))
-        mode_from({"SPILLWAY_MODE": "tolerant", "SPILLWAY_GATHER_PRECISION": "16"}).fill(options)
+        options = mode_with({"SPILLWAY_MODE": "tolerant", "SPILLWAY_GATHER_PRECISION": "16"}).options()
         self.assertEqual((options.precision, options.gather_precision), (5, 16))
 
     def test_a_bad_value_is_named_with_what_is_allowed(self):
-        for name, value, allowed in [("SPILLWAY_MODE", "lossy", "exact, tolerant"),
+        for name, value, allowed in [("SPILLWAY_MODE", "lossy", "exact or tolerant"),
                                      ("SPILLWAY_PRECISION", "33", "from 1 to 32"),
                                      ("SPILLWAY_GATHER_PRECISION", "x", "from 1 to 32"),
                                      ("SPILLWAY_LOSS_BOUND", "1%", "from 0 to 1"),
                                      ("SPILLWAY_LOSS_BOUND", "nan", "from 0 to 1"),
                                      ("SPILLWAY_LEAST_CONTRIBUTORS", "-0.1", "from 0 to 1"),
-                                     ("SPILLWAY_TOLERANT_BYTES", "64k", "a number of bytes, 0 or more")]:
-            with self.assertRaisesRegex(ValueError, f"{name} is '{value}'; .*{allowed}"):
-                mode_from({name: value})
+                                     ("SPILLWAY_TOLERANT_BYTES", "64k", "a whole number, 0 or more")]:
+            with self.assertRaisesRegex(ValueError, f"^{name} is '{value}': it must be .*{allowed}"):
+                mode_with({name: value})
 
 
 class Collectives(unittest.TestCase):

@@ -62,7 +62,7 @@ def send_and_receive(library, comm):
 def a_tolerant_sum(library, comm):
     count = 50_000
     options = library.options()
-    options.tolerant, options.loss_ppm = 1, 5000
+    options.tolerant, options.loss_bound_ppm = 1, 5000
     values = [float(i % 7 - 3) for i in range(count)]
     buffer = (ctypes.c_float * count)(*values)
     request = comm.start("all_reduce", buffer, buffer, count, sw.FLOAT32, sw.SUM, options=options)

@@ -31,7 +31,7 @@ class GoldenPackets(Captures):
     def test_every_header_field_is_the_one_that_was_written(self):
         # The inputs are those of src/packetize/golden_test.cc.
         expected = {"type": 1, "version": 1, "flags": "0x00", "job": 0x0102, "epoch": 0x0304,
-                    "source": 0x4142, "step": 0x11121314, "bucket": 0x2122, "shard": 0x3132, "phase": 1,
+                    "source": 0x4142, "operation": 0x11121314, "signature": 0x2122, "piece": 0x3132, "phase": 1,
                     "priority": 5, "importance": 2, "path": 9, "packet": 3, "timestamp": 0x51525354,
                     "codec": 1, "planes": 16, "row": 0, "slot": 3}
         self.write([frame(golden_packet("planes16_crc"))])
@@ -81,7 +81,7 @@ class GoldenPackets(Captures):
         cut = layout.head_end + 3
         self.write([frame(packet), frame(packet, dscp=48), frame(packet[:cut], dscp=48), frame(packet[:50])])
         lines = [row[0][0] for row in self.fields("_ws.col.Info")]
-        start = f"DATA src={0x4142} step={0x11121314} bucket={0x2122} shard={0x3132} #3 planes "
+        start = f"DATA src={0x4142} operation={0x11121314} signature={0x2122} piece={0x3132} #3 planes "
         self.assertEqual(lines, [start + "16/16 whole", start + "16/16 diverted",  # ", whole" is the next value
                                  start + f"{layout.usable(cut)[1]:.3g}/16 trimmed",
                                  start + "0/16 cut in its head"])
@@ -177,7 +177,7 @@ class ControlPackets(Captures):
         return [",".join(values) for values in rows[0][2:]]
 
     def test_the_header(self):
-        names = ("type", "job", "epoch", "source", "step", "bucket", "shard", "phase", "path", "timestamp",
+        names = ("type", "job", "epoch", "source", "operation", "signature", "piece", "phase", "path", "timestamp",
                  "destination", "message_source", "sequence", "generation")
         values = (6, 7, 8, 1, 300000, 12, 13, 2, 5, 0x89ABCDEF, 2, 3, 70000, 4)
         self.assertEqual(self.told_of(WAIT, b"", *names), [str(value) for value in values])
@@ -187,7 +187,7 @@ class ControlPackets(Captures):
         names = ("probe.packets", "probe.important", "probe.transmitted", "probe.all_sent", "_ws.col.Info")
         told = self.told_of(PROBE, body, *names)
         self.assertEqual(told[:4], ["65536", "17", "70001", "1"])
-        self.assertEqual(told[4], "PROBE src=1 step=300000 bucket=12 shard=13 dst=2 of=3 packets=65536 "
+        self.assertEqual(told[4], "PROBE src=1 operation=300000 signature=12 piece=13 dst=2 of=3 packets=65536 "
                                   "transmitted=70001 all sent")
 
     def test_stop(self):

@@ -45,11 +45,11 @@ def crc32c(data, salt=0):
 
 def control_packet(kind, body, salt, **fields):
     """`fields` beside the body: those of the header, with defaults that tell them apart."""
-    at = {"job": 7, "epoch": 8, "source": 1, "step": 300000, "bucket": 12, "shard": 13, "phase": 2,
+    at = {"job": 7, "epoch": 8, "source": 1, "operation": 300000, "signature": 12, "piece": 13, "phase": 2,
           "path": 5, "timestamp": 0x89ABCDEF, "destination": 2, "message_source": 3,
           "sequence": 70000, "generation": 4, **fields}
     packet = struct.pack("<BBHHHIHHBBHIHHII", 1 << 4 | kind, 0, at["job"], at["epoch"], at["source"],
-                         at["step"], at["bucket"], at["shard"], at["phase"] << 6, at["path"], 0,
+                         at["operation"], at["signature"], at["piece"], at["phase"] << 6, at["path"], 0,
                          at["timestamp"], at["destination"], at["message_source"], at["sequence"],
                          at["generation"]) + body
     return packet + struct.pack("<I", crc32c(packet, salt))

@@ -30,7 +30,7 @@ local spillway = Proto("spillway", "Spillway")
 local VERSION = 1
 local TYPE = {DATA = 1, PROBE = 2, STOP = 3, BITMAP = 4, CREDIT = 5, WAIT = 6, LEAVE = 7}
 local TYPE_NAMES = {"DATA", "PROBE", "STOP", "BITMAP", "CREDIT", "WAIT", "LEAVE"}
-local PHASE_NAMES = {[0] = "reduce", "gather", "broadcast", "point to point"}
+local PHASE_NAMES = {[0] = "reduce", "gather", "note", "point-to-point"}
 local OUTCOME_NAMES = {[0] = "everything", "within budget", "deadline", "cancelled"}
 local CAUSE_NAMES = {[0] = "done", "silent", "runs another operation", "aborted", "too slow", "broke"}
 local CODEC_NAMES = {"planes", "bytes"}
@@ -76,9 +76,9 @@ local f = {
   job = number(16, "job", "Job"),
   epoch = number(16, "epoch", "Epoch"),
   source = number(16, "source", "Source rank"),
-  step = number(32, "step", "Step"),
-  bucket = number(16, "bucket", "Bucket"),
-  shard = number(16, "shard", "Shard"),
+  operation = number(32, "operation", "Operation"),
+  signature = number(16, "signature", "Signature"),
+  piece = number(16, "piece", "Piece"),
   phase = number(8, "phase", "Phase", PHASE_NAMES, 0xC0),
   priority = number(8, "priority", "Priority", nil, 0x38),
   importance = number(8, "importance", "Importance", nil, 0x07),
@@ -154,8 +154,8 @@ spillway.fields = f
 
 -- What lies where: field, offset, bytes.
 local COMMON_FIELDS = {
-  {f.job, 2, 2}, {f.epoch, 4, 2}, {f.source, 6, 2}, {f.step, 8, 4}, {f.bucket, 12, 2},
-  {f.shard, 14, 2}, {f.phase, 16, 1}, {f.priority, 16, 1}, {f.importance, 16, 1}, {f.path, 17, 1},
+  {f.job, 2, 2}, {f.epoch, 4, 2}, {f.source, 6, 2}, {f.operation, 8, 4}, {f.signature, 12, 2},
+  {f.piece, 14, 2}, {f.phase, 16, 1}, {f.priority, 16, 1}, {f.importance, 16, 1}, {f.path, 17, 1},
   {f.packet, 18, 2}, {f.timestamp, 20, 4},
 }
 local FLAG_FIELDS = {
@@ -295,9 +295,9 @@ local function read_header(tvb)
     flags = tvb(1, 1):uint(),
     job = tvb(2, 4):le_uint(), -- with the epoch
     source = tvb(6, 2):le_uint(),
-    step = tvb(8, 4):le_uint(),
-    bucket = tvb(12, 2):le_uint(),
-    shard = tvb(14, 2):le_uint(),
+    operation = tvb(8, 4):le_uint(),
+    signature = tvb(12, 2):le_uint(),
+    piece = tvb(14, 2):le_uint(),
     urgency = band(service, 0x3F), -- priority and importance
     packet = tvb(18, 2):le_uint(),
     check_size = band(tvb(1, 1):uint(), FLAG_KEYED) ~= 0 and TAG_SIZE or CRC_SIZE,
@@ -608,8 +608,8 @@ local function add_fate(tree, bytes, layout, planes)
 end
 
 local function message_words(header)
-  return string.format("src=%d step=%d bucket=%d shard=%d", header.source, header.step, header.bucket,
-                       header.shard)
+  return string.format("src=%d operation=%d signature=%d piece=%d", header.source, header.operation,
+                       header.signature, header.piece)
 end
 
 local function dissect_data(tree, tvb, pinfo, header)

@@ -33,7 +33,7 @@ from .process_group import BACKEND, SpillwayGroup
 from .registration import register
 from .step_report import StepReport
 
-os.environ.update(torch_variables(os.environ))
+os.environ.update(torch_variables())
 register()
 
 __all__ = ["BACKEND", "DdpHook", "LibraryNotFoundError", "LibraryVersionError", "SpillwayError", "SpillwayGroup",

@@ -14,30 +14,33 @@ Threads: DDP calls it from the thread that runs the backward pass; reports may b
 import contextlib
 import itertools
 import weakref
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional
 
 import torch
 
 from .. import abi
-from .backward_errors import before_backward_ends
-from .bucket_names import BucketNames, priority_of
+from .backward import before_backward_ends, priority_of
+from .buckets import BucketNames, BucketRun
 from .element_types import FLOATING
-from .hook_options import HookOptions
-from .host_span import HostSpan
 from .meeting import join_through_group
-from .operation import Endpoint, Operation
+from .operation import Member
 from .process_group import SpillwayGroup
 from .step_report import StepReport, step_report
-from .waiters import waiters
-from .work import make_future, resolve
+
+CODECS = ("planes", "exact")
 
 
 class DdpHook:
-    """Made by attach(). `exact` may be set between steps, to the same at all ranks."""
+    """Made by attach(). `exact` may be set between steps, to the same at all ranks.
 
-    def __init__(self, endpoint: Endpoint, names: BucketNames, options: HookOptions, writer: Any, tag: str) -> None:
+    `tolerance`: the options of buckets that may lose something; None where none may. `names`: of the tensors that error
+    feedback is kept for; None without."""
+
+    def __init__(self, member: Member, tolerance: Optional[abi.OperationOptions], names: Optional[BucketNames],
+                 warm_up_steps: int, measure_every: int, writer: Any, tag: str) -> None:
         self.exact = False
-        self._endpoint, self._names, self._options = endpoint, names, options
+        self._member, self._tolerance, self._names = member, tolerance, names
+        self._warm_up_steps, self._measure_every = warm_up_steps, measure_every
         self._writer, self._tag = writer, tag
         self._step = 0
         self._buckets = 0  # of the last step
@@ -69,22 +72,24 @@ class DdpHook:
             self._under_way = []  # of a backward pass that failed
             before_backward_ends(self._end_step)
         run = BucketRun(bucket.buffer(), self._is_measured())
-        run.start(self._endpoint, self._options_for(bucket))
+        run.start(self._member, self._options_for(bucket))
         self._under_way.append(run)
         return run.future()
 
     def _is_exact(self) -> bool:
-        return self.exact or self._options.codec == "exact" or self._step < self._options.warm_up_steps
+        return self.exact or self._tolerance is None or self._step < self._warm_up_steps
 
     def _is_measured(self) -> bool:
-        every = self._options.measure_every
+        every = self._measure_every
         return every > 0 and self._step % every == 0 and not self._is_exact()
 
     def _options_for(self, bucket: Any) -> abi.OperationOptions:
-        options = self._endpoint.communicator.options()
+        if self._is_exact() or self._tolerance is None or bucket.buffer().dtype not in FLOATING:
+            options = self._member.communicator.options()
+        else:
+            options = abi.OperationOptions.from_buffer_copy(self._tolerance)
+            options.feedback_tensor = self._names.feedback_tensor(bucket.parameters()) if self._names else 0
         options.priority = priority_of(bucket.index(), self._buckets)
-        if not self._is_exact() and bucket.buffer().dtype in FLOATING:
-            self._options.fill(options, self._names.feedback_tensor(bucket.parameters()))
         return options
 
     def _end_step(self) -> None:
@@ -106,48 +111,6 @@ class DdpHook:
                 self._writer.add_scalar(f"{self._tag}/{name}", value, report.step)
 
 
-class BucketRun:
-    """One bucket of one step. If it is measured, an exact all-reduce of a copy follows."""
-
-    def __init__(self, buffer: torch.Tensor, is_measured: bool) -> None:
-        self._buffer = buffer
-        self._span = HostSpan([buffer], "all_reduce")
-        self._operation: Optional[Operation] = None
-        self._copy = buffer.detach().clone() if is_measured else None
-        self._exact_operation: Optional[Operation] = None
-        self.bytes = buffer.numel() * buffer.element_size()
-
-    def start(self, endpoint: Endpoint, options: abi.OperationOptions) -> None:
-        self._operation = self._average(endpoint, self._span, options)
-        if self._copy is not None:
-            self._exact_operation = self._average(endpoint, HostSpan([self._copy], "all_reduce"), None)
-
-    @staticmethod
-    def _average(endpoint: Endpoint, span: HostSpan, options: Optional[abi.OperationOptions]) -> Operation:
-        return Operation("all_reduce", span, span, span.pointer, span.pointer, span.count, span.type, abi.AVERAGE,
-                         options=options).start(endpoint)
-
-    def future(self) -> "torch.futures.Future[torch.Tensor]":
-        assert self._operation is not None
-        future, operation = make_future(self._operation.devices), self._operation
-        waiters.run(lambda: resolve(future, operation, self._buffer))
-        return future
-
-    def wait(self) -> None:
-        for operation in (self._operation, self._exact_operation):
-            if operation is not None:
-                operation.wait()
-
-    def report(self) -> Any:
-        assert self._operation is not None
-        return self._operation.request.report()
-
-    def error_and_energy(self) -> Tuple[float, float]:
-        assert self._copy is not None
-        exact = self._copy.double()
-        return float((self._buffer.double() - exact).square().sum()), float(exact.square().sum())
-
-
 # No annotations: DDP wants to find torch's own types in them, and nothing else.
 def run_bucket(hook, bucket):
     return hook.run(bucket)
@@ -157,13 +120,13 @@ def run_bucket(hook, bucket):
 _hooks: "weakref.WeakKeyDictionary[Any, Iterator[int]]" = weakref.WeakKeyDictionary()
 
 
-def endpoint_of(group: Any, fields: Dict[str, Any]) -> Endpoint:
+def member_of(group: Any, fields: Dict[str, Any]) -> Member:
     """The group's own if it is Spillway's, else one made through it."""
     if isinstance(group, SpillwayGroup):
         if fields:
             raise ValueError(f"{', '.join(fields)} cannot be set: the hook uses the communicator of the process group")
-        return group.endpoint
-    return Endpoint(join_through_group(group, "torch ddp", **fields))
+        return group.member
+    return Member(join_through_group(group, "torch ddp", **fields))
 
 
 def attach(model: Any, codec: str = "planes", precision: int = 16, loss_bound: float = 0.01, *,
@@ -189,12 +152,18 @@ def attach(model: Any, codec: str = "planes", precision: int = 16, loss_bound: f
 
     Works with process groups of any backend; one that is not Spillway's is only used to meet.
     """
-    options = HookOptions(codec, precision, gather_precision, loss_bound, min_planes, least_contributors, lossy_gather,
-                          error_feedback, warm_up_steps, measure_every)
+    if codec not in CODECS:
+        raise ValueError(f"codec is {codec!r}; there are {', '.join(map(repr, CODECS))}")
+    if warm_up_steps < 0 or measure_every < 0:
+        raise ValueError("warm_up_steps and measure_every are 0 or more")
+    tolerance = abi.default_library().tolerant_options(
+        precision=precision, gather_precision=gather_precision, loss_bound=loss_bound, min_planes=min_planes,
+        least_contributors=least_contributors, lossy_gather=int(lossy_gather))
     if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
         raise TypeError(f"attach() takes a DistributedDataParallel model, not {type(model).__name__}; wrap it first")
-    endpoint = endpoint_of(model.process_group, communicator)
-    number = next(_hooks.setdefault(endpoint.communicator, itertools.count()))
-    hook = DdpHook(endpoint, BucketNames(model.parameters(), number), options, writer, tag)
+    member = member_of(model.process_group, communicator)
+    number = next(_hooks.setdefault(member.communicator, itertools.count()))
+    names = BucketNames(model.parameters(), number) if error_feedback else None
+    hook = DdpHook(member, tolerance if codec == "planes" else None, names, warm_up_steps, measure_every, writer, tag)
     model.register_comm_hook(hook, run_bucket)
     return hook

@@ -1,32 +1,138 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the ranks of a group come to a communicator: rank 0 makes an id, and torch carries it to the others,
 through the store the group was made with or through another group.
+
+In a store (IdInStore) those who wait say so from time to time, and who has not come: torch itself is silent for as
+long as the group's timeout, half an hour by default. What keeps rank 0 from making an id is told to the others, too.
+They ask again and again instead of calling store.get(): the store of torch 1.13 cannot be used after a wait that took
+too long.
+
+Limits: of groups larger than MAX_LOOKED_FOR only the first so many ranks are looked for. One meeting at a time in a
+store.
 """
 import datetime
+import logging
 import os
-from typing import Any, List, Mapping, Optional, Sequence
+import time
+from typing import Any, Callable, List, Optional, Sequence
 
 import torch.distributed as dist
 
-from ..abi import default_library
+from ..abi import UniqueId, default_library
 from ..communicator import Communicator
-from .id_in_store import IdInStore, id_from_hex
-from .variables import value_of
+from ..errors import SpillwayError, Status
 
 LONGEST_MS = 2**31 - 1
-LEAST_S, MOST_S = 0.1, 86_400.0  # as src/runtime/timeouts.h has them
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.25
+FIRST_NOTICE_S = 10.0
+MAX_LOOKED_FOR = 256
+MAX_NAMED = 12
+REFUSAL = "refused:"  # no id begins so
+
+log = logging.getLogger("spillway")
 
 
-def seconds(text: str) -> datetime.timedelta:
-    if not LEAST_S <= float(text) <= MOST_S:
-        raise ValueError
-    return datetime.timedelta(seconds=float(text))
+def id_from_hex(text: str) -> UniqueId:
+    return UniqueId.from_buffer_copy(bytes.fromhex(text))
 
 
-def patience_of(environment: Mapping[str, str], timeout: datetime.timedelta) -> datetime.timedelta:
+def prefix_of_this_start() -> str:
+    """A job that torchrun starts again must not find the id of its last start."""
+    run = os.environ.get("TORCHELASTIC_RUN_ID", "")
+    restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
+    return f"spillway/{run}/{restart}"
+
+
+def name_ranks(ranks: List[int], world: int) -> str:
+    named = [str(rank) for rank in ranks[:MAX_NAMED]]
+    if len(ranks) > MAX_NAMED:
+        named.append(f"{len(ranks) - MAX_NAMED} more")
+    listed = named[0] if len(named) == 1 else ", ".join(named[:-1]) + " and " + named[-1]
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {listed} of {world}"
+
+
+class IdInStore:
+    def __init__(self, store: Any, rank: int, world: int, patience_s: float, note: str = "") -> None:
+        """`note` is added to the messages of errors."""
+        self._store, self._rank, self._world, self._patience_s = store, rank, world, patience_s
+        self._note = f" ({note})" if note else ""
+        self._prefix = prefix_of_this_start()
+
+    def offer(self, make: Callable[[], UniqueId]) -> UniqueId:
+        """At rank 0. What keeps it from making one it says when the others know."""
+        try:
+            made = make()
+        except SpillwayError as error:
+            self._put(f"{REFUSAL}{error}")
+            raise self._failure(str(error)) from None
+        self._put(bytes(made).hex())
+        return made
+
+    def fetch(self) -> UniqueId:
+        """At the others."""
+        try:
+            self._store.add(self._came(self._rank), 1)
+            self._wait_until_offered()
+            self._store.add(self._came(self._rank), -1)
+            text = self._store.get(self._id_key()).decode()
+        except SpillwayError:
+            raise
+        except RuntimeError as error:  # torch's
+            raise self._failure("torch's store is gone, because rank 0 or what started it has ended; see what it "
+                                f"printed ({error})") from error
+        if text.startswith(REFUSAL):
+            raise self._failure(f"rank 0 cannot make it: {text[len(REFUSAL):]}")
+        return id_from_hex(text)
+
+    def clear(self) -> None:
+        """At rank 0, when all have it: whoever meets through this store again makes another."""
+        self._store.delete_key(self._id_key())
+        self._store.delete_key(self._offered_key())
+
+    def _put(self, text: str) -> None:
+        self._store.set(self._id_key(), text)
+        self._store.add(self._offered_key(), 1)
+
+    def _wait_until_offered(self) -> None:
+        begin = time.monotonic()
+        pause_s, notice_s = FIRST_PAUSE_S, FIRST_NOTICE_S
+        while self._store.add(self._offered_key(), 0) == 0:
+            waited_s = time.monotonic() - begin
+            if waited_s >= self._patience_s:
+                raise self._failure(f"after {self._patience_s:g} s {self._who_is_missing()}. See that all ranks were "
+                                    "started, or wait longer (SPILLWAY_RENDEZVOUS_TIMEOUT)")
+            if waited_s >= notice_s:
+                log.warning("rank %d of %d waits for its group: after %.0f s of %g s %s", self._rank, self._world,
+                            waited_s, self._patience_s, self._who_is_missing())
+                notice_s *= 2
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def _who_is_missing(self) -> str:
+        missing = [rank for rank in range(1, min(self._world, MAX_LOOKED_FOR))
+                   if self._store.add(self._came(rank), 0) == 0]
+        if not missing:
+            return f"{name_ranks([0], self._world)} has not come"
+        return f"{name_ranks([0, *missing], self._world)} have not come (rank 0 may wait in torch's store for the rest)"
+
+    def _failure(self, why: str) -> SpillwayError:
+        return SpillwayError(Status.UNAVAILABLE,
+                             f"rank {self._rank} of {self._world} cannot join its group: {why}{self._note}")
+
+    def _id_key(self) -> str:
+        return f"{self._prefix}/id"
+
+    def _offered_key(self) -> str:
+        return f"{self._prefix}/offered"
+
+    def _came(self, rank: int) -> str:
+        return f"{self._prefix}/came/{rank}"
+
+
+def patience_for(timeout: datetime.timedelta) -> datetime.timedelta:
     """How long to wait for the other ranks; without the variable, as long as for an operation."""
-    allowed = f"a number of seconds from {LEAST_S:g} to {MOST_S:g}, such as 5 or 0.5"
-    return value_of(environment, "SPILLWAY_RENDEZVOUS_TIMEOUT", seconds, allowed, timeout)
+    seconds = default_library().variable_if_set("SPILLWAY_RENDEZVOUS_TIMEOUT")
+    return timeout if seconds is None else datetime.timedelta(seconds=float(seconds))
 
 
 def milliseconds(timeout: datetime.timedelta) -> int:
@@ -42,7 +148,7 @@ def note_on_ranks(global_ranks: Optional[Sequence[int]]) -> str:
 
 def join_through_store(store: Any, rank: int, world: int, timeout: datetime.timedelta, name: str,
                        global_ranks: Optional[Sequence[int]] = None) -> Communicator:
-    patience = patience_of(os.environ, timeout)
+    patience = patience_for(timeout)
     note = note_on_ranks(global_ranks)
     meeting = IdInStore(store, rank, world, patience.total_seconds(), note)
     unique_id = meeting.offer(default_library().unique_id) if rank == 0 else meeting.fetch()

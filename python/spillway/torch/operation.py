@@ -16,11 +16,11 @@ from ..errors import SpillwayError, Status
 from ..request import Request
 from . import cuda_copies
 from .host_span import HostSpan
-from .submission_order import SubmissionOrder
+from .threads import SubmissionOrder
 
 
-class Endpoint:
-    """Where operations go: a communicator and the order of its calls."""
+class Member:
+    """A rank's place in a group, where operations go: a communicator and the order of its calls."""
 
     def __init__(self, communicator: Communicator) -> None:
         self.communicator = communicator
@@ -41,12 +41,12 @@ class Operation:
         self._request: Optional[Request] = None
         self._error: Optional[Exception] = None
 
-    def start(self, endpoint: Endpoint) -> "Operation":
+    def start(self, member: Member) -> "Operation":
         """Raises at once what the library refuses at once, unless it has to wait for its turn."""
         ready = self._send.bring() if self._send is not None else None
         if self._receive is not None:
             self._receive.order_behind_caller()
-        endpoint.order.submit(ready, lambda: self._begin(endpoint.communicator))
+        member.order.submit(ready, lambda: self._begin(member.communicator))
         if self._has_begun.is_set() and self._error is not None:
             raise self._error
         return self

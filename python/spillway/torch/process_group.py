@@ -12,11 +12,11 @@ from torch.distributed import ProcessGroup
 
 from .. import abi
 from ..communicator import Communicator
-from .backward_order import BackwardOrder
+from .backward import BackwardOrder
 from .element_types import check_average, check_reducible, reduction_from
 from .host_span import HostSpan
 from .mode import TolerantMode
-from .operation import Endpoint, Operation, OperationGroup
+from .operation import Member, Operation, OperationGroup
 from .work import SpillwayWork
 
 BACKEND = "spillway"
@@ -56,7 +56,7 @@ class SpillwayGroup(ProcessGroup):
         self.communicator = communicator
         self._mode = mode
         self._backward_order = BackwardOrder()
-        self.endpoint = Endpoint(communicator)
+        self.member = Member(communicator)
         self._world = communicator.world
         self._rank = communicator.rank
         self._batch: Optional[List[SpillwayWork]] = None
@@ -188,7 +188,7 @@ class SpillwayGroup(ProcessGroup):
         return self._work(OperationGroup(operations), outputs)
 
     def barrier(self, opts: Any = None) -> SpillwayWork:
-        return self._work(Operation("barrier", None, None).start(self.endpoint), [])
+        return self._work(Operation("barrier", None, None).start(self.member), [])
 
     # ---- Between two ranks ----
 
@@ -247,24 +247,23 @@ class SpillwayGroup(ProcessGroup):
         assert either is not None
         operation = Operation(name, send, receive, send and send.pointer, receive and receive.pointer, either.count,
                               either.type, *rest, options=options)
-        return self._work(operation.start(self.endpoint), result)
+        return self._work(operation.start(self.member), result)
 
     def _all_reduce_options(self, tensor: torch.Tensor, reduction: int) -> abi.OperationOptions:
-        options = self.communicator.options()
+        mode = self._mode if self._mode is not None and self._mode.applies_to(tensor, reduction) else None
+        options = self.communicator.options() if mode is None else mode.options()
         priority = self._backward_order.next_priority()
         if priority is not None:
             options.priority = priority
-        if self._mode is not None and self._mode.applies_to(tensor, reduction):
-            self._mode.fill(options)
         return options
 
     def _begin_send(self, tensor: torch.Tensor, peer: int) -> Operation:
         span = HostSpan([tensor], "send")
-        return Operation("send", span, None, span.pointer, span.count, span.type, peer).start(self.endpoint)
+        return Operation("send", span, None, span.pointer, span.count, span.type, peer).start(self.member)
 
     def _begin_receive(self, tensor: torch.Tensor, peer: int) -> Operation:
         span = HostSpan([tensor], "recv")
-        return Operation("receive", None, span, span.pointer, span.count, span.type, peer).start(self.endpoint)
+        return Operation("receive", None, span, span.pointer, span.count, span.type, peer).start(self.member)
 
     def _work(self, operation: Any, result: List[torch.Tensor]) -> SpillwayWork:
         work = SpillwayWork(operation, result)

@@ -5,22 +5,19 @@ Releases differ in what register_backend takes: `devices` came with 2.0. A creat
 is accepted as it is by all.
 """
 import inspect
-import os
 from typing import Any
 
 import torch.distributed as dist
 
-from ..abi import default_library
 from .meeting import join_through_store
-from .mode import mode_from
+from .mode import mode_from_environment
 from .process_group import BACKEND, SpillwayGroup
 
 
 def create_group(options: Any, pg_options: Any = None) -> SpillwayGroup:
     """`options`: torch's DistributedBackendOptions."""
     # Before the ranks meet: what is wrong here is said at once, and by each rank of itself.
-    mode = mode_from(os.environ)
-    default_library()
+    mode = mode_from_environment()
     name = str(options.group_id or "default")
     communicator = join_through_store(options.store, options.group_rank, options.group_size, options.timeout,
                                       f"torch {name}", options.global_ranks_in_group)

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any, Optional, Sequence, Tuple
 
-from ..reports import OperationReport
+from ..request import OperationReport
 
 
 @dataclasses.dataclass(frozen=True)

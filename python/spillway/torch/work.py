@@ -4,7 +4,7 @@
 C++ that holds a Work sees only its own half of the object. Some releases of torch let the Python half go with
 its last reference in Python; what is left then waits for ever. So every Work is kept here until somebody has
 waited for it or its Future has its result. Of those whose operations have ended and that nobody has asked, the
-last MOST_KEPT are.
+last MAX_KEPT are.
 """
 import collections
 import datetime
@@ -15,10 +15,10 @@ import torch
 from torch.distributed import Work
 
 from . import cuda_copies
-from .backward_errors import before_backward_ends
-from .waiters import waiters
+from .backward import before_backward_ends
+from .threads import waiters
 
-MOST_KEPT = 256
+MAX_KEPT = 256
 
 
 class Kept:
@@ -29,7 +29,7 @@ class Kept:
     def add(self, work: Any) -> None:
         with self._lock:
             self._works[id(work)] = work
-            if len(self._works) > MOST_KEPT:
+            if len(self._works) > MAX_KEPT:
                 self._let_one_go()
 
     def _let_one_go(self) -> None:

@@ -8,8 +8,7 @@
 
 #include "codec/kernels.h"
 #include "codec/reference/bit_packing.h"
-#include "codec/reference/reference_rows.h"
-#include "codec/reference/saturated.h"
+#include "codec/reference/coordinates.h"
 #include "codec/rotation.h"
 
 namespace spillway::codec::reference {

@@ -4,7 +4,7 @@
 // (Vargaftik et al., NeurIPS'21). The best known unbiased code of each length, but not an embedded
 // one: its bits cannot be cut, which is the comparison Spillway's planes are made for.
 //
-// Each row x of d coordinates (reference_rows.h) is rotated, y = H D x / sqrt(d), and z = y
+// Each row x of d coordinates (coordinates.h) is rotated, y = H D x / sqrt(d), and z = y
 // sqrt(d)/|y| is quantised to centroids c of N(0, 1). The receiver takes S c, S = |y|^2 / <c, y>,
 // and rotates back: unbiased over seeds for rows that rotate to something like Gaussian draws. One
 // rotation alone, as in the papers; a row of a few non-zeros or equal values keeps a small bias.

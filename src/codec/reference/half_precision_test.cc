@@ -10,7 +10,7 @@
 namespace spillway::codec::reference {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kEndless = std::numeric_limits<float>::infinity();
 
 struct Format {
   const char* name;
@@ -46,7 +46,7 @@ TEST(HalfPrecision, MidpointsGoToEvenAndTheRestToTheNearest) {
           (static_cast<double>(format.to_float(low)) + format.to_float(high)) / 2);
       ASSERT_EQ(format.from_float(middle), even) << format.name;
       ASSERT_EQ(format.from_float(std::nextafter(middle, 0.0F)), low) << format.name;
-      ASSERT_EQ(format.from_float(std::nextafter(middle, kInfinity)), high) << format.name;
+      ASSERT_EQ(format.from_float(std::nextafter(middle, kEndless)), high) << format.name;
       ASSERT_EQ(format.from_float(-middle), even | 0x8000) << format.name;
     }
   }
@@ -67,10 +67,10 @@ TEST(HalfPrecision, BeyondTheRangeIsInfinity) {
   EXPECT_EQ(float_to_fp16(65519.996F), 0x7BFF);
   EXPECT_EQ(float_to_fp16(65520.0F), 0x7C00);  // the midpoint to 65536, which is even
   EXPECT_EQ(float_to_fp16(-1e9F), 0xFC00);
-  EXPECT_EQ(float_to_fp16(kInfinity), 0x7C00);
+  EXPECT_EQ(float_to_fp16(kEndless), 0x7C00);
   EXPECT_EQ(float_to_bf16(std::numeric_limits<float>::max()), 0x7F80);
   EXPECT_EQ(float_to_bf16(float_of(0x7F7F7FFF)), 0x7F7F);
-  EXPECT_EQ(float_to_bf16(-kInfinity), 0xFF80);
+  EXPECT_EQ(float_to_bf16(-kEndless), 0xFF80);
 }
 
 TEST(HalfPrecision, SmallValuesBecomeDenormalsOrSignedZeros) {

@@ -6,8 +6,7 @@
 #include <limits>
 #include <string>
 
-#include "codec/reference/coordinate_draws.h"
-#include "codec/reference/saturated.h"
+#include "codec/reference/coordinates.h"
 
 namespace spillway::codec::reference {
 namespace {

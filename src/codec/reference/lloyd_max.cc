@@ -14,7 +14,7 @@ namespace {
 // By symmetry only the positive half is solved: cells [0, t1), [t1, t2), ... [tn, infinity).
 using Levels = std::vector<double>;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
 double density(double x) {
   return std::exp(-0.5 * x * x) * (0.5 * std::numbers::inv_sqrtpi * std::numbers::sqrt2);
@@ -29,7 +29,7 @@ double lower_bound_of(const Levels& levels, std::size_t cell) {
 }
 
 double upper_bound_of(const Levels& levels, std::size_t cell) {
-  return cell + 1 == levels.size() ? kInfinity : 0.5 * (levels[cell] + levels[cell + 1]);
+  return cell + 1 == levels.size() ? kUnbounded : 0.5 * (levels[cell] + levels[cell + 1]);
 }
 
 // The mean of N(0, 1) between two bounds, and how it moves with each of them.
@@ -42,7 +42,7 @@ struct CellMean {
 CellMean cell_mean(double lower, double upper) {
   const double mass = mass_above(lower) - mass_above(upper);
   const double mean = (density(lower) - density(upper)) / mass;
-  const double per_upper = upper == kInfinity ? 0.0 : density(upper) * (upper - mean) / mass;
+  const double per_upper = upper == kUnbounded ? 0.0 : density(upper) * (upper - mean) / mass;
   return {mean, density(lower) * (mean - lower) / mass, per_upper};
 }
 

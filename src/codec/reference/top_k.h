@@ -2,7 +2,7 @@
 //
 // Top-k sparsification with k = 1 % of the coordinates, rounded up (Aji and Heafield, EMNLP'17;
 // Stich et al., NeurIPS'18): the k largest magnitudes travel exactly, the rest decode to zero.
-// 0.64 bits per coordinate. Biased by design: use it with codec/error_feedback.h.
+// 0.64 bits per coordinate. Biased by design: use it with error feedback.
 //
 //   on the wire    k times (index as uint32, value as fp32), indices strictly ascending
 //

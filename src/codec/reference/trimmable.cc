@@ -7,10 +7,7 @@
 
 #include "codec/reference/bit_packing.h"
 #include "codec/reference/reference_codec.h"
-#include "codec/reference/rotated_sign.h"
-#include "codec/reference/sign_magnitude.h"
-#include "codec/reference/stochastic_quantisation.h"
-#include "codec/reference/subtractive_dithering.h"
+#include "codec/reference/trimmable_encodings.h"
 
 namespace spillway::codec::reference {
 namespace {

@@ -7,9 +7,9 @@
 //   packet of n    ceil(n / 8) bytes of heads | ceil(31 n / 8) bytes of tails   (bit_packing.h)
 //
 // Decoding: a whole packet gives its values, a trimmed one the estimate from its heads, a lost one
-// zeros. Encodings: sign-magnitude, sq, sd, rht; see the header of each for what "its values" loses
-// and for NaN, infinities and denormals. Metadata (a deviation per tensor or a scale per row) is
-// kept aside and assumed to arrive, as in the paper.
+// zeros. Encodings: sign-magnitude, sq, sd, rht; trimmable_encodings.h says what "its values" loses
+// and what becomes of NaN, infinities and denormals. Metadata (a deviation per tensor or a scale
+// per row) is kept aside and assumed to arrive, as in the paper.
 //
 // Invariants: decode reads only the head bytes of a trimmed packet and nothing of a lost one, takes
 // any bytes, and writes `out` only on success. Encodings hold no mutable state: any thread.

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * At a receiver's interface, in XDP: repairs the length fields of Spillway packets that a switch
- * cut (repair.h). Everything passes.
+ * At a receiver's interface, in XDP: puts right the length fields of Spillway packets that a switch
+ * cut (fixup.h). Everything passes.
  */
 #define SPILLWAY_LONGEST_SUM SPILLWAY_MAX_TRIM_BYTES
 
+#include "dataplane/fixup.h"
 #include "dataplane/bpf/kernel_helpers.h"
-#include "dataplane/repair.h"
 
 /* Set before the program is loaded: frames may span several buffers (Linux 5.18). */
 const volatile __u8 has_fragments = 0;
 
-/* Frames by enum spillway_repair. */
+/* Frames by enum spillway_fixup_outcome. */
 struct {
   __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
   __uint(max_entries, 3);
   __type(key, __u32);
   __type(value, __u64);
-} repairs SEC(".maps");
+} fixups SEC(".maps");
 
 SEC("xdp")
 int spillway_fixup(struct xdp_md* context) {
@@ -26,8 +26,8 @@ int spillway_fixup(struct xdp_md* context) {
   /* A frame of several buffers is longer than any that a switch has cut. */
   const int is_one_piece = !has_fragments || bpf_xdp_get_buff_len(context) == (__u64)(end - data);
   const __u32 outcome =
-      is_one_piece ? (__u32)spillway_repair_frame(data, end) : SPILLWAY_REPAIR_NOT_NEEDED;
-  __u64* count = bpf_map_lookup_elem(&repairs, &outcome);
+      is_one_piece ? (__u32)spillway_fixup_frame(data, end) : SPILLWAY_FIXUP_NOT_NEEDED;
+  __u64* count = bpf_map_lookup_elem(&fixups, &outcome);
   if (count != 0) {
     *count += 1;
   }

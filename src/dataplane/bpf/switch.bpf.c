@@ -3,22 +3,24 @@
  * The switch in the kernel. Decisions are those of src/dataplane: this file finds the port, holds
  * its lock while spillway_pass_port() decides, and does to the frame what was decided.
  *
- *   spillway_xdp          on the ports' way in: forwards Spillway's packets, and others' frames
- * where they share the queues, between the ports. Frames whose way it does not know and all others
- * go up to the kernel, a bridge perhaps. spillway_forward      tc, on the ports' way in: forwards
- * all frames whose way it knows, through the port's queueing discipline. spillway_admit_frame  tc,
- * on the ports' way out, before the queueing discipline, for whatever the kernel or
- * spillway_forward sends there: decides, and picks the class of the discipline. Frames that XDP
- * sends do not come this way.
+ *   spillway_xdp           Where frames come in, in XDP: sends Spillway's packets on to their port,
+ *                          and others' frames where they share the queues. All other frames, and
+ *                          those whose port is unknown, go up to the kernel, perhaps to a bridge.
+ *   spillway_forward       Where frames come in, in tc: sends all frames on whose port is known,
+ *                          through the port's queueing discipline.
+ *   spillway_admit_frame   Where frames go out, in tc, before the queueing discipline: decides, and
+ *                          picks the discipline's class. Sees what the kernel or spillway_forward
+ *                          sends, but not what XDP does.
  */
 #define SPILLWAY_LONGEST_SUM SPILLWAY_MAX_TRIM_BYTES
 
 #include <linux/pkt_cls.h>
 
 #include "dataplane/bpf/kernel_helpers.h"
+#include "dataplane/bpf/processor.h"
+#include "dataplane/bpf/stations.h"
 #include "dataplane/bpf/switch_maps.h"
 #include "dataplane/frame.h"
-#include "dataplane/port_random.h"
 
 /* Options, set before the program is loaded: the verifier drops what they exclude. */
 const volatile __u8 queue_others = 0;  /* others' frames share the queues, or are left alone */
@@ -30,8 +32,8 @@ struct {
   __uint(max_entries, SPILLWAY_MAX_PORTS);
   __uint(map_flags, BPF_F_RDONLY_PROG);
   __type(key, __u32);
-  __type(value, struct spillway_port_settings);
-} settings SEC(".maps");
+  __type(value, struct spillway_switch_port);
+} ports SEC(".maps");
 
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
@@ -46,28 +48,6 @@ struct {
   __type(key, __u32);
   __type(value, struct spillway_port_tally);
 } tallies SEC(".maps");
-
-struct {
-  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-  __uint(max_entries, 1);
-  __type(key, __u32);
-  __type(value, struct spillway_processor);
-} processors SEC(".maps");
-
-/* From the index of a port's interface to its number. */
-struct {
-  __uint(type, BPF_MAP_TYPE_HASH);
-  __uint(max_entries, SPILLWAY_MAX_PORTS);
-  __type(key, __u32);
-  __type(value, __u32);
-} port_numbers SEC(".maps");
-
-struct {
-  __uint(type, BPF_MAP_TYPE_LRU_HASH);
-  __uint(max_entries, SPILLWAY_MAX_STATIONS);
-  __type(key, struct spillway_station);
-  __type(value, __u32);
-} stations SEC(".maps");
 
 struct {
   __uint(type, BPF_MAP_TYPE_DEVMAP);
@@ -89,129 +69,12 @@ struct {
   __type(value, struct spillway_port_label);
 } labels SEC(".maps");
 
-/* ------------------------------------------------------------------ the processor's memory */
-
-/* For one frame in so many a processor reads the clock and looks its receiver up; for those between
- * it may take what it found last. Where the time decides over a frame it is always read; where it
- * does not, a port may after a pause have served so many frames too many, less one. */
-#define SPILLWAY_FRESH_ONE_IN 4
-
-static inline struct spillway_processor* this_processor(void) {
-  const __u32 zero = 0;
-  struct spillway_processor* processor = bpf_map_lookup_elem(&processors, &zero);
-  if (processor != 0) {
-    processor->frames += 1;
-  }
-  return processor;
-}
-
-static inline int is_fresh(const struct spillway_processor* processor) {
-  return processor->frames % SPILLWAY_FRESH_ONE_IN == 0;
-}
-
-static inline __u64 read_clock(struct spillway_processor* processor) {
-  processor->clock_ns = bpf_ktime_get_ns();
-  return processor->clock_ns;
-}
-
-/* The number of the port that is this interface. They do not change while the switch is attached.
- */
-static inline int find_own_port(struct spillway_processor* processor, __u32 ifindex, __u32* port) {
-  if (processor->ifindex != ifindex) {
-    const __u32* number = bpf_map_lookup_elem(&port_numbers, &ifindex);
-    if (number == 0) {
-      return 0;
-    }
-    processor->ifindex = ifindex;
-    processor->ifindex_port = *number;
-  }
-  *port = processor->ifindex_port;
-  return 1;
-}
-
-/* ------------------------------------------------------------------ stations */
-
-/* Senders are learned from frames whose way is unknown, from all that are not Spillway's, such as
- * answers to ARP, and from one in so many of the others. */
-#define SPILLWAY_LEARN_ONE_IN 64
-
-static inline int is_group_address(const __u8* address) {
-  return address[0] & 1;
-}
-
-/* The address at `offset` of a frame of at least an Ethernet header, and the frame's VLAN. */
-static inline void read_station(const __u8* data, const __u8* end, __u32 offset,
-                                struct spillway_station* station) {
-  const __u8* address = data + offset;
-  __builtin_memcpy(station->address, address, sizeof(station->address));
-  station->vlan = 0;
-  if (data + SPILLWAY_ETHERNET_HEADER + SPILLWAY_VLAN_TAG <= end &&
-      spillway_load_be16(data + 12) == SPILLWAY_ETHERTYPE_VLAN) {
-    station->vlan = spillway_load_be16(data + 14) & 0x0FFF;
-  }
-}
-
-static inline int is_same_station(const struct spillway_station* a,
-                                  const struct spillway_station* b) {
-  __u64 bits_of_a;
-  __u64 bits_of_b;
-  __builtin_memcpy(&bits_of_a, a, sizeof(bits_of_a));
-  __builtin_memcpy(&bits_of_b, b, sizeof(bits_of_b));
-  return bits_of_a == bits_of_b;
-}
-
-/* Remembers that the frame's sender is behind this interface. */
-static inline void learn_station(const __u8* data, const __u8* end, __u32 ifindex) {
-  struct spillway_station station;
-  if (data + SPILLWAY_ETHERNET_HEADER > end) {
-    return;
-  }
-  read_station(data, end, 6, &station);
-  const __u32* number = bpf_map_lookup_elem(&port_numbers, &ifindex);
-  if (number == 0 || is_group_address(station.address)) {
-    return;
-  }
-  const __u32* known = bpf_map_lookup_elem(&stations, &station);
-  if (known == 0 || *known != *number) {
-    bpf_map_update_elem(&stations, &station, number, BPF_ANY);
-  }
-}
-
-/* The frame's receiver. False: a group of them, or no frame. */
-static inline int read_receiver(const __u8* data, const __u8* end,
-                                struct spillway_station* receiver) {
-  if (data + SPILLWAY_ETHERNET_HEADER > end || is_group_address(data)) {
-    return 0;
-  }
-  read_station(data, end, 0, receiver);
-  return 1;
-}
-
-/* The number of the port that leads to the frame's receiver. False: none is known. */
-static inline int find_port(struct spillway_processor* processor, const __u8* data, const __u8* end,
-                            __u32* port) {
-  struct spillway_station receiver;
-  if (!read_receiver(data, end, &receiver)) {
-    return 0;
-  }
-  if (is_fresh(processor) || !is_same_station(&receiver, &processor->receiver)) {
-    const __u32* number = bpf_map_lookup_elem(&stations, &receiver);
-    if (number == 0) {
-      return 0;
-    }
-    processor->receiver = receiver;
-    processor->receiver_port = *number;
-  }
-  *port = processor->receiver_port;
-  return 1;
-}
-
 /* ------------------------------------------------------------------ deciding */
 
 /* A frame on its way through a port. */
 struct passage {
   __u32 number; /* of the port */
-  const struct spillway_port_settings* settings;
+  const struct spillway_switch_port* port;
   struct spillway_layout layout;
   struct spillway_frame frame;
   struct spillway_decision decision;
@@ -219,7 +82,7 @@ struct passage {
 };
 
 /* Whether the decision may hang on random words: on the ramp of an ECN port, and for gray loss. */
-static inline int needs_random(const struct spillway_port_settings* port) {
+static inline int needs_random(const struct spillway_switch_port* port) {
   const struct spillway_port_config* config = &port->config;
   return port->link.lost_of_2_32 != 0 ||
          (config->mode == SPILLWAY_PORT_ECN && config->red_min_bytes < config->red_max_bytes);
@@ -227,7 +90,7 @@ static inline int needs_random(const struct spillway_port_settings* port) {
 
 /* The time, exact where the decision may hang on it. */
 static inline __u64 time_for(struct spillway_processor* processor,
-                             const struct spillway_port_settings* port, __u32 queued,
+                             const struct spillway_switch_port* port, __u32 queued,
                              const struct spillway_frame* frame) {
   const int is_calm = queued + frame->bytes < port->calm_bytes;
   return is_calm && !is_fresh(processor) ? processor->clock_ns : read_clock(processor);
@@ -291,12 +154,12 @@ static inline void count_untouched(__u32 number) {
 /* Fills in decision and is_lost. False where there is no such port. */
 static inline int decide(struct spillway_processor* processor, struct passage* passage,
                          const __u8* data, const __u8* end) {
-  passage->settings = bpf_map_lookup_elem(&settings, &passage->number);
+  passage->port = bpf_map_lookup_elem(&ports, &passage->number);
   struct spillway_port_slot* slot = bpf_map_lookup_elem(&slots, &passage->number);
-  if (passage->settings == 0 || slot == 0) {
+  if (passage->port == 0 || slot == 0) {
     return 0;
   }
-  const struct spillway_port_settings* port = passage->settings;
+  const struct spillway_switch_port* port = passage->port;
   const int draws = needs_random(port);
   const __u32 random = draws ? spillway_next_random(&processor->random_state) : 0;
   const __u8 home = spillway_queue_of(&port->config, &passage->frame);
@@ -342,7 +205,7 @@ static inline struct edit edit_of(const struct passage* passage) {
   const struct edit edit = {.layout = passage->layout,
                             .bytes = decision->bytes,
                             .is_cut = (__u8)is_cut(passage),
-                            .lengths = passage->settings->config.lengths,
+                            .lengths = passage->port->config.lengths,
                             .traffic_class = (__u8)(decision->dscp << 2 | decision->ecn)};
   return edit;
 }
@@ -355,7 +218,7 @@ static inline void write_edit(__u8* data, const __u8* end, const struct edit* ed
 }
 
 /* These two are functions of their own, and not static, so that the verifier looks at them once and
- * not once for every way that leads to them: checksums are loops. */
+ * not once for every path that leads to them: checksums are loops. */
 __attribute__((noinline)) int spillway_edit_xdp(struct xdp_md* context, const struct edit* edit) {
   if (!edit) {
     return -1;
@@ -429,7 +292,7 @@ int spillway_forward(struct __sk_buff* buffer) {
     learn_station(data, end, buffer->ifindex);
     return TC_ACT_UNSPEC;
   }
-  const struct spillway_port_settings* port = bpf_map_lookup_elem(&settings, number);
+  const struct spillway_switch_port* port = bpf_map_lookup_elem(&ports, number);
   return port == 0 ? TC_ACT_UNSPEC : (int)bpf_redirect(port->ifindex, 0);
 }
 
@@ -473,8 +336,8 @@ int spillway_admit_frame(struct __sk_buff* buffer) {
     const struct edit edit = edit_of(&passage);
     spillway_edit_tc(buffer, &edit);
   }
-  if (passage.settings->class_handle != 0) {
-    buffer->priority = passage.settings->class_handle + 1 + passage.decision.queue;
+  if (passage.port->class_handle != 0) {
+    buffer->priority = passage.port->class_handle + 1 + passage.decision.queue;
   }
   return TC_ACT_OK;
 }

@@ -15,7 +15,7 @@
 #define SPILLWAY_MAX_STATIONS 8192
 
 /* Of one port; written by user space, which has validated it. */
-struct spillway_port_settings {
+struct spillway_switch_port {
   struct spillway_port_config config;
   struct spillway_link link;
   __u32 ifindex;
@@ -30,11 +30,10 @@ struct spillway_port_slot {
   struct spillway_virtual_port port;
 };
 
-/* How a port is named and attached: user space's notes to itself, for whoever opens the maps later.
- */
+/* How a port is named and attached: what user space notes for whoever opens the maps later. */
 struct spillway_port_label {
   char name[40];      /* "switch0->host3"; empty: no such port */
-  char interface[16]; /* as it was called then; its index is in the settings */
+  char interface[16]; /* as it was called then; its index is in the port */
   __u8 hook;          /* enum spillway_hook */
   __u8 made_qdisc;    /* the clsact discipline was not there before */
   __u8 reserved[6];
@@ -65,7 +64,7 @@ struct spillway_station {
 
 /* What a processor remembers from frame to frame. */
 struct spillway_processor {
-  __u64 random_state;               /* port_random.h; never zero */
+  __u64 random_state;               /* of spillway_next_random(); never zero */
   __u64 clock_ns;                   /* when it was last read */
   struct spillway_station receiver; /* that was looked up last */
   __u32 receiver_port;

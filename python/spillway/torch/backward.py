@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operations that are started during a backward pass: how urgent they are, and where their errors come out.
+
+A backward pass goes from the model's back to its front, and the next forward pass needs the front first: what is
+started later is more urgent. How many come in a pass is known from the last one. A pass that fails does not say that
+it has ended: the next one then counts on from it, with higher priorities than it should have, and ends both.
+Priorities are about time alone, so no result depends on it.
+
+Errors reach the caller of backward() as they are. DDP looks at its Futures at the end of the backward pass and makes
+"cannot cast ... to Tensor" of an error in one. Callbacks of the autograd engine run in the order in which they were
+queued, and DDP queues its own behind its last bucket: one that waits for an operation and raises its error comes
+before that.
+
+Threads: those that run a backward pass over one group, which do so one at a time.
+"""
+from typing import Callable, Optional
+
+import torch
+
+MAX_URGENT = 7
+
+
+def before_backward_ends(callback: Callable[[], None]) -> bool:
+    """False, and nothing queued, outside of a backward pass."""
+    try:
+        torch.autograd.Variable._execution_engine.queue_callback(callback)
+    except RuntimeError:
+        return False
+    return True
+
+
+def priority_of(index: int, calls: int) -> int:
+    """`calls`: of the last pass; 0 before there was one."""
+    last = max(calls - 1, index)
+    return MAX_URGENT if last == 0 else MAX_URGENT * index // last
+
+
+class BackwardOrder:
+    def __init__(self) -> None:
+        self._calls = 0
+        self._calls_of_last_pass = 0
+
+    def next_priority(self) -> Optional[int]:
+        """Of the operation that is about to be started; None outside of a backward pass."""
+        if not before_backward_ends(self._end_pass):
+            return None
+        priority = priority_of(self._calls, self._calls_of_last_pass)
+        self._calls += 1
+        return priority
+
+    def _end_pass(self) -> None:
+        """Comes once per call; the first ends the pass."""
+        if self._calls:
+            self._calls_of_last_pass, self._calls = self._calls, 0

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The variables of a process, as a value: what reads them can be handed any environment, and tests
+// never change the real one. A variable that is set but empty counts as not set, because job
+// scripts often "unset" one that way.
+//
+// SPILLWAY_* variables are read by their row of the table (base/variables.h), which has the range
+// and the default. A value that is not allowed is an error with one sentence everywhere:
+//
+//   SPILLWAY_MTU is '70000': it must be a whole number from 576 to 65536
+//
+// check() reads them all, so that a typing mistake is found before it matters: when a communicator
+// is made, and when the tool starts. What only a system call can tell of an address is left to
+// whoever uses it, with refusal() for the sentence.
+//
+// A plain value. of_process() must not run while another thread calls setenv.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "base/units.h"
+#include "base/variables.h"
+
+namespace spillway::base {
+
+struct NumberRange {
+  std::uint32_t least = 0;
+  std::uint32_t most = 0;
+};
+
+class Environment {
+ public:
+  using Number = VariableWithDefault<VariableKind::kNumber>;
+  using OptionalNumber = VariableWithoutDefault<VariableKind::kNumber>;
+  using Seconds = VariableWithDefault<VariableKind::kSeconds>;
+  using Flag = VariableWithDefault<VariableKind::kFlag>;
+  using Text = VariableOf<VariableKind::kText, VariableKind::kPath>;
+  using Checked = VariableOf<VariableKind::kChoice, VariableKind::kChoices, VariableKind::kSignal,
+                             VariableKind::kPlace, VariableKind::kAddress, VariableKind::kAddresses,
+                             VariableKind::kSecret>;
+
+  Environment() = default;
+  Environment(std::initializer_list<std::pair<const std::string, std::string>> variables)
+      : variables_(variables) {}
+  static Environment of_process();
+  void set(std::string name, std::string value) {
+    variables_.insert_or_assign(std::move(name), std::move(value));
+  }
+
+  bool has(std::string_view name) const { return get(name).has_value(); }
+  std::optional<std::string> get(std::string_view name) const;
+  std::string get_or(std::string_view name, std::string_view otherwise) const;
+  // Of those that are set, in alphabetical order.
+  std::vector<std::string> names_with_prefix(std::string_view prefix) const;
+
+  // Of the table: what is set, else the default. A number without a default may be none.
+  Result<std::int64_t> number(Number name) const;
+  Result<std::optional<std::int64_t>> optional_number(OptionalNumber name) const;
+  Result<Duration> seconds(Seconds name) const;
+  Result<bool> flag(Flag name) const;
+  std::string text(Text name) const;
+  // A choice or signal as the table spells it, the rest as it was set; empty where there is no
+  // default.
+  Result<std::string> checked_text(Checked name) const;
+
+  // A launcher's variable, which must be set; with the same sentence.
+  Result<std::uint32_t> number_of(std::string_view name, const NumberRange& range) const;
+
+ private:
+  std::map<std::string, std::string, std::less<>> variables_;
+};
+
+// A variable of the table as text: what is set, else the default, which may be empty.
+struct VariableValue {
+  std::string text;
+  bool is_set = false;
+};
+Result<VariableValue> value_of(const Environment& environment, const Variable& variable);
+
+// Whether all that are set are allowed; the sentences of those that are not.
+Status check(const Environment& environment);
+
+// "a whole number from 576 to 65536"
+std::string allowed_values(const Variable& variable);
+
+// "SPILLWAY_MTU is '70000': it must be ..."
+Status refusal(const Variable& variable, std::string_view value);
+
+// SPILLWAY_* variables that are set and not in the table, each with the name it may have meant.
+struct UnknownVariable {
+  std::string name;
+  std::string_view nearest;
+};
+std::vector<UnknownVariable> unknown_variables(const Environment& environment);
+
+// The name in the table that takes the fewest changes.
+std::string_view nearest_variable(std::string_view name);
+
+}  // namespace spillway::base

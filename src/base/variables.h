@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every SPILLWAY_* variable, once: name, kind, what is allowed, default, meaning, who reads it.
+// What reads a variable names it and takes range and default from here (base/environment.h);
+// `spillway env` prints this table, and docs/environment.md is what it prints.
+//
+// A name is looked up while compiling: one that is not in the table, or is of another kind, does
+// not compile. To add a variable, add a row and run `spillway env --markdown >
+// docs/environment.md`.
+//
+// Constants; any thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <string_view>
+
+namespace spillway::base {
+
+enum class VariableKind : std::uint8_t {
+  kNumber,     // a whole number from least to most
+  kSeconds,    // least and most in milliseconds; may have a fraction
+  kShare,      // from 0 to 1
+  kFlag,       // 0 or 1
+  kChoice,     // one of `choices`
+  kChoices,    // a list of `choices`; with ^ in front, all but these
+  kSignal,     // one of `choices`, SIG before it or not, its number, or a real-time signal's
+  kPlace,      // a host and a port
+  kAddress,    // a numeric address and a port
+  kAddresses,  // a list of these
+  kSecret,     // at least `least` bytes; never shown
+  kText,       // anything
+  kPath,       // anything
+};
+
+struct Variable {
+  std::string_view name{};
+  std::string_view topic{};
+  VariableKind kind = VariableKind::kText;
+  std::int64_t least = 0;
+  std::int64_t most = 0;
+  std::string_view choices{};          // with commas; case does not matter
+  std::string_view otherwise{};        // the default as it would be set; empty: there is none
+  std::string_view otherwise_words{};  // what happens then
+  std::string_view readers{};          // with commas: library, PyTorch, Python, tool, lab sets it
+  std::string_view meaning{};
+};
+
+namespace internal {
+
+inline constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
+inline constexpr std::int64_t kMaxRanks = 4096;
+inline constexpr std::int64_t kDay = 86'400;
+
+inline constexpr std::string_view kJob = "Who a rank is and where ranks meet";
+inline constexpr std::string_view kNetwork = "Network";
+inline constexpr std::string_view kMachine = "Machine";
+inline constexpr std::string_view kPatience = "Patience";
+inline constexpr std::string_view kObserving = "Log, recorder, metrics, timeline";
+inline constexpr std::string_view kTorch = "PyTorch";
+
+}  // namespace internal
+
+inline constexpr auto kVariables = std::to_array<Variable>({
+    {.name = "SPILLWAY_RANK",
+     .topic = internal::kJob,
+     .kind = VariableKind::kNumber,
+     .most = internal::kMaxRanks - 1,
+     .otherwise_words = "as the launcher says",
+     .readers = "library, PyTorch, tool",
+     .meaning = "this process's rank; goes before what torchrun, mpirun or srun say"},
+    {.name = "SPILLWAY_WORLD_SIZE",
+     .topic = internal::kJob,
+     .kind = VariableKind::kNumber,
+     .least = 1,
+     .most = internal::kMaxRanks,
+     .otherwise_words = "as the launcher says",
+     .readers = "library, PyTorch, tool",
+     .meaning = "how many ranks there are; set it with SPILLWAY_RANK, and for spillway ps"},
+    {.name = "SPILLWAY_LOCAL_RANK",
+     .topic = internal::kJob,
+     .kind = VariableKind::kNumber,
+     .most = internal::kMaxRanks - 1,
+     .otherwise_words = "as the launcher says",
+     .readers = "library, PyTorch",
+     .meaning = "the rank among those on this machine"},
+    {.name = "SPILLWAY_LOCAL_WORLD_SIZE",
+     .topic = internal::kJob,
+     .kind = VariableKind::kNumber,
+     .least = 1,
+     .most = internal::kMaxRanks,
+     .otherwise_words = "as the launcher says",
+     .readers = "library, PyTorch",
+     .meaning = "how many ranks are on this machine"},
+    {.name = "SPILLWAY_COMM_ID",
+     .topic = internal::kJob,
+     .kind = VariableKind::kPlace,
+     .otherwise_words = "as the launcher says",
+     .readers = "library, PyTorch, tool",
+     .meaning = "where the ranks meet: an address of rank 0's host and a port that is free there"},
+    {.name = "SPILLWAY_SERVERS",
+     .topic = internal::kJob,
+     .kind = VariableKind::kNumber,
+     .most = internal::kMaxRanks - 1,
+     .otherwise = "0",
+     .readers = "library, tool",
+     .meaning = "parameter servers (spillway ps) beside the ranks; for spillway ps itself 1"},
+    {.name = "SPILLWAY_SERVER_INDEX",
+     .topic = internal::kJob,
+     .kind = VariableKind::kNumber,
+     .most = internal::kMaxRanks - 2,
+     .otherwise = "0",
+     .readers = "tool",
+     .meaning = "which of the parameter servers this spillway ps is"},
+    {.name = "SPILLWAY_PEERS",
+     .topic = internal::kJob,
+     .kind = VariableKind::kAddresses,
+     .otherwise_words = "ranks tell each other",
+     .readers = "library, lab sets it",
+     .meaning = "where to send to each rank, in their order"},
+    {.name = "SPILLWAY_LISTEN",
+     .topic = internal::kJob,
+     .kind = VariableKind::kAddress,
+     .otherwise_words = "a free port of the chosen interface",
+     .readers = "library, lab sets it",
+     .meaning = "where this rank receives"},
+    {.name = "SPILLWAY_LAB_ID",
+     .topic = internal::kJob,
+     .kind = VariableKind::kText,
+     .otherwise_words = "this is no lab",
+     .readers = "library, lab sets it",
+     .meaning = "names the lab that started a process; keeps jobs of different labs apart"},
+    {.name = "SPILLWAY_HOST_NAME",
+     .topic = internal::kJob,
+     .kind = VariableKind::kText,
+     .otherwise_words = "this is no lab",
+     .readers = "lab sets it",
+     .meaning = "the name of a lab's host, for the command that runs there"},
+    {.name = "SPILLWAY_LIBRARY",
+     .topic = internal::kJob,
+     .kind = VariableKind::kPath,
+     .otherwise_words = "looked for beside the package, then in library folders",
+     .readers = "Python, lab sets it",
+     .meaning = "the libspillway.so that the Python package loads"},
+
+    {.name = "SPILLWAY_SOCKET_IFNAME",
+     .topic = internal::kNetwork,
+     .kind = VariableKind::kText,
+     .otherwise_words = "the first that is up and leads out; loopback if all ranks are here",
+     .readers = "library",
+     .meaning = "which interface: eth,ib names begin so; =eth0 exactly; ^docker,br none of these"},
+    {.name = "SPILLWAY_SOCKET_FAMILY",
+     .topic = internal::kNetwork,
+     .kind = VariableKind::kChoice,
+     .choices = "AF_INET,AF_INET6",
+     .otherwise_words = "IPv4 where an interface has both",
+     .readers = "library",
+     .meaning = "addresses of which family"},
+    {.name = "SPILLWAY_LINK_RATE",
+     .topic = internal::kNetwork,
+     .kind = VariableKind::kNumber,
+     .least = 1000,
+     .most = internal::kNoLimit,
+     .otherwise_words = "as the kernel says, 10 Gbit/s where it does not know",
+     .readers = "library, lab sets it",
+     .meaning = "bits per second of this host's link"},
+    {.name = "SPILLWAY_MTU",
+     .topic = internal::kNetwork,
+     .kind = VariableKind::kNumber,
+     .least = 576,
+     .most = 65'536,
+     .otherwise_words = "the interface's",
+     .readers = "library, lab sets it",
+     .meaning =
+         "bytes of the longest IP packet; all ranks use the smallest of theirs, 9000 at most"},
+    {.name = "SPILLWAY_TRIM_BYTES",
+     .topic = internal::kNetwork,
+     .kind = VariableKind::kNumber,
+     .most = 9000,
+     .otherwise = "0",
+     .readers = "library, tool, lab sets it",
+     .meaning =
+         "bytes to which the switches cut frames, the same at all ranks; 0: they do not cut"},
+    {.name = "SPILLWAY_PATHS",
+     .topic = internal::kNetwork,
+     .kind = VariableKind::kNumber,
+     .least = 1,
+     .most = 64,
+     .otherwise_words = "8; 1 on loopback",
+     .readers = "library",
+     .meaning = "source ports that packets are sprayed over"},
+    {.name = "SPILLWAY_SECRET",
+     .topic = internal::kNetwork,
+     .kind = VariableKind::kSecret,
+     .least = 16,
+     .otherwise_words = "packets carry checksums instead",
+     .readers = "library",
+     .meaning = "the job's secret: packets carry keyed tags"},
+    {.name = "SPILLWAY_GSO",
+     .topic = internal::kNetwork,
+     .kind = VariableKind::kFlag,
+     .otherwise = "1",
+     .readers = "library, tool",
+     .meaning = "many datagrams leave in one call, where the kernel can (UDP_SEGMENT)"},
+    {.name = "SPILLWAY_GRO",
+     .topic = internal::kNetwork,
+     .kind = VariableKind::kFlag,
+     .otherwise = "1",
+     .readers = "library, tool",
+     .meaning = "many datagrams arrive in one call, where the kernel can (UDP_GRO)"},
+    {.name = "SPILLWAY_BATCHING",
+     .topic = internal::kNetwork,
+     .kind = VariableKind::kFlag,
+     .otherwise = "1",
+     .readers = "library, tool",
+     .meaning = "several calls are made in one (sendmmsg, recvmmsg)"},
+
+    {.name = "SPILLWAY_THREADS",
+     .topic = internal::kMachine,
+     .kind = VariableKind::kNumber,
+     .most = 64,
+     .otherwise_words = "by the machine: a rank's processors but one, 4 at most",
+     .readers = "library",
+     .meaning = "threads that do sums and coding; 0: the one that moves packets does them"},
+    {.name = "SPILLWAY_BUSY_POLL",
+     .topic = internal::kMachine,
+     .kind = VariableKind::kNumber,
+     .most = 1'000'000,
+     .otherwise = "0",
+     .readers = "library",
+     .meaning = "microseconds for which a rank keeps looking for packets before it sleeps"},
+    {.name = "SPILLWAY_LOCAL_COPY",
+     .topic = internal::kMachine,
+     .kind = VariableKind::kFlag,
+     .otherwise = "1",
+     .readers = "library",
+     .meaning = "ranks of one machine read each other's memory; 0: they use sockets, too"},
+    {.name = "SPILLWAY_SIMD",
+     .topic = internal::kMachine,
+     .kind = VariableKind::kChoice,
+     .choices = "scalar,neon,avx2,avx512,simd",
+     .otherwise_words = "by the machine: the fastest",
+     .readers = "library, tool",
+     .meaning = "instructions that the codec uses, all with the same result; ones that this "
+                "processor lacks are passed over"},
+
+    // With the time to tell the others, a dead rank is named everywhere within two seconds. Below
+    // the least, a rank that a busy machine does not let run for a moment is dead.
+    {.name = "SPILLWAY_PEER_TIMEOUT",
+     .topic = internal::kPatience,
+     .kind = VariableKind::kSeconds,
+     .least = 100,
+     .most = internal::kDay * 1000,
+     .otherwise = "1.4",
+     .readers = "library",
+     .meaning = "a rank that is silent for so long while something is due is dead; raise it where "
+                "ranks share too few processors or are stopped in a debugger"},
+    {.name = "SPILLWAY_RENDEZVOUS_TIMEOUT",
+     .topic = internal::kPatience,
+     .kind = VariableKind::kSeconds,
+     .least = 100,
+     .most = internal::kDay * 1000,
+     .otherwise = "60",
+     .readers = "library, PyTorch",
+     .meaning = "how long to wait for all ranks to come; PyTorch's default is its group's timeout"},
+
+    {.name = "SPILLWAY_DEBUG",
+     .topic = internal::kObserving,
+     .kind = VariableKind::kChoice,
+     .choices = "NONE,VERSION,WARN,INFO,TRACE",
+     .otherwise_words = "warnings, without the version",
+     .readers = "library",
+     .meaning = "what is logged: each level with those before it"},
+    {.name = "SPILLWAY_DEBUG_SUBSYS",
+     .topic = internal::kObserving,
+     .kind = VariableKind::kChoices,
+     .choices = "INIT,BOOTSTRAP,ENV,NET,COLL,CODEC,METRICS,ALL",
+     .otherwise = "INIT,BOOTSTRAP,ENV",
+     .readers = "library",
+     .meaning = "what INFO and TRACE speak about"},
+    {.name = "SPILLWAY_DEBUG_FILE",
+     .topic = internal::kObserving,
+     .kind = VariableKind::kPath,
+     .otherwise_words = "standard error",
+     .readers = "library",
+     .meaning = "the log is added to this file; %h is the host, %p the process"},
+    {.name = "SPILLWAY_FLIGHT_RECORDER",
+     .topic = internal::kObserving,
+     .kind = VariableKind::kNumber,
+     .least = 1,
+     .most = 65'536,
+     .otherwise = "1024",
+     .readers = "library",
+     .meaning = "how many operations are remembered, at about 800 bytes each"},
+    {.name = "SPILLWAY_DUMP_SIGNAL",
+     .topic = internal::kObserving,
+     .kind = VariableKind::kSignal,
+     .choices = "NONE,USR1,USR2,HUP,QUIT",
+     .otherwise = "USR2",
+     .readers = "library",
+     .meaning = "the signal on which a process writes down the operations it remembers"},
+    {.name = "SPILLWAY_FLIGHT_FILE",
+     .topic = internal::kObserving,
+     .kind = VariableKind::kPath,
+     .otherwise_words = "standard error, and only on the signal",
+     .readers = "library",
+     .meaning = "where to, and also at the first failure; %h is the host, %p the process"},
+    {.name = "SPILLWAY_METRICS_FILE",
+     .topic = internal::kObserving,
+     .kind = VariableKind::kPath,
+     .otherwise_words = "none",
+     .readers = "library",
+     .meaning = "metrics for node-exporter; %r rank, %c communicator, %h host, %p process"},
+    {.name = "SPILLWAY_METRICS_SECONDS",
+     .topic = internal::kObserving,
+     .kind = VariableKind::kNumber,
+     .least = 1,
+     .most = internal::kDay,
+     .otherwise = "10",
+     .readers = "library",
+     .meaning = "how often that file is written"},
+    {.name = "SPILLWAY_METRICS_PORT",
+     .topic = internal::kObserving,
+     .kind = VariableKind::kNumber,
+     .least = 1,
+     .most = 65'535,
+     .otherwise_words = "not served",
+     .readers = "library",
+     .meaning =
+         "metrics at http://127.0.0.1:PORT/metrics; each rank of a machine adds its local rank"},
+    {.name = "SPILLWAY_METRICS_LISTEN",
+     .topic = internal::kObserving,
+     .kind = VariableKind::kAddress,
+     .otherwise_words = "not served",
+     .readers = "library",
+     .meaning = "the same at another address; goes before SPILLWAY_METRICS_PORT"},
+    {.name = "SPILLWAY_TIMELINE",
+     .topic = internal::kObserving,
+     .kind = VariableKind::kPath,
+     .otherwise_words = "none",
+     .readers = "library",
+     .meaning = "a Chrome trace of every operation; %r rank, %c communicator, %h host, %p process"},
+
+    {.name = "SPILLWAY_MODE",
+     .topic = internal::kTorch,
+     .kind = VariableKind::kChoice,
+     .choices = "exact,tolerant",
+     .otherwise = "exact",
+     .readers = "PyTorch",
+     .meaning = "whether the backend's all-reduces of floating-point tensors may lose something"},
+    // Of a mean of independent gradients, 5 bits make an error of 0.5 % of the energy.
+    {.name = "SPILLWAY_PRECISION",
+     .topic = internal::kTorch,
+     .kind = VariableKind::kNumber,
+     .least = 1,
+     .most = 32,
+     .otherwise = "5",
+     .readers = "PyTorch",
+     .meaning = "bits per value that are sent to the sums"},
+    {.name = "SPILLWAY_GATHER_PRECISION",
+     .topic = internal::kTorch,
+     .kind = VariableKind::kNumber,
+     .least = 1,
+     .most = 32,
+     .otherwise_words = "as SPILLWAY_PRECISION",
+     .readers = "PyTorch",
+     .meaning = "bits per value of the sums that come back"},
+    {.name = "SPILLWAY_LOSS_BOUND",
+     .topic = internal::kTorch,
+     .kind = VariableKind::kShare,
+     .otherwise = "0.01",
+     .readers = "PyTorch",
+     .meaning =
+         "share of a contribution's packets that may stay missing; 0: all arrive, maybe cut"},
+    {.name = "SPILLWAY_LEAST_CONTRIBUTORS",
+     .topic = internal::kTorch,
+     .kind = VariableKind::kShare,
+     .otherwise = "0",
+     .readers = "PyTorch",
+     .meaning = "above 0: late ranks are not waited for while this share of the ranks is in a sum"},
+    // Below the default, what coding saves is less than what it costs.
+    {.name = "SPILLWAY_TOLERANT_BYTES",
+     .topic = internal::kTorch,
+     .kind = VariableKind::kNumber,
+     .most = internal::kNoLimit,
+     .otherwise = "65536",
+     .readers = "PyTorch",
+     .meaning = "smaller tensors are added up exactly"},
+});
+
+// Null where it is not in the table.
+constexpr const Variable* find_variable(std::string_view name) {
+  for (const Variable& variable : kVariables) {
+    if (variable.name == name) {
+      return &variable;
+    }
+  }
+  return nullptr;
+}
+
+// A name of the table, for what is fixed in the code.
+consteval const Variable& variable(std::string_view name) {
+  for (const Variable& variable : kVariables) {
+    if (variable.name == name) {
+      return variable;
+    }
+  }
+  throw "this variable is not in the table";
+}
+
+// A name of the table whose variable is of one of these kinds.
+template <VariableKind... kinds>
+struct VariableOf {
+  consteval VariableOf(const char* name)  // NOLINT(google-explicit-constructor)
+      : variable(base::variable(name)) {
+    if (((variable.kind != kinds) && ...)) {
+      throw "this variable is of another kind";
+    }
+  }
+  const Variable& variable;
+};
+
+// The same for those with a default, and for those without.
+template <VariableKind kind>
+struct VariableWithDefault : VariableOf<kind> {
+  consteval VariableWithDefault(const char* name)  // NOLINT(google-explicit-constructor)
+      : VariableOf<kind>(name) {
+    if (this->variable.otherwise.empty()) {
+      throw "this variable has no default";
+    }
+  }
+};
+template <VariableKind kind>
+struct VariableWithoutDefault : VariableOf<kind> {
+  consteval VariableWithoutDefault(const char* name)  // NOLINT(google-explicit-constructor)
+      : VariableOf<kind>(name) {
+    if (!this->variable.otherwise.empty()) {
+      throw "this variable has a default";
+    }
+  }
+};
+
+}  // namespace spillway::base

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How much the codecs lose: error by planes and by cut size, bias over seeds, and the encodings of
+// the trimmable-gradients paper at given trim fractions. Error is NMSE, squared error over energy,
+// averaged over messages with fresh rotations.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "bench/progress.h"
+
+namespace spillway::bench {
+
+// Tensors to try: three synthetic distributions and whatever real gradients are at hand, the latter
+// cut to a power of two so that no codec is favoured by how it pads.
+struct Sample {
+  std::string name;
+  std::vector<float> values;
+};
+std::vector<Sample> accuracy_samples(std::size_t values, const std::string& gradient_folder);
+
+struct AccuracyOptions {
+  int messages = 16;      // per error figure
+  int bias_seeds = 1000;  // per bias figure
+};
+
+struct PlanesError {
+  std::string sample;
+  unsigned planes;
+  double nmse;
+  double eden_nmse;  // of EDEN with as many bits on the same messages; 0 where EDEN has no code
+};
+
+struct CutError {
+  std::string sample;
+  unsigned mtu;
+  unsigned cut_bytes;
+  std::size_t values_per_packet;
+  double planes;  // left of each coordinate, on average
+  double nmse;
+};
+
+struct BiasFigure {
+  std::string sample;
+  unsigned planes;
+  double bias;        // norm of the bias over the norm, freed of sampling noise
+  double mean_error;  // norm of the error of the mean itself: bias and noise
+};
+
+struct TrimFigure {
+  std::string encoding;
+  double trimmed_fraction;
+  double nmse;
+};
+
+std::vector<PlanesError> measure_planes(const std::vector<Sample>& samples,
+                                        const AccuracyOptions& options, Progress& progress);
+std::vector<CutError> measure_cuts(const std::vector<Sample>& samples,
+                                   const AccuracyOptions& options, Progress& progress);
+std::vector<BiasFigure> measure_bias(const std::vector<Sample>& samples,
+                                     const AccuracyOptions& options, Progress& progress);
+std::vector<TrimFigure> measure_paper_encodings(const AccuracyOptions& options, Progress& progress);
+
+}  // namespace spillway::bench

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How fast the codecs are on one core, beside memcpy of the same tensor in the same run. Throughput
+// counts the tensor's bytes (4 per value), whatever is on the wire.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "bench/progress.h"
+
+namespace spillway::bench {
+
+struct SpeedOptions {
+  std::size_t values = std::size_t{1} << 24;  // 64 MiB: like a model's gradients, not in a cache
+  int repetitions = 9;  // the best one counts: noise only ever slows a run down
+};
+
+struct HadamardSpeed {
+  std::string target;
+  unsigned row_log2;
+  double gigabytes_per_second;
+};
+
+struct CodecSpeed {
+  std::string codec;
+  std::string target;
+  double encode_gigabytes_per_second;
+  double decode_gigabytes_per_second;
+  double wire_bits_per_value;  // UDP payload: headers and checks included
+};
+
+struct SpeedResults {
+  double memcpy_gigabytes_per_second = 0.0;
+  std::vector<HadamardSpeed> hadamard;
+  std::vector<CodecSpeed> codecs;
+};
+
+SpeedResults measure_speed(const SpeedOptions& options, Progress& progress);
+std::size_t speed_steps();
+
+}  // namespace spillway::bench

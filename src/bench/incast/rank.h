@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What each rank of `spillway bench incast` runs inside the lab: rounds of the same flows, agreed
+// on over a RankMeeting. Rank 0 writes what everybody measured into the folder they share.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "bench/incast/flow_carrier.h"
+#include "scenario/scenario.h"
+
+namespace spillway::bench {
+
+struct IncastRankOptions {
+  std::string protocol;  // "spillway", or a TCP congestion control
+  std::uint32_t rounds = 0;
+  std::filesystem::path folder;
+};
+
+// The flows of the scenario's first job, numbered by their place. Throws CommandError where some of
+// them wait for others: a round has no such order.
+std::vector<scenario::Flow> flows_of(const scenario::Scenario& scenario);
+
+// Finds its rank and peers in the environment, as src/lab/rank_environment.h sets it.
+void run_incast_rank(const scenario::Scenario& scenario, const IncastRankOptions& options);
+
+// What rank 0 wrote: one list per round.
+std::vector<std::vector<FlowOutcome>> read_rounds(const std::filesystem::path& folder,
+                                                  std::size_t flows);
+
+}  // namespace spillway::bench

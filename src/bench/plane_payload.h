@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Messages for measurements on real sockets: packets as the packetizer would shape them, filled
+// with random planes instead of an encoded tensor, so that what is measured is the way and not the
+// codec. Everything on the way is real: headers, checks, copies.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "packetize/packet_plan.h"
+#include "transport/message.h"
+#include "wire/data_packet.h"
+
+namespace spillway::bench {
+
+// The plan of a message that fills packets of at most `datagram_bytes` of UDP payload and carries
+// at least `bytes` of planes.
+packetize::PacketPlan plan_of_size(std::uint64_t bytes, unsigned datagram_bytes,
+                                   unsigned trim_bytes);
+
+// Where a packet's planes lie among those of all packets.
+struct PlaneSpan {
+  std::uint32_t offset = 0;
+  std::uint32_t bytes = 0;
+};
+
+class PlaneSource final : public transport::PayloadSource {
+ public:
+  // `auth` must outlive the source. The message's id comes with each stamp.
+  PlaneSource(const packetize::PacketPlan& plan, const packetize::Job& job,
+              const wire::PacketAuth& auth);
+
+  std::size_t write(const wire::DataStamp& stamp, base::MutableByteView out) override;
+
+ private:
+  const wire::PacketAuth& auth_;
+  std::vector<std::uint8_t> planes_;  // of all packets, one behind the other
+  std::vector<PlaneSpan> spans_;      // per packet
+  std::vector<wire::DataHeader> headers_;
+};
+
+class PlaneSink final : public transport::PayloadSink {
+ public:
+  PlaneSink(const packetize::PacketPlan& plan, const wire::PacketAuth& auth);
+
+  unsigned take(const wire::OpenedPacket& packet, base::ByteView bytes) override;
+
+  // Whether the planes that came, all of every packet, are those a PlaneSource sends.
+  bool holds_what_was_sent() const;
+
+ private:
+  packetize::PacketPlan plan_;
+  const wire::PacketAuth& auth_;
+  std::vector<std::uint8_t> planes_;
+  std::vector<PlaneSpan> spans_;
+};
+
+}  // namespace spillway::bench

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The four encodings of the trimmable-gradients paper (HotNets'24), as trimmable.h carries them:
+// what the head of one bit is, what trimmed packets decode to, and what that costs.
+//
+//   encoding         the head is                              error when trimmed
+//   sign-magnitude   the sign; stands for the deviation       0.404, biased
+//   sq               a draw: stochastic quantisation to +-L   5.28, unbiased
+//   sd               a draw: subtractive dithering in +-L     2.08, unbiased
+//   rht              the sign after a random rotation         0.571, unbiased
+//
+// Errors are shares of the energy of Gaussian data; above 1, zeros would be better. L is 2.5
+// standard deviations of the tensor (TernGrad's rule, Wen et al., NIPS'17). The heads of sq and sd
+// are not the sign, so their tails alone must restore the value and have no room for its last
+// mantissa bit.
+//
+// Edges of the first three: a constant tensor has no spread, so its trimmed packets decode to zero;
+// with a NaN or an infinity anywhere in the tensor the spread is NaN and so is every trimmed
+// coordinate, while whole packets still carry their values. Denormals are like other numbers.
+//
+// No mutable state: any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "codec/reference/trimmable.h"
+
+namespace spillway::codec::reference {
+
+// The head is the sign bit of the IEEE float (1 is negative), the tail its other 31 bits. Trimmed
+// packets decode to sign * sigma, sigma the standard deviation of the tensor, the one metadata
+// value; mean |x| in its place would be optimal. On heavy tails the error passes 1.
+//
+// Whole packets are exact to the bit, NaN payloads included. The seed is not used.
+class SignMagnitude final : public TrimmableEncoding {
+ public:
+  explicit SignMagnitude(std::size_t coordinates_per_packet)
+      : TrimmableEncoding(coordinates_per_packet) {}
+
+  std::string_view name() const override { return "sign-magnitude"; }
+
+ private:
+  std::size_t word_count(std::size_t count) const override { return count; }
+  std::size_t metadata_count(std::size_t /*count*/) const override { return 1; }
+  Coded to_words(std::span<const float> tensor, std::uint64_t seed) const override;
+  void from_words(const Received& received, std::span<const float> metadata, std::uint64_t seed,
+                  std::span<float> out) const override;
+};
+
+// With v clipped to [-L, L], the head is 1 with probability (v + L) / 2L. Trimmed packets decode to
+// L or -L; L is the one metadata value.
+//
+// Unbiased over seeds inside the clip, at the price of an error of L^2 - v^2.
+class StochasticQuantisation final : public TrimmableEncoding {
+ public:
+  explicit StochasticQuantisation(std::size_t coordinates_per_packet)
+      : TrimmableEncoding(coordinates_per_packet) {}
+
+  std::string_view name() const override { return "sq"; }
+
+ private:
+  std::size_t word_count(std::size_t count) const override { return count; }
+  std::size_t metadata_count(std::size_t /*count*/) const override { return 1; }
+  Coded to_words(std::span<const float> tensor, std::uint64_t seed) const override;
+  void from_words(const Received& received, std::span<const float> metadata, std::uint64_t seed,
+                  std::span<float> out) const override;
+};
+
+// Roberts, IRE Trans. Inf. Theory 8, 1962: both ends draw u uniform in [-L, L) per coordinate. The
+// head is 1 where v + u >= 0; trimmed packets decode to +-L - u, at most the largest float. L is
+// the one metadata value.
+//
+// Unbiased over seeds for |v| <= L, with an error of L^2 / 3 whatever v.
+class SubtractiveDithering final : public TrimmableEncoding {
+ public:
+  explicit SubtractiveDithering(std::size_t coordinates_per_packet)
+      : TrimmableEncoding(coordinates_per_packet) {}
+
+  std::string_view name() const override { return "sd"; }
+
+ private:
+  std::size_t word_count(std::size_t count) const override { return count; }
+  std::size_t metadata_count(std::size_t /*count*/) const override { return 1; }
+  Coded to_words(std::span<const float> tensor, std::uint64_t seed) const override;
+  void from_words(const Received& received, std::span<const float> metadata, std::uint64_t seed,
+                  std::span<float> out) const override;
+};
+
+// DRIVE (Vargaftik et al., NeurIPS'21): each row x of n coordinates (coordinates.h) is rotated,
+// y = H D x / sqrt(n), and y travels as sign bits (heads) and the other 31 bits of each float
+// (tails). Metadata is f = |x|_2^2 / |y|_1 per row.
+//
+// Trimmed coordinates decode to f * sign(y), lost ones to zero, both in the rotated domain; then
+// the row is rotated back, which spreads the damage over all of it. With a fraction t trimmed the
+// error is (pi/2 - 1) t of the energy, whatever the data, and unbiased over seeds for rows that
+// rotate to something like Gaussian draws. Whole packets are exact in y; x comes back up to fp32
+// rounding, about 1e-7 of the norm of the row. Packets may straddle rows.
+//
+// Edges: a row of zeros decodes to zeros. A row with a NaN or an infinity, or with values so large
+// (beyond 2^112) that rotating them may overflow, decodes to NaN throughout. Denormals round to
+// multiples of the smallest one.
+class RotatedSign final : public TrimmableEncoding {
+ public:
+  explicit RotatedSign(std::size_t coordinates_per_packet)
+      : TrimmableEncoding(coordinates_per_packet) {}
+
+  std::string_view name() const override { return "rht"; }
+
+ private:
+  std::size_t word_count(std::size_t count) const override;
+  std::size_t metadata_count(std::size_t count) const override;
+  Coded to_words(std::span<const float> tensor, std::uint64_t seed) const override;
+  void from_words(const Received& received, std::span<const float> metadata, std::uint64_t seed,
+                  std::span<float> out) const override;
+};
+
+}  // namespace spillway::codec::reference

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What one rank does in an operation, as data: messages to send and to receive, sums to form, and
+// which of them has to wait for which. An algorithm is a function that writes such a plan; PlanRun
+// carries out any of them.
+//
+// Every step is done once all steps that unlock it are done. A plan has no cycles: steps unlock
+// only steps that were added later (PlanBuilder checks it). Spans lie inside the operation's
+// buffers and the plan's scratch. A message is named by (peer, phase, part), which is unique among
+// a rank's messages to a peer, and among those from it.
+//
+// PlanBuilder writes it step by step. Each call adds a step and says what it waits for; empty spans
+// make no step, so that algorithms need not care about ranks with nothing to do.
+//
+//   PlanBuilder plan;
+//   const StepId came = plan.receive(peer, phase, part, scratch);
+//   const StepId sum = plan.reduce(target, {scratch, own}, /*is_final=*/true, {came});
+//   plan.send(peer, phase, part, target, {sum});
+//
+// Plain values; one thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <vector>
+
+#include "collective/operation.h"
+#include "wire/data_packet.h"
+
+namespace spillway::collective {
+
+enum class Region : std::uint8_t { kInput, kOutput, kScratch };
+
+// A run of bytes in one of the operation's three memories.
+struct Span {
+  Region region = Region::kInput;
+  std::size_t offset = 0;
+  std::size_t bytes = 0;
+};
+
+using StepId = std::uint32_t;
+
+struct Step {
+  enum class Kind : std::uint8_t { kSend, kReceive, kReduce, kCopy };
+  Kind kind = Kind::kSend;
+  wire::Phase phase = wire::Phase::kReduce;  // of a message
+  std::uint16_t peer = 0;
+  std::uint16_t part = 0;
+  bool is_final = false;           // of a reduction: nothing is added any more
+  Span span;                       // sent, received into, or written
+  std::uint32_t first_source = 0;  // of a reduction or copy: in Plan::sources
+  std::uint32_t source_count = 0;
+  std::uint32_t first_unlocked = 0;  // in Plan::unlocked
+  std::uint32_t unlocked_count = 0;
+  std::uint32_t waits_for = 0;  // steps
+};
+
+struct Plan {
+  Algorithm algorithm = Algorithm::kDirect;
+  std::vector<Step> steps;
+  std::vector<Span> sources;
+  std::vector<StepId> unlocked;
+  std::size_t scratch_bytes = 0;
+
+  std::span<const Span> sources_of(const Step& step) const {
+    return std::span(sources).subspan(step.first_source, step.source_count);
+  }
+  std::span<const StepId> unlocked_by(const Step& step) const {
+    return std::span(unlocked).subspan(step.first_unlocked, step.unlocked_count);
+  }
+};
+
+// Stands for a step that was not needed: nothing waits for it.
+inline constexpr StepId kNoStep = UINT32_MAX;
+
+class PlanBuilder {
+ public:
+  StepId send(std::uint16_t to, wire::Phase phase, std::size_t part, const Span& span,
+              std::initializer_list<StepId> after = {});
+  StepId receive(std::uint16_t from, wire::Phase phase, std::size_t part, const Span& span,
+                 std::initializer_list<StepId> after = {});
+  // The same in messages of at most `most` bytes, parts 0, 1, 2, ...
+  void send_pieces(std::uint16_t to, wire::Phase phase, const Span& span, std::size_t most);
+  void receive_pieces(std::uint16_t from, wire::Phase phase, const Span& span, std::size_t most);
+  // Adds `sources` up in their order.
+  StepId reduce(const Span& target, std::span<const Span> sources, bool is_final,
+                std::span<const StepId> after);
+  StepId copy(const Span& target, const Span& source, std::initializer_list<StepId> after = {});
+
+  // Has `later` wait for `earlier` too.
+  void order(StepId earlier, StepId later);
+
+  // Room for `bytes` in the scratch memory, aligned for any element.
+  Span scratch(std::size_t bytes);
+
+  Plan finish(Algorithm algorithm);
+
+ private:
+  StepId add(const Step& step, std::span<const StepId> after);
+
+  struct Edge {
+    StepId from;
+    StepId to;
+  };
+  Plan plan_;
+  std::vector<Edge> edges_;
+};
+
+}  // namespace spillway::collective

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Direct exchange: shard j of the tensor belongs to rank j. Piece by piece, every rank sends its
+// part of a shard to the shard's owner, which adds them up by rank and, for an all-reduce, sends
+// the sum to everybody.
+//
+// Pieces flow by a window: a rank sends piece k to an owner when that owner's sum of piece k - W
+// has come back. By then the owner has room for it (its scratch for piece k - W is free) and
+// expects it, so scratch is bounded and nobody sends what nobody waits for.
+#include <vector>
+
+#include "collective/exact/algorithms.h"
+#include "collective/exact/plan.h"
+#include "collective/shards.h"
+
+namespace spillway::collective {
+namespace {
+
+using wire::Phase;
+
+class DirectPlan {
+ public:
+  explicit DirectPlan(const PlanTask& task)
+      : task_(task),
+        element_(task.element_bytes()),
+        piece_elements_(std::max<std::size_t>(1, task.options.piece_bytes / element_)),
+        world_(task.group.world),
+        rank_(task.group.rank),
+        came_back_(world_),
+        scratch_(world_) {}
+
+  Plan all_reduce();
+  Plan reduce_scatter();
+  Plan reduce_to_root();
+
+ private:
+  std::size_t rounds(std::size_t most_elements) const {
+    return piece_count(most_elements, piece_elements_);
+  }
+  Extent piece(const Extent& shard, std::size_t round) const {
+    return round < rounds(shard.count) ? piece_of(shard, piece_elements_, round) : Extent{};
+  }
+  Span span(Region region, const Extent& extent) const {
+    return {region, extent.first * element_, extent.count * element_};
+  }
+  Extent shard(std::uint16_t owner) const { return shard_of(task_.operation.count, world_, owner); }
+  std::uint16_t neighbour(unsigned distance) const {
+    return static_cast<std::uint16_t>((rank_ + distance) % world_);
+  }
+  StepId before_window(const std::vector<StepId>& steps, std::size_t round) const {
+    return round >= task_.options.window ? steps[round - task_.options.window] : kNoStep;
+  }
+
+  void contribute(std::size_t round, const Extent& extent, std::uint16_t owner);
+  StepId collect(std::size_t round, const Span& own, const Span& target);
+  Span scratch_for(std::uint16_t source, std::size_t round, std::size_t bytes);
+
+  const PlanTask& task_;
+  std::size_t element_;
+  std::size_t piece_elements_;
+  std::uint16_t world_;
+  std::uint16_t rank_;
+  PlanBuilder plan_;
+  std::vector<std::vector<StepId>> came_back_;  // by owner and round: its sum, received
+  std::vector<StepId> sums_;                    // by round: this rank's
+  std::vector<std::vector<Span>> scratch_;      // by source: a ring of `window` pieces
+};
+
+Span DirectPlan::scratch_for(std::uint16_t source, std::size_t round, std::size_t bytes) {
+  std::vector<Span>& slots = scratch_[source];
+  const std::size_t slot = round % task_.options.window;
+  if (slots.size() <= slot) {
+    slots.push_back(plan_.scratch(piece_elements_ * element_));
+  }
+  return {Region::kScratch, slots[slot].offset, bytes};
+}
+
+// Sends this rank's part of an owner's piece.
+void DirectPlan::contribute(std::size_t round, const Extent& extent, std::uint16_t owner) {
+  plan_.send(owner, Phase::kReduce, round, span(Region::kInput, extent),
+             {before_window(came_back_[owner], round)});
+}
+
+// Receives everybody's part of this rank's piece and adds them up, by rank.
+StepId DirectPlan::collect(std::size_t round, const Span& own, const Span& target) {
+  std::vector<Span> sources(world_, own);
+  std::vector<StepId> came;
+  for (unsigned distance = 1; distance < world_; ++distance) {
+    const std::uint16_t source = neighbour(distance);
+    sources[source] = scratch_for(source, round, own.bytes);
+    came.push_back(plan_.receive(source, Phase::kReduce, round, sources[source],
+                                 {before_window(sums_, round)}));
+  }
+  sums_.push_back(plan_.reduce(target, sources, /*is_final=*/true, came));
+  return sums_.back();
+}
+
+Plan DirectPlan::all_reduce() {
+  const std::size_t most_rounds = rounds(shard(0).count);
+  for (std::size_t round = 0; round < most_rounds; ++round) {
+    const Extent mine = piece(shard(rank_), round);
+    // Expectations first: what is sent below may be answered at once.
+    const StepId sum =
+        mine.count == 0 ? kNoStep
+                        : collect(round, span(Region::kInput, mine), span(Region::kOutput, mine));
+    for (unsigned distance = 1; distance < world_; ++distance) {
+      const std::uint16_t owner = neighbour(distance);
+      const Extent theirs = piece(shard(owner), round);
+      came_back_[owner].push_back(plan_.receive(owner, Phase::kGather, round,
+                                                span(Region::kOutput, theirs),
+                                                {before_window(came_back_[owner], round)}));
+      contribute(round, theirs, owner);
+      plan_.send(owner, Phase::kGather, round, span(Region::kOutput, mine), {sum});
+    }
+  }
+  return plan_.finish(Algorithm::kDirect);
+}
+
+// As an all-reduce without its second half: what tells a rank that an owner has room is a receipt
+// of one byte for every piece beyond the window.
+Plan DirectPlan::reduce_scatter() {
+  const Extent block{0, task_.operation.count};
+  const Span receipt = plan_.scratch(1);
+  const std::size_t most_rounds = rounds(block.count);
+  for (std::size_t round = 0; round < most_rounds; ++round) {
+    const Extent mine = piece(block, round);
+    const auto in_input = [&](std::uint16_t owner) {
+      return Extent{owner * block.count + mine.first, mine.count};
+    };
+    const bool needs_receipt = round + task_.options.window < most_rounds;
+    const StepId sum =
+        collect(round, span(Region::kInput, in_input(rank_)), span(Region::kOutput, mine));
+    for (unsigned distance = 1; distance < world_; ++distance) {
+      const std::uint16_t owner = neighbour(distance);
+      came_back_[owner].push_back(
+          needs_receipt ? plan_.receive(owner, Phase::kGather, round, plan_.scratch(1)) : kNoStep);
+      contribute(round, in_input(owner), owner);
+      if (needs_receipt) {
+        plan_.send(owner, Phase::kGather, round, receipt, {sum});
+      }
+    }
+  }
+  return plan_.finish(Algorithm::kDirect);
+}
+
+// Owners send their sums to the root alone. The whole shard is one window: a reduce is one step of
+// many, and its scratch that of the tensor.
+Plan DirectPlan::reduce_to_root() {
+  const std::uint16_t root = task_.operation.root;
+  const std::size_t most_rounds = rounds(shard(0).count);
+  for (std::size_t round = 0; round < most_rounds; ++round) {
+    const Extent mine = piece(shard(rank_), round);
+    std::vector<Span> sources(world_, span(Region::kInput, mine));
+    std::vector<StepId> came;
+    for (unsigned distance = 1; distance < world_ && mine.count > 0; ++distance) {
+      const std::uint16_t source = neighbour(distance);
+      sources[source] = plan_.scratch(mine.count * element_);
+      came.push_back(plan_.receive(source, Phase::kReduce, round, sources[source]));
+    }
+    const Span target =
+        rank_ == root ? span(Region::kOutput, mine) : plan_.scratch(mine.count * element_);
+    const StepId sum = plan_.reduce(target, sources, /*is_final=*/true, came);
+    for (unsigned distance = 1; distance < world_; ++distance) {
+      const std::uint16_t owner = neighbour(distance);
+      plan_.send(owner, Phase::kReduce, round, span(Region::kInput, piece(shard(owner), round)));
+    }
+    if (rank_ != root) {
+      plan_.send(root, Phase::kGather, round, target, {sum});
+      continue;
+    }
+    for (unsigned distance = 1; distance < world_; ++distance) {
+      const std::uint16_t owner = neighbour(distance);
+      plan_.receive(owner, Phase::kGather, round,
+                    span(Region::kOutput, piece(shard(owner), round)));
+    }
+  }
+  return plan_.finish(Algorithm::kDirect);
+}
+
+}  // namespace
+
+Plan plan_direct_all_reduce(const PlanTask& task) {
+  return DirectPlan(task).all_reduce();
+}
+
+Plan plan_direct_reduce_scatter(const PlanTask& task) {
+  return DirectPlan(task).reduce_scatter();
+}
+
+Plan plan_direct_reduce(const PlanTask& task) {
+  return DirectPlan(task).reduce_to_root();
+}
+
+Plan plan_direct_all_gather(const PlanTask& task) {
+  const std::size_t bytes = task.operation.bytes();
+  const std::uint16_t world = task.group.world;
+  const std::uint16_t rank = task.group.rank;
+  PlanBuilder plan;
+  for (unsigned distance = 1; distance < world; ++distance) {
+    const auto from = static_cast<std::uint16_t>((rank + world - distance) % world);
+    const auto to = static_cast<std::uint16_t>((rank + distance) % world);
+    plan.receive_pieces(from, wire::Phase::kGather, {Region::kOutput, from * bytes, bytes},
+                        task.options.message_bytes);
+    plan.send_pieces(to, wire::Phase::kGather, {Region::kInput, 0, bytes},
+                     task.options.message_bytes);
+  }
+  plan.copy({Region::kOutput, rank * bytes, bytes}, {Region::kInput, 0, bytes});
+  return plan.finish(Algorithm::kDirect);
+}
+
+}  // namespace spillway::collective

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collective/exact/plan_run.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "collective/reduction.h"
+
+namespace spillway::collective {
+namespace {
+
+bool is_message(const Step& step) {
+  return step.kind == Step::Kind::kSend || step.kind == Step::Kind::kReceive;
+}
+
+// A message within an operation, at this rank.
+std::uint64_t message_key(bool sends, std::uint16_t peer, wire::Phase phase, std::uint16_t part) {
+  return std::uint64_t{sends} << 40 | static_cast<std::uint64_t>(phase) << 32 |
+         std::uint64_t{peer} << 16 | part;
+}
+
+}  // namespace
+
+// Memory a job touches does not change place while it runs: buffers and scratch stay as long as
+// the run.
+void PlanRun::StepJob::run() {
+  const std::span<const Span> sources = owner_.plan_.sources_of(step_);
+  std::uint8_t* target = owner_.memory(step_.span);
+  if (step_.kind == Step::Kind::kCopy) {
+    const std::uint8_t* source = owner_.memory(sources.front());
+    if (source != target) {
+      std::memcpy(target, source, step_.span.bytes);
+    }
+    return;
+  }
+  const Operation& operation = owner_.operation();
+  std::vector<const std::uint8_t*> addends;
+  addends.reserve(sources.size());
+  for (const Span& source : sources) {
+    addends.push_back(owner_.memory(source));
+  }
+  const bool divides = step_.is_final && operation.op == ReduceOp::kAverage;
+  reduce(operation.type, operation.op, addends, step_.span.bytes / element_size(operation.type),
+         target, divides ? owner_.config_.group.workers() : 0);
+}
+
+PlanRun::PlanRun(const Operation& operation, std::uint64_t key, Plan plan, const RunConfig& config,
+                 ScratchPool& scratch)
+    : OperationRun(operation, key, config),
+      plan_(std::move(plan)),
+      pool_(scratch),
+      states_(plan_.steps.size(), State::kWaiting) {
+  waits_.reserve(plan_.steps.size());
+  for (StepId id = 0; id < plan_.steps.size(); ++id) {
+    const Step& step = plan_.steps[id];
+    waits_.push_back(step.waits_for);
+    if (is_message(step)) {
+      ++message_count_;
+      by_message_.emplace(
+          message_key(step.kind == Step::Kind::kSend, step.peer, step.phase, step.part), id);
+    }
+  }
+  SPILLWAY_CHECK(by_message_.size() == message_count_);
+  report_.algorithm = plan_.algorithm;
+}
+
+PlanRun::~PlanRun() {
+  pool_.give_back(std::move(scratch_));
+}
+
+wire::MessageId PlanRun::id_of(const Step& step) const {
+  return message_id(step.phase, step.part,
+                    step.kind == Step::Kind::kSend ? config_.group.rank : step.peer);
+}
+
+std::uint8_t* PlanRun::memory(const Span& span) const {
+  switch (span.region) {
+    case Region::kInput:
+      // Only ever read.
+      return static_cast<std::uint8_t*>(const_cast<void*>(operation().input)) + span.offset;
+    case Region::kOutput:
+      return static_cast<std::uint8_t*>(operation().output) + span.offset;
+    case Region::kScratch:
+      return scratch_.data.get() + span.offset;
+  }
+  return nullptr;
+}
+
+base::Status PlanRun::start(RunContext& context) {
+  scratch_ = pool_.take(plan_.scratch_bytes);
+  // Receives first: an answer may come before the last send is out.
+  for (const bool receives : {true, false}) {
+    for (StepId id = 0; id < plan_.steps.size(); ++id) {
+      const bool is_receive = plan_.steps[id].kind == Step::Kind::kReceive;
+      if (plan_.steps[id].waits_for == 0 && is_receive == receives) {
+        if (base::Status status = launch(id, context); !status.ok()) {
+          return status;
+        }
+      }
+    }
+  }
+  return {};
+}
+
+base::Status PlanRun::launch(StepId id, RunContext& context) {
+  const Step& step = plan_.steps[id];
+  states_[id] = State::kRunning;
+  switch (step.kind) {
+    case Step::Kind::kSend:
+      return launch_send(id, context);
+    case Step::Kind::kReceive:
+      return launch_receive(id, context);
+    case Step::Kind::kReduce:
+    case Step::Kind::kCopy:
+      break;
+  }
+  ++jobs_out_;
+  hand_out(jobs_.emplace_back(*this, step), id, context);
+  return {};
+}
+
+// Below some bytes a packet is as quick as a system call.
+bool PlanRun::is_local(const Step& step) const {
+  constexpr std::size_t kWorthwhile = 4096;
+  return step.span.bytes >= kWorthwhile && config_.memory != nullptr &&
+         config_.memory->reaches(step.peer);
+}
+
+std::uint32_t PlanRun::packets_of(const Step& step) const {
+  return is_local(step) ? 1 : config_.layout.packets(step.span.bytes);
+}
+
+base::Status PlanRun::launch_send(StepId id, RunContext& context) {
+  const Step& step = plan_.steps[id];
+  const std::uint8_t* data = memory(step.span);
+  transport::SendOptions options;
+  if (is_local(step)) {
+    options.source = &local_sources_.emplace_back(data, step.span.bytes, config_.layout,
+                                                  config_.job, *config_.auth);
+  } else {
+    options.source =
+        &sources_.emplace_back(data, step.span.bytes, config_.layout, config_.job, *config_.auth);
+  }
+  options.id = id_of(step);
+  options.to = step.peer;
+  options.packets = packets_of(step);
+  options.packet_bytes = config_.layout.packet_bytes;
+  options.priority = operation().priority;
+  options.loss = ByteLayout::kNoLoss;
+  base::Status status = context.endpoint.send(options, context.now);
+  messages_out_ += status.ok() ? 1 : 0;
+  return status;
+}
+
+base::Status PlanRun::launch_receive(StepId id, RunContext& context) {
+  const Step& step = plan_.steps[id];
+  transport::ReceiveOptions options;
+  if (is_local(step)) {
+    options.sink = &local_sinks_.emplace_back(memory(step.span), step.span.bytes, config_.layout,
+                                              *config_.auth, *config_.memory);
+  } else {
+    options.sink =
+        &sinks_.emplace_back(memory(step.span), step.span.bytes, config_.layout, *config_.auth);
+  }
+  options.id = id_of(step);
+  options.packets = packets_of(step);
+  options.packet_bytes = config_.layout.packet_bytes;
+  options.planes = ByteLayout::kPlanes;
+  options.priority = operation().priority;
+  options.loss = ByteLayout::kNoLoss;
+  base::Status status = context.endpoint.expect(options, context.now);
+  messages_out_ += status.ok() ? 1 : 0;
+  return status;
+}
+
+StepId PlanRun::step_of(const wire::MessageId& id, std::uint16_t peer) const {
+  const bool sends = id.source == config_.group.rank;
+  const auto found = by_message_.find(message_key(sends, peer, id.phase, id.piece));
+  SPILLWAY_CHECK(found != by_message_.end());
+  return found->second;
+}
+
+base::Status PlanRun::on_received(const transport::ReceiveReport& report, RunContext& context) {
+  --messages_out_;
+  report_.peers[report.id.source].add(report);
+  return finish(step_of(report.id, report.id.source), context);
+}
+
+base::Status PlanRun::on_sent(const transport::SendReport& report, RunContext& context) {
+  --messages_out_;
+  report_.packets_sent += report.transmitted;
+  report_.packets_repeated += report.transmitted - std::min(report.transmitted, report.packets);
+  const StepId id = step_of(report.id, report.to);
+  report_.wire_bytes_sent +=
+      std::uint64_t{report.transmitted} *
+      config_.layout.wire_bytes(is_local(plan_.steps[id]) ? sizeof(MemoryPlace)
+                                                          : plan_.steps[id].span.bytes) /
+      report.packets;
+  return finish(id, context);
+}
+
+base::Status PlanRun::on_computed(std::uint32_t tag, RunContext& context) {
+  --jobs_out_;
+  return finish(tag, context);
+}
+
+base::Status PlanRun::finish(StepId id, RunContext& context) {
+  states_[id] = State::kDone;
+  ++steps_done_;
+  if (is_withdrawn_) {
+    return {};
+  }
+  for (const StepId next : plan_.unlocked_by(plan_.steps[id])) {
+    if (--waits_[next] == 0) {
+      if (base::Status status = launch(next, context); !status.ok()) {
+        return status;
+      }
+    }
+  }
+  return {};
+}
+
+void PlanRun::withdraw(RunContext& context) {
+  for (StepId id = 0; id < plan_.steps.size(); ++id) {
+    const Step& step = plan_.steps[id];
+    if (states_[id] != State::kRunning || !is_message(step)) {
+      continue;
+    }
+    context.endpoint.withdraw(id_of(step), step.peer, context.now);
+  }
+  messages_out_ = 0;
+  is_withdrawn_ = true;
+}
+
+std::vector<std::uint16_t> PlanRun::awaited() const {
+  std::vector<std::uint16_t> ranks;
+  for (StepId id = 0; id < plan_.steps.size(); ++id) {
+    if (states_[id] == State::kRunning && is_message(plan_.steps[id])) {
+      ranks.push_back(plan_.steps[id].peer);
+    }
+  }
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
+}
+
+bool PlanRun::needs(std::uint16_t peer) const {
+  for (StepId id = 0; id < plan_.steps.size(); ++id) {
+    const Step& step = plan_.steps[id];
+    if (states_[id] != State::kDone && is_message(step) && step.peer == peer) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace spillway::collective

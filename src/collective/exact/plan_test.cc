@@ -1,0 +1,433 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every plan, carried out for all ranks of a world over mailboxes: no transport, no time. Steps run
+// in a random order among those that may, so that a missing dependency shows.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <numeric>
+#include <tuple>
+#include <vector>
+
+#include "base/random.h"
+#include "collective/exact/planner.h"
+#include "collective/reduction.h"
+
+namespace spillway::collective {
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+
+// (from, to, phase, part)
+using MessageName = std::tuple<unsigned, unsigned, wire::Phase, unsigned>;
+
+// memcpy, for vectors that may be empty.
+void copy(void* to, const void* from, std::size_t bytes) {
+  if (bytes > 0) {
+    std::memcpy(to, from, bytes);
+  }
+}
+
+class World {
+ public:
+  World(const Operation& operation, std::uint16_t world, const PlanOptions& options, bool in_place,
+        std::uint64_t seed, std::uint16_t servers = 0)
+      : operation_(operation), world_(world), in_place_(in_place), random_(seed) {
+    for (std::uint16_t rank = 0; rank < world; ++rank) {
+      Operation own = operation;
+      if (operation.kind == Kind::kSend && rank == operation.root) {
+        own.kind = Kind::kReceive;
+        own.root = 0;
+      }
+      const Group group{rank, world, servers};
+      Rank& state = ranks_.emplace_back();
+      state.operation = own;
+      const bool idles = operation.kind == Kind::kSend && rank != 0 && rank != operation.root;
+      state.plan = idles ? Plan{} : make_plan(own, group, options);
+      state.input.resize(input_bytes(own, group));
+      state.output.resize(output_bytes(own, group));
+      state.scratch.resize(state.plan.scratch_bytes);
+      fill(state.input, rank);
+      if (in_place && !state.input.empty() && !state.output.empty()) {
+        put_in_place(state, group);
+      }
+      for (const Step& step : state.plan.steps) {
+        state.waits.push_back(step.waits_for);
+      }
+      state.done.resize(state.plan.steps.size());
+    }
+  }
+
+  // False if nothing can go on although something is left.
+  bool run() {
+    std::size_t left = 0;
+    for (const Rank& rank : ranks_) {
+      left += rank.plan.steps.size();
+    }
+    while (left > 0) {
+      std::vector<std::pair<unsigned, StepId>> ready;
+      for (unsigned rank = 0; rank < world_; ++rank) {
+        for (StepId id = 0; id < ranks_[rank].plan.steps.size(); ++id) {
+          if (can_run(rank, id)) {
+            ready.emplace_back(rank, id);
+          }
+        }
+      }
+      if (ready.empty()) {
+        return false;
+      }
+      // A few at a time: looking for them is the expensive part.
+      for (std::size_t i = 0; i < 1 + ready.size() / 4; ++i) {
+        const auto [rank, id] = ready[random_.next_below(ready.size())];
+        if (can_run(rank, id)) {
+          run_step(rank, id);
+          --left;
+        }
+      }
+    }
+    return mailbox_.empty();
+  }
+
+  Bytes& output(unsigned rank) { return ranks_[rank].output_or_input(in_place_); }
+  const Bytes& sent_by(unsigned rank) const { return originals_[rank]; }
+  const Plan& plan(unsigned rank) const { return ranks_[rank].plan; }
+
+ private:
+  struct Rank {
+    Operation operation;
+    Plan plan;
+    Bytes input;
+    Bytes output;
+    Bytes scratch;
+    Bytes* shared = nullptr;
+    std::size_t input_offset = 0;
+    std::size_t output_offset = 0;
+    Bytes merged;
+    std::vector<std::uint32_t> waits;
+    std::vector<bool> done;
+
+    Bytes& output_or_input(bool /*in_place*/) { return output; }
+  };
+
+  void fill(Bytes& bytes, unsigned rank) {
+    std::vector<std::int32_t> values(bytes.size() / 4);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<std::int32_t>(rank * 1000003 + i * 7 + 1);
+    }
+    copy(bytes.data(), values.data(), bytes.size());
+    originals_.push_back(bytes);
+  }
+
+  // As NCCL has it: the smaller buffer lies in the larger one, at the rank's own block.
+  void put_in_place(Rank& state, const Group& group) {
+    state.merged = state.input.size() >= state.output.size() ? state.input : state.output;
+    const bool same = state.input.size() == state.output.size();
+    const std::size_t own = same ? 0 : group.rank * operation_.bytes();
+    state.input_offset = state.input.size() < state.output.size() ? own : 0;
+    state.output_offset = state.output.size() < state.input.size() ? own : 0;
+    copy(state.merged.data() + state.input_offset, state.input.data(), state.input.size());
+  }
+
+  std::uint8_t* memory(Rank& rank, const Span& span) {
+    const bool merged = !rank.merged.empty();
+    switch (span.region) {
+      case Region::kInput:
+        return (merged ? rank.merged.data() + rank.input_offset : rank.input.data()) + span.offset;
+      case Region::kOutput:
+        return (merged ? rank.merged.data() + rank.output_offset : rank.output.data()) +
+               span.offset;
+      case Region::kScratch:
+        return rank.scratch.data() + span.offset;
+    }
+    return nullptr;
+  }
+
+  bool can_run(unsigned rank, StepId id) {
+    const Rank& state = ranks_[rank];
+    if (state.done[id] || state.waits[id] > 0) {
+      return false;
+    }
+    const Step& step = state.plan.steps[id];
+    return step.kind != Step::Kind::kReceive ||
+           mailbox_.contains({step.peer, rank, step.phase, step.part});
+  }
+
+  void run_step(unsigned rank, StepId id) {
+    Rank& state = ranks_[rank];
+    const Step& step = state.plan.steps[id];
+    std::uint8_t* at = memory(state, step.span);
+    switch (step.kind) {
+      case Step::Kind::kSend: {
+        const MessageName name{rank, step.peer, step.phase, step.part};
+        EXPECT_FALSE(mailbox_.contains(name)) << "a message is sent twice";
+        mailbox_[name] = Bytes(at, at + step.span.bytes);
+        break;
+      }
+      case Step::Kind::kReceive: {
+        const auto found = mailbox_.find({step.peer, rank, step.phase, step.part});
+        ASSERT_EQ(found->second.size(), step.span.bytes);
+        copy(at, found->second.data(), step.span.bytes);
+        mailbox_.erase(found);
+        break;
+      }
+      case Step::Kind::kReduce: {
+        std::vector<const std::uint8_t*> sources;
+        for (const Span& source : state.plan.sources_of(step)) {
+          ASSERT_EQ(source.bytes, step.span.bytes);
+          sources.push_back(memory(state, source));
+        }
+        reduce(operation_.type, operation_.op, sources,
+               step.span.bytes / element_size(operation_.type), at, 0);
+        break;
+      }
+      case Step::Kind::kCopy:
+        std::memmove(at, memory(state, state.plan.sources_of(step).front()), step.span.bytes);
+        break;
+    }
+    state.done[id] = true;
+    for (const StepId next : state.plan.unlocked_by(step)) {
+      --state.waits[next];
+    }
+    if (!state.merged.empty()) {
+      copy(state.output.data(), state.merged.data() + state.output_offset, state.output.size());
+    }
+  }
+
+  Operation operation_;
+  std::uint16_t world_;
+  bool in_place_;
+  base::RandomSequence random_;
+  std::vector<Rank> ranks_;
+  std::vector<Bytes> originals_;
+  std::map<MessageName, Bytes> mailbox_;
+};
+
+Bytes block_of(const Bytes& bytes, std::size_t index, std::size_t size) {
+  const auto first = bytes.begin() + static_cast<std::ptrdiff_t>(index * size);
+  return {first, first + static_cast<std::ptrdiff_t>(size)};
+}
+
+Bytes sum_of(const World& world, unsigned ranks, std::size_t first, std::size_t bytes) {
+  std::vector<std::int32_t> sum(bytes / 4);
+  for (unsigned rank = 0; rank < ranks; ++rank) {
+    std::vector<std::int32_t> part(sum.size());
+    copy(part.data(), world.sent_by(rank).data() + first, bytes);
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      sum[i] += part[i];
+    }
+  }
+  Bytes result(bytes);
+  copy(result.data(), sum.data(), bytes);
+  return result;
+}
+
+// What the operation should leave at `rank`.
+Bytes expected(const World& world, const Operation& operation, unsigned ranks, unsigned rank) {
+  const std::size_t bytes = operation.bytes();
+  Bytes all;
+  switch (operation.kind) {
+    case Kind::kAllReduce:
+      return sum_of(world, ranks, 0, bytes);
+    case Kind::kReduce:
+      return rank == operation.root ? sum_of(world, ranks, 0, bytes) : Bytes();
+    case Kind::kReduceScatter:
+      return sum_of(world, ranks, rank * bytes, bytes);
+    case Kind::kBroadcast:
+      return world.sent_by(operation.root);
+    case Kind::kAllGather:
+    case Kind::kGather:
+      for (unsigned from = 0; from < ranks; ++from) {
+        const Bytes& part = world.sent_by(from);
+        all.insert(all.end(), part.begin(), part.end());
+      }
+      return operation.kind == Kind::kAllGather || rank == operation.root ? all : Bytes();
+    case Kind::kScatter:
+      return block_of(world.sent_by(operation.root), rank, bytes);
+    case Kind::kAllToAll:
+      for (unsigned from = 0; from < ranks; ++from) {
+        const Bytes part = block_of(world.sent_by(from), rank, bytes);
+        all.insert(all.end(), part.begin(), part.end());
+      }
+      return all;
+    case Kind::kSend:
+      return rank == operation.root ? world.sent_by(0) : Bytes();
+    default:
+      return {};
+  }
+}
+
+struct Case {
+  Kind kind;
+  Algorithm algorithm;
+};
+
+class EveryPlan : public testing::TestWithParam<Case> {};
+
+TEST_P(EveryPlan, LeavesTheRightBytesAtEveryRank) {
+  for (const std::uint16_t ranks : {1, 2, 3, 4, 5, 8, 13}) {
+    for (const std::size_t count : {0, 1, 5, 40, 333}) {
+      for (const bool in_place : {false, true}) {
+        Operation operation;
+        operation.kind = GetParam().kind;
+        operation.algorithm = GetParam().algorithm;
+        operation.type = DataType::kInt32;
+        operation.count = count;
+        operation.root = static_cast<std::uint16_t>(ranks - 1);
+        if (operation.kind == Kind::kSend && ranks == 1) {
+          continue;
+        }
+        const bool shares = operation.kind != Kind::kAllToAll && operation.kind != Kind::kSend;
+        const PlanOptions options{.piece_bytes = 64, .window = 2, .message_bytes = 256};
+        World world(operation, ranks, options, in_place && shares, count * 100 + ranks);
+        ASSERT_TRUE(world.run()) << ranks << " ranks, count " << count;
+        for (unsigned rank = 0; rank < ranks; ++rank) {
+          ASSERT_EQ(world.output(rank), expected(world, operation, ranks, rank))
+              << "rank " << rank << " of " << ranks << ", count " << count
+              << (in_place ? " in place" : "");
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Plans, EveryPlan,
+    testing::Values(
+        Case{Kind::kAllReduce, Algorithm::kDirect}, Case{Kind::kAllReduce, Algorithm::kRing},
+        Case{Kind::kAllReduce, Algorithm::kTree}, Case{Kind::kReduceScatter, Algorithm::kDirect},
+        Case{Kind::kReduceScatter, Algorithm::kRing}, Case{Kind::kAllGather, Algorithm::kDirect},
+        Case{Kind::kAllGather, Algorithm::kRing}, Case{Kind::kBroadcast, Algorithm::kTree},
+        Case{Kind::kBroadcast, Algorithm::kRing}, Case{Kind::kReduce, Algorithm::kTree},
+        Case{Kind::kReduce, Algorithm::kDirect}, Case{Kind::kGather, Algorithm::kDirect},
+        Case{Kind::kScatter, Algorithm::kDirect}, Case{Kind::kAllToAll, Algorithm::kDirect},
+        Case{Kind::kBarrier, Algorithm::kDirect}, Case{Kind::kSend, Algorithm::kDirect}),
+    [](const testing::TestParamInfo<Case>& info) {
+      return std::string(kind_name(info.param.kind)) + "_" + algorithm_name(info.param.algorithm);
+    });
+
+TEST(PlanOfServers, LeavesTheSumAtEveryWorker) {
+  const PlanOptions options{.piece_bytes = 64, .window = 2, .message_bytes = 256};
+  for (const std::uint16_t servers : {1, 2, 3, 7}) {
+    for (const std::uint16_t workers : {1, 2, 5}) {
+      for (const std::size_t count : {0, 1, 5, 40, 333}) {
+        Operation operation;
+        operation.type = DataType::kInt32;
+        operation.count = count;
+        const auto ranks = static_cast<std::uint16_t>(workers + servers);
+        World world(operation, ranks, options, count % 2 == 0, count, servers);
+        ASSERT_TRUE(world.run()) << workers << " workers, " << servers << " servers, " << count;
+        for (unsigned rank = 0; rank < workers; ++rank) {
+          ASSERT_EQ(world.output(rank), expected(world, operation, workers, rank))
+              << workers << " workers, " << servers << " servers, count " << count;
+        }
+      }
+    }
+  }
+}
+
+TEST(PlanOfServers, LeavesAllElseToTheWorkers) {
+  const PlanOptions options{.piece_bytes = 64, .window = 2, .message_bytes = 256};
+  for (const Kind kind : {Kind::kBroadcast, Kind::kAllGather, Kind::kReduceScatter, Kind::kReduce,
+                          Kind::kAllToAll, Kind::kGather, Kind::kScatter}) {
+    Operation operation;
+    operation.kind = kind;
+    operation.type = DataType::kInt32;
+    operation.count = 40;
+    constexpr std::uint16_t kWorkers = 3;
+    for (std::uint16_t rank = 0; rank < kWorkers; ++rank) {
+      const Group with{rank, kWorkers + 2, 2};
+      const Group without{rank, kWorkers};
+      EXPECT_EQ(input_bytes(operation, with), input_bytes(operation, without));
+      EXPECT_EQ(output_bytes(operation, with), output_bytes(operation, without));
+      EXPECT_EQ(make_plan(operation, with, options).steps.size(),
+                make_plan(operation, without, options).steps.size());
+    }
+  }
+}
+
+TEST(PlanOfServers, AddsUpInTheOrderOfRanks) {
+  Operation operation;
+  operation.count = 1000;
+  constexpr std::uint16_t kWorkers = 4;
+  const Plan plan = make_plan(operation, {kWorkers + 1, kWorkers + 2, 2},
+                              {.piece_bytes = 256, .window = 2, .message_bytes = 256});
+  std::map<std::size_t, unsigned> worker_at;  // by scratch offset
+  for (const Step& step : plan.steps) {
+    if (step.kind == Step::Kind::kReceive) {
+      worker_at[step.span.offset] = step.peer;
+    }
+  }
+  unsigned sums = 0;
+  for (const Step& step : plan.steps) {
+    if (step.kind == Step::Kind::kReduce) {
+      ++sums;
+      ASSERT_EQ(step.source_count, kWorkers);
+      for (unsigned worker = 0; worker < kWorkers; ++worker) {
+        EXPECT_EQ(worker_at.at(plan.sources_of(step)[worker].offset), worker);
+      }
+    }
+  }
+  EXPECT_EQ(sums, 8U);  // 500 elements, 64 in a piece
+}
+
+TEST(PlanOfServers, ScratchIsBoundedByTheWindow) {
+  Operation operation;
+  operation.count = 25'000'000;
+  const PlanOptions options;
+  const Plan plan = make_plan(operation, {8, 10, 2}, options);
+  EXPECT_LE(plan.scratch_bytes, (8 + 1) * options.window * options.piece_bytes);
+  EXPECT_EQ(make_plan(operation, {0, 10, 2}, options).scratch_bytes, 0U);
+}
+
+TEST(Planner, ScratchOfADirectAllReduceIsBoundedByTheWindow) {
+  Operation operation;
+  operation.count = 25'000'000;
+  const PlanOptions options;
+  const Plan plan = make_plan(operation, {.rank = 1, .world = 4}, options);
+  EXPECT_LE(plan.scratch_bytes, 3 * options.window * options.piece_bytes);
+  EXPECT_GT(plan.scratch_bytes, 0U);
+}
+
+TEST(Planner, AlgorithmFollowsSizeAndWorldUnlessTheCallerSays) {
+  Operation operation;
+  operation.count = 1'000'000;
+  EXPECT_EQ(choose_algorithm(operation, {0, 8}), Algorithm::kDirect);
+  EXPECT_EQ(choose_algorithm(operation, {0, 1024}), Algorithm::kTree);
+  operation.count = 10'000'000;
+  EXPECT_EQ(choose_algorithm(operation, {0, 256}), Algorithm::kRing);
+  operation.algorithm = Algorithm::kTree;
+  EXPECT_EQ(choose_algorithm(operation, {0, 8}), Algorithm::kTree);
+  EXPECT_EQ(choose_algorithm(operation, {0, 9, 1}), Algorithm::kServers);
+  operation.kind = Kind::kAllGather;  // has no tree
+  EXPECT_EQ(choose_algorithm(operation, {0, 8}), Algorithm::kDirect);
+  operation.algorithm = Algorithm::kServers;
+  EXPECT_EQ(choose_algorithm(operation, {0, 8}), Algorithm::kDirect);
+}
+
+TEST(Signature, TellsOperationsApartThatMustNotMeet) {
+  Operation operation;
+  operation.count = 1000;
+  const std::uint16_t base = signature(operation);
+  Operation other = operation;
+  other.type = DataType::kFloat64;
+  EXPECT_NE(signature(other), base);
+  other = operation;
+  other.op = ReduceOp::kMax;
+  EXPECT_NE(signature(other), base);
+  other = operation;
+  other.kind = Kind::kBroadcast;
+  EXPECT_NE(signature(other), base);
+  other = operation;
+  other.count = 1001;
+  EXPECT_NE(signature(other), base);
+  EXPECT_EQ(describe_signature(base), "all_reduce of float32 (sum)");
+  Operation send;
+  send.kind = Kind::kSend;
+  Operation receive = send;
+  receive.kind = Kind::kReceive;
+  EXPECT_EQ(signature(send), signature(receive));
+}
+
+}  // namespace
+}  // namespace spillway::collective

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collective/exact/planner.h"
+
+#include "base/check.h"
+#include "collective/exact/algorithms.h"
+#include "collective/exact/plan.h"
+
+namespace spillway::collective {
+namespace {
+
+constexpr std::size_t kSmallShard = 4 * 1024;
+constexpr std::size_t kSmallMessage = 64 * 1024;
+constexpr unsigned kTreeWorld = 32;  // up to here two hops of many messages beat many hops
+constexpr unsigned kRingWorld = 64;
+
+Algorithm automatic(const Operation& operation, const Group& group) {
+  const std::size_t bytes = operation.bytes();
+  switch (operation.kind) {
+    case Kind::kAllReduce:
+      if (group.world > kTreeWorld && bytes / group.world < kSmallShard) {
+        return Algorithm::kTree;
+      }
+      return group.world > kRingWorld ? Algorithm::kRing : Algorithm::kDirect;
+    case Kind::kReduce:
+      return bytes < kSmallMessage ? Algorithm::kTree : Algorithm::kDirect;
+    case Kind::kBroadcast:
+      return bytes < kSmallMessage || group.world == 2 ? Algorithm::kTree : Algorithm::kRing;
+    case Kind::kReduceScatter:
+    case Kind::kAllGather:
+      return group.world > kRingWorld && bytes >= kSmallMessage ? Algorithm::kRing
+                                                                : Algorithm::kDirect;
+    default:
+      return Algorithm::kDirect;
+  }
+}
+
+// Whether the operation has a plan of this kind.
+bool has_algorithm(Kind kind, Algorithm algorithm) {
+  if (algorithm == Algorithm::kServers) {
+    return false;  // a group's to have, not a caller's to choose
+  }
+  switch (kind) {
+    case Kind::kAllReduce:
+      return true;
+    case Kind::kReduce:
+      return algorithm != Algorithm::kRing;
+    case Kind::kBroadcast:
+      return algorithm != Algorithm::kDirect;
+    case Kind::kReduceScatter:
+    case Kind::kAllGather:
+      return algorithm != Algorithm::kTree;
+    default:
+      return algorithm == Algorithm::kDirect;
+  }
+}
+
+Plan plan_reduction(const PlanTask& task, Algorithm algorithm) {
+  switch (task.operation.kind) {
+    case Kind::kAllReduce:
+      return algorithm == Algorithm::kRing   ? plan_ring_all_reduce(task)
+             : algorithm == Algorithm::kTree ? plan_tree_all_reduce(task)
+                                             : plan_direct_all_reduce(task);
+    case Kind::kReduceScatter:
+      return algorithm == Algorithm::kRing ? plan_ring_reduce_scatter(task)
+                                           : plan_direct_reduce_scatter(task);
+    default:
+      return algorithm == Algorithm::kTree ? plan_tree_reduce(task) : plan_direct_reduce(task);
+  }
+}
+
+// A world of one: what goes in comes out.
+Plan plan_alone(const PlanTask& task) {
+  PlanBuilder plan;
+  const std::size_t bytes =
+      std::min(input_bytes(task.operation, task.group), output_bytes(task.operation, task.group));
+  plan.copy({Region::kOutput, 0, bytes}, {Region::kInput, 0, bytes});
+  return plan.finish(Algorithm::kDirect);
+}
+
+}  // namespace
+
+Algorithm choose_algorithm(const Operation& operation, const Group& group) {
+  if (uses_servers(operation, group)) {
+    return Algorithm::kServers;
+  }
+  const bool is_chosen = operation.algorithm != Algorithm::kAutomatic &&
+                         has_algorithm(operation.kind, operation.algorithm);
+  return is_chosen ? operation.algorithm : automatic(operation, group.among_workers());
+}
+
+Plan make_plan(const Operation& operation, const Group& group, const PlanOptions& options) {
+  if (uses_servers(operation, group)) {
+    return plan_servers_all_reduce({operation, group, options});
+  }
+  const PlanTask task{operation, group.among_workers(), options};
+  if (task.group.world == 1) {
+    return plan_alone(task);
+  }
+  const Algorithm algorithm = choose_algorithm(operation, group);
+  switch (operation.kind) {
+    case Kind::kAllReduce:
+    case Kind::kReduceScatter:
+    case Kind::kReduce:
+      return plan_reduction(task, algorithm);
+    case Kind::kAllGather:
+      return algorithm == Algorithm::kRing ? plan_ring_all_gather(task)
+                                           : plan_direct_all_gather(task);
+    case Kind::kBroadcast:
+      return algorithm == Algorithm::kTree ? plan_tree_broadcast(task) : plan_chain_broadcast(task);
+    case Kind::kGather:
+      return plan_gather(task);
+    case Kind::kScatter:
+      return plan_scatter(task);
+    case Kind::kAllToAll:
+      return plan_all_to_all(task);
+    case Kind::kBarrier:
+      return plan_barrier(task);
+    case Kind::kSend:
+    case Kind::kReceive:
+      return plan_point_to_point(task);
+  }
+  SPILLWAY_CHECK(false);
+}
+
+}  // namespace spillway::collective

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From an operation to a rank's plan.
+//
+// Which algorithm, unless the caller says (docs/algorithms.md says why):
+//
+//   operation         tree                          ring                       direct
+//   all_reduce        world > 32, shard < 4 KiB     world > 64, else           otherwise
+//   reduce            bytes < 64 KiB                                           otherwise
+//   broadcast         bytes < 64 KiB or world 2     otherwise (a chain)
+//   reduce_scatter,
+//   all_gather                                      world > 64, 64 KiB and up  otherwise
+//   the rest                                                                   always
+//
+// In a group with parameter servers an all_reduce goes through them, whatever the caller says, and
+// all else is planned among the workers.
+//
+// Sums are formed in an order that depends on ranks alone: direct, servers and tree by rank (a tree
+// in pairs), ring from the shard's first rank round. So all ranks end with the same bits, whatever
+// arrived when.
+//
+// Pure functions.
+#pragma once
+
+#include "collective/exact/plan.h"
+
+namespace spillway::collective {
+
+struct PlanOptions {
+  // A shard is cut into pieces of at most so many bytes, and at most `window` of them are between a
+  // rank and an owner at a time: bounds scratch, and lets sums overlap with transfers.
+  std::size_t piece_bytes = 512 * 1024;
+  std::size_t window = 4;
+  // Where nothing is added up, only a message's own limit counts.
+  std::size_t message_bytes = 16 * 1024 * 1024;
+};
+
+// The algorithm that will be used: never kAutomatic.
+Algorithm choose_algorithm(const Operation& operation, const Group& group);
+
+// The operation must be valid.
+Plan make_plan(const Operation& operation, const Group& group, const PlanOptions& options = {});
+
+}  // namespace spillway::collective

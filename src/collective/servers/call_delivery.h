@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How calls get from workers to parameter servers: one message to each server for every collective
+// operation, in the point-to-point phase, with the operation's number. Reliable, at the highest
+// priority: a server that has not heard the call does not expect the data behind it.
+//
+// CallOutbox, at a worker: keeps calls until their servers have them.
+//
+// CallIntake, at a server: the first worker that calls an operation opens it, in the order of the
+// operations' numbers; the calls of the others must be like it. Calls of operations that are long
+// over are still taken, from workers that come late.
+//
+//   on_received()   a call came: an error names both ranks where it is unlike another's
+//   next()          the next operation to open, if its call is there
+//   leave()         a worker takes part no longer
+//
+// Limits: of each worker `window()` calls are expected at a time, and none of operations that are
+// kMaxAhead or more before those of the slowest: what is kept for comparison is bounded.
+// One thread, the engine's.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "collective/operation_run.h"
+#include "collective/servers/call.h"
+
+namespace spillway::collective {
+
+// The id of a call.
+wire::MessageId call_id(std::uint32_t sequence, std::uint16_t worker);
+inline constexpr std::uint8_t kCallPriority = SPILLWAY_PRIORITIES - 1;
+
+class CallOutbox {
+ public:
+  // `config` outlives the outbox.
+  explicit CallOutbox(const RunConfig& config) : config_(config) {}
+
+  base::Status send(const Operation& operation, std::uint32_t sequence, RunContext& context);
+  void on_sent(const transport::SendReport& report);
+  void withdraw(RunContext& context);
+
+  bool is_empty() const { return calls_.empty(); }
+
+ private:
+  struct Outgoing {
+    Outgoing(const Operation& operation, const RunConfig& config)
+        : bytes(encode_call(operation)),
+          source(bytes.data(), bytes.size(), config.layout, config.job, *config.auth) {}
+
+    const CallBytes bytes;
+    ByteSource source;
+    std::uint16_t open = 0;  // servers that do not have it yet
+  };
+
+  const RunConfig& config_;
+  MessageSet messages_;
+  std::map<std::uint32_t, Outgoing> calls_;  // by sequence; nodes keep their place
+};
+
+// Why a call cannot be taken, and whose fault it is.
+struct CallFault {
+  base::Status status;
+  std::uint16_t culprit = 0;
+  wire::FailureCause cause = wire::FailureCause::kMismatch;
+};
+
+struct OpenedCall {
+  Operation operation;
+  std::uint32_t sequence = 0;
+  std::uint16_t caller = 0;
+};
+
+class CallIntake {
+ public:
+  static constexpr std::uint32_t kMaxAhead = 4096;
+
+  // `config` outlives the intake.
+  explicit CallIntake(const RunConfig& config);
+
+  // Expects the first calls.
+  base::Status start(RunContext& context);
+  std::optional<CallFault> on_received(const transport::ReceiveReport& report, RunContext& context);
+  std::optional<OpenedCall> next();
+
+  void leave(std::uint16_t worker, RunContext& context);
+  bool has_everybody_left() const;
+  void withdraw(RunContext& context);
+
+ private:
+  struct Expected {
+    Expected(const RunConfig& config)
+        : sink(bytes.data(), bytes.size(), config.layout, *config.auth) {}
+    Expected(const Expected&) = delete;
+    Expected& operator=(const Expected&) = delete;
+
+    CallBytes bytes{};
+    ByteSink sink;
+  };
+  struct Worker {
+    std::map<std::uint32_t, Expected> expected;  // by sequence; nodes keep their place
+    std::uint32_t next_expected = 0;
+    bool has_left = false;
+
+    // All its calls before this one have come.
+    std::uint32_t next() const {
+      return expected.empty() ? next_expected : expected.begin()->first;
+    }
+  };
+  struct Heard {
+    Operation operation;
+    std::uint16_t caller = 0;
+  };
+
+  std::uint32_t window() const;
+  std::uint32_t slowest() const;
+  base::Status expect_more(RunContext& context);
+  std::optional<CallFault> compare(const Operation& operation, std::uint32_t sequence,
+                                   std::uint16_t caller);
+
+  const RunConfig& config_;
+  MessageSet messages_;
+  std::vector<Worker> workers_;
+  std::map<std::uint32_t, Heard> heard_;  // by sequence: until every worker has called it
+  std::uint32_t next_ = 0;                // to open
+};
+
+}  // namespace spillway::collective

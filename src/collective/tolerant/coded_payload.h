@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Floats as bit planes in messages: the codec's side of tolerant operations. A source is encoded
+// once and may then be sent to many; a sink takes what comes and is decoded at the end.
+//
+// Encoding and decoding take their time and may run on any thread, but not at the same time as
+// anything else on the same object. What a plan allows has been checked when it was made.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "packetize/depacketizer.h"
+#include "packetize/packetizer.h"
+#include "transport/message.h"
+
+namespace spillway::collective {
+
+class CodedSource final : public transport::PayloadSource {
+ public:
+  // `auth` outlives the source.
+  CodedSource(const packetize::PacketPlan& plan, const wire::PacketAuth& auth)
+      : plan_(plan), auth_(auth) {}
+
+  // Of the plan's length. The message's id is part of the code: it seeds the rotation.
+  void encode(std::span<const float> values, const packetize::Job& job,
+              const wire::MessageId& message);
+
+  std::size_t write(const wire::DataStamp& stamp, base::MutableByteView out) override;
+
+  const packetize::PacketPlan& plan() const { return plan_; }
+  // What a receiver of everything would have.
+  void decode(std::span<float> values, const packetize::Job& job,
+              const wire::MessageId& message) const;
+
+ private:
+  packetize::PacketPlan plan_;
+  const wire::PacketAuth& auth_;
+  std::vector<std::uint8_t> planes_;  // of all packets, one behind the other
+  std::vector<wire::DataHeader> headers_;
+  std::vector<std::size_t> offsets_;  // per packet, in planes_
+};
+
+// Hands a packet to a depacketizer. Whole planes of it that are there now; 0 for one that was not
+// taken, or of which less than a plane came.
+unsigned take_packet(packetize::Depacketizer& depacketizer, const wire::OpenedPacket& packet,
+                     base::ByteView bytes);
+
+class CodedSink final : public transport::PayloadSink {
+ public:
+  CodedSink(const packetize::PacketPlan& plan, const packetize::Job& job,
+            const wire::MessageId& message, const wire::PacketAuth& auth)
+      : count_(plan.layout().tensor_length()),
+        values_(std::make_unique_for_overwrite<float[]>(count_)),
+        depacketizer_(plan, job, message, auth, {values_.get(), count_}) {}
+  CodedSink(const CodedSink&) = delete;
+  CodedSink& operator=(const CodedSink&) = delete;
+
+  unsigned take(const wire::OpenedPacket& packet, base::ByteView bytes) override;
+
+  // Completes the values, once, when the message has ended: all of them, or a row, while it is to
+  // be worked with, at a time.
+  packetize::DeliveryReport finish() { return depacketizer_.finish(); }
+  void finish_row(std::size_t row) { depacketizer_.finish_row(row); }
+  std::span<const float> values() const { return {values_.get(), count_}; }
+  bool has_row(std::size_t row) const { return depacketizer_.has_row(row); }
+  double share_of_row(std::size_t row) const { return depacketizer_.share_of_row(row); }
+  bool has_begun() const { return has_begun_; }  // some packet of it came
+
+ private:
+  std::size_t count_;
+  std::unique_ptr<float[]> values_;  // what the depacketizer has not written is not looked at
+  packetize::Depacketizer depacketizer_;
+  bool has_begun_ = false;
+};
+
+}  // namespace spillway::collective

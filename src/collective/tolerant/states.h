@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where a tolerant all-reduce is, seen from one rank: every piece, and the run as a whole. A state
+// changes only by Tracked::enter(), which stops the program where a transition is not one of these.
+//
+// A piece's contribution, which this rank sends to the piece's owner:
+//
+//   kWaiting ──► kEncoding ──► kSent
+//       │            └───────► kSpared      its shard was dropped meanwhile: nobody needs it
+//       └────────────────────► kSpared      it was held back, and the others decided without it
+//   kNone                                   there is none: this rank owns the piece, or is a server
+//
+// A piece's sum, which every rank ends with:
+//
+//   kCollecting ──► kAddingUp ──────────────► kHeld      at its owner
+//   kAwaited ──► kReceived ──► kDecoding ───► kHeld      at all others
+//   all of these, kHeld included ───────────► kDropped   its shard does not count: it is zero
+//   kElsewhere                                           at servers that do not own it
+//
+// Between kReceived and kDecoding the caller's input has to be read: it may lie where the output
+// goes.
+//
+// The run:
+//
+//   kNew ──► kExchanging ────────────────► kDone         nobody has to agree
+//                 └──────► kDecided ─────► kDone         which shards count is agreed
+//   kNew ──► kHoldingBack ──► kExchanging                its time to hear from the others is over
+//                 └──────► kDecided                      they had decided without it
+//   all of these ──► kWithdrawn                          the engine has failed
+//
+// Plain values; one thread, the engine's.
+#pragma once
+
+#include <cstdint>
+
+#include "base/tracked.h"
+
+namespace spillway::collective {
+
+using base::Tracked;
+
+enum class ContributionState : std::uint8_t { kNone, kWaiting, kEncoding, kSent, kSpared };
+inline constexpr unsigned kContributionStates = 5;
+
+enum class SumState : std::uint8_t {
+  kElsewhere,
+  kCollecting,
+  kAddingUp,
+  kAwaited,
+  kReceived,
+  kDecoding,
+  kHeld,
+  kDropped,
+};
+inline constexpr unsigned kSumStates = 8;
+
+enum class RunPhase : std::uint8_t {
+  kNew,
+  kHoldingBack,  // nothing was contributed yet
+  kExchanging,
+  kDecided,
+  kDone,  // the result is complete; what others still have to be told goes on
+  kWithdrawn,
+};
+inline constexpr unsigned kRunPhases = 6;
+
+constexpr bool may_follow(ContributionState from, ContributionState to) {
+  switch (from) {
+    case ContributionState::kWaiting:
+      return to == ContributionState::kEncoding || to == ContributionState::kSpared;
+    case ContributionState::kEncoding:
+      return to == ContributionState::kSent || to == ContributionState::kSpared;
+    case ContributionState::kNone:
+    case ContributionState::kSent:
+    case ContributionState::kSpared:
+      break;
+  }
+  return false;
+}
+
+constexpr bool may_follow(SumState from, SumState to) {
+  switch (from) {
+    case SumState::kCollecting:
+      return to == SumState::kAddingUp || to == SumState::kDropped;
+    case SumState::kAwaited:
+      return to == SumState::kReceived || to == SumState::kDropped;
+    case SumState::kReceived:
+      return to == SumState::kDecoding || to == SumState::kDropped;
+    case SumState::kAddingUp:
+    case SumState::kDecoding:
+      return to == SumState::kHeld || to == SumState::kDropped;
+    case SumState::kHeld:
+      return to == SumState::kDropped;
+    case SumState::kElsewhere:
+    case SumState::kDropped:
+      break;
+  }
+  return false;
+}
+
+constexpr bool may_follow(RunPhase from, RunPhase to) {
+  switch (from) {
+    case RunPhase::kNew:
+      return to == RunPhase::kHoldingBack || to == RunPhase::kExchanging ||
+             to == RunPhase::kWithdrawn;
+    case RunPhase::kHoldingBack:
+      return to == RunPhase::kExchanging || to == RunPhase::kDecided || to == RunPhase::kWithdrawn;
+    case RunPhase::kExchanging:
+      return to == RunPhase::kDecided || to == RunPhase::kDone || to == RunPhase::kWithdrawn;
+    case RunPhase::kDecided:
+      return to == RunPhase::kDone || to == RunPhase::kWithdrawn;
+    case RunPhase::kDone:
+      return to == RunPhase::kWithdrawn;
+    case RunPhase::kWithdrawn:
+      break;
+  }
+  return false;
+}
+
+}  // namespace spillway::collective

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a tolerant all-reduce shares out its tensor, and what has to be calculated for one piece.
+//
+// A shard per owner, pieces per shard, a message per piece. Owners are the group's parameter
+// servers or, where there are none, all ranks. Which of them owns which shard moves on with every
+// operation, so that a rank that is late for many of them does not cost the same coordinates each
+// time. The layout is a pure value; every rank computes the same.
+//
+// Seen from one rank a piece is a contribution to encode, at its owner a sum to form, and elsewhere
+// a sum to decode; states.h says where it stands. Calculations may run on any thread, one at a time
+// per piece; of the caller's memory they touch the piece's own extent, and no state.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "collective/operation_run.h"
+#include "collective/shards.h"
+#include "collective/tolerant/coded_payload.h"
+#include "collective/tolerant/states.h"
+#include "packetize/packet_plan.h"
+
+namespace spillway::collective {
+
+struct TolerantPiece {
+  Extent extent;  // of the tensor
+  std::uint16_t shard = 0;
+  std::uint16_t owner = 0;
+};
+
+struct TolerantLayout {
+  // Of the operation with this number. Fails where packets cannot carry the precision.
+  static base::Result<TolerantLayout> make(const Operation& operation, const Group& group,
+                                           std::uint32_t sequence,
+                                           const packetize::PacketLimits& limits, bool keyed,
+                                           std::size_t piece_bytes);
+
+  // Of a piece's message, towards its owner and back.
+  base::Result<packetize::PacketPlan> reduce_plan(const TolerantPiece& piece) const;
+  base::Result<packetize::PacketPlan> gather_plan(const TolerantPiece& piece) const;
+
+  packetize::PacketLimits limits;
+  packetize::Encoding reduce_encoding;
+  packetize::Encoding gather_encoding;
+  std::vector<TolerantPiece> pieces;
+};
+
+struct PieceState {
+  PieceState(const TolerantPiece& piece, const Group& group)
+      : place(piece),
+        contribution_state(is_mine(group) || group.is_server() ? ContributionState::kNone
+                                                               : ContributionState::kWaiting),
+        sum_state(is_mine(group)      ? SumState::kCollecting
+                  : group.is_server() ? SumState::kElsewhere
+                                      : SumState::kAwaited) {}
+
+  bool is_mine(const Group& group) const { return place.owner == group.rank; }
+  bool is_held() const { return sum_state == SumState::kHeld; }
+  bool is_dropped() const { return sum_state == SumState::kDropped; }
+  // Nothing is left to be done for it.
+  bool is_settled() const { return is_held() || is_dropped() || sum_state == SumState::kElsewhere; }
+  // The caller's input is of no use any more: sent, or not needed.
+  bool has_contributed() const {
+    return contribution_state == ContributionState::kSent ||
+           contribution_state == ContributionState::kSpared;
+  }
+
+  TolerantPiece place;
+  Tracked<ContributionState> contribution_state;
+  Tracked<SumState> sum_state;
+  std::unique_ptr<CodedSource> contribution;
+  std::unique_ptr<CodedSink> sum;
+  double drift = 0.0;  // expected, of the sum to the owner's
+
+  // At its owner.
+  std::vector<std::unique_ptr<CodedSink>> contributions;  // by rank
+  std::vector<bool> was_cut;  // by rank: its contribution had not ended when time was up
+  std::uint16_t open_contributions = 0;
+  std::uint16_t there = 0;  // contributions that have ended in time, and the owner's own
+  std::unique_ptr<CodedSource> result;
+  std::uint16_t contributors = 0;  // ranks of which something is in the sum
+};
+
+// What the pieces of a run have in common.
+struct PieceContext {
+  const Operation& operation;
+  const RunConfig& config;
+  std::span<float> residual;  // of the tensor, for error feedback; or empty
+};
+
+// Encodes this rank's part. With error feedback: and what it is owed, keeping what coding leaves
+// out.
+void encode_contribution(const PieceContext& context, const wire::MessageId& message,
+                         PieceState& piece);
+// Adds up what came: the owner's own, then by rank; corrects for what did not, and encodes the sum;
+// the output becomes what everybody will decode. Of a contribution that was cut, rows count of
+// which half or more came: with less, what is missing is a greater error than doing without the
+// rank. A server has no part of its own and no output.
+void add_up_contributions(const PieceContext& context, const wire::MessageId& message,
+                          PieceState& piece);
+// The sum that came, into the output.
+void decode_sum(const PieceContext& context, PieceState& piece);
+// Zero into the output.
+void clear_output(const PieceContext& context, const PieceState& piece);
+
+}  // namespace spillway::collective

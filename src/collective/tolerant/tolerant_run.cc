@@ -1,0 +1,484 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collective/tolerant/tolerant_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace spillway::collective {
+namespace {
+
+// Long enough to hear what others have said already.
+constexpr base::Duration kReadingTime = base::microseconds(300);
+
+std::uint16_t least_ranks(const Tolerance& tolerance, std::uint16_t world) {
+  const double least = std::ceil(tolerance.least_contributors * world - 1e-9);
+  return static_cast<std::uint16_t>(std::clamp(least, 1.0, static_cast<double>(world)));
+}
+
+}  // namespace
+
+TolerantRun::TolerantRun(const Operation& operation, std::uint64_t key, TolerantLayout layout,
+                         const RunConfig& config, Pace& pace, std::span<float> residual)
+    : OperationRun(operation, key, config),
+      layout_(std::move(layout)),
+      pace_(pace),
+      piece_context_{this->operation(), config, residual} {
+  const Group& group = config.group;
+  for (const TolerantPiece& place : layout_.pieces) {
+    const PieceState& piece = pieces_.emplace_back(place, group);
+    collecting_.pieces += is_mine(piece) ? 1 : 0;
+    settled_ += piece.is_settled() ? 1 : 0;
+  }
+  if (has_deadlines() && group.servers == 0) {
+    notes_ =
+        std::make_unique<AgreementNotes>(message_id(AgreementNotes::kPhase, 0, 0),
+                                         least_ranks(tolerance(), group.world), config, messages_);
+  }
+  report_.algorithm = group.servers > 0 ? Algorithm::kServers : Algorithm::kDirect;
+  report_.contributors = group.workers();
+  was_heard_.resize(group.world);
+  pace_.is_lagging.resize(group.world);
+}
+
+void TolerantRun::PieceJob::run() {
+  PieceState& piece = owner_.pieces_[piece_];
+  const PieceContext& context = owner_.piece_context_;
+  const std::uint16_t rank = owner_.config_.group.rank;
+  switch (work_) {
+    case Work::kEncode:
+      encode_contribution(context, owner_.message_id(wire::Phase::kReduce, piece_, rank), piece);
+      break;
+    case Work::kAddUp:
+      add_up_contributions(context, owner_.message_id(wire::Phase::kGather, piece_, rank), piece);
+      break;
+    case Work::kDecode:
+      decode_sum(context, piece);
+      break;
+  }
+}
+
+// ------------------------------------------------------------------ messages
+
+transport::LossPolicy TolerantRun::reduce_loss() const {
+  return {.loss_bound_ppm = tolerance().loss_bound_ppm, .min_planes = tolerance().min_planes};
+}
+
+transport::LossPolicy TolerantRun::gather_loss() const {
+  const Tolerance& tolerance = this->tolerance();
+  if (tolerance.lossy_gather) {
+    return {.loss_bound_ppm = tolerance.loss_bound_ppm,
+            .min_planes = std::min(tolerance.min_planes, tolerance.gather_precision)};
+  }
+  return {.loss_bound_ppm = 0, .min_planes = tolerance.gather_precision};
+}
+
+base::Status TolerantRun::expect_coded(const wire::MessageId& id, const packetize::PacketPlan& plan,
+                                       const transport::LossPolicy& loss,
+                                       transport::PayloadSink& sink, RunContext& context) {
+  transport::ReceiveOptions options;
+  options.id = id;
+  options.packets = static_cast<std::uint32_t>(plan.packet_count());
+  options.packet_bytes = static_cast<std::uint32_t>(plan.max_packet_size());
+  options.planes = static_cast<std::uint8_t>(plan.planes());
+  options.priority = operation().priority;
+  options.loss = loss;
+  options.sink = &sink;
+  return messages_.expect(options, context);
+}
+
+base::Status TolerantRun::send_coded(const wire::MessageId& id, std::uint16_t to,
+                                     CodedSource& source, const transport::LossPolicy& loss,
+                                     RunContext& context) {
+  transport::SendOptions options;
+  options.id = id;
+  options.to = to;
+  options.packets = static_cast<std::uint32_t>(source.plan().packet_count());
+  options.packet_bytes = static_cast<std::uint32_t>(source.plan().max_packet_size());
+  options.priority = operation().priority;
+  options.loss = loss;
+  options.source = &source;
+  return messages_.send(options, context);
+}
+
+// ------------------------------------------------------------------ steps
+
+base::Status TolerantRun::expect_all(RunContext& context) {
+  for (std::uint32_t index = 0; index < pieces_.size(); ++index) {
+    base::Status status;
+    if (pieces_[index].sum_state == SumState::kCollecting) {
+      status = expect_contributions(index, context);
+    } else if (pieces_[index].sum_state == SumState::kAwaited) {
+      status = expect_sum(index, context);
+    }
+    if (!status.ok()) {
+      return status;
+    }
+  }
+  return {};
+}
+
+base::Status TolerantRun::expect_contributions(std::uint32_t index, RunContext& context) {
+  PieceState& piece = pieces_[index];
+  const packetize::PacketPlan reduce = layout_.reduce_plan(piece.place).value();
+  piece.result =
+      std::make_unique<CodedSource>(layout_.gather_plan(piece.place).value(), *config_.auth);
+  piece.contributions.resize(config_.group.workers());
+  piece.was_cut.resize(config_.group.workers(), false);
+  for (std::uint16_t from = 0; from < config_.group.workers(); ++from) {
+    if (from == config_.group.rank) {
+      ++piece.there;
+      continue;
+    }
+    const wire::MessageId id = message_id(wire::Phase::kReduce, index, from);
+    piece.contributions[from] = std::make_unique<CodedSink>(reduce, config_.job, id, *config_.auth);
+    ++piece.open_contributions;
+    if (base::Status status =
+            expect_coded(id, reduce, reduce_loss(), *piece.contributions[from], context);
+        !status.ok()) {
+      return status;
+    }
+  }
+  return {};
+}
+
+base::Status TolerantRun::expect_sum(std::uint32_t index, RunContext& context) {
+  PieceState& piece = pieces_[index];
+  const packetize::PacketPlan gather = layout_.gather_plan(piece.place).value();
+  const wire::MessageId id = message_id(wire::Phase::kGather, index, piece.place.owner);
+  piece.sum = std::make_unique<CodedSink>(gather, config_.job, id, *config_.auth);
+  piece.contribution =
+      std::make_unique<CodedSource>(layout_.reduce_plan(piece.place).value(), *config_.auth);
+  return expect_coded(id, gather, gather_loss(), *piece.sum, context);
+}
+
+base::Status TolerantRun::start(RunContext& context) {
+  if (base::Status status = expect_all(context); !status.ok()) {
+    return status;
+  }
+  if (agrees()) {
+    if (base::Status status = notes_->start(context); !status.ok()) {
+      return status;
+    }
+  }
+  if (const std::optional<base::Duration> usual = pace_.reduce.deadline();
+      usual && has_deadlines()) {
+    collecting_.deadline = deadlines_.collect = context.now + *usual;
+  }
+  if (agrees() && pace_.was_left_behind) {
+    // The others may have decided long ago. Then there is nothing to contribute, and time to catch
+    // up; what they said is about to be read.
+    phase_.enter(RunPhase::kHoldingBack);
+    deadlines_.contribute = context.now + kReadingTime;
+  } else {
+    contribute(context);
+  }
+  if (collecting_.pieces == 0) {
+    collecting_.end = context.now;
+  }
+  return go_on(context);  // a server may have nothing to do
+}
+
+// From the next rank on, so that owners are not all sent to at once.
+void TolerantRun::contribute(RunContext& context) {
+  phase_.enter(RunPhase::kExchanging);
+  deadlines_.contribute = transport::kNever;
+  for (std::uint32_t i = 0; i < pieces_.size(); ++i) {
+    const auto first = static_cast<std::uint32_t>(pieces_.size() * (config_.group.rank + 1U) /
+                                                  config_.group.world);
+    const auto index = static_cast<std::uint32_t>((first + i) % pieces_.size());
+    if (pieces_[index].contribution_state == ContributionState::kWaiting) {
+      pieces_[index].contribution_state.enter(ContributionState::kEncoding);
+      submit(index, Work::kEncode, context);
+    }
+  }
+}
+
+void TolerantRun::submit(std::uint32_t piece, Work work, RunContext& context) {
+  ++jobs_out_;
+  hand_out(jobs_.emplace_back(*this, piece, work), piece << 2 | static_cast<std::uint32_t>(work),
+           context);
+}
+
+base::Status TolerantRun::on_computed(std::uint32_t tag, RunContext& context) {
+  --jobs_out_;
+  if (phase_ == RunPhase::kWithdrawn) {
+    return {};
+  }
+  const std::uint32_t index = tag >> 2;
+  base::Status status;
+  switch (static_cast<Work>(tag & 3U)) {
+    case Work::kEncode:
+      status = on_encoded(index, context);
+      break;
+    case Work::kAddUp:
+      status = on_sum(index, context);
+      break;
+    case Work::kDecode:
+      on_decoded(pieces_[index]);
+      break;
+  }
+  if (!status.ok()) {
+    return status;
+  }
+  look_whether_ready(context.now);
+  return go_on(context);
+}
+
+base::Status TolerantRun::on_encoded(std::uint32_t index, RunContext& context) {
+  PieceState& piece = pieces_[index];
+  if (piece.is_dropped()) {
+    piece.contribution_state.enter(ContributionState::kSpared);
+    return {};
+  }
+  piece.contribution_state.enter(ContributionState::kSent);
+  const wire::MessageId id = message_id(wire::Phase::kReduce, index, config_.group.rank);
+  if (base::Status status =
+          send_coded(id, piece.place.owner, *piece.contribution, reduce_loss(), context);
+      !status.ok()) {
+    return status;
+  }
+  decode_if_possible(index, context);
+  return {};
+}
+
+void TolerantRun::on_decoded(PieceState& piece) {
+  report_.drift = std::max(report_.drift, piece.drift);
+  piece.sum.reset();
+  if (!piece.is_dropped()) {
+    settle(piece, SumState::kHeld);
+  }
+}
+
+// The piece's sum is in the output, or will not count.
+void TolerantRun::settle(PieceState& piece, SumState state) {
+  settled_ += piece.is_settled() ? 0 : 1;
+  piece.sum_state.enter(state);
+}
+
+base::Status TolerantRun::on_sum(std::uint32_t index, RunContext& context) {
+  PieceState& piece = pieces_[index];
+  report_.contributors = std::min(report_.contributors, piece.contributors);
+  if (++collecting_.sums == collecting_.pieces) {
+    collecting_.end = context.now;
+    pace_.reduce.add((collecting_.is_cut_short ? collecting_.last_contribution : context.now) -
+                     report_.started);
+    if (const std::optional<base::Duration> usual = pace_.gather.deadline(); usual && agrees()) {
+      // Others may collect until their deadline, which is about this rank's.
+      deadlines_.gather = std::max(context.now, collecting_.deadline) + *usual;
+    }
+  }
+  if (piece.is_dropped()) {
+    return {};
+  }
+  settle(piece, SumState::kHeld);
+  const wire::MessageId id = message_id(wire::Phase::kGather, index, config_.group.rank);
+  for (unsigned distance = 1; distance < config_.group.world; ++distance) {
+    const auto to =
+        static_cast<std::uint16_t>((config_.group.rank + distance) % config_.group.world);
+    if (to >= config_.group.workers()) {
+      continue;
+    }
+    if (base::Status status = send_coded(id, to, *piece.result, gather_loss(), context);
+        !status.ok()) {
+      return status;
+    }
+  }
+  return {};
+}
+
+base::Status TolerantRun::on_received(const transport::ReceiveReport& report, RunContext& context) {
+  messages_.on_received(report);
+  if (phase_ == RunPhase::kWithdrawn) {
+    return {};
+  }
+  switch (report.id.phase) {
+    case wire::Phase::kReduce:
+      on_contribution(report, context);
+      break;
+    case wire::Phase::kGather: {
+      report_.peers[report.id.source].add(report);
+      was_heard_[report.id.source] = true;
+      if (PieceState& piece = pieces_[report.id.piece]; piece.sum_state == SumState::kAwaited) {
+        piece.sum_state.enter(SumState::kReceived);
+        decode_if_possible(report.id.piece, context);
+      }
+      break;
+    }
+    default:
+      notes_->on_received(report);
+  }
+  return go_on(context);
+}
+
+void TolerantRun::on_contribution(const transport::ReceiveReport& report, RunContext& context) {
+  const bool is_cut = report.outcome == transport::Outcome::kCancelled;
+  PeerDelivery& from = report_.peers[report.id.source];
+  from.add(report);
+  from.late = from.late || is_cut;
+  PieceState& piece = pieces_[report.id.piece];
+  --piece.open_contributions;
+  piece.was_cut[report.id.source] = is_cut;
+  if (report.delivered > 0) {
+    was_heard_[report.id.source] = true;
+  }
+  if (!is_cut) {
+    ++piece.there;
+    collecting_.last_contribution = context.now;
+  }
+  if (collecting_.is_overdue || waits_for_laggards_only(piece)) {
+    stop_collecting(context);  // perhaps enough are there by now
+  }
+  add_up_if_complete(report.id.piece, context);
+}
+
+void TolerantRun::add_up_if_complete(std::uint32_t index, RunContext& context) {
+  PieceState& piece = pieces_[index];
+  if (piece.open_contributions == 0 && piece.sum_state == SumState::kCollecting) {
+    piece.sum_state.enter(SumState::kAddingUp);
+    submit(index, Work::kAddUp, context);
+  }
+}
+
+void TolerantRun::decode_if_possible(std::uint32_t index, RunContext& context) {
+  PieceState& piece = pieces_[index];
+  if (piece.sum_state == SumState::kReceived && piece.has_contributed()) {
+    piece.sum_state.enter(SumState::kDecoding);
+    submit(index, Work::kDecode, context);
+  }
+}
+
+// Time is up: pieces with enough contributions go on with what they have. Those that are cut come
+// back through on_contribution().
+void TolerantRun::stop_collecting(RunContext& context) {
+  const std::uint16_t least = least_ranks(tolerance(), config_.group.workers());
+  for (std::uint32_t index = 0; index < pieces_.size(); ++index) {
+    const PieceState& piece = pieces_[index];
+    if (!is_mine(piece) || piece.open_contributions == 0 || piece.there < least ||
+        !(collecting_.is_overdue || waits_for_laggards_only(piece))) {
+      continue;
+    }
+    collecting_.is_cut_short = true;
+    for (std::uint16_t from = 0; from < config_.group.workers(); ++from) {
+      if (from != config_.group.rank) {
+        context.endpoint.cancel(message_id(wire::Phase::kReduce, index, from), context.now);
+      }
+    }
+  }
+}
+
+// Everything else is there, and of those that are missing nothing has been heard lately.
+bool TolerantRun::waits_for_laggards_only(const PieceState& piece) const {
+  if (!has_deadlines() || piece.open_contributions == 0) {
+    return false;
+  }
+  std::uint16_t laggards = 0;
+  for (std::uint16_t from = 0; from < config_.group.workers(); ++from) {
+    const CodedSink* sink = piece.contributions[from].get();
+    laggards = static_cast<std::uint16_t>(
+        laggards + (sink != nullptr && lags(from) && !sink->has_begun() ? 1 : 0));
+  }
+  return laggards >= piece.open_contributions;
+}
+
+base::Status TolerantRun::on_sent(const transport::SendReport& report, RunContext& context) {
+  messages_.on_sent(report);
+  report_.packets_sent += report.transmitted;
+  report_.packets_repeated += report.transmitted - std::min(report.transmitted, report.packets);
+  const bool is_note = report.id.phase == AgreementNotes::kPhase;
+  if (!is_note) {
+    const PieceState& piece = pieces_[report.id.piece];
+    const CodedSource& source =
+        report.id.phase == wire::Phase::kReduce ? *piece.contribution : *piece.result;
+    report_.wire_bytes_sent +=
+        std::uint64_t{report.transmitted} * source.plan().wire_bytes() / report.packets;
+  }
+  if (phase_ == RunPhase::kWithdrawn) {
+    return {};
+  }
+  if (is_note) {
+    notes_->on_sent(report);
+  }
+  return go_on(context);
+}
+
+void TolerantRun::look_whether_done(RunContext& context) {
+  const RunPhase last = agrees() ? RunPhase::kDecided : RunPhase::kExchanging;
+  if (*phase_ != last || settled_ != pieces_.size()) {
+    return;
+  }
+  // No calculation may touch the caller's memory any more.
+  if (jobs_out_ > 0) {
+    return;
+  }
+  phase_.enter(RunPhase::kDone);
+  remember_laggards();
+  for (const PieceState& piece : pieces_) {
+    if (piece.is_dropped()) {
+      clear_output(piece_context_, piece);
+    }
+  }
+  deadlines_ = {};
+  // What others still send is of no interest; what they are still owed goes on.
+  messages_.withdraw_if(context, [this](const transport::MessageKey& key) {
+    return key.message.source != config_.group.rank;
+  });
+}
+
+void TolerantRun::remember_laggards() {
+  for (std::uint16_t rank = 0; rank < config_.group.world; ++rank) {
+    pace_.is_lagging[rank] = report_.peers[rank].late && !was_heard_[rank];
+  }
+}
+
+base::Instant TolerantRun::next_timeout() const {
+  return deadlines_.next();
+}
+
+base::Status TolerantRun::on_timeout(RunContext& context) {
+  if (context.now >= deadlines_.contribute) {
+    contribute(context);
+  }
+  if (context.now >= deadlines_.collect) {
+    // Looked at again with every contribution that ends; the clock need not call once more.
+    collecting_.is_overdue = true;
+    deadlines_.collect = transport::kNever;
+    stop_collecting(context);
+  }
+  if (agrees()) {
+    look_whether_to_agree(context.now);
+  }
+  return go_on(context);
+}
+
+base::Status TolerantRun::go_on(RunContext& context) {
+  if (agrees()) {
+    follow_decision(context);
+  }
+  look_whether_done(context);
+  return agrees() ? notes_->flush(context) : base::Status();
+}
+
+void TolerantRun::withdraw(RunContext& context) {
+  messages_.withdraw_if(context, [](const transport::MessageKey&) { return true; });
+  phase_.enter(RunPhase::kWithdrawn);
+}
+
+std::size_t TolerantRun::message_count() const {
+  const std::size_t notes = agrees() ? AgreementNotes::max_messages(config_.group.world) : 0;
+  return pieces_.size() + collecting_.pieces * 2 * config_.group.world + notes;
+}
+
+std::vector<std::uint16_t> TolerantRun::awaited() const {
+  return messages_.peers();
+}
+
+// What it still gets from there. Contributions a rank did without, and notes of one that has
+// decided and left, are not missed.
+bool TolerantRun::needs(std::uint16_t peer) const {
+  return messages_.any([peer](const transport::MessageKey& key) {
+    return key.message.source == peer && key.message.phase != AgreementNotes::kPhase;
+  });
+}
+
+}  // namespace spillway::collective

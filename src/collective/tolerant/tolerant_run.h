@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A tolerant all-reduce by direct exchange. Each rank encodes its part of every piece and sends it
+// to the piece's owner, where some of it may be lost. The owner decodes what came, adds up and
+// corrects for what did not, encodes the sum once more and hands it out; everybody, the owner
+// included, decodes the same bytes.
+//
+//   encode ─► send ══ reduce, lossy ══► collect ─► add up, encode ─► send ══ gather ══► decode
+//
+// With deadlines (Tolerance::least_contributors) an owner goes on without contributions that are
+// later than usual, and ranks agree which shards count (agreement.h); a shard whose owner is late
+// is zero everywhere. The run is done when its result is complete; what a late rank still has to be
+// told goes on in the background until that rank has it.
+//
+// In a group with parameter servers these own all pieces and contribute to none. Nobody has to
+// agree then: which contributions count is the server's to say, its sums go to all workers, late
+// ones included, and a worker waits for them.
+//
+// States of pieces and of the run: states.h. The caller's input is read only until its encoding is
+// done, so a run that is done never touches the caller's memory.
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "collective/operation_run.h"
+#include "collective/tolerant/agreement_notes.h"
+#include "collective/tolerant/pace.h"
+#include "collective/tolerant/states.h"
+#include "collective/tolerant/tolerant_piece.h"
+
+namespace spillway::collective {
+
+class TolerantRun final : public OperationRun {
+ public:
+  // Config and pace outlive the run. `residual`: of the tensor, for error feedback; or empty.
+  TolerantRun(const Operation& operation, std::uint64_t key, TolerantLayout layout,
+              const RunConfig& config, Pace& pace, std::span<float> residual);
+
+  base::Status start(RunContext& context) override;
+  base::Status on_received(const transport::ReceiveReport& report, RunContext& context) override;
+  base::Status on_sent(const transport::SendReport& report, RunContext& context) override;
+  base::Status on_computed(std::uint32_t tag, RunContext& context) override;
+  base::Instant next_timeout() const override;
+  base::Status on_timeout(RunContext& context) override;
+
+  bool is_done() const override { return phase_ == RunPhase::kDone; }
+  bool is_idle() const override { return jobs_out_ == 0 && messages_.empty(); }
+  void withdraw(RunContext& context) override;
+
+  std::size_t message_count() const override;
+  std::vector<std::uint16_t> awaited() const override;
+  bool needs(std::uint16_t peer) const override;
+
+ private:
+  enum class Work : std::uint8_t { kEncode, kAddUp, kDecode };
+
+  class PieceJob final : public ComputeJob {
+   public:
+    PieceJob(TolerantRun& owner, std::uint32_t piece, Work work)
+        : owner_(owner), piece_(piece), work_(work) {}
+    void run() override;
+
+   private:
+    TolerantRun& owner_;
+    std::uint32_t piece_;
+    Work work_;
+  };
+
+  // ---- messages
+  base::Status expect_all(RunContext& context);
+  base::Status expect_contributions(std::uint32_t index, RunContext& context);
+  base::Status expect_sum(std::uint32_t index, RunContext& context);
+  base::Status expect_coded(const wire::MessageId& id, const packetize::PacketPlan& plan,
+                            const transport::LossPolicy& loss, transport::PayloadSink& sink,
+                            RunContext& context);
+  base::Status send_coded(const wire::MessageId& id, std::uint16_t to, CodedSource& source,
+                          const transport::LossPolicy& loss, RunContext& context);
+  transport::LossPolicy reduce_loss() const;
+  transport::LossPolicy gather_loss() const;
+
+  // ---- steps
+  void submit(std::uint32_t piece, Work work, RunContext& context);
+  void contribute(RunContext& context);
+  void spare_contributions(RunContext& context);
+  void on_contribution(const transport::ReceiveReport& report, RunContext& context);
+  void add_up_if_complete(std::uint32_t index, RunContext& context);
+  base::Status on_encoded(std::uint32_t index, RunContext& context);
+  base::Status on_sum(std::uint32_t index, RunContext& context);
+  void on_decoded(PieceState& piece);
+  void decode_if_possible(std::uint32_t index, RunContext& context);
+  void stop_collecting(RunContext& context);
+  bool waits_for_laggards_only(const PieceState& piece) const;
+  bool lags(std::uint16_t rank) const { return pace_.is_lagging[rank]; }
+  void remember_laggards();
+  void settle(PieceState& piece, SumState state);
+  void look_whether_done(RunContext& context);
+  // Whatever was just done may have been the last thing; then what there is to say is sent.
+  base::Status go_on(RunContext& context);
+
+  // ---- agreement (tolerant_run_agreement.cc)
+  void look_whether_ready(base::Instant now);
+  void become_ready(base::Instant now);
+  bool lacks_piece_of(std::uint16_t owner) const;
+  void look_whether_to_agree(base::Instant now);
+  void follow_decision(RunContext& context);
+
+  bool has_deadlines() const { return tolerance().least_contributors > 0.0; }
+  bool agrees() const { return notes_ != nullptr; }
+  bool is_mine(const PieceState& piece) const { return piece.is_mine(config_.group); }
+  const Tolerance& tolerance() const { return *operation().tolerance; }
+
+  // What the clock ends. kNever: not set, or over.
+  struct Deadlines {
+    base::Instant contribute = transport::kNever;  // of a rank that holds back
+    base::Instant collect = transport::kNever;     // contributions to this rank's pieces
+    base::Instant gather = transport::kNever;      // the others' sums
+    base::Instant patience = transport::kNever;    // others saying what they have
+    base::Instant first = transport::kNever;       // the first deciding
+
+    base::Instant next() const { return std::min({contribute, collect, gather, patience, first}); }
+  };
+  // How this rank gets on with the pieces it owns.
+  struct Collecting {
+    std::size_t pieces = 0;
+    std::size_t sums = 0;             // of which the sum is formed
+    base::Instant deadline;           // whether or not it has passed; none: the beginning of time
+    bool is_overdue = false;          // it has passed
+    bool is_cut_short = false;        // some contribution was not waited for
+    base::Instant last_contribution;  // that ended by itself
+    base::Instant end;                // when the last sum was formed
+  };
+
+  TolerantLayout layout_;
+  Pace& pace_;
+  PieceContext piece_context_;
+  Tracked<RunPhase> phase_{RunPhase::kNew};
+  std::vector<PieceState> pieces_;
+  std::size_t settled_ = 0;  // pieces for which nothing is left to be done
+  std::deque<PieceJob> jobs_;
+  std::uint32_t jobs_out_ = 0;
+  MessageSet messages_;
+  std::unique_ptr<AgreementNotes> notes_;  // with deadlines, where every rank owns something
+  Deadlines deadlines_;
+  Collecting collecting_;
+  base::Instant last_held_;
+  std::vector<bool> was_heard_;  // by rank: something of it came in time
+};
+
+}  // namespace spillway::collective

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a tolerant all-reduce with deadlines takes part in the agreement on which shards count: when
+// this rank says what it has, how long it waits for others to do so, what follows from the
+// decision.
+#include <algorithm>
+
+#include "collective/tolerant/tolerant_run.h"
+
+namespace spillway::collective {
+namespace {
+
+// What a note may take on its way, besides what it waits for.
+constexpr base::Duration kNoteTime = base::microseconds(300);
+
+}  // namespace
+
+void TolerantRun::look_whether_ready(base::Instant now) {
+  if (!agrees() || notes_->agreement().is_ready() || collecting_.sums < collecting_.pieces) {
+    return;
+  }
+  last_held_ = now;
+  const bool has_all = std::all_of(pieces_.begin(), pieces_.end(), [this](const PieceState& piece) {
+    return piece.is_held() || (piece.sum && lags(piece.place.owner) && !piece.sum->has_begun());
+  });
+  if (has_all) {
+    become_ready(now);
+  }
+}
+
+void TolerantRun::become_ready(base::Instant now) {
+  ShardSet shards = no_shards(config_.group.world);
+  std::vector<bool> lacks(config_.group.world);
+  for (const PieceState& piece : pieces_) {
+    lacks[piece.place.shard] = lacks[piece.place.shard] || !piece.is_held();
+  }
+  for (std::uint16_t shard = 0; shard < config_.group.world; ++shard) {
+    if (!lacks[shard]) {
+      add_shard(shards, shard);
+    }
+  }
+  deadlines_.gather = transport::kNever;
+  pace_.gather.add(last_held_ - collecting_.end);
+  // Without a usual duration nobody is left behind.
+  if (const std::optional<base::Duration> usual = pace_.gather.deadline()) {
+    deadlines_.patience = now + *usual / 20 + kNoteTime;
+    // A second that is late itself is no help: turning to it, ranks would wait for it instead.
+    const bool second_is_late = lacks_piece_of(notes_->agreement().chair(Chair::kSecond));
+    deadlines_.first =
+        deadlines_.patience + (second_is_late ? *usual * 4 : *usual / 20) + kNoteTime * 3;
+  }
+  if (lags(notes_->agreement().chair(Chair::kFirst))) {
+    deadlines_.first = now;
+  }
+  notes_->agreement().on_own_ready(shards);
+}
+
+bool TolerantRun::lacks_piece_of(std::uint16_t owner) const {
+  return std::any_of(pieces_.begin(), pieces_.end(), [owner](const PieceState& piece) {
+    return piece.place.owner == owner && !piece.is_held();
+  });
+}
+
+// Nothing more is sent or awaited of shards that do not count.
+void TolerantRun::follow_decision(RunContext& context) {
+  const bool is_open = phase_ == RunPhase::kExchanging || phase_ == RunPhase::kHoldingBack;
+  if (!is_open || !notes_->agreement().decision()) {
+    return;
+  }
+  const ShardSet& shards = *notes_->agreement().decision();
+  std::vector<bool> is_empty(config_.group.world);
+  for (std::uint32_t index = 0; index < pieces_.size(); ++index) {
+    PieceState& piece = pieces_[index];
+    if (has_shard(shards, piece.place.shard)) {
+      continue;
+    }
+    is_empty[piece.place.shard] = true;
+    report_.peers[piece.place.owner].late = true;
+    settle(piece, SumState::kDropped);
+    messages_.withdraw_if(context, [&](const transport::MessageKey& key) {
+      return key.message.phase != AgreementNotes::kPhase && key.message.piece == index;
+    });
+  }
+  report_.empty_shards =
+      static_cast<std::uint16_t>(std::count(is_empty.begin(), is_empty.end(), true));
+  pace_.was_left_behind = std::any_of(pieces_.begin(), pieces_.end(), [this](const auto& piece) {
+    return is_mine(piece) && piece.is_dropped();
+  });
+  if (phase_ == RunPhase::kHoldingBack) {
+    spare_contributions(context);
+  }
+  phase_.enter(RunPhase::kDecided);
+}
+
+// What was not contributed by the time of the decision will not count: nobody needs the caller's
+// input any more.
+void TolerantRun::spare_contributions(RunContext& context) {
+  deadlines_.contribute = transport::kNever;
+  for (std::uint32_t index = 0; index < pieces_.size(); ++index) {
+    if (pieces_[index].contribution_state == ContributionState::kWaiting) {
+      pieces_[index].contribution_state.enter(ContributionState::kSpared);
+      decode_if_possible(index, context);
+    }
+  }
+}
+
+void TolerantRun::look_whether_to_agree(base::Instant now) {
+  if (now >= deadlines_.gather && !notes_->agreement().is_ready()) {
+    become_ready(now);
+  }
+  if (now >= deadlines_.patience) {
+    deadlines_.patience = transport::kNever;
+    notes_->agreement().on_patience_over();
+  }
+  if (now >= deadlines_.first) {
+    deadlines_.first = transport::kNever;
+    notes_->agreement().on_first_late();
+    // As the second, this rank has polls of its own to wait for.
+    deadlines_.patience = now + kNoteTime;
+  }
+}
+
+}  // namespace spillway::collective

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compare/comparison.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "compare/comparison_testing.h"
+
+namespace spillway::compare {
+namespace {
+
+Metric metric_of(const Comparison& comparison, const std::string& key) {
+  for (const Metric& metric : metrics_of(comparison)) {
+    if (metric.key == key) {
+      return metric;
+    }
+  }
+  ADD_FAILURE() << "no metric " << key;
+  return {};
+}
+
+TEST(Percentile, IsTheNearestRank) {
+  std::vector<double> values(100);
+  std::iota(values.rbegin(), values.rend(), 1.0);
+  EXPECT_EQ(percentile(values, 0.5), 50);
+  EXPECT_EQ(percentile(values, 0.99), 99);
+  EXPECT_EQ(percentile(values, 1.0), 100);
+  EXPECT_EQ(percentile(values, 0.0), 1);
+  EXPECT_EQ(percentile({3, 1, 2}, 0.5), 2);
+  EXPECT_EQ(percentile({7}, 0.99), 7);
+  EXPECT_EQ(percentile({}, 0.5), std::nullopt);
+}
+
+TEST(Metrics, HaveValuesAndRatiosToTheFirstRun) {
+  const Comparison comparison = sample_comparison();
+  const Metric median = metric_of(comparison, "step_p50_ms");
+  EXPECT_EQ(median.values[0], 50);
+  EXPECT_EQ(median.values[1], 25);
+  EXPECT_EQ(median.ratios[0], 1);
+  EXPECT_EQ(median.ratios[1], 0.5);
+  EXPECT_EQ(metric_of(comparison, "step_p99_ms").values[1], 49.5);
+  EXPECT_EQ(metric_of(comparison, "elapsed_seconds").values[0], 20);
+  EXPECT_EQ(metric_of(comparison, "wire_bytes").values[0], 1.25e9);
+  EXPECT_EQ(metric_of(comparison, "trimmed_packets").ratios[1], 2);
+  EXPECT_EQ(metric_of(comparison, "cpu_seconds").values[1], 8);
+  EXPECT_EQ(metric_of(comparison, "final_accuracy").values[1], 0.75);
+  EXPECT_EQ(metric_of(comparison, "final_accuracy").better, Better::kMore);
+  EXPECT_EQ(metric_of(comparison, "trimmed_packets").better, Better::kNeither);
+}
+
+TEST(Metrics, WhereTheFirstHasNothingThereIsNoRatio) {
+  const Metric lost = metric_of(sample_comparison(), "lost_packets");
+  EXPECT_EQ(lost.values[1], 0);
+  EXPECT_EQ(lost.ratios[0], std::nullopt);
+  EXPECT_EQ(lost.ratios[1], std::nullopt);
+}
+
+TEST(Metrics, TheTargetIsWhatAllRunsReachedUnlessOneWasWanted) {
+  Comparison comparison = sample_comparison();
+  EXPECT_EQ(target_accuracy(comparison), 0.75);
+  EXPECT_EQ(metric_of(comparison, "seconds_to_target").values[0], 10);
+  EXPECT_EQ(metric_of(comparison, "seconds_to_target").values[1], 5);
+  comparison.wanted_accuracy = 0.5;
+  EXPECT_EQ(metric_of(comparison, "seconds_to_target").values[1], 2.5);
+  EXPECT_EQ(metric_of(comparison, "seconds_to_target").label, "time to 50.0 % accuracy");
+  comparison.wanted_accuracy = 0.78;
+  EXPECT_EQ(metric_of(comparison, "seconds_to_target").values[1], std::nullopt);
+  EXPECT_EQ(metric_of(comparison, "seconds_to_target").ratios[1], std::nullopt);
+}
+
+TEST(Metrics, RunsWithoutALogStillHaveTimesAndBytes) {
+  Comparison comparison = sample_comparison();
+  comparison.runs[0].log = {};
+  EXPECT_EQ(target_accuracy(comparison), 0.75);  // of those that say
+  comparison.runs[1].log = {};
+  EXPECT_EQ(target_accuracy(comparison), std::nullopt);
+  EXPECT_EQ(metric_of(comparison, "step_p50_ms").values[0], std::nullopt);
+  EXPECT_EQ(metric_of(comparison, "seconds_to_target").values[0], std::nullopt);
+  EXPECT_EQ(metric_of(comparison, "elapsed_seconds").ratios[1], 0.5);
+}
+
+TEST(Metrics, ValuesAreWrittenWithTheirUnits) {
+  EXPECT_EQ(value_text(Unit::kMilliseconds, 80.456), "80.5 ms");
+  EXPECT_EQ(value_text(Unit::kSeconds, 12.345), "12.35 s");
+  EXPECT_EQ(value_text(Unit::kShare, 0.8421), "84.2 %");
+  EXPECT_EQ(value_text(Unit::kBytes, 999), "999 B");
+  EXPECT_EQ(value_text(Unit::kBytes, 1.25e9), "1.25 GB");
+  EXPECT_EQ(value_text(Unit::kBytes, 5e16), "50000.00 TB");
+  EXPECT_EQ(value_text(Unit::kPackets, 1234567), "1,234,567");
+  EXPECT_EQ(count_text(0), "0");
+  EXPECT_EQ(count_text(999), "999");
+  EXPECT_EQ(count_text(1000), "1,000");
+  EXPECT_EQ(ratio_text(0.3333), "0.33x");
+}
+
+}  // namespace
+}  // namespace spillway::compare

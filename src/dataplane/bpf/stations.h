@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which port leads to whom: the hardware addresses that were seen behind each, as a bridge learns
+ * them. The least recently used go first.
+ *
+ * Senders are learned from frames whose port is unknown, from all that are not Spillway's, such as
+ * answers to ARP, and from one in SPILLWAY_LEARN_ONE_IN of the others.
+ */
+#ifndef SPILLWAY_DATAPLANE_BPF_STATIONS_H
+#define SPILLWAY_DATAPLANE_BPF_STATIONS_H
+
+#include "dataplane/bpf/kernel_helpers.h"
+#include "dataplane/bpf/processor.h"
+#include "dataplane/bpf/switch_maps.h"
+#include "dataplane/frame.h"
+
+struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, SPILLWAY_MAX_STATIONS);
+  __type(key, struct spillway_station);
+  __type(value, __u32);
+} stations SEC(".maps");
+
+#define SPILLWAY_LEARN_ONE_IN 64
+
+static inline int is_group_address(const __u8* address) {
+  return address[0] & 1;
+}
+
+/* The address at `offset` of a frame of at least an Ethernet header, and the frame's VLAN. */
+static inline void read_station(const __u8* data, const __u8* end, __u32 offset,
+                                struct spillway_station* station) {
+  const __u8* address = data + offset;
+  __builtin_memcpy(station->address, address, sizeof(station->address));
+  station->vlan = 0;
+  if (data + SPILLWAY_ETHERNET_HEADER + SPILLWAY_VLAN_TAG <= end &&
+      spillway_load_be16(data + 12) == SPILLWAY_ETHERTYPE_VLAN) {
+    station->vlan = spillway_load_be16(data + 14) & 0x0FFF;
+  }
+}
+
+static inline int is_same_station(const struct spillway_station* a,
+                                  const struct spillway_station* b) {
+  __u64 bits_of_a;
+  __u64 bits_of_b;
+  __builtin_memcpy(&bits_of_a, a, sizeof(bits_of_a));
+  __builtin_memcpy(&bits_of_b, b, sizeof(bits_of_b));
+  return bits_of_a == bits_of_b;
+}
+
+/* Remembers that the frame's sender is behind this interface. */
+static inline void learn_station(const __u8* data, const __u8* end, __u32 ifindex) {
+  struct spillway_station station;
+  if (data + SPILLWAY_ETHERNET_HEADER > end) {
+    return;
+  }
+  read_station(data, end, 6, &station);
+  const __u32* number = bpf_map_lookup_elem(&port_numbers, &ifindex);
+  if (number == 0 || is_group_address(station.address)) {
+    return;
+  }
+  const __u32* known = bpf_map_lookup_elem(&stations, &station);
+  if (known == 0 || *known != *number) {
+    bpf_map_update_elem(&stations, &station, number, BPF_ANY);
+  }
+}
+
+/* The frame's receiver. False: a group of them, or no frame. */
+static inline int read_receiver(const __u8* data, const __u8* end,
+                                struct spillway_station* receiver) {
+  if (data + SPILLWAY_ETHERNET_HEADER > end || is_group_address(data)) {
+    return 0;
+  }
+  read_station(data, end, 0, receiver);
+  return 1;
+}
+
+/* The number of the port that leads to the frame's receiver. False: none is known. */
+static inline int find_port(struct spillway_processor* processor, const __u8* data, const __u8* end,
+                            __u32* port) {
+  struct spillway_station receiver;
+  if (!read_receiver(data, end, &receiver)) {
+    return 0;
+  }
+  if (is_fresh(processor) || !is_same_station(&receiver, &processor->receiver)) {
+    const __u32* number = bpf_map_lookup_elem(&stations, &receiver);
+    if (number == 0) {
+      return 0;
+    }
+    processor->receiver = receiver;
+    processor->receiver_port = *number;
+  }
+  *port = processor->receiver_port;
+  return 1;
+}
+
+#endif /* SPILLWAY_DATAPLANE_BPF_STATIONS_H */

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The fix-up at receivers, for switches that cut packets and leave the length fields as they were:
+ * makes them agree with the frame again, so that the kernel hands the head to an ordinary socket.
+ * For C, C++ and eBPF alike.
+ *
+ * Touched are Spillway's data packets alone, and only those whose UDP length says that there was
+ * more. What is left of them is told good from bad by the checks they carry; the IPv4 header's
+ * checksum is computed anew, because switches differ in whether they keep it right.
+ */
+#ifndef SPILLWAY_DATAPLANE_FIXUP_H
+#define SPILLWAY_DATAPLANE_FIXUP_H
+
+#include "dataplane/frame.h"
+
+enum spillway_fixup_outcome {
+  SPILLWAY_FIXUP_NOT_NEEDED = 0,
+  SPILLWAY_FIXUP_DONE = 1,
+  SPILLWAY_FIXUP_REFUSED = 2 /* longer than any trimmed packet: cut by something else */
+};
+
+/* Of the IPv4 header at `ip`, which may have options. */
+static inline void spillway_renew_ipv4_checksum(__u8* ip, const __u8* end) {
+  if (ip + SPILLWAY_IPV4_HEADER > end) {
+    return;
+  }
+  const __u32 words = ip[0] & 0x0F;
+  const __u8* word = ip;
+  __u64 sum = 0;
+  __u32 i;
+  spillway_store_word(ip + 10, 0);
+  for (i = 0; i < 15 && i < words && word + 4 <= end; ++i) {
+    sum += spillway_load_word(word) + spillway_load_word(word + 2);
+    word += 4;
+  }
+  spillway_store_word(ip + 10, ~spillway_fold(sum) & 0xFFFF);
+}
+
+/* Whether `udp` opens a Spillway data packet, cut or not. */
+static inline int spillway_carries_data(const __u8* udp, const __u8* end) {
+  const struct spillway_data_header* header =
+      (const struct spillway_data_header*)(udp + SPILLWAY_UDP_HEADER);
+  if ((const __u8*)(header + 1) > end) {
+    return 0;
+  }
+  return spillway_version_of(header->common.version_type) == SPILLWAY_WIRE_VERSION &&
+         spillway_type_of(header->common.version_type) == SPILLWAY_TYPE_DATA &&
+         spillway_is_valid_data(header);
+}
+
+/* All of the frame lies in [data, end). */
+static inline int spillway_fixup_frame(__u8* data, const __u8* end) {
+  const __u32 bytes = (__u32)(end - data);
+  struct spillway_layout layout;
+  spillway_find_layout(data, end, &layout);
+  const __u8* udp = spillway_udp_of(data, end, &layout);
+  if (udp == NULL || layout.end < bytes ||
+      layout.transport + spillway_load_be16(udp + 4) <= bytes || !spillway_carries_data(udp, end)) {
+    return SPILLWAY_FIXUP_NOT_NEEDED;
+  }
+  if (bytes > SPILLWAY_MAX_TRIM_BYTES) {
+    return SPILLWAY_FIXUP_REFUSED;
+  }
+  spillway_set_ip_length(data, end, bytes, &layout);
+  if (!layout.is_ipv6) {
+    spillway_renew_ipv4_checksum(data + layout.ip, end);
+  }
+  spillway_set_udp_length(data, end, bytes, &layout);
+  return SPILLWAY_FIXUP_DONE;
+}
+
+#endif /* SPILLWAY_DATAPLANE_FIXUP_H */

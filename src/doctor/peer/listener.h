@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `spillway doctor --listen`: a Responder on sockets, for any number of probers. Where this process
+// may, it watches the wire for stale packets as well. State and the rate of answers are bounded by
+// the Responder; each socket gets its turn after a bounded number of datagrams. One thread.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "base/units.h"
+#include "doctor/peer/probe_socket.h"
+#include "doctor/peer/responder.h"
+#include "doctor/peer/wire_watch.h"
+#include "net/address.h"
+
+namespace spillway::doctor {
+
+inline constexpr std::uint16_t kDefaultPort = 7078;
+
+class Listener {
+ public:
+  // At least one address.
+  static base::Result<Listener> open(std::span<const net::SocketAddress> addresses);
+  // IPv4 and IPv6; only IPv4 on a host that has no IPv6.
+  static base::Result<Listener> open_everywhere(std::uint16_t port);
+
+  // Until `stop_fd` can be read or `end` has come.
+  void run(int stop_fd, base::Instant end);
+
+  std::vector<net::SocketAddress> addresses() const;
+  bool watches() const { return !watches_.empty(); }
+  const ResponderCounters& counters() const { return responder_.counters(); }
+
+ private:
+  Listener(std::vector<ProbeSocket> sockets, std::vector<WireWatch> watches);
+
+  void serve(ProbeSocket& socket);
+
+  std::vector<ProbeSocket> sockets_;
+  std::vector<WireWatch> watches_;
+  Responder responder_;
+};
+
+}  // namespace spillway::doctor

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where the hosts of a topology are attached to the outside, and how a scenario's `port` lines say
+// so. Every host has exactly one such line; errors name the line.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "net/address.h"
+#include "scenario/scenario.h"
+#include "scenario/topology.h"
+
+namespace spillway::fabric {
+
+// A network interface of the calling thread's network namespace, or, where `interface` is empty, a
+// UDP relay for Spillway packets alone.
+struct PortAttachment {
+  std::string interface;
+  net::SocketAddress listen;   // relay: packets for this host come here from the other hosts,
+  net::SocketAddress deliver;  // and leave to here
+};
+
+// One per host, in the topology's order.
+base::Result<std::vector<PortAttachment>> port_attachments(const scenario::Scenario& scenario,
+                                                           const scenario::Topology& topology);
+
+}  // namespace spillway::fabric

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who is who in a lab: names, addresses and link rates of its hosts, derived from the scenario
+// alone, so that every process of a lab computes the same. Host number n (from 0; a rank runs on
+// the host of its number) has
+//
+//   10.77.x.y/16         x.y = n + 1 in two bytes
+//   fd77::h/64           h = n + 1 in hexadecimal; not where the MTU is below IPv6's 1280
+//   02:53:57:00:x:y      its Ethernet address
+//   eth0                 its interface; `port<n>` is the other end, in the fabric's namespace
+//
+// Without namespaces (Isolation::kNone) hosts share 127.0.0.1 and differ by port.
+//
+// Limits: kMaxHosts, kMinMtu to kMaxMtu, links of at most kMaxRate.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/units.h"
+#include "net/address.h"
+#include "scenario/scenario.h"
+
+namespace spillway::lab {
+
+inline constexpr std::uint32_t kMaxHosts = 256;
+inline constexpr unsigned kMinMtu = 576;
+inline constexpr unsigned kMinIpv6Mtu = 1280;
+inline constexpr unsigned kMaxMtu = 9216;
+inline constexpr unsigned kDefaultMtu = 1500;
+// Above it nothing on one machine keeps up with the clock on the wall.
+inline constexpr base::BitRate kMaxRate = base::gigabits_per_second(40);
+
+inline constexpr std::string_view kHostInterface = "eth0";
+
+struct HostEntry {
+  std::string name;            // of the topology: "host0"
+  std::string port_interface;  // "port0"
+  std::string mac;
+  std::string ipv4;
+  std::string ipv6;  // empty: none
+  base::BitRate rate;
+  net::SocketAddress peer;    // where others send Spillway packets for it
+  net::SocketAddress listen;  // where it waits for them
+};
+
+struct HostPlan {
+  std::vector<HostEntry> hosts;
+  unsigned mtu = kDefaultMtu;
+  std::uint32_t trim_bytes = 0;  // 0: the fabric does not trim
+  std::string master_address;
+};
+
+struct PlanOptions {
+  unsigned mtu = kDefaultMtu;
+  std::uint16_t port = 7077;
+};
+
+base::Result<HostPlan> make_host_plan(const scenario::Scenario& scenario,
+                                      const PlanOptions& options);
+
+// The same hosts as plain processes: `peers` and `listens`, one of each per host.
+HostPlan on_loopback(HostPlan plan, const std::vector<net::SocketAddress>& peers,
+                     const std::vector<net::SocketAddress>& listens);
+
+}  // namespace spillway::lab

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What carries frames between a lab's hosts:
+//
+//   kBpf   the switch in the kernel: hosts' kernels and the switch's are one, and all that is sent
+//          shares its queues. Takes root and a scenario of one switch (kernel/switch_plan.h)
+//   kUser  the emulated fabric in user space (fabric/emulator.h): any scenario, any isolation
+//   kAuto  the first of these that is possible
+//
+// Made and used on a thread in the fabric's network namespace; goes with the namespace.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "fabric/fabric_thread.h"
+#include "kernel/kernel_switch.h"
+#include "lab/network/host_plan.h"
+#include "scenario/scenario.h"
+
+namespace spillway::lab {
+
+enum class Dataplane : std::uint8_t { kAuto, kBpf, kUser };
+std::string_view dataplane_name(Dataplane dataplane);
+
+class LabFabric {
+ public:
+  // `wanted` is kBpf or kUser. kBpf: the hosts' links are up and have one interface each;
+  // the switch then tells of every packet where it `traces`.
+  static base::Result<LabFabric> make(Dataplane wanted, const scenario::Scenario& scenario,
+                                      const HostPlan& plan,
+                                      std::span<const fabric::PortAttachment> ports, bool traces);
+
+  Dataplane dataplane() const { return kernel_ ? Dataplane::kBpf : Dataplane::kUser; }
+  // Null: the fabric is in user space.
+  const kernel::KernelSwitch* kernel_switch() const { return kernel_.get(); }
+  // Has something to read when the fabric ended by itself; -1: it does not.
+  int stop_fd() const { return user_ ? user_->stop_fd() : -1; }
+  // How it fared.
+  base::Status finish();
+  fabric::FabricSnapshot snapshot() const;
+
+ private:
+  LabFabric() = default;
+
+  std::unique_ptr<fabric::FabricThread> user_;
+  std::unique_ptr<kernel::KernelSwitch> kernel_;
+};
+
+}  // namespace spillway::lab

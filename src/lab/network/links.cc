@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lab/network/links.h"
+
+#include <fmt/format.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include "lab/network/namespaces.h"
+#include "lab/network/tools.h"
+#include "wire/frame_overhead.h"
+
+namespace spillway::lab {
+namespace {
+
+constexpr std::string_view kPackage = "iproute2";
+constexpr std::int64_t kMinClassRate = 8'000;  // bit/s: what a class has for itself
+constexpr int kLastRank = 7;
+// The switch has decided what waits; this must hold it.
+constexpr std::int64_t kQueueLimit = 2LL * SPILLWAY_MAX_QUEUE_BYTES;
+
+std::int64_t bytes_in(base::BitRate rate, base::Duration time) {
+  return rate.count() / 8 * (time.count() / 1'000) / 1'000'000;
+}
+
+struct Tools {
+  std::string ip;
+  std::string tc;
+};
+
+base::Result<Tools> find_tools() {
+  const base::Result<std::string> ip = find_tool("ip", kPackage);
+  if (!ip.ok()) {
+    return ip.status();
+  }
+  const base::Result<std::string> tc = find_tool("tc", kPackage);
+  if (!tc.ok()) {
+    return tc.status();
+  }
+  return Tools{*ip, *tc};
+}
+
+// What a card would do to many packets at once stays undone, so that frames are what they would be
+// on a wire. Drivers lack some of these; there is then nothing to switch off.
+void switch_off_offloads(std::string_view interface) {
+  const net::UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  for (const std::uint32_t command : {ETHTOOL_SGRO, ETHTOOL_SGSO, ETHTOOL_STSO, ETHTOOL_STXCSUM}) {
+    ethtool_value value = {.cmd = command, .data = 0};
+    ifreq request = {};
+    interface.copy(request.ifr_name, IFNAMSIZ - 1);
+    request.ifr_data = reinterpret_cast<char*>(&value);
+    (void)::ioctl(socket.get(), SIOCETHTOOL, &request);
+  }
+}
+
+// The kernel's own chatter (neighbour discovery, multicast reports) must not load the fabric.
+void silence_ipv6() {
+  for (const char* scope : {"all", "default"}) {
+    (void)write_proc_file(fmt::format("/proc/sys/net/ipv6/conf/{}/disable_ipv6", scope), "1");
+  }
+}
+
+base::Status choose_congestion_control(const std::string& tcp) {
+  const base::Status status = write_proc_file("/proc/sys/net/ipv4/tcp_congestion_control", tcp);
+  return status.ok()
+             ? status
+             : base::Status(status.code(),
+                            status.message() +
+                                "; namespaces may choose what "
+                                "net.ipv4.tcp_allowed_congestion_control of the machine lists");
+}
+
+base::Status set_up_host(const HostPlan& plan, std::size_t index, const Tools& tools,
+                         const std::string& tcp, bool& paces) {
+  if (base::Status status = run_tool(tools.ip, {"-batch", "-"}, host_links_batch(plan, index));
+      !status.ok()) {
+    return status;
+  }
+  switch_off_offloads(kHostInterface);
+  // The first refusal says that this kernel has no token bucket: no need to ask again.
+  if (paces) {
+    paces = run_tool(tools.tc, {"-batch", "-"}, host_shaping_batch(plan, index)).ok();
+  }
+  return tcp.empty() ? base::Status() : choose_congestion_control(tcp);
+}
+
+base::Status make_pairs(const HostPlan& plan, const Tools& tools, HostLinks& links) {
+  std::vector<int> fds;
+  for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
+    base::Result<net::UniqueFd> made = make_network_namespace();
+    if (!made.ok()) {
+      return made.status();
+    }
+    links.host_namespaces.push_back(std::move(made).value());
+    fds.push_back(links.host_namespaces.back().get());
+  }
+  silence_ipv6();
+  const base::Status status =
+      run_tool(tools.ip, {"-batch", "-"}, fabric_links_batch(plan, fds), fds);
+  for (const HostEntry& host : plan.hosts) {
+    switch_off_offloads(host.port_interface);
+  }
+  return status;
+}
+
+}  // namespace
+
+std::string fabric_links_batch(const HostPlan& plan, const std::vector<int>& namespace_fds) {
+  std::string batch = "link set dev lo up\n";
+  for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
+    const HostEntry& host = plan.hosts[i];
+    // One segment each: a frame on a veth is then what it would be on a wire.
+    batch += fmt::format(
+        "link add name {} mtu {} gso_max_segs 1 type veth peer name {} mtu {} address {} "
+        "gso_max_segs 1 netns /proc/self/fd/{}\n",
+        host.port_interface, plan.mtu, kHostInterface, plan.mtu, host.mac, namespace_fds[i]);
+    batch += fmt::format("link set dev {} addrgenmode none\n", host.port_interface);
+    batch += fmt::format("link set dev {} up\n", host.port_interface);
+  }
+  return batch;
+}
+
+std::string host_links_batch(const HostPlan& plan, std::size_t index) {
+  const HostEntry& own = plan.hosts[index];
+  std::string batch = "link set dev lo up\n";
+  batch += fmt::format("link set dev {} addrgenmode none\n", kHostInterface);
+  batch += fmt::format("link set dev {} up\n", kHostInterface);
+  batch += fmt::format("address add {}/16 dev {}\n", own.ipv4, kHostInterface);
+  if (!own.ipv6.empty()) {
+    batch += fmt::format("address add {}/64 dev {} nodad\n", own.ipv6, kHostInterface);
+  }
+  for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
+    const HostEntry& other = plan.hosts[i];
+    if (i == index) {
+      continue;
+    }
+    for (const std::string& address : {other.ipv4, other.ipv6}) {
+      if (!address.empty()) {
+        batch += fmt::format("neighbour add {} lladdr {} dev {} nud permanent\n", address,
+                             other.mac, kHostInterface);
+      }
+    }
+  }
+  return batch;
+}
+
+std::string host_shaping_batch(const HostPlan& plan, std::size_t index) {
+  const base::BitRate rate = plan.hosts[index].rate;
+  const std::int64_t burst = std::max<std::int64_t>(2 * (plan.mtu + SPILLWAY_ETHERNET_HEADER),
+                                                    bytes_in(rate, base::microseconds(200)));
+  const std::int64_t limit =
+      std::max<std::int64_t>(1'000'000, bytes_in(rate, base::milliseconds(10)));
+  return fmt::format("qdisc add dev {} root tbf rate {}bit overhead {} burst {} limit {}\n",
+                     kHostInterface, rate.count(), SPILLWAY_WIRE_OVERHEAD, burst, limit);
+}
+
+std::string port_queues_batch(const HostPlan& plan, std::size_t index,
+                              const spillway_port_config& port) {
+  const HostEntry& host = plan.hosts[index];
+  const std::int64_t rate = host.rate.count();
+  const std::int64_t frame = plan.mtu + SPILLWAY_ETHERNET_HEADER;
+  // What a timer is late by is made up for; decisions do not hang on it.
+  const std::int64_t burst = std::max(2 * frame, bytes_in(host.rate, base::milliseconds(1)));
+  const std::string common = fmt::format("ceil {}bit burst {} cburst {} quantum {} overhead {}",
+                                         rate, burst, burst, 2 * frame, SPILLWAY_WIRE_OVERHEAD);
+  const std::string add = fmt::format("add dev {}", host.port_interface);
+  std::string batch =
+      fmt::format("qdisc {} root handle {:x}: htb default 1\n", add, kPortQueuesMajor);
+  batch += fmt::format("class {} parent {:x}: classid {:x}:ff htb rate {}bit {}\n", add,
+                       kPortQueuesMajor, kPortQueuesMajor, rate, common);
+  for (int queue = 0; queue < SPILLWAY_QUEUES; ++queue) {
+    const bool is_control = queue == SPILLWAY_CONTROL_QUEUE;
+    const std::int64_t own = is_control ? rate * port.control_share_percent / 100 : kMinClassRate;
+    const int rank = is_control ? kLastRank : SPILLWAY_DATA_QUEUES - 1 - queue;
+    batch += fmt::format("class {} parent {:x}:ff classid {:x}:{:x} htb rate {}bit prio {} {}\n",
+                         add, kPortQueuesMajor, kPortQueuesMajor, queue + 1,
+                         std::max(own, kMinClassRate), rank, common);
+    batch += fmt::format("qdisc {} parent {:x}:{:x} bfifo limit {}\n", add, kPortQueuesMajor,
+                         queue + 1, kQueueLimit);
+  }
+  return batch;
+}
+
+base::Status check_congestion_control(const std::string& tcp) {
+  std::ifstream file("/proc/sys/net/ipv4/tcp_available_congestion_control");
+  const std::vector<std::string> known{std::istream_iterator<std::string>(file), {}};
+  if (tcp.empty() || std::find(known.begin(), known.end(), tcp) != known.end()) {
+    return {};
+  }
+  return base::invalid_argument(
+      fmt::format("TCP congestion control '{}' is not available on this machine; available are {} "
+                  "(net.ipv4.tcp_available_congestion_control)",
+                  tcp, fmt::join(known, ", ")));
+}
+
+base::Status set_up_port_queues(const HostPlan& plan, const spillway_port_config& port) {
+  const base::Result<Tools> tools = find_tools();
+  if (!tools.ok()) {
+    return tools.status();
+  }
+  std::string batch;
+  for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
+    batch += port_queues_batch(plan, i, port);
+  }
+  return run_tool(tools->tc, {"-batch", "-"}, batch);
+}
+
+base::Result<HostLinks> set_up_links(const HostPlan& plan, const std::string& tcp) {
+  const base::Result<Tools> tools = find_tools();
+  if (!tools.ok()) {
+    return tools.status();
+  }
+  HostLinks links;
+  if (base::Status status = make_pairs(plan, *tools, links); !status.ok()) {
+    return status;
+  }
+  for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
+    const base::Status status = in_network_namespace(links.host_namespaces[i].get(), [&] {
+      return set_up_host(plan, i, *tools, tcp, links.hosts_pace);
+    });
+    if (!status.ok()) {
+      return status;
+    }
+  }
+  return links;
+}
+
+}  // namespace spillway::lab

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/system_call.h"
+
+#include <fmt/format.h>
+#include <sys/utsname.h>
+
+#include <charconv>
+#include <system_error>
+
+namespace spillway::net {
+
+base::Status system_error(std::string_view attempt, int error, std::string_view hint) {
+  const std::string reason = std::generic_category().message(error);
+  return {base::StatusCode::kUnavailable,
+          hint.empty() ? fmt::format("cannot {}: {}", attempt, reason)
+                       : fmt::format("cannot {}: {}; {}", attempt, reason, hint)};
+}
+
+std::optional<KernelRelease> parse_kernel_release(std::string_view text) {
+  const char* end = text.data() + text.size();
+  KernelRelease release;
+  const auto [dot, first_error] = std::from_chars(text.data(), end, release.major);
+  if (first_error != std::errc() || dot == end || *dot != '.') {
+    return std::nullopt;
+  }
+  if (std::from_chars(dot + 1, end, release.minor).ec != std::errc()) {
+    return std::nullopt;
+  }
+  return release;
+}
+
+std::optional<KernelRelease> kernel_release() {
+  utsname names = {};
+  return ::uname(&names) == 0 ? parse_kernel_release(names.release) : std::nullopt;
+}
+
+}  // namespace spillway::net

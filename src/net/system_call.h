@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What every system call around here needs: a descriptor with one owner, durations as the kernel
+// takes them, what it refused as a Status that names the attempt and the reason, and its release
+// for what depends on its age. No state of its own; any thread.
+#pragma once
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <compare>
+#include <ctime>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "base/status.h"
+#include "base/units.h"
+
+namespace spillway::net {
+
+// A file descriptor, closed when its owner goes; moved but never copied.
+class UniqueFd {
+ public:
+  UniqueFd() = default;
+  explicit UniqueFd(int fd) : fd_(fd) {}
+  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  UniqueFd& operator=(UniqueFd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~UniqueFd() {
+    if (fd_ >= 0) {
+      ::close(fd_);
+    }
+  }
+
+  bool valid() const { return fd_ >= 0; }
+  int get() const { return fd_; }
+  // Gives up ownership.
+  int release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_ = -1;
+};
+
+// Below zero there is no time to wait: zero.
+inline timespec timespec_of(base::Duration duration) {
+  const std::int64_t count = std::max<std::int64_t>(duration.count(), 0);
+  return {.tv_sec = static_cast<time_t>(count / 1'000'000'000),
+          .tv_nsec = static_cast<long>(count % 1'000'000'000)};
+}
+
+inline base::Duration duration_of(const timespec& time) {
+  return base::seconds(time.tv_sec) + base::nanoseconds(time.tv_nsec);
+}
+
+// "cannot bind 127.0.0.1:7000: Address already in use". `error` is an errno; `hint`, if any, says
+// what to do about it.
+base::Status system_error(std::string_view attempt, int error, std::string_view hint = {});
+
+struct KernelRelease {
+  unsigned major = 0;
+  unsigned minor = 0;
+
+  friend auto operator<=>(const KernelRelease&, const KernelRelease&) = default;
+};
+
+// Of "6.1.0-18-amd64", "5.15", "6.6-rc1+"; nothing where it does not begin with two numbers.
+std::optional<KernelRelease> parse_kernel_release(std::string_view text);
+
+// Of the kernel that runs.
+std::optional<KernelRelease> kernel_release();
+
+}  // namespace spillway::net

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a communicator has counted since it was made, and how that is written down: Prometheus' text
+// (format 0.0.4). Names begin with spillway_communicator_, as a switch's begin with
+// spillway_switch_; every sample carries the labels communicator and rank.
+//
+// Every packet that was expected is in exactly one of whole, trimmed and missing; duplicates and
+// retransmissions are on top. Durations are counted in fixed buckets, which add up over ranks.
+//
+// Plain values and pure functions: whoever owns the counts copies them for others to look at.
+//
+// Limits: kMaxPeers series per communicator and count, those of the ranks with most trouble; the
+// rest is summed up as peer="other". In larger jobs a rank can enter the first group later: then
+// "other" drops, which Prometheus reads as a restart.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/units.h"
+#include "runtime/observe/operation_record.h"
+
+namespace spillway::runtime {
+
+class DurationHistogram {
+ public:
+  // Their upper ends, which belong to them: from a small operation on a fast network to a hang.
+  static constexpr std::array<base::Duration, 16> kBuckets = {
+      base::microseconds(100), base::microseconds(250),  base::microseconds(500),
+      base::milliseconds(1),   base::microseconds(2500), base::milliseconds(5),
+      base::milliseconds(10),  base::milliseconds(25),   base::milliseconds(50),
+      base::milliseconds(100), base::milliseconds(250),  base::milliseconds(500),
+      base::seconds(1),        base::seconds(5),         base::seconds(10),
+      base::seconds(60)};
+
+  void add(base::Duration duration);
+
+  // How many took at most kBuckets[bucket].
+  std::uint64_t count_up_to(std::size_t bucket) const;
+  std::uint64_t count() const;
+  base::Duration sum() const { return sum_; }
+
+ private:
+  std::array<std::uint64_t, kBuckets.size() + 1> counts_{};  // the last: longer than all
+  base::Duration sum_;
+};
+
+struct OperationCounts {
+  std::uint64_t done = 0;
+  std::uint64_t failed = 0;
+};
+
+// What came, or did not, from one other rank.
+struct PeerMetrics {
+  std::uint32_t rank = 0;
+  std::uint64_t lost_packets = 0;
+  std::uint64_t trimmed_packets = 0;
+  std::uint64_t late_operations = 0;  // that ended without all of its part
+};
+
+struct CommunicatorMetrics {
+  std::string communicator = "world";
+  std::uint32_t rank = 0;
+
+  std::map<std::string, OperationCounts> operations{};  // by kind
+  DurationHistogram durations{};
+  std::uint64_t operations_in_flight = 0;
+  std::uint64_t user_bytes_in = 0;  // handed in by the caller, and handed back
+  std::uint64_t user_bytes_out = 0;
+  std::uint64_t wire_bytes_sent = 0;
+  std::uint64_t wire_bytes_received = 0;
+  std::uint64_t packets_whole = 0;
+  std::uint64_t packets_trimmed = 0;
+  std::uint64_t packets_missing = 0;
+  std::uint64_t packets_duplicate = 0;
+  std::uint64_t packets_retransmitted = 0;
+  std::uint64_t memory_bytes = 0;
+  std::vector<PeerMetrics> peers{};
+
+  // Adds an operation that has ended: all but its user data, the peers' part, and what is a state
+  // rather than a count.
+  void add(const OperationRecord& record);
+};
+
+inline constexpr std::size_t kMaxPeers = 64;
+
+std::string metrics_text(std::span<const CommunicatorMetrics> communicators);
+
+// What may stand between the quotes of a label: valid UTF-8, with \, " and line ends escaped.
+std::string escaped_label(std::string_view value);
+
+}  // namespace spillway::runtime

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/observe/metrics_export.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <string_view>
+#include <utility>
+
+#include "net/system_call.h"
+#include "runtime/observe/identity.h"
+#include "runtime/observe/log.h"
+
+namespace spillway::runtime {
+namespace {
+
+// A thread that is started while this lives takes no signals: the application's handlers run in the
+// application's threads. One thread.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+bool write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd, text.data(), text.size());
+    if (written < 0 && errno != EINTR) {
+      return false;
+    }
+    text.remove_prefix(written < 0 ? 0 : static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
+std::thread start_thread(std::function<void()> work) {
+  const SignalsBlocked blocked;
+  return std::thread(std::move(work));
+}
+
+}  // namespace
+
+base::Status replace_file(const std::string& path, const std::string& text) {
+  // Not a name that a collector of *.prom would take.
+  const std::string beside = fmt::format("{}.{}.tmp", path, ::getpid());
+  const net::UniqueFd fd(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!fd.valid()) {
+    return net::system_error(fmt::format("create {}", beside), errno);
+  }
+  if (!write_all(fd.get(), text) || ::rename(beside.c_str(), path.c_str()) != 0) {
+    const int error = errno;
+    ::unlink(beside.c_str());
+    return net::system_error(fmt::format("write {}", path), error);
+  }
+  return {};
+}
+
+MetricsFile::MetricsFile(std::string path, base::Duration period,
+                         std::function<std::string()> render)
+    : path_(std::move(path)),
+      period_(period),
+      render_(std::move(render)),
+      thread_(start_thread([this] { run(); })) {}
+
+MetricsFile::~MetricsFile() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void MetricsFile::run() {
+  std::unique_lock lock(mutex_);
+  const auto ends = [this] { return ends_; };
+  do {
+    lock.unlock();
+    write();
+    lock.lock();
+  } while (!changed_.wait_for(lock, std::chrono::nanoseconds(period_.count()), ends));
+  write();
+}
+
+void MetricsFile::write() {
+  const base::Status status = replace_file(path_, render_());
+  if (!status.ok() && !warned_) {
+    log_warn("no metrics: {}: set SPILLWAY_METRICS_FILE to a path that can be written",
+             status.message());
+  }
+  warned_ = !status.ok();
+}
+
+namespace {
+
+constexpr std::uint32_t kMaxPort = 65'535;
+
+bool names_process(const std::string& pattern) {
+  return pattern.find("%r") != std::string::npos || pattern.find("%p") != std::string::npos;
+}
+
+// "dir/name.prom" as "dir/name.1.prom".
+std::string with_local_rank(const std::string& path, std::uint32_t local_rank) {
+  const std::size_t slash = path.rfind('/');
+  const std::size_t name = slash == std::string::npos ? 0 : slash + 1;
+  const std::size_t dot = path.rfind('.');
+  const std::size_t at = dot == std::string::npos || dot <= name ? path.size() : dot;
+  return fmt::format("{}.{}{}", path.substr(0, at), local_rank, path.substr(at));
+}
+
+std::string metrics_path(const base::Environment& environment, const Identity& identity) {
+  const std::string pattern = environment.text("SPILLWAY_METRICS_FILE");
+  const std::string path = expand_path(pattern, &identity);
+  const bool is_shared = identity.local_rank > 0 && !names_process(pattern);
+  return !path.empty() && is_shared ? with_local_rank(path, identity.local_rank) : path;
+}
+
+using OptionalAddress = std::optional<net::SocketAddress>;
+
+base::Result<OptionalAddress> asked_address(const base::Environment& environment) {
+  const base::Result<std::string> listen = environment.checked_text("SPILLWAY_METRICS_LISTEN");
+  const auto port = environment.optional_number("SPILLWAY_METRICS_PORT");
+  if (!listen.ok() || !port.ok()) {
+    return listen.ok() ? port.status() : listen.status();
+  }
+  if (!listen->empty()) {
+    const auto address = net::SocketAddress::parse(*listen);
+    return address.ok() ? base::Result<OptionalAddress>(*address)
+                        : base::refusal(base::variable("SPILLWAY_METRICS_LISTEN"), *listen);
+  }
+  if (!*port) {
+    return OptionalAddress();
+  }
+  const net::SocketAddress here = *net::SocketAddress::parse("127.0.0.1:0");
+  return OptionalAddress(here.with_port(static_cast<std::uint16_t>(**port)));
+}
+
+// Of this rank, where several on a machine were told the same.
+OptionalAddress own_address(const OptionalAddress& asked, const Identity& identity) {
+  if (!asked || asked->port() == 0) {
+    return asked;
+  }
+  const std::uint32_t port = asked->port() + identity.local_rank;
+  if (port > kMaxPort) {
+    log_warn(
+        "metrics are not served: {} and local rank {} make a port beyond {}; choose a lower one",
+        asked->to_string(), identity.local_rank, kMaxPort);
+    return std::nullopt;
+  }
+  return asked->with_port(static_cast<std::uint16_t>(port));
+}
+
+std::unique_ptr<net::MetricsServer> start_server(const net::SocketAddress& at,
+                                                 const std::function<std::string()>& render) {
+  const SignalsBlocked blocked;
+  auto server = net::MetricsServer::start(at, render);
+  if (!server.ok()) {
+    log_warn("metrics are not served: {}", server.status().message());
+    return nullptr;
+  }
+  log_info(LogSubsystem::kMetrics, "metrics are at http://{}/metrics",
+           server.value()->address().to_string());
+  return std::move(server).value();
+}
+
+}  // namespace
+
+base::Result<MetricsConfig> metrics_config(const base::Environment& environment,
+                                           const Identity& identity) {
+  const base::Result<std::int64_t> seconds = environment.number("SPILLWAY_METRICS_SECONDS");
+  const base::Result<OptionalAddress> asked = asked_address(environment);
+  if (!seconds.ok() || !asked.ok()) {
+    return seconds.ok() ? asked.status() : seconds.status();
+  }
+  return MetricsConfig{.file = metrics_path(environment, identity),
+                       .period = base::seconds(*seconds),
+                       .listen = own_address(*asked, identity)};
+}
+
+MetricsExport::MetricsExport(const MetricsConfig& config,
+                             const std::function<std::string()>& render) {
+  if (!config.file.empty()) {
+    file_ = std::make_unique<MetricsFile>(config.file, config.period, render);
+  }
+  if (config.listen) {
+    server_ = start_server(*config.listen, render);
+  }
+}
+
+std::optional<net::SocketAddress> MetricsExport::address() const {
+  return server_ ? std::optional(server_->address()) : std::nullopt;
+}
+
+}  // namespace spillway::runtime

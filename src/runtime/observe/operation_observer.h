@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Everything that is written down about a communicator's operations: the flight recorder, the
+// timeline and the metrics, as far as the environment asks for them. begin() and end() on the
+// communicator's thread; metrics are read from others.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "base/environment.h"
+#include "collective/report.h"
+#include "runtime/observe/flight_recorder.h"
+#include "runtime/observe/identity.h"
+#include "runtime/observe/metrics.h"
+#include "runtime/observe/metrics_export.h"
+#include "runtime/observe/signal_dump.h"
+#include "runtime/observe/timeline.h"
+
+namespace spillway::runtime {
+
+struct ObserverConfig {
+  std::uint32_t records = 0;  // of the flight recorder
+  DumpConfig dump{};
+  std::string timeline{};  // a path; empty: none
+  MetricsConfig metrics{};
+};
+
+base::Result<ObserverConfig> observer_config(const base::Environment& environment,
+                                             const Identity& identity);
+
+class OperationObserver {
+ public:
+  OperationObserver(const Identity& identity, const ObserverConfig& config);
+
+  void begin(std::uint64_t token, const collective::Operation& operation, base::Instant now);
+  void end(std::uint64_t token, const base::Status& status,
+           const collective::OperationReport& report);
+  // Bytes of memory, of everything but the caller's buffers.
+  void holds(std::size_t bytes);
+
+ private:
+  struct Watched {
+    OperationRecord record;
+    FlightRecorder::Ticket ticket;
+  };
+
+  void count(const OperationRecord& record, const collective::OperationReport& report);
+
+  Identity identity_;
+  std::string flight_file_;
+  FlightRecorder recorder_;
+  std::unique_ptr<Timeline> timeline_;
+  std::uint32_t next_sequence_ = 0;
+  std::unordered_map<std::uint64_t, Watched> watched_;  // by token
+  std::mutex mutex_;                                    // over the metrics
+  CommunicatorMetrics metrics_;
+  std::unique_ptr<MetricsExport> exported_;  // last: it reads the others
+};
+
+}  // namespace spillway::runtime

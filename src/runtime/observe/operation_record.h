@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is remembered of one operation of a communicator, from the call to its end: what was asked
+// for, where it stands, and what came of its packets. The flight recorder keeps records, metrics
+// add them up, the timeline draws them.
+//
+// Of a fixed size, trivially copyable, allocates nothing: it is copied as words while others look.
+// Names are static text. An instant that has not come is Instant().
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+#include "base/status.h"
+#include "base/units.h"
+
+namespace spillway::runtime {
+
+enum class OperationState : std::uint8_t { kQueued, kRunning, kDone, kFailed };
+
+// Static text; safe in a signal handler.
+const char* operation_state_name(OperationState state);
+
+struct OperationRecord {
+  static constexpr std::size_t kMaxLateRanks = 8;
+  static constexpr std::size_t kMessageBytes = 160;
+
+  std::uint32_t sequence = 0;
+  OperationState state = OperationState::kQueued;
+  std::uint8_t priority = 0;
+  const char* kind = "";  // "all_reduce"
+  const char* type = "";  // "float32"
+  const char* op = "";    // "sum"
+  const char* algorithm = "";
+  std::uint64_t count = 0;  // elements
+  std::uint64_t bytes = 0;  // of user data
+  base::Instant queued{};
+  base::Instant started{};
+  base::Instant finished{};
+
+  base::StatusCode error = base::StatusCode::kOk;
+  std::int32_t culprit_rank = -1;  // whose fault it is; -1: nobody's in particular
+  std::array<char, kMessageBytes> message{};
+
+  std::uint64_t packets_expected = 0;  // each is whole, trimmed or missing in the end
+  std::uint64_t packets_whole = 0;
+  std::uint64_t packets_trimmed = 0;
+  std::uint64_t packets_missing = 0;
+  std::uint64_t packets_duplicate = 0;
+  std::uint64_t packets_retransmitted = 0;
+  std::uint64_t wire_bytes_sent = 0;
+  std::uint64_t wire_bytes_received = 0;
+
+  std::uint32_t contributors = 0;  // ranks in the result: of the shard that has the fewest
+  std::uint32_t late_count = 0;    // the ranks named may be fewer
+  std::array<std::uint32_t, kMaxLateRanks> late_ranks{};
+
+  bool finished_already() const { return state >= OperationState::kDone; }
+  // Up to its end; up to `now` where that has not come.
+  base::Duration duration(base::Instant now) const {
+    return (finished_already() ? finished : now) - queued;
+  }
+  std::size_t named_late_ranks() const {
+    return late_count < kMaxLateRanks ? late_count : kMaxLateRanks;
+  }
+
+  void add_late_rank(std::uint32_t rank);
+  // Becomes kFailed. A long message is cut.
+  void fail(base::StatusCode code, std::string_view why, std::int32_t culprit, base::Instant at);
+};
+
+static_assert(std::is_trivially_copyable_v<OperationRecord>);
+
+}  // namespace spillway::runtime

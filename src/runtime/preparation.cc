@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/preparation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "base/bytes.h"
+#include "base/random.h"
+#include "runtime/launch/interfaces.h"
+#include "runtime/rendezvous/rendezvous.h"
+
+namespace spillway::runtime {
+namespace {
+
+// Ranks begin an operation at different times: what the first ones send may wait.
+constexpr std::size_t kEarlyBytes = 4 * 1024 * 1024;
+constexpr std::uint64_t kJobKey = 0x4A4F42204B455953ULL;
+
+// Loopback has no link: memory is the limit, and a burst costs nobody anything.
+void tune_for_loopback(net::DriverConfig& driver) {
+  transport::ExchangeConfig& exchange = driver.endpoint.exchange;
+  exchange.paths = 1;  // spraying would only keep datagrams from being joined
+  exchange.burst_packets = 7;
+  exchange.report_packets = 28;
+  exchange.receive_rate = base::gigabits_per_second(200);
+  exchange.unsolicited = base::bytes(256 * 1024);
+  exchange.probe_min = base::milliseconds(2);
+  driver.endpoint.congestion.window_initial = base::bytes(512 * 1024);
+  driver.endpoint.congestion.window_max = base::bytes(2 * 1024 * 1024);
+  driver.endpoint.congestion.delay_target = base::milliseconds(1);
+}
+
+// Bursts and reports of less than this cost hosts more than they gain the network.
+constexpr unsigned kBurstBytes = 24 * 1024;
+
+void tune_for_link(base::BitRate rate, unsigned mtu, net::DriverConfig& driver) {
+  transport::ExchangeConfig& exchange = driver.endpoint.exchange;
+  exchange.receive_rate = rate;
+  const auto packets = static_cast<std::uint8_t>(std::clamp(kBurstBytes / mtu, 8U, 64U));
+  exchange.burst_packets = packets;
+  exchange.report_packets = packets;
+  driver.send_rate = rate;
+}
+
+// The first line of a file as a number; nothing where there is none.
+std::optional<std::int64_t> number_in(const std::string& path) {
+  std::ifstream file(path);
+  std::int64_t number = 0;
+  if (file >> number) {
+    return number;
+  }
+  return std::nullopt;
+}
+
+base::BitRate link_rate_of(const std::string& interface) {
+  constexpr std::int64_t kUnknown = 10'000;  // megabits per second
+  const std::int64_t megabits =
+      number_in("/sys/class/net/" + interface + "/speed").value_or(kUnknown);
+  return base::bits_per_second((megabits > 0 ? megabits : kUnknown) * 1'000'000);
+}
+
+unsigned mtu_of(const std::string& interface) {
+  return static_cast<unsigned>(number_in("/sys/class/net/" + interface + "/mtu").value_or(1500));
+}
+
+// Job number and seed, the same for all who met with this nonce.
+packetize::Job job_of(const Nonce& nonce) {
+  base::RandomBlock words;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    words[i] = base::load_le<std::uint32_t>(nonce.data() + i * 4);
+  }
+  const std::uint64_t seed = base::derive_key(kJobKey, words);
+  return {.id = static_cast<std::uint16_t>(seed >> 48), .epoch = 1, .seed = seed};
+}
+
+base::Result<net::InterfaceAddress> own_interface(const Preparation& preparation,
+                                                  const base::Environment& environment) {
+  const base::Result<InterfaceChoice> choice =
+      interface_choice(environment, preparation.launch.on_one_machine());
+  if (!choice.ok()) {
+    return choice.status();
+  }
+  const base::Result<std::vector<net::InterfaceAddress>> all = net::interface_addresses();
+  if (!all.ok()) {
+    return all.status();
+  }
+  if (preparation.launch.listen) {
+    for (const net::InterfaceAddress& each : *all) {
+      if (each.address.with_port(0) == preparation.launch.listen->with_port(0)) {
+        return each;
+      }
+    }
+  }
+  return choose_interface(*all, *choice);
+}
+
+base::Status take_network(const CommunicatorConfig& config, const base::Environment& environment,
+                          Preparation& preparation) {
+  const base::Result<net::InterfaceAddress> interface = own_interface(preparation, environment);
+  if (!interface.ok()) {
+    return interface.status();
+  }
+  preparation.driver.listen = preparation.launch.listen.value_or(interface->address);
+  preparation.is_loopback = interface->loopback;
+  const auto rate = environment.optional_number("SPILLWAY_LINK_RATE");
+  const auto mtu = environment.optional_number("SPILLWAY_MTU");
+  const auto trim = environment.number("SPILLWAY_TRIM_BYTES");
+  const auto paths = environment.optional_number("SPILLWAY_PATHS");
+  const auto threads = environment.optional_number("SPILLWAY_THREADS");
+  for (const base::Status* status :
+       {&rate.status(), &mtu.status(), &trim.status(), &paths.status(), &threads.status()}) {
+    if (!status->ok()) {
+      return *status;
+    }
+  }
+  std::optional<base::BitRate> link_rate = config.link_rate;
+  if (!link_rate && rate->has_value()) {
+    link_rate = base::bits_per_second(**rate);
+  }
+  preparation.mtu =
+      config.mtu.value_or(static_cast<unsigned>(mtu->value_or(mtu_of(interface->name))));
+  if (link_rate || !preparation.is_loopback) {
+    tune_for_link(link_rate.value_or(link_rate_of(interface->name)), preparation.mtu,
+                  preparation.driver);
+  } else {
+    tune_for_loopback(preparation.driver);
+  }
+  if (paths->has_value()) {
+    preparation.driver.endpoint.exchange.paths = static_cast<std::uint8_t>(**paths);
+  }
+  preparation.trim_bytes = config.trim_bytes.value_or(static_cast<unsigned>(*trim));
+  preparation.threads = config.threads;
+  if (!preparation.threads && threads->has_value()) {
+    preparation.threads = static_cast<unsigned>(**threads);
+  }
+  return {};
+}
+
+// Its place to meet is the id's; only the nonce counts.
+base::Result<Launch> launch_by_id(const CommunicatorConfig& config) {
+  const base::Result<UniqueIdContent> content = parse_unique_id(*config.id);
+  if (!content.ok()) {
+    return content.status();
+  }
+  const std::uint32_t servers = config.serves ? config.serves->servers : config.servers.value_or(0);
+  const std::uint32_t workers = config.serves ? config.serves->workers : config.member.world;
+  const std::uint32_t rank = config.serves ? workers + config.serves->index : config.member.rank;
+  const std::uint32_t ranks = config.serves ? workers + servers : workers;
+  if (workers == 0 || rank >= ranks || workers + servers > kMaxRanks) {
+    return base::invalid_argument(
+        fmt::format("rank {} of a world of {} makes no sense", rank, ranks));
+  }
+  Launch launch;
+  launch.rank = static_cast<std::uint16_t>(rank);
+  launch.world = static_cast<std::uint16_t>(workers + servers);
+  launch.servers = static_cast<std::uint16_t>(servers);
+  launch.local_world =
+      content->address.to_string().starts_with("127.") ? launch.world : std::uint16_t{1};
+  launch.where.nonce = content->nonce;
+  return launch;
+}
+
+base::Result<Launch> launch_by_environment(const CommunicatorConfig& config,
+                                           const base::Environment& environment) {
+  if (config.serves) {
+    return launch_of_server(environment, *config.serves);
+  }
+  return launch_from_environment(environment, config.servers);
+}
+
+// What is read for later: the secret, what is observed, whether memory is shared.
+base::Status take_variables(const CommunicatorConfig& config, const base::Environment& environment,
+                            Preparation& preparation) {
+  preparation.identity = {config.name, preparation.launch.rank, preparation.launch.world,
+                          preparation.launch.local_rank, preparation.launch.servers};
+  const base::Result<std::string> secret = environment.checked_text("SPILLWAY_SECRET");
+  const base::Result<bool> local_copy = environment.flag("SPILLWAY_LOCAL_COPY");
+  const base::Result<ObserverConfig> observer = observer_config(environment, preparation.identity);
+  for (const base::Status* status : {&secret.status(), &local_copy.status(), &observer.status()}) {
+    if (!status->ok()) {
+      return *status;
+    }
+  }
+  preparation.secret = config.secret.empty() ? *secret : config.secret;
+  preparation.local_copy = *local_copy;
+  preparation.observer = *observer;
+  return {};
+}
+
+}  // namespace
+
+base::Result<Preparation> prepare(const CommunicatorConfig& config,
+                                  const base::Environment& environment) {
+  Preparation preparation;
+  const base::Result<net::DriverConfig> driver = net::driver_config_from(environment);
+  const base::Result<Launch> launch =
+      config.id ? launch_by_id(config) : launch_by_environment(config, environment);
+  if (!driver.ok() || !launch.ok()) {
+    return driver.ok() ? launch.status() : driver.status();
+  }
+  preparation.driver = *driver;
+  preparation.launch = *launch;
+  preparation.group = {launch->rank, launch->world, launch->servers};
+  preparation.job = job_of(launch->where.nonce);
+  if (base::Status status = take_variables(config, environment, preparation); !status.ok()) {
+    return status;
+  }
+  if (base::Status status = take_network(config, environment, preparation); !status.ok()) {
+    return status;
+  }
+  const base::Result<Timeouts> timeouts =
+      timeouts_from(environment, {config.peer_timeout, config.rendezvous_patience});
+  if (!timeouts.ok()) {
+    return timeouts.status();
+  }
+  preparation.rendezvous_patience = timeouts->rendezvous;
+  transport::EndpointConfig& endpoint = preparation.driver.endpoint;
+  endpoint.job = preparation.job.id;
+  endpoint.epoch = preparation.job.epoch;
+  endpoint.rank = preparation.group.rank;
+  endpoint.reports_unexpected = true;
+  endpoint.exchange.peer_timeout = timeouts->peer;
+  endpoint.limits.peers = preparation.group.world;
+  endpoint.limits.early_bytes = kEarlyBytes;
+  return preparation;
+}
+
+}  // namespace spillway::runtime

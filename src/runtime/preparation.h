@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Everything a communicator needs to know before its first packet: who it is, how its packets look,
+// how its driver is tuned. Explicit options go before SPILLWAY_* variables, those before what the
+// machine says.
+//
+//   SPILLWAY_LINK_RATE   bits per second of this host's link      SPILLWAY_MTU   of its interface
+//   SPILLWAY_TRIM_BYTES  to which the network cuts frames          SPILLWAY_PATHS source ports
+//   SPILLWAY_THREADS     that do sums and coding                  SPILLWAY_SECRET  keyed tags
+//   SPILLWAY_SERVERS     parameter servers of the job
+//   SPILLWAY_PEER_TIMEOUT, SPILLWAY_RENDEZVOUS_TIMEOUT   timeouts.h
+//
+// prepare() reads the environment and the kernel's tables; it opens nothing.
+#pragma once
+
+#include "base/environment.h"
+#include "net/transport_driver.h"
+#include "runtime/communicator.h"
+#include "runtime/launch/timeouts.h"
+#include "runtime/observe/operation_observer.h"
+
+namespace spillway::runtime {
+
+struct Preparation {
+  collective::Group group;
+  Launch launch;  // its rendezvous is unused where there is an id
+  packetize::Job job;
+  std::string secret;
+  Identity identity;
+  ObserverConfig observer;
+  net::DriverConfig driver;
+  base::Duration rendezvous_patience{};
+  bool is_loopback = false;
+  bool local_copy = true;  // ranks of one machine may read each other's memory
+  unsigned mtu = 1500;
+  unsigned trim_bytes = 0;
+  std::optional<unsigned> threads;
+};
+
+base::Result<Preparation> prepare(const CommunicatorConfig& config,
+                                  const base::Environment& environment);
+
+}  // namespace spillway::runtime

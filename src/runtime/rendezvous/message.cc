@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/rendezvous/message.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+namespace spillway::runtime {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x56525753;  // "SWRV"
+constexpr std::uint16_t kProtocol = 1;
+constexpr std::int64_t kNanosecondsPerMs = 1'000'000;
+
+base::Status malformed(std::string_view what) {
+  return {base::StatusCode::kMalformed, fmt::format("these bytes are no {}", what)};
+}
+
+template <base::WireScalar T>
+void put(Blob& to, T value) {
+  const std::size_t at = to.size();
+  to.resize(at + sizeof(T));
+  base::store_le(to.data() + at, value);
+}
+
+template <typename Bytes>
+void put_bytes(Blob& to, const Bytes& bytes) {
+  to.insert(to.end(), bytes.begin(), bytes.end());
+}
+
+std::string_view cut(std::string_view text, std::size_t most) {
+  return text.substr(0, most);
+}
+
+Blob frame(FrameType type, const Blob& body) {
+  Blob bytes;
+  bytes.reserve(kFrameHeaderBytes + body.size());
+  put(bytes, kMagic);
+  put(bytes, kProtocol);
+  put(bytes, static_cast<std::uint16_t>(type));
+  put(bytes, static_cast<std::uint32_t>(body.size()));
+  put_bytes(bytes, body);
+  return bytes;
+}
+
+std::uint32_t to_ms(base::Duration duration) {
+  return static_cast<std::uint32_t>(
+      std::clamp<std::int64_t>(duration.count() / kNanosecondsPerMs, 0, 0xffffffff));
+}
+
+// Texts come from strangers and end up on terminals.
+std::string printable(base::ByteView bytes) {
+  std::string text(bytes.begin(), bytes.end());
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c >= 127; }, '?');
+  return text;
+}
+
+std::optional<Blob> read_blob(base::ByteReader& reader) {
+  const auto size = reader.read<std::uint32_t>();
+  const base::ByteView bytes = reader.take(std::min<std::size_t>(size, kMaxBlobBytes + 1));
+  if (!reader.ok() || size > kMaxBlobBytes) {
+    return std::nullopt;
+  }
+  return Blob(bytes.begin(), bytes.end());
+}
+
+bool known(std::uint16_t type) {
+  return type >= static_cast<std::uint16_t>(FrameType::kHello) &&
+         type <= static_cast<std::uint16_t>(FrameType::kGather);
+}
+
+}  // namespace
+
+Blob encode(const Hello& hello) {
+  Blob body;
+  put_bytes(body, hello.nonce);
+  put(body, hello.instance);
+  put(body, hello.world);
+  put(body, hello.rank);
+  put(body, to_ms(hello.patience));
+  put(body, to_ms(hello.left));
+  const std::string_view version = cut(hello.version, 255);
+  put(body, static_cast<std::uint8_t>(version.size()));
+  put_bytes(body, version);
+  put(body, static_cast<std::uint32_t>(hello.blob.size()));
+  put_bytes(body, hello.blob);
+  return frame(FrameType::kHello, body);
+}
+
+Blob encode(const Refusal& refusal) {
+  Blob body = {static_cast<std::uint8_t>(refusal.final ? 1 : 0)};
+  put_bytes(body, cut(refusal.reason, kMaxText));
+  return frame(FrameType::kRefusal, body);
+}
+
+Blob encode_welcome() {
+  return frame(FrameType::kWelcome, {});
+}
+
+Blob encode_failure(const std::string& reason) {
+  Blob body;
+  put_bytes(body, cut(reason, kMaxText));
+  return frame(FrameType::kFailure, body);
+}
+
+Blob encode_gather(const std::vector<Blob>& blobs) {
+  Blob body;
+  put(body, static_cast<std::uint32_t>(blobs.size()));
+  for (const Blob& blob : blobs) {
+    put(body, static_cast<std::uint32_t>(blob.size()));
+    put_bytes(body, blob);
+  }
+  return frame(FrameType::kGather, body);
+}
+
+base::Result<Hello> parse_hello(base::ByteView body) {
+  base::ByteReader reader(body);
+  Hello hello;
+  const base::ByteView nonce = reader.take(hello.nonce.size());
+  std::copy(nonce.begin(), nonce.end(), hello.nonce.begin());
+  hello.instance = reader.read<std::uint64_t>();
+  hello.world = reader.read<std::uint32_t>();
+  hello.rank = reader.read<std::uint32_t>();
+  hello.patience = base::milliseconds(reader.read<std::uint32_t>());
+  hello.left = base::milliseconds(reader.read<std::uint32_t>());
+  hello.version = printable(reader.take(reader.read<std::uint8_t>()));
+  std::optional<Blob> blob = read_blob(reader);
+  if (!blob || reader.remaining() != 0) {
+    return malformed("greeting of a rank");
+  }
+  hello.blob = std::move(*blob);
+  return hello;
+}
+
+base::Result<Refusal> parse_refusal(base::ByteView body) {
+  if (body.empty() || body.size() > 1 + kMaxText) {
+    return malformed("refusal");
+  }
+  return Refusal{.final = body[0] != 0, .reason = printable(body.subspan(1))};
+}
+
+base::Result<std::string> parse_failure(base::ByteView body) {
+  if (body.size() > kMaxText) {
+    return malformed("failure");
+  }
+  return printable(body);
+}
+
+base::Result<std::vector<Blob>> parse_gather(base::ByteView body, std::uint32_t world) {
+  base::ByteReader reader(body);
+  if (reader.read<std::uint32_t>() != world) {
+    return malformed("list of all ranks");
+  }
+  std::vector<Blob> blobs;
+  for (std::uint32_t rank = 0; rank < world; ++rank) {
+    std::optional<Blob> blob = read_blob(reader);
+    if (!blob) {
+      return malformed("list of all ranks");
+    }
+    blobs.push_back(std::move(*blob));
+  }
+  return reader.remaining() == 0 ? base::Result<std::vector<Blob>>(std::move(blobs))
+                                 : malformed("list of all ranks");
+}
+
+base::Result<std::optional<Frame>> FrameReader::next() {
+  base::ByteReader reader(bytes_);
+  const auto magic = reader.read<std::uint32_t>();
+  const auto protocol = reader.read<std::uint16_t>();
+  const auto type = reader.read<std::uint16_t>();
+  const auto length = reader.read<std::uint32_t>();
+  // What is wrong from its first bytes is not waited for.
+  const std::size_t seen = std::min(bytes_.size(), sizeof(kMagic));
+  if (!std::equal(bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(seen), "SWRV")) {
+    return malformed("rendezvous of Spillway");
+  }
+  if (!reader.ok()) {
+    return std::optional<Frame>();
+  }
+  if (magic != kMagic || protocol != kProtocol) {
+    return base::Status(base::StatusCode::kForeign,
+                        fmt::format("rendezvous protocol {} instead of {}: all ranks must run the "
+                                    "same version of Spillway",
+                                    protocol, kProtocol));
+  }
+  if (!known(type) || length > most_body_bytes_) {
+    return malformed("rendezvous of Spillway");
+  }
+  const base::ByteView body = reader.take(length);
+  if (!reader.ok()) {
+    return std::optional<Frame>();
+  }
+  Frame frame{static_cast<FrameType>(type), Blob(body.begin(), body.end())};
+  bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(reader.position()));
+  return std::optional<Frame>(std::move(frame));
+}
+
+}  // namespace spillway::runtime

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A network, what its hosts do and what goes wrong, as data, and the text it is read from
+// (directives.h says what lines look like):
+//
+//   seed 7                                    of everything random; default 1
+//   limit 2s                                  the run ends then, finished or not; default 10s
+//   topology leaf-spine hosts=16 leaves=4 spines=2 rate=25gbit delay=1us spreading=flow|packet
+//            (or one-switch hosts=, fat-tree k=, file=PATH)
+//   switch mode=drop-tail|ecn|trim|spillway queue=128k ...          all switch ports
+//   job protocol=spillway|dctcp|newreno pattern=incast bytes=1MB ...   any number of them
+//   background load=10% until=5ms ...         other people's flows, which the run does not wait for
+//   fault kind=loss link=leaf0->spine1 share=1% from=1ms until=2ms  any number of them
+//   tenant from=host0 to=host1 protocol=udp|newreno|dctcp rate=50% on=10ms off=10ms start=1ms
+//                                             other people's traffic that never ends (tenant.h)
+//   port host=host0 interface=veth0           where a real host is attached to an emulated network;
+//   port host=host0 listen=127.0.0.1:7100 deliver=127.0.0.1:7000    simulations have no use for it
+//
+// parse_scenario() refuses nouns, keys and values it does not know and names the line and what it
+// knows. Whether the parts fit together (hosts, links) and there is anything to run is found by
+// those who build a network from it. Reads no files.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "base/units.h"
+#include "dataplane/port_config.h"
+#include "scenario/fault.h"
+#include "scenario/job.h"
+#include "scenario/tenant.h"
+#include "scenario/topology.h"
+
+namespace spillway::scenario {
+
+enum class TopologyKind : std::uint8_t { kOneSwitch, kLeafSpine, kFatTree, kFile };
+
+struct TopologyOptions {
+  TopologyKind kind = TopologyKind::kOneSwitch;
+  std::uint32_t hosts = 8;
+  std::uint32_t leaves = 4;
+  std::uint32_t spines = 4;
+  std::uint32_t links = 1;  // between each leaf and each spine
+  std::uint32_t k = 4;      // fat-tree
+  base::BitRate rate = base::gigabits_per_second(100);
+  std::optional<base::BitRate> uplink_rate;  // leaf-spine; none: as `rate`
+  base::Duration delay = base::microseconds(1);
+  Spreading spreading = Spreading::kPerFlow;
+  std::string file;
+  std::string file_text;  // what `file` holds: filled in by whoever may read files
+};
+
+// A `port` line as it was written; fabric/port_attachments.h says what it means.
+struct PortLine {
+  std::string place;  // for messages: "line 4"
+  std::string host;
+  std::string interface;
+  std::string listen;
+  std::string deliver;
+};
+
+struct Scenario {
+  std::uint64_t seed = 1;
+  base::Duration limit = base::seconds(10);
+  TopologyOptions topology;
+  spillway_port_config port = dataplane::default_port_config(SPILLWAY_PORT_SPILLWAY);
+  std::vector<Job> jobs;  // background ones too
+  std::vector<Fault> faults;
+  std::vector<Tenant> tenants;
+  std::vector<PortLine> ports;
+};
+
+// `overrides` as directives.h describes them, applied in their order.
+base::Result<Scenario> parse_scenario(std::string_view text,
+                                      std::span<const std::string> overrides = {});
+
+// The network of the scenario's `topology` and `switch` lines. A topology file must have been read.
+base::Result<Topology> build_topology(const Scenario& scenario);
+
+}  // namespace spillway::scenario

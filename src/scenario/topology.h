@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Hosts, switches and the links between them, as data. Nodes are numbered hosts first, then
+// switches; a link goes both ways with the same rate and delay. `port` is how the links' switch
+// ends treat packets; hosts' ends queue nothing. A directed link is named by its ends' names:
+// "host3->leaf0", "leaf0->spine1"; parallel ones carry a number behind it, from the second on:
+// "leaf0->spine1#2".
+//
+// Builders and the text reader (topology_text.h) return a topology that validate() accepts, or an
+// error that says what to change. Every host has exactly one link and every host reaches every
+// other. At most 65,536 hosts, as many switches and a million links.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/units.h"
+#include "dataplane/port_config.h"
+
+namespace spillway::scenario {
+
+using HostId = std::uint32_t;
+using NodeId = std::uint32_t;  // a host's is its HostId; switches follow
+
+// How a switch chooses among equally short paths.
+enum class Spreading : std::uint8_t {
+  kPerFlow,   // by a hash of addresses and label, salted per switch
+  kPerPacket  // in turn, packet by packet
+};
+
+struct Link {
+  NodeId a = 0;
+  NodeId b = 0;
+  base::BitRate rate = base::gigabits_per_second(100);
+  base::Duration delay = base::microseconds(1);
+  spillway_port_config port = dataplane::default_port_config(SPILLWAY_PORT_SPILLWAY);
+  bool own_buffer = false;  // port.queue_bytes was given for this link alone
+};
+
+struct Topology {
+  std::vector<std::string> host_names;
+  std::vector<std::string> switch_names;
+  std::vector<Link> links;
+  Spreading spreading = Spreading::kPerFlow;
+
+  std::uint32_t hosts() const { return static_cast<std::uint32_t>(host_names.size()); }
+  std::uint32_t nodes() const {
+    return static_cast<std::uint32_t>(host_names.size() + switch_names.size());
+  }
+  const std::string& node_name(NodeId node) const {
+    return node < hosts() ? host_names[node] : switch_names[node - hosts()];
+  }
+  // Of the host's only link.
+  base::BitRate host_rate(HostId host) const;
+  // All switch ports alike. Links with a buffer of their own keep it, and thresholds that count
+  // from it shrink or grow with it.
+  void set_port_config(const spillway_port_config& port);
+};
+
+// Rates at which a frame can be timed: it takes at least a nanosecond and at most some seconds.
+inline constexpr base::BitRate kMinRate = base::bits_per_second(1'000);
+inline constexpr base::BitRate kMaxRate = base::gigabits_per_second(10'000);
+// A sentence about a rate outside of these.
+base::Status validate_rate(base::BitRate rate);
+
+base::Status validate(const Topology& topology);
+
+// `port` with data queues of `queue_bytes` and its early drop and marks at the same shares of them.
+spillway_port_config with_buffer(spillway_port_config port, std::uint32_t queue_bytes);
+
+struct OneSwitchOptions {
+  std::uint32_t hosts = 8;
+  base::BitRate rate = base::gigabits_per_second(100);
+  base::Duration delay = base::microseconds(1);
+};
+base::Result<Topology> one_switch(const OneSwitchOptions& options);
+
+// Hosts are spread over the leaves in runs: the first ones under leaf0.
+struct LeafSpineOptions {
+  std::uint32_t hosts = 32;
+  std::uint32_t leaves = 4;
+  std::uint32_t spines = 4;
+  std::uint32_t links = 1;  // between each leaf and each spine
+  base::BitRate host_rate = base::gigabits_per_second(100);
+  base::BitRate uplink_rate = base::gigabits_per_second(100);
+  base::Duration delay = base::microseconds(1);  // of each link
+};
+base::Result<Topology> leaf_spine(const LeafSpineOptions& options);
+
+// k pods of k/2 edge and k/2 aggregation switches, (k/2)^2 cores, k^3/4 hosts (Al-Fares 2008).
+struct FatTreeOptions {
+  std::uint32_t k = 4;  // even
+  base::BitRate rate = base::gigabits_per_second(100);
+  base::Duration delay = base::microseconds(1);
+};
+base::Result<Topology> fat_tree(const FatTreeOptions& options);
+
+}  // namespace spillway::scenario

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/soak/faults.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace spillway::sim {
+namespace {
+
+constexpr std::uint64_t kMaxFaults = 6;
+// Where switches take their links in turn, a sender whose packets come in pairs may have the same
+// one of each pair lost for ever if a link loses everything.
+constexpr std::uint64_t kMaxGrayPercent = 80;
+
+}  // namespace
+
+SoakFaults::SoakFaults(SoakDraw& draw, const scenario::Topology& topology, base::Duration duration,
+                       base::Duration peer_timeout)
+    : draw_(draw), topology_(topology), duration_(duration), peer_timeout_(peer_timeout) {
+  for (const scenario::Link& link : topology.links) {
+    add_direction(link.a, link.b);
+    add_direction(link.b, link.a);
+  }
+}
+
+void SoakFaults::add_direction(scenario::NodeId from, scenario::NodeId to) {
+  const std::string name =
+      fmt::format("{}->{}", topology_.node_name(from), topology_.node_name(to));
+  links_.push_back(name);
+  // Whatever leaves a switch with hosts for other switches has a choice among them.
+  std::uint32_t hosts = 0;
+  std::uint32_t switches = 0;
+  for (const scenario::Link& link : topology_.links) {
+    if (link.a == from || link.b == from) {
+      const scenario::NodeId other = link.a == from ? link.b : link.a;
+      ++(other < topology_.hosts() ? hosts : switches);
+    }
+  }
+  if (from >= topology_.hosts() && to >= topology_.hosts() && hosts > 0 && switches > 1) {
+    detours_.push_back(name);
+  }
+}
+
+std::string SoakFaults::draw() {
+  std::string text;
+  for (std::uint64_t left = draw_.between(0, kMaxFaults); left > 0; --left) {
+    text += "fault " + draw_one() + "\n";
+  }
+  return text;
+}
+
+std::string SoakFaults::any_link() {
+  return links_[draw_.between(0, links_.size() - 1)];
+}
+
+std::string SoakFaults::draw_one() {
+  switch (draw_.between(0, 3)) {
+    case 0:
+      return draw_lossy(any_link());
+    case 1:
+      return draw_cut();
+    case 2:
+      return draw_odd(any_link());
+    default:
+      return draw_host_fault();
+  }
+}
+
+// Always, or from some time on for a while.
+std::string SoakFaults::draw_span() {
+  if (draw_.chance(0.5)) {
+    return "";
+  }
+  const base::Duration from = base::nanoseconds(
+      static_cast<std::int64_t>(draw_.between(0, static_cast<std::uint64_t>(duration_.count()))));
+  const base::Duration until =
+      from + draw_.time(base::microseconds(1), std::max(duration_ * 4, base::milliseconds(1)));
+  over_ = std::max(over_, base::Instant(until));
+  return fmt::format(" from={}ns until={}ns", from.count(), until.count());
+}
+
+std::string SoakFaults::draw_lossy(const std::string& link) {
+  const double percent = static_cast<double>(draw_.magnitude(10, 3000)) / 100.0;
+  if (draw_.chance(0.5)) {
+    return OrderedText{"kind=loss link={} share={}%{}", link, percent, draw_span()}.text;
+  }
+  return OrderedText{"kind=bursty link={} share={}% burst={}{}", link, percent,
+                     draw_.between(2, 50), draw_span()}
+      .text;
+}
+
+std::string SoakFaults::draw_cut() {
+  if (!detours_.empty() && !has_gray_ && draw_.chance(0.6)) {
+    has_gray_ = true;
+    const std::string& link = detours_[draw_.between(0, detours_.size() - 1)];
+    const bool is_dead = topology_.spreading == scenario::Spreading::kPerFlow && draw_.chance(0.5);
+    return OrderedText{"kind=gray link={} share={}%", link,
+                       is_dead ? 100 : draw_.between(2, kMaxGrayPercent)}
+        .text;
+  }
+  const base::Duration from = base::nanoseconds(
+      static_cast<std::int64_t>(draw_.between(0, static_cast<std::uint64_t>(duration_.count()))));
+  const base::Duration most =
+      draw_.chance(0.5) ? duration_ + base::microseconds(20) : peer_timeout_ * 2;
+  const base::Duration until = from + draw_.time(base::microseconds(10), most);
+  over_ = std::max(over_, base::Instant(until));
+  return fmt::format("kind=down link={} from={}ns until={}ns", any_link(), from.count(),
+                     until.count());
+}
+
+std::string SoakFaults::draw_odd(const std::string& link) {
+  const std::uint64_t percent = draw_.magnitude(1, 40);
+  switch (draw_.between(0, 2)) {
+    case 0:
+      return OrderedText{"kind=duplicate link={} share={}%{}", link, percent, draw_span()}.text;
+    case 1:
+      return OrderedText{"kind=reorder link={} share={}% delay={}us{}", link, percent,
+                         draw_.magnitude(1, 500), draw_span()}
+          .text;
+    default:
+      return OrderedText{"kind=corrupt link={} share={}%{}", link, draw_.magnitude(1, 20),
+                         draw_span()}
+          .text;
+  }
+}
+
+std::string SoakFaults::draw_host_fault() {
+  const std::uint64_t host = draw_.between(0, topology_.hosts() - 1);
+  if (draw_.chance(0.5)) {
+    const std::uint64_t from = draw_.between(0, static_cast<std::uint64_t>(duration_.count()));
+    return fmt::format("kind=host-death host={} from={}ns", host, from);
+  }
+  const auto ppm = static_cast<std::int64_t>(draw_.magnitude(1, 5000));
+  return OrderedText{"kind=skew host={} ppm={} delay={}us", host, draw_.chance(0.5) ? ppm : -ppm,
+                     draw_clock_lead()}
+      .text;
+}
+
+// Packets carry 32 bits of microseconds: anywhere in two rounds of that clock, or so that it begins
+// a new one during the run.
+std::uint64_t SoakFaults::draw_clock_lead() {
+  constexpr std::uint64_t kRound = std::uint64_t{1} << 32;
+  if (draw_.chance(0.5)) {
+    return draw_.between(0, 2 * kRound);
+  }
+  return kRound - draw_.between(0, static_cast<std::uint64_t>(duration_.count()) / 1000);
+}
+
+}  // namespace spillway::sim

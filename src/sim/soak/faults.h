@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The faults of a soak world: up to six at once of every kind, as lines of a scenario. Cuts of
+// a link end some day, except where the switch at its start has another equally short path.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+#include "scenario/topology.h"
+#include "sim/soak/draw.h"
+
+namespace spillway::sim {
+
+class SoakFaults {
+ public:
+  // `duration` is about how long the jobs take; the draw goes on from where it is.
+  SoakFaults(SoakDraw& draw, const scenario::Topology& topology, base::Duration duration,
+             base::Duration peer_timeout);
+
+  std::string draw();
+  // When those that pass have passed, of what was drawn.
+  base::Instant over() const { return over_; }
+
+ private:
+  void add_direction(scenario::NodeId from, scenario::NodeId to);
+  std::string draw_one();
+  std::string draw_lossy(const std::string& link);
+  std::string draw_cut();
+  std::string draw_odd(const std::string& link);
+  std::string draw_host_fault();
+  std::uint64_t draw_clock_lead();  // in microseconds
+  std::string draw_span();
+  std::string any_link();
+
+  SoakDraw& draw_;
+  const scenario::Topology& topology_;
+  base::Duration duration_;
+  base::Duration peer_timeout_;
+  std::vector<std::string> links_;
+  std::vector<std::string> detours_;  // links between switches that have another path beside them
+  bool has_gray_ = false;             // one is enough: the paths around it must work
+  base::Instant over_;
+};
+
+}  // namespace spillway::sim

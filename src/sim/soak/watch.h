@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Watches the Spillway stacks of a soak world and writes down what checks.h needs. What is
+// compared here is never the endpoints' own word: packets are opened once more, planes compared
+// with those of a tensor that was encoded apart, and the expected tensor decoded apart.
+//
+// Not for long runs: it remembers every message. One thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "packetize/packetizer.h"
+#include "sim/network.h"
+#include "sim/soak/attack.h"
+#include "sim/soak/checks.h"
+#include "sim/stacks/spillway_stack.h"
+
+namespace spillway::sim {
+
+class SoakWatch final : public StackObserver {
+ public:
+  // Both must outlive the run; without an attacker there is nobody to listen in.
+  void follow(const Network& network, AttackStack* attacker) {
+    network_ = &network;
+    attacker_ = attacker;
+  }
+  SoakRecord& record() { return record_; }
+  // Writes down what an endpoint has come to, at the end of the run.
+  void finish(const SpillwayStack& stack);
+
+  void on_expect(const SpillwayStack& stack, const Flow& flow,
+                 const transport::ReceiveOptions& options, bool accepted) override;
+  void on_start(const SpillwayStack& stack, const Flow& flow, const transport::SendOptions& options,
+                bool accepted) override;
+  void on_transmit(const SpillwayStack& stack, const Packet& packet, base::ByteView payload,
+                   base::Instant now) override;
+  void before_arrival(const SpillwayStack& stack, const Packet& packet,
+                      base::ByteView payload) override;
+  void after_arrival(const SpillwayStack& stack, const Packet& packet, base::ByteView payload,
+                     base::Instant now) override;
+  void on_receive_end(const SpillwayStack& stack, const transport::ReceiveReport& report,
+                      const TensorSink* sink) override;
+  void on_send_end(const SpillwayStack& stack, const transport::SendReport& report) override;
+  void on_peer_dead(const SpillwayStack& stack, HostId peer, base::Instant now) override;
+
+ private:
+  // A message within its job: by its flow's two ends, for source alone may send it to several.
+  using MessageName = std::tuple<std::uint8_t, HostId, HostId, std::uint32_t, std::uint16_t,
+                                 std::uint16_t, wire::Phase>;
+  // A job's stack on one host and a peer of it.
+  using Pair = std::tuple<std::uint8_t, HostId, HostId>;
+  using Stack = std::pair<std::uint8_t, HostId>;
+
+  // A message with real bytes on its way, encoded apart.
+  struct Original {
+    packetize::PacketPlan plan;
+    packetize::PacketBuffer packets;
+    std::vector<std::vector<std::uint8_t>> planes;  // of each packet
+    std::vector<std::size_t> trusted;               // bytes of planes that came of each packet
+  };
+  struct Contact {
+    base::Instant heard;      // by the host's clock
+    base::Instant heard_at;   // by the network's
+    base::Instant tried;      // the peer sent something, by the network's clock
+    std::uint64_t tries = 0;  // since it was heard
+    bool given_up = false;
+  };
+
+  static MessageName name_of(const SpillwayStack& stack, const wire::MessageId& id, HostId to);
+  MessageRecord* find(const MessageName& name);
+  void note_memory(const SpillwayStack& stack);
+  void note_wrong(const SpillwayStack& stack, const std::string& what);
+  void note_control(const SpillwayStack& stack, base::ByteView payload);
+  void note_planes(const SpillwayStack& stack, base::ByteView payload);
+  void check_forgery(const SpillwayStack& stack);
+  static Original encode_apart(const SpillwayStack& stack, const Flow& flow);
+  static bool is_exact(const SpillwayStack& stack, const transport::ReceiveReport& report,
+                       const Original& original, std::span<const float> tensor);
+
+  const Network* network_ = nullptr;
+  AttackStack* attacker_ = nullptr;
+  SoakRecord record_;
+  std::map<MessageName, std::size_t> messages_;
+  std::map<MessageName, Original> originals_;
+  std::map<Pair, Contact> contacts_;  // of a host with a peer it hears
+  std::map<Stack, std::size_t> memory_peaks_;
+  std::map<Stack, std::set<std::pair<std::uint16_t, std::uint32_t>>> control_seen_;
+  // Of the endpoint that a packet is just being given to.
+  transport::EndpointCounters before_;
+  std::uint64_t faults_before_ = 0;
+  std::uint64_t arrivals_ = 0;
+};
+
+}  // namespace spillway::sim

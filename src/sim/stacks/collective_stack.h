@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The shipped collectives on a simulated host: an engine over an endpoint, with every byte of every
+// packet. The host's number is its rank; a parameter server serves from the start. Sums take no
+// time.
+//
+// Who drives the simulation submits operations and is told of their ends; flows mean nothing here.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+
+#include "collective/engine.h"
+#include "sim/host_stack.h"
+#include "sim/packet.h"
+#include "transport/datagram_port.h"
+
+namespace spillway::sim {
+
+struct CollectiveStackConfig {
+  collective::EngineConfig engine;
+  transport::EndpointConfig endpoint;
+  std::uint8_t stack = 0;  // number of this job's stack on every host
+};
+
+class CollectiveStack final : public HostStack,
+                              private collective::EngineListener,
+                              private collective::ComputePool {
+ public:
+  using Completion = std::function<void(std::uint64_t token, const base::Status& status,
+                                        const collective::OperationReport& report)>;
+
+  // Pool and auth outlive the stack. `on_complete` may submit.
+  static base::Result<std::unique_ptr<CollectiveStack>> make(const CollectiveStackConfig& config,
+                                                             PacketPool& pool,
+                                                             const wire::PacketAuth& auth,
+                                                             Completion on_complete);
+
+  // Checks the operation and hands it to the engine. Wake the host afterwards (Network::wake()), so
+  // that its card looks for packets.
+  base::Status submit(const collective::Operation& operation, std::uint64_t token,
+                      base::Instant now);
+  void fail(const base::Status& cause, base::Instant now);
+  // As a communicator that is done and closes.
+  void leave();
+
+  void expect_flow(const Flow& /*flow*/, base::Instant /*now*/) override {}
+  void start_flow(const Flow& /*flow*/, base::Instant /*now*/) override {}
+  void on_packet(Packet& packet, base::Instant now) override;
+  void on_timeout(base::Instant now) override;
+  base::Instant next_timeout() const override;
+  bool poll_transmit(base::Instant now, Packet& packet) override;
+
+  const collective::Engine& engine() const { return *engine_; }
+  const transport::Endpoint& endpoint() const { return port_.endpoint(); }
+
+ private:
+  CollectiveStack(const CollectiveStackConfig& config, PacketPool& pool,
+                  const wire::PacketAuth& auth, Completion on_complete);
+
+  void submit(collective::ComputeJob& job) override { jobs_.push_back(&job); }
+  void on_complete(std::uint64_t token, const base::Status& status,
+                   const collective::OperationReport& report) override {
+    on_complete_(token, status, report);
+  }
+  // Runs jobs and hands on events until there are none.
+  void settle(base::Instant now);
+
+  CollectiveStackConfig config_;
+  PacketPool& pool_;
+  Completion on_complete_;
+  transport::DatagramPort port_;
+  std::unique_ptr<collective::Engine> engine_;
+  std::deque<collective::ComputeJob*> jobs_;
+  bool is_settling_ = false;
+  std::array<std::uint8_t, SPILLWAY_MAX_PACKET> buffer_;
+};
+
+}  // namespace spillway::sim

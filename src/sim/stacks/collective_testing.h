@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A group of ranks in a simulated network, for tests of collectives: every rank on a host of its
+// own, operations handed in by rank, ends collected.
+#pragma once
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/random.h"
+#include "packetize/packet_plan.h"
+#include "scenario/topology.h"
+#include "sim/network.h"
+#include "sim/stacks/collective_stack.h"
+
+namespace spillway::sim {
+
+struct SimulatedGroupOptions {
+  std::uint16_t ranks = 4;
+  std::uint16_t servers = 0;  // of these, the last ones
+  base::BitRate rate = base::gigabits_per_second(10);
+  std::uint64_t seed = 1;
+  unsigned trim_bytes = 206;
+  double cut_share = 0.0;  // of data packets that reach a host cut, as by a switch that is full
+  collective::PlanOptions plan = {.piece_bytes = 64 * 1024, .window = 4, .message_bytes = 1 << 20};
+};
+
+// How an operation ended at one rank.
+struct Ending {
+  std::uint64_t token = 0;
+  base::Status status;
+  collective::OperationReport report;
+};
+
+// The operation on these buffers.
+inline collective::Operation on_buffers(collective::Operation operation, const void* input,
+                                        void* output) {
+  operation.input = input;
+  operation.output = output;
+  return operation;
+}
+
+// A stack in front of which packets are cut at random.
+class CuttingStack final : public HostStack {
+ public:
+  CuttingStack(std::unique_ptr<HostStack> behind, PacketPool& pool, double share, unsigned bytes,
+               std::uint64_t seed)
+      : behind_(std::move(behind)), pool_(pool), share_(share), bytes_(bytes), random_(seed) {}
+
+  void expect_flow(const Flow& /*flow*/, base::Instant /*now*/) override {}
+  void start_flow(const Flow& /*flow*/, base::Instant /*now*/) override {}
+  void on_packet(Packet& packet, base::Instant now) override {
+    if (packet.kind == PacketKind::kSpillwayData && packet.bytes > bytes_ &&
+        random_.next_unit() < share_) {
+      pool_.trim(packet, bytes_);
+    }
+    behind_->on_packet(packet, now);
+  }
+  void on_timeout(base::Instant now) override { behind_->on_timeout(now); }
+  base::Instant next_timeout() const override { return behind_->next_timeout(); }
+  bool poll_transmit(base::Instant now, Packet& packet) override {
+    return behind_->poll_transmit(now, packet);
+  }
+
+ private:
+  std::unique_ptr<HostStack> behind_;
+  PacketPool& pool_;
+  double share_;
+  unsigned bytes_;
+  base::RandomSequence random_;
+};
+
+class SimulatedGroup {
+ public:
+  explicit SimulatedGroup(const SimulatedGroupOptions& options)
+      : options_(options),
+        topology_(scenario::one_switch({.hosts = options.ranks, .rate = options.rate}).value()),
+        network_(topology_, options.seed),
+        endings_(options.ranks) {
+    for (std::uint16_t rank = 0; rank < options.ranks; ++rank) {
+      auto stack =
+          CollectiveStack::make(config(rank), network_.pool(), auth_,
+                                [this, rank](std::uint64_t token, const base::Status& status,
+                                             const collective::OperationReport& report) {
+                                  endings_[rank].push_back({token, status, report});
+                                  ++ended_;
+                                  if (on_ending_) {
+                                    on_ending_(rank, endings_[rank].back());
+                                  }
+                                })
+              .value();
+      stacks_.push_back(stack.get());
+      network_.add_stack(
+          rank, std::make_unique<CuttingStack>(std::move(stack), network_.pool(), options.cut_share,
+                                               options.trim_bytes, options.seed + rank));
+    }
+  }
+
+  Network& network() { return network_; }
+  CollectiveStack& stack(std::uint16_t rank) { return *stacks_[rank]; }
+  const std::vector<Ending>& endings(std::uint16_t rank) const { return endings_[rank]; }
+
+  // Called after every ending; may submit.
+  void on_ending(std::function<void(std::uint16_t, const Ending&)> call) {
+    on_ending_ = std::move(call);
+  }
+  base::Status submit(std::uint16_t rank, const collective::Operation& operation,
+                      std::uint64_t token = 0) {
+    base::Status status = stacks_[rank]->submit(operation, token, network_.now());
+    network_.wake(rank);
+    return status;
+  }
+  // The same at a later time.
+  void submit_at(base::Instant when, std::uint16_t rank, const collective::Operation& operation,
+                 std::uint64_t token = 0) {
+    network_.at(when, [this, rank, operation, token](base::Instant) {
+      static_cast<void>(submit(rank, operation, token));
+    });
+  }
+
+  // The rank is done and says so.
+  void leave(std::uint16_t rank) {
+    stacks_[rank]->leave();
+    network_.wake(rank);
+  }
+
+  // Runs until `operations` have ended, all ranks together, or the limit has come.
+  bool run(std::size_t operations, base::Duration limit = base::seconds(60)) {
+    const base::Instant end = network_.now() + limit;
+    while (ended_ < operations && network_.now() < end && network_.next_time()) {
+      network_.run_until(std::min(end, *network_.next_time()));
+    }
+    return ended_ >= operations;
+  }
+
+ private:
+  CollectiveStackConfig config(std::uint16_t rank) const {
+    CollectiveStackConfig config;
+    config.engine.group = {rank, options_.ranks, options_.servers};
+    config.engine.job = job_;
+    config.engine.packet_limits = {.mtu = 1500, .trim_bytes = options_.trim_bytes};
+    config.engine.plan = options_.plan;
+    config.endpoint.job = job_.id;
+    config.endpoint.epoch = job_.epoch;
+    config.endpoint.rank = rank;
+    config.endpoint.reports_unexpected = true;
+    config.endpoint.exchange.receive_rate = options_.rate;
+    config.endpoint.limits = {.peers = options_.ranks,
+                              .outgoing_messages = 16384,
+                              .incoming_messages = 16384,
+                              .finished_kept = 4096,
+                              .early_bytes = 1 << 20};
+    return config;
+  }
+
+  SimulatedGroupOptions options_;
+  packetize::Job job_{.id = 7, .epoch = 1, .seed = 42};
+  wire::PacketAuth auth_ = packetize::unkeyed_auth(job_);
+  scenario::Topology topology_;
+  Network network_;
+  std::vector<CollectiveStack*> stacks_;
+  std::vector<std::vector<Ending>> endings_;
+  std::size_t ended_ = 0;
+  std::function<void(std::uint16_t, const Ending&)> on_ending_;
+};
+
+}  // namespace spillway::sim

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tolerant all-reduces in the simulated network: what is lost, trimmed or late costs a little
+// accuracy, and never the agreement of the replicas.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/random.h"
+#include "codec/sample_data.h"
+#include "sim/stacks/collective_testing.h"
+
+namespace spillway::sim {
+namespace {
+
+using collective::DataType;
+using collective::Operation;
+using collective::ReduceOp;
+using collective::Tolerance;
+
+// Gradients of ranks: a common part and some noise.
+struct Gradients {
+  Gradients(std::uint16_t ranks, std::size_t count, std::uint64_t seed, double noise = 0.5) {
+    base::RandomSequence random(seed);
+    std::vector<float> common(count);
+    for (float& value : common) {
+      value = static_cast<float>(random.next_gaussian());
+    }
+    mean.resize(count);
+    std::vector<double> sum(count);
+    for (std::uint16_t rank = 0; rank < ranks; ++rank) {
+      std::vector<float>& own = input.emplace_back(count);
+      for (std::size_t i = 0; i < count; ++i) {
+        own[i] = common[i] + static_cast<float>(noise * random.next_gaussian());
+        sum[i] += own[i];
+      }
+      output.emplace_back(count);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      mean[i] = static_cast<float>(sum[i] / ranks);
+    }
+  }
+
+  Operation at(std::uint16_t rank, const Operation& operation) {
+    return on_buffers(operation, input[rank].data(), output[rank].data());
+  }
+
+  std::vector<std::vector<float>> input;
+  std::vector<std::vector<float>> output;
+  std::vector<float> mean;
+};
+
+Operation tolerant(std::size_t count, const Tolerance& tolerance = {}) {
+  Operation operation;
+  operation.count = count;
+  operation.op = ReduceOp::kAverage;
+  operation.tolerance = tolerance;
+  return operation;
+}
+
+void add_fault(SimulatedGroup& group, const std::string& link, scenario::FaultKind kind,
+               double share, base::Instant from = {}, base::Instant until = transport::kNever) {
+  scenario::Fault fault;
+  fault.kind = kind;
+  fault.link = link;
+  fault.share = share;
+  fault.from = from;
+  fault.until = until;
+  ASSERT_TRUE(group.network().add_fault(fault).ok()) << link;
+}
+
+std::string up_link(std::uint16_t rank) {
+  return "host" + std::to_string(rank) + "->switch0";
+}
+std::string down_link(std::uint16_t rank) {
+  return "switch0->host" + std::to_string(rank);
+}
+
+void run_once(SimulatedGroup& group, Gradients& gradients, const Operation& operation,
+              std::uint16_t ranks, std::size_t ended_before = 0) {
+  for (std::uint16_t rank = 0; rank < ranks; ++rank) {
+    ASSERT_TRUE(group.submit(rank, gradients.at(rank, operation)).ok());
+  }
+  ASSERT_TRUE(group.run(ended_before + ranks));
+  for (std::uint16_t rank = 0; rank < ranks; ++rank) {
+    const base::Status& status = group.endings(rank).back().status;
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+}
+
+TEST(Tolerant, WithoutLossTheMeanIsAsGoodAsThePrecision) {
+  for (const std::uint8_t precision : {8, 16, 32}) {
+    SimulatedGroup group({.ranks = 4});
+    Gradients gradients(4, 100'000, 1);
+    run_once(group, gradients,
+             tolerant(100'000, {.precision = precision, .gather_precision = precision}), 4);
+    const double error = codec::nmse(gradients.output[0], gradients.mean);
+    EXPECT_LT(error, precision == 8 ? 1e-3 : 1e-6) << int{precision};
+    for (const std::vector<float>& output : gradients.output) {
+      EXPECT_EQ(output, gradients.output[0]);
+    }
+  }
+}
+
+TEST(Tolerant, ReplicasAreIdenticalWhateverIsLost) {
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    SimulatedGroup group({.ranks = 5, .seed = seed});
+    for (std::uint16_t rank = 0; rank < 5; ++rank) {
+      add_fault(group, up_link(rank), scenario::FaultKind::kLoss, 0.05);
+    }
+    Gradients gradients(5, 60'000, seed);
+    run_once(group, gradients, tolerant(60'000, {.loss_bound_ppm = 100'000}), 5);
+    for (const std::vector<float>& output : gradients.output) {
+      ASSERT_EQ(output, gradients.output[0]);
+    }
+    EXPECT_LT(codec::nmse(gradients.output[0], gradients.mean), 0.05);
+    std::uint64_t missing = 0;
+    for (std::uint16_t rank = 0; rank < 5; ++rank) {
+      missing += group.endings(rank).back().report.total().missing;
+    }
+    EXPECT_GT(missing, 0U);  // or this test shows nothing
+  }
+}
+
+TEST(Tolerant, HalfPrecisionTensorsAndSumsWork) {
+  SimulatedGroup group({.ranks = 3});
+  constexpr std::size_t kCount = 10'000;
+  Operation operation = tolerant(kCount);
+  operation.type = DataType::kBfloat16;
+  operation.op = ReduceOp::kSum;
+  std::vector<std::uint16_t> ones(kCount, 0x3F80);
+  std::vector<std::vector<std::uint16_t>> output(3, std::vector<std::uint16_t>(kCount));
+  for (std::uint16_t rank = 0; rank < 3; ++rank) {
+    ASSERT_TRUE(group.submit(rank, on_buffers(operation, ones.data(), output[rank].data())).ok());
+  }
+  ASSERT_TRUE(group.run(3));
+  for (const std::uint16_t value : output[1]) {
+    ASSERT_NEAR(value, 0x4040, 1);  // 3.0, to the last bit or one beside it
+  }
+}
+
+// The average over many steps: errors of single steps are independent, so what is left is bias.
+double bias_of(double uniform_loss, double loss_of_first, double cut_share) {
+  constexpr std::uint16_t kRanks = 4;
+  constexpr std::size_t kCount = 4096;
+  constexpr int kSteps = 1000;
+  SimulatedGroup group({.ranks = kRanks, .seed = 11, .cut_share = cut_share});
+  for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
+    const double loss = rank == 0 ? std::max(loss_of_first, uniform_loss) : uniform_loss;
+    if (loss > 0) {
+      add_fault(group, up_link(rank), scenario::FaultKind::kLoss, loss);
+    }
+  }
+  Gradients gradients(kRanks, kCount, 5);
+  const Operation operation = tolerant(kCount, {.gather_precision = 32, .loss_bound_ppm = 400'000});
+  std::vector<double> average(kCount);
+  for (int step = 0; step < kSteps; ++step) {
+    run_once(group, gradients, operation, kRanks, static_cast<std::size_t>(step) * kRanks);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      average[i] += gradients.output[0][i] / kSteps;
+    }
+  }
+  double error = 0;
+  double energy = 0;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    error += std::pow(average[i] - gradients.mean[i], 2);
+    energy += std::pow(gradients.mean[i], 2);
+  }
+  return std::sqrt(error / energy);
+}
+
+TEST(Tolerant, TheMeanIsUnbiasedUnderLossAndTrimming) {
+  EXPECT_LT(bias_of(0.10, 0.0, 0.5), 0.01);
+}
+
+TEST(Tolerant, TheMeanIsUnbiasedWhenAllLossFallsOnOneSender) {
+  EXPECT_LT(bias_of(0.0, 0.40, 0.5), 0.01);
+}
+
+TEST(Tolerant, ALossyGatherSaysHowFarReplicasDrift) {
+  constexpr std::uint16_t kRanks = 4;
+  SimulatedGroup group({.ranks = kRanks, .seed = 3});
+  for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
+    add_fault(group, down_link(rank), scenario::FaultKind::kLoss, 0.05);
+  }
+  Gradients gradients(kRanks, 200'000, 1);
+  run_once(group, gradients, tolerant(200'000, {.loss_bound_ppm = 100'000, .lossy_gather = true}),
+           kRanks);
+  const double apart = codec::nmse(gradients.output[0], gradients.output[1]);
+  EXPECT_GT(apart, 0.0);
+  for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
+    const double drift = group.endings(rank).back().report.drift;
+    EXPECT_GT(drift, apart / 8);
+    EXPECT_LT(drift, apart * 8);
+  }
+}
+
+TEST(Tolerant, ErrorFeedbackDelaysWhatCodingLeavesOut) {
+  constexpr std::uint16_t kRanks = 2;
+  constexpr std::size_t kCount = 2048;
+  const auto error_after = [&](std::uint64_t tensor) {
+    SimulatedGroup group({.ranks = kRanks});
+    Gradients gradients(kRanks, kCount, 5, 0.1);
+    const Operation operation =
+        tolerant(kCount, {.precision = 2, .gather_precision = 32, .feedback_tensor = tensor});
+    std::vector<float> sum(kCount);
+    constexpr int kSteps = 20;
+    for (int step = 0; step < kSteps; ++step) {
+      run_once(group, gradients, operation, kRanks, static_cast<std::size_t>(step) * kRanks);
+      for (std::size_t i = 0; i < kCount; ++i) {
+        sum[i] += gradients.output[0][i] / kSteps;
+      }
+    }
+    return codec::nmse(sum, gradients.mean);
+  };
+  const double without = error_after(0);
+  const double with = error_after(7);
+  EXPECT_LT(with, without / 2);
+}
+
+TEST(Tolerant, RanksThatHaveDecidedMayLeave) {
+  constexpr std::uint16_t kRanks = 4;
+  constexpr std::size_t kCount = 5'000;
+  Gradients gradients(kRanks, kCount, 1);
+  const Operation operation = tolerant(kCount, {.least_contributors = 0.75});
+  // Everybody has the chairs of the last step in turn.
+  for (std::uint64_t steps = 9; steps < 9 + kRanks; ++steps) {
+    SimulatedGroup group({.ranks = kRanks, .rate = base::gigabits_per_second(1)});
+    std::vector<std::uint64_t> next(kRanks, 0);
+    std::function<void(std::uint16_t)> leave_when_idle = [&](std::uint16_t rank) {
+      if (group.stack(rank).engine().is_idle()) {
+        group.stack(rank).leave();
+        group.network().wake(rank);
+        return;
+      }
+      group.network().at(group.network().now() + base::microseconds(1),
+                         [&leave_when_idle, rank](base::Instant) { leave_when_idle(rank); });
+    };
+    group.on_ending([&](std::uint16_t rank, const Ending& ending) {
+      EXPECT_TRUE(ending.status.ok()) << ending.status.message();
+      if (++next[rank] < steps) {
+        static_cast<void>(group.submit(rank, gradients.at(rank, operation)));
+      } else {
+        leave_when_idle(rank);
+      }
+    });
+    for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
+      ASSERT_TRUE(group.submit(rank, gradients.at(rank, operation)).ok());
+    }
+    EXPECT_TRUE(group.run(kRanks * steps, base::seconds(20)));
+  }
+}
+
+TEST(Tolerant, ALateRankIsLeftBehindAndCatchesUp) {
+  constexpr std::uint16_t kRanks = 8;
+  constexpr std::size_t kCount = 200'000;
+  constexpr std::uint64_t kSteps = 60;
+  const base::Instant pause_from(base::milliseconds(100));
+  const base::Instant pause_until(base::milliseconds(300));
+  Gradients gradients(kRanks, kCount, 1);
+  const auto step_times = [&](double least, std::uint16_t late, bool pauses) {
+    const Operation operation = tolerant(kCount, {.least_contributors = least});
+    SimulatedGroup group({.ranks = kRanks, .rate = base::gigabits_per_second(1)});
+    if (pauses) {
+      add_fault(group, up_link(late), scenario::FaultKind::kDown, 1.0, pause_from, pause_until);
+      add_fault(group, down_link(late), scenario::FaultKind::kDown, 1.0, pause_from, pause_until);
+    }
+    // The same input for all steps, an output for each.
+    std::vector<std::vector<std::vector<float>>> outputs(
+        kSteps, std::vector<std::vector<float>>(kRanks, std::vector<float>(kCount)));
+    const auto step_of = [&](std::uint16_t rank, std::uint64_t step) {
+      return on_buffers(operation, gradients.input[rank].data(), outputs[step][rank].data());
+    };
+    std::vector<std::uint64_t> next(kRanks, 0);
+    std::vector<std::vector<double>> times(kRanks);
+    // Every rank begins a step when it has the one before.
+    group.on_ending([&](std::uint16_t rank, const Ending& ending) {
+      EXPECT_TRUE(ending.status.ok()) << ending.status.message();
+      times[rank].push_back(
+          static_cast<double>((ending.report.finished - ending.report.queued).count()));
+      if (++next[rank] < kSteps) {
+        static_cast<void>(group.submit(rank, step_of(rank, next[rank])));
+      }
+    });
+    for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
+      EXPECT_TRUE(group.submit(rank, step_of(rank, 0)).ok());
+    }
+    EXPECT_TRUE(group.run(kRanks * kSteps, base::seconds(20)));
+    for (const std::vector<std::vector<float>>& step : outputs) {
+      for (std::uint16_t rank = 1; rank < kRanks; ++rank) {
+        EXPECT_EQ(step[rank], step[0]);
+      }
+    }
+    bool is_named = false;
+    std::vector<double> others;
+    for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
+      for (const Ending& ending : group.endings(rank)) {
+        is_named = is_named || ending.report.peers[late].late;
+      }
+      if (rank != late) {
+        others.insert(others.end(), times[rank].begin(), times[rank].end());
+      }
+    }
+    EXPECT_EQ(is_named, pauses && least > 0);
+    std::sort(others.begin(), others.end());
+    return others;
+  };
+  const std::vector<double> calm = step_times(0.0, 0, false);
+  const double usual = calm[calm.size() / 2];
+  for (const std::uint16_t late : {0, 5}) {
+    const std::vector<double> disturbed = step_times(0.75, late, true);
+    // All a step does here is wait for the network, and the late rank's catching up shares it.
+    EXPECT_LT(disturbed[disturbed.size() * 99 / 100], 1.6 * usual) << "rank " << late;
+    EXPECT_LT(disturbed.back(), 2.5 * usual) << "rank " << late;
+  }
+  EXPECT_GT(step_times(0.0, 5, true).back(), 5 * usual);
+}
+
+}  // namespace
+}  // namespace spillway::sim

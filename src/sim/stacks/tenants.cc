@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/stacks/tenants.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "base/random.h"
+#include "sim/host_stack.h"
+#include "transport/message.h"
+#include "wire/frame_overhead.h"
+
+namespace spillway::sim {
+namespace {
+
+// The two ends of a UDP tenant (scenario/tenant.h): a stack that sends full frames at a rate during
+// its periods, and one that takes what comes. Packet k of a period is due when k packets at the
+// rate would have left, so a period has the right number of them however the nanoseconds fall.
+// Constant memory and work. One thread.
+constexpr std::uint32_t kTenantFrameBytes = 1514;
+
+class UdpTenantStack final : public HostStack {
+ public:
+  // `far_stack`: the number of the stack at the other end.
+  UdpTenantStack(const scenario::TenantPlan& plan, std::uint8_t far_stack, std::uint32_t label);
+
+  void expect_flow(const Flow& /*flow*/, base::Instant /*now*/) override {}
+  void start_flow(const Flow& /*flow*/, base::Instant /*now*/) override {}
+  void on_packet(Packet& /*packet*/, base::Instant /*now*/) override {}
+  void on_timeout(base::Instant now) override { seen_ = now; }
+  base::Instant next_timeout() const override;
+  bool poll_transmit(base::Instant now, Packet& packet) override;
+
+ private:
+  base::Instant due() const;
+  void enter_period_of(base::Instant now);
+
+  scenario::TenantPlan plan_;
+  std::uint8_t far_stack_;
+  std::uint32_t label_;
+  base::Instant period_;     // its beginning
+  std::int64_t number_ = 0;  // of the next packet in it
+  base::Instant seen_{base::nanoseconds(-1)};
+};
+
+// Takes packets and does nothing with them.
+class SinkStack final : public HostStack {
+ public:
+  void expect_flow(const Flow& /*flow*/, base::Instant /*now*/) override {}
+  void start_flow(const Flow& /*flow*/, base::Instant /*now*/) override {}
+  void on_packet(Packet& /*packet*/, base::Instant /*now*/) override {}
+  void on_timeout(base::Instant /*now*/) override {}
+  base::Instant next_timeout() const override { return transport::kNever; }
+  bool poll_transmit(base::Instant /*now*/, Packet& /*packet*/) override { return false; }
+};
+
+UdpTenantStack::UdpTenantStack(const scenario::TenantPlan& plan, std::uint8_t far_stack,
+                               std::uint32_t label)
+    : plan_(plan), far_stack_(far_stack), label_(label), period_(plan.start) {}
+
+// Without pauses one period lasts for ever.
+base::Instant UdpTenantStack::due() const {
+  const base::Bytes before = base::bytes(number_ * (kTenantFrameBytes + SPILLWAY_WIRE_OVERHEAD));
+  const base::Duration offset = base::transmission_time(before, plan_.rate);
+  const bool is_over = plan_.off > base::Duration() && offset >= plan_.on;
+  return is_over ? period_ + plan_.on + plan_.off : period_ + offset;
+}
+
+// Leaves periods that have ended behind, with what was not sent in them.
+void UdpTenantStack::enter_period_of(base::Instant now) {
+  if (plan_.off == base::Duration() || now < period_ + plan_.on) {
+    return;
+  }
+  const base::Duration whole = plan_.on + plan_.off;
+  const std::int64_t passed = (now - period_).count() / whole.count();
+  if ((now - period_) - whole * passed < plan_.on) {
+    period_ = period_ + whole * passed;
+  } else {
+    period_ = period_ + whole * (passed + 1);
+  }
+  number_ = 0;
+}
+
+// A packet that is due waits for the card, not for the clock.
+base::Instant UdpTenantStack::next_timeout() const {
+  const base::Instant next = due();
+  return next > seen_ ? next : transport::kNever;
+}
+
+bool UdpTenantStack::poll_transmit(base::Instant now, Packet& packet) {
+  seen_ = now;
+  enter_period_of(now);
+  if (due() > now) {
+    return false;
+  }
+  ++number_;
+  packet.to = plan_.to;
+  packet.kind = PacketKind::kOther;
+  packet.stack = far_stack_;
+  packet.label = label_;
+  packet.bytes = kTenantFrameBytes;
+  return true;
+}
+
+// Any fixed key: tenants only have to get labels that look random to a switch's hash.
+constexpr std::uint64_t kTenantLabelKey = 0x74656E616E747321;
+
+void add_udp(const scenario::TenantPlan& plan, std::uint32_t number, Network& network) {
+  const std::uint32_t label =
+      base::random_block(kTenantLabelKey, {number, plan.from, plan.to, 0})[0];
+  const std::uint8_t far = network.add_stack(plan.to, std::make_unique<SinkStack>());
+  network.add_stack(plan.from, std::make_unique<UdpTenantStack>(plan, far, label));
+  network.wake(plan.from);
+}
+
+// ------------------------------------------------------------------ TCP
+
+// How long to wait for the last acknowledgements of a flow whose bytes have all arrived.
+constexpr base::Duration kPatience = base::microseconds(100);
+
+scenario::TcpConfig config_of(scenario::TenantProtocol protocol) {
+  scenario::TcpConfig config;
+  config.kind = protocol == scenario::TenantProtocol::kDctcp ? scenario::TcpKind::kDctcp
+                                                             : scenario::TcpKind::kNewReno;
+  return config;
+}
+
+std::uint64_t bytes_per_period(const scenario::TenantPlan& plan) {
+  const __int128 bits = static_cast<__int128>(plan.rate.count()) * plan.on.count() / 1'000'000'000;
+  return std::max<std::uint64_t>(static_cast<std::uint64_t>(bits / 8), 1);
+}
+
+}  // namespace
+
+TcpTenant::TcpTenant(const scenario::TenantPlan& plan, std::uint32_t number, Network& network)
+    : plan_(plan), network_(network) {
+  const scenario::TcpConfig config = config_of(plan.protocol);
+  // Each end addresses the other's stack by the number it has there.
+  const std::uint8_t from_number = network.next_stack(plan.from);
+  const std::uint8_t to_number = network.next_stack(plan.to);
+  auto sender = std::make_unique<TcpStack>(config, to_number, *this);
+  auto receiver = std::make_unique<TcpStack>(config, from_number, *this);
+  sender_ = sender.get();
+  receiver_ = receiver.get();
+  network.add_stack(plan.from, std::move(sender));
+  network.add_stack(plan.to, std::move(receiver));
+  flow_.job = number;
+  flow_.from = plan.from;
+  flow_.to = plan.to;
+  flow_.bytes = bytes_per_period(plan);
+  start_at(plan.start);
+}
+
+void TcpTenant::start_at(base::Instant when) {
+  network_.at(when, [this](base::Instant now) { start_flow(now); });
+}
+
+void TcpTenant::start_flow(base::Instant now) {
+  if (sender_->is_sending(flow_.id)) {
+    start_at(now + kPatience);
+    return;
+  }
+  sender_->forget_flow(flow_.id);
+  receiver_->forget_flow(flow_.id);
+  ++flow_.id;
+  receiver_->expect_flow(flow_, now);
+  sender_->start_flow(flow_, now);
+  network_.wake(flow_.to);
+  network_.wake(flow_.from);
+}
+
+// The beginning of the first period that is not before `now`, or of the one that is under way where
+// there is no pause between them.
+base::Instant TcpTenant::next_period(base::Instant now) const {
+  const base::Duration whole = plan_.on + plan_.off;
+  const std::int64_t passed = (now - plan_.start).count() / whole.count();
+  const base::Instant current = plan_.start + whole * passed;
+  return plan_.off == base::Duration() && flows_ended_ <= static_cast<std::uint64_t>(passed)
+             ? now
+             : current + whole;
+}
+
+void TcpTenant::on_flow_end(const FlowResult& /*result*/, base::Instant /*now*/) {
+  ++flows_ended_;
+  start_at(next_period(network_.now()));
+}
+
+base::Status Tenants::add_to(Network& network, const scenario::Topology& topology,
+                             std::span<const scenario::Tenant> tenants) {
+  std::uint32_t number = 0;
+  for (const scenario::Tenant& tenant : tenants) {
+    const base::Result<scenario::TenantPlan> plan = scenario::plan_tenant(tenant, topology);
+    if (!plan.ok()) {
+      return plan.status();
+    }
+    if (plan->protocol == scenario::TenantProtocol::kUdp) {
+      add_udp(*plan, number++, network);
+    } else {
+      tcp_.push_back(std::make_unique<TcpTenant>(*plan, number++, network));
+    }
+  }
+  return {};
+}
+
+}  // namespace spillway::sim

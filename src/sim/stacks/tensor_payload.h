@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Real bytes for simulated messages: a tensor that goes through the shipped packetizer on one host
+// and the shipped depacketizer on another, so that a simulation can compare what arrived with what
+// was sent, value by value.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "collective/tolerant/coded_payload.h"
+#include "packetize/depacketizer.h"
+#include "transport/message.h"
+
+namespace spillway::sim {
+
+// A tensor drawn from (job seed, message): both ends of a simulation know what should arrive.
+std::vector<float> sample_tensor(std::size_t length, const packetize::Job& job,
+                                 const wire::MessageId& message);
+
+class TensorSource final : public transport::PayloadSource {
+ public:
+  // `auth` must outlive the source.
+  TensorSource(const packetize::PacketPlan& plan, const packetize::Job& job,
+               const wire::MessageId& message, const wire::PacketAuth& auth)
+      : coded_(plan, auth) {
+    coded_.encode(sample_tensor(plan.layout().tensor_length(), job, message), job, message);
+  }
+
+  std::size_t write(const wire::DataStamp& stamp, base::MutableByteView out) override {
+    return coded_.write(stamp, out);
+  }
+
+ private:
+  collective::CodedSource coded_;
+};
+
+class TensorSink final : public transport::PayloadSink {
+ public:
+  TensorSink(const packetize::PacketPlan& plan, const packetize::Job& job,
+             const wire::MessageId& message, const wire::PacketAuth& auth);
+
+  unsigned take(const wire::OpenedPacket& packet, base::ByteView bytes) override;
+
+  // Relative squared error of what arrived; meaningful once, at the end of the message.
+  double finish();
+  std::span<const float> tensor() const;
+  // Whether nothing was written beside the tensor.
+  bool guards_intact() const;
+
+ private:
+  static constexpr std::size_t kGuardValues = 64;  // in front of the tensor and behind it
+
+  std::vector<float> sent_;
+  std::vector<float> guarded_;
+  packetize::Depacketizer depacketizer_;
+};
+
+}  // namespace spillway::sim

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The receiving end of one TCP flow: which segments came, and what to acknowledge when.
+//
+// In an ACK `acknowledged` is cumulative, `sequence` to `selective` is the run of segments around
+// the one that caused it (a selective block, cut off kRunReach segments to either side), and
+// timestamp_ns is echoed from the oldest segment it answers.
+//
+// Every segments_per_ack-th segment is acknowledged. At once, whatever the count: segments out of
+// order, repeated ones, the one that fills a gap, the last, and, for DCTCP, a change of mark: what
+// came before the change is acknowledged with the mark it had (RFC 8257, section 3.2).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "scenario/tcp_config.h"
+#include "sim/packet.h"
+
+namespace spillway::sim {
+
+class TcpReceiver {
+ public:
+  static constexpr std::uint32_t kRunReach = 16;
+
+  TcpReceiver(const scenario::TcpConfig& config, std::uint32_t segments);
+
+  // The ACKs a segment calls for, oldest first.
+  struct Acks {
+    std::array<TcpSegment, 2> ack;
+    unsigned count = 0;
+  };
+  Acks on_segment(const TcpSegment& segment, bool marked);
+
+  // An ACK that was held back, for the caller's delay timer.
+  bool has_held_ack() const { return held_ > 0; }
+  TcpSegment release_held_ack();
+
+  bool complete() const { return next_ == segments_; }
+
+ private:
+  bool has(std::uint32_t sequence) const;
+  void take(std::uint32_t sequence);
+  TcpSegment make_ack(std::uint32_t cause) const;
+
+  std::uint32_t segments_;
+  unsigned segments_per_ack_;
+  std::uint32_t next_ = 0;           // all below came
+  std::vector<std::uint64_t> came_;  // a bit per segment; empty once all came
+  unsigned held_ = 0;                // segments not acknowledged yet
+  std::uint32_t held_cause_ = 0;
+  bool marked_ = false;  // of the latest segment
+  std::uint32_t flow_ = 0;
+  std::int64_t oldest_timestamp_ns_ = 0;  // of those held
+};
+
+}  // namespace spillway::sim
