@@ -130,7 +130,7 @@ scenario::Scenario scenario_of(const NetworkOptions& options) {
                        overrides);
 }
 
-void check_variables(const std::vector<std::string>& variables) {
+void check_lab_variables(const std::vector<std::string>& variables) {
   for (const std::string& variable : variables) {
     if (variable.find('=') == std::string::npos || variable.front() == '=') {
       throw CommandError(fmt::format("--env '{}' is not NAME=VALUE", variable));
@@ -190,7 +190,7 @@ void add_network_options(CLI::App& command, NetworkOptions& options) {
 }
 
 lab::LabOptions lab_options_of(const NetworkOptions& network) {
-  check_variables(network.environment);
+  check_lab_variables(network.environment);
   lab::LabOptions options;
   options.scenario = scenario_of(network);
   options.isolation = value_or_throw(lab::parse_isolation(network.isolation));

@@ -10,15 +10,15 @@
 namespace spillway::doctor {
 namespace {
 
-constexpr unsigned kMinMtu = 1280;    // of IPv6
-constexpr unsigned kJumboMtu = 9000;  // the largest that Spillway fills
+constexpr unsigned kMinMtuIpv6Link = 1280;  // of IPv6
+constexpr unsigned kJumboMtu = 9000;        // the largest that Spillway fills
 
 Finding check_mtu(const InterfaceState& interface) {
   if (interface.mtu >= kJumboMtu) {
     return {"mtu", Severity::kOk,
             fmt::format("{} carries {} bytes", interface.name, interface.mtu)};
   }
-  if (interface.mtu < kMinMtu) {
+  if (interface.mtu < kMinMtuIpv6Link) {
     return {"mtu", Severity::kWarning,
             fmt::format("{} carries only {} bytes: much of every packet is header", interface.name,
                         interface.mtu),

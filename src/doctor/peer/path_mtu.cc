@@ -14,7 +14,7 @@
 namespace spillway::doctor {
 namespace {
 
-constexpr unsigned kMinMtu = 576;       // what every IPv4 host takes
+constexpr unsigned kMinMtuIpv4 = 576;   // what every IPv4 host takes
 constexpr unsigned kMinMtuIpv6 = 1280;  // and every IPv6 link
 constexpr unsigned kMaxMtu = 9000;      // Spillway fills no longer ones
 constexpr unsigned kTriesPerSize = 3;
@@ -79,7 +79,8 @@ base::Result<PathMtu> measure_mtu(PeerLink& link) {
   PathMtu path{.interface = interface.name, .tried = std::min(interface.mtu, kMaxMtu)};
   const unsigned headers = spillway_datagram_overhead(peer.is_ipv6());
   path.passed = largest_that_passes(
-      std::min(path.tried, peer.is_ipv6() ? kMinMtuIpv6 : kMinMtu), path.tried, [&](unsigned mtu) {
+      std::min(path.tried, peer.is_ipv6() ? kMinMtuIpv6 : kMinMtuIpv4), path.tried,
+      [&](unsigned mtu) {
         return link.ask_again({.bytes = mtu - headers}, kTriesPerSize).has_value();
       });
   believed = believed_mtu(peer);

@@ -9,7 +9,7 @@
 namespace spillway::runtime {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x56525753;  // "SWRV"
+constexpr std::uint32_t kMessageMagic = 0x56525753;  // "SWRV"
 constexpr std::uint16_t kProtocol = 1;
 constexpr std::int64_t kNanosecondsPerMs = 1'000'000;
 
@@ -36,7 +36,7 @@ std::string_view cut(std::string_view text, std::size_t most) {
 Blob frame(FrameType type, const Blob& body) {
   Blob bytes;
   bytes.reserve(kFrameHeaderBytes + body.size());
-  put(bytes, kMagic);
+  put(bytes, kMessageMagic);
   put(bytes, kProtocol);
   put(bytes, static_cast<std::uint16_t>(type));
   put(bytes, static_cast<std::uint32_t>(body.size()));
@@ -172,14 +172,14 @@ base::Result<std::optional<Frame>> FrameReader::next() {
   const auto type = reader.read<std::uint16_t>();
   const auto length = reader.read<std::uint32_t>();
   // What is wrong from its first bytes is not waited for.
-  const std::size_t seen = std::min(bytes_.size(), sizeof(kMagic));
+  const std::size_t seen = std::min(bytes_.size(), sizeof(kMessageMagic));
   if (!std::equal(bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(seen), "SWRV")) {
     return malformed("rendezvous of Spillway");
   }
   if (!reader.ok()) {
     return std::optional<Frame>();
   }
-  if (magic != kMagic || protocol != kProtocol) {
+  if (magic != kMessageMagic || protocol != kProtocol) {
     return base::Status(base::StatusCode::kForeign,
                         fmt::format("rendezvous protocol {} instead of {}: all ranks must run the "
                                     "same version of Spillway",

@@ -18,7 +18,7 @@
 namespace spillway::runtime {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x5941'574C'4C49'5053;  // "SPILLWAY"
+constexpr std::uint64_t kIdMagic = 0x5941'574C'4C49'5053;  // "SPILLWAY"
 constexpr std::uint16_t kFormat = 1;
 constexpr std::size_t kAddressBytes = 16;
 constexpr std::size_t kReservedBytes = 76;
@@ -131,7 +131,7 @@ void discard_unique_id(const UniqueId& id) {
 UniqueId encode_unique_id(const UniqueIdContent& content) {
   UniqueId id;
   base::ByteWriter writer(id.bytes);
-  writer.write(kMagic);
+  writer.write(kIdMagic);
   writer.write(kFormat);
   writer.write<std::uint16_t>(content.address.is_ipv6() ? 6 : 4);
   writer.write(content.address.port());
@@ -155,7 +155,7 @@ base::Result<UniqueIdContent> parse_unique_id(const UniqueId& id) {
   const base::ByteView nonce = reader.take(content.nonce.size());
   std::copy(nonce.begin(), nonce.end(), content.nonce.begin());
   reader.take(kReservedBytes);
-  if (magic != kMagic || reader.read<std::uint32_t>() != check_of(id)) {
+  if (magic != kIdMagic || reader.read<std::uint32_t>() != check_of(id)) {
     return base::Status(base::StatusCode::kMalformed,
                         "these bytes are no unique id of Spillway: hand over all 128, as they were "
                         "made");
