@@ -140,8 +140,7 @@ class CleanMachine:
             place = self.root / hidden.relative_to("/")
             if place.is_dir():
                 run("mount", "-t", "tmpfs", "spillway-test", place)
-        self.home = self.root / "check"
-        self.home.mkdir()
+        self.home = pathlib.Path(tempfile.mkdtemp(prefix="check-", dir=self.root))
 
     def close(self):
         run("umount", "--recursive", "--lazy", self._folder)
@@ -151,7 +150,15 @@ class CleanMachine:
         return ("chroot", self.root, *command)
 
     def run(self, *command, **more):
-        return run(*self.command(*command), PATH=PATH, HOME="/check", **more)
+        return run(*self.command(*command), PATH=PATH, HOME=self.inside(), **more)
+
+    def inside(self, name=""):
+        """Where what lies in its home is found by the programs that run there."""
+        return str(pathlib.Path("/") / self.home.relative_to(self.root) / name)
+
+    def install(self):
+        self.copy(*map(deb, PACKAGES))
+        self.run("dpkg", "--install", *(self.inside(deb(package).name) for package in PACKAGES))
 
     def copy(self, *sources):
         for source in sources:
@@ -170,8 +177,7 @@ class Installed(unittest.TestCase):
         known = cls.machine.run("sh", "-c", "command -v spillway; ldconfig -p | grep libspillway; true")
         if known.strip():
             raise unittest.SkipTest(f"this machine has a Spillway installed: {known}")
-        cls.machine.copy(*map(deb, PACKAGES))
-        cls.machine.run("sh", "-c", "dpkg --install /check/*.deb")
+        cls.machine.install()
 
     def test_the_tool_runs(self):
         self.assertIn(VERSION, self.machine.run("spillway", "--version"))
@@ -180,20 +186,22 @@ class Installed(unittest.TestCase):
     def test_a_program_is_built_with_pkg_config(self):
         self.machine.copy(HERE / "consumer.c")
         self.assertEqual(self.machine.run("pkg-config", "--modversion", "spillway").strip(), VERSION)
-        self.machine.run("sh", "-c", "cc -std=c99 -Wall -Wextra -Wpedantic -Werror /check/consumer.c "
-                                     "$(pkg-config --cflags --libs spillway) -o /check/consumer")
-        self.machine.run("/check/consumer", VERSION)
+        program = self.machine.inside("consumer")
+        self.machine.run("sh", "-c", f"cc -std=c99 -Wall -Wextra -Wpedantic -Werror {program}.c "
+                                     f"$(pkg-config --cflags --libs spillway) -o {program}")
+        self.machine.run(program, VERSION)
 
     def test_programs_are_built_with_cmake_and_two_ranks_add_up(self):
         shutil.copytree(ROOT / "examples", self.machine.home / "examples")
-        self.machine.run("cmake", "-G", "Ninja", "-S", "/check/examples", "-B", "/check/build")
-        self.machine.run("cmake", "--build", "/check/build")
+        build = self.machine.inside("build")
+        self.machine.run("cmake", "-G", "Ninja", "-S", self.machine.inside("examples"), "-B", build)
+        self.machine.run("cmake", "--build", build)
         for program in ("all_reduce_c", "all_reduce_cc"):
             said = run_two_ranks(
                 lambda rank, port: {"SPILLWAY_COMM_ID": f"127.0.0.1:{port}", "SPILLWAY_WORLD_SIZE": "2",
                                     "SPILLWAY_RANK": str(rank), "SPILLWAY_LOCAL_WORLD_SIZE": "2",
                                     "SPILLWAY_LOCAL_RANK": str(rank)},
-                *self.machine.command(f"/check/build/{program}", "5000"))
+                *self.machine.command(f"{build}/{program}", "5000"))
             self.assertIn("rank 0 of 2", said[0])
             self.assertIn("rank 1 of 2", said[1])
 
@@ -208,15 +216,14 @@ class Installed(unittest.TestCase):
     @unittest.skipUnless(packages.has_torch(), "torch is not installed")
     def test_two_ranks_train(self):
         losses = packages.train(self.machine.home, *self.machine.command("/usr/bin/python3"),
-                                place=pathlib.Path("/check"))
+                                place=pathlib.Path(self.machine.inside()))
         self.assertLess(losses[-1], losses[0])
 
     def test_when_they_are_removed_nothing_stays(self):
         """On a machine of its own."""
         machine = CleanMachine()
         self.addCleanup(machine.close)
-        machine.copy(*map(deb, PACKAGES))
-        machine.run("sh", "-c", "dpkg --install /check/*.deb")
+        machine.install()
         machine.run("dpkg", "--purge", *PACKAGES)
         stays = machine.run("find", "/usr", "/etc", "/var/lib/dpkg/info", "-name", "*spillway*")
         self.assertEqual(stays, "")
