@@ -2,9 +2,10 @@
 //
 // Any bytes at all into the reader of control packets.
 //
-// The first byte chooses the job's checks (CRC32C or keyed) and whether to repair them, so that
-// fields no honest member writes get past it. What is accepted must satisfy the bounds that
-// ControlPacket states, and must come back the same when it is written and read once more.
+// The first byte chooses the job's checks (tags, or tags and encryption) and whether to repair
+// them, so that fields no honest member writes get past it. What is accepted must satisfy the
+// bounds that ControlPacket states, and must come back the same when it is written and read once
+// more.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -20,14 +21,13 @@ using spillway::fuzzing::require;
 namespace {
 
 void repair(std::vector<std::uint8_t>& packet, const PacketAuth& auth) {
-  constexpr std::size_t kHeader = sizeof(spillway_control_header);
-  if (packet.size() < kHeader + auth.check_size()) {
+  ControlPacket header;
+  if (read_control_header(packet, header) != PacketFault::kNone) {
     return;
   }
-  const std::size_t end = packet.size() - auth.check_size();
-  const ByteView bytes(packet);
-  const Check check = auth.head_check(bytes.first(kHeader), bytes.subspan(kHeader, end - kHeader));
-  std::copy_n(check.bytes.begin(), auth.check_size(), packet.begin() + static_cast<long>(end));
+  const std::size_t end = packet.size() - SPILLWAY_CHECK_SIZE;
+  const Check check = auth.check(header.name(), ByteView(packet).first(end));
+  std::copy(check.bytes.begin(), check.bytes.end(), packet.begin() + static_cast<long>(end));
 }
 
 void check_bounds(const ControlPacket& packet) {
@@ -57,7 +57,7 @@ void check_bounds(const ControlPacket& packet) {
 }
 
 std::vector<std::uint8_t> written(const ControlPacket& packet, const PacketAuth& auth) {
-  std::vector<std::uint8_t> bytes(packet.size(auth.check_size()));
+  std::vector<std::uint8_t> bytes(packet.size());
   require(write_control_packet(packet, auth, bytes) == bytes.size());
   return bytes;
 }

@@ -31,21 +31,17 @@ struct Sender {
   std::vector<float> tensor = codec::gaussian_values(kLength, 1);
   PacketPlan plan =
       PacketPlan::make(kLength, {.mtu = 600}, {.precision = 12, .row_log2 = 10}).value();
-  wire::PacketAuth auth = unkeyed_auth(kJob);
-  PacketBuffer packets =
-      Packetizer(plan, auth).packetize(tensor, {.job = kJob, .message = kMessage});
-  PacketBuffer foreign =
-      Packetizer(plan, auth)
-          .packetize(
-              tensor,
-              {.job = kJob, .message = {.operation = 99, .signature = 5, .piece = 6, .source = 7}});
+  wire::PacketAuth auth = seeded_auth(kJob);
+  PacketBuffer packets = Packetizer(plan).packetize(tensor, kJob, {.message = kMessage}, auth);
+  PacketBuffer foreign = Packetizer(plan).packetize(
+      tensor, kJob, {.message = {.operation = 99, .signature = 5, .piece = 6, .source = 7}}, auth);
   std::vector<float> exact = decode_all();
 
   std::vector<float> decode_all() const {
     std::vector<float> out(kLength);
-    Depacketizer receiver(plan, kJob, kMessage, auth, out);
+    Depacketizer receiver(plan, kJob, kMessage, out);
     for (std::size_t i = 0; i < packets.size(); ++i) {
-      receiver.add(packets[i]);
+      receiver.add(packets[i], auth);
     }
     receiver.finish();
     return out;
@@ -65,7 +61,7 @@ constexpr float kBound = 1e4F;
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const Sender& from = sender();
   std::vector<float> out(kLength);
-  Depacketizer receiver(from.plan, kJob, kMessage, from.auth, out);
+  Depacketizer receiver(from.plan, kJob, kMessage, out);
   bool repeated_whole = false;
   for (std::size_t at = 0; at + 4 <= size; at += 4) {
     const std::uint8_t what = data[at];
@@ -74,25 +70,25 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::size_t where = (std::size_t{data[at + 2]} * 256 + data[at + 3]) % packet.size();
     switch (what % 6) {
       case 0:
-        receiver.add(packet);
+        receiver.add(packet, from.auth);
         break;
       case 1:
         packet.resize(where);
-        receiver.add(packet);
+        receiver.add(packet, from.auth);
         break;
       case 2:
         packet[where] ^= static_cast<std::uint8_t>(1U << (what / 6 % 8));
-        receiver.add(packet);
+        receiver.add(packet, from.auth);
         break;
       case 3:
-        receiver.add(from.foreign[data[at + 1] % from.foreign.size()]);
+        receiver.add(from.foreign[data[at + 1] % from.foreign.size()], from.auth);
         break;
       case 4:
-        receiver.add({data + at, size - at});
+        receiver.add({data + at, size - at}, from.auth);
         break;
       default:
         for (std::size_t i = 0; i < from.packets.size(); ++i) {
-          receiver.add(from.packets[i]);
+          receiver.add(from.packets[i], from.auth);
         }
         repeated_whole = true;
     }

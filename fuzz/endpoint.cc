@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Two endpoints and a network that does what the input says: sends and expects messages, delivers,
-// drops, repeats and damages datagrams, lets time pass. With repaired checks, damaged control
-// packets get through, as they would from a member of the job gone mad.
+// drops, repeats, refuses and damages datagrams, lets time pass. With repaired checks, damaged
+// control packets get through, as they would from a member of the job gone mad.
 //
 // Whatever happens nothing crashes, memory stays bounded, and as long as every packet that got
 // through was honest, messages that both ends know of end once the network is good again.
@@ -13,6 +13,7 @@
 
 #include "fuzzing.h"
 #include "transport/datagram_port.h"
+#include "wire/widen.h"
 
 using namespace spillway;
 using spillway::fuzzing::require;
@@ -29,9 +30,8 @@ constexpr std::size_t kMemoryBound = 256 * 1024;
 // Packets of 32 coordinates, whose planes say which packet they are.
 class Source final : public transport::PayloadSource {
  public:
-  explicit Source(const wire::PacketAuth& auth) : auth_(auth) {}
-
-  std::size_t write(const wire::DataStamp& stamp, base::MutableByteView out) override {
+  std::size_t write(const wire::DataStamp& stamp, const wire::PacketAuth& auth,
+                    base::MutableByteView out) override {
     wire::DataHeader header;
     header.stamp = stamp;
     header.row_log2 = SPILLWAY_MIN_ROW_LOG2;
@@ -44,29 +44,21 @@ class Source final : public transport::PayloadSource {
     header.scale = 1.0F;
     const std::vector<std::uint8_t> planes(header.plane_bytes(),
                                            static_cast<std::uint8_t>(stamp.packet));
-    return wire::write_data_packet(header, planes, auth_, out);
+    return wire::write_data_packet(header, planes, auth, out);
   }
-
- private:
-  const wire::PacketAuth& auth_;
 };
 
 class Sink final : public transport::PayloadSink {
  public:
-  explicit Sink(const wire::PacketAuth& auth) : auth_(auth) {}
-
   unsigned take(const wire::OpenedPacket& packet, base::ByteView bytes) override {
     std::vector<std::uint8_t> planes(packet.header.plane_bytes());
-    const std::size_t trusted = wire::copy_trusted_planes(bytes, packet, auth_, planes).bytes;
+    const std::size_t trusted = wire::copy_trusted_planes(bytes, packet, planes).bytes;
     require(std::all_of(planes.begin(), planes.begin() + static_cast<long>(trusted),
                         [&](std::uint8_t byte) {
                           return byte == static_cast<std::uint8_t>(packet.header.stamp.packet);
                         }));
     return static_cast<unsigned>(trusted / (packet.header.count() / 8));
   }
-
- private:
-  const wire::PacketAuth& auth_;
 };
 
 transport::EndpointConfig config_of(std::uint16_t rank) {
@@ -85,15 +77,15 @@ class World {
  public:
   World() {
     for (std::uint16_t rank = 0; rank < 2; ++rank) {
-      ports_.emplace_back(config_of(rank), auth_);
-      require(ports_[rank].endpoint().add_peer(rank ^ 1U, now_).ok());
+      ports_.emplace_back(config_of(rank), transport::SessionConfig());
+      require(ports_[rank].add_peer(rank ^ 1U, now_).ok());
     }
   }
 
   // One command of four bytes.
   void act(const std::uint8_t* command) {
     const std::uint16_t rank = command[1] & 1U;
-    switch (command[0] % 9) {
+    switch (command[0] % 10) {
       case 0:
         begin(rank, command);
         break;
@@ -117,6 +109,9 @@ class World {
         break;
       case 7:
         pass(base::microseconds(std::int64_t{1} << (command[2] % 18)));
+        break;
+      case 8:
+        refuse(command);
         break;
       default:
         step();
@@ -145,7 +140,7 @@ class World {
     send.id = {.operation = ++messages_, .source = from};
     send.to = from ^ 1U;
     send.packets = 1U + command[2];
-    send.packet_bytes = 80;
+    send.packet_bytes = 96;
     send.priority = command[3] & 7U;
     send.importance = command[3] >> 3 & 7U;
     send.loss.loss_bound_ppm = (command[3] & 0x40U) != 0 ? 100'000 : 0;
@@ -215,13 +210,31 @@ class World {
     ports_[datagram.to].on_datagram(datagram.bytes, false, now_);
   }
 
+  // A host says that it would not take one, and quotes it, or something like it. Who believes that
+  // gives its peer up.
+  void refuse(const std::uint8_t* command) {
+    if (in_flight_.empty()) {
+      return;
+    }
+    Datagram datagram = in_flight_[command[1] % in_flight_.size()];
+    datagram.bytes[command[2] % datagram.bytes.size()] ^= command[3];
+    const bool is_believed = ports_[datagram.to ^ 1U].on_refused(datagram.to, datagram.bytes, now_);
+    require(!is_believed || command[3] == 0);
+    is_honest_ = is_honest_ && !is_believed;
+  }
+
+  // As its sender would have sealed it.
   void repair(std::vector<std::uint8_t>& bytes) const {
-    const std::size_t end = bytes.size() - auth_.check_size();
-    const base::ByteView view(bytes);
-    constexpr std::size_t kHeader = sizeof(spillway_control_header);
-    const wire::Check check =
-        auth_.head_check(view.first(kHeader), view.subspan(kHeader, end - kHeader));
-    std::copy_n(check.bytes.begin(), auth_.check_size(), bytes.begin() + static_cast<long>(end));
+    wire::ControlPacket header;
+    if (wire::read_control_header(bytes, header) != wire::PacketFault::kNone || header.source > 1) {
+      return;
+    }
+    const transport::Session::Link* link = ports_[header.source ^ 1U].session().find(header.source);
+    header.sequence =
+        wire::widen(static_cast<std::uint32_t>(header.sequence), link->newest_control);
+    const std::size_t end = bytes.size() - SPILLWAY_CHECK_SIZE;
+    const wire::Check check = link->in->check(header.name(), base::ByteView(bytes).first(end));
+    std::copy(check.bytes.begin(), check.bytes.end(), bytes.begin() + static_cast<long>(end));
   }
 
   void pass(base::Duration time) {
@@ -270,9 +283,8 @@ class World {
     sent_ = sent;
   }
 
-  wire::PacketAuth auth_ = wire::PacketAuth::crc32c(7);
-  Source source_{auth_};
-  Sink sink_{auth_};
+  Source source_;
+  Sink sink_;
   std::deque<DatagramPort> ports_;
   std::deque<Datagram> in_flight_;
   base::Instant now_{base::milliseconds(1)};

@@ -2,11 +2,14 @@
 //
 // Any bytes as an Ethernet frame, cut, reclassified, completed and fixed up in every way a switch
 // or a receiver does. What is taken for Spillway's must stay that when it is cut behind its header,
-// must keep the class it is given, and nothing may happen behind the frame's end.
+// must keep the class it is given, must be the same with its outermost VLAN tag beside it, and
+// nothing may happen behind the frame's end.
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "dataplane/fixup.h"
+#include "dataplane/station.h"
 #include "fabric/frame.h"
 #include "fuzzing.h"
 
@@ -49,6 +52,42 @@ void try_fixup(Bytes frame) {
           SPILLWAY_FIXUP_NOT_NEEDED);
 }
 
+struct Reading {
+  spillway_layout layout = {};
+  spillway_frame frame = {};
+  spillway_station receiver = {};
+  spillway_station sender = {};
+};
+
+Reading read(const Bytes& frame, const spillway_tag& beside) {
+  Reading reading;
+  const std::uint8_t* end = frame.data() + frame.size();
+  spillway_read_frame_beside(frame.data(), end, static_cast<__u32>(frame.size()), &beside,
+                             &reading.layout, &reading.frame);
+  spillway_read_receiver(frame.data(), end, &beside, &reading.receiver);
+  spillway_read_sender(frame.data(), end, &beside, &reading.sender);
+  return reading;
+}
+
+void try_beside(Bytes frame) {
+  constexpr std::size_t kTag = 2 * SPILLWAY_ADDRESS_BYTES;
+  if (frame.empty()) {
+    return;
+  }
+  const Reading inside = read(frame, {});
+  if (frame.size() < SPILLWAY_ETHERNET_HEADER + SPILLWAY_VLAN_TAG ||
+      spillway_is_tag(spillway_load_be16(&frame[kTag])) == 0) {
+    return;
+  }
+  const spillway_tag tag = {static_cast<__u16>(spillway_load_be16(&frame[kTag])),
+                            static_cast<__u16>(spillway_load_be16(&frame[kTag + 2]))};
+  frame.erase(frame.begin() + kTag, frame.begin() + kTag + SPILLWAY_VLAN_TAG);
+  const Reading outside = read(frame, tag);
+  require(std::memcmp(&inside.frame, &outside.frame, sizeof(inside.frame)) == 0);
+  require(std::memcmp(&inside.receiver, &outside.receiver, sizeof(inside.receiver)) == 0);
+  require(std::memcmp(&inside.sender, &outside.sender, sizeof(inside.sender)) == 0);
+}
+
 }  // namespace
 
 // The first two bytes say where to cut and what class to give.
@@ -59,6 +98,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Bytes frame(data + 2, data + size);
   try_cut(frame, std::min<std::size_t>(data[0] * 2, frame.size()));
   try_class(frame, data[1]);
+  try_beside(frame);
   try_fixup(frame);
   try_fixup(Bytes(frame.begin(), frame.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(
                                                      data[0] * 2, frame.size()))));

@@ -18,11 +18,12 @@ inline void require(bool condition) {
   }
 }
 
-inline const wire::PacketAuth& auth_of(bool keyed) {
+inline const wire::PacketAuth& auth_of(bool encrypts) {
   static const std::array<std::uint8_t, 16> secret = {1, 2, 3};
-  static const wire::PacketAuth crc = wire::PacketAuth::crc32c(7);
-  static const wire::PacketAuth tag = wire::PacketAuth::keyed(secret).value();
-  return keyed ? tag : crc;
+  static const wire::PacketAuth tags = wire::PacketAuth::of_secret(secret).value();
+  static const wire::PacketAuth cipher =
+      wire::PacketAuth::of_secret(secret, wire::Protection::kEncryption).value();
+  return encrypts ? cipher : tags;
 }
 
 }  // namespace spillway::fuzzing

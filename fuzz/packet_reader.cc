@@ -2,10 +2,10 @@
 //
 // Any bytes at all into the packet reader.
 //
-// The first byte chooses the job's checks (CRC32C or keyed) and whether to repair them: with the
-// right check in place, fields that no honest sender writes get past it, as they would from a
-// member of the job gone mad. Whatever is accepted must satisfy the bounds that DataHeader states,
-// and trusted planes must be what the packet holds.
+// The first byte chooses the job's checks (tags, or tags and encryption) and whether to repair
+// them: with the right check in place, fields that no honest sender writes get past it, as they
+// would from a member of the job gone mad. Whatever is accepted must satisfy the bounds that
+// DataHeader states, and trusted planes must be what the packet holds.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -23,15 +23,15 @@ namespace {
 // Writes the check that the header and head of `packet` ought to have.
 void repair_head(std::vector<std::uint8_t>& packet, const PacketAuth& auth) {
   DataHeader header;
-  if (read_data_header(packet, header) != PacketFault::kNone || header.keyed != auth.is_keyed() ||
-      packet.size() < header.head_end()) {
+  if (read_data_header(packet, header) != PacketFault::kNone || packet.size() < header.head_end()) {
     return;
   }
   const std::size_t start = sizeof(spillway_data_header);
   const ByteView bytes(packet);
-  const Check check = auth.head_check(
-      bytes.first(start), bytes.subspan(start + header.check_size(), header.head_bytes));
-  std::copy_n(check.bytes.begin(), header.check_size(), packet.begin() + static_cast<long>(start));
+  const Check check =
+      auth.open_head(header.stamp.name(), bytes.first(start),
+                     bytes.subspan(start + SPILLWAY_CHECK_SIZE, header.head_bytes), nullptr);
+  std::copy(check.bytes.begin(), check.bytes.end(), packet.begin() + static_cast<long>(start));
 }
 
 void check_bounds(const DataHeader& header, std::size_t size) {
@@ -61,10 +61,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   check_bounds(opened.header, packet.size());
   std::vector<std::uint8_t> planes(opened.header.plane_bytes());
-  const TrustedPlanes trusted = copy_trusted_planes(packet, opened, auth, planes);
+  const TrustedPlanes trusted = copy_trusted_planes(packet, opened, planes);
   require(trusted.bytes >= opened.header.head_bytes && trusted.bytes <= planes.size());
   const std::size_t head = opened.header.head_end() - opened.header.head_bytes;
-  require(std::equal(planes.begin(), planes.begin() + opened.header.head_bytes,
+  require(opened.header.encrypted ||
+          std::equal(planes.begin(), planes.begin() + opened.header.head_bytes,
                      packet.begin() + static_cast<long>(head)));
   return 0;
 }

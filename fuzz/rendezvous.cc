@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whatever arrives where ranks meet: frames in any pieces, hellos, gathers, ids, cards and node
-// lists. Every parser gives a value or an error, and what it accepts it writes the same again.
+// Whatever arrives where ranks meet. The first byte chooses who listens (host or guest, with a
+// secret, an id or nothing) and in what pieces the rest arrives: frames, handshakes, sealed and
+// plain messages. Every parser gives a value or an error, and what it accepts it writes the same
+// again; ids, cards and node lists are tried on the same bytes.
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -10,17 +13,32 @@
 #include "fuzzing.h"
 #include "runtime/launch/slurm.h"
 #include "runtime/rank_card.h"
+#include "runtime/rendezvous/channel.h"
+#include "runtime/rendezvous/handshake.h"
 #include "runtime/rendezvous/message.h"
+#include "runtime/rendezvous/outcome.h"
 #include "runtime/rendezvous/unique_id.h"
 
 namespace {
 
 using namespace spillway::runtime;
+using spillway::base::ByteView;
 using spillway::fuzzing::require;
 
-void read_id(const std::uint8_t* data, std::size_t size) {
+constexpr std::uint32_t kWorld = 3;
+// Fixed, so that seeds can hold proofs that are right.
+constexpr Random kGuestRandom = {1};
+constexpr Random kHostRandom = {2};
+
+const Credential& credential_of(std::uint8_t choice) {
+  static const std::array<Credential, 3> credentials = {
+      Credential(), Credential::of_id({7}).value(), Credential::of_secret(Blob(16, 's')).value()};
+  return credentials[choice % credentials.size()];
+}
+
+void read_id(ByteView bytes) {
   UniqueId id;
-  std::copy_n(data, std::min(size, id.bytes.size()), id.bytes.begin());
+  std::copy_n(bytes.begin(), std::min(bytes.size(), id.bytes.size()), id.bytes.begin());
   const auto content = parse_unique_id(id);
   if (content.ok()) {
     require(encode_unique_id(*content) == id);
@@ -35,14 +53,105 @@ void read_card(const Blob& bytes) {
   }
 }
 
+void read_hello(ByteView body) {
+  const auto hello = parse_hello(body);
+  if (hello.ok()) {
+    const auto again = parse_hello(encode(*hello).body);
+    require(again.ok() && again->rank == hello->rank && again->random == hello->random &&
+            again->blob == hello->blob && again->left == hello->left);
+  }
+}
+
+void read_gather(ByteView body, std::uint32_t world) {
+  const auto gather = parse_gather(body, world);
+  if (gather.ok()) {
+    require(gather->blobs.size() == world && gather->randoms.size() == world);
+    require(meeting_of(credential_of(0), *gather).ok());
+    Blob again;
+    for (const Frame& part : encode(*gather)) {
+      again.insert(again.end(), part.body.begin(), part.body.end());
+    }
+    require(std::equal(again.begin(), again.end(), body.begin(), body.end()) || world == 0);
+  }
+}
+
+void read_body(ByteView body) {
+  read_hello(body);
+  read_gather(body, kWorld);
+  static_cast<void>(parse_refusal(body));
+  static_cast<void>(parse_failure(body));
+  static_cast<void>(parse_opening(body));
+  static_cast<void>(parse_challenge(body));
+  static_cast<void>(parse_proof(body));
+}
+
+// A side of a connection hears `stream` in pieces, and does with each frame what a host or a guest
+// would.
+template <typename Handshake>
+void listen(Handshake handshake, ByteView stream, std::size_t piece) {
+  FrameReader reader(kMaxHandshakeBytes);
+  Channel channel;
+  while (!stream.empty()) {
+    const std::size_t size = std::min(piece, stream.size());
+    reader.append(stream.first(size));
+    stream = stream.subspan(size);
+    auto frame = reader.next();
+    for (; frame.ok() && frame->has_value(); frame = reader.next()) {
+      if (!handshake.is_done()) {
+        if (!handshake.take(**frame).ok()) {
+          require(!handshake.is_done());
+          return;
+        }
+        channel = handshake.channel();
+        reader.set_most_body_bytes(handshake.is_done() ? kMaxAnswerBytes : kMaxHandshakeBytes);
+        continue;
+      }
+      const auto opened = channel.unpack(**frame);
+      if (!opened.ok()) {
+        return;
+      }
+      read_body(opened->body);
+    }
+    if (!frame.ok()) {
+      return;
+    }
+  }
+}
+
+// What one side seals the other opens, and nothing else.
+void seal_and_open(const Blob& bytes) {
+  GuestHandshake guest(credential_of(2), kGuestRandom);
+  HostHandshake host(credential_of(2), kHostRandom);
+  const auto challenge = host.take(guest.opening()).value();
+  require(!host.take(*guest.take(*challenge).value()).value().has_value() && host.is_done());
+  Channel from = guest.channel();
+  Channel to = host.channel();
+  FrameReader reader(bytes.size() + kSealBytes);
+  reader.append(from.pack({FrameType::kHello, bytes}).value());
+  Frame frame = reader.next().value().value();
+  Channel other = to;
+  require(to.unpack(frame)->body == bytes);
+  frame.body[bytes.empty() ? 0 : bytes[0] % frame.body.size()] ^= 1;
+  require(!other.unpack(frame).ok());
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const Blob bytes(data, data + size);
-  read_id(data, size);
+  read_id(bytes);
   read_card(bytes);
   static_cast<void>(expand_node_list(std::string(bytes.begin(), bytes.end())));
-  static_cast<void>(parse_hello(bytes));
-  static_cast<void>(parse_gather(bytes, size == 0 ? 1 : data[0]));
+  read_body(bytes);
+  seal_and_open(bytes);
+  if (size > 0) {
+    const std::size_t piece = std::size_t{1} << (data[0] >> 4);
+    const ByteView stream = ByteView(bytes).subspan(1);
+    if ((data[0] & 8) == 0) {
+      listen(HostHandshake(credential_of(data[0] & 3), kHostRandom), stream, piece);
+    } else {
+      listen(GuestHandshake(credential_of(data[0] & 3), kGuestRandom), stream, piece);
+    }
+  }
   return 0;
 }

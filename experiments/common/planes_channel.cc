@@ -27,7 +27,7 @@ void note_rows(const packetize::Depacketizer& receiver, const codec::RowLayout& 
 }
 
 experiment_delivery carry(const packetize::PacketBuffer& packets, const PlanesRoute& route,
-                          const packetize::PacketLimits& fabric,
+                          const packetize::PacketLimits& fabric, const wire::PacketAuth& auth,
                           packetize::Depacketizer& receiver) {
   experiment_delivery delivery{};
   Dice dice(route.share, route.seed);
@@ -40,7 +40,7 @@ experiment_delivery carry(const packetize::PacketBuffer& packets, const PlanesRo
     delivery.bytes_sent += packet.size() + fabric.frame_overhead();
     if (left > 0) {
       delivery.bytes_arrived += left + fabric.frame_overhead();
-      receiver.add(packet.first(left));
+      receiver.add(packet.first(left), auth);
     }
   }
   return delivery;
@@ -54,16 +54,14 @@ base::Result<PlanesArrival> send_planes(std::span<const float> gradient, const P
   if (!plan.ok()) {
     return plan.status();
   }
-  const packetize::Envelope envelope{.job = {.id = 1, .epoch = 0, .seed = route.seed},
-                                     .message = {}};
-  const wire::PacketAuth auth = packetize::unkeyed_auth(envelope.job);
+  const packetize::Job job{.id = 1, .epoch = 0, .seed = route.seed};
+  const wire::PacketAuth auth = packetize::seeded_auth(job);
   const packetize::PacketBuffer packets =
-      packetize::Packetizer(*plan, auth).packetize(gradient, envelope);
+      packetize::Packetizer(*plan).packetize(gradient, job, {}, auth);
   PlanesArrival arrival{
       std::vector<float>(gradient.size()), std::vector<std::uint8_t>(gradient.size()), {}};
-  packetize::Depacketizer receiver(*plan, envelope.job, envelope.message, auth, arrival.values,
-                                   route.estimate);
-  arrival.delivery = carry(packets, route, fabric, receiver);
+  packetize::Depacketizer receiver(*plan, job, {}, arrival.values, route.estimate);
+  arrival.delivery = carry(packets, route, fabric, auth, receiver);
   receiver.finish();
   note_rows(receiver, plan->layout(), arrival.has_come);
   return arrival;

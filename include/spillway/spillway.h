@@ -124,7 +124,7 @@ typedef struct spillway_comm_config {
   int32_t trim_bytes;           /* to which the fabric cuts frames, 0 for not at all; -1 */
   int32_t threads;              /* that calculate, 0 for none beside the library's one; -1 */
   uint32_t peer_timeout_ms;     /* after so long a silent rank is dead; 0: 1400 */
-  const uint8_t* secret;        /* at least 16 bytes: packets carry keyed tags; NULL */
+  const uint8_t* secret;        /* 16 to 4096 bytes, which ranks prove to know; NULL */
   size_t secret_size;
   uint32_t operation_timeout_ms;  /* 300000 */
   uint32_t rendezvous_timeout_ms; /* how long to wait for the other ranks; 0: 60000 */
@@ -144,7 +144,9 @@ SPILLWAY_API void spillway_comm_config_init(spillway_comm_config* config);
 SPILLWAY_API spillway_status spillway_comm_create(const spillway_comm_config* config,
                                                   spillway_comm** comm);
 /* Ends operations under way with SPILLWAY_ABORTED, here and at the other ranks; without any it is a
- * clean close, which answers ranks that are not done yet for a moment. Requests stay valid. */
+ * clean close, which answers ranks that are not done yet for a moment. Ranks that are late for an
+ * operation with least_contributors that ended here without them are waited for until they have its
+ * result, for operation_timeout_ms at most. Requests stay valid. */
 SPILLWAY_API void spillway_comm_free(spillway_comm* comm);
 
 SPILLWAY_API uint32_t spillway_comm_rank(const spillway_comm* comm);
@@ -160,7 +162,8 @@ SPILLWAY_API spillway_status spillway_comm_error(const spillway_comm* comm);
 /* ---- Operations ----
  *
  * All ranks call a communicator's operations in the same order with the same arguments (buffers,
- * priority and callback aside); send and receive count for each pair and direction by themselves.
+ * priority, timeout and callback aside). Sends and receives are outside of that order: they match
+ * by their two ranks and their tag, in the order of the calls among those that have them alike.
  *
  * With `request` NULL a call returns when the operation has ended, with its status. Otherwise it
  * returns at once, any number of operations may be under way, and the request says how it ended.
@@ -174,16 +177,26 @@ typedef enum spillway_data_type {
   SPILLWAY_BFLOAT16 = 3,
   SPILLWAY_INT32 = 4,
   SPILLWAY_INT64 = 5,
+  SPILLWAY_INT8 = 6,
+  SPILLWAY_UINT8 = 7,
   SPILLWAY_DATA_TYPE_LIMIT = 0x7FFFFFFF /* no type: any int may be handed in, and is looked at */
 } spillway_data_type;
 
 typedef enum spillway_reduction {
   SPILLWAY_SUM = 0,
-  SPILLWAY_AVERAGE = 1,
+  SPILLWAY_AVERAGE = 1, /* not of SPILLWAY_INT8 and SPILLWAY_UINT8 */
   SPILLWAY_MIN = 2,
   SPILLWAY_MAX = 3,
+  SPILLWAY_PRODUCT = 4,
+  SPILLWAY_BIT_AND = 5, /* these three of integers alone */
+  SPILLWAY_BIT_OR = 6,
+  SPILLWAY_BIT_XOR = 7,
   SPILLWAY_REDUCTION_LIMIT = 0x7FFFFFFF /* no reduction */
 } spillway_reduction;
+
+/* As `from` of spillway_receive: whichever rank sends first; the report says which. */
+#define SPILLWAY_ANY_RANK 0xFFFFFFFFu
+#define SPILLWAY_MAX_TAG 0xFFFFFFu
 
 typedef enum spillway_algorithm {
   SPILLWAY_ALGORITHM_AUTOMATIC = 0,
@@ -210,12 +223,17 @@ typedef struct spillway_operation_options {
   uint32_t loss_bound_ppm;    /* of a contribution's packets that may stay missing; 10000 */
   uint32_t min_planes;        /* a trimmed packet must keep so many bits per value to count; 1 */
   uint32_t lossy_gather;      /* 1: sums may come back with losses, so ranks may drift apart; 0 */
-  uint64_t feedback_tensor;   /* a tensor's name across steps: what coding left out is added to its
-                               * next step; 0: not */
+  uint64_t feedback_tensor;   /* a tensor's name across steps: what of this rank's part did not get
+                               * into the sum is added to its next; 0: it is lost. At all ranks or
+                               * at none */
   double least_contributors;  /* above 0: late ranks are not waited for, as long as this share of
                                * them is there; 0 */
   spillway_callback callback; /* NULL */
   void* context;              /* handed to it */
+
+  uint32_t tag;        /* of send and receive, up to SPILLWAY_MAX_TAG; 0 */
+  uint32_t timeout_ms; /* an operation that takes longer fails and names the ranks it waits for, as
+                        * with operation_timeout_ms, which it is instead of; 0: that */
 } spillway_operation_options;
 
 /* Writes the beginning of a struct of `size` bytes, as the caller knows it. */
@@ -285,10 +303,14 @@ SPILLWAY_API spillway_status spillway_all_to_all(spillway_comm* comm, const void
 SPILLWAY_API spillway_status spillway_barrier(spillway_comm* comm,
                                               const spillway_operation_options* options,
                                               spillway_request** request);
+/* Ends when the receiver has everything. */
 SPILLWAY_API spillway_status spillway_send(spillway_comm* comm, const void* send, size_t count,
                                            spillway_data_type type, uint32_t to,
                                            const spillway_operation_options* options,
                                            spillway_request** request);
+/* Gets the first message of its tag from its rank, or from any, that no earlier receive got. A
+ * message that lies there unreceived holds up none of other tags, as long as it is not followed by
+ * 4,096 of the same two ranks. Type and count must be the sender's. */
 SPILLWAY_API spillway_status spillway_receive(spillway_comm* comm, void* receive, size_t count,
                                               spillway_data_type type, uint32_t from,
                                               const spillway_operation_options* options,
@@ -322,11 +344,17 @@ typedef struct spillway_operation_report {
   uint64_t packets_repeated;
   uint64_t wire_bytes_sent; /* UDP payload, repeats included */
   /* Of a tolerant all-reduce. */
-  uint32_t contributors; /* ranks in the sum of the shard that has the fewest */
-  uint32_t empty_shards; /* whose owner was too late: zero at all ranks */
+  uint32_t contributors; /* ranks in the sum of the shard that has the fewest, empty ones aside */
+  uint32_t empty_shards; /* without a sum, as their owner was too late: zero at all ranks */
   double drift;          /* expected squared distance to the owners' sums, over their energy */
   uint32_t peers;        /* ranks, this one included, that spillway_request_peer_report knows */
   uint32_t algorithm;    /* spillway_algorithm that was used */
+  uint32_t source;       /* of a receive: the rank it came from; SPILLWAY_ANY_RANK of others */
+  uint32_t reserved;
+  /* Of a tolerant all-reduce. */
+  uint64_t absent_elements; /* that no rank is in the sum of: zero at all ranks */
+  uint32_t absent_ranges;   /* in so many runs: spillway_request_absent_range */
+  uint32_t shards;          /* that spillway_request_shard_report knows */
 } spillway_operation_report;
 
 /* What came from one rank. */
@@ -339,12 +367,32 @@ typedef struct spillway_peer_report {
   uint32_t reserved;
 } spillway_peer_report;
 
+/* Who is in the sum of one shard of a tolerant all-reduce. With least_contributors or
+ * feedback_tensor all ranks know; without, nobody is left out but by losses within the bound, which
+ * only a shard's owner knows of. */
+typedef struct spillway_shard_report {
+  size_t size;           /* set to sizeof before the call */
+  uint64_t first;        /* element */
+  uint64_t count;        /* elements */
+  uint32_t owner;        /* rank that added it up */
+  uint32_t contributors; /* ranks in the part of it that has the fewest; 0: it has no sum */
+} spillway_shard_report;
+
 /* SPILLWAY_IN_PROGRESS, and nothing written, while the operation has not ended. */
 SPILLWAY_API spillway_status spillway_request_report(const spillway_request* request,
                                                      spillway_operation_report* report);
 SPILLWAY_API spillway_status spillway_request_peer_report(const spillway_request* request,
                                                           uint32_t rank,
                                                           spillway_peer_report* report);
+/* Of shards 0 to the report's `shards` - 1, in the order of their elements. */
+SPILLWAY_API spillway_status spillway_request_shard_report(const spillway_request* request,
+                                                           uint32_t shard,
+                                                           spillway_shard_report* report);
+/* Of ranges 0 to the report's `absent_ranges` - 1, in order: elements first to first + count - 1.
+ */
+SPILLWAY_API spillway_status spillway_request_absent_range(const spillway_request* request,
+                                                           uint32_t range, uint64_t* first,
+                                                           uint64_t* count);
 
 /* ======== Packets ======== */
 
@@ -370,19 +418,22 @@ typedef struct spillway_packet_options {
   /* Who talks to whom about what. `seed` is shared by a job's workers and by nobody else's. The
    * fields from `operation` to `phase` name the message: no two of a job and epoch agree in all. */
   uint16_t job;
-  uint16_t epoch;
+  uint64_t epoch;
   uint64_t seed;
-  uint32_t operation; /* its number */
-  uint16_t signature; /* of its arguments, or whatever else tells operations apart */
+  uint64_t operation; /* its number */
+  uint64_t signature; /* of its arguments, or whatever else tells operations apart */
   uint16_t piece;     /* which part of the operation's data */
   uint16_t source;    /* rank that sends it */
   uint8_t phase;      /* 0 reduce, 1 gather, 2 note, 3 point-to-point */
   uint8_t priority;   /* 0..7, how urgent */
   uint8_t importance; /* 0..7, how little of it may be lost */
 
-  /* With a key (at least 16 bytes) packets carry keyed tags; without one CRC32C. */
+  /* Packets carry tags. With a key (at least 16 bytes) nobody without it can make them; without
+   * one, whoever knows the fields above can. */
   const uint8_t* key;
   size_t key_size;
+  uint8_t encrypt; /* scale and values, too; needs a key. No two messages under a key may then
+                    * agree in all the fields above */
 } spillway_packet_options;
 
 SPILLWAY_API void spillway_packet_options_init(spillway_packet_options* options);

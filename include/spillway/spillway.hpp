@@ -82,6 +82,10 @@ template <>
 inline constexpr std::optional<spillway_data_type> kDataTypeOf<std::int32_t> = SPILLWAY_INT32;
 template <>
 inline constexpr std::optional<spillway_data_type> kDataTypeOf<std::int64_t> = SPILLWAY_INT64;
+template <>
+inline constexpr std::optional<spillway_data_type> kDataTypeOf<std::int8_t> = SPILLWAY_INT8;
+template <>
+inline constexpr std::optional<spillway_data_type> kDataTypeOf<std::uint8_t> = SPILLWAY_UINT8;
 
 template <typename T>
 concept Element = kDataTypeOf<std::remove_const_t<T>>
@@ -118,6 +122,18 @@ class Request {
     report.size = sizeof report;
     check(spillway_request_peer_report(request_.get(), rank, &report));
     return report;
+  }
+  spillway_shard_report shard_report(std::uint32_t shard) const {
+    spillway_shard_report report{};
+    report.size = sizeof report;
+    check(spillway_request_shard_report(request_.get(), shard, &report));
+    return report;
+  }
+  // First element and number of elements.
+  std::pair<std::uint64_t, std::uint64_t> absent_range(std::uint32_t range) const {
+    std::pair<std::uint64_t, std::uint64_t> extent;
+    check(spillway_request_absent_range(request_.get(), range, &extent.first, &extent.second));
+    return extent;
   }
 
  private:
@@ -307,6 +323,7 @@ class Communicator {
             const spillway_operation_options* options = nullptr) {
     start_send(values, to, options).wait();
   }
+  // `from` may be SPILLWAY_ANY_RANK.
   template <Element T>
   Request start_receive(std::span<T> values, std::uint32_t from,
                         const spillway_operation_options* options = nullptr) {

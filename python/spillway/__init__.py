@@ -7,14 +7,14 @@
 This package is Python alone over libspillway.so's C interface; `import spillway` neither loads the library
 nor torch. docs/pytorch.md is the tutorial.
 """
-from .abi import (AVERAGE, BFLOAT16, FLOAT16, FLOAT32, FLOAT64, INT32, INT64, MAX, MIN, SUM, Library, OperationOptions,
-                  UniqueId, default_library)
+from .abi import (ANY_RANK, AVERAGE, BFLOAT16, BIT_AND, BIT_OR, BIT_XOR, FLOAT16, FLOAT32, FLOAT64, INT8, INT32, INT64,
+                  MAX, MAX_TAG, MIN, PRODUCT, SUM, UINT8, Library, OperationOptions, UniqueId, default_library)
 from .communicator import Communicator
 from .errors import LibraryNotFoundError, LibraryVersionError, SpillwayError, Status
 from .request import OperationReport, PeerReport, Request
 from .version import VERSION as __version__
 
-__all__ = ["AVERAGE", "BFLOAT16", "FLOAT16", "FLOAT32", "FLOAT64", "INT32", "INT64", "MAX", "MIN", "SUM",
-           "Communicator", "Library", "LibraryNotFoundError", "LibraryVersionError", "OperationOptions",
-           "OperationReport", "PeerReport", "Request", "SpillwayError", "Status", "UniqueId", "__version__",
-           "default_library"]
+__all__ = ["ANY_RANK", "AVERAGE", "BFLOAT16", "BIT_AND", "BIT_OR", "BIT_XOR", "FLOAT16", "FLOAT32", "FLOAT64", "INT8",
+           "INT32", "INT64", "MAX", "MAX_TAG", "MIN", "PRODUCT", "SUM", "UINT8", "Communicator", "Library",
+           "LibraryNotFoundError", "LibraryVersionError", "OperationOptions", "OperationReport", "PeerReport",
+           "Request", "SpillwayError", "Status", "UniqueId", "__version__", "default_library"]

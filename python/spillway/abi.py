@@ -18,8 +18,11 @@ from .version import check_library, lacking
 
 LONGEST_VARIABLE = 256  # of those that Python reads
 
-FLOAT32, FLOAT64, FLOAT16, BFLOAT16, INT32, INT64 = range(6)
-SUM, AVERAGE, MIN, MAX = range(4)
+FLOAT32, FLOAT64, FLOAT16, BFLOAT16, INT32, INT64, INT8, UINT8 = range(8)
+SUM, AVERAGE, MIN, MAX, PRODUCT, BIT_AND, BIT_OR, BIT_XOR = range(8)
+
+ANY_RANK = 2**32 - 1
+MAX_TAG = 2**24 - 1
 
 # spillway_callback. Comes on a thread of the library and takes the interpreter's lock there, which holds
 # up packets: the package waits for requests instead.
@@ -52,7 +55,8 @@ class OperationOptions(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("priority", c_uint32), ("algorithm", c_uint32), ("tolerant", c_uint32),
                 ("precision", c_uint32), ("gather_precision", c_uint32), ("loss_bound_ppm", c_uint32),
                 ("min_planes", c_uint32), ("lossy_gather", c_uint32), ("feedback_tensor", c_uint64),
-                ("least_contributors", c_double), ("callback", Callback), ("context", c_void_p),
+                ("least_contributors", c_double), ("callback", Callback), ("context", c_void_p), ("tag", c_uint32),
+                ("timeout_ms", c_uint32),
                 ("room", c_uint8 * ROOM_FOR_NEWER_FIELDS)]
 
 
@@ -61,12 +65,18 @@ class OperationReport(ctypes.Structure):
                 ("packets_trimmed", c_uint64), ("packets_missing", c_uint64), ("packets_sent", c_uint64),
                 ("packets_repeated", c_uint64), ("wire_bytes_sent", c_uint64), ("contributors", c_uint32),
                 ("empty_shards", c_uint32), ("drift", c_double), ("peers", c_uint32),
-                ("algorithm", c_uint32)]
+                ("algorithm", c_uint32), ("source", c_uint32), ("reserved", c_uint32),
+                ("absent_elements", c_uint64), ("absent_ranges", c_uint32), ("shards", c_uint32)]
 
 
 class PeerReport(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("packets_whole", c_uint64), ("packets_trimmed", c_uint64),
                 ("packets_missing", c_uint64), ("late", c_uint32), ("reserved", c_uint32)]
+
+
+class ShardReport(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("first", c_uint64), ("count", c_uint64), ("owner", c_uint32),
+                ("contributors", c_uint32)]
 
 
 # Arguments behind (comm) and before (options, request).
@@ -107,6 +117,8 @@ SIGNATURES = {
     "spillway_request_message": (c_char_p, [c_void_p]),
     "spillway_request_report": (c_int, [c_void_p, POINTER(OperationReport)]),
     "spillway_request_peer_report": (c_int, [c_void_p, c_uint32, POINTER(PeerReport)]),
+    "spillway_request_shard_report": (c_int, [c_void_p, c_uint32, POINTER(ShardReport)]),
+    "spillway_request_absent_range": (c_int, [c_void_p, c_uint32, POINTER(c_uint64), POINTER(c_uint64)]),
     "spillway_request_free": (None, [c_void_p]),
 }
 

@@ -26,9 +26,21 @@ class PeerReport:
 
 
 @dataclasses.dataclass(frozen=True)
+class ShardReport:
+    """Who is in the sum of elements first to first + count - 1. `contributors` 0: nobody, they are zero."""
+
+    first: int
+    count: int
+    owner: int
+    contributors: int
+
+
+@dataclasses.dataclass(frozen=True)
 class OperationReport:
     """Of this rank. Packets from others are in exactly one of whole, trimmed and missing; what is sent
-    includes repeats. `contributors`, `empty_shards` and `drift` are of tolerant all-reduces."""
+    includes repeats. `contributors`, `empty_shards`, `drift`, `absent_elements` and `shards` are of tolerant
+    all-reduces; `absent_elements`: that no rank is in the sum of, so they are zero at all ranks. `source`: the rank
+    that a receive's message came from."""
 
     seconds: float
     packets_whole: int
@@ -41,6 +53,9 @@ class OperationReport:
     empty_shards: int
     drift: float
     peers: Tuple[PeerReport, ...]
+    source: Optional[int] = None
+    absent_elements: int = 0
+    shards: Tuple[ShardReport, ...] = ()
 
     @property
     def late_ranks(self) -> Tuple[int, ...]:
@@ -51,12 +66,22 @@ def peer_report_from(raw: abi.PeerReport) -> PeerReport:
     return PeerReport(raw.packets_whole, raw.packets_trimmed, raw.packets_missing, bool(raw.late))
 
 
-def operation_report_from(raw: abi.OperationReport, peers: Tuple[PeerReport, ...]) -> OperationReport:
+def shard_report_from(raw: abi.ShardReport) -> ShardReport:
+    return ShardReport(raw.first, raw.count, raw.owner, raw.contributors)
+
+
+def source_from(raw: abi.OperationReport) -> Optional[int]:
+    return None if raw.source == abi.ANY_RANK else raw.source
+
+
+def operation_report_from(raw: abi.OperationReport, peers: Tuple[PeerReport, ...],
+                          shards: Tuple[ShardReport, ...]) -> OperationReport:
     return OperationReport(seconds=raw.duration_ns / 1e9, packets_whole=raw.packets_whole,
                            packets_trimmed=raw.packets_trimmed, packets_missing=raw.packets_missing,
                            packets_sent=raw.packets_sent, packets_repeated=raw.packets_repeated,
                            wire_bytes_sent=raw.wire_bytes_sent, contributors=raw.contributors,
-                           empty_shards=raw.empty_shards, drift=raw.drift, peers=peers)
+                           empty_shards=raw.empty_shards, drift=raw.drift, peers=peers,
+                           source=source_from(raw), absent_elements=raw.absent_elements, shards=shards)
 
 
 class Request:
@@ -90,15 +115,28 @@ class Request:
 
     def report(self) -> OperationReport:
         """Of an operation that has ended, well or not."""
+        raw = self._raw_report()
+        peers = tuple(self.peer_report(rank) for rank in range(raw.peers))
+        return operation_report_from(raw, peers, tuple(self.shard_report(shard) for shard in range(raw.shards)))
+
+    def source(self) -> Optional[int]:
+        """Of a receive that has ended: the rank that its message came from."""
+        return source_from(self._raw_report())
+
+    def _raw_report(self) -> abi.OperationReport:
         raw = abi.OperationReport(size=ctypes.sizeof(abi.OperationReport))
         self.library.check(self.library.lib.spillway_request_report(self.handle, ctypes.byref(raw)))
-        peers = tuple(self.peer_report(rank) for rank in range(raw.peers))
-        return operation_report_from(raw, peers)
+        return raw
 
     def peer_report(self, rank: int) -> PeerReport:
         raw = abi.PeerReport(size=ctypes.sizeof(abi.PeerReport))
         self.library.check(self.library.lib.spillway_request_peer_report(self.handle, rank, ctypes.byref(raw)))
         return peer_report_from(raw)
+
+    def shard_report(self, shard: int) -> ShardReport:
+        raw = abi.ShardReport(size=ctypes.sizeof(abi.ShardReport))
+        self.library.check(self.library.lib.spillway_request_shard_report(self.handle, shard, ctypes.byref(raw)))
+        return shard_report_from(raw)
 
     def _raise_unless_ok(self, status: int) -> None:
         if status != Status.OK:

@@ -194,9 +194,22 @@ inline constexpr auto kVariables = std::to_array<Variable>({
      .topic = internal::kNetwork,
      .kind = VariableKind::kSecret,
      .least = 16,
-     .otherwise_words = "packets carry checksums instead",
+     .otherwise_words = "none",
      .readers = "library",
-     .meaning = "the job's secret: packets carry keyed tags"},
+     .meaning = "the job's secret, which ranks prove to know; better kept in a file"},
+    {.name = "SPILLWAY_SECRET_FILE",
+     .topic = internal::kNetwork,
+     .kind = VariableKind::kPath,
+     .otherwise_words = "SPILLWAY_SECRET, else none",
+     .readers = "library",
+     .meaning = "where the job's secret is: a file of mode 600, or the number of an open "
+                "descriptor; 16 bytes or more, best drawn at random"},
+    {.name = "SPILLWAY_ENCRYPT",
+     .topic = internal::kNetwork,
+     .kind = VariableKind::kFlag,
+     .otherwise = "0",
+     .readers = "library",
+     .meaning = "packets are encrypted, not only tagged; needs a secret"},
     {.name = "SPILLWAY_GSO",
      .topic = internal::kNetwork,
      .kind = VariableKind::kFlag,
@@ -235,15 +248,15 @@ inline constexpr auto kVariables = std::to_array<Variable>({
      .kind = VariableKind::kFlag,
      .otherwise = "1",
      .readers = "library",
-     .meaning = "ranks of one machine read each other's memory; 0: they use sockets, too"},
+     .meaning = "ranks of one machine share memory; 0: they use sockets, too"},
     {.name = "SPILLWAY_SIMD",
      .topic = internal::kMachine,
      .kind = VariableKind::kChoice,
      .choices = "scalar,neon,avx2,avx512,simd",
      .otherwise_words = "by the machine: the fastest",
      .readers = "library, tool",
-     .meaning = "instructions that the codec uses, all with the same result; ones that this "
-                "processor lacks are passed over"},
+     .meaning = "instructions that codec and packet tags use, all with the same result; ones that "
+                "this processor lacks are passed over"},
 
     // With the time to tell the others, a dead rank is named everywhere within two seconds. Below
     // the least, a rank that a busy machine does not let run for a moment is dead.

@@ -36,12 +36,9 @@ std::vector<std::uint8_t> random_planes(std::span<const PlaneSpan> spans) {
   return planes;
 }
 
-wire::DataHeader header_of(const packetize::PacketPlan& plan, const packetize::Job& job,
-                           std::size_t packet) {
+wire::DataHeader header_of(const packetize::PacketPlan& plan, std::size_t packet) {
   const packetize::PacketPlace place = plan.place(packet);
   wire::DataHeader header;
-  header.job = job.id;
-  header.epoch = job.epoch;
   header.row_log2 = static_cast<std::uint8_t>(plan.layout().row(place.row).log2_length);
   header.rotations = 1;
   header.planes = static_cast<std::uint8_t>(plan.planes());
@@ -63,26 +60,23 @@ packetize::PacketPlan plan_of_size(std::uint64_t bytes, unsigned datagram_bytes,
   return value_or_throw(packetize::PacketPlan::make(values, limits, kEncoding));
 }
 
-PlaneSource::PlaneSource(const packetize::PacketPlan& plan, const packetize::Job& job,
-                         const wire::PacketAuth& auth)
-    : auth_(auth), spans_(spans_of(plan)) {
+PlaneSource::PlaneSource(const packetize::PacketPlan& plan) : spans_(spans_of(plan)) {
   planes_ = random_planes(spans_);
   for (std::size_t packet = 0; packet < plan.packet_count(); ++packet) {
-    headers_.push_back(header_of(plan, job, packet));
-    headers_.back().keyed = auth.is_keyed();
+    headers_.push_back(header_of(plan, packet));
   }
 }
 
-std::size_t PlaneSource::write(const wire::DataStamp& stamp, base::MutableByteView out) {
+std::size_t PlaneSource::write(const wire::DataStamp& stamp, const wire::PacketAuth& auth,
+                               base::MutableByteView out) {
   wire::DataHeader header = headers_[stamp.packet];
   const PlaneSpan& span = spans_[stamp.packet];
   header.stamp = stamp;
   return wire::write_data_packet(header, base::ByteView(planes_).subspan(span.offset, span.bytes),
-                                 auth_, out);
+                                 auth, out);
 }
 
-PlaneSink::PlaneSink(const packetize::PacketPlan& plan, const wire::PacketAuth& auth)
-    : plan_(plan), auth_(auth), spans_(spans_of(plan)) {
+PlaneSink::PlaneSink(const packetize::PacketPlan& plan) : plan_(plan), spans_(spans_of(plan)) {
   planes_.resize(spans_.back().offset + spans_.back().bytes);
 }
 
@@ -95,7 +89,7 @@ unsigned PlaneSink::take(const wire::OpenedPacket& packet, base::ByteView bytes)
   const PlaneSpan& span = spans_[header.stamp.packet];
   const base::MutableByteView room =
       base::MutableByteView(planes_).subspan(span.offset, span.bytes);
-  const wire::TrustedPlanes trusted = wire::copy_trusted_planes(bytes, packet, auth_, room);
+  const wire::TrustedPlanes trusted = wire::copy_trusted_planes(bytes, packet, room);
   return static_cast<unsigned>(trusted.bytes * header.planes / span.bytes);
 }
 

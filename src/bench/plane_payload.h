@@ -27,14 +27,13 @@ struct PlaneSpan {
 
 class PlaneSource final : public transport::PayloadSource {
  public:
-  // `auth` must outlive the source. The message's id comes with each stamp.
-  PlaneSource(const packetize::PacketPlan& plan, const packetize::Job& job,
-              const wire::PacketAuth& auth);
+  // The message's id comes with each stamp.
+  explicit PlaneSource(const packetize::PacketPlan& plan);
 
-  std::size_t write(const wire::DataStamp& stamp, base::MutableByteView out) override;
+  std::size_t write(const wire::DataStamp& stamp, const wire::PacketAuth& auth,
+                    base::MutableByteView out) override;
 
  private:
-  const wire::PacketAuth& auth_;
   std::vector<std::uint8_t> planes_;  // of all packets, one behind the other
   std::vector<PlaneSpan> spans_;      // per packet
   std::vector<wire::DataHeader> headers_;
@@ -42,7 +41,7 @@ class PlaneSource final : public transport::PayloadSource {
 
 class PlaneSink final : public transport::PayloadSink {
  public:
-  PlaneSink(const packetize::PacketPlan& plan, const wire::PacketAuth& auth);
+  explicit PlaneSink(const packetize::PacketPlan& plan);
 
   unsigned take(const wire::OpenedPacket& packet, base::ByteView bytes) override;
 
@@ -51,7 +50,6 @@ class PlaneSink final : public transport::PayloadSink {
 
  private:
   packetize::PacketPlan plan_;
-  const wire::PacketAuth& auth_;
   std::vector<std::uint8_t> planes_;
   std::vector<PlaneSpan> spans_;
 };

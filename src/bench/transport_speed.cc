@@ -17,7 +17,13 @@ constexpr std::uint32_t kPackets = 16384;  // of a message
 constexpr std::uint32_t kCoordinates =
     704;  // of a packet: what fills an Ethernet frame at 16 planes
 constexpr std::uint8_t kSentPlanes = 16;
+constexpr base::Instant kStart{base::milliseconds(1)};
 constexpr base::Duration kPerPacket = base::nanoseconds(120);  // virtual: 1,500 bytes at 100 Gb/s
+
+constexpr std::array<std::pair<const char*, wire::Protection>, 3> kProtections = {
+    {{"datagrams, CRC32C", wire::Protection::kCrc32c},
+     {"datagrams, tags", wire::Protection::kTags},
+     {"datagrams, encrypted", wire::Protection::kEncryption}}};
 
 transport::EndpointConfig config_of(std::uint16_t rank) {
   transport::EndpointConfig config;
@@ -26,10 +32,9 @@ transport::EndpointConfig config_of(std::uint16_t rank) {
   return config;
 }
 
-wire::DataHeader header_of(const wire::DataStamp& stamp, bool keyed) {
+wire::DataHeader header_of(const wire::DataStamp& stamp) {
   wire::DataHeader header;
   header.stamp = stamp;
-  header.keyed = keyed;
   header.row_log2 = 15;
   header.rotations = 1;
   header.planes = kSentPlanes;
@@ -42,27 +47,24 @@ wire::DataHeader header_of(const wire::DataStamp& stamp, bool keyed) {
 // Writes every packet with the same planes; what they hold does not matter here.
 class ConstantSource final : public transport::PayloadSource {
  public:
-  explicit ConstantSource(const wire::PacketAuth& auth)
-      : auth_(auth), planes_(kCoordinates / 8 * kSentPlanes, 0x5A) {}
-  std::size_t write(const wire::DataStamp& stamp, base::MutableByteView out) override {
-    return wire::write_data_packet(header_of(stamp, auth_.is_keyed()), planes_, auth_, out);
+  ConstantSource() : planes_(kCoordinates / 8 * kSentPlanes, 0x5A) {}
+  std::size_t write(const wire::DataStamp& stamp, const wire::PacketAuth& auth,
+                    base::MutableByteView out) override {
+    return wire::write_data_packet(header_of(stamp), planes_, auth, out);
   }
 
  private:
-  const wire::PacketAuth& auth_;
   std::vector<std::uint8_t> planes_;
 };
 
 class CopyingSink final : public transport::PayloadSink {
  public:
-  explicit CopyingSink(const wire::PacketAuth& auth) : auth_(auth) {}
   unsigned take(const wire::OpenedPacket& packet, base::ByteView bytes) override {
-    const wire::TrustedPlanes trusted = wire::copy_trusted_planes(bytes, packet, auth_, planes_);
+    const wire::TrustedPlanes trusted = wire::copy_trusted_planes(bytes, packet, planes_);
     return static_cast<unsigned>(trusted.bytes / (packet.header.count() / 8));
   }
 
  private:
-  const wire::PacketAuth& auth_;
   std::array<std::uint8_t, SPILLWAY_MAX_PACKET> planes_;
 };
 
@@ -92,8 +94,7 @@ void fire_timers(transport::Endpoint& endpoint, base::Instant now) {
 
 // Sends messages one after the other, in virtual time.
 void run_messages(Exchange& exchange, std::uint32_t messages) {
-  base::Instant now(base::milliseconds(1));
-  SPILLWAY_CHECK(exchange.sender.add_peer(1, now).ok() && exchange.receiver.add_peer(0, now).ok());
+  base::Instant now = kStart;
   for (std::uint32_t step = 1; step <= messages; ++step) {
     transport::SendOptions send;
     send.id = {.operation = step, .source = 0};
@@ -168,6 +169,7 @@ TransportSpeed speed_of(std::string what, const transport::Endpoint& sender,
 TransportSpeed time_records(std::uint32_t messages) {
   transport::Endpoint sender(config_of(0));
   transport::Endpoint receiver(config_of(1));
+  SPILLWAY_CHECK(sender.add_peer(1, kStart).ok() && receiver.add_peer(0, kStart).ok());
   transport::Transmission transmission;
   Exchange exchange{.sender = sender, .receiver = receiver, .forward = {}, .back = {}};
   exchange.forward = [&](base::Instant now) {
@@ -179,21 +181,22 @@ TransportSpeed time_records(std::uint32_t messages) {
   return speed_of("state machines", sender, receiver, [&] { run_messages(exchange, messages); });
 }
 
-TransportSpeed time_datagrams(std::string what, const wire::PacketAuth& auth,
+TransportSpeed time_datagrams(std::string what, wire::Protection protection,
                               std::uint32_t messages) {
-  transport::DatagramPort sender(config_of(0), auth);
-  transport::DatagramPort receiver(config_of(1), auth);
-  ConstantSource source(auth);
-  CopyingSink sink(auth);
+  const transport::SessionConfig session{.key = {}, .protection = protection};
+  transport::DatagramPort sender(config_of(0), session);
+  transport::DatagramPort receiver(config_of(1), session);
+  SPILLWAY_CHECK(sender.add_peer(1, kStart).ok() && receiver.add_peer(0, kStart).ok());
+  ConstantSource source;
+  CopyingSink sink;
   std::vector<std::uint8_t> buffer(SPILLWAY_MAX_PACKET);
-  Exchange exchange{
-      .sender = sender.endpoint(),
-      .receiver = receiver.endpoint(),
-      .source = &source,
-      .sink = &sink,
-      .packet_bytes = static_cast<std::uint32_t>(header_of({}, auth.is_keyed()).packet_size()),
-      .forward = {},
-      .back = {}};
+  Exchange exchange{.sender = sender.endpoint(),
+                    .receiver = receiver.endpoint(),
+                    .source = &source,
+                    .sink = &sink,
+                    .packet_bytes = static_cast<std::uint32_t>(header_of({}).packet_size()),
+                    .forward = {},
+                    .back = {}};
   exchange.forward = [&](base::Instant now) {
     return carry_datagram(sender, receiver, buffer, now);
   };
@@ -230,7 +233,7 @@ double memcpy_speed(int repetitions) {
 }  // namespace
 
 std::size_t transport_speed_steps() {
-  return 3;
+  return 1 + kProtections.size();
 }
 
 TransportSpeedResults measure_transport_speed(const TransportSpeedOptions& options,
@@ -242,15 +245,12 @@ TransportSpeedResults measure_transport_speed(const TransportSpeedOptions& optio
       best_of(options.repetitions, [&] { return time_records(options.messages); }));
   // Datagrams are slower by an order of magnitude: fewer of them.
   const std::uint32_t messages = std::max(1U, options.messages / 8);
-  const wire::PacketAuth crc = wire::PacketAuth::crc32c(7);
-  const std::array<std::uint8_t, 16> secret = {1, 2, 3};
-  const wire::PacketAuth keyed = wire::PacketAuth::keyed(secret).value();
-  progress.step("datagrams, CRC32C");
-  results.rows.push_back(best_of(
-      options.repetitions, [&] { return time_datagrams("datagrams, CRC32C", crc, messages); }));
-  progress.step("datagrams, keyed");
-  results.rows.push_back(best_of(
-      options.repetitions, [&] { return time_datagrams("datagrams, keyed", keyed, messages); }));
+  for (const auto& [what, protection] : kProtections) {
+    progress.step(what);
+    results.rows.push_back(best_of(options.repetitions, [&, what = what, protection = protection] {
+      return time_datagrams(what, protection, messages);
+    }));
+  }
   return results;
 }
 

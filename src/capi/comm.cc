@@ -138,7 +138,7 @@ base::Result<runtime::CommunicatorConfig> communicator_config_from(
     made.name = config->name;
   }
   if (config->secret != nullptr) {
-    made.secret.assign(reinterpret_cast<const char*>(config->secret), config->secret_size);
+    made.secret = runtime::Secret(base::ByteView(config->secret, config->secret_size));
   }
   made.peer_timeout = duration_of(config->peer_timeout_ms);
   made.rendezvous_patience = duration_of(config->rendezvous_timeout_ms);

@@ -64,16 +64,15 @@ T reduced(T a, T b, spillway_reduction op) {
       return (a + b) / 2;
     case SPILLWAY_MIN:
       return std::min(a, b);
-    case SPILLWAY_MAX:
-      break;
-    case SPILLWAY_REDUCTION_LIMIT:
-      break;
+    case SPILLWAY_PRODUCT:
+      return a * b;
+    default:
+      return std::max(a, b);
   }
-  return std::max(a, b);
 }
 
 constexpr spillway_reduction kReductions[] = {SPILLWAY_SUM, SPILLWAY_AVERAGE, SPILLWAY_MIN,
-                                              SPILLWAY_MAX};
+                                              SPILLWAY_MAX, SPILLWAY_PRODUCT};
 
 // Rank r has 2 and 6 in turns, rotated by r.
 template <typename T>
@@ -87,6 +86,21 @@ void expect_reductions(Communicator& communicator) {
     std::vector<T> receive(kCount);
     communicator.all_reduce(send, std::span(receive), op);
     EXPECT_EQ(receive, std::vector<T>(kCount, reduced<T>(2, 6, op))) << op;
+  }
+}
+
+// Of integers alone; those of a byte have no average.
+template <typename T>
+void expect_bit_reductions(Communicator& communicator) {
+  const T own = communicator.rank() == 0 ? 100 : 6;
+  const std::vector<std::pair<spillway_reduction, T>> wanted = {
+      {SPILLWAY_SUM, static_cast<T>(106)},    {SPILLWAY_PRODUCT, static_cast<T>(600)},
+      {SPILLWAY_MAX, static_cast<T>(100)},    {SPILLWAY_BIT_AND, static_cast<T>(4)},
+      {SPILLWAY_BIT_OR, static_cast<T>(102)}, {SPILLWAY_BIT_XOR, static_cast<T>(98)}};
+  for (const auto& [op, want] : wanted) {
+    std::vector<T> buffer(1001, own);
+    communicator.all_reduce(std::span(buffer), op);
+    EXPECT_EQ(buffer, std::vector<T>(1001, want)) << op;
   }
 }
 
@@ -107,13 +121,18 @@ TEST_F(CApiComm, EveryTypeAndReduction) {
     expect_reductions<double>(communicator);
     expect_reductions<std::int32_t>(communicator);
     expect_reductions<std::int64_t>(communicator);
+    expect_bit_reductions<std::int64_t>(communicator);
+    expect_bit_reductions<std::int32_t>(communicator);
+    expect_bit_reductions<std::int8_t>(communicator);
+    expect_bit_reductions<std::uint8_t>(communicator);
     using spillway::Bfloat16;
-    using spillway::Float16;  // 2, 6, 8, 4
-    expect_half_reductions(communicator, Float16{0x4000}, Float16{0x4600},
-                           {Float16{0x4800}, Float16{0x4400}, Float16{0x4000}, Float16{0x4600}});
+    using spillway::Float16;  // 2, 6: 8, 4, 2, 6, 12
+    expect_half_reductions(
+        communicator, Float16{0x4000}, Float16{0x4600},
+        {Float16{0x4800}, Float16{0x4400}, Float16{0x4000}, Float16{0x4600}, Float16{0x4A00}});
     expect_half_reductions(
         communicator, Bfloat16{0x4000}, Bfloat16{0x40C0},
-        {Bfloat16{0x4100}, Bfloat16{0x4080}, Bfloat16{0x4000}, Bfloat16{0x40C0}});
+        {Bfloat16{0x4100}, Bfloat16{0x4080}, Bfloat16{0x4000}, Bfloat16{0x40C0}, Bfloat16{0x4140}});
   });
 }
 
@@ -174,6 +193,127 @@ TEST_F(CApiComm, SendAndReceiveBothWays) {
   });
 }
 
+spillway_operation_options tagged(std::uint32_t tag) {
+  spillway_operation_options options = spillway::default_operation_options();
+  options.tag = tag;
+  return options;
+}
+
+// Large ones too: the first is not received before the second has come.
+TEST_F(CApiComm, TagsAreReceivedInAnotherOrderThanTheyWereSent) {
+  for (const std::size_t count : {std::size_t{5}, std::size_t{300'000}}) {
+    run_group(2, [count](Communicator& communicator) {
+      const spillway_operation_options one = tagged(1);
+      const spillway_operation_options last = tagged(SPILLWAY_MAX_TAG);
+      if (communicator.rank() == 0) {
+        const std::vector<float> first(count, 1.0F);
+        const std::vector<float> second(count, 2.0F);
+        const std::vector<float> third(count, 3.0F);
+        const Request a = communicator.start_send(std::span(first), 1, &one);
+        const Request b = communicator.start_send(std::span(second), 1, &last);
+        const Request c = communicator.start_send(std::span(third), 1, &one);
+        a.wait(), b.wait(), c.wait();
+      } else {
+        std::vector<float> got(count);
+        communicator.receive(std::span(got), 0, &last);
+        EXPECT_EQ(got, std::vector<float>(count, 2.0F));
+        communicator.receive(std::span(got), 0, &one);
+        EXPECT_EQ(got, std::vector<float>(count, 1.0F));
+        communicator.receive(std::span(got), SPILLWAY_ANY_RANK, &one);
+        EXPECT_EQ(got, std::vector<float>(count, 3.0F));
+      }
+    });
+  }
+}
+
+TEST_F(CApiComm, AReceiveFromAnyRankSaysFromWhich) {
+  run_group(3, [](Communicator& communicator) {
+    if (communicator.rank() != 0) {
+      const std::vector<std::int8_t> mine(1000, static_cast<std::int8_t>(communicator.rank()));
+      communicator.send(std::span(mine), 0);
+      communicator.send(std::span(mine), 0);
+      return;
+    }
+    std::array<int, 3> heard{};
+    for (int i = 0; i < 4; ++i) {
+      std::vector<std::int8_t> got(1000);
+      const Request request = communicator.start_receive(std::span(got), SPILLWAY_ANY_RANK);
+      request.wait();
+      const std::uint32_t source = request.report().source;
+      ASSERT_TRUE(source == 1 || source == 2) << source;
+      EXPECT_EQ(got, std::vector<std::int8_t>(1000, static_cast<std::int8_t>(source)));
+      ++heard[source];
+    }
+    EXPECT_EQ(heard, (std::array<int, 3>{0, 2, 2}));
+  });
+}
+
+TEST_F(CApiComm, SendsAndReceivesOfNothingMatchNothing) {
+  run_group(2, [](Communicator& communicator) {
+    const std::uint32_t other = 1 - communicator.rank();
+    communicator.send(std::span<float>(), other);
+    std::vector<float> buffer(3, static_cast<float>(communicator.rank()));
+    const Request sent = communicator.start_send(std::span(buffer), other);
+    std::vector<float> got(3);
+    communicator.receive(std::span(got), other);
+    communicator.receive(std::span<float>(), other);
+    sent.wait();
+    EXPECT_EQ(got, std::vector<float>(3, static_cast<float>(other)));
+  });
+}
+
+TEST_F(CApiComm, ASendThatDoesNotFitItsReceiveIsAMismatch) {
+  run_group(2, [](Communicator& communicator) {
+    std::vector<std::int32_t> numbers(10);
+    std::vector<float> floats(10);
+    const Request request = communicator.rank() == 0
+                                ? communicator.start_send(std::span(numbers), 1)
+                                : communicator.start_receive(std::span(floats), SPILLWAY_ANY_RANK);
+    EXPECT_THROW(request.wait(), Error);
+    EXPECT_EQ(request.status(), SPILLWAY_MISMATCH) << request.message();
+    if (communicator.rank() == 1) {
+      EXPECT_NE(request.message().find("receive of 10 float32"), std::string::npos);
+      EXPECT_NE(request.message().find("send of int32"), std::string::npos) << request.message();
+    }
+  });
+}
+
+TEST_F(CApiComm, AReceiveFailsWhenNobodyIsLeftToSend) {
+  for (const std::uint32_t from : {std::uint32_t{1}, SPILLWAY_ANY_RANK}) {
+    run_group(2, [from](Communicator& communicator) {
+      communicator.barrier();
+      if (communicator.rank() == 0) {
+        std::vector<float> got(3);
+        const Request request = communicator.start_receive(std::span(got), from);
+        EXPECT_THROW(request.wait(), Error);
+        EXPECT_EQ(request.status(), SPILLWAY_PEER_FAILED);
+        EXPECT_NE(request.message().find("rank 1 closed"), std::string::npos) << request.message();
+      }
+    });
+  }
+}
+
+TEST_F(CApiComm, ABarrierHasATimeoutOfItsOwnAndNamesWhoIsMissing) {
+  std::atomic<int> ended{0};
+  run_group(4, [&](Communicator& communicator) {
+    const bool is_missing = communicator.rank() == 1 || communicator.rank() == 3;
+    if (!is_missing) {
+      spillway_operation_options options = spillway::default_operation_options();
+      options.timeout_ms = communicator.rank() == 0 ? 200 : 0;
+      const Request request = communicator.start_barrier(&options);
+      EXPECT_THROW(request.wait(), Error);
+      EXPECT_EQ(request.status(), SPILLWAY_TIMED_OUT);
+      const char* const names = communicator.rank() == 0 ? "waits for rank 1, 3" : "for rank 1";
+      EXPECT_NE(request.message().find(names), std::string::npos) << request.message();
+      ended += 1;
+      ended.notify_all();
+    }
+    for (int seen = ended; seen < 2; seen = ended) {
+      ended.wait(seen);
+    }
+  });
+}
+
 TEST_F(CApiComm, ReportsCountWhatCame) {
   run_group(3, [](Communicator& communicator) {
     std::vector<float> buffer(100'000, 1.0F);
@@ -193,6 +333,33 @@ TEST_F(CApiComm, ReportsCountWhatCame) {
     EXPECT_EQ(request.peer_report(communicator.rank()).packets_whole, 0U);
     EXPECT_THROW(request.peer_report(3), Error);
     EXPECT_EQ(request.message(), "");
+  });
+}
+
+TEST_F(CApiComm, ReportsOfTolerantAllReducesSayWhoIsInEachShard) {
+  run_group(3, [](Communicator& communicator) {
+    std::vector<float> buffer(10'000, 1.0F);
+    spillway_operation_options options = spillway::default_operation_options();
+    options.tolerant = 1;
+    options.feedback_tensor = 5;
+    const Request request =
+        communicator.start_all_reduce(std::span(buffer), SPILLWAY_SUM, &options);
+    request.wait();
+    const spillway_operation_report report = request.report();
+    ASSERT_EQ(report.shards, 3U);
+    std::uint64_t elements = 0;
+    for (std::uint32_t shard = 0; shard < report.shards; ++shard) {
+      const spillway_shard_report part = request.shard_report(shard);
+      EXPECT_EQ(part.first, elements);
+      EXPECT_EQ(part.contributors, 3U);
+      EXPECT_LT(part.owner, 3U);
+      elements += part.count;
+    }
+    EXPECT_EQ(elements, buffer.size());
+    EXPECT_THROW(request.shard_report(3), Error);
+    EXPECT_EQ(report.absent_elements, 0U);
+    EXPECT_EQ(report.absent_ranges, 0U);
+    EXPECT_THROW(request.absent_range(0), Error);
   });
 }
 
@@ -412,10 +579,17 @@ TEST_F(CApiComm, BadArgumentsAreRefusedWithASentence) {
                                  static_cast<spillway_data_type>(type),
                                  static_cast<spillway_reduction>(op), options, nullptr);
     };
-    EXPECT_EQ(all_reduce(6, SPILLWAY_SUM, nullptr), SPILLWAY_INVALID_ARGUMENT);
+    EXPECT_EQ(all_reduce(8, SPILLWAY_SUM, nullptr), SPILLWAY_INVALID_ARGUMENT);
     EXPECT_EQ(all_reduce(256, SPILLWAY_SUM, nullptr), SPILLWAY_INVALID_ARGUMENT);
-    EXPECT_EQ(all_reduce(SPILLWAY_FLOAT32, 4, nullptr), SPILLWAY_INVALID_ARGUMENT);
-    EXPECT_NE(std::string(spillway_last_error()).find("reduction 4"), std::string::npos);
+    EXPECT_EQ(all_reduce(SPILLWAY_FLOAT32, 8, nullptr), SPILLWAY_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(spillway_last_error()).find("reduction 8"), std::string::npos);
+    EXPECT_EQ(all_reduce(SPILLWAY_FLOAT32, SPILLWAY_BIT_OR, nullptr), SPILLWAY_INVALID_ARGUMENT);
+    EXPECT_EQ(all_reduce(SPILLWAY_INT8, SPILLWAY_AVERAGE, nullptr), SPILLWAY_INVALID_ARGUMENT);
+    for (const std::uint32_t from : {2U, 65535U, 65536U}) {
+      EXPECT_EQ(spillway_receive(communicator.get(), buffer.data(), 10, SPILLWAY_FLOAT32, from,
+                                 nullptr, nullptr),
+                SPILLWAY_INVALID_ARGUMENT);
+    }
     spillway_operation_options options = spillway::default_operation_options();
     options.priority = 8;
     EXPECT_EQ(all_reduce(SPILLWAY_FLOAT32, SPILLWAY_SUM, &options), SPILLWAY_INVALID_ARGUMENT);
@@ -501,7 +675,7 @@ TEST(CApiOperationOptions, AreSetUpAsFarAsTheCallerKnowsThem) {
   EXPECT_EQ(options.precision, 16U);
   EXPECT_EQ(options.min_planes, 77U);
   (spillway_operation_options_init)(&options);
-  EXPECT_EQ(options.size, sizeof(options));
+  EXPECT_EQ(options.size, offsetof(spillway_operation_options, tag));
   EXPECT_EQ(options.min_planes, 1U);
 }
 
@@ -540,6 +714,8 @@ TEST(CApiOperationOptions, AreCheckedWithoutACommunicator) {
   EXPECT_EQ(spillway_operation_options_check(nullptr), SPILLWAY_OK);
   EXPECT_EQ(refused([](auto&) {}), "taken");
   EXPECT_NE(refused([](auto& options) { options.priority = 8; }).find("0 to 7"), std::string::npos);
+  EXPECT_NE(refused([](auto& options) { options.tag = SPILLWAY_MAX_TAG + 1; }).find("tag"),
+            std::string::npos);
   EXPECT_NE(refused([](auto& options) { options.algorithm = 9; }).find("algorithm 9"),
             std::string::npos);
   for (const std::uint32_t bits : {0U, 33U, 257U, 1U << 31}) {

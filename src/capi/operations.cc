@@ -35,11 +35,19 @@ static_assert(SPILLWAY_FLOAT32 == static_cast<int>(DataType::kFloat32) &&
               SPILLWAY_FLOAT16 == static_cast<int>(DataType::kFloat16) &&
               SPILLWAY_BFLOAT16 == static_cast<int>(DataType::kBfloat16) &&
               SPILLWAY_INT32 == static_cast<int>(DataType::kInt32) &&
-              SPILLWAY_INT64 == static_cast<int>(DataType::kInt64) && collective::kDataTypes == 6);
+              SPILLWAY_INT64 == static_cast<int>(DataType::kInt64) &&
+              SPILLWAY_INT8 == static_cast<int>(DataType::kInt8) &&
+              SPILLWAY_UINT8 == static_cast<int>(DataType::kUint8) && collective::kDataTypes == 8);
 static_assert(SPILLWAY_SUM == static_cast<int>(ReduceOp::kSum) &&
               SPILLWAY_AVERAGE == static_cast<int>(ReduceOp::kAverage) &&
               SPILLWAY_MIN == static_cast<int>(ReduceOp::kMin) &&
-              SPILLWAY_MAX == static_cast<int>(ReduceOp::kMax) && collective::kReduceOps == 4);
+              SPILLWAY_MAX == static_cast<int>(ReduceOp::kMax) &&
+              SPILLWAY_PRODUCT == static_cast<int>(ReduceOp::kProduct) &&
+              SPILLWAY_BIT_AND == static_cast<int>(ReduceOp::kBitAnd) &&
+              SPILLWAY_BIT_OR == static_cast<int>(ReduceOp::kBitOr) &&
+              SPILLWAY_BIT_XOR == static_cast<int>(ReduceOp::kBitXor) &&
+              collective::kReduceOps == 8);
+static_assert(SPILLWAY_MAX_TAG == collective::kMaxTag);
 static_assert(SPILLWAY_ALGORITHM_AUTOMATIC == static_cast<int>(Algorithm::kAutomatic) &&
               SPILLWAY_ALGORITHM_DIRECT == static_cast<int>(Algorithm::kDirect) &&
               SPILLWAY_ALGORITHM_RING == static_cast<int>(Algorithm::kRing) &&
@@ -52,6 +60,12 @@ static_assert(SPILLWAY_ALGORITHM_AUTOMATIC == static_cast<int>(Algorithm::kAutom
 template <typename Narrow>
 Narrow narrowed(std::uint32_t number) {
   return static_cast<Narrow>(std::min<std::uint32_t>(number, std::numeric_limits<Narrow>::max()));
+}
+
+// The other end of a receive: any rank, or one by its number.
+std::uint32_t other_end(std::uint32_t from) {
+  constexpr std::uint32_t kNoRank = collective::kAnyRank - 1;
+  return from == SPILLWAY_ANY_RANK ? from : std::min(from, kNoRank);
 }
 
 // A number as an enumerator, of which there are `count`.
@@ -85,6 +99,8 @@ base::Result<spillway_operation_options> read_options(const spillway_operation_o
 
 base::Status apply_options(const spillway_operation_options& options, Operation& operation) {
   operation.priority = narrowed<std::uint8_t>(options.priority);
+  operation.tag = options.tag;
+  operation.timeout = base::milliseconds(options.timeout_ms);
   if (options.tolerant != 0) {
     operation.tolerance = {.precision = narrowed<std::uint8_t>(options.precision),
                            .gather_precision = narrowed<std::uint8_t>(options.gather_precision),
@@ -283,5 +299,5 @@ spillway_status spillway_receive(spillway_comm* comm, void* receive, size_t coun
                                  const spillway_operation_options* options,
                                  spillway_request** request) {
   return submit(comm, options, request, Kind::kReceive, nullptr, receive, count, type, SPILLWAY_SUM,
-                from);
+                spillway::capi::other_end(from));
 }

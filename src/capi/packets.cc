@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <spillway/spillway.h>
 
+#include <array>
 #include <cstring>
 #include <memory>
 #include <numeric>
@@ -21,7 +22,8 @@ namespace spillway::capi {
 struct PacketConfig {
   packetize::PacketPlan plan;
   wire::PacketAuth auth;
-  packetize::Envelope envelope;
+  packetize::Job job;
+  wire::DataStamp stamp;
   codec::Estimate estimate;
 };
 
@@ -45,21 +47,51 @@ base::Status check_options(const spillway_packet_options* options) {
   if (options->estimate > SPILLWAY_ESTIMATE_MINIMUM_ERROR) {
     return base::invalid_argument(fmt::format("estimate {} is unknown", options->estimate));
   }
-  if (options->key == nullptr && options->key_size != 0) {
-    return base::invalid_argument("key_size is set but key is NULL");
+  if (options->key == nullptr && (options->key_size != 0 || options->encrypt != 0)) {
+    return base::invalid_argument("key_size or encrypt is set but key is NULL");
   }
   return {};
 }
 
-packetize::Envelope envelope_from(const spillway_packet_options& options) {
-  return {.job = {.id = options.job, .epoch = options.epoch, .seed = options.seed},
-          .message = {.operation = options.operation,
-                      .signature = options.signature,
-                      .piece = options.piece,
-                      .source = options.source,
-                      .phase = static_cast<wire::Phase>(options.phase)},
-          .priority = options.priority,
-          .importance = options.importance};
+wire::DataStamp stamp_from(const spillway_packet_options& options) {
+  wire::DataStamp stamp;
+  stamp.message = {.operation = options.operation,
+                   .signature = options.signature,
+                   .piece = options.piece,
+                   .source = options.source,
+                   .phase = static_cast<wire::Phase>(options.phase)};
+  stamp.priority = options.priority;
+  stamp.importance = options.importance;
+  return stamp;
+}
+
+// A key of its own for every message: so their packets may all be numbered from 0.
+base::Result<wire::PacketAuth> auth_from(const spillway_packet_options& options) {
+  std::array<std::uint8_t, 48> message{};
+  base::ByteWriter writer(message);
+  writer.write(options.epoch);
+  writer.write(options.seed);
+  writer.write(options.operation);
+  writer.write(options.signature);
+  writer.write(options.job);
+  writer.write(options.piece);
+  writer.write(options.source);
+  writer.write(options.phase);
+  if (options.key != nullptr && options.key_size < wire::PacketAuth::kMinSecretBytes) {
+    return base::invalid_argument(fmt::format("the key has {} bytes; give at least {}",
+                                              options.key_size, wire::PacketAuth::kMinSecretBytes));
+  }
+  wire::RunKey key;
+  const base::ByteView secret = options.key != nullptr
+                                    ? base::ByteView(options.key, options.key_size)
+                                    : base::ByteView(message);
+  const base::Status status =
+      wire::derive(secret, message, "spillway packets of one message", key.bytes);
+  if (!status.ok()) {
+    return status;
+  }
+  return wire::PacketAuth::of_secret(
+      key.bytes, options.encrypt != 0 ? wire::Protection::kEncryption : wire::Protection::kTags);
 }
 
 }  // namespace
@@ -69,25 +101,23 @@ base::Result<PacketConfig> packet_config_from(const spillway_packet_options* opt
   if (const base::Status status = check_options(options); !status.ok()) {
     return status;
   }
-  const bool keyed = options->key != nullptr;
   const packetize::PacketLimits limits{
       .mtu = options->mtu,
       .trim_bytes = options->trim_bytes,
       .ip = options->ip_version == 4 ? packetize::IpVersion::kV4 : packetize::IpVersion::kV6};
   base::Result<packetize::PacketPlan> plan = packetize::PacketPlan::make(
-      count, limits,
-      {.precision = options->precision, .row_log2 = options->row_log2, .keyed = keyed});
+      count, limits, {.precision = options->precision, .row_log2 = options->row_log2});
   if (!plan.ok()) {
     return plan.status();
   }
-  const packetize::Envelope envelope = envelope_from(*options);
-  base::Result<wire::PacketAuth> auth =
-      keyed ? wire::PacketAuth::keyed({options->key, options->key_size})
-            : base::Result<wire::PacketAuth>(packetize::unkeyed_auth(envelope.job));
+  base::Result<wire::PacketAuth> auth = auth_from(*options);
   if (!auth.ok()) {
     return auth.status();
   }
-  return PacketConfig{std::move(plan).value(), std::move(auth).value(), envelope,
+  return PacketConfig{std::move(plan).value(),
+                      std::move(auth).value(),
+                      {.id = options->job, .epoch = options->epoch, .seed = options->seed},
+                      stamp_from(*options),
                       static_cast<codec::Estimate>(options->estimate)};
 }
 
@@ -106,14 +136,13 @@ struct spillway_packets {
 };
 
 struct spillway_assembly {
-  PacketConfig config;  // the depacketizer refers to its auth
+  PacketConfig config;
   spillway::packetize::Depacketizer depacketizer;
   bool finished = false;
 
   spillway_assembly(PacketConfig made, std::span<float> values)
       : config(std::move(made)),
-        depacketizer(config.plan, config.envelope.job, config.envelope.message, config.auth, values,
-                     config.estimate) {}
+        depacketizer(config.plan, config.job, config.stamp.message, values, config.estimate) {}
 };
 
 namespace {
@@ -179,9 +208,9 @@ spillway_status spillway_packetize(const float* values, size_t count,
     if (!config.ok()) {
       return fail(config.status());
     }
-    spillway::packetize::Packetizer packetizer(config->plan, config->auth);
-    *packets =
-        new spillway_packets{packetizer.packetize(std::span(values, count), config->envelope)};
+    spillway::packetize::Packetizer packetizer(config->plan);
+    *packets = new spillway_packets{
+        packetizer.packetize(std::span(values, count), config->job, config->stamp, config->auth)};
     return SPILLWAY_OK;
   });
 }
@@ -237,7 +266,8 @@ spillway_status spillway_assembly_add(spillway_assembly* assembly, const uint8_t
   if (assembly->finished) {
     return fail(SPILLWAY_INVALID_ARGUMENT, "the assembly is finished; make a new one");
   }
-  const spillway_outcome result = outcome_of(assembly->depacketizer.add({bytes, size}));
+  const spillway_outcome result =
+      outcome_of(assembly->depacketizer.add({bytes, size}, assembly->config.auth));
   if (outcome != nullptr) {
     *outcome = result;
   }

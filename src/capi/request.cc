@@ -14,6 +14,7 @@ using spillway::capi::status_of;
 using spillway::capi::write_sized;
 using spillway::collective::OperationReport;
 using spillway::collective::PeerDelivery;
+using spillway::collective::ShardDelivery;
 
 namespace spillway::capi {
 
@@ -68,6 +69,22 @@ spillway_operation_report report_of(const OperationReport& from) {
   to.drift = from.drift;
   to.peers = static_cast<std::uint32_t>(from.peers.size());
   to.algorithm = static_cast<std::uint32_t>(from.algorithm);
+  // The report of a receive from any rank names the one that was found.
+  const bool is_receive = from.operation.kind == spillway::collective::Kind::kReceive &&
+                          from.operation.root != spillway::collective::kAnyRank;
+  to.source = is_receive ? from.operation.root : SPILLWAY_ANY_RANK;
+  to.absent_elements = from.absent_elements();
+  to.absent_ranges = static_cast<std::uint32_t>(from.absent.size());
+  to.shards = static_cast<std::uint32_t>(from.shards.size());
+  return to;
+}
+
+spillway_shard_report report_of(const ShardDelivery& from) {
+  spillway_shard_report to{};
+  to.first = from.extent.first;
+  to.count = from.extent.count;
+  to.owner = from.owner;
+  to.contributors = from.contributors;
   return to;
 }
 
@@ -163,5 +180,49 @@ spillway_status spillway_request_peer_report(const spillway_request* request, ui
     const spillway::base::Status status =
         write_sized(report_of(full.peers[rank]), report, "spillway_peer_report");
     return status.ok() ? SPILLWAY_OK : fail(status);
+  });
+}
+
+spillway_status spillway_request_shard_report(const spillway_request* request, uint32_t shard,
+                                              spillway_shard_report* report) {
+  if (request == nullptr) {
+    return no_request();
+  }
+  return spillway::capi::guarded([&] {
+    if (!request->request->is_done()) {
+      return SPILLWAY_IN_PROGRESS;
+    }
+    const OperationReport full = request->request->report();
+    if (shard >= full.shards.size()) {
+      return fail(SPILLWAY_INVALID_ARGUMENT,
+                  fmt::format("the report has {} shards, no shard {}", full.shards.size(), shard));
+    }
+    const spillway::base::Status status =
+        write_sized(report_of(full.shards[shard]), report, "spillway_shard_report");
+    return status.ok() ? SPILLWAY_OK : fail(status);
+  });
+}
+
+spillway_status spillway_request_absent_range(const spillway_request* request, uint32_t range,
+                                              uint64_t* first, uint64_t* count) {
+  if (request == nullptr) {
+    return no_request();
+  }
+  if (first == nullptr || count == nullptr) {
+    return fail(SPILLWAY_INVALID_ARGUMENT, "first or count is NULL");
+  }
+  return spillway::capi::guarded([&] {
+    if (!request->request->is_done()) {
+      return SPILLWAY_IN_PROGRESS;
+    }
+    const OperationReport full = request->request->report();
+    if (range >= full.absent.size()) {
+      return fail(
+          SPILLWAY_INVALID_ARGUMENT,
+          fmt::format("the report has {} absent ranges, no range {}", full.absent.size(), range));
+    }
+    *first = full.absent[range].first;
+    *count = full.absent[range].count;
+    return SPILLWAY_OK;
   });
 }

@@ -10,6 +10,7 @@ void add_bench(CLI::App& app) {
   noun->require_subcommand(1);
   noun->footer("Example:\n  spillway bench codec --quick");
   add_bench_allreduce(*noun);
+  add_bench_checks(*noun);
   add_bench_codec(*noun);
   add_bench_incast(*noun);
   add_bench_sim(*noun);

@@ -34,6 +34,7 @@ void add_switch(CLI::App& app);
 void add_trace(CLI::App& app);
 
 void add_bench_allreduce(CLI::App& bench);
+void add_bench_checks(CLI::App& bench);
 void add_bench_codec(CLI::App& bench);
 void add_bench_incast(CLI::App& bench);
 void add_bench_sim(CLI::App& bench);

@@ -53,7 +53,8 @@ json port_json(const PortSnapshot& port) {
           {"sent_bytes", port.sent_bytes},
           {"lost_to_faults", port.lost_to_faults},
           {"queued_bytes", port.queued_bytes},
-          {"untouched", port.untouched}};
+          {"untouched", port.untouched},
+          {"same_port", port.same_port}};
 }
 
 // What should not happen, with what it means.
@@ -97,7 +98,8 @@ std::string fabric_summary(const FabricSnapshot& snapshot) {
       {snapshot.dropped_in, "dropped at their own host: it sent more than its link carries"},
       {snapshot.oversized, "longer than the interface's MTU: turn off TSO, GSO and GRO"},
       {snapshot.foreign, "not Spillway packets: a relay carries nothing else"},
-      {snapshot.unknown, "from or for nobody that is known here"}};
+      {snapshot.unknown, "from or for nobody that is known here"},
+      {snapshot.same_port, "for somebody behind the port they came in at: dropped"}};
   for (const Trouble& trouble : troubles) {
     if (trouble.count > 0) {
       text += fmt::format("{} {}\n", trouble.count, trouble.meaning);
@@ -128,6 +130,7 @@ json fabric_json(const FabricSnapshot& snapshot) {
           {"oversized", snapshot.oversized},
           {"foreign", snapshot.foreign},
           {"unknown", snapshot.unknown},
+          {"same_port", snapshot.same_port},
           {"lost_to_faults", snapshot.lost_to_faults},
           {"latest_us", snapshot.latest_us},
           {"mean_late_us", snapshot.mean_late_us}};
@@ -168,6 +171,12 @@ std::string fabric_metrics(const FabricSnapshot& snapshot) {
     fmt::format_to(out, "spillway_switch_untouched_total{{port=\"{}\"}} {}\n", port.name,
                    port.untouched);
   }
+  type("spillway_switch_same_port_total", "counter",
+       "Frames dropped because their receiver is behind the port they came in at (in the kernel).");
+  for (const PortSnapshot& port : snapshot.ports) {
+    fmt::format_to(out, "spillway_switch_same_port_total{{port=\"{}\"}} {}\n", port.name,
+                   port.same_port);
+  }
   type("spillway_switch_sent_bytes_total", "counter", "Bytes put on the port's link.");
   for (const PortSnapshot& port : snapshot.ports) {
     fmt::format_to(out, "spillway_switch_sent_bytes_total{{port=\"{}\"}} {}\n", port.name,
@@ -183,7 +192,8 @@ std::string fabric_metrics(const FabricSnapshot& snapshot) {
        {std::pair("in", snapshot.frames_in), std::pair("out", snapshot.frames_out),
         std::pair("missed_in", snapshot.missed_in), std::pair("missed_out", snapshot.missed_out),
         std::pair("dropped_in", snapshot.dropped_in), std::pair("oversized", snapshot.oversized),
-        std::pair("foreign", snapshot.foreign), std::pair("unknown", snapshot.unknown)}) {
+        std::pair("foreign", snapshot.foreign), std::pair("unknown", snapshot.unknown),
+        std::pair("same_port", snapshot.same_port)}) {
     fmt::format_to(out, "spillway_switch_frames_total{{edge=\"{}\"}} {}\n", edge, count);
   }
   type("spillway_switch_latest_microseconds", "gauge", "How late the latest frame left.");

@@ -16,10 +16,10 @@ constexpr std::size_t kQuantumBytes = SPILLWAY_QUANTUM / 8 * ByteLayout::kPlanes
 constexpr std::size_t kMaxQuanta = 255;
 constexpr std::size_t kMaxHeadBytes = 255 * 4;
 
-std::size_t packet_size(std::size_t quanta, std::size_t head, std::size_t check) {
+std::size_t packet_size(std::size_t quanta, std::size_t head) {
   const std::size_t bytes = quanta * kQuantumBytes;
   return spillway_packed_size(static_cast<__u32>(bytes), static_cast<__u32>(std::min(bytes, head)),
-                              static_cast<__u32>(check));
+                              SPILLWAY_CODEC_BYTES);
 }
 
 std::uint8_t quanta_of(std::size_t bytes) {
@@ -28,12 +28,11 @@ std::uint8_t quanta_of(std::size_t bytes) {
 
 }  // namespace
 
-base::Result<ByteLayout> ByteLayout::make(const packetize::PacketLimits& limits, bool keyed) {
-  const std::size_t check = spillway_check_size(keyed);
+base::Result<ByteLayout> ByteLayout::make(const packetize::PacketLimits& limits) {
   std::size_t head = kMaxHeadBytes;
   if (limits.trim_bytes != 0) {
-    const std::size_t before =
-        limits.frame_overhead() + sizeof(spillway_data_header) + check + limits.trim_slack_bytes;
+    const std::size_t before = limits.frame_overhead() + sizeof(spillway_data_header) +
+                               SPILLWAY_CHECK_SIZE + limits.trim_slack_bytes;
     if (limits.trim_bytes < before + 4) {
       return base::invalid_argument(fmt::format(
           "a trim size of {} bytes does not hold a packet's header; the smallest that works here "
@@ -45,15 +44,14 @@ base::Result<ByteLayout> ByteLayout::make(const packetize::PacketLimits& limits,
   const std::size_t room =
       std::min<std::size_t>(limits.mtu - limits.datagram_overhead(), SPILLWAY_MAX_PACKET);
   std::size_t quanta = kMaxQuanta;
-  while (quanta > 1 && packet_size(quanta, head, check) > room) {
+  while (quanta > 1 && packet_size(quanta, head) > room) {
     --quanta;
   }
   head = std::min(head, kQuantumBytes * quanta);
   ByteLayout layout;
   layout.bytes_per_packet = static_cast<std::uint32_t>(quanta * kQuantumBytes);
   layout.head_bytes = static_cast<std::uint32_t>(head);
-  layout.packet_bytes = static_cast<std::uint32_t>(packet_size(quanta, head, check));
-  layout.check_bytes = static_cast<std::uint32_t>(check);
+  layout.packet_bytes = static_cast<std::uint32_t>(packet_size(quanta, head));
   return layout;
 }
 
@@ -87,17 +85,15 @@ transport::ReceiveOptions ByteLayout::receive_options(const wire::MessageId& id,
 std::uint64_t ByteLayout::wire_bytes(std::size_t bytes) const {
   const std::size_t full = bytes / bytes_per_packet;
   const std::size_t rest = bytes % bytes_per_packet;
-  const std::size_t last = rest == 0 ? 0 : packet_size(quanta_of(rest), head_bytes, check_bytes);
+  const std::size_t last = rest == 0 ? 0 : packet_size(quanta_of(rest), head_bytes);
   return full * packet_bytes + last;
 }
 
-std::size_t ByteSource::write(const wire::DataStamp& stamp, base::MutableByteView out) {
+std::size_t ByteSource::write(const wire::DataStamp& stamp, const wire::PacketAuth& auth,
+                              base::MutableByteView out) {
   const std::size_t first = std::size_t{stamp.packet} * layout_->bytes_per_packet;
   const std::size_t length = std::min<std::size_t>(layout_->bytes_per_packet, bytes_ - first);
   wire::DataHeader header;
-  header.job = job_->id;
-  header.epoch = job_->epoch;
-  header.keyed = auth_->is_keyed();
   header.codec = wire::Codec::kBytes;
   header.row_log2 = SPILLWAY_MAX_ROW_LOG2;
   header.planes = ByteLayout::kPlanes;
@@ -107,12 +103,12 @@ std::size_t ByteSource::write(const wire::DataStamp& stamp, base::MutableByteVie
       static_cast<std::uint16_t>(std::min<std::size_t>(layout_->head_bytes, padded));
   header.stamp = stamp;
   if (padded == length) {
-    return wire::write_data_packet(header, {data_ + first, length}, *auth_, out);
+    return wire::write_data_packet(header, {data_ + first, length}, auth, out);
   }
   std::array<std::uint8_t, kMaxQuanta * kQuantumBytes> last;
   std::memcpy(last.data(), data_ + first, length);
   std::memset(last.data() + length, 0, padded - length);
-  return wire::write_data_packet(header, base::ByteView(last).first(padded), *auth_, out);
+  return wire::write_data_packet(header, base::ByteView(last).first(padded), auth, out);
 }
 
 unsigned ByteSink::take(const wire::OpenedPacket& packet, base::ByteView bytes) {
@@ -128,10 +124,10 @@ unsigned ByteSink::take(const wire::OpenedPacket& packet, base::ByteView bytes) 
   const std::size_t padded = header.plane_bytes();
   wire::TrustedPlanes trusted;
   if (padded == length) {
-    trusted = wire::copy_trusted_planes(bytes, packet, *auth_, {data_ + first, length});
+    trusted = wire::copy_trusted_planes(bytes, packet, {data_ + first, length});
   } else {
     std::array<std::uint8_t, kMaxQuanta * kQuantumBytes> last;
-    trusted = wire::copy_trusted_planes(bytes, packet, *auth_, last);
+    trusted = wire::copy_trusted_planes(bytes, packet, last);
     std::memcpy(data_ + first, last.data(), std::min(length, trusted.bytes));
   }
   // Anything but everything is of no use; it counts as a plane, so that it is not taken for wrong.

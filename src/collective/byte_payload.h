@@ -4,22 +4,20 @@
 // carries a run of the message's bytes, as many as the network allows; only the last is shorter,
 // padded with zeros to a multiple of 128. A trimmed one is of no use but to tell that it was sent.
 //
-// Between ranks of one machine (LocalSource, LocalSink) what travels is where the bytes lie, and
-// the receiver copies them out of the sender's memory itself: one packet instead of many and one
-// copy instead of four. The message ends, as always, when its receiver has everything, so the
-// sender's memory stays until then. Who can be read is the PeerMemory's to say, the same at both
-// ends.
+// Between ranks of one machine (LocalSource, LocalSink) what travels is where the bytes lie in the
+// sender's segment (peer_memory.h), and the receiver copies them out: one packet instead of many
+// and two copies instead of four. The message ends, as always, when its receiver has everything, so
+// the bytes stay staged until then.
 //
 // Sources and sinks work on the caller's memory, which outlives the message; nothing is copied in
 // between. One thread.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 
 #include "base/status.h"
+#include "collective/peer_memory.h"
 #include "packetize/packet_plan.h"
 #include "transport/message.h"
 
@@ -31,7 +29,7 @@ struct ByteLayout {
   static constexpr transport::LossPolicy kNoLoss{.loss_bound_ppm = 0, .min_planes = kPlanes};
 
   // For packets that fit the MTU and, cut, still show whose they are.
-  static base::Result<ByteLayout> make(const packetize::PacketLimits& limits, bool keyed);
+  static base::Result<ByteLayout> make(const packetize::PacketLimits& limits);
 
   std::uint32_t packets(std::size_t bytes) const {
     return static_cast<std::uint32_t>((bytes + bytes_per_packet - 1) / bytes_per_packet);
@@ -51,31 +49,27 @@ struct ByteLayout {
   std::uint32_t bytes_per_packet = 0;
   std::uint32_t head_bytes = 0;
   std::uint32_t packet_bytes = 0;  // of UDP payload, of a full packet
-  std::uint32_t check_bytes = 0;
 };
 
 class ByteSource final : public transport::PayloadSource {
  public:
   // All of them outlive the source.
-  ByteSource(const std::uint8_t* data, std::size_t bytes, const ByteLayout& layout,
-             const packetize::Job& job, const wire::PacketAuth& auth)
-      : data_(data), bytes_(bytes), layout_(&layout), job_(&job), auth_(&auth) {}
+  ByteSource(const std::uint8_t* data, std::size_t bytes, const ByteLayout& layout)
+      : data_(data), bytes_(bytes), layout_(&layout) {}
 
-  std::size_t write(const wire::DataStamp& stamp, base::MutableByteView out) override;
+  std::size_t write(const wire::DataStamp& stamp, const wire::PacketAuth& auth,
+                    base::MutableByteView out) override;
 
  private:
   const std::uint8_t* data_;
   std::size_t bytes_;
   const ByteLayout* layout_;
-  const packetize::Job* job_;
-  const wire::PacketAuth* auth_;
 };
 
 class ByteSink final : public transport::PayloadSink {
  public:
-  ByteSink(std::uint8_t* data, std::size_t bytes, const ByteLayout& layout,
-           const wire::PacketAuth& auth)
-      : data_(data), bytes_(bytes), layout_(&layout), auth_(&auth) {}
+  ByteSink(std::uint8_t* data, std::size_t bytes, const ByteLayout& layout)
+      : data_(data), bytes_(bytes), layout_(&layout) {}
 
   unsigned take(const wire::OpenedPacket& packet, base::ByteView bytes) override;
 
@@ -83,40 +77,23 @@ class ByteSink final : public transport::PayloadSink {
   std::uint8_t* data_;
   std::size_t bytes_;
   const ByteLayout* layout_;
-  const wire::PacketAuth* auth_;
 };
 
-struct MemoryFailure {
-  std::uint16_t peer = 0;
-  base::Status status;
-};
-
-class PeerMemory {
- public:
-  virtual ~PeerMemory() = default;
-  virtual bool reaches(std::uint16_t peer) const = 0;
-  // False if it cannot be read; failure() then says why, for good.
-  virtual bool read(std::uint16_t peer, std::uint64_t address, std::size_t bytes,
-                    std::uint8_t* to) = 0;
-  virtual const std::optional<MemoryFailure>& failure() const = 0;
-};
-
-// Where a message's bytes lie in their sender's memory.
-using MemoryPlace = std::array<std::uint64_t, 2>;  // address, bytes
-
+// A message that is nothing but a place.
 class LocalSource final : public transport::PayloadSource {
  public:
-  LocalSource(const std::uint8_t* data, std::size_t bytes, const ByteLayout& layout,
-              const packetize::Job& job, const wire::PacketAuth& auth)
-      : place_{reinterpret_cast<std::uintptr_t>(data), bytes},
-        written_(reinterpret_cast<const std::uint8_t*>(place_.data()), sizeof(place_), layout, job,
-                 auth) {}
+  LocalSource(const MemoryPlace& place, const ByteLayout& layout)
+      : place_(place),
+        written_(reinterpret_cast<const std::uint8_t*>(&place_), sizeof(place_), layout) {}
   LocalSource(const LocalSource&) = delete;
   LocalSource& operator=(const LocalSource&) = delete;
 
-  std::size_t write(const wire::DataStamp& stamp, base::MutableByteView out) override {
-    return written_.write(stamp, out);
+  std::size_t write(const wire::DataStamp& stamp, const wire::PacketAuth& auth,
+                    base::MutableByteView out) override {
+    return written_.write(stamp, auth, out);
   }
+
+  bool is_staged() const { return place_.offset != MemoryPlace::kNowhere; }
 
  private:
   MemoryPlace place_;
@@ -125,30 +102,28 @@ class LocalSource final : public transport::PayloadSource {
 
 class LocalSink final : public transport::PayloadSink {
  public:
-  LocalSink(std::uint8_t* data, std::size_t bytes, const ByteLayout& layout,
-            const wire::PacketAuth& auth, PeerMemory& memory)
-      : data_(data),
-        bytes_(bytes),
+  LocalSink(base::MutableByteView to, const ByteLayout& layout, PeerMemory& memory)
+      : to_(to),
         memory_(memory),
-        read_(reinterpret_cast<std::uint8_t*>(place_.data()), sizeof(place_), layout, auth) {}
+        read_(reinterpret_cast<std::uint8_t*>(&place_), sizeof(place_), layout) {}
   LocalSink(const LocalSink&) = delete;
   LocalSink& operator=(const LocalSink&) = delete;
 
   unsigned take(const wire::OpenedPacket& packet, base::ByteView bytes) override {
     const unsigned planes = read_.take(packet, bytes);
-    if (planes < ByteLayout::kPlanes) {
+    if (planes < ByteLayout::kPlanes || !is_staged()) {
       return planes;
     }
-    const bool is_there = place_[1] == bytes_ && memory_.read(packet.header.stamp.message.source,
-                                                              place_[0], bytes_, data_);
-    return is_there ? planes : 0;
+    return memory_.read(packet.header.stamp.message.source, place_, to_) ? planes : 0;
   }
 
+  // Once the message has come: its bytes are where they belong; else they are still to follow.
+  bool is_staged() const { return place_.offset != MemoryPlace::kNowhere; }
+
  private:
-  std::uint8_t* data_;
-  std::size_t bytes_;
+  base::MutableByteView to_;
   PeerMemory& memory_;
-  MemoryPlace place_{};
+  MemoryPlace place_;
   ByteSink read_;
 };
 

@@ -5,6 +5,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <new>
+#include <stdexcept>
 #include <utility>
 
 #include "collective/tolerant/tolerant_run.h"
@@ -12,37 +14,51 @@
 namespace spillway::collective {
 namespace {
 
-constexpr std::uint64_t kPointToPointKey = std::uint64_t{1} << 63;
+// Running out of memory is an operation's error like any other.
+template <typename Call>
+base::Status guarded(const Operation& operation, const Call& call) {
+  try {
+    return call();
+  } catch (const std::bad_alloc&) {
+  } catch (const std::length_error&) {
+  }
+  return {base::StatusCode::kLimitExceeded,
+          fmt::format("there is no memory left for {} of {} bytes; use smaller tensors or fewer at "
+                      "once",
+                      describe(operation), operation.bytes())};
+}
 
 }  // namespace
 
-base::Result<std::unique_ptr<Engine>> Engine::make(const EngineConfig& config,
-                                                   const wire::PacketAuth& auth, ComputePool& pool,
+base::Result<std::unique_ptr<Engine>> Engine::make(const EngineConfig& config, ComputePool& pool,
                                                    EngineListener& listener) {
-  const base::Result<ByteLayout> layout = ByteLayout::make(config.packet_limits, config.keyed);
+  const base::Result<ByteLayout> layout = ByteLayout::make(config.packet_limits);
   if (!layout.ok()) {
     return layout.status();
   }
-  return std::unique_ptr<Engine>(new Engine(config, *layout, auth, pool, listener));
+  return std::unique_ptr<Engine>(new Engine(config, *layout, pool, listener));
 }
 
-Engine::Engine(const EngineConfig& config, const ByteLayout& layout, const wire::PacketAuth& auth,
-               ComputePool& pool, EngineListener& listener)
+Engine::Engine(const EngineConfig& config, const ByteLayout& layout, ComputePool& pool,
+               EngineListener& listener)
     : config_(config),
-      run_config_{config.group, config.job, layout, &auth, config.memory},
+      run_config_{config.group, config.job, layout, config.memory},
       pool_(pool),
       listener_(listener),
       scratch_(config.limits.scratch_kept),
-      pairs_(config.group.world) {
+      next_sequence_(config.first_operation),
+      sends_to_(config.group.world, SendsTo{config.first_operation, 0, {}}),
+      matching_(config.group.world, config.first_operation) {
+  config_.plan = fitted(config, layout);
   if (config.group.is_server()) {
-    intake_ = std::make_unique<CallIntake>(run_config_);
+    intake_ = std::make_unique<CallIntake>(run_config_, config.first_operation);
   } else if (config.group.servers > 0) {
     outbox_ = std::make_unique<CallOutbox>(run_config_);
   }
 }
 
-Engine::Key Engine::point_to_point_key(std::uint16_t peer, bool sends, std::uint32_t number) {
-  return kPointToPointKey | std::uint64_t{sends} << 62 | std::uint64_t{peer} << 32 | number;
+Engine::Key Engine::point_to_point_key(std::uint16_t peer, bool sends, std::uint64_t number) {
+  return kPairKey | std::uint64_t{sends} << 62 | std::uint64_t{peer} << kPairNumberBits | number;
 }
 
 Engine::Key Engine::key_of(const wire::MessageId& id, std::uint16_t peer, bool sends) {
@@ -50,32 +66,25 @@ Engine::Key Engine::key_of(const wire::MessageId& id, std::uint16_t peer, bool s
                                                 : Key{id.operation};
 }
 
-base::Status Engine::validate_here(const Operation& operation) const {
-  if (base::Status status = validate(operation, config_.group); !status.ok()) {
-    return status;
+void Engine::begin_numbering(transport::Endpoint& endpoint) {
+  if (is_numbering_) {
+    return;
   }
-  constexpr std::size_t kMaxPieces = UINT16_MAX;  // of a shard: they are numbered in packets
-  if (uses_servers(operation, config_.group) &&
-      operation.bytes() / config_.group.servers > kMaxPieces * config_.plan.piece_bytes) {
-    return base::invalid_argument(
-        fmt::format("{} elements are too many for one operation; split it", operation.count));
+  is_numbering_ = true;
+  endpoint.retire_before(config_.first_operation);
+  for (std::uint16_t rank = 0; rank < config_.group.world; ++rank) {
+    endpoint.retire_before(rank, config_.first_operation);
   }
-  return {};
-}
-
-base::Status Engine::admit(const Operation& operation) const {
-  if (config_.group.is_server()) {
-    return base::invalid_argument(
-        "a parameter server calls no operations: it does what the workers call");
-  }
-  return validate_here(operation);
 }
 
 base::Status Engine::submit(const Operation& operation, std::uint64_t token,
                             transport::Endpoint& endpoint, base::Instant now) {
-  if (waiting_.size() == config_.limits.waiting) {
+  const bool is_paired = is_point_to_point(operation.kind);
+  const std::size_t waiting =
+      is_paired ? running_.size() - group_running_ + held_sends_ : waiting_.size();
+  if (waiting >= (is_paired ? config_.limits.pairs : config_.limits.waiting)) {
     return {base::StatusCode::kLimitExceeded,
-            fmt::format("{} operations wait already; wait for some to end", waiting_.size())};
+            fmt::format("{} operations wait already; wait for some to end", waiting)};
   }
   enqueue({operation, token, next_sequence_, now}, endpoint, now);
   return {};
@@ -87,31 +96,14 @@ void Engine::enqueue(const Waiting& waiting, transport::Endpoint& endpoint, base
     return;
   }
   const Operation& operation = waiting.operation;
+  begin_numbering(endpoint);
   if (!is_point_to_point(operation.kind)) {
     next_sequence_ = waiting.sequence + 1;
     waiting_.push_back(waiting);
     start_waiting(endpoint, now);
     return;
   }
-  const bool sends = operation.kind == Kind::kSend;
-  PairCounters& pair = pairs_[operation.root];
-  Waiting numbered = waiting;
-  numbered.sequence = sends ? pair.sent++ : pair.received++;
-  start(numbered, point_to_point_key(operation.root, sends, numbered.sequence), endpoint, now);
-}
-
-// In order, as long as there is room. One always runs, however large it is.
-void Engine::start_waiting(transport::Endpoint& endpoint, base::Instant now) {
-  while (!waiting_.empty() && !failure_) {
-    const bool has_room =
-        running_.size() < config_.limits.running && messages_ < config_.limits.messages;
-    if (!has_room && !running_.empty()) {
-      return;
-    }
-    const Waiting waiting = waiting_.front();
-    waiting_.pop_front();
-    start(waiting, waiting.sequence, endpoint, now);
-  }
+  start_point_to_point(waiting, endpoint, now);
 }
 
 base::Result<std::unique_ptr<OperationRun>> Engine::make_run(const Operation& operation, Key key) {
@@ -125,8 +117,8 @@ base::Result<std::unique_ptr<OperationRun>> Engine::make_run(const Operation& op
 base::Result<std::unique_ptr<OperationRun>> Engine::make_tolerant_run(const Operation& operation,
                                                                       Key key) {
   base::Result<TolerantLayout> layout =
-      TolerantLayout::make(operation, config_.group, static_cast<std::uint32_t>(key),
-                           config_.packet_limits, config_.keyed, config_.plan.piece_bytes);
+      TolerantLayout::make(operation, config_.group, operation_number(key), config_.packet_limits,
+                           tolerant_piece_bytes(operation));
   if (!layout.ok()) {
     return layout.status();
   }
@@ -134,8 +126,8 @@ base::Result<std::unique_ptr<OperationRun>> Engine::make_tolerant_run(const Oper
   const std::uint64_t alike = std::uint64_t{operation.count} << 16 |
                               std::uint64_t{tolerance.precision} << 8 | tolerance.gather_precision;
   return std::unique_ptr<OperationRun>(
-      std::make_unique<TolerantRun>(operation, key, std::move(layout).value(), run_config_,
-                                    paces_.of(alike), residual_of(operation)));
+      std::make_unique<TolerantRun>(operation, key, std::move(layout).value(), tolerant_window(),
+                                    run_config_, paces_.of(alike), residual_of(operation)));
 }
 
 // What the tensor is owed; zeros where it is new or has another length than before. Nothing while
@@ -147,7 +139,8 @@ std::span<float> Engine::residual_of(const Operation& operation) {
     const std::optional<Tolerance>& other = entry.second.run->operation().tolerance;
     return !entry.second.is_complete && other && other->feedback_tensor == tensor;
   });
-  if (tensor == 0 || is_used || (is_full && !residuals_.contains(tensor))) {
+  if (tensor == 0 || config_.group.is_server() || is_used ||
+      (is_full && !residuals_.contains(tensor))) {
     return {};
   }
   std::vector<float>& residual = residuals_[tensor];
@@ -159,32 +152,40 @@ std::span<float> Engine::residual_of(const Operation& operation) {
 
 void Engine::start(const Waiting& waiting, Key key, transport::Endpoint& endpoint,
                    base::Instant now) {
-  base::Result<std::unique_ptr<OperationRun>> run = make_run(waiting.operation, key);
-  if (!run.ok()) {
-    fail(run.status(), config_.group.rank, wire::FailureCause::kInternal, endpoint, now);
+  std::unique_ptr<OperationRun> run;
+  const base::Status status = guarded(waiting.operation, [&]() -> base::Status {
+    base::Result<std::unique_ptr<OperationRun>> made = make_run(waiting.operation, key);
+    if (made.ok()) {
+      run = std::move(made).value();
+    }
+    return made.status();
+  });
+  if (!status.ok()) {
+    fail(status, config_.group.rank, wire::FailureCause::kInternal, endpoint, now);
     complete_failed(waiting, now);
     return;
   }
+  begin(waiting, key, std::move(run), endpoint, now);
+}
+
+void Engine::begin(const Waiting& waiting, Key key, std::unique_ptr<OperationRun> run,
+                   transport::Endpoint& endpoint, base::Instant now) {
   Active& active = running_[key];
-  active.run = std::move(run).value();
+  active.run = std::move(run);
   active.token = waiting.token;
   OperationReport& report = active.run->report();
   report.queued = waiting.queued;
   report.started = now;
-  messages_ += message_cost(*active.run);
+  count_in(key, *active.run);
   RunContext context = this->context(endpoint, now);
   if (const base::Status called = call_servers(waiting, context); !called.ok()) {
     after(key, called, endpoint, now);
     return;
   }
-  after(key, active.run->start(context), endpoint, now);
-  for (const std::uint16_t peer : closed_) {
-    fail_what_needs(peer, endpoint, now);
+  after(key, guarded(waiting.operation, [&] { return active.run->start(context); }), endpoint, now);
+  for (const Closed& closed : closed_) {
+    tell_of(closed, endpoint, now);
   }
-}
-
-std::size_t Engine::message_cost(const OperationRun& run) const {
-  return run.message_count() + (outbox_ ? config_.group.servers : 0U);
 }
 
 // What follows from a call into a run: its end, the end of everything, or nothing.
@@ -219,33 +220,37 @@ void Engine::complete(Active& active, base::Instant now) {
 
 void Engine::retire(Key key, transport::Endpoint& endpoint, base::Instant now) {
   const auto found = running_.find(key);
-  messages_ -= message_cost(*found->second.run);
+  count_out(key, *found->second.run);
+  std::optional<std::uint16_t> sent_to;
+  if (is_numbered_send(key)) {
+    sent_to = found->second.run->operation().root;
+  }
   running_.erase(found);
   tell_floor(key, endpoint);
   if (running_.empty() && is_watching_) {
     is_watching_ = false;
     endpoint.watch_everybody(false, now);
   }
-  start_waiting(endpoint, now);
+  if (is_point_to_point_key(key)) {
+    use_room_for_pairs(sent_to, endpoint, now);
+  } else {
+    start_waiting(endpoint, now);
+  }
 }
 
-// Tells the endpoint below which number everything is over.
+// Tells the endpoint that nothing of the operation is needed any more.
 void Engine::tell_floor(Key key, transport::Endpoint& endpoint) {
   if (!is_point_to_point_key(key)) {
-    const bool some_run = !running_.empty() && !is_point_to_point_key(running_.begin()->first);
-    const std::uint32_t next_to_start =
-        waiting_.empty() ? next_sequence_ : waiting_.front().sequence;
-    endpoint.retire_before(some_run ? static_cast<std::uint32_t>(running_.begin()->first)
-                                    : next_to_start);
-    return;
+    endpoint.retire(key);
+  } else if (is_numbered_receive(key)) {
+    const auto peer = static_cast<std::uint16_t>(key >> kPairNumberBits);
+    endpoint.retire_before(peer, matching_.finish(peer, operation_number(key)));
   }
-  const auto peer = static_cast<std::uint16_t>(key >> 32);
-  PairCounters& pair = pairs_[peer];
-  while (pair.received_over < pair.received &&
-         !running_.contains(point_to_point_key(peer, false, pair.received_over))) {
-    ++pair.received_over;
-  }
-  endpoint.retire_before(peer, pair.received_over);
+}
+
+base::Duration Engine::timeout_of(const OperationRun& run) const {
+  const base::Duration own = run.operation().timeout;
+  return own > base::Duration() ? own : config_.operation_timeout;
 }
 
 base::Instant Engine::next_timeout() const {
@@ -257,7 +262,7 @@ base::Instant Engine::next_timeout() const {
     const base::Instant started = active.run->report().started;
     next = std::min(next, active.run->next_timeout());
     if (!active.is_complete) {
-      next = std::min(next, started + config_.operation_timeout);
+      next = std::min(next, started + timeout_of(*active.run));
     }
     if (!is_watching_) {
       next = std::min(next, started + config_.watch_after);
@@ -269,20 +274,20 @@ base::Instant Engine::next_timeout() const {
 void Engine::on_timeout(transport::Endpoint& endpoint, base::Instant now) {
   if (config_.memory != nullptr && config_.memory->failure()) {
     const MemoryFailure& failure = *config_.memory->failure();
-    fail(failure.status, failure.peer, wire::FailureCause::kPeerDead, endpoint, now);
+    fail(failure.status, failure.peer, wire::FailureCause::kInternal, endpoint, now);
     return;
   }
   watch(endpoint, now);
   std::vector<Key> due;
   for (const auto& [key, active] : running_) {
     const OperationReport& report = active.run->report();
-    if (!active.is_complete && now >= report.started + config_.operation_timeout) {
+    const base::Duration timeout = timeout_of(*active.run);
+    if (!active.is_complete && now >= report.started + timeout) {
       const std::vector<std::uint16_t> ranks = active.run->awaited();
       fail({base::StatusCode::kTimedOut,
             fmt::format("operation {} ({}) has not ended after {:g} s; it waits for rank {}",
                         report.sequence, describe(active.run->operation()),
-                        static_cast<double>(config_.operation_timeout.count()) * 1e-9,
-                        fmt::join(ranks, ", "))},
+                        static_cast<double>(timeout.count()) * 1e-9, fmt::join(ranks, ", "))},
            ranks.empty() ? config_.group.rank : ranks.front(), wire::FailureCause::kTimeout,
            endpoint, now);
       return;

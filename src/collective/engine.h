@@ -10,9 +10,10 @@
 //   on_timeout()                 when the clock passed next_timeout()
 //
 // Order: collective operations begin in the order of their submission, which is the same at all
-// ranks; as many run at once as the endpoint has room for. Because what is running is a run of
-// consecutive operations everywhere, ranks never wait for each other in a circle. Which of them
-// gets on first is up to priorities, packet by packet. Point-to-point operations begin at once.
+// ranks; as many run at once as the endpoint has room for, and so that ranks never wait for each
+// other in a circle (engine_admission.cc says why). Which of them gets on first is up to
+// priorities, packet by packet. Sends begin at once, while there is room or none to the same rank
+// is under way, receives when they have found their message (matching.h).
 //
 // Failure: a dead peer, a peer that says it failed or left too early, an operation that ranks do
 // not agree on, or an abort ends every operation, those submitted later included, with one Status
@@ -39,6 +40,7 @@
 
 #include "collective/exact/plan_run.h"
 #include "collective/exact/planner.h"
+#include "collective/matching.h"
 #include "collective/operation_run.h"
 #include "collective/servers/call_delivery.h"
 #include "collective/tolerant/pace.h"
@@ -46,9 +48,17 @@
 namespace spillway::collective {
 
 struct EngineLimits {
-  std::size_t running = 256;      // operations at once
-  std::size_t waiting = 4096;     // operations that have not begun
-  std::size_t messages = 12'000;  // of running operations, each way: less than the endpoint's
+  std::size_t running = 256;   // operations of the group at once
+  std::size_t waiting = 4096;  // of those that have not begun
+  std::size_t pairs = 65'536;  // sends and receives, begun or not
+  // Operations of the group between the oldest that has not ended and the latest that has begun.
+  std::uint64_t ahead = std::uint64_t{1} << 20;
+  // Messages of running operations, sent and received: none of the group's begins with so many, and
+  // none has more itself, but for two a rank. Then those of sends, and as many of receives, and
+  // calls to servers. Sent ones of all together, and received ones, fit the endpoint's tables.
+  std::size_t messages = 8'000;
+  std::size_t pair_messages = 4'096;
+  std::size_t call_messages = 2'048;
   std::size_t scratch_kept = 256u << 20;
   std::size_t feedback_tensors = 65536;
 };
@@ -57,11 +67,13 @@ struct EngineConfig {
   Group group;
   packetize::Job job;
   packetize::PacketLimits packet_limits;
-  bool keyed = false;
-  PeerMemory* memory = nullptr;  // of ranks on this machine, if it can be read; outlives the engine
+  PeerMemory* memory = nullptr;  // shared with ranks of this machine, if any; outlives the engine
   PlanOptions plan{};
   EngineLimits limits{};
-  // An operation that has not ended by then fails; names the ranks it waits for.
+  // Operations, and messages between two ranks, count from here on; the same at all ranks.
+  std::uint64_t first_operation = 0;
+  // An operation that has no timeout of its own and has not ended by then fails; names the ranks it
+  // waits for.
   base::Duration operation_timeout = base::seconds(300);
   // Once an operation is this old, all peers are watched, not only those that owe something.
   base::Duration watch_after = base::milliseconds(100);
@@ -78,9 +90,12 @@ class EngineListener {
 class Engine {
  public:
   // Auth, pool and listener outlive the engine.
-  static base::Result<std::unique_ptr<Engine>> make(const EngineConfig& config,
-                                                    const wire::PacketAuth& auth, ComputePool& pool,
+  static base::Result<std::unique_ptr<Engine>> make(const EngineConfig& config, ComputePool& pool,
                                                     EngineListener& listener);
+
+  // Tells the endpoint where numbers begin, once its peers were added and before they are heard, so
+  // that it rebuilds theirs. Where they begin at 0, the first operation is soon enough.
+  void begin_numbering(transport::Endpoint& endpoint);
 
   // The door: whether this rank may call the operation. Whoever takes operations from a caller asks
   // once and submits only what is admitted. Any thread.
@@ -106,16 +121,16 @@ class Engine {
   // At a parameter server: all workers have left and nothing is left to do.
   bool is_service_over() const { return intake_->has_everybody_left() && is_idle(); }
   std::size_t running() const { return running_.size(); }
-  std::size_t waiting() const { return waiting_.size(); }
+  std::size_t waiting() const { return waiting_.size() + held_sends_; }
   // Nobody waits for an operation of this rank.
   bool is_done() const {
-    return waiting_.empty() && leaving_.empty() &&
+    return waiting_.empty() && held_sends_ == 0 && leaving_.empty() &&
            std::all_of(running_.begin(), running_.end(),
                        [](const auto& entry) { return entry.second.is_complete; });
   }
   // No operation, job or message is left.
   bool is_idle() const {
-    return running_.empty() && waiting_.empty() && leaving_.empty() &&
+    return running_.empty() && waiting_.empty() && held_sends_ == 0 && leaving_.empty() &&
            (!outbox_ || outbox_->is_empty());
   }
   std::size_t memory_bytes() const;
@@ -129,29 +144,60 @@ class Engine {
   struct Waiting {
     Operation operation;
     std::uint64_t token = 0;
-    std::uint32_t sequence = 0;
+    std::uint64_t sequence = 0;
     base::Instant queued;
+  };
+  // A rank that was done and left.
+  struct Closed {
+    std::uint16_t rank = 0;
+    std::uint64_t finished_before = 0;  // it has finished all collective operations before this
   };
   // Sequence for collective operations; peer, direction and number for point-to-point ones.
   using Key = std::uint64_t;
+  struct HeldSend {
+    Waiting waiting;
+    Key key = 0;
+  };
+  // Point-to-point messages to one peer.
+  struct SendsTo {
+    std::uint64_t next = 0;  // to be numbered
+    std::size_t running = 0;
+    std::deque<HeldSend> held;  // until there is room
+  };
 
-  Engine(const EngineConfig& config, const ByteLayout& layout, const wire::PacketAuth& auth,
-         ComputePool& pool, EngineListener& listener);
+  Engine(const EngineConfig& config, const ByteLayout& layout, ComputePool& pool,
+         EngineListener& listener);
 
-  static Key point_to_point_key(std::uint16_t peer, bool sends, std::uint32_t number);
+  static Key point_to_point_key(std::uint16_t peer, bool sends, std::uint64_t number);
   static Key key_of(const wire::MessageId& id, std::uint16_t peer, bool sends);
-  static bool is_point_to_point_key(Key key) { return key >> 63 != 0; }
+  static bool is_point_to_point_key(Key key) { return (key & kPairKey) != 0; }
 
+  // engine_admission.cc
+  static PlanOptions fitted(const EngineConfig& config, const ByteLayout& layout);
+  std::size_t tolerant_window() const;
+  std::size_t tolerant_piece_bytes(const Operation& operation) const;
+  base::Status check_tolerant_size(const Operation& operation) const;
   base::Status validate_here(const Operation& operation) const;
-  void enqueue(const Waiting& waiting, transport::Endpoint& endpoint, base::Instant now);
+  bool may_begin_next() const;
   void start_waiting(transport::Endpoint& endpoint, base::Instant now);
+  void count_in(Key key, const OperationRun& run);
+  void count_out(Key key, const OperationRun& run);
+  std::size_t& messages_of(Key key);
+  void send_in_turn(const Waiting& waiting, Key key, transport::Endpoint& endpoint,
+                    base::Instant now);
+  void use_room_for_pairs(std::optional<std::uint16_t> peer, transport::Endpoint& endpoint,
+                          base::Instant now);
+
+  void enqueue(const Waiting& waiting, transport::Endpoint& endpoint, base::Instant now);
   void start(const Waiting& waiting, Key key, transport::Endpoint& endpoint, base::Instant now);
+  void begin(const Waiting& waiting, Key key, std::unique_ptr<OperationRun> run,
+             transport::Endpoint& endpoint, base::Instant now);
+  base::Duration timeout_of(const OperationRun& run) const;
   base::Result<std::unique_ptr<OperationRun>> make_run(const Operation& operation, Key key);
   base::Result<std::unique_ptr<OperationRun>> make_tolerant_run(const Operation& operation,
                                                                 Key key);
   std::span<float> residual_of(const Operation& operation);
   void after(Key key, const base::Status& status, transport::Endpoint& endpoint, base::Instant now);
-  std::size_t message_cost(const OperationRun& run) const;
   void on_message_event(const transport::Event& event, transport::Endpoint& endpoint,
                         base::Instant now);
   void complete(Active& active, base::Instant now);
@@ -159,10 +205,22 @@ class Engine {
   void tell_floor(Key key, transport::Endpoint& endpoint);
   void on_unexpected(const transport::UnexpectedMessage& event, transport::Endpoint& endpoint,
                      base::Instant now);
-  void on_closed(std::uint16_t peer, transport::Endpoint& endpoint, base::Instant now);
+  void on_closed(const transport::PeerFailed& event, transport::Endpoint& endpoint,
+                 base::Instant now);
+  void tell_of(const Closed& closed, transport::Endpoint& endpoint, base::Instant now);
   void fail_what_needs(std::uint16_t peer, transport::Endpoint& endpoint, base::Instant now);
   void watch(transport::Endpoint& endpoint, base::Instant now);
   void complete_failed(const Waiting& waiting, base::Instant now);
+  // engine_receives.cc
+  static bool is_numbered_receive(Key key);
+  static bool is_numbered_send(Key key);
+  Key next_unnumbered_key();
+  void start_point_to_point(const Waiting& waiting, transport::Endpoint& endpoint,
+                            base::Instant now);
+  void post(const Waiting& waiting, transport::Endpoint& endpoint, base::Instant now);
+  void on_announced(const wire::MessageId& message, transport::Endpoint& endpoint,
+                    base::Instant now);
+  void start_matched(transport::Endpoint& endpoint, base::Instant now);
   // engine_calls.cc
   base::Status call_servers(const Waiting& waiting, RunContext& context);
   bool is_call_event(const transport::Event& event) const;
@@ -180,21 +238,23 @@ class Engine {
   ScratchPool scratch_;
   PaceBook paces_;
   std::map<std::uint64_t, std::vector<float>> residuals_;  // by tensor
-  std::uint32_t next_sequence_ = 0;
+  std::uint64_t next_sequence_ = 0;
+  bool is_numbering_ = false;  // the endpoint knows
   std::map<Key, Active> running_;
   std::map<Key, Active> leaving_;  // failed, with jobs still in the pool
   std::deque<Waiting> waiting_;
-  std::size_t messages_ = 0;  // of running operations
-  struct PairCounters {
-    std::uint32_t sent = 0;
-    std::uint32_t received = 0;
-    std::uint32_t received_over = 0;  // all before this one have ended
-  };
-  std::vector<PairCounters> pairs_;     // by peer
+  std::size_t group_running_ = 0;  // of the running ones, those of the group
+  std::size_t messages_ = 0;       // of these
+  std::size_t sent_messages_ = 0;  // of sends
+  std::size_t received_messages_ = 0;
+  std::size_t held_sends_ = 0;
+  std::vector<SendsTo> sends_to_;  // by peer
+  ReceiveMatching matching_;
+  std::uint64_t unnumbered_ = 0;        // point-to-point operations without a number, so far
   std::unique_ptr<CallOutbox> outbox_;  // of a worker in a group with servers
   std::unique_ptr<CallIntake> intake_;  // of a server
   bool is_watching_ = false;
-  std::vector<std::uint16_t> closed_;  // ranks that were done and left
+  std::vector<Closed> closed_;
   std::optional<base::Status> failure_;
 };
 

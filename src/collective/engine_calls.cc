@@ -9,6 +9,7 @@
 namespace spillway::collective {
 
 base::Status Engine::serve(transport::Endpoint& endpoint, base::Instant now) {
+  begin_numbering(endpoint);
   RunContext context = this->context(endpoint, now);
   return intake_->start(context);
 }
@@ -36,6 +37,7 @@ void Engine::on_call_event(const transport::Event& event, transport::Endpoint& e
                            base::Instant now) {
   if (const auto* sent = std::get_if<transport::SendReport>(&event)) {
     outbox_->on_sent(*sent);
+    start_waiting(endpoint, now);
     return;
   }
   const auto& received = std::get<transport::ReceiveReport>(event);

@@ -4,6 +4,8 @@
 // calculate; and how one failure ends them all.
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <system_error>
 #include <utility>
 
 #include "base/check.h"
@@ -51,21 +53,78 @@ std::string failure_sentence(const transport::PeerFailed& event, const Group& gr
   return fmt::format("{} failed; its own log says why", culprit);
 }
 
+std::string death_sentence(const transport::PeerDead& dead, const Group& group,
+                           base::Duration timeout) {
+  const std::string who = rank_name(group, dead.rank);
+  if (dead.cause == transport::DeathCause::kRefused) {
+    return fmt::format("{} is dead: its process is gone (its port refuses)", who);
+  }
+  return fmt::format("{} is dead: nothing was heard from it for {} ms", who,
+                     timeout.count() / 1'000'000);
+}
+
+// Who, over which path, what was seen.
+std::string stall_observed(const transport::MessageStalled& stall, const std::string& who) {
+  if (stall.side == transport::StallSide::kReceiving) {
+    return fmt::format(
+        "{} is heard, but of its last {} datagrams of up to {} bytes none has arrived for {} s",
+        who, stall.packets, stall.datagram_bytes,
+        transport::kReceiverStallAfter.count() / 1'000'000'000);
+  }
+  return fmt::format(
+      "{} is heard, but of {} datagrams of up to {} bytes that were sent to it over {} paths in "
+      "the "
+      "last {} s (path {} lost most) none has arrived",
+      who, stall.packets, stall.datagram_bytes, stall.paths,
+      transport::kStallAfter.count() / 1'000'000'000, stall.path);
+}
+
+std::string stall_sentence(const transport::MessageStalled& stall, const Group& group) {
+  const std::string who = rank_name(group, stall.peer);
+  switch (stall.reason) {
+    case transport::StallReason::kBlockedHere:
+      return fmt::format("this host refuses to send datagrams of {} bytes to {}: {}; {}",
+                         stall.datagram_bytes, who, std::generic_category().message(stall.error),
+                         stall.error == EMSGSIZE
+                             ? "raise the MTU of its interface again, or set SPILLWAY_MTU to it "
+                               "at every rank"
+                             : "see its routes and its firewall");
+    case transport::StallReason::kTooBig:
+      return fmt::format(
+          "{}, while short ones come through: raise the MTU of the switches and interfaces between "
+          "them, or set SPILLWAY_MTU to less at every rank; `spillway doctor --peer` finds out "
+          "what "
+          "passes",
+          stall_observed(stall, who));
+    case transport::StallReason::kLost:
+      break;
+  }
+  return fmt::format(
+      "{}: see that nothing between them filters UDP, and that `spillway doctor --peer` finds the "
+      "path fit",
+      stall_observed(stall, who));
+}
+
 }  // namespace
 
 void Engine::on_event(const transport::Event& event, transport::Endpoint& endpoint,
                       base::Instant now) {
   if (const auto* dead = std::get_if<transport::PeerDead>(&event)) {
     fail({base::StatusCode::kPeerFailed,
-          fmt::format("{} is dead: nothing was heard from it for {} ms",
-                      rank_name(config_.group, dead->rank),
-                      endpoint.config().exchange.peer_timeout.count() / 1'000'000)},
+          death_sentence(*dead, config_.group, endpoint.config().exchange.peer_timeout)},
          dead->rank, wire::FailureCause::kPeerDead, endpoint, now);
     return;
   }
+  if (const auto* stall = std::get_if<transport::MessageStalled>(&event)) {
+    fail({base::StatusCode::kTimedOut, stall_sentence(*stall, config_.group)}, stall->peer,
+         wire::FailureCause::kTimeout, endpoint, now);
+    return;
+  }
   if (const auto* failed = std::get_if<transport::PeerFailed>(&event)) {
-    if (failed->cause == wire::FailureCause::kClosed) {
-      on_closed(failed->from, endpoint, now);
+    // Else it failed, because of another that closed too early.
+    const bool is_its_own = failed->culprit == failed->from;
+    if (failed->cause == wire::FailureCause::kClosed && is_its_own) {
+      on_closed(*failed, endpoint, now);
       return;
     }
     fail({code_of(failed->cause), failure_sentence(*failed, config_.group)}, failed->culprit,
@@ -106,13 +165,25 @@ void Engine::on_message_event(const transport::Event& event, transport::Endpoint
 }
 
 // A rank that left was done with everything it knew of; what still waits for it waits in vain.
-void Engine::on_closed(std::uint16_t peer, transport::Endpoint& endpoint, base::Instant now) {
-  closed_.push_back(peer);
+void Engine::on_closed(const transport::PeerFailed& event, transport::Endpoint& endpoint,
+                       base::Instant now) {
+  closed_.push_back({event.from, event.finished_before});
   if (intake_) {
     RunContext context = this->context(endpoint, now);
-    intake_->leave(peer, context);
+    intake_->leave(event.from, context);
   }
-  fail_what_needs(peer, endpoint, now);
+  tell_of(closed_.back(), endpoint, now);
+}
+
+// Operations that it has finished itself can end without it; the others cannot where they need it.
+void Engine::tell_of(const Closed& closed, transport::Endpoint& endpoint, base::Instant now) {
+  RunContext context = this->context(endpoint, now);
+  for (const auto& [key, active] : running_) {
+    if (!is_point_to_point_key(key) && key < closed.finished_before) {
+      active.run->on_left(closed.rank, context);
+    }
+  }
+  fail_what_needs(closed.rank, endpoint, now);
 }
 
 void Engine::fail_what_needs(std::uint16_t peer, transport::Endpoint& endpoint, base::Instant now) {
@@ -135,6 +206,9 @@ void Engine::on_unexpected(const transport::UnexpectedMessage& event, transport:
   }
   const auto found = running_.find(key_of(event.id, event.id.source, false));
   if (found == running_.end()) {
+    if (event.id.phase == wire::Phase::kPointToPoint && !failure_) {
+      on_announced(event.id, endpoint, now);
+    }
     return;  // not begun here yet
   }
   const Active& active = found->second;
@@ -190,7 +264,10 @@ void Engine::fail(const base::Status& cause, std::uint16_t culprit, wire::Failur
     outbox_->withdraw(context);
   }
   std::map<Key, Active> running = std::exchange(running_, {});
+  group_running_ = 0;
   messages_ = 0;
+  sent_messages_ = 0;
+  received_messages_ = 0;
   for (auto& [key, active] : running) {
     active.run->withdraw(context);
     if (active.is_complete) {
@@ -209,11 +286,17 @@ void Engine::fail(const base::Status& cause, std::uint16_t culprit, wire::Failur
   for (const Waiting& waiting : std::exchange(waiting_, {})) {
     complete_failed(waiting, now);
   }
+  held_sends_ = 0;
+  for (SendsTo& sends : sends_to_) {
+    for (const HeldSend& held : std::exchange(sends.held, {})) {
+      complete_failed(held.waiting, now);
+    }
+  }
 }
 
 void Engine::complete_failed(const Waiting& waiting, base::Instant now) {
   OperationReport report;
-  report.sequence = waiting.sequence;
+  report.sequence = static_cast<decltype(report.sequence)>(waiting.sequence);
   report.operation = waiting.operation;
   report.queued = waiting.queued;
   report.finished = now;

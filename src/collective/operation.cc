@@ -25,8 +25,11 @@ constexpr std::array<TypeFacts, kDataTypes> kTypes{{{4, true, "float32", "float"
                                                     {2, true, "float16", "half"},
                                                     {2, true, "bfloat16", "bfloat16"},
                                                     {4, false, "int32", "int32"},
-                                                    {8, false, "int64", "int64"}}};
-constexpr std::array<const char*, kReduceOps> kOpNames{"sum", "average", "min", "max"};
+                                                    {8, false, "int64", "int64"},
+                                                    {1, false, "int8", "int8"},
+                                                    {1, false, "uint8", "uint8"}}};
+constexpr std::array<const char*, kReduceOps> kOpNames{"sum",     "average", "min",    "max",
+                                                       "product", "bit_and", "bit_or", "bit_xor"};
 
 const TypeFacts& facts(DataType type) {
   const auto index = static_cast<std::size_t>(type);
@@ -41,8 +44,12 @@ constexpr std::array<const char*, kAlgorithms> kAlgorithmNames = {"automatic", "
                                                                   "tree", "servers"};
 constexpr std::size_t kMaxBytes = std::size_t{1} << 40;
 
-// Bits of a signature: kind 15..12, type 11..9, reduction 8..7, hash of the rest 6..0.
-constexpr unsigned kHashBits = 7;
+// Bits of a signature: kind 63..58, type 57..52, reduction 51..48, hash of the rest 47..0; of a
+// send the upper half of that hash is the tag.
+constexpr unsigned kKindShift = 58;
+constexpr unsigned kTypeShift = 52;
+constexpr unsigned kOpShift = 48;
+constexpr unsigned kTagShift = kOpShift - kTagBits;
 constexpr std::uint64_t kSignatureKey = 0x5349474E41545552ULL;
 
 bool reduces(Kind kind) {
@@ -52,6 +59,10 @@ bool reduces(Kind kind) {
 bool has_root(Kind kind) {
   return kind == Kind::kBroadcast || kind == Kind::kReduce || kind == Kind::kGather ||
          kind == Kind::kScatter;
+}
+
+std::uint64_t low_bits(std::uint64_t number, unsigned bits) {
+  return number & ((std::uint64_t{1} << bits) - 1);
 }
 
 bool has_elements(Kind kind) {
@@ -90,6 +101,36 @@ base::Status validate_tolerance(const Operation& operation) {
   return {};
 }
 
+base::Status validate_ranks(const Operation& operation, const Group& group) {
+  const bool names_rank = has_root(operation.kind) || is_point_to_point(operation.kind);
+  const bool takes_any = operation.kind == Kind::kReceive && operation.root == kAnyRank;
+  if (names_rank && !takes_any && operation.root >= group.workers()) {
+    return base::invalid_argument(fmt::format("{} names rank {}, but ranks go from 0 to {}",
+                                              kind_name(operation.kind), operation.root,
+                                              group.workers() - 1));
+  }
+  if (is_point_to_point(operation.kind) && operation.root == group.rank) {
+    return base::invalid_argument(
+        fmt::format("rank {} cannot {} to or from itself", group.rank, kind_name(operation.kind)));
+  }
+  if (takes_any && (operation.count == 0 || group.workers() == 1)) {
+    return base::invalid_argument(
+        group.workers() == 1 ? "this rank is the only one: there is nobody to receive from"
+                             : "a receive of nothing has no sender: name a rank, or leave it away");
+  }
+  return {};
+}
+
+base::Status validate_reduction(const Operation& operation) {
+  if (!reduces(operation.kind) || has_reduction(operation.type, operation.op)) {
+    return {};
+  }
+  return base::invalid_argument(fmt::format(
+      "there is no {} of {}: {}", reduce_op_name(operation.op), data_type_name(operation.type),
+      operation.op == ReduceOp::kAverage ? "its sums would not fit; use sum, or a wider type"
+                                         : "it is of integers"));
+}
+
 // What of a tolerance both ends of a message must know alike.
 std::uint32_t tolerance_word(const Operation& operation) {
   if (!operation.tolerance) {
@@ -98,7 +139,8 @@ std::uint32_t tolerance_word(const Operation& operation) {
   const Tolerance& tolerance = *operation.tolerance;
   return 1U << 31 | std::uint32_t{tolerance.precision} << 8 | tolerance.gather_precision |
          (tolerance.lossy_gather ? 1U << 16 : 0) |
-         (tolerance.least_contributors > 0.0 ? 1U << 17 : 0);
+         (tolerance.least_contributors > 0.0 ? 1U << 17 : 0) |
+         (tolerance.feedback_tensor != 0 ? 1U << 18 : 0);
 }
 
 }  // namespace
@@ -123,6 +165,13 @@ const char* reduce_op_name(ReduceOp op) {
   const auto index = static_cast<std::size_t>(op);
   SPILLWAY_CHECK(index < kReduceOps);
   return kOpNames[index];
+}
+
+bool has_reduction(DataType type, ReduceOp op) {
+  const bool is_of_bits =
+      op == ReduceOp::kBitAnd || op == ReduceOp::kBitOr || op == ReduceOp::kBitXor;
+  return (!is_of_bits || !is_floating(type)) &&
+         (op != ReduceOp::kAverage || element_size(type) > 1);
 }
 
 const char* kind_name(Kind kind) {
@@ -188,15 +237,14 @@ base::Status validate(const Operation& operation, const Group& group) {
     return base::invalid_argument(
         fmt::format("priority {} is outside 0 to 7; 7 goes first", operation.priority));
   }
-  const bool names_rank = has_root(operation.kind) || is_point_to_point(operation.kind);
-  if (names_rank && operation.root >= group.workers()) {
-    return base::invalid_argument(fmt::format("{} names rank {}, but ranks go from 0 to {}",
-                                              kind_name(operation.kind), operation.root,
-                                              group.workers() - 1));
+  if (operation.tag > kMaxTag) {
+    return base::invalid_argument(fmt::format("tag {} is outside 0 to {}", operation.tag, kMaxTag));
   }
-  if (is_point_to_point(operation.kind) && operation.root == group.rank) {
-    return base::invalid_argument(
-        fmt::format("rank {} cannot {} to or from itself", group.rank, kind_name(operation.kind)));
+  if (base::Status status = validate_ranks(operation, group); !status.ok()) {
+    return status;
+  }
+  if (base::Status status = validate_reduction(operation); !status.ok()) {
+    return status;
   }
   if (operation.tolerance) {
     if (base::Status status = validate_tolerance(operation); !status.ok()) {
@@ -216,23 +264,31 @@ base::Status validate(const Operation& operation, const Group& group) {
   return {};
 }
 
-std::uint16_t signature(const Operation& operation) {
+std::uint64_t signature(const Operation& operation) {
   const Kind kind = operation.kind == Kind::kReceive ? Kind::kSend : operation.kind;
-  const auto type = has_elements(kind) ? static_cast<unsigned>(operation.type) : 0U;
-  const auto op = reduces(kind) ? static_cast<unsigned>(operation.op) : 0U;
+  const auto type = has_elements(kind) ? static_cast<std::uint64_t>(operation.type) : 0U;
+  const auto op = reduces(kind) ? static_cast<std::uint64_t>(operation.op) : 0U;
   const std::uint32_t root = has_root(kind) ? operation.root : 0U;
   const base::RandomBlock hash = base::random_block(
       kSignatureKey, {static_cast<std::uint32_t>(operation.count),
                       static_cast<std::uint32_t>(std::uint64_t{operation.count} >> 32), root,
                       static_cast<std::uint32_t>(operation.algorithm) ^ tolerance_word(operation)});
-  return static_cast<std::uint16_t>(static_cast<unsigned>(kind) << 12 | type << 9 |
-                                    op << kHashBits | (hash[0] & ((1U << kHashBits) - 1)));
+  const std::uint64_t words = std::uint64_t{hash[1]} << 32 | hash[0];
+  const std::uint64_t rest =
+      kind == Kind::kSend ? std::uint64_t{operation.tag} << kTagShift | low_bits(words, kTagShift)
+                          : low_bits(words, kOpShift);
+  return static_cast<std::uint64_t>(kind) << kKindShift | type << kTypeShift | op << kOpShift |
+         rest;
 }
 
-std::string describe_signature(std::uint16_t signature) {
-  const unsigned kind = signature >> 12;
-  const unsigned type = (signature >> 9) & 7U;
-  const unsigned op = (signature >> kHashBits) & 3U;
+std::uint32_t tag_of(std::uint64_t signature) {
+  return static_cast<std::uint32_t>(low_bits(signature >> kTagShift, kTagBits));
+}
+
+std::string describe_signature(std::uint64_t signature) {
+  const std::uint64_t kind = signature >> kKindShift;
+  const std::uint64_t type = low_bits(signature >> kTypeShift, kKindShift - kTypeShift);
+  const std::uint64_t op = low_bits(signature >> kOpShift, kTypeShift - kOpShift);
   if (kind >= kKinds || type >= kDataTypes) {
     return "an unknown operation";
   }
@@ -256,6 +312,9 @@ std::string describe(const Operation& operation) {
   }
   if (has_root(operation.kind)) {
     text += fmt::format(", root {}", operation.root);
+  }
+  if (operation.tag != 0) {
+    text += fmt::format(", tag {}", operation.tag);
   }
   return text;
 }

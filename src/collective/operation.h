@@ -12,8 +12,11 @@
 //   send, receive                     count elements
 //
 // Every rank calls the operations of a communicator in the same order with the same arguments
-// (buffers and priority aside); send and receive count per pair and direction. A 16-bit signature
-// of the arguments travels with every message, so ranks that do not agree find out.
+// (buffers, priority and timeout aside). A signature of the arguments, 64 bits, travels with every
+// message, so ranks that do not agree find out. Sends and receives are outside of that order: a
+// receive gets the first message of its tag, from its rank or from any, that no earlier receive got
+// (collective/matching.h). Of nothing, count 0, nothing is sent: such a send or receive is over at
+// once and matches nothing.
 //
 // In a group with parameter servers the callers are the workers: "rank", "root" and "world" above
 // mean them alone. Their all_reduce goes through the servers (push, add up, pull); everything else
@@ -32,14 +35,34 @@
 #include <string>
 
 #include "base/status.h"
+#include "base/units.h"
 
 namespace spillway::collective {
 
-enum class DataType : std::uint8_t { kFloat32, kFloat64, kFloat16, kBfloat16, kInt32, kInt64 };
-inline constexpr std::size_t kDataTypes = 6;
+enum class DataType : std::uint8_t {
+  kFloat32,
+  kFloat64,
+  kFloat16,
+  kBfloat16,
+  kInt32,
+  kInt64,
+  kInt8,
+  kUint8,
+};
+inline constexpr std::size_t kDataTypes = 8;
 
-enum class ReduceOp : std::uint8_t { kSum, kAverage, kMin, kMax };
-inline constexpr std::size_t kReduceOps = 4;
+// Those by bits are of integers alone, averages of what is wider than a byte.
+enum class ReduceOp : std::uint8_t {
+  kSum,
+  kAverage,
+  kMin,
+  kMax,
+  kProduct,
+  kBitAnd,
+  kBitOr,
+  kBitXor,
+};
+inline constexpr std::size_t kReduceOps = 8;
 
 std::size_t element_size(DataType type);  // bytes
 bool is_floating(DataType type);          // what goes through a lossy code, and what may be NaN
@@ -47,6 +70,13 @@ bool is_floating(DataType type);          // what goes through a lossy code, and
 const char* data_type_name(DataType type);   // "float32", "bfloat16", ...
 const char* nccl_tests_name(DataType type);  // what nccl-tests calls it: "float", "half", ...
 const char* reduce_op_name(ReduceOp op);     // "sum", "average", ...
+bool has_reduction(DataType type, ReduceOp op);
+
+// The other end of a receive from whichever rank sends first. No rank has this number.
+inline constexpr std::uint16_t kAnyRank = UINT16_MAX;
+// Tags stand in signatures in clear, so that a receiver can tell one from another.
+inline constexpr unsigned kTagBits = 24;
+inline constexpr std::uint32_t kMaxTag = (std::uint64_t{1} << kTagBits) - 1;
 
 // How much of an all-reduce may be lost, and what the caller gets for it. Values are sent as bit
 // planes of rotated rows, so what a switch cuts off or drops costs a little everywhere instead of
@@ -61,7 +91,8 @@ struct Tolerance {
   std::uint32_t loss_bound_ppm = 10'000;  // packets of a contribution that may stay missing
   std::uint8_t min_planes = 1;            // of a trimmed packet, for it to count as delivered
   bool lossy_gather = false;
-  // Names the tensor across operations: what coding left out of it is added to its next. 0: no.
+  // Names the tensor across operations: what of this rank's part did not get into the sum is added
+  // to its next. 0: it is lost. Some name at all ranks or at none.
   std::uint64_t feedback_tensor = 0;
   // With a share above 0: ranks that are late are not waited for longer than usual, as long as this
   // share of the contributions to each shard is there.
@@ -115,10 +146,12 @@ struct Operation {
   ReduceOp op = ReduceOp::kSum;
   std::size_t count = 0;
   std::uint16_t root = 0;  // of broadcast, reduce, gather, scatter; the other end of send, receive
+  std::uint32_t tag = 0;   // of send and receive, which match by it; up to kMaxTag
   Algorithm algorithm = Algorithm::kAutomatic;
   // All-reduces of floating-point numbers, sum or average: how much may be lost. Nothing: nothing.
   std::optional<Tolerance> tolerance{};
   std::uint8_t priority = 3;  // 0 to 7; 7 goes first
+  base::Duration timeout{};   // after which it has failed; 0: the communicator's
   // Both outlive the operation; may be the same. NULL where the rank has none (input_bytes()).
   const void* input = nullptr;
   void* output = nullptr;
@@ -141,9 +174,11 @@ std::size_t output_bytes(const Operation& operation, const Group& group);
 base::Status validate(const Operation& operation, const Group& group);
 
 // Kind, type and reduction in clear, all the rest as a hash. A receive has its send's signature.
-std::uint16_t signature(const Operation& operation);
+std::uint64_t signature(const Operation& operation);
+// The tag that a send's signature has.
+std::uint32_t tag_of(std::uint64_t signature);
 // What can be read from a signature, for the message about two that differ.
-std::string describe_signature(std::uint16_t signature);
+std::string describe_signature(std::uint64_t signature);
 std::string describe(const Operation& operation);
 
 }  // namespace spillway::collective

@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -58,17 +59,24 @@ struct RunContext {
 struct RunConfig {
   Group group;
   packetize::Job job;
-  ByteLayout layout;  // of messages that carry bytes as they are
-  const wire::PacketAuth* auth = nullptr;
-  PeerMemory* memory = nullptr;  // of ranks on this machine, if it can be read
+  ByteLayout layout;             // of messages that carry bytes as they are
+  PeerMemory* memory = nullptr;  // shared with ranks of this machine, if any
 };
+
+// The engine's name for an operation: for those of the group its number; for those of two ranks the
+// number, which counts per pair and direction, in the lower bits, and what tells them apart above.
+inline constexpr std::uint64_t kPairKey = std::uint64_t{1} << 63;
+inline constexpr unsigned kPairNumberBits = 45;
+constexpr std::uint64_t operation_number(std::uint64_t key) {
+  return (key & kPairKey) == 0 ? key : key & ((std::uint64_t{1} << kPairNumberBits) - 1);
+}
 
 class OperationRun {
  public:
-  // `key` is the engine's name for it; its lower half is the number that all its messages carry.
+  // `key` is the engine's name for it (operation_number()).
   OperationRun(const Operation& operation, std::uint64_t key, const RunConfig& config)
       : config_(config), key_(key), signature_(collective::signature(operation)) {
-    report_.sequence = static_cast<std::uint32_t>(key);
+    report_.sequence = operation_number(key);
     report_.operation = operation;
     report_.peers.resize(config.group.world);
   }
@@ -95,16 +103,18 @@ class OperationRun {
   virtual std::size_t message_count() const = 0;
   // Ranks from which something is still missing.
   virtual std::vector<std::uint16_t> awaited() const = 0;
+  // The rank has finished this operation, was owed nothing and owed nothing any more, and left.
+  virtual void on_left(std::uint16_t /*peer*/, RunContext& /*context*/) {}
   // Whether it cannot end without that rank from here on.
   virtual bool needs(std::uint16_t peer) const = 0;
 
   const Operation& operation() const { return report_.operation; }
-  std::uint16_t signature() const { return signature_; }
+  std::uint64_t signature() const { return signature_; }
   OperationReport& report() { return report_; }
 
  protected:
   wire::MessageId message_id(wire::Phase phase, std::uint32_t piece, std::uint16_t source) const {
-    return {.operation = report_.sequence,
+    return {.operation = static_cast<decltype(wire::MessageId::operation)>(operation_number(key_)),
             .signature = signature_,
             .piece = static_cast<std::uint16_t>(piece),
             .source = source,
@@ -123,21 +133,21 @@ class OperationRun {
 
  private:
   std::uint64_t key_;
-  std::uint16_t signature_;
+  std::uint64_t signature_;
 };
 
 class MessageSet {
  public:
   base::Status expect(const transport::ReceiveOptions& options, RunContext& context) {
-    return keep(context.endpoint.expect(options, context.now), {options.id, options.id.source});
+    const transport::MessageKey key{options.id, options.id.source};
+    return keep(key, [&] { return context.endpoint.expect(options, context.now); });
   }
   base::Status send(const transport::SendOptions& options, RunContext& context) {
-    return keep(context.endpoint.send(options, context.now), {options.id, options.to});
+    const transport::MessageKey key{options.id, options.to};
+    return keep(key, [&] { return context.endpoint.send(options, context.now); });
   }
-  void on_received(const transport::ReceiveReport& report) {
-    keys_.erase({report.id, report.id.source});
-  }
-  void on_sent(const transport::SendReport& report) { keys_.erase({report.id, report.to}); }
+  void on_received(const transport::ReceiveReport& report) { drop({report.id, report.id.source}); }
+  void on_sent(const transport::SendReport& report) { drop({report.id, report.to}); }
 
   // Takes those back for which `condition` holds.
   template <typename Condition>
@@ -145,6 +155,7 @@ class MessageSet {
     for (auto key = keys_.begin(); key != keys_.end();) {
       if (condition(*key)) {
         context.endpoint.withdraw(key->message, key->peer, context.now);
+        --counts_[lane(key->message.phase, key->message.piece)];
         key = keys_.erase(key);
       } else {
         ++key;
@@ -153,6 +164,11 @@ class MessageSet {
   }
 
   bool empty() const { return keys_.empty(); }
+  // Messages of one number in one phase, with all peers.
+  std::size_t count(wire::Phase phase, std::uint32_t piece) const {
+    const auto found = counts_.find(lane(phase, piece));
+    return found == counts_.end() ? 0 : found->second;
+  }
   template <typename Condition>
   bool any(Condition&& condition) const {
     return std::any_of(keys_.begin(), keys_.end(), condition);
@@ -175,14 +191,33 @@ class MessageSet {
     }
   };
 
-  base::Status keep(base::Status status, const transport::MessageKey& key) {
-    if (status.ok()) {
-      keys_.insert(key);
+  static std::uint32_t lane(wire::Phase phase, std::uint32_t piece) {
+    return static_cast<std::uint32_t>(phase) << 16 | piece;
+  }
+  // Written down first: the endpoint must not have what cannot be taken back.
+  template <typename Begin>
+  base::Status keep(const transport::MessageKey& key, const Begin& begin) {
+    std::size_t& count = counts_[lane(key.message.phase, key.message.piece)];
+    const bool is_new = keys_.insert(key).second;
+    count += is_new ? 1 : 0;
+    base::Status status = begin();
+    if (!status.ok() && is_new) {
+      drop(key);
     }
     return status;
   }
+  void drop(const transport::MessageKey& key) {
+    if (keys_.erase(key) == 0) {
+      return;
+    }
+    const auto found = counts_.find(lane(key.message.phase, key.message.piece));
+    if (--found->second == 0) {
+      counts_.erase(found);
+    }
+  }
 
   std::unordered_set<transport::MessageKey, Hash> keys_;
+  std::unordered_map<std::uint32_t, std::size_t> counts_;  // by phase and piece
 };
 
 }  // namespace spillway::collective

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collective/operation.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <set>
@@ -16,6 +17,8 @@ TEST(Element, SizesAreThoseOfTheTypes) {
   EXPECT_EQ(element_size(DataType::kBfloat16), 2U);
   EXPECT_EQ(element_size(DataType::kInt32), sizeof(std::int32_t));
   EXPECT_EQ(element_size(DataType::kInt64), sizeof(std::int64_t));
+  EXPECT_EQ(element_size(DataType::kInt8), 1U);
+  EXPECT_EQ(element_size(DataType::kUint8), 1U);
 }
 
 TEST(Element, NamesAreThoseOfTheTypes) {
@@ -69,6 +72,8 @@ TEST(Validate, AnOperationThatMakesSensePasses) {
 TEST(Validate, EveryRangeIsNamed) {
   EXPECT_EQ(wrong_with([](Operation& operation) { operation.priority = 8; }),
             "priority 8 is outside 0 to 7; 7 goes first");
+  EXPECT_EQ(wrong_with([](Operation& operation) { operation.tag = kMaxTag + 1; }),
+            fmt::format("tag {} is outside 0 to {}", kMaxTag + 1, kMaxTag));
   const auto tolerant = [](auto change) {
     return wrong_with([&](Operation& operation) { change(operation.tolerance.emplace()); });
   };
@@ -104,6 +109,60 @@ TEST(Validate, RanksBuffersAndTolerancesMustFitTheKind) {
               operation.tolerance = Tolerance{};
             }),
             "");
+}
+
+TEST(Validate, NotEveryTypeHasEveryReduction) {
+  const auto reducing = [](DataType type, ReduceOp op) {
+    return wrong_with([&](Operation& operation) {
+      operation.type = type;
+      operation.op = op;
+    });
+  };
+  EXPECT_EQ(reducing(DataType::kUint8, ReduceOp::kBitXor), "");
+  EXPECT_EQ(reducing(DataType::kFloat16, ReduceOp::kProduct), "");
+  EXPECT_EQ(reducing(DataType::kFloat32, ReduceOp::kBitAnd),
+            "there is no bit_and of float32: it is of integers");
+  EXPECT_EQ(reducing(DataType::kInt8, ReduceOp::kAverage),
+            "there is no average of int8: its sums would not fit; use sum, or a wider type");
+}
+
+TEST(Validate, OnlyAReceiveOfSomethingTakesAnyRank) {
+  const auto with_any = [](Kind kind, std::size_t count, const Group& group) {
+    return wrong_with(
+        [&](Operation& operation) {
+          operation.kind = kind;
+          operation.root = kAnyRank;
+          operation.count = count;
+        },
+        group);
+  };
+  EXPECT_EQ(with_any(Kind::kReceive, 5, {.rank = 1, .world = 3}), "");
+  EXPECT_NE(with_any(Kind::kReceive, 0, {.rank = 1, .world = 3}), "");
+  EXPECT_NE(with_any(Kind::kReceive, 5, {.rank = 0, .world = 1}), "");
+  EXPECT_NE(with_any(Kind::kSend, 5, {.rank = 1, .world = 3}), "");
+  EXPECT_NE(with_any(Kind::kBroadcast, 5, {.rank = 1, .world = 3}), "");
+}
+
+TEST(Signature, HasTheTagInClearAndTellsArgumentsApart) {
+  const Operation send{.kind = Kind::kSend, .count = 10, .root = 1, .tag = kMaxTag};
+  Operation receive = send;
+  receive.kind = Kind::kReceive;
+  receive.root = kAnyRank;
+  EXPECT_EQ(signature(receive), signature(send));
+  EXPECT_EQ(tag_of(signature(send)), kMaxTag);
+  receive.tag = 3;
+  EXPECT_EQ(tag_of(signature(receive)), 3U);
+  EXPECT_NE(signature(receive), signature(send));
+  receive = send;
+  receive.type = DataType::kUint8;
+  EXPECT_NE(signature(receive), signature(send));
+
+  std::set<std::string> described;
+  for (std::size_t op = 0; op < kReduceOps; ++op) {
+    described.insert(describe_signature(
+        signature({.type = DataType::kInt64, .op = static_cast<ReduceOp>(op), .count = 10})));
+  }
+  EXPECT_EQ(described.size(), kReduceOps);
 }
 
 // A server has no buffers of its own.

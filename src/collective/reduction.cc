@@ -79,10 +79,43 @@ struct Sum {
   static T fold(T a, T b) {
     return a + b;
   }
-  template <std::signed_integral T>
+  template <std::integral T>
   static T fold(T a, T b) {
     using Wrapping = std::make_unsigned_t<T>;
     return static_cast<T>(static_cast<Wrapping>(a) + static_cast<Wrapping>(b));
+  }
+};
+
+struct Product {
+  template <std::floating_point T>
+  static T fold(T a, T b) {
+    return a * b;
+  }
+  template <std::integral T>
+  static T fold(T a, T b) {
+    using Wrapping = std::make_unsigned_t<T>;
+    return static_cast<T>(static_cast<Wrapping>(a) * static_cast<Wrapping>(b));
+  }
+};
+
+struct BitAnd {
+  template <std::integral T>
+  static T fold(T a, T b) {
+    return static_cast<T>(a & b);
+  }
+};
+
+struct BitOr {
+  template <std::integral T>
+  static T fold(T a, T b) {
+    return static_cast<T>(a | b);
+  }
+};
+
+struct BitXor {
+  template <std::integral T>
+  static T fold(T a, T b) {
+    return static_cast<T>(a ^ b);
   }
 };
 
@@ -119,8 +152,10 @@ Ending<Value> ending(std::size_t divisor) {
     return {};
   }
   const auto operand = static_cast<Value>(divisor);
-  if (std::is_floating_point_v<Value> && std::has_single_bit(divisor)) {
-    return {Kind::kMultiply, Value{1} / operand};
+  if constexpr (std::is_floating_point_v<Value>) {
+    if (std::has_single_bit(divisor)) {
+      return {Kind::kMultiply, Value{1} / operand};
+    }
   }
   return {Kind::kDivide, operand};
 }
@@ -269,6 +304,26 @@ void reduce_as(ReduceOp op, const Reduction& job) {
       return reduce_with<Format, Min>(job);
     case ReduceOp::kMax:
       return reduce_with<Format, Max>(job);
+    case ReduceOp::kProduct:
+      return reduce_with<Format, Product>(job);
+    case ReduceOp::kBitAnd:
+    case ReduceOp::kBitOr:
+    case ReduceOp::kBitXor:
+      break;  // of integers alone
+  }
+}
+
+template <typename T>
+void reduce_integers(ReduceOp op, const Reduction& job) {
+  switch (op) {
+    case ReduceOp::kBitAnd:
+      return reduce_with<Integer<T>, BitAnd>(job);
+    case ReduceOp::kBitOr:
+      return reduce_with<Integer<T>, BitOr>(job);
+    case ReduceOp::kBitXor:
+      return reduce_with<Integer<T>, BitXor>(job);
+    default:
+      return reduce_as<Integer<T>>(op, job);
   }
 }
 
@@ -284,7 +339,7 @@ void copy(const void* from, std::size_t bytes, void* to) {
 void reduce(DataType type, ReduceOp op, std::span<const std::uint8_t* const> sources,
             std::size_t count, std::uint8_t* target, std::size_t average_over) {
   SPILLWAY_CHECK(!sources.empty() && sources.size() <= kMaxSources);
-  SPILLWAY_CHECK(average_over <= kMaxAverageOver);
+  SPILLWAY_CHECK(average_over <= kMaxAverageOver && has_reduction(type, op));
   const std::size_t divisor = op == ReduceOp::kAverage ? average_over : 0;
   const Reduction job{sources, count, target, divisor};
   switch (type) {
@@ -297,9 +352,13 @@ void reduce(DataType type, ReduceOp op, std::span<const std::uint8_t* const> sou
     case DataType::kBfloat16:
       return reduce_as<Bfloat16>(op, job);
     case DataType::kInt32:
-      return reduce_as<Integer<std::int32_t>>(op, job);
+      return reduce_integers<std::int32_t>(op, job);
     case DataType::kInt64:
-      return reduce_as<Integer<std::int64_t>>(op, job);
+      return reduce_integers<std::int64_t>(op, job);
+    case DataType::kInt8:
+      return reduce_integers<std::int8_t>(op, job);
+    case DataType::kUint8:
+      return reduce_integers<std::uint8_t>(op, job);
   }
 }
 

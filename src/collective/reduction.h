@@ -5,14 +5,15 @@
 // Results are the same bits on every machine, whatever its vectors are:
 // - Sources are folded strictly in the order given, ((s0 + s1) + s2) + ...; nothing is reassociated
 //   or fused. Vectors run across elements, never across sources.
-// - float16 and bfloat16 are summed as floats over all sources and rounded once, at the end, to
-//   nearest, ties to even. Sums beyond the range become infinities.
-// - An element is NaN where any source is (min and max too) or where infinities cancel, and then
-//   always the positive quiet NaN without a payload: which NaN an addition makes differs between
-//   processors. That holds for a single source as well.
+// - float16 and bfloat16 are summed (and multiplied) as floats over all sources and rounded once,
+// at
+//   the end, to nearest, ties to even. Sums beyond the range become infinities.
+// - An element is NaN where any source is (min and max too), where infinities cancel or meet a zero
+//   in a product, and then always the positive quiet NaN without a payload: which NaN an addition
+//   makes differs between processors. That holds for a single source as well.
 // - min and max keep the earlier of two equal elements, which tells +0 from -0.
-// - Integer sums wrap around (two's complement). Integer averages truncate towards zero, floating
-//   ones are divided and not multiplied with a reciprocal.
+// - Integer sums and products wrap around (two's complement). Integer averages truncate towards
+//   zero, floating ones are divided and not multiplied with a reciprocal.
 // The thread's floating-point mode must be the usual one: rounding to nearest, denormals kept.
 //
 // Buffers need no alignment. `target` may be exactly one of the sources; otherwise nothing

@@ -4,11 +4,13 @@
 // it. Always kept; costs a few additions per message.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "base/units.h"
 #include "collective/operation.h"
+#include "collective/shards.h"
 #include "transport/message.h"
 
 namespace spillway::collective {
@@ -30,8 +32,18 @@ struct PeerDelivery {
   }
 };
 
+// A shard of a tolerant all-reduce, as far as this rank knows of it. With deadlines or error
+// feedback owners tell everybody; without, nobody is left out but by losses within the bound, which
+// a rank knows of the shards it owns.
+struct ShardDelivery {
+  std::uint16_t shard = 0;
+  std::uint16_t owner = 0;
+  Extent extent;                   // elements of the tensor
+  std::uint16_t contributors = 0;  // ranks in the part of its sum that has the fewest; 0: no sum
+};
+
 struct OperationReport {
-  std::uint32_t sequence = 0;
+  std::uint64_t sequence = 0;
   Operation operation;
   Algorithm algorithm = Algorithm::kDirect;  // that was used
   base::Instant queued;
@@ -41,10 +53,36 @@ struct OperationReport {
   std::uint64_t packets_repeated = 0;
   std::uint64_t wire_bytes_sent = 0;  // UDP payload, repeats included
   // Of a tolerant all-reduce.
-  std::uint16_t contributors = 0;  // ranks in the sum of the shard that has the fewest
-  std::uint16_t empty_shards = 0;  // whose owner was too late: zero at all ranks
+  std::uint16_t contributors = 0;     // ranks in the sum of the shard that has the fewest, but for
+                                      // those that have none
+  std::uint16_t empty_shards = 0;     // without a sum: their owner was too late
+  std::vector<ShardDelivery> shards;  // by shard; a server's own
+  // Elements that no rank is in the sum of, in order: zero at all ranks.
+  std::vector<Extent> absent;
   double drift = 0.0;  // expected squared distance to the owners' sums, over their energy
   std::vector<PeerDelivery> peers;  // by rank; this rank's own entry is empty
+
+  std::size_t absent_elements() const {
+    std::size_t elements = 0;
+    for (const Extent& extent : absent) {
+      elements += extent.count;
+    }
+    return elements;
+  }
+
+  // What follows from the shards.
+  void count_contributors() {
+    contributors = 0;
+    empty_shards = 0;
+    for (const ShardDelivery& shard : shards) {
+      if (shard.contributors == 0) {
+        ++empty_shards;
+      } else {
+        contributors =
+            contributors == 0 ? shard.contributors : std::min(contributors, shard.contributors);
+      }
+    }
+  }
 
   PeerDelivery total() const {
     PeerDelivery sum;

@@ -6,7 +6,8 @@
  *
  * Touched are Spillway's data packets alone, and only those whose UDP length says that there was
  * more. What is left of them is told good from bad by the checks they carry; the IPv4 header's
- * checksum is computed anew, because switches differ in whether they keep it right.
+ * checksum is computed anew, because switches differ in whether they keep it right. VLAN tags do
+ * not matter, in the frame or taken out of it by a card: lengths begin at the IP header.
  */
 #ifndef SPILLWAY_DATAPLANE_FIXUP_H
 #define SPILLWAY_DATAPLANE_FIXUP_H

@@ -4,8 +4,13 @@
  * Frames come from real interfaces: nothing in them is believed before it is checked against the
  * bytes that are there.
  *
- * Understood are at most one VLAN tag, IPv4 with options, IPv6, UDP and, in it, Spillway. Fragments
- * and IPv6 packets with extension headers are carried, but never taken for Spillway's.
+ * Understood are up to SPILLWAY_MAX_TAGS VLAN tags (802.1Q, 802.1ad, one in the other), IPv4 with
+ * options, IPv6, UDP and, in it, Spillway. Fragments, IPv6 packets with extension headers and
+ * frames with more tags are carried, but never taken for Spillway's.
+ *
+ * A kernel may keep a frame's outermost tag beside it, in a socket buffer's fields: functions that
+ * take `beside` are told of it. Offsets and lengths are those of the bytes that are there; a port
+ * reckons with the tag, which is part of the frame on every wire.
  *
  * A frame is [data, end), never NULL; `bytes` is its length where more of it may follow behind
  * `end` (a socket buffer's pages). Every access is preceded by a comparison with `end`, in the form
@@ -25,9 +30,13 @@
 #define SPILLWAY_ETHERTYPE_VLAN 0x8100
 #define SPILLWAY_ETHERTYPE_SERVICE_VLAN 0x88A8
 
+#define SPILLWAY_MAX_TAGS 2
+#define SPILLWAY_LONGEST_IPV4_HEADER 60
+
 /* Headers of the longest kind, up to and including Spillway's: what must lie in [data, end). */
-#define SPILLWAY_LONGEST_HEADERS \
-  (SPILLWAY_ETHERNET_HEADER + SPILLWAY_VLAN_TAG + 60 + SPILLWAY_UDP_HEADER + 36)
+#define SPILLWAY_LONGEST_HEADERS                                      \
+  (SPILLWAY_ETHERNET_HEADER + SPILLWAY_MAX_TAGS * SPILLWAY_VLAN_TAG + \
+   SPILLWAY_LONGEST_IPV4_HEADER + SPILLWAY_UDP_HEADER + sizeof(struct spillway_data_header))
 
 /* Bytes over which a checksum may be computed; eBPF programs set it to the longest trimmed frame,
  * because the verifier follows every step of the loop. */
@@ -43,6 +52,12 @@ struct spillway_layout {
   __u8 transport; /* 0: a fragment; small types are bounds the verifier knows */
   __u8 protocol;
   __u8 is_ipv6;
+};
+
+/* A VLAN tag that a kernel keeps beside its frame. */
+struct spillway_tag {
+  __u16 type;  /* one of the two above; 0: there is none */
+  __u16 value; /* priority, VLAN */
 };
 
 static inline __u32 spillway_load_be16(const __u8* from) {
@@ -97,9 +112,20 @@ static inline void spillway_find_ipv6(const __u8* data, const __u8* end, __u8 of
   layout->is_ipv6 = 1;
 }
 
-static inline void spillway_find_layout(const __u8* data, const __u8* end,
-                                        struct spillway_layout* layout) {
+static inline int spillway_is_tag(__u32 type) {
+  return type == SPILLWAY_ETHERTYPE_VLAN || type == SPILLWAY_ETHERTYPE_SERVICE_VLAN;
+}
+
+static inline __u32 spillway_bytes_beside(const struct spillway_tag* beside) {
+  return beside->type != 0 ? SPILLWAY_VLAN_TAG : 0;
+}
+
+/* As spillway_find_layout(), of a frame whose outermost tag may lie beside it. */
+static inline void spillway_find_layout_beside(const __u8* data, const __u8* end,
+                                               const struct spillway_tag* beside,
+                                               struct spillway_layout* layout) {
   __u8 ip = SPILLWAY_ETHERNET_HEADER;
+  __u32 tags = beside->type != 0 ? 1 : 0;
   layout->ip = 0;
   layout->transport = 0;
   layout->end = 0;
@@ -108,19 +134,26 @@ static inline void spillway_find_layout(const __u8* data, const __u8* end,
   if (data + SPILLWAY_ETHERNET_HEADER > end) {
     return;
   }
-  __u32 type = spillway_load_be16(data + 12);
-  if (type == SPILLWAY_ETHERTYPE_VLAN || type == SPILLWAY_ETHERTYPE_SERVICE_VLAN) {
+  __u32 type = spillway_load_be16(data + SPILLWAY_ETHERNET_HEADER - 2);
+  for (; tags < SPILLWAY_MAX_TAGS && spillway_is_tag(type); ++tags) {
     ip += SPILLWAY_VLAN_TAG;
-    if (data + SPILLWAY_ETHERNET_HEADER + SPILLWAY_VLAN_TAG > end) {
+    const __u8* behind = data + ip;
+    if (behind > end) {
       return;
     }
-    type = spillway_load_be16(data + SPILLWAY_ETHERNET_HEADER + SPILLWAY_VLAN_TAG - 2);
+    type = spillway_load_be16(behind - 2);
   }
   if (type == SPILLWAY_ETHERTYPE_IPV4) {
     spillway_find_ipv4(data, end, ip, layout);
   } else if (type == SPILLWAY_ETHERTYPE_IPV6) {
     spillway_find_ipv6(data, end, ip, layout);
   }
+}
+
+static inline void spillway_find_layout(const __u8* data, const __u8* end,
+                                        struct spillway_layout* layout) {
+  const struct spillway_tag none = {0, 0};
+  spillway_find_layout_beside(data, end, &none, layout);
 }
 
 /* The UDP header, where there is one and all of it; else NULL. (The verifier knows of the pointer
@@ -145,8 +178,8 @@ static inline __u8 spillway_traffic_class(const __u8* data, const __u8* end,
   return layout->is_ipv6 ? (__u8)(ip[0] << 4 | ip[1] >> 4) : ip[1];
 }
 
-/* What a UDP payload of `bytes` bytes is, of which the first 36 are at `payload`: sets flags and
- * importance of a Spillway packet. */
+/* What a UDP payload of `bytes` bytes is, of which a data packet's header is at `payload`: sets
+ * flags and importance of a Spillway packet. */
 static inline void spillway_read_payload(const __u8* payload, __u32 bytes,
                                          struct spillway_frame* frame) {
   const struct spillway_data_header* header = (const struct spillway_data_header*)payload;
@@ -161,16 +194,18 @@ static inline void spillway_read_payload(const __u8* payload, __u32 bytes,
   }
 }
 
-/* What a frame is to a port. */
-static inline void spillway_read_frame(const __u8* data, const __u8* end, __u32 bytes,
-                                       struct spillway_layout* layout,
-                                       struct spillway_frame* frame) {
-  frame->bytes = bytes;
+/* As spillway_read_frame(), of a frame whose outermost tag may lie beside it; `bytes` are without
+ * it. */
+static inline void spillway_read_frame_beside(const __u8* data, const __u8* end, __u32 bytes,
+                                              const struct spillway_tag* beside,
+                                              struct spillway_layout* layout,
+                                              struct spillway_frame* frame) {
+  frame->bytes = bytes + spillway_bytes_beside(beside);
   frame->dscp = 0;
   frame->ecn = 0;
   frame->importance = 0;
   frame->flags = 0;
-  spillway_find_layout(data, end, layout);
+  spillway_find_layout_beside(data, end, beside, layout);
   if (layout->ip == 0) {
     return;
   }
@@ -188,6 +223,14 @@ static inline void spillway_read_frame(const __u8* data, const __u8* end, __u32 
       payload + sizeof(struct spillway_data_header) <= end) {
     spillway_read_payload(payload, length - SPILLWAY_UDP_HEADER, frame);
   }
+}
+
+/* What a frame is to a port. */
+static inline void spillway_read_frame(const __u8* data, const __u8* end, __u32 bytes,
+                                       struct spillway_layout* layout,
+                                       struct spillway_frame* frame) {
+  const struct spillway_tag none = {0, 0};
+  spillway_read_frame_beside(data, end, bytes, &none, layout, frame);
 }
 
 /* ------------------------------------------------------------------ checksums */
@@ -284,7 +327,8 @@ static inline void spillway_set_ip_length(__u8* data, const __u8* end, __u32 byt
     return;
   }
   if (layout->is_ipv6) {
-    spillway_store_be16(ip + 4, bytes - layout->transport);
+    /* A cut within the header leaves a packet without content. */
+    spillway_store_be16(ip + 4, bytes > layout->transport ? bytes - layout->transport : 0);
   } else {
     spillway_replace_ipv4_word(ip, 2, spillway_swap16(bytes - layout->ip));
   }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The port's logic must compile as plain C, as it does for eBPF. */
+/* The logic of ports, frames and stations must compile as plain C, as it does for eBPF. */
 #include "dataplane/admission.h"
+#include "dataplane/fixup.h"
 #include "dataplane/scheduling.h"
+#include "dataplane/station.h"
 
 int spillway_test_port_in_c(const struct spillway_port_config* config,
                             struct spillway_port_state* state, const struct spillway_frame* frame) {

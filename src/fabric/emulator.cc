@@ -270,6 +270,7 @@ FabricSnapshot Emulator::Impl::take_snapshot() {
   }
   taken.frames_in = intake_.counters().frames;
   taken.unknown = intake_.counters().unknown;
+  taken.same_port = intake_.counters().same_port;
   taken.foreign = intake_.counters().foreign;
   taken.lost_to_faults = network_.totals().lost;
   base::Duration latest;

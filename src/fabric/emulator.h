@@ -34,6 +34,7 @@ struct PortSnapshot {
   std::uint64_t lost_to_faults = 0;
   std::uint32_t queued_bytes = 0;
   std::uint64_t untouched = 0;  // in the kernel: frames that are not Spillway's and were left alone
+  std::uint64_t same_port = 0;  // in the kernel: came in here and were for somebody behind it
 };
 
 struct FabricSnapshot {
@@ -43,6 +44,7 @@ struct FabricSnapshot {
   std::uint64_t missed_in = 0;       // lost before they were read: the fabric was too slow
   std::uint64_t missed_out = 0;      // refused by the kernel
   std::uint64_t unknown = 0;         // neither for a known host nor for all
+  std::uint64_t same_port = 0;       // for somebody behind the port they came in at: dropped
   std::uint64_t latest_us = 0;       // how late the latest frame left, at worst
   double mean_late_us = 0.0;         // and on average
   std::uint64_t dropped_in = 0;      // a host sent more than its link carries (port_stack.h)

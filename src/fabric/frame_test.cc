@@ -12,6 +12,7 @@ struct Shape {
   bool ipv6;
   bool vlan;
   bool options;
+  bool service_vlan = false;
 };
 
 class Frames : public testing::TestWithParam<Shape> {
@@ -21,6 +22,7 @@ class Frames : public testing::TestWithParam<Shape> {
     made.ipv6 = GetParam().ipv6;
     made.vlan = GetParam().vlan;
     made.options = GetParam().options;
+    made.service_vlan = GetParam().service_vlan;
     made.tos = tos;
     made.payload = std::move(payload);
     return made;
@@ -30,7 +32,8 @@ class Frames : public testing::TestWithParam<Shape> {
 INSTANTIATE_TEST_SUITE_P(Shapes, Frames,
                          testing::Values(Shape{false, false, false}, Shape{false, true, false},
                                          Shape{false, false, true}, Shape{true, false, false},
-                                         Shape{true, true, false}));
+                                         Shape{true, true, false}, Shape{false, true, true, true},
+                                         Shape{true, true, false, true}));
 
 TEST_P(Frames, KnowsSpillwayDataAndItsService) {
   const FrameInfo info = inspect_frame(make_frame(options(data_payload(800), 41 << 2 | 2)).bytes);
@@ -136,7 +139,8 @@ TEST(Frame, ALengthThatLiesIsNotBelieved) {
 
 TEST(Frame, EveryPrefixOfAFrameIsSurvivedAndNotTakenForTheWhole) {
   for (const bool ipv6 : {false, true}) {
-    const TestFrame whole = make_frame({.ipv6 = ipv6, .vlan = true, .payload = data_payload(64)});
+    const TestFrame whole =
+        make_frame({.ipv6 = ipv6, .vlan = true, .service_vlan = true, .payload = data_payload(64)});
     for (std::size_t size = 0; size < whole.bytes.size(); ++size) {
       Bytes prefix(whole.bytes.begin(), whole.bytes.begin() + static_cast<std::ptrdiff_t>(size));
       EXPECT_EQ(inspect_frame(prefix).kind, FrameKind::kOther);

@@ -36,7 +36,8 @@ inline std::uint16_t plain_sum(base::ByteView bytes, std::uint32_t sum = 0) {
 struct FrameOptions {
   bool ipv6 = false;
   bool vlan = false;
-  bool options = false;  // IPv4: four bytes of them
+  bool service_vlan = false;  // 802.1ad, around the other
+  bool options = false;       // IPv4: four bytes of them
   std::uint8_t tos = 0;
   std::uint8_t protocol = 17;
   std::uint16_t fragment = 0;
@@ -95,6 +96,10 @@ inline TestFrame make_frame(const FrameOptions& options) {
   TestFrame frame;
   Bytes& out = frame.bytes;
   out = {2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1};
+  if (options.service_vlan) {
+    append_be(out, 0x88A8);
+    append_be(out, 99);
+  }
   if (options.vlan) {
     append_be(out, 0x8100);
     append_be(out, 42);

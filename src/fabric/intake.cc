@@ -40,29 +40,34 @@ void Intake::take_frame(scenario::HostId from, base::ByteView frame, base::Insta
     ++counters_.unknown;
     return;
   }
-  const base::ByteView destination = frame.first(kMacBytes);
-  const base::ByteView source = frame.subspan(kMacBytes, kMacBytes);
-  if (!is_multicast(source)) {
-    addresses_.learn(source, from);
+  const spillway_tag none = {};  // ports have put all tags back into their frames
+  const std::uint8_t* end = frame.data() + frame.size();
+  spillway_station station = {};
+  if (spillway_read_sender(frame.data(), end, &none, &station) != 0) {
+    stations_.learn(station, from);
   }
   sim::Packet packet = packet_of(inspect_frame(frame));
   packet.from = from;
   packet.bytes = static_cast<std::uint32_t>(std::max(frame.size(), kShortestFrame));
   packet.absent_bytes = 0;
-  const std::optional<scenario::HostId> known =
-      is_multicast(destination) ? std::nullopt : addresses_.find(destination);
-  if (!known) {
-    flood(packet, frame, at);
-  } else if (*known != from) {
-    add_frame_for(*known, packet, frame, at);
+  const bool is_for_one = spillway_read_receiver(frame.data(), end, &none, &station) != 0;
+  forward(packet, is_for_one ? stations_.find(station) : std::nullopt, frame, at);
+}
+
+void Intake::forward(const sim::Packet& like, std::optional<scenario::HostId> to,
+                     base::ByteView frame, base::Instant at) {
+  if (!to) {
+    flood(like, frame, at);
+  } else if (spillway_returns(like.from, *to) != 0) {
+    ++counters_.same_port;
   } else {
-    ++counters_.unknown;  // for a neighbour behind the same port
+    add_frame_for(*to, like, frame, at);
   }
 }
 
 void Intake::flood(const sim::Packet& like, base::ByteView frame, base::Instant at) {
   for (scenario::HostId to = 0; to < hosts_; ++to) {
-    if (to != like.from) {
+    if (spillway_returns(like.from, to) == 0) {
       add_frame_for(to, like, frame, at);
     }
   }
@@ -86,7 +91,7 @@ void Intake::take_datagram(const Datagram& datagram, base::Instant at) {
     ++counters_.foreign;
     return;
   }
-  if (!datagram.from || *datagram.from == datagram.to) {
+  if (!datagram.from) {
     ++counters_.unknown;
     return;
   }
@@ -96,7 +101,7 @@ void Intake::take_datagram(const Datagram& datagram, base::Instant at) {
   sim::Packet like = packet_of(info);
   like.from = *datagram.from;
   like.bytes = static_cast<std::uint32_t>(datagram.payload.size()) + sim::kFrameHeaderBytes;
-  add_frame_for(datagram.to, like, datagram.payload, at);
+  forward(like, datagram.to, datagram.payload, at);
 }
 
 void Intake::stopped_at(base::Instant at) {

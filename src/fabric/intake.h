@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Makes packets of the network from what ports read, and decides whom they are for. Frames of
-// interfaces go where their destination's address was last seen, to all other hosts if it was seen
-// nowhere or means many; datagrams of relays say it themselves. A copy per host: the sender's
-// emulated link carries each of them.
+// interfaces go where their destination's station was last seen, to all other hosts if it was seen
+// nowhere or means many; datagrams of relays say it themselves. Nothing goes back where it came
+// from (dataplane/station.h). A copy per host: the sender's emulated link carries each of them.
 //
 // Packets are handed over as arrivals, which whoever owns the ports takes out after a round of
 // reading and puts in order. One thread.
@@ -27,9 +27,10 @@ struct Arrival {
 };
 
 struct IntakeCounters {
-  std::uint64_t frames = 0;   // read
-  std::uint64_t unknown = 0;  // neither for a known host nor for all
-  std::uint64_t foreign = 0;  // to a relay, and not Spillway's
+  std::uint64_t frames = 0;     // read
+  std::uint64_t unknown = 0;    // neither for a known host nor for all
+  std::uint64_t same_port = 0;  // for somebody behind the port they came in at
+  std::uint64_t foreign = 0;    // to a relay, and not Spillway's
 };
 
 class Intake {
@@ -58,11 +59,13 @@ class Intake {
  private:
   void add_frame_for(scenario::HostId to, const sim::Packet& like, base::ByteView frame,
                      base::Instant at);
+  void forward(const sim::Packet& like, std::optional<scenario::HostId> to, base::ByteView frame,
+               base::Instant at);
   void flood(const sim::Packet& like, base::ByteView frame, base::Instant at);
 
   sim::PacketPool& pool_;
   std::uint32_t hosts_;
-  MacTable addresses_;
+  MacTable stations_;
   std::vector<Arrival> arrivals_;
   base::Instant stopped_at_;
   bool stopped_ = false;

@@ -2,41 +2,39 @@
 #include "fabric/mac_table.h"
 
 #include <algorithm>
-#include <cstring>
+#include <bit>
 #include <span>
 
 namespace spillway::fabric {
 namespace {
 
-std::uint64_t number_of(base::ByteView address) {
-  std::uint64_t number = 0;
-  std::memcpy(&number, address.data(), kMacBytes);
-  return number;
+std::uint64_t number_of(const spillway_station& station) {
+  return std::bit_cast<std::uint64_t>(station);
 }
 
-// The first of an address's places.
-std::size_t place_of(std::uint64_t address, std::size_t ways) {
-  // Addresses of one maker differ in their last bytes alone, which stand highest here.
-  const std::uint64_t hash = (address ^ (address >> 24)) * 0x9E3779B97F4A7C15ULL;
+// The first of a station's places.
+std::size_t place_of(std::uint64_t station, std::size_t ways) {
+  // Addresses of one maker differ in their last bytes alone, which stand high here.
+  const std::uint64_t hash = (station ^ (station >> 24)) * 0x9E3779B97F4A7C15ULL;
   return static_cast<std::size_t>(hash >> 48) % (kMacTableSize / ways) * ways;
 }
 
 }  // namespace
 
-void MacTable::learn(base::ByteView address, scenario::HostId host) {
-  const std::uint64_t number = number_of(address);
+void MacTable::learn(const spillway_station& station, scenario::HostId host) {
+  const std::uint64_t number = number_of(station);
   const std::span<Entry> places = std::span(entries_).subspan(place_of(number, kWays), kWays);
-  auto place = std::ranges::find(places, number, &Entry::address);
+  auto place = std::ranges::find(places, number, &Entry::station);
   if (place == places.end()) {
     place = std::ranges::min_element(places, {}, &Entry::learnt);
   }
   *place = {number, host, ++clock_};
 }
 
-std::optional<scenario::HostId> MacTable::find(base::ByteView address) const {
-  const std::uint64_t number = number_of(address);
+std::optional<scenario::HostId> MacTable::find(const spillway_station& station) const {
+  const std::uint64_t number = number_of(station);
   const auto places = std::span(entries_).subspan(place_of(number, kWays), kWays);
-  const auto place = std::ranges::find(places, number, &Entry::address);
+  const auto place = std::ranges::find(places, number, &Entry::station);
   return place == places.end() ? std::nullopt : std::optional(place->host);
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which host a MAC address was last seen at, as a learning switch knows it. Holds kMacTableSize
-// addresses; each has a few places where it may stand, and where they are taken the one learnt
-// longest ago gives way: a flood of made-up addresses makes the fabric flood, not grow. One thread.
+// Which host a station (a MAC address in a VLAN, dataplane/station.h) was last seen at, as a
+// learning switch knows it. Holds kMacTableSize of them; each has a few places where it may stand,
+// and where they are taken the one learnt longest ago gives way: a flood of made-up addresses makes
+// the fabric flood, not grow. One thread.
 #pragma once
 
 #include <array>
@@ -10,32 +11,26 @@
 #include <optional>
 #include <vector>
 
-#include "base/bytes.h"
+#include "dataplane/station.h"
 #include "scenario/topology.h"
 
 namespace spillway::fabric {
 
 inline constexpr std::size_t kMacTableSize = 4096;
-inline constexpr std::size_t kMacBytes = 6;
-
-// Broadcast is one of them.
-inline bool is_multicast(base::ByteView address) {
-  return (address[0] & 0x01) != 0;
-}
+inline constexpr std::size_t kMacBytes = SPILLWAY_ADDRESS_BYTES;
 
 class MacTable {
  public:
   MacTable() : entries_(kMacTableSize) {}
 
-  // Addresses are kMacBytes long.
-  void learn(base::ByteView address, scenario::HostId host);
-  std::optional<scenario::HostId> find(base::ByteView address) const;
+  void learn(const spillway_station& station, scenario::HostId host);
+  std::optional<scenario::HostId> find(const spillway_station& station) const;
 
  private:
   static constexpr std::size_t kWays = 4;
 
   struct Entry {
-    std::uint64_t address = kNobody;
+    std::uint64_t station = kNobody;
     scenario::HostId host = 0;
     std::uint64_t learnt = 0;
   };

@@ -6,13 +6,10 @@
 namespace spillway::fabric {
 namespace {
 
-std::array<std::uint8_t, kMacBytes> address(std::uint32_t number) {
-  return {2,
-          0,
-          static_cast<std::uint8_t>(number >> 24),
-          static_cast<std::uint8_t>(number >> 16),
-          static_cast<std::uint8_t>(number >> 8),
-          static_cast<std::uint8_t>(number)};
+spillway_station address(std::uint32_t number, std::uint16_t vlan = 0) {
+  return {{2, 0, static_cast<std::uint8_t>(number >> 24), static_cast<std::uint8_t>(number >> 16),
+           static_cast<std::uint8_t>(number >> 8), static_cast<std::uint8_t>(number)},
+          vlan};
 }
 
 TEST(MacTable, KnowsWhatItLearntAndForgetsNothingWhileThereIsRoom) {
@@ -49,10 +46,13 @@ TEST(MacTable, AFloodOfAddressesPushesOldOnesOutAndLaterOnesStay) {
   EXPECT_EQ(known, kMacTableSize);
 }
 
-TEST(MacTable, MulticastIsToldByItsBit) {
-  const std::array<std::uint8_t, kMacBytes> broadcast = {0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF};
-  EXPECT_TRUE(is_multicast(broadcast));
-  EXPECT_FALSE(is_multicast(address(1)));
+TEST(MacTable, AnAddressIsAnotherStationInEveryVlan) {
+  MacTable table;
+  table.learn(address(7, 5), 1);
+  table.learn(address(7, SPILLWAY_STATION_SERVICE | 5), 2);
+  EXPECT_EQ(table.find(address(7, 5)), 1U);
+  EXPECT_EQ(table.find(address(7, SPILLWAY_STATION_SERVICE | 5)), 2U);
+  EXPECT_FALSE(table.find(address(7)));
 }
 
 }  // namespace

@@ -35,7 +35,16 @@ std::vector<std::uint8_t> random_payload(std::mt19937& random) {
   }
 }
 
-// Anything but the receiver's address and the tag.
+// None, mostly, or up to one more than a switch understands.
+std::vector<std::uint16_t> random_tags(std::mt19937& random) {
+  std::vector<std::uint16_t> tags(below(random, 2) == 0 ? 0 : below(random, SPILLWAY_MAX_TAGS + 2));
+  for (std::uint16_t& tag : tags) {
+    tag = below(random, 2) == 0 ? SPILLWAY_ETHERTYPE_VLAN : SPILLWAY_ETHERTYPE_SERVICE_VLAN;
+  }
+  return tags;
+}
+
+// Anything but the receiver's address and the outermost tag.
 void damage(std::mt19937& random, std::size_t first, Frame& frame) {
   for (unsigned i = 0; i < 1 + below(random, 4); ++i) {
     // Mostly headers: that is where decisions are made.
@@ -61,12 +70,12 @@ void damage(std::mt19937& random, std::size_t first, Frame& frame) {
 Frame random_frame(std::mt19937& random) {
   FrameShape shape;
   shape.is_ipv6 = below(random, 2) == 0;
-  shape.has_tag = below(random, 4) == 0;
+  shape.tags = random_tags(random);
   shape.option_words = below(random, 5) == 0 ? below(random, 11) : 0;
   shape.traffic_class = static_cast<std::uint8_t>(random());
   Frame frame = frame_of(shape, random_payload(random));
   if (below(random, 3) == 0) {
-    damage(random, shape.has_tag ? 16 : 12, frame);
+    damage(random, shape.tags.empty() ? 12 : 16, frame);
   }
   return frame;
 }

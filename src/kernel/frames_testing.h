@@ -10,7 +10,7 @@
 namespace spillway::kernel {
 
 // Any frame: data, control and others' packets, often damaged. Its first six bytes are always
-// kProbeReceiver, and its VLAN, if any, is kProbeVlan.
+// kProbeReceiver, and its outermost VLAN, if any, is kProbeVlan of 802.1Q or 802.1ad.
 Frame random_frame(std::mt19937& random);
 
 }  // namespace spillway::kernel

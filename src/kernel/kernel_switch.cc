@@ -8,6 +8,8 @@
 #include <array>
 #include <cstring>
 
+#include "kernel/vlan_offload.h"
+
 namespace spillway::kernel {
 namespace {
 
@@ -156,15 +158,35 @@ base::Status KernelSwitch::add_port(const PlannedPort& port, const SwitchOptions
   return status.ok() ? maps_.write_label(number, label) : status;
 }
 
+// XDP must find VLAN tags where they are on the wire. What is changed for that is noted first, so
+// that it is given back whatever happens.
+base::Status KernelSwitch::attach_port_xdp(const Interface& interface, std::uint32_t number,
+                                           spillway_port_label& label) {
+  const base::Result<std::uint8_t> stripped = stripped_tags(interface);
+  if (!stripped.ok()) {
+    return stripped.status();
+  }
+  label.stripped_tags = *stripped;
+  label.is_veth = is_veth(interface) ? 1 : 0;
+  base::Status status = maps_.write_label(number, label);
+  if (status.ok() && *stripped != 0) {
+    status = keep_tags(interface, *stripped);
+  }
+  if (!status.ok()) {
+    return status;
+  }
+  const base::Result<spillway_hook> hook = attach_xdp(program(Program::kXdp), interface);
+  if (!hook.ok()) {
+    return hook.status();
+  }
+  label.hook = static_cast<std::uint8_t>(*hook);
+  return maps_.write_label(number, label);
+}
+
 base::Status KernelSwitch::attach_port(const Interface& interface, std::uint32_t number,
                                        spillway_port_label& label) {
   if (is_xdp(label)) {
-    const base::Result<spillway_hook> hook = attach_xdp(program(Program::kXdp), interface);
-    if (!hook.ok()) {
-      return hook.status();
-    }
-    label.hook = static_cast<std::uint8_t>(*hook);
-    if (base::Status status = maps_.write_label(number, label); !status.ok()) {
+    if (base::Status status = attach_port_xdp(interface, number, label); !status.ok()) {
       return status;
     }
   }
@@ -255,6 +277,7 @@ void KernelSwitch::detach_port(std::uint32_t number, const spillway_port_label& 
   const std::uint32_t ifindex = maps_.port(number).ifindex;
   if (is_xdp(label)) {
     detach_xdp(program(Program::kXdp), ifindex, static_cast<spillway_hook>(label.hook));
+    strip_tags_again(ifindex, label.stripped_tags);
   }
   detach_tc(program(Program::kAdmit), ifindex, Direction::kOut);
   if (label.hook == SPILLWAY_HOOK_TC_BOTH) {
@@ -282,6 +305,7 @@ fabric::FabricSnapshot KernelSwitch::snapshot() const {
     port.sent_bytes = tally.sent_bytes;
     port.lost_to_faults = tally.lost;
     port.untouched = tally.untouched;
+    port.same_port = tally.same_port;
     for (const std::uint32_t bytes : maps_.virtual_port(number).state.bytes) {
       port.queued_bytes += bytes;
     }
@@ -291,6 +315,7 @@ fabric::FabricSnapshot KernelSwitch::snapshot() const {
     snapshot.frames_out += tally.sent_packets;
     snapshot.missed_out += tally.failed;
     snapshot.lost_to_faults += tally.lost;
+    snapshot.same_port += tally.same_port;
   }
   return snapshot;
 }
@@ -303,6 +328,12 @@ std::vector<std::string> KernelSwitch::notices() const {
       notices.push_back(fmt::format(
           "{}: its driver has no XDP; the program runs in the kernel's general part, which is "
           "several times slower. --hook tc may be faster here",
+          label->interface));
+    }
+    if (label && label->is_veth != 0) {
+      notices.push_back(fmt::format(
+          "{}: a veth; VLAN tags that its far end leaves to a card are lost here. If it sends any: "
+          "`ethtool -K FAR_END txvlan off tx-vlan-stag-hw-insert off`, or --hook tc",
           label->interface));
     }
   }

@@ -61,7 +61,8 @@ class KernelSwitch {
   base::Status add_station(const spillway_station& station, std::uint32_t port);
 
   fabric::FabricSnapshot snapshot() const;
-  // What its user should know: interfaces without XDP in their driver.
+  // What its user should know: interfaces without XDP in their driver, and those whose tags XDP
+  // may miss.
   std::vector<std::string> notices() const;
   const SwitchMaps& maps() const { return maps_; }
 
@@ -75,6 +76,8 @@ class KernelSwitch {
   base::Status add_port(const PlannedPort& port, const SwitchOptions& options);
   base::Status attach_port(const Interface& interface, std::uint32_t number,
                            spillway_port_label& label);
+  base::Status attach_port_xdp(const Interface& interface, std::uint32_t number,
+                               spillway_port_label& label);
   void detach_port(std::uint32_t number, const spillway_port_label& label);
 
   SwitchMaps maps_;

@@ -24,6 +24,7 @@ void add_tally(const spillway_port_tally& from, spillway_port_tally& to) {
   to.lost += from.lost;
   to.untouched += from.untouched;
   to.failed += from.failed;
+  to.same_port += from.same_port;
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ void visit_fabric(Snapshot& fabric, Visit visit) {
   visit(fabric.oversized);
   visit(fabric.foreign);
   visit(fabric.unknown);
+  visit(fabric.same_port);
   visit(fabric.lost_to_faults);
   visit(fabric.latest_us);
   visit(fabric.mean_late_us);
@@ -33,6 +34,7 @@ void visit_port(Port& port, Visit visit) {
   visit(port.lost_to_faults);
   visit(port.queued_bytes);
   visit(port.untouched);
+  visit(port.same_port);
   auto& counters = port.counters;
   for (unsigned i = 0; i < SPILLWAY_REASONS; ++i) {
     visit(counters.packets[i]);

@@ -4,6 +4,7 @@
 #include <netinet/udp.h>
 
 #include <algorithm>
+#include <cerrno>
 
 namespace spillway::net {
 namespace {
@@ -13,6 +14,8 @@ constexpr std::size_t kControlBytes = 128;
 constexpr std::size_t kDatagramBytes = 9216;  // without GRO: more than any Spillway packet
 constexpr std::size_t kBatch = 32;
 constexpr std::size_t kBatchOfFull = 4;  // 256 KiB: a fraction of a second-level cache
+// A call may fail for what was said about a datagram that left: it took nothing, and is repeated.
+constexpr int kReceiveTries = 4;
 
 }  // namespace
 
@@ -23,28 +26,53 @@ DatagramReceiver::DatagramReceiver(const UdpSocket& socket, const Offloads& offl
   controls_.resize(max_messages_ * kControlBytes);
   data_.resize(max_messages_);
   headers_.resize(max_messages_);
+  names_.resize(max_messages_);
   for (std::size_t i = 0; i < max_messages_; ++i) {
     data_[i] = {buffers_.data() + i * size, size};
     msghdr& header = headers_[i].msg_hdr;
     header.msg_iov = &data_[i];
     header.msg_iovlen = 1;
     header.msg_control = controls_.data() + i * kControlBytes;
+    header.msg_name = &names_[i];
   }
 }
 
-// How many messages came.
-int DatagramReceiver::receive_messages() {
+void DatagramReceiver::add_source(const SocketAddress& address) {
+  sources_.add(address);
+  knows_sources_ = true;
+}
+
+void DatagramReceiver::forget_sources() {
+  sources_ = {};
+  knows_sources_ = false;
+}
+
+bool DatagramReceiver::is_stranger(std::size_t message) {
+  return knows_sources_ && !sources_.has(reinterpret_cast<const sockaddr*>(&names_[message]));
+}
+
+// How many messages came, or -1.
+int DatagramReceiver::call() {
   for (std::size_t i = 0; i < asked_; ++i) {
     headers_[i].msg_hdr.msg_controllen = kControlBytes;
+    headers_[i].msg_hdr.msg_namelen = sizeof(sockaddr_storage);
   }
   ++counters_.calls;
   if (max_messages_ > 1) {
-    return std::max(0, ::recvmmsg(socket_.fd(), headers_.data(), static_cast<unsigned>(asked_),
-                                  MSG_DONTWAIT, nullptr));
+    return ::recvmmsg(socket_.fd(), headers_.data(), static_cast<unsigned>(asked_), MSG_DONTWAIT,
+                      nullptr);
   }
   const ssize_t size = ::recvmsg(socket_.fd(), &headers_[0].msg_hdr, MSG_DONTWAIT);
   headers_[0].msg_len = static_cast<unsigned>(std::max<ssize_t>(size, 0));
-  return size < 0 ? 0 : 1;
+  return size < 0 ? -1 : 1;
+}
+
+int DatagramReceiver::receive_messages() {
+  int messages = call();
+  for (int i = 1; i < kReceiveTries && messages < 0 && errno != EAGAIN; ++i) {
+    messages = call();
+  }
+  return std::max(messages, 0);
 }
 
 void DatagramReceiver::choose_next_batch(std::size_t messages, std::size_t bytes) {
@@ -61,6 +89,10 @@ bool DatagramReceiver::receive(base::Instant now, const DatagramHandler& handle)
                                headers_[i].msg_len);
     const std::size_t step = arrival.segment == 0 ? bytes.size() : arrival.segment;
     counters_.bytes += bytes.size();
+    if (is_stranger(static_cast<std::size_t>(i))) {
+      counters_.strangers += (bytes.size() + step - 1) / std::max<std::size_t>(step, 1);
+      continue;
+    }
     for (std::size_t first = 0; first < bytes.size(); first += step) {
       ++counters_.datagrams;
       handle(bytes.subspan(first, std::min(step, bytes.size() - first)), arrival.notes.tos,

@@ -16,6 +16,7 @@
 #include "base/bytes.h"
 #include "base/units.h"
 #include "net/arrival_notes.h"
+#include "net/known_sources.h"
 #include "net/udp_socket.h"
 
 namespace spillway::net {
@@ -25,6 +26,7 @@ struct ReceiveCounters {
   std::uint64_t bytes = 0;
   std::uint64_t calls = 0;
   std::uint64_t overflowed = 0;  // lost because the socket's queue was full
+  std::uint64_t strangers = 0;   // from hosts that are no peer's: dropped unread
 };
 
 // `tos`: DSCP and ECN of its IP header. `arrived`: when the kernel got it; `now` if it did not say.
@@ -35,6 +37,10 @@ class DatagramReceiver {
  public:
   // The socket must tell about arrivals and outlive the receiver.
   DatagramReceiver(const UdpSocket& socket, const Offloads& offloads);
+
+  // Until the first is added, datagrams are taken from anywhere.
+  void add_source(const SocketAddress& address);
+  void forget_sources();
 
   // One call's worth of what waits, in order. False if that was all.
   bool receive(base::Instant now, const DatagramHandler& handle);
@@ -47,6 +53,8 @@ class DatagramReceiver {
     ArrivalNotes notes;
   };
 
+  bool is_stranger(std::size_t message);
+  int call();
   int receive_messages();
   void choose_next_batch(std::size_t messages, std::size_t bytes);
   Arrival read_control(msghdr& header, base::Instant now);
@@ -58,6 +66,9 @@ class DatagramReceiver {
   std::vector<std::uint8_t> controls_;
   std::vector<iovec> data_;
   std::vector<mmsghdr> headers_;
+  std::vector<sockaddr_storage> names_;  // where they came from
+  KnownSources sources_;
+  bool knows_sources_ = false;
   ArrivalReader reader_;
   ReceiveCounters counters_;
 };

@@ -21,6 +21,7 @@ constexpr std::size_t kShort = 1500;         // may be put aside: a copy that co
 constexpr std::size_t kMaxRuns = 64;         // in one call
 constexpr std::size_t kMaxSegments = 64;     // what every kernel with UDP_SEGMENT takes
 constexpr std::size_t kMaxRunBytes = 65000;  // an IP packet with its headers is below 64 KiB
+constexpr unsigned kMaxTries = 4;            // of a run whose error may be another's
 
 // A message header with its control data: DSCP and ECN, and where to cut.
 struct OutgoingMessage {
@@ -168,6 +169,7 @@ bool DatagramSender::flush(Lane& lane) {
       }
       continue;
     }
+    tries_ = 0;
     for (int i = 0; i < sent; ++i) {
       counters_.datagrams += lane.runs[next_].segments;
       counters_.bytes += lane.runs[next_].bytes;
@@ -194,14 +196,16 @@ bool DatagramSender::handle_error(int error, Lane& lane) {
         offloads_.gso = offloads_.gso && error != EIO;
         split_runs(lane);
       } else {
-        drop_next(lane, counters_.refused);
+        drop_next(lane, error);
       }
       return true;
-    case EMSGSIZE:
-      drop_next(lane, counters_.too_long);
+    case ENOBUFS:  // lost in this host's own queue, which tells because errors are asked for
+      drop_next(lane, error);
       return true;
     default:
-      drop_next(lane, counters_.refused);
+      if (++tries_ == kMaxTries) {
+        drop_next(lane, error);
+      }
       return true;
   }
 }
@@ -226,8 +230,13 @@ void DatagramSender::split_runs(Lane& lane) const {
   lane.runs.insert(lane.runs.end(), split.begin(), split.end());
 }
 
-void DatagramSender::drop_next(Lane& lane, std::uint64_t& counter) {
-  counter += lane.runs[next_].segments;
+void DatagramSender::drop_next(Lane& lane, int error) {
+  const Run& run = lane.runs[next_];
+  (error == EMSGSIZE ? counters_.too_long : counters_.refused) += run.segments;
+  if (error != ENOBUFS) {
+    unsent_ = Unsent{.peer = run.route.peer, .bytes = run.segment, .error = error};
+  }
+  tries_ = 0;
   ++next_;
 }
 

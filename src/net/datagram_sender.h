@@ -9,13 +9,17 @@
 //
 //   GSO off: a message per datagram.  Batching off as well: a call per datagram.
 //
-// A kernel or driver that refuses a GSO buffer (EIO) turns GSO off for good. Datagrams that cannot
-// be sent at all are dropped and counted: to the transport that is loss. One thread.
+// A kernel or driver that refuses a GSO buffer (EIO) turns GSO off for good. An error may be about
+// a datagram that left earlier (UdpSocket::tell_about_errors), so what failed is tried again a few
+// times. Datagrams that cannot be sent at all are dropped and counted, and the latest is told: to
+// the transport that is loss, but one it can give a reason for. One thread.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -30,8 +34,14 @@ struct SendCounters {
   std::uint64_t bytes = 0;
   std::uint64_t calls = 0;
   std::uint64_t waits = 0;     // a socket had no room
-  std::uint64_t too_long = 0;  // refused: longer than the path to the peer allows
+  std::uint64_t too_long = 0;  // refused: longer than the MTU of the interface to the peer
   std::uint64_t refused = 0;   // for any other reason
+};
+
+struct Unsent {
+  std::uint16_t peer = 0;
+  std::uint32_t bytes = 0;
+  int error = 0;  // an errno
 };
 
 class DatagramSender {
@@ -52,6 +62,8 @@ class DatagramSender {
   bool flush();
   bool empty() const { return main_.runs.empty() && aside_.runs.empty(); }
   int waiting_fd() const;
+  // The latest datagram that was dropped since this was last asked.
+  std::optional<Unsent> take_unsent() { return std::exchange(unsent_, std::nullopt); }
 
   const Offloads& offloads() const { return offloads_; }
   const SendCounters& counters() const { return counters_; }
@@ -81,7 +93,7 @@ class DatagramSender {
   int send_some(const Lane& lane, std::size_t count);
   bool handle_error(int error, Lane& lane);
   void split_runs(Lane& lane) const;
-  void drop_next(Lane& lane, std::uint64_t& counter);
+  void drop_next(Lane& lane, int error);
 
   std::vector<UdpSocket> sockets_;
   std::unordered_map<std::uint16_t, SocketAddress> addresses_;  // runs point at them
@@ -90,6 +102,8 @@ class DatagramSender {
   Lane aside_;  // control packets that would have broken a run
   Lane* flushing_ = nullptr;
   std::size_t next_ = 0;  // of its runs
+  unsigned tries_ = 0;    // of that run that failed
+  std::optional<Unsent> unsent_;
   SendCounters counters_;
 };
 

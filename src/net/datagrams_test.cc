@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "net/datagram_receiver.h"
 #include "net/datagram_sender.h"
+#include "net/error_queue.h"
 #include "net/path_mtu.h"
 #include "wire/packet.h"
 
@@ -184,6 +185,64 @@ TEST(Datagrams, ThatCannotBeSentAreCounted) {
   EXPECT_EQ(sender.counters().datagrams, 0U);
 }
 
+// A refusal of an earlier datagram must not cost a later one.
+TEST(Datagrams, AreSentDespiteErrorsOfOthers) {
+  for (const bool batching : {false, true}) {
+    Wire wire("127.0.0.1:0", {.gso = false, .gro = false, .batching = batching});
+    std::vector<UdpSocket> sources;
+    sources.push_back(open_socket("127.0.0.1:0"));
+    sources[0].tell_about_errors();
+    DatagramSender sender(std::move(sources), {.gso = false, .gro = false, .batching = batching});
+    const SocketAddress gone = open_socket("127.0.0.1:0").local();  // closed again
+    sender.set_address(kPeer, wire.target.local());
+    sender.set_address(kPeer + 1, gone);
+    for (int i = 0; i < 20; ++i) {
+      for (const std::uint16_t peer : {kPeer + 1, kPeer + 0}) {
+        std::fill_n(sender.room().begin(), 100, std::uint8_t{1});
+        sender.commit({.peer = peer}, 100);
+        ASSERT_TRUE(sender.flush());
+      }
+    }
+    EXPECT_EQ(sender.counters().refused, 0U);
+    EXPECT_EQ(wire.receive_all().size(), 20U);
+  }
+}
+
+TEST(ErrorQueue, TellsWhatWasRefusedAndQuotesIt) {
+  for (const char* address : {"127.0.0.1:0", "[::1]:0"}) {
+    UdpSocket socket = open_socket(address);
+    socket.tell_about_errors();
+    const SocketAddress gone = open_socket(address).local();
+    const std::vector<std::uint8_t> bytes(300, 0x5A);
+    ::sendto(socket.fd(), bytes.data(), bytes.size(), 0, gone.data(), gone.size());
+    pollfd failed{socket.fd(), 0, 0};
+    ASSERT_EQ(::poll(&failed, 1, 5000), 1) << address;
+    int told = 0;
+    read_errors(socket, [&](const SocketError& error) {
+      ++told;
+      EXPECT_EQ(error.error, ECONNREFUSED);
+      EXPECT_TRUE(error.from_network);
+      EXPECT_EQ(error.to, gone);
+      EXPECT_TRUE(std::equal(error.quoted.begin(), error.quoted.end(), bytes.begin(), bytes.end()));
+    });
+    EXPECT_EQ(told, 1) << address;
+    EXPECT_EQ(::poll(&failed, 1, 0), 0) << address;  // nothing is left
+  }
+}
+
+TEST(KnownSources, GoByTheHostAlone) {
+  const auto at = [](const char* text) { return SocketAddress::parse(text).value(); };
+  KnownSources sources;
+  sources.add(at("10.0.0.1:7000"));
+  sources.add(at("[fd00::1]:7000"));
+  EXPECT_TRUE(sources.has(at("10.0.0.1:9").data()));
+  EXPECT_TRUE(sources.has(at("[fd00::1]:9").data()));
+  EXPECT_FALSE(sources.has(at("10.0.0.2:7000").data()));
+  EXPECT_FALSE(sources.has(at("[fd00::2]:7000").data()));
+  sources.add(at("0.0.0.0:7000"));
+  EXPECT_TRUE(sources.has(at("10.0.0.2:7000").data()));
+}
+
 TEST(UdpSocket, SaysWhichAddressIsTaken) {
   const UdpSocket first = open_socket("127.0.0.1:0");
   const base::Result<UdpSocket> second = UdpSocket::open(first.local());
@@ -209,6 +268,20 @@ TEST(PathMtu, LeavesRoomForHeaders) {
   const base::Result<unsigned> tiny = datagram_limit(60, v4);
   ASSERT_FALSE(tiny.ok());
   EXPECT_NE(tiny.status().message().find("MTU"), std::string::npos);
+}
+
+TEST(UdpSocket, OneThatOnlySendsKeepsNothingThatComes) {
+  UdpSocket deaf = UdpSocket::open(SocketAddress::parse("127.0.0.1:0").value()).value();
+  const UdpSocket speaker = UdpSocket::open(SocketAddress::parse("127.0.0.1:0").value()).value();
+  deaf.drop_arrivals();
+  const char word = 'x';
+  const SocketAddress& to = deaf.local();
+  ASSERT_EQ(::sendto(speaker.fd(), &word, 1, 0, to.data(), to.size()), 1);
+  char heard = 0;
+  EXPECT_EQ(::recv(deaf.fd(), &heard, 1, MSG_DONTWAIT), -1);
+  const SocketAddress& back = speaker.local();
+  ASSERT_EQ(::sendto(deaf.fd(), &word, 1, 0, back.data(), back.size()), 1);
+  EXPECT_EQ(::recv(speaker.fd(), &heard, 1, 0), 1);
 }
 
 }  // namespace

@@ -56,8 +56,12 @@ base::Result<std::unique_ptr<MetricsServer>> MetricsServer::start(
     return system_error(fmt::format("serve metrics at {}", listen.to_string()), errno,
                         errno == EADDRINUSE ? "choose another port" : "");
   }
-  return std::unique_ptr<MetricsServer>(new MetricsServer(
-      std::move(listener), std::move(stop), SocketAddress::from(bound), std::move(render)));
+  try {
+    return std::unique_ptr<MetricsServer>(new MetricsServer(
+        std::move(listener), std::move(stop), SocketAddress::from(bound), std::move(render)));
+  } catch (const std::system_error& error) {
+    return cannot_make_thread("serves metrics", error);
+  }
 }
 
 MetricsServer::MetricsServer(UniqueFd listener, UniqueFd stop, const SocketAddress& address,

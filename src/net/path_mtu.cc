@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 
+#include "net/interfaces.h"
+#include "net/route.h"
 #include "net/system_call.h"
 #include "net/udp_socket.h"
 #include "wire/frame_overhead.h"
@@ -15,11 +18,24 @@ namespace spillway::net {
 namespace {
 
 // A data packet's header with its check and one plane of one quantum of coordinates.
-constexpr unsigned kSmallestPacket = sizeof(spillway_data_header) + SPILLWAY_TAG_SIZE + 4;
+constexpr unsigned kSmallestPacket = sizeof(spillway_data_header) + SPILLWAY_CHECK_SIZE + 4;
+
+// Of the interface by which packets to `peer` leave.
+std::optional<unsigned> own_mtu(const SocketAddress& local, const SocketAddress& peer) {
+  const std::optional<OutgoingRoute> route = route_to(peer);
+  const std::optional<unsigned> mtu =
+      interface_mtu(route ? interface_name(route->interface) : interface_with(local.with_port(0)));
+  return mtu && route && route->mtu != 0 ? std::min(*mtu, route->mtu) : mtu;
+}
 
 }  // namespace
 
 base::Result<unsigned> path_mtu(const SocketAddress& local, const SocketAddress& peer) {
+  const base::Result<unsigned> believed = believed_path_mtu(local, peer);
+  return believed.ok() ? own_mtu(local, peer).value_or(*believed) : believed;
+}
+
+base::Result<unsigned> believed_path_mtu(const SocketAddress& local, const SocketAddress& peer) {
   base::Result<UdpSocket> probe = UdpSocket::open(local.with_port(0));
   if (!probe.ok()) {
     return probe.status();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How long a datagram to a peer may be. The kernel knows the MTU of the path as far as it has been
-// told: that of the interface, less where a router said so (ICMP). Sockets never fragment, so a
-// datagram that is longer after all is refused, not split.
+// How long a datagram to a peer may be, as far as this host decides: the MTU of the interface that
+// it leaves by, or less where an administrator's route says so. What routers are said to have said
+// (ICMP) is left out, because anybody can say it; whether the rest of the path takes as much shows
+// once packets travel.
 #pragma once
 
 #include "base/status.h"
@@ -10,8 +11,11 @@
 
 namespace spillway::net {
 
-// Bytes of an IP packet, its header included, on the path from `local` to `peer`.
+// Bytes of an IP packet, its header included, that may leave from `local` to `peer`.
 base::Result<unsigned> path_mtu(const SocketAddress& local, const SocketAddress& peer);
+
+// The same as the kernel believes it for the whole path, with what ICMP told it.
+base::Result<unsigned> believed_path_mtu(const SocketAddress& local, const SocketAddress& peer);
 
 // Bytes of UDP payload that fit `mtu`, at most SPILLWAY_MAX_PACKET. A sentence where no Spillway
 // packet fits.

@@ -16,6 +16,12 @@ base::Status system_error(std::string_view attempt, int error, std::string_view 
                        : fmt::format("cannot {}: {}; {}", attempt, reason, hint)};
 }
 
+base::Status cannot_make_thread(std::string_view does, const std::system_error& error) {
+  return system_error(fmt::format("make the thread that {}", does), error.code().value(),
+                      "raise the limit on processes and threads (ulimit -u, or the container's "
+                      "pids.max), or end some");
+}
+
 std::optional<KernelRelease> parse_kernel_release(std::string_view text) {
   const char* end = text.data() + text.size();
   KernelRelease release;

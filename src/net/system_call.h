@@ -12,6 +12,7 @@
 #include <ctime>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "base/status.h"
@@ -58,6 +59,9 @@ inline base::Duration duration_of(const timespec& time) {
 // "cannot bind 127.0.0.1:7000: Address already in use". `error` is an errno; `hint`, if any, says
 // what to do about it.
 base::Status system_error(std::string_view attempt, int error, std::string_view hint = {});
+
+// A thread that `does` something could not be made, and what to do about it.
+base::Status cannot_make_thread(std::string_view does, const std::system_error& error);
 
 struct KernelRelease {
   unsigned major = 0;

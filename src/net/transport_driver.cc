@@ -8,6 +8,15 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <exception>
+#include <map>
+#include <new>
+#include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -27,6 +36,10 @@ constexpr int kReceiveCallsPerTurn = 4;
 constexpr int kFlushesPerTurn = 4;
 // Timeouts wait so many turns at most while more has arrived than was read.
 constexpr unsigned kMaxTurnsBehind = 64;
+// A loop that does not sleep looks at its sockets' errors so often.
+constexpr base::Duration kErrorsLookedAtAfter = base::milliseconds(10);
+// After an exception; what ran out may come back.
+constexpr std::chrono::milliseconds kBreather{10};
 
 bool is_marked(std::uint8_t tos) {
   return (tos & 3) == SPILLWAY_ECN_CE;
@@ -54,14 +67,20 @@ base::Result<DriverConfig> driver_config_from(const base::Environment& environme
 
 class TransportDriver::Loop {
  public:
-  Loop(const DriverConfig& config, std::vector<UdpSocket> sockets, const wire::PacketAuth& auth,
-       DriverListener& listener)
+  Loop(const DriverConfig& config, std::vector<UdpSocket> sockets, DriverListener& listener)
       : config_(config),
         listener_(listener),
-        port_(config.endpoint, auth),
+        port_(config.endpoint, {}),
         sender_(std::move(sockets), config.offloads),
         receiver_(sender_.sockets()[0], config.offloads),
-        pacer_(config.send_rate, config.send_burst) {}
+        pacer_(config.send_rate, config.send_burst) {
+    polled_.push_back({tasks_.fd(), POLLIN, 0});
+    for (const UdpSocket& socket : sender_.sockets()) {
+      polled_.push_back({socket.fd(), 0, 0});  // for its errors
+    }
+    polled_[1].events = POLLIN;
+    polled_.push_back({});  // for a socket without room
+  }
   ~Loop() { stop_and_wait(); }
 
   void run();
@@ -75,17 +94,17 @@ class TransportDriver::Loop {
       thread_.join();
     }
   }
-  void start() {
-    thread_ = std::thread([this] { run(); });
-  }
+  base::Status start();
   void post(Task task) { tasks_.push(std::move(task)); }
 
+  void begin_epoch(const transport::Epoch& epoch);
   base::Result<unsigned> add_peer(std::uint16_t rank, const SocketAddress& address);
+  void add_source(const SocketAddress& address) { receiver_.add_source(address); }
   const SocketAddress& local() const { return sender_.sockets()[0].local(); }
   const Offloads& offloads() const { return sender_.offloads(); }
   DriverCounters counters() const {
-    return {sender_.counters(), receiver_.counters(), port_.faults(), port_.endpoint().counters(),
-            sleeps_};
+    return {sender_.counters(), receiver_.counters(),        errors_,
+            port_.faults(),     port_.endpoint().counters(), sleeps_};
   }
 
   std::vector<std::string> warnings;
@@ -93,8 +112,13 @@ class TransportDriver::Loop {
  private:
   base::Instant now() const { return clock_.now(); }
   void turn();
+  void turn_and_wait(base::Instant& last_active);
+  void note_broken(const std::exception& thrown);
+  void tell_broken();
   void run_tasks();
   bool receive();
+  void look_at_errors();
+  void on_error(const SocketError& error);
   void run_timeouts();
   bool transmit();
   void gather(base::Instant now);
@@ -110,6 +134,19 @@ class TransportDriver::Loop {
   DatagramReceiver receiver_;
   SendPacer pacer_;
   TaskQueue<Task> tasks_;
+  std::deque<Task> due_tasks_;                  // taken from the queue
+  std::map<std::string, std::uint16_t> ranks_;  // by address
+  std::vector<pollfd> polled_;
+  ErrorCounters errors_;
+  base::Instant errors_due_;  // when to look for them anyway
+  bool has_errors_ = false;
+  std::optional<base::Status> broken_;  // of which the listener is to be told
+  // Made while there is memory.
+  const base::Status out_of_memory_{
+      base::StatusCode::kLimitExceeded,
+      "there is no memory left for the thread that moves packets; use smaller tensors or fewer at "
+      "once, or raise the limit (ulimit -v, or the container's)"};
+  bool is_out_of_memory_ = false;  // the same
   std::atomic<bool> stopped_{false};
   std::thread thread_;
   base::Instant told_;         // the latest time the endpoint was handed
@@ -118,6 +155,12 @@ class TransportDriver::Loop {
   unsigned turns_behind_ = 0;  // in a row that ended with more to read
   std::uint64_t sleeps_ = 0;
 };
+
+void TransportDriver::Loop::begin_epoch(const transport::Epoch& epoch) {
+  port_.begin_epoch(epoch);
+  receiver_.forget_sources();
+  ranks_.clear();
+}
 
 base::Result<unsigned> TransportDriver::Loop::add_peer(std::uint16_t rank,
                                                        const SocketAddress& address) {
@@ -129,11 +172,22 @@ base::Result<unsigned> TransportDriver::Loop::add_peer(std::uint16_t rank,
   if (!limit.ok()) {
     return limit;
   }
-  if (base::Status status = port_.endpoint().add_peer(rank, now()); !status.ok()) {
+  if (base::Status status = port_.add_peer(rank, now()); !status.ok()) {
     return status;
   }
   sender_.set_address(rank, address);
+  receiver_.add_source(address);
+  ranks_.emplace(address.to_string(), rank);
   return limit;
+}
+
+base::Status TransportDriver::Loop::start() {
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    return cannot_make_thread("moves packets", error);
+  }
+  return {};
 }
 
 void TransportDriver::Loop::run() {
@@ -141,32 +195,67 @@ void TransportDriver::Loop::run() {
   ::prctl(PR_SET_TIMERSLACK, 1000);
   base::Instant last_active = now();
   while (!stopped_) {
-    turn();
-    if (active_) {
-      last_active = now();
-    } else if (now() - last_active >= config_.busy_poll && !stopped_) {
-      wait();
+    try {
+      tell_broken();
+      turn_and_wait(last_active);
+    } catch (const std::exception& thrown) {
+      note_broken(thrown);
     }
   }
+}
+
+void TransportDriver::Loop::turn_and_wait(base::Instant& last_active) {
+  turn();
+  if (active_) {
+    last_active = now();
+  } else if (now() - last_active >= config_.busy_poll && !stopped_) {
+    wait();
+  }
+}
+
+void TransportDriver::Loop::note_broken(const std::exception& thrown) {
+  is_out_of_memory_ = dynamic_cast<const std::bad_alloc*>(&thrown) != nullptr;
+  if (!is_out_of_memory_) {
+    broken_ = base::Status(base::StatusCode::kInternal,
+                           fmt::format("the thread that moves packets failed: {}", thrown.what()));
+  }
+  std::this_thread::sleep_for(kBreather);
+}
+
+// Until the listener could take it.
+void TransportDriver::Loop::tell_broken() {
+  if (!broken_ && !is_out_of_memory_) {
+    return;
+  }
+  told_ = std::max(told_, now());
+  listener_.on_broken(is_out_of_memory_ ? out_of_memory_ : *broken_, port_.endpoint(), told_);
+  is_out_of_memory_ = false;
+  broken_.reset();
 }
 
 void TransportDriver::Loop::turn() {
   active_ = false;
   run_tasks();
   active_ |= receive();
+  look_at_errors();
   run_timeouts();
   active_ |= transmit();
   report_events();
 }
 
 void TransportDriver::Loop::run_tasks() {
-  if (!tasks_.woken()) {
-    return;
+  if (tasks_.woken()) {
+    for (Task& task : tasks_.take()) {
+      due_tasks_.push_back(std::move(task));
+    }
   }
-  for (const Task& task : tasks_.take()) {
+  // One that throws is gone; those behind it are not.
+  while (!due_tasks_.empty()) {
+    const Task task = std::move(due_tasks_.front());
+    due_tasks_.pop_front();
     told_ = now();
-    task(port_.endpoint(), told_);
     active_ = true;
+    task(port_.endpoint(), told_);
   }
 }
 
@@ -183,6 +272,34 @@ bool TransportDriver::Loop::receive() {
   }
   turns_behind_ = more ? turns_behind_ + 1 : 0;
   return receiver_.counters().datagrams > before;
+}
+
+// Only once everything that arrived was read: whoever left said so before its port refused.
+void TransportDriver::Loop::look_at_errors() {
+  const base::Instant at = now();
+  if (turns_behind_ % kMaxTurnsBehind != 0 || (!has_errors_ && at < errors_due_)) {
+    return;
+  }
+  has_errors_ = false;
+  errors_due_ = at + kErrorsLookedAtAfter;
+  told_ = std::max(told_, at);
+  for (const UdpSocket& socket : sender_.sockets()) {
+    read_errors(socket, [this](const SocketError& error) { on_error(error); });
+  }
+}
+
+void TransportDriver::Loop::on_error(const SocketError& error) {
+  if (!error.from_network) {
+    return;  // of a call that failed: counted there
+  }
+  if (error.error != ECONNREFUSED) {
+    ++errors_.ignored_icmp;
+    return;
+  }
+  const auto rank = ranks_.find(error.to.to_string());
+  const bool is_ours = rank != ranks_.end() && port_.on_refused(rank->second, error.quoted, told_);
+  ++(is_ours ? errors_.refusals : errors_.forged_refusals);
+  active_ = true;
 }
 
 // Silence means something only once everything that arrived was read; but a flood stops no clock.
@@ -217,6 +334,9 @@ bool TransportDriver::Loop::transmit() {
     }
     const std::uint64_t before = sender_.counters().datagrams;
     blocked_ = !sender_.flush();
+    if (const std::optional<Unsent> unsent = sender_.take_unsent()) {
+      port_.endpoint().on_unsent(unsent->peer, unsent->bytes, unsent->error, told_);
+    }
     any |= sender_.counters().datagrams > before;
     if (blocked_) {
       break;
@@ -256,12 +376,19 @@ void TransportDriver::Loop::wait() {
 void TransportDriver::Loop::sleep_until(base::Instant when) {
   ++sleeps_;
   const timespec timeout = timespec_of(when - now());
-  std::array<pollfd, 3> fds{{{tasks_.fd(), POLLIN, 0}, {sender_.sockets()[0].fd(), POLLIN, 0}, {}}};
-  nfds_t count = 2;
-  if (blocked_) {
-    fds[count++] = {sender_.waiting_fd(), POLLOUT, 0};
-  }
-  ::ppoll(fds.data(), count, when == transport::kNever ? nullptr : &timeout, nullptr);
+  polled_.back() = {blocked_ ? sender_.waiting_fd() : -1, POLLOUT, 0};
+  const int ready = ::ppoll(polled_.data(), polled_.size(),
+                            when == transport::kNever ? nullptr : &timeout, nullptr);
+  has_errors_ = has_errors_ ||
+                (ready > 0 && std::any_of(polled_.begin(), polled_.end(), [](const pollfd& fd) {
+                   return (fd.revents & POLLERR) != 0;
+                 }));
+}
+
+void DriverListener::on_broken(const base::Status& cause, transport::Endpoint& /*endpoint*/,
+                               base::Instant /*now*/) {
+  fmt::print(stderr, "spillway: {}\n", cause.message());
+  std::abort();
 }
 
 // ------------------------------------------------------------------ the face
@@ -270,7 +397,6 @@ TransportDriver::TransportDriver(std::unique_ptr<Loop> loop) : loop_(std::move(l
 TransportDriver::~TransportDriver() = default;
 
 base::Result<std::unique_ptr<TransportDriver>> TransportDriver::open(const DriverConfig& config,
-                                                                     const wire::PacketAuth& auth,
                                                                      DriverListener& listener) {
   DriverConfig settled = config;
   settled.offloads = available_offloads(config.offloads);
@@ -283,13 +409,17 @@ base::Result<std::unique_ptr<TransportDriver>> TransportDriver::open(const Drive
       return socket.status();
     }
     sockets.push_back(std::move(socket).value());
+    sockets.back().tell_about_errors();
+    if (path > 0) {
+      sockets.back().drop_arrivals();
+    }
     address = address.with_port(0);
   }
   sockets[0].tell_about_arrivals(settled.offloads.gro);
   if (const auto warning = sockets[0].size_buffers(config.socket_buffer_bytes)) {
     warnings.push_back(*warning);
   }
-  auto loop = std::make_unique<Loop>(settled, std::move(sockets), auth, listener);
+  auto loop = std::make_unique<Loop>(settled, std::move(sockets), listener);
   loop->warnings = std::move(warnings);
   return std::unique_ptr<TransportDriver>(new TransportDriver(std::move(loop)));
 }
@@ -303,14 +433,20 @@ const std::vector<std::string>& TransportDriver::warnings() const {
 const Offloads& TransportDriver::offloads() const {
   return loop_->offloads();
 }
+void TransportDriver::begin_epoch(const transport::Epoch& epoch) {
+  loop_->begin_epoch(epoch);
+}
 base::Result<unsigned> TransportDriver::add_peer(std::uint16_t rank, const SocketAddress& address) {
   return loop_->add_peer(rank, address);
+}
+void TransportDriver::add_source(const SocketAddress& address) {
+  loop_->add_source(address);
 }
 void TransportDriver::post(Task task) {
   loop_->post(std::move(task));
 }
-void TransportDriver::start() {
-  loop_->start();
+base::Status TransportDriver::start() {
+  return loop_->start();
 }
 void TransportDriver::run() {
   loop_->run();

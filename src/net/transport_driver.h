@@ -3,14 +3,23 @@
 // The transport on real sockets: one rank's endpoint, its sockets, and the loop that moves packets
 // between them. The loop sleeps when nothing is due; busy_poll has it look again for a while first.
 //
+// What the network says about datagrams that left is read as well: a peer whose port refuses one
+// that is proved to be ours is dead at once, everything else is counted and changes nothing
+// (error_queue.h). Datagrams from hosts that are no peer's are dropped unread.
+//
+// Memory that runs out, or any other exception on the loop's thread, ends in on_broken(): the loop
+// lives on, and whoever owns it ends what was under way.
+//
 // Sockets: one has the address that peers send to; its port and those of paths - 1 further sockets
 // are the source ports that packets are sprayed over, a GSO run per path at a time.
 //
 // Threads: everything happens on the loop's thread, which is that of run(), or one of its own after
 // start(). Other threads hand in work with post(); listeners are called on the loop's thread, as is
-// posted work, and may use the endpoint they are given. Peers are added before the loop runs.
+// posted work, and may use the endpoint they are given. Epochs begin and peers are added before the
+// loop runs, or on its thread: sockets outlive epochs.
 //
-//   auto driver = TransportDriver::open(config, auth, listener);
+//   auto driver = TransportDriver::open(config, listener);
+//   driver->begin_epoch(epoch);  // whose keys its packets are sealed with
 //   driver->add_peer(1, address);
 //   driver->start();
 //   driver->post([options](Endpoint& endpoint, Instant now) { endpoint.send(options, now); });
@@ -29,9 +38,10 @@
 #include "net/address.h"
 #include "net/datagram_receiver.h"
 #include "net/datagram_sender.h"
+#include "net/error_queue.h"
 #include "net/udp_socket.h"
 #include "transport/endpoint.h"
-#include "wire/packet_auth.h"
+#include "transport/session.h"
 
 namespace spillway::net {
 
@@ -52,6 +62,7 @@ base::Result<DriverConfig> driver_config_from(const base::Environment& environme
 struct DriverCounters {
   SendCounters sent;
   ReceiveCounters received;
+  ErrorCounters errors;
   std::array<std::uint64_t, wire::kPacketFaults> faults{};  // datagrams refused, by their fault
   transport::EndpointCounters endpoint;
   std::uint64_t sleeps = 0;
@@ -65,15 +76,18 @@ class DriverListener {
   // For owners with timeouts of their own. By then they have been told of all events.
   virtual base::Instant next_timeout() const { return transport::kNever; }
   virtual void on_timeout(transport::Endpoint& /*endpoint*/, base::Instant /*now*/) {}
+  // Something was thrown on the loop's thread, by the listener, posted work or below; what it was
+  // about to do is half done. Owners that do not know how to go on end the process.
+  virtual void on_broken(const base::Status& cause, transport::Endpoint& endpoint,
+                         base::Instant now);
 };
 
 class TransportDriver {
  public:
   using Task = std::function<void(transport::Endpoint&, base::Instant)>;
 
-  // `auth` and `listener` must outlive the driver.
+  // `listener` must outlive the driver.
   static base::Result<std::unique_ptr<TransportDriver>> open(const DriverConfig& config,
-                                                             const wire::PacketAuth& auth,
                                                              DriverListener& listener);
   ~TransportDriver();  // stops the loop
 
@@ -82,11 +96,15 @@ class TransportDriver {
   const std::vector<std::string>& warnings() const;
   const Offloads& offloads() const;
 
+  // Forgets all peers and messages, and takes up others: transport::DatagramPort::begin_epoch().
+  void begin_epoch(const transport::Epoch& epoch);
   // How many bytes of UDP payload fit the path to the peer.
   base::Result<unsigned> add_peer(std::uint16_t rank, const SocketAddress& address);
+  // A peer's datagrams may come from there, too.
+  void add_source(const SocketAddress& address);
 
   void post(Task task);  // any thread
-  void start();
+  base::Status start();  // fails where no thread can be made
   void run();            // until stop()
   void stop();           // any thread
   void stop_and_wait();  // and for the thread of start() to end; not on the loop's thread

@@ -10,6 +10,8 @@
 #include <ctime>
 #include <future>
 #include <mutex>
+#include <new>
+#include <stdexcept>
 #include <thread>
 
 #include "base/clock.h"
@@ -27,7 +29,7 @@ constexpr std::size_t kPlaneBytes = 640;
 constexpr auto kPatience = std::chrono::seconds(20);
 
 wire::DataHeader header_of(const wire::DataStamp& stamp) {
-  wire::DataHeader header{.job = kJob, .stamp = stamp};
+  wire::DataHeader header{.stamp = stamp};
   header.row_log2 = 15;
   header.rotations = 1;
   header.planes = kPlanes;
@@ -43,25 +45,21 @@ std::uint8_t planes_byte(std::uint16_t packet, std::size_t at) {
 
 class TestSource final : public transport::PayloadSource {
  public:
-  explicit TestSource(const wire::PacketAuth& auth) : auth_(auth) {}
-  std::size_t write(const wire::DataStamp& stamp, base::MutableByteView out) override {
+  std::size_t write(const wire::DataStamp& stamp, const wire::PacketAuth& auth,
+                    base::MutableByteView out) override {
     std::vector<std::uint8_t> planes(kPlaneBytes);
     for (std::size_t i = 0; i < planes.size(); ++i) {
       planes[i] = planes_byte(stamp.packet, i);
     }
-    return wire::write_data_packet(header_of(stamp), planes, auth_, out);
+    return wire::write_data_packet(header_of(stamp), planes, auth, out);
   }
-
- private:
-  const wire::PacketAuth& auth_;
 };
 
 class TestSink final : public transport::PayloadSink {
  public:
-  explicit TestSink(const wire::PacketAuth& auth) : auth_(auth) {}
   unsigned take(const wire::OpenedPacket& packet, base::ByteView bytes) override {
     std::vector<std::uint8_t> planes(kPlaneBytes);
-    const auto trusted = wire::copy_trusted_planes(bytes, packet, auth_, planes);
+    const auto trusted = wire::copy_trusted_planes(bytes, packet, planes);
     for (std::size_t i = 0; i < trusted.bytes; ++i) {
       wrong_ += planes[i] != planes_byte(packet.header.stamp.packet, i) ? 1 : 0;
     }
@@ -70,7 +68,6 @@ class TestSink final : public transport::PayloadSink {
   std::uint64_t wrong() const { return wrong_; }
 
  private:
-  const wire::PacketAuth& auth_;
   std::uint64_t wrong_ = 0;
 };
 
@@ -82,6 +79,17 @@ class Events final : public DriverListener {
     const std::lock_guard lock(mutex_);
     events_.push_back(event);
     changed_.notify_all();
+  }
+  void on_broken(const base::Status& cause, transport::Endpoint& /*endpoint*/,
+                 base::Instant /*now*/) override {
+    const std::lock_guard lock(mutex_);
+    broken_.push_back(cause);
+    changed_.notify_all();
+  }
+  std::vector<base::Status> wait_for_broken(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, kPatience, [&] { return broken_.size() >= count; });
+    return broken_;
   }
   template <typename T>
   std::optional<T> wait_for() {
@@ -106,12 +114,12 @@ class Events final : public DriverListener {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<transport::Event> events_;
+  std::vector<base::Status> broken_;
 };
 
 DriverConfig config_of(std::uint16_t rank, const std::string& address) {
   DriverConfig config;
   config.listen = SocketAddress::parse(address).value();
-  config.endpoint.job = kJob;
   config.endpoint.rank = rank;
   config.endpoint.exchange.paths = 4;
   config.endpoint.exchange.burst_packets = 16;
@@ -123,11 +131,9 @@ constexpr std::uint32_t kPacketBytes = 36 + 4 + 640 + 4;
 
 struct Rank {
   Rank(std::uint16_t number, const DriverConfig& config)
-      : rank(number),
-        auth(wire::PacketAuth::crc32c(1)),
-        source(auth),
-        sink(auth),
-        driver(TransportDriver::open(config, auth, events).value()) {}
+      : rank(number), driver(TransportDriver::open(config, events).value()) {
+    driver->begin_epoch({.job = kJob, .number = 1, .session = {}});
+  }
 
   void send(std::uint16_t to, std::uint32_t packets, std::uint32_t operation = 0) {
     driver->post([=, this](transport::Endpoint& endpoint, base::Instant now) {
@@ -157,7 +163,6 @@ struct Rank {
   }
 
   std::uint16_t rank;
-  wire::PacketAuth auth;
   TestSource source;
   TestSink sink;
   Events events;
@@ -168,8 +173,7 @@ struct Two {
   explicit Two(const DriverConfig& a, const DriverConfig& b) : zero(0, a), one(1, b) {
     EXPECT_TRUE(zero.driver->add_peer(1, one.driver->local()).ok());
     EXPECT_TRUE(one.driver->add_peer(0, zero.driver->local()).ok());
-    zero.driver->start();
-    one.driver->start();
+    EXPECT_TRUE(zero.driver->start().ok() && one.driver->start().ok());
   }
   explicit Two(const std::string& address = "127.0.0.1:0")
       : Two(config_of(0, address), config_of(1, address)) {}
@@ -274,6 +278,66 @@ TEST(TransportDriver, NamesAPeerThatDied) {
   EXPECT_EQ(dead->rank, 1);
 }
 
+// Silence would not be noticed before the test has run out of patience.
+DriverConfig patient(std::uint16_t rank) {
+  DriverConfig config = config_of(rank, "127.0.0.1:0");
+  config.endpoint.exchange.peer_timeout = base::seconds(600);
+  return config;
+}
+
+TEST(TransportDriver, APortThatRefusesMeansThatThePeerIsGone) {
+  Two ranks(patient(0), patient(1));
+  expect_transfer(ranks, 10);
+  ranks.one.driver.reset();
+  ranks.zero.send(1, 100, 1);
+  const auto dead = ranks.zero.events.wait_for<transport::PeerDead>();
+  ASSERT_TRUE(dead.has_value());
+  EXPECT_EQ(dead->rank, 1);
+  EXPECT_EQ(dead->cause, transport::DeathCause::kRefused);
+  EXPECT_GE(counters_of(*ranks.zero.driver).errors.refusals, 1U);
+}
+
+TEST(TransportDriver, WhoeverOnlyWaitsFindsOutToo) {
+  Two ranks(patient(0), patient(1));
+  expect_transfer(ranks, 10);
+  ranks.zero.expect(1, 10, 1);
+  ranks.one.driver.reset();
+  const auto dead = ranks.zero.events.wait_for<transport::PeerDead>();
+  ASSERT_TRUE(dead.has_value());
+  EXPECT_EQ(dead->cause, transport::DeathCause::kRefused);
+}
+
+TEST(TransportDriver, CountsStrangersAndGoesOn) {
+  Two ranks;
+  UdpSocket stranger = UdpSocket::open(SocketAddress::parse("127.0.0.2:0").value()).value();
+  const SocketAddress& target = ranks.one.driver->local();
+  const std::vector<std::uint8_t> garbage(1000, 0x11);
+  for (int i = 0; i < 100; ++i) {
+    ::sendto(stranger.fd(), garbage.data(), garbage.size(), 0, target.data(), target.size());
+  }
+  expect_transfer(ranks, 100);
+  const DriverCounters counters = counters_of(*ranks.one.driver);
+  EXPECT_EQ(counters.received.strangers, 100U);
+  for (const std::uint64_t count : counters.faults) {
+    EXPECT_EQ(count, 0U);
+  }
+}
+
+TEST(TransportDriver, OutlivesWhatIsThrownOnItsThread) {
+  Two ranks;
+  ranks.one.driver->post([](transport::Endpoint&, base::Instant) { throw std::bad_alloc(); });
+  std::vector<base::Status> broken = ranks.one.events.wait_for_broken(1);
+  ASSERT_EQ(broken.size(), 1U);
+  EXPECT_EQ(broken[0].code(), base::StatusCode::kLimitExceeded);
+  EXPECT_NE(broken[0].message().find("memory"), std::string::npos);
+  ranks.one.driver->post(
+      [](transport::Endpoint&, base::Instant) { throw std::runtime_error("something else"); });
+  broken = ranks.one.events.wait_for_broken(2);
+  ASSERT_EQ(broken.size(), 2U);
+  EXPECT_NE(broken[1].message().find("something else"), std::string::npos);
+  expect_transfer(ranks, 100);
+}
+
 TEST(TransportDriver, CountsGarbageAndGoesOn) {
   Two ranks;
   UdpSocket stranger = UdpSocket::open(SocketAddress::parse("127.0.0.1:0").value()).value();
@@ -294,9 +358,8 @@ TEST(TransportDriver, CountsGarbageAndGoesOn) {
 
 TEST(TransportDriver, RefusesAPortThatIsTaken) {
   const UdpSocket taken = UdpSocket::open(SocketAddress::parse("127.0.0.1:0").value()).value();
-  const wire::PacketAuth auth = wire::PacketAuth::crc32c(1);
   Events events;
-  const auto driver = TransportDriver::open(config_of(0, taken.local().to_string()), auth, events);
+  const auto driver = TransportDriver::open(config_of(0, taken.local().to_string()), events);
   ASSERT_FALSE(driver.ok());
   EXPECT_NE(driver.status().message().find("choose another"), std::string::npos);
 }

@@ -2,6 +2,7 @@
 #include "net/udp_socket.h"
 
 #include <fmt/format.h>
+#include <linux/filter.h>
 #include <netinet/udp.h>
 #include <sys/socket.h>
 
@@ -73,9 +74,9 @@ base::Result<UdpSocket> UdpSocket::open(const SocketAddress& bind_to) {
   }
   if (bind_to.is_ipv6()) {
     set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 1);
-    set_option(fd.get(), IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
+    set_option(fd.get(), IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE);
   } else {
-    set_option(fd.get(), IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
+    set_option(fd.get(), IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE);
   }
   if (::bind(fd.get(), bind_to.data(), bind_to.size()) != 0) {
     return cannot_bind(bind_to, errno);
@@ -99,6 +100,21 @@ void UdpSocket::tell_about_arrivals(bool gro) {
   if (gro) {
     set_option(fd(), SOL_UDP, UDP_GRO, 1);
   }
+}
+
+void UdpSocket::tell_about_errors() {
+  if (local_.is_ipv6()) {
+    set_option(fd(), IPPROTO_IPV6, IPV6_RECVERR, 1);
+  } else {
+    set_option(fd(), IPPROTO_IP, IP_RECVERR, 1);
+  }
+}
+
+void UdpSocket::drop_arrivals() {
+  sock_filter nothing = {.code = BPF_RET | BPF_K, .jt = 0, .jf = 0, .k = 0};  // bytes to keep
+  const sock_fprog program = {.len = 1, .filter = &nothing};
+  // Where the kernel has no filters, its queue for this socket fills up and stays full.
+  ::setsockopt(fd(), SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program));
 }
 
 std::optional<std::string> UdpSocket::size_buffers(std::size_t bytes) {

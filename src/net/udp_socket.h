@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A non-blocking UDP socket and what the kernel can do for it. Packets are never fragmented: one
-// that is longer than its path allows is refused by the kernel (EMSGSIZE). One owner; one thread.
+// that is longer than its interface's MTU is refused by the kernel (EMSGSIZE). What ICMP says about
+// the rest of the path is not believed, because anybody can say it; whether long packets arrive is
+// the transport's to find out. One owner; one thread.
 //
 // Offloads are asked for one by one and used where the kernel has them:
 //   gso        many datagrams of one size leave in one call (UDP_SEGMENT, Linux 4.18)
@@ -53,6 +55,13 @@ class UdpSocket {
   // lost because the queue was full, and, if `gro`, where datagrams join. What the kernel does not
   // know it does not tell.
   void tell_about_arrivals(bool gro);
+  // Has the kernel drop whatever comes: for a socket that only sends.
+  void drop_arrivals();
+
+  // Has the kernel keep what is said about datagrams that left (error_queue.h). Such an error also
+  // makes one later call fail that has nothing to do with it: whoever sends or receives tries
+  // again.
+  void tell_about_errors();
 
   // The same for this one. A sentence where the system's limit left one smaller.
   std::optional<std::string> size_buffers(std::size_t bytes);

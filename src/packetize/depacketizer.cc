@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "codec/row_decoder.h"
+#include "wire/widen.h"
 
 namespace spillway::packetize {
 
@@ -42,12 +43,11 @@ double DeliveryReport::mean_planes() const {
 }
 
 Depacketizer::Depacketizer(const PacketPlan& plan, const Job& job, const wire::MessageId& message,
-                           const wire::PacketAuth& auth, std::span<float> tensor,
-                           codec::Estimate estimate, const codec::Kernels& kernels)
+                           std::span<float> tensor, codec::Estimate estimate,
+                           const codec::Kernels& kernels)
     : plan_(plan),
       job_(job),
       message_(message),
-      auth_(auth),
       tensor_(tensor),
       estimate_(estimate),
       kernels_(kernels),
@@ -55,7 +55,6 @@ Depacketizer::Depacketizer(const PacketPlan& plan, const Job& job, const wire::M
       received_bytes_(plan.packet_count()),
       sent_planes_(plan.packet_count()) {
   SPILLWAY_CHECK(tensor.size() == plan.layout().tensor_length());
-  SPILLWAY_CHECK(plan.keyed() == auth.is_keyed());
   if (!rows_.empty()) {
     const codec::Row last = plan.layout().row(rows_.size() - 1);
     if (last.values < last.length()) {
@@ -67,7 +66,14 @@ Depacketizer::Depacketizer(const PacketPlan& plan, const Job& job, const wire::M
 }
 
 bool Depacketizer::is_ours(const wire::DataHeader& header) const {
-  return header.job == job_.id && header.epoch == job_.epoch && header.stamp.message == message_;
+  // What a header that was only read has of the epoch and the operation are low bits.
+  const wire::DataStamp& stamp = header.stamp;
+  wire::MessageId message = stamp.message;
+  message.operation =
+      wire::widen(static_cast<std::uint32_t>(message.operation), message_.operation);
+  return stamp.job == job_.id &&
+         static_cast<std::uint16_t>(stamp.epoch) == static_cast<std::uint16_t>(job_.epoch) &&
+         message == message_;
 }
 
 bool Depacketizer::fits_plan(const wire::DataHeader& header) const {
@@ -92,9 +98,10 @@ float* Depacketizer::row_data(std::size_t row) {
   return padded ? padded_row_.data() : tensor_.data() + plan_.layout().row(row).offset;
 }
 
-PacketOutcome Depacketizer::add(base::ByteView packet) {
+PacketOutcome Depacketizer::add(base::ByteView packet, const wire::PacketAuth& auth,
+                                std::uint64_t near) {
   wire::OpenedPacket opened;
-  const wire::PacketFault fault = wire::open_data_packet(packet, auth_, opened);
+  const wire::PacketFault fault = wire::open_data_packet(packet, auth, opened, near);
   if (fault != wire::PacketFault::kNone) {
     ++report_.faults[static_cast<unsigned>(fault)];
     return PacketOutcome::kFault;
@@ -119,7 +126,7 @@ PacketOutcome Depacketizer::add(const wire::OpenedPacket& opened, base::ByteView
   if (const PacketOutcome outcome = check(opened.header); outcome != PacketOutcome::kWhole) {
     return outcome;
   }
-  const wire::TrustedPlanes trusted = wire::copy_trusted_planes(packet, opened, auth_, planes_);
+  const wire::TrustedPlanes trusted = wire::copy_trusted_planes(packet, opened, planes_);
   report_.corrupt_tails += trusted.corrupt_tail ? 1 : 0;
   return add_planes(opened.header, base::ByteView(planes_).first(trusted.bytes));
 }
@@ -151,16 +158,6 @@ unsigned Depacketizer::planes_of(std::size_t packet) const {
 std::size_t Depacketizer::estimated_coordinates(std::size_t packet) const {
   const std::size_t first_plane = std::size_t{received_bytes_[packet]} * 8;
   return std::min<std::size_t>(first_plane, plan_.place(packet).count);
-}
-
-double Depacketizer::share_of_row(std::size_t row) const {
-  const std::size_t first = plan_.first_packet(row);
-  std::size_t arrived = 0;
-  for (std::size_t slot = 0; slot < plan_.packets_in(row); ++slot) {
-    arrived += estimated_coordinates(first + slot);
-  }
-  return static_cast<double>(arrived) /
-         static_cast<double>(std::size_t{1} << plan_.layout().row(row).log2_length);
 }
 
 // Counts a packet in the report and clears its coordinates if it never came. Returns how many of

@@ -72,24 +72,25 @@ enum class PacketOutcome : std::uint8_t {
 
 class Depacketizer {
  public:
-  // `auth` and `tensor` (of the plan's length) must outlive the object; the tensor's content is
-  // not meaningful before finish().
+  // `tensor` (of the plan's length) must outlive the object; its content is not meaningful before
+  // finish().
   Depacketizer(const PacketPlan& plan, const Job& job, const wire::MessageId& message,
-               const wire::PacketAuth& auth, std::span<float> tensor,
-               codec::Estimate estimate = codec::Estimate::kUnbiased,
+               std::span<float> tensor, codec::Estimate estimate = codec::Estimate::kUnbiased,
                const codec::Kernels& kernels = codec::best_kernels());
 
-  PacketOutcome add(base::ByteView packet);
-  // The same for a packet that was opened, with this job's checks, before.
+  // A packet whose number is near the message's first, `near`.
+  PacketOutcome add(base::ByteView packet, const wire::PacketAuth& auth, std::uint64_t near = 0);
+  // The same for a packet that was opened before.
   PacketOutcome add(const wire::OpenedPacket& opened, base::ByteView packet);
   // The same for planes that never were a packet: those of a header this process wrote itself.
   PacketOutcome add_planes(const wire::DataHeader& header, base::ByteView planes);
 
   // Whole planes that came of a packet.
   unsigned planes_of(std::size_t packet) const;
-  // Whether anything came of a row; and how much, of its coordinates.
+  // Bytes of planes that came of it.
+  std::uint16_t bytes_of(std::size_t packet) const { return received_bytes_[packet]; }
+  // Whether anything came of a row.
   bool has_row(std::size_t row) const { return rows_[row].seen; }
-  double share_of_row(std::size_t row) const;
 
   // Completes one row of the tensor; each at most once, and add() no more afterwards.
   void finish_row(std::size_t row);
@@ -115,7 +116,6 @@ class Depacketizer {
   PacketPlan plan_;
   Job job_;
   wire::MessageId message_;
-  const wire::PacketAuth& auth_;
   std::span<float> tensor_;
   codec::Estimate estimate_;
   const codec::Kernels& kernels_;

@@ -26,20 +26,21 @@ struct GoldenCase {
   std::size_t length;
   Encoding encoding;
   std::size_t packet;  // which of the message's packets is kept
+  wire::Protection protection = wire::Protection::kTags;
   enum class Content { kUniform, kZero, kNonFinite, kSpike } content = Content::kUniform;
 };
 
 const std::vector<GoldenCase>& golden_cases() {
   using Content = GoldenCase::Content;
   static const std::vector<GoldenCase> cases = {
-      {"planes16_crc", 10'000, {.precision = 16}, 3},
-      {"planes16_keyed", 10'000, {.precision = 16, .keyed = true}, 3},
-      {"planes8_crc", 10'000, {.precision = 8}, 0},
+      {"planes16", 10'000, {.precision = 16}, 3},
+      {"planes16_encrypted", 10'000, {.precision = 16}, 3, wire::Protection::kEncryption},
+      {"planes8", 10'000, {.precision = 8}, 0},
       {"planes12_last_packet", 10'000, {.precision = 12}, 11},
-      {"planes32_crc", 4'096, {.precision = 32, .row_log2 = 12}, 5},
-      {"zero_row", 300, {.precision = 8}, 0, Content::kZero},
-      {"non_finite_row", 300, {.precision = 8}, 0, Content::kNonFinite},
-      {"spike_row", 300, {.precision = 8}, 0, Content::kSpike},
+      {"planes32", 4'096, {.precision = 32, .row_log2 = 12}, 5},
+      {"zero_row", 300, {.precision = 8}, 0, wire::Protection::kTags, Content::kZero},
+      {"non_finite_row", 300, {.precision = 8}, 0, wire::Protection::kTags, Content::kNonFinite},
+      {"spike_row", 300, {.precision = 8}, 0, wire::Protection::kTags, Content::kSpike},
   };
   return cases;
 }
@@ -61,8 +62,9 @@ std::vector<float> content_of(const GoldenCase& golden) {
 }
 
 constexpr Job kGoldenJob{.id = 0x0102, .epoch = 0x0304, .seed = 0x05060708090A0B0C};
-constexpr wire::MessageId kGoldenMessage{.operation = 0x11121314,
-                                         .signature = 0x2122,
+constexpr std::uint64_t kGoldenNumber = 0x6162636465666768;
+constexpr wire::MessageId kGoldenMessage{.operation = 0x1112131415161718,
+                                         .signature = 0x2122232425262728,
                                          .piece = 0x3132,
                                          .source = 0x4142,
                                          .phase = wire::Phase::kGather};
@@ -70,19 +72,22 @@ constexpr wire::MessageId kGoldenMessage{.operation = 0x11121314,
 wire::PacketAuth auth_of(const GoldenCase& golden) {
   const std::array<std::uint8_t, 16> secret = {'g', 'o', 'l', 'd', 'e', 'n', ' ', 'j',
                                                'o', 'b', ' ', 's', 'e', 'c', 'r', 't'};
-  return golden.encoding.keyed ? wire::PacketAuth::keyed(secret).value() : unkeyed_auth(kGoldenJob);
+  return wire::PacketAuth::of_secret(secret, golden.protection).value();
 }
 
 std::vector<std::uint8_t> make_packet(const GoldenCase& golden, const codec::Kernels& kernels) {
   const PacketPlan plan = PacketPlan::make(golden.length, {}, golden.encoding).value();
   const wire::PacketAuth auth = auth_of(golden);
-  const PacketBuffer packets = Packetizer(plan, auth, kernels)
-                                   .packetize(content_of(golden), {.job = kGoldenJob,
-                                                                   .message = kGoldenMessage,
-                                                                   .priority = 5,
-                                                                   .importance = 2,
-                                                                   .path = 9,
-                                                                   .timestamp_us = 0x51525354});
+  wire::DataStamp stamp;
+  stamp.message = kGoldenMessage;
+  stamp.number = kGoldenNumber;
+  stamp.destination = 0x7172;
+  stamp.priority = 5;
+  stamp.importance = 2;
+  stamp.path = 9;
+  stamp.timestamp_us = 0x51525354;
+  const PacketBuffer packets =
+      Packetizer(plan, kernels).packetize(content_of(golden), kGoldenJob, stamp, auth);
   const base::ByteView packet = packets[golden.packet];
   return {packet.begin(), packet.end()};
 }
@@ -132,8 +137,8 @@ TEST_P(GoldenPacket, IsReadBackToTheSameCoordinates) {
   const PacketPlan plan = PacketPlan::make(golden.length, {}, golden.encoding).value();
   const wire::PacketAuth auth = auth_of(golden);
   std::vector<float> tensor(golden.length);
-  Depacketizer receiver(plan, kGoldenJob, kGoldenMessage, auth, tensor);
-  EXPECT_EQ(receiver.add(packet), PacketOutcome::kWhole);
+  Depacketizer receiver(plan, kGoldenJob, kGoldenMessage, tensor);
+  EXPECT_EQ(receiver.add(packet, auth, kGoldenNumber), PacketOutcome::kWhole);
   EXPECT_EQ(receiver.finish().whole, 1U);
 }
 

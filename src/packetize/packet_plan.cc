@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/check.h"
 #include "base/random.h"
@@ -19,7 +20,6 @@ static_assert(SPILLWAY_MIN_ROW_LOG2 == codec::kMinRowLog2);
 static_assert(SPILLWAY_MAX_ROW_LOG2 == codec::kMaxRowLog2);
 static_assert(SPILLWAY_MAX_ROTATIONS == codec::kMaxRotations);
 
-constexpr std::uint32_t kSaltDomain = 0x53414C54U;  // "SALT"
 constexpr std::size_t kBytesPerQuantumPlane = SPILLWAY_QUANTUM / 8;
 constexpr std::size_t kMaxQuanta = 255;
 constexpr std::size_t kMaxSlots = 256;
@@ -28,15 +28,13 @@ constexpr unsigned kMinMtu = 576;
 constexpr unsigned kMaxMtu = 9000;
 
 // Bytes in front of the head, from the start of the UDP payload.
-std::size_t head_start(const Encoding& encoding) {
-  return sizeof(spillway_data_header) + spillway_check_size(encoding.keyed);
-}
+constexpr std::size_t kHeadStart = sizeof(spillway_data_header) + SPILLWAY_CHECK_SIZE;
 
 std::size_t packet_size(std::size_t quanta, const Encoding& encoding, std::size_t head_capacity) {
   const std::size_t planes = quanta * kBytesPerQuantumPlane * encoding.precision;
   return spillway_packed_size(static_cast<__u32>(planes),
                               static_cast<__u32>(std::min(planes, head_capacity)),
-                              spillway_check_size(encoding.keyed));
+                              SPILLWAY_CODEC_PLANES);
 }
 
 base::Status check_arguments(const PacketLimits& limits, const Encoding& encoding) {
@@ -57,17 +55,17 @@ base::Status check_arguments(const PacketLimits& limits, const Encoding& encodin
 }
 
 // Bytes of planes that survive every trim, in whole words.
-base::Result<std::size_t> head_capacity_of(const PacketLimits& limits, const Encoding& encoding) {
+base::Result<std::size_t> head_capacity_of(const PacketLimits& limits) {
   if (limits.trim_bytes == 0) {
     return std::size_t{SPILLWAY_TAIL_SEGMENT};  // nothing is trimmed: a head like any segment
   }
-  const std::size_t smallest = limits.frame_overhead() + head_start(encoding) +
-                               limits.trim_slack_bytes + kBytesPerQuantumPlane;
+  const std::size_t smallest =
+      limits.frame_overhead() + kHeadStart + limits.trim_slack_bytes + kBytesPerQuantumPlane;
   if (limits.trim_bytes < smallest) {
     return base::invalid_argument(fmt::format(
         "a trim size of {} bytes leaves no room for a plane behind {} bytes of headers (slack {}); "
         "the smallest that works here is {}, or 0 for a fabric that does not trim",
-        limits.trim_bytes, limits.frame_overhead() + head_start(encoding), limits.trim_slack_bytes,
+        limits.trim_bytes, limits.frame_overhead() + kHeadStart, limits.trim_slack_bytes,
         smallest));
   }
   const std::size_t room = limits.trim_bytes - smallest + kBytesPerQuantumPlane;
@@ -99,25 +97,25 @@ unsigned fitting_row_log2(unsigned row_log2, std::size_t quanta) {
 }  // namespace
 
 std::uint64_t rotation_key(const Job& job, const wire::MessageId& message) {
-  const std::uint32_t place = std::uint32_t{message.piece} << 16 | message.signature;
+  const auto low = [](std::uint64_t word) { return static_cast<std::uint32_t>(word); };
   const std::uint32_t origin = static_cast<std::uint32_t>(message.phase) << 16 | message.source;
-  const std::uint32_t membership = std::uint32_t{job.epoch} << 16 | job.id;
-  return base::derive_key(job.seed, {message.operation, place, origin, membership});
+  const std::uint64_t call =
+      base::derive_key(job.seed, {low(message.operation), low(message.operation >> 32),
+                                  low(message.signature), low(message.signature >> 32)});
+  return base::derive_key(call, {message.piece, origin, low(job.epoch), job.id});
 }
 
-wire::PacketAuth unkeyed_auth(const Job& job) {
-  const std::uint64_t salt =
-      base::derive_key(job.seed, {kSaltDomain, job.id, job.epoch, kSaltDomain});
-  return wire::PacketAuth::crc32c(static_cast<std::uint32_t>(salt));
+wire::PacketAuth seeded_auth(const Job& job, wire::Protection protection) {
+  std::array<std::uint8_t, 32> secret{};
+  base::store_le(secret.data(), job.seed);
+  base::store_le(secret.data() + 8, job.epoch);
+  base::store_le(secret.data() + 16, job.id);
+  return wire::PacketAuth::of_secret(secret, protection).value();
 }
 
 PacketPlan::PacketPlan(const codec::RowLayout& layout, const Encoding& encoding, std::size_t quanta,
                        std::size_t head_capacity)
-    : layout_(layout),
-      planes_(encoding.precision),
-      keyed_(encoding.keyed),
-      quanta_(quanta),
-      head_capacity_(head_capacity) {
+    : layout_(layout), planes_(encoding.precision), quanta_(quanta), head_capacity_(head_capacity) {
   const std::size_t per_packet = coordinates_per_packet();
   const std::size_t full_row = std::size_t{1} << layout.row_log2();
   packets_per_full_row_ = (full_row + per_packet - 1) / per_packet;
@@ -131,7 +129,7 @@ base::Result<PacketPlan> PacketPlan::make(std::size_t tensor_length, const Packe
   if (const base::Status status = check_arguments(limits, encoding); !status.ok()) {
     return status;
   }
-  const base::Result<std::size_t> head_capacity = head_capacity_of(limits, encoding);
+  const base::Result<std::size_t> head_capacity = head_capacity_of(limits);
   if (!head_capacity.ok()) {
     return head_capacity.status();
   }
@@ -169,7 +167,7 @@ PacketPlace PacketPlan::place(std::size_t packet) const {
 }
 
 std::size_t PacketPlan::wire_bytes() const {
-  const Encoding encoding{.precision = planes_, .row_log2 = layout_.row_log2(), .keyed = keyed_};
+  const Encoding encoding{.precision = planes_, .row_log2 = layout_.row_log2()};
   std::size_t total = 0;
   for (std::size_t packet = 0; packet < packet_count_; ++packet) {
     total += packet_size(place(packet).count / SPILLWAY_QUANTUM, encoding, head_capacity_);

@@ -3,8 +3,9 @@
 // What two ends must agree on before a packet makes sense: the job, the message inside it, and the
 // plan by which its tensor becomes packets: rows, coordinates per packet, size of the head.
 //
-// From the job's seed follow the rotation of every message and the salt of unkeyed checks, so a
-// receiver with another seed refuses packets instead of decoding them to noise.
+// From the job's seed follows the rotation of every message. Ranks of a run have the seed from the
+// run's key (seed_of), as they have the keys of their checks, so a receiver with another seed
+// refuses packets instead of decoding them to noise.
 //
 // What the network carries decides the plan. Its MTU bounds a packet; its trim size bounds the
 // head, which must hold at least one whole plane, or a trimmed packet would be a lost one. So a
@@ -28,7 +29,7 @@ namespace spillway::packetize {
 
 struct Job {
   std::uint16_t id = 0;
-  std::uint16_t epoch = 0;
+  std::uint64_t epoch = 0;
   std::uint64_t seed = 0;
 };
 
@@ -36,8 +37,8 @@ struct Job {
 // ranks and of operations are independent and average out.
 std::uint64_t rotation_key(const Job& job, const wire::MessageId& message);
 
-// Unkeyed checks for this job's packets.
-wire::PacketAuth unkeyed_auth(const Job& job);
+// Checks of packets that are not of a run, without a secret: whoever knows the seed can make them.
+wire::PacketAuth seeded_auth(const Job& job, wire::Protection protection = wire::Protection::kTags);
 
 enum class IpVersion : std::uint8_t { kV4, kV6 };
 
@@ -63,7 +64,6 @@ inline constexpr unsigned kDefaultPrecision = 16;
 struct Encoding {
   unsigned precision = kDefaultPrecision;  // bits per coordinate that are sent, 1 to 32
   unsigned row_log2 = kDefaultRowLog2;
-  bool keyed = false;
 };
 
 // Where a packet's coordinates lie.
@@ -83,7 +83,6 @@ class PacketPlan {
 
   const codec::RowLayout& layout() const { return layout_; }
   unsigned planes() const { return planes_; }
-  bool keyed() const { return keyed_; }
   std::size_t coordinates_per_packet() const { return quanta_ * SPILLWAY_QUANTUM; }
   std::size_t quanta() const { return quanta_; }
   // Bytes of planes under the head's check, of a packet with `count` coordinates.
@@ -103,7 +102,6 @@ class PacketPlan {
 
   codec::RowLayout layout_;
   unsigned planes_;
-  bool keyed_;
   std::size_t quanta_;
   std::size_t head_capacity_;
   std::size_t packets_per_full_row_;

@@ -12,20 +12,20 @@ PacketPlan plan_for(std::size_t length, unsigned mtu, unsigned trim, unsigned pl
 
 TEST(PacketPlan, FillsTheMtuWhereTheTrimSizeAllows) {
   const PacketPlan plan = plan_for(1 << 20, 1500, 256);
-  EXPECT_EQ(plan.coordinates_per_packet(), 704U);
+  EXPECT_EQ(plan.coordinates_per_packet(), 672U);
   EXPECT_LE(plan.max_packet_size(), 1472U);
-  EXPECT_GT(plan.max_packet_size(), 1440U);
+  EXPECT_GT(plan.max_packet_size(), 1400U);
 }
 
 TEST(PacketPlan, HeadSurvivesTheWorstCutAndHoldsAWholePlane) {
   for (const unsigned mtu : {576U, 1280U, 1500U, 4096U, 9000U}) {
-    for (const unsigned trim : {94U, 128U, 206U, 256U, 512U, 1024U}) {
+    for (const unsigned trim : {110U, 128U, 206U, 256U, 512U, 1024U}) {
       for (const unsigned planes : {8U, 12U, 16U, 32U}) {
         const PacketPlan plan = plan_for(100'000, mtu, trim, planes);
         const std::size_t count = plan.coordinates_per_packet();
         const std::size_t head = plan.head_bytes(count);
         EXPECT_GE(head, count / 8) << mtu << " " << trim;
-        EXPECT_LE(14 + 28 + 40 + head, trim - 4) << mtu << " " << trim;
+        EXPECT_LE(14 + 28 + 56 + head, trim - 4) << mtu << " " << trim;
         EXPECT_LE(plan.max_packet_size() + 28, mtu);
       }
     }
@@ -33,9 +33,9 @@ TEST(PacketPlan, HeadSurvivesTheWorstCutAndHoldsAWholePlane) {
 }
 
 TEST(PacketPlan, SmallTrimSizesCapTheCoordinatesWhateverTheMtu) {
-  EXPECT_EQ(plan_for(1 << 20, 9000, 206).coordinates_per_packet(), 960U);
-  EXPECT_EQ(plan_for(1 << 20, 9000, 128).coordinates_per_packet(), 320U);
-  EXPECT_EQ(plan_for(1 << 20, 9000, 0).coordinates_per_packet(), 4416U);
+  EXPECT_EQ(plan_for(1 << 20, 9000, 206).coordinates_per_packet(), 832U);
+  EXPECT_EQ(plan_for(1 << 20, 9000, 128).coordinates_per_packet(), 192U);
+  EXPECT_EQ(plan_for(1 << 20, 9000, 0).coordinates_per_packet(), 4384U);
 }
 
 TEST(PacketPlan, PlacesCoverEveryCoordinateOnce) {
@@ -66,9 +66,9 @@ TEST(PacketPlan, RefusalsSayWhatWouldDo) {
     const auto plan = PacketPlan::make(length, limits, encoding);
     return plan.ok() ? std::string("ok") : plan.status().message();
   };
-  EXPECT_NE(message({.trim_bytes = 80}, {}, 10).find("smallest that works here is 90"),
+  EXPECT_NE(message({.trim_bytes = 96}, {}, 10).find("smallest that works here is 106"),
             std::string::npos);
-  EXPECT_EQ(message({.trim_bytes = 90}, {}, 10), "ok");
+  EXPECT_EQ(message({.trim_bytes = 106}, {}, 10), "ok");
   EXPECT_NE(message({.mtu = 100}, {}, 10).find("MTU 100"), std::string::npos);
   EXPECT_NE(message({}, {.precision = 33}, 10).find("outside 1..32"), std::string::npos);
   EXPECT_NE(message({}, {.row_log2 = 16}, 10).find("2^16"), std::string::npos);
@@ -77,7 +77,7 @@ TEST(PacketPlan, RefusalsSayWhatWouldDo) {
 
 TEST(PacketPlan, TinyPacketsGetShorterRows) {
   const auto plan =
-      PacketPlan::make(100'000, {.trim_bytes = 87, .trim_slack_bytes = 0}, {.row_log2 = 15});
+      PacketPlan::make(100'000, {.trim_bytes = 103, .trim_slack_bytes = 0}, {.row_log2 = 15});
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->coordinates_per_packet(), 32U);
   EXPECT_EQ(plan->layout().row_log2(), 13U);  // 256 packets of 32

@@ -24,17 +24,32 @@ using codec::nmse;
 
 constexpr Job kJob{.id = 11, .epoch = 3, .seed = 0x5EED};
 constexpr wire::MessageId kMessage{.operation = 1, .signature = 2, .piece = 3, .source = 4};
-const std::array<std::uint8_t, 16> kSecret = {1, 2,  3,  4,  5,  6,  7,  8,
-                                              9, 10, 11, 12, 13, 14, 15, 16};
+
+// With the checks that all of these tests' packets have.
+class Receiver {
+ public:
+  Receiver(const PacketPlan& plan, const Job& job, const wire::MessageId& message,
+           const wire::PacketAuth& auth, std::span<float> out,
+           codec::Estimate estimate = codec::Estimate::kUnbiased)
+      : auth_(auth), depacketizer_(plan, job, message, out, estimate) {}
+
+  PacketOutcome add(base::ByteView packet) { return depacketizer_.add(packet, auth_); }
+  DeliveryReport finish() { return depacketizer_.finish(); }
+
+ private:
+  const wire::PacketAuth& auth_;
+  Depacketizer depacketizer_;
+};
 
 // A tensor, its plan and its packets, and a receiver's end made on demand.
 class Transfer {
  public:
-  Transfer(std::vector<float> tensor, const PacketLimits& limits, const Encoding& encoding)
+  Transfer(std::vector<float> tensor, const PacketLimits& limits, const Encoding& encoding,
+           wire::Protection protection = wire::Protection::kTags)
       : tensor_(std::move(tensor)),
         plan_(PacketPlan::make(tensor_.size(), limits, encoding).value()),
-        auth_(encoding.keyed ? wire::PacketAuth::keyed(kSecret).value() : unkeyed_auth(kJob)),
-        packets_(Packetizer(plan_, auth_).packetize(tensor_, {.job = kJob, .message = kMessage})) {}
+        auth_(seeded_auth(kJob, protection)),
+        packets_(Packetizer(plan_).packetize(tensor_, kJob, {.message = kMessage}, auth_)) {}
 
   std::span<const float> tensor() const { return tensor_; }
   const PacketPlan& plan() const { return plan_; }
@@ -44,9 +59,9 @@ class Transfer {
   base::ByteView cut(std::size_t index, std::size_t frame_bytes) const {
     return packets_[index].first(std::min(packets_[index].size(), frame_bytes - 42));
   }
-  Depacketizer receiver(std::span<float> out,
-                        codec::Estimate estimate = codec::Estimate::kUnbiased) const {
-    return Depacketizer(plan_, kJob, kMessage, auth_, out, estimate);
+  Receiver receiver(std::span<float> out,
+                    codec::Estimate estimate = codec::Estimate::kUnbiased) const {
+    return Receiver(plan_, kJob, kMessage, auth_, out, estimate);
   }
 
  private:
@@ -62,7 +77,7 @@ TEST(Packetize, RoundTripsEveryKindOfLength) {
     for (const unsigned planes : {8U, 12U, 16U, 32U}) {
       const Transfer transfer(gaussian_values(length, length), {}, {.precision = planes});
       std::vector<float> out(length, 99.0F);
-      Depacketizer receiver = transfer.receiver(out);
+      Receiver receiver = transfer.receiver(out);
       for (std::size_t i = 0; i < transfer.size(); ++i) {
         EXPECT_EQ(receiver.add(transfer.packet(i)), PacketOutcome::kWhole);
       }
@@ -89,7 +104,7 @@ TEST(Packetize, OrderAndDuplicatesDoNotMatter) {
   const Transfer transfer(gaussian_values(50'000, 1), {}, {});
   std::vector<float> in_order(50'000);
   std::vector<float> shuffled(50'000);
-  Depacketizer first = transfer.receiver(in_order);
+  Receiver first = transfer.receiver(in_order);
   for (std::size_t i = 0; i < transfer.size(); ++i) {
     first.add(transfer.packet(i));
   }
@@ -102,7 +117,7 @@ TEST(Packetize, OrderAndDuplicatesDoNotMatter) {
   for (std::size_t i = order.size(); i > 1; --i) {
     std::swap(order[i - 1], order[random.next_below(i)]);
   }
-  Depacketizer second = transfer.receiver(shuffled);
+  Receiver second = transfer.receiver(shuffled);
   for (const std::size_t index : order) {
     second.add(transfer.packet(index));
   }
@@ -115,7 +130,7 @@ TEST(Packetize, OrderAndDuplicatesDoNotMatter) {
 TEST(Packetize, ALongerCopyReplacesAShorterOne) {
   const Transfer transfer(gaussian_values(8192, 2), {}, {});
   std::vector<float> out(8192);
-  Depacketizer receiver = transfer.receiver(out);
+  Receiver receiver = transfer.receiver(out);
   for (std::size_t i = 0; i < transfer.size(); ++i) {
     EXPECT_EQ(receiver.add(transfer.cut(i, 206)), PacketOutcome::kTrimmed);
     EXPECT_EQ(receiver.add(transfer.packet(i)), PacketOutcome::kImproved);
@@ -128,13 +143,14 @@ TEST(Packetize, ALongerCopyReplacesAShorterOne) {
 }
 
 TEST(Packetize, TrimmedToTheFabricsSizeGivesTheErrorOfThePlanesThatFit) {
-  for (const bool keyed : {false, true}) {
+  for (const wire::Protection protection :
+       {wire::Protection::kTags, wire::Protection::kEncryption}) {
     for (const unsigned mtu : {1500U, 4096U, 9000U}) {
       for (const unsigned trim : {128U, 206U, 256U, 512U}) {
-        const Transfer transfer(gaussian_values(65536, trim), {.mtu = mtu, .trim_bytes = trim},
-                                {.keyed = keyed});
+        const Transfer transfer(gaussian_values(65536, trim), {.mtu = mtu, .trim_bytes = trim}, {},
+                                protection);
         std::vector<float> out(65536);
-        Depacketizer receiver = transfer.receiver(out);
+        Receiver receiver = transfer.receiver(out);
         for (std::size_t i = 0; i < transfer.size(); ++i) {
           const unsigned jitter = i % 9;  // real cuts vary by +-4 bytes
           receiver.add(transfer.cut(i, trim - 4 + jitter));
@@ -161,11 +177,11 @@ TEST(Packetize, HeadsAloneAreUnbiasedOnAverage) {
     wire::MessageId message = kMessage;
     message.operation = static_cast<std::uint32_t>(step);
     const PacketPlan plan = PacketPlan::make(tensor.size(), {}, {}).value();
-    const wire::PacketAuth auth = unkeyed_auth(kJob);
+    const wire::PacketAuth auth = seeded_auth(kJob);
     const PacketBuffer packets =
-        Packetizer(plan, auth).packetize(tensor, {.job = kJob, .message = message});
+        Packetizer(plan).packetize(tensor, kJob, {.message = message}, auth);
     std::vector<float> out(tensor.size());
-    Depacketizer receiver(plan, kJob, message, auth, out);
+    Receiver receiver(plan, kJob, message, auth, out);
     for (std::size_t i = 0; i < packets.size(); ++i) {
       if (i != static_cast<std::size_t>(step) % packets.size()) {  // and one packet lost
         receiver.add(packets[i].first(164));
@@ -186,7 +202,7 @@ TEST(Packetize, HeadsAloneAreUnbiasedOnAverage) {
 TEST(Packetize, MissingPacketsCostTheirShareAndTheReportSaysWhich) {
   const Transfer transfer(gaussian_values(1 << 17, 4), {}, {});
   std::vector<float> out(1 << 17);
-  Depacketizer receiver = transfer.receiver(out);
+  Receiver receiver = transfer.receiver(out);
   for (std::size_t i = 0; i < transfer.size(); ++i) {
     if (i % 10 != 3) {
       receiver.add(transfer.packet(i));
@@ -207,7 +223,7 @@ TEST(Packetize, NonFiniteAndZeroRowsReachTheReceiver) {
   tensor[8192 + 5] = std::numeric_limits<float>::infinity();
   const Transfer transfer(tensor, {}, {});
   std::vector<float> out(tensor.size());
-  Depacketizer receiver = transfer.receiver(out);
+  Receiver receiver = transfer.receiver(out);
   for (std::size_t i = 0; i < transfer.size(); ++i) {
     receiver.add(transfer.packet(i));
   }
@@ -226,7 +242,7 @@ TEST(Packetize, TheSmallestAndTheLargestFloatsAreValidInput) {
     for (const float value : {tiny, 1e-42F, 1e-38F, 1e38F, huge, -huge}) {
       const Transfer transfer(std::vector<float>(length, value), {}, {});
       std::vector<float> out(length);
-      Depacketizer receiver = transfer.receiver(out);
+      Receiver receiver = transfer.receiver(out);
       for (std::size_t i = 0; i < transfer.size(); ++i) {
         EXPECT_EQ(receiver.add(transfer.packet(i)), PacketOutcome::kWhole);
       }
@@ -242,19 +258,19 @@ TEST(Packetize, TheSmallestAndTheLargestFloatsAreValidInput) {
 TEST(Packetize, ForeignStaleAndMismatchedPacketsChangeNothing) {
   const Transfer transfer(gaussian_values(8192, 6), {}, {});
   std::vector<float> out(8192);
-  const wire::PacketAuth auth = unkeyed_auth(kJob);
+  const wire::PacketAuth auth = seeded_auth(kJob);
 
   wire::MessageId other_message = kMessage;
   other_message.operation = 2;
-  Depacketizer other(transfer.plan(), kJob, other_message, auth, out);
+  Receiver other(transfer.plan(), kJob, other_message, auth, out);
   EXPECT_EQ(other.add(transfer.packet(0)), PacketOutcome::kForeign);
   EXPECT_EQ(other.finish().foreign, 1U);
 
   // Another seed would rotate differently: the check refuses instead of decoding to noise.
   Job other_job = kJob;
   other_job.seed = 1;
-  const wire::PacketAuth other_auth = unkeyed_auth(other_job);
-  Depacketizer mismatched(transfer.plan(), other_job, kMessage, other_auth, out);
+  const wire::PacketAuth other_auth = seeded_auth(other_job);
+  Receiver mismatched(transfer.plan(), other_job, kMessage, other_auth, out);
   EXPECT_EQ(mismatched.add(transfer.packet(0)), PacketOutcome::kFault);
   const DeliveryReport report = mismatched.finish();
   EXPECT_EQ(report.faults[static_cast<unsigned>(wire::PacketFault::kHeadCheck)], 1U);
@@ -262,7 +278,7 @@ TEST(Packetize, ForeignStaleAndMismatchedPacketsChangeNothing) {
 
   // A sender with another idea of the packet size.
   const Transfer smaller(gaussian_values(8192, 6), {.mtu = 1000}, {});
-  Depacketizer receiver = transfer.receiver(out);
+  Receiver receiver = transfer.receiver(out);
   EXPECT_EQ(receiver.add(smaller.packet(0)), PacketOutcome::kInconsistent);
   EXPECT_EQ(receiver.finish().inconsistent, 1U);
 }
@@ -271,7 +287,7 @@ TEST(Packetize, PacketsThatDisagreeAboutTheirRowAreNotMixed) {
   const Transfer one(gaussian_values(8192, 7), {}, {});
   const Transfer two(gaussian_values(8192, 8), {}, {});  // the same message, other content
   std::vector<float> out(8192);
-  Depacketizer receiver = one.receiver(out);
+  Receiver receiver = one.receiver(out);
   EXPECT_EQ(receiver.add(one.packet(0)), PacketOutcome::kWhole);
   EXPECT_EQ(receiver.add(two.packet(1)), PacketOutcome::kInconsistent);
 }
@@ -281,7 +297,7 @@ TEST(Packetize, DamageOfEveryKindIsRefusedOrDecodesToABoundedEstimate) {
   base::RandomSequence random(77);
   for (int trial = 0; trial < 200; ++trial) {
     std::vector<float> out(30'000);
-    Depacketizer receiver = transfer.receiver(out);
+    Receiver receiver = transfer.receiver(out);
     for (std::size_t i = 0; i < transfer.size(); ++i) {
       const base::ByteView whole = transfer.packet(i);
       std::vector<std::uint8_t> packet(whole.begin(), whole.end());

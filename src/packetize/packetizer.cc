@@ -26,59 +26,55 @@ void PacketBuffer::commit(std::size_t size) {
   sizes_.push_back(size);
 }
 
-Packetizer::Packetizer(const PacketPlan& plan, const wire::PacketAuth& auth,
-                       const codec::Kernels& kernels)
-    : plan_(plan), auth_(auth), encoder_(kernels), planes_(SPILLWAY_MAX_PACKET) {
-  SPILLWAY_CHECK(plan.keyed() == auth.is_keyed());
-}
+Packetizer::Packetizer(const PacketPlan& plan, const codec::Kernels& kernels)
+    : plan_(plan), encoder_(kernels), planes_(SPILLWAY_MAX_PACKET) {}
 
 wire::DataHeader Packetizer::encode_row(std::span<const float> tensor, std::size_t row_index,
-                                        const Envelope& envelope) {
+                                        const Job& job, const wire::DataStamp& stamp) {
   SPILLWAY_CHECK(tensor.size() == plan_.layout().tensor_length());
   const codec::Row row = plan_.layout().row(row_index);
-  const codec::RotationId rotation{rotation_key(envelope.job, envelope.message),
+  const codec::RotationId rotation{rotation_key(job, stamp.message),
                                    static_cast<std::uint32_t>(row_index)};
   const codec::RowHeader coded = encoder_.encode(tensor.subspan(row.offset, row.values),
                                                  row.log2_length, rotation, plan_.planes());
-  return {
-      .job = envelope.job.id,
-      .epoch = envelope.job.epoch,
-      .stamp = {.message = envelope.message,
-                .timestamp_us = envelope.timestamp_us,
-                .path = envelope.path,
-                .priority = envelope.priority,
-                .importance = envelope.importance},
-      .keyed = plan_.keyed(),
-      .row_log2 = static_cast<std::uint8_t>(row.log2_length),
-      .rotations = static_cast<std::uint8_t>(coded.rotations),
-      .planes = static_cast<std::uint8_t>(plan_.planes()),
-      .row = static_cast<std::uint16_t>(row_index),
-      .quanta = static_cast<std::uint8_t>(plan_.quanta()),
-      .scale = coded.scale,
-  };
+  wire::DataHeader header;
+  header.stamp = stamp;
+  header.stamp.job = job.id;
+  header.stamp.epoch = job.epoch;
+  header.row_log2 = static_cast<std::uint8_t>(row.log2_length);
+  header.rotations = static_cast<std::uint8_t>(coded.rotations);
+  header.planes = static_cast<std::uint8_t>(plan_.planes());
+  header.row = static_cast<std::uint16_t>(row_index);
+  header.quanta = static_cast<std::uint8_t>(plan_.quanta());
+  header.scale = coded.scale;
+  return header;
 }
 
-base::ByteView Packetizer::cut_packet(std::size_t row, std::size_t slot, wire::DataHeader& header) {
+base::ByteView Packetizer::cut_packet(std::size_t row, std::size_t slot, std::uint64_t first,
+                                      wire::DataHeader& header) {
   const std::size_t packet = plan_.first_packet(row) + slot;
   header.slot = static_cast<std::uint8_t>(slot);
   header.stamp.packet = static_cast<std::uint16_t>(packet);
+  header.stamp.number = first + packet;
   header.stamp.last = packet + 1 == plan_.packet_count();
   header.head_bytes = static_cast<std::uint16_t>(plan_.head_bytes(header.count()));
   encoder_.write_planes(header.first(), header.count(), plan_.planes(), planes_.data());
   return base::ByteView(planes_).first(header.plane_bytes());
 }
 
-void Packetizer::append_row(std::span<const float> tensor, std::size_t row,
-                            const Envelope& envelope, PacketBuffer& packets) {
-  visit_row(tensor, row, envelope, [&](const wire::DataHeader& header, base::ByteView planes) {
-    packets.commit(wire::write_data_packet(header, planes, auth_, packets.next()));
+void Packetizer::append_row(std::span<const float> tensor, std::size_t row, const Job& job,
+                            const wire::DataStamp& stamp, const wire::PacketAuth& auth,
+                            PacketBuffer& packets) {
+  visit_row(tensor, row, job, stamp, [&](const wire::DataHeader& header, base::ByteView planes) {
+    packets.commit(wire::write_data_packet(header, planes, auth, packets.next()));
   });
 }
 
-PacketBuffer Packetizer::packetize(std::span<const float> tensor, const Envelope& envelope) {
+PacketBuffer Packetizer::packetize(std::span<const float> tensor, const Job& job,
+                                   const wire::DataStamp& stamp, const wire::PacketAuth& auth) {
   PacketBuffer packets(plan_.packet_count(), plan_.max_packet_size());
   for (std::size_t row = 0; row < plan_.layout().row_count(); ++row) {
-    append_row(tensor, row, envelope, packets);
+    append_row(tensor, row, job, stamp, auth, packets);
   }
   return packets;
 }

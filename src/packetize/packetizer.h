@@ -20,16 +20,6 @@
 
 namespace spillway::packetize {
 
-// What all packets of a message have in common besides the plan.
-struct Envelope {
-  Job job;
-  wire::MessageId message;
-  std::uint8_t priority = 0;
-  std::uint8_t importance = 0;
-  std::uint8_t path = 0;
-  std::uint32_t timestamp_us = 0;
-};
-
 // Packets in one buffer, `stride` bytes apart so that they can be written in place.
 class PacketBuffer {
  public:
@@ -50,44 +40,47 @@ class PacketBuffer {
 
 class Packetizer {
  public:
-  // `auth` must outlive the packetizer and be keyed exactly if the plan is.
-  Packetizer(const PacketPlan& plan, const wire::PacketAuth& auth,
-             const codec::Kernels& kernels = codec::best_kernels());
+  explicit Packetizer(const PacketPlan& plan,
+                      const codec::Kernels& kernels = codec::best_kernels());
 
   const PacketPlan& plan() const { return plan_; }
 
   // Encodes one row of `tensor` and hands each of its packets on, not yet written: its header, and
-  // its planes, which are valid during the call.
+  // its planes, which are valid during the call. `stamp` is what packets of the message have in
+  // common; the message's first packet has its number, those behind it the following ones.
   template <typename Visit>
-  void visit_row(std::span<const float> tensor, std::size_t row, const Envelope& envelope,
-                 Visit&& visit);
+  void visit_row(std::span<const float> tensor, std::size_t row, const Job& job,
+                 const wire::DataStamp& stamp, Visit&& visit);
 
   // Appends the packets of one row of `tensor`.
-  void append_row(std::span<const float> tensor, std::size_t row, const Envelope& envelope,
+  void append_row(std::span<const float> tensor, std::size_t row, const Job& job,
+                  const wire::DataStamp& stamp, const wire::PacketAuth& auth,
                   PacketBuffer& packets);
 
   // All packets of `tensor`, whose length is the plan's.
-  PacketBuffer packetize(std::span<const float> tensor, const Envelope& envelope);
+  PacketBuffer packetize(std::span<const float> tensor, const Job& job,
+                         const wire::DataStamp& stamp, const wire::PacketAuth& auth);
 
  private:
   // The header that the row's packets have in common.
-  wire::DataHeader encode_row(std::span<const float> tensor, std::size_t row,
-                              const Envelope& envelope);
-  // The planes of one of its packets, for which it completes the header.
-  base::ByteView cut_packet(std::size_t row, std::size_t slot, wire::DataHeader& header);
+  wire::DataHeader encode_row(std::span<const float> tensor, std::size_t row, const Job& job,
+                              const wire::DataStamp& stamp);
+  // The planes of one of its packets, for which it completes the header. `first` is the number of
+  // the message's first packet.
+  base::ByteView cut_packet(std::size_t row, std::size_t slot, std::uint64_t first,
+                            wire::DataHeader& header);
 
   PacketPlan plan_;
-  const wire::PacketAuth& auth_;
   codec::RowEncoder encoder_;
   std::vector<std::uint8_t> planes_;  // of one packet
 };
 
 template <typename Visit>
-void Packetizer::visit_row(std::span<const float> tensor, std::size_t row, const Envelope& envelope,
-                           Visit&& visit) {
-  wire::DataHeader header = encode_row(tensor, row, envelope);
+void Packetizer::visit_row(std::span<const float> tensor, std::size_t row, const Job& job,
+                           const wire::DataStamp& stamp, Visit&& visit) {
+  wire::DataHeader header = encode_row(tensor, row, job, stamp);
   for (std::size_t slot = 0; slot < plan_.packets_in(row); ++slot) {
-    const base::ByteView planes = cut_packet(row, slot, header);
+    const base::ByteView planes = cut_packet(row, slot, stamp.number, header);
     visit(header, planes);
   }
 }

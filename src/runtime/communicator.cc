@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <future>
+#include <new>
 #include <thread>
 #include <unordered_map>
 
@@ -18,6 +19,7 @@
 #include "runtime/observe/operation_observer.h"
 #include "runtime/preparation.h"
 #include "runtime/service.h"
+#include "wire/key.h"
 
 namespace spillway::runtime {
 namespace {
@@ -30,23 +32,19 @@ constexpr milliseconds kMaxLingering{1000};
 constexpr milliseconds kLingerStep{10};
 constexpr int kFarewells = 3;
 
-base::Result<wire::PacketAuth> auth_of(const Preparation& prepared) {
-  if (prepared.secret.empty()) {
-    return packetize::unkeyed_auth(prepared.job);
-  }
-  return wire::PacketAuth::keyed(
-      {reinterpret_cast<const std::uint8_t*>(prepared.secret.data()), prepared.secret.size()});
+// Until its loop runs a rank answers nobody, and others must not take it for dead.
+base::Duration handover_patience(const Preparation& prepared) {
+  return prepared.driver.endpoint.exchange.peer_timeout / 2;
 }
 
 }  // namespace
 
 class Communicator::Impl final : private net::DriverListener, private collective::EngineListener {
  public:
-  Impl(Preparation prepared, wire::PacketAuth auth, const CommunicatorConfig& config)
-      : prepared_(std::move(prepared)),
-        auth_(std::move(auth)),
-        config_(config),
-        process_(::getpid()) {}
+  Impl(Preparation prepared, const CommunicatorConfig& config)
+      : prepared_(std::move(prepared)), config_(config), process_(::getpid()) {
+    config_.secret.wipe();
+  }
   ~Impl();
 
   base::Status open();
@@ -65,23 +63,28 @@ class Communicator::Impl final : private net::DriverListener, private collective
                 base::Instant now) override;
   base::Instant next_timeout() const override { return engine_->next_timeout(); }
   void on_timeout(transport::Endpoint& endpoint, base::Instant now) override;
+  void on_broken(const base::Status& cause, transport::Endpoint& endpoint,
+                 base::Instant now) override;
   void on_complete(std::uint64_t token, const base::Status& ended,
                    const collective::OperationReport& report) override;
   base::Status explained(const base::Status& status) const;
 
-  void start(const collective::Operation& operation, const std::shared_ptr<Request>& request,
+  void start(const collective::Operation& operation, std::uint64_t token,
              transport::Endpoint& endpoint, base::Instant now);
   void calculate(transport::Endpoint& endpoint, base::Instant now);
   void start_serving();
   void on_served(const base::Status& status, const collective::OperationReport& report);
   void look_whether_served();
-  void on_calculated(collective::ComputeJob& job);
+  void on_calculated(collective::ComputeJob& job, const base::Status& status);
+  void take_result(collective::ComputeJob& job, const base::Status& status,
+                   transport::Endpoint& endpoint, base::Instant now);
   struct FailedRequest {
     std::shared_ptr<Request> request;
     base::Status status;
     collective::OperationReport report;
   };
   void finish_later(FailedRequest failed);
+  void finish_orphans();
   void finish_failed();
   void say_goodbye();
   void linger();
@@ -92,7 +95,6 @@ class Communicator::Impl final : private net::DriverListener, private collective
   Activity activity();
 
   Preparation prepared_;
-  wire::PacketAuth auth_;
   CommunicatorConfig config_;
   pid_t process_;
   std::unique_ptr<OperationObserver> observer_;
@@ -117,7 +119,7 @@ class Communicator::Impl final : private net::DriverListener, private collective
 
 base::Status Communicator::Impl::open() {
   base::Result<std::unique_ptr<net::TransportDriver>> driver =
-      net::TransportDriver::open(prepared_.driver, auth_, *this);
+      net::TransportDriver::open(prepared_.driver, *this);
   if (!driver.ok()) {
     return driver.status();
   }
@@ -125,31 +127,45 @@ base::Status Communicator::Impl::open() {
   for (const std::string& warning : driver_->warnings()) {
     log_info(LogSubsystem::kNet, "{}", warning);
   }
-  const base::Result<std::vector<RankCard>> cards = meet(prepared_, config_.id, driver_->local());
-  if (!cards.ok()) {
-    return cards.status();
+  std::optional<MemoryOffer> offer = offer_memory(prepared_);
+  const MemoryCard memory = offer ? offer->card() : MemoryCard{};
+  const base::Result<Introductions> met = meet(prepared_, config_.id, driver_->local(), memory);
+  if (!met.ok()) {
+    return met.status();
   }
-  const base::Result<packetize::PacketLimits> limits = common_packet_limits(*cards);
+  prepared_.secret.wipe();
+  const base::Result<RunIdentity> run = identity_of(met->run_key, prepared_.encrypt);
+  if (!run.ok()) {
+    return run.status();
+  }
+  driver_->begin_epoch(run->epoch);
+  const std::vector<RankCard>& cards = met->cards;
+  const base::Result<packetize::PacketLimits> limits = common_packet_limits(cards);
   if (!limits.ok()) {
     return limits.status();
   }
-  addresses_ = addresses_of(prepared_, *cards);
-  if (base::Status status = add_peers(addresses_, rank(), *limits, *driver_); !status.ok()) {
+  addresses_ = addresses_of(prepared_, cards);
+  if (base::Status status = add_peers(addresses_, cards, rank(), *limits, *driver_); !status.ok()) {
     return status;
   }
   const unsigned threads = prepared_.threads.value_or(
-      compute_thread_count(std::thread::hardware_concurrency(), ranks_here(*cards, rank())));
-  pool_ = std::make_unique<ComputeThreads>(
-      threads, [this](collective::ComputeJob& job) { on_calculated(job); });
-  memory_ = memory_of(*cards, rank());
+      compute_thread_count(std::thread::hardware_concurrency(), ranks_here(cards, rank())));
+  base::Result<std::unique_ptr<ComputeThreads>> pool = ComputeThreads::start(
+      threads, [this](collective::ComputeJob& job, const base::Status& status) {
+        on_calculated(job, status);
+      });
+  if (!pool.ok()) {
+    return pool.status();
+  }
+  pool_ = std::move(pool).value();
+  memory_ = memory_of(std::move(offer), cards, rank(), handover_patience(prepared_));
   const collective::EngineConfig engine_config{.group = prepared_.group,
-                                               .job = prepared_.job,
+                                               .job = run->job,
                                                .packet_limits = *limits,
-                                               .keyed = auth_.is_keyed(),
                                                .memory = memory_.get(),
                                                .operation_timeout = config_.operation_timeout};
   base::Result<std::unique_ptr<collective::Engine>> engine =
-      collective::Engine::make(engine_config, auth_, *pool_, *this);
+      collective::Engine::make(engine_config, *pool_, *this);
   if (!engine.ok()) {
     return engine.status();
   }
@@ -159,7 +175,10 @@ base::Status Communicator::Impl::open() {
            "{} of {} ranks and {} servers at {}, MTU {}, {} threads, launched by {}",
            collective::rank_name(prepared_.group, rank()), world(), prepared_.group.servers,
            driver_->local().to_string(), limits->mtu, threads, prepared_.launch.launcher);
-  driver_->start();
+  if (base::Status status = driver_->start(); !status.ok()) {
+    engine_.reset();  // nobody would answer it
+    return status;
+  }
   if (prepared_.group.is_server()) {
     start_serving();
   }
@@ -212,20 +231,26 @@ base::Result<std::shared_ptr<Request>> Communicator::Impl::submit(
   }
   auto request = std::make_shared<Request>(std::move(on_done));
   driver_->post([this, operation, request](transport::Endpoint& endpoint, base::Instant now) {
-    start(operation, request, endpoint, now);
+    const std::uint64_t token = next_token_++;
+    try {
+      requests_.emplace(token, request);
+    } catch (const std::bad_alloc&) {
+      request->finish({base::StatusCode::kLimitExceeded, "out of memory"}, {});
+      throw;
+    }
+    start(operation, token, endpoint, now);
   });
   return request;
 }
 
-void Communicator::Impl::start(const collective::Operation& operation,
-                               const std::shared_ptr<Request>& request,
+void Communicator::Impl::start(const collective::Operation& operation, std::uint64_t token,
                                transport::Endpoint& endpoint, base::Instant now) {
-  const std::uint64_t token = next_token_++;
-  requests_.emplace(token, request);
   observer_->begin(token, operation, now);
   if (now >= memory_due_) {
+    observer_->network(driver_->counters());
     memory_due_ = now + base::seconds(1);  // the endpoint counts message by message
-    observer_->holds(engine_->memory_bytes() + endpoint.memory_bytes());
+    observer_->holds(engine_->memory_bytes() + endpoint.memory_bytes() +
+                     (memory_ ? memory_->memory_bytes() : 0));
   }
   if (const base::Status status = engine_->submit(operation, token, endpoint, now); !status.ok()) {
     on_complete(token, status, {});
@@ -236,23 +261,54 @@ void Communicator::Impl::start(const collective::Operation& operation,
 // Without threads: what there is to calculate, now.
 void Communicator::Impl::calculate(transport::Endpoint& endpoint, base::Instant now) {
   while (collective::ComputeJob* job = pool_->take_inline()) {
-    job->run();
-    engine_->on_computed(*job, endpoint, now);
+    take_result(*job, run_job(*job), endpoint, now);
   }
   look_whether_served();
 }
 
-void Communicator::Impl::on_calculated(collective::ComputeJob& job) {
-  driver_->post([this, &job](transport::Endpoint& endpoint, base::Instant now) {
-    engine_->on_computed(job, endpoint, now);
+void Communicator::Impl::on_calculated(collective::ComputeJob& job, const base::Status& status) {
+  driver_->post([this, &job, status](transport::Endpoint& endpoint, base::Instant now) {
+    take_result(job, status, endpoint, now);
     look_whether_served();
   });
+}
+
+void Communicator::Impl::take_result(collective::ComputeJob& job, const base::Status& status,
+                                     transport::Endpoint& endpoint, base::Instant now) {
+  if (!status.ok()) {
+    engine_->fail(status, rank(), wire::FailureCause::kInternal, endpoint, now);
+  }
+  engine_->on_computed(job, endpoint, now);
+  finish_orphans();
+}
+
+void Communicator::Impl::on_broken(const base::Status& cause, transport::Endpoint& endpoint,
+                                   base::Instant now) {
+  engine_->fail(cause, rank(), wire::FailureCause::kInternal, endpoint, now);
+  finish_orphans();
+  look_whether_served();
+}
+
+// Requests that the engine lost, or never got, because an exception came between: nobody else ends
+// them. Those whose calculations still run are not among them.
+void Communicator::Impl::finish_orphans() {
+  if (requests_.empty() || !engine_->has_failed() || !engine_->is_done()) {
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    failure_ = *engine_->failure();
+  }
+  for (const auto& [token, request] : std::exchange(requests_, {})) {
+    finish_later({request, *engine_->failure(), {}});
+  }
 }
 
 void Communicator::Impl::on_event(const transport::Event& event, transport::Endpoint& endpoint,
                                   base::Instant now) {
   const auto* dead = std::get_if<transport::PeerDead>(&event);
-  if (dead != nullptr && !engine_->has_failed()) {
+  const bool is_silent = dead != nullptr && dead->cause == transport::DeathCause::kSilent;
+  if (is_silent && !engine_->has_failed()) {
     silent_peer_ = SilentPeer{addresses_[dead->rank], has_worked_};
   }
   engine_->on_event(event, endpoint, now);
@@ -355,7 +411,13 @@ void Communicator::Impl::linger() {
   Activity before = activity();
   milliseconds quiet{0};
   int farewells = 0;
-  for (milliseconds waited{0}; waited < kMaxLingering && quiet < kQuiet; waited += kLingerStep) {
+  // Who is owed something is waited for as long as it may take, or until it is dead: leaving before
+  // it has the result, this rank would make an operation fail there that ended well elsewhere.
+  const auto longest = [&] {
+    return before.is_idle ? kMaxLingering
+                          : milliseconds(config_.operation_timeout.count() / 1'000'000);
+  };
+  for (milliseconds waited{0}; waited < longest() && quiet < kQuiet; waited += kLingerStep) {
     if (farewells < kFarewells) {
       say_goodbye();
       farewells += before.is_idle ? 1 : 0;
@@ -406,11 +468,7 @@ base::Result<std::unique_ptr<Communicator>> Communicator::create(const Communica
   if (!prepared.ok()) {
     return prepared.status();
   }
-  base::Result<wire::PacketAuth> auth = auth_of(*prepared);
-  if (!auth.ok()) {
-    return auth.status();
-  }
-  auto impl = std::make_unique<Impl>(std::move(prepared).value(), std::move(auth).value(), config);
+  auto impl = std::make_unique<Impl>(std::move(prepared).value(), config);
   if (base::Status status = impl->open(); !status.ok()) {
     return status;
   }

@@ -32,6 +32,7 @@
 
 #include "base/status.h"
 #include "collective/engine.h"
+#include "runtime/launch/secret.h"
 #include "runtime/launch/servers.h"
 #include "runtime/rendezvous/rendezvous.h"
 #include "runtime/request.h"
@@ -54,7 +55,7 @@ struct CommunicatorConfig {
   std::optional<unsigned> mtu;             // of its interface
   std::optional<unsigned> trim_bytes;      // to which the network cuts frames; 0: it does not
   std::optional<unsigned> threads;         // that calculate
-  std::string secret;                      // at least 16 bytes: packets carry keyed tags
+  Secret secret;                           // of the job; else as secret.h says
   // How long to wait for the others; else as timeouts.h says.
   std::optional<base::Duration> rendezvous_patience;
   std::optional<base::Duration> peer_timeout;

@@ -106,7 +106,9 @@ TEST(Communicator, ManyOperationsAreUnderWayAtOnce) {
 }
 
 TEST(Communicator, KeyedPacketsWorkAndAWrongKeyDoesNot) {
-  const auto keyed = [](CommunicatorConfig& config) { config.secret = "a secret of twenty-two"; };
+  const auto keyed = [](CommunicatorConfig& config) {
+    config.secret = Secret(std::string_view("a secret of twenty-two"));
+  };
   run_group(
       2,
       [](Communicator& communicator) {

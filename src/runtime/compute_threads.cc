@@ -2,6 +2,13 @@
 #include "runtime/compute_threads.h"
 
 #include <algorithm>
+#include <chrono>
+#include <exception>
+#include <new>
+#include <string>
+#include <system_error>
+
+#include "net/system_call.h"
 
 namespace spillway::runtime {
 
@@ -11,10 +18,30 @@ unsigned compute_thread_count(unsigned processors, unsigned local_ranks) {
   return std::min(share > 0 ? share - 1 : 0, kMax);
 }
 
-ComputeThreads::ComputeThreads(unsigned threads, Done on_done) : on_done_(std::move(on_done)) {
-  for (unsigned i = 0; i < threads; ++i) {
-    threads_.emplace_back([this] { work(); });
+base::Status run_job(collective::ComputeJob& job) {
+  try {
+    job.run();
+  } catch (const std::bad_alloc&) {
+    return {base::StatusCode::kLimitExceeded,
+            "there is no memory left to calculate with; use smaller tensors or fewer at once, or "
+            "raise the limit (ulimit -v, or the container's)"};
+  } catch (const std::exception& thrown) {
+    return {base::StatusCode::kInternal, std::string("a calculation failed: ") + thrown.what()};
   }
+  return {};
+}
+
+base::Result<std::unique_ptr<ComputeThreads>> ComputeThreads::start(unsigned threads,
+                                                                    Done on_done) {
+  std::unique_ptr<ComputeThreads> pool(new ComputeThreads(std::move(on_done)));
+  try {
+    for (unsigned i = 0; i < threads; ++i) {
+      pool->threads_.emplace_back([raw = pool.get()] { raw->work(); });
+    }
+  } catch (const std::system_error& error) {
+    return net::cannot_make_thread("calculates", error);
+  }
+  return pool;
 }
 
 ComputeThreads::~ComputeThreads() {
@@ -65,6 +92,18 @@ collective::ComputeJob* ComputeThreads::take_most_urgent() {
   return job;
 }
 
+// Whoever waits for the job waits until it could be told.
+void ComputeThreads::tell_done(collective::ComputeJob& job, const base::Status& status) {
+  for (bool is_told = false; !is_told;) {
+    try {
+      on_done_(job, status);
+      is_told = true;
+    } catch (const std::bad_alloc&) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+}
+
 void ComputeThreads::work() {
   std::unique_lock lock(mutex_);
   while (true) {
@@ -74,8 +113,7 @@ void ComputeThreads::work() {
       return;
     }
     lock.unlock();
-    job->run();
-    on_done_(*job);
+    tell_done(*job, run_job(*job));
     lock.lock();
   }
 }

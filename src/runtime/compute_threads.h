@@ -4,6 +4,8 @@
 // ranks on the machine than processors) jobs wait in a list for the communicator's own thread,
 // which runs them between packets: nobody is starved, and nobody waits to be woken.
 //
+// A job that throws, for want of memory, is done as well: `on_done` is told of it.
+//
 // submit() and take_inline() on the communicator's thread; `on_done` is called from the threads.
 #pragma once
 
@@ -11,10 +13,12 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
+#include "base/status.h"
 #include "collective/operation_run.h"
 
 namespace spillway::runtime {
@@ -23,11 +27,15 @@ namespace spillway::runtime {
 // one for its packets, four at most.
 unsigned compute_thread_count(unsigned processors, unsigned local_ranks);
 
+// Runs it; a sentence where it threw.
+base::Status run_job(collective::ComputeJob& job);
+
 class ComputeThreads final : public collective::ComputePool {
  public:
-  using Done = std::function<void(collective::ComputeJob&)>;
+  using Done = std::function<void(collective::ComputeJob&, const base::Status&)>;
 
-  ComputeThreads(unsigned threads, Done on_done);
+  // Fails where threads cannot be made.
+  static base::Result<std::unique_ptr<ComputeThreads>> start(unsigned threads, Done on_done);
   ~ComputeThreads() override;
 
   // Ends the threads once what was submitted is done; nothing may be submitted any more.
@@ -40,7 +48,9 @@ class ComputeThreads final : public collective::ComputePool {
   unsigned threads() const { return static_cast<unsigned>(threads_.size()); }
 
  private:
+  explicit ComputeThreads(Done on_done) : on_done_(std::move(on_done)) {}
   void work();
+  void tell_done(collective::ComputeJob& job, const base::Status& status);
   collective::ComputeJob* take_most_urgent();
 
   Done on_done_;

@@ -2,74 +2,93 @@
 #include "runtime/local_memory.h"
 
 #include <fmt/format.h>
-#include <sys/prctl.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 
-#include "runtime/rank_card.h"
+#include "runtime/observe/log.h"
 
 namespace spillway::runtime {
 namespace {
 
-// Reads as much as there is; 0 for nothing more, -1 for an error.
-ssize_t read_some(pid_t process, std::uint64_t address, std::size_t bytes, std::uint8_t* to) {
-  const iovec local{to, bytes};
-  const iovec remote{reinterpret_cast<void*>(address), bytes};
-  return ::process_vm_readv(process, &local, 1, &remote, 1, 0);
-}
-
-// Containers may forbid the call whoever is asked.
-bool kernel_allows() {
-  const std::uint32_t there = 0x5350574C;
-  std::uint32_t here = 0;
-  const ssize_t got = read_some(::getpid(), reinterpret_cast<std::uintptr_t>(&there), sizeof(there),
-                                reinterpret_cast<std::uint8_t*>(&here));
-  return got == sizeof(there) && here == there;
-}
-
-std::string namespace_of(const char* kind) {
+std::string network_namespace() {
   std::error_code error;
-  const std::filesystem::path link =
-      std::filesystem::read_symlink(std::string("/proc/self/ns/") + kind, error);
+  const std::filesystem::path link = std::filesystem::read_symlink("/proc/self/ns/net", error);
   return error ? "" : link.string();
+}
+
+// One line for all of them: it is a matter of speed.
+void tell(const HandoverResult& result) {
+  std::string troubles;
+  for (const Neighbour& neighbour : result.neighbours) {
+    if (!neighbour.trouble.empty()) {
+      troubles +=
+          fmt::format("{}{} ({})", troubles.empty() ? "" : ", ", neighbour.rank, neighbour.trouble);
+    }
+  }
+  if (!troubles.empty()) {
+    log_warn("memory is not shared with rank {}: sockets are used instead, which is slower",
+             troubles);
+  }
+  if (result.turned_away > 0) {
+    log_info(LogSubsystem::kInit, "{} that are no rank of this job asked for its memory",
+             result.turned_away);
+  }
 }
 
 }  // namespace
 
 std::string memory_domain() {
-  if (!kernel_allows()) {
-    return "";
-  }
-  // Fails where there is no Yama, and then is not needed.
-  ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
-  return fmt::format("{}/{}/{}/{}", machine_name(), namespace_of("pid"), namespace_of("net"),
-                     ::geteuid());
+  const std::string network = network_namespace();
+  return network.empty() ? "" : fmt::format("{}/{}/{}", machine_name(), network, ::geteuid());
 }
 
-bool LocalMemory::read(std::uint16_t peer, std::uint64_t address, std::size_t bytes,
-                       std::uint8_t* to) {
-  while (bytes > 0 && !failure_) {
-    const ssize_t got = read_some(*processes_[peer], address, bytes, to);
-    if (got <= 0) {
-      const int error = got < 0 ? errno : ESRCH;
-      const std::string why = error == ESRCH
-                                  ? fmt::format("rank {} is dead: its process is gone", peer)
-                                  : fmt::format(
-                                        "the memory of rank {} cannot be read ({}); set "
-                                        "SPILLWAY_LOCAL_COPY=0 at every rank",
-                                        peer, std::strerror(error));
-      failure_ = {peer, {base::StatusCode::kPeerFailed, why}};
-      break;
-    }
-    address += static_cast<std::uint64_t>(got);
-    to += got;
-    bytes -= static_cast<std::size_t>(got);
+base::Result<MemoryOffer> MemoryOffer::make() {
+  std::string domain = memory_domain();
+  if (domain.empty()) {
+    return base::Status(base::StatusCode::kUnavailable,
+                        "/proc does not tell which network is used");
   }
-  return bytes == 0;
+  base::Result<OwnSegment> segment = OwnSegment::make();
+  if (!segment.ok()) {
+    return segment.status();
+  }
+  base::Result<MemoryDoor> door = MemoryDoor::open();
+  if (!door.ok()) {
+    return door.status();
+  }
+  return MemoryOffer{std::move(domain), std::move(segment).value(), std::move(door).value()};
+}
+
+LocalMemory LocalMemory::share(MemoryOffer offer, std::span<const RankCard> cards,
+                               std::uint16_t rank, base::Duration patience) {
+  LocalMemory memory(std::move(offer.segment), cards.size());
+  HandoverResult result = hand_over(std::move(offer.door), memory.own_, cards, rank, patience);
+  tell(result);
+  for (Neighbour& neighbour : result.neighbours) {
+    memory.neighbours_[neighbour.rank] = std::move(neighbour);
+  }
+  return memory;
+}
+
+bool LocalMemory::read(std::uint16_t peer, const collective::MemoryPlace& place,
+                       base::MutableByteView to) {
+  const bool is_there = peer < neighbours_.size() && neighbours_[peer] &&
+                        neighbours_[peer]->segment && place.bytes == to.size() &&
+                        neighbours_[peer]->segment->read(place.offset, to);
+  if (is_there) {
+    return true;
+  }
+  ++refused_;
+  if (!failure_) {
+    failure_ = {peer,
+                {base::StatusCode::kPeerFailed,
+                 fmt::format("rank {} says that {} bytes lie at offset {} of its segment, where "
+                             "{} are due and {} end: refused. Where all ranks run one version, set "
+                             "SPILLWAY_LOCAL_COPY=0 at every rank",
+                             peer, place.bytes, place.offset, to.size(), kSegmentBytes)}};
+  }
+  return false;
 }
 
 }  // namespace spillway::runtime

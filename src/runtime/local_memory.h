@@ -1,41 +1,75 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The memory of ranks on this machine, read by the kernel's own means (process_vm_readv): no
-// segment to share, nothing to set up, one copy. Ranks can read each other where they run under one
-// kernel, one user, one view of processes and one network (ranks in namespaces of their own are
-// meant to use the network between them); SPILLWAY_LOCAL_COPY=0 turns it off.
+// Memory shared between ranks of one machine: each has a segment (local_segment.h) that it hands to
+// its neighbours when they meet (local_handover.h), and reads theirs. No process reads another's
+// address space, and none needs rights over another.
 //
-// A rank that takes part lets others of its user read its memory where the system is strict about
-// that (Yama). One thread, the communicator's.
+// Ranks may share where they run under one kernel, one user and one network (ranks in network
+// namespaces of their own are meant to use the network between them); SPILLWAY_LOCAL_COPY=0 turns
+// it off. Two neighbours that could not hand over, one way or both, stay near: what they would
+// share goes through sockets.
+//
+// One thread: who meets, then the communicator's.
 #pragma once
 
-#include <sys/types.h>
-
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "collective/byte_payload.h"
+#include "base/status.h"
+#include "base/units.h"
+#include "collective/peer_memory.h"
+#include "runtime/local_handover.h"
+#include "runtime/local_segment.h"
+#include "runtime/rank_card.h"
 
 namespace spillway::runtime {
 
-// Ranks with the same, and not empty, can read each other. Empty where the kernel does not let us.
+static_assert(collective::PeerMemory::kMaxBytes <= kSegmentBytes);
+
+// Ranks with the same, and not empty, may share. Empty where the kernel does not tell.
 std::string memory_domain();
+
+// What a rank has ready before it knows the others.
+struct MemoryOffer {
+  static base::Result<MemoryOffer> make();
+
+  MemoryCard card() const { return {domain, door.name(), door.token()}; }
+
+  std::string domain;
+  OwnSegment segment;
+  MemoryDoor door;
+};
 
 class LocalMemory final : public collective::PeerMemory {
  public:
-  // By rank: the process to read, or none.
-  explicit LocalMemory(std::vector<std::optional<pid_t>> processes)
-      : processes_(std::move(processes)) {}
+  // Hands over, which takes no longer than `patience`, and logs with whom that did not work.
+  static LocalMemory share(MemoryOffer offer, std::span<const RankCard> cards, std::uint16_t rank,
+                           base::Duration patience);
 
-  bool reaches(std::uint16_t peer) const override { return processes_[peer].has_value(); }
-  bool read(std::uint16_t peer, std::uint64_t address, std::size_t bytes,
-            std::uint8_t* to) override;
+  bool is_near(std::uint16_t peer) const override { return neighbours_[peer].has_value(); }
+  bool is_read_by(std::uint16_t peer) const override {
+    return is_near(peer) && neighbours_[peer]->reads_us;
+  }
+  std::optional<std::uint64_t> stage(base::ByteView bytes) override { return own_.stage(bytes); }
+  void release(std::uint64_t offset) override { own_.release(offset); }
+  bool read(std::uint16_t peer, const collective::MemoryPlace& place,
+            base::MutableByteView to) override;
   const std::optional<collective::MemoryFailure>& failure() const override { return failure_; }
 
+  // Places that were refused.
+  std::uint64_t refused() const { return refused_; }
+  // Of this rank's own segment.
+  std::size_t memory_bytes() const { return own_.memory_bytes(); }
+
  private:
-  std::vector<std::optional<pid_t>> processes_;
+  LocalMemory(OwnSegment own, std::size_t world) : own_(std::move(own)), neighbours_(world) {}
+
+  OwnSegment own_;
+  std::vector<std::optional<Neighbour>> neighbours_;  // by rank; none for those that are not near
   std::optional<collective::MemoryFailure> failure_;
+  std::uint64_t refused_ = 0;
 };
 
 }  // namespace spillway::runtime

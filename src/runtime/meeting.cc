@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <string>
 
 #include "runtime/observe/log.h"
@@ -13,16 +15,14 @@
 namespace spillway::runtime {
 namespace {
 
-RankCard own_card(const Preparation& preparation, const net::SocketAddress& local) {
+RankCard own_card(const Preparation& preparation, const net::SocketAddress& local,
+                  const MemoryCard& memory) {
   RankCard own;
   own.data = local;
   own.mtu = preparation.mtu;
   own.trim_bytes = preparation.trim_bytes;
   own.machine = machine_name();
-  own.process = ::getpid();
-  // Who is told where the others are has a network that is meant to be used.
-  own.memory_domain =
-      preparation.launch.peers.empty() && preparation.local_copy ? memory_domain() : "";
+  own.memory = memory;
   return own;
 }
 
@@ -34,39 +34,71 @@ base::Status check_path(std::uint16_t peer, const net::SocketAddress& address, u
     return {};
   }
   return base::invalid_argument(fmt::format(
-      "the path to rank {} ({}) takes packets of {} bytes, but all interfaces say {}; set "
-      "SPILLWAY_MTU={} at every rank",
+      "the interface or route towards rank {} ({}) takes packets of {} bytes, but the ranks agreed "
+      "on {}; set SPILLWAY_MTU={} at every rank",
       peer, address.to_string(), path_mtu, limits.mtu, path_mtu));
+}
+
+bool is_loopback(const net::SocketAddress& address) {
+  const std::string text = address.to_string();
+  return text.starts_with("127.") || text.starts_with("[::1]");
+}
+
+// Jobs make communicators by the dozen: one line of a process says it.
+void warn_without_secret(std::span<const net::SocketAddress> addresses, bool has_id) {
+  static std::atomic<bool> said = false;
+  if (std::all_of(addresses.begin(), addresses.end(), is_loopback) || said.exchange(true)) {
+    return;
+  }
+  log_warn(
+      "this job has no secret: whoever can read {} can join it, and read and forge its packets; "
+      "set SPILLWAY_SECRET_FILE at every rank unless the network is yours alone",
+      has_id ? "the unique id on its way to the ranks" : "what the ranks say when they meet");
 }
 
 }  // namespace
 
-base::Result<std::vector<RankCard>> meet(const Preparation& preparation,
-                                         const std::optional<UniqueId>& id,
-                                         const net::SocketAddress& local) {
-  const RankCard own = own_card(preparation, local);
-  if (preparation.group.world == 1) {
-    if (id) {
-      discard_unique_id(*id);  // nobody will come
-    }
-    return std::vector{own};
-  }
-  const base::Result<std::vector<Blob>> blobs =
-      id ? exchange(*id, {preparation.group.rank, preparation.group.world}, to_blob(own),
+base::Result<Introductions> meet(const Preparation& preparation, const std::optional<UniqueId>& id,
+                                 const net::SocketAddress& local, const MemoryCard& memory) {
+  const Blob own = to_blob(own_card(preparation, local, memory));
+  const base::ByteView secret = preparation.secret.bytes();
+  const base::Result<Meeting> meeting =
+      id ? exchange(*id, {preparation.group.rank, preparation.group.world}, secret, own,
                     preparation.rendezvous_patience)
-         : exchange(preparation.launch, to_blob(own), preparation.rendezvous_patience);
-  if (!blobs.ok()) {
-    return blobs.status();
+         : exchange(preparation.launch, secret, own, preparation.rendezvous_patience);
+  if (!meeting.ok()) {
+    return meeting.status();
   }
-  std::vector<RankCard> cards;
-  for (const Blob& blob : *blobs) {
+  Introductions introductions{.cards = {}, .run_key = meeting->key};
+  for (const Blob& blob : meeting->blobs) {
     const base::Result<RankCard> card = parse_rank_card(blob);
     if (!card.ok()) {
       return card.status();
     }
-    cards.push_back(*card);
+    introductions.cards.push_back(*card);
   }
-  return cards;
+  if (preparation.group.rank == 0 && secret.empty()) {
+    warn_without_secret(addresses_of(preparation, introductions.cards), id.has_value());
+  }
+  return introductions;
+}
+
+base::Result<RunIdentity> identity_of(const wire::RunKey& key, bool encrypt) {
+  constexpr std::uint64_t kFirstEpoch = 1;
+  std::array<std::uint8_t, 10> drawn{};
+  if (base::Status status = wire::derive(key.bytes, {}, "spillway job v2", drawn); !status.ok()) {
+    return status;
+  }
+  RunIdentity run;
+  run.job = {.id = base::load_le<std::uint16_t>(drawn.data()),
+             .epoch = kFirstEpoch,
+             .seed = base::load_le<std::uint64_t>(drawn.data() + 2)};
+  run.epoch = {
+      .job = run.job.id,
+      .number = kFirstEpoch,
+      .session = {.key = key,
+                  .protection = encrypt ? wire::Protection::kEncryption : wire::Protection::kTags}};
+  return run;
 }
 
 std::vector<net::SocketAddress> addresses_of(const Preparation& preparation,
@@ -79,7 +111,8 @@ std::vector<net::SocketAddress> addresses_of(const Preparation& preparation,
   return addresses;
 }
 
-base::Status add_peers(std::span<const net::SocketAddress> addresses, std::uint16_t rank,
+base::Status add_peers(std::span<const net::SocketAddress> addresses,
+                       std::span<const RankCard> cards, std::uint16_t rank,
                        const packetize::PacketLimits& limits, net::TransportDriver& driver) {
   for (std::uint16_t peer = 0; peer < addresses.size(); ++peer) {
     if (peer == rank) {
@@ -97,6 +130,7 @@ base::Status add_peers(std::span<const net::SocketAddress> addresses, std::uint1
     if (base::Status status = check_path(peer, address, *limit, limits); !status.ok()) {
       return status;
     }
+    driver.add_source(cards[peer].data);
     log_info(LogSubsystem::kNet, "rank {} is at {}", peer, address.to_string());
   }
   return {};
@@ -108,17 +142,31 @@ unsigned ranks_here(std::span<const RankCard> cards, std::uint16_t rank) {
   }));
 }
 
-std::unique_ptr<LocalMemory> memory_of(std::span<const RankCard> cards, std::uint16_t rank) {
-  const std::string& domain = cards[rank].memory_domain;
-  std::vector<std::optional<pid_t>> processes(cards.size());
-  std::size_t reached = 0;
-  for (std::size_t peer = 0; peer < cards.size(); ++peer) {
-    if (peer != rank && !domain.empty() && cards[peer].memory_domain == domain) {
-      processes[peer] = cards[peer].process;
-      ++reached;
-    }
+std::optional<MemoryOffer> offer_memory(const Preparation& preparation) {
+  // Who is told where the others are has a network that is meant to be used.
+  if (!preparation.local_copy || !preparation.launch.peers.empty() ||
+      preparation.group.world == 1) {
+    return std::nullopt;
   }
-  return reached == 0 ? nullptr : std::make_unique<LocalMemory>(std::move(processes));
+  base::Result<MemoryOffer> offer = MemoryOffer::make();
+  if (!offer.ok()) {
+    log_warn("memory is not shared with ranks of this machine: {}", offer.status().message());
+    return std::nullopt;
+  }
+  return std::move(offer).value();
+}
+
+std::unique_ptr<LocalMemory> memory_of(std::optional<MemoryOffer> offer,
+                                       std::span<const RankCard> cards, std::uint16_t rank,
+                                       base::Duration patience) {
+  const bool has_neighbours = std::any_of(cards.begin(), cards.end(), [&](const RankCard& card) {
+    return &card != &cards[rank] && may_share(card, cards[rank]);
+  });
+  if (!offer || !has_neighbours) {
+    return nullptr;
+  }
+  return std::make_unique<LocalMemory>(
+      LocalMemory::share(std::move(*offer), cards, rank, patience));
 }
 
 }  // namespace spillway::runtime

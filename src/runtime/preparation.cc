@@ -16,7 +16,6 @@ namespace {
 
 // Ranks begin an operation at different times: what the first ones send may wait.
 constexpr std::size_t kEarlyBytes = 4 * 1024 * 1024;
-constexpr std::uint64_t kJobKey = 0x4A4F42204B455953ULL;
 
 // Loopback has no link: memory is the limit, and a burst costs nobody anything.
 void tune_for_loopback(net::DriverConfig& driver) {
@@ -63,16 +62,6 @@ base::BitRate link_rate_of(const std::string& interface) {
 
 unsigned mtu_of(const std::string& interface) {
   return static_cast<unsigned>(number_in("/sys/class/net/" + interface + "/mtu").value_or(1500));
-}
-
-// Job number and seed, the same for all who met with this nonce.
-packetize::Job job_of(const Nonce& nonce) {
-  base::RandomBlock words;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    words[i] = base::load_le<std::uint32_t>(nonce.data() + i * 4);
-  }
-  const std::uint64_t seed = base::derive_key(kJobKey, words);
-  return {.id = static_cast<std::uint16_t>(seed >> 48), .epoch = 1, .seed = seed};
 }
 
 base::Result<net::InterfaceAddress> own_interface(const Preparation& preparation,
@@ -175,15 +164,23 @@ base::Status take_variables(const CommunicatorConfig& config, const base::Enviro
                             Preparation& preparation) {
   preparation.identity = {config.name, preparation.launch.rank, preparation.launch.world,
                           preparation.launch.local_rank, preparation.launch.servers};
-  const base::Result<std::string> secret = environment.checked_text("SPILLWAY_SECRET");
+  base::Result<Secret> secret = secret_from(environment, config.secret);
+  const base::Result<bool> encrypt = environment.flag("SPILLWAY_ENCRYPT");
   const base::Result<bool> local_copy = environment.flag("SPILLWAY_LOCAL_COPY");
   const base::Result<ObserverConfig> observer = observer_config(environment, preparation.identity);
-  for (const base::Status* status : {&secret.status(), &local_copy.status(), &observer.status()}) {
+  for (const base::Status* status :
+       {&secret.status(), &encrypt.status(), &local_copy.status(), &observer.status()}) {
     if (!status->ok()) {
       return *status;
     }
   }
-  preparation.secret = config.secret.empty() ? *secret : config.secret;
+  if (*encrypt && secret->empty()) {
+    return base::invalid_argument(
+        "SPILLWAY_ENCRYPT is 1, but there is no secret to encrypt with: set SPILLWAY_SECRET_FILE "
+        "at every rank");
+  }
+  preparation.secret = std::move(secret).value();
+  preparation.encrypt = *encrypt;
   preparation.local_copy = *local_copy;
   preparation.observer = *observer;
   return {};
@@ -203,7 +200,6 @@ base::Result<Preparation> prepare(const CommunicatorConfig& config,
   preparation.driver = *driver;
   preparation.launch = *launch;
   preparation.group = {launch->rank, launch->world, launch->servers};
-  preparation.job = job_of(launch->where.nonce);
   if (base::Status status = take_variables(config, environment, preparation); !status.ok()) {
     return status;
   }
@@ -217,10 +213,9 @@ base::Result<Preparation> prepare(const CommunicatorConfig& config,
   }
   preparation.rendezvous_patience = timeouts->rendezvous;
   transport::EndpointConfig& endpoint = preparation.driver.endpoint;
-  endpoint.job = preparation.job.id;
-  endpoint.epoch = preparation.job.epoch;
   endpoint.rank = preparation.group.rank;
   endpoint.reports_unexpected = true;
+  endpoint.reports_stalls = true;
   endpoint.exchange.peer_timeout = timeouts->peer;
   endpoint.limits.peers = preparation.group.world;
   endpoint.limits.early_bytes = kEarlyBytes;

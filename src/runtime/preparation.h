@@ -6,16 +6,19 @@
 //
 //   SPILLWAY_LINK_RATE   bits per second of this host's link      SPILLWAY_MTU   of its interface
 //   SPILLWAY_TRIM_BYTES  to which the network cuts frames          SPILLWAY_PATHS source ports
-//   SPILLWAY_THREADS     that do sums and coding                  SPILLWAY_SECRET  keyed tags
+//   SPILLWAY_THREADS     that do sums and coding
 //   SPILLWAY_SERVERS     parameter servers of the job
+//   SPILLWAY_SECRET, SPILLWAY_SECRET_FILE   the job's (secret.h)   SPILLWAY_ENCRYPT  needs one
 //   SPILLWAY_PEER_TIMEOUT, SPILLWAY_RENDEZVOUS_TIMEOUT   timeouts.h
 //
-// prepare() reads the environment and the kernel's tables; it opens nothing.
+// prepare() reads the environment, the secret's file and the kernel's tables; it leaves nothing
+// open.
 #pragma once
 
 #include "base/environment.h"
 #include "net/transport_driver.h"
 #include "runtime/communicator.h"
+#include "runtime/launch/secret.h"
 #include "runtime/launch/timeouts.h"
 #include "runtime/observe/operation_observer.h"
 
@@ -23,15 +26,15 @@ namespace spillway::runtime {
 
 struct Preparation {
   collective::Group group;
-  Launch launch;  // its rendezvous is unused where there is an id
-  packetize::Job job;
-  std::string secret;
+  Launch launch;         // its rendezvous is unused where there is an id
+  Secret secret;         // empty: none
+  bool encrypt = false;  // payloads, too; only with a secret
   Identity identity;
   ObserverConfig observer;
   net::DriverConfig driver;
   base::Duration rendezvous_patience{};
   bool is_loopback = false;
-  bool local_copy = true;  // ranks of one machine may read each other's memory
+  bool local_copy = true;  // ranks of one machine share memory
   unsigned mtu = 1500;
   unsigned trim_bytes = 0;
   std::optional<unsigned> threads;

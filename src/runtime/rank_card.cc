@@ -13,12 +13,35 @@ namespace {
 constexpr unsigned kMaxMtu = 9000;
 constexpr unsigned kMinMtu = 576;
 
+base::Status other_fields() {
+  return base::invalid_argument("a rank's card has other fields; do all ranks run one version?");
+}
+
+bool is_memory_name(const std::string& text) {
+  return text.size() == kMemoryNameDigits &&
+         text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+// Nothing at all, or all three of it.
+base::Status read_memory_card(std::istringstream& text, MemoryCard& card) {
+  if (!(text >> card.domain)) {
+    return {};
+  }
+  if (!(text >> card.name >> card.token) || card.domain.size() > kMaxMemoryDomain ||
+      !is_memory_name(card.name) || !is_memory_name(card.token)) {
+    return other_fields();
+  }
+  return {};
+}
+
 }  // namespace
 
 Blob to_blob(const RankCard& card) {
-  const std::string text =
-      fmt::format("{} {} {} {} {} {}", card.data.to_string(), card.mtu, card.trim_bytes,
-                  card.machine, card.process, card.memory_domain);
+  std::string text =
+      fmt::format("{} {} {} {}", card.data.to_string(), card.mtu, card.trim_bytes, card.machine);
+  if (!card.memory.domain.empty()) {
+    text += fmt::format(" {} {} {}", card.memory.domain, card.memory.name, card.memory.token);
+  }
   return {text.begin(), text.end()};
 }
 
@@ -26,15 +49,17 @@ base::Result<RankCard> parse_rank_card(const Blob& blob) {
   std::istringstream text(std::string(blob.begin(), blob.end()));
   RankCard card;
   std::string address;
-  if (!(text >> address >> card.mtu >> card.trim_bytes >> card.machine >> card.process)) {
-    return base::invalid_argument("a rank's card has other fields; do all ranks run one version?");
+  if (!(text >> address >> card.mtu >> card.trim_bytes >> card.machine)) {
+    return other_fields();
   }
   const base::Result<net::SocketAddress> data = net::SocketAddress::parse(address);
   if (!data.ok()) {
     return data.status();
   }
   card.data = *data;
-  text >> card.memory_domain;
+  if (base::Status status = read_memory_card(text, card.memory); !status.ok()) {
+    return status;
+  }
   return card;
 }
 

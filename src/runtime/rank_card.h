@@ -15,14 +15,29 @@
 
 namespace spillway::runtime {
 
+inline constexpr std::size_t kMemoryNameDigits = 32;
+inline constexpr std::size_t kMaxMemoryDomain = 256;
+
+// How ranks of the same machine come by this one's segment (local_handover.h). All of it is empty
+// where it shares none.
+struct MemoryCard {
+  std::string domain{};  // the same text for ranks that may share
+  std::string name{};    // of the door where the segment is handed out: hexadecimal digits
+  std::string token{};   // that whoever comes to the door must know: the same
+};
+
 struct RankCard {
   net::SocketAddress data{};  // where datagrams for this rank go
   unsigned mtu = 1500;
   unsigned trim_bytes = 0;
-  std::string machine{};        // the same text for ranks of one machine
-  std::string memory_domain{};  // and for those that can read each other's memory; empty: none
-  int process = 0;
+  std::string machine{};  // the same text for ranks of one machine
+  MemoryCard memory{};
 };
+
+// Whether they may share memory.
+inline bool may_share(const RankCard& one, const RankCard& other) {
+  return !one.memory.domain.empty() && one.memory.domain == other.memory.domain;
+}
 
 Blob to_blob(const RankCard& card);
 base::Result<RankCard> parse_rank_card(const Blob& blob);

@@ -9,7 +9,8 @@
 namespace spillway::scenario {
 namespace {
 
-constexpr std::uint64_t kMaxJobHosts = UINT16_MAX;  // a rank has 16 bits
+constexpr std::uint64_t kMaxJobHosts = UINT16_MAX;                 // a rank has 16 bits
+constexpr std::uint64_t kMaxFirstNumber = std::uint64_t{1} << 62;  // counters never run out
 
 // Reads into the value and notes that it was given.
 ValueReader noting(bool& given, bool value, ValueReader read) {
@@ -111,7 +112,11 @@ std::vector<KeyReader> spillway_keys(SpillwayOptions& options) {
   transport::CongestionConfig& congestion = options.congestion;
   return {{"packet", to_number(options.packet_bytes, 128, SPILLWAY_MAX_PACKET)},
           {"precision", to_number(options.precision, 1, SPILLWAY_MAX_PLANES)},
-          {"keyed", to_flag(options.keyed)},
+          {"checks", to_choice<wire::Protection>(options.protection,
+                                                 {{"tags", wire::Protection::kTags},
+                                                  {"encryption", wire::Protection::kEncryption},
+                                                  {"crc32c", wire::Protection::kCrc32c}})},
+          {"first-number", to_number(options.first_number, 0, kMaxFirstNumber)},
           {"real-bytes", to_flag(options.real_bytes)},
           {"receive-rate", to_optional(options.receive_rate, to_rate)},
           {"deadline", to_optional(options.deadline, to_duration)},

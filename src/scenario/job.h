@@ -20,6 +20,7 @@
 #include "scenario/tcp_config.h"
 #include "scenario/workload.h"
 #include "transport/endpoint.h"
+#include "wire/packet_auth.h"
 
 namespace spillway::scenario {
 
@@ -29,7 +30,9 @@ std::string_view protocol_name(Protocol protocol);
 struct SpillwayOptions {
   std::uint32_t packet_bytes = 1472;  // UDP payload of a full packet
   std::uint8_t precision = 16;        // bits per value of a whole packet
-  bool keyed = false;
+  // Packets have the same sizes with each; what costs nothing per peer is good for many hosts.
+  wire::Protection protection = wire::Protection::kCrc32c;
+  std::uint64_t first_number = 0;  // where counters of packets begin, as after months
   bool real_bytes = false;  // encode, send and decode real tensors; else packets carry their size
   std::optional<base::BitRate> receive_rate;  // none: that of the host's link
   std::optional<base::Duration> deadline;     // of each flow

@@ -61,8 +61,9 @@ TEST(Scenario, EveryDirectiveIsRead) {
 TEST(Scenario, SpillwaySettingsReachTheirPlaces) {
   const Scenario scenario = parsed(
       "job protocol=spillway loss-bound=2% min-planes=3 packet=1400 paths=16 controller=timely "
-      "trimmed-target=10% unsolicited=32k keyed=yes real-bytes=yes required=5% unimportant=20% "
-      "receive-rate=40gbit deadline=5ms");
+      "trimmed-target=10% unsolicited=32k checks=encryption real-bytes=yes required=5% "
+      "unimportant=20% "
+      "receive-rate=40gbit deadline=5ms first-number=4294967291");
   const Job& job = scenario.jobs.at(0);
   EXPECT_EQ(job.pattern.flow.loss.loss_bound_ppm, 20'000U);
   EXPECT_EQ(job.pattern.flow.loss.min_planes, 3);
@@ -74,7 +75,8 @@ TEST(Scenario, SpillwaySettingsReachTheirPlaces) {
   EXPECT_DOUBLE_EQ(job.spillway.exchange.trimmed_target.value(), 0.1);
   EXPECT_DOUBLE_EQ(job.spillway.congestion.trimmed_target, 0.1);
   EXPECT_EQ(job.spillway.exchange.unsolicited, base::bytes(32 * 1024));
-  EXPECT_TRUE(job.spillway.keyed);
+  EXPECT_EQ(job.spillway.protection, wire::Protection::kEncryption);
+  EXPECT_EQ(job.spillway.first_number, 4'294'967'291U);
   EXPECT_TRUE(job.spillway.real_bytes);
   EXPECT_EQ(job.spillway.receive_rate, base::gigabits_per_second(40));
   EXPECT_EQ(job.spillway.deadline, base::milliseconds(5));
@@ -124,7 +126,8 @@ TEST(Scenario, BadInputNamesTheLineTheOffenderAndWhatIsKnown) {
   expect_error("job loss-bound=150%", {"line 1", "loss-bound=150%"});
   expect_error("job steps=-1", {"line 1", "steps=-1", "whole number"});
   expect_error("job priority=8", {"line 1", "priority=8", "0 to 7"});
-  expect_error("job keyed=maybe", {"line 1", "keyed=maybe", "yes, no"});
+  expect_error("job grouped=maybe", {"line 1", "grouped=maybe", "yes, no"});
+  expect_error("job checks=none", {"line 1", "checks=none", "tags, encryption, crc32c"});
   expect_error("topology ring", {"line 1", "ring", "one-switch, leaf-spine, fat-tree"});
   expect_error("seed x\njob", {"line 1", "seed x"});
   expect_error("limit 5\njob", {"line 1", "limit 5"});

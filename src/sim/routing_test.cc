@@ -49,5 +49,44 @@ TEST(Routing, DoesNotGoThroughHostsOrLongerPaths) {
       std::ranges::equal(routes[2].ports(routes[2].group_of(1)), std::array{PortNumber{1}}));
 }
 
+// The neighbour that a switch's port leads to; ports are numbered in the order of the links.
+scenario::NodeId neighbour(const scenario::Topology& topology, scenario::NodeId node,
+                           PortNumber port) {
+  PortNumber next = 0;
+  for (const scenario::Link& link : topology.links) {
+    if ((link.a == node || link.b == node) && next++ == port) {
+      return link.a == node ? link.b : link.a;
+    }
+  }
+  return node;
+}
+
+// Whichever of its ports a switch chooses, the one behind it does not choose the way back.
+void expect_no_way_back(const scenario::Topology& topology) {
+  const std::vector<Routes> routes = shortest_routes(topology);
+  const std::uint32_t hosts = topology.hosts();
+  for (HostId host = 0; host < hosts; ++host) {
+    for (scenario::NodeId at = hosts; at < hosts + routes.size(); ++at) {
+      const Routes& here = routes[at - hosts];
+      for (const PortNumber port : here.ports(here.group_of(host))) {
+        const scenario::NodeId next = neighbour(topology, at, port);
+        if (next < hosts) {
+          EXPECT_EQ(next, host);
+          continue;
+        }
+        const Routes& there = routes[next - hosts];
+        for (const PortNumber onward : there.ports(there.group_of(host))) {
+          EXPECT_NE(neighbour(topology, next, onward), at);
+        }
+      }
+    }
+  }
+}
+
+TEST(Routing, NoSwitchSendsBackWhereItCameFrom) {
+  expect_no_way_back(scenario::leaf_spine({.hosts = 8, .leaves = 2, .spines = 3}).value());
+  expect_no_way_back(scenario::fat_tree({.k = 4}).value());
+}
+
 }  // namespace
 }  // namespace spillway::sim

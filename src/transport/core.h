@@ -18,6 +18,7 @@
 #include "base/units.h"
 #include "transport/endpoint.h"
 #include "transport/peer.h"
+#include "transport/retired_operations.h"
 
 namespace spillway::transport {
 
@@ -82,6 +83,7 @@ struct ControlWork {
   wire::ControlType reply = wire::ControlType::kWait;
   wire::MessageId message{};
   std::uint32_t generation = 0;
+  wire::ControlPacket::Stop stop{.outcome = Outcome::kCancelled, .delivered = 0};
 };
 
 struct Core {
@@ -96,7 +98,7 @@ struct Core {
   std::uint32_t replies = 0;
   std::deque<Event> events;
   EndpointCounters counters;
-  std::optional<std::uint32_t> floor;              // see Endpoint::retire_before()
+  RetiredOperations retired;                       // see Endpoint::retire()
   std::optional<wire::ControlPacket::Leave> left;  // what peers are told
 
   // The peer to exchange a message with, or a sentence about why that cannot be.
@@ -122,17 +124,30 @@ struct Core {
   void watch(Peer& peer, base::Instant now) {
     if (!peer.timer_armed) {
       peer.timer_armed = true;
-      timers.arm({now + config.exchange.peer_timeout / 8, TimerKind::kPeer, peer.rank});
+      timers.arm({now + watch_interval(), TimerKind::kPeer, peer.rank});
     }
+  }
+  // How often a silent peer from which something is due is asked for a sign of life: soon, so that
+  // the port of a process that died can refuse; less often where there are many peers to ask.
+  base::Duration watch_interval() const {
+    constexpr base::Duration kSoon = base::milliseconds(50);
+    constexpr std::size_t kPeersAskedSoon = 64;
+    const auto share = static_cast<int>(peers.size() / kPeersAskedSoon) + 1;
+    return std::min(kSoon * share, config.exchange.peer_timeout / 8);
+  }
+
+  // Operations of this phase before this one are over.
+  std::uint64_t floor_of(wire::Phase phase, const Peer& peer) const {
+    return phase == wire::Phase::kPointToPoint ? peer.point_to_point_floor : retired.floor();
   }
 
   // Whether a message that is not in the table has ended, rather than not begun.
   bool is_over(const wire::MessageId& id, const Peer& peer) const {
-    if (!floor) {
-      return id.operation <= peer.forgotten_operation;
+    if (!retired.is_used()) {
+      return id.operation < peer.forgotten_before;
     }
-    return id.operation <
-           (id.phase == wire::Phase::kPointToPoint ? peer.point_to_point_floor : *floor);
+    return id.phase == wire::Phase::kPointToPoint ? id.operation < peer.point_to_point_floor
+                                                  : retired.contains(id.operation);
   }
 
   void queue_reply(const ControlWork& work) {

@@ -1,63 +1,109 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/datagram_port.h"
 
+#include <algorithm>
+
 #include "base/check.h"
+#include "transport/path_set.h"
+#include "wire/widen.h"
 
 namespace spillway::transport {
 
-DatagramPort::DatagramPort(const EndpointConfig& config, const wire::PacketAuth& auth)
-    : endpoint_(config), auth_(auth) {}
+using wire::PacketFault;
+
+DatagramPort::DatagramPort(const EndpointConfig& config, const SessionConfig& session)
+    : endpoint_(config), session_(session, config.rank, config.epoch, config.first_number) {}
+
+base::Status DatagramPort::add_peer(std::uint16_t rank, base::Instant now) {
+  if (base::Status status = endpoint_.add_peer(rank, now); !status.ok()) {
+    return status;
+  }
+  return session_.add_peer(rank);
+}
+
+void DatagramPort::begin_epoch(const Epoch& epoch) {
+  endpoint_.begin_epoch(epoch.job, epoch.number);
+  const EndpointConfig& config = endpoint_.config();
+  session_ = Session(epoch.session, config.rank, epoch.number, config.first_number);
+}
 
 void DatagramPort::on_datagram(base::ByteView bytes, bool marked, base::Instant now) {
-  if (!bytes.empty() && spillway_type_of(bytes[0]) == SPILLWAY_TYPE_DATA) {
-    on_data(bytes, marked, now);
-  } else {
-    on_control(bytes, now);
-  }
+  const bool is_data = !bytes.empty() && spillway_type_of(bytes[0]) == SPILLWAY_TYPE_DATA;
+  const PacketFault fault = is_data ? on_data(bytes, marked, now) : on_control(bytes, now);
+  faults_[static_cast<std::size_t>(fault)] += fault == PacketFault::kNone ? 0 : 1;
 }
 
-void DatagramPort::on_data(base::ByteView bytes, bool marked, base::Instant now) {
+PacketFault DatagramPort::on_data(base::ByteView bytes, bool marked, base::Instant now) {
   wire::OpenedPacket opened;
-  const wire::PacketFault fault = wire::open_data_packet(bytes, auth_, opened);
-  if (fault != wire::PacketFault::kNone) {
-    ++faults_[static_cast<std::size_t>(fault)];
-    return;
+  if (const PacketFault fault = wire::read_data_header(bytes, opened.header);
+      fault != PacketFault::kNone) {
+    return fault;
   }
-  const wire::DataHeader& header = opened.header;
-  const auto size = static_cast<std::uint32_t>(header.packet_size());
-  DataArrival arrival;
-  arrival.job = header.job;
-  arrival.epoch = header.epoch;
-  arrival.stamp = header.stamp;
-  arrival.sent_bytes = size;
-  arrival.marked = marked;
-  arrival.trimmed = bytes.size() < size;
-  arrival.packet = &opened;
-  arrival.bytes = bytes;
-  endpoint_.on_data(arrival, now);
+  wire::DataStamp& stamp = opened.header.stamp;
+  if (!endpoint_.admits({stamp.job, stamp.epoch, stamp.message.source, stamp.destination})) {
+    return PacketFault::kNone;  // counted there
+  }
+  Session::Link& link = *session_.find(stamp.message.source);
+  const std::uint64_t first = session_.first_number();
+  stamp.number =
+      wire::widen(static_cast<std::uint32_t>(stamp.number), link.newest_on(stamp.path, first));
+  if (const PacketFault fault = wire::verify_head(bytes, *link.in, opened);
+      fault != PacketFault::kNone) {
+    return fault;
+  }
+  if (stamp.path < PathSet::kMaxPaths) {
+    link.on_data(stamp.path, stamp.number, first);
+  }
+  endpoint_.complete(stamp.epoch, stamp.message, stamp.message.source);
+  const auto size = static_cast<std::uint32_t>(opened.header.packet_size());
+  endpoint_.on_data({.stamp = stamp,
+                     .sent_bytes = size,
+                     .marked = marked,
+                     .trimmed = bytes.size() < size,
+                     .packet = &opened,
+                     .bytes = bytes},
+                    now);
+  return PacketFault::kNone;
 }
 
-void DatagramPort::on_control(base::ByteView bytes, base::Instant now) {
-  const wire::PacketFault fault = wire::open_control_packet(bytes, auth_, control_);
-  if (fault != wire::PacketFault::kNone) {
-    ++faults_[static_cast<std::size_t>(fault)];
-    return;
+PacketFault DatagramPort::on_control(base::ByteView bytes, base::Instant now) {
+  if (const PacketFault fault = wire::read_control_header(bytes, control_);
+      fault != PacketFault::kNone) {
+    return fault;
   }
+  if (!endpoint_.admits({control_.job, control_.epoch, control_.source, control_.destination})) {
+    return PacketFault::kNone;
+  }
+  Session::Link& link = *session_.find(control_.source);
+  control_.sequence =
+      wire::widen(static_cast<std::uint32_t>(control_.sequence), link.newest_control);
+  if (const PacketFault fault = wire::verify_control_packet(bytes, *link.in, control_);
+      fault != PacketFault::kNone) {
+    return fault;
+  }
+  link.newest_control = std::max(link.newest_control, control_.sequence);
+  endpoint_.complete(control_.epoch, control_.message, control_.source);
   endpoint_.on_control(control_, now);
+  return PacketFault::kNone;
 }
 
 std::size_t DatagramPort::poll_datagram(base::Instant now, base::MutableByteView out,
                                         Route& route) {
-  SPILLWAY_CHECK(out.size() >= SPILLWAY_MAX_PACKET);
   if (!endpoint_.poll_transmit(now, transmission_)) {
     return 0;
   }
   route = transmission_.route;
-  if (route.is_control) {
-    return wire::write_control_packet(transmission_.control, auth_, out);
+  return write(transmission_, out);
+}
+
+std::size_t DatagramPort::write(const Transmission& transmission, base::MutableByteView out) const {
+  SPILLWAY_CHECK(out.size() >= SPILLWAY_MAX_PACKET || transmission.route.is_control);
+  const wire::PacketAuth& auth = *session_.find(transmission.route.peer)->out;
+  if (transmission.route.is_control) {
+    return wire::write_control_packet(transmission.control, auth, out);
   }
-  SPILLWAY_CHECK(transmission_.source != nullptr);
-  return transmission_.source->write(transmission_.data, out);
+  SPILLWAY_CHECK(transmission.source != nullptr);
+  return transmission.source->write(transmission.data, auth, out);
 }
 
 }  // namespace spillway::transport

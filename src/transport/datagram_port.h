@@ -4,41 +4,57 @@
 // and verified here, so the endpoint only ever sees packets that passed their checks; everything
 // that leaves is written and sealed here.
 //
-// A packet that fails is counted by its fault and changes nothing. One thread.
+// A datagram's header says which peer's keys it should pass under. What is of no peer, of another
+// job or epoch, or fails its check is counted by its fault and changes nothing. One thread.
 #pragma once
 
 #include <array>
 #include <cstdint>
 
 #include "transport/endpoint.h"
-#include "wire/packet_auth.h"
+#include "transport/session.h"
 
 namespace spillway::transport {
 
 class DatagramPort {
  public:
-  // `auth` must outlive the port.
-  DatagramPort(const EndpointConfig& config, const wire::PacketAuth& auth);
+  DatagramPort(const EndpointConfig& config, const SessionConfig& session);
 
   Endpoint& endpoint() { return endpoint_; }
   const Endpoint& endpoint() const { return endpoint_; }
+  const Session& session() const { return session_; }
+
+  base::Status add_peer(std::uint16_t rank, base::Instant now);
+  // Goes over to another epoch, which has no peers yet. All messages end here without a word;
+  // packets of the old epoch are foreign from now on.
+  void begin_epoch(const Epoch& epoch);
 
   // `marked`: the IP header said congestion experienced.
   void on_datagram(base::ByteView bytes, bool marked, base::Instant now);
 
+  // A host said that nobody is behind the port of rank `to`, and quoted the beginning of a datagram
+  // (ICMP port unreachable). That counts only if this port wrote that very datagram a moment ago:
+  // its check, which is in the quote, is known to nobody who is not on the path. False: it did not,
+  // and nothing changes.
+  bool on_refused(std::uint16_t to, base::ByteView quoted, base::Instant now);
+
   // Writes the next datagram into `out`, which has room for SPILLWAY_MAX_PACKET bytes. Returns its
   // size; 0: nothing to send now.
   std::size_t poll_datagram(base::Instant now, base::MutableByteView out, Route& route);
+  // Writes one that poll_transmit() of the endpoint handed out.
+  std::size_t write(const Transmission& transmission, base::MutableByteView out) const;
 
   // Datagrams that were refused, by wire::PacketFault.
   const std::array<std::uint64_t, wire::kPacketFaults>& faults() const { return faults_; }
 
  private:
-  void on_data(base::ByteView bytes, bool marked, base::Instant now);
-  void on_control(base::ByteView bytes, base::Instant now);
+  wire::PacketFault on_data(base::ByteView bytes, bool marked, base::Instant now);
+  wire::PacketFault on_control(base::ByteView bytes, base::Instant now);
+  bool wrote_control(std::uint16_t to, base::ByteView quoted);
+  bool wrote_data(std::uint16_t to, base::ByteView quoted, base::Instant now);
 
   Endpoint endpoint_;
-  const wire::PacketAuth& auth_;
+  Session session_;
   std::array<std::uint64_t, wire::kPacketFaults> faults_{};
   Transmission transmission_;
   wire::ControlPacket control_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/endpoint.h"
 
+#include <algorithm>
 #include <string>
 
 #include "base/check.h"
@@ -8,6 +9,7 @@
 #include "transport/receiver.h"
 #include "transport/round_trip.h"
 #include "transport/sender.h"
+#include "wire/widen.h"
 
 namespace spillway::transport {
 
@@ -16,16 +18,21 @@ class Endpoint::Impl {
   explicit Impl(const EndpointConfig& config) : core(config), sender(core), receiver(core) {}
 
   // The peer a packet is from, if it may be heard at all.
-  Peer* admit(std::uint16_t job, std::uint16_t epoch, std::uint16_t source) {
-    if (job != core.config.job) {
+  Peer* admit(const Envelope& envelope) {
+    if (envelope.job != core.config.job) {
       ++core.counters.foreign_job;
       return nullptr;
     }
-    if (epoch != core.config.epoch) {
+    if (static_cast<std::uint16_t>(envelope.epoch) !=
+        static_cast<std::uint16_t>(core.config.epoch)) {
       ++core.counters.other_epoch;
       return nullptr;
     }
-    Peer* peer = core.peers.find(source);
+    if (envelope.destination != core.config.rank) {
+      ++core.counters.misaddressed;
+      return nullptr;
+    }
+    Peer* peer = core.peers.find(envelope.source);
     if (peer == nullptr || peer->dead) {
       ++core.counters.unknown_peer;
       return nullptr;
@@ -42,16 +49,20 @@ class Endpoint::Impl {
     const ExchangeConfig& exchange = core.config.exchange;
     const base::Duration silence = now - peer.last_heard;
     if (silence >= exchange.peer_timeout) {
-      peer.dead = true;
-      sender.end_messages_to(peer, Outcome::kPeerDead);
-      receiver.end_messages_from(peer, now);
-      core.events.push_back(PeerDead{rank});
+      bury(peer, DeathCause::kSilent, now);
       return;
     }
-    if (silence >= exchange.probe_max) {
+    if (silence >= std::min(exchange.probe_max, core.watch_interval())) {
       ask_for_sign_of_life(peer);
     }
     core.watch(peer, now);
+  }
+
+  void bury(Peer& peer, DeathCause cause, base::Instant now) {
+    peer.dead = true;
+    sender.end_messages_to(peer, Outcome::kPeerDead);
+    receiver.end_messages_from(peer, now);
+    core.events.push_back(PeerDead{peer.rank, cause});
   }
 
   void ask_for_sign_of_life(Peer& peer) {
@@ -75,11 +86,12 @@ class Endpoint::Impl {
       return;
     }
     peer.has_left = true;
-    if (packet.leave.cause == wire::FailureCause::kClosed) {
-      // It was done, so it had everything.
+    if (packet.leave.cause == wire::FailureCause::kClosed && packet.leave.culprit == peer.rank) {
+      // It was done, so it needs nothing more.
       sender.end_messages_to(peer, Outcome::kEverything);
     }
-    core.events.push_back(PeerFailed{packet.source, packet.leave.culprit, packet.leave.cause});
+    core.events.push_back(PeerFailed{packet.source, packet.leave.culprit, packet.leave.cause,
+                                     packet.message.operation});
   }
 
   // The next control packet, if any message has something to say.
@@ -113,11 +125,15 @@ class Endpoint::Impl {
         packet.destination = work.peer;
         packet.message = work.message;
         packet.generation = work.generation;
-        packet.stop = {.outcome = Outcome::kCancelled, .delivered = 0};
+        packet.stop = work.stop;
         packet.credit.granted = 0;
         packet.credit.answer = true;
         packet.credit.path_count = 0;
         packet.leave = core.left.value_or(wire::ControlPacket::Leave{});
+        if (work.reply == wire::ControlType::kLeave) {
+          packet.message.operation =
+              static_cast<decltype(packet.message.operation)>(core.retired.floor());
+        }
         return true;
     }
     return false;
@@ -167,7 +183,8 @@ base::Status Endpoint::add_peer(std::uint16_t rank, base::Instant now) {
     return {base::StatusCode::kLimitExceeded, "there are " + std::to_string(core.peers.size()) +
                                                   " peers already; raise EndpointLimits::peers"};
   }
-  const PathConfig paths{.delay_target = core.config.congestion.delay_target};
+  const PathConfig paths{.delay_target = core.config.congestion.delay_target,
+                         .first_number = core.config.first_number};
   CongestionConfig congestion = core.config.congestion;
   congestion.trimmed_target = core.config.exchange.trimmed_target.value_or(0.0);
   core.peers.add(rank, core.config.exchange.paths, paths, congestion).last_heard = now;
@@ -194,14 +211,20 @@ void Endpoint::withdraw(const wire::MessageId& id, std::uint16_t peer, base::Ins
   }
 }
 
-void Endpoint::retire_before(std::uint32_t operation) {
-  impl_->core.floor = operation;
-  impl_->receiver.forget_retired();
+void Endpoint::retire(std::uint64_t operation) {
+  impl_->core.retired.add(operation);
+  impl_->receiver.forget_ended(operation);
 }
 
-void Endpoint::retire_before(std::uint16_t peer, std::uint32_t operation) {
+void Endpoint::retire_before(std::uint64_t operation) {
+  impl_->core.retired.add_before(operation);
+  impl_->receiver.forget_ended_before(operation);
+}
+
+void Endpoint::retire_before(std::uint16_t peer, std::uint64_t operation) {
   if (Peer* found = impl_->core.peers.find(peer); found != nullptr) {
     found->point_to_point_floor = operation;
+    impl_->receiver.forget_ended_before(peer, operation);
   }
 }
 
@@ -225,8 +248,35 @@ void Endpoint::leave(std::uint16_t culprit, wire::FailureCause cause) {
   });
 }
 
+void Endpoint::begin_epoch(std::uint16_t job, std::uint64_t epoch) {
+  EndpointConfig config = impl_->core.config;
+  const EndpointCounters counters = impl_->core.counters;
+  config.job = job;
+  config.epoch = epoch;
+  impl_ = std::make_unique<Impl>(config);
+  impl_->core.counters = counters;
+}
+
+bool Endpoint::admits(const Envelope& envelope) {
+  return impl_->admit(envelope) != nullptr;
+}
+
+void Endpoint::complete(std::uint64_t& epoch, wire::MessageId& message, std::uint16_t peer) {
+  Core& core = impl_->core;
+  const Peer* known = core.peers.find(peer);
+  SPILLWAY_CHECK(known != nullptr);
+  epoch = core.config.epoch;
+  // Messages between two ranks have numbers by direction: answers are about those to the peer.
+  const bool is_answer =
+      message.phase == wire::Phase::kPointToPoint && message.source == core.config.rank;
+  const std::uint64_t near =
+      is_answer ? known->point_to_point_sent : core.floor_of(message.phase, *known);
+  message.operation = wire::widen(static_cast<std::uint32_t>(message.operation), near);
+}
+
 void Endpoint::on_data(const DataArrival& arrival, base::Instant now) {
-  Peer* peer = impl_->admit(arrival.job, arrival.epoch, arrival.stamp.message.source);
+  const wire::DataStamp& stamp = arrival.stamp;
+  Peer* peer = impl_->admit({stamp.job, stamp.epoch, stamp.message.source, stamp.destination});
   if (peer != nullptr) {
     impl_->receiver.on_data(arrival, *peer, now);
   }
@@ -234,11 +284,7 @@ void Endpoint::on_data(const DataArrival& arrival, base::Instant now) {
 
 void Endpoint::on_control(const wire::ControlPacket& packet, base::Instant now) {
   Core& core = impl_->core;
-  if (packet.destination != core.config.rank) {
-    ++core.counters.misaddressed;
-    return;
-  }
-  Peer* peer = impl_->admit(packet.job, packet.epoch, packet.source);
+  Peer* peer = impl_->admit({packet.job, packet.epoch, packet.source, packet.destination});
   if (peer == nullptr) {
     return;
   }
@@ -270,6 +316,35 @@ void Endpoint::on_control(const wire::ControlPacket& packet, base::Instant now) 
     case wire::ControlType::kLeave:
       impl_->on_leave(packet, *peer);
       return;
+  }
+}
+
+void Endpoint::on_refused(std::uint16_t rank, base::Instant now) {
+  Peer* peer = impl_->core.peers.find(rank);
+  if (peer != nullptr && !peer->dead && peer->is_awaited()) {
+    impl_->bury(*peer, DeathCause::kRefused, now);
+  }
+}
+
+std::uint64_t Endpoint::latest_control_to(std::uint16_t rank) const {
+  const Peer* peer = impl_->core.peers.find(rank);
+  return peer == nullptr ? 0 : peer->control_sequence;
+}
+
+std::uint64_t Endpoint::latest_data_to(std::uint16_t rank, std::uint8_t path) const {
+  const Peer* peer = impl_->core.peers.find(rank);
+  return peer == nullptr ? 0 : peer->paths.latest_on(path);
+}
+
+PayloadSource* Endpoint::source_of(std::uint16_t rank, const wire::DataStamp& stamp) {
+  return impl_->sender.source_of(stamp, rank);
+}
+
+void Endpoint::on_unsent(std::uint16_t rank, std::uint32_t bytes, int error, base::Instant now) {
+  if (Peer* peer = impl_->core.peers.find(rank); peer != nullptr) {
+    peer->unsent_error = error;
+    peer->unsent_bytes = bytes;
+    peer->unsent_at = now;
   }
 }
 

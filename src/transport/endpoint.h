@@ -7,7 +7,7 @@
 //   on_data(), on_control()       packets that arrived and passed their checks
 //   on_timeout()                  when the clock passed next_timeout()
 //   poll_transmit()               the next packet to send; ask again until it says no
-//   poll_event()                  messages that ended, peers that died or left
+//   poll_event()                  messages that ended or stall, peers that died or left
 //
 // After any of the first three, poll both. A run is a function of what was handed in: nothing reads
 // a clock, draws from outside, or depends on addresses in memory.
@@ -20,12 +20,15 @@
 // again.
 //
 // Limits: EndpointLimits bounds every table; what does not fit is refused and counted. A peer that
-// is silent for peer_timeout while something is due from it is dead for good: its messages end with
-// Outcome::kPeerDead and an event names it. One thread per endpoint; any number per process.
+// is silent for peer_timeout while something is due from it, or whose port refuses, is dead for
+// good: its messages end with Outcome::kPeerDead and an event names it. One thread per endpoint;
+// any number per process.
 //
 // Ended messages are remembered for a while, so that a sender who missed the STOP gets another.
-// An owner who numbers its operations says with retire_before() which are over; then nothing older
-// than that is ever taken for new, and nothing newer for old, however many messages there are.
+// An owner who numbers its operations says with retire() which are over; then nothing of those is
+// ever taken for new, and nothing of others for old, however many messages there are: what ended of
+// an operation that goes on is remembered in a few words each until the operation is over, what
+// ended of others up to limits.finished_kept, for the true outcome.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +40,7 @@
 #include "transport/congestion_control.h"
 #include "transport/message.h"
 #include "transport/route.h"
+#include "transport/stall.h"
 
 namespace spillway::transport {
 
@@ -67,19 +71,22 @@ struct ExchangeConfig {
 
 struct EndpointConfig {
   std::uint16_t job = 0;
-  std::uint16_t epoch = 0;
+  std::uint64_t epoch = 0;
   std::uint16_t rank = 0;
+  // Numbers of packets, control packets and paths' reports count on from here; the same at all
+  // ranks.
+  std::uint64_t first_number = 0;
   EndpointLimits limits;
   ExchangeConfig exchange;
   CongestionConfig congestion;
   // Tell of messages that peers announce and nobody expects.
   bool reports_unexpected = false;
+  // Tell of messages of which nothing arrives though their peers live (stall.h).
+  bool reports_stalls = false;
 };
 
 // A data packet that arrived and passed its head's check.
 struct DataArrival {
-  std::uint16_t job = 0;
-  std::uint16_t epoch = 0;
   wire::DataStamp stamp;
   std::uint32_t sent_bytes = 0;  // of UDP payload, when it was sent
   std::uint8_t planes = 0;       // that arrived whole; unused when `packet` is given
@@ -99,21 +106,28 @@ struct Transmission {
   wire::ControlPacket control;
 };
 
+enum class DeathCause : std::uint8_t {
+  kSilent,   // nothing was heard from it for peer_timeout
+  kRefused,  // its host says that its port has nobody behind it
+};
 struct PeerDead {
   std::uint16_t rank = 0;
+  DeathCause cause = DeathCause::kSilent;
 };
 // A peer takes part no longer, and says why. Its unfinished messages stay until they are withdrawn.
 struct PeerFailed {
   std::uint16_t from = 0;
   std::uint16_t culprit = 0;
   wire::FailureCause cause = wire::FailureCause::kClosed;
+  std::uint64_t finished_before = 0;  // operations before this one were over at `from`
 };
 // A peer announced a message that is not expected, or is with other sizes (`contradicts`).
 struct UnexpectedMessage {
   wire::MessageId id;
   bool contradicts = false;
 };
-using Event = std::variant<ReceiveReport, SendReport, PeerDead, PeerFailed, UnexpectedMessage>;
+using Event = std::variant<ReceiveReport, SendReport, PeerDead, PeerFailed, UnexpectedMessage,
+                           MessageStalled>;
 
 // Packets that changed nothing, and why; packets and messages that did.
 struct EndpointCounters {
@@ -128,13 +142,14 @@ struct EndpointCounters {
   std::uint64_t paths_retired = 0;
 
   std::uint64_t duplicate = 0;       // data that was there already
+  std::uint64_t repeated = 0;        // data packets that came before, number and all
   std::uint64_t too_few_planes = 0;  // arrived below min_planes
   std::uint64_t early = 0;           // of a message that is not expected yet; some are kept
   std::uint64_t finished = 0;        // of a message that is over
   std::uint64_t foreign_job = 0;
   std::uint64_t other_epoch = 0;
   std::uint64_t unknown_peer = 0;   // or one that is dead
-  std::uint64_t misaddressed = 0;   // control for another rank
+  std::uint64_t misaddressed = 0;   // for another rank
   std::uint64_t replayed = 0;       // control seen before, or too old to tell
   std::uint64_t contradicting = 0;  // does not fit its message: packet number, counts, planes
 };
@@ -149,6 +164,21 @@ class Endpoint {
   const EndpointConfig& config() const;
 
   base::Status add_peer(std::uint16_t rank, base::Instant now);
+  // Goes over to another epoch: nothing is left of the peers and messages of the one before, and
+  // nobody is told. Peers are added anew.
+  void begin_epoch(std::uint16_t job, std::uint64_t epoch);
+
+  // Whether a packet with this in its header may be heard, before anything is known about its
+  // check. Refusals are counted.
+  struct Envelope {
+    std::uint16_t job = 0;
+    std::uint64_t epoch = 0;  // low bits
+    std::uint16_t source = 0;
+    std::uint16_t destination = 0;
+  };
+  bool admits(const Envelope& envelope);
+  // Rebuilds what a packet of this peer carries in part.
+  void complete(std::uint64_t& epoch, wire::MessageId& message, std::uint16_t peer);
 
   base::Status send(const SendOptions& options, base::Instant now);
   base::Status expect(const ReceiveOptions& options, base::Instant now);
@@ -158,10 +188,12 @@ class Endpoint {
   // is not touched any more. An incoming one is answered as cancelled.
   void withdraw(const wire::MessageId& id, std::uint16_t peer, base::Instant now);
 
-  // Every operation before this one is over: for messages between all ranks, and for those from
-  // `peer` in the point-to-point phase, which are numbered by themselves.
-  void retire_before(std::uint32_t operation);
-  void retire_before(std::uint16_t peer, std::uint32_t operation);
+  // This operation is over, or every one before it: for messages between all ranks, and for those
+  // from `peer` in the point-to-point phase, which are numbered by themselves. Whoever still sends
+  // something of it is told to stop.
+  void retire(std::uint64_t operation);
+  void retire_before(std::uint64_t operation);
+  void retire_before(std::uint16_t peer, std::uint64_t operation);
 
   // As if something were due from every peer: whoever is silent dies.
   void watch_everybody(bool watch, base::Instant now);
@@ -171,6 +203,17 @@ class Endpoint {
   void on_data(const DataArrival& arrival, base::Instant now);
   void on_control(const wire::ControlPacket& packet, base::Instant now);
   void on_timeout(base::Instant now);
+
+  // The peer's host refused a datagram of this endpoint's, which the caller has proved: nobody is
+  // behind the peer's port any more. Whoever owes something is dead at once.
+  void on_refused(std::uint16_t rank, base::Instant now);
+  // For that proof: the numbers of the latest control packet to the peer, and of the latest data
+  // packet over a path; and what writes the data packet of this stamp, while its message lasts.
+  std::uint64_t latest_control_to(std::uint16_t rank) const;
+  std::uint64_t latest_data_to(std::uint16_t rank, std::uint8_t path) const;
+  PayloadSource* source_of(std::uint16_t rank, const wire::DataStamp& stamp);
+  // This host's kernel refused to send a datagram to the peer; `error` is an errno.
+  void on_unsent(std::uint16_t rank, std::uint32_t bytes, int error, base::Instant now);
 
   // When on_timeout() is due next; kNever if nothing is.
   base::Instant next_timeout() const;

@@ -354,16 +354,21 @@ TEST(Endpoint, ForeignAndStalePacketsAreCountedAndChangeNothing) {
   ASSERT_TRUE(net.start(options).ok());
   DataArrival arrival;
   arrival.stamp.message = options.id;
+  arrival.stamp.destination = 1;
   arrival.sent_bytes = 1000;
   arrival.planes = 16;
-  arrival.job = 9;
+  arrival.stamp.job = 9;
   net[1].on_data(arrival, net.now());
-  arrival.job = 0;
-  arrival.epoch = 4;
+  arrival.stamp.job = 0;
+  arrival.stamp.epoch = 4;
   net[1].on_data(arrival, net.now());
-  arrival.epoch = 0;
+  arrival.stamp.epoch = 0;
   arrival.stamp.message.source = 77;
   net[1].on_data(arrival, net.now());
+  arrival.stamp.message.source = 0;
+  arrival.stamp.destination = 0;
+  net[1].on_data(arrival, net.now());
+  arrival.stamp.destination = 1;
   arrival.stamp.message.source = 0;
   arrival.stamp.packet = 100;
   net[1].on_data(arrival, net.now());
@@ -377,6 +382,7 @@ TEST(Endpoint, ForeignAndStalePacketsAreCountedAndChangeNothing) {
   EXPECT_EQ(counters.foreign_job, 1U);
   EXPECT_EQ(counters.other_epoch, 1U);
   EXPECT_EQ(counters.unknown_peer, 1U);
+  EXPECT_EQ(counters.misaddressed, 1U);
   EXPECT_EQ(counters.contradicting, 2U);
   EXPECT_EQ(counters.early, 1U);
   EXPECT_EQ(counters.data_taken, 0U);
@@ -474,6 +480,7 @@ TEST(Endpoint, AFloodOfUnknownMessagesDoesNotGrowMemory) {
     for (std::uint32_t i = begin; i < end; ++i) {
       DataArrival arrival;
       arrival.stamp.message = {.operation = 1000 + i, .source = 0};
+      arrival.stamp.destination = 1;
       arrival.sent_bytes = 1000;
       arrival.planes = 16;
       net[1].on_data(arrival, net.now());

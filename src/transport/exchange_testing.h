@@ -34,7 +34,7 @@ class Exchange {
     for (std::uint16_t rank = 0; rank < ranks; ++rank) {
       EndpointConfig own = config;
       own.rank = rank;
-      nodes_.push_back({Endpoint(own), {}, {}, {}, {}});
+      nodes_.push_back({Endpoint(own), {}, {}, {}, {}, {}});
     }
     for (std::uint16_t a = 0; a < ranks; ++a) {
       for (std::uint16_t b = 0; b < ranks; ++b) {
@@ -55,9 +55,13 @@ class Exchange {
     return nodes_[rank].dead;
   }
 
+  const std::vector<MessageStalled>& stalled(std::uint16_t rank) const {
+    return nodes_[rank].stalled;
+  }
+
   // A message of `packets` packets that both ends know of.
   SendOptions send_options(std::uint32_t packets, std::uint16_t from, std::uint16_t to,
-                           std::uint32_t operation = 1) const {
+                           std::uint64_t operation = 1) const {
     SendOptions options;
     options.id = {.operation = operation, .source = from};
     options.to = to;
@@ -101,6 +105,7 @@ class Exchange {
     std::vector<ReceiveReport> received;
     std::vector<SendReport> sent;
     std::vector<std::uint16_t> dead;
+    std::vector<MessageStalled> stalled;
     bool killed = false;
   };
 
@@ -160,8 +165,6 @@ class Exchange {
       return;
     }
     DataArrival arrival;
-    arrival.job = nodes_[packet.from].endpoint.config().job;
-    arrival.epoch = nodes_[packet.from].endpoint.config().epoch;
     arrival.stamp = packet.sent.data;
     arrival.sent_bytes = packet.sent.data_bytes;
     arrival.planes = packet.planes;
@@ -178,8 +181,10 @@ class Exchange {
         node.received.push_back(*received);
       } else if (auto* sent = std::get_if<SendReport>(&event)) {
         node.sent.push_back(*sent);
-      } else {
-        node.dead.push_back(std::get<PeerDead>(event).rank);
+      } else if (auto* stalled = std::get_if<MessageStalled>(&event)) {
+        node.stalled.push_back(*stalled);
+      } else if (auto* dead = std::get_if<PeerDead>(&event)) {
+        node.dead.push_back(dead->rank);
       }
     }
   }

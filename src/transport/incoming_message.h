@@ -19,6 +19,7 @@
 
 #include "base/tracked.h"
 #include "transport/message.h"
+#include "transport/stall.h"
 
 namespace spillway::transport {
 
@@ -138,6 +139,7 @@ struct IncomingMessage {
   bool in_control_queue = false;  // waits for its turn to say what is owed
   bool has_said_missing = false;  // unasked, since the latest probe
   PacketLedger ledger;
+  StallWatch stall;
 
   std::uint32_t duplicates = 0;
   std::uint32_t bitmap_next = 0;       // packet the next BITMAP starts from

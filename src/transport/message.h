@@ -40,9 +40,11 @@ struct LossPolicy {
 class PayloadSource {
  public:
   virtual ~PayloadSource() = default;
-  // Writes the packet that `stamp` names, stamped so (DataHeader::stamp), into `out`, which has
-  // room for SPILLWAY_MAX_PACKET bytes. Returns its size, at most the message's packet_bytes.
-  virtual std::size_t write(const wire::DataStamp& stamp, base::MutableByteView out) = 0;
+  // Writes the packet that `stamp` names, stamped so (DataHeader::stamp) and sealed with `auth`,
+  // into `out`, which has room for SPILLWAY_MAX_PACKET bytes. Returns its size, at most the
+  // message's packet_bytes.
+  virtual std::size_t write(const wire::DataStamp& stamp, const wire::PacketAuth& auth,
+                            base::MutableByteView out) = 0;
 };
 
 // Takes the packets of a message as they come.
@@ -103,7 +105,7 @@ struct SendReport {
   std::uint16_t to = 0;
   Outcome outcome = Outcome::kEverything;
   std::uint32_t packets = 0;
-  std::uint32_t delivered = 0;    // as the receiver said
+  std::uint32_t delivered = 0;    // as the receiver said: none, where it has left and needs none
   std::uint32_t transmitted = 0;  // repeats included
 };
 

@@ -25,8 +25,7 @@ struct MessageKey {
 
 inline std::uint64_t hash_of(const MessageKey& key) {
   const wire::MessageId& id = key.message;
-  const std::uint64_t place =
-      std::uint64_t{id.operation} << 32 | std::uint64_t{id.signature} << 16 | id.piece;
+  const std::uint64_t place = (id.operation << 16 | id.piece) + id.signature;
   const std::uint64_t who = std::uint64_t{id.source} << 24 | std::uint64_t{key.peer} << 8 |
                             static_cast<std::uint64_t>(id.phase);
   const std::uint64_t mixed = place * 0x9E3779B97F4A7C15ULL ^ who * 0xC2B2AE3D27D4EB4FULL;

@@ -14,6 +14,7 @@
 
 #include "base/tracked.h"
 #include "transport/message.h"
+#include "transport/stall.h"
 
 namespace spillway::transport {
 
@@ -97,10 +98,12 @@ struct OutgoingMessage {
   std::vector<std::uint8_t> packet_importance;  // empty: `importance` for all
 
   std::vector<std::uint16_t> repeats;
-  std::uint32_t repeat_generation = 0;  // of the probe whose answers filled `repeats`
-  std::uint32_t repeat_quota = 0;       // unimportant packets that round may still add
-  std::uint32_t important = 0;          // packets that must arrive
-  std::uint32_t generation = 0;         // of the latest probe
+  std::uint32_t repeat_generation = 0;       // of the probe whose answers filled `repeats`
+  std::uint32_t repeat_quota = 0;            // unimportant packets that round may still add
+  std::uint32_t important = 0;               // packets that must arrive
+  std::uint32_t generation = 0;              // of the latest probe
+  std::uint32_t least_missing = UINT32_MAX;  // at its receiver, as far as BITMAPs told
+  StallWatch stall;
 
   bool has_packet() const { return next_position < packets || next_repeat < repeats.size(); }
   bool has_credit() const { return transmitted < granted; }

@@ -272,8 +272,6 @@ TEST(CreditPacer, SteersTheTrimmedShareToItsTarget) {
 }
 
 TEST(TimeStamp, OrdersAcrossTheWrap) {
-  EXPECT_TRUE(is_before(0xFFFFFFF0U, 5));
-  EXPECT_FALSE(is_before(5, 0xFFFFFFF0U));
   const base::Instant now(base::seconds(5000));  // past 2^32 microseconds
   EXPECT_EQ(since_stamp(now, stamp_us(now - base::microseconds(70))), base::microseconds(70));
   EXPECT_EQ(since_stamp(now, stamp_us(now + base::microseconds(70))), base::Duration());

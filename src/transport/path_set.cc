@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "transport/round_trip.h"
+#include "wire/widen.h"
 
 namespace spillway::transport {
 namespace {
@@ -21,6 +22,16 @@ constexpr double kTotalsMemory = 8192.0;
 constexpr std::uint8_t kLongestSitOut = 4;
 // The least round trip is forgotten by this much per report, in case routes change.
 constexpr base::Duration kMinForgets = base::nanoseconds(100);
+// Packets one report may bring news of.
+constexpr std::uint64_t kMostNews = 1U << 20;
+
+// Moves a counter on to where a report's low bits say it stands; by how much.
+std::uint64_t take_count(std::uint32_t low, std::uint64_t& known) {
+  const std::uint64_t now = std::max(wire::widen(low, known), known);
+  const std::uint64_t news = now - known;
+  known = now;
+  return news;
+}
 
 }  // namespace
 
@@ -29,14 +40,15 @@ PathSet::PathSet(unsigned paths, const PathConfig& config)
   SPILLWAY_CHECK(paths >= 1 && paths <= kMaxPaths);
   for (Path& path : paths_) {
     path.retire_for = config.retire_first;
+    path.sent = path.received = path.horizon = config.first_number;
+    path.reported = path.reported_bytes = path.marked = path.trimmed = config.first_number;
   }
 }
 
 PathSet::Standing PathSet::standing(const Path& path) {
-  const std::uint32_t in_flight = std::min(path.sent - path.received, path.sent - path.horizon);
-  const auto lost = static_cast<std::int32_t>(path.horizon - path.received);
-  return {.in_flight_bytes = std::int64_t{in_flight} * path.packet_bytes,
-          .lost_packets = static_cast<std::uint32_t>(std::max(lost, 0))};
+  const std::uint64_t in_flight = std::min(path.sent - path.received, path.sent - path.horizon);
+  return {.in_flight_bytes = static_cast<std::int64_t>(in_flight * path.packet_bytes),
+          .lost_packets = path.horizon - std::min(path.horizon, path.received)};
 }
 
 bool PathSet::takes_turn(Path& path, base::Instant now) {
@@ -79,21 +91,28 @@ std::uint8_t PathSet::choose_for_control() {
   return static_cast<std::uint8_t>(path);
 }
 
+std::uint8_t PathSet::worst() const {
+  const auto worst =
+      std::max_element(paths_.begin(), paths_.end(), [](const Path& a, const Path& b) {
+        return standing(a).lost_packets < standing(b).lost_packets;
+      });
+  return static_cast<std::uint8_t>(worst - paths_.begin());
+}
+
 void PathSet::begin_burst(Path& path, base::Instant now) {
-  // Bursts of which nothing is under way are of no use, and their stamps mean nothing when half
-  // the clock's range has passed.
+  // Bursts of which nothing is under way are of no use.
   if (in_flight_bytes_ == 0) {
-    oldest_burst_us_ = stamp_us(now);
+    oldest_burst_ = now;
   }
   if (path.sent == path.horizon) {
     path.first_burst = path.next_burst;
   } else if (path.next_burst - path.first_burst == kBursts) {
     ++path.first_burst;
   }
-  path.bursts[path.next_burst++ % kBursts] = {.begun_us = stamp_us(now), .before = path.sent};
+  path.bursts[path.next_burst++ % kBursts] = {.begun = now, .before = path.sent};
 }
 
-std::uint8_t PathSet::on_sent(std::uint8_t index, std::uint32_t bytes) {
+std::uint64_t PathSet::on_sent(std::uint8_t index, std::uint32_t bytes) {
   Path& path = paths_[index];
   if (bytes != path.packet_bytes) {
     in_flight_bytes_ -= standing(path).in_flight_bytes;
@@ -102,28 +121,18 @@ std::uint8_t PathSet::on_sent(std::uint8_t index, std::uint32_t bytes) {
   }
   ++path.sent;
   in_flight_bytes_ += bytes;
-  return static_cast<std::uint8_t>(path.sent);
+  return path.sent;
 }
 
-// Everything up to the latest packet that came. Its number is known modulo 256; that it was sent
-// before the first burst begun after its timestamp tells which of the candidates it is.
-std::uint32_t PathSet::horizon_at(const Path& path, const spillway_path_report& report) {
-  std::uint32_t horizon = path.sent - static_cast<std::uint8_t>(path.sent - report.echo_sequence);
-  for (std::uint32_t burst = path.first_burst; burst != path.next_burst; ++burst) {
-    const Burst& candidate = path.bursts[burst % kBursts];
-    if (is_before(report.echo_us, candidate.begun_us)) {
-      while (static_cast<std::int32_t>(horizon - candidate.before) > 0) {
-        horizon -= 256;
-      }
-      break;
-    }
-  }
-  return static_cast<std::int32_t>(horizon - path.horizon) > 0 ? horizon : path.horizon;
+// Everything up to the latest packet that came.
+std::uint64_t PathSet::horizon_at(const Path& path, const spillway_path_report& report) {
+  const std::uint64_t latest = wire::widen(report.echo_number, path.sent);
+  return std::max(path.horizon, std::min(latest, path.sent));
 }
 
-void PathSet::forget_bursts(Path& path, std::uint32_t begun_before_us) {
+void PathSet::forget_bursts(Path& path, base::Instant begun_before) {
   while (path.next_burst != path.first_burst &&
-         is_before(path.bursts[path.first_burst % kBursts].begun_us, begun_before_us)) {
+         path.bursts[path.first_burst % kBursts].begun < begun_before) {
     ++path.first_burst;
   }
 }
@@ -134,23 +143,25 @@ bool PathSet::on_report(const spillway_path_report& report, base::Instant now,
     return false;
   }
   Path& path = paths_[report.path];
-  const auto news = static_cast<std::int32_t>(report.packets - path.reported);
-  if (news <= 0) {
+  const std::uint64_t reported = wire::widen(report.packets, path.reported);
+  if (reported <= path.reported) {
     return true;  // older than what is known
   }
   const Standing before = standing(path);
-  const std::uint32_t packets = std::min<std::uint32_t>(news, path.sent - path.received);
-  const std::uint32_t marked = std::min<std::uint32_t>(report.marked - path.marked, news);
+  const std::uint64_t news = reported - path.reported;
+  // No more than what is there to be reported, whatever a peer says.
+  const auto packets =
+      static_cast<std::uint32_t>(std::min({news, path.sent - path.received, kMostNews}));
+  const auto marked = static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(take_count(report.marked, path.marked), news));
   sample.acked_packets += packets;
-  sample.acked_bytes += std::min<std::uint32_t>(report.bytes - path.reported_bytes,
-                                                std::uint32_t{SPILLWAY_MAX_PACKET} * packets);
+  sample.acked_bytes += static_cast<std::uint32_t>(std::min<std::uint64_t>(
+      take_count(report.bytes, path.reported_bytes), std::uint64_t{SPILLWAY_MAX_PACKET} * packets));
   sample.marked_packets += marked;
-  sample.trimmed_packets += std::min<std::uint32_t>(report.trimmed - path.trimmed, news);
+  sample.trimmed_packets += static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(take_count(report.trimmed, path.trimmed), news));
   path.received += packets;
-  path.reported = report.packets;
-  path.reported_bytes = report.bytes;
-  path.marked = report.marked;
-  path.trimmed = report.trimmed;
+  path.reported = reported;
   path.horizon = horizon_at(path, report);
   path.silent_lost = 0;
   if (path.state == State::kTrial) {
@@ -166,7 +177,7 @@ bool PathSet::on_report(const spillway_path_report& report, base::Instant now,
 void PathSet::steer(Path& path, const spillway_path_report& report, bool is_marked,
                     base::Instant now, FeedbackSample& sample) {
   // A report held so long that the field overflowed says nothing about the round trip.
-  const base::Duration round_trip = report.hold_us == UINT16_MAX
+  const base::Duration round_trip = report.hold_us == UINT32_MAX
                                         ? base::Duration()
                                         : since_stamp(now, report.echo_us + report.hold_us);
   if (round_trip > base::Duration()) {
@@ -179,31 +190,27 @@ void PathSet::steer(Path& path, const spillway_path_report& report, bool is_mark
 }
 
 void PathSet::expire(base::Instant sent_before, base::Instant now, FeedbackSample& sample) {
-  const std::uint32_t limit_us = stamp_us(sent_before);
-  if (!is_before(oldest_burst_us_, limit_us)) {
+  if (oldest_burst_ >= sent_before) {
     return;
   }
-  oldest_burst_us_ = stamp_us(now);
+  oldest_burst_ = now;
   for (Path& path : paths_) {
     if (path.next_burst == path.first_burst) {
       if (path.sent != path.horizon) {
         // A burst that went on after its beginning was given up: the rest is counted from now on.
-        path.bursts[path.next_burst++ % kBursts] = {.begun_us = stamp_us(now),
-                                                    .before = path.horizon};
+        path.bursts[path.next_burst++ % kBursts] = {.begun = now, .before = path.horizon};
       }
       continue;
     }
     const Standing before = standing(path);
-    forget_bursts(path, limit_us);
-    std::uint32_t horizon = path.sent;
+    forget_bursts(path, sent_before);
+    std::uint64_t horizon = path.sent;
     if (path.next_burst != path.first_burst) {
       const Burst& oldest = path.bursts[path.first_burst % kBursts];
       horizon = oldest.before;
-      if (is_before(oldest.begun_us, oldest_burst_us_)) {
-        oldest_burst_us_ = oldest.begun_us;
-      }
+      oldest_burst_ = std::min(oldest_burst_, oldest.begun);
     }
-    if (static_cast<std::int32_t>(horizon - path.horizon) > 0) {
+    if (horizon > path.horizon) {
       path.horizon = horizon;
       account(path, before, 0, now, sample);
     }
@@ -214,7 +221,8 @@ void PathSet::account(Path& path, const Standing& before, std::uint32_t received
                       FeedbackSample& sample) {
   const Standing after = standing(path);
   in_flight_bytes_ += after.in_flight_bytes - before.in_flight_bytes;
-  const std::uint32_t lost = after.lost_packets - std::min(after.lost_packets, before.lost_packets);
+  const auto lost = static_cast<std::uint32_t>(after.lost_packets -
+                                               std::min(after.lost_packets, before.lost_packets));
   sample.lost_packets += lost;
   path.judged_received += received;
   path.judged_lost += lost;

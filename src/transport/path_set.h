@@ -13,7 +13,8 @@
 //   retired  loses clearly more than the others (gray failure), or everything; sits out a while
 //   trial    has one burst on its way to find out whether it works again
 //
-// The last good path is never retired. One thread; some 350 bytes per path, fixed.
+// The last good path is never retired. Counters have 64 bits, reports their low 32. One thread;
+// some 700 bytes per path, fixed.
 //
 // PathSet is the sender's half of this, PathIntake the receiver's.
 #pragma once
@@ -35,6 +36,7 @@ struct PathConfig {
   base::Duration delay_target = base::microseconds(50);
   base::Duration retire_first = base::milliseconds(1);  // how long a bad path sits out at first
   base::Duration retire_longest = base::milliseconds(128);
+  std::uint64_t first_number = 0;  // counters count on from here, at both ends
 };
 
 class PathSet {
@@ -45,8 +47,8 @@ class PathSet {
 
   // The path for the next burst.
   std::uint8_t choose(base::Instant now);
-  // Counts a packet; returns its path_sequence.
-  std::uint8_t on_sent(std::uint8_t path, std::uint32_t bytes);
+  // Counts a packet; returns its number.
+  std::uint64_t on_sent(std::uint8_t path, std::uint32_t bytes);
 
   // Takes a report in. What it adds goes to `sample`; false if there is no such path.
   bool on_report(const spillway_path_report& report, base::Instant now, FeedbackSample& sample);
@@ -58,8 +60,14 @@ class PathSet {
   std::uint8_t choose_for_control();
 
   std::int64_t in_flight_bytes() const { return in_flight_bytes_; }
+  // Number of the latest packet over a path; 0 for a path there is not.
+  std::uint64_t latest_on(std::uint8_t path) const {
+    return path < paths_.size() ? paths_[path].sent : 0;
+  }
   std::uint64_t retirements() const { return retirements_; }
   unsigned good_paths() const { return good_; }
+  // The one that lost most packets so far.
+  std::uint8_t worst() const;
   std::size_t memory_bytes() const { return paths_.capacity() * sizeof(Path); }
   bool is_good(std::uint8_t path) const { return paths_[path].state == State::kGood; }
 
@@ -67,23 +75,22 @@ class PathSet {
   enum class State : std::uint8_t { kGood, kRetired, kTrial };
 
   struct Burst {
-    std::uint32_t begun_us = 0;
-    std::uint32_t before = 0;  // packets sent on the path before this burst
+    base::Instant begun;
+    std::uint64_t before = 0;  // packets sent on the path before this burst
   };
   static constexpr std::uint32_t kBursts = 32;  // remembered per path
 
-  // Packet counters run modulo 2^32, as in reports; differences from `sent` order them.
   struct Path {
     State state = State::kGood;
     std::uint8_t sit_out = 0;        // turns to skip
     std::uint32_t packet_bytes = 0;  // of the latest packet; those of one job are alike
-    std::uint32_t sent = 0;
-    std::uint32_t received = 0;
-    std::uint32_t horizon = 0;   // packets sent before this one are received or lost
-    std::uint32_t reported = 0;  // raw, as in the latest report: networks duplicate packets
-    std::uint32_t reported_bytes = 0;
-    std::uint32_t marked = 0;
-    std::uint32_t trimmed = 0;
+    std::uint64_t sent = 0;
+    std::uint64_t received = 0;
+    std::uint64_t horizon = 0;   // packets up to this one are received or lost
+    std::uint64_t reported = 0;  // raw, as in the latest report: networks duplicate packets
+    std::uint64_t reported_bytes = 0;
+    std::uint64_t marked = 0;
+    std::uint64_t trimmed = 0;
     std::uint32_t first_burst = 0;  // bursts [first_burst, next_burst) modulo kBursts are kept
     std::uint32_t next_burst = 0;
     std::uint32_t judged_received = 0;  // since the path was last judged
@@ -95,12 +102,12 @@ class PathSet {
   };
   struct Standing {
     std::int64_t in_flight_bytes;
-    std::uint32_t lost_packets;
+    std::uint64_t lost_packets;
   };
 
   static Standing standing(const Path& path);
-  static std::uint32_t horizon_at(const Path& path, const spillway_path_report& report);
-  static void forget_bursts(Path& path, std::uint32_t begun_before_us);
+  static std::uint64_t horizon_at(const Path& path, const spillway_path_report& report);
+  static void forget_bursts(Path& path, base::Instant begun_before);
   void begin_burst(Path& path, base::Instant now);
   void account(Path& path, const Standing& before, std::uint32_t received, base::Instant now,
                FeedbackSample& sample);
@@ -117,7 +124,7 @@ class PathSet {
   unsigned next_ = 0;
   std::uint32_t control_draw_ = 1;
   std::int64_t in_flight_bytes_ = 0;
-  std::uint32_t oldest_burst_us_ = 0;  // no burst with packets in flight began before
+  base::Instant oldest_burst_;  // no burst with packets in flight began before
   base::Duration min_round_trip_ = base::seconds(3600);  // seen lately, on any path
   // Of all paths together, decayed: what a single path is compared with.
   double total_received_ = 0;
@@ -131,28 +138,39 @@ class PathIntake {
  public:
   struct Arrival {
     std::uint8_t path = 0;  // < PathSet::kMaxPaths
-    std::uint8_t path_sequence = 0;
+    std::uint64_t number = 0;
     std::uint32_t bytes = 0;
     std::uint32_t timestamp_us = 0;
     bool marked = false;
     bool trimmed = false;
   };
 
-  void add(const Arrival& arrival, base::Instant now) {
+  explicit PathIntake(std::uint64_t first_number = 0) : first_number_(first_number) {}
+
+  // False for a packet that was counted before, or too long ago to tell: a copy, or a replay. It
+  // is not counted again.
+  bool add(const Arrival& arrival, base::Instant now) {
     if (arrival.path >= paths_.size()) {
-      paths_.resize(arrival.path + 1U);
+      paths_.resize(arrival.path + 1U, fresh_path());
     }
     Path& path = paths_[arrival.path];
+    if (!path.is_first(arrival.number)) {
+      return false;
+    }
+    path.has_come = true;
     ++path.report.packets;
     path.report.bytes += arrival.bytes;
     path.report.marked += arrival.marked ? 1 : 0;
     path.report.trimmed += arrival.trimmed ? 1 : 0;
-    if (path.report.packets == 1 || is_later(arrival, path.report)) {
+    if (arrival.number > path.newest) {
+      path.advance(arrival.number);
       path.report.echo_us = arrival.timestamp_us;
-      path.report.echo_sequence = arrival.path_sequence;
+      path.report.echo_number = static_cast<std::uint32_t>(arrival.number);
       path.latest = now;
     }
+    path.mark(arrival.number);
     news_ |= std::uint64_t{1} << arrival.path;
+    return true;
   }
 
   // Writes the reports of paths with news, as many as fit one packet.
@@ -164,7 +182,7 @@ class PathIntake {
       Path& path = paths_[static_cast<std::size_t>(index)];
       path.report.path = static_cast<std::uint8_t>(index);
       const std::int64_t hold_us = (now - path.latest).count() / 1000;
-      path.report.hold_us = static_cast<std::uint16_t>(std::min<std::int64_t>(hold_us, UINT16_MAX));
+      path.report.hold_us = static_cast<std::uint32_t>(std::min<std::int64_t>(hold_us, UINT32_MAX));
       credit.paths[credit.path_count++] = path.report;
     }
   }
@@ -172,23 +190,38 @@ class PathIntake {
   // The next report tells of every path again.
   void refresh() {
     for (std::size_t index = 0; index < paths_.size(); ++index) {
-      news_ |= paths_[index].report.packets > 0 ? std::uint64_t{1} << index : 0;
+      news_ |= paths_[index].has_come ? std::uint64_t{1} << index : 0;
     }
   }
 
  private:
   struct Path {
     spillway_path_report report{};
-    base::Instant latest;
+    std::uint64_t newest = 0;  // number of the packet that was sent last of those that came
+    base::Instant latest;      // when that was
+    std::uint64_t seen = 0;    // bit i: newest - i came
+    bool has_come = false;     // anything over this path
+
+    bool is_first(std::uint64_t number) const {
+      return number > newest || (newest - number < 64 && (seen >> (newest - number) & 1) == 0);
+    }
+    void advance(std::uint64_t number) {
+      seen = number - newest < 64 ? seen << (number - newest) : 0;
+      newest = number;
+    }
+    void mark(std::uint64_t number) { seen |= std::uint64_t{1} << (newest - number); }
   };
 
-  // Packets of one microsecond are told apart by their sequence.
-  static bool is_later(const Arrival& arrival, const spillway_path_report& report) {
-    return is_before(report.echo_us, arrival.timestamp_us) ||
-           (report.echo_us == arrival.timestamp_us &&
-            static_cast<std::int8_t>(arrival.path_sequence - report.echo_sequence) > 0);
+  Path fresh_path() const {
+    const auto low = static_cast<std::uint32_t>(first_number_);
+    Path path;
+    path.newest = first_number_;
+    path.seen = ~std::uint64_t{0};
+    path.report.packets = path.report.bytes = path.report.marked = path.report.trimmed = low;
+    return path;
   }
 
+  std::uint64_t first_number_;
   std::vector<Path> paths_;
   std::uint64_t news_ = 0;  // bit per path
 };

@@ -12,17 +12,18 @@ constexpr base::Duration kRoundTrip = base::microseconds(20);
 
 // A sender's paths and the receiver's count of what came, with a network that loses as told.
 struct Line {
-  explicit Line(unsigned paths) : sender(paths, {}) {}
+  explicit Line(unsigned paths, std::uint64_t first_number = 0)
+      : sender(paths, {.first_number = first_number}), receiver(first_number) {}
 
   // Sends one burst, loses packets of it as `lost` says, and reports back one round trip later.
   template <typename Lost>
   std::uint8_t burst(unsigned packets, Lost lost) {
     const std::uint8_t path = sender.choose(now);
     for (unsigned i = 0; i < packets; ++i) {
-      const std::uint8_t sequence = sender.on_sent(path, 1000);
+      const std::uint64_t number = sender.on_sent(path, 1000);
       if (!lost(path, i)) {
         receiver.add({.path = path,
-                      .path_sequence = sequence,
+                      .number = number,
                       .bytes = 1000,
                       .timestamp_us = stamp_us(now),
                       .marked = false,
@@ -86,7 +87,7 @@ TEST(PathSet, APacketIsLostWhenALaterOneOfItsPathCame) {
   EXPECT_EQ(line.sender.in_flight_bytes(), 0);
 }
 
-TEST(PathSet, MoreThan256PacketsInFlightAreToldApartByTime) {
+TEST(PathSet, ALateReportTellsOfWhatItKnew) {
   Line line(1);
   spillway_path_report early{};
   for (int i = 0; i < 20; ++i) {
@@ -124,7 +125,8 @@ TEST(PathSet, DuplicatesInTheNetworkDoNotCountTwice) {
   Line line(1);
   line.burst(8, kNothingLost);
   for (int i = 0; i < 5; ++i) {
-    line.receiver.add({.path = 0, .bytes = 1000, .timestamp_us = stamp_us(line.now)}, line.now);
+    EXPECT_FALSE(line.receiver.add(
+        {.path = 0, .number = 8, .bytes = 1000, .timestamp_us = stamp_us(line.now)}, line.now));
   }
   EXPECT_EQ(line.report().acked_packets, 8U);
   line.burst(8, kNothingLost);
@@ -161,7 +163,7 @@ TEST(PathSet, TheRestOfABurstIsGivenUpToo) {
   EXPECT_EQ(sample.lost_packets, 5U);
 }
 
-// Stamps have 32 bits of microseconds: whatever the clock says when the first packet is sent, and
+// Whatever the clock says when the first packet is sent, and
 // however long nothing was, what is lost is given up.
 TEST(PathSet, GivesUpAtAnyTimeOfTheClock) {
   constexpr std::int64_t kRound = std::int64_t{1} << 32;
@@ -246,9 +248,9 @@ TEST(PathSet, MarkedPathsAreUsedLess) {
     const std::uint8_t path = line.sender.choose(line.now);
     used.insert(path);
     for (int k = 0; k < 8; ++k) {
-      const std::uint8_t sequence = line.sender.on_sent(path, 1000);
+      const std::uint64_t number = line.sender.on_sent(path, 1000);
       line.receiver.add({.path = path,
-                         .path_sequence = sequence,
+                         .number = number,
                          .bytes = 1000,
                          .timestamp_us = stamp_us(line.now),
                          .marked = path == 1,
@@ -284,18 +286,64 @@ TEST(PathSet, ControlPacketsOfAnyPatternMeetEveryPath) {
   }
 }
 
+// Reports carry 32 bits of every counter.
+TEST(PathSet, CountersPassTheEdgeOfWhatReportsCarry) {
+  for (const std::uint64_t first : {(std::uint64_t{1} << 32) - 20, (std::uint64_t{9} << 32) - 3}) {
+    Line line(2, first);
+    for (int i = 0; i < 40; ++i) {
+      line.burst(8, [i](std::uint8_t, unsigned packet) { return i % 10 == 3 && packet == 2; });
+      const FeedbackSample sample = line.report();
+      ASSERT_EQ(sample.acked_packets, i % 10 == 3 ? 7U : 8U) << first << ", burst " << i;
+      ASSERT_EQ(sample.lost_packets, i % 10 == 3 ? 1U : 0U);
+      ASSERT_EQ(line.sender.in_flight_bytes(), 0);
+    }
+  }
+}
+
+TEST(PathSet, ADayOfIdlenessChangesNothing) {
+  Line line(2);
+  for (int day = 0; day < 3; ++day) {
+    for (int i = 0; i < 4; ++i) {
+      line.burst(8, kNothingLost);
+      const FeedbackSample sample = line.report();
+      EXPECT_EQ(sample.acked_packets, 8U);
+      EXPECT_LT(sample.round_trip, kRoundTrip * 2);
+      EXPECT_EQ(line.sender.in_flight_bytes(), 0);
+    }
+    line.now = line.now + base::seconds(86'400 + 1'234 * day);
+  }
+}
+
+TEST(PathIntake, CountsAPacketOnce) {
+  PathIntake intake;
+  const auto add = [&](std::uint64_t number) {
+    return intake.add({.path = 1, .number = number, .bytes = 1, .timestamp_us = 0}, {});
+  };
+  EXPECT_TRUE(add(1));
+  EXPECT_FALSE(add(1));
+  EXPECT_TRUE(add(100));
+  EXPECT_TRUE(add(99));
+  EXPECT_FALSE(add(99));
+  EXPECT_FALSE(add(2));  // too long ago to tell
+  EXPECT_TRUE(add(1000));
+  EXPECT_TRUE(add(937));
+  EXPECT_FALSE(add(936));
+  wire::ControlPacket::Credit credit;
+  intake.report({}, credit);
+  EXPECT_EQ(credit.paths[0].packets, 5U);
+  EXPECT_EQ(credit.paths[0].echo_number, 1000U);
+}
+
 TEST(PathSet, ByteCountersMayWrap) {
   Line line(1);
   // 100,000 bursts of 8 x 8,000 bytes pass 2^32.
   for (int i = 0; i < 100'000; ++i) {
     const std::uint8_t path = line.sender.choose(line.now);
     for (int k = 0; k < 8; ++k) {
-      const std::uint8_t sequence = line.sender.on_sent(path, 8000);
-      line.receiver.add({.path = path,
-                         .path_sequence = sequence,
-                         .bytes = 8000,
-                         .timestamp_us = stamp_us(line.now)},
-                        line.now);
+      const std::uint64_t number = line.sender.on_sent(path, 8000);
+      line.receiver.add(
+          {.path = path, .number = number, .bytes = 8000, .timestamp_us = stamp_us(line.now)},
+          line.now);
     }
     ASSERT_EQ(line.report().acked_bytes, 64'000);
   }

@@ -23,7 +23,12 @@ struct IncomingMessage;
 struct Peer {
   Peer(std::uint16_t rank_, unsigned path_count, const PathConfig& path_config,
        const CongestionConfig& congestion)
-      : rank(rank_), paths(path_count, path_config), control(make_congestion_control(congestion)) {
+      : rank(rank_),
+        intake(path_config.first_number),
+        paths(path_count, path_config),
+        control(make_congestion_control(congestion)),
+        control_sequence(path_config.first_number),
+        replay(path_config.first_number) {
     window_bytes = control->window().count();
   }
 
@@ -57,11 +62,18 @@ struct Peer {
   double lost_share = 0.0;  // of what was sent lately
   std::uint64_t retirements_seen = 0;
   std::vector<std::uint32_t> blocked;  // outgoing slots that wait for the window
-  std::uint32_t control_sequence = 0;
+  std::uint64_t control_sequence;      // of the latest sent to it
+  std::uint32_t longest_packet = 0;    // UDP payload of data sent to it
+  base::Instant carried;               // when data about that long was last known to have arrived
+  // What this host's kernel refused to send to it last.
+  int unsent_error = 0;
+  std::uint32_t unsent_bytes = 0;
+  base::Instant unsent_at;
   ReplayWindow replay;
-  // Operations up to this one are too old to tell finished from never expected.
-  std::int64_t forgotten_operation = -1;
-  std::uint32_t point_to_point_floor = 0;  // see Endpoint::retire_before()
+  // Operations before this one are too old to tell finished from never expected.
+  std::uint64_t forgotten_before = 0;
+  std::uint64_t point_to_point_floor = 0;  // see Endpoint::retire_before()
+  std::uint64_t point_to_point_sent = 0;   // number of the latest such message to it
 };
 
 class PeerTable {

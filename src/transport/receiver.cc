@@ -49,7 +49,8 @@ base::Status Receiver::expect(const ReceiveOptions& options, base::Instant now) 
     return living.status();
   }
   Peer* peer = *living;
-  if (find(options.id, *peer) != nullptr || core_.is_over(options.id, *peer)) {
+  if (find(options.id, *peer) != nullptr || ended_.find(options.id) != nullptr ||
+      core_.is_over(options.id, *peer)) {
     return base::invalid_argument("this message of rank " + std::to_string(options.id.source) +
                                   " was expected before; every message has its own operation, "
                                   "signature, piece and phase");
@@ -152,17 +153,24 @@ void Receiver::on_data(const DataArrival& arrival, Peer& peer, base::Instant now
     ++core_.counters.contradicting;
     return;
   }
-  peer.intake.add({.path = stamp.path,
-                   .path_sequence = stamp.path_sequence,
-                   .bytes = arrival.sent_bytes,
-                   .timestamp_us = stamp.timestamp_us,
-                   .marked = arrival.marked,
-                   .trimmed = arrival.trimmed},
-                  now);
-  core_.counters.marked += arrival.marked ? 1 : 0;
-  core_.counters.trimmed += arrival.trimmed ? 1 : 0;
-  ++peer.unreported;
+  const bool is_first = peer.intake.add({.path = stamp.path,
+                                         .number = stamp.number,
+                                         .bytes = arrival.sent_bytes,
+                                         .timestamp_us = stamp.timestamp_us,
+                                         .marked = arrival.marked,
+                                         .trimmed = arrival.trimmed},
+                                        now);
+  core_.counters.repeated += is_first ? 0 : 1;
+  core_.counters.marked += is_first && arrival.marked ? 1 : 0;
+  core_.counters.trimmed += is_first && arrival.trimmed ? 1 : 0;
+  peer.unreported += is_first ? 1 : 0;
   IncomingMessage* message = find(stamp.message, peer);
+  EndedMessage* ended = message == nullptr ? ended_.find(stamp.message) : nullptr;
+  if (ended != nullptr) {
+    ++core_.counters.finished;
+    queue_stop(*ended, stamp.message, 0, now);
+    return;
+  }
   if (message == nullptr) {
     peer.sent_early = true;
     count_unexpected(stamp.message, peer);
@@ -187,6 +195,7 @@ void Receiver::take(IncomingMessage& message, const DataArrival& arrival, base::
   Peer& peer = *message.peer;
   begin(message, now);
   ++message.arrivals;
+  message.stall.restart();
   message.all_sent |= arrival.stamp.last;
   if (message.arrivals > message.unsolicited) {
     pacer_.on_arrival(arrival.trimmed);  // of packets it granted
@@ -267,6 +276,14 @@ void Receiver::begin(IncomingMessage& message, base::Instant now) {
 void Receiver::on_probe(const wire::ControlPacket& packet, Peer& peer, base::Instant now) {
   IncomingMessage* found =
       packet.message.source == packet.source ? find(packet.message, peer) : nullptr;
+  EndedMessage* ended = found == nullptr && packet.message.source == packet.source
+                            ? ended_.find(packet.message)
+                            : nullptr;
+  if (ended != nullptr) {
+    ended->last_stop = base::Instant();  // asked for: answered at once
+    queue_stop(*ended, packet.message, packet.generation, now);
+    return;
+  }
   if (found == nullptr) {
     peer.sent_early = true;
     const bool is_over = core_.is_over(packet.message, peer);
@@ -303,8 +320,10 @@ void Receiver::on_probe(const wire::ControlPacket& packet, Peer& peer, base::Ins
   }
   begin(message, now);
   message.important = packet.probe.important;
-  message.transmitted =
+  const std::uint32_t transmitted =
       std::max(message.transmitted, std::min(packet.probe.transmitted, kMaxTransmissions));
+  look_for_stall(message, transmitted - message.transmitted, now);
+  message.transmitted = transmitted;
   message.all_sent |= packet.probe.all_sent;
   if (packet.generation > message.probe_generation) {
     message.probe_generation = packet.generation;
@@ -321,6 +340,25 @@ void Receiver::on_probe(const wire::ControlPacket& packet, Peer& peer, base::Ins
   look_for_end(message, now);
   if (message.is_open()) {
     want_credit(message);
+  }
+}
+
+// Its sender lives, as its probe shows, and has sent more.
+void Receiver::look_for_stall(IncomingMessage& message, std::uint32_t newly_sent,
+                              base::Instant now) {
+  if (newly_sent > 0) {
+    message.stall.on_sent(newly_sent, now, base::Instant());
+  }
+  if (core_.config.reports_stalls &&
+      message.stall.tells(now, base::Instant(), kReceiverStallAfter)) {
+    core_.events.push_back(
+        MessageStalled{.id = message.id,
+                       .peer = message.peer->rank,
+                       .side = StallSide::kReceiving,
+                       .reason = reason_of(message.packets, message.packet_bytes),
+                       .paths = core_.config.exchange.paths,
+                       .packets = message.stall.packets(),
+                       .datagram_bytes = message.packet_bytes});
   }
 }
 
@@ -416,27 +454,24 @@ void Receiver::end(std::uint32_t slot, Outcome outcome, base::Instant now) {
     message.owed.add(Owed::kCredit);  // carries the last path reports
     queue_stop(slot, now);
   }
-  forget_retired();
-}
-
-void Receiver::forget_retired() {
-  while (finished_.size() > core_.config.limits.finished_kept && may_forget(finished_.front())) {
-    forget_oldest();
+  while (finished_.size() > core_.config.limits.finished_kept) {
+    release_oldest();
   }
 }
 
 // Who numbers its operations gets none of them wrong; else the oldest go, and with them all before.
-bool Receiver::may_forget(std::uint32_t slot) {
-  const IncomingMessage& message = messages_[slot];
-  return !core_.floor || core_.is_over(message.id, *message.peer);
-}
-
-void Receiver::forget_oldest() {
+void Receiver::release_oldest() {
   const std::uint32_t slot = finished_.front();
   finished_.pop_front();
   IncomingMessage& message = messages_[slot];
   Peer& peer = *message.peer;
-  peer.forgotten_operation = std::max<std::int64_t>(peer.forgotten_operation, message.id.operation);
+  if (!core_.retired.is_used()) {
+    peer.forgotten_before = std::max(peer.forgotten_before, message.id.operation + 1);
+  } else if (!core_.is_over(message.id, peer)) {
+    ended_.add(message.id, {.outcome = message.outcome,
+                            .delivered = message.delivered,
+                            .last_stop = message.last_stop});
+  }
   message.state.enter(IncomingState::kFree);
   messages_.erase(slot);
 }
@@ -451,6 +486,7 @@ void Receiver::end_messages_from(Peer& peer, base::Instant now) {
 
 std::size_t Receiver::memory_bytes() {
   std::size_t bytes = messages_.memory_bytes();
+  bytes += ended_.memory_bytes();
   messages_.for_each([&](std::uint32_t slot) { bytes += messages_[slot].ledger.packets(); });
   return bytes;
 }

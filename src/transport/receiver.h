@@ -5,7 +5,8 @@
 //
 // Only expected messages take memory. Packets of others are counted and dropped, or kept as far as
 // limits.early_bytes allows; a probe for one is answered with WAIT, so that its sender knows this
-// end is alive. Ended messages are kept up to limits.finished_kept, the oldest are forgotten first.
+// end is alive. Ended messages are kept up to limits.finished_kept; beyond that, of the oldest no
+// more than how they ended (EndedMessages) while their operations go on, and nothing afterwards.
 // One thread.
 #pragma once
 
@@ -14,6 +15,7 @@
 #include "transport/core.h"
 #include "transport/credit_pacer.h"
 #include "transport/early_arrivals.h"
+#include "transport/ended_messages.h"
 #include "transport/incoming_message.h"
 #include "transport/message_table.h"
 #include "wire/frame_overhead.h"
@@ -27,8 +29,12 @@ class Receiver {
   base::Status expect(const ReceiveOptions& options, base::Instant now);
   void cancel(const wire::MessageId& id, base::Instant now);
   void withdraw(const wire::MessageId& id, base::Instant now);
-  // Forgets ended messages beyond the limit whose operations are over.
-  void forget_retired();
+  // What ended of operations that are over need not be told from what never was.
+  void forget_ended(std::uint64_t operation) { ended_.forget(operation); }
+  void forget_ended_before(std::uint64_t operation) { ended_.forget_before(operation); }
+  void forget_ended_before(std::uint16_t peer, std::uint64_t operation) {
+    ended_.forget_before(peer, operation);
+  }
 
   void on_data(const DataArrival& arrival, Peer& peer, base::Instant now);
   void on_probe(const wire::ControlPacket& packet, Peer& peer, base::Instant now);
@@ -60,13 +66,15 @@ class Receiver {
   void count_unexpected(const wire::MessageId& id, const Peer& peer);
   void take(IncomingMessage& message, const DataArrival& arrival, base::Instant now);
   void begin(IncomingMessage& message, base::Instant now);
+  void look_for_stall(IncomingMessage& message, std::uint32_t newly_sent, base::Instant now);
   void look_for_end(IncomingMessage& message, base::Instant now);
   void expect_no_more(IncomingMessage& message, const wire::DataStamp& stamp, base::Instant now);
   void say_missing(IncomingMessage& message);
   void finish(std::uint32_t slot, Outcome outcome, base::Instant now);
   void end(std::uint32_t slot, Outcome outcome, base::Instant now);
-  bool may_forget(std::uint32_t slot);
-  void forget_oldest();
+  void release_oldest();
+  void queue_stop(EndedMessage& ended, const wire::MessageId& id, std::uint32_t generation,
+                  base::Instant now);
   void tell_unexpected(const wire::MessageId& id, bool contradicts);
   void take_early(const wire::MessageId& id, Peer& peer, base::Instant now);
   void want_credit(IncomingMessage& message);
@@ -82,6 +90,7 @@ class Receiver {
   CreditPacer pacer_;
   base::Instant pacer_armed_ = kNever;
   std::deque<std::uint32_t> finished_;  // slots, the oldest first
+  EndedMessages ended_;                 // that were in finished_ before
   std::uint32_t active_ = 0;
 };
 

@@ -26,6 +26,22 @@ void Receiver::queue_stop(std::uint32_t slot, base::Instant now) {
   queue_answer(slot);
 }
 
+// The same for one of which only that is left.
+void Receiver::queue_stop(EndedMessage& ended, const wire::MessageId& id, std::uint32_t generation,
+                          base::Instant now) {
+  if (ended.last_stop > base::Instant() &&
+      now - ended.last_stop < core_.config.exchange.probe_min) {
+    return;
+  }
+  ended.last_stop = now;
+  core_.queue_reply({.kind = ControlWork::Kind::kReply,
+                     .peer = id.source,
+                     .reply = wire::ControlType::kStop,
+                     .message = id,
+                     .generation = generation,
+                     .stop = {.outcome = ended.outcome, .delivered = ended.delivered}});
+}
+
 void Receiver::queue_answer(std::uint32_t slot) {
   IncomingMessage& message = messages_[slot];
   if (!message.in_control_queue) {

@@ -2,9 +2,7 @@
 //
 // Which control packets of a peer were seen: a sliding window over their sequence numbers. A number
 // is accepted once; numbers that fell out of the window are refused, seen or not, so that a
-// recorded packet can never be played again. Sequence numbers start at 1 and must not run out in an
-// epoch: at a million control packets a second that is over an hour, and a new epoch starts a new
-// window.
+// recorded packet can never be played again. Numbers have 64 bits and do not run out.
 #pragma once
 
 #include <array>
@@ -14,11 +12,14 @@ namespace spillway::transport {
 
 class ReplayWindow {
  public:
-  static constexpr std::uint32_t kWidth = 256;
+  static constexpr std::uint64_t kWidth = 256;
+
+  // Numbers up to `newest` count as seen.
+  explicit ReplayWindow(std::uint64_t newest = 0) : newest_(newest) { seen_.fill(~0ULL); }
 
   // True the first time a number is seen, as long as it is not too old to tell.
-  bool accept(std::uint32_t sequence) {
-    if (sequence == 0 || sequence + std::uint64_t{kWidth} <= newest_) {
+  bool accept(std::uint64_t sequence) {
+    if (sequence <= newest_ && newest_ - sequence >= kWidth) {
       return false;
     }
     if (sequence > newest_) {
@@ -31,22 +32,22 @@ class ReplayWindow {
   }
 
  private:
-  std::uint64_t& word(std::uint32_t sequence) { return seen_[sequence % kWidth / 64]; }
-  static std::uint64_t bit(std::uint32_t sequence) { return std::uint64_t{1} << (sequence % 64); }
+  std::uint64_t& word(std::uint64_t sequence) { return seen_[sequence % kWidth / 64]; }
+  static std::uint64_t bit(std::uint64_t sequence) { return std::uint64_t{1} << (sequence % 64); }
 
-  void advance(std::uint32_t sequence) {
+  void advance(std::uint64_t sequence) {
     if (sequence - newest_ >= kWidth) {
       seen_.fill(0);
     } else {
-      for (std::uint32_t cleared = newest_ + 1; cleared != sequence + 1; ++cleared) {
+      for (std::uint64_t cleared = newest_ + 1; cleared != sequence + 1; ++cleared) {
         word(cleared) &= ~bit(cleared);
       }
     }
     newest_ = sequence;
   }
 
-  std::uint32_t newest_ = 0;
-  std::array<std::uint64_t, kWidth / 64> seen_{};
+  std::uint64_t newest_;
+  std::array<std::uint64_t, kWidth / 64> seen_;
 };
 
 }  // namespace spillway::transport

@@ -3,8 +3,8 @@
 // How long an answer takes: timestamps that packets carry there and back, the smoothed round trip
 // and its variation (RFC 6298's averages), and the waits derived from them.
 //
-// A timestamp is its sender's clock in microseconds modulo 2^32. Only differences below half the
-// range (35 minutes) mean anything. Pure; one thread.
+// A timestamp is its sender's clock in microseconds, low bits; it is compared only with that clock,
+// as a round trip, which takes far less than half the range (35 minutes). Pure; one thread.
 #pragma once
 
 #include <algorithm>
@@ -22,10 +22,6 @@ constexpr std::uint32_t stamp_us(base::Instant time) {
 constexpr base::Duration since_stamp(base::Instant now, std::uint32_t stamp) {
   const auto elapsed = static_cast<std::int32_t>(stamp_us(now) - stamp);
   return base::microseconds(elapsed > 0 ? elapsed : 0);
-}
-
-constexpr bool is_before(std::uint32_t a, std::uint32_t b) {
-  return static_cast<std::int32_t>(a - b) < 0;
 }
 
 class RoundTrip {

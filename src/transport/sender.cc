@@ -92,7 +92,7 @@ base::Status Sender::send(const SendOptions& options, base::Instant now) {
                                       .to = options.to,
                                       .outcome = Outcome::kEverything,
                                       .packets = options.packets,
-                                      .delivered = options.packets,
+                                      .delivered = 0,
                                       .transmitted = 0});
     return {};
   }
@@ -119,6 +119,10 @@ void Sender::begin(std::uint32_t slot, Peer& peer, const SendOptions& options, b
       unsolicited_packets(core_.config.exchange, options.unsolicited, options.packet_bytes);
   message.granted = message.unsolicited;
   message.probe_wait = answer_wait(peer);
+  peer.longest_packet = std::max(peer.longest_packet, options.packet_bytes);
+  if (options.id.phase == wire::Phase::kPointToPoint) {
+    peer.point_to_point_sent = std::max(peer.point_to_point_sent, options.id.operation);
+  }
   core_.await(peer, now);
   ++peer.outgoing;
   queue_probe(slot);  // announces the message
@@ -195,6 +199,7 @@ void Sender::on_timer(std::uint32_t slot, base::Instant now) {
     tell_control(sample, peer);
   }
   unblock(peer);
+  look_for_stall(message, now);
   queue_probe(slot);
   probe_after(slot, message.probe_wait, now);
   message.probe_wait = std::min(message.probe_wait * 2, core_.config.exchange.probe_max);
@@ -241,6 +246,10 @@ void Sender::on_bitmap(const wire::ControlPacket& packet, base::Instant now) {
     return;
   }
   message.is_paused = false;
+  if (packet.bitmap.missing < message.least_missing) {
+    message.least_missing = packet.bitmap.missing;
+    message.stall.restart();
+  }
   if (message.next_position == message.packets) {
     message.plan_repeats(packet);
     message.probe_wait = answer_wait(*message.peer);
@@ -289,6 +298,7 @@ void Sender::on_wait(const wire::ControlPacket& packet, base::Instant now) {
     return;
   }
   messages_[slot].is_paused = true;
+  messages_[slot].stall.restart();
   if (core_.config.limits.early_bytes == 0) {
     // Whatever was sent so far fell on deaf ears, and all of it waits until the receiver is ready.
     messages_[slot].start_over();
@@ -313,6 +323,11 @@ bool Sender::take_path_reports(const wire::ControlPacket& packet, Peer& peer, ba
     peer.round_trip.add(sample.round_trip);
   }
   tell_control(sample, peer);
+  // On average at least half as long: short ones say nothing about what long ones meet.
+  if (sample.acked_packets > 0 &&
+      sample.acked_bytes * 2 >= std::int64_t{sample.acked_packets} * peer.longest_packet) {
+    peer.carried = now;
+  }
   return sample.acked_packets > 0;
 }
 
@@ -372,8 +387,11 @@ void Sender::transmit(OutgoingMessage& message, base::Instant now, Transmission&
     message.burst_left = core_.config.exchange.burst_packets;
   }
   message.take_next(out.data);
+  out.data.job = core_.config.job;
+  out.data.epoch = core_.config.epoch;
+  out.data.destination = peer.rank;
   out.data.path = message.path;
-  out.data.path_sequence = peer.paths.on_sent(message.path, message.packet_bytes);
+  out.data.number = peer.paths.on_sent(message.path, message.packet_bytes);
   out.data.timestamp_us = stamp_us(now);
   out.data.report = asks_for_report(message);
   out.data_bytes = message.packet_bytes;
@@ -386,6 +404,7 @@ void Sender::transmit(OutgoingMessage& message, base::Instant now, Transmission&
                           : spillway_ecn_of_importance(out.data.importance)};
   peer.loss_bound_ppm = message.loss.loss_bound_ppm;
   peer.hosts.on_sent();
+  message.stall.on_sent(1, now, peer.carried);
   ++core_.counters.data_sent;
   core_.counters.data_resent += out.data.retransmit ? 1 : 0;
   expect_answer(message, now);
@@ -418,6 +437,32 @@ void Sender::expect_answer(OutgoingMessage& message, base::Instant now) {
   const base::Duration drained = std::max(
       {peer.round_trip.patience(), peer.end_wait.patience(), core_.config.exchange.linger_min});
   probe_after(message.slot, peer.round_trip.is_known() ? drained : message.probe_wait, now);
+}
+
+void Sender::look_for_stall(OutgoingMessage& message, base::Instant now) {
+  const Peer& peer = *message.peer;
+  if (!core_.config.reports_stalls || now - peer.last_heard > kStallGap ||
+      !message.stall.tells(now, peer.carried, kStallAfter)) {
+    return;
+  }
+  const bool is_blocked = peer.unsent_error != 0 && peer.unsent_at >= message.stall.since();
+  core_.events.push_back(
+      MessageStalled{.id = message.id,
+                     .peer = peer.rank,
+                     .side = StallSide::kSending,
+                     .reason = is_blocked ? StallReason::kBlockedHere
+                                          : reason_of(message.packets, message.packet_bytes),
+                     .path = peer.paths.worst(),
+                     .paths = core_.config.exchange.paths,
+                     .packets = message.stall.packets(),
+                     .datagram_bytes = is_blocked ? peer.unsent_bytes : message.packet_bytes,
+                     .error = is_blocked ? peer.unsent_error : 0});
+}
+
+PayloadSource* Sender::source_of(const wire::DataStamp& stamp, std::uint16_t to) {
+  const std::uint32_t slot = messages_.find({stamp.message, to});
+  return slot != kNoSlot && stamp.packet < messages_[slot].packets ? messages_[slot].source
+                                                                   : nullptr;
 }
 
 void Sender::take_off(OutgoingMessage& message, OutgoingState next) {
@@ -455,7 +500,7 @@ void Sender::drop(std::uint32_t slot) {
 void Sender::end_messages_to(Peer& peer, Outcome outcome) {
   messages_.for_each([&](std::uint32_t slot) {
     if (messages_[slot].peer == &peer) {
-      finish(slot, outcome, outcome == Outcome::kEverything ? messages_[slot].packets : 0);
+      finish(slot, outcome, /*delivered=*/0);  // the peer has not said
     }
   });
 }

@@ -69,6 +69,8 @@ class Sender {
   void on_wait(const wire::ControlPacket& packet, base::Instant now);
   void on_timer(std::uint32_t slot, base::Instant now);
   void end_messages_to(Peer& peer, Outcome outcome);
+  // Of the message under way to `to` that has the stamp's packet; null: there is none.
+  PayloadSource* source_of(const wire::DataStamp& stamp, std::uint16_t to);
   void withdraw(const wire::MessageId& id, std::uint16_t to);
 
   // Writes the probe of a slot from the control queue. False: it has nothing to say any more.
@@ -94,6 +96,7 @@ class Sender {
   void transmit(OutgoingMessage& message, base::Instant now, Transmission& out);
   bool asks_for_report(const OutgoingMessage& message);
   void expect_answer(OutgoingMessage& message, base::Instant now);
+  void look_for_stall(OutgoingMessage& message, base::Instant now);
   // Out of its line, into another state.
   void take_off(OutgoingMessage& message, OutgoingState next);
   void drop(std::uint32_t slot);

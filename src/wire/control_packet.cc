@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "wire/widen.h"
 
 namespace spillway::wire {
 namespace {
@@ -81,23 +82,22 @@ bool is_valid(const ControlPacket& packet) {
   return false;
 }
 
-void write_header(const ControlPacket& packet, bool keyed, base::MutableByteView out) {
+void write_header(const ControlPacket& packet, base::MutableByteView out) {
   spillway_control_header raw{};
   raw.common.version_type =
       static_cast<__u8>(SPILLWAY_WIRE_VERSION << 4 | static_cast<unsigned>(packet.type));
-  raw.common.flags = keyed ? SPILLWAY_FLAG_KEYED : 0;
   raw.common.job = packet.job;
-  raw.common.epoch = packet.epoch;
+  raw.common.epoch = static_cast<__u16>(packet.epoch);
   raw.common.source = packet.source;
-  raw.common.operation = packet.message.operation;
+  raw.common.destination = packet.destination;
+  raw.common.operation = static_cast<__u32>(packet.message.operation);
   raw.common.signature = packet.message.signature;
   raw.common.piece = packet.message.piece;
   raw.common.service = static_cast<__u8>(static_cast<unsigned>(packet.message.phase) << 6);
   raw.common.path = packet.path;
   raw.common.timestamp_us = packet.timestamp_us;
-  raw.destination = packet.destination;
   raw.message_source = packet.message.source;
-  raw.sequence = packet.sequence;
+  raw.sequence = static_cast<__u32>(packet.sequence);
   raw.generation = packet.generation;
   std::memcpy(out.data(), &raw, sizeof raw);
 }
@@ -232,7 +232,7 @@ void take_header(const spillway_control_header& raw, ControlPacket& packet) {
   packet.job = raw.common.job;
   packet.epoch = raw.common.epoch;
   packet.source = raw.common.source;
-  packet.destination = raw.destination;
+  packet.destination = raw.common.destination;
   packet.message = {.operation = raw.common.operation,
                     .signature = raw.common.signature,
                     .piece = raw.common.piece,
@@ -244,7 +244,7 @@ void take_header(const spillway_control_header& raw, ControlPacket& packet) {
   packet.generation = raw.generation;
 }
 
-PacketFault check_header(const spillway_control_header& raw, const PacketAuth& auth) {
+PacketFault check_header(const spillway_control_header& raw) {
   if (spillway_version_of(raw.common.version_type) != SPILLWAY_WIRE_VERSION) {
     return PacketFault::kVersion;
   }
@@ -252,12 +252,9 @@ PacketFault check_header(const spillway_control_header& raw, const PacketAuth& a
   if (type < SPILLWAY_TYPE_PROBE || type > SPILLWAY_TYPE_LEAVE) {
     return PacketFault::kType;
   }
-  if ((raw.common.flags & ~SPILLWAY_FLAG_KEYED) != 0 || raw.common.packet != 0 ||
-      (raw.common.service & 0x3F) != 0) {
-    return PacketFault::kField;
-  }
-  const bool keyed = (raw.common.flags & SPILLWAY_FLAG_KEYED) != 0;
-  return keyed == auth.is_keyed() ? PacketFault::kNone : PacketFault::kAuthMode;
+  const bool is_plain = raw.common.flags == 0 && raw.common.packet == 0 && raw.reserved == 0 &&
+                        (raw.common.service & 0x3F) == 0;
+  return is_plain ? PacketFault::kNone : PacketFault::kField;
 }
 
 }  // namespace
@@ -278,47 +275,57 @@ const char* outcome_name(Outcome outcome) {
   return "unknown";
 }
 
-std::size_t ControlPacket::size(std::size_t check_size) const {
-  return kControlHeaderSize + body_size(*this) + check_size;
+std::size_t ControlPacket::size() const {
+  return kControlHeaderSize + body_size(*this) + SPILLWAY_CHECK_SIZE;
 }
 
 std::size_t write_control_packet(const ControlPacket& packet, const PacketAuth& auth,
                                  base::MutableByteView out) {
-  SPILLWAY_CHECK(is_valid(packet) && out.size() >= packet.size(auth.check_size()));
+  SPILLWAY_CHECK(is_valid(packet) && out.size() >= packet.size());
   base::ByteWriter writer(out);
-  write_header(packet, auth.is_keyed(), writer.reserve(kControlHeaderSize));
+  write_header(packet, writer.reserve(kControlHeaderSize));
   write_body(packet, writer);
-  const base::ByteView written = base::ByteView(out).first(writer.position());
-  const Check check =
-      auth.head_check(written.first(kControlHeaderSize), written.subspan(kControlHeaderSize));
-  std::copy_n(check.bytes.begin(), auth.check_size(), writer.reserve(auth.check_size()).begin());
+  const Check check = auth.check(packet.name(), base::ByteView(out).first(writer.position()));
+  writer.append(check.bytes);
   SPILLWAY_CHECK(writer.ok());
   return writer.position();
 }
 
-PacketFault open_control_packet(base::ByteView bytes, const PacketAuth& auth,
-                                ControlPacket& packet) {
+PacketFault read_control_header(base::ByteView bytes, ControlPacket& packet) {
   spillway_control_header raw;
-  if (bytes.size() < sizeof raw + auth.check_size()) {
+  if (bytes.size() < sizeof raw + SPILLWAY_CHECK_SIZE) {
     return PacketFault::kTooShort;
   }
   if (bytes.size() > kMaxControlPacket) {
     return PacketFault::kTooLong;
   }
   std::memcpy(&raw, bytes.data(), sizeof raw);
-  const PacketFault fault = check_header(raw, auth);
+  const PacketFault fault = check_header(raw);
+  if (fault == PacketFault::kNone) {
+    take_header(raw, packet);
+  }
+  return fault;
+}
+
+PacketFault verify_control_packet(base::ByteView bytes, const PacketAuth& auth,
+                                  ControlPacket& packet) {
+  const base::ByteView checked = bytes.first(bytes.size() - SPILLWAY_CHECK_SIZE);
+  if (!PacketAuth::matches(auth.check(packet.name(), checked), bytes.last(SPILLWAY_CHECK_SIZE))) {
+    return PacketFault::kHeadCheck;
+  }
+  return read_whole_body(checked.subspan(kControlHeaderSize), packet) && is_valid(packet)
+             ? PacketFault::kNone
+             : PacketFault::kField;
+}
+
+PacketFault open_control_packet(base::ByteView bytes, const PacketAuth& auth, ControlPacket& packet,
+                                std::uint64_t near) {
+  const PacketFault fault = read_control_header(bytes, packet);
   if (fault != PacketFault::kNone) {
     return fault;
   }
-  const base::ByteView body =
-      bytes.subspan(kControlHeaderSize, bytes.size() - kControlHeaderSize - auth.check_size());
-  if (!auth.matches(auth.head_check(bytes.first(kControlHeaderSize), body),
-                    bytes.last(auth.check_size()))) {
-    return PacketFault::kHeadCheck;
-  }
-  take_header(raw, packet);
-  return read_whole_body(body, packet) && is_valid(packet) ? PacketFault::kNone
-                                                           : PacketFault::kField;
+  packet.sequence = widen(static_cast<std::uint32_t>(packet.sequence), near);
+  return verify_control_packet(bytes, auth, packet);
 }
 
 }  // namespace spillway::wire

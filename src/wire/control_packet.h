@@ -63,13 +63,13 @@ struct BitmapRange {
 struct ControlPacket {
   ControlType type = ControlType::kWait;
   std::uint16_t job = 0;
-  std::uint16_t epoch = 0;
+  std::uint64_t epoch = 0;        // low bits, of a packet that was only read; as of the others
   std::uint16_t source = 0;       // rank that sent it
   std::uint16_t destination = 0;  // rank it is for
   MessageId message;              // what it is about; message.source is the data's sender
   std::uint8_t path = 0;
   std::uint32_t timestamp_us = 0;
-  std::uint32_t sequence = 0;
+  std::uint64_t sequence = 0;
   std::uint32_t generation = 0;
 
   // The body; which of these counts is up to the type.
@@ -100,21 +100,30 @@ struct ControlPacket {
     FailureCause cause = FailureCause::kClosed;
   } leave;
 
-  // Bytes it takes on the wire with checks of this size.
-  std::size_t size(std::size_t check_size) const;
+  PacketName name() const { return {sequence, path, PacketName::Kind::kControl}; }
+  // Bytes it takes on the wire.
+  std::size_t size() const;
 };
 
 // Longest control packet.
 inline constexpr std::size_t kMaxControlPacket = sizeof(spillway_control_header) +
                                                  sizeof(spillway_bitmap_body) +
-                                                 SPILLWAY_MAX_BITMAP_BYTES + SPILLWAY_TAG_SIZE;
+                                                 SPILLWAY_MAX_BITMAP_BYTES + SPILLWAY_CHECK_SIZE;
 
 // Writes a valid packet; returns its size.
 std::size_t write_control_packet(const ControlPacket& packet, const PacketAuth& auth,
                                  base::MutableByteView out);
 
-// Reads and verifies one. PacketFault::kType for anything that is no control packet.
-PacketFault open_control_packet(base::ByteView bytes, const PacketAuth& auth,
-                                ControlPacket& packet);
+// Whose packet this seems to be: header fields as they stand there, before any check.
+// PacketFault::kType for anything that is no control packet.
+PacketFault read_control_header(base::ByteView bytes, ControlPacket& packet);
+
+// Verifies one whose header was read, and its sequence made whole; reads the rest.
+PacketFault verify_control_packet(base::ByteView bytes, const PacketAuth& auth,
+                                  ControlPacket& packet);
+
+// Both; its sequence is nearest to `near`.
+PacketFault open_control_packet(base::ByteView bytes, const PacketAuth& auth, ControlPacket& packet,
+                                std::uint64_t near = 0);
 
 }  // namespace spillway::wire

@@ -33,8 +33,8 @@ ControlPacket sample(ControlType type) {
   packet.credit.granted = 512;
   packet.credit.answer = true;
   packet.credit.path_count = 2;
-  packet.credit.paths[0] = {1, 0, 15, 100, 140000, 3, 2, 55};
-  packet.credit.paths[1] = {2, 0, 16, 101, 150000, 4, 1, 56};
+  packet.credit.paths[0] = {1, {}, 15, 100, 140000, 3, 2, 55, 7};
+  packet.credit.paths[1] = {2, {}, 16, 101, 150000, 4, 1, 56, 8};
   return packet;
 }
 
@@ -47,17 +47,18 @@ Bytes written(const ControlPacket& packet, const PacketAuth& auth) {
   return bytes;
 }
 
-PacketAuth keyed() {
-  const Bytes secret(16, 0x5A);
-  return PacketAuth::keyed(secret).value();
+constexpr std::uint64_t kRange = std::uint64_t{1} << 32;
+
+PacketAuth tags(std::uint8_t secret = 0x5A) {
+  return PacketAuth::of_secret(Bytes(16, secret)).value();
 }
 
 TEST(ControlPacket, EveryTypeReadsBackAsWritten) {
-  const PacketAuth auth = PacketAuth::crc32c(1);
+  const PacketAuth auth = tags();
   for (const ControlType type : kTypes) {
     const ControlPacket packet = sample(type);
     const Bytes bytes = written(packet, auth);
-    EXPECT_EQ(bytes.size(), packet.size(auth.check_size()));
+    EXPECT_EQ(bytes.size(), packet.size());
     ControlPacket read;
     ASSERT_EQ(open_control_packet(bytes, auth, read), PacketFault::kNone);
     EXPECT_EQ(read.type, type);
@@ -78,7 +79,7 @@ TEST(ControlPacket, BitmapTellsDeliveredPackets) {
 }
 
 TEST(ControlPacket, AnyFlippedBitIsRefused) {
-  const PacketAuth auth = keyed();
+  const PacketAuth auth = tags();
   for (const ControlType type : kTypes) {
     const Bytes good = written(sample(type), auth);
     for (std::size_t bit = 0; bit < good.size() * 8; ++bit) {
@@ -102,37 +103,50 @@ TEST(ControlPacket, AnyCutIsRefused) {
   }
 }
 
-TEST(ControlPacket, KeyedAndUnkeyedDoNotMix) {
-  const PacketAuth crc = PacketAuth::crc32c(1);
+TEST(ControlPacket, PassesUnderItsOwnKeyAlone) {
   ControlPacket read;
-  EXPECT_EQ(open_control_packet(written(sample(ControlType::kProbe), crc), keyed(), read),
-            PacketFault::kAuthMode);
-  EXPECT_EQ(open_control_packet(written(sample(ControlType::kProbe), keyed()), crc, read),
-            PacketFault::kAuthMode);
+  const Bytes bytes = written(sample(ControlType::kProbe), tags());
+  EXPECT_EQ(open_control_packet(bytes, tags(0x5B), read), PacketFault::kHeadCheck);
+  EXPECT_EQ(open_control_packet(bytes, PacketAuth::crc32c(1), read), PacketFault::kHeadCheck);
+}
+
+TEST(ControlPacket, ItsSequenceIsMadeWholeAndUnderTheCheck) {
+  for (const std::uint64_t sequence : {kRange - 1, kRange, kRange + 1, 77 * kRange + 5}) {
+    ControlPacket packet = sample(ControlType::kStop);
+    packet.sequence = sequence;
+    const Bytes bytes = written(packet, tags());
+    ControlPacket read;
+    ASSERT_EQ(open_control_packet(bytes, tags(), read, sequence - 3), PacketFault::kNone);
+    EXPECT_EQ(read.sequence, sequence);
+    // The same low bits of another round.
+    EXPECT_EQ(open_control_packet(bytes, tags(), read, sequence + kRange), PacketFault::kHeadCheck);
+  }
 }
 
 // A peer with the key may still be broken: fields are bounded behind the check.
 TEST(ControlPacket, FieldsOutOfRangeAreRefusedBehindAGoodCheck) {
   const PacketAuth auth = PacketAuth::crc32c(1);
+  constexpr std::size_t kBody = sizeof(spillway_control_header);
   const auto resealed = [&](ControlType type, std::size_t at, std::uint8_t value) {
     Bytes bytes = written(sample(type), auth);
     bytes[at] = value;
-    const base::ByteView body = base::ByteView(bytes).first(bytes.size() - SPILLWAY_CRC_SIZE);
-    const Check check = auth.head_check(body.first(36), body.subspan(36));
-    std::copy_n(check.bytes.begin(), SPILLWAY_CRC_SIZE, bytes.end() - SPILLWAY_CRC_SIZE);
+    const base::ByteView body = base::ByteView(bytes).first(bytes.size() - SPILLWAY_CHECK_SIZE);
+    const Check check = auth.check(sample(type).name(), body);
+    std::copy(check.bytes.begin(), check.bytes.end(), bytes.end() - SPILLWAY_CHECK_SIZE);
     ControlPacket read;
     return open_control_packet(bytes, auth, read);
   };
-  EXPECT_EQ(resealed(ControlType::kProbe, 36, sample(ControlType::kProbe).probe.packets & 0xFF),
+  EXPECT_EQ(resealed(ControlType::kProbe, kBody, sample(ControlType::kProbe).probe.packets & 0xFF),
             PacketFault::kNone);  // resealing itself works
-  EXPECT_EQ(resealed(ControlType::kProbe, 36 + 3, 1), PacketFault::kField);         // packets
-  EXPECT_EQ(resealed(ControlType::kProbe, 36 + 4 + 1, 0xFF), PacketFault::kField);  // important
-  EXPECT_EQ(resealed(ControlType::kProbe, 36 + 12, 2), PacketFault::kField);        // all_sent
-  EXPECT_EQ(resealed(ControlType::kStop, 36 + 4, 4), PacketFault::kField);          // outcome
-  EXPECT_EQ(resealed(ControlType::kBitmap, 36 + 2, 1), PacketFault::kField);        // first
-  EXPECT_EQ(resealed(ControlType::kBitmap, 36 + 4, 30), PacketFault::kField);       // count
-  EXPECT_EQ(resealed(ControlType::kCredit, 36 + 4, 3), PacketFault::kField);        // path_count
-  EXPECT_EQ(resealed(ControlType::kWait, 18, 1), PacketFault::kField);              // packet
+  EXPECT_EQ(resealed(ControlType::kProbe, kBody + 3, 1), PacketFault::kField);         // packets
+  EXPECT_EQ(resealed(ControlType::kProbe, kBody + 4 + 1, 0xFF), PacketFault::kField);  // important
+  EXPECT_EQ(resealed(ControlType::kProbe, kBody + 12, 2), PacketFault::kField);        // all_sent
+  EXPECT_EQ(resealed(ControlType::kStop, kBody + 4, 4), PacketFault::kField);          // outcome
+  EXPECT_EQ(resealed(ControlType::kBitmap, kBody + 2, 1), PacketFault::kField);        // first
+  EXPECT_EQ(resealed(ControlType::kBitmap, kBody + 4, 30), PacketFault::kField);       // count
+  EXPECT_EQ(resealed(ControlType::kCredit, kBody + 4, 3), PacketFault::kField);        // path_count
+  EXPECT_EQ(resealed(ControlType::kWait, offsetof(spillway_packet_header, packet), 1),
+            PacketFault::kField);  // packet
 }
 
 }  // namespace

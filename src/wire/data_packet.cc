@@ -9,39 +9,56 @@
 
 #include "base/check.h"
 #include "wire/packet_check.h"
+#include "wire/widen.h"
 
 namespace spillway::wire {
 namespace {
 
 constexpr std::size_t kDataHeaderSize = sizeof(spillway_data_header);
 
-// Tail segments that are dealt with together: all of SPILLWAY_TAIL_SEGMENT bytes but the last.
+// Tail segments that are dealt with together: all of one length but the last.
 struct SegmentGroup {
   std::size_t count = 0;
+  std::size_t length = 0;
   std::size_t last_length = 0;
 
-  std::size_t bytes() const { return (count - 1) * SPILLWAY_TAIL_SEGMENT + last_length; }
+  std::size_t bytes() const { return (count - 1) * length + last_length; }
 };
 
 // The next ones of `plane_bytes` that are left.
-SegmentGroup next_segments(std::size_t plane_bytes) {
+SegmentGroup next_segments(std::size_t plane_bytes, std::size_t length) {
   constexpr std::size_t kMaxGroup = PacketAuth::kSegmentsAtOnce;
-  const std::size_t left = (plane_bytes + SPILLWAY_TAIL_SEGMENT - 1) / SPILLWAY_TAIL_SEGMENT;
+  const std::size_t left = (plane_bytes + length - 1) / length;
   if (left > kMaxGroup) {
-    return {kMaxGroup, SPILLWAY_TAIL_SEGMENT};
+    return {kMaxGroup, length, length};
   }
-  return {left, plane_bytes - (left - 1) * SPILLWAY_TAIL_SEGMENT};
+  return {left, length, plane_bytes - (left - 1) * length};
 }
 
 // The same, of which `present` bytes arrived: whole segments with their checks only.
-SegmentGroup present_segments(std::size_t plane_bytes, std::size_t present,
-                              std::size_t check_size) {
-  const SegmentGroup group = next_segments(plane_bytes);
-  if (present >= group.bytes() + group.count * check_size) {
+SegmentGroup present_segments(std::size_t plane_bytes, std::size_t present, std::size_t length) {
+  const SegmentGroup group = next_segments(plane_bytes, length);
+  if (present >= group.bytes() + group.count * SPILLWAY_CHECK_SIZE) {
     return group;
   }
-  return {std::min(present / (SPILLWAY_TAIL_SEGMENT + check_size), group.count - 1),
-          SPILLWAY_TAIL_SEGMENT};
+  return {std::min(present / (length + SPILLWAY_CHECK_SIZE), group.count - 1), length, length};
+}
+
+// Says so in a header that was written, and encrypts its scale.
+void encrypt_header(const PacketName& name, const PacketAuth& auth, base::MutableByteView bytes) {
+  spillway_data_header raw;
+  std::memcpy(&raw, bytes.data(), sizeof raw);
+  raw.common.flags |= SPILLWAY_FLAG_ENCRYPTED;
+  raw.scale = auth.cipher_scale(name, raw.scale);
+  std::memcpy(bytes.data(), &raw, sizeof raw);
+}
+
+// False for a scale that no sender writes.
+bool decrypt_scale(const PacketName& name, const PacketAuth& auth, DataHeader& header) {
+  const std::uint32_t scale = auth.cipher_scale(name, std::bit_cast<std::uint32_t>(header.scale));
+  header.scale = std::bit_cast<float>(scale);
+  return header.codec == Codec::kBytes ? scale == 0
+                                       : spillway_is_valid_scale(scale, header.rotations) != 0;
 }
 
 }  // namespace
@@ -77,14 +94,15 @@ void write_data_header(const DataHeader& header, base::MutableByteView out) {
                  out.size() >= kDataHeaderSize);
   spillway_data_header raw{};
   raw.common.version_type = SPILLWAY_WIRE_VERSION << 4 | SPILLWAY_TYPE_DATA;
-  raw.common.flags = static_cast<__u8>((header.keyed ? SPILLWAY_FLAG_KEYED : 0) |
+  raw.common.flags = static_cast<__u8>((header.encrypted ? SPILLWAY_FLAG_ENCRYPTED : 0) |
                                        (header.stamp.last ? SPILLWAY_FLAG_LAST : 0) |
                                        (header.stamp.retransmit ? SPILLWAY_FLAG_RETRANSMIT : 0) |
                                        (header.stamp.report ? SPILLWAY_FLAG_REPORT : 0));
-  raw.common.job = header.job;
-  raw.common.epoch = header.epoch;
+  raw.common.job = header.stamp.job;
+  raw.common.epoch = static_cast<__u16>(header.stamp.epoch);
   raw.common.source = header.stamp.message.source;
-  raw.common.operation = header.stamp.message.operation;
+  raw.common.destination = header.stamp.destination;
+  raw.common.operation = static_cast<__u32>(header.stamp.message.operation);
   raw.common.signature = header.stamp.message.signature;
   raw.common.piece = header.stamp.message.piece;
   raw.common.service = static_cast<__u8>(static_cast<unsigned>(header.stamp.message.phase) << 6 |
@@ -98,7 +116,7 @@ void write_data_header(const DataHeader& header, base::MutableByteView out) {
   raw.slot = header.slot;
   raw.quanta = header.quanta;
   raw.head_words = static_cast<__u8>(header.head_bytes / 4);
-  raw.path_sequence = header.stamp.path_sequence;
+  raw.number = static_cast<__u32>(header.stamp.number);
   raw.scale = std::bit_cast<__u32>(header.scale);
   SPILLWAY_CHECK(spillway_is_valid_data(&raw));
   std::memcpy(out.data(), &raw, sizeof raw);
@@ -122,15 +140,16 @@ PacketFault read_data_header(base::ByteView packet, DataHeader& header) {
   if (!spillway_is_valid_data(&raw)) {
     return PacketFault::kField;
   }
-  header.job = raw.common.job;
-  header.epoch = raw.common.epoch;
+  header.stamp.job = raw.common.job;
+  header.stamp.epoch = raw.common.epoch;
+  header.stamp.destination = raw.common.destination;
   header.stamp.message = {.operation = raw.common.operation,
                           .signature = raw.common.signature,
                           .piece = raw.common.piece,
                           .source = raw.common.source,
                           .phase = static_cast<Phase>(spillway_phase_of(raw.common.service))};
   header.stamp.packet = raw.common.packet;
-  header.keyed = (raw.common.flags & SPILLWAY_FLAG_KEYED) != 0;
+  header.encrypted = (raw.common.flags & SPILLWAY_FLAG_ENCRYPTED) != 0;
   header.stamp.last = (raw.common.flags & SPILLWAY_FLAG_LAST) != 0;
   header.stamp.retransmit = (raw.common.flags & SPILLWAY_FLAG_RETRANSMIT) != 0;
   header.stamp.report = (raw.common.flags & SPILLWAY_FLAG_REPORT) != 0;
@@ -146,40 +165,43 @@ PacketFault read_data_header(base::ByteView packet, DataHeader& header) {
   header.slot = raw.slot;
   header.quanta = raw.quanta;
   header.head_bytes = static_cast<std::uint16_t>(raw.head_words * 4);
-  header.stamp.path_sequence = raw.path_sequence;
+  header.stamp.number = raw.number;
   header.scale = std::bit_cast<float>(raw.scale);
   return PacketFault::kNone;
 }
 
 std::size_t write_data_packet(const DataHeader& header, base::ByteView planes,
                               const PacketAuth& auth, base::MutableByteView out) {
-  SPILLWAY_CHECK(header.keyed == auth.is_keyed() && planes.size() == header.plane_bytes());
-  SPILLWAY_CHECK(out.size() >= header.packet_size());
+  SPILLWAY_CHECK(planes.size() == header.plane_bytes() && out.size() >= header.packet_size());
+  const PacketName name = header.stamp.name();
   const base::MutableByteView header_bytes = out.first(kDataHeaderSize);
   write_data_header(header, header_bytes);
-  const std::size_t check_size = auth.check_size();
+  if (auth.encrypts()) {
+    encrypt_header(name, auth, header_bytes);
+  }
   std::uint8_t* to = out.data() + kDataHeaderSize;
   const auto append_check = [&](const Check& check) {
-    std::memcpy(to, check.bytes.data(), check_size);
-    to += check_size;
+    std::memcpy(to, check.bytes.data(), SPILLWAY_CHECK_SIZE);
+    to += SPILLWAY_CHECK_SIZE;
   };
-  const Check head = auth.copy_head(header_bytes, planes.first(header.head_bytes), to + check_size);
+  const Check head =
+      auth.seal_head(name, header_bytes, planes.first(header.head_bytes), to + SPILLWAY_CHECK_SIZE);
   append_check(head);
   to += header.head_bytes;
   std::size_t done = header.head_bytes;
   for (std::uint32_t index = 0; done < planes.size();) {
     std::array<Check, PacketAuth::kSegmentsAtOnce> checks;
-    const SegmentGroup group = next_segments(planes.size() - done);
-    auth.copy_segments(head, index,
+    const SegmentGroup group = next_segments(planes.size() - done, header.segment_bytes());
+    auth.seal_segments(name, head, index,
                        {.from = planes.data() + done,
-                        .from_stride = SPILLWAY_TAIL_SEGMENT,
+                        .from_stride = group.length,
                         .to = to,
-                        .to_stride = SPILLWAY_TAIL_SEGMENT + check_size,
-                        .length = SPILLWAY_TAIL_SEGMENT,
+                        .to_stride = group.length + SPILLWAY_CHECK_SIZE,
+                        .length = group.length,
                         .last_length = group.last_length},
                        std::span(checks).first(group.count));
     for (std::size_t i = 0; i < group.count; ++i) {
-      to += i + 1 < group.count ? SPILLWAY_TAIL_SEGMENT : group.last_length;
+      to += i + 1 < group.count ? group.length : group.last_length;
       append_check(checks[i]);
     }
     done += group.bytes();
@@ -189,13 +211,9 @@ std::size_t write_data_packet(const DataHeader& header, base::ByteView planes,
   return header.packet_size();
 }
 
-PacketFault open_data_packet(base::ByteView packet, const PacketAuth& auth, OpenedPacket& opened) {
-  const PacketFault fault = read_data_header(packet, opened.header);
-  if (fault != PacketFault::kNone) {
-    return fault;
-  }
-  const DataHeader& header = opened.header;
-  if (header.keyed != auth.is_keyed()) {
+PacketFault verify_head(base::ByteView packet, const PacketAuth& auth, OpenedPacket& opened) {
+  DataHeader& header = opened.header;
+  if (header.encrypted != auth.encrypts()) {
     return PacketFault::kAuthMode;
   }
   if (packet.size() < header.head_end()) {
@@ -204,40 +222,64 @@ PacketFault open_data_packet(base::ByteView packet, const PacketAuth& auth, Open
   if (packet.size() > header.packet_size()) {
     return PacketFault::kTooLong;
   }
-  const std::size_t head_start = kDataHeaderSize + header.check_size();
-  opened.head_check =
-      auth.head_check(packet.first(kDataHeaderSize), packet.subspan(head_start, header.head_bytes));
-  return auth.matches(opened.head_check, packet.subspan(kDataHeaderSize, header.check_size()))
-             ? PacketFault::kNone
-             : PacketFault::kHeadCheck;
+  const PacketName name = header.stamp.name();
+  const base::ByteView head =
+      packet.subspan(kDataHeaderSize + SPILLWAY_CHECK_SIZE, header.head_bytes);
+  opened.auth = &auth;
+  opened.head_check = auth.open_head(name, packet.first(kDataHeaderSize), head, nullptr);
+  if (!PacketAuth::matches(opened.head_check,
+                           packet.subspan(kDataHeaderSize, SPILLWAY_CHECK_SIZE))) {
+    return PacketFault::kHeadCheck;
+  }
+  return !header.encrypted || decrypt_scale(name, auth, header) ? PacketFault::kNone
+                                                                : PacketFault::kField;
+}
+
+PacketFault open_data_packet(base::ByteView packet, const PacketAuth& auth, OpenedPacket& opened,
+                             std::uint64_t near) {
+  const PacketFault fault = read_data_header(packet, opened.header);
+  if (fault != PacketFault::kNone) {
+    return fault;
+  }
+  DataStamp& stamp = opened.header.stamp;
+  stamp.number = widen(static_cast<std::uint32_t>(stamp.number), near);
+  return verify_head(packet, auth, opened);
 }
 
 TrustedPlanes copy_trusted_planes(base::ByteView packet, const OpenedPacket& opened,
-                                  const PacketAuth& auth, base::MutableByteView out) {
+                                  base::MutableByteView out) {
   const DataHeader& header = opened.header;
+  const PacketAuth& auth = *opened.auth;
+  const PacketName name = header.stamp.name();
   const std::size_t plane_bytes = header.plane_bytes();
-  const std::size_t check_size = header.check_size();
   SPILLWAY_CHECK(packet.size() >= header.head_end() && out.size() >= plane_bytes);
-  std::memcpy(out.data(), packet.data() + header.head_end() - header.head_bytes, header.head_bytes);
+  const base::ByteView head =
+      packet.subspan(header.head_end() - header.head_bytes, header.head_bytes);
+  if (header.encrypted) {
+    auth.open_head(name, packet.first(kDataHeaderSize), head, out.data());
+  } else {
+    std::memcpy(out.data(), head.data(), head.size());
+  }
   std::size_t trusted = header.head_bytes;
   base::ByteView rest = packet.subspan(header.head_end());
   for (std::uint32_t index = 0; trusted < plane_bytes;) {
-    const SegmentGroup group = present_segments(plane_bytes - trusted, rest.size(), check_size);
+    const SegmentGroup group =
+        present_segments(plane_bytes - trusted, rest.size(), header.segment_bytes());
     std::array<Check, PacketAuth::kSegmentsAtOnce> checks;
-    auth.copy_segments(opened.head_check, index,
+    auth.open_segments(name, opened.head_check, index,
                        {.from = rest.data(),
-                        .from_stride = SPILLWAY_TAIL_SEGMENT + check_size,
+                        .from_stride = group.length + SPILLWAY_CHECK_SIZE,
                         .to = out.data() + trusted,
-                        .to_stride = SPILLWAY_TAIL_SEGMENT,
-                        .length = SPILLWAY_TAIL_SEGMENT,
+                        .to_stride = group.length,
+                        .length = group.length,
                         .last_length = group.last_length},
                        std::span(checks).first(group.count));
     for (std::size_t i = 0; i < group.count; ++i) {
-      const std::size_t length = i + 1 < group.count ? SPILLWAY_TAIL_SEGMENT : group.last_length;
-      if (!auth.matches(checks[i], rest.subspan(length, check_size))) {
+      const std::size_t length = i + 1 < group.count ? group.length : group.last_length;
+      if (!PacketAuth::matches(checks[i], rest.subspan(length, SPILLWAY_CHECK_SIZE))) {
         return {trusted, true};
       }
-      rest = rest.subspan(length + check_size);
+      rest = rest.subspan(length + SPILLWAY_CHECK_SIZE);
       trusted += length;
     }
     if (group.count == 0) {

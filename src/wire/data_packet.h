@@ -30,7 +30,7 @@ enum class PacketFault : std::uint8_t {
   kVersion,    // another version of the format
   kType,       // not a data packet
   kField,      // a field outside its range, or a reserved bit set
-  kAuthMode,   // keyed where this job is not, or the reverse
+  kAuthMode,   // encrypted where this job is not, or the reverse
   kCutInHead,  // trimmed below the head: nothing left that can be trusted
   kHeadCheck,  // the check over header and head does not match
 };
@@ -53,8 +53,8 @@ enum class Phase : std::uint8_t {
 
 // Which message a packet belongs to, within a job and epoch.
 struct MessageId {
-  std::uint32_t operation = 0;  // its number: all ranks count alike
-  std::uint16_t signature = 0;  // of its arguments: ranks that call another one are found out
+  std::uint64_t operation = 0;  // its number: all ranks count alike
+  std::uint64_t signature = 0;  // of its arguments: ranks that call another one are found out
   std::uint16_t piece = 0;      // which part of the operation's data
   std::uint16_t source = 0;     // the rank that sends it
   Phase phase = Phase::kReduce;
@@ -62,25 +62,30 @@ struct MessageId {
   friend bool operator==(const MessageId&, const MessageId&) = default;
 };
 
-// What the transport says about a data packet when it sends it: which one it is and how it goes.
+// What the transport says about a data packet when it sends it: whose it is, which one it is and
+// how it goes. Of a packet that was only read, `number`, `epoch` and the operation have their low
+// bits (widen.h).
 struct DataStamp {
   MessageId message;
-  std::uint32_t timestamp_us = 0;  // of the sender's clock, modulo 2^32
-  std::uint16_t packet = 0;        // its number in the message
+  std::uint64_t number = 0;  // counts the packets to this rank over this path
+  std::uint64_t epoch = 0;
+  std::uint32_t timestamp_us = 0;  // of the sender's clock, low bits
+  std::uint16_t job = 0;
+  std::uint16_t destination = 0;
+  std::uint16_t packet = 0;  // its index in the message
   std::uint8_t path = 0;
-  std::uint8_t path_sequence = 0;  // counts the packets of a path
-  std::uint8_t priority = 0;       // 0..7, higher is more urgent: about time
-  std::uint8_t importance = 0;     // 0..7, higher must not be lost: about loss
-  bool last = false;               // nothing follows, as far as the sender knows now
+  std::uint8_t priority = 0;    // 0..7, higher is more urgent: about time
+  std::uint8_t importance = 0;  // 0..7, higher must not be lost: about loss
+  bool last = false;            // nothing follows, as far as the sender knows now
   bool retransmit = false;
   bool report = false;  // its sender waits for a report
+
+  PacketName name() const { return {number, path, PacketName::Kind::kData}; }
 };
 
 struct DataHeader {
-  std::uint16_t job = 0;
-  std::uint16_t epoch = 0;
   DataStamp stamp;
-  bool keyed = false;
+  bool encrypted = false;  // so `scale` is, until the packet is opened
   Codec codec = Codec::kPlanes;
   std::uint8_t row_log2 = 0;   // SPILLWAY_MIN_ROW_LOG2 .. SPILLWAY_MAX_ROW_LOG2
   std::uint8_t rotations = 0;  // 0 only for rows whose scale is 0 or NaN
@@ -99,33 +104,43 @@ struct DataHeader {
   }
   // Bytes of all planes together.
   std::size_t plane_bytes() const { return count() / 8 * planes; }
-  std::size_t check_size() const { return spillway_check_size(keyed); }
   // Bytes of the packet up to the end of its head, and of all of it.
-  std::size_t head_end() const { return sizeof(spillway_data_header) + check_size() + head_bytes; }
+  std::size_t head_end() const {
+    return sizeof(spillway_data_header) + SPILLWAY_CHECK_SIZE + head_bytes;
+  }
   std::size_t packet_size() const {
     return spillway_packed_size(static_cast<__u32>(plane_bytes()), head_bytes,
-                                spillway_check_size(keyed));
+                                static_cast<__u8>(codec));
+  }
+  // Bytes of a tail segment, but for the last.
+  std::size_t segment_bytes() const {
+    return codec == Codec::kBytes ? plane_bytes() - head_bytes : SPILLWAY_TAIL_SEGMENT;
   }
 };
 
-// Writes the 36 header bytes. The header must be valid.
+// Writes the 48 header bytes. The header must be valid.
 void write_data_header(const DataHeader& header, base::MutableByteView out);
 
 // Reads and validates the header of `packet`; looks at nothing behind it.
 PacketFault read_data_header(base::ByteView packet, DataHeader& header);
 
 // Writes a packet of header.packet_size() bytes: `planes` holds header.plane_bytes() bytes.
-// header.keyed must agree with `auth`. Returns the packet's size.
+// header.encrypted is `auth`'s to say. Returns the packet's size.
 std::size_t write_data_packet(const DataHeader& header, base::ByteView planes,
                               const PacketAuth& auth, base::MutableByteView out);
 
 struct OpenedPacket {
   DataHeader header;
   Check head_check;
+  const PacketAuth* auth = nullptr;  // of its direction: outlives the packet
 };
 
-// Reads the header and verifies it together with the head.
-PacketFault open_data_packet(base::ByteView packet, const PacketAuth& auth, OpenedPacket& opened);
+// Verifies a packet whose header was read, and its number made whole, together with its head.
+PacketFault verify_head(base::ByteView packet, const PacketAuth& auth, OpenedPacket& opened);
+
+// Reads the header and verifies it; its number is nearest to `near`.
+PacketFault open_data_packet(base::ByteView packet, const PacketAuth& auth, OpenedPacket& opened,
+                             std::uint64_t near = 0);
 
 struct TrustedPlanes {
   std::size_t bytes;  // of planes, from the first on, that may be decoded
@@ -136,6 +151,6 @@ struct TrustedPlanes {
 // header.plane_bytes(): the head, and every tail segment before the first cut or bad one. What lies
 // behind them in `out` is overwritten with nothing to rely on.
 TrustedPlanes copy_trusted_planes(base::ByteView packet, const OpenedPacket& opened,
-                                  const PacketAuth& auth, base::MutableByteView out);
+                                  base::MutableByteView out);
 
 }  // namespace spillway::wire

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "wire/widen.h"
 
 extern "C" unsigned spillway_test_data_header_size(void);
 
@@ -18,22 +19,25 @@ namespace {
 const std::array<std::uint8_t, 16> kSecret = {1, 2,  3,  4,  5,  6,  7,  8,
                                               9, 10, 11, 12, 13, 14, 15, 16};
 
-DataHeader example_header(bool keyed) {
-  return {.job = 0x1234,
-          .epoch = 7,
-          .stamp = {.message = {.operation = 99,
-                                .signature = 3,
+constexpr std::uint64_t kRange = std::uint64_t{1} << 32;
+
+DataHeader example_header() {
+  return {.stamp = {.message = {.operation = 99,
+                                .signature = 0x0123456789ABCDEF,
                                 .piece = 2,
                                 .source = 5,
                                 .phase = Phase::kGather},
+                    .number = 5 * kRange + 17,
+                    .epoch = 7,
                     .timestamp_us = 0xDEADBEEF,
+                    .job = 0x1234,
+                    .destination = 8,
                     .packet = 47,
                     .path = 200,
                     .priority = 6,
                     .importance = 3,
                     .last = true,
                     .retransmit = true},
-          .keyed = keyed,
           .row_log2 = 13,
           .rotations = 2,
           .planes = 16,
@@ -44,12 +48,19 @@ DataHeader example_header(bool keyed) {
           .scale = 0.25F};
 }
 
-PacketAuth auth_for(bool keyed) {
-  return keyed ? PacketAuth::keyed(kSecret).value() : PacketAuth::crc32c(0xABCD);
+constexpr std::array kProtections = {Protection::kTags, Protection::kEncryption,
+                                     Protection::kCrc32c};
+
+PacketAuth auth_for(Protection protection, std::uint8_t key = 1) {
+  RunKey run;
+  run.bytes.fill(key);
+  return protection == Protection::kCrc32c
+             ? PacketAuth::crc32c(0xABCD)
+             : PacketAuth::make(run, {.epoch = 7, .from = 5, .to = 8}, protection).value();
 }
 
 struct Example {
-  explicit Example(bool is_keyed) : auth(auth_for(is_keyed)), header(example_header(is_keyed)) {
+  explicit Example(Protection protection) : auth(auth_for(protection)), header(example_header()) {
     base::RandomSequence random(1);
     planes.resize(header.plane_bytes());
     for (std::uint8_t& byte : planes) {
@@ -57,6 +68,10 @@ struct Example {
     }
     packet.resize(header.packet_size());
     EXPECT_EQ(write_data_packet(header, planes, auth, packet), packet.size());
+  }
+
+  PacketFault open(base::ByteView bytes, OpenedPacket& opened) const {
+    return open_data_packet(bytes, auth, opened, header.stamp.number - 9);
   }
 
   PacketAuth auth;
@@ -70,15 +85,18 @@ TEST(PacketHeader, IsTheSameInCAndCpp) {
 }
 
 TEST(DataHeader, ReadsBackEveryField) {
-  for (const bool keyed : {false, true}) {
-    const Example example(keyed);
-    DataHeader read;
-    ASSERT_EQ(read_data_header(example.packet, read), PacketFault::kNone);
-    EXPECT_EQ(read.job, 0x1234);
-    EXPECT_EQ(read.epoch, 7);
+  for (const Protection protection : kProtections) {
+    const Example example(protection);
+    OpenedPacket opened;
+    ASSERT_EQ(example.open(example.packet, opened), PacketFault::kNone);
+    const DataHeader& read = opened.header;
+    EXPECT_EQ(read.stamp.job, 0x1234);
+    EXPECT_EQ(read.stamp.epoch, 7U);
+    EXPECT_EQ(read.stamp.destination, 8);
+    EXPECT_EQ(read.stamp.number, example.header.stamp.number);
     EXPECT_EQ(read.stamp.message, example.header.stamp.message);
     EXPECT_EQ(read.stamp.packet, 47);
-    EXPECT_EQ(read.keyed, keyed);
+    EXPECT_EQ(read.encrypted, protection == Protection::kEncryption);
     EXPECT_TRUE(read.stamp.last && read.stamp.retransmit);
     EXPECT_EQ(read.stamp.priority, 6);
     EXPECT_EQ(read.stamp.importance, 3);
@@ -96,45 +114,45 @@ TEST(DataHeader, ReadsBackEveryField) {
 }
 
 TEST(DataHeader, TheLastPacketOfARowIsShorter) {
-  DataHeader header = example_header(false);
+  DataHeader header = example_header();
   header.slot = 11;
   EXPECT_EQ(header.first(), 7744U);
   EXPECT_EQ(header.count(), 448U);
 }
 
 TEST(DataHeader, RefusesEveryFieldOutsideItsRange) {
-  const Example example(false);
+  const Example example(Protection::kTags);
   const auto fault_with = [&](std::size_t offset, std::uint8_t value) {
     std::vector<std::uint8_t> packet = example.packet;
     packet[offset] = value;
     DataHeader header;
     return read_data_header(packet, header);
   };
-  EXPECT_EQ(fault_with(0, 0x21), PacketFault::kVersion);
-  EXPECT_EQ(fault_with(0, 0x12), PacketFault::kType);
+  EXPECT_EQ(fault_with(0, 0x11), PacketFault::kVersion);
+  EXPECT_EQ(fault_with(0, 0x22), PacketFault::kType);
   EXPECT_EQ(fault_with(1, 0x80), PacketFault::kField);   // unknown flag
-  EXPECT_EQ(fault_with(24, 0x3D), PacketFault::kField);  // unknown codec
-  EXPECT_EQ(fault_with(24, 0x2D), PacketFault::kField);  // bytes have no scale
-  EXPECT_EQ(fault_with(24, 0x17), PacketFault::kField);  // row of 2^7
-  EXPECT_EQ(fault_with(25, 0x00), PacketFault::kField);  // no planes
-  EXPECT_EQ(fault_with(25, 0x61), PacketFault::kField);  // 33 planes
-  EXPECT_EQ(fault_with(25, 0x10), PacketFault::kField);  // a scale but no rotation
-  EXPECT_EQ(fault_with(28, 200), PacketFault::kField);   // starts behind the row
-  EXPECT_EQ(fault_with(29, 0), PacketFault::kField);     // no coordinates
-  EXPECT_EQ(fault_with(29, 255), PacketFault::kField);   // longer than any packet
-  EXPECT_EQ(fault_with(30, 0), PacketFault::kField);     // no head
-  EXPECT_EQ(fault_with(35, 0xBE), PacketFault::kField);  // negative scale
-  EXPECT_EQ(fault_with(35, 0x7F), PacketFault::kField);  // infinite or NaN scale with rotations
+  EXPECT_EQ(fault_with(32, 0x3D), PacketFault::kField);  // unknown codec
+  EXPECT_EQ(fault_with(32, 0x2D), PacketFault::kField);  // bytes have no scale
+  EXPECT_EQ(fault_with(32, 0x17), PacketFault::kField);  // row of 2^7
+  EXPECT_EQ(fault_with(33, 0x00), PacketFault::kField);  // no planes
+  EXPECT_EQ(fault_with(33, 0x61), PacketFault::kField);  // 33 planes
+  EXPECT_EQ(fault_with(33, 0x10), PacketFault::kField);  // a scale but no rotation
+  EXPECT_EQ(fault_with(36, 200), PacketFault::kField);   // starts behind the row
+  EXPECT_EQ(fault_with(37, 0), PacketFault::kField);     // no coordinates
+  EXPECT_EQ(fault_with(37, 255), PacketFault::kField);   // longer than any packet
+  EXPECT_EQ(fault_with(38, 0), PacketFault::kField);     // no head
+  EXPECT_EQ(fault_with(39, 1), PacketFault::kField);     // a reserved byte
+  EXPECT_EQ(fault_with(47, 0xBE), PacketFault::kField);  // negative scale
+  EXPECT_EQ(fault_with(47, 0x7F), PacketFault::kField);  // infinite or NaN scale with rotations
 }
 
 TEST(DataPacket, IsTrustedExactlyUpToTheLastWholeCheck) {
-  for (const bool keyed : {false, true}) {
-    const Example example(keyed);
-    const std::size_t check = example.auth.check_size();
+  for (const Protection protection : kProtections) {
+    const Example example(protection);
     for (std::size_t size = 0; size <= example.packet.size(); ++size) {
       const base::ByteView cut = base::ByteView(example.packet).first(size);
       OpenedPacket opened;
-      const PacketFault fault = open_data_packet(cut, example.auth, opened);
+      const PacketFault fault = example.open(cut, opened);
       if (size < sizeof(spillway_data_header)) {
         ASSERT_EQ(fault, PacketFault::kTooShort);
         continue;
@@ -145,9 +163,9 @@ TEST(DataPacket, IsTrustedExactlyUpToTheLastWholeCheck) {
       }
       ASSERT_EQ(fault, PacketFault::kNone) << size;
       std::vector<std::uint8_t> planes(example.planes.size());
-      const TrustedPlanes trusted = copy_trusted_planes(cut, opened, example.auth, planes);
+      const TrustedPlanes trusted = copy_trusted_planes(cut, opened, planes);
       const std::size_t tail = size - example.header.head_end();
-      const std::size_t segments = tail / (SPILLWAY_TAIL_SEGMENT + check);
+      const std::size_t segments = tail / (SPILLWAY_TAIL_SEGMENT + SPILLWAY_CHECK_SIZE);
       const std::size_t expected =
           size == example.packet.size()
               ? example.planes.size()
@@ -161,20 +179,20 @@ TEST(DataPacket, IsTrustedExactlyUpToTheLastWholeCheck) {
 }
 
 TEST(DataPacket, EveryFlippedBitIsNoticed) {
-  for (const bool keyed : {false, true}) {
-    const Example example(keyed);
+  for (const Protection protection : kProtections) {
+    const Example example(protection);
     for (std::size_t bit = 0; bit < example.packet.size() * 8; ++bit) {
       std::vector<std::uint8_t> packet = example.packet;
       packet[bit / 8] ^= static_cast<std::uint8_t>(1U << (bit % 8));
       OpenedPacket opened;
-      const PacketFault fault = open_data_packet(packet, example.auth, opened);
+      const PacketFault fault = example.open(packet, opened);
       if (bit / 8 < example.header.head_end()) {
         ASSERT_NE(fault, PacketFault::kNone) << "bit " << bit;
         continue;
       }
       ASSERT_EQ(fault, PacketFault::kNone);
       std::vector<std::uint8_t> planes(example.planes.size());
-      const TrustedPlanes trusted = copy_trusted_planes(packet, opened, example.auth, planes);
+      const TrustedPlanes trusted = copy_trusted_planes(packet, opened, planes);
       ASSERT_TRUE(trusted.corrupt_tail) << "bit " << bit;
       ASSERT_TRUE(std::equal(planes.begin(), planes.begin() + static_cast<long>(trusted.bytes),
                              example.planes.begin()));
@@ -182,55 +200,134 @@ TEST(DataPacket, EveryFlippedBitIsNoticed) {
   }
 }
 
+TEST(DataPacket, OfBytesHasOneTailSegment) {
+  DataHeader header;
+  header.codec = Codec::kBytes;
+  header.row_log2 = SPILLWAY_MAX_ROW_LOG2;
+  header.planes = SPILLWAY_MAX_PLANES;
+  header.quanta = 11;
+  header.head_bytes = 104;
+  const std::vector<std::uint8_t> bytes(header.plane_bytes(), 0x77);
+  EXPECT_EQ(bytes.size(), 1408U);
+  EXPECT_EQ(header.packet_size(), 48U + 1408U + 2 * 8U);  // fills an Ethernet frame
+  for (const Protection protection : kProtections) {
+    const PacketAuth auth = auth_for(protection);
+    std::vector<std::uint8_t> packet(header.packet_size());
+    write_data_packet(header, bytes, auth, packet);
+    for (const std::size_t size : {packet.size(), packet.size() - 1, header.head_end()}) {
+      const base::ByteView cut = base::ByteView(packet).first(size);
+      OpenedPacket opened;
+      ASSERT_EQ(open_data_packet(cut, auth, opened), PacketFault::kNone);
+      std::vector<std::uint8_t> read(bytes.size());
+      const TrustedPlanes trusted = copy_trusted_planes(cut, opened, read);
+      EXPECT_EQ(trusted.bytes, size == packet.size() ? 1408U : 104U);
+      EXPECT_FALSE(trusted.corrupt_tail);
+      EXPECT_TRUE(size < packet.size() || read == bytes);
+    }
+  }
+}
+
 TEST(DataPacket, LongerThanItsHeaderSaysIsRefused) {
-  Example example(false);
+  Example example(Protection::kTags);
   example.packet.push_back(0);
   OpenedPacket opened;
-  EXPECT_EQ(open_data_packet(example.packet, example.auth, opened), PacketFault::kTooLong);
+  EXPECT_EQ(example.open(example.packet, opened), PacketFault::kTooLong);
 }
 
 TEST(DataPacket, TailSegmentsCannotBeMovedBetweenPackets) {
-  Example a(true);
+  Example a(Protection::kTags);
   DataHeader other = a.header;
-  other.stamp.packet = 48;
+  other.stamp.number += 1;
   std::vector<std::uint8_t> b(other.packet_size());
   write_data_packet(other, a.planes, a.auth, b);
   std::copy(b.begin() + static_cast<long>(other.head_end()), b.end(),
             a.packet.begin() + static_cast<long>(a.header.head_end()));
   OpenedPacket opened;
-  ASSERT_EQ(open_data_packet(a.packet, a.auth, opened), PacketFault::kNone);
+  ASSERT_EQ(a.open(a.packet, opened), PacketFault::kNone);
   std::vector<std::uint8_t> planes(a.planes.size());
-  const TrustedPlanes trusted = copy_trusted_planes(a.packet, opened, a.auth, planes);
+  const TrustedPlanes trusted = copy_trusted_planes(a.packet, opened, planes);
   EXPECT_TRUE(trusted.corrupt_tail);
   EXPECT_EQ(trusted.bytes, a.header.head_bytes);
 }
 
-TEST(PacketAuth, OtherSaltsKeysAndModesAreRefused) {
-  const Example plain(false);
-  const Example keyed(true);
-  OpenedPacket opened;
-  EXPECT_EQ(open_data_packet(plain.packet, PacketAuth::crc32c(0xABCE), opened),
-            PacketFault::kHeadCheck);
-  EXPECT_EQ(open_data_packet(plain.packet, keyed.auth, opened), PacketFault::kAuthMode);
-  EXPECT_EQ(open_data_packet(keyed.packet, plain.auth, opened), PacketFault::kAuthMode);
-  std::array<std::uint8_t, 16> other_secret = kSecret;
-  other_secret[0] ^= 1;
-  EXPECT_EQ(open_data_packet(keyed.packet, PacketAuth::keyed(other_secret).value(), opened),
-            PacketFault::kHeadCheck);
+TEST(PacketAuth, BelongsToOneRunEpochAndDirection) {
+  const Example example(Protection::kTags);
+  RunKey run;
+  run.bytes.fill(1);
+  const auto fault_under = [&](const RunKey& key, const PacketCourse& course) {
+    OpenedPacket opened;
+    return open_data_packet(example.packet, PacketAuth::make(key, course).value(), opened,
+                            example.header.stamp.number);
+  };
+  EXPECT_EQ(fault_under(run, {.epoch = 7, .from = 5, .to = 8}), PacketFault::kNone);
+  EXPECT_EQ(fault_under(run, {.epoch = 8, .from = 5, .to = 8}), PacketFault::kHeadCheck);
+  EXPECT_EQ(fault_under(run, {.epoch = 7, .from = 8, .to = 5}), PacketFault::kHeadCheck);
+  EXPECT_EQ(fault_under(run, {.epoch = 7, .from = 5, .to = 9}), PacketFault::kHeadCheck);
+  run.bytes[31] ^= 1;
+  EXPECT_EQ(fault_under(run, {.epoch = 7, .from = 5, .to = 8}), PacketFault::kHeadCheck);
 }
 
-TEST(PacketAuth, UnsaltedHeadCheckIsPlainCrc32c) {
+TEST(PacketAuth, OtherModesAreRefused) {
+  const Example plain(Protection::kTags);
+  const Example cipher(Protection::kEncryption);
+  const Example crc(Protection::kCrc32c);
+  OpenedPacket opened;
+  EXPECT_EQ(plain.open(cipher.packet, opened), PacketFault::kAuthMode);
+  EXPECT_EQ(cipher.open(plain.packet, opened), PacketFault::kAuthMode);
+  EXPECT_EQ(plain.open(crc.packet, opened), PacketFault::kHeadCheck);
+  EXPECT_EQ(crc.open(plain.packet, opened), PacketFault::kHeadCheck);
+}
+
+TEST(PacketAuth, TheWholeNumberIsUnderTheCheck) {
+  const Example example(Protection::kTags);
+  OpenedPacket opened;
+  EXPECT_EQ(open_data_packet(example.packet, example.auth, opened, 17), PacketFault::kHeadCheck);
+}
+
+TEST(PacketAuth, EncryptionHidesPlanesAndScale) {
+  const Example plain(Protection::kTags);
+  const Example cipher(Protection::kEncryption);
+  const std::size_t scale = offsetof(spillway_data_header, scale);
+  EXPECT_FALSE(std::equal(plain.packet.begin() + scale, plain.packet.begin() + scale + 4,
+                          cipher.packet.begin() + scale));
+  std::size_t alike = 0;
+  for (std::size_t at = plain.header.head_end(); at < plain.packet.size(); ++at) {
+    alike += plain.packet[at] == cipher.packet[at] ? 1 : 0;
+  }
+  EXPECT_LT(alike, plain.packet.size() / 50);
+  // The same packet once more looks like another.
+  DataHeader again = cipher.header;
+  again.stamp.number += 1;
+  std::vector<std::uint8_t> packet(cipher.packet.size());
+  write_data_packet(again, cipher.planes, cipher.auth, packet);
+  EXPECT_FALSE(std::equal(packet.begin() + static_cast<long>(again.head_end()), packet.end(),
+                          cipher.packet.begin() + static_cast<long>(again.head_end())));
+}
+
+TEST(PacketAuth, UnsaltedChecksumIsPlainCrc32c) {
   const std::array<std::uint8_t, 9> digits = {'1', '2', '3', '4', '5', '6', '7', '8', '9'};
-  const PacketAuth auth = PacketAuth::crc32c(0);
-  const Check check =
-      auth.head_check(base::ByteView(digits).first(4), base::ByteView(digits).subspan(4));
-  EXPECT_EQ(base::load_le<std::uint32_t>(check.bytes.data()), 0xE3069283U);
+  const Check check = PacketAuth::crc32c(0).check({}, digits);
+  EXPECT_EQ(base::load_le<std::uint64_t>(check.bytes.data()), 0xE3069283U);
 }
 
 TEST(PacketAuth, ShortSecretsAreRefusedWithASentence) {
-  const base::Result<PacketAuth> auth = PacketAuth::keyed(base::ByteView(kSecret).first(15));
+  const base::Result<PacketAuth> auth = PacketAuth::of_secret(base::ByteView(kSecret).first(15));
   ASSERT_FALSE(auth.ok());
   EXPECT_NE(auth.status().message().find("at least 16"), std::string::npos);
+}
+
+TEST(Widen, TakesTheNearestNumber) {
+  for (const std::uint64_t near : {std::uint64_t{0}, kRange - 1, kRange, 9 * kRange + 3}) {
+    for (const std::int64_t step : {-1'000'000, -1, 0, 1, 1'000'000}) {
+      const std::uint64_t number = near + static_cast<std::uint64_t>(step);
+      if (step >= 0 || near >= 1'000'000) {
+        EXPECT_EQ(widen(static_cast<std::uint32_t>(number), near), number) << near << " " << step;
+      }
+    }
+  }
+  EXPECT_EQ(widen(std::uint16_t{0xFFFF}, 0x10002), 0xFFFFU);
+  EXPECT_EQ(widen(std::uint16_t{3}, 0xFFFE), 0x10003U);
+  EXPECT_EQ(widen(std::uint32_t{0xFFFFFFFF}, 2), 0xFFFFFFFFU);  // there is nothing below zero
 }
 
 }  // namespace

@@ -3,15 +3,18 @@
  * The bytes of a Spillway packet, for C, C++ and eBPF alike. docs/wire.md draws them.
  *
  * A packet is the payload of one UDP datagram. All numbers are little-endian. Every packet opens
- * with spillway_packet_header (24 bytes): who sent it, which message it belongs to, how urgent and
- * how important it is. A data packet goes on with the rest of spillway_data_header (36 bytes in
- * all), a check, and bit planes:
+ * with spillway_packet_header (32 bytes): who sent it to whom, which message it belongs to, how
+ * urgent and how important it is. A data packet goes on with the rest of spillway_data_header (48
+ * bytes in all), a check, and bit planes:
  *
- *   | data header 36 | check C | head H | tail segment <= 512 | check C | tail segment ... |
+ *   | data header 48 | check 8 | head H | tail segment <= 512 | check 8 | tail segment ... |
  *
- * C is 4 (CRC32C) or 8 (keyed tag). The first check covers the header and the head, which together
- * fit the size to which switches trim; each tail segment has its own. A packet cut anywhere
- * behind its head is therefore good up to the last check that is still whole.
+ * The first check covers the header and the head, which together fit the size to which switches
+ * trim; each tail segment has its own. A packet cut anywhere behind its head is therefore good up
+ * to the last check that is still whole.
+ *
+ * Counters are of 64 bits; packets carry the low 16 or 32 of them, and receivers, who know about
+ * where a counter stands, rebuild the rest (wire/widen.h).
  *
  * Only this file knows offsets and bit positions. No pointers, no padding, only kernel types.
  */
@@ -23,7 +26,7 @@
 
 #include "wire/frame_overhead.h"
 
-#define SPILLWAY_WIRE_VERSION 1
+#define SPILLWAY_WIRE_VERSION 2
 
 /* Packet types. All but data are control packets. */
 #define SPILLWAY_TYPE_DATA 1
@@ -34,8 +37,8 @@
 #define SPILLWAY_TYPE_WAIT 6   /* from either: alive, but this message has not begun here */
 #define SPILLWAY_TYPE_LEAVE 7  /* from a rank that takes part no longer: why, and through whom */
 
-/* Flags. All other bits are zero in version 1; a reader refuses packets where they are not. */
-#define SPILLWAY_FLAG_KEYED 0x01      /* checks are 8-byte keyed tags, not CRC32C */
+/* Flags. All other bits are zero in version 2; a reader refuses packets where they are not. */
+#define SPILLWAY_FLAG_ENCRYPTED 0x01  /* the scale and the planes are */
 #define SPILLWAY_FLAG_LAST 0x02       /* the last packet of its message */
 #define SPILLWAY_FLAG_RETRANSMIT 0x04 /* sent before */
 #define SPILLWAY_FLAG_REPORT 0x08     /* its sender waits for a report: send one at once */
@@ -54,8 +57,7 @@
 #define SPILLWAY_MAX_ROTATIONS 3
 #define SPILLWAY_MAX_PACKETS 65536 /* of one message */
 #define SPILLWAY_TAIL_SEGMENT 512  /* bytes of planes under one tail check */
-#define SPILLWAY_CRC_SIZE 4
-#define SPILLWAY_TAG_SIZE 8
+#define SPILLWAY_CHECK_SIZE 8
 
 /* The largest UDP payload Spillway sends or accepts, that of a 9,000-byte MTU over IPv4. */
 #define SPILLWAY_MAX_PACKET 8972
@@ -66,27 +68,29 @@ struct spillway_packet_header {
   __u8 version_type; /* version << 4 | type */
   __u8 flags;
   __u16 job;
-  __u16 epoch;        /* of the job's membership */
+  __u16 epoch;        /* of the job's membership: low bits */
   __u16 source;       /* rank that sent it */
-  __u32 operation;    /* its number: all ranks count alike */
-  __u16 signature;    /* of the operation's arguments: ranks that call another one are found out */
+  __u16 destination;  /* rank it is for */
   __u16 piece;        /* which part of the operation's data */
+  __u32 operation;    /* its number, low bits: all ranks count alike */
+  __u64 signature;    /* of the operation's arguments: ranks that call another one are found out */
   __u8 service;       /* phase << 6 | priority << 3 | importance */
   __u8 path;          /* which of the sender's paths it was sprayed over */
   __u16 packet;       /* index in its message */
-  __u32 timestamp_us; /* sender's clock, modulo 2^32 */
+  __u32 timestamp_us; /* sender's clock, low bits */
 } __attribute__((packed));
 
 struct spillway_data_header {
   struct spillway_packet_header common;
-  __u8 code;          /* codec << 4 | log2 of the row's length */
-  __u8 planes;        /* rotations << 6 | planes sent, 1..32 */
-  __u16 row;          /* index in the message */
-  __u8 slot;          /* which of the row's packets */
-  __u8 quanta;        /* coordinates / 32 of each of the row's packets but the last */
-  __u8 head_words;    /* bytes of planes under the first check / 4 */
-  __u8 path_sequence; /* counts the data packets to this peer over this path, modulo 256 */
-  __u32 scale;        /* bits of the row's float scale */
+  __u8 code;       /* codec << 4 | log2 of the row's length */
+  __u8 planes;     /* rotations << 6 | planes sent, 1..32 */
+  __u16 row;       /* index in the message */
+  __u8 slot;       /* which of the row's packets */
+  __u8 quanta;     /* coordinates / 32 of each of the row's packets but the last */
+  __u8 head_words; /* bytes of planes under the first check / 4 */
+  __u8 reserved;
+  __u32 number; /* counts the data packets to this peer over this path from 1: low bits */
+  __u32 scale;  /* bits of the row's float scale */
 } __attribute__((packed));
 
 /* A control packet: this header, a body by type, then one check over all of it. In the common part,
@@ -94,10 +98,10 @@ struct spillway_data_header {
  * is the rank that sent this packet; packet, priority and importance are zero. */
 struct spillway_control_header {
   struct spillway_packet_header common;
-  __u16 destination;    /* rank it is for */
   __u16 message_source; /* rank whose message it is about */
-  __u32 sequence;       /* counts the control packets of one rank to another; never repeated */
-  __u32 generation;     /* PROBE: its number; answers: that of the probe they answer, or 0 */
+  __u16 reserved;
+  __u32 sequence;   /* counts the control packets of one rank to another from 1: low bits */
+  __u32 generation; /* PROBE: its number; answers: that of the probe they answer, or 0 */
 } __attribute__((packed));
 
 struct spillway_probe_body {
@@ -130,16 +134,17 @@ struct spillway_credit_body {
   __u16 reserved;
 } __attribute__((packed));
 
-/* What came over one path from this peer since it joined; counters run modulo 2^32. */
+/* What came over one path from this peer since it joined: low bits of counters. */
 struct spillway_path_report {
   __u8 path;
-  __u8 echo_sequence; /* path_sequence of the latest packet */
-  __u16 hold_us;      /* from the arrival of the packet of `echo_us` to this report */
+  __u8 reserved[3];
+  __u32 hold_us; /* from the arrival of the latest packet to this report; all ones: or longer */
   __u32 packets;
   __u32 bytes; /* as they were sent, before any trim */
   __u32 marked;
   __u32 trimmed;
-  __u32 echo_us; /* timestamp of the latest packet */
+  __u32 echo_us;     /* timestamp of the latest packet */
+  __u32 echo_number; /* its number */
 } __attribute__((packed));
 
 struct spillway_leave_body {
@@ -159,34 +164,35 @@ SPILLWAY_ASSERT_FIELD(spillway_packet_header, flags, 1);
 SPILLWAY_ASSERT_FIELD(spillway_packet_header, job, 2);
 SPILLWAY_ASSERT_FIELD(spillway_packet_header, epoch, 4);
 SPILLWAY_ASSERT_FIELD(spillway_packet_header, source, 6);
-SPILLWAY_ASSERT_FIELD(spillway_packet_header, operation, 8);
-SPILLWAY_ASSERT_FIELD(spillway_packet_header, signature, 12);
-SPILLWAY_ASSERT_FIELD(spillway_packet_header, piece, 14);
-SPILLWAY_ASSERT_FIELD(spillway_packet_header, service, 16);
-SPILLWAY_ASSERT_FIELD(spillway_packet_header, path, 17);
-SPILLWAY_ASSERT_FIELD(spillway_packet_header, packet, 18);
-SPILLWAY_ASSERT_FIELD(spillway_packet_header, timestamp_us, 20);
-SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_packet_header) == 24, "common header is 24 bytes");
+SPILLWAY_ASSERT_FIELD(spillway_packet_header, destination, 8);
+SPILLWAY_ASSERT_FIELD(spillway_packet_header, piece, 10);
+SPILLWAY_ASSERT_FIELD(spillway_packet_header, operation, 12);
+SPILLWAY_ASSERT_FIELD(spillway_packet_header, signature, 16);
+SPILLWAY_ASSERT_FIELD(spillway_packet_header, service, 24);
+SPILLWAY_ASSERT_FIELD(spillway_packet_header, path, 25);
+SPILLWAY_ASSERT_FIELD(spillway_packet_header, packet, 26);
+SPILLWAY_ASSERT_FIELD(spillway_packet_header, timestamp_us, 28);
+SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_packet_header) == 32, "common header is 32 bytes");
 
-SPILLWAY_ASSERT_FIELD(spillway_data_header, code, 24);
-SPILLWAY_ASSERT_FIELD(spillway_data_header, planes, 25);
-SPILLWAY_ASSERT_FIELD(spillway_data_header, row, 26);
-SPILLWAY_ASSERT_FIELD(spillway_data_header, slot, 28);
-SPILLWAY_ASSERT_FIELD(spillway_data_header, quanta, 29);
-SPILLWAY_ASSERT_FIELD(spillway_data_header, head_words, 30);
-SPILLWAY_ASSERT_FIELD(spillway_data_header, path_sequence, 31);
-SPILLWAY_ASSERT_FIELD(spillway_data_header, scale, 32);
-SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_data_header) == 36, "data header is 36 bytes");
+SPILLWAY_ASSERT_FIELD(spillway_data_header, code, 32);
+SPILLWAY_ASSERT_FIELD(spillway_data_header, planes, 33);
+SPILLWAY_ASSERT_FIELD(spillway_data_header, row, 34);
+SPILLWAY_ASSERT_FIELD(spillway_data_header, slot, 36);
+SPILLWAY_ASSERT_FIELD(spillway_data_header, quanta, 37);
+SPILLWAY_ASSERT_FIELD(spillway_data_header, head_words, 38);
+SPILLWAY_ASSERT_FIELD(spillway_data_header, number, 40);
+SPILLWAY_ASSERT_FIELD(spillway_data_header, scale, 44);
+SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_data_header) == 48, "data header is 48 bytes");
 
-SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_control_header) == 36, "control header is 36 bytes");
-SPILLWAY_ASSERT_FIELD(spillway_control_header, destination, 24);
-SPILLWAY_ASSERT_FIELD(spillway_control_header, sequence, 28);
-SPILLWAY_ASSERT_FIELD(spillway_control_header, generation, 32);
+SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_control_header) == 44, "control header is 44 bytes");
+SPILLWAY_ASSERT_FIELD(spillway_control_header, message_source, 32);
+SPILLWAY_ASSERT_FIELD(spillway_control_header, sequence, 36);
+SPILLWAY_ASSERT_FIELD(spillway_control_header, generation, 40);
 SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_probe_body) == 16, "probe body is 16 bytes");
 SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_stop_body) == 8, "stop body is 8 bytes");
 SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_bitmap_body) == 16, "bitmap body is 16 bytes");
 SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_credit_body) == 8, "credit body is 8 bytes");
-SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_path_report) == 24, "path report is 24 bytes");
+SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_path_report) == 32, "path report is 32 bytes");
 SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_leave_body) == 4, "leave body is 4 bytes");
 
 /* The bit fields, taken apart. */
@@ -218,16 +224,15 @@ static inline __u8 spillway_planes_of(__u8 planes) {
   return planes & 0x3F;
 }
 
-/* Bytes of a check. */
-SPILLWAY_CONSTEXPR __u32 spillway_check_size(int is_keyed) {
-  return is_keyed ? SPILLWAY_TAG_SIZE : SPILLWAY_CRC_SIZE;
-}
-
 /* Bytes of a data packet as it is sent: `planes` bytes of them, of which the first `head` (not
- * more) stand under the first check, and checks of `check` bytes. */
-SPILLWAY_CONSTEXPR __u32 spillway_packed_size(__u32 planes, __u32 head, __u32 check) {
-  return (__u32)sizeof(struct spillway_data_header) + planes +
-         ((planes - head + SPILLWAY_TAIL_SEGMENT - 1) / SPILLWAY_TAIL_SEGMENT + 1) * check;
+ * more) stand under the first check. Part of a packet of bytes is of no use, so all behind its head
+ * is one segment. */
+SPILLWAY_CONSTEXPR __u32 spillway_packed_size(__u32 planes, __u32 head, __u8 codec) {
+  const __u32 tail = planes - head;
+  const __u32 segments = codec == SPILLWAY_CODEC_BYTES
+                             ? (tail != 0)
+                             : (tail + SPILLWAY_TAIL_SEGMENT - 1) / SPILLWAY_TAIL_SEGMENT;
+  return (__u32)sizeof(struct spillway_data_header) + planes + (segments + 1) * SPILLWAY_CHECK_SIZE;
 }
 
 #endif /* SPILLWAY_WIRE_PACKET_H */

@@ -1,83 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "wire/packet_auth.h"
 
-#include <openssl/core_names.h>
 #include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/params.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "base/check.h"
+#include "wire/section_kernels.h"
 
 namespace spillway::wire {
-
-struct OpensslFree {
-  void operator()(EVP_MAC* mac) const { EVP_MAC_free(mac); }
-  void operator()(EVP_MAC_CTX* context) const { EVP_MAC_CTX_free(context); }
-  void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
-};
-
 namespace {
 
-// Separates this use of the job's secret from any other.
-constexpr std::string_view kKeyLabel = "spillway packet tag v1";
-constexpr std::size_t kKeySize = 16;
 // An odd constant: distinct indices start distinct CRCs.
 constexpr std::uint32_t kIndexSpread = 0x9E3779B1U;
 
-Check check_of(std::uint32_t crc) {
+// What a section is, in its nonce: no two sections of a direction have the same.
+//
+//   number 8, path 1, kind of packet and section 1, index of the tail segment 2, bytes 4 = 16
+enum class Part : std::uint8_t { kHead = 0, kTail = 1, kScale = 2, kControl = 3 };
+
+std::array<std::uint8_t, 16> nonce_of(const PacketName& name, Part part, std::size_t index,
+                                      std::size_t bytes) {
+  std::array<std::uint8_t, 16> nonce{};
+  base::store_le(nonce.data(), name.number);
+  nonce[8] = name.path;
+  nonce[9] = static_cast<std::uint8_t>(part);
+  base::store_le(nonce.data() + 10, static_cast<std::uint16_t>(index));
+  base::store_le(nonce.data() + 12, static_cast<std::uint32_t>(bytes));
+  return nonce;
+}
+
+Check check_of(std::uint64_t tag) {
   Check check;
-  base::store_le(check.bytes.data(), crc);
+  base::store_le(check.bytes.data(), tag);
   return check;
-}
-
-base::Status openssl_failed(const char* what) {
-  return {base::StatusCode::kUnavailable,
-          std::string("OpenSSL cannot ") + what + "; keyed packets need OpenSSL 3 with SipHash"};
-}
-
-bool derive_key(base::ByteView secret, std::array<std::uint8_t, kKeySize>& key) {
-  const std::unique_ptr<EVP_MD_CTX, OpensslFree> digest(EVP_MD_CTX_new());
-  std::array<std::uint8_t, EVP_MAX_MD_SIZE> hash{};
-  unsigned size = 0;
-  if (!digest || EVP_DigestInit_ex(digest.get(), EVP_sha256(), nullptr) != 1 ||
-      EVP_DigestUpdate(digest.get(), kKeyLabel.data(), kKeyLabel.size()) != 1 ||
-      EVP_DigestUpdate(digest.get(), secret.data(), secret.size()) != 1 ||
-      EVP_DigestFinal_ex(digest.get(), hash.data(), &size) != 1 || size < kKeySize) {
-    return false;
-  }
-  std::copy_n(hash.begin(), kKeySize, key.begin());
-  OPENSSL_cleanse(hash.data(), hash.size());
-  return true;
 }
 
 }  // namespace
 
-struct PacketAuth::Keyed {
-  std::unique_ptr<EVP_MAC, OpensslFree> mac;
-  std::unique_ptr<EVP_MAC_CTX, OpensslFree> context;  // holds the key; started anew for every tag
+struct PacketAuth::Keys {
+  SectionKeys sections;
 
-  Check tag(base::ByteView first, base::ByteView second, base::ByteView third) const {
-    Check check;
-    std::size_t size = 0;
-    // A set-up context cannot fail on memory it already has; if it does, the process is broken.
-    SPILLWAY_CHECK(EVP_MAC_init(context.get(), nullptr, 0, nullptr) == 1);
-    for (const base::ByteView part : {first, second, third}) {
-      SPILLWAY_CHECK(EVP_MAC_update(context.get(), part.data(), part.size()) == 1);
-    }
-    SPILLWAY_CHECK(EVP_MAC_final(context.get(), check.bytes.data(), &size, check.bytes.size()) ==
-                       1 &&
-                   size == SPILLWAY_TAG_SIZE);
-    return check;
+  std::uint64_t tag(Way way, const Section& section) const {
+    std::uint64_t tag = 0;
+    const SectionKernels& kernels = section_kernels();
+    (way == Way::kSeal ? kernels.seal : kernels.open)(sections, &section, 1, &tag);
+    return tag;
   }
 };
 
-PacketAuth::PacketAuth(std::uint32_t salt, std::unique_ptr<Keyed> keyed)
-    : salt_(salt), keyed_(std::move(keyed)) {}
+PacketAuth::PacketAuth(std::uint32_t salt, std::unique_ptr<Keys> keys)
+    : salt_(salt), keys_(std::move(keys)) {}
 PacketAuth::PacketAuth(PacketAuth&&) noexcept = default;
 PacketAuth& PacketAuth::operator=(PacketAuth&&) noexcept = default;
 PacketAuth::~PacketAuth() = default;
@@ -86,80 +63,144 @@ PacketAuth PacketAuth::crc32c(std::uint32_t salt) {
   return PacketAuth(salt, nullptr);
 }
 
-base::Result<PacketAuth> PacketAuth::keyed(base::ByteView secret) {
+base::Result<PacketAuth> PacketAuth::derived(base::ByteView secret, base::ByteView salt,
+                                             std::string_view label, Protection protection) {
+  if (protection == Protection::kCrc32c) {
+    return crc32c(0);
+  }
+  Key<48> key;
+  if (base::Status status = derive(secret, salt, label, key.bytes); !status.ok()) {
+    return status;
+  }
+  auto keys = std::make_unique<Keys>();
+  expand(key, protection == Protection::kEncryption, keys->sections);
+  return PacketAuth(0, std::move(keys));
+}
+
+base::Result<PacketAuth> PacketAuth::make(const RunKey& run, const PacketCourse& course,
+                                          Protection protection) {
+  std::array<std::uint8_t, 12> salt{};
+  base::store_le(salt.data(), course.epoch);
+  base::store_le(salt.data() + 8, course.from);
+  base::store_le(salt.data() + 10, course.to);
+  return derived(run.bytes, salt, "spillway packets v2: epoch, from, to", protection);
+}
+
+base::Result<PacketAuth> PacketAuth::of_secret(base::ByteView secret, Protection protection) {
   if (secret.size() < kMinSecretBytes) {
-    return base::invalid_argument("the job key has " + std::to_string(secret.size()) +
+    return base::invalid_argument("the key has " + std::to_string(secret.size()) +
                                   " bytes; give at least " + std::to_string(kMinSecretBytes));
   }
-  auto keyed = std::make_unique<Keyed>();
-  keyed->mac.reset(EVP_MAC_fetch(nullptr, "SIPHASH", nullptr));
-  if (!keyed->mac) {
-    return openssl_failed("find the SipHash algorithm");
-  }
-  keyed->context.reset(EVP_MAC_CTX_new(keyed->mac.get()));
-  std::size_t tag_size = SPILLWAY_TAG_SIZE;
-  const OSSL_PARAM params[] = {OSSL_PARAM_construct_size_t(OSSL_MAC_PARAM_SIZE, &tag_size),
-                               OSSL_PARAM_construct_end()};
-  std::array<std::uint8_t, kKeySize> key{};
-  const bool ready = keyed->context && derive_key(secret, key) &&
-                     EVP_MAC_init(keyed->context.get(), key.data(), key.size(), params) == 1;
-  OPENSSL_cleanse(key.data(), key.size());
-  if (!ready) {
-    return openssl_failed("set up a SipHash context");
-  }
-  return PacketAuth(0, std::move(keyed));
+  return derived(secret, {}, "spillway packets v2: secret", protection);
 }
 
-Check PacketAuth::head_check(base::ByteView header, base::ByteView planes) const {
-  if (keyed_) {
-    return keyed_->tag(header, planes, {});
-  }
-  return check_of(~wire::crc32c(wire::crc32c(~salt_, header), planes));
+bool PacketAuth::encrypts() const {
+  return keys_ != nullptr && keys_->sections.encrypts;
 }
 
-Check PacketAuth::copy_head(base::ByteView header, base::ByteView planes, std::uint8_t* out) const {
-  if (keyed_) {
-    std::copy(planes.begin(), planes.end(), out);
-    return keyed_->tag(header, planes, {});
+Check PacketAuth::check(const PacketName& name, base::ByteView packet) const {
+  if (!keys_) {
+    return check_of(~wire::crc32c(~salt_, packet));
   }
-  return check_of(~copy_crc32c(wire::crc32c(~salt_, header), planes, out));
+  // Nothing is moved, so nothing is encrypted: its sender's bytes are tagged as they are.
+  return check_of(
+      keys_->tag(Way::kOpen, {.prefix = nullptr,
+                              .prefix_bytes = 0,
+                              .from = packet.data(),
+                              .to = nullptr,
+                              .bytes = packet.size(),
+                              .nonce = nonce_of(name, Part::kControl, 0, packet.size())}));
 }
 
-void PacketAuth::copy_segments(const Check& head, std::uint32_t index, const StridedCopy& copy,
-                               std::span<Check> checks) const {
-  if (keyed_) {
-    for (std::size_t i = 0; i < checks.size(); ++i) {
-      std::array<std::uint8_t, sizeof index> index_bytes;
-      base::store_le(index_bytes.data(), static_cast<std::uint32_t>(index + i));
-      const base::ByteView planes(copy.from + i * copy.from_stride,
-                                  i + 1 < checks.size() ? copy.length : copy.last_length);
-      checks[i] = keyed_->tag(head.bytes, index_bytes, planes);
-      std::copy(planes.begin(), planes.end(), copy.to + i * copy.to_stride);
+Check PacketAuth::head(Way way, const PacketName& name, base::ByteView header,
+                       base::ByteView planes, std::uint8_t* out) const {
+  if (!keys_) {
+    const std::uint32_t started = wire::crc32c(~salt_, header);
+    return check_of(
+        ~(out == nullptr ? wire::crc32c(started, planes) : copy_crc32c(started, planes, out)));
+  }
+  return check_of(
+      keys_->tag(way, {.prefix = header.data(),
+                       .prefix_bytes = header.size(),
+                       .from = planes.data(),
+                       .to = out,
+                       .bytes = planes.size(),
+                       .nonce = nonce_of(name, Part::kHead, 0, header.size() + planes.size())}));
+}
+
+Check PacketAuth::seal_head(const PacketName& name, base::ByteView header, base::ByteView planes,
+                            std::uint8_t* out) const {
+  return head(Way::kSeal, name, header, planes, out);
+}
+
+Check PacketAuth::open_head(const PacketName& name, base::ByteView header, base::ByteView planes,
+                            std::uint8_t* out) const {
+  return head(Way::kOpen, name, header, planes, out);
+}
+
+void PacketAuth::segments(Way way, const PacketName& name, const Check& head, std::uint32_t index,
+                          const StridedCopy& copy, std::span<Check> checks) const {
+  SPILLWAY_CHECK(checks.size() <= kSegmentsAtOnce);
+  const std::size_t count = checks.size();
+  if (!keys_) {
+    std::array<std::uint32_t, kSegmentsAtOnce> states;
+    for (std::size_t i = 0; i < count; ++i) {
+      // A start that depends on the head and the index binds the segment to its place.
+      states[i] = ~base::load_le<std::uint32_t>(head.bytes.data()) ^
+                  static_cast<std::uint32_t>(index + i + 1) * kIndexSpread;
+    }
+    copy_crc32c(copy, std::span(states).first(count));
+    for (std::size_t i = 0; i < count; ++i) {
+      checks[i] = check_of(static_cast<std::uint32_t>(~states[i]));
     }
     return;
   }
-  std::array<std::uint32_t, kSegmentsAtOnce> states;
-  SPILLWAY_CHECK(checks.size() <= states.size());
-  for (std::size_t i = 0; i < checks.size(); ++i) {
-    // A start that depends on the head and the index binds the segment to its place.
-    states[i] = ~base::load_le<std::uint32_t>(head.bytes.data()) ^
-                static_cast<std::uint32_t>(index + i + 1) * kIndexSpread;
+  std::array<Section, kSegmentsAtOnce> sections;
+  std::array<std::uint64_t, kSegmentsAtOnce> tags;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t bytes = i + 1 < count ? copy.length : copy.last_length;
+    sections[i] = {.prefix = nullptr,
+                   .prefix_bytes = 0,
+                   .from = copy.from + i * copy.from_stride,
+                   .to = copy.to + i * copy.to_stride,
+                   .bytes = bytes,
+                   .nonce = nonce_of(name, Part::kTail, index + i, bytes)};
   }
-  copy_crc32c(copy, std::span(states).first(checks.size()));
-  for (std::size_t i = 0; i < checks.size(); ++i) {
-    checks[i] = check_of(~states[i]);
-  }
+  const SectionKernels& kernels = section_kernels();
+  (way == Way::kSeal ? kernels.seal : kernels.open)(keys_->sections, sections.data(), count,
+                                                    tags.data());
+  std::transform(tags.begin(), tags.begin() + static_cast<std::ptrdiff_t>(count), checks.begin(),
+                 check_of);
 }
 
-bool PacketAuth::matches(const Check& expected, base::ByteView received) const {
-  if (received.size() != check_size()) {
-    return false;
+void PacketAuth::seal_segments(const PacketName& name, const Check& head, std::uint32_t index,
+                               const StridedCopy& copy, std::span<Check> checks) const {
+  segments(Way::kSeal, name, head, index, copy, checks);
+}
+
+void PacketAuth::open_segments(const PacketName& name, const Check& head, std::uint32_t index,
+                               const StridedCopy& copy, std::span<Check> checks) const {
+  segments(Way::kOpen, name, head, index, copy, checks);
+}
+
+std::uint32_t PacketAuth::cipher_scale(const PacketName& name, std::uint32_t scale) const {
+  if (!encrypts()) {
+    return scale;
   }
-  if (!keyed_) {  // no secret to protect
-    return base::load_le<std::uint32_t>(expected.bytes.data()) ==
-           base::load_le<std::uint32_t>(received.data());
-  }
-  return CRYPTO_memcmp(expected.bytes.data(), received.data(), check_size()) == 0;
+  std::array<std::uint8_t, sizeof scale> bytes;
+  base::store_le(bytes.data(), scale);
+  keys_->tag(Way::kSeal, {.prefix = nullptr,
+                          .prefix_bytes = 0,
+                          .from = bytes.data(),
+                          .to = bytes.data(),
+                          .bytes = bytes.size(),
+                          .nonce = nonce_of(name, Part::kScale, 0, bytes.size())});
+  return base::load_le<std::uint32_t>(bytes.data());
+}
+
+bool PacketAuth::matches(const Check& expected, base::ByteView received) {
+  return received.size() == expected.bytes.size() &&
+         CRYPTO_memcmp(expected.bytes.data(), received.data(), received.size()) == 0;
 }
 
 }  // namespace spillway::wire

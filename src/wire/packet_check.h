@@ -27,8 +27,7 @@ static inline __u32 spillway_packet_size(const struct spillway_data_header* head
   const __u32 left = length - header->slot * per_slot;
   const __u32 count = per_slot < left ? per_slot : left;
   return spillway_packed_size(count / 8 * spillway_planes_of(header->planes),
-                              header->head_words * 4U,
-                              spillway_check_size(header->common.flags & SPILLWAY_FLAG_KEYED));
+                              header->head_words * 4U, spillway_codec_of(header->code));
 }
 
 /* Everything about a row and a packet's place in it that a decoder relies on. */
@@ -50,20 +49,23 @@ static inline int spillway_is_valid_span(const struct spillway_data_header* head
          spillway_packet_size(header) <= SPILLWAY_MAX_PACKET;
 }
 
-/* What the codec asks of a header beyond its span. */
+/* What the codec asks of a header beyond its span. An encrypted scale can be anything: whoever
+ * has the key looks at it again. */
 static inline int spillway_is_valid_code(const struct spillway_data_header* header) {
+  const int is_open = (header->common.flags & SPILLWAY_FLAG_ENCRYPTED) == 0;
   if (spillway_codec_of(header->code) == SPILLWAY_CODEC_BYTES) {
-    return header->row == 0 && header->slot == 0 && header->scale == 0 &&
+    return header->row == 0 && header->slot == 0 && (!is_open || header->scale == 0) &&
            spillway_rotations_of(header->planes) == 0;
   }
   return spillway_codec_of(header->code) == SPILLWAY_CODEC_PLANES &&
-         spillway_is_valid_scale(header->scale, spillway_rotations_of(header->planes));
+         (!is_open ||
+          spillway_is_valid_scale(header->scale, spillway_rotations_of(header->planes)));
 }
 
 /* Version and type have been looked at. */
 static inline int spillway_is_valid_data(const struct spillway_data_header* header) {
-  return (header->common.flags & ~SPILLWAY_FLAGS_KNOWN) == 0 && spillway_is_valid_span(header) &&
-         spillway_is_valid_code(header);
+  return (header->common.flags & ~SPILLWAY_FLAGS_KNOWN) == 0 && header->reserved == 0 &&
+         spillway_is_valid_span(header) && spillway_is_valid_code(header);
 }
 
 /* As far as a switch looks; wire::open_control_packet() looks further. */

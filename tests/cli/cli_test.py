@@ -26,7 +26,7 @@ def run(*arguments, cwd=None):
 class Help(unittest.TestCase):
     def test_every_command_has_help_with_an_example(self):
         commands = ([], ["codec"], ["codec", "tour"], ["bench"], ["bench", "codec"], ["bench", "sim"])
-        commands += (["bench", "transport-core"], ["sim"], ["sim", "run"], ["sim", "soak"])
+        commands += (["bench", "checks"], ["bench", "transport-core"], ["sim"], ["sim", "run"], ["sim", "soak"])
         commands += (["switch"], ["switch", "run"], ["env"])
         for command in commands:
             result = run(*command, "--help")
@@ -188,7 +188,7 @@ class Bench(unittest.TestCase):
         self.assertEqual([row["hosts"] for row in sim["rows"]], [16, 32])
         self.assertGreater(sim["rows"][0]["delivered_data_packets"], 16 * 240)
         core = json.loads(run("bench", "transport-core", "--quick", "--json").stdout)
-        self.assertEqual(len(core["rows"]), 3)
+        self.assertEqual(len(core["rows"]), 4)
         self.assertGreater(min(row["packets_per_s"] for row in core["rows"]), 0)
 
     def test_error_figures_meet_their_bars(self):
@@ -214,6 +214,18 @@ class Bench(unittest.TestCase):
             self.assertAlmostEqual(
                 row["encode_of_memcpy"], row["encode_gb_per_s"] / speed["memcpy_gb_per_s"], places=6
             )
+
+    def test_checks_are_ratios_to_crc32c(self):
+        result = run("bench", "checks", "--bytes", "160", "1452", "--rounds", "1", "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        rows = json.loads(result.stdout)["rows"]
+        for size in (160, 1452):
+            of_size = {row["check"]: row for row in rows if row["packet_bytes"] == size}
+            self.assertEqual(len(of_size), 10)
+            for row in of_size.values():
+                ratio = row["ns_per_packet"] / of_size["crc32c"]["ns_per_packet"]
+                self.assertAlmostEqual(row["of_crc32c"], ratio, places=6)
+        self.assertEqual(run("bench", "checks", "--bytes", "100").returncode, 2)
 
 
 if __name__ == "__main__":

@@ -247,7 +247,7 @@ class Trimming(unittest.TestCase):
 
     def test_spillways_heads_hold_more_than_one_plane(self):
         error, delivery = self.error("planes", 1.0)
-        self.assertAlmostEqual(error, 0.41, delta=0.03)  # 1.36 planes: between 0.571 of one and 0.138 of two
+        self.assertAlmostEqual(error, 0.46, delta=0.03)  # 1.24 planes: between 0.571 of one and 0.138 of two
         self.assertLessEqual(delivery.bytes_arrived / delivery.packets, 206)
 
     def test_the_share_that_is_asked_for_is_trimmed(self):

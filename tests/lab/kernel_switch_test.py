@@ -6,6 +6,7 @@
 
 Works in network namespaces of its own. Without the right to load programs everything is skipped.
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -25,8 +26,8 @@ NAME = f"test{os.getpid()}"
 
 # A Spillway data packet's header (docs/wire.md): 32768 coordinates a row, 16 planes, 22 quanta,
 # 80 bytes of head.
-HEADER = (bytes([0x11, 0]) + bytes(14) + bytes([0, 0]) + bytes(6) +
-          bytes([0x1F, 0x50, 0, 0, 0, 22, 20, 0]) + bytes([0, 0, 0x80, 0x3F]))
+HEADER = (bytes([0x21]) + bytes(31) + bytes([0x1F, 0x50, 0, 0, 0, 22, 20, 0]) + bytes(4) +
+          bytes([0, 0, 0x80, 0x3F]))
 
 # Frames as on a wire, with whole checksums; and eth0 able to take what XDP sends it.
 OFFLOADS = r"""
@@ -58,9 +59,9 @@ while time.monotonic() < end:
 print(sent)
 """
 
-# Counts datagrams by length until none has come for a while.
+# Counts datagrams by length until its input ends and none has come for a while.
 RECEIVER = r"""
-import collections, json, socket, sys
+import collections, json, select, socket, sys
 family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
 receiver = socket.socket(family, socket.SOCK_DGRAM)
 receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
@@ -68,13 +69,87 @@ receiver.bind((sys.argv[1], 7077))
 receiver.settimeout(float(sys.argv[2]))
 lengths = collections.Counter()
 print("ready", flush=True)
-try:
-    while True:
+while True:
+    try:
         lengths[len(receiver.recv(65536))] += 1
-except TimeoutError:
-    pass
+    except TimeoutError:
+        if select.select([sys.stdin], [], [], 0)[0]:
+            break
 print(json.dumps(lengths))
 """
+
+# Frames as they are on the wire: says a few of its own and, once its input ends and none has come
+# for a while, tells which came from one address. The kernel hands over the outermost VLAN tag beside
+# its frame.
+TALKER = r"""
+import json, socket, struct, sys
+said, source = json.loads(sys.argv[1]), bytes.fromhex(sys.argv[2])
+SOL_PACKET, PACKET_AUXDATA, PACKET_IGNORE_OUTGOING = 263, 8, 23
+talker = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+for option in (PACKET_AUXDATA, PACKET_IGNORE_OUTGOING):
+    talker.setsockopt(SOL_PACKET, option, 1)
+talker.bind(("eth0", 3))
+for frame in said:
+    talker.send(bytes.fromhex(frame))
+print("ready", flush=True)
+sys.stdin.read()
+talker.settimeout(0.5)
+heard = []
+try:
+    while True:
+        frame, notes, _, _ = talker.recvmsg(65536, 256)
+        status, _, _, _, _, tag, kind = struct.unpack("IIIHHHH", notes[0][2])
+        if status & 0x10:
+            frame = frame[:12] + struct.pack(">HH", kind, tag) + frame[12:]
+        if frame[6:12] == source:
+            heard.append(frame.hex())
+except TimeoutError:
+    pass
+print(json.dumps(heard))
+"""
+
+# Flags of an interface's offloads: 0x100 is rxvlan, 0x80 is txvlan.
+FLAGS = r"""
+import ctypes, fcntl, socket, struct, sys
+setting = (ctypes.c_uint32 * 2)(0x25, 0)
+request = struct.pack("16sP16x", sys.argv[1].encode(), ctypes.addressof(setting))
+fcntl.ioctl(socket.socket(socket.AF_INET, socket.SOCK_DGRAM), 0x8946, request)
+print(setting[1])
+"""
+RXVLAN = 0x100
+
+Q, AD = bytes.fromhex("8100002a"), bytes.fromhex("88a80063")
+TAGS = {"plain": b"", "q": Q, "ad": AD, "ad and q": AD + Q, "three tags": AD + Q + Q}
+# Stations behind hosts 0 and 1 that are not the hosts' own: their kernels say nothing about them.
+ADDRESS = [bytes.fromhex(f"02535700020{i}") for i in range(2)]
+EVERYBODY = b"\xff" * 6
+
+
+def checksum(data):
+    total = sum(int.from_bytes(data[i:i + 2], "big") for i in range(0, len(data), 2))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def frame(receiver, sender, tags, payload=HEADER + bytes(1300)):
+    """A datagram over IPv4; its UDP checksum is left out."""
+    ip = bytearray(bytes.fromhex("4524000000010000401100000a4e00020a4e0001"))
+    ip[2:4] = (28 + len(payload)).to_bytes(2, "big")
+    ip[10:12] = checksum(ip).to_bytes(2, "big")
+    udp = bytes.fromhex("1ba51ba5") + (8 + len(payload)).to_bytes(2, "big") + bytes(2)
+    return receiver + sender + tags + bytes.fromhex("0800") + ip + udp + payload
+
+
+def trimmed(whole, tags, size=256):
+    """What a switch leaves of such a frame: its tags, and lengths that agree with the cut."""
+    cut, ip = bytearray(whole[:size]), 14 + len(tags)
+    cut[ip + 1] = 48 << 2
+    cut[ip + 2:ip + 4] = (size - ip).to_bytes(2, "big")
+    cut[ip + 10:ip + 12] = bytes(2)
+    cut[ip + 10:ip + 12] = checksum(cut[ip:ip + 20]).to_bytes(2, "big")
+    cut[ip + 24:ip + 26] = (size - ip - 20).to_bytes(2, "big")
+    return bytes(cut)
 
 
 def tool(*arguments, before=()):
@@ -145,7 +220,7 @@ class KernelSwitch(unittest.TestCase):
     def on(self, host, script, *arguments):
         return subprocess.Popen(
             ["ip", "netns", "exec", f"spillway-{os.getpid()}-{host}", "python3", "-c", script,
-             *arguments], stdout=subprocess.PIPE, text=True)
+             *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def stats(self):
         done = tool("switch", "stats", "--name", NAME, "--json")
@@ -248,6 +323,111 @@ class KernelSwitch(unittest.TestCase):
         whole = lengths.get(len(HEADER) + 1300, 0)
         self.assertGreater(heads + whole, 100, port)
         self.assertGreater(sent, 0)
+
+    # -------------------------------------------------------------- tags, and the way back
+
+    SWITCHES = {"xdp": ("--hook", "xdp"), "tc that forwards": ("--hook", "tc", "--forward"),
+                "tc and a bridge": ("--hook", "tc"), "user space": None}
+
+    @contextlib.contextmanager
+    def switch(self, kind):
+        """A switch whose ports trim whatever is longer than 1000 bytes; yields how to end it, which
+        gives its counts."""
+        config = self.config(rate="1gbit")
+        path = pathlib.Path(config)
+        path.write_text(path.read_text().replace("queue=32k", "queue=1000"))
+        if kind != "tc and a bridge":
+            for i in range(self.PORTS):
+                ip("link", "set", f"p{i}", "nomaster")
+        running = None
+        try:
+            if self.SWITCHES[kind]:
+                done = tool("switch", "attach", "--config", config, "--name", NAME,
+                            *self.SWITCHES[kind])
+                self.assertEqual(done.returncode, 0, done.stderr)
+            else:
+                running = subprocess.Popen([str(TOOL), "switch", "run", config, "--json"],
+                                           stdout=subprocess.PIPE, text=True)
+                self.wait_for_packet_sockets()
+            yield lambda: self.end(running)
+        finally:
+            if running and running.poll() is None:
+                running.kill()
+                running.communicate()
+            tool("switch", "detach", "--name", NAME)
+            for i in range(self.PORTS):
+                ip("link", "set", f"p{i}", "master", "bridge0")
+
+    def wait_for_packet_sockets(self):
+        until = time.monotonic() + 30
+        while len(pathlib.Path("/proc/net/packet").read_text().splitlines()) <= self.PORTS:
+            self.assertLess(time.monotonic(), until, "the switch does not come up")
+            time.sleep(0.05)
+
+    @staticmethod
+    def end(running):
+        if running:
+            running.send_signal(signal.SIGTERM)
+            return json.loads(running.communicate(timeout=60)[0])
+        return json.loads(tool("switch", "stats", "--name", NAME, "--json").stdout)
+
+    def talk(self, host, said, source):
+        talker = self.on(host, TALKER, json.dumps([one.hex() for one in said]), source.hex())
+        self.assertEqual(talker.stdout.readline().strip(), "ready")
+        return talker
+
+    def heard(self, talker):
+        return [bytes.fromhex(one) for one in json.loads(talker.communicate(timeout=60)[0])]
+
+    def test_trims_tagged_frames_alike_everywhere(self):
+        """Tags stay, lengths agree with the cut; what has too many tags goes on untouched."""
+        for kind in self.SWITCHES:
+            with self.subTest(switch=kind), self.switch(kind) as end:
+                hellos = [frame(EVERYBODY, ADDRESS[0], tags, b"hello") for tags in TAGS.values()]
+                listener = self.talk(0, hellos, ADDRESS[1])
+                whole = {name: frame(ADDRESS[0], ADDRESS[1], tags) for name, tags in TAGS.items()}
+                whole["three tags"] = frame(ADDRESS[0], ADDRESS[1], TAGS["three tags"],
+                                            HEADER + bytes(800))  # fits: others' are not trimmed
+                self.heard(self.talk(1, whole.values(), ADDRESS[0]))
+                came = self.heard(listener)
+                expected = {trimmed(whole[name], tags) for name, tags in TAGS.items()
+                            if name != "three tags"}
+                if kind != "xdp":  # which leaves it to a bridge, and there is none
+                    expected.add(whole["three tags"])
+                self.assertEqual(set(came), expected)
+                port = {port["port"]: port for port in end()["ports"]}["switch0->host0"]
+                self.assertEqual(port["packets"]["trimmed"], 4)
+
+    def test_never_sends_back_where_it_came_from(self):
+        neighbour = bytes.fromhex("025357000299")  # behind host 1's port, too
+        for kind in self.SWITCHES:
+            with self.subTest(switch=kind), self.switch(kind) as end:
+                said = []
+                for tags in (b"", Q, AD + Q):
+                    said += [frame(EVERYBODY, neighbour, tags, b"hello"),
+                             frame(neighbour, ADDRESS[1], tags)]
+                listener = self.talk(0, [], ADDRESS[1])
+                self.assertEqual(self.heard(self.talk(1, said, ADDRESS[1])), [])
+                self.assertEqual(self.heard(listener), [])
+                stats = end()
+                if kind != "tc and a bridge":  # the bridge forwards, or does not
+                    self.assertEqual(stats["same_port"], 3)
+
+    def vlan_offload(self, name):
+        return int(subprocess.run(["python3", "-c", FLAGS, name], check=True, capture_output=True,
+                                  text=True).stdout) & RXVLAN
+
+    def test_turns_vlan_offload_off_for_xdp_and_gives_it_back(self):
+        self.assertEqual(self.vlan_offload("p0"), RXVLAN)
+        for hook, while_attached in (("tc", RXVLAN), ("xdp", 0)):
+            done = self.attach("--hook", hook)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(self.vlan_offload("p0"), while_attached, hook)
+            self.assertEqual("txvlan off" in done.stderr, hook == "xdp", done.stderr)
+            self.assertEqual(tool("switch", "detach", "--name", NAME).returncode, 0)
+            self.assertEqual(self.vlan_offload("p0"), RXVLAN, hook)
+        self.assertEqual(self.attach("--hook", "xdp", interfaces=("p0", "nosuch")).returncode, 1)
+        self.assertEqual(self.vlan_offload("p0"), RXVLAN)
 
     # -------------------------------------------------------------- the fix-up
 

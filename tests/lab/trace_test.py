@@ -32,8 +32,8 @@ SENDER = r"""
 import socket, struct, sys
 sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 for number in range(600):
-    header = struct.pack("<BBHHHIHHBBHI", 0x11, 0, 0, 0, 1, 5, 0, 0, 0, 0, number, number)
-    header += bytes([0x1F, 0x50, 0, 0, 0, 22, 20, 0, 0, 0, 0x80, 0x3F])
+    header = struct.pack("<BBHHHHHIQBBHI", 0x21, 0, 0, 0, 1, 0, 0, 5, 0, 0, 0, number, number)
+    header += struct.pack("<BBHBBBBIf", 0x1F, 0x50, 0, 0, 22, 20, 0, number, 1.0)
     sender.sendto(header + bytes(1300), (sys.argv[1], 7077))
 """
 
@@ -120,7 +120,7 @@ class InALab(unittest.TestCase):
         self.assertTrue(port.endswith("->host0"), port)
         self.assertEqual(receiver, "host0")
         self.assertRegex(bars[0]["name"],
-                         r"^DATA [123]>0 operation \d+ signature \d+ piece \d+ #\d+$")
+                         r"^DATA [123]>0 operation \d+ signature 0x[0-9a-f]+ piece \d+ #\d+$")
         self.assertEqual((bars[1]["args"]["packet"], bars[2]["name"]), (bars[0]["name"],) * 2)
 
     def test_over_a_switch_in_the_kernel(self):
@@ -250,7 +250,7 @@ class OfASwitch(unittest.TestCase):
         self.assertGreater(told["packets"]["trimmed"], 100)
         self.assertEqual(told["packets"]["trimmed"], self.trimmed() - before)
         self.assertEqual({bar["args"]["packet"] for bar in trace.bars},
-                         {f"DATA 1>0 operation 5 signature 0 piece 0 #{number}"
+                         {f"DATA 1>0 operation 5 signature 0x0 piece 0 #{number}"
                           for number in range(600)})
         for bar in trace.bars:
             self.assertEqual(trace.processes[bar["pid"]], "switch0->host0")

@@ -13,8 +13,10 @@ from spillway.torch.meeting import join_through_store
 
 COUNT = 1000
 # What travels as itself, and what only moves.
-REDUCIBLE = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64]
-MOVABLE = [torch.uint8, torch.bool, torch.int8, torch.int16, torch.complex64, torch.complex128]
+INTEGERS = [torch.int32, torch.int64, torch.int8, torch.uint8]
+REDUCIBLE = [torch.float32, torch.float64, torch.float16, torch.bfloat16, *INTEGERS]
+MOVABLE = [torch.bool, torch.int16, torch.complex64, torch.complex128]
+GLOO_LACKS = [torch.bfloat16, torch.bool]  # some releases
 
 gloo = None
 rank = world = None
@@ -55,11 +57,12 @@ def all_reduce_of_every_type_and_reduction():
     for dtype in REDUCIBLE:
         everybody = torch.stack([values(dtype, of=peer).double() for peer in range(world)])
         for op, expected in [(dist.ReduceOp.SUM, everybody.sum(0)), (dist.ReduceOp.MIN, everybody.min(0).values),
-                             (dist.ReduceOp.MAX, everybody.max(0).values)]:
+                             (dist.ReduceOp.MAX, everybody.max(0).values),
+                             (dist.ReduceOp.PRODUCT, everybody.prod(0))]:
             mine = values(dtype)
             dist.all_reduce(mine, op=op)
-            assert_equal(mine, expected.to(dtype))
-            if dtype != torch.bfloat16:  # which this Gloo does not have
+            assert_equal(mine, expected.to(torch.int64).to(dtype))
+            if dtype not in GLOO_LACKS:
                 reference = values(dtype)
                 dist.all_reduce(reference, op=op, group=gloo)
                 assert_equal(mine, reference)
@@ -67,6 +70,138 @@ def all_reduce_of_every_type_and_reduction():
             mine = values(dtype).double().to(dtype)
             dist.all_reduce(mine, op=dist.ReduceOp.AVG)
             assert torch.allclose(mine.double(), everybody.mean(0), rtol=1e-2)
+
+
+def reductions_of_integers_wrap_around_and_meet_bit_by_bit_as_gloos_do():
+    for dtype in INTEGERS:
+        for op in (dist.ReduceOp.SUM, dist.ReduceOp.PRODUCT, dist.ReduceOp.MIN, dist.ReduceOp.MAX, dist.ReduceOp.BAND,
+                   dist.ReduceOp.BOR, dist.ReduceOp.BXOR):
+            mine, reference = any_bits(dtype), any_bits(dtype)
+            dist.all_reduce(mine, op=op)
+            dist.all_reduce(reference, op=op, group=gloo)
+            assert_equal(mine, reference)
+            mine, reference = any_bits(dtype), any_bits(dtype)
+            dist.reduce(mine, dst=1, op=op)
+            dist.reduce(reference, dst=1, op=op, group=gloo)
+            assert rank != 1 or torch.equal(mine, reference)
+            part, whole = torch.zeros(COUNT // world, dtype=dtype), any_bits(dtype)[:COUNT // world * world]
+            dist.reduce_scatter_tensor(part, whole, op=op)
+            dist.all_reduce(whole, op=op, group=gloo)
+            assert_equal(part, whole.chunk(world)[rank])
+
+
+def any_bits(dtype):
+    """A rank's, the same in every call."""
+    generator = torch.Generator().manual_seed(rank)
+    return torch.randint(-2**62, 2**62, (COUNT,), generator=generator).to(dtype)
+
+
+def products_of_floats_are_those_of_gloo():
+    for dtype in (torch.float32, torch.float64):
+        generator = torch.Generator().manual_seed(rank)
+        mine = torch.randn(COUNT, generator=generator, dtype=dtype)
+        reference = mine.clone()
+        dist.all_reduce(mine, op=dist.ReduceOp.PRODUCT)
+        dist.all_reduce(reference, op=dist.ReduceOp.PRODUCT, group=gloo)
+        assert torch.allclose(mine, reference, rtol=1e-5)
+
+
+def bools_stay_bools():
+    everybody = torch.stack([values(torch.bool, of=peer) for peer in range(world)])
+    odd = everybody.sum(0) % 2 == 1
+    for op, expected in [(dist.ReduceOp.SUM, everybody.any(0)), (dist.ReduceOp.MAX, everybody.any(0)),
+                         (dist.ReduceOp.BOR, everybody.any(0)), (dist.ReduceOp.PRODUCT, everybody.all(0)),
+                         (dist.ReduceOp.MIN, everybody.all(0)), (dist.ReduceOp.BAND, everybody.all(0)),
+                         (dist.ReduceOp.BXOR, odd)]:
+        mine = values(torch.bool)
+        dist.all_reduce(mine, op=op)
+        assert_equal(mine, expected)
+        assert mine.view(torch.uint8).max() <= 1
+        # As bytes, Gloo's are true and false in the same places.
+        reference = values(torch.bool).to(torch.uint8)
+        dist.all_reduce(reference, op=op, group=gloo)
+        assert_equal(mine, reference.to(torch.bool))
+
+
+def sparse(dtype=torch.float32, shape=(50, 7), entries=20, of=None):
+    """A rank's, not coalesced, the same in every call."""
+    generator = torch.Generator().manual_seed(rank if of is None else of)
+    indices = torch.randint(0, shape[0], (1, entries), generator=generator)
+    numbers = torch.randint(-9, 9, (entries, *shape[1:]), generator=generator).to(dtype)
+    return torch.sparse_coo_tensor(indices, numbers, shape)
+
+
+def sparse_tensors_are_added_up_as_gloos_are():
+    for dtype in (torch.float32, torch.float64, torch.int32, torch.int64, torch.uint8):
+        mine, reference = sparse(dtype, entries=20 * rank), sparse(dtype, entries=20 * rank)
+        dist.all_reduce(mine)
+        dist.all_reduce(reference, group=gloo)
+        assert mine.is_sparse and mine.is_coalesced()
+        assert_equal(mine.indices(), reference.coalesce().indices())
+        assert_equal(mine.values(), reference.coalesce().values())
+    mine, reference = sparse(torch.float32), sparse(torch.float32)
+    for each, group in ((mine, None), (reference, gloo)):
+        each.mul_(1 / 3)
+        dist.all_reduce(each, group=group)
+    assert_equal(mine.values(), reference.coalesce().values())  # to the last bit
+    for dtype in (torch.float16, torch.bfloat16, torch.int16):  # which this Gloo has not
+        mine = sparse(dtype)
+        dist.all_reduce(mine)
+        assert_equal(mine.to_dense(), sum(sparse(of=peer).to_dense() for peer in range(world)).to(dtype))
+    both = torch.sparse_coo_tensor([[rank], [1]], [2.0], (world, 3))
+    dist.all_reduce(both)
+    assert_equal(both.to_dense(), torch.tensor([[0.0, 2.0, 0.0]] * world))
+    nothing = torch.sparse_coo_tensor(torch.zeros(1, 0, dtype=torch.int64), torch.zeros(0), (4,))
+    dist.all_reduce(nothing)
+    assert nothing._nnz() == 0
+
+
+def sparse_all_reduces_keep_their_turn():
+    for _ in range(20):
+        mine, then = sparse(), torch.ones(10)
+        work = dist.all_reduce(mine, async_op=True)
+        later = dist.all_reduce(then, async_op=True)
+        again = dist.all_reduce(sparse(), async_op=True)
+        later.wait()
+        assert_equal(then, torch.full((10,), float(world)))
+        assert_equal(work.get_future().wait()[0].to_dense(), sum(sparse(of=peer).to_dense() for peer in range(world)))
+        assert again.wait() and again.is_completed() and again.is_success()
+
+
+def sparse_tensors_that_differ_are_named():
+    shape = (50, 7) if rank != 1 else (40, 7)
+    refuses(ValueError, ["alike", "rank 0's is (50, 7)", "rank 1's (40, 7)"],
+            lambda: dist.all_reduce(sparse(shape=shape)))
+    dense = torch.ones(3)  # the group goes on
+    dist.all_reduce(dense)
+    assert_equal(dense, torch.full((3,), float(world)))
+    refuses(ValueError, ["sums alone"], lambda: dist.all_reduce(sparse(), op=dist.ReduceOp.MAX))
+    refuses(TypeError, ["dense"], lambda: dist.broadcast(sparse(), src=0))
+
+
+def lazily_conjugated_and_negated_tensors_are_resolved():
+    numbers = torch.tensor([1 + 2j, 3 - 4j, 5j])
+    mine = (numbers * (rank + 1)).conj()
+    assert mine.is_conj()
+    everybody = [torch.zeros(3, dtype=numbers.dtype) for _ in range(world)]
+    dist.group.WORLD.allgather([everybody], [mine]).wait()  # torch's own function takes them only in part
+    for peer in range(world):
+        assert_equal(everybody[peer], (numbers * (peer + 1)).conj().resolve_conj())
+    # In place, where some ranks' have the bit and some have not: what a rank reads is what was sent.
+    mine = (numbers * (rank + 1)).conj() if rank != 1 else numbers * 2
+    physical = mine.conj() if rank != 1 else mine
+    dist.broadcast(mine, src=1)
+    assert_equal(mine.resolve_conj(), numbers * 2)
+    assert_equal(physical.resolve_conj(), (numbers * 2).conj().resolve_conj() if rank != 1 else numbers * 2)
+    for negated in (numbers.clone().conj().imag, torch._neg_view(torch.tensor([2.0, -4.0, 5.0]))):
+        assert negated.is_neg()
+        dist.all_reduce(negated)
+        assert_equal(negated.resolve_neg(), torch.tensor([-2.0, 4.0, -5.0]) * world)
+    got, after, before = torch.zeros(3), (rank + 1) % world, (rank - 1) % world
+    sending = dist.isend((numbers * (rank + 1)).conj().imag, after)
+    dist.recv(got, before)
+    sending.wait()
+    assert_equal(got, torch.tensor([-2.0, 4.0, -5.0]) * (before + 1))
 
 
 def all_reduce_of_random_floats_is_close_to_gloo_and_the_same_everywhere():
@@ -167,6 +302,70 @@ def sends_and_receives():
     for work in dist.batch_isend_irecv(batch):
         work.wait()
     assert_equal(got, values(torch.float32, 11, of=before))
+
+
+def tags_are_received_in_any_order():
+    after, before = (rank + 1) % world, (rank - 1) % world
+    for count in (5, 200_000):  # of which the larger are not sent before they are asked for
+        for tags in ([1, 2, 3], [3, 1, 2], [2, 0, 2]):
+            sending = [dist.isend(torch.full((count,), float(10 * rank + at)), after, tag=tag)
+                       for at, tag in enumerate(tags)]
+            for tag in sorted(set(tags), reverse=True):
+                for at in (at for at, sent in enumerate(tags) if sent == tag):
+                    got = torch.zeros(count)
+                    assert dist.recv(got, before, tag=tag) == before
+                    assert_equal(got, torch.full((count,), float(10 * before + at)))
+            for work in sending:
+                work.wait()
+    got = [torch.zeros(3), torch.zeros(3)]
+    receiving = [dist.irecv(got[0], before, tag=7), dist.irecv(got[1], before, tag=8)]
+    dist.send(torch.full((3,), 8.0), after, tag=8)
+    dist.send(torch.full((3,), 7.0), after, tag=7)
+    for work in receiving:
+        work.wait()
+    assert [each[0].item() for each in got] == [7.0, 8.0]
+
+
+def receives_from_any_rank():
+    if rank == 0:
+        heard = []
+        for _ in range(2 * (world - 1)):
+            got = torch.zeros(1000, dtype=torch.int64)
+            source = dist.recv(got)
+            assert_equal(got, torch.full((1000,), 100 * source + heard.count(source)))
+            heard.append(source)
+        assert sorted(heard) == sorted(2 * list(range(1, world)))
+        got = torch.zeros(2)
+        assert dist.recv(got, tag=5) == 2 and got[0] == 5.0  # a named rank's own message waits for its turn
+        assert dist.recv(got, src=2) == 2 and got[0] == 4.0
+    else:
+        for at in range(2):
+            dist.send(torch.full((1000,), 100 * rank + at), 0)
+        if rank == 2:
+            waits = dist.isend(torch.full((2,), 4.0), 0)
+            dist.send(torch.full((2,), 5.0), 0, tag=5)
+            waits.wait()
+    dist.barrier()
+    if rank == 0:  # one from any rank takes nothing of an all_to_all's that is called behind it
+        got = torch.zeros(4)
+        receiving = dist.group.WORLD.recv_anysource([got], 0)
+    outputs = [torch.zeros(peer + 1) for peer in range(world)]
+    dist.all_to_all(outputs, [torch.full((rank + 1,), float(rank)) for _ in range(world)])
+    assert all(torch.equal(output, torch.full((peer + 1,), float(peer))) for peer, output in enumerate(outputs))
+    if rank == 1:
+        dist.send(torch.ones(4), 0)
+    if rank == 0:
+        receiving.wait()
+        assert receiving._source_rank() == 1 and got.sum() == 4
+
+
+def barriers_that_are_watched():
+    spillway.torch.monitored_barrier()
+    spillway.torch.monitored_barrier(timeout=datetime.timedelta(seconds=60), wait_all_ranks=True)
+    spillway.torch.monitored_barrier(gloo, datetime.timedelta(seconds=60))
+    pair = dist.new_group([0, 2])
+    if rank in (0, 2):
+        spillway.torch.monitored_barrier(pair)
 
 
 def objects():
@@ -330,24 +529,33 @@ def sub_groups():
         got = torch.zeros(4)
         dist.recv(got, 2, group=pair)
         assert_equal(got, torch.ones(4))
+    if rank == 2:
+        dist.send(torch.ones(4), 0, group=pair)
+    if rank == 0:
+        assert dist.recv(got.zero_(), group=pair) == 2  # the job's number, not the group's
+        assert_equal(got, torch.ones(4))
 
 
 def what_it_does_not_have_is_refused():
     ones = torch.ones(4)
-    refuses(ValueError, ["PRODUCT", "SUM, AVG, MIN and MAX"], lambda: dist.all_reduce(ones, op=dist.ReduceOp.PRODUCT))
-    refuses(ValueError, ["BAND"], lambda: dist.all_reduce(ones.int(), op=dist.ReduceOp.BAND))
-    refuses(TypeError, ["torch.uint8", "Convert"], lambda: dist.all_reduce(torch.ones(4, dtype=torch.uint8)))
+    refuses(TypeError, ["BAND", "integers"], lambda: dist.all_reduce(ones, op=dist.ReduceOp.BAND))
+    refuses(TypeError, ["torch.int16", "Convert"], lambda: dist.all_reduce(torch.ones(4, dtype=torch.int16)))
     refuses(TypeError, ["average"], lambda: dist.all_reduce(ones.int(), op=dist.ReduceOp.AVG))
-    refuses(TypeError, ["dense"], lambda: dist.all_reduce(ones.to_sparse()))
-    refuses(ValueError, ["tag"], lambda: dist.send(ones, (rank + 1) % world, tag=3))
-    refuses(ValueError, ["src"], lambda: dist.recv(ones))
-    refuses(ValueError, ["3 ranks"], lambda: dist.all_to_all([ones], [ones]))
+    refuses(TypeError, ["dense"], lambda: dist.all_reduce(torch.ones(2, 2).to_sparse_csr()))
+    refuses(ValueError, ["tag -1"], lambda: dist.send(ones, (rank + 1) % world, tag=-1))
+    refuses(ValueError, [f"tag {2**32}"], lambda: dist.irecv(ones, (rank + 1) % world, tag=2**32))
+    refuses(spillway.torch.SpillwayError, ["nothing"], lambda: dist.recv(torch.ones(0)))
+    refuses(ValueError, [f"{world} ranks"], lambda: dist.all_to_all([ones], [ones]))
     refuses(ValueError, ["5 elements", "4"], lambda: dist.all_gather([torch.ones(5)] * world, ones))
     refuses(spillway.torch.SpillwayError, [f"rank {rank} of {world}", "itself"],
             lambda: dist.group.WORLD.send([ones], rank))
 
 
 SCENARIOS = [all_reduce_of_every_type_and_reduction,
+             reductions_of_integers_wrap_around_and_meet_bit_by_bit_as_gloos_do, products_of_floats_are_those_of_gloo,
+             bools_stay_bools, sparse_tensors_are_added_up_as_gloos_are, sparse_all_reduces_keep_their_turn,
+             sparse_tensors_that_differ_are_named, lazily_conjugated_and_negated_tensors_are_resolved,
+             tags_are_received_in_any_order, receives_from_any_rank, barriers_that_are_watched,
              all_reduce_of_random_floats_is_close_to_gloo_and_the_same_everywhere, broadcasts, all_gathers,
              reduce_scatters, gathers_and_scatters, reduces, all_to_alls, sends_and_receives, objects,
              tensors_that_are_not_contiguous, empty_tensors_and_scalars, parameters_that_need_gradients,

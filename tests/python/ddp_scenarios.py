@@ -2,15 +2,20 @@
 """DDP over the backend and with the hook, at one rank of torch_test.py."""
 import importlib.util
 import io
+import time
+import unittest.mock
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import spillway.torch
+from spillway.torch.buckets import BucketRun
 
 STEPS = 3
 SMALL_BUCKETS_MB = 0.05  # several of them, behind a first of a MiB
+
+report_of = BucketRun.report
 
 gloo = None
 rank = world = None
@@ -184,6 +189,51 @@ def error_feedback_makes_up_for_what_coding_leaves_out():
     assert with_feedback < 0.5 * without, (with_feedback, without)
 
 
+class Ledger:
+    """A layer's gradients as the hook averages them: what sums have used of all ranks' gradients so far."""
+
+    def __init__(self):
+        torch.manual_seed(3)
+        self.model = DistributedDataParallel(torch.nn.Linear(300, 20, bias=False))
+        spillway.torch.attach(self.model, precision=32, gather_precision=32, loss_bound=0.0, least_contributors=0.5)
+        self.used = torch.zeros(300 * 20, dtype=torch.double)
+        self.was_somebody_left_out = False
+
+    def step(self, inputs, late=0.0):
+        dist.barrier(group=gloo)
+        time.sleep(late)
+        reports = []
+        with unittest.mock.patch.object(BucketRun, "report", lambda run: reports.append(report_of(run)) or reports[-1]):
+            self.model.zero_grad()
+            self.model(inputs).sum().backward()
+        gradient = self.model.module.weight.grad.double().reshape(-1)
+        for shard in reports[-1].shards:
+            part = slice(shard.first, shard.first + shard.count)
+            self.used[part] += gradient[part] * shard.contributors
+            self.was_somebody_left_out |= shard.contributors < world
+
+
+def what_a_late_rank_did_not_contribute_comes_later():
+    """Sums that have used everything: none of the late rank's gradients is lost, nor those for the shard it owned."""
+    ledger = Ledger()
+    inputs = torch.randn(4, 300, generator=torch.Generator().manual_seed(rank))
+    own = inputs.double().sum(0).repeat(20)
+    everybody = own.clone()
+    dist.all_reduce(everybody, group=gloo)
+    ledger.step(inputs)  # the warm-up: exact, and not counted
+    steps = 20
+    for step in range(steps):
+        is_late = step >= steps - 3 and rank == world - 1
+        ledger.step(inputs, late=1.0 if is_late else 0.0)  # much longer than what the others have got used to
+    assert ledger.was_somebody_left_out
+    for _ in range(50):  # with nothing new, until what is owed has come: as long as ranks are late now and then
+        if torch.allclose(ledger.used, steps * everybody, rtol=1e-4, atol=1e-3):
+            break
+        ledger.step(torch.zeros(4, 300))
+    assert torch.allclose(ledger.used, steps * everybody, rtol=1e-4, atol=1e-3)
+    assert_same_everywhere(ledger.used)
+
+
 def a_run_from_a_checkpoint_goes_on_bit_for_bit():
     """Exact, three steps; then once straight on, and once from a checkpoint in a new model and optimizer."""
     model = make_model()
@@ -263,9 +313,30 @@ def what_is_wrong_in_a_call_is_said():
         assert "DistributedDataParallel" in str(caught)
 
 
-SCENARIOS = [training_is_close_to_gloo_and_the_same_everywhere, layers_that_some_ranks_do_not_use,
+def embedded(group):
+    """The weights of an embedding with sparse gradients, after some steps."""
+    torch.manual_seed(3)
+    layers = torch.nn.Sequential(torch.nn.Embedding(100, 8, sparse=True), torch.nn.Linear(8, 4))
+    model = DistributedDataParallel(layers, process_group=group)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(STEPS):
+        generator = torch.Generator().manual_seed(1000 * step + rank)
+        words = torch.randint(0, 100, (5 + rank, 3), generator=generator)
+        optimizer.zero_grad()
+        model(words).square().mean().backward()
+        assert layers[0].weight.grad.is_sparse
+        optimizer.step()
+    return layers[0].weight.detach()
+
+
+def sparse_gradients_train_as_with_gloo():
+    assert torch.allclose(embedded(None), embedded(gloo), rtol=1e-4, atol=1e-5)
+
+
+SCENARIOS = [sparse_gradients_train_as_with_gloo, training_is_close_to_gloo_and_the_same_everywhere, layers_that_some_ranks_do_not_use,
              a_hook_that_is_exact_is_close_to_gloo, a_hook_that_may_lose_leaves_replicas_the_same,
              a_hook_on_a_gloo_group_makes_its_own_communicator, a_hook_on_a_sub_group,
              steps_of_a_warm_up_and_steps_that_are_asked_for_are_exact,
-             error_feedback_makes_up_for_what_coding_leaves_out, a_run_from_a_checkpoint_goes_on_bit_for_bit,
+             error_feedback_makes_up_for_what_coding_leaves_out, what_a_late_rank_did_not_contribute_comes_later,
+             a_run_from_a_checkpoint_goes_on_bit_for_bit,
              fully_sharded_models_where_torch_has_them, gradients_of_half_precision, what_is_wrong_in_a_call_is_said]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the ranks of failure_test.py do until something is raised."""
+import datetime
 import os
 import signal
 
@@ -57,6 +58,36 @@ def operations_that_differ():
         dist.barrier()
     else:
         dist.all_reduce(torch.ones(10))
+
+
+def reductions_that_differ():
+    op = dist.ReduceOp.BXOR if dist.get_rank() == VICTIM else dist.ReduceOp.PRODUCT
+    dist.all_reduce(torch.ones(10, dtype=torch.uint8), op=op)
+
+
+def types_that_differ():
+    """A send and its receive."""
+    if dist.get_rank() == VICTIM:
+        dist.send(torch.ones(10, dtype=torch.int8), 0, tag=3)
+    elif dist.get_rank() == 0:
+        dist.recv(torch.ones(10, dtype=torch.uint8), tag=3)
+    else:
+        dist.barrier()
+
+
+def a_monitored_barrier_that_some_miss():
+    """Those that are not in it wait for something else."""
+    if dist.get_rank() == 0:
+        spillway.torch.monitored_barrier(timeout=datetime.timedelta(seconds=1))
+    dist.recv(torch.zeros(1), 0)
+
+
+def a_barrier_that_some_miss():
+    if dist.get_rank() == 0:
+        options = dist.BarrierOptions()
+        options.timeout = datetime.timedelta(seconds=1)
+        dist.group.WORLD.barrier(options).wait()
+    dist.recv(torch.zeros(1), 0)
 
 
 def modes_that_differ():

@@ -12,7 +12,7 @@ import unittest
 from torch_ranks import prepare, run_ranks
 
 WORLD = 3
-PEER_FAILED, MISMATCH = 5, 6
+PEER_FAILED, MISMATCH, TIMED_OUT = 5, 6, 7
 
 prepare()
 
@@ -58,6 +58,26 @@ class Failures(unittest.TestCase):
     def test_operations_that_differ_are_named(self):
         for rank, said in enumerate(said_in("operations_that_differ")):
             self.check(said, rank, MISMATCH, "all ranks must call the same operations")
+
+    def test_reductions_that_differ_are_named(self):
+        said = said_in("reductions_that_differ")
+        for rank in range(WORLD):
+            self.check(said[rank], rank, MISMATCH)
+        found = [each["message"] for each in said if "(bit_xor)" in each["message"]]
+        self.assertTrue(any("(product)" in message for message in found), said)
+
+    def test_a_send_that_is_not_what_its_receive_takes_is_named(self):
+        said = said_in("types_that_differ")
+        for rank in range(WORLD):
+            self.check(said[rank], rank, MISMATCH)
+        self.assertIn("receive of 10 uint8, tag 3 at rank 0, but at rank 1 it is send of int8", said[0]["message"])
+
+    def test_a_barrier_ends_after_its_timeout_and_names_who_is_missing(self):
+        for scenario in ("a_barrier_that_some_miss", "a_monitored_barrier_that_some_miss"):
+            said = said_in(scenario)
+            self.check(said[0], 0, TIMED_OUT, "barrier at", "after 1 s", "waits for rank 1, 2")
+            for rank in (1, 2):
+                self.check(said[rank], rank, TIMED_OUT, "rank 0 waited too long for rank 1")
 
     def test_modes_that_differ_are_named(self):
         for rank, said in enumerate(said_in("modes_that_differ")):

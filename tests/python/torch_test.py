@@ -16,6 +16,7 @@ WORLD = 3
 
 prepare()
 
+from spillway import abi
 from spillway.torch.backward import priority_of
 from spillway.torch.buckets import BucketNames
 from spillway.torch.mode import mode_from_environment
@@ -70,6 +71,16 @@ class Modes(unittest.TestCase):
                                      ("SPILLWAY_TOLERANT_BYTES", "64k", "a whole number, 0 or more")]:
             with self.assertRaisesRegex(ValueError, f"^{name} is '{value}': it must be .*{allowed}"):
                 mode_with({name: value})
+
+
+class Tags(unittest.TestCase):
+    def test_the_largest_is_the_librarys(self):
+        library = abi.default_library()
+        for tag, status in ((abi.MAX_TAG, 0), (abi.MAX_TAG + 1, 1)):
+            if tag < 2**32:
+                options = library.options()
+                options.tag = tag
+                self.assertEqual(library.lib.spillway_operation_options_check(options), status)
 
 
 class Collectives(unittest.TestCase):

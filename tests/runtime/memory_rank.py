@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A rank of memory_test.py: says, as one line of JSON, how many KiB of memory its process has.
+"""A rank of memory_test.py: says, as one line of JSON, how many KiB of memory its process has, and
+how many segments of other ranks and of its own it has mapped.
+
+No process of its user may look into it, as on systems that are strict about that.
 
     tests/runtime/memory_rank.py LIBRARY OPERATIONS WARM_UP
 """
@@ -11,11 +14,17 @@ import sys
 import spillway_ctypes as sw
 
 LARGE = 4 << 20  # floats: 16 MiB
+PR_SET_DUMPABLE = 4
 
 
 def resident_kib():
     with open("/proc/self/status", encoding="ascii") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
+
+
+def segments(access):
+    with open("/proc/self/maps", encoding="ascii") as maps:
+        return sum("memfd:spillway-segment" in line and line.split()[1] == access for line in maps)
 
 
 def all_reduce(comm, buffer, times):
@@ -25,6 +34,7 @@ def all_reduce(comm, buffer, times):
 
 def main():
     library, operations, warm_up = sw.Library(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     kib = {"before": resident_kib()}
     comm = sw.Communicator(library, rendezvous_timeout_ms=20_000)
     small = (ctypes.c_float * 100)()
@@ -39,7 +49,8 @@ def main():
     kib["buffer"] = resident_kib()
     all_reduce(comm, large, 2)
     kib["large"] = resident_kib()
-    print(json.dumps(kib), flush=True)
+    mapped = {"segments_read": segments("r--s"), "segments_written": segments("rw-s")}
+    print(json.dumps(kib | mapped), flush=True)
     comm.close()
 
 

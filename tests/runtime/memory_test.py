@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a communicator costs in memory, and that operations leave none behind.
+"""What a communicator costs in memory, that operations leave none behind, and that ranks of one
+machine share theirs without rights over each other.
 
     tests/runtime/memory_test.py LIBRARY [--operations N] [--worlds 2,8]
 """
@@ -39,20 +40,34 @@ def report(world, operations, of_ranks):
     return worst("all", "warm")
 
 
+def check_sharing(world, of_ranks):
+    """What is wrong, if anything: each rank writes one segment and reads those of the others."""
+    wrong = [rank for rank in of_ranks if (rank["segments_read"], rank["segments_written"]) != (world - 1, 1)]
+    return f"ranks that do not share with all others: {wrong}" if wrong else None
+
+
+def check_library(library):
+    """What is wrong, if anything: no call that reads another process, or lets others do so."""
+    return "it reads other processes' memory" if b"process_vm_readv" in library.read_bytes() else None
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("library", type=pathlib.Path)
     parser.add_argument("--operations", type=int, default=5000)
     parser.add_argument("--worlds", default="2")
     arguments = parser.parse_args()
+    faults = [check_library(arguments.library.resolve())]
     grew = 0
     for world in map(int, arguments.worlds.split(",")):
         of_ranks = measure(arguments.library.resolve(), world, arguments.operations)
         grew = max(grew, report(world, arguments.operations, of_ranks))
+        faults.append(check_sharing(world, of_ranks))
     if grew > MOST_GROWTH_KIB:
-        print(f"memory grew by {grew} KiB, more than {MOST_GROWTH_KIB}", file=sys.stderr)
-        return 1
-    return 0
+        faults.append(f"memory grew by {grew} KiB, more than {MOST_GROWTH_KIB}")
+    for fault in filter(None, faults):
+        print(fault, file=sys.stderr)
+    return 1 if any(faults) else 0
 
 
 if __name__ == "__main__":

@@ -23,12 +23,12 @@ def rank_environment(rank, world, meeting, one_machine):
 class RankProcesses:
     """`command(rank)` for every rank. On leaving the block, all that still run are killed."""
 
-    def __init__(self, world, command, meeting=None, prefix=lambda rank: []):
+    def __init__(self, world, command, meeting=None, prefix=lambda rank: [], stdin=None):
         self.processes = []
         meeting_place = meeting or f"127.0.0.1:{free_port()}"
         for rank in range(world):
             self.processes.append(subprocess.Popen(
-                prefix(rank) + command(rank), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                prefix(rank) + command(rank), stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                 env=rank_environment(rank, world, meeting_place, one_machine=meeting is None)))
 
     def __enter__(self):

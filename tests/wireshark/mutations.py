@@ -12,15 +12,15 @@ def _seeds():
     credit = struct.pack("<IBBH", 9, 3, 0, 0) + 3 * packets.path_report(1, 2, 3, 4, 5, 6, 7, 8)
     bodies = {PROBE: struct.pack("<IIIB3x", 9, 2, 3, 1), STOP: struct.pack("<IB3x", 9, 1), BITMAP: bits,
               CREDIT: credit, WAIT: b"", LEAVE: struct.pack("<HBx", 3, 1)}
-    return [golden_packet(name) for name in packets.golden_names()] + [
-        control_packet(kind, body, 1) for kind, body in bodies.items()]
+    return [golden_packet(name) for name in packets.golden_names()] + [packets.bytes_packet(10, 16)] + [
+        control_packet(kind, body) for kind, body in bodies.items()]
 
 
 def _mutated(chance, packet):
     packet = bytearray(packet)
     for _ in range(chance.choice((0, 1, 1, 2, 5))):
         # Mostly where the fields are.
-        place = chance.randrange(min(60, len(packet)) if chance.random() < 0.8 else len(packet))
+        place = chance.randrange(min(72, len(packet)) if chance.random() < 0.8 else len(packet))
         packet[place] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)))
     if chance.random() < 0.4:
         packet = packet[:chance.randrange(len(packet) + 1)]

@@ -7,7 +7,8 @@ import pathlib
 import struct
 
 DATA, PROBE, STOP, BITMAP, CREDIT, WAIT, LEAVE = range(1, 8)
-HEADER = 36
+DATA_HEADER = 48
+CHECK = 8
 TAIL_SEGMENT = 512
 PORT = 7077
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
@@ -21,58 +22,51 @@ def golden_names():
     return sorted(path.stem for path in GOLDEN.glob("*.hex"))
 
 
-# ------------------------------------------------------------------ checks
-
-
-def _crc_entry(byte):
-    for _ in range(8):
-        byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
-    return byte
-
-
-_CRC_TABLE = [_crc_entry(byte) for byte in range(256)]
-
-
-def crc32c(data, salt=0):
-    state = ~salt & 0xFFFFFFFF
-    for byte in data:
-        state = _CRC_TABLE[(state ^ byte) & 0xFF] ^ state >> 8
-    return ~state & 0xFFFFFFFF
-
-
 # ------------------------------------------------------------------ packets
 
 
-def control_packet(kind, body, salt, **fields):
-    """`fields` beside the body: those of the header, with defaults that tell them apart."""
-    at = {"job": 7, "epoch": 8, "source": 1, "operation": 300000, "signature": 12, "piece": 13, "phase": 2,
-          "path": 5, "timestamp": 0x89ABCDEF, "destination": 2, "message_source": 3,
-          "sequence": 70000, "generation": 4, **fields}
-    packet = struct.pack("<BBHHHIHHBBHIHHII", 1 << 4 | kind, 0, at["job"], at["epoch"], at["source"],
-                         at["operation"], at["signature"], at["piece"], at["phase"] << 6, at["path"], 0,
-                         at["timestamp"], at["destination"], at["message_source"], at["sequence"],
-                         at["generation"]) + body
-    return packet + struct.pack("<I", crc32c(packet, salt))
+SEND_SIGNATURE = 9 << 58 | 3 << 52 | 0x00ABCD << 24 | 0x123456  # of bfloat16, with tag 0xABCD
 
 
-def path_report(path, echo_sequence, hold_us, *counters):
-    """`counters`: packets, bytes, marked, trimmed, echo_us."""
-    return struct.pack("<BBHIIIII", path, echo_sequence, hold_us, *counters)
+def control_packet(kind, body, **fields):
+    """`fields` beside the body: those of the header, with defaults that tell them apart. The tag is
+    none: nobody without the run's key can tell."""
+    at = {"flags": 0, "job": 7, "epoch": 8, "source": 1, "destination": 2, "piece": 13, "operation": 300000,
+          "signature": SEND_SIGNATURE, "phase": 2, "path": 5, "timestamp": 0x89ABCDEF, "message_source": 3,
+          "reserved": 0, "sequence": 70000, "generation": 4, **fields}
+    return struct.pack("<BBHHHHHIQBBHIHHII", 2 << 4 | kind, at["flags"], at["job"], at["epoch"], at["source"],
+                       at["destination"], at["piece"], at["operation"], at["signature"], at["phase"] << 6,
+                       at["path"], 0, at["timestamp"], at["message_source"], at["reserved"],
+                       at["sequence"], at["generation"]) + body + bytes(range(CHECK))
+
+
+def bytes_packet(quanta, head_words):
+    """A data packet of bytes as they are; neither bytes nor tags mean anything."""
+    head, tail = head_words * 4, quanta * 128 - head_words * 4
+    header = struct.pack("<BBHHHHHIQBBHIBBHBBBBII", 2 << 4 | DATA, 0, 7, 8, 1, 2, 13, 300000, SEND_SIGNATURE,
+                         3 << 6, 5, 17, 1, 2 << 4 | 15, 32, 0, 0, quanta, head_words, 0, 18, 0)
+    return header + b"h" * CHECK + b"H" * head + (b"T" * tail + b"t" * CHECK if tail else b"")
+
+
+def path_report(path, *counters):
+    """`counters`: hold_us, packets, bytes, marked, trimmed, echo_us, echo_number."""
+    return struct.pack("<B3xIIIIIII", path, *counters)
 
 
 class DataLayout:
     """Where the parts of a data packet lie, from its header."""
 
     def __init__(self, packet):
-        code, planes, _, slot, quanta, head_words = struct.unpack_from("<BBHBBB", packet, 24)
+        code, planes, _, slot, quanta, head_words = struct.unpack_from("<BBHBBB", packet, 32)
         length = 1 << (code & 15)
         self.first = slot * quanta * 32
         self.count = min(quanta * 32, length - self.first)
         self.planes = planes & 63
         self.plane_bytes = self.count // 8
-        self.check = 8 if packet[1] & 1 else 4
         self.head_bytes = head_words * 4
-        self.head_end = HEADER + self.check + self.head_bytes
+        self.head_end = DATA_HEADER + CHECK + self.head_bytes
+        is_bytes = code >> 4 == 2
+        self.segment = max(1, self.planes * self.plane_bytes - self.head_bytes) if is_bytes else TAIL_SEGMENT
 
     def usable(self, size):
         """Of a packet cut to `size`: checks that are there, and planes under them."""
@@ -80,8 +74,8 @@ class DataLayout:
             return 0, 0.0
         checks, planes, at = 1, self.head_bytes, self.head_end
         while planes < self.planes * self.plane_bytes:
-            segment = min(TAIL_SEGMENT, self.planes * self.plane_bytes - planes)
-            at += segment + self.check
+            segment = min(self.segment, self.planes * self.plane_bytes - planes)
+            at += segment + CHECK
             if at > size:
                 break
             checks, planes = checks + 1, planes + segment

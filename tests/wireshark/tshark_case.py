@@ -22,10 +22,10 @@ class Captures(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         self.path = self.folder / "capture.pcap"
 
-    def tshark(self, *arguments, dissector=DISSECTOR, passes=("-2",)):
+    def tshark(self, *arguments, dissector=DISSECTOR):
         # A folder of our own: a copy of the dissector among the user's plugins would be in the way.
         environment = {**os.environ, "WIRESHARK_CONFIG_DIR": str(self.folder), "LC_ALL": "C.UTF-8"}
-        command = ["tshark", *passes, "-n", "-X", f"lua_script:{dissector}", "-r", self.path, *arguments]
+        command = ["tshark", "-n", "-X", f"lua_script:{dissector}", "-r", self.path, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment,
                               check=False)
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -27,6 +27,7 @@ if not torch.distributed.is_available():
     raise ImportError("this build of torch has no torch.distributed; install one that has")
 
 from ..errors import LibraryNotFoundError, LibraryVersionError, SpillwayError, Status
+from .barrier import monitored_barrier
 from .ddp_hook import DdpHook, attach
 from .launcher import torch_variables
 from .process_group import BACKEND, SpillwayGroup
@@ -37,4 +38,4 @@ os.environ.update(torch_variables())
 register()
 
 __all__ = ["BACKEND", "DdpHook", "LibraryNotFoundError", "LibraryVersionError", "SpillwayError", "SpillwayGroup",
-           "Status", "StepReport", "attach"]
+           "Status", "StepReport", "attach", "monitored_barrier"]

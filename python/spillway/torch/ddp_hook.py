@@ -144,7 +144,8 @@ def attach(model: Any, codec: str = "planes", precision: int = 16, loss_bound: f
     min_planes        a trimmed packet must keep so many bits per value to count
     least_contributors  above 0: late ranks are not waited for, as long as this share of them is there
     lossy_gather      sums may come back with losses, so replicas may drift apart; for research
-    error_feedback    what coding left out of a bucket is added to its next step
+    error_feedback    what of this rank's gradients did not get into a sum (coded away, cut, lost, late, dropped) is
+                      added to the bucket's next step
     warm_up_steps     the first so many steps are exact
     measure_every     every so many steps the error is measured against an exact all-reduce as well; 0: never
     writer, tag       an object with add_scalar(name, value, step), such as TensorBoard's SummaryWriter

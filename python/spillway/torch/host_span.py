@@ -2,10 +2,10 @@
 """The host memory of one side of an operation: equal parts in a row, one per rank or only one, as the
 library reads and writes them.
 
-It is the tensor's own memory where that is possible: one contiguous tensor on the CPU of a type that the
-library has. Otherwise it is a copy, pinned where a tensor is on a CUDA device: `bring()` fills it,
-`take_back()` writes it to the tensors. Whoever needs values in it brings them; whoever is to get values
-takes them back, and says so when the operation starts: order_behind_caller().
+It is the tensor's own memory where that is possible: one contiguous tensor on the CPU of a type that the library has,
+whose values are what its memory says (torch conjugates and negates lazily). Otherwise it is a copy, pinned where a
+tensor is on a CUDA device: `bring()` fills it, `take_back()` writes it to the tensors. Whoever needs values in it
+brings them; whoever is to get values takes them back, and says so when the operation starts: order_behind_caller().
 """
 from typing import Callable, Optional, Sequence
 
@@ -61,6 +61,7 @@ class HostSpan:
             return True  # nothing to copy
         first = self._tensors[0]
         return (len(self._tensors) == 1 and self.device.type == "cpu" and first.is_contiguous()
+                and not first.is_conj() and not first.is_neg()
                 and self._stride == self._part_bytes and (self._is_native or is_aligned(first)))
 
     def _allocate(self) -> torch.Tensor:

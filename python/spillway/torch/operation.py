@@ -51,6 +51,14 @@ class Operation:
             raise self._error
         return self
 
+    def begin_in_turn(self, member: Member) -> "Operation":
+        """As start(), by whoever has the turn in the member's order."""
+        ready = self._send.bring() if self._send is not None else None
+        if ready is not None:
+            ready()
+        self._begin(member.communicator)
+        return self
+
     def _begin(self, communicator: Communicator) -> None:
         try:
             self._request = communicator.start(self._name, *self._arguments, options=self._options,
@@ -97,6 +105,13 @@ class Operation:
         """Of an operation that has begun."""
         assert self._request is not None
         return self._request
+
+    def source_rank(self) -> int:
+        """Of a receive that has ended well."""
+        source = self.request.source()
+        if source is None:
+            raise RuntimeError(f"{self._name} receives from no rank")
+        return source
 
     @property
     def devices(self) -> List[torch.device]:

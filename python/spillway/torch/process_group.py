@@ -5,6 +5,7 @@ allows them to lose something (mode.py).
 Methods have the names, arguments and keywords of torch's own groups, in all releases: where they differ, both
 are here. Threads: any may call; all ranks call in the same order.
 """
+import datetime
 from typing import Any, List, Optional, Sequence
 
 import torch
@@ -13,13 +14,15 @@ from torch.distributed import ProcessGroup
 from .. import abi
 from ..communicator import Communicator
 from .backward import BackwardOrder
-from .element_types import check_average, check_reducible, reduction_from
+from .element_types import reduction_of
 from .host_span import HostSpan
 from .mode import TolerantMode
 from .operation import Member, Operation, OperationGroup
-from .work import SpillwayWork
+from .sparse import SparseAllReduce
+from .work import SpillwayWork, milliseconds_of
 
 BACKEND = "spillway"
+OWN_TAG = abi.MAX_TAG  # of messages that no receive of the caller's may get
 
 
 def one_of(tensors: Any, operation: str) -> torch.Tensor:
@@ -100,6 +103,9 @@ class SpillwayGroup(ProcessGroup):
 
     def allreduce(self, tensors: Any, opts: Any = None, op: Any = None) -> SpillwayWork:
         tensor = one_of(tensors, "all_reduce")
+        if tensor.layout == torch.sparse_coo:
+            sparse = SparseAllReduce(tensor, opts if op is None else op)
+            return self._work(sparse.start(self.member), [tensor])
         reduction = self._reduction([tensor], opts if op is None else op, "all_reduce")
         span = HostSpan([tensor], "all_reduce")
         return self._start("all_reduce", span, span, [tensor], reduction,
@@ -182,27 +188,39 @@ class SpillwayGroup(ProcessGroup):
         if len(outputs) != self._world or len(inputs) != self._world:
             raise ValueError(f"all_to_all: {self._world} ranks need as many tensors; there are {len(inputs)} in and "
                              f"{len(outputs)} out")
-        operations = [self._begin_receive(outputs[peer], peer) for peer in self._others() if outputs[peer].numel()]
-        operations += [self._begin_send(inputs[peer], peer) for peer in self._others() if inputs[peer].numel()]
+        operations = [self._begin_receive(outputs[peer], peer, OWN_TAG)
+                      for peer in self._others() if outputs[peer].numel()]
+        operations += [self._begin_send(inputs[peer], peer, OWN_TAG)
+                       for peer in self._others() if inputs[peer].numel()]
         outputs[self._rank].detach().copy_(inputs[self._rank].detach())
         return self._work(OperationGroup(operations), outputs)
 
     def barrier(self, opts: Any = None) -> SpillwayWork:
-        return self._work(Operation("barrier", None, None).start(self.member), [])
+        """With a timeout in its options it ends after that, and names the ranks that have not come."""
+        return self._barrier(getattr(opts, "timeout", None))
+
+    def monitored_barrier(self, timeout: Optional[datetime.timedelta] = None, wait_all_ranks: bool = False) -> None:
+        """Names all ranks that have not come, whatever wait_all_ranks says, at every rank that has."""
+        self._barrier(timeout).wait()
+
+    def _barrier(self, timeout: Optional[datetime.timedelta]) -> SpillwayWork:
+        options = self.communicator.options()
+        options.timeout_ms = milliseconds_of(timeout)
+        return self._work(Operation("barrier", None, None, options=options).start(self.member), [])
 
     # ---- Between two ranks ----
 
     def send(self, tensors: Any, dstRank: int, tag: int = 0) -> SpillwayWork:
         self._check_tag(tag, "send")
-        return self._work(self._begin_send(one_of(tensors, "send"), dstRank), [])
+        return self._work(self._begin_send(one_of(tensors, "send"), dstRank, tag), [])
 
     def recv(self, tensors: Any, srcRank: int, tag: int = 0) -> SpillwayWork:
         self._check_tag(tag, "recv")
         tensor = one_of(tensors, "recv")
-        return self._work(self._begin_receive(tensor, srcRank), [tensor])
+        return self._work(self._begin_receive(tensor, srcRank, tag), [tensor])
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> SpillwayWork:
-        raise ValueError("recv: Spillway receives from a rank that is named; give src")
+        return self.recv(tensors, abi.ANY_RANK, tag)
 
     # ---- Several at once ----
 
@@ -257,13 +275,22 @@ class SpillwayGroup(ProcessGroup):
             options.priority = priority
         return options
 
-    def _begin_send(self, tensor: torch.Tensor, peer: int) -> Operation:
+    def _begin_send(self, tensor: torch.Tensor, peer: int, tag: int) -> Operation:
         span = HostSpan([tensor], "send")
-        return Operation("send", span, None, span.pointer, span.count, span.type, peer).start(self.member)
+        return Operation("send", span, None, span.pointer, span.count, span.type, peer,
+                         options=self._tagged(tag)).start(self.member)
 
-    def _begin_receive(self, tensor: torch.Tensor, peer: int) -> Operation:
+    def _begin_receive(self, tensor: torch.Tensor, peer: int, tag: int) -> Operation:
         span = HostSpan([tensor], "recv")
-        return Operation("receive", None, span, span.pointer, span.count, span.type, peer).start(self.member)
+        return Operation("receive", None, span, span.pointer, span.count, span.type, peer,
+                         options=self._tagged(tag)).start(self.member)
+
+    def _tagged(self, tag: int) -> Optional[abi.OperationOptions]:
+        if tag == 0:
+            return None
+        options = self.communicator.options()
+        options.tag = tag
+        return options
 
     def _work(self, operation: Any, result: List[torch.Tensor]) -> SpillwayWork:
         work = SpillwayWork(operation, result)
@@ -278,11 +305,7 @@ class SpillwayGroup(ProcessGroup):
         return [(self._rank + distance) % self._world for distance in range(1, self._world)]
 
     def _reduction(self, tensors: Sequence[torch.Tensor], options: Any, operation: str) -> int:
-        reduction = reduction_from(options, operation)
-        for tensor in tensors:
-            check_reducible(tensor.dtype, operation)
-            check_average(tensor.dtype, reduction, operation)
-        return reduction
+        return [reduction_of(tensor.dtype, options, operation) for tensor in tensors][0]
 
     def _per_rank(self, tensors: List[torch.Tensor], own: torch.Tensor, operation: str) -> List[torch.Tensor]:
         if len(tensors) != self._world:
@@ -313,6 +336,5 @@ class SpillwayGroup(ProcessGroup):
 
     @staticmethod
     def _check_tag(tag: int, operation: str) -> None:
-        if tag != 0:
-            raise ValueError(f"{operation}: Spillway matches sends and receives by their order and has no tags; leave "
-                             "tag at 0")
+        if not 0 <= tag < OWN_TAG:
+            raise ValueError(f"{operation}: tag {tag} is outside 0 to {OWN_TAG - 1}")

@@ -18,8 +18,9 @@ class StepReport:
     lost: int                    # of them, did not come and were not waited for
     repeated: int                # sent again by this rank
     late_ranks: Tuple[int, ...]  # that some bucket did not wait for
-    contributors: int            # ranks in the sum that has the fewest; 0 if exact
-    empty_shards: int
+    contributors: int            # ranks in the sum that has the fewest, empty shards aside; 0 if exact
+    empty_shards: int            # without a sum: their owner was too late
+    absent_elements: int         # of gradients that no rank is in the sum of: zero at all ranks
     drift: float                 # expected, of replicas; above 0 with lossy_gather only
     nmse: Optional[float]        # squared error over energy, of steps that were measured
     seconds: float               # the longest of the buckets, from its call to its end
@@ -43,5 +44,6 @@ def step_report(step: int, exact: bool, gradient_bytes: int, reports: Sequence[O
                       trimmed=total("packets_trimmed"), lost=total("packets_missing"),
                       repeated=total("packets_repeated"), late_ranks=tuple(late),
                       contributors=min((report.contributors for report in reports), default=0),
-                      empty_shards=total("empty_shards"), drift=max((report.drift for report in reports), default=0.0),
+                      empty_shards=total("empty_shards"), absent_elements=total("absent_elements"),
+                      drift=max((report.drift for report in reports), default=0.0),
                       nmse=nmse, seconds=max((report.seconds for report in reports), default=0.0))

@@ -19,6 +19,7 @@ from .backward import before_backward_ends
 from .threads import waiters
 
 MAX_KEPT = 256
+LONGEST_MS = 2**32 - 1
 
 
 class Kept:
@@ -48,6 +49,13 @@ kept = Kept()
 def seconds_of(timeout: Optional[datetime.timedelta]) -> Optional[float]:
     """torch's 0 is no timeout."""
     return timeout.total_seconds() if timeout else None
+
+
+def milliseconds_of(timeout: Optional[datetime.timedelta]) -> int:
+    """As the C interface takes it: 0 where there is none, which torch also writes as a negative one."""
+    if timeout is None or timeout <= datetime.timedelta():
+        return 0
+    return max(1, min(LONGEST_MS, int(timeout.total_seconds() * 1000)))
 
 
 def make_future(devices: List[torch.device]) -> "torch.futures.Future[Any]":
@@ -104,6 +112,13 @@ class SpillwayWork(Work):
     def result(self) -> List[torch.Tensor]:
         self.wait()
         return self._result
+
+    def _source_rank(self) -> int:
+        """Of a receive: torch asks so after one from any rank."""
+        self.wait()
+        return self.operation.source_rank()
+
+    source_rank = _source_rank
 
     def get_future(self) -> "torch.futures.Future[Any]":
         with self._lock:

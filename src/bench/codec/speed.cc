@@ -24,7 +24,6 @@ constexpr std::array<unsigned, 2> kRowLogs = {13, 15};
 // Plain code, one to two orders slower: fewer values and repetitions are enough.
 constexpr std::size_t kReferenceValues = std::size_t{1} << 20;
 constexpr int kReferenceRepetitions = 1;
-constexpr std::array<std::uint8_t, 16> kBenchKey = {'b', 'e', 'n', 'c', 'h'};
 
 // Keeps the compiler from leaving out work whose result nobody reads.
 void keep(const void* data) {
@@ -69,37 +68,48 @@ HadamardSpeed hadamard_speed(const codec::Kernels& kernels, unsigned row_log2,
   return {std::string(kernels.name), row_log2, rate};
 }
 
+const char* suffix_of(wire::Protection protection) {
+  switch (protection) {
+    case wire::Protection::kTags:
+      return "";
+    case wire::Protection::kEncryption:
+      return "-encrypted";
+    case wire::Protection::kCrc32c:
+      return "-crc32c";
+  }
+  return "";
+}
+
 // The whole way: rotate, quantise, planes, packets with checks; and back.
-CodecSpeed planes_speed(const codec::Kernels& kernels, unsigned precision, bool keyed,
-                        std::span<const float> values, std::span<float> work, int repetitions) {
-  const packetize::PacketPlan plan = value_or_throw(
-      packetize::PacketPlan::make(values.size(), {}, {.precision = precision, .keyed = keyed}));
-  const packetize::Envelope envelope{.job = {.id = 1, .epoch = 0, .seed = 7}, .message = {}};
-  const wire::PacketAuth auth = keyed ? value_or_throw(wire::PacketAuth::keyed(kBenchKey))
-                                      : packetize::unkeyed_auth(envelope.job);
-  packetize::Packetizer packetizer(plan, auth, kernels);
+CodecSpeed planes_speed(const codec::Kernels& kernels, unsigned precision,
+                        wire::Protection protection, std::span<const float> values,
+                        std::span<float> work, int repetitions) {
+  const packetize::PacketPlan plan =
+      value_or_throw(packetize::PacketPlan::make(values.size(), {}, {.precision = precision}));
+  const packetize::Job job{.id = 1, .epoch = 0, .seed = 7};
+  const wire::PacketAuth auth = packetize::seeded_auth(job, protection);
+  packetize::Packetizer packetizer(plan, kernels);
   // As a sender works: a row's packets are handed over before the next row is encoded.
   packetize::PacketBuffer row_packets(plan.packets_in(0), plan.max_packet_size());
   const double encode = best_rate(values.size_bytes(), repetitions, kNoPreparation, [&] {
     for (std::size_t row = 0; row < plan.layout().row_count(); ++row) {
       row_packets.clear();
-      packetizer.append_row(values, row, envelope, row_packets);
+      packetizer.append_row(values, row, job, {}, auth, row_packets);
       keep(&row_packets);
     }
   });
-  const packetize::PacketBuffer packets = packetizer.packetize(values, envelope);
+  const packetize::PacketBuffer packets = packetizer.packetize(values, job, {}, auth);
   const double decode = best_rate(values.size_bytes(), repetitions, kNoPreparation, [&] {
-    packetize::Depacketizer receiver(plan, envelope.job, envelope.message, auth, work,
-                                     codec::Estimate::kUnbiased, kernels);
+    packetize::Depacketizer receiver(plan, job, {}, work, codec::Estimate::kUnbiased, kernels);
     for (std::size_t i = 0; i < packets.size(); ++i) {
-      receiver.add(packets[i]);
+      receiver.add(packets[i], auth);
     }
     receiver.finish();
     keep(work.data());
   });
   const double bits =
       8.0 * static_cast<double>(plan.wire_bytes()) / static_cast<double>(values.size());
-  return {fmt::format("planes-{}{}", precision, keyed ? "-keyed" : ""), std::string(kernels.name),
+  return {fmt::format("planes-{}{}", precision, suffix_of(protection)), std::string(kernels.name),
           encode, decode, bits};
 }
 
@@ -144,11 +154,13 @@ SpeedResults measure_speed(const SpeedOptions& options, Progress& progress) {
     }
     for (const unsigned precision : kPrecisions) {
       progress.step(fmt::format("planes-{} on {}", precision, kernels->name));
-      results.codecs.push_back(planes_speed(*kernels, precision, false, values, work, repetitions));
+      results.codecs.push_back(
+          planes_speed(*kernels, precision, wire::Protection::kTags, values, work, repetitions));
     }
-    progress.step(fmt::format("keyed packets on {}", kernels->name));
-    results.codecs.push_back(
-        planes_speed(*kernels, packetize::kDefaultPrecision, true, values, work, repetitions));
+    progress.step(fmt::format("encrypted packets on {}", kernels->name));
+    results.codecs.push_back(planes_speed(*kernels, packetize::kDefaultPrecision,
+                                          wire::Protection::kEncryption, values, work,
+                                          repetitions));
   }
   const std::size_t few = std::min(values.size(), kReferenceValues);
   for (const auto& codec : codec::reference::all_reference_codecs()) {

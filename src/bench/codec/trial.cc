@@ -17,17 +17,17 @@ TrialResult run_trial(std::span<const float> tensor, const packetize::PacketLimi
                       const PacketFate& fate) {
   const packetize::PacketPlan plan =
       value_or_throw(packetize::PacketPlan::make(tensor.size(), fabric, encoding));
-  const packetize::Envelope envelope{.job = {.id = 1, .epoch = 0, .seed = 0x5B111},
-                                     .message = {.operation = step}};
-  const wire::PacketAuth auth = packetize::unkeyed_auth(envelope.job);
+  const packetize::Job job{.id = 1, .epoch = 0, .seed = 0x5B111};
+  const wire::MessageId message{.operation = step};
+  const wire::PacketAuth auth = packetize::seeded_auth(job);
   const packetize::PacketBuffer packets =
-      packetize::Packetizer(plan, auth).packetize(tensor, envelope);
+      packetize::Packetizer(plan).packetize(tensor, job, {.message = message}, auth);
   std::vector<float> received(tensor.size());
-  packetize::Depacketizer receiver(plan, envelope.job, envelope.message, auth, received);
+  packetize::Depacketizer receiver(plan, job, message, received);
   for (std::size_t i = 0; i < packets.size(); ++i) {
     const std::size_t arrived = std::min(fate(i, packets[i].size()), packets[i].size());
     if (arrived > 0) {
-      receiver.add(packets[i].first(arrived));
+      receiver.add(packets[i].first(arrived), auth);
     }
   }
   TrialResult result;

@@ -14,15 +14,14 @@
 namespace spillway::bench {
 namespace {
 
-constexpr packetize::Job kIncastJob{.id = 1, .epoch = 1, .seed = 1};
+// Everybody knows the key: it is there for what it costs.
+const transport::Epoch kIncastEpoch{.job = 1, .number = 1, .session = {}};
 constexpr auto kPatience = std::chrono::seconds(60);
 
 net::DriverConfig driver_config(std::uint16_t rank, const SpillwayCarrierOptions& options) {
   net::DriverConfig config =
       value_or_throw(net::driver_config_from(base::Environment::of_process()));
   config.listen = options.listen;
-  config.endpoint.job = kIncastJob.id;
-  config.endpoint.epoch = kIncastJob.epoch;
   config.endpoint.rank = rank;
   config.endpoint.limits = options.spillway.limits;
   config.endpoint.exchange = options.spillway.exchange;
@@ -35,9 +34,9 @@ net::DriverConfig driver_config(std::uint16_t rank, const SpillwayCarrierOptions
 }  // namespace
 
 SpillwayCarrier::SpillwayCarrier(const CarrierConfig& config, const SpillwayCarrierOptions& options)
-    : config_(config), options_(options), auth_(packetize::unkeyed_auth(kIncastJob)) {
-  driver_ =
-      value_or_throw(net::TransportDriver::open(driver_config(config.rank, options), auth_, *this));
+    : config_(config), options_(options) {
+  driver_ = value_or_throw(net::TransportDriver::open(driver_config(config.rank, options), *this));
+  driver_->begin_epoch(kIncastEpoch);
   for (const std::string& warning : driver_->warnings()) {
     fmt::print(stderr, "spillway: {}\n", warning);
   }
@@ -53,14 +52,15 @@ SpillwayCarrier::SpillwayCarrier(const CarrierConfig& config, const SpillwayCarr
     const scenario::Flow& flow = config.flows[number];
     if (flow.from == config.rank) {
       outgoing_.push_back(make_leg(flow, number, datagram_bytes));
-      outgoing_.back().source =
-          std::make_unique<PlaneSource>(*outgoing_.back().plan, kIncastJob, auth_);
+      outgoing_.back().source = std::make_unique<PlaneSource>(*outgoing_.back().plan);
     } else if (flow.to == config.rank) {
       incoming_.push_back(make_leg(flow, number, datagram_bytes));
-      incoming_.back().sink = std::make_unique<PlaneSink>(*incoming_.back().plan, auth_);
+      incoming_.back().sink = std::make_unique<PlaneSink>(*incoming_.back().plan);
     }
   }
-  driver_->start();
+  if (const base::Status status = driver_->start(); !status.ok()) {
+    throw CommandError(status);
+  }
 }
 
 SpillwayCarrier::~SpillwayCarrier() = default;
@@ -78,7 +78,7 @@ SpillwayCarrier::Leg SpillwayCarrier::make_leg(const scenario::Flow& flow, std::
 // A flow's message in a round: the flow's number tells flows apart, the step rounds.
 wire::MessageId SpillwayCarrier::id_of(const Leg& leg, std::uint32_t round) const {
   return {.operation = round,
-          .signature = static_cast<std::uint16_t>(leg.number),
+          .signature = leg.number,
           .source = static_cast<std::uint16_t>(leg.flow.from),
           .phase = wire::Phase::kPointToPoint};
 }

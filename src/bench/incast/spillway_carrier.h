@@ -54,7 +54,6 @@ class SpillwayCarrier final : public FlowCarrier, private net::DriverListener {
 
   CarrierConfig config_;
   SpillwayCarrierOptions options_;
-  wire::PacketAuth auth_;
   std::vector<Leg> outgoing_;
   std::vector<Leg> incoming_;
   std::unique_ptr<net::TransportDriver> driver_;

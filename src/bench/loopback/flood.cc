@@ -35,17 +35,21 @@ std::vector<std::uint8_t> random_datagram(base::RandomSequence& random) {
   return bytes;
 }
 
-// Well-formed packets whose check was made with another job's salt.
+// Well-formed packets whose checks were made with another job's key.
 std::vector<std::vector<std::uint8_t>> forged_datagrams(std::uint16_t job) {
-  const wire::PacketAuth auth = packetize::unkeyed_auth({.id = job, .epoch = 1, .seed = 999});
+  const wire::PacketAuth auth = packetize::seeded_auth({.id = job, .epoch = 1, .seed = 999});
   const packetize::PacketPlan plan = plan_of_size(100'000, kDatagramBytes, 0);
-  PlaneSource source(plan, {.id = job, .epoch = 1, .seed = 999}, auth);
+  PlaneSource source(plan);
   std::vector<std::vector<std::uint8_t>> datagrams;
   for (std::uint16_t packet = 0; packet < 16; ++packet) {
     wire::DataStamp stamp;
+    stamp.job = job;
+    stamp.epoch = 1;
+    stamp.destination = 1;
+    stamp.number = packet + 1U;
     stamp.packet = packet;
     std::vector<std::uint8_t> bytes(SPILLWAY_MAX_PACKET);
-    bytes.resize(source.write(stamp, bytes));
+    bytes.resize(source.write(stamp, auth, bytes));
     datagrams.push_back(std::move(bytes));
   }
   return datagrams;

@@ -14,14 +14,9 @@
 namespace spillway::bench {
 namespace {
 
-constexpr packetize::Job kJob{.id = 1, .epoch = 1, .seed = 1};
-
-wire::PacketAuth auth_of(const WireSpeedOptions& options) {
-  if (!options.keyed) {
-    return packetize::unkeyed_auth(kJob);
-  }
-  const std::array<std::uint8_t, wire::PacketAuth::kMinSecretBytes> secret{1, 2, 3};
-  return value_or_throw(wire::PacketAuth::keyed(secret));
+// All zeros for a key: it costs as much as any.
+transport::Epoch epoch_of(const WireSpeedOptions& options) {
+  return {.job = 1, .number = 1, .session = {.key = {}, .protection = options.protection}};
 }
 
 net::DriverConfig driver_config(const WireSpeedOptions& options, std::uint16_t rank) {
@@ -30,8 +25,6 @@ net::DriverConfig driver_config(const WireSpeedOptions& options, std::uint16_t r
   config.offloads = options.offloads;
   config.listen = loopback(0);
   config.socket_buffer_bytes = kSocketBufferBytes;
-  config.endpoint.job = kJob.id;
-  config.endpoint.epoch = kJob.epoch;
   config.endpoint.rank = rank;
   transport::ExchangeConfig& exchange = config.endpoint.exchange;
   exchange.paths = static_cast<std::uint8_t>(options.paths);
@@ -47,7 +40,7 @@ net::DriverConfig driver_config(const WireSpeedOptions& options, std::uint16_t r
   return config;
 }
 
-wire::MessageId message_id(std::uint32_t number) {
+wire::MessageId message_id(std::uint64_t number) {
   return {.operation = number, .source = 0, .phase = wire::Phase::kPointToPoint};
 }
 
@@ -173,12 +166,11 @@ class MessageReceiver final : public net::DriverListener {
 }  // namespace
 
 SideResult send_messages(int stream, const WireSpeedOptions& options) {
-  const wire::PacketAuth auth = auth_of(options);
   const packetize::PacketPlan plan = plan_of_size(options.message_bytes, options.datagram_bytes, 0);
-  PlaneSource source(plan, kJob, auth);
+  PlaneSource source(plan);
   MessageSender sender(options, plan, source);
-  const auto driver =
-      value_or_throw(net::TransportDriver::open(driver_config(options, 0), auth, sender));
+  const auto driver = value_or_throw(net::TransportDriver::open(driver_config(options, 0), sender));
+  driver->begin_epoch(epoch_of(options));
   sender.attach(*driver);
   const net::SocketAddress target = loopback(hear_port(stream));
   tell_port(stream, driver->local().port());
@@ -197,12 +189,12 @@ SideResult send_messages(int stream, const WireSpeedOptions& options) {
 }
 
 SideResult receive_messages(int stream, const WireSpeedOptions& options) {
-  const wire::PacketAuth auth = auth_of(options);
   const packetize::PacketPlan plan = plan_of_size(options.message_bytes, options.datagram_bytes, 0);
-  PlaneSink sink(plan, auth);
+  PlaneSink sink(plan);
   MessageReceiver receiver(options, plan, sink);
   const auto driver =
-      value_or_throw(net::TransportDriver::open(driver_config(options, 1), auth, receiver));
+      value_or_throw(net::TransportDriver::open(driver_config(options, 1), receiver));
+  driver->begin_epoch(epoch_of(options));
   tell_port(stream, driver->local().port());
   value_or_throw(driver->add_peer(0, loopback(hear_port(stream))));
   std::optional<Flood> flood;
@@ -212,7 +204,9 @@ SideResult receive_messages(int stream, const WireSpeedOptions& options) {
   driver->post([&receiver](transport::Endpoint& endpoint, base::Instant at) {
     receiver.begin(endpoint, at);
   });
-  driver->start();
+  if (const base::Status status = driver->start(); !status.ok()) {
+    throw CommandError(status);
+  }
   while (!is_done(stream, 1000)) {
   }
   driver->stop_and_wait();

@@ -15,6 +15,7 @@
 
 #include "base/units.h"
 #include "net/udp_socket.h"
+#include "wire/packet_auth.h"
 
 namespace spillway::bench {
 
@@ -25,7 +26,7 @@ struct WireSpeedOptions {
   std::uint64_t message_bytes = 4'000'000;
   unsigned messages_at_once = 2;
   unsigned paths = 1;
-  bool keyed = false;
+  wire::Protection protection = wire::Protection::kTags;
   base::BitRate garbage{};  // of unwanted datagrams at the receiver's port besides (flood.h)
 };
 

@@ -15,6 +15,13 @@ struct PlanTask {
   const PlanOptions& options;
 
   std::size_t element_bytes() const { return element_size(operation.type); }
+  // Of pieces of a run of so many bytes: where they are added up, and where they are not.
+  std::size_t piece_bytes(std::size_t bytes) const {
+    return piece_size(bytes, element_bytes(), options.piece_bytes, options, options.most_pieces);
+  }
+  std::size_t message_bytes(std::size_t bytes) const {
+    return piece_size(bytes, element_bytes(), options.message_bytes, options, options.most_pieces);
+  }
 };
 
 // Every rank owns a shard: it collects the others' part of it, adds up, and hands out the sum.
@@ -42,7 +49,8 @@ Plan plan_gather(const PlanTask& task);
 Plan plan_scatter(const PlanTask& task);
 Plan plan_all_to_all(const PlanTask& task);
 Plan plan_point_to_point(const PlanTask& task);
-// Rounds of one-byte messages: to the rank 1, 2, 4, ... places on.
+// One-byte messages from each to each; among more than 64 ranks rounds of them, to the rank 1, 2,
+// 4, ... places on.
 Plan plan_barrier(const PlanTask& task);
 
 }  // namespace spillway::collective

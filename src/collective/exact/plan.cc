@@ -45,6 +45,24 @@ StepId PlanBuilder::add(const Step& step, std::span<const StepId> after) {
   return id;
 }
 
+StepId PlanBuilder::add_message(const Step& step, std::span<const StepId> after) {
+  const StepId id = add(step, after);
+  if (id == kNoStep) {
+    return id;
+  }
+  Lane& lane = lanes_[static_cast<std::uint64_t>(step.kind) << 32 |
+                      static_cast<std::uint64_t>(step.phase) << 16 | step.peer];
+  const std::size_t place = lane.messages++ % window_;
+  if (lane.latest.size() <= place) {
+    lane.latest.push_back(id);
+    ++plan_.max_messages;
+  } else {
+    order(lane.latest[place], id);
+    lane.latest[place] = id;
+  }
+  return id;
+}
+
 void PlanBuilder::order(StepId earlier, StepId later) {
   if (earlier != kNoStep && later != kNoStep) {
     SPILLWAY_CHECK(earlier < later);
@@ -55,12 +73,12 @@ void PlanBuilder::order(StepId earlier, StepId later) {
 
 StepId PlanBuilder::send(std::uint16_t to, wire::Phase phase, std::size_t part, const Span& span,
                          std::initializer_list<StepId> after) {
-  return add(message(Step::Kind::kSend, to, phase, part, span), view(after));
+  return add_message(message(Step::Kind::kSend, to, phase, part, span), view(after));
 }
 
 StepId PlanBuilder::receive(std::uint16_t from, wire::Phase phase, std::size_t part,
                             const Span& span, std::initializer_list<StepId> after) {
-  return add(message(Step::Kind::kReceive, from, phase, part, span), view(after));
+  return add_message(message(Step::Kind::kReceive, from, phase, part, span), view(after));
 }
 
 void PlanBuilder::send_pieces(std::uint16_t to, wire::Phase phase, const Span& span,

@@ -9,10 +9,17 @@
 // buffers and the plan's scratch. A message is named by (peer, phase, part), which is unique among
 // a rank's messages to a peer, and among those from it.
 //
+// Messages of one kind, peer and phase are a lane, and a lane has a window: its message n waits for
+// its message n - W to be done. So the messages that are under way at one time are bounded however
+// large the operation is (Plan::max_messages). Nobody waits in a circle for that: an algorithm adds
+// the messages of all lanes by one order that all ranks share (piece by piece), every step waits
+// only for steps of the same piece or of earlier ones, and within a piece what waits for what is
+// the algorithm itself. So the first piece that is not done anywhere can go on everywhere.
+//
 // PlanBuilder writes it step by step. Each call adds a step and says what it waits for; empty spans
 // make no step, so that algorithms need not care about ranks with nothing to do.
 //
-//   PlanBuilder plan;
+//   PlanBuilder plan(/*window=*/4);
 //   const StepId came = plan.receive(peer, phase, part, scratch);
 //   const StepId sum = plan.reduce(target, {scratch, own}, /*is_final=*/true, {came});
 //   plan.send(peer, phase, part, target, {sum});
@@ -23,6 +30,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -63,6 +71,7 @@ struct Plan {
   std::vector<Span> sources;
   std::vector<StepId> unlocked;
   std::size_t scratch_bytes = 0;
+  std::size_t max_messages = 0;  // at one time, sent and received ones together
 
   std::span<const Span> sources_of(const Step& step) const {
     return std::span(sources).subspan(step.first_source, step.source_count);
@@ -77,6 +86,9 @@ inline constexpr StepId kNoStep = UINT32_MAX;
 
 class PlanBuilder {
  public:
+  // `window`: messages of a lane at one time, at least 1.
+  explicit PlanBuilder(std::size_t window) : window_(window) {}
+
   StepId send(std::uint16_t to, wire::Phase phase, std::size_t part, const Span& span,
               std::initializer_list<StepId> after = {});
   StepId receive(std::uint16_t from, wire::Phase phase, std::size_t part, const Span& span,
@@ -99,13 +111,20 @@ class PlanBuilder {
 
  private:
   StepId add(const Step& step, std::span<const StepId> after);
+  StepId add_message(const Step& step, std::span<const StepId> after);
 
   struct Edge {
     StepId from;
     StepId to;
   };
+  struct Lane {
+    std::size_t messages = 0;
+    std::vector<StepId> latest;  // a ring of `window` steps
+  };
+  std::size_t window_;
   Plan plan_;
   std::vector<Edge> edges_;
+  std::map<std::uint64_t, Lane> lanes_;
 };
 
 }  // namespace spillway::collective

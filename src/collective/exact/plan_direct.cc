@@ -6,7 +6,8 @@
 //
 // Pieces flow by a window: a rank sends piece k to an owner when that owner's sum of piece k - W
 // has come back. By then the owner has room for it (its scratch for piece k - W is free) and
-// expects it, so scratch is bounded and nobody sends what nobody waits for.
+// expects it, so scratch is bounded and nobody sends what nobody waits for. A reduce to one root
+// has no sums that come back; there a rank that is ahead may have to wait until it is expected.
 #include <vector>
 
 #include "collective/exact/algorithms.h"
@@ -20,12 +21,14 @@ using wire::Phase;
 
 class DirectPlan {
  public:
-  explicit DirectPlan(const PlanTask& task)
+  // `longest`: elements of the largest shard.
+  DirectPlan(const PlanTask& task, std::size_t longest)
       : task_(task),
         element_(task.element_bytes()),
-        piece_elements_(std::max<std::size_t>(1, task.options.piece_bytes / element_)),
+        piece_elements_(task.piece_bytes(longest * element_) / element_),
         world_(task.group.world),
         rank_(task.group.rank),
+        plan_(task.options.window),
         came_back_(world_),
         scratch_(world_) {}
 
@@ -52,7 +55,8 @@ class DirectPlan {
   }
 
   void contribute(std::size_t round, const Extent& extent, std::uint16_t owner);
-  StepId collect(std::size_t round, const Span& own, const Span& target);
+  StepId collect(std::size_t round, const Span& own, const Span& target,
+                 StepId target_is_free = kNoStep);
   Span scratch_for(std::uint16_t source, std::size_t round, std::size_t bytes);
 
   const PlanTask& task_;
@@ -82,9 +86,10 @@ void DirectPlan::contribute(std::size_t round, const Extent& extent, std::uint16
 }
 
 // Receives everybody's part of this rank's piece and adds them up, by rank.
-StepId DirectPlan::collect(std::size_t round, const Span& own, const Span& target) {
+StepId DirectPlan::collect(std::size_t round, const Span& own, const Span& target,
+                           StepId target_is_free) {
   std::vector<Span> sources(world_, own);
-  std::vector<StepId> came;
+  std::vector<StepId> came = {target_is_free};
   for (unsigned distance = 1; distance < world_; ++distance) {
     const std::uint16_t source = neighbour(distance);
     sources[source] = scratch_for(source, round, own.bytes);
@@ -106,9 +111,8 @@ Plan DirectPlan::all_reduce() {
     for (unsigned distance = 1; distance < world_; ++distance) {
       const std::uint16_t owner = neighbour(distance);
       const Extent theirs = piece(shard(owner), round);
-      came_back_[owner].push_back(plan_.receive(owner, Phase::kGather, round,
-                                                span(Region::kOutput, theirs),
-                                                {before_window(came_back_[owner], round)}));
+      came_back_[owner].push_back(
+          plan_.receive(owner, Phase::kGather, round, span(Region::kOutput, theirs)));
       contribute(round, theirs, owner);
       plan_.send(owner, Phase::kGather, round, span(Region::kOutput, mine), {sum});
     }
@@ -121,6 +125,7 @@ Plan DirectPlan::all_reduce() {
 Plan DirectPlan::reduce_scatter() {
   const Extent block{0, task_.operation.count};
   const Span receipt = plan_.scratch(1);
+  const Span received = plan_.scratch(1);  // all of them: what they say is that they came
   const std::size_t most_rounds = rounds(block.count);
   for (std::size_t round = 0; round < most_rounds; ++round) {
     const Extent mine = piece(block, round);
@@ -133,7 +138,7 @@ Plan DirectPlan::reduce_scatter() {
     for (unsigned distance = 1; distance < world_; ++distance) {
       const std::uint16_t owner = neighbour(distance);
       came_back_[owner].push_back(
-          needs_receipt ? plan_.receive(owner, Phase::kGather, round, plan_.scratch(1)) : kNoStep);
+          needs_receipt ? plan_.receive(owner, Phase::kGather, round, received) : kNoStep);
       contribute(round, in_input(owner), owner);
       if (needs_receipt) {
         plan_.send(owner, Phase::kGather, round, receipt, {sum});
@@ -143,32 +148,25 @@ Plan DirectPlan::reduce_scatter() {
   return plan_.finish(Algorithm::kDirect);
 }
 
-// Owners send their sums to the root alone. The whole shard is one window: a reduce is one step of
-// many, and its scratch that of the tensor.
+// Owners send their sums to the root alone.
 Plan DirectPlan::reduce_to_root() {
   const std::uint16_t root = task_.operation.root;
   const std::size_t most_rounds = rounds(shard(0).count);
+  std::vector<StepId> handed_in;  // by round: this rank's sum, at the root
   for (std::size_t round = 0; round < most_rounds; ++round) {
     const Extent mine = piece(shard(rank_), round);
-    std::vector<Span> sources(world_, span(Region::kInput, mine));
-    std::vector<StepId> came;
-    for (unsigned distance = 1; distance < world_ && mine.count > 0; ++distance) {
-      const std::uint16_t source = neighbour(distance);
-      sources[source] = plan_.scratch(mine.count * element_);
-      came.push_back(plan_.receive(source, Phase::kReduce, round, sources[source]));
-    }
-    const Span target =
-        rank_ == root ? span(Region::kOutput, mine) : plan_.scratch(mine.count * element_);
-    const StepId sum = plan_.reduce(target, sources, /*is_final=*/true, came);
+    const Span own = span(Region::kInput, mine);
+    const Span target = rank_ == root ? span(Region::kOutput, mine)
+                                      : scratch_for(rank_, round, mine.count * element_);
+    const StepId sum =
+        mine.count == 0 ? kNoStep : collect(round, own, target, before_window(handed_in, round));
     for (unsigned distance = 1; distance < world_; ++distance) {
       const std::uint16_t owner = neighbour(distance);
       plan_.send(owner, Phase::kReduce, round, span(Region::kInput, piece(shard(owner), round)));
     }
-    if (rank_ != root) {
-      plan_.send(root, Phase::kGather, round, target, {sum});
-      continue;
-    }
-    for (unsigned distance = 1; distance < world_; ++distance) {
+    handed_in.push_back(rank_ == root ? kNoStep
+                                      : plan_.send(root, Phase::kGather, round, target, {sum}));
+    for (unsigned distance = 1; rank_ == root && distance < world_; ++distance) {
       const std::uint16_t owner = neighbour(distance);
       plan_.receive(owner, Phase::kGather, round,
                     span(Region::kOutput, piece(shard(owner), round)));
@@ -180,29 +178,29 @@ Plan DirectPlan::reduce_to_root() {
 }  // namespace
 
 Plan plan_direct_all_reduce(const PlanTask& task) {
-  return DirectPlan(task).all_reduce();
+  return DirectPlan(task, shard_of(task.operation.count, task.group.world, 0).count).all_reduce();
 }
 
 Plan plan_direct_reduce_scatter(const PlanTask& task) {
-  return DirectPlan(task).reduce_scatter();
+  return DirectPlan(task, task.operation.count).reduce_scatter();
 }
 
 Plan plan_direct_reduce(const PlanTask& task) {
-  return DirectPlan(task).reduce_to_root();
+  return DirectPlan(task, shard_of(task.operation.count, task.group.world, 0).count)
+      .reduce_to_root();
 }
 
 Plan plan_direct_all_gather(const PlanTask& task) {
   const std::size_t bytes = task.operation.bytes();
   const std::uint16_t world = task.group.world;
   const std::uint16_t rank = task.group.rank;
-  PlanBuilder plan;
+  const std::size_t most = task.message_bytes(bytes);
+  PlanBuilder plan(task.options.window);
   for (unsigned distance = 1; distance < world; ++distance) {
     const auto from = static_cast<std::uint16_t>((rank + world - distance) % world);
     const auto to = static_cast<std::uint16_t>((rank + distance) % world);
-    plan.receive_pieces(from, wire::Phase::kGather, {Region::kOutput, from * bytes, bytes},
-                        task.options.message_bytes);
-    plan.send_pieces(to, wire::Phase::kGather, {Region::kInput, 0, bytes},
-                     task.options.message_bytes);
+    plan.receive_pieces(from, wire::Phase::kGather, {Region::kOutput, from * bytes, bytes}, most);
+    plan.send_pieces(to, wire::Phase::kGather, {Region::kInput, 0, bytes}, most);
   }
   plan.copy({Region::kOutput, rank * bytes, bytes}, {Region::kInput, 0, bytes});
   return plan.finish(Algorithm::kDirect);

@@ -20,16 +20,15 @@ Span block(Region region, std::size_t index, std::size_t bytes) {
 Plan plan_gather(const PlanTask& task) {
   const auto [operation, group, options] = task;
   const std::size_t bytes = operation.bytes();
-  PlanBuilder plan;
+  const std::size_t most = task.message_bytes(bytes);
+  PlanBuilder plan(options.window);
   if (group.rank != operation.root) {
-    plan.send_pieces(operation.root, Phase::kGather, {Region::kInput, 0, bytes},
-                     options.message_bytes);
+    plan.send_pieces(operation.root, Phase::kGather, {Region::kInput, 0, bytes}, most);
     return plan.finish(Algorithm::kDirect);
   }
   for (std::uint16_t from = 0; from < group.world; ++from) {
     if (from != group.rank) {
-      plan.receive_pieces(from, Phase::kGather, block(Region::kOutput, from, bytes),
-                          options.message_bytes);
+      plan.receive_pieces(from, Phase::kGather, block(Region::kOutput, from, bytes), most);
     }
   }
   plan.copy(block(Region::kOutput, group.rank, bytes), {Region::kInput, 0, bytes});
@@ -39,15 +38,15 @@ Plan plan_gather(const PlanTask& task) {
 Plan plan_scatter(const PlanTask& task) {
   const auto [operation, group, options] = task;
   const std::size_t bytes = operation.bytes();
-  PlanBuilder plan;
+  const std::size_t most = task.message_bytes(bytes);
+  PlanBuilder plan(options.window);
   if (group.rank != operation.root) {
-    plan.receive_pieces(operation.root, Phase::kGather, {Region::kOutput, 0, bytes},
-                        options.message_bytes);
+    plan.receive_pieces(operation.root, Phase::kGather, {Region::kOutput, 0, bytes}, most);
     return plan.finish(Algorithm::kDirect);
   }
   for (std::uint16_t to = 0; to < group.world; ++to) {
     if (to != group.rank) {
-      plan.send_pieces(to, Phase::kGather, block(Region::kInput, to, bytes), options.message_bytes);
+      plan.send_pieces(to, Phase::kGather, block(Region::kInput, to, bytes), most);
     }
   }
   plan.copy({Region::kOutput, 0, bytes}, block(Region::kInput, group.rank, bytes));
@@ -57,16 +56,16 @@ Plan plan_scatter(const PlanTask& task) {
 Plan plan_all_to_all(const PlanTask& task) {
   const auto [operation, group, options] = task;
   const std::size_t bytes = operation.bytes();
-  PlanBuilder plan;
+  const std::size_t most = task.message_bytes(bytes);
+  PlanBuilder plan(options.window);
   for (unsigned distance = 1; distance < group.world; ++distance) {
     const auto from =
         static_cast<std::uint16_t>((group.rank + group.world - distance) % group.world);
-    plan.receive_pieces(from, Phase::kGather, block(Region::kOutput, from, bytes),
-                        options.message_bytes);
+    plan.receive_pieces(from, Phase::kGather, block(Region::kOutput, from, bytes), most);
   }
   for (unsigned distance = 1; distance < group.world; ++distance) {
     const auto to = static_cast<std::uint16_t>((group.rank + distance) % group.world);
-    plan.send_pieces(to, Phase::kGather, block(Region::kInput, to, bytes), options.message_bytes);
+    plan.send_pieces(to, Phase::kGather, block(Region::kInput, to, bytes), most);
   }
   plan.copy(block(Region::kOutput, group.rank, bytes), block(Region::kInput, group.rank, bytes));
   return plan.finish(Algorithm::kDirect);
@@ -74,21 +73,47 @@ Plan plan_all_to_all(const PlanTask& task) {
 
 Plan plan_point_to_point(const PlanTask& task) {
   const auto [operation, group, options] = task;
-  PlanBuilder plan;
+  const std::size_t bytes = operation.bytes();
+  PlanBuilder plan(options.pair_window);
   if (operation.kind == Kind::kSend) {
-    plan.send_pieces(operation.root, Phase::kPointToPoint, {Region::kInput, 0, operation.bytes()},
-                     options.message_bytes);
+    plan.send_pieces(operation.root, Phase::kPointToPoint, {Region::kInput, 0, bytes},
+                     task.message_bytes(bytes));
   } else {
-    plan.receive_pieces(operation.root, Phase::kPointToPoint,
-                        {Region::kOutput, 0, operation.bytes()}, options.message_bytes);
+    plan.receive_pieces(operation.root, Phase::kPointToPoint, {Region::kOutput, 0, bytes},
+                        task.message_bytes(bytes));
   }
   return plan.finish(Algorithm::kDirect);
 }
 
+namespace {
+
+// Everybody to everybody: who is missing is known by name.
+Plan plan_small_barrier(const PlanTask& task) {
+  const Group& group = task.group;
+  PlanBuilder plan(task.options.window);
+  for (std::uint16_t from = 0; from < group.world; ++from) {
+    if (from != group.rank) {
+      plan.receive(from, Phase::kReduce, 0, plan.scratch(1));
+    }
+  }
+  const Span sign = plan.scratch(1);
+  for (unsigned distance = 1; distance < group.world; ++distance) {
+    const auto to = static_cast<std::uint16_t>((group.rank + distance) % group.world);
+    plan.send(to, Phase::kReduce, 0, sign);
+  }
+  return plan.finish(Algorithm::kDirect);
+}
+
+}  // namespace
+
 Plan plan_barrier(const PlanTask& task) {
+  constexpr std::uint16_t kMaxNamed = 64;  // ranks; more would be too many messages
+  if (task.group.world <= kMaxNamed) {
+    return plan_small_barrier(task);
+  }
   const std::uint16_t world = task.group.world;
   const std::uint16_t rank = task.group.rank;
-  PlanBuilder plan;
+  PlanBuilder plan(task.options.window);
   const Span sign = plan.scratch(1);
   std::vector<StepId> heard;
   for (unsigned distance = 1, round = 0; distance < world; distance *= 2, ++round) {

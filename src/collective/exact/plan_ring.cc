@@ -2,10 +2,14 @@
 //
 // Rings: every rank talks to its two neighbours alone. The sum of a shard begins at its first rank
 // and gathers one rank's part at each hop, world - 1 in all; then it is passed round once more.
-// Shards, and pieces of shards, are under way at the same time.
+// Shards, and pieces of shards, are under way at the same time: of every shard as many pieces as
+// the window says, one behind the other. A piece's place in the scratch memory is the next one's as
+// soon as its sum has been passed on.
 //
 // For a shard that begins at rank s, the place of rank r in its journey is (r - s) mod world.
+#include <algorithm>
 #include <array>
+#include <vector>
 
 #include "collective/exact/algorithms.h"
 #include "collective/exact/plan.h"
@@ -18,13 +22,16 @@ using wire::Phase;
 
 class RingPlan {
  public:
-  explicit RingPlan(const PlanTask& task)
+  // `pieces_per_round`: that go by one neighbour between a shard's piece and its next.
+  RingPlan(const PlanTask& task, std::size_t pieces_per_round)
       : task_(task),
         element_(task.element_bytes()),
         world_(task.group.world),
         rank_(task.group.rank),
         next_(static_cast<std::uint16_t>((rank_ + 1) % world_)),
-        previous_(static_cast<std::uint16_t>((rank_ + world_ - 1) % world_)) {}
+        previous_(static_cast<std::uint16_t>((rank_ + world_ - 1) % world_)),
+        plan_(task.options.window * pieces_per_round),
+        places_(world_) {}
 
   Plan all_reduce();
   Plan reduce_scatter();
@@ -36,6 +43,7 @@ class RingPlan {
   // and where its sum goes at the last rank.
   struct Journey {
     std::uint16_t start;
+    std::size_t round;
     std::size_t part;
     Span own;
     Span result;
@@ -49,17 +57,27 @@ class RingPlan {
   StepId add_up(const Journey& journey);
   // Passes `span`, which is complete at rank `start` after `ready`, to all ranks behind it.
   void pass_round(std::uint16_t start, std::size_t part, const Span& span, StepId ready);
-  std::size_t parts_per_shard(std::size_t most_elements) const {
-    return piece_count(most_elements, piece_elements());
-  }
-  // Pieces are longer where there would be more than messages can be numbered.
-  std::size_t piece_elements() const {
-    const std::size_t wanted = task_.options.piece_bytes / element_;
-    const std::size_t all = task_.operation.count * world_;
-    return std::max<std::size_t>({1, wanted, all / kMaxParts + 1});
+  // Of a shard of so many elements. The pieces of all shards are numbered together.
+  std::size_t piece_elements(std::size_t shard_elements) const {
+    const std::size_t most = std::min(task_.options.most_pieces, kMaxParts / world_);
+    return piece_size(shard_elements * element_, element_, task_.options.piece_bytes, task_.options,
+                      most) /
+           element_;
   }
 
-  static constexpr std::size_t kMaxParts = 4096;
+  // Where a sum waits to be passed on, and the step after which the next may use the place.
+  struct Place {
+    Span span;
+    StepId is_free = kNoStep;
+  };
+  Place& place_for(const Journey& journey) {
+    std::vector<Place>& ring = places_[journey.start];
+    const std::size_t slot = journey.round % task_.options.window;
+    if (ring.size() <= slot) {
+      ring.push_back({plan_.scratch(journey.own.bytes)});  // the first pieces are the longest
+    }
+    return ring[slot];
+  }
 
   const PlanTask& task_;
   std::size_t element_;
@@ -68,6 +86,7 @@ class RingPlan {
   std::uint16_t next_;
   std::uint16_t previous_;
   PlanBuilder plan_;
+  std::vector<std::vector<Place>> places_;  // by shard: a ring of `window` pieces
 };
 
 StepId RingPlan::add_up(const Journey& journey) {
@@ -77,14 +96,14 @@ StepId RingPlan::add_up(const Journey& journey) {
     return kNoStep;
   }
   const bool is_last = at + 1U == world_;
-  const Span arrived = plan_.scratch(journey.own.bytes);
+  Place& place = place_for(journey);
+  const Span arrived{Region::kScratch, place.span.offset, journey.own.bytes};
   const Span target = is_last ? journey.result : arrived;
-  const std::array came = {plan_.receive(previous_, Phase::kReduce, journey.part, arrived)};
+  const std::array came = {
+      plan_.receive(previous_, Phase::kReduce, journey.part, arrived, {place.is_free})};
   const std::array sources = {arrived, journey.own};
   const StepId sum = plan_.reduce(target, sources, is_last, came);
-  if (!is_last) {
-    plan_.send(next_, Phase::kReduce, journey.part, target, {sum});
-  }
+  place.is_free = is_last ? sum : plan_.send(next_, Phase::kReduce, journey.part, target, {sum});
   return sum;
 }
 
@@ -98,19 +117,21 @@ void RingPlan::pass_round(std::uint16_t start, std::size_t part, const Span& spa
 
 Plan RingPlan::all_reduce() {
   const std::size_t count = task_.operation.count;
-  const std::size_t pieces = parts_per_shard(shard_of(count, world_, 0).count);
+  const std::size_t longest = shard_of(count, world_, 0).count;
+  const std::size_t most = piece_elements(longest);
+  const std::size_t pieces = piece_count(longest, most);
   for (std::size_t k = 0; k < pieces; ++k) {
     for (std::uint16_t start = 0; start < world_; ++start) {
       const Extent shard = shard_of(count, world_, start);
-      if (k * piece_elements() >= shard.count) {
+      if (k * most >= shard.count) {
         continue;
       }
-      const Extent piece = piece_of(shard, piece_elements(), k);
+      const Extent piece = piece_of(shard, most, k);
       const std::size_t bytes = piece.count * element_;
       const Span own{Region::kInput, piece.first * element_, bytes};
       const Span result{Region::kOutput, own.offset, bytes};
       const std::size_t part = start * pieces + k;
-      const StepId sum = add_up({start, part, own, result});
+      const StepId sum = add_up({start, k, part, own, result});
       const auto last = static_cast<std::uint16_t>((start + world_ - 1) % world_);
       pass_round(last, part, result, sum);
     }
@@ -121,14 +142,16 @@ Plan RingPlan::all_reduce() {
 // The sum of block b ends at rank b, so it begins at rank b + 1.
 Plan RingPlan::reduce_scatter() {
   const Extent whole{0, task_.operation.count};
-  const std::size_t pieces = parts_per_shard(whole.count);
+  const std::size_t most = piece_elements(whole.count);
+  const std::size_t pieces = piece_count(whole.count, most);
   for (std::size_t k = 0; k < pieces; ++k) {
-    const Extent piece = piece_of(whole, piece_elements(), k);
+    const Extent piece = piece_of(whole, most, k);
     const std::size_t bytes = piece.count * element_;
     for (std::uint16_t block = 0; block < world_; ++block) {
       const std::size_t first = block * whole.count + piece.first;
       const auto start = static_cast<std::uint16_t>((block + 1) % world_);
       add_up({start,
+              k,
               block * pieces + k,
               {Region::kInput, first * element_, bytes},
               {Region::kOutput, piece.first * element_, bytes}});
@@ -141,7 +164,7 @@ Plan RingPlan::all_gather() {
   const std::size_t bytes = task_.operation.bytes();
   const Span own{Region::kOutput, rank_ * bytes, bytes};
   const StepId copied = plan_.copy(own, {Region::kInput, 0, bytes});
-  const std::size_t most = piece_elements() * element_;
+  const std::size_t most = piece_elements(task_.operation.count) * element_;
   const std::size_t pieces = piece_count(bytes, most);
   for (std::size_t k = 0; k < pieces; ++k) {
     const std::size_t length = std::min(most, bytes - k * most);
@@ -158,7 +181,8 @@ Plan RingPlan::broadcast_chain() {
   const std::size_t bytes = task_.operation.bytes();
   const Span whole{Region::kOutput, 0, bytes};
   const StepId copied = rank_ == root ? plan_.copy(whole, {Region::kInput, 0, bytes}) : kNoStep;
-  const std::size_t most = task_.options.piece_bytes;
+  const std::size_t most = piece_size(bytes, element_, task_.options.piece_bytes, task_.options,
+                                      task_.options.most_pieces);
   for (std::size_t k = 0; k * most < bytes; ++k) {
     pass_round(root, k, {Region::kOutput, k * most, std::min(most, bytes - k * most)}, copied);
   }
@@ -168,19 +192,19 @@ Plan RingPlan::broadcast_chain() {
 }  // namespace
 
 Plan plan_ring_all_reduce(const PlanTask& task) {
-  return RingPlan(task).all_reduce();
+  return RingPlan(task, task.group.world - 1U).all_reduce();
 }
 
 Plan plan_ring_reduce_scatter(const PlanTask& task) {
-  return RingPlan(task).reduce_scatter();
+  return RingPlan(task, task.group.world - 1U).reduce_scatter();
 }
 
 Plan plan_ring_all_gather(const PlanTask& task) {
-  return RingPlan(task).all_gather();
+  return RingPlan(task, task.group.world - 1U).all_gather();
 }
 
 Plan plan_chain_broadcast(const PlanTask& task) {
-  return RingPlan(task).broadcast_chain();
+  return RingPlan(task, 1).broadcast_chain();
 }
 
 }  // namespace spillway::collective

@@ -50,18 +50,21 @@ PlanRun::PlanRun(const Operation& operation, std::uint64_t key, Plan plan, const
     : OperationRun(operation, key, config),
       plan_(std::move(plan)),
       pool_(scratch),
-      states_(plan_.steps.size(), State::kWaiting) {
+      states_(plan_.steps.size(), State::kWaiting),
+      staged_(config.memory),
+      has_second_names_(leaves_second_names(plan_)) {
+  std::size_t messages = 0;
   waits_.reserve(plan_.steps.size());
   for (StepId id = 0; id < plan_.steps.size(); ++id) {
     const Step& step = plan_.steps[id];
     waits_.push_back(step.waits_for);
     if (is_message(step)) {
-      ++message_count_;
+      ++messages;
       by_message_.emplace(
           message_key(step.kind == Step::Kind::kSend, step.peer, step.phase, step.part), id);
     }
   }
-  SPILLWAY_CHECK(by_message_.size() == message_count_);
+  SPILLWAY_CHECK(by_message_.size() == messages);
   report_.algorithm = plan_.algorithm;
 }
 
@@ -115,60 +118,56 @@ base::Status PlanRun::launch(StepId id, RunContext& context) {
     case Step::Kind::kCopy:
       break;
   }
-  ++jobs_out_;
   hand_out(jobs_.emplace_back(*this, step), id, context);
+  ++jobs_out_;
   return {};
-}
-
-// Below some bytes a packet is as quick as a system call.
-bool PlanRun::is_local(const Step& step) const {
-  constexpr std::size_t kWorthwhile = 4096;
-  return step.span.bytes >= kWorthwhile && config_.memory != nullptr &&
-         config_.memory->reaches(step.peer);
-}
-
-std::uint32_t PlanRun::packets_of(const Step& step) const {
-  return is_local(step) ? 1 : config_.layout.packets(step.span.bytes);
 }
 
 base::Status PlanRun::launch_send(StepId id, RunContext& context) {
   const Step& step = plan_.steps[id];
-  const std::uint8_t* data = memory(step.span);
+  return is_local(step) ? send_place(id, context) : send_bytes(id, id_of(step), context);
+}
+
+base::Status PlanRun::launch_receive(StepId id, RunContext& context) {
+  const Step& step = plan_.steps[id];
+  return is_local(step) ? expect_place(id, context) : expect_bytes(id, id_of(step), context);
+}
+
+base::Status PlanRun::send_bytes(StepId id, const wire::MessageId& message, RunContext& context) {
+  const Step& step = plan_.steps[id];
+  ByteSource& source = sources_.emplace_back(memory(step.span), step.span.bytes, config_.layout);
+  return send(step, {message, config_.layout.packets(step.span.bytes), source}, context);
+}
+
+base::Status PlanRun::expect_bytes(StepId id, const wire::MessageId& message, RunContext& context) {
+  const Step& step = plan_.steps[id];
+  ByteSink& sink = sinks_.emplace_back(memory(step.span), step.span.bytes, config_.layout);
+  return expect({message, config_.layout.packets(step.span.bytes), sink}, context);
+}
+
+base::Status PlanRun::send(const Step& step, const Outgoing& message, RunContext& context) {
   transport::SendOptions options;
-  if (is_local(step)) {
-    options.source = &local_sources_.emplace_back(data, step.span.bytes, config_.layout,
-                                                  config_.job, *config_.auth);
-  } else {
-    options.source =
-        &sources_.emplace_back(data, step.span.bytes, config_.layout, config_.job, *config_.auth);
-  }
-  options.id = id_of(step);
+  options.id = message.id;
   options.to = step.peer;
-  options.packets = packets_of(step);
+  options.packets = message.packets;
   options.packet_bytes = config_.layout.packet_bytes;
   options.priority = operation().priority;
   options.loss = ByteLayout::kNoLoss;
+  options.source = &message.source;
   base::Status status = context.endpoint.send(options, context.now);
   messages_out_ += status.ok() ? 1 : 0;
   return status;
 }
 
-base::Status PlanRun::launch_receive(StepId id, RunContext& context) {
-  const Step& step = plan_.steps[id];
+base::Status PlanRun::expect(const Incoming& message, RunContext& context) {
   transport::ReceiveOptions options;
-  if (is_local(step)) {
-    options.sink = &local_sinks_.emplace_back(memory(step.span), step.span.bytes, config_.layout,
-                                              *config_.auth, *config_.memory);
-  } else {
-    options.sink =
-        &sinks_.emplace_back(memory(step.span), step.span.bytes, config_.layout, *config_.auth);
-  }
-  options.id = id_of(step);
-  options.packets = packets_of(step);
+  options.id = message.id;
+  options.packets = message.packets;
   options.packet_bytes = config_.layout.packet_bytes;
   options.planes = ByteLayout::kPlanes;
   options.priority = operation().priority;
   options.loss = ByteLayout::kNoLoss;
+  options.sink = &message.sink;
   base::Status status = context.endpoint.expect(options, context.now);
   messages_out_ += status.ok() ? 1 : 0;
   return status;
@@ -176,7 +175,8 @@ base::Status PlanRun::launch_receive(StepId id, RunContext& context) {
 
 StepId PlanRun::step_of(const wire::MessageId& id, std::uint16_t peer) const {
   const bool sends = id.source == config_.group.rank;
-  const auto found = by_message_.find(message_key(sends, peer, id.phase, id.piece));
+  const MessageName name = first_name_of(id);
+  const auto found = by_message_.find(message_key(sends, peer, name.phase, name.part));
   SPILLWAY_CHECK(found != by_message_.end());
   return found->second;
 }
@@ -184,7 +184,8 @@ StepId PlanRun::step_of(const wire::MessageId& id, std::uint16_t peer) const {
 base::Status PlanRun::on_received(const transport::ReceiveReport& report, RunContext& context) {
   --messages_out_;
   report_.peers[report.id.source].add(report);
-  return finish(step_of(report.id, report.id.source), context);
+  const StepId id = step_of(report.id, report.id.source);
+  return is_place(id) ? on_place_received(id, context) : finish(id, context);
 }
 
 base::Status PlanRun::on_sent(const transport::SendReport& report, RunContext& context) {
@@ -194,10 +195,9 @@ base::Status PlanRun::on_sent(const transport::SendReport& report, RunContext& c
   const StepId id = step_of(report.id, report.to);
   report_.wire_bytes_sent +=
       std::uint64_t{report.transmitted} *
-      config_.layout.wire_bytes(is_local(plan_.steps[id]) ? sizeof(MemoryPlace)
-                                                          : plan_.steps[id].span.bytes) /
+      config_.layout.wire_bytes(is_place(id) ? sizeof(MemoryPlace) : plan_.steps[id].span.bytes) /
       report.packets;
-  return finish(id, context);
+  return is_place(id) ? on_place_sent(id, context) : finish(id, context);
 }
 
 base::Status PlanRun::on_computed(std::uint32_t tag, RunContext& context) {
@@ -224,11 +224,17 @@ base::Status PlanRun::finish(StepId id, RunContext& context) {
 void PlanRun::withdraw(RunContext& context) {
   for (StepId id = 0; id < plan_.steps.size(); ++id) {
     const Step& step = plan_.steps[id];
-    if (states_[id] != State::kRunning || !is_message(step)) {
+    if (!is_message(step)) {
       continue;
     }
-    context.endpoint.withdraw(id_of(step), step.peer, context.now);
+    if (states_[id] == State::kRunning) {
+      context.endpoint.withdraw(id_of(step), step.peer, context.now);
+    } else if (states_[id] == State::kFollowing) {
+      context.endpoint.withdraw(second_id_of(step), step.peer, context.now);
+    }
   }
+  staged_.clear();
+  without_room_.clear();
   messages_out_ = 0;
   is_withdrawn_ = true;
 }
@@ -236,7 +242,8 @@ void PlanRun::withdraw(RunContext& context) {
 std::vector<std::uint16_t> PlanRun::awaited() const {
   std::vector<std::uint16_t> ranks;
   for (StepId id = 0; id < plan_.steps.size(); ++id) {
-    if (states_[id] == State::kRunning && is_message(plan_.steps[id])) {
+    if (states_[id] != State::kWaiting && states_[id] != State::kDone &&
+        is_message(plan_.steps[id])) {
       ranks.push_back(plan_.steps[id].peer);
     }
   }

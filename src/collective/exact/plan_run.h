@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Carries out a plan exactly: every message arrives whole, every sum is formed in the order the
-// plan says. Bytes go from the caller's memory to the wire and from the wire to where they belong.
+// plan says. Bytes go from the caller's memory to the wire and from the wire to where they belong,
+// or through shared memory where both ranks are on one machine (plan_run_local.cc).
 #pragma once
 
 #include <deque>
@@ -10,6 +11,7 @@
 
 #include "collective/exact/plan.h"
 #include "collective/exact/scratch_pool.h"
+#include "collective/exact/staged_spans.h"
 #include "collective/operation_run.h"
 
 namespace spillway::collective {
@@ -25,17 +27,44 @@ class PlanRun final : public OperationRun {
   base::Status on_received(const transport::ReceiveReport& report, RunContext& context) override;
   base::Status on_sent(const transport::SendReport& report, RunContext& context) override;
   base::Status on_computed(std::uint32_t tag, RunContext& context) override;
+  base::Instant next_timeout() const override {
+    return without_room_.empty() ? transport::kNever : room_due_;
+  }
+  base::Status on_timeout(RunContext& context) override;
 
   bool is_done() const override { return steps_done_ == plan_.steps.size(); }
   bool is_idle() const override { return jobs_out_ == 0 && messages_out_ == 0; }
   void withdraw(RunContext& context) override;
 
-  std::size_t message_count() const override { return message_count_; }
+  std::size_t message_count() const override { return plan_.max_messages; }
   std::vector<std::uint16_t> awaited() const override;
   bool needs(std::uint16_t peer) const override;
 
  private:
-  enum class State : std::uint8_t { kWaiting, kRunning, kDone };
+  enum class State : std::uint8_t {
+    kWaiting,         // for other steps
+    kWaitingForRoom,  // a send, in shared memory
+    kRunning,
+    kFollowing,  // a message whose bytes come second, behind word that they do
+    kDone,
+  };
+  static constexpr std::uint32_t kPlacePackets = 1;
+
+  // What a message is called among those with one peer.
+  struct MessageName {
+    wire::Phase phase;
+    std::uint16_t part;
+  };
+  struct Outgoing {
+    wire::MessageId id;
+    std::uint32_t packets;
+    transport::PayloadSource& source;
+  };
+  struct Incoming {
+    wire::MessageId id;
+    std::uint32_t packets;
+    transport::PayloadSink& sink;
+  };
 
   class StepJob final : public ComputeJob {
    public:
@@ -52,10 +81,27 @@ class PlanRun final : public OperationRun {
   base::Status launch(StepId id, RunContext& context);
   base::Status launch_send(StepId id, RunContext& context);
   base::Status launch_receive(StepId id, RunContext& context);
-  bool is_local(const Step& step) const;
-  std::uint32_t packets_of(const Step& step) const;
+  base::Status send_bytes(StepId id, const wire::MessageId& message, RunContext& context);
+  base::Status expect_bytes(StepId id, const wire::MessageId& message, RunContext& context);
+  base::Status send(const Step& step, const Outgoing& message, RunContext& context);
+  base::Status expect(const Incoming& message, RunContext& context);
   base::Status finish(StepId id, RunContext& context);
   StepId step_of(const wire::MessageId& id, std::uint16_t peer) const;
+
+  // plan_run_local.cc
+  static bool leaves_second_names(const Plan& plan);
+  bool is_local(const Step& step) const;
+  bool is_place(StepId id) const {
+    return states_[id] == State::kRunning && is_local(plan_.steps[id]);
+  }
+  wire::MessageId second_id_of(const Step& step) const;
+  MessageName first_name_of(const wire::MessageId& id) const;
+  base::Status send_place(StepId id, RunContext& context);
+  base::Status send_place(StepId id, std::uint64_t offset, RunContext& context);
+  base::Status expect_place(StepId id, RunContext& context);
+  base::Status on_place_sent(StepId id, RunContext& context);
+  base::Status on_place_received(StepId id, RunContext& context);
+  base::Status use_room(RunContext& context);
 
   Plan plan_;
   ScratchPool& pool_;
@@ -65,10 +111,13 @@ class PlanRun final : public OperationRun {
   std::unordered_map<std::uint64_t, StepId> by_message_;
   std::deque<ByteSource> sources_;
   std::deque<ByteSink> sinks_;
-  std::deque<LocalSource> local_sources_;
-  std::deque<LocalSink> local_sinks_;
+  std::unordered_map<StepId, LocalSource> local_sources_;
+  std::unordered_map<StepId, LocalSink> local_sinks_;
+  StagedSpans staged_;
+  std::deque<StepId> without_room_;  // sends that wait for some
+  base::Instant room_due_;           // when they wait no longer
   std::deque<StepJob> jobs_;
-  std::size_t message_count_ = 0;
+  bool has_second_names_;
   std::size_t steps_done_ = 0;
   std::uint32_t jobs_out_ = 0;
   std::uint32_t messages_out_ = 0;

@@ -59,6 +59,27 @@ class World {
     }
   }
 
+  // As in a network without buffers: a message goes when both ends are ready for it.
+  bool run_without_buffers() {
+    std::size_t left = 0;
+    for (const Rank& rank : ranks_) {
+      left += rank.plan.steps.size();
+    }
+    while (left > 0) {
+      const std::size_t before = left;
+      for (unsigned rank = 0; rank < world_; ++rank) {
+        for (StepId id = 0; id < ranks_[rank].plan.steps.size(); ++id) {
+          left -= run_if_both_are_ready(rank, id);
+        }
+        expect_few_messages(ranks_[rank]);
+      }
+      if (left == before) {
+        return false;
+      }
+    }
+    return mailbox_.empty();
+  }
+
   // False if nothing can go on although something is left.
   bool run() {
     std::size_t left = 0;
@@ -151,6 +172,43 @@ class World {
     const Step& step = state.plan.steps[id];
     return step.kind != Step::Kind::kReceive ||
            mailbox_.contains({step.peer, rank, step.phase, step.part});
+  }
+
+  // Steps that were done: a sum, a message at both ends, or none.
+  std::size_t run_if_both_are_ready(unsigned rank, StepId id) {
+    Rank& state = ranks_[rank];
+    const Step& step = state.plan.steps[id];
+    if (state.done[id] || state.waits[id] > 0 || step.kind == Step::Kind::kReceive) {
+      return 0;
+    }
+    if (step.kind != Step::Kind::kSend) {
+      run_step(rank, id);
+      return 1;
+    }
+    const std::vector<Step>& others = ranks_[step.peer].plan.steps;
+    for (StepId other = 0; other < others.size(); ++other) {
+      if (others[other].kind == Step::Kind::kReceive && others[other].peer == rank &&
+          others[other].phase == step.phase && others[other].part == step.part) {
+        if (ranks_[step.peer].waits[other] > 0) {
+          return 0;
+        }
+        run_step(rank, id);
+        run_step(step.peer, other);
+        return 2;
+      }
+    }
+    ADD_FAILURE() << "a message that nobody receives";
+    return 0;
+  }
+
+  static void expect_few_messages(const Rank& rank) {
+    std::size_t under_way = 0;
+    for (StepId id = 0; id < rank.plan.steps.size(); ++id) {
+      const Step::Kind kind = rank.plan.steps[id].kind;
+      const bool is_message = kind == Step::Kind::kSend || kind == Step::Kind::kReceive;
+      under_way += is_message && !rank.done[id] && rank.waits[id] == 0 ? 1 : 0;
+    }
+    ASSERT_LE(under_way, rank.plan.max_messages);
   }
 
   void run_step(unsigned rank, StepId id) {
@@ -291,6 +349,54 @@ TEST_P(EveryPlan, LeavesTheRightBytesAtEveryRank) {
   }
 }
 
+// However many pieces there are, a bounded number of messages is under way, and that is enough.
+TEST_P(EveryPlan, NeedsNoMoreMessagesAtATimeThanItSays) {
+  for (const std::uint16_t ranks : {2, 3, 5, 8}) {
+    for (const std::size_t window : {1, 2, 4}) {
+      Operation operation;
+      operation.kind = GetParam().kind;
+      operation.algorithm = GetParam().algorithm;
+      operation.type = DataType::kInt32;
+      operation.count = 701;
+      operation.root = static_cast<std::uint16_t>(ranks - 1);
+      const PlanOptions options{
+          .piece_bytes = 64, .window = window, .pair_window = window, .message_bytes = 64};
+      World world(operation, ranks, options, /*in_place=*/false, ranks);
+      ASSERT_TRUE(world.run_without_buffers()) << ranks << " ranks, window " << window;
+      for (unsigned rank = 0; rank < ranks; ++rank) {
+        ASSERT_EQ(world.output(rank), expected(world, operation, ranks, rank));
+        EXPECT_LE(world.plan(rank).max_messages, 4U * window * ranks);
+      }
+    }
+  }
+}
+
+// 64 GiB: what a rank has to keep of it, and what its messages carry.
+TEST_P(EveryPlan, OfAHugeTensorFitsTablesMessagesAndMemory) {
+  for (const std::uint16_t ranks : {2, 8}) {
+    Operation operation;
+    operation.kind = GetParam().kind;
+    operation.algorithm = GetParam().algorithm;
+    operation.count = (std::size_t{64} << 30) / 4;
+    operation.root = static_cast<std::uint16_t>(ranks - 1);
+    if (operation.kind == Kind::kReduceScatter || operation.kind == Kind::kAllGather ||
+        operation.kind == Kind::kAllToAll) {
+      operation.count /= ranks;
+    }
+    PlanOptions options;
+    options.max_message_bytes = std::size_t{1408} * 65536;  // of packets of 1,500 bytes
+    ASSERT_TRUE(check_size(operation, {0, ranks}, options).ok());
+    const Plan plan = make_plan(operation, {0, ranks}, options);
+    EXPECT_LE(plan.max_messages, 4U * options.window * ranks);
+    EXPECT_LE(plan.scratch_bytes, std::size_t{1} << 30);
+    EXPECT_LE(plan.steps.size(), 200'000U);
+    for (const Step& step : plan.steps) {
+      const bool is_message = step.kind == Step::Kind::kSend || step.kind == Step::Kind::kReceive;
+      ASSERT_TRUE(!is_message || step.span.bytes <= options.max_message_bytes);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Plans, EveryPlan,
     testing::Values(
@@ -408,7 +514,7 @@ TEST(Planner, AlgorithmFollowsSizeAndWorldUnlessTheCallerSays) {
 TEST(Signature, TellsOperationsApartThatMustNotMeet) {
   Operation operation;
   operation.count = 1000;
-  const std::uint16_t base = signature(operation);
+  const std::uint64_t base = signature(operation);
   Operation other = operation;
   other.type = DataType::kFloat64;
   EXPECT_NE(signature(other), base);

@@ -2,7 +2,10 @@
 //
 // Binomial trees: counted from the root, rank v has the children v + 1, v + 2, v + 4, ... as far as
 // the lowest set bit of v allows. The subtree of v + 2^b is the 2^b ranks from there on, so adding
-// own part and children in that order adds up by rank.
+// own part and children in that order adds up by rank. Pieces go up and down one behind the other,
+// as many at a time as the window says.
+#include <algorithm>
+#include <map>
 #include <vector>
 
 #include "collective/exact/algorithms.h"
@@ -17,28 +20,42 @@ class TreePlan {
  public:
   TreePlan(const PlanTask& task, std::uint16_t root)
       : bytes_(task.operation.bytes()),
+        piece_bytes_(task.piece_bytes(bytes_)),
+        window_(task.options.window),
         world_(task.group.world),
         rank_(task.group.rank),
         root_(root),
-        position_((rank_ + world_ - root) % world_) {}
+        position_((rank_ + world_ - root) % world_),
+        plan_(task.options.window) {}
 
   Plan all_reduce() {
-    const StepId sum = add_up();
-    pass_down(rank_ == root_ ? sum : kNoStep);
+    for (std::size_t k = 0; k * piece_bytes_ < bytes_; ++k) {
+      const StepId sum = add_up(k);
+      pass_down(k, rank_ == root_ ? sum : kNoStep);
+    }
     return plan_.finish(Algorithm::kTree);
   }
   Plan reduce() {
-    add_up();
+    for (std::size_t k = 0; k * piece_bytes_ < bytes_; ++k) {
+      add_up(k);
+    }
     return plan_.finish(Algorithm::kTree);
   }
   Plan broadcast() {
-    pass_down(rank_ == root_ ? plan_.copy(output(), input()) : kNoStep);
+    const StepId copied =
+        rank_ == root_ ? plan_.copy({Region::kOutput, 0, bytes_}, {Region::kInput, 0, bytes_})
+                       : kNoStep;
+    for (std::size_t k = 0; k * piece_bytes_ < bytes_; ++k) {
+      pass_down(k, copied);
+    }
     return plan_.finish(Algorithm::kTree);
   }
 
  private:
-  Span input() const { return {Region::kInput, 0, bytes_}; }
-  Span output() const { return {Region::kOutput, 0, bytes_}; }
+  Span piece(Region region, std::size_t k) const {
+    const std::size_t first = k * piece_bytes_;
+    return {region, first, std::min(piece_bytes_, bytes_ - first)};
+  }
   std::uint16_t rank_at(unsigned position) const {
     return static_cast<std::uint16_t>((position + root_) % world_);
   }
@@ -50,44 +67,65 @@ class TreePlan {
     }
     return ranks;
   }
+  // Of `window` pieces that take turns; used by a child's part, or by this rank's own sum.
+  Span place(std::uint16_t whose, std::size_t k, std::size_t bytes) {
+    std::vector<Span>& ring = places_[whose];
+    const std::size_t slot = k % window_;
+    if (ring.size() <= slot) {
+      ring.push_back(plan_.scratch(bytes));  // the first pieces are the longest
+    }
+    return {Region::kScratch, ring[slot].offset, bytes};
+  }
+  StepId before_window(const std::vector<StepId>& steps, std::size_t k) const {
+    return k >= window_ ? steps[k - window_] : kNoStep;
+  }
 
   // The sum of this rank's subtree: at the root the result, elsewhere sent to the parent.
-  StepId add_up() {
-    std::vector<Span> sources = {input()};
+  StepId add_up(std::size_t k) {
+    const Span own = piece(Region::kInput, k);
+    std::vector<Span> sources = {own};
     std::vector<StepId> came;
+    if (rank_ != root_) {
+      came.push_back(before_window(sent_, k));
+    }
     for (const std::uint16_t child : children()) {
-      sources.push_back(plan_.scratch(bytes_));
-      came.push_back(plan_.receive(child, Phase::kReduce, 0, sources.back()));
+      sources.push_back(place(child, k, own.bytes));
+      came.push_back(
+          plan_.receive(child, Phase::kReduce, k, sources.back(), {before_window(added_, k)}));
     }
     if (rank_ == root_) {
-      return plan_.reduce(output(), sources, /*is_final=*/true, came);
+      added_.push_back(plan_.reduce(piece(Region::kOutput, k), sources, /*is_final=*/true, came));
+      return added_.back();
     }
-    Span sum = input();
-    StepId added = kNoStep;
-    if (!came.empty()) {
-      sum = plan_.scratch(bytes_);
-      added = plan_.reduce(sum, sources, /*is_final=*/false, came);
-    }
-    return plan_.send(parent(), Phase::kReduce, 0, sum, {added});
+    const bool is_leaf = sources.size() == 1;
+    const Span sum = is_leaf ? own : place(rank_, k, own.bytes);
+    added_.push_back(is_leaf ? kNoStep : plan_.reduce(sum, sources, /*is_final=*/false, came));
+    sent_.push_back(plan_.send(parent(), Phase::kReduce, k, sum, {added_.back()}));
+    return sent_.back();
   }
 
   // From the root, where it is complete after `ready`, to everybody.
-  void pass_down(StepId ready) {
-    const StepId there =
-        rank_ == root_ ? ready : plan_.receive(parent(), Phase::kGather, 0, output());
+  void pass_down(std::size_t k, StepId ready) {
+    const Span span = piece(Region::kOutput, k);
+    const StepId there = rank_ == root_ ? ready : plan_.receive(parent(), Phase::kGather, k, span);
     const std::vector<std::uint16_t> below = children();
     // The largest subtree first: it has the longest way to go.
     for (auto child = below.rbegin(); child != below.rend(); ++child) {
-      plan_.send(*child, Phase::kGather, 0, output(), {there});
+      plan_.send(*child, Phase::kGather, k, span, {there});
     }
   }
 
   std::size_t bytes_;
+  std::size_t piece_bytes_;
+  std::size_t window_;
   std::uint16_t world_;
   std::uint16_t rank_;
   std::uint16_t root_;
   unsigned position_;
   PlanBuilder plan_;
+  std::map<std::uint16_t, std::vector<Span>> places_;  // by child; this rank's own: its sums
+  std::vector<StepId> added_;                          // by piece
+  std::vector<StepId> sent_;                           // by piece: to the parent
 };
 
 }  // namespace

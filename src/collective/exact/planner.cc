@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collective/exact/planner.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "base/check.h"
 #include "collective/exact/algorithms.h"
 #include "collective/exact/plan.h"
@@ -12,6 +16,7 @@ constexpr std::size_t kSmallShard = 4 * 1024;
 constexpr std::size_t kSmallMessage = 64 * 1024;
 constexpr unsigned kTreeWorld = 32;  // up to here two hops of many messages beat many hops
 constexpr unsigned kRingWorld = 64;
+constexpr std::size_t kLargestElement = 8;
 
 Algorithm automatic(const Operation& operation, const Group& group) {
   const std::size_t bytes = operation.bytes();
@@ -70,7 +75,7 @@ Plan plan_reduction(const PlanTask& task, Algorithm algorithm) {
 
 // A world of one: what goes in comes out.
 Plan plan_alone(const PlanTask& task) {
-  PlanBuilder plan;
+  PlanBuilder plan(task.options.window);
   const std::size_t bytes =
       std::min(input_bytes(task.operation, task.group), output_bytes(task.operation, task.group));
   plan.copy({Region::kOutput, 0, bytes}, {Region::kInput, 0, bytes});
@@ -78,6 +83,31 @@ Plan plan_alone(const PlanTask& task) {
 }
 
 }  // namespace
+
+std::size_t piece_size(std::size_t bytes, std::size_t element_bytes, std::size_t wanted,
+                       const PlanOptions& options, std::size_t most_pieces) {
+  const std::size_t elements = (bytes + element_bytes - 1) / element_bytes;
+  const std::size_t least = (elements + most_pieces - 1) / most_pieces;
+  const std::size_t longest = options.max_message_bytes / element_bytes;
+  return element_bytes *
+         std::clamp<std::size_t>(std::max(wanted / element_bytes, least), 1, longest);
+}
+
+// By the run that is cut into most pieces: the whole of it in a ring, where all ranks' pieces are
+// numbered together.
+base::Status check_size(const Operation& operation, const Group& group,
+                        const PlanOptions& options) {
+  const std::size_t all = std::max(input_bytes(operation, group), output_bytes(operation, group));
+  const std::size_t most =
+      options.max_message_bytes / kLargestElement * kLargestElement * (kMaxParts - group.world);
+  if (std::max(all, operation.bytes()) <= most) {
+    return {};
+  }
+  return base::invalid_argument(
+      fmt::format("{}: {} bytes are more than the {} that the packets of one operation can number; "
+                  "split it",
+                  describe(operation), std::max(all, operation.bytes()), most));
+}
 
 Algorithm choose_algorithm(const Operation& operation, const Group& group) {
   if (uses_servers(operation, group)) {

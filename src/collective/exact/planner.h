@@ -22,6 +22,7 @@
 // Pure functions.
 #pragma once
 
+#include "base/status.h"
 #include "collective/exact/plan.h"
 
 namespace spillway::collective {
@@ -31,9 +32,26 @@ struct PlanOptions {
   // rank and an owner at a time: bounds scratch, and lets sums overlap with transfers.
   std::size_t piece_bytes = 512 * 1024;
   std::size_t window = 4;
+  std::size_t pair_window = 2;  // of a send or receive
   // Where nothing is added up, only a message's own limit counts.
   std::size_t message_bytes = 16 * 1024 * 1024;
+  // A run that would be cut into more pieces than this is cut into longer ones: a plan grows with
+  // their number.
+  std::size_t most_pieces = 4096;
+  // What a message can carry at all, in packets that may be numbered.
+  std::size_t max_message_bytes = std::size_t{1} << 24;
 };
+
+// Pieces are numbered in packets, with 16 bits.
+inline constexpr std::size_t kMaxParts = std::size_t{1} << 16;
+
+// Bytes of a piece of a run of `bytes`: as many as wanted, more where there would be too many,
+// never more than a message can carry; whole elements.
+std::size_t piece_size(std::size_t bytes, std::size_t element_bytes, std::size_t wanted,
+                       const PlanOptions& options, std::size_t most_pieces);
+
+// Whether the operation's pieces can be numbered; else a sentence that says the limit.
+base::Status check_size(const Operation& operation, const Group& group, const PlanOptions& options);
 
 // The algorithm that will be used: never kAutomatic.
 Algorithm choose_algorithm(const Operation& operation, const Group& group);

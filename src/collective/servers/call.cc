@@ -9,14 +9,16 @@ namespace {
 constexpr std::uint8_t kVersion = 1;
 constexpr std::uint8_t kTolerant = 1;
 constexpr std::uint8_t kLossyGather = 2;
+constexpr std::uint8_t kFeedback = 4;
 constexpr std::size_t kToleranceAt = 16;
 
 void write_tolerance(const Tolerance& tolerance, base::ByteWriter& writer) {
   const std::uint8_t lossy = tolerance.lossy_gather ? kLossyGather : 0;
+  const std::uint8_t feedback = tolerance.feedback_tensor != 0 ? kFeedback : 0;
   writer.write(tolerance.precision);
   writer.write(tolerance.gather_precision);
   writer.write(tolerance.min_planes);
-  writer.write(static_cast<std::uint8_t>(kTolerant | lossy));
+  writer.write(static_cast<std::uint8_t>(kTolerant | lossy | feedback));
   writer.write(tolerance.loss_bound_ppm);
   writer.write(tolerance.least_contributors);
 }
@@ -28,9 +30,10 @@ base::Result<Tolerance> read_tolerance(base::ByteReader& reader) {
   tolerance.min_planes = reader.read<std::uint8_t>();
   const auto flags = reader.read<std::uint8_t>();
   tolerance.lossy_gather = (flags & kLossyGather) != 0;
+  tolerance.feedback_tensor = (flags & kFeedback) != 0 ? 1 : 0;  // what it is called is theirs
   tolerance.loss_bound_ppm = reader.read<std::uint32_t>();
   tolerance.least_contributors = reader.read<double>();
-  if ((flags & ~(kTolerant | kLossyGather)) != 0 || (flags & kTolerant) == 0) {
+  if ((flags & ~(kTolerant | kLossyGather | kFeedback)) != 0 || (flags & kTolerant) == 0) {
     return base::invalid_argument("a call has flags that this version does not know");
   }
   return tolerance;

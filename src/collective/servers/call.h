@@ -7,10 +7,12 @@
 //   1 kind          5 priority     16 precision           24 least_contributors (8, a double)
 //   2 type          6 root (2)     17 gather_precision
 //   3 reduction                    18 min_planes
-//                                  19 flags: 1 tolerant, 2 lossy gather
+//                                  19 flags: 1 tolerant, 2 lossy gather,
+//                                     4 error feedback
 //
 // Without a tolerance everything behind the count is zero. What is a worker's own business
-// (buffers, error feedback) is not in it. docs/wire.md says how calls travel.
+// (buffers, what it calls a tensor whose errors it feeds back) is not in it. docs/wire.md says how
+// calls travel.
 //
 // Plain values; any bytes give an operation or an error.
 #pragma once

@@ -7,7 +7,7 @@
 
 namespace spillway::collective {
 
-wire::MessageId call_id(std::uint32_t sequence, std::uint16_t worker) {
+wire::MessageId call_id(std::uint64_t sequence, std::uint16_t worker) {
   return {.operation = sequence,
           .signature = 0,
           .piece = 0,
@@ -15,7 +15,7 @@ wire::MessageId call_id(std::uint32_t sequence, std::uint16_t worker) {
           .phase = wire::Phase::kPointToPoint};
 }
 
-base::Status CallOutbox::send(const Operation& operation, std::uint32_t sequence,
+base::Status CallOutbox::send(const Operation& operation, std::uint64_t sequence,
                               RunContext& context) {
   Outgoing& outgoing = calls_.try_emplace(sequence, operation, config_).first->second;
   const Group& group = config_.group;
@@ -44,8 +44,12 @@ void CallOutbox::withdraw(RunContext& context) {
   calls_.clear();
 }
 
-CallIntake::CallIntake(const RunConfig& config)
-    : config_(config), workers_(config.group.workers()) {}
+CallIntake::CallIntake(const RunConfig& config, std::uint64_t first)
+    : config_(config), workers_(config.group.workers()), next_(first) {
+  for (Worker& worker : workers_) {
+    worker.next_expected = first;
+  }
+}
 
 // Few where there are many workers: the endpoint's table is for data above all.
 std::uint32_t CallIntake::window() const {
@@ -53,8 +57,8 @@ std::uint32_t CallIntake::window() const {
   return static_cast<std::uint32_t>(std::clamp<std::size_t>(kMaxExpected / workers_.size(), 2, 16));
 }
 
-std::uint32_t CallIntake::slowest() const {
-  std::uint32_t slowest = UINT32_MAX;
+std::uint64_t CallIntake::slowest() const {
+  std::uint64_t slowest = UINT64_MAX;
   for (const Worker& worker : workers_) {
     slowest = worker.has_left ? slowest : std::min(slowest, worker.next());
   }
@@ -62,17 +66,16 @@ std::uint32_t CallIntake::slowest() const {
 }
 
 base::Status CallIntake::start(RunContext& context) {
-  context.endpoint.retire_before(0);
   return expect_more(context);
 }
 
 base::Status CallIntake::expect_more(RunContext& context) {
-  const std::uint64_t most = std::uint64_t{slowest()} + kMaxAhead;
+  const std::uint64_t most = slowest() + kMaxAhead;  // means nothing once all have left
   for (std::uint16_t rank = 0; rank < workers_.size(); ++rank) {
     Worker& worker = workers_[rank];
     while (!worker.has_left && worker.next_expected < worker.next() + window() &&
            worker.next_expected < most) {
-      const std::uint32_t sequence = worker.next_expected++;
+      const std::uint64_t sequence = worker.next_expected++;
       Expected& expected = worker.expected.try_emplace(sequence, config_).first->second;
       const transport::ReceiveOptions options = config_.layout.receive_options(
           call_id(sequence, rank), kCallBytes, kCallPriority, expected.sink);
@@ -84,7 +87,7 @@ base::Status CallIntake::expect_more(RunContext& context) {
   return {};
 }
 
-std::optional<CallFault> CallIntake::compare(const Operation& operation, std::uint32_t sequence,
+std::optional<CallFault> CallIntake::compare(const Operation& operation, std::uint64_t sequence,
                                              std::uint16_t caller) {
   const auto [found, is_first] = heard_.try_emplace(sequence, Heard{operation, caller});
   const Heard& first = found->second;

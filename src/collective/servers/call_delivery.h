@@ -30,7 +30,7 @@
 namespace spillway::collective {
 
 // The id of a call.
-wire::MessageId call_id(std::uint32_t sequence, std::uint16_t worker);
+wire::MessageId call_id(std::uint64_t sequence, std::uint16_t worker);
 inline constexpr std::uint8_t kCallPriority = SPILLWAY_PRIORITIES - 1;
 
 class CallOutbox {
@@ -38,17 +38,17 @@ class CallOutbox {
   // `config` outlives the outbox.
   explicit CallOutbox(const RunConfig& config) : config_(config) {}
 
-  base::Status send(const Operation& operation, std::uint32_t sequence, RunContext& context);
+  base::Status send(const Operation& operation, std::uint64_t sequence, RunContext& context);
   void on_sent(const transport::SendReport& report);
   void withdraw(RunContext& context);
 
   bool is_empty() const { return calls_.empty(); }
+  std::size_t size() const { return calls_.size(); }
 
  private:
   struct Outgoing {
     Outgoing(const Operation& operation, const RunConfig& config)
-        : bytes(encode_call(operation)),
-          source(bytes.data(), bytes.size(), config.layout, config.job, *config.auth) {}
+        : bytes(encode_call(operation)), source(bytes.data(), bytes.size(), config.layout) {}
 
     const CallBytes bytes;
     ByteSource source;
@@ -57,7 +57,7 @@ class CallOutbox {
 
   const RunConfig& config_;
   MessageSet messages_;
-  std::map<std::uint32_t, Outgoing> calls_;  // by sequence; nodes keep their place
+  std::map<std::uint64_t, Outgoing> calls_;  // by sequence; nodes keep their place
 };
 
 // Why a call cannot be taken, and whose fault it is.
@@ -69,7 +69,7 @@ struct CallFault {
 
 struct OpenedCall {
   Operation operation;
-  std::uint32_t sequence = 0;
+  std::uint64_t sequence = 0;
   std::uint16_t caller = 0;
 };
 
@@ -77,10 +77,10 @@ class CallIntake {
  public:
   static constexpr std::uint32_t kMaxAhead = 4096;
 
-  // `config` outlives the intake.
-  explicit CallIntake(const RunConfig& config);
+  // `config` outlives the intake. Operations count from `first` on.
+  CallIntake(const RunConfig& config, std::uint64_t first);
 
-  // Expects the first calls.
+  // Expects the first calls. The endpoint knows where numbers begin.
   base::Status start(RunContext& context);
   std::optional<CallFault> on_received(const transport::ReceiveReport& report, RunContext& context);
   std::optional<OpenedCall> next();
@@ -91,8 +91,7 @@ class CallIntake {
 
  private:
   struct Expected {
-    Expected(const RunConfig& config)
-        : sink(bytes.data(), bytes.size(), config.layout, *config.auth) {}
+    Expected(const RunConfig& config) : sink(bytes.data(), bytes.size(), config.layout) {}
     Expected(const Expected&) = delete;
     Expected& operator=(const Expected&) = delete;
 
@@ -100,12 +99,12 @@ class CallIntake {
     ByteSink sink;
   };
   struct Worker {
-    std::map<std::uint32_t, Expected> expected;  // by sequence; nodes keep their place
-    std::uint32_t next_expected = 0;
+    std::map<std::uint64_t, Expected> expected;  // by sequence; nodes keep their place
+    std::uint64_t next_expected = 0;
     bool has_left = false;
 
     // All its calls before this one have come.
-    std::uint32_t next() const {
+    std::uint64_t next() const {
       return expected.empty() ? next_expected : expected.begin()->first;
     }
   };
@@ -115,16 +114,16 @@ class CallIntake {
   };
 
   std::uint32_t window() const;
-  std::uint32_t slowest() const;
+  std::uint64_t slowest() const;
   base::Status expect_more(RunContext& context);
-  std::optional<CallFault> compare(const Operation& operation, std::uint32_t sequence,
+  std::optional<CallFault> compare(const Operation& operation, std::uint64_t sequence,
                                    std::uint16_t caller);
 
   const RunConfig& config_;
   MessageSet messages_;
   std::vector<Worker> workers_;
-  std::map<std::uint32_t, Heard> heard_;  // by sequence: until every worker has called it
-  std::uint32_t next_ = 0;                // to open
+  std::map<std::uint64_t, Heard> heard_;  // by sequence: until every worker has called it
+  std::uint64_t next_;                    // to open
 };
 
 }  // namespace spillway::collective

@@ -37,6 +37,10 @@ TEST(Call, IsTheSameAfterTheWay) {
   EXPECT_EQ(operation.tolerance->min_planes, 2);
   EXPECT_TRUE(operation.tolerance->lossy_gather);
   EXPECT_EQ(operation.tolerance->least_contributors, 0.75);
+  EXPECT_EQ(operation.tolerance->feedback_tensor, 0U);
+  Operation with_feedback = tolerant_operation();
+  with_feedback.tolerance->feedback_tensor = 77;
+  EXPECT_NE(parse_call(encode_call(with_feedback))->tolerance->feedback_tensor, 0U);
 }
 
 TEST(Call, HasItsFieldsAtFixedPlaces) {
@@ -74,8 +78,12 @@ TEST(Call, IsLikeAnotherWhateverItsPriority) {
   const Operation operation = tolerant_operation();
   Operation other = operation;
   other.priority = 0;
-  other.tolerance->feedback_tensor = 9;  // a worker's own business
   EXPECT_TRUE(are_alike(operation, other));
+  other.tolerance->feedback_tensor = 9;
+  EXPECT_FALSE(are_alike(operation, other));
+  Operation third = operation;
+  third.tolerance->feedback_tensor = 8;  // its name is a worker's own business
+  EXPECT_TRUE(are_alike(other, third));
   other.count += 1;
   EXPECT_FALSE(are_alike(operation, other));
   other = operation;

@@ -24,8 +24,9 @@ class ServersPlan {
   explicit ServersPlan(const PlanTask& task)
       : task_(task),
         element_(task.element_bytes()),
-        piece_elements_(std::max<std::size_t>(1, task.options.piece_bytes / element_)),
-        workers_(task.group.workers()) {}
+        piece_elements_(task.piece_bytes(shard(0).count * element_) / element_),
+        workers_(task.group.workers()),
+        plan_(task.options.window) {}
 
   Plan of_worker();
   Plan of_server();
@@ -67,8 +68,8 @@ void ServersPlan::push_and_pull(std::uint16_t server, std::size_t round) {
   std::vector<StepId>& sums = came_back_[server];
   const StepId has_room = is_beyond_window(round) ? sums[round - task_.options.window] : kNoStep;
   // Expected before it can be sent: the answer may be quick.
-  sums.push_back(plan_.receive(rank_of(server), Phase::kGather, round, span(Region::kOutput, part),
-                               {has_room}));
+  sums.push_back(
+      plan_.receive(rank_of(server), Phase::kGather, round, span(Region::kOutput, part)));
   plan_.send(rank_of(server), Phase::kReduce, round, span(Region::kInput, part), {has_room});
 }
 

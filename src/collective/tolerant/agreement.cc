@@ -7,7 +7,7 @@
 
 namespace spillway::collective {
 
-Agreement::Agreement(const Group& group, std::uint32_t sequence, std::uint16_t least,
+Agreement::Agreement(const Group& group, std::uint64_t sequence, std::uint16_t least,
                      AgreementPort& port)
     : group_(group),
       least_(least),

@@ -65,7 +65,7 @@ class AgreementPort {
 class Agreement {
  public:
   // `least`: ranks that must be ready, the chair included, before anybody is left behind.
-  Agreement(const Group& group, std::uint32_t sequence, std::uint16_t least, AgreementPort& port);
+  Agreement(const Group& group, std::uint64_t sequence, std::uint16_t least, AgreementPort& port);
 
   std::uint16_t chair(Chair which) const {
     return static_cast<std::uint16_t>((first_ + static_cast<unsigned>(which)) % group_.world);

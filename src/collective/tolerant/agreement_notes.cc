@@ -92,8 +92,7 @@ base::Status AgreementNotes::start(RunContext& context) {
 base::Status AgreementNotes::expect(std::uint16_t from, std::uint32_t part, RunContext& context) {
   Incoming& note = incoming_[key_of(part, from)];
   note.bytes.resize(note_bytes(part, config_.group.world));
-  note.sink = std::make_unique<ByteSink>(note.bytes.data(), note.bytes.size(), config_.layout,
-                                         *config_.auth);
+  note.sink = std::make_unique<ByteSink>(note.bytes.data(), note.bytes.size(), config_.layout);
   return messages_.expect(config_.layout.receive_options(id_of(part, from), note.bytes.size(),
                                                          kNotePriority, *note.sink),
                           context);
@@ -102,8 +101,7 @@ base::Status AgreementNotes::expect(std::uint16_t from, std::uint32_t part, RunC
 base::Status AgreementNotes::send(const Outgoing& note, RunContext& context) {
   Sent& sent = sent_.emplace_back();
   sent.bytes = note.bytes;
-  sent.source = std::make_unique<ByteSource>(sent.bytes.data(), sent.bytes.size(), config_.layout,
-                                             config_.job, *config_.auth);
+  sent.source = std::make_unique<ByteSource>(sent.bytes.data(), sent.bytes.size(), config_.layout);
   transport::SendOptions options = config_.layout.send_options(
       id_of(note.part, config_.group.rank), sent.bytes.size(), kNotePriority, *sent.source);
   options.to = note.to;
@@ -153,8 +151,9 @@ void AgreementNotes::on_received(const transport::ReceiveReport& report) {
 
 void AgreementNotes::on_sent(const transport::SendReport& report) {
   if (report.id.piece >= kProposal && report.id.piece < kCommit) {
-    agreement_.on_answer(chair_of(report.id.piece),
-                         report.outcome == transport::Outcome::kEverything);
+    const bool took =
+        report.outcome == transport::Outcome::kEverything && report.delivered == report.packets;
+    agreement_.on_answer(chair_of(report.id.piece), took);
   }
 }
 

@@ -3,7 +3,8 @@
 // An agreement whose messages go through an endpoint: reliable ones of a few bytes, at the highest
 // priority, in the note phase of their operation. A proposal counts as taken when its message
 // was received whole, and as refused when its receiver had taken the expectation back: the STOP
-// that ends every message tells. So whoever calls on_first_late() must have been told of everything
+// that ends every message tells. A rank that has left said neither, and counts as having refused:
+// it may have decided otherwise. So whoever calls on_first_late() must have been told of everything
 // that was received before.
 //
 // One thread; lives as long as its operation.

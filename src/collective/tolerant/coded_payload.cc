@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collective/tolerant/coded_payload.h"
 
+#include <algorithm>
+#include <limits>
+
+#include "codec/plane_code.h"
 #include "wire/data_packet.h"
 
 namespace spillway::collective {
 
 void CodedSource::encode(std::span<const float> values, const packetize::Job& job,
                          const wire::MessageId& message) {
-  packetize::Packetizer packetizer(plan_, auth_);
+  packetize::Packetizer packetizer(plan_);
   headers_.reserve(plan_.packet_count());
   offsets_.reserve(plan_.packet_count());
   planes_.reserve(plan_.wire_bytes());
   for (std::size_t row = 0; row < plan_.layout().row_count(); ++row) {
-    packetizer.visit_row(values, row, {.job = job, .message = message},
+    packetizer.visit_row(values, row, job, {.message = message},
                          [this](const wire::DataHeader& header, base::ByteView planes) {
                            headers_.push_back(header);
                            offsets_.push_back(planes_.size());
@@ -21,21 +25,35 @@ void CodedSource::encode(std::span<const float> values, const packetize::Job& jo
   }
 }
 
-std::size_t CodedSource::write(const wire::DataStamp& stamp, base::MutableByteView out) {
+std::size_t CodedSource::write(const wire::DataStamp& stamp, const wire::PacketAuth& auth,
+                               base::MutableByteView out) {
   wire::DataHeader header = headers_[stamp.packet];
   header.stamp = stamp;
   return wire::write_data_packet(
-      header, base::ByteView(planes_).subspan(offsets_[stamp.packet], header.plane_bytes()), auth_,
+      header, base::ByteView(planes_).subspan(offsets_[stamp.packet], header.plane_bytes()), auth,
       out);
 }
 
 void CodedSource::decode(std::span<float> values, const packetize::Job& job,
                          const wire::MessageId& message) const {
-  packetize::Depacketizer depacketizer(plan_, job, message, auth_, values);
+  packetize::Depacketizer depacketizer(plan_, job, message, values);
   for (std::size_t packet = 0; packet < headers_.size(); ++packet) {
     const wire::DataHeader& header = headers_[packet];
     depacketizer.add_planes(
         header, base::ByteView(planes_).subspan(offsets_[packet], header.plane_bytes()));
+  }
+  depacketizer.finish();
+}
+
+void CodedSource::decode_part(std::span<const std::uint16_t> bytes, std::span<float> values,
+                              const packetize::Job& job, const wire::MessageId& message) const {
+  packetize::Depacketizer depacketizer(plan_, job, message, values);
+  for (std::size_t packet = 0; packet < std::min(bytes.size(), headers_.size()); ++packet) {
+    const wire::DataHeader& header = headers_[packet];
+    const std::size_t count = std::min<std::size_t>(bytes[packet], header.plane_bytes());
+    if (count > 0) {
+      depacketizer.add_planes(header, base::ByteView(planes_).subspan(offsets_[packet], count));
+    }
   }
   depacketizer.finish();
 }
@@ -56,6 +74,33 @@ unsigned CodedSink::take(const wire::OpenedPacket& packet, base::ByteView bytes)
   const unsigned planes = take_packet(depacketizer_, packet, bytes);
   has_begun_ = has_begun_ || planes > 0;
   return planes;
+}
+
+// With planes that leave an error of e, of a share s of the row: (1 + e) / s - 1.
+double CodedSink::expected_error_of_row(std::size_t row) const {
+  double arrived = 0.0;
+  double error = 0.0;
+  const auto count = [&](std::size_t coordinates, unsigned planes) {
+    if (planes > 0 && coordinates > 0) {
+      arrived += static_cast<double>(coordinates);
+      error += static_cast<double>(coordinates) *
+               codec::expected_nmse(planes, codec::Estimate::kUnbiased);
+    }
+  };
+  const std::size_t first = plan_.first_packet(row);
+  for (std::size_t packet = first; packet < first + plan_.packets_in(row); ++packet) {
+    const std::size_t coordinates = plan_.place(packet).count;
+    const std::size_t plane_bytes = coordinates / 8;
+    const auto planes = static_cast<unsigned>(bytes_of(packet) / plane_bytes);
+    const std::size_t further = bytes_of(packet) % plane_bytes * 8;  // with one plane more
+    count(coordinates - further, planes);
+    count(further, planes + 1);
+  }
+  if (arrived == 0.0) {
+    return std::numeric_limits<double>::infinity();
+  }
+  const auto all = static_cast<double>(std::size_t{1} << plan_.layout().row(row).log2_length);
+  return (1.0 + error / arrived) * all / arrived - 1.0;
 }
 
 }  // namespace spillway::collective

@@ -20,24 +20,25 @@ namespace spillway::collective {
 
 class CodedSource final : public transport::PayloadSource {
  public:
-  // `auth` outlives the source.
-  CodedSource(const packetize::PacketPlan& plan, const wire::PacketAuth& auth)
-      : plan_(plan), auth_(auth) {}
+  explicit CodedSource(const packetize::PacketPlan& plan) : plan_(plan) {}
 
   // Of the plan's length. The message's id is part of the code: it seeds the rotation.
   void encode(std::span<const float> values, const packetize::Job& job,
               const wire::MessageId& message);
 
-  std::size_t write(const wire::DataStamp& stamp, base::MutableByteView out) override;
+  std::size_t write(const wire::DataStamp& stamp, const wire::PacketAuth& auth,
+                    base::MutableByteView out) override;
 
   const packetize::PacketPlan& plan() const { return plan_; }
   // What a receiver of everything would have.
   void decode(std::span<float> values, const packetize::Job& job,
               const wire::MessageId& message) const;
+  // What a receiver of so many bytes of each packet's planes has: no more of any than there are.
+  void decode_part(std::span<const std::uint16_t> bytes, std::span<float> values,
+                   const packetize::Job& job, const wire::MessageId& message) const;
 
  private:
   packetize::PacketPlan plan_;
-  const wire::PacketAuth& auth_;
   std::vector<std::uint8_t> planes_;  // of all packets, one behind the other
   std::vector<wire::DataHeader> headers_;
   std::vector<std::size_t> offsets_;  // per packet, in planes_
@@ -51,10 +52,11 @@ unsigned take_packet(packetize::Depacketizer& depacketizer, const wire::OpenedPa
 class CodedSink final : public transport::PayloadSink {
  public:
   CodedSink(const packetize::PacketPlan& plan, const packetize::Job& job,
-            const wire::MessageId& message, const wire::PacketAuth& auth)
-      : count_(plan.layout().tensor_length()),
+            const wire::MessageId& message)
+      : plan_(plan),
+        count_(plan.layout().tensor_length()),
         values_(std::make_unique_for_overwrite<float[]>(count_)),
-        depacketizer_(plan, job, message, auth, {values_.get(), count_}) {}
+        depacketizer_(plan, job, message, {values_.get(), count_}) {}
   CodedSink(const CodedSink&) = delete;
   CodedSink& operator=(const CodedSink&) = delete;
 
@@ -66,10 +68,15 @@ class CodedSink final : public transport::PayloadSink {
   void finish_row(std::size_t row) { depacketizer_.finish_row(row); }
   std::span<const float> values() const { return {values_.get(), count_}; }
   bool has_row(std::size_t row) const { return depacketizer_.has_row(row); }
-  double share_of_row(std::size_t row) const { return depacketizer_.share_of_row(row); }
+  // Bytes of planes that came of a packet.
+  std::uint16_t bytes_of(std::size_t packet) const { return depacketizer_.bytes_of(packet); }
+  // Expected squared error of a row as it came, made up for, over the row's energy.
+  double expected_error_of_row(std::size_t row) const;
+  const packetize::PacketPlan& plan() const { return plan_; }
   bool has_begun() const { return has_begun_; }  // some packet of it came
 
  private:
+  packetize::PacketPlan plan_;
   std::size_t count_;
   std::unique_ptr<float[]> values_;  // what the depacketizer has not written is not looked at
   packetize::Depacketizer depacketizer_;

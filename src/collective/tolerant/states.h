@@ -20,6 +20,13 @@
 // Between kReceived and kDecoding the caller's input has to be read: it may lie where the output
 // goes.
 //
+// A piece's account, which tells this rank who is in the sum and what of its own contribution is:
+//
+//   kAwaited ──► kReceived ──► kSettling ──► kSettled   the receipt came; error feedback takes note
+//       │            └───────────────────► kSettled     there is nothing to take note of
+//       └────────────────────────────────► kSettled     its shard was dropped
+//   kNone                                                 this rank owns the piece, or none is sent
+//
 // The run:
 //
 //   kNew ──► kExchanging ────────────────► kDone         nobody has to agree
@@ -53,6 +60,9 @@ enum class SumState : std::uint8_t {
   kDropped,
 };
 inline constexpr unsigned kSumStates = 8;
+
+enum class AccountState : std::uint8_t { kNone, kAwaited, kReceived, kSettling, kSettled };
+inline constexpr unsigned kAccountStates = 5;
 
 enum class RunPhase : std::uint8_t {
   kNew,
@@ -93,6 +103,22 @@ constexpr bool may_follow(SumState from, SumState to) {
       return to == SumState::kDropped;
     case SumState::kElsewhere:
     case SumState::kDropped:
+      break;
+  }
+  return false;
+}
+
+constexpr bool may_follow(AccountState from, AccountState to) {
+  switch (from) {
+    case AccountState::kNone:
+      return to == AccountState::kAwaited;
+    case AccountState::kAwaited:
+      return to == AccountState::kReceived || to == AccountState::kSettled;
+    case AccountState::kReceived:
+      return to == AccountState::kSettling || to == AccountState::kSettled;
+    case AccountState::kSettling:
+      return to == AccountState::kSettled;
+    case AccountState::kSettled:
       break;
   }
   return false;

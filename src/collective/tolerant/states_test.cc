@@ -45,6 +45,16 @@ TEST(TolerantStates, ASumIsHeldOrDropped) {
                                       {kHeld, kDropped}});
 }
 
+TEST(TolerantStates, AnAccountIsSettledOnce) {
+  using enum AccountState;
+  expect_legal<AccountState>(kAccountStates, {{kNone, kAwaited},
+                                              {kAwaited, kReceived},
+                                              {kAwaited, kSettled},
+                                              {kReceived, kSettling},
+                                              {kReceived, kSettled},
+                                              {kSettling, kSettled}});
+}
+
 TEST(TolerantStates, ARunIsDoneOnceOrWithdrawn) {
   using enum RunPhase;
   expect_legal<RunPhase>(kRunPhases, {{kNew, kHoldingBack},

@@ -2,38 +2,14 @@
 #include "collective/tolerant/tolerant_piece.h"
 
 #include <algorithm>
-#include <cmath>
+#include <utility>
 
 #include "collective/reduction.h"
+#include "collective/tolerant/error_feedback.h"
+#include "collective/tolerant/own_values.h"
 
 namespace spillway::collective {
 namespace {
-
-// The caller's elements as floats: where they are, if that is what they are.
-class OwnValues {
- public:
-  OwnValues(const PieceContext& context, const Extent& extent) {
-    const DataType type = context.operation.type;
-    const auto* const elements = static_cast<const std::uint8_t*>(context.operation.input) +
-                                 extent.first * element_size(type);
-    const bool is_aligned = reinterpret_cast<std::uintptr_t>(elements) % alignof(float) == 0;
-    if (type == DataType::kFloat32 && is_aligned) {
-      view_ = {reinterpret_cast<const float*>(elements), extent.count};
-      return;
-    }
-    converted_.resize(extent.count);
-    convert_to_float(type, elements, extent.count, converted_.data());
-    view_ = converted_;
-  }
-  OwnValues(const OwnValues&) = delete;
-  OwnValues& operator=(const OwnValues&) = delete;
-
-  std::span<const float> view() const { return view_; }
-
- private:
-  std::vector<float> converted_;
-  std::span<const float> view_;
-};
 
 void store(const PieceContext& context, const Extent& extent, std::span<const float> values) {
   const DataType type = context.operation.type;
@@ -54,63 +30,74 @@ double expected_drift(const packetize::DeliveryReport& report, unsigned planes) 
   return drift + (lost < 1.0 ? lost / (1.0 - lost) : 1.0);
 }
 
-void add(std::span<const float> part, std::span<float> sum) {
-  for (std::size_t i = 0; i < sum.size(); ++i) {
-    sum[i] += part[i];
-  }
-}
-
 void scale(std::span<float> values, float factor) {
   for (float& value : values) {
     value *= factor;
   }
 }
 
-// Where a share s of a row came, made up for, its relative error is (1 - s) / s. Without the rank
-// it is at most 1, and less the more alike the ranks' gradients are.
-constexpr double kMinShareOfCutRow = 0.5;
+// What a row as it came may be off by, squared and over its energy, to count where it need not:
+// without the rank the error is at most that, and less the more alike the ranks' gradients are.
+// Error feedback needs it, too: residuals that are greater than what they are left of would grow.
+constexpr double kWorstErrorOfRow = 1.0;
 
 // Sums at their owner, a row at a time: what came of it from all ranks is rotated back, added up
 // and scaled while it is in the first-level cache.
 class RowSums {
  public:
   // The owner's own part, if it has one, is in `sums` already.
-  RowSums(const PieceState& piece, bool has_own_part, std::span<float> sums)
+  RowSums(const PieceState& piece, bool has_own_part, bool has_feedback, std::span<float> sums)
       : piece_(piece),
         rows_(piece.result->plan().layout()),
         has_own_part_(has_own_part),
-        sums_(sums),
-        is_in_(piece.contributions.size(), false) {}
+        has_feedback_(has_feedback),
+        sums_(sums) {}
 
   // A row in which ranks are missing is scaled up to all of them: `parts` is what its contributors
-  // stand for. One of which nothing came from anybody is zero.
-  void add_up(float parts) {
+  // stand for. One of which nothing came from anybody is zero, and absent. Says who is in.
+  Receipt add_up(float parts) {
+    Receipt receipt;
+    unsigned fewest = 0;
     for (std::size_t index = 0; index < rows_.row_count(); ++index) {
       const codec::Row row = rows_.row(index);
       const unsigned contributors = add_up_row(index, row);
+      receipt.absent.push_back(contributors == 0);
       if (contributors > 0) {
         scale(sums_.subspan(row.offset, row.values), parts / static_cast<float>(contributors));
+        fewest = fewest == 0 ? contributors : std::min(fewest, contributors);
       }
     }
+    receipt.contributors = static_cast<std::uint16_t>(fewest);
+    return receipt;
   }
 
-  // Ranks of which something is in the sums.
-  std::uint16_t contributors() const {
-    const auto others = std::count(is_in_.begin(), is_in_.end(), true);
-    return static_cast<std::uint16_t>(others + (has_own_part_ ? 1 : 0));
+  // By packet of a rank's contribution: bytes of planes that are in the sums.
+  std::vector<std::uint16_t> used_of(std::size_t from) const {
+    const CodedSink& sink = *piece_.contributions[from];
+    std::vector<std::uint16_t> used(sink.plan().packet_count());
+    for (std::size_t row = 0; row < rows_.row_count(); ++row) {
+      if (!counts(from, row)) {
+        continue;
+      }
+      const std::size_t first = sink.plan().first_packet(row);
+      for (std::size_t packet = first; packet < first + sink.plan().packets_in(row); ++packet) {
+        used[packet] = sink.bytes_of(packet);
+      }
+    }
+    return used;
   }
 
  private:
   unsigned add_up_row(std::size_t index, const codec::Row& row) {
     unsigned contributors = has_own_part_ ? 1 : 0;
-    for (std::size_t from = 0; from < is_in_.size(); ++from) {
+    for (std::size_t from = 0; from < piece_.contributions.size(); ++from) {
       if (!counts(from, index)) {
         continue;
       }
       CodedSink* const sink = piece_.contributions[from].get();
       sink->finish_row(index);
-      add(sink->values().subspan(row.offset, row.values), sums_.subspan(row.offset, row.values));
-      is_in_[from] = true;
+      add_values(sink->values().subspan(row.offset, row.values),
+                 sums_.subspan(row.offset, row.values));
       ++contributors;
     }
     return contributors;
@@ -121,27 +108,51 @@ class RowSums {
     if (sink == nullptr || !sink->has_row(row)) {
       return false;
     }
-    return !piece_.was_cut[from] || sink->share_of_row(row) >= kMinShareOfCutRow;
+    const bool must = !piece_.was_cut[from] && !has_feedback_;
+    return must || sink->expected_error_of_row(row) <= kWorstErrorOfRow;
   }
 
   const PieceState& piece_;
   const codec::RowLayout& rows_;
   bool has_own_part_;
+  bool has_feedback_;
   std::span<float> sums_;
-  std::vector<bool> is_in_;  // by rank
 };
+
+// The owner's part of a sum, with what it is owed: the sum has all of it.
+std::vector<float> own_part_of_sum(const PieceContext& context, PieceState& piece) {
+  std::vector<float> part = own_and_owed(context, piece);
+  if (context.has_residual()) {
+    if (context.may_drop()) {
+      piece.whole = part;
+    }
+    keep(context, piece, std::vector<float>(part.size(), 0.0F));
+  }
+  return part;
+}
+
+void write_receipts(const PieceContext& context, const RowSums& rows, PieceState& piece) {
+  piece.receipts.resize(piece.contributions.size());
+  for (std::size_t to = 0; to < piece.contributions.size(); ++to) {
+    if (piece.contributions[to]) {
+      Receipt receipt = piece.receipt;
+      receipt.used = context.has_feedback() ? rows.used_of(to) : std::vector<std::uint16_t>();
+      piece.receipts[to] = encode_receipt(receipt);
+    }
+  }
+}
 
 }  // namespace
 
 base::Result<TolerantLayout> TolerantLayout::make(const Operation& operation, const Group& group,
-                                                  std::uint32_t sequence,
-                                                  const packetize::PacketLimits& limits, bool keyed,
+                                                  std::uint64_t sequence,
+                                                  const packetize::PacketLimits& limits,
                                                   std::size_t piece_bytes) {
   const Tolerance& tolerance = *operation.tolerance;
   TolerantLayout layout;
   layout.limits = limits;
-  layout.reduce_encoding = {.precision = tolerance.precision, .keyed = keyed};
-  layout.gather_encoding = {.precision = tolerance.gather_precision, .keyed = keyed};
+  layout.reduce_encoding = {.precision = tolerance.precision};
+  layout.gather_encoding = {.precision = tolerance.gather_precision};
   const std::size_t most = std::max<std::size_t>(1, piece_bytes / sizeof(float));
   const std::uint16_t owners = group.servers > 0 ? group.servers : group.world;
   for (std::uint16_t shard = 0; shard < owners; ++shard) {
@@ -152,7 +163,7 @@ base::Result<TolerantLayout> TolerantLayout::make(const Operation& operation, co
       layout.pieces.push_back({piece_of(extent, most, k), shard, owner});
     }
   }
-  if (layout.pieces.size() > UINT16_MAX) {
+  if (layout.pieces.size() > kMaxPieces) {
     return base::invalid_argument("too many pieces for one operation; split the tensor");
   }
   // One of each length tells whether all fit.
@@ -176,38 +187,27 @@ base::Result<packetize::PacketPlan> TolerantLayout::gather_plan(const TolerantPi
 
 void encode_contribution(const PieceContext& context, const wire::MessageId& message,
                          PieceState& piece) {
-  const OwnValues own(context, piece.place.extent);
-  if (context.residual.empty()) {
+  if (!context.has_residual()) {
+    const OwnValues own(context.operation, piece.place.extent);
     piece.contribution->encode(own.view(), context.config.job, message);
     return;
   }
-  std::vector<float> values(own.view().begin(), own.view().end());
-  const std::span<float> owed = context.residual.subspan(piece.place.extent.first, values.size());
-  add(owed, values);
+  const std::vector<float> values = own_and_owed(context, piece);
   piece.contribution->encode(values, context.config.job, message);
-  piece.contribution->decode(owed, context.config.job, message);
-  bool is_finite = true;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    owed[i] = values[i] - owed[i];
-    is_finite = is_finite && std::isfinite(owed[i]);
-  }
-  if (!is_finite) {
-    std::fill(owed.begin(), owed.end(), 0.0F);  // a bad step is not remembered for ever
-  }
+  keep(context, piece, values);
 }
 
 void add_up_contributions(const PieceContext& context, const wire::MessageId& message,
                           PieceState& piece) {
   const bool has_part = !context.config.group.is_server();
-  std::vector<float> sums(piece.place.extent.count);
-  if (has_part) {
-    const OwnValues own(context, piece.place.extent);
-    std::copy(own.view().begin(), own.view().end(), sums.begin());
-  }
-  RowSums rows(piece, has_part, sums);
+  std::vector<float> sums =
+      has_part ? own_part_of_sum(context, piece) : std::vector<float>(piece.place.extent.count);
+  RowSums rows(piece, has_part, context.has_feedback(), sums);
   const bool averages = context.operation.op == ReduceOp::kAverage;
-  rows.add_up(averages ? 1.0F : static_cast<float>(context.config.group.workers()));
-  piece.contributors = rows.contributors();
+  piece.receipt = rows.add_up(averages ? 1.0F : static_cast<float>(context.config.group.workers()));
+  if (has_receipts(context.operation, context.config.group)) {
+    write_receipts(context, rows, piece);
+  }
   for (std::unique_ptr<CodedSink>& contribution : piece.contributions) {
     contribution.reset();
   }

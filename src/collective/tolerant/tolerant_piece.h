@@ -20,6 +20,7 @@
 #include "collective/operation_run.h"
 #include "collective/shards.h"
 #include "collective/tolerant/coded_payload.h"
+#include "collective/tolerant/receipt.h"
 #include "collective/tolerant/states.h"
 #include "packetize/packet_plan.h"
 
@@ -34,9 +35,12 @@ struct TolerantPiece {
 struct TolerantLayout {
   // Of the operation with this number. Fails where packets cannot carry the precision.
   static base::Result<TolerantLayout> make(const Operation& operation, const Group& group,
-                                           std::uint32_t sequence,
-                                           const packetize::PacketLimits& limits, bool keyed,
+                                           std::uint64_t sequence,
+                                           const packetize::PacketLimits& limits,
                                            std::size_t piece_bytes);
+
+  // Pieces of one operation: their messages, receipts included, are numbered in 16 bits.
+  static constexpr std::size_t kMaxPieces = UINT16_MAX - 8;
 
   // Of a piece's message, towards its owner and back.
   base::Result<packetize::PacketPlan> reduce_plan(const TolerantPiece& piece) const;
@@ -55,7 +59,8 @@ struct PieceState {
                                                                : ContributionState::kWaiting),
         sum_state(is_mine(group)      ? SumState::kCollecting
                   : group.is_server() ? SumState::kElsewhere
-                                      : SumState::kAwaited) {}
+                                      : SumState::kAwaited),
+        account_state(AccountState::kNone) {}
 
   bool is_mine(const Group& group) const { return place.owner == group.rank; }
   bool is_held() const { return sum_state == SumState::kHeld; }
@@ -71,9 +76,16 @@ struct PieceState {
   TolerantPiece place;
   Tracked<ContributionState> contribution_state;
   Tracked<SumState> sum_state;
+  Tracked<AccountState> account_state;
+  bool has_begun = false;  // its messages are expected, and sent when they are there
   std::unique_ptr<CodedSource> contribution;
   std::unique_ptr<CodedSink> sum;
   double drift = 0.0;  // expected, of the sum to the owner's
+  Receipt receipt;     // of its owner; the owner's own, too, but for what was used
+  std::vector<std::uint8_t> receipt_bytes;
+  std::unique_ptr<ByteSink> receipt_sink;
+  // With error feedback, where the shard may be dropped when more is known: what is owed then.
+  std::vector<float> whole;
 
   // At its owner.
   std::vector<std::unique_ptr<CodedSink>> contributions;  // by rank
@@ -81,7 +93,8 @@ struct PieceState {
   std::uint16_t open_contributions = 0;
   std::uint16_t there = 0;  // contributions that have ended in time, and the owner's own
   std::unique_ptr<CodedSource> result;
-  std::uint16_t contributors = 0;  // ranks of which something is in the sum
+  std::vector<std::vector<std::uint8_t>> receipts;  // by rank
+  std::vector<std::unique_ptr<ByteSource>> receipts_on_their_way;
 };
 
 // What the pieces of a run have in common.
@@ -89,16 +102,25 @@ struct PieceContext {
   const Operation& operation;
   const RunConfig& config;
   std::span<float> residual;  // of the tensor, for error feedback; or empty
+
+  // This rank keeps what does not arrive; all ranks do, and owners tell them what did.
+  bool has_residual() const { return !residual.empty(); }
+  bool has_feedback() const { return operation.tolerance->feedback_tensor != 0; }
+  // A sum that is there may turn out not to count: ranks agree which do.
+  bool may_drop() const {
+    return operation.tolerance->least_contributors > 0.0 && config.group.servers == 0;
+  }
 };
 
-// Encodes this rank's part. With error feedback: and what it is owed, keeping what coding leaves
-// out.
+// Encodes this rank's part. With error feedback: and what it is owed; all of which it goes on being
+// owed until the owner says what arrived.
 void encode_contribution(const PieceContext& context, const wire::MessageId& message,
                          PieceState& piece);
-// Adds up what came: the owner's own, then by rank; corrects for what did not, and encodes the sum;
-// the output becomes what everybody will decode. Of a contribution that was cut, rows count of
-// which half or more came: with less, what is missing is a greater error than doing without the
-// rank. A server has no part of its own and no output.
+// Adds up what came: the owner's own, then by rank; corrects for what did not, encodes the sum and
+// writes the receipts; the output becomes what everybody will decode. Of a contribution that was
+// cut, or of which what does not count comes back (error feedback), rows count of which enough came
+// (about half): with less, what is missing is a greater error than doing without the rank. A server
+// has no part of its own and no output.
 void add_up_contributions(const PieceContext& context, const wire::MessageId& message,
                           PieceState& piece);
 // The sum that came, into the output.

@@ -5,11 +5,16 @@
 #include <cmath>
 #include <utility>
 
+#include "collective/tolerant/error_feedback.h"
+
 namespace spillway::collective {
 namespace {
 
 // Long enough to hear what others have said already.
 constexpr base::Duration kReadingTime = base::microseconds(300);
+
+// Of a job's tag; the piece is above them.
+constexpr unsigned kWorkBits = 3;
 
 std::uint16_t least_ranks(const Tolerance& tolerance, std::uint16_t world) {
   const double least = std::ceil(tolerance.least_contributors * world - 1e-9);
@@ -19,9 +24,11 @@ std::uint16_t least_ranks(const Tolerance& tolerance, std::uint16_t world) {
 }  // namespace
 
 TolerantRun::TolerantRun(const Operation& operation, std::uint64_t key, TolerantLayout layout,
-                         const RunConfig& config, Pace& pace, std::span<float> residual)
+                         std::size_t window, const RunConfig& config, Pace& pace,
+                         std::span<float> residual)
     : OperationRun(operation, key, config),
       layout_(std::move(layout)),
+      window_(has_deadlines() ? layout_.pieces.size() : window),
       pace_(pace),
       piece_context_{this->operation(), config, residual} {
   const Group& group = config.group;
@@ -54,6 +61,12 @@ void TolerantRun::PieceJob::run() {
       break;
     case Work::kDecode:
       decode_sum(context, piece);
+      break;
+    case Work::kSettle:
+      settle_contribution(context, owner_.message_id(wire::Phase::kReduce, piece_, rank), piece);
+      break;
+    case Work::kKeep:
+      keep_input(context, piece);
       break;
   }
 }
@@ -103,26 +116,67 @@ base::Status TolerantRun::send_coded(const wire::MessageId& id, std::uint16_t to
 
 // ------------------------------------------------------------------ steps
 
-base::Status TolerantRun::expect_all(RunContext& context) {
+// Pieces of a shard stand side by side.
+bool TolerantRun::is_beyond_window(std::uint32_t index) const {
+  return index >= window_ && pieces_[index - window_].place.shard == pieces_[index].place.shard;
+}
+
+base::Status TolerantRun::expect_first(RunContext& context) {
   for (std::uint32_t index = 0; index < pieces_.size(); ++index) {
-    base::Status status;
-    if (pieces_[index].sum_state == SumState::kCollecting) {
-      status = expect_contributions(index, context);
-    } else if (pieces_[index].sum_state == SumState::kAwaited) {
-      status = expect_sum(index, context);
+    if (is_beyond_window(index)) {
+      continue;
     }
-    if (!status.ok()) {
+    if (base::Status status = expect_piece(index, context); !status.ok()) {
       return status;
     }
   }
   return {};
 }
 
+base::Status TolerantRun::expect_piece(std::uint32_t index, RunContext& context) {
+  PieceState& piece = pieces_[index];
+  piece.has_begun = true;
+  if (piece.sum_state == SumState::kCollecting) {
+    return expect_contributions(index, context);
+  }
+  return piece.sum_state == SumState::kAwaited ? expect_sum(index, context) : base::Status();
+}
+
+bool TolerantRun::has_ended(std::uint32_t index) const {
+  const PieceState& piece = pieces_[index];
+  const bool is_accounted_for =
+      piece.account_state == AccountState::kNone || piece.account_state == AccountState::kSettled;
+  return piece.is_settled() && is_accounted_for &&
+         messages_.count(wire::Phase::kReduce, index) == 0 &&
+         messages_.count(wire::Phase::kGather, index) == 0 &&
+         messages_.count(AgreementNotes::kPhase, kFirstReceipt + index) == 0;
+}
+
+// The piece that waits for this one, if it has ended: what this one held is of no use any more.
+base::Status TolerantRun::begin_next(std::uint32_t ended, RunContext& context) {
+  const std::size_t next = ended + window_;
+  if (next >= pieces_.size() || !is_beyond_window(static_cast<std::uint32_t>(next)) ||
+      pieces_[next].has_begun || !has_ended(ended)) {
+    return {};
+  }
+  PieceState& piece = pieces_[ended];
+  piece.contribution.reset();
+  piece.contributions.clear();
+  piece.result.reset();
+  piece.receipts_on_their_way.clear();
+  piece.receipts.clear();
+  const auto index = static_cast<std::uint32_t>(next);
+  if (base::Status status = expect_piece(index, context); !status.ok()) {
+    return status;
+  }
+  encode(index, context);
+  return {};
+}
+
 base::Status TolerantRun::expect_contributions(std::uint32_t index, RunContext& context) {
   PieceState& piece = pieces_[index];
   const packetize::PacketPlan reduce = layout_.reduce_plan(piece.place).value();
-  piece.result =
-      std::make_unique<CodedSource>(layout_.gather_plan(piece.place).value(), *config_.auth);
+  piece.result = std::make_unique<CodedSource>(layout_.gather_plan(piece.place).value());
   piece.contributions.resize(config_.group.workers());
   piece.was_cut.resize(config_.group.workers(), false);
   for (std::uint16_t from = 0; from < config_.group.workers(); ++from) {
@@ -131,7 +185,7 @@ base::Status TolerantRun::expect_contributions(std::uint32_t index, RunContext& 
       continue;
     }
     const wire::MessageId id = message_id(wire::Phase::kReduce, index, from);
-    piece.contributions[from] = std::make_unique<CodedSink>(reduce, config_.job, id, *config_.auth);
+    piece.contributions[from] = std::make_unique<CodedSink>(reduce, config_.job, id);
     ++piece.open_contributions;
     if (base::Status status =
             expect_coded(id, reduce, reduce_loss(), *piece.contributions[from], context);
@@ -146,14 +200,17 @@ base::Status TolerantRun::expect_sum(std::uint32_t index, RunContext& context) {
   PieceState& piece = pieces_[index];
   const packetize::PacketPlan gather = layout_.gather_plan(piece.place).value();
   const wire::MessageId id = message_id(wire::Phase::kGather, index, piece.place.owner);
-  piece.sum = std::make_unique<CodedSink>(gather, config_.job, id, *config_.auth);
-  piece.contribution =
-      std::make_unique<CodedSource>(layout_.reduce_plan(piece.place).value(), *config_.auth);
-  return expect_coded(id, gather, gather_loss(), *piece.sum, context);
+  piece.sum = std::make_unique<CodedSink>(gather, config_.job, id);
+  piece.contribution = std::make_unique<CodedSource>(layout_.reduce_plan(piece.place).value());
+  if (base::Status status = expect_coded(id, gather, gather_loss(), *piece.sum, context);
+      !status.ok()) {
+    return status;
+  }
+  return has_accounts() ? expect_receipt(index, context) : base::Status();
 }
 
 base::Status TolerantRun::start(RunContext& context) {
-  if (base::Status status = expect_all(context); !status.ok()) {
+  if (base::Status status = expect_first(context); !status.ok()) {
     return status;
   }
   if (agrees()) {
@@ -187,17 +244,23 @@ void TolerantRun::contribute(RunContext& context) {
     const auto first = static_cast<std::uint32_t>(pieces_.size() * (config_.group.rank + 1U) /
                                                   config_.group.world);
     const auto index = static_cast<std::uint32_t>((first + i) % pieces_.size());
-    if (pieces_[index].contribution_state == ContributionState::kWaiting) {
-      pieces_[index].contribution_state.enter(ContributionState::kEncoding);
-      submit(index, Work::kEncode, context);
+    if (pieces_[index].has_begun) {
+      encode(index, context);
     }
   }
 }
 
+void TolerantRun::encode(std::uint32_t index, RunContext& context) {
+  if (pieces_[index].contribution_state == ContributionState::kWaiting) {
+    pieces_[index].contribution_state.enter(ContributionState::kEncoding);
+    submit(index, Work::kEncode, context);
+  }
+}
+
 void TolerantRun::submit(std::uint32_t piece, Work work, RunContext& context) {
+  hand_out(jobs_.emplace_back(*this, piece, work),
+           piece << kWorkBits | static_cast<std::uint32_t>(work), context);
   ++jobs_out_;
-  hand_out(jobs_.emplace_back(*this, piece, work), piece << 2 | static_cast<std::uint32_t>(work),
-           context);
 }
 
 base::Status TolerantRun::on_computed(std::uint32_t tag, RunContext& context) {
@@ -205,9 +268,9 @@ base::Status TolerantRun::on_computed(std::uint32_t tag, RunContext& context) {
   if (phase_ == RunPhase::kWithdrawn) {
     return {};
   }
-  const std::uint32_t index = tag >> 2;
+  const std::uint32_t index = tag >> kWorkBits;
   base::Status status;
-  switch (static_cast<Work>(tag & 3U)) {
+  switch (static_cast<Work>(tag & ((1U << kWorkBits) - 1))) {
     case Work::kEncode:
       status = on_encoded(index, context);
       break;
@@ -217,6 +280,15 @@ base::Status TolerantRun::on_computed(std::uint32_t tag, RunContext& context) {
     case Work::kDecode:
       on_decoded(pieces_[index]);
       break;
+    case Work::kSettle:
+      close_account(pieces_[index]);
+      break;
+    case Work::kKeep:
+      on_kept(index, context);
+      break;
+  }
+  if (status.ok()) {
+    status = begin_next(index, context);
   }
   if (!status.ok()) {
     return status;
@@ -239,6 +311,7 @@ base::Status TolerantRun::on_encoded(std::uint32_t index, RunContext& context) {
     return status;
   }
   decode_if_possible(index, context);
+  settle_account_if_possible(index, context);
   return {};
 }
 
@@ -258,7 +331,6 @@ void TolerantRun::settle(PieceState& piece, SumState state) {
 
 base::Status TolerantRun::on_sum(std::uint32_t index, RunContext& context) {
   PieceState& piece = pieces_[index];
-  report_.contributors = std::min(report_.contributors, piece.contributors);
   if (++collecting_.sums == collecting_.pieces) {
     collecting_.end = context.now;
     pace_.reduce.add((collecting_.is_cut_short ? collecting_.last_contribution : context.now) -
@@ -272,6 +344,9 @@ base::Status TolerantRun::on_sum(std::uint32_t index, RunContext& context) {
     return {};
   }
   settle(piece, SumState::kHeld);
+  if (base::Status status = send_receipts(index, context); !status.ok()) {
+    return status;
+  }
   const wire::MessageId id = message_id(wire::Phase::kGather, index, config_.group.rank);
   for (unsigned distance = 1; distance < config_.group.world; ++distance) {
     const auto to =
@@ -306,7 +381,22 @@ base::Status TolerantRun::on_received(const transport::ReceiveReport& report, Ru
       break;
     }
     default:
-      notes_->on_received(report);
+      if (is_receipt(report.id)) {
+        on_receipt(report.id.piece - kFirstReceipt, context);
+      } else {
+        notes_->on_received(report);
+      }
+  }
+  return after_message(report.id, context);
+}
+
+base::Status TolerantRun::after_message(const wire::MessageId& id, RunContext& context) {
+  const bool is_note = id.phase == AgreementNotes::kPhase && !is_receipt(id);
+  if (!is_note) {
+    const std::uint32_t index = is_receipt(id) ? id.piece - kFirstReceipt : id.piece;
+    if (base::Status status = begin_next(index, context); !status.ok()) {
+      return status;
+    }
   }
   return go_on(context);
 }
@@ -396,15 +486,15 @@ base::Status TolerantRun::on_sent(const transport::SendReport& report, RunContex
   if (phase_ == RunPhase::kWithdrawn) {
     return {};
   }
-  if (is_note) {
+  if (is_note && !is_receipt(report.id)) {
     notes_->on_sent(report);
   }
-  return go_on(context);
+  return after_message(report.id, context);
 }
 
 void TolerantRun::look_whether_done(RunContext& context) {
   const RunPhase last = agrees() ? RunPhase::kDecided : RunPhase::kExchanging;
-  if (*phase_ != last || settled_ != pieces_.size()) {
+  if (*phase_ != last || settled_ != pieces_.size() || open_accounts_ > 0) {
     return;
   }
   // No calculation may touch the caller's memory any more.
@@ -413,11 +503,8 @@ void TolerantRun::look_whether_done(RunContext& context) {
   }
   phase_.enter(RunPhase::kDone);
   remember_laggards();
-  for (const PieceState& piece : pieces_) {
-    if (piece.is_dropped()) {
-      clear_output(piece_context_, piece);
-    }
-  }
+  give_back_dropped();
+  complete_report();
   deadlines_ = {};
   // What others still send is of no interest; what they are still owed goes on.
   messages_.withdraw_if(context, [this](const transport::MessageKey& key) {
@@ -464,9 +551,18 @@ void TolerantRun::withdraw(RunContext& context) {
   phase_.enter(RunPhase::kWithdrawn);
 }
 
+// Of a piece that it owns a message from every worker and one to it, of others one each way; and
+// the receipts.
 std::size_t TolerantRun::message_count() const {
-  const std::size_t notes = agrees() ? AgreementNotes::max_messages(config_.group.world) : 0;
-  return pieces_.size() + collecting_.pieces * 2 * config_.group.world + notes;
+  const std::size_t of_peer = has_accounts() ? 3 : 2;
+  std::size_t messages = agrees() ? AgreementNotes::max_messages(config_.group.world) : 0;
+  for (std::uint32_t index = 0; index < pieces_.size(); ++index) {
+    const bool is_elsewhere = pieces_[index].sum_state == SumState::kElsewhere;
+    if (!is_beyond_window(index) && !is_elsewhere) {
+      messages += of_peer * (is_mine(pieces_[index]) ? config_.group.workers() : 1U);
+    }
+  }
+  return messages;
 }
 
 std::vector<std::uint16_t> TolerantRun::awaited() const {
@@ -476,9 +572,25 @@ std::vector<std::uint16_t> TolerantRun::awaited() const {
 // What it still gets from there. Contributions a rank did without, and notes of one that has
 // decided and left, are not missed.
 bool TolerantRun::needs(std::uint16_t peer) const {
-  return messages_.any([peer](const transport::MessageKey& key) {
-    return key.message.source == peer && key.message.phase != AgreementNotes::kPhase;
+  const bool is_awaited = messages_.any([peer](const transport::MessageKey& key) {
+    const bool is_note = key.message.phase == AgreementNotes::kPhase && !is_receipt(key.message);
+    return key.message.source == peer && !is_note;
   });
+  return is_awaited || std::any_of(pieces_.begin(), pieces_.end(), [&](const PieceState& piece) {
+           const bool takes_part =
+               piece.place.owner == peer || (is_mine(piece) && peer < config_.group.workers());
+           return takes_part && !piece.has_begun && !piece.is_settled();
+         });
+}
+
+// It has decided, so there is a decision, and whoever made it stays until all have been told. What
+// is still expected from the rank that left is of shards that do not count: a rank is idle, and may
+// leave, when everything that counts was received.
+void TolerantRun::on_left(std::uint16_t peer, RunContext& context) {
+  if (agrees() && !is_done()) {
+    messages_.withdraw_if(
+        context, [peer](const transport::MessageKey& key) { return key.message.source == peer; });
+  }
 }
 
 }  // namespace spillway::collective

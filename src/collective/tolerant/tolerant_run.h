@@ -12,9 +12,18 @@
 // is zero everywhere. The run is done when its result is complete; what a late rank still has to be
 // told goes on in the background until that rank has it.
 //
+// Where a rank may be left out of a sum, or keeps what does not arrive of its gradients (error
+// feedback), owners also send every rank a receipt (receipt.h), and the run is done when it has
+// those of all shards that count.
+//
 // In a group with parameter servers these own all pieces and contribute to none. Nobody has to
 // agree then: which contributions count is the server's to say, its sums go to all workers, late
 // ones included, and a worker waits for them.
+//
+// Pieces of a shard are begun in their order, as many at a time as the window says: the next when
+// one has ended at this rank, its messages included. All ranks keep that order, and pieces need
+// nothing of each other, so the first of a shard that has not ended everywhere goes on everywhere.
+// With deadlines all begin at once: a late rank must not hold up what others can do without it.
 //
 // States of pieces and of the run: states.h. The caller's input is read only until its encoding is
 // done, so a run that is done never touches the caller's memory.
@@ -35,9 +44,10 @@ namespace spillway::collective {
 
 class TolerantRun final : public OperationRun {
  public:
-  // Config and pace outlive the run. `residual`: of the tensor, for error feedback; or empty.
+  // Config and pace outlive the run. `window`: pieces of a shard at a time. `residual`: of the
+  // tensor, for error feedback; or empty.
   TolerantRun(const Operation& operation, std::uint64_t key, TolerantLayout layout,
-              const RunConfig& config, Pace& pace, std::span<float> residual);
+              std::size_t window, const RunConfig& config, Pace& pace, std::span<float> residual);
 
   base::Status start(RunContext& context) override;
   base::Status on_received(const transport::ReceiveReport& report, RunContext& context) override;
@@ -53,9 +63,13 @@ class TolerantRun final : public OperationRun {
   std::size_t message_count() const override;
   std::vector<std::uint16_t> awaited() const override;
   bool needs(std::uint16_t peer) const override;
+  void on_left(std::uint16_t peer, RunContext& context) override;
 
  private:
-  enum class Work : std::uint8_t { kEncode, kAddUp, kDecode };
+  // Receipts share their phase with the agreement's notes, whose numbers are below.
+  static constexpr std::uint32_t kFirstReceipt = 8;
+
+  enum class Work : std::uint8_t { kEncode, kAddUp, kDecode, kSettle, kKeep };
 
   class PieceJob final : public ComputeJob {
    public:
@@ -70,7 +84,8 @@ class TolerantRun final : public OperationRun {
   };
 
   // ---- messages
-  base::Status expect_all(RunContext& context);
+  base::Status expect_first(RunContext& context);
+  base::Status expect_piece(std::uint32_t index, RunContext& context);
   base::Status expect_contributions(std::uint32_t index, RunContext& context);
   base::Status expect_sum(std::uint32_t index, RunContext& context);
   base::Status expect_coded(const wire::MessageId& id, const packetize::PacketPlan& plan,
@@ -84,6 +99,10 @@ class TolerantRun final : public OperationRun {
   // ---- steps
   void submit(std::uint32_t piece, Work work, RunContext& context);
   void contribute(RunContext& context);
+  void encode(std::uint32_t index, RunContext& context);
+  bool is_beyond_window(std::uint32_t index) const;
+  bool has_ended(std::uint32_t index) const;
+  base::Status begin_next(std::uint32_t ended, RunContext& context);
   void spare_contributions(RunContext& context);
   void on_contribution(const transport::ReceiveReport& report, RunContext& context);
   void add_up_if_complete(std::uint32_t index, RunContext& context);
@@ -97,8 +116,24 @@ class TolerantRun final : public OperationRun {
   void remember_laggards();
   void settle(PieceState& piece, SumState state);
   void look_whether_done(RunContext& context);
+  base::Status after_message(const wire::MessageId& id, RunContext& context);
   // Whatever was just done may have been the last thing; then what there is to say is sent.
   base::Status go_on(RunContext& context);
+
+  // ---- accounts (tolerant_run_accounts.cc)
+  wire::MessageId receipt_id(std::uint32_t index, std::uint16_t owner) const;
+  static bool is_receipt(const wire::MessageId& id);
+  bool is_about(const wire::MessageId& id, std::uint32_t index) const;
+  ReceiptShape receipt_shape(const PieceState& piece) const;
+  base::Status expect_receipt(std::uint32_t index, RunContext& context);
+  base::Status send_receipts(std::uint32_t index, RunContext& context);
+  void on_receipt(std::uint32_t index, RunContext& context);
+  void settle_account_if_possible(std::uint32_t index, RunContext& context);
+  void close_account(PieceState& piece);
+  void keep_what_nobody_takes(std::uint32_t index, RunContext& context);
+  void on_kept(std::uint32_t index, RunContext& context);
+  void give_back_dropped();
+  void complete_report();
 
   // ---- agreement (tolerant_run_agreement.cc)
   void look_whether_ready(base::Instant now);
@@ -109,6 +144,7 @@ class TolerantRun final : public OperationRun {
 
   bool has_deadlines() const { return tolerance().least_contributors > 0.0; }
   bool agrees() const { return notes_ != nullptr; }
+  bool has_accounts() const { return has_receipts(operation(), config_.group); }
   bool is_mine(const PieceState& piece) const { return piece.is_mine(config_.group); }
   const Tolerance& tolerance() const { return *operation().tolerance; }
 
@@ -134,11 +170,13 @@ class TolerantRun final : public OperationRun {
   };
 
   TolerantLayout layout_;
+  std::size_t window_;  // pieces of a shard at a time
   Pace& pace_;
   PieceContext piece_context_;
   Tracked<RunPhase> phase_{RunPhase::kNew};
   std::vector<PieceState> pieces_;
   std::size_t settled_ = 0;  // pieces for which nothing is left to be done
+  std::size_t open_accounts_ = 0;
   std::deque<PieceJob> jobs_;
   std::uint32_t jobs_out_ = 0;
   MessageSet messages_;

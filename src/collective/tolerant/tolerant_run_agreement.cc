@@ -68,21 +68,17 @@ void TolerantRun::follow_decision(RunContext& context) {
     return;
   }
   const ShardSet& shards = *notes_->agreement().decision();
-  std::vector<bool> is_empty(config_.group.world);
   for (std::uint32_t index = 0; index < pieces_.size(); ++index) {
     PieceState& piece = pieces_[index];
     if (has_shard(shards, piece.place.shard)) {
       continue;
     }
-    is_empty[piece.place.shard] = true;
     report_.peers[piece.place.owner].late = true;
+    keep_what_nobody_takes(index, context);
     settle(piece, SumState::kDropped);
-    messages_.withdraw_if(context, [&](const transport::MessageKey& key) {
-      return key.message.phase != AgreementNotes::kPhase && key.message.piece == index;
-    });
+    messages_.withdraw_if(
+        context, [&](const transport::MessageKey& key) { return is_about(key.message, index); });
   }
-  report_.empty_shards =
-      static_cast<std::uint16_t>(std::count(is_empty.begin(), is_empty.end(), true));
   pace_.was_left_behind = std::any_of(pieces_.begin(), pieces_.end(), [this](const auto& piece) {
     return is_mine(piece) && piece.is_dropped();
   });
@@ -92,14 +88,21 @@ void TolerantRun::follow_decision(RunContext& context) {
   phase_.enter(RunPhase::kDecided);
 }
 
-// What was not contributed by the time of the decision will not count: nobody needs the caller's
-// input any more.
+// What was not contributed by the time of the decision will not count: nobody but error feedback
+// needs the caller's input any more.
 void TolerantRun::spare_contributions(RunContext& context) {
   deadlines_.contribute = transport::kNever;
   for (std::uint32_t index = 0; index < pieces_.size(); ++index) {
-    if (pieces_[index].contribution_state == ContributionState::kWaiting) {
+    if (pieces_[index].contribution_state != ContributionState::kWaiting) {
+      continue;
+    }
+    if (piece_context_.has_residual()) {
+      pieces_[index].contribution_state.enter(ContributionState::kEncoding);
+      submit(index, Work::kKeep, context);
+    } else {
       pieces_[index].contribution_state.enter(ContributionState::kSpared);
       decode_if_possible(index, context);
+      settle_account_if_possible(index, context);
     }
   }
 }

@@ -12,7 +12,7 @@
 #include "dataplane/bpf/kernel_helpers.h"
 #include "dataplane/bpf/processor.h"
 #include "dataplane/bpf/switch_maps.h"
-#include "dataplane/frame.h"
+#include "dataplane/station.h"
 
 struct {
   __uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -22,22 +22,6 @@ struct {
 } stations SEC(".maps");
 
 #define SPILLWAY_LEARN_ONE_IN 64
-
-static inline int is_group_address(const __u8* address) {
-  return address[0] & 1;
-}
-
-/* The address at `offset` of a frame of at least an Ethernet header, and the frame's VLAN. */
-static inline void read_station(const __u8* data, const __u8* end, __u32 offset,
-                                struct spillway_station* station) {
-  const __u8* address = data + offset;
-  __builtin_memcpy(station->address, address, sizeof(station->address));
-  station->vlan = 0;
-  if (data + SPILLWAY_ETHERNET_HEADER + SPILLWAY_VLAN_TAG <= end &&
-      spillway_load_be16(data + 12) == SPILLWAY_ETHERTYPE_VLAN) {
-    station->vlan = spillway_load_be16(data + 14) & 0x0FFF;
-  }
-}
 
 static inline int is_same_station(const struct spillway_station* a,
                                   const struct spillway_station* b) {
@@ -49,37 +33,27 @@ static inline int is_same_station(const struct spillway_station* a,
 }
 
 /* Remembers that the frame's sender is behind this interface. */
-static inline void learn_station(const __u8* data, const __u8* end, __u32 ifindex) {
-  struct spillway_station station;
-  if (data + SPILLWAY_ETHERNET_HEADER > end) {
+static inline void learn_station(const __u8* data, const __u8* end,
+                                 const struct spillway_tag* beside, __u32 ifindex) {
+  struct spillway_station sender;
+  if (!spillway_read_sender(data, end, beside, &sender)) {
     return;
   }
-  read_station(data, end, 6, &station);
   const __u32* number = bpf_map_lookup_elem(&port_numbers, &ifindex);
-  if (number == 0 || is_group_address(station.address)) {
+  if (number == 0) {
     return;
   }
-  const __u32* known = bpf_map_lookup_elem(&stations, &station);
+  const __u32* known = bpf_map_lookup_elem(&stations, &sender);
   if (known == 0 || *known != *number) {
-    bpf_map_update_elem(&stations, &station, number, BPF_ANY);
+    bpf_map_update_elem(&stations, &sender, number, BPF_ANY);
   }
-}
-
-/* The frame's receiver. False: a group of them, or no frame. */
-static inline int read_receiver(const __u8* data, const __u8* end,
-                                struct spillway_station* receiver) {
-  if (data + SPILLWAY_ETHERNET_HEADER > end || is_group_address(data)) {
-    return 0;
-  }
-  read_station(data, end, 0, receiver);
-  return 1;
 }
 
 /* The number of the port that leads to the frame's receiver. False: none is known. */
 static inline int find_port(struct spillway_processor* processor, const __u8* data, const __u8* end,
-                            __u32* port) {
+                            const struct spillway_tag* beside, __u32* port) {
   struct spillway_station receiver;
-  if (!read_receiver(data, end, &receiver)) {
+  if (!spillway_read_receiver(data, end, beside, &receiver)) {
     return 0;
   }
   if (is_fresh(processor) || !is_same_station(&receiver, &processor->receiver)) {

@@ -11,6 +11,9 @@
  *   spillway_admit_frame   Where frames go out, in tc, before the queueing discipline: decides, and
  *                          picks the discipline's class. Sees what the kernel or spillway_forward
  *                          sends, but not what XDP does.
+ *
+ * The first two never send a frame back where it came from. VLAN tags lie in the frame in XDP,
+ * whose interfaces must not take them out; in tc the outermost lies beside it.
  */
 #define SPILLWAY_LONGEST_SUM SPILLWAY_MAX_TRIM_BYTES
 
@@ -20,7 +23,7 @@
 #include "dataplane/bpf/processor.h"
 #include "dataplane/bpf/stations.h"
 #include "dataplane/bpf/switch_maps.h"
-#include "dataplane/frame.h"
+#include "dataplane/station.h"
 
 /* Options, set before the program is loaded: the verifier drops what they exclude. */
 const volatile __u8 queue_others = 0;  /* others' frames share the queues, or are left alone */
@@ -78,7 +81,8 @@ struct passage {
   struct spillway_layout layout;
   struct spillway_frame frame;
   struct spillway_decision decision;
-  __u8 is_lost; /* to gray loss */
+  struct spillway_tag beside; /* its outermost tag, where it is not in the frame */
+  __u8 is_lost;               /* to gray loss */
 };
 
 /* Whether the decision may hang on random words: on the ramp of an ECN port, and for gray loss. */
@@ -151,10 +155,17 @@ static inline void count_untouched(__u32 number) {
   }
 }
 
-/* Fills in decision and is_lost. False where there is no such port. */
+static inline void count_return(__u32 number) {
+  struct spillway_port_tally* tally = bpf_map_lookup_elem(&tallies, &number);
+  if (tally != 0) {
+    tally->same_port += 1;
+  }
+}
+
+/* Fills in decision and is_lost of a passage whose port was looked up. False where there is no such
+ * port. */
 static inline int decide(struct spillway_processor* processor, struct passage* passage,
                          const __u8* data, const __u8* end) {
-  passage->port = bpf_map_lookup_elem(&ports, &passage->number);
   struct spillway_port_slot* slot = bpf_map_lookup_elem(&slots, &passage->number);
   if (passage->port == 0 || slot == 0) {
     return 0;
@@ -185,6 +196,11 @@ static inline int is_cut(const struct passage* passage) {
   return passage->decision.bytes < passage->frame.bytes;
 }
 
+/* Of the frame as it goes on, what is there to be written to. */
+static inline __u32 bytes_there(const struct passage* passage) {
+  return passage->decision.bytes - spillway_bytes_beside(&passage->beside);
+}
+
 /* What is to be written into a frame. */
 struct edit {
   struct spillway_layout layout;
@@ -203,7 +219,7 @@ static inline int is_changed(const struct passage* passage) {
 static inline struct edit edit_of(const struct passage* passage) {
   const struct spillway_decision* decision = &passage->decision;
   const struct edit edit = {.layout = passage->layout,
-                            .bytes = decision->bytes,
+                            .bytes = bytes_there(passage),
                             .is_cut = (__u8)is_cut(passage),
                             .lengths = passage->port->config.lengths,
                             .traffic_class = (__u8)(decision->dscp << 2 | decision->ecn)};
@@ -248,9 +264,9 @@ int spillway_xdp(struct xdp_md* context) {
   }
   struct passage passage = {};
   spillway_read_frame(data, end, bytes, &passage.layout, &passage.frame);
-  const int is_known = find_port(processor, data, end, &passage.number);
+  const int is_known = find_port(processor, data, end, &passage.beside, &passage.number);
   if (!is_known || passage.frame.flags == 0 || processor->frames % SPILLWAY_LEARN_ONE_IN == 0) {
-    learn_station(data, end, context->ingress_ifindex);
+    learn_station(data, end, &passage.beside, context->ingress_ifindex);
   }
   if (!is_known) {
     return XDP_PASS;
@@ -258,6 +274,11 @@ int spillway_xdp(struct xdp_md* context) {
   if (passage.frame.flags == 0 && !queue_others) {
     count_untouched(passage.number);
     return XDP_PASS;
+  }
+  passage.port = bpf_map_lookup_elem(&ports, &passage.number);
+  if (passage.port != 0 && spillway_returns(context->ingress_ifindex, passage.port->ifindex)) {
+    count_return(passage.number);
+    return XDP_DROP;
   }
   if (!decide(processor, &passage, data, end)) {
     return XDP_PASS;
@@ -279,21 +300,40 @@ int spillway_xdp(struct xdp_md* context) {
 
 /* ------------------------------------------------------------------ tc */
 
+/* The tag that the kernel keeps beside the frame: on the way in it has taken the outermost out of
+ * every frame, on the way out it may put one in behind us. */
+static inline struct spillway_tag tag_beside(const struct __sk_buff* buffer) {
+  struct spillway_tag tag = {};
+  if (buffer->vlan_present) {
+    tag.type = (__u16)spillway_swap16(buffer->vlan_proto);
+    tag.value = (__u16)buffer->vlan_tci;
+  }
+  return tag;
+}
+
 SEC("tc")
 int spillway_forward(struct __sk_buff* buffer) {
   const __u8* data = (const __u8*)(long)buffer->data;
   const __u8* end = (const __u8*)(long)buffer->data_end;
+  const struct spillway_tag beside = tag_beside(buffer);
   struct spillway_station receiver;
   const __u32* number = 0;
-  if (read_receiver(data, end, &receiver)) {
+  if (spillway_read_receiver(data, end, &beside, &receiver)) {
     number = bpf_map_lookup_elem(&stations, &receiver);
   }
   if (number == 0) {
-    learn_station(data, end, buffer->ifindex);
+    learn_station(data, end, &beside, buffer->ifindex);
     return TC_ACT_UNSPEC;
   }
   const struct spillway_switch_port* port = bpf_map_lookup_elem(&ports, number);
-  return port == 0 ? TC_ACT_UNSPEC : (int)bpf_redirect(port->ifindex, 0);
+  if (port == 0) {
+    return TC_ACT_UNSPEC;
+  }
+  if (spillway_returns(buffer->ifindex, port->ifindex)) {
+    count_return(*number);
+    return TC_ACT_SHOT;
+  }
+  return (int)bpf_redirect(port->ifindex, 0);
 }
 
 SEC("tc")
@@ -312,7 +352,9 @@ int spillway_admit_frame(struct __sk_buff* buffer) {
     data = (__u8*)(long)buffer->data;
     end = (const __u8*)(long)buffer->data_end;
   }
-  spillway_read_frame(data, end, buffer->len, &passage.layout, &passage.frame);
+  passage.beside = tag_beside(buffer);
+  spillway_read_frame_beside(data, end, buffer->len, &passage.beside, &passage.layout,
+                             &passage.frame);
   if (passage.frame.flags == 0 && !queue_others) {
     count_untouched(passage.number);
     return TC_ACT_UNSPEC;
@@ -321,14 +363,15 @@ int spillway_admit_frame(struct __sk_buff* buffer) {
     passage.frame.bytes =
         buffer->wire_len < SPILLWAY_MAX_FRAME_BYTES ? buffer->wire_len : SPILLWAY_MAX_FRAME_BYTES;
   }
+  passage.port = bpf_map_lookup_elem(&ports, &passage.number);
   if (!decide(processor, &passage, data, end)) {
     return TC_ACT_UNSPEC;
   }
   if (!goes_on(&passage)) {
     return TC_ACT_SHOT;
   }
-  if (is_cut(&passage) && (bpf_skb_change_tail(buffer, passage.decision.bytes, 0) != 0 ||
-                           bpf_skb_pull_data(buffer, passage.decision.bytes) != 0)) {
+  if (is_cut(&passage) && (bpf_skb_change_tail(buffer, bytes_there(&passage), 0) != 0 ||
+                           bpf_skb_pull_data(buffer, bytes_there(&passage)) != 0)) {
     count_failure(passage.number);
     return TC_ACT_SHOT;
   }

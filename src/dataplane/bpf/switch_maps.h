@@ -8,6 +8,7 @@
 
 #include <linux/bpf.h>
 
+#include "dataplane/station.h"
 #include "dataplane/virtual_port.h"
 #include "wire/packet.h"
 
@@ -36,7 +37,9 @@ struct spillway_port_label {
   char interface[16]; /* as it was called then; its index is in the port */
   __u8 hook;          /* enum spillway_hook */
   __u8 made_qdisc;    /* the clsact discipline was not there before */
-  __u8 reserved[6];
+  __u8 stripped_tags; /* kinds of VLAN tags that it took out of frames before: given back */
+  __u8 is_veth;       /* XDP: what its far end leaves to a card is not to be seen here */
+  __u8 reserved[4];
 };
 
 enum spillway_hook {
@@ -54,12 +57,7 @@ struct spillway_port_tally {
   __u64 lost;      /* to gray loss, behind the queue */
   __u64 untouched; /* frames that are not Spillway's, left to the kernel */
   __u64 failed;    /* could not be cut or sent on */
-};
-
-/* A hardware address in one VLAN (0: none), and the port behind which it is. */
-struct spillway_station {
-  __u8 address[6];
-  __u16 vlan;
+  __u64 same_port; /* came in here and were for somebody behind this very port: dropped */
 };
 
 /* What a processor remembers from frame to frame. */

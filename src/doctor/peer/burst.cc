@@ -32,7 +32,7 @@ constexpr std::uint8_t kPlanes = 9;
 
 wire::DataHeader header_of(std::uint32_t tag, std::uint8_t quanta) {
   wire::DataHeader header;
-  header.job = kJob;
+  header.stamp.job = kJob;
   header.stamp.message.operation = tag;
   header.stamp.priority = kPriority;
   header.stamp.importance = kImportance;

@@ -44,7 +44,7 @@ std::optional<Interface> interface_towards(const net::SocketAddress& peer) {
 }
 
 base::Result<unsigned> believed_mtu(const net::SocketAddress& peer) {
-  return net::path_mtu(net::SocketAddress::any(peer.family()), peer);
+  return net::believed_path_mtu(net::SocketAddress::any(peer.family()), peer);
 }
 
 std::string shorter_interface(const PathMtu& path, unsigned mtu) {

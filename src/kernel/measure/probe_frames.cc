@@ -48,8 +48,8 @@ void append_ipv6(const FrameShape& shape, std::size_t udp_bytes, Frame& frame) {
 Frame frame_of(const FrameShape& shape, base::ByteView payload) {
   Frame frame(std::begin(kProbeReceiver), std::end(kProbeReceiver));
   frame.insert(frame.end(), {0x02, 0x53, 0x57, 0, 0, 2});
-  if (shape.has_tag) {
-    append_be16(frame, SPILLWAY_ETHERTYPE_VLAN);
+  for (const std::uint16_t tag : shape.tags) {
+    append_be16(frame, tag);
     append_be16(frame, kProbeVlan);
   }
   const std::size_t udp_bytes = SPILLWAY_UDP_HEADER + payload.size();

@@ -15,7 +15,8 @@ using Frame = std::vector<std::uint8_t>;
 
 struct FrameShape {
   bool is_ipv6 = false;
-  bool has_tag = false;       // VLAN kProbeVlan
+  // Types of its VLAN tags, the outermost first: all of VLAN kProbeVlan.
+  std::vector<std::uint16_t> tags{};
   unsigned option_words = 0;  // of IPv4
   std::uint8_t traffic_class = 0;
 };

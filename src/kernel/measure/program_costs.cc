@@ -21,7 +21,8 @@
 namespace spillway::kernel {
 namespace {
 
-constexpr std::uint32_t kLoopback = 1;  // the index of `lo`: where test runs say they are
+constexpr std::uint32_t kLoopback = 1;   // the index of `lo`: where test runs say they are
+constexpr std::uint32_t kElsewhere = 2;  // of the port: frames do not go back where they came from
 constexpr std::uint32_t kPort = 0;
 constexpr std::uint8_t kPriority = 1;
 constexpr std::uint8_t kDscp = 9;  // of that priority
@@ -118,7 +119,7 @@ PortState state_for(const Case& one) {
   config.control_queue_bytes = SPILLWAY_MAX_QUEUE_BYTES;
   config.early_drop_bytes = one.fate == Fate::kDropEarly ? kQueue / 4 : 0;
   config.trim_bytes = one.trim_bytes;
-  state.switch_port.ifindex = kLoopback;
+  state.switch_port.ifindex = kElsewhere;
   state.switch_port.link.rate = one.fate == Fate::kPass ? kFastest : kSlowest;
   switch (one.fate) {
     case Fate::kMark:

@@ -61,7 +61,7 @@ TEST(PacketSight, KnowsAPacketThatWasCutAndKeptItsLengths) {
 
 TEST(PacketSight, TakesNothingElseForSpillways) {
   Bytes other = data_frame(1400);
-  other[kHeaders] = 0x21;  // another version
+  other[kHeaders] = (SPILLWAY_WIRE_VERSION + 1) << 4 | SPILLWAY_TYPE_DATA;
   EXPECT_FALSE(read_sight(other, 1442).has_value());
   Bytes tcp = data_frame(1400);
   tcp[SPILLWAY_ETHERNET_HEADER + 9] = 6;

@@ -48,17 +48,22 @@ std::string_view type_name(const spillway_packet_header& header) {
       return "BITMAP";
     case SPILLWAY_TYPE_CREDIT:
       return "CREDIT";
-    default:
+    case SPILLWAY_TYPE_WAIT:
       return "WAIT";
+    case SPILLWAY_TYPE_LEAVE:
+      return "LEAVE";
+    default:
+      return "unknown";
   }
 }
 
-// "DATA 1>0 operation 3 signature 0 piece 2 #17"
+// "DATA 1>0 operation 3 signature 0x1000abcd1234 piece 2 #17": ranks, and low bits of the
+// operation.
 std::string packet_name(const PacketPath& path) {
   const spillway_packet_header header = path.header();
-  std::string name =
-      fmt::format("{} {}>{} operation {} signature {} piece {}", type_name(header), +header.source,
-                  path.to(), +header.operation, +header.signature, +header.piece);
+  std::string name = fmt::format("{} {}>{} operation {} signature {:#x} piece {}",
+                                 type_name(header), +header.source, +header.destination,
+                                 +header.operation, +header.signature, +header.piece);
   if (spillway_type_of(header.version_type) == SPILLWAY_TYPE_DATA) {
     name += fmt::format(" #{}", +header.packet);
   }

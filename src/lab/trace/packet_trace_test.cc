@@ -19,6 +19,7 @@ spillway_packet_header data_header(std::uint16_t packet) {
   header.version_type = SPILLWAY_WIRE_VERSION << 4 | SPILLWAY_TYPE_DATA;
   header.source = 1;
   header.operation = 3;
+  header.signature = 0x1000ABCD1234;
   header.piece = 2;
   header.service = 5 << 3 | 4;
   header.packet = packet;
@@ -113,7 +114,7 @@ void expect_whole_arrows(const Json& trace) {
 TEST(PacketTrace, FollowsAPacketFromSenderOverSwitchToReceiver) {
   const Json trace = trace_of(three_packets());
   const std::vector<Json> at_hosts =
-      bars_named(trace, "DATA 1>0 operation 3 signature 0 piece 2 #17");
+      bars_named(trace, "DATA 1>0 operation 3 signature 0x1000abcd1234 piece 2 #17");
   const std::vector<Json> admitted = bars_named(trace, "admitted");
   ASSERT_EQ(at_hosts.size(), 2U);
   ASSERT_EQ(admitted.size(), 1U);
@@ -129,6 +130,23 @@ TEST(PacketTrace, FollowsAPacketFromSenderOverSwitchToReceiver) {
   expect_whole_arrows(trace);
 }
 
+TEST(PacketTrace, NamesEveryTypeAndTheRanks) {
+  const std::vector<std::pair<unsigned, std::string>> names = {
+      {SPILLWAY_TYPE_PROBE, "PROBE"},   {SPILLWAY_TYPE_STOP, "STOP"},
+      {SPILLWAY_TYPE_BITMAP, "BITMAP"}, {SPILLWAY_TYPE_CREDIT, "CREDIT"},
+      {SPILLWAY_TYPE_WAIT, "WAIT"},     {SPILLWAY_TYPE_LEAVE, "LEAVE"}};
+  for (const auto& [type, name] : names) {
+    PacketLog log = two_hosts();
+    log.sights = {sight(true, 0, 1)};
+    log.sights[0].header.version_type = static_cast<__u8>(SPILLWAY_WIRE_VERSION << 4 | type);
+    log.sights[0].header.destination = 7;  // a rank, whatever the number of its host
+    const Json trace = trace_of(log);
+    EXPECT_EQ(bars_named(trace, name + " 1>7 operation 3 signature 0x1000abcd1234 piece 2").size(),
+              1U)
+        << name;
+  }
+}
+
 TEST(PacketTrace, SaysWhatATrimLeft) {
   const Json trace = trace_of(three_packets());
   const std::vector<Json> trimmed = bars_named(trace, "trimmed");
@@ -137,7 +155,7 @@ TEST(PacketTrace, SaysWhatATrimLeft) {
   EXPECT_EQ(trimmed[0]["args"]["bytes_left"], kTrimmedBytes);
   EXPECT_EQ(trimmed[0]["args"]["queue"], "control queue");
   const std::vector<Json> at_hosts =
-      bars_named(trace, "DATA 1>0 operation 3 signature 0 piece 2 #18");
+      bars_named(trace, "DATA 1>0 operation 3 signature 0x1000abcd1234 piece 2 #18");
   ASSERT_EQ(at_hosts.size(), 2U);
   EXPECT_EQ(at_hosts[1]["args"]["arrived"], "trimmed");
   EXPECT_EQ(at_hosts[1]["args"]["bytes"], kTrimmedBytes);
@@ -148,7 +166,8 @@ TEST(PacketTrace, APacketThatWasDroppedEndsAtTheSwitch) {
   const std::string reason(outcome_name(PacketOutcome::kEarly));
   const std::vector<Json> dropped = bars_named(trace, reason);
   ASSERT_EQ(dropped.size(), 1U);
-  EXPECT_EQ(bars_named(trace, "DATA 1>0 operation 3 signature 0 piece 2 #19").size(), 1U);
+  EXPECT_EQ(bars_named(trace, "DATA 1>0 operation 3 signature 0x1000abcd1234 piece 2 #19").size(),
+            1U);
   const std::vector<Json> ends = events_of(trace, "f");
   EXPECT_TRUE(std::ranges::any_of(ends, [&](const Json& end) {
     return end["ts"] == dropped[0]["ts"] && end["pid"] == dropped[0]["pid"];

@@ -5,9 +5,10 @@
 // Places are several where a port was derived and may be taken, or where a host has several
 // addresses. Rank 0 listens at the first port it can have; the others try all in turn.
 //
-// A nonce is sixteen bytes that tell one job's rendezvous from another's: random, or made of words
-// that every rank of the job knows and another job's ranks do not. It keeps strangers apart who do
-// not mean harm; it is no secret and proves nothing.
+// A nonce is sixteen bytes that tell one job's rendezvous from another's: made of words that every
+// rank of the job knows and another job's ranks do not, which keeps strangers apart who do not mean
+// harm, but is no secret and proves nothing; or random, as a unique id's, which only those know who
+// were given the id, and by which they know each other (rendezvous/handshake.h).
 //
 // Plain values: names are looked up by whoever goes there. Any thread; only random_nonce() asks the
 // kernel.

@@ -187,6 +187,14 @@ class MetricsWriter {
            &CommunicatorMetrics::packets_duplicate);
     number("retransmitted_packets_total", "counter", "Packets that were sent again.",
            &CommunicatorMetrics::packets_retransmitted);
+    const Labelled disbelieved[] = {
+        {",reason=\"stranger\"", &CommunicatorMetrics::strangers},
+        {",reason=\"bad\"", &CommunicatorMetrics::bad_packets},
+        {",reason=\"repeated\"", &CommunicatorMetrics::repeated_packets},
+        {",reason=\"forged_refusal\"", &CommunicatorMetrics::forged_refusals},
+        {",reason=\"icmp\"", &CommunicatorMetrics::ignored_icmp}};
+    numbers("disbelieved_total", "Datagrams and ICMP messages that came and changed nothing.",
+            disbelieved);
   }
 
   void write_peers() {

@@ -80,6 +80,13 @@ struct CommunicatorMetrics {
   std::uint64_t packets_missing = 0;
   std::uint64_t packets_duplicate = 0;
   std::uint64_t packets_retransmitted = 0;
+  // What came and was not believed: from hosts that are no peer's, damaged or forged or replayed,
+  // data that came before, refusals of what was not sent, and other ICMP messages.
+  std::uint64_t strangers = 0;
+  std::uint64_t bad_packets = 0;
+  std::uint64_t repeated_packets = 0;
+  std::uint64_t forged_refusals = 0;
+  std::uint64_t ignored_icmp = 0;
   std::uint64_t memory_bytes = 0;
   std::vector<PeerMetrics> peers{};
 

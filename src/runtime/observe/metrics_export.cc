@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdio>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "net/system_call.h"
@@ -194,7 +195,11 @@ base::Result<MetricsConfig> metrics_config(const base::Environment& environment,
 MetricsExport::MetricsExport(const MetricsConfig& config,
                              const std::function<std::string()>& render) {
   if (!config.file.empty()) {
-    file_ = std::make_unique<MetricsFile>(config.file, config.period, render);
+    try {
+      file_ = std::make_unique<MetricsFile>(config.file, config.period, render);
+    } catch (const std::system_error& error) {
+      log_warn("no metrics: {}", net::cannot_make_thread("writes them", error).message());
+    }
   }
   if (config.listen) {
     server_ = start_server(*config.listen, render);

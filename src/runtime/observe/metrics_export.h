@@ -41,6 +41,7 @@ base::Status replace_file(const std::string& path, const std::string& text);
 
 class MetricsFile {
  public:
+  // Throws std::system_error where no thread can be made.
   MetricsFile(std::string path, base::Duration period, std::function<std::string()> render);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;

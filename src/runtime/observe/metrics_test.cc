@@ -89,6 +89,10 @@ CommunicatorMetrics small() {
   metrics.operations_in_flight = 2;
   metrics.user_bytes_in = 4096;
   metrics.user_bytes_out = 2048;
+  metrics.strangers = 11;
+  metrics.bad_packets = 12;
+  metrics.forged_refusals = 13;
+  metrics.ignored_icmp = 14;
   metrics.memory_bytes = 1 << 20;
   metrics.peers = {{.rank = 1, .lost_packets = 2, .trimmed_packets = 3, .late_operations = 1}};
   return metrics;
@@ -106,6 +110,10 @@ TEST(MetricsText, SaysWhatWasCounted) {
   EXPECT_EQ(at("operations_in_flight"), 2);
   EXPECT_EQ(at("user_bytes_total", R"(,direction="in")"), 4096);
   EXPECT_EQ(at("user_bytes_total", R"(,direction="out")"), 2048);
+  EXPECT_EQ(at("disbelieved_total", R"(,reason="stranger")"), 11);
+  EXPECT_EQ(at("disbelieved_total", R"(,reason="bad")"), 12);
+  EXPECT_EQ(at("disbelieved_total", R"(,reason="forged_refusal")"), 13);
+  EXPECT_EQ(at("disbelieved_total", R"(,reason="icmp")"), 14);
   EXPECT_EQ(at("sent_bytes_total"), 18'000);
   EXPECT_EQ(at("received_bytes_total"), 16'000);
   EXPECT_EQ(at("packets_total", R"(,outcome="whole")"), 14);

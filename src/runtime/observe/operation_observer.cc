@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/observe/operation_observer.h"
 
+#include <numeric>
+
 #include "base/clock.h"
 #include "runtime/observe/log.h"
 #include "runtime/observe/metrics.h"
@@ -118,6 +120,19 @@ void OperationObserver::end(std::uint64_t token, const base::Status& status,
 void OperationObserver::holds(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   metrics_.memory_bytes = bytes;
+}
+
+void OperationObserver::network(const net::DriverCounters& counters) {
+  const transport::EndpointCounters& endpoint = counters.endpoint;
+  const std::lock_guard lock(mutex_);
+  metrics_.strangers = counters.received.strangers;
+  metrics_.bad_packets =
+      std::accumulate(counters.faults.begin(), counters.faults.end(), std::uint64_t{0}) +
+      endpoint.foreign_job + endpoint.other_epoch + endpoint.unknown_peer + endpoint.misaddressed +
+      endpoint.replayed;
+  metrics_.repeated_packets = endpoint.repeated;
+  metrics_.forged_refusals = counters.errors.forged_refusals;
+  metrics_.ignored_icmp = counters.errors.ignored_icmp;
 }
 
 void OperationObserver::count(const OperationRecord& record,

@@ -13,6 +13,7 @@
 
 #include "base/environment.h"
 #include "collective/report.h"
+#include "net/transport_driver.h"
 #include "runtime/observe/flight_recorder.h"
 #include "runtime/observe/identity.h"
 #include "runtime/observe/metrics.h"
@@ -41,6 +42,8 @@ class OperationObserver {
            const collective::OperationReport& report);
   // Bytes of memory, of everything but the caller's buffers.
   void holds(std::size_t bytes);
+  // What came from the network and was not believed, since the communicator was made.
+  void network(const net::DriverCounters& counters);
 
  private:
   struct Watched {
@@ -54,7 +57,7 @@ class OperationObserver {
   std::string flight_file_;
   FlightRecorder recorder_;
   std::unique_ptr<Timeline> timeline_;
-  std::uint32_t next_sequence_ = 0;
+  std::uint64_t next_sequence_ = 0;
   std::unordered_map<std::uint64_t, Watched> watched_;  // by token
   std::mutex mutex_;                                    // over the metrics
   CommunicatorMetrics metrics_;

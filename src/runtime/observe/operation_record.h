@@ -27,7 +27,7 @@ struct OperationRecord {
   static constexpr std::size_t kMaxLateRanks = 8;
   static constexpr std::size_t kMessageBytes = 160;
 
-  std::uint32_t sequence = 0;
+  std::uint64_t sequence = 0;
   OperationState state = OperationState::kQueued;
   std::uint8_t priority = 0;
   const char* kind = "";  // "all_reduce"

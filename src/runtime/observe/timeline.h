@@ -66,7 +66,7 @@ class Timeline {
   base::Duration unix_offset_;
   bool failed_ = false;
   bool said_full_ = false;
-  std::unordered_map<std::uint32_t, bool> open_;  // by sequence: whether it waits in the queue
+  std::unordered_map<std::uint64_t, bool> open_;  // by sequence: whether it waits in the queue
 };
 
 // Null where there is no path, or the file cannot be had: then with a warning.

@@ -20,29 +20,51 @@
 namespace spillway::runtime {
 namespace {
 
-using Gathered = base::Result<std::vector<Blob>>;
+using Outcome = base::Result<Meeting>;
 
 class Guest {
  public:
-  Guest(const RendezvousPoint& point, const Attendance& attendance, const Blob& own,
-        std::uint64_t instance)
+  Guest(const RendezvousPoint& point, const Attendance& attendance, const Credential& credential,
+        const Blob& own, std::uint64_t instance)
       : point_(point),
         attendance_(attendance),
+        credential_(credential),
         own_(own),
         instance_(instance),
         jitter_(instance),
         deadline_(clock_.now() + attendance.patience),
         notice_(clock_.now()) {}
 
-  Gathered run(const std::string& host);
+  Outcome run(const std::string& host);
 
  private:
+  // What is known of the one connection that there is at a time.
+  struct Conversation {
+    const Door& door;
+    net::UniqueFd stream;
+    GuestHandshake handshake;
+    Channel channel{};
+    base::Instant answer_by{};  // while not welcome
+    bool welcome = false;
+    Blob gathered{};  // parts so far
+  };
+  enum class Next : std::uint8_t { kListen, kLeave };
+
   // The outcome, or nothing when it is worth trying again; then last_ says what was wrong.
-  std::optional<Gathered> try_all_doors();
-  std::optional<Gathered> visit(const Door& door);
-  std::optional<Gathered> converse(const Door& door, const net::UniqueFd& stream);
-  std::optional<Gathered> hear(const Door& door, const Frame& frame);
-  bool greet(const net::UniqueFd& stream);
+  std::optional<Outcome> try_all_doors();
+  std::optional<Outcome> visit(const Door& door);
+  void converse(Conversation& with);
+
+  // Whether to listen on. Who leaves has an outcome_, or else last_ says what was wrong.
+  Next hear(Conversation& with, Frame frame);
+  Next shake_hands(Conversation& with, const Frame& frame);
+  Next hear_refusal(Conversation& with, const Frame& frame);
+  Next hear_gather(Conversation& with, const Frame& frame);
+  Next leave(std::string why);
+  Next end(Outcome outcome);
+
+  bool greet(Conversation& with);
+  bool send(const net::UniqueFd& stream, const Blob& bytes);
   void say_that_it_waits(const std::string& host);
   void pause();
   base::Status nobody_there(const std::string& host) const;
@@ -50,19 +72,20 @@ class Guest {
   base::MonotonicClock clock_;
   const RendezvousPoint& point_;
   const Attendance& attendance_;
+  const Credential& credential_;
   const Blob& own_;
   std::uint64_t instance_;
   base::RandomSequence jitter_;
   base::Instant deadline_;
   base::Duration pause_ = kFirstPause;
-  bool welcome_ = false;  // in the conversation that goes on
+  std::optional<Outcome> outcome_{};
   std::string last_ = "it was not tried";
   WaitNotice notice_;
 };
 
-Gathered Guest::run(const std::string& host) {
+Outcome Guest::run(const std::string& host) {
   while (clock_.now() < deadline_) {
-    if (std::optional<Gathered> outcome = try_all_doors()) {
+    if (std::optional<Outcome> outcome = try_all_doors()) {
       return std::move(*outcome);
     }
     say_that_it_waits(host);
@@ -71,43 +94,54 @@ Gathered Guest::run(const std::string& host) {
   return nobody_there(host);
 }
 
-std::optional<Gathered> Guest::try_all_doors() {
+std::optional<Outcome> Guest::try_all_doors() {
   const base::Result<std::vector<Door>> doors = doors_of(point_);
   if (!doors.ok()) {
     last_ = doors.status().message();
     return std::nullopt;
   }
   for (const Door& door : *doors) {
-    if (std::optional<Gathered> outcome = visit(door)) {
+    if (std::optional<Outcome> outcome = visit(door)) {
       return outcome;
     }
   }
   return std::nullopt;
 }
 
-std::optional<Gathered> Guest::visit(const Door& door) {
+std::optional<Outcome> Guest::visit(const Door& door) {
   const base::Duration left = deadline_ - clock_.now();
-  const auto stream = connect_to(door, std::clamp(left, base::Duration(), kConnectPatience));
-  if (!stream.ok()) {
-    last_ = stream.status().message();
+  base::Result<net::UniqueFd> stream =
+      connect_to(door, std::clamp(left, base::Duration(), kConnectPatience));
+  const base::Result<Random> random = draw_random();
+  if (!stream.ok() || !random.ok()) {
+    last_ = stream.ok() ? random.status().message() : stream.status().message();
     return std::nullopt;
   }
-  if (!greet(*stream)) {
+  Conversation with{.door = door,
+                    .stream = std::move(stream).value(),
+                    .handshake = GuestHandshake(credential_, *random)};
+  if (!send(with.stream, to_bytes(with.handshake.opening()))) {
     last_ = fmt::format("{} hung up", door.text);
     return std::nullopt;
   }
-  return converse(door, *stream);
+  converse(with);
+  return std::move(outcome_);
 }
 
-bool Guest::greet(const net::UniqueFd& stream) {
-  const Blob bytes = encode(Hello{.nonce = attendance_.nonce,
-                                  .instance = instance_,
-                                  .world = attendance_.world,
-                                  .rank = attendance_.rank,
-                                  .patience = attendance_.patience,
-                                  .left = deadline_ - clock_.now(),
-                                  .version = base::kVersion,
-                                  .blob = own_});
+bool Guest::greet(Conversation& with) {
+  const base::Result<Blob> bytes = with.channel.pack(encode(Hello{.nonce = attendance_.nonce,
+                                                                  .random = attendance_.random,
+                                                                  .instance = instance_,
+                                                                  .world = attendance_.world,
+                                                                  .rank = attendance_.rank,
+                                                                  .patience = attendance_.patience,
+                                                                  .left = deadline_ - clock_.now(),
+                                                                  .version = base::kVersion,
+                                                                  .blob = own_}));
+  return bytes.ok() && send(with.stream, *bytes);
+}
+
+bool Guest::send(const net::UniqueFd& stream, const Blob& bytes) {
   const base::Instant end = clock_.now() + kConnectPatience;
   std::size_t sent = 0;
   while (sent < bytes.size() && clock_.now() < end) {
@@ -121,53 +155,109 @@ bool Guest::greet(const net::UniqueFd& stream) {
   return sent == bytes.size();
 }
 
-std::optional<Gathered> Guest::converse(const Door& door, const net::UniqueFd& stream) {
-  FrameReader reader(most_answer_bytes(attendance_.world));
-  const base::Instant first_word_by = std::min(deadline_, clock_.now() + kWelcomePatience);
-  welcome_ = false;
+void Guest::converse(Conversation& with) {
+  FrameReader reader(kMaxAnswerBytes);
+  with.answer_by = std::min(deadline_, clock_.now() + kWelcomePatience);
   StreamState state = StreamState::kOpen;
-  last_ = fmt::format("{} did not answer", door.text);
+  last_ = fmt::format("{} did not answer", with.door.text);
   while (state == StreamState::kOpen) {
-    const base::Instant until = welcome_ ? deadline_ + kGrace : first_word_by;
-    if (clock_.now() >= until || !wait_for(stream, POLLIN, until - clock_.now())) {
-      return std::nullopt;
+    const base::Instant until = with.welcome ? deadline_ + kGrace : with.answer_by;
+    if (clock_.now() >= until || !wait_for(with.stream, POLLIN, until - clock_.now())) {
+      return;
     }
     Blob bytes;
-    state = receive_some(stream, bytes);
+    state = receive_some(with.stream, bytes);
     reader.append(bytes);
     base::Result<std::optional<Frame>> frame = reader.next();
     for (; frame.ok() && frame->has_value(); frame = reader.next()) {
-      if (std::optional<Gathered> outcome = hear(door, **frame)) {
-        return outcome;
+      if (hear(with, std::move(**frame)) == Next::kLeave) {
+        return;
       }
     }
     if (!frame.ok()) {
-      last_ = fmt::format("{} answered something else: {}", door.text, frame.status().message());
-      return std::nullopt;
+      leave(
+          fmt::format("{} answered something else: {}", with.door.text, frame.status().message()));
+      return;
     }
   }
-  return std::nullopt;
 }
 
-std::optional<Gathered> Guest::hear(const Door& door, const Frame& frame) {
-  if (frame.type == FrameType::kWelcome) {
-    welcome_ = true;
-    last_ = fmt::format("{} went away while this rank waited for the others", door.text);
-  } else if (frame.type == FrameType::kRefusal) {
-    const base::Result<Refusal> refusal = parse_refusal(frame.body);
-    last_ = refusal.ok() ? fmt::format("{} refused this rank: {}", door.text, refusal->reason)
-                         : refusal.status().message();
-    if (refusal.ok() && refusal->final) {
-      return Gathered(base::Status(base::StatusCode::kForeign, last_));
-    }
-  } else if (frame.type == FrameType::kFailure) {
-    const base::Result<std::string> reason = parse_failure(frame.body);
-    return Gathered(base::Status(base::StatusCode::kUnavailable,
-                                 reason.ok() ? *reason : reason.status().message()));
-  } else if (frame.type == FrameType::kGather) {
-    return parse_gather(frame.body, attendance_.world);
+Guest::Next Guest::leave(std::string why) {
+  last_ = std::move(why);
+  return Next::kLeave;
+}
+
+Guest::Next Guest::end(Outcome outcome) {
+  outcome_ = std::move(outcome);
+  return Next::kLeave;
+}
+
+Guest::Next Guest::hear(Conversation& with, Frame frame) {
+  if (!with.handshake.is_done()) {
+    return shake_hands(with, frame);
   }
-  return std::nullopt;
+  const base::Result<Frame> opened = with.channel.unpack(std::move(frame));
+  if (!opened.ok()) {
+    return leave(fmt::format("{}: {}", with.door.text, opened.status().message()));
+  }
+  switch (opened->type) {
+    case FrameType::kWelcome:
+      with.welcome = true;
+      last_ = fmt::format("{} went away while this rank waited for the others", with.door.text);
+      return Next::kListen;
+    case FrameType::kRefusal:
+      return hear_refusal(with, *opened);
+    case FrameType::kFailure: {
+      const base::Result<std::string> reason = parse_failure(opened->body);
+      return end(base::Status(base::StatusCode::kUnavailable,
+                              reason.ok() ? *reason : reason.status().message()));
+    }
+    case FrameType::kGather:
+    case FrameType::kGatherPart:
+      return hear_gather(with, *opened);
+    default:
+      return Next::kListen;
+  }
+}
+
+Guest::Next Guest::shake_hands(Conversation& with, const Frame& frame) {
+  const base::Result<std::optional<Frame>> answer = with.handshake.take(frame);
+  if (!answer.ok()) {
+    return leave(
+        frame.type == FrameType::kRefusal
+            ? fmt::format("{} refused this rank: {}", with.door.text, answer.status().message())
+            : fmt::format("{}: {}", with.door.text, answer.status().message()));
+  }
+  with.channel = with.handshake.channel();
+  with.answer_by = std::min(deadline_, clock_.now() + kWelcomePatience);
+  const bool said = (!answer->has_value() || send(with.stream, to_bytes(**answer))) && greet(with);
+  return said ? Next::kListen : leave(fmt::format("{} hung up", with.door.text));
+}
+
+Guest::Next Guest::hear_refusal(Conversation& with, const Frame& frame) {
+  const base::Result<Refusal> refusal = parse_refusal(frame.body);
+  last_ = refusal.ok() ? fmt::format("{} refused this rank: {}", with.door.text, refusal->reason)
+                       : refusal.status().message();
+  return refusal.ok() && refusal->final ? end(base::Status(base::StatusCode::kForeign, last_))
+                                        : Next::kListen;
+}
+
+Guest::Next Guest::hear_gather(Conversation& with, const Frame& frame) {
+  with.gathered.insert(with.gathered.end(), frame.body.begin(), frame.body.end());
+  const bool fits = with.gathered.size() <= most_gather_bytes(attendance_.world);
+  if (fits && frame.type == FrameType::kGatherPart) {
+    return Next::kListen;
+  }
+  const base::Result<Gather> gather =
+      parse_gather(fits ? with.gathered : Blob(), attendance_.world);
+  if (!gather.ok()) {
+    return leave(fmt::format("{}: {}", with.door.text, gather.status().message()));
+  }
+  if (gather->randoms[attendance_.rank] != attendance_.random) {
+    return leave(fmt::format("{} told of a meeting that this rank was not at: an old one, repeated",
+                             with.door.text));
+  }
+  return end(meeting_of(credential_, *gather));
 }
 
 void Guest::say_that_it_waits(const std::string& host) {
@@ -199,15 +289,16 @@ base::Status Guest::nobody_there(const std::string& host) const {
 
 }  // namespace
 
-Gathered attend_rendezvous(const RendezvousPoint& point, const Attendance& attendance,
-                           const Blob& own, const std::string& host) {
+base::Result<Meeting> attend_rendezvous(const RendezvousPoint& point, const Attendance& attendance,
+                                        const Credential& credential, const Blob& own,
+                                        const std::string& host) {
   const base::Result<Nonce> random = random_nonce();
   if (!random.ok()) {
     return random.status();
   }
   // 0 is nobody's: the host itself has it.
   const std::uint64_t instance = base::load_le<std::uint64_t>(random->data()) | 1;
-  return Guest(point, attendance, own, instance).run(host);
+  return Guest(point, attendance, credential, own, instance).run(host);
 }
 
 }  // namespace spillway::runtime

@@ -4,148 +4,77 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string_view>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/units.h"
-#include "net/system_call.h"
 #include "runtime/observe/log.h"
 #include "runtime/rendezvous/message.h"
 #include "runtime/rendezvous/notice.h"
-#include "runtime/rendezvous/socket.h"
+#include "runtime/rendezvous/visitor.h"
 
 namespace spillway::runtime {
 namespace {
-
-// Someone who has connected to the host of a rendezvous: the stream, what came of it and what is
-// still to be said. Nothing blocks. One thread.
-//
-//   stranger ── a good hello ──► guest, who waits for the others
-//       └────── anything else ─► dismissed: hears why, and is kept until the end of that is read,
-//                                because closing earlier would destroy what is on its way
-class Visitor {
- public:
-  // A stranger, or someone dismissed, is not kept beyond `leave_by`.
-  Visitor(net::UniqueFd socket, base::Instant leave_by)
-      : socket_(std::move(socket)), leave_by_(leave_by) {}
-
-  int fd() const { return socket_.get(); }
-  // For poll.
-  short wanted_events() const;
-  // Whether poll has something to tell; a newcomer has not been asked yet.
-  bool is_ready() const { return ready_; }
-  void set_ready(bool ready) { ready_ = ready; }
-
-  bool is_stranger() const { return !rank_ && !dismissed_; }
-  std::optional<std::uint32_t> rank() const { return rank_; }
-  bool is_overdue(base::Instant now) const { return !rank_ && now >= leave_by_; }
-
-  // What a stranger has said; nothing while it is incomplete. Of others what comes is thrown away.
-  base::Result<std::optional<Frame>> listen();
-  // The stream has ended, or failed.
-  bool is_gone() const { return gone_; }
-
-  void become(std::uint32_t rank) { rank_ = rank; }
-  void say(std::shared_ptr<const Blob> frame);
-  void dismiss(const Refusal& refusal);
-  // Sends what fits.
-  void flush();
-  bool has_said_all() const { return outbox_.empty(); }
-
- private:
-  net::UniqueFd socket_;
-  base::Instant leave_by_;
-  std::optional<std::uint32_t> rank_{};
-  bool ready_ = true;
-  bool dismissed_ = false;
-  bool gone_ = false;
-  FrameReader inbox_{kMaxHelloBytes};
-  std::deque<std::shared_ptr<const Blob>> outbox_{};
-  std::size_t sent_ = 0;  // of the first in the outbox
-};
-
-short Visitor::wanted_events() const {
-  return static_cast<short>(POLLIN | (outbox_.empty() ? 0 : POLLOUT));
-}
-
-base::Result<std::optional<Frame>> Visitor::listen() {
-  Blob bytes;
-  gone_ = gone_ || receive_some(socket_, bytes) == StreamState::kClosed;
-  if (!is_stranger()) {
-    return std::optional<Frame>();
-  }
-  inbox_.append(bytes);
-  return inbox_.next();
-}
-
-void Visitor::say(std::shared_ptr<const Blob> frame) {
-  outbox_.push_back(std::move(frame));
-  flush();
-}
-
-void Visitor::dismiss(const Refusal& refusal) {
-  dismissed_ = true;
-  say(std::make_shared<const Blob>(encode(refusal)));
-}
-
-void Visitor::flush() {
-  while (!outbox_.empty() && !gone_) {
-    gone_ = send_some(socket_, *outbox_.front(), sent_) == StreamState::kClosed;
-    if (sent_ < outbox_.front()->size()) {
-      return;
-    }
-    outbox_.pop_front();
-    sent_ = 0;
-  }
-  if (dismissed_) {
-    ::shutdown(socket_.get(), SHUT_WR);
-  }
-}
 
 // How long the others may take to hear that it has come to nothing.
 constexpr base::Duration kFarewell = base::seconds(1);
 // For what else a process has open.
 constexpr std::uint64_t kSpareFiles = 32;
+// Between looks at a crowd in which nobody can make room.
+constexpr int kCrowdedPauseMs = 10;
 
 class Host {
  public:
-  Host(Listening listening, const Attendance& attendance, const Blob& own)
-      : listening_(std::move(listening)), register_(attendance, own, clock_.now()) {}
+  Host(Listening listening, const Attendance& attendance, const Credential& credential,
+       const Blob& own)
+      : listening_(std::move(listening)),
+        credential_(credential),
+        most_strangers_(std::max<std::size_t>(kMaxStrangers, attendance.world)),
+        register_(attendance, own, clock_.now()) {}
 
-  base::Result<std::vector<Blob>> run();
+  base::Result<Meeting> run();
 
  private:
   void wait_until(base::Instant when);
   void accept_newcomers();
+  bool make_room();
   void serve(Visitor& visitor);
   void note_served(const Visitor& visitor);
   void hear(Visitor& visitor, const Frame& frame);
   void admit(Visitor& visitor, const Hello& hello);
   void dismiss(Visitor& visitor, const Refusal& refusal);
+  void turn_away(Visitor& visitor, const base::Status& why);
   void remove_departed();
-  void hand_out();
+  base::Status hand_out();
+  void tell_everything(Visitor& visitor);
   void say_who_is_missing();
-  std::string with_refusal(std::string sentence) const;
+  void say_who_was_strange() const;
+  std::string with_refusals(std::string sentence) const;
   base::Status give_up();
 
   base::MonotonicClock clock_;
   Listening listening_;
+  const Credential& credential_;
+  std::size_t most_strangers_;
   Register register_;
-  std::list<Visitor> visitors_;             // in the order of their coming
-  std::shared_ptr<const Blob> gathered_{};  // once all were here
+  std::list<Visitor> visitors_;                         // in the order of their coming
+  std::optional<Gather> gather_{};                      // once all were here
+  std::vector<std::shared_ptr<const Frame>> frames_{};  // that tell it
   std::string last_refusal_{};
+  StrangerCounts strangers_{};
   WaitNotice notice_{clock_.now()};
 };
 
-base::Result<std::vector<Blob>> Host::run() {
+base::Result<Meeting> Host::run() {
   while (!register_.all_served()) {
     if (clock_.now() >= register_.deadline()) {
       return give_up();
@@ -158,12 +87,21 @@ base::Result<std::vector<Blob>> Host::run() {
       }
     }
     remove_departed();
-    if (register_.is_sealed() && gathered_ == nullptr) {
-      hand_out();
+    if (register_.is_sealed() && !gather_) {
+      if (base::Status status = hand_out(); !status.ok()) {
+        return status;
+      }
     }
     say_who_is_missing();
   }
-  return register_.blobs();
+  say_who_was_strange();
+  base::Result<Meeting> met = meeting_of(credential_, *gather_);
+  if (!met.ok()) {
+    return met.status();
+  }
+  Meeting meeting = std::move(met).value();
+  meeting.strangers = strangers_;
+  return meeting;
 }
 
 // Until something happens, but for no longer than strangers may stay.
@@ -175,7 +113,7 @@ void Host::wait_until(base::Instant when) {
     anybody_to_remove = anybody_to_remove || !visitor.rank();
   }
   base::Duration patience = when - clock_.now();
-  patience = anybody_to_remove ? std::min(patience, kStrangerPatience / 4) : patience;
+  patience = anybody_to_remove ? std::min(patience, kDismissedPatience / 4) : patience;
   const std::int64_t ms = std::clamp<std::int64_t>(patience.count() / 1'000'000 + 1, 0, 60'000);
   ::poll(waiting.data(), waiting.size(), static_cast<int>(ms));
   auto polled = waiting.cbegin() + 1;
@@ -185,26 +123,70 @@ void Host::wait_until(base::Instant when) {
 }
 
 void Host::accept_newcomers() {
-  for (net::UniqueFd socket = accept_from(listening_.socket); socket.valid();
-       socket = accept_from(listening_.socket)) {
-    visitors_.emplace_back(std::move(socket), clock_.now() + kStrangerPatience);
-    const auto no_guest = [](const Visitor& visitor) { return !visitor.rank(); };
-    const auto oldest = std::find_if(visitors_.begin(), visitors_.end(), no_guest);
-    if (static_cast<std::size_t>(std::count_if(visitors_.begin(), visitors_.end(), no_guest)) >
-        kMaxStrangers) {
-      visitors_.erase(oldest);
+  const auto no_guest = [](const Visitor& visitor) { return !visitor.rank(); };
+  auto strangers =
+      static_cast<std::size_t>(std::count_if(visitors_.begin(), visitors_.end(), no_guest));
+  for (std::size_t count = 0; count < kMaxNewcomers; ++count) {
+    Newcomer newcomer = accept_from(listening_.socket);
+    if (newcomer.is_crowded) {
+      // The knocking goes on, and this must not spin until a file is closed.
+      if (!make_room()) {
+        ::poll(nullptr, 0, kCrowdedPauseMs);
+        return;
+      }
+      --strangers;
+      continue;
+    }
+    const base::Result<Random> random = draw_random();
+    if (!newcomer.socket.valid() || !random.ok()) {
+      return;
+    }
+    visitors_.emplace_back(std::move(newcomer), HostHandshake(credential_, *random),
+                           clock_.now() + kStrangerPatience);
+    if (++strangers > most_strangers_ && make_room()) {
+      --strangers;
     }
   }
+}
+
+// Sends one away who is no guest: of those from where most come, the first who is silent, else the
+// first. A flood from one place is then only in its own way.
+bool Host::make_room() {
+  std::map<std::string_view, std::size_t> sources;
+  for (const Visitor& visitor : visitors_) {
+    sources[visitor.source()] += visitor.rank() ? 0 : 1;
+  }
+  const auto most = std::max_element(sources.begin(), sources.end(), [](auto& one, auto& other) {
+    return one.second < other.second;
+  });
+  if (most == sources.end() || most->second == 0) {
+    return false;
+  }
+  auto goes = visitors_.end();
+  for (auto visitor = visitors_.begin(); visitor != visitors_.end(); ++visitor) {
+    const bool may_go = !visitor->rank() && visitor->source() == most->first;
+    if (may_go && (goes == visitors_.end() || (goes->is_speaking() && !visitor->is_speaking()))) {
+      goes = visitor;
+    }
+  }
+  strangers_[StrangerKind::kSilent] += goes->is_stranger() ? 1 : 0;
+  visitors_.erase(goes);
+  return true;
 }
 
 void Host::serve(Visitor& visitor) {
   visitor.flush();
   note_served(visitor);
-  const base::Result<std::optional<Frame>> heard = visitor.listen();
-  if (!heard.ok()) {
-    dismiss(visitor, {true, heard.status().message()});
-  } else if (heard->has_value()) {
-    hear(visitor, **heard);
+  visitor.read();
+  while (visitor.is_stranger()) {
+    const base::Result<std::optional<Frame>> heard = visitor.next();
+    if (!heard.ok()) {
+      turn_away(visitor, heard.status());
+    } else if (heard->has_value()) {
+      hear(visitor, **heard);
+    } else {
+      break;
+    }
   }
   if (visitor.rank() && visitor.is_gone()) {
     register_.leave(*visitor.rank());
@@ -213,7 +195,7 @@ void Host::serve(Visitor& visitor) {
 
 // Before it is listened to: a guest that has heard everything leaves at once.
 void Host::note_served(const Visitor& visitor) {
-  if (visitor.rank() && gathered_ != nullptr && visitor.has_said_all() && !visitor.is_gone()) {
+  if (visitor.rank() && gather_ && visitor.has_said_all() && !visitor.is_gone()) {
     register_.mark_served(*visitor.rank());
   }
 }
@@ -234,51 +216,90 @@ void Host::admit(Visitor& visitor, const Hello& hello) {
   visitors_.remove_if([&](const Visitor& other) { return other.rank() == hello.rank; });
   register_.enter(hello, clock_.now());
   visitor.become(hello.rank);
-  visitor.say(std::make_shared<const Blob>(encode_welcome()));
-  if (gathered_ != nullptr) {
-    visitor.say(gathered_);
-    note_served(visitor);
+  visitor.say(std::make_shared<const Frame>(encode_welcome()));
+  if (gather_) {
+    tell_everything(visitor);
   }
 }
 
+// A rank that cannot take part: it has proved what it can, and may know why.
 void Host::dismiss(Visitor& visitor, const Refusal& refusal) {
   last_refusal_ = refusal.reason;
-  visitor.dismiss(refusal);
+  visitor.dismiss(refusal, clock_.now() + kStrangerPatience);
+}
+
+// Someone who is none. Never final: to those who have a key it proves nothing.
+void Host::turn_away(Visitor& visitor, const base::Status& why) {
+  ++strangers_[visitor.fault()];
+  last_refusal_ = why.message();
+  visitor.dismiss({false, why.message()}, clock_.now() + kDismissedPatience);
 }
 
 void Host::remove_departed() {
   const base::Instant now = clock_.now();
-  visitors_.remove_if(
-      [now](const Visitor& visitor) { return visitor.is_gone() || visitor.is_overdue(now); });
+  visitors_.remove_if([&](const Visitor& visitor) {
+    const bool is_silent = visitor.is_stranger() && visitor.is_overdue(now) && !visitor.is_gone();
+    strangers_[StrangerKind::kSilent] += is_silent ? 1 : 0;
+    return visitor.is_gone() || visitor.is_overdue(now);
+  });
 }
 
-void Host::hand_out() {
-  gathered_ = std::make_shared<const Blob>(encode_gather(register_.blobs()));
+base::Status Host::hand_out() {
+  base::Result<wire::RunKey> drawn = draw_key();
+  if (!drawn.ok()) {
+    return drawn.status();
+  }
+  gather_ = register_.gather();
+  gather_->drawn = *drawn;
+  for (Frame& frame : encode(*gather_)) {
+    frames_.push_back(std::make_shared<const Frame>(std::move(frame)));
+  }
   for (Visitor& visitor : visitors_) {
     if (visitor.rank()) {
-      visitor.say(gathered_);
-      note_served(visitor);
+      tell_everything(visitor);
     }
   }
+  return {};
+}
+
+void Host::tell_everything(Visitor& visitor) {
+  for (const std::shared_ptr<const Frame>& frame : frames_) {
+    visitor.say(frame);
+  }
+  note_served(visitor);
 }
 
 void Host::say_who_is_missing() {
   const base::Instant now = clock_.now();
   if (notice_.is_due(now) && !register_.is_sealed()) {
-    log_warn("{}", with_refusal(register_.interim(listening_.text, notice_.waited(now))));
+    log_warn("{}", with_refusals(register_.interim(listening_.text, notice_.waited(now))));
   }
 }
 
-std::string Host::with_refusal(std::string sentence) const {
+// Scanners knock everywhere; who tries to get in without the key, or has lost it, is news.
+void Host::say_who_was_strange() const {
+  if (strangers_.total() == 0) {
+    return;
+  }
+  const bool is_news = strangers_[StrangerKind::kUnproven] + strangers_[StrangerKind::kKeying] != 0;
+  log(is_news ? LogLevel::kWarn : LogLevel::kInfo,
+      is_news ? LogSubsystem::kInit : LogSubsystem::kBootstrap,
+      "all ranks met at {}; of others who came there, {}", listening_.text, strangers_.to_string());
+}
+
+std::string Host::with_refusals(std::string sentence) const {
   if (!last_refusal_.empty()) {
     sentence += fmt::format(" (the last one refused was told: {})", last_refusal_);
+  }
+  if (strangers_.total() != 0) {
+    sentence += fmt::format(" ({})", strangers_.to_string());
   }
   return sentence;
 }
 
 base::Status Host::give_up() {
-  std::string reason = with_refusal(register_.verdict(listening_.text));
-  const auto farewell = std::make_shared<const Blob>(encode_failure(reason));
+  std::string reason = with_refusals(register_.verdict(listening_.text));
+  const auto farewell = std::make_shared<const Frame>(encode_failure(reason));
   visitors_.remove_if([](const Visitor& visitor) { return !visitor.rank(); });
   for (Visitor& visitor : visitors_) {
     visitor.say(farewell);
@@ -311,13 +332,13 @@ base::Status check_open_files(std::uint32_t world) {
 
 }  // namespace
 
-base::Result<std::vector<Blob>> host_rendezvous(Listening listening, const Attendance& attendance,
-                                                const Blob& own) {
+base::Result<Meeting> host_rendezvous(Listening listening, const Attendance& attendance,
+                                      const Credential& credential, const Blob& own) {
   const base::Status files = check_open_files(attendance.world);
   if (!files.ok()) {
     return files;
   }
-  return Host(std::move(listening), attendance, own).run();
+  return Host(std::move(listening), attendance, credential, own).run();
 }
 
 }  // namespace spillway::runtime

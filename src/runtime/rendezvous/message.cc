@@ -10,7 +10,7 @@ namespace spillway::runtime {
 namespace {
 
 constexpr std::uint32_t kMessageMagic = 0x56525753;  // "SWRV"
-constexpr std::uint16_t kProtocol = 1;
+constexpr std::uint16_t kProtocol = 2;
 constexpr std::int64_t kNanosecondsPerMs = 1'000'000;
 
 base::Status malformed(std::string_view what) {
@@ -33,15 +33,17 @@ std::string_view cut(std::string_view text, std::size_t most) {
   return text.substr(0, most);
 }
 
-Blob frame(FrameType type, const Blob& body) {
-  Blob bytes;
-  bytes.reserve(kFrameHeaderBytes + body.size());
-  put(bytes, kMessageMagic);
-  put(bytes, kProtocol);
-  put(bytes, static_cast<std::uint16_t>(type));
-  put(bytes, static_cast<std::uint32_t>(body.size()));
-  put_bytes(bytes, body);
-  return bytes;
+// An array of its own size, zeros where it is not all there.
+template <typename Array>
+Array read_array(base::ByteReader& reader) {
+  Array array{};
+  const base::ByteView bytes = reader.take(array.size());
+  std::copy(bytes.begin(), bytes.end(), array.begin());
+  return array;
+}
+
+bool is_keying(std::uint8_t byte) {
+  return byte <= static_cast<std::uint8_t>(Keying::kSecret);
 }
 
 std::uint32_t to_ms(base::Duration duration) {
@@ -68,14 +70,34 @@ std::optional<Blob> read_blob(base::ByteReader& reader) {
 
 bool known(std::uint16_t type) {
   return type >= static_cast<std::uint16_t>(FrameType::kHello) &&
-         type <= static_cast<std::uint16_t>(FrameType::kGather);
+         type <= static_cast<std::uint16_t>(FrameType::kProof);
 }
 
 }  // namespace
 
-Blob encode(const Hello& hello) {
+Frame encode(const Opening& opening) {
+  Blob body = {static_cast<std::uint8_t>(opening.keying)};
+  put_bytes(body, opening.random);
+  return {FrameType::kOpening, std::move(body)};
+}
+
+Frame encode(const Challenge& challenge) {
+  Blob body = {static_cast<std::uint8_t>(challenge.keying)};
+  put_bytes(body, challenge.random);
+  if (challenge.keying != Keying::kNone) {
+    put_bytes(body, challenge.proof);
+  }
+  return {FrameType::kChallenge, std::move(body)};
+}
+
+Frame encode(const Proof& proof) {
+  return {FrameType::kProof, Blob(proof.begin(), proof.end())};
+}
+
+Frame encode(const Hello& hello) {
   Blob body;
   put_bytes(body, hello.nonce);
+  put_bytes(body, hello.random);
   put(body, hello.instance);
   put(body, hello.world);
   put(body, hello.rank);
@@ -86,40 +108,79 @@ Blob encode(const Hello& hello) {
   put_bytes(body, version);
   put(body, static_cast<std::uint32_t>(hello.blob.size()));
   put_bytes(body, hello.blob);
-  return frame(FrameType::kHello, body);
+  return {FrameType::kHello, std::move(body)};
 }
 
-Blob encode(const Refusal& refusal) {
+Frame encode(const Refusal& refusal) {
   Blob body = {static_cast<std::uint8_t>(refusal.final ? 1 : 0)};
   put_bytes(body, cut(refusal.reason, kMaxText));
-  return frame(FrameType::kRefusal, body);
+  return {FrameType::kRefusal, std::move(body)};
 }
 
-Blob encode_welcome() {
-  return frame(FrameType::kWelcome, {});
+Frame encode_welcome() {
+  return {FrameType::kWelcome, {}};
 }
 
-Blob encode_failure(const std::string& reason) {
+Frame encode_failure(const std::string& reason) {
   Blob body;
   put_bytes(body, cut(reason, kMaxText));
-  return frame(FrameType::kFailure, body);
+  return {FrameType::kFailure, std::move(body)};
 }
 
-Blob encode_gather(const std::vector<Blob>& blobs) {
+std::vector<Frame> encode(const Gather& gather) {
   Blob body;
-  put(body, static_cast<std::uint32_t>(blobs.size()));
-  for (const Blob& blob : blobs) {
-    put(body, static_cast<std::uint32_t>(blob.size()));
-    put_bytes(body, blob);
+  put(body, static_cast<std::uint32_t>(gather.blobs.size()));
+  put_bytes(body, gather.drawn.bytes);
+  for (std::size_t rank = 0; rank < gather.blobs.size(); ++rank) {
+    put_bytes(body, gather.randoms[rank]);
+    put(body, static_cast<std::uint32_t>(gather.blobs[rank].size()));
+    put_bytes(body, gather.blobs[rank]);
   }
-  return frame(FrameType::kGather, body);
+  std::vector<Frame> frames;
+  for (std::size_t at = 0; at < body.size(); at += kMaxPartBytes) {
+    const base::ByteView part =
+        base::ByteView(body).subspan(at, std::min(kMaxPartBytes, body.size() - at));
+    frames.push_back({FrameType::kGatherPart, Blob(part.begin(), part.end())});
+  }
+  frames.back().type = FrameType::kGather;
+  return frames;
+}
+
+base::Result<Opening> parse_opening(base::ByteView body) {
+  base::ByteReader reader(body);
+  const auto keying = reader.read<std::uint8_t>();
+  const auto random = read_array<Random>(reader);
+  if (!reader.ok() || reader.remaining() != 0 || !is_keying(keying)) {
+    return malformed("opening of a rendezvous");
+  }
+  return Opening{static_cast<Keying>(keying), random};
+}
+
+base::Result<Challenge> parse_challenge(base::ByteView body) {
+  base::ByteReader reader(body);
+  const auto keying = reader.read<std::uint8_t>();
+  Challenge challenge{
+      .keying = static_cast<Keying>(keying), .random = read_array<Random>(reader), .proof = {}};
+  if (challenge.keying != Keying::kNone) {
+    challenge.proof = read_array<Proof>(reader);
+  }
+  if (!reader.ok() || reader.remaining() != 0 || !is_keying(keying)) {
+    return malformed("challenge of a rendezvous");
+  }
+  return challenge;
+}
+
+base::Result<Proof> parse_proof(base::ByteView body) {
+  base::ByteReader reader(body);
+  const auto proof = read_array<Proof>(reader);
+  return reader.ok() && reader.remaining() == 0 ? base::Result<Proof>(proof) : malformed("proof");
 }
 
 base::Result<Hello> parse_hello(base::ByteView body) {
   base::ByteReader reader(body);
   Hello hello;
-  const base::ByteView nonce = reader.take(hello.nonce.size());
-  std::copy(nonce.begin(), nonce.end(), hello.nonce.begin());
+  hello.nonce = read_array<Nonce>(reader);
+  hello.random = read_array<Random>(reader);
   hello.instance = reader.read<std::uint64_t>();
   hello.world = reader.read<std::uint32_t>();
   hello.rank = reader.read<std::uint32_t>();
@@ -148,21 +209,42 @@ base::Result<std::string> parse_failure(base::ByteView body) {
   return printable(body);
 }
 
-base::Result<std::vector<Blob>> parse_gather(base::ByteView body, std::uint32_t world) {
+base::Result<Gather> parse_gather(base::ByteView body, std::uint32_t world) {
   base::ByteReader reader(body);
   if (reader.read<std::uint32_t>() != world) {
     return malformed("list of all ranks");
   }
-  std::vector<Blob> blobs;
+  Gather gather;
+  const base::ByteView drawn = reader.take(gather.drawn.bytes.size());
+  std::copy(drawn.begin(), drawn.end(), gather.drawn.bytes.begin());
   for (std::uint32_t rank = 0; rank < world; ++rank) {
+    gather.randoms.push_back(read_array<Random>(reader));
     std::optional<Blob> blob = read_blob(reader);
     if (!blob) {
       return malformed("list of all ranks");
     }
-    blobs.push_back(std::move(*blob));
+    gather.blobs.push_back(std::move(*blob));
   }
-  return reader.remaining() == 0 ? base::Result<std::vector<Blob>>(std::move(blobs))
-                                 : malformed("list of all ranks");
+  return reader.ok() && reader.remaining() == 0 ? base::Result<Gather>(std::move(gather))
+                                                : malformed("list of all ranks");
+}
+
+std::array<std::uint8_t, kFrameHeaderBytes> header_of(FrameType type, std::size_t body_bytes) {
+  std::array<std::uint8_t, kFrameHeaderBytes> header{};
+  base::ByteWriter writer(header);
+  writer.write(kMessageMagic);
+  writer.write(kProtocol);
+  writer.write(static_cast<std::uint16_t>(type));
+  writer.write(static_cast<std::uint32_t>(body_bytes));
+  return header;
+}
+
+Blob to_bytes(const Frame& frame) {
+  Blob bytes;
+  bytes.reserve(kFrameHeaderBytes + frame.body.size());
+  put_bytes(bytes, header_of(frame.type, frame.body.size()));
+  put_bytes(bytes, frame.body);
+  return bytes;
 }
 
 base::Result<std::optional<Frame>> FrameReader::next() {

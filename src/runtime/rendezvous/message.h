@@ -2,18 +2,27 @@
 //
 // The bytes of a rendezvous: frames of a header and a body on a TCP or Unix stream, little-endian.
 //
-//   header  magic 4, protocol 2, type 2, body length 4 = 12 bytes
-//   hello   guest to host: nonce 16, instance 8, world 4, rank 4, patience 4, left 4 (both ms),
-//           version text (1 + n), blob (4 + n)
-//   welcome host to guest: no body; the hello was good, wait for the others
-//   refusal host to guest: final 1, reason text (the rest)
-//   failure host to guest: reason text (all); the rendezvous is over without result
-//   gather  host to guest: world 4, then each rank's blob (4 + n)
+//   header    magic 4, protocol 2, type 2, body length 4 = 12 bytes
+//   opening   guest to host: keying 1, random 32
+//   challenge host to guest: keying 1, random 32, proof (32, or none where there is no key)
+//   proof     guest to host: proof 32; only where there is a key
+//   hello     guest to host: nonce 16, random 32, instance 8, world 4, rank 4, patience 4, left 4
+//             (both ms), version text (1 + n), blob (4 + n)
+//   welcome   host to guest: no body; the hello was good, wait for the others
+//   refusal   host to guest: final 1, reason text (the rest)
+//   failure   host to guest: reason text (all); the rendezvous is over without result
+//   gather    host to guest, in parts of kMaxPartBytes, of which only the last is of this type:
+//             world 4, drawn 32, then each rank's random 32 and blob (4 + n)
+//
+// With a key (handshake.h) nothing but opening and challenge, and a refusal that says nothing of
+// the job, is said before both sides have proved that they know it; all frames behind the proof are
+// sealed (channel.h): their body is ciphertext and tag.
 //
 // Pure functions: any bytes give a value or an error. Limits: kMaxBlobBytes a blob, kMaxText a
 // text, and readers are told the longest body they shall accept before they see its length.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -23,19 +32,30 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "runtime/launch/rendezvous_point.h"
+#include "wire/key.h"
 
 namespace spillway::runtime {
 
 using Blob = std::vector<std::uint8_t>;
+using Random = std::array<std::uint8_t, 32>;
+using Proof = std::array<std::uint8_t, 32>;
 
 inline constexpr std::size_t kMaxBlobBytes = 4096;
 inline constexpr std::size_t kMaxText = 1024;
+inline constexpr std::size_t kMaxPartBytes = 32768;
 inline constexpr std::size_t kFrameHeaderBytes = 12;
-inline constexpr std::size_t kMaxHelloBytes = 16 + 8 + 4 * 4 + 1 + 255 + 4 + kMaxBlobBytes;
+inline constexpr std::size_t kSealBytes = 16;  // what sealing adds to a body
 
-// The longest that a host of `world` ranks sends: what it gathered, or a text.
-constexpr std::size_t most_answer_bytes(std::uint32_t world) {
-  return 1 + kMaxText + 4 + std::size_t{world} * (4 + kMaxBlobBytes);
+// The longest bodies: of who has not shown yet what it is, and of everybody else.
+inline constexpr std::size_t kMaxHandshakeBytes = 1 + sizeof(Random) + sizeof(Proof);
+inline constexpr std::size_t kMaxHelloBytes =
+    16 + sizeof(Random) + 8 + 4 * 4 + 1 + 255 + 4 + kMaxBlobBytes + kSealBytes;
+inline constexpr std::size_t kMaxAnswerBytes = kMaxPartBytes + kSealBytes;
+static_assert(1 + kMaxText <= kMaxPartBytes && kMaxHelloBytes <= kMaxAnswerBytes);
+
+// Of all parts of a gather together.
+constexpr std::size_t most_gather_bytes(std::uint32_t world) {
+  return 4 + sizeof(wire::RunKey) + std::size_t{world} * (sizeof(Random) + 4 + kMaxBlobBytes);
 }
 
 enum class FrameType : std::uint16_t {
@@ -44,10 +64,38 @@ enum class FrameType : std::uint16_t {
   kRefusal = 3,
   kFailure = 4,
   kGather = 5,
+  kGatherPart = 6,  // others follow
+  kOpening = 7,
+  kChallenge = 8,
+  kProof = 9,
+};
+
+struct Frame {
+  FrameType type = FrameType::kHello;
+  Blob body{};
+};
+
+// What ranks know of each other before they meet.
+enum class Keying : std::uint8_t {
+  kNone = 0,    // nothing
+  kId = 1,      // the nonce of a unique id, which only those have whom it was given to
+  kSecret = 2,  // the job's secret
+};
+
+struct Opening {
+  Keying keying = Keying::kNone;
+  Random random{};
+};
+
+struct Challenge {
+  Keying keying = Keying::kNone;
+  Random random{};
+  Proof proof{};  // not sent without keying
 };
 
 struct Hello {
   Nonce nonce{};
+  Random random{};             // this rank's part of the run's key
   std::uint64_t instance = 0;  // tells a process that comes again from another of the same rank
   std::uint32_t world = 0;
   std::uint32_t rank = 0;
@@ -62,29 +110,43 @@ struct Refusal {
   std::string reason{};
 };
 
-// Whole frames. Texts are cut to what fits.
-Blob encode(const Hello& hello);
-Blob encode(const Refusal& refusal);
-Blob encode_welcome();
-Blob encode_failure(const std::string& reason);
-Blob encode_gather(const std::vector<Blob>& blobs);
+struct Gather {
+  wire::RunKey drawn{};           // by the host
+  std::vector<Random> randoms{};  // of all ranks
+  std::vector<Blob> blobs{};
+};
+
+// Texts are cut to what fits.
+Frame encode(const Opening& opening);
+Frame encode(const Challenge& challenge);
+Frame encode(const Proof& proof);
+Frame encode(const Hello& hello);
+Frame encode(const Refusal& refusal);
+Frame encode_welcome();
+Frame encode_failure(const std::string& reason);
+std::vector<Frame> encode(const Gather& gather);
 
 // Bodies.
+base::Result<Opening> parse_opening(base::ByteView body);
+base::Result<Challenge> parse_challenge(base::ByteView body);
+base::Result<Proof> parse_proof(base::ByteView body);
 base::Result<Hello> parse_hello(base::ByteView body);
 base::Result<Refusal> parse_refusal(base::ByteView body);
 base::Result<std::string> parse_failure(base::ByteView body);
-base::Result<std::vector<Blob>> parse_gather(base::ByteView body, std::uint32_t world);
+// Of all parts, joined.
+base::Result<Gather> parse_gather(base::ByteView body, std::uint32_t world);
 
-struct Frame {
-  FrameType type = FrameType::kHello;
-  Blob body{};
-};
+// As on the stream.
+std::array<std::uint8_t, kFrameHeaderBytes> header_of(FrameType type, std::size_t body_bytes);
+Blob to_bytes(const Frame& frame);
 
 // Makes frames of a stream's bytes. Holds at most one frame and what was appended behind it.
 class FrameReader {
  public:
   explicit FrameReader(std::size_t most_body_bytes) : most_body_bytes_(most_body_bytes) {}
 
+  // For the frames that come next.
+  void set_most_body_bytes(std::size_t bytes) { most_body_bytes_ = bytes; }
   void append(base::ByteView bytes) { bytes_.insert(bytes_.end(), bytes.begin(), bytes.end()); }
   // The next frame, nothing while it is incomplete, or an error when these are no frames: then
   // nothing more will come of this stream.

@@ -10,6 +10,7 @@ namespace {
 
 Hello some_hello() {
   return {.nonce = {1, 2, 3},
+          .random = {4, 5, 6},
           .instance = 0x1122334455667788,
           .world = 8,
           .rank = 7,
@@ -19,10 +20,24 @@ Hello some_hello() {
           .blob = {9, 8, 7}};
 }
 
-Frame only_frame(const Blob& bytes) {
-  FrameReader reader(most_answer_bytes(8));
-  reader.append(bytes);
+Frame only_frame(const Frame& frame) {
+  FrameReader reader(kMaxAnswerBytes);
+  reader.append(to_bytes(frame));
   return reader.next().value().value();
+}
+
+Blob joined(const std::vector<Frame>& parts) {
+  Blob bytes;
+  for (const Frame& part : parts) {
+    bytes.insert(bytes.end(), part.body.begin(), part.body.end());
+  }
+  return bytes;
+}
+
+Gather some_gather() {
+  Gather gather{.drawn = {}, .randoms = {{1}, {2}, {3}}, .blobs = {{1}, {}, Blob(4096, 5)}};
+  gather.drawn.bytes.fill(9);
+  return gather;
 }
 
 TEST(RendezvousMessage, HellosComeBackAsTheyWere) {
@@ -30,6 +45,7 @@ TEST(RendezvousMessage, HellosComeBackAsTheyWere) {
   EXPECT_EQ(frame.type, FrameType::kHello);
   const Hello hello = parse_hello(frame.body).value();
   EXPECT_EQ(hello.nonce, some_hello().nonce);
+  EXPECT_EQ(hello.random, some_hello().random);
   EXPECT_EQ(hello.instance, some_hello().instance);
   EXPECT_EQ(hello.world, 8U);
   EXPECT_EQ(hello.rank, 7U);
@@ -40,9 +56,11 @@ TEST(RendezvousMessage, HellosComeBackAsTheyWere) {
 }
 
 TEST(RendezvousMessage, AnswersComeBackAsTheyWere) {
-  const std::vector<Blob> blobs = {{1}, {}, Blob(kMaxBlobBytes, 5)};
-  EXPECT_EQ(parse_gather(only_frame(encode_gather(blobs)).body, 3).value(), blobs);
-  EXPECT_FALSE(parse_gather(only_frame(encode_gather(blobs)).body, 4).ok());
+  const Gather gather = parse_gather(joined(encode(some_gather())), 3).value();
+  EXPECT_EQ(gather.blobs, some_gather().blobs);
+  EXPECT_EQ(gather.randoms, some_gather().randoms);
+  EXPECT_EQ(gather.drawn, some_gather().drawn);
+  EXPECT_FALSE(parse_gather(joined(encode(some_gather())), 4).ok());
   const Refusal refusal = parse_refusal(only_frame(encode(Refusal{true, "no"})).body).value();
   EXPECT_TRUE(refusal.final);
   EXPECT_EQ(refusal.reason, "no");
@@ -50,9 +68,53 @@ TEST(RendezvousMessage, AnswersComeBackAsTheyWere) {
   EXPECT_EQ(only_frame(encode_welcome()).type, FrameType::kWelcome);
 }
 
+TEST(RendezvousMessage, HandshakesComeBackAsTheyWere) {
+  const Frame opening = only_frame(encode(Opening{Keying::kId, {7}}));
+  EXPECT_EQ(opening.type, FrameType::kOpening);
+  EXPECT_EQ(parse_opening(opening.body)->keying, Keying::kId);
+  EXPECT_EQ(parse_opening(opening.body)->random, Random{7});
+  const Frame challenge = only_frame(encode(Challenge{Keying::kSecret, {8}, {9}}));
+  EXPECT_EQ(challenge.type, FrameType::kChallenge);
+  EXPECT_EQ(challenge.body.size(), kMaxHandshakeBytes);
+  EXPECT_EQ(parse_challenge(challenge.body)->random, Random{8});
+  EXPECT_EQ(parse_challenge(challenge.body)->proof, Proof{9});
+  const Frame plain = only_frame(encode(Challenge{Keying::kNone, {8}, {9}}));
+  EXPECT_EQ(parse_challenge(plain.body)->proof, Proof{});  // there is nothing to prove
+  const Frame proof = only_frame(encode(Proof{3}));
+  EXPECT_EQ(proof.type, FrameType::kProof);
+  EXPECT_EQ(parse_proof(proof.body).value(), Proof{3});
+}
+
+TEST(RendezvousMessage, HandshakesOfAnotherSizeOrKindAreNone) {
+  Blob opening = encode(Opening{}).body;
+  opening[0] = 3;
+  EXPECT_FALSE(parse_opening(opening).ok());
+  EXPECT_FALSE(parse_opening(Blob(32)).ok());
+  EXPECT_FALSE(parse_opening(Blob(34)).ok());
+  Blob challenge = encode(Challenge{Keying::kSecret, {}, {}}).body;
+  challenge[0] = 0;
+  EXPECT_FALSE(parse_challenge(challenge).ok());  // a proof where there is none
+  EXPECT_FALSE(parse_proof(Blob(31)).ok());
+  EXPECT_FALSE(parse_proof(Blob(33)).ok());
+}
+
+TEST(RendezvousMessage, LongGathersComeInPartsOfWhichTheLastSaysSo) {
+  Gather gather;
+  gather.randoms.resize(40);
+  gather.blobs.assign(40, Blob(kMaxBlobBytes, 1));
+  const std::vector<Frame> parts = encode(gather);
+  ASSERT_EQ(parts.size(), 6U);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    EXPECT_LE(parts[i].body.size(), kMaxPartBytes);
+    EXPECT_EQ(parts[i].type, i + 1 < parts.size() ? FrameType::kGatherPart : FrameType::kGather);
+  }
+  EXPECT_LE(joined(parts).size(), most_gather_bytes(40));
+  EXPECT_EQ(parse_gather(joined(parts), 40)->blobs, gather.blobs);
+}
+
 TEST(RendezvousMessage, FramesArriveInAnyPieces) {
-  Blob stream = encode(some_hello());
-  const Blob second = encode_welcome();
+  Blob stream = to_bytes(encode(some_hello()));
+  const Blob second = to_bytes(encode_welcome());
   stream.insert(stream.end(), second.begin(), second.end());
   FrameReader reader(kMaxHelloBytes);
   std::vector<FrameType> types;
@@ -68,7 +130,7 @@ TEST(RendezvousMessage, FramesArriveInAnyPieces) {
 }
 
 TEST(RendezvousMessage, TooLongABodyIsRefusedBeforeItComes) {
-  Blob header(encode_gather({Blob(100)}));
+  Blob header(to_bytes({FrameType::kGather, Blob(100)}));
   header.resize(kFrameHeaderBytes);
   FrameReader reader(50);
   reader.append(header);
@@ -83,8 +145,8 @@ TEST(RendezvousMessage, StrangersAreKnownByTheirFirstByte) {
 }
 
 TEST(RendezvousMessage, AnotherProtocolIsSaidToBeOne) {
-  Blob bytes = encode_welcome();
-  bytes[4] = 2;
+  Blob bytes = to_bytes(encode_welcome());
+  bytes[4] = 1;
   FrameReader reader(kMaxHelloBytes);
   reader.append(bytes);
   EXPECT_EQ(reader.next().status().code(), base::StatusCode::kForeign);
@@ -92,7 +154,7 @@ TEST(RendezvousMessage, AnotherProtocolIsSaidToBeOne) {
 
 TEST(RendezvousMessage, DamagedBytesGiveValuesOrErrors) {
   base::RandomSequence random(7);
-  const Blob good = encode(some_hello());
+  const Blob good = to_bytes(encode(some_hello()));
   for (int i = 0; i < 20000; ++i) {
     Blob bytes = good;
     bytes.resize(random.next_below(good.size() + 1));
@@ -107,6 +169,7 @@ TEST(RendezvousMessage, DamagedBytesGiveValuesOrErrors) {
       EXPECT_TRUE(!hello.ok() || hello->blob.size() <= kMaxBlobBytes);
       (void)parse_refusal((*frame)->body);
       (void)parse_gather((*frame)->body, 8);
+      (void)parse_challenge((*frame)->body);
     }
   }
 }

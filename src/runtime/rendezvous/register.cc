@@ -17,6 +17,7 @@ Register::Register(const Attendance& host, const Blob& own, base::Instant now)
                        .instance = 0,
                        .deadline = now + host.patience,
                        .patience = host.patience,
+                       .random = host.random,
                        .blob = own};
   sealed_ = host.world == 1;
 }
@@ -59,6 +60,7 @@ void Register::enter(const Hello& hello, base::Instant now) {
                         .instance = hello.instance,
                         .deadline = now + hello.left,
                         .patience = hello.patience,
+                        .random = hello.random,
                         .blob = hello.blob};
   sealed_ = sealed_ ||
             std::all_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.here; });
@@ -76,13 +78,13 @@ bool Register::all_served() const {
   return std::all_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.served; });
 }
 
-std::vector<Blob> Register::blobs() const {
-  std::vector<Blob> blobs;
-  blobs.reserve(slots_.size());
+Gather Register::gather() const {
+  Gather gather;
   for (const Slot& slot : slots_) {
-    blobs.push_back(slot.blob);
+    gather.randoms.push_back(slot.random);
+    gather.blobs.push_back(slot.blob);
   }
-  return blobs;
+  return gather;
 }
 
 const Register::Slot& Register::first_to_go() const {

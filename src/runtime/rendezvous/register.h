@@ -25,6 +25,7 @@ struct Attendance {
   std::uint32_t world = 1;
   Nonce nonce{};
   base::Duration patience{};
+  Random random{};  // its part of the run's key
 };
 
 class Register {
@@ -44,7 +45,8 @@ class Register {
   // All are here, or were.
   bool is_sealed() const { return sealed_; }
   bool all_served() const;
-  std::vector<Blob> blobs() const;
+  // Of all ranks; what the host draws is not in it yet.
+  Gather gather() const;
 
   base::Instant deadline() const { return first_to_go().deadline; }
   // "ranks 3 and 7 of 8 did not come to `where` within 30 s; ..."
@@ -59,6 +61,7 @@ class Register {
     std::uint64_t instance = 0;
     base::Instant deadline{};
     base::Duration patience{};
+    Random random{};
     Blob blob{};
   };
 

@@ -11,11 +11,14 @@ namespace {
 constexpr base::Instant kStart{base::seconds(100)};
 
 Register register_of(std::uint32_t world) {
-  return {{.rank = 0, .world = world, .nonce = {1}, .patience = base::seconds(30)}, {0}, kStart};
+  return {{.rank = 0, .world = world, .nonce = {1}, .patience = base::seconds(30), .random = {7}},
+          {0},
+          kStart};
 }
 
 Hello hello_of(std::uint32_t rank, std::uint32_t world = 4) {
   return {.nonce = {1},
+          .random = {static_cast<std::uint8_t>(100 + rank)},
           .instance = 1000 + rank,
           .world = world,
           .rank = rank,
@@ -76,7 +79,8 @@ TEST(RendezvousRegister, IsServedWhenAllWereToldEvenIfTheyLeaveThen) {
   list.mark_served(1);
   list.leave(1);
   EXPECT_TRUE(list.all_served());
-  EXPECT_EQ(list.blobs(), (std::vector<Blob>{{0}, {1}}));
+  EXPECT_EQ(list.gather().blobs, (std::vector<Blob>{{0}, {1}}));
+  EXPECT_EQ(list.gather().randoms, (std::vector<Random>{{7}, {101}}));
 }
 
 TEST(RendezvousRegister, TheFirstToLosePatienceEndsIt) {

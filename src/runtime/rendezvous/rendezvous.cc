@@ -24,42 +24,88 @@ base::Status check(const Attendance& attendance, const Blob& own) {
   return {};
 }
 
-}  // namespace
+// What all ranks know before they meet: the secret, else what `id` is worth, else nothing.
+base::Result<Credential> credential_of(base::ByteView secret, const Nonce* id) {
+  if (!secret.empty()) {
+    return Credential::of_secret(secret);
+  }
+  return id != nullptr ? Credential::of_id(*id) : Credential();
+}
 
-base::Result<std::vector<Blob>> exchange(const Launch& launch, const Blob& own,
-                                         base::Duration patience) {
-  const Attendance attendance{launch.rank, launch.world, launch.where.nonce, patience};
-  const base::Status fit = check(attendance, own);
-  if (!fit.ok()) {
+// Ready to meet: fits, has drawn its part of the key, and knows what to prove.
+struct Invitation {
+  Attendance attendance{};
+  Credential credential{};
+};
+
+base::Result<Invitation> invite(Attendance attendance, base::Result<Credential> credential,
+                                const Blob& own) {
+  if (base::Status fit = check(attendance, own); !fit.ok()) {
     return fit;
   }
-  if (launch.world == 1) {
-    return std::vector<Blob>{own};
+  const base::Result<Random> random = draw_random();
+  if (!random.ok() || !credential.ok()) {
+    return random.ok() ? credential.status() : random.status();
   }
+  attendance.random = *random;
+  return Invitation{attendance, std::move(credential).value()};
+}
+
+}  // namespace
+
+base::Result<Meeting> exchange(const Launch& launch, base::ByteView secret, const Blob& own,
+                               base::Duration patience) {
+  // The nonce of a launch is made of words that anybody may know: it proves nothing.
+  const base::Result<Invitation> invitation =
+      invite({launch.rank, launch.world, launch.where.nonce, patience, {}},
+             credential_of(secret, nullptr), own);
+  if (!invitation.ok()) {
+    return invitation.status();
+  }
+  if (launch.world == 1) {
+    return meet_nobody(own);
+  }
+  const auto& [attendance, credential] = *invitation;
   if (launch.rank != 0) {
-    return attend_rendezvous(launch.where, attendance, own, "rank 0");
+    return attend_rendezvous(launch.where, attendance, credential, own, "rank 0");
   }
   base::Result<Listening> listening = listen_at(launch.where);
-  return listening.ok() ? host_rendezvous(std::move(listening).value(), attendance, own)
+  return listening.ok() ? host_rendezvous(std::move(listening).value(), attendance, credential, own)
                         : listening.status();
 }
 
-base::Result<std::vector<Blob>> exchange(const UniqueId& id, Member member, const Blob& own,
-                                         base::Duration patience) {
+base::Result<Meeting> exchange(const UniqueId& id, Member member, base::ByteView secret,
+                               const Blob& own, base::Duration patience) {
   const base::Result<UniqueIdContent> content = parse_unique_id(id);
   if (!content.ok()) {
     return content.status();
   }
-  const Attendance attendance{member.rank, member.world, content->nonce, patience};
-  const base::Status fit = check(attendance, own);
-  if (!fit.ok()) {
-    return fit;
+  const base::Result<Invitation> invitation =
+      invite({member.rank, member.world, content->nonce, patience, {}},
+             credential_of(secret, &content->nonce), own);
+  if (!invitation.ok()) {
+    return invitation.status();
   }
+  if (member.world == 1) {
+    discard_unique_id(id);  // nobody will come
+    return meet_nobody(own);
+  }
+  const auto& [attendance, credential] = *invitation;
   net::UniqueFd listener = take_listener(*content);
   if (listener.valid()) {
-    return host_rendezvous({std::move(listener), content->address.to_string()}, attendance, own);
+    return host_rendezvous({std::move(listener), content->address.to_string()}, attendance,
+                           credential, own);
   }
-  return attend_rendezvous(point_of(*content), attendance, own, "the maker of the unique id");
+  return attend_rendezvous(point_of(*content), attendance, credential, own,
+                           "the maker of the unique id");
+}
+
+base::Result<Meeting> meet_nobody(const Blob& own) {
+  const base::Result<wire::RunKey> key = draw_key();
+  if (!key.ok()) {
+    return key.status();
+  }
+  return Meeting{.blobs = {own}, .key = *key, .strangers = {}};
 }
 
 }  // namespace spillway::runtime

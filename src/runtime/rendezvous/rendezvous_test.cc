@@ -3,80 +3,30 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <poll.h>
 
 #include <algorithm>
 #include <chrono>
-#include <future>
 #include <numeric>
 
 #include "base/random.h"
 #include "base/version.h"
-#include "runtime/rendezvous/guest.h"
-#include "runtime/rendezvous/socket.h"
+#include "runtime/rendezvous/rendezvous_testing.h"
 
 namespace spillway::runtime {
 namespace {
 
-using Gathered = base::Result<std::vector<Blob>>;
-
-constexpr base::Duration kLong = base::seconds(30);
-constexpr base::Duration kShort = base::milliseconds(400);
-
-Blob blob_of(std::uint32_t rank) {
-  return Blob(rank * 37 % 500 + 1, static_cast<std::uint8_t>(rank));
-}
-
-std::vector<Blob> all_blobs(std::uint32_t world) {
-  std::vector<Blob> blobs;
-  for (std::uint32_t rank = 0; rank < world; ++rank) {
-    blobs.push_back(blob_of(rank));
-  }
-  return blobs;
-}
-
-UniqueId new_id(const char* address = "127.0.0.1:0") {
-  return create_unique_id(net::SocketAddress::parse(address).value()).value();
-}
-
-std::future<Gathered> join(const UniqueId& id, std::uint32_t rank, std::uint32_t world,
-                           base::Duration patience = kLong) {
-  return std::async(std::launch::async, [=] {
-    return exchange(id, {rank, world}, blob_of(rank), patience);
-  });
-}
-
-// A point of this machine that nobody else has.
-RendezvousPoint local_point() {
-  const Nonce nonce = random_nonce().value();
-  return {.places = {}, .local_name = "spillway-test-" + to_hex(nonce), .nonce = nonce};
-}
-
-Launch launch_of(const RendezvousPoint& where, std::uint16_t rank, std::uint16_t world) {
-  Launch launch;
-  launch.rank = rank;
-  launch.world = world;
-  launch.where = where;
-  return launch;
-}
-
-std::future<Gathered> join(const Launch& launch, base::Duration patience = kLong) {
-  return std::async(std::launch::async,
-                    [=] { return exchange(launch, blob_of(launch.rank), patience); });
-}
-
-void expect_all(std::future<Gathered> outcome, std::uint32_t world) {
-  const Gathered gathered = outcome.get();
-  ASSERT_TRUE(gathered.ok()) << gathered.status().message();
-  EXPECT_EQ(*gathered, all_blobs(world));
-}
-
-void expect_error(std::future<Gathered> outcome, const std::string& words) {
-  const Gathered gathered = outcome.get();
-  ASSERT_FALSE(gathered.ok());
-  EXPECT_NE(gathered.status().message().find(words), std::string::npos)
-      << gathered.status().message();
-}
+using testing_rendezvous::all_blobs;
+using testing_rendezvous::blob_of;
+using testing_rendezvous::expect_all;
+using testing_rendezvous::expect_error;
+using testing_rendezvous::Gathered;
+using testing_rendezvous::join;
+using testing_rendezvous::kLong;
+using testing_rendezvous::kShort;
+using testing_rendezvous::launch_of;
+using testing_rendezvous::local_point;
+using testing_rendezvous::new_id;
+using testing_rendezvous::RawClient;
 
 std::vector<std::uint32_t> shuffled_ranks(std::uint32_t world, std::uint64_t seed) {
   std::vector<std::uint32_t> ranks(world);
@@ -88,46 +38,20 @@ std::vector<std::uint32_t> shuffled_ranks(std::uint32_t world, std::uint64_t see
   return ranks;
 }
 
-// A client of our own making at an id's address.
-class RawClient {
- public:
-  explicit RawClient(const UniqueId& id) {
-    const RendezvousPoint point = point_of(parse_unique_id(id).value());
-    stream_ = connect_to(doors_of(point).value().front(), kLong).value();
-  }
+RawClient client_at(const UniqueId& id) {
+  return RawClient(point_of(parse_unique_id(id).value()));
+}
 
-  void send(const Blob& bytes) {
-    std::size_t sent = 0;
-    ASSERT_EQ(send_some(stream_, bytes, sent), StreamState::kOpen);
-    ASSERT_EQ(sent, bytes.size());
-  }
-  // Everything, until the other side has closed.
-  std::string read_to_end() {
-    Blob bytes;
-    while (wait_for(stream_, POLLIN, kLong) && receive_some(stream_, bytes) == StreamState::kOpen) {
-    }
-    return {bytes.begin(), bytes.end()};
-  }
-  Frame read_frame() {
-    FrameReader reader(most_answer_bytes(4));
-    while (wait_for(stream_, POLLIN, kLong)) {
-      Blob bytes;
-      const StreamState state = receive_some(stream_, bytes);
-      reader.append(bytes);
-      auto frame = reader.next();
-      if (!frame.ok() || frame->has_value() || state == StreamState::kClosed) {
-        return frame.value().value();
-      }
-    }
-    return {};
-  }
-
- private:
-  net::UniqueFd stream_;
-};
+// One that has proved that it has the id.
+RawClient guest_at(const UniqueId& id) {
+  RawClient client = client_at(id);
+  client.shake_hands(Credential::of_id(parse_unique_id(id).value().nonce).value());
+  return client;
+}
 
 Hello hello_for(const UniqueId& id, std::uint32_t rank, std::uint32_t world) {
   return {.nonce = parse_unique_id(id).value().nonce,
+          .random = {static_cast<std::uint8_t>(rank)},
           .instance = 4711,
           .world = world,
           .rank = rank,
@@ -139,7 +63,7 @@ Hello hello_for(const UniqueId& id, std::uint32_t rank, std::uint32_t world) {
 
 // In one process the first to join is the host: waits until there is one.
 void wait_for_host(const UniqueId& id) {
-  RawClient anyone(id);
+  RawClient anyone = client_at(id);
   anyone.send(Blob(1, 0));
   EXPECT_NE(anyone.read_to_end(), "");
 }
@@ -173,11 +97,12 @@ TEST(Rendezvous, FullBlobsOfManyRanksFit) {
   const Blob full(kMaxBlobBytes, 7);
   std::vector<std::future<Gathered>> outcomes;
   for (std::uint16_t rank = 0; rank < kWorld; ++rank) {
-    outcomes.push_back(std::async(
-        std::launch::async, [=] { return exchange(launch_of(point, rank, kWorld), full, kLong); }));
+    outcomes.push_back(std::async(std::launch::async, [=] {
+      return exchange(launch_of(point, rank, kWorld), {}, full, kLong);
+    }));
   }
   for (std::future<Gathered>& outcome : outcomes) {
-    EXPECT_EQ(outcome.get().value(), std::vector<Blob>(kWorld, full));
+    EXPECT_EQ(outcome.get().value().blobs, std::vector<Blob>(kWorld, full));
   }
 }
 
@@ -204,7 +129,7 @@ TEST(Rendezvous, TheHostTakesTheNextPortWhereTheFirstIsTaken) {
   std::future<Gathered> guest = join(launch_of(point, 1, 2));
   const net::UniqueFd listener = take_listener(parse_unique_id(taken).value());
   ASSERT_TRUE(wait_for(listener, POLLIN, kLong));
-  const net::UniqueFd stranger = accept_from(listener);
+  const net::UniqueFd stranger = accept_from(listener).socket;
   const std::string page = "HTTP/1.0 400 Bad Request\r\n\r\n";
   std::size_t sent = 0;
   EXPECT_EQ(send_some(stranger, Blob(page.begin(), page.end()), sent), StreamState::kOpen);
@@ -238,12 +163,12 @@ TEST(Rendezvous, AGuestSaysThatTheHostDidNotCome) {
 
 TEST(Rendezvous, StrangersDoNotDisturb) {
   const UniqueId id = new_id();
-  const RawClient silent(id);
-  RawClient scanner(id);
+  const RawClient silent = client_at(id);
+  RawClient scanner = client_at(id);
   const std::string request = "GET / HTTP/1.0\r\n\r\n";
   scanner.send(Blob(request.begin(), request.end()));
   {
-    RawClient gone(id);
+    RawClient gone = client_at(id);
     gone.send(Blob(5, 0));
   }
   std::future<Gathered> host = join(id, 0, 2);
@@ -258,7 +183,8 @@ TEST(Rendezvous, ARankOfAnotherJobIsToldSoAndKeepsTrying) {
   UniqueIdContent content = parse_unique_id(id).value();
   content.nonce = {1, 2, 3};
   std::future<Gathered> host = join(id, 0, 2);
-  expect_error(join(encode_unique_id(content), 1, 2, kShort), "another job meets here");
+  expect_error(join(encode_unique_id(content), 1, 2, kShort),
+               "another job, or a stranger, is there");
   expect_all(join(id, 1, 2), 2);
   expect_all(std::move(host), 2);
 }
@@ -269,11 +195,13 @@ TEST(Rendezvous, AnotherWorldOrVersionOrASecondOfARankIsRefused) {
   wait_for_host(id);
   expect_error(join(id, 1, 4), "was told of 4 ranks");
   expect_error(join(id, 0, 3), "rank 0 is here already");
-  RawClient old(id);
+  RawClient old = guest_at(id);
   Hello hello = hello_for(id, 1, 3);
   hello.version = "0.0.1";
-  old.send(encode(hello));
-  EXPECT_NE(old.read_to_end().find("install the same version everywhere"), std::string::npos);
+  old.say(encode(hello));
+  EXPECT_NE(
+      parse_refusal(old.read_frame().body)->reason.find("install the same version everywhere"),
+      std::string::npos);
   std::future<Gathered> one = join(id, 1, 3);
   expect_all(join(id, 2, 3), 3);
   expect_all(std::move(one), 3);
@@ -284,15 +212,15 @@ TEST(Rendezvous, ARankThatDiedIsReplacedAndOneThatComesAgainIsKnown) {
   const UniqueId id = new_id();
   std::future<Gathered> host = join(id, 0, 3);
   {
-    RawClient dead(id);
-    dead.send(encode(hello_for(id, 1, 3)));
+    RawClient dead = guest_at(id);
+    dead.say(encode(hello_for(id, 1, 3)));
     EXPECT_EQ(dead.read_frame().type, FrameType::kWelcome);
   }
-  RawClient first(id);
-  first.send(encode(hello_for(id, 2, 3)));
+  RawClient first = guest_at(id);
+  first.say(encode(hello_for(id, 2, 3)));
   EXPECT_EQ(first.read_frame().type, FrameType::kWelcome);
-  RawClient second(id);
-  second.send(encode(hello_for(id, 2, 3)));
+  RawClient second = guest_at(id);
+  second.say(encode(hello_for(id, 2, 3)));
   EXPECT_EQ(second.read_frame().type, FrameType::kWelcome);
   EXPECT_EQ(first.read_to_end(), "");
   expect_all(join(id, 1, 3), 3);
@@ -302,17 +230,20 @@ TEST(Rendezvous, ARankThatDiedIsReplacedAndOneThatComesAgainIsKnown) {
 
 TEST(Rendezvous, WrongCallsAreErrors) {
   const UniqueId id = new_id();
-  EXPECT_FALSE(exchange(id, {2, 2}, {}, kShort).ok());
-  EXPECT_FALSE(exchange(id, {0, 0}, {}, kShort).ok());
-  EXPECT_FALSE(exchange(id, {0, kMaxRanks + 1}, {}, kShort).ok());
-  EXPECT_FALSE(exchange(id, {0, 2}, Blob(kMaxBlobBytes + 1), kShort).ok());
-  EXPECT_FALSE(exchange(UniqueId{}, {0, 2}, {}, kShort).ok());
+  EXPECT_FALSE(exchange(id, {2, 2}, {}, {}, kShort).ok());
+  EXPECT_FALSE(exchange(id, {0, 0}, {}, {}, kShort).ok());
+  EXPECT_FALSE(exchange(id, {0, kMaxRanks + 1}, {}, {}, kShort).ok());
+  EXPECT_FALSE(exchange(id, {0, 2}, {}, Blob(kMaxBlobBytes + 1), kShort).ok());
+  EXPECT_FALSE(exchange(UniqueId{}, {0, 2}, {}, {}, kShort).ok());
   discard_unique_id(id);
 }
 
 TEST(Rendezvous, AloneThereIsNothingToWaitFor) {
-  EXPECT_EQ(exchange(Launch{}, {5}, kShort).value(), std::vector<Blob>{{5}});
-  EXPECT_EQ(exchange(new_id(), {0, 1}, {5}, kShort).value(), std::vector<Blob>{{5}});
+  const Meeting one = exchange(Launch{}, {}, {5}, kShort).value();
+  const Meeting other = exchange(new_id(), {0, 1}, {}, {5}, kShort).value();
+  EXPECT_EQ(one.blobs, std::vector<Blob>{{5}});
+  EXPECT_EQ(other.blobs, std::vector<Blob>{{5}});
+  EXPECT_NE(one.key, other.key);
 }
 
 TEST(Rendezvous, RankZeroSaysWhenItsPlaceIsTakenOrElsewhere) {

@@ -22,7 +22,6 @@ namespace {
 
 constexpr std::size_t kReadBytes = 65536;
 constexpr int kMaxWaiting = 4096;  // of connections that nobody has accepted yet
-constexpr int kCrowdedPauseMs = 10;
 
 const sockaddr* plain(const sockaddr_storage& address) {
   return reinterpret_cast<const sockaddr*>(&address);
@@ -232,13 +231,21 @@ base::Result<net::UniqueFd> connect_to(const Door& door, base::Duration patience
   return socket;
 }
 
-net::UniqueFd accept_from(const net::UniqueFd& listener) {
-  net::UniqueFd socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!socket.valid() && (errno == EMFILE || errno == ENFILE)) {
-    // The knocking goes on, and whoever polls for it must not spin until a file is closed.
-    ::poll(nullptr, 0, kCrowdedPauseMs);
+Newcomer accept_from(const net::UniqueFd& listener) {
+  sockaddr_storage peer{};
+  socklen_t size = sizeof(peer);
+  net::UniqueFd socket(::accept4(listener.get(), reinterpret_cast<sockaddr*>(&peer), &size,
+                                 SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!socket.valid()) {
+    return {.socket = {}, .source = {}, .is_crowded = errno == EMFILE || errno == ENFILE};
   }
-  return socket.valid() && of_another_user(socket) ? net::UniqueFd() : std::move(socket);
+  if (of_another_user(socket)) {
+    return {};
+  }
+  const bool has_address = peer.ss_family == AF_INET || peer.ss_family == AF_INET6;
+  return {.socket = std::move(socket),
+          .source = has_address ? net::SocketAddress::from(peer).with_port(0).to_string() : "",
+          .is_crowded = false};
 }
 
 StreamState receive_some(const net::UniqueFd& socket, std::vector<std::uint8_t>& to) {

@@ -45,8 +45,13 @@ base::Result<net::UniqueFd> listen_exactly(const net::SocketAddress& address);
 
 // A connection, or nothing within `patience`.
 base::Result<net::UniqueFd> connect_to(const Door& door, base::Duration patience);
-// The next who knocks, or none: invalid.
-net::UniqueFd accept_from(const net::UniqueFd& listener);
+struct Newcomer {
+  net::UniqueFd socket{};   // invalid: nobody knocks
+  std::string source{};     // its address without a port; empty on a Unix socket
+  bool is_crowded = false;  // somebody does, but this process has no file left to let it in
+};
+// The next who knocks.
+Newcomer accept_from(const net::UniqueFd& listener);
 
 // Whether `socket` is ready for `events` (of poll) within `patience`.
 bool wait_for(const net::UniqueFd& socket, short events, base::Duration patience);

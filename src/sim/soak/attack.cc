@@ -12,23 +12,46 @@ namespace {
 // Honest labels have the job's number in their upper half, which is never so large.
 constexpr std::uint32_t kLabel = 0xA77AC000;
 constexpr std::uint32_t kLabelMask = 0xFFFFF000;
+constexpr std::uint32_t kForgedBit = 0x800;
 
 constexpr std::uint32_t kAttackKeys = 1;
+// So that packets carry the same low bits of it.
+constexpr std::uint64_t kEpochRound = std::uint64_t{1} << 16;
 
 wire::PacketAuth wrong_auth(std::uint64_t seed) {
   std::array<std::uint8_t, wire::PacketAuth::kMinSecretBytes> secret{};
   base::store_le(secret.data(), ~seed);
   secret.back() = 1;
-  return wire::PacketAuth::keyed(secret).value();
+  return wire::PacketAuth::of_secret(secret).value();
+}
+
+// A control packet from whom, for whom and about what a recorded packet is.
+wire::ControlPacket control_like(const Packet& packet, base::ByteView payload) {
+  wire::ControlPacket control;
+  if (packet.kind == PacketKind::kSpillwayControl) {
+    static_cast<void>(wire::read_control_header(payload, control));
+    return control;
+  }
+  control.job = packet.data.job;
+  control.epoch = packet.data.epoch;
+  control.source = packet.data.message.source;
+  control.destination = packet.data.destination;
+  control.message = packet.data.message;
+  return control;
 }
 
 }  // namespace
 
-std::optional<AttackKind> attack_of(const Packet& packet) {
+std::uint32_t label_of(const AttackLabel& label) {
+  return kLabel | (label.is_forgery ? kForgedBit : 0) | static_cast<std::uint32_t>(label.attack);
+}
+
+std::optional<AttackLabel> attack_of(const Packet& packet) {
   if ((packet.label & kLabelMask) != kLabel) {
     return std::nullopt;
   }
-  return static_cast<AttackKind>(packet.label & ~kLabelMask);
+  return AttackLabel{.attack = static_cast<Attack>(packet.label & ~(kLabelMask | kForgedBit)),
+                     .is_forgery = (packet.label & kForgedBit) != 0};
 }
 
 AttackStack::AttackStack(const AttackPlan& plan, std::uint32_t hosts, PacketPool& pool)
@@ -40,15 +63,22 @@ AttackStack::AttackStack(const AttackPlan& plan, std::uint32_t hosts, PacketPool
       left_(plan.packets) {}
 
 // Keeps a sample of all that was heard so far, every packet as likely as any other.
-void AttackStack::overhear(const Packet& packet, base::ByteView payload,
-                           const wire::PacketAuth& auth) {
+void AttackStack::overhear(const SpillwayStack& stack, const Packet& packet,
+                           base::ByteView payload) {
   ++heard_;
-  Recording recording{packet, {payload.begin(), payload.end()}, &auth};
-  if (recordings_.size() < kRecordings) {
-    recordings_.push_back(std::move(recording));
-  } else if (const std::uint64_t place = random_.next_below(heard_); place < kRecordings) {
-    recordings_[place] = std::move(recording);
+  const std::uint64_t place =
+      recordings_.size() < kRecordings ? recordings_.size() : random_.next_below(heard_);
+  if (place >= kRecordings) {
+    return;
   }
+  recordings_.resize(std::max<std::size_t>(recordings_.size(), place + 1));
+  Recording& recording = recordings_[place];
+  recording = {.packet = packet,
+               .payload = {payload.begin(), payload.end()},
+               .session = stack.config().session,
+               .epoch = stack.config().endpoint.epoch,
+               .first_number = stack.config().endpoint.first_number};
+  recording.packet.from = stack.host();
 }
 
 base::Instant AttackStack::next_timeout() const {
@@ -69,95 +99,233 @@ bool AttackStack::poll_transmit(base::Instant now, Packet& packet) {
     return false;
   }
   const Recording& recording = recordings_[random_.next_below(recordings_.size())];
-  packet.to = victim_of(recording);
+  Attack attack = choose(recording);
+  std::optional<Forged> forged = make(attack, recording);
+  if (!forged) {
+    attack = Attack::kReplay;
+    forged = replay(recording);
+  }
+  send(recording, {.attack = attack, .is_forgery = forged->is_forgery}, *forged, packet);
+  return true;
+}
+
+Attack AttackStack::choose(const Recording& recording) {
+  const auto attack = static_cast<Attack>(random_.next_below(kAttacks));
+  const bool has_keys = recording.session.protection != wire::Protection::kCrc32c;
+  return has_keys || !needs_tags(attack) ? attack : Attack::kReplay;
+}
+
+// Nothing where the recording does not lend itself to it: there is nobody else to send it to, or it
+// has no bytes that could be changed.
+std::optional<AttackStack::Forged> AttackStack::make(Attack attack, const Recording& recording) {
+  switch (attack) {
+    case Attack::kReplay:
+      return replay(recording);
+    case Attack::kNoise:
+      return noise(recording);
+    case Attack::kRedirect:
+      return redirect(recording);
+    case Attack::kLeave:
+    case Attack::kEnd:
+      return make_up(recording, attack);
+    default:
+      break;
+  }
+  if (recording.payload.empty()) {
+    return std::nullopt;
+  }
+  switch (attack) {
+    case Attack::kCut:
+      return cut(recording);
+    case Attack::kFlip:
+      return flip(recording);
+    case Attack::kReaddress:
+      return readdress(recording);
+    case Attack::kReflect:
+      return reflect(recording);
+    case Attack::kPush:
+      return push(recording);
+    case Attack::kOtherRun:
+      return of_other_run(recording);
+    default:
+      return of_other_epoch(recording);
+  }
+}
+
+void AttackStack::send(const Recording& recording, const AttackLabel& label, const Forged& forged,
+                       Packet& packet) {
+  packet.to = forged.victim;
   packet.kind = recording.packet.kind;
   packet.stack = recording.packet.stack;
   packet.dscp = recording.packet.dscp;
   packet.ecn = recording.packet.ecn;
   packet.importance = recording.packet.importance;
   packet.priority = recording.packet.priority;
-  switch (random_.next_below(4)) {
-    case 0:
-      replay(recording, packet);
-      break;
-    case 1:
-      flip(recording, packet);
-      break;
-    case 2:
-      make_up(recording, packet);
-      break;
-    default:
-      make_noise(recording, packet);
+  packet.label = label_of(label);
+  packet.data = recording.packet.data;
+  packet.bytes = recording.packet.bytes;
+  if (!forged.payload.empty()) {
+    const auto size = static_cast<std::uint32_t>(forged.payload.size());
+    std::ranges::copy(forged.payload, pool_.attach_payload(packet, size).begin());
+    packet.bytes = kFrameHeaderBytes + size;
   }
-  return true;
 }
 
-// Mostly whom it was for; never himself, as nobody sends to himself.
-HostId AttackStack::victim_of(const Recording& recording) {
-  HostId victim = recording.packet.to;
-  if (random_.next_below(4) == 0) {
-    victim = static_cast<HostId>(random_.next_below(hosts_));
-  }
+// ------------------------------------------------------------------ to whom
+
+// Whom it was for; never himself, as nobody sends to himself.
+HostId AttackStack::victim_of(const Recording& recording) const {
+  const HostId victim = recording.packet.to;
   return victim == plan_.host ? (victim + 1) % hosts_ : victim;
 }
 
-void AttackStack::fill(const std::vector<std::uint8_t>& payload, AttackKind kind, Packet& packet) {
-  const auto size = static_cast<std::uint32_t>(payload.size());
-  std::copy_n(payload.begin(), size, pool_.attach_payload(packet, size).begin());
-  packet.bytes = kFrameHeaderBytes + size;
-  packet.label = kLabel | static_cast<std::uint32_t>(kind);
+// Somebody else than it was for, if there is one besides himself.
+std::optional<HostId> AttackStack::other_victim(const Recording& recording) {
+  const auto first = static_cast<HostId>(random_.next_below(hosts_));
+  for (HostId i = 0; i < hosts_; ++i) {
+    const HostId host = (first + i) % hosts_;
+    if (host != plan_.host && host != recording.packet.to) {
+      return host;
+    }
+  }
+  return std::nullopt;
 }
 
-void AttackStack::replay(const Recording& recording, Packet& packet) {
-  if (recording.payload.empty()) {
-    packet.data = recording.packet.data;
-    packet.bytes = recording.packet.bytes;
-    packet.label = kLabel | static_cast<std::uint32_t>(AttackKind::kReplay);
-    return;
-  }
-  fill(recording.payload, AttackKind::kReplay, packet);
+// ------------------------------------------------------------------ what was heard
+
+AttackStack::Forged AttackStack::replay(const Recording& recording) {
+  const HostId victim = victim_of(recording);
+  return {
+      .victim = victim, .is_forgery = victim != recording.packet.to, .payload = recording.payload};
 }
 
-// A data packet whose head is whole may be used up to the flipped bit: that is no forgery.
-void AttackStack::flip(const Recording& recording, Packet& packet) {
-  if (recording.payload.empty()) {
-    make_noise(recording, packet);
-    return;
-  }
-  std::vector<std::uint8_t> payload = recording.payload;
-  const std::uint64_t bit = random_.next_below(payload.size() * 8);
-  payload[bit / 8] ^= static_cast<std::uint8_t>(1U << (bit % 8));
-  const bool is_data = packet.kind == PacketKind::kSpillwayData;
-  fill(payload, is_data ? AttackKind::kReplay : AttackKind::kForgery, packet);
+AttackStack::Forged AttackStack::cut(const Recording& recording) {
+  Forged forged = replay(recording);
+  forged.payload.resize(1 + random_.next_below(recording.payload.size() - 1));
+  forged.is_forgery |= forged.payload.size() < trusted_end(recording.payload);
+  return forged;
 }
 
-// The end of some message, out of the blue.
-void AttackStack::make_up(const Recording& recording, Packet& packet) {
-  wire::ControlPacket control;
-  if (recording.packet.kind != PacketKind::kSpillwayControl ||
-      wire::open_control_packet(recording.payload, *recording.auth, control) !=
-          wire::PacketFault::kNone) {
-    make_noise(recording, packet);
-    return;
+// Two bits, so that no single one damaged on the way makes it good again. A data packet may be used
+// up to where its tail was changed: that is no forgery.
+AttackStack::Forged AttackStack::flip(const Recording& recording) {
+  Forged forged = replay(recording);
+  const std::uint64_t trusted = trusted_end(recording.payload) * 8;
+  const std::uint64_t tail = recording.payload.size() * 8 - trusted;
+  const bool in_tail = tail > 0 && random_.next_below(2) == 0;
+  const std::uint64_t begin = in_tail ? trusted : 0;
+  const std::uint64_t bits = in_tail ? tail : trusted;
+  const std::uint64_t first = random_.next_below(bits);
+  const std::uint64_t second = (first + 1 + random_.next_below(bits - 1)) % bits;
+  for (const std::uint64_t bit : {begin + first, begin + second}) {
+    forged.payload[bit / 8] ^= static_cast<std::uint8_t>(1U << (bit % 8));
   }
-  control.type = random_.next_below(2) == 0 ? wire::ControlType::kStop : wire::ControlType::kWait;
-  control.stop = {.outcome = wire::Outcome::kCancelled, .delivered = 0};
+  forged.is_forgery |= !in_tail;
+  return forged;
+}
+
+std::optional<AttackStack::Forged> AttackStack::redirect(const Recording& recording) {
+  const std::optional<HostId> victim = other_victim(recording);
+  if (!victim) {
+    return std::nullopt;
+  }
+  return Forged{.victim = *victim, .payload = recording.payload};
+}
+
+std::optional<AttackStack::Forged> AttackStack::readdress(const Recording& recording) {
+  Forged forged{.victim = victim_of(recording), .payload = recording.payload};
+  PacketEnds ends = ends_of(recording.payload);
+  if (random_.next_below(2) == 0) {
+    const std::optional<HostId> victim = other_victim(recording);
+    if (!victim) {
+      return std::nullopt;
+    }
+    forged.victim = *victim;
+    ends.destination = static_cast<std::uint16_t>(*victim);
+  } else {
+    ends.source =
+        static_cast<std::uint16_t>((ends.source + 1 + random_.next_below(hosts_ - 1)) % hosts_);
+  }
+  set_ends(forged.payload, ends);
+  return forged;
+}
+
+std::optional<AttackStack::Forged> AttackStack::reflect(const Recording& recording) {
+  if (recording.packet.from == plan_.host) {
+    return std::nullopt;
+  }
+  Forged forged{.victim = recording.packet.from, .payload = recording.payload};
+  const PacketEnds ends = ends_of(recording.payload);
+  set_ends(forged.payload, {.source = ends.destination, .destination = ends.source});
+  return forged;
+}
+
+// By more than one bit, as flips are.
+AttackStack::Forged AttackStack::push(const Recording& recording) {
+  Forged forged{.victim = victim_of(recording), .payload = recording.payload};
+  push_number(forged.payload, 0x0303U << random_.next_below(22));
+  return forged;
+}
+
+// ------------------------------------------------------------------ what he never heard here
+
+AttackStack::Forged AttackStack::of_other_run(const Recording& recording) {
+  const PacketEnds ends = ends_of(recording.payload);
+  wire::RunKey key;
+  for (std::uint8_t& byte : key.bytes) {
+    byte = static_cast<std::uint8_t>(random_.next_word());
+  }
+  const wire::PacketAuth auth =
+      wire::PacketAuth::make(key, {recording.epoch, ends.source, ends.destination},
+                             recording.session.protection)
+          .value();
+  return {.victim = victim_of(recording),
+          .payload = resealed(recording.payload, auth, recording.first_number)};
+}
+
+// Half the time one whose number looks the same in packets.
+AttackStack::Forged AttackStack::of_other_epoch(const Recording& recording) {
+  const PacketEnds ends = ends_of(recording.payload);
+  const std::uint64_t epoch =
+      recording.epoch + (random_.next_below(2) == 0 ? kEpochRound : 1 + random_.next_below(1000));
+  const wire::PacketAuth auth =
+      wire::PacketAuth::make(recording.session.key, {epoch, ends.source, ends.destination},
+                             recording.session.protection)
+          .value();
+  PacketBytes payload = recording.payload;
+  set_epoch(payload, epoch);
+  return {.victim = victim_of(recording),
+          .payload = resealed(payload, auth, recording.first_number)};
+}
+
+AttackStack::Forged AttackStack::make_up(const Recording& recording, Attack attack) {
+  wire::ControlPacket control = control_like(recording.packet, recording.payload);
+  if (attack == Attack::kLeave) {
+    control.type = wire::ControlType::kLeave;
+    control.leave = {.culprit = control.source, .cause = wire::FailureCause::kAborted};
+    control.message = {};
+  } else {
+    control.type = random_.next_below(2) == 0 ? wire::ControlType::kStop : wire::ControlType::kWait;
+    control.stop = {.outcome = wire::Outcome::kCancelled, .delivered = 0};
+  }
   control.sequence += 1 + random_.next_word() % 1000;
-  std::vector<std::uint8_t> payload(control.size(own_auth_.check_size()));
-  wire::write_control_packet(control, own_auth_, payload);
-  fill(payload, AttackKind::kForgery, packet);
+  Forged forged{.victim = victim_of(recording), .payload = PacketBytes(control.size())};
+  wire::write_control_packet(control, own_auth_, forged.payload);
+  return forged;
 }
 
-void AttackStack::make_noise(const Recording& recording, Packet& packet) {
-  std::vector<std::uint8_t> payload(1 + random_.next_below(600));
-  for (std::uint8_t& byte : payload) {
+AttackStack::Forged AttackStack::noise(const Recording& recording) {
+  const std::optional<HostId> other = other_victim(recording);
+  Forged forged{.victim = other && random_.next_below(2) == 0 ? *other : victim_of(recording),
+                .payload = PacketBytes(1 + random_.next_below(600))};
+  for (std::uint8_t& byte : forged.payload) {
     byte = static_cast<std::uint8_t>(random_.next_word());
   }
   // With the beginning of a real one, where there is one.
-  const std::size_t kept = std::min({payload.size() / 2, recording.payload.size() / 2,
+  const std::size_t kept = std::min({forged.payload.size() / 2, recording.payload.size() / 2,
                                      static_cast<std::size_t>(random_.next_below(40))});
-  std::copy_n(recording.payload.begin(), kept, payload.begin());
-  fill(payload, AttackKind::kForgery, packet);
+  std::copy_n(recording.payload.begin(), kept, forged.payload.begin());
+  return forged;
 }
 
 }  // namespace spillway::sim

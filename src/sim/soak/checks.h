@@ -11,8 +11,11 @@
 //               who gave up themselves are given up
 //   bounds      memory stays below what limits imply; no endpoint takes more control packets than
 //               there were; nothing is left on its way in the end
+//   attacks     a forgery that arrives is refused, counted once, and changes nothing; a packet that
+//               comes once more is counted as that (watch.h sees both on the spot)
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -20,6 +23,7 @@
 
 #include "base/units.h"
 #include "sim/host_stack.h"
+#include "sim/soak/forgery.h"
 #include "sim/soak/world.h"
 #include "transport/endpoint.h"
 
@@ -76,10 +80,12 @@ struct SoakRecord {
   std::vector<std::string> wrongs;  // what was seen to be wrong the moment it happened
   std::uint64_t attacks_arrived = 0;
   std::uint64_t forgeries_refused = 0;
-  std::uint64_t packets = 0;       // that hosts sent
-  std::uint64_t packets_left = 0;  // in the pool, in the end
-  bool others_go_on = false;       // background flows that had not ended
-  std::uint64_t digest = 0;        // of all that happened, and when
+  std::array<std::uint64_t, kAttacks> refused{};  // the same by kind
+  std::uint64_t repeats_counted = 0;              // packets that came before, whoever sent them
+  std::uint64_t packets = 0;                      // that hosts sent
+  std::uint64_t packets_left = 0;                 // in the pool, in the end
+  bool others_go_on = false;                      // background flows that had not ended
+  std::uint64_t digest = 0;                       // of all that happened, and when
 };
 
 std::vector<std::string> check_soak(const SoakWorld& world, const SoakRecord& record);

@@ -6,6 +6,7 @@
 //
 //   world   draws a world           watch    writes down what happens
 //   attack  someone malicious       checks   judges it
+//   forgery what he makes of packets
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <numeric>
+
 #include "sim/soak/checks.h"
 
 namespace spillway::sim {
@@ -28,16 +33,21 @@ TEST(Soak, AWorldIsAScenarioThatCanBeReadAgain) {
   EXPECT_TRUE(scenario::parse_scenario(describe(world)).ok());
 }
 
-TEST(Soak, AttackersComeThroughAndForgeriesAreRefused) {
+TEST(Soak, AttackersComeThroughAndForgeriesOfEveryKindAreRefused) {
   std::uint64_t arrived = 0;
-  std::uint64_t refused = 0;
+  std::uint64_t repeats = 0;
+  std::array<std::uint64_t, kAttacks> refused{};
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     const SoakRecord record = run_soak_world(seed).record;
     arrived += record.attacks_arrived;
-    refused += record.forgeries_refused;
+    repeats += record.repeats_counted;
+    std::ranges::transform(refused, record.refused, refused.begin(), std::plus<>());
   }
-  EXPECT_GT(refused, 100U);
-  EXPECT_GT(arrived, refused);  // replays, too
+  EXPECT_GT(repeats, 10U);
+  EXPECT_GT(arrived, std::accumulate(refused.begin(), refused.end(), repeats / 2));
+  for (std::size_t attack = 0; attack < kAttacks; ++attack) {
+    EXPECT_GT(refused[attack], 3U) << "attack " << attack;
+  }
 }
 
 // A world with one message that ended well, to be doctored.

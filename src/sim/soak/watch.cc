@@ -25,13 +25,21 @@ constexpr std::size_t kPacketBytes = 8;
 constexpr std::size_t kTimerBytes = 24;
 constexpr std::size_t kTimersPerMessage = 32;
 
-std::uint64_t faults_of(const SpillwayStack& stack) {
+// Packets that were refused for what their headers or checks say.
+std::uint64_t refused_by(const SpillwayStack& stack) {
   const auto& faults = stack.port().faults();
-  return std::accumulate(faults.begin(), faults.end(), std::uint64_t{0});
+  const transport::EndpointCounters& counters = stack.endpoint().counters();
+  return std::accumulate(faults.begin(), faults.end(), std::uint64_t{0}) + counters.foreign_job +
+         counters.other_epoch + counters.unknown_peer + counters.misaddressed;
 }
 
-bool same(const transport::EndpointCounters& a, const transport::EndpointCounters& b) {
+// But for such refusals.
+bool same(transport::EndpointCounters a, transport::EndpointCounters b) {
   static_assert(std::has_unique_object_representations_v<transport::EndpointCounters>);
+  for (transport::EndpointCounters* counters : {&a, &b}) {
+    counters->foreign_job = counters->other_epoch = 0;
+    counters->unknown_peer = counters->misaddressed = 0;
+  }
   return std::memcmp(&a, &b, sizeof(a)) == 0;
 }
 
@@ -46,7 +54,7 @@ std::size_t memory_bound(const transport::EndpointConfig& config, std::size_t pa
 // The shortest beginning of a packet in which so many bytes of planes can be trusted.
 std::size_t length_with(const wire::DataHeader& header, std::size_t trusted) {
   return spillway_packed_size(static_cast<__u32>(trusted), header.head_bytes,
-                              spillway_check_size(header.keyed));
+                              SPILLWAY_CODEC_PLANES);
 }
 
 HostId source_of(const Packet& packet, base::ByteView payload) {
@@ -125,7 +133,7 @@ void SoakWatch::on_transmit(const SpillwayStack& stack, const Packet& packet,
   contact.tried = network_->now();
   ++contact.tries;
   if (attacker_ != nullptr) {
-    attacker_->overhear(packet, payload, stack.auth());
+    attacker_->overhear(stack, packet, payload);
   }
   if (packet.kind != PacketKind::kSpillwayData) {
     return;
@@ -141,15 +149,18 @@ void SoakWatch::on_transmit(const SpillwayStack& stack, const Packet& packet,
 
 void SoakWatch::before_arrival(const SpillwayStack& stack, const Packet& packet,
                                base::ByteView payload) {
-  before_ = stack.endpoint().counters();
-  faults_before_ = faults_of(stack);
-  if (payload.empty()) {
-    return;
+  before_ = {.counters = stack.endpoint().counters(), .refused = refused_by(stack)};
+  if (const auto attack = attack_of(packet); attack && attack->is_forgery) {
+    before_.numbers = numbers_of(stack);
+    before_.next_timeout = stack.endpoint().next_timeout();
+    before_.memory = stack.endpoint().memory_bytes();
   }
-  if (packet.kind == PacketKind::kSpillwayData) {
-    note_planes(stack, payload);
-  } else {
+  if (!payload.empty() && packet.kind == PacketKind::kSpillwayControl) {
     note_control(stack, payload);
+  } else if (!payload.empty()) {
+    note_planes(stack, payload);
+  } else if (!packet.corrupt && packet.data.destination == stack.host()) {
+    note_data(stack, packet.data);
   }
 }
 
@@ -158,11 +169,16 @@ void SoakWatch::after_arrival(const SpillwayStack& stack, const Packet& packet,
   const transport::EndpointCounters& after = stack.endpoint().counters();
   if (const auto attack = attack_of(packet)) {
     ++record_.attacks_arrived;
-    if (*attack == AttackKind::kForgery) {
-      check_forgery(stack);
+    // A packet that is only a size, and damaged, is never given to the endpoint.
+    if (attack->is_forgery && !packet.corrupt) {
+      check_forgery(stack, *attack);
     }
   }
-  if (after.data_taken > before_.data_taken || after.control_taken > before_.control_taken) {
+  if (before_.is_repeat) {
+    check_repeat(stack);
+  }
+  if (after.data_taken > before_.counters.data_taken ||
+      after.control_taken > before_.counters.control_taken) {
     Contact& contact = contacts_[{stack.config().stack, stack.host(), source_of(packet, payload)}];
     contact.heard = now;
     contact.heard_at = network_->now();
@@ -173,27 +189,87 @@ void SoakWatch::after_arrival(const SpillwayStack& stack, const Packet& packet,
   }
 }
 
-void SoakWatch::check_forgery(const SpillwayStack& stack) {
-  if (same(stack.endpoint().counters(), before_) && faults_of(stack) == faults_before_ + 1) {
-    ++record_.forgeries_refused;
-  } else {
-    note_wrong(stack, "a forged packet was not refused");
+std::vector<std::uint64_t> SoakWatch::numbers_of(const SpillwayStack& stack) const {
+  std::vector<std::uint64_t> numbers;
+  for (HostId host = 0; host < network_->hosts(); ++host) {
+    const auto* link = stack.port().session().find(static_cast<std::uint16_t>(host));
+    if (link != nullptr) {
+      numbers.push_back(link->newest_control);
+      numbers.insert(numbers.end(), link->newest_data.begin(), link->newest_data.end());
+    }
   }
+  return numbers;
+}
+
+// One more refusal, and nothing else.
+void SoakWatch::check_forgery(const SpillwayStack& stack, const AttackLabel& label) {
+  const std::uint64_t refused = refused_by(stack) - before_.refused;
+  const bool changed = !same(stack.endpoint().counters(), before_.counters) ||
+                       numbers_of(stack) != before_.numbers ||
+                       stack.endpoint().next_timeout() != before_.next_timeout ||
+                       stack.endpoint().memory_bytes() != before_.memory;
+  if (refused == 1 && !changed) {
+    ++record_.forgeries_refused;
+    ++record_.refused[static_cast<std::size_t>(label.attack)];
+    return;
+  }
+  note_wrong(stack, fmt::format("a forged packet (attack {}) was refused {} times{}",
+                                static_cast<unsigned>(label.attack), refused,
+                                changed ? " and changed something" : ""));
+}
+
+// One that came before, whoever sent it once more: it is counted as that, and a control packet does
+// nothing. Of a data packet more may have come this time.
+void SoakWatch::check_repeat(const SpillwayStack& stack) {
+  const transport::EndpointCounters& after = stack.endpoint().counters();
+  const transport::EndpointCounters& before = before_.counters;
+  const std::uint64_t counted = refused_by(stack) - before_.refused + after.replayed -
+                                before.replayed + after.repeated - before.repeated;
+  if (counted == 1 && after.control_taken == before.control_taken) {
+    ++record_.repeats_counted;
+  } else {
+    note_wrong(stack,
+               fmt::format("a packet that came before was counted {} times as that{}", counted,
+                           after.control_taken == before.control_taken ? "" : " and taken"));
+  }
+}
+
+void SoakWatch::note_data(const SpillwayStack& stack, const wire::DataStamp& stamp) {
+  before_.is_repeat =
+      !data_seen_[{stack.config().stack, stack.host()}]
+           .emplace(stamp.message.source, stamp.path, static_cast<std::uint32_t>(stamp.number))
+           .second;
 }
 
 void SoakWatch::note_control(const SpillwayStack& stack, base::ByteView payload) {
   wire::ControlPacket control;
-  if (wire::open_control_packet(payload, stack.auth(), control) == wire::PacketFault::kNone &&
-      control.destination == stack.host()) {
-    control_seen_[{stack.config().stack, stack.host()}].emplace(control.source, control.sequence);
+  if (wire::read_control_header(payload, control) != wire::PacketFault::kNone) {
+    return;
+  }
+  const transport::Session::Link* link = stack.port().session().find(control.source);
+  if (link != nullptr && control.destination == stack.host() &&
+      wire::open_control_packet(payload, *link->in, control, link->newest_control) ==
+          wire::PacketFault::kNone) {
+    before_.is_repeat = !control_seen_[{stack.config().stack, stack.host()}]
+                             .emplace(control.source, control.sequence)
+                             .second;
   }
 }
 
 void SoakWatch::note_planes(const SpillwayStack& stack, base::ByteView payload) {
   wire::OpenedPacket opened;
-  if (wire::open_data_packet(payload, stack.auth(), opened) != wire::PacketFault::kNone) {
+  if (wire::read_data_header(payload, opened.header) != wire::PacketFault::kNone) {
     return;
   }
+  const wire::DataStamp& stamp = opened.header.stamp;
+  const transport::Session::Link* link = stack.port().session().find(stamp.message.source);
+  if (link == nullptr || stamp.destination != stack.host() ||
+      wire::open_data_packet(payload, *link->in, opened,
+                             link->newest_on(stamp.path, stack.port().session().first_number())) !=
+          wire::PacketFault::kNone) {
+    return;
+  }
+  note_data(stack, stamp);
   const auto found = originals_.find(name_of(stack, opened.header.stamp.message, stack.host()));
   if (found == originals_.end()) {
     return;  // of a message that is over, or for somebody else
@@ -201,8 +277,7 @@ void SoakWatch::note_planes(const SpillwayStack& stack, base::ByteView payload) 
   Original& original = found->second;
   const std::vector<std::uint8_t>& sent = original.planes.at(opened.header.stamp.packet);
   std::vector<std::uint8_t> came(opened.header.plane_bytes());
-  const wire::TrustedPlanes trusted =
-      wire::copy_trusted_planes(payload, opened, stack.auth(), came);
+  const wire::TrustedPlanes trusted = wire::copy_trusted_planes(payload, opened, came);
   if (came.size() != sent.size() ||
       !std::equal(sent.begin(), sent.begin() + trusted.bytes, came.begin())) {
     note_wrong(stack, fmt::format("packet {} passed its checks with planes nobody sent",
@@ -219,18 +294,17 @@ SoakWatch::Original SoakWatch::encode_apart(const SpillwayStack& stack, const Fl
   const packetize::PacketPlan plan = stack.plan_of(flow);
   const std::vector<float> tensor =
       sample_tensor(plan.layout().tensor_length(), stack.job(), flow.message);
-  Original original{
-      .plan = plan,
-      .packets = packetize::Packetizer(plan, stack.auth())
-                     .packetize(tensor, {.job = stack.job(), .message = flow.message}),
-      .planes = {},
-      .trusted = std::vector<std::size_t>(plan.packet_count())};
+  Original original{.plan = plan,
+                    .packets = packetize::Packetizer(plan).packetize(
+                        tensor, stack.job(), {.message = flow.message}, own_auth_),
+                    .planes = {},
+                    .trusted = std::vector<std::size_t>(plan.packet_count())};
   for (std::size_t packet = 0; packet < original.packets.size(); ++packet) {
     wire::OpenedPacket opened;
-    SPILLWAY_CHECK(wire::open_data_packet(original.packets[packet], stack.auth(), opened) ==
+    SPILLWAY_CHECK(wire::open_data_packet(original.packets[packet], own_auth_, opened) ==
                    wire::PacketFault::kNone);
     std::vector<std::uint8_t>& planes = original.planes.emplace_back(opened.header.plane_bytes());
-    wire::copy_trusted_planes(original.packets[packet], opened, stack.auth(), planes);
+    wire::copy_trusted_planes(original.packets[packet], opened, planes);
   }
   return original;
 }
@@ -239,13 +313,14 @@ SoakWatch::Original SoakWatch::encode_apart(const SpillwayStack& stack, const Fl
 bool SoakWatch::is_exact(const SpillwayStack& stack, const transport::ReceiveReport& report,
                          const Original& original, std::span<const float> tensor) {
   std::vector<float> expected(tensor.size());
-  packetize::Depacketizer receiver(original.plan, stack.job(), report.id, stack.auth(), expected);
+  packetize::Depacketizer receiver(original.plan, stack.job(), report.id, expected);
   for (std::size_t packet = 0; packet < original.packets.size(); ++packet) {
     if (original.trusted[packet] > 0) {
       wire::DataHeader header;
       SPILLWAY_CHECK(wire::read_data_header(original.packets[packet], header) ==
                      wire::PacketFault::kNone);
-      receiver.add(original.packets[packet].first(length_with(header, original.trusted[packet])));
+      receiver.add(original.packets[packet].first(length_with(header, original.trusted[packet])),
+                   own_auth_);
     }
     if (receiver.planes_of(packet) != report.planes.at(packet)) {
       return false;

@@ -50,11 +50,13 @@ class SoakWatch final : public StackObserver {
 
  private:
   // A message within its job: by its flow's two ends, for source alone may send it to several.
-  using MessageName = std::tuple<std::uint8_t, HostId, HostId, std::uint32_t, std::uint16_t,
+  using MessageName = std::tuple<std::uint8_t, HostId, HostId, std::uint64_t, std::uint64_t,
                                  std::uint16_t, wire::Phase>;
   // A job's stack on one host and a peer of it.
   using Pair = std::tuple<std::uint8_t, HostId, HostId>;
   using Stack = std::pair<std::uint8_t, HostId>;
+  // A data packet by its sender, path and number.
+  using DataName = std::tuple<std::uint16_t, std::uint8_t, std::uint32_t>;
 
   // A message with real bytes on its way, encoded apart.
   struct Original {
@@ -71,28 +73,43 @@ class SoakWatch final : public StackObserver {
     bool given_up = false;
   };
 
+  // Of the stack that a packet is just being given to, before that.
+  struct Before {
+    transport::EndpointCounters counters;
+    std::uint64_t refused = 0;
+    bool is_repeat = false;  // a packet that passes its check has come before
+    // For forgeries, which change none of it:
+    std::vector<std::uint64_t> numbers{};  // how far those of its peers have come
+    base::Instant next_timeout{};
+    std::size_t memory = 0;
+  };
+
   static MessageName name_of(const SpillwayStack& stack, const wire::MessageId& id, HostId to);
   MessageRecord* find(const MessageName& name);
   void note_memory(const SpillwayStack& stack);
   void note_wrong(const SpillwayStack& stack, const std::string& what);
+  void note_data(const SpillwayStack& stack, const wire::DataStamp& stamp);
   void note_control(const SpillwayStack& stack, base::ByteView payload);
   void note_planes(const SpillwayStack& stack, base::ByteView payload);
-  void check_forgery(const SpillwayStack& stack);
-  static Original encode_apart(const SpillwayStack& stack, const Flow& flow);
-  static bool is_exact(const SpillwayStack& stack, const transport::ReceiveReport& report,
-                       const Original& original, std::span<const float> tensor);
+  std::vector<std::uint64_t> numbers_of(const SpillwayStack& stack) const;
+  void check_forgery(const SpillwayStack& stack, const AttackLabel& label);
+  void check_repeat(const SpillwayStack& stack);
+  Original encode_apart(const SpillwayStack& stack, const Flow& flow);
+  bool is_exact(const SpillwayStack& stack, const transport::ReceiveReport& report,
+                const Original& original, std::span<const float> tensor);
 
   const Network* network_ = nullptr;
   AttackStack* attacker_ = nullptr;
+  // For packets that are never sent, but compared with.
+  wire::PacketAuth own_auth_ = wire::PacketAuth::crc32c(0);
   SoakRecord record_;
   std::map<MessageName, std::size_t> messages_;
   std::map<MessageName, Original> originals_;
   std::map<Pair, Contact> contacts_;  // of a host with a peer it hears
   std::map<Stack, std::size_t> memory_peaks_;
   std::map<Stack, std::set<std::pair<std::uint16_t, std::uint32_t>>> control_seen_;
-  // Of the endpoint that a packet is just being given to.
-  transport::EndpointCounters before_;
-  std::uint64_t faults_before_ = 0;
+  std::map<Stack, std::set<DataName>> data_seen_;
+  Before before_;
   std::uint64_t arrivals_ = 0;
 };
 

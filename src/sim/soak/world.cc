@@ -27,6 +27,9 @@ constexpr std::uint32_t kQueuePackets = 4;
 constexpr std::uint32_t kMaxUsed = 8;
 constexpr std::uint32_t kControlQueueMin = 4096;  // three of the longest control packets
 
+// Where the low bits of counters that packets carry come round.
+constexpr std::uint64_t kTurn = std::uint64_t{1} << 32;
+
 std::string text_of(base::Duration duration) {
   return fmt::format("{}ns", duration.count());
 }
@@ -115,8 +118,9 @@ class WorldBuilder {
     largest_packet_ = std::max(largest_packet_, packet);
     const auto planes = draw_.pick<std::uint32_t>({5, 8, 16, 32});
     std::string job =
-        OrderedText{"job protocol=spillway packet={} precision={} keyed={} real-bytes={}", packet,
-                    planes, draw_.chance(0.5) ? "yes" : "no", real_bytes ? "yes" : "no"}
+        OrderedText{"job protocol=spillway packet={} precision={} checks={} real-bytes={}", packet,
+                    planes, draw_.pick<std::string>({"tags", "tags", "encryption", "crc32c"}),
+                    real_bytes ? "yes" : "no"}
             .text;
     job += draw_pattern(jobs);
     job += draw_promise(planes);
@@ -203,6 +207,10 @@ class WorldBuilder {
     }
     if (draw_.chance(0.2)) {
       tuning += OrderedText{" window-initial={}", draw_.magnitude(2'000, 500'000)}.text;
+    }
+    if (draw_.chance(0.25)) {
+      const auto edge = draw_.pick<std::uint64_t>({kTurn / 2, kTurn, kTurn, 2 * kTurn});
+      tuning += fmt::format(" first-number={}", edge - draw_.magnitude(1, 2'000));
     }
     return tuning;
   }

@@ -8,12 +8,10 @@
 namespace spillway::sim {
 
 base::Result<std::unique_ptr<CollectiveStack>> CollectiveStack::make(
-    const CollectiveStackConfig& config, PacketPool& pool, const wire::PacketAuth& auth,
-    Completion on_complete) {
-  std::unique_ptr<CollectiveStack> stack(
-      new CollectiveStack(config, pool, auth, std::move(on_complete)));
+    const CollectiveStackConfig& config, PacketPool& pool, Completion on_complete) {
+  std::unique_ptr<CollectiveStack> stack(new CollectiveStack(config, pool, std::move(on_complete)));
   base::Result<std::unique_ptr<collective::Engine>> engine =
-      collective::Engine::make(config.engine, auth, *stack, *stack);
+      collective::Engine::make(config.engine, *stack, *stack);
   if (!engine.ok()) {
     return engine.status();
   }
@@ -21,12 +19,12 @@ base::Result<std::unique_ptr<CollectiveStack>> CollectiveStack::make(
   const collective::Group& group = config.engine.group;
   for (std::uint16_t rank = 0; rank < group.world; ++rank) {
     if (rank != group.rank) {
-      if (base::Status status = stack->port_.endpoint().add_peer(rank, base::Instant());
-          !status.ok()) {
+      if (base::Status status = stack->port_.add_peer(rank, base::Instant()); !status.ok()) {
         return status;
       }
     }
   }
+  stack->engine_->begin_numbering(stack->port_.endpoint());
   if (group.is_server()) {
     if (base::Status status = stack->engine_->serve(stack->port_.endpoint(), base::Instant());
         !status.ok()) {
@@ -37,11 +35,11 @@ base::Result<std::unique_ptr<CollectiveStack>> CollectiveStack::make(
 }
 
 CollectiveStack::CollectiveStack(const CollectiveStackConfig& config, PacketPool& pool,
-                                 const wire::PacketAuth& auth, Completion on_complete)
+                                 Completion on_complete)
     : config_(config),
       pool_(pool),
       on_complete_(std::move(on_complete)),
-      port_(config.endpoint, auth) {}
+      port_(config.endpoint, config.session) {}
 
 base::Status CollectiveStack::submit(const collective::Operation& operation, std::uint64_t token,
                                      base::Instant now) {

@@ -23,6 +23,7 @@ namespace spillway::sim {
 struct CollectiveStackConfig {
   collective::EngineConfig engine;
   transport::EndpointConfig endpoint;
+  transport::SessionConfig session;
   std::uint8_t stack = 0;  // number of this job's stack on every host
 };
 
@@ -33,10 +34,9 @@ class CollectiveStack final : public HostStack,
   using Completion = std::function<void(std::uint64_t token, const base::Status& status,
                                         const collective::OperationReport& report)>;
 
-  // Pool and auth outlive the stack. `on_complete` may submit.
+  // The pool outlives the stack. `on_complete` may submit.
   static base::Result<std::unique_ptr<CollectiveStack>> make(const CollectiveStackConfig& config,
                                                              PacketPool& pool,
-                                                             const wire::PacketAuth& auth,
                                                              Completion on_complete);
 
   // Checks the operation and hands it to the engine. Wake the host afterwards (Network::wake()), so
@@ -56,10 +56,10 @@ class CollectiveStack final : public HostStack,
 
   const collective::Engine& engine() const { return *engine_; }
   const transport::Endpoint& endpoint() const { return port_.endpoint(); }
+  const transport::DatagramPort& port() const { return port_; }
 
  private:
-  CollectiveStack(const CollectiveStackConfig& config, PacketPool& pool,
-                  const wire::PacketAuth& auth, Completion on_complete);
+  CollectiveStack(const CollectiveStackConfig& config, PacketPool& pool, Completion on_complete);
 
   void submit(collective::ComputeJob& job) override { jobs_.push_back(&job); }
   void on_complete(std::uint64_t token, const base::Status& status,

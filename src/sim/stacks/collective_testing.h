@@ -25,6 +25,17 @@ struct SimulatedGroupOptions {
   unsigned trim_bytes = 206;
   double cut_share = 0.0;  // of data packets that reach a host cut, as by a switch that is full
   collective::PlanOptions plan = {.piece_bytes = 64 * 1024, .window = 4, .message_bytes = 1 << 20};
+  collective::EngineLimits limits{};
+  transport::EndpointLimits tables = {.outgoing_messages = 16384,
+                                      .incoming_messages = 16384,
+                                      .finished_kept = 4096,
+                                      .early_bytes = 1 << 20};
+  // Where counters begin, and in which epoch.
+  std::uint64_t first_number = 0;
+  std::uint64_t first_operation = 0;
+  std::uint64_t epoch = 1;
+  // By rank: what it shares with others, as on one machine. Outlive the group.
+  std::vector<collective::PeerMemory*> memories{};
 };
 
 // How an operation ended at one rank.
@@ -76,12 +87,13 @@ class SimulatedGroup {
  public:
   explicit SimulatedGroup(const SimulatedGroupOptions& options)
       : options_(options),
+        job_{.id = 7, .epoch = options.epoch, .seed = 42},
         topology_(scenario::one_switch({.hosts = options.ranks, .rate = options.rate}).value()),
         network_(topology_, options.seed),
         endings_(options.ranks) {
     for (std::uint16_t rank = 0; rank < options.ranks; ++rank) {
       auto stack =
-          CollectiveStack::make(config(rank), network_.pool(), auth_,
+          CollectiveStack::make(config(rank), network_.pool(),
                                 [this, rank](std::uint64_t token, const base::Status& status,
                                              const collective::OperationReport& report) {
                                   endings_[rank].push_back({token, status, report});
@@ -140,24 +152,24 @@ class SimulatedGroup {
     CollectiveStackConfig config;
     config.engine.group = {rank, options_.ranks, options_.servers};
     config.engine.job = job_;
+    config.engine.first_operation = options_.first_operation;
     config.engine.packet_limits = {.mtu = 1500, .trim_bytes = options_.trim_bytes};
     config.engine.plan = options_.plan;
+    config.engine.limits = options_.limits;
+    config.engine.memory = options_.memories.empty() ? nullptr : options_.memories[rank];
     config.endpoint.job = job_.id;
     config.endpoint.epoch = job_.epoch;
     config.endpoint.rank = rank;
+    config.endpoint.first_number = options_.first_number;
     config.endpoint.reports_unexpected = true;
     config.endpoint.exchange.receive_rate = options_.rate;
-    config.endpoint.limits = {.peers = options_.ranks,
-                              .outgoing_messages = 16384,
-                              .incoming_messages = 16384,
-                              .finished_kept = 4096,
-                              .early_bytes = 1 << 20};
+    config.endpoint.limits = options_.tables;
+    config.endpoint.limits.peers = options_.ranks;
     return config;
   }
 
   SimulatedGroupOptions options_;
-  packetize::Job job_{.id = 7, .epoch = 1, .seed = 42};
-  wire::PacketAuth auth_ = packetize::unkeyed_auth(job_);
+  packetize::Job job_;
   scenario::Topology topology_;
   Network network_;
   std::vector<CollectiveStack*> stacks_;

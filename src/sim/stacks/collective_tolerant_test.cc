@@ -6,9 +6,8 @@
 
 #include <cmath>
 
-#include "base/random.h"
 #include "codec/sample_data.h"
-#include "sim/stacks/collective_testing.h"
+#include "sim/stacks/collective_tolerant_testing.h"
 
 namespace spillway::sim {
 namespace {
@@ -16,77 +15,6 @@ namespace {
 using collective::DataType;
 using collective::Operation;
 using collective::ReduceOp;
-using collective::Tolerance;
-
-// Gradients of ranks: a common part and some noise.
-struct Gradients {
-  Gradients(std::uint16_t ranks, std::size_t count, std::uint64_t seed, double noise = 0.5) {
-    base::RandomSequence random(seed);
-    std::vector<float> common(count);
-    for (float& value : common) {
-      value = static_cast<float>(random.next_gaussian());
-    }
-    mean.resize(count);
-    std::vector<double> sum(count);
-    for (std::uint16_t rank = 0; rank < ranks; ++rank) {
-      std::vector<float>& own = input.emplace_back(count);
-      for (std::size_t i = 0; i < count; ++i) {
-        own[i] = common[i] + static_cast<float>(noise * random.next_gaussian());
-        sum[i] += own[i];
-      }
-      output.emplace_back(count);
-    }
-    for (std::size_t i = 0; i < count; ++i) {
-      mean[i] = static_cast<float>(sum[i] / ranks);
-    }
-  }
-
-  Operation at(std::uint16_t rank, const Operation& operation) {
-    return on_buffers(operation, input[rank].data(), output[rank].data());
-  }
-
-  std::vector<std::vector<float>> input;
-  std::vector<std::vector<float>> output;
-  std::vector<float> mean;
-};
-
-Operation tolerant(std::size_t count, const Tolerance& tolerance = {}) {
-  Operation operation;
-  operation.count = count;
-  operation.op = ReduceOp::kAverage;
-  operation.tolerance = tolerance;
-  return operation;
-}
-
-void add_fault(SimulatedGroup& group, const std::string& link, scenario::FaultKind kind,
-               double share, base::Instant from = {}, base::Instant until = transport::kNever) {
-  scenario::Fault fault;
-  fault.kind = kind;
-  fault.link = link;
-  fault.share = share;
-  fault.from = from;
-  fault.until = until;
-  ASSERT_TRUE(group.network().add_fault(fault).ok()) << link;
-}
-
-std::string up_link(std::uint16_t rank) {
-  return "host" + std::to_string(rank) + "->switch0";
-}
-std::string down_link(std::uint16_t rank) {
-  return "switch0->host" + std::to_string(rank);
-}
-
-void run_once(SimulatedGroup& group, Gradients& gradients, const Operation& operation,
-              std::uint16_t ranks, std::size_t ended_before = 0) {
-  for (std::uint16_t rank = 0; rank < ranks; ++rank) {
-    ASSERT_TRUE(group.submit(rank, gradients.at(rank, operation)).ok());
-  }
-  ASSERT_TRUE(group.run(ended_before + ranks));
-  for (std::uint16_t rank = 0; rank < ranks; ++rank) {
-    const base::Status& status = group.endings(rank).back().status;
-    ASSERT_TRUE(status.ok()) << status.message();
-  }
-}
 
 TEST(Tolerant, WithoutLossTheMeanIsAsGoodAsThePrecision) {
   for (const std::uint8_t precision : {8, 16, 32}) {

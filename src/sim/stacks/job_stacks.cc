@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "base/bytes.h"
 #include "base/check.h"
@@ -18,6 +17,7 @@ SpillwayStackConfig spillway_config(const scenario::Job& job, const JobSurroundi
   const scenario::SpillwayOptions& options = job.spillway;
   SpillwayStackConfig config;
   config.endpoint.job = static_cast<std::uint16_t>(surroundings.stack + 1);
+  config.endpoint.first_number = options.first_number;
   config.endpoint.limits = options.limits;
   config.endpoint.exchange = options.exchange;
   config.endpoint.exchange.receive_rate = options.receive_rate.value_or(surroundings.link_rate);
@@ -31,19 +31,11 @@ SpillwayStackConfig spillway_config(const scenario::Job& job, const JobSurroundi
   config.packet_limits.mtu = options.packet_bytes + spillway_datagram_overhead(0);
   config.packet_limits.trim_bytes = surroundings.trim_bytes;
   config.encoding.precision = options.precision;
-  config.encoding.keyed = options.keyed;
   config.job_seed = surroundings.seed;
+  config.session.protection = options.protection;
+  base::store_le(config.session.key.bytes.data(), surroundings.seed);
   config.observer = surroundings.observer;
   return config;
-}
-
-wire::PacketAuth make_auth(const scenario::Job& job, std::uint64_t seed) {
-  if (!job.spillway.keyed) {
-    return wire::PacketAuth::crc32c(static_cast<std::uint32_t>(seed));
-  }
-  std::array<std::uint8_t, wire::PacketAuth::kMinSecretBytes> secret{};
-  base::store_le(secret.data(), seed);
-  return wire::PacketAuth::keyed(secret).value();
 }
 
 }  // namespace
@@ -52,8 +44,7 @@ JobStacks::JobStacks(const scenario::Job& job, const JobSurroundings& surroundin
     : index_(surroundings.stack),
       protocol_(job.protocol),
       tcp_config_(job.tcp),
-      spillway_config_(spillway_config(job, surroundings)),
-      auth_(make_auth(job, surroundings.seed)) {}
+      spillway_config_(spillway_config(job, surroundings)) {}
 
 base::Status JobStacks::check(const scenario::Workload& workload) const {
   if (protocol_ != scenario::Protocol::kSpillway) {
@@ -85,7 +76,7 @@ void JobStacks::add_stacks_to(Network& network, FlowListener& listener) {
     if (protocol_ == scenario::Protocol::kSpillway) {
       SpillwayStackConfig config = spillway_config_;
       config.endpoint.rank = static_cast<std::uint16_t>(host);
-      auto made = std::make_unique<SpillwayStack>(config, network.pool(), listener, auth_);
+      auto made = std::make_unique<SpillwayStack>(config, network.pool(), listener);
       spillway_.push_back(made.get());
       stack = std::move(made);
     } else {

@@ -19,7 +19,6 @@
 #include "sim/results.h"
 #include "sim/stacks/spillway_stack.h"
 #include "sim/tcp/stack.h"
-#include "wire/packet_auth.h"
 
 namespace spillway::sim {
 
@@ -50,7 +49,6 @@ class JobStacks {
   scenario::Protocol protocol_;
   scenario::TcpConfig tcp_config_;
   SpillwayStackConfig spillway_config_;
-  wire::PacketAuth auth_;
   std::vector<const TcpStack*> tcp_;
   std::vector<const SpillwayStack*> spillway_;
 };

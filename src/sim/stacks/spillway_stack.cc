@@ -12,7 +12,7 @@ namespace spillway::sim {
 namespace {
 
 // What a data packet has besides planes: its header and one check.
-constexpr std::uint32_t kDataOverhead = sizeof(spillway_data_header) + SPILLWAY_CRC_SIZE;
+constexpr std::uint32_t kDataOverhead = sizeof(spillway_data_header) + SPILLWAY_CHECK_SIZE;
 
 FlowEnd flow_end(transport::Outcome outcome) {
   switch (outcome) {
@@ -61,12 +61,8 @@ std::vector<std::uint8_t> packet_importance(const Flow& flow, std::uint32_t pack
 }
 
 SpillwayStack::SpillwayStack(const SpillwayStackConfig& config, PacketPool& pool,
-                             FlowListener& listener, const wire::PacketAuth& auth)
-    : config_(config),
-      pool_(pool),
-      listener_(listener),
-      auth_(auth),
-      port_(config.endpoint, auth) {}
+                             FlowListener& listener)
+    : config_(config), pool_(pool), listener_(listener), port_(config.endpoint, config.session) {}
 
 packetize::Job SpillwayStack::job() const {
   return {.id = config_.endpoint.job, .epoch = config_.endpoint.epoch, .seed = config_.job_seed};
@@ -80,7 +76,7 @@ packetize::PacketPlan SpillwayStack::plan_of(const Flow& flow) const {
 
 void SpillwayStack::add_peer(HostId host, base::Instant now) {
   // Hosts are told of a flow more than once; the endpoint refuses the repeats.
-  static_cast<void>(endpoint().add_peer(static_cast<std::uint16_t>(host), now));
+  static_cast<void>(port_.add_peer(static_cast<std::uint16_t>(host), now));
 }
 
 void SpillwayStack::expect_flow(const Flow& flow, base::Instant now) {
@@ -97,7 +93,7 @@ void SpillwayStack::expect_flow(const Flow& flow, base::Instant now) {
   Receiving receiving{.flow = flow.id, .sink = nullptr};
   if (config_.real_bytes) {
     const packetize::PacketPlan plan = plan_of(flow);
-    receiving.sink = std::make_unique<TensorSink>(plan, job(), flow.message, auth_);
+    receiving.sink = std::make_unique<TensorSink>(plan, job(), flow.message);
     options.packets = static_cast<std::uint32_t>(plan.packet_count());
     options.packet_bytes = static_cast<std::uint32_t>(plan.max_packet_size());
     options.planes = static_cast<std::uint8_t>(plan.planes());
@@ -130,7 +126,7 @@ void SpillwayStack::start_flow(const Flow& flow, base::Instant now) {
   Sending sending{.flow = flow.id, .source = nullptr};
   if (config_.real_bytes) {
     const packetize::PacketPlan plan = plan_of(flow);
-    sending.source = std::make_unique<TensorSource>(plan, job(), flow.message, auth_);
+    sending.source = std::make_unique<TensorSource>(plan, job(), flow.message);
     options.packets = static_cast<std::uint32_t>(plan.packet_count());
     options.packet_bytes = static_cast<std::uint32_t>(plan.max_packet_size());
     options.source = sending.source.get();
@@ -173,8 +169,6 @@ void SpillwayStack::on_size_only(const Packet& packet, base::Instant now) {
     return;  // as a packet whose check fails
   }
   transport::DataArrival arrival;
-  arrival.job = config_.endpoint.job;
-  arrival.epoch = config_.endpoint.epoch;
   arrival.stamp = packet.data;
   arrival.sent_bytes = packet.sent_bytes - kFrameHeaderBytes;
   arrival.marked = packet.ecn == SPILLWAY_ECN_CE;
@@ -227,7 +221,7 @@ bool SpillwayStack::fill_next(base::Instant now, Packet& packet) {
   std::uint32_t size = transmission_.data_bytes;
   if (transmission_.source != nullptr) {
     std::array<std::uint8_t, SPILLWAY_MAX_PACKET> bytes;
-    size = static_cast<std::uint32_t>(transmission_.source->write(transmission_.data, bytes));
+    size = static_cast<std::uint32_t>(port_.write(transmission_, bytes));
     std::copy_n(bytes.begin(), size, pool_.attach_payload(packet, size).begin());
   }
   packet.bytes = size + kFrameHeaderBytes;
@@ -238,8 +232,8 @@ void SpillwayStack::fill_control(const transport::Transmission& transmission, Pa
   packet.kind = PacketKind::kSpillwayControl;
   packet.importance = SPILLWAY_IMPORTANCE_REQUIRED;
   packet.priority = SPILLWAY_PRIORITIES - 1;
-  const std::size_t size = transmission.control.size(auth_.check_size());
-  wire::write_control_packet(transmission.control, auth_, pool_.attach_payload(packet, size));
+  const std::size_t size = transmission.control.size();
+  port_.write(transmission, pool_.attach_payload(packet, size));
   packet.bytes = static_cast<std::uint32_t>(size) + kFrameHeaderBytes;
 }
 
@@ -250,8 +244,9 @@ void SpillwayStack::drain_events(base::Instant now) {
       end_receive(*received, now);
     } else if (const auto* sent = std::get_if<transport::SendReport>(&event)) {
       end_send(*sent, now);
-    } else if (config_.observer != nullptr) {
-      config_.observer->on_peer_dead(*this, std::get<transport::PeerDead>(event).rank, now);
+    } else if (const auto* dead = std::get_if<transport::PeerDead>(&event);
+               dead != nullptr && config_.observer != nullptr) {
+      config_.observer->on_peer_dead(*this, dead->rank, now);
     }
   }
 }

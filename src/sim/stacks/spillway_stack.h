@@ -68,6 +68,7 @@ struct SpillwayStackConfig {
   packetize::PacketLimits packet_limits;
   packetize::Encoding encoding;
   std::uint64_t job_seed = 0;
+  transport::SessionConfig session;
   StackObserver* observer = nullptr;  // must outlive the stack
 };
 
@@ -82,9 +83,8 @@ std::vector<std::uint8_t> packet_importance(const Flow& flow, std::uint32_t pack
 
 class SpillwayStack final : public HostStack {
  public:
-  // Pool, listener and auth must outlive the stack.
-  SpillwayStack(const SpillwayStackConfig& config, PacketPool& pool, FlowListener& listener,
-                const wire::PacketAuth& auth);
+  // Pool and listener must outlive the stack.
+  SpillwayStack(const SpillwayStackConfig& config, PacketPool& pool, FlowListener& listener);
 
   void expect_flow(const Flow& flow, base::Instant now) override;
   void start_flow(const Flow& flow, base::Instant now) override;
@@ -99,7 +99,6 @@ class SpillwayStack final : public HostStack {
   const transport::Endpoint& endpoint() const { return port_.endpoint(); }
   const transport::DatagramPort& port() const { return port_; }
   const SpillwayStackConfig& config() const { return config_; }
-  const wire::PacketAuth& auth() const { return auth_; }
   HostId host() const { return config_.endpoint.rank; }
   packetize::PacketPlan plan_of(const Flow& flow) const;
   packetize::Job job() const;
@@ -134,7 +133,6 @@ class SpillwayStack final : public HostStack {
   SpillwayStackConfig config_;
   PacketPool& pool_;
   FlowListener& listener_;
-  const wire::PacketAuth& auth_;
   transport::DatagramPort port_;
   transport::Transmission transmission_;
   std::unordered_map<transport::MessageKey, Receiving, KeyHash> receiving_;

@@ -19,7 +19,8 @@ std::vector<float> sample_tensor(std::size_t length, const packetize::Job& job,
                                  const wire::MessageId& message) {
   const std::uint64_t key = base::derive_key(
       job.seed,
-      {message.operation, (std::uint32_t{message.signature} << 16) | message.piece,
+      {static_cast<std::uint32_t>(message.operation),
+       (static_cast<std::uint32_t>(message.signature) << 16) | message.piece,
        (std::uint32_t{message.source} << 8) | static_cast<std::uint32_t>(message.phase), job.id});
   std::vector<float> tensor(length);
   for (std::size_t first = 0; first < length; first += 4 * kBlocks) {
@@ -36,11 +37,10 @@ std::vector<float> sample_tensor(std::size_t length, const packetize::Job& job,
 }
 
 TensorSink::TensorSink(const packetize::PacketPlan& plan, const packetize::Job& job,
-                       const wire::MessageId& message, const wire::PacketAuth& auth)
+                       const wire::MessageId& message)
     : sent_(sample_tensor(plan.layout().tensor_length(), job, message)),
       guarded_(sent_.size() + 2 * kGuardValues, kGuard),
-      depacketizer_(plan, job, message, auth,
-                    std::span(guarded_).subspan(kGuardValues, sent_.size())) {}
+      depacketizer_(plan, job, message, std::span(guarded_).subspan(kGuardValues, sent_.size())) {}
 
 std::span<const float> TensorSink::tensor() const {
   return std::span(guarded_).subspan(kGuardValues, sent_.size());

@@ -21,15 +21,15 @@ std::vector<float> sample_tensor(std::size_t length, const packetize::Job& job,
 
 class TensorSource final : public transport::PayloadSource {
  public:
-  // `auth` must outlive the source.
   TensorSource(const packetize::PacketPlan& plan, const packetize::Job& job,
-               const wire::MessageId& message, const wire::PacketAuth& auth)
-      : coded_(plan, auth) {
+               const wire::MessageId& message)
+      : coded_(plan) {
     coded_.encode(sample_tensor(plan.layout().tensor_length(), job, message), job, message);
   }
 
-  std::size_t write(const wire::DataStamp& stamp, base::MutableByteView out) override {
-    return coded_.write(stamp, out);
+  std::size_t write(const wire::DataStamp& stamp, const wire::PacketAuth& auth,
+                    base::MutableByteView out) override {
+    return coded_.write(stamp, auth, out);
   }
 
  private:
@@ -39,7 +39,7 @@ class TensorSource final : public transport::PayloadSource {
 class TensorSink final : public transport::PayloadSink {
  public:
   TensorSink(const packetize::PacketPlan& plan, const packetize::Job& job,
-             const wire::MessageId& message, const wire::PacketAuth& auth);
+             const wire::MessageId& message);
 
   unsigned take(const wire::OpenedPacket& packet, base::ByteView bytes) override;
 

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which operations may be called, and when they begin: so that neither the size of one nor the
+// number of all of them exhausts the endpoint's tables.
+//
+// An operation has a bounded number of messages under way at a time (plan.h, tolerant_run.h), and
+// the next one of the group begins only while all that run have less than limits.messages. Why
+// nobody waits in a circle for that: take the first operation that has not ended everywhere. All
+// before it have ended, at every rank, so it has begun at every rank: operations begin in order,
+// and one always may, whatever its size. From there on it needs nothing but its own messages, for
+// which every table has room; how urgent others are makes it slower, never stops it. What it
+// tells late ranks in the background (notes of an agreement among it) is part of its messages.
+//
+// Sends have a share of their own, and receives. A receive has found its message when it begins, so
+// it ends by itself. What waits for room to be sent waits for what others have still to receive,
+// and one message to each of them always goes: never for operations of the group, nor these for it.
+//
+// Calls to parameter servers have one as well: a server takes them whether or not it has begun what
+// they call, so room comes back by itself, unless a worker is CallIntake::kMaxAhead operations
+// before the slowest. Then it waits for that one, which does not wait for it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "collective/engine.h"
+#include "packetize/packet_plan.h"
+
+namespace spillway::collective {
+namespace {
+
+// Messages with one peer, in all phases and both directions, of a piece: in a plan, and at most in
+// a tolerant operation (a contribution, a sum, a receipt, as an owner and as another's peer).
+constexpr std::size_t kPlanLanes = 4;
+constexpr std::size_t kTolerantLanes = 6;
+// Pieces of a shard of a tolerant operation, at a time.
+constexpr std::size_t kTolerantWindow = 16;
+// Of what a message carries as it is, what it surely carries coded: packets have heads, rows are
+// padded.
+constexpr std::size_t kCodedShare = 4;
+// Names that other messages of a tolerant operation may take of those its pieces have.
+constexpr std::size_t kReservedParts = 64;
+
+bool is_tolerant(const Operation& operation, const Group& group) {
+  return operation.tolerance && group.world > 1 && operation.count > 0;
+}
+
+std::uint16_t owners_of(const Group& group) {
+  return group.servers > 0 ? group.servers : group.world;
+}
+
+std::size_t longest_shard(const Operation& operation, const Group& group) {
+  return shard_of(operation.count, owners_of(group), 0).count;
+}
+
+}  // namespace
+
+// Windows that fit, the same at every rank of the group.
+PlanOptions Engine::fitted(const EngineConfig& config, const ByteLayout& layout) {
+  PlanOptions plan = config.plan;
+  const std::size_t room = config.limits.messages / (kPlanLanes * config.group.world);
+  plan.window = std::clamp<std::size_t>(room, 1, plan.window);
+  plan.pair_window = std::clamp<std::size_t>(config.limits.pair_messages / config.group.world, 1,
+                                             plan.pair_window);
+  plan.max_message_bytes = std::size_t{layout.bytes_per_packet} * SPILLWAY_MAX_PACKETS;
+  return plan;
+}
+
+std::size_t Engine::tolerant_window() const {
+  return std::clamp<std::size_t>(config_.limits.messages / (kTolerantLanes * config_.group.world),
+                                 1, kTolerantWindow);
+}
+
+// With deadlines all pieces begin at once, so there are fewer.
+std::size_t Engine::tolerant_piece_bytes(const Operation& operation) const {
+  const std::size_t owners = owners_of(config_.group);
+  std::size_t most = std::min(config_.plan.most_pieces, (kMaxParts - kReservedParts) / owners);
+  if (operation.tolerance->least_contributors > 0.0) {
+    most = std::min(most, config_.limits.messages / kTolerantLanes / owners);
+  }
+  PlanOptions options = config_.plan;
+  options.max_message_bytes /= kCodedShare;
+  return piece_size(longest_shard(operation, config_.group) * sizeof(float), sizeof(float),
+                    options.piece_bytes, options, std::max<std::size_t>(most, 1));
+}
+
+base::Status Engine::check_tolerant_size(const Operation& operation) const {
+  const std::size_t piece_bytes = tolerant_piece_bytes(operation);
+  const std::size_t longest = longest_shard(operation, config_.group);
+  const std::size_t owners = owners_of(config_.group);
+  const std::size_t pieces = piece_count(longest, piece_bytes / sizeof(float)) * owners;
+  if (pieces > kMaxParts - kReservedParts) {
+    return base::invalid_argument(
+        fmt::format("{}: that is {} pieces of {} bytes, and {} can be numbered; split it",
+                    describe(operation), pieces, piece_bytes, kMaxParts - kReservedParts));
+  }
+  if (operation.tolerance->least_contributors > 0.0 &&
+      pieces > std::max(owners, 2 * config_.limits.messages / kTolerantLanes)) {
+    return base::invalid_argument(fmt::format(
+        "{}: with least_contributors all of it is under way at once, in {} pieces of at most {} "
+        "bytes, which is more than there is room for; split it, or wait for all ranks",
+        describe(operation), pieces, piece_bytes));
+  }
+  const std::size_t elements = std::min(longest, piece_bytes / sizeof(float));
+  for (const unsigned precision :
+       {operation.tolerance->precision, operation.tolerance->gather_precision}) {
+    const base::Result<packetize::PacketPlan> plan =
+        packetize::PacketPlan::make(elements, config_.packet_limits, {.precision = precision});
+    if (!plan.ok()) {
+      return plan.status();
+    }
+  }
+  return {};
+}
+
+base::Status Engine::validate_here(const Operation& operation) const {
+  if (base::Status status = validate(operation, config_.group); !status.ok()) {
+    return status;
+  }
+  return is_tolerant(operation, config_.group) ? check_tolerant_size(operation)
+                                               : check_size(operation, config_.group, config_.plan);
+}
+
+base::Status Engine::admit(const Operation& operation) const {
+  if (config_.group.is_server()) {
+    return base::invalid_argument(
+        "a parameter server calls no operations: it does what the workers call");
+  }
+  return validate_here(operation);
+}
+
+// ------------------------------------------------------------------ operations of the group
+
+// One always runs, however large it is.
+bool Engine::may_begin_next() const {
+  const std::size_t servers = config_.group.servers;
+  const bool may_call = !outbox_ || outbox_->size() == 0 ||
+                        (outbox_->size() + 1) * servers <= config_.limits.call_messages;
+  if (!may_call || group_running_ == 0) {
+    return may_call;
+  }
+  const std::uint64_t oldest = running_.begin()->first;  // those of two ranks come behind
+  return group_running_ < config_.limits.running && messages_ < config_.limits.messages &&
+         waiting_.front().sequence - oldest < config_.limits.ahead;
+}
+
+void Engine::start_waiting(transport::Endpoint& endpoint, base::Instant now) {
+  while (!waiting_.empty() && !failure_ && may_begin_next()) {
+    const Waiting waiting = waiting_.front();
+    waiting_.pop_front();
+    start(waiting, waiting.sequence, endpoint, now);
+  }
+}
+
+std::size_t& Engine::messages_of(Key key) {
+  if (is_point_to_point_key(key)) {
+    return is_numbered_send(key) ? sent_messages_ : received_messages_;
+  }
+  return messages_;
+}
+
+void Engine::count_in(Key key, const OperationRun& run) {
+  group_running_ += is_point_to_point_key(key) ? 0 : 1;
+  messages_of(key) += run.message_count();
+}
+
+void Engine::count_out(Key key, const OperationRun& run) {
+  group_running_ -= is_point_to_point_key(key) ? 0 : 1;
+  messages_of(key) -= run.message_count();
+}
+
+// ------------------------------------------------------------------ sends and receives
+
+// One send to every peer may always run: what it waits for, its receiver may be waiting for.
+void Engine::send_in_turn(const Waiting& waiting, Key key, transport::Endpoint& endpoint,
+                          base::Instant now) {
+  SendsTo& sends = sends_to_[waiting.operation.root];
+  if (sends.held.empty() && (sends.running == 0 || sent_messages_ < config_.limits.pair_messages)) {
+    ++sends.running;
+    start(waiting, key, endpoint, now);
+    return;
+  }
+  sends.held.push_back({waiting, key});
+  ++held_sends_;
+}
+
+// Operations of two ranks have ended, a send to `peer` if there is one.
+void Engine::use_room_for_pairs(std::optional<std::uint16_t> peer, transport::Endpoint& endpoint,
+                                base::Instant now) {
+  if (peer) {
+    --sends_to_[*peer].running;
+  }
+  for (SendsTo& sends : sends_to_) {
+    while (!sends.held.empty() && !failure_ &&
+           (sends.running == 0 || sent_messages_ < config_.limits.pair_messages)) {
+      const HeldSend held = std::move(sends.held.front());
+      sends.held.pop_front();
+      --held_sends_;
+      ++sends.running;
+      start(held.waiting, held.key, endpoint, now);
+    }
+    if (held_sends_ == 0) {
+      break;
+    }
+  }
+  start_matched(endpoint, now);
+}
+
+}  // namespace spillway::collective

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Strangers at a rendezvous, as its guests and as its host.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <list>
+#include <optional>
+
+#include "base/version.h"
+#include "runtime/rendezvous/host.h"
+#include "runtime/rendezvous/rendezvous.h"
+#include "runtime/rendezvous/rendezvous_testing.h"
+
+namespace spillway::runtime {
+namespace {
+
+using testing_rendezvous::all_blobs;
+using testing_rendezvous::bytes_of;
+using testing_rendezvous::expect_all;
+using testing_rendezvous::expect_error;
+using testing_rendezvous::FakeHost;
+using testing_rendezvous::Gathered;
+using testing_rendezvous::join;
+using testing_rendezvous::kLong;
+using testing_rendezvous::launch_of;
+using testing_rendezvous::local_point;
+using testing_rendezvous::new_id;
+using testing_rendezvous::RawClient;
+using testing_rendezvous::RawEnd;
+
+const std::string kJobSecret = "a secret of twenty-two";
+
+std::string text_of(const Frame& frame) {
+  return {frame.body.begin(), frame.body.end()};
+}
+
+Hello hello_of(std::uint32_t rank, const Nonce& nonce) {
+  return {.nonce = nonce,
+          .random = {},
+          .instance = 666,
+          .world = 2,
+          .rank = rank,
+          .patience = kLong,
+          .left = kLong,
+          .version = base::kVersion,
+          .blob = {6, 6, 6}};
+}
+
+TEST(RendezvousAttack, WhoDoesNotKnowTheSecretLearnsNothingAndTakesNobodysPlace) {
+  const RendezvousPoint point = local_point();
+  std::future<Gathered> host = join(launch_of(point, 0, 2), kLong, kJobSecret);
+  RawClient secretless(point);
+  secretless.say(encode(Opening{Keying::kNone, {1}}));
+  const Frame told = secretless.read_frame();
+  EXPECT_EQ(told.type, FrameType::kRefusal);
+  EXPECT_NE(text_of(told).find("give SPILLWAY_SECRET_FILE to all"), std::string::npos);
+  EXPECT_EQ(secretless.read_to_end(), "");
+
+  RawClient guessing(point);
+  guessing.say(encode(Opening{Keying::kSecret, {1}}));
+  EXPECT_EQ(guessing.read_frame().type, FrameType::kChallenge);
+  guessing.say(encode(Proof{1}));
+  guessing.say(encode(hello_of(1, point.nonce)));
+  const Frame answer = guessing.read_frame();
+  EXPECT_EQ(answer.type, FrameType::kRefusal);
+  EXPECT_NE(text_of(answer).find("did not prove"), std::string::npos);
+  EXPECT_EQ(guessing.read_to_end(), "");
+
+  RawClient rude(point);
+  rude.say(encode(hello_of(1, point.nonce)));
+  EXPECT_EQ(rude.read_frame().type, FrameType::kRefusal);
+
+  expect_all(join(launch_of(point, 1, 2), kLong, kJobSecret), 2);
+  const Gathered met = host.get();
+  ASSERT_TRUE(met.ok()) << met.status().message();
+  EXPECT_EQ(met->blobs, all_blobs(2));
+  EXPECT_EQ(met->strangers[StrangerKind::kKeying], 1U);
+  EXPECT_EQ(met->strangers[StrangerKind::kUnproven], 1U);
+  EXPECT_EQ(met->strangers[StrangerKind::kNoise], 1U);
+}
+
+TEST(RendezvousAttack, AProofOfAnEarlierConnectionIsRefused) {
+  const RendezvousPoint point = local_point();
+  const Credential credential = Credential::of_secret(bytes_of(kJobSecret)).value();
+  std::future<Gathered> host = join(launch_of(point, 0, 2), kLong, kJobSecret);
+  // What a listener on the wire has of a real one.
+  GuestHandshake real(credential, {1});
+  RawClient first(point);
+  first.say(real.opening());
+  const Frame proof = real.take(first.read_frame()).value().value();
+  RawClient again(point);
+  again.say(real.opening());
+  again.read_frame();
+  again.say(proof);
+  EXPECT_EQ(again.read_frame().type, FrameType::kRefusal);
+  expect_all(join(launch_of(point, 1, 2), kLong, kJobSecret), 2);
+  EXPECT_EQ(host.get()->strangers[StrangerKind::kUnproven], 1U);
+}
+
+TEST(RendezvousAttack, HelloThatWasChangedOnItsWayIsRefused) {
+  const RendezvousPoint point = local_point();
+  std::future<Gathered> host = join(launch_of(point, 0, 2), kLong, kJobSecret);
+  {
+    RawClient client(point);
+    const Credential credential = Credential::of_secret(bytes_of(kJobSecret)).value();
+    GuestHandshake real(credential, {1});
+    client.say(real.opening());
+    client.say(real.take(client.read_frame()).value().value());
+    Channel channel = real.channel();
+    Blob hello = channel.pack(encode(hello_of(1, point.nonce))).value();
+    hello[kFrameHeaderBytes + 70] ^= 1;
+    client.send(hello);
+    EXPECT_NE(client.read_to_end(), "");
+  }
+  expect_all(join(launch_of(point, 1, 2), kLong, kJobSecret), 2);
+  EXPECT_EQ(host.get()->strangers[StrangerKind::kUnproven], 1U);
+}
+
+TEST(RendezvousAttack, AHostWithoutTheSecretHearsNothingAboutTheJobAndIsNotBelieved) {
+  const RendezvousPoint point = local_point();
+  const Gather forged{.drawn = {}, .randoms = {{1}, {2}}, .blobs = {{1}, {2}}};
+  const std::vector<Frame> lies = {encode(Challenge{Keying::kSecret, {9}, {9}}),
+                                   encode(Challenge{Keying::kNone, {9}, {}}),
+                                   encode(Refusal{true, "you are not wanted"}),
+                                   encode_failure("it is over"), encode(forged).front()};
+  std::future<Gathered> guest = join(launch_of(point, 1, 2), kLong, kJobSecret);
+  {
+    FakeHost fake(point);
+    for (const Frame& lie : lies) {
+      RawEnd end = fake.next_guest();
+      const Frame opening = end.read_frame();
+      EXPECT_EQ(opening.type, FrameType::kOpening);
+      EXPECT_EQ(opening.body.size(), 1 + sizeof(Random));
+      end.say(lie);
+      EXPECT_EQ(end.read_to_end(), "") << "it says no more";
+    }
+  }
+  // Nothing of that was the last word.
+  expect_all(join(launch_of(point, 0, 2), kLong, kJobSecret), 2);
+  expect_all(std::move(guest), 2);
+}
+
+TEST(RendezvousAttack, AGuestSaysAtLastWhatAnUnprovenHostSaid) {
+  const RendezvousPoint point = local_point();
+  FakeHost fake(point);
+  std::future<Gathered> guest = join(launch_of(point, 1, 2), base::seconds(2), kJobSecret);
+  RawEnd end = fake.next_guest();
+  end.say(encode(Refusal{true, "you are not wanted"}));
+  EXPECT_NE(end.read_to_end(), "");
+  while (guest.wait_for(std::chrono::milliseconds(0)) != std::future_status::ready) {
+    if (std::optional<RawEnd> again = fake.next_guest_within(base::milliseconds(50))) {
+      again->say(encode(Refusal{true, "you are not wanted"}));
+      again->read_to_end();
+    }
+  }
+  expect_error(std::move(guest), "refused this rank: you are not wanted");
+}
+
+TEST(RendezvousAttack, AnOldGatherIsNotTakenForThisOne) {
+  const RendezvousPoint point = local_point();
+  std::future<Gathered> guest = join(launch_of(point, 1, 2));
+  {
+    FakeHost fake(point);
+    const Gather old{.drawn = {}, .randoms = {{1}, {2}}, .blobs = {{1}, {2}}};
+    RawEnd end = fake.next_guest();
+    EXPECT_EQ(end.read_frame().type, FrameType::kOpening);
+    end.say(encode(Challenge{}));
+    EXPECT_EQ(end.read_frame().type, FrameType::kHello);
+    end.say(encode_welcome());
+    end.say(encode(old).front());
+    EXPECT_EQ(end.read_to_end(), "");
+  }
+  expect_all(join(launch_of(point, 0, 2)), 2);
+  expect_all(std::move(guest), 2);
+}
+
+TEST(RendezvousAttack, RanksWithAndWithoutASecretAreToldSo) {
+  const std::string advice = "give SPILLWAY_SECRET_FILE to all ranks or to none";
+  for (const bool host_has : {true, false}) {
+    const RendezvousPoint point = local_point();
+    std::future<Gathered> host =
+        join(launch_of(point, 0, 2), base::seconds(3), host_has ? kJobSecret : "");
+    expect_error(join(launch_of(point, 1, 2), base::seconds(2), host_has ? "" : kJobSecret),
+                 advice);
+    expect_error(std::move(host), advice);
+  }
+}
+
+TEST(RendezvousAttack, RanksWithDifferentSecretsDoNotMeet) {
+  const RendezvousPoint point = local_point();
+  std::future<Gathered> host = join(launch_of(point, 0, 2), base::seconds(3), kJobSecret);
+  expect_error(join(launch_of(point, 1, 2), base::seconds(2), "another secret, not that"),
+               "did not prove that it knows the job's secret");
+  expect_error(std::move(host), "rank 1 of 2 did not come");
+}
+
+// The host's files and the strangers' are this process's.
+bool may_open(std::uint64_t files) {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, std::max<rlim_t>(limit.rlim_cur, files));
+  return ::setrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur >= files;
+}
+
+TEST(RendezvousAttack, AFloodOfSilentStrangersDoesNotKeepRanksOut) {
+  constexpr std::size_t kFlood = kMaxStrangers + 100;
+  if (!may_open(2 * kFlood + 200)) {
+    GTEST_SKIP() << "this process may not open enough files";
+  }
+  const UniqueId id = new_id();
+  const RendezvousPoint point = point_of(parse_unique_id(id).value());
+  std::list<RawClient> flood;
+  for (std::size_t i = 0; i < kFlood; ++i) {
+    flood.emplace_back(point);
+  }
+  std::future<Gathered> host = join(id, 0, 3);
+  // Once the host has begun to answer: in one process the first to join is the host.
+  flood.back().send(Blob(1, 0));
+  EXPECT_NE(flood.back().read_to_end(), "");
+  std::future<Gathered> one = join(id, 1, 3);
+  for (std::size_t i = 0; i < 50; ++i) {
+    flood.emplace_back(point);
+  }
+  expect_all(join(id, 2, 3), 3);
+  expect_all(std::move(one), 3);
+  const Gathered met = host.get();
+  ASSERT_TRUE(met.ok()) << met.status().message();
+  EXPECT_GE(met->strangers[StrangerKind::kSilent], kFlood - kMaxStrangers - 1);
+}
+
+TEST(RendezvousAttack, AllRanksHaveOneKeyAndEveryRunAnother) {
+  std::vector<wire::RunKey> seen;
+  const auto run = [&](const auto& join_rank) {
+    std::vector<std::future<Gathered>> outcomes;
+    for (std::uint16_t rank = 0; rank < 3; ++rank) {
+      outcomes.push_back(join_rank(rank));
+    }
+    const wire::RunKey key = outcomes[0].get().value().key;
+    EXPECT_EQ(outcomes[1].get().value().key, key);
+    EXPECT_EQ(outcomes[2].get().value().key, key);
+    EXPECT_NE(key, wire::RunKey());
+    for (const wire::RunKey& other : seen) {
+      EXPECT_NE(key, other);
+    }
+    seen.push_back(key);
+  };
+  for (int i = 0; i < 2; ++i) {
+    for (const std::string& secret : {std::string(), kJobSecret}) {
+      const RendezvousPoint point = local_point();
+      run([&](std::uint16_t rank) { return join(launch_of(point, rank, 3), kLong, secret); });
+      const UniqueId id = new_id();
+      run([&](std::uint16_t rank) { return join(id, rank, 3, kLong, secret); });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace spillway::runtime

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The last operation of ranks that leave one by one: whoever is late for it, and whoever has gone
+// by then, all end it alike.
+#include <gtest/gtest.h>
+
+#include "sim/stacks/collective_tolerant_testing.h"
+
+namespace spillway::sim {
+namespace {
+
+using collective::Operation;
+
+void leave_when_idle(SimulatedGroup& group, std::uint16_t rank) {
+  if (group.stack(rank).engine().is_idle()) {
+    group.leave(rank);
+    return;
+  }
+  group.network().at(group.network().now() + base::microseconds(100),
+                     [&group, rank](base::Instant) { leave_when_idle(group, rank); });
+}
+
+// Three ranks, all of which leave behind the last step. As it begins, the rank with the first chair
+// is cut off; when it is back, the one that has decided in its place is cut off for a while. So all
+// that it hears of is the third, which is done and leaves.
+void expect_all_end_the_last_step_alike(double least) {
+  constexpr std::uint16_t kRanks = 3;
+  constexpr std::uint64_t kLast = 30;  // a multiple of the ranks: rank 0 has the first chair
+  constexpr std::size_t kCount = 6'000;
+  SimulatedGroup group({.ranks = kRanks, .rate = base::gigabits_per_second(1)});
+  Gradients gradients(kRanks, kCount, 1);
+  const Operation operation = tolerant(kCount, {.least_contributors = least});
+  for (std::uint64_t step = 0; step < kLast; ++step) {
+    run_once(group, gradients, operation, kRanks, step * kRanks);
+  }
+  const base::Instant begin = group.network().now();
+  const auto cut = [&](const std::string& link, int from_ms, int until_ms) {
+    add_fault(group, link, scenario::FaultKind::kDown, 1.0, begin + base::milliseconds(from_ms),
+              begin + base::milliseconds(until_ms));
+  };
+  cut(up_link(0), 0, 300);
+  cut(down_link(0), 0, 300);
+  cut(up_link(1), 250, 900);
+  std::vector<base::Instant> ended(kRanks);
+  group.on_ending([&](std::uint16_t rank, const Ending& ending) {
+    EXPECT_TRUE(ending.status.ok()) << "rank " << rank << ": " << ending.status.message();
+    ended[rank] = group.network().now();
+    leave_when_idle(group, rank);
+  });
+  for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
+    ASSERT_TRUE(group.submit(rank, gradients.at(rank, operation)).ok());
+  }
+  ASSERT_TRUE(group.run(kRanks * (kLast + 1), base::seconds(5)));
+  EXPECT_EQ(gradients.output[1], gradients.output[2]);
+  EXPECT_EQ(gradients.output[0], gradients.output[2]);
+  EXPECT_EQ(group.endings(0).back().report.empty_shards, 1);
+  EXPECT_EQ(group.endings(0).back().report.contributors, 2);
+  // Or this test shows nothing: the others went on without it, and it heard from them late.
+  EXPECT_LT(ended[1], begin + base::milliseconds(250));
+  EXPECT_LT(ended[2], begin + base::milliseconds(250));
+  EXPECT_GT(ended[0], begin + base::milliseconds(900));
+}
+
+// It cannot go on alone, and must not take the third's leave for the end of the operation.
+TEST(Leaving, ARankThatIsLateForTheLastStepIsToldHowItEnded) {
+  expect_all_end_the_last_step_alike(0.5);
+}
+
+// It may go on alone, and must not take the third's leave for its consent.
+TEST(Leaving, ARankThatIsLateForTheLastStepDoesNotDecideItAgain) {
+  expect_all_end_the_last_step_alike(0.3);
+}
+
+TEST(Leaving, ARankThatLeavesBeforeAStepWithDeadlinesIsNamed) {
+  constexpr std::uint16_t kRanks = 3;
+  constexpr std::uint64_t kSteps = 12;
+  SimulatedGroup group({.ranks = kRanks});
+  Gradients gradients(kRanks, 6'000, 1);
+  const Operation operation = tolerant(6'000, {.least_contributors = 0.5});
+  for (std::uint64_t step = 0; step < kSteps; ++step) {
+    run_once(group, gradients, operation, kRanks, step * kRanks);
+  }
+  leave_when_idle(group, 2);
+  for (std::uint16_t rank = 0; rank < 2; ++rank) {
+    group.submit_at(group.network().now() + base::milliseconds(50), rank,
+                    gradients.at(rank, operation));
+  }
+  ASSERT_TRUE(group.run(kRanks * kSteps + 2, base::seconds(5)));
+  for (std::uint16_t rank = 0; rank < 2; ++rank) {
+    const base::Status& status = group.endings(rank).back().status;
+    EXPECT_FALSE(status.ok());
+    EXPECT_NE(status.message().find("rank 2"), std::string::npos) << status.message();
+  }
+}
+
+}  // namespace
+}  // namespace spillway::sim

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What one rank protects its packets with, in one epoch of one run: for each peer the keys of both
+// directions, and how far the numbers of the peer's packets have come, which packets carry in part.
+//
+// Numbers move on only with packets that passed their checks, so that no forgery pushes them ahead.
+// Keys are made when a peer is added. Limit: as many peers as are added. One thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/status.h"
+#include "wire/key.h"
+#include "wire/packet_auth.h"
+
+namespace spillway::transport {
+
+struct SessionConfig {
+  wire::RunKey key;
+  wire::Protection protection = wire::Protection::kTags;
+};
+
+// One membership of a job: what its packets have in common.
+struct Epoch {
+  std::uint16_t job = 0;
+  std::uint64_t number = 0;  // grows with every membership of a run
+  SessionConfig session;
+};
+
+class Session {
+ public:
+  struct Link {
+    std::shared_ptr<const wire::PacketAuth> out;
+    std::shared_ptr<const wire::PacketAuth> in;
+    std::uint64_t newest_control = 0;        // of the peer's that passed
+    std::vector<std::uint64_t> newest_data;  // the same per path
+
+    std::uint64_t newest_on(std::uint8_t path, std::uint64_t first) const {
+      return path < newest_data.size() ? newest_data[path] : first;
+    }
+    void on_data(std::uint8_t path, std::uint64_t number, std::uint64_t first);
+  };
+
+  // Numbers count from `first_number` on (EndpointConfig).
+  Session(const SessionConfig& config, std::uint16_t rank, std::uint64_t epoch,
+          std::uint64_t first_number);
+
+  base::Status add_peer(std::uint16_t rank);
+  // Null for who is no peer.
+  Link* find(std::uint16_t rank) { return rank < links_.size() ? links_[rank].get() : nullptr; }
+  const Link* find(std::uint16_t rank) const {
+    return rank < links_.size() ? links_[rank].get() : nullptr;
+  }
+  std::uint64_t first_number() const { return first_number_; }
+  const SessionConfig& config() const { return config_; }
+
+ private:
+  SessionConfig config_;
+  std::uint16_t rank_;
+  std::uint64_t epoch_;
+  std::uint64_t first_number_;
+  std::shared_ptr<const wire::PacketAuth> crc_;  // where there are no keys: for all
+  std::vector<std::unique_ptr<Link>> links_;     // by rank
+};
+
+}  // namespace spillway::transport

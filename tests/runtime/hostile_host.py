@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What attackers have: sockets on other hosts (network namespaces; needs root), an ear on every link, and datagrams of
+any content in anybody's name.
+"""
+import ctypes
+import os
+import socket
+import struct
+import threading
+import time
+import typing
+
+from forged_packets import checksum
+
+CLONE_NEWNET = 0x40000000
+ETH_P_ALL, ETH_P_IP = 3, 0x0800
+OUTGOING = 4  # a packet socket's word for frames that leave
+FRAME_HEADERS = 14 + 20 + 8
+
+
+def in_namespace(name, make):
+    """What `make` returns, called in the network namespace: sockets stay in the one they were made in."""
+    made = []
+
+    def enter_and_make():
+        with open(f"/run/netns/{name}", "rb") as namespace:
+            if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), CLONE_NEWNET) != 0:
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        made.append(make())
+
+    thread = threading.Thread(target=enter_and_make)
+    thread.start()
+    thread.join()
+    return made[0]
+
+
+class Datagram(typing.NamedTuple):
+    source: str
+    source_port: int
+    destination: str
+    destination_port: int
+    payload: bytes
+
+    def changed(self, offset, layout, value):
+        """With another number at this place of the payload; `value` may be a function of the one that is there."""
+        if callable(value):
+            value = value(struct.unpack_from(layout, self.payload, offset)[0])
+        payload = bytearray(self.payload)
+        struct.pack_into(layout, payload, offset, value)
+        return self._replace(payload=bytes(payload))
+
+    def turned_round(self):
+        return Datagram(self.destination, self.destination_port, self.source, self.source_port, self.payload)
+
+
+def ip_and_udp(datagram):
+    """Without a UDP checksum, which IPv4 allows: what was heard on the way may not have had its own yet."""
+    udp = struct.pack("!HHHH", datagram.source_port, datagram.destination_port, 8 + len(datagram.payload), 0)
+    header = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 28 + len(datagram.payload), 1, 0x4000, 64, socket.IPPROTO_UDP, 0,
+                         socket.inet_aton(datagram.source), socket.inet_aton(datagram.destination))
+    header = header[:10] + struct.pack("!H", checksum(header)) + header[12:]
+    return header + udp + datagram.payload
+
+
+def parse_frame(frame):
+    """The UDP datagram in it, or none."""
+    if len(frame) <= FRAME_HEADERS or frame[12:14] != b"\x08\x00" or frame[14] != 0x45 or \
+            frame[23] != socket.IPPROTO_UDP:
+        return None
+    ports = struct.unpack_from("!HHH", frame, 34)
+    return Datagram(socket.inet_ntoa(frame[26:30]), ports[0], socket.inet_ntoa(frame[30:34]), ports[1],
+                    frame[42:34 + ports[2]])
+
+
+class Wiretap:
+    """Sits at the switch of NetworkNamespaces: hears what hosts send, and sends them what it likes."""
+
+    def __init__(self, network, hosts):
+        self.hardware = {}  # address of a host: its card's
+        self.namespace = network.names["switch"]
+        self.hosts = {network.address(host): host for host in hosts}
+        self.sockets = {address: self._open(host, protocol=0) for address, host in self.hosts.items()}
+
+    def _open(self, host, protocol):
+        """A socket at the host's port of the switch; with protocol 0 it hears nothing."""
+        def make():
+            raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(protocol))
+            raw.bind((f"port{host}", protocol))
+            return raw
+        return in_namespace(self.namespace, make)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for raw in self.sockets.values():
+            raw.close()
+
+    def hear(self, seconds, most):
+        """Datagrams between the hosts from now on, up to `most` of each, in the order in which it sent them."""
+        heard = []
+        for host in self.hosts.values():
+            with self._open(host, ETH_P_ALL) as raw:
+                raw.settimeout(0.05)
+                end, left = time.monotonic() + seconds, most
+                while time.monotonic() < end and left > 0:
+                    datagram = self._hear_one(raw)
+                    if datagram is not None:
+                        heard.append(datagram)
+                        left -= 1
+        return heard
+
+    def _hear_one(self, raw):
+        try:
+            frame, where = raw.recvfrom(65536)
+        except TimeoutError:
+            return None
+        datagram = parse_frame(frame)
+        if where[2] == OUTGOING or datagram is None or datagram.destination not in self.sockets:
+            return None
+        self.hardware[datagram.destination], self.hardware[datagram.source] = frame[0:6], frame[6:12]
+        return datagram
+
+    def send(self, datagram):
+        """To its destination, as if its source had sent it."""
+        stranger = b"\x02\0\0\0\0\1"
+        frame = self.hardware[datagram.destination] + self.hardware.get(datagram.source, stranger)
+        self.sockets[datagram.destination].send(frame + struct.pack("!H", ETH_P_IP) + ip_and_udp(datagram))
