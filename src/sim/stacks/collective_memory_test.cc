@@ -2,6 +2,7 @@
 //
 // Exact operations of ranks that share memory: with room and without, read both ways, one way or
 // not at all, and by a rank that lies about where things are.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>
