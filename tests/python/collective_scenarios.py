@@ -335,12 +335,14 @@ def receives_from_any_rank():
             assert_equal(got, torch.full((1000,), 100 * source + heard.count(source)))
             heard.append(source)
         assert sorted(heard) == sorted(2 * list(range(1, world)))
+        dist.barrier()  # or one from any rank might get what follows
         got = torch.zeros(2)
         assert dist.recv(got, tag=5) == 2 and got[0] == 5.0  # a named rank's own message waits for its turn
         assert dist.recv(got, src=2) == 2 and got[0] == 4.0
     else:
         for at in range(2):
             dist.send(torch.full((1000,), 100 * rank + at), 0)
+        dist.barrier()
         if rank == 2:
             waits = dist.isend(torch.full((2,), 4.0), 0)
             dist.send(torch.full((2,), 5.0), 0, tag=5)
