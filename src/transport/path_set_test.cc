@@ -330,8 +330,8 @@ TEST(PathIntake, CountsAPacketOnce) {
   EXPECT_FALSE(add(936));
   wire::ControlPacket::Credit credit;
   intake.report({}, credit);
-  EXPECT_EQ(credit.paths[0].packets, 5U);
-  EXPECT_EQ(credit.paths[0].echo_number, 1000U);
+  EXPECT_TRUE(credit.paths[0].packets == 5U);  // packed: nothing may refer to them
+  EXPECT_TRUE(credit.paths[0].echo_number == 1000U);
 }
 
 TEST(PathSet, ByteCountersMayWrap) {
