@@ -101,6 +101,28 @@ spillway_status no_request() {
   return fail(SPILLWAY_INVALID_ARGUMENT, "request is NULL");
 }
 
+// What `write` makes of the report of a request that has one.
+template <typename Write>
+spillway_status with_report(const spillway_request* request, Write write) {
+  if (request == nullptr) {
+    return no_request();
+  }
+  return spillway::capi::guarded([&] {
+    return request->request->is_done() ? write(request->request->report()) : SPILLWAY_IN_PROGRESS;
+  });
+}
+
+template <typename Report>
+spillway_status write_report(const Report& value, Report* out, const char* name) {
+  const spillway::base::Status status = write_sized(value, out, name);
+  return status.ok() ? SPILLWAY_OK : fail(status);
+}
+
+spillway_status no_such(std::string_view what, std::uint32_t index, std::size_t count) {
+  return fail(SPILLWAY_INVALID_ARGUMENT,
+              fmt::format("the report has {0} {1}s, no {1} {2}", count, what, index));
+}
+
 }  // namespace
 
 spillway_status spillway_request_wait(const spillway_request* request, int64_t timeout_ms) {
@@ -150,76 +172,37 @@ void spillway_request_free(spillway_request* request) {
 
 spillway_status spillway_request_report(const spillway_request* request,
                                         spillway_operation_report* report) {
-  if (request == nullptr) {
-    return no_request();
-  }
-  return spillway::capi::guarded([&] {
-    if (!request->request->is_done()) {
-      return SPILLWAY_IN_PROGRESS;
-    }
-    const spillway::base::Status status =
-        write_sized(report_of(request->request->report()), report, "spillway_operation_report");
-    return status.ok() ? SPILLWAY_OK : fail(status);
+  return with_report(request, [&](const OperationReport& full) {
+    return write_report(report_of(full), report, "spillway_operation_report");
   });
 }
 
 spillway_status spillway_request_peer_report(const spillway_request* request, uint32_t rank,
                                              spillway_peer_report* report) {
-  if (request == nullptr) {
-    return no_request();
-  }
-  return spillway::capi::guarded([&] {
-    if (!request->request->is_done()) {
-      return SPILLWAY_IN_PROGRESS;
-    }
-    const OperationReport full = request->request->report();
-    if (rank >= full.peers.size()) {
-      return fail(SPILLWAY_INVALID_ARGUMENT,
-                  fmt::format("the report has {} ranks, no rank {}", full.peers.size(), rank));
-    }
-    const spillway::base::Status status =
-        write_sized(report_of(full.peers[rank]), report, "spillway_peer_report");
-    return status.ok() ? SPILLWAY_OK : fail(status);
+  return with_report(request, [&](const OperationReport& full) {
+    return rank < full.peers.size()
+               ? write_report(report_of(full.peers[rank]), report, "spillway_peer_report")
+               : no_such("rank", rank, full.peers.size());
   });
 }
 
 spillway_status spillway_request_shard_report(const spillway_request* request, uint32_t shard,
                                               spillway_shard_report* report) {
-  if (request == nullptr) {
-    return no_request();
-  }
-  return spillway::capi::guarded([&] {
-    if (!request->request->is_done()) {
-      return SPILLWAY_IN_PROGRESS;
-    }
-    const OperationReport full = request->request->report();
-    if (shard >= full.shards.size()) {
-      return fail(SPILLWAY_INVALID_ARGUMENT,
-                  fmt::format("the report has {} shards, no shard {}", full.shards.size(), shard));
-    }
-    const spillway::base::Status status =
-        write_sized(report_of(full.shards[shard]), report, "spillway_shard_report");
-    return status.ok() ? SPILLWAY_OK : fail(status);
+  return with_report(request, [&](const OperationReport& full) {
+    return shard < full.shards.size()
+               ? write_report(report_of(full.shards[shard]), report, "spillway_shard_report")
+               : no_such("shard", shard, full.shards.size());
   });
 }
 
 spillway_status spillway_request_absent_range(const spillway_request* request, uint32_t range,
                                               uint64_t* first, uint64_t* count) {
-  if (request == nullptr) {
-    return no_request();
-  }
-  if (first == nullptr || count == nullptr) {
+  if (request != nullptr && (first == nullptr || count == nullptr)) {
     return fail(SPILLWAY_INVALID_ARGUMENT, "first or count is NULL");
   }
-  return spillway::capi::guarded([&] {
-    if (!request->request->is_done()) {
-      return SPILLWAY_IN_PROGRESS;
-    }
-    const OperationReport full = request->request->report();
+  return with_report(request, [&](const OperationReport& full) {
     if (range >= full.absent.size()) {
-      return fail(
-          SPILLWAY_INVALID_ARGUMENT,
-          fmt::format("the report has {} absent ranges, no range {}", full.absent.size(), range));
+      return no_such("absent range", range, full.absent.size());
     }
     *first = full.absent[range].first;
     *count = full.absent[range].count;

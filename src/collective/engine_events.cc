@@ -30,21 +30,22 @@ base::StatusCode code_of(wire::FailureCause cause) {
   return base::StatusCode::kPeerFailed;
 }
 
+// Whoever tells may have been told itself.
 std::string failure_sentence(const transport::PeerFailed& event, const Group& group) {
   const std::string from = rank_name(group, event.from);
   const std::string culprit = rank_name(group, event.culprit);
   switch (event.cause) {
     case wire::FailureCause::kPeerDead:
-      return fmt::format("{} is dead: {} has not heard from it", culprit, from);
+      return fmt::format("{} is dead, says {}", culprit, from);
     case wire::FailureCause::kMismatch:
       return fmt::format(
-          "{} found that {} runs another operation; all ranks must call the same operations in the "
-          "same order",
-          from, culprit);
+          "{} runs another operation, says {}; all ranks must call the same operations in the same "
+          "order",
+          culprit, from);
     case wire::FailureCause::kAborted:
       return fmt::format("{} aborted", culprit);
     case wire::FailureCause::kTimeout:
-      return fmt::format("{} waited too long for {}", from, culprit);
+      return fmt::format("{} was waited for too long, says {}", culprit, from);
     case wire::FailureCause::kClosed:
       return fmt::format("{} closed its communicator too early", culprit);
     case wire::FailureCause::kInternal:
@@ -73,8 +74,7 @@ std::string stall_observed(const transport::MessageStalled& stall, const std::st
   }
   return fmt::format(
       "{} is heard, but of {} datagrams of up to {} bytes that were sent to it over {} paths in "
-      "the "
-      "last {} s (path {} lost most) none has arrived",
+      "the last {} s (path {} lost most) none has arrived",
       who, stall.packets, stall.datagram_bytes, stall.paths,
       transport::kStallAfter.count() / 1'000'000'000, stall.path);
 }
@@ -93,8 +93,7 @@ std::string stall_sentence(const transport::MessageStalled& stall, const Group& 
       return fmt::format(
           "{}, while short ones come through: raise the MTU of the switches and interfaces between "
           "them, or set SPILLWAY_MTU to less at every rank; `spillway doctor --peer` finds out "
-          "what "
-          "passes",
+          "what passes",
           stall_observed(stall, who));
     case transport::StallReason::kLost:
       break;
@@ -296,7 +295,7 @@ void Engine::fail(const base::Status& cause, std::uint16_t culprit, wire::Failur
 
 void Engine::complete_failed(const Waiting& waiting, base::Instant now) {
   OperationReport report;
-  report.sequence = static_cast<decltype(report.sequence)>(waiting.sequence);
+  report.sequence = waiting.sequence;
   report.operation = waiting.operation;
   report.queued = waiting.queued;
   report.finished = now;

@@ -114,7 +114,7 @@ class OperationRun {
 
  protected:
   wire::MessageId message_id(wire::Phase phase, std::uint32_t piece, std::uint16_t source) const {
-    return {.operation = static_cast<decltype(wire::MessageId::operation)>(operation_number(key_)),
+    return {.operation = report_.sequence,
             .signature = signature_,
             .piece = static_cast<std::uint16_t>(piece),
             .source = source,

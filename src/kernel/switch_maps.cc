@@ -4,10 +4,11 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <fmt/format.h>
-#include <sys/random.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstring>
 #include <vector>
 
 #include "base/clock.h"
@@ -65,9 +66,11 @@ base::Status SwitchMaps::seed_processors() {
   std::vector<spillway_processor> processors(
       static_cast<std::size_t>(::libbpf_num_possible_cpus()));
   for (spillway_processor& processor : processors) {
-    if (::getrandom(&processor.random_state, sizeof(processor.random_state), 0) < 0) {
-      return net::system_error("draw random numbers", errno);
+    std::array<std::uint8_t, sizeof(processor.random_state)> drawn;
+    if (base::Status status = net::fill_random(drawn); !status.ok()) {
+      return status;
     }
+    std::memcpy(&processor.random_state, drawn.data(), drawn.size());
     processor.random_state |= 1;  // never zero
   }
   const std::uint32_t zero = 0;

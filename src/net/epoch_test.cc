@@ -11,15 +11,13 @@
 #include <thread>
 
 #include "net/transport_driver.h"
-#include "wire/data_packet.h"
+#include "transport/planes_testing.h"
 
 namespace spillway::net {
 namespace {
 
 constexpr std::uint16_t kJob = 3;
 constexpr std::uint32_t kPackets = 200;
-constexpr std::uint8_t kPlanes = 8;
-constexpr std::size_t kPlaneBytes = 640;
 constexpr std::uint32_t kPacketBytes = 720;
 constexpr std::uint32_t kLate = 50;  // of these, all come without credit
 constexpr auto kPatience = std::chrono::seconds(20);
@@ -28,23 +26,15 @@ class Planes final : public transport::PayloadSource {
  public:
   std::size_t write(const wire::DataStamp& stamp, const wire::PacketAuth& auth,
                     base::MutableByteView out) override {
-    wire::DataHeader header{.stamp = stamp};
-    header.row_log2 = 15;
-    header.rotations = 1;
-    header.planes = kPlanes;
-    header.quanta = 20;
-    header.head_bytes = 160;
-    header.scale = 1.0F;
-    return wire::write_data_packet(header, std::vector<std::uint8_t>(kPlaneBytes, 5), auth, out);
+    const std::vector<std::uint8_t> planes(transport::kTestPlanesBytes, 5);
+    return wire::write_data_packet(transport::test_header(stamp), planes, auth, out);
   }
 };
 
 class Sink final : public transport::PayloadSink {
  public:
   unsigned take(const wire::OpenedPacket& packet, base::ByteView bytes) override {
-    std::vector<std::uint8_t> planes(kPlaneBytes);
-    const auto trusted = wire::copy_trusted_planes(bytes, packet, planes);
-    return static_cast<unsigned>(trusted.bytes / (kPlaneBytes / kPlanes));
+    return transport::whole_test_planes(transport::test_planes(packet, bytes));
   }
 };
 
@@ -127,8 +117,8 @@ class Process {
                       .expect({.id = {.operation = operation, .source = from},
                                .packets = kPackets,
                                .packet_bytes = kPacketBytes,
-                               .planes = kPlanes,
-                               .loss = {.loss_bound_ppm = 0, .min_planes = kPlanes},
+                               .planes = transport::kTestPlanes,
+                               .loss = {.loss_bound_ppm = 0, .min_planes = transport::kTestPlanes},
                                .sink = &sink_},
                               now)
                       .ok());

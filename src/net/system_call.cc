@@ -2,8 +2,10 @@
 #include "net/system_call.h"
 
 #include <fmt/format.h>
+#include <sys/random.h>
 #include <sys/utsname.h>
 
+#include <cerrno>
 #include <charconv>
 #include <system_error>
 
@@ -20,6 +22,18 @@ base::Status cannot_make_thread(std::string_view does, const std::system_error& 
   return system_error(fmt::format("make the thread that {}", does), error.code().value(),
                       "raise the limit on processes and threads (ulimit -u, or the container's "
                       "pids.max), or end some");
+}
+
+base::Status fill_random(base::MutableByteView bytes) {
+  // Up to 256 bytes the kernel gives all or, before it has any, waits.
+  while (!bytes.empty()) {
+    const ssize_t got = ::getrandom(bytes.data(), bytes.size(), 0);
+    if (got < 0 && errno != EINTR) {
+      return system_error("get random bytes from the kernel", errno);
+    }
+    bytes = bytes.subspan(got < 0 ? 0 : static_cast<std::size_t>(got));
+  }
+  return {};
 }
 
 std::optional<KernelRelease> parse_kernel_release(std::string_view text) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What every system call around here needs: a descriptor with one owner, durations as the kernel
-// takes them, what it refused as a Status that names the attempt and the reason, and its release
-// for what depends on its age. No state of its own; any thread.
+// takes them, what it refused as a Status that names the attempt and the reason, random bytes, and
+// its release for what depends on its age. No state of its own; any thread.
 #pragma once
 
 #include <unistd.h>
@@ -15,6 +15,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/bytes.h"
 #include "base/status.h"
 #include "base/units.h"
 
@@ -62,6 +63,9 @@ base::Status system_error(std::string_view attempt, int error, std::string_view 
 
 // A thread that `does` something could not be made, and what to do about it.
 base::Status cannot_make_thread(std::string_view does, const std::system_error& error);
+
+// Random bytes of the kernel's.
+base::Status fill_random(base::MutableByteView bytes);
 
 struct KernelRelease {
   unsigned major = 0;

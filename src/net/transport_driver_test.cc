@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "wire/data_packet.h"
+#include "transport/planes_testing.h"
 
 namespace spillway::net {
 namespace {
@@ -23,21 +23,7 @@ namespace {
 using transport::Outcome;
 
 constexpr std::uint16_t kJob = 3;
-constexpr std::uint8_t kPlanes = 8;
-constexpr std::uint8_t kQuanta = 20;  // 640 coordinates, 640 bytes of planes
-constexpr std::size_t kPlaneBytes = 640;
 constexpr auto kPatience = std::chrono::seconds(20);
-
-wire::DataHeader header_of(const wire::DataStamp& stamp) {
-  wire::DataHeader header{.stamp = stamp};
-  header.row_log2 = 15;
-  header.rotations = 1;
-  header.planes = kPlanes;
-  header.quanta = kQuanta;
-  header.head_bytes = 160;
-  header.scale = 1.0F;
-  return header;
-}
 
 std::uint8_t planes_byte(std::uint16_t packet, std::size_t at) {
   return static_cast<std::uint8_t>(packet * 7 + at);
@@ -47,23 +33,22 @@ class TestSource final : public transport::PayloadSource {
  public:
   std::size_t write(const wire::DataStamp& stamp, const wire::PacketAuth& auth,
                     base::MutableByteView out) override {
-    std::vector<std::uint8_t> planes(kPlaneBytes);
+    std::vector<std::uint8_t> planes(transport::kTestPlanesBytes);
     for (std::size_t i = 0; i < planes.size(); ++i) {
       planes[i] = planes_byte(stamp.packet, i);
     }
-    return wire::write_data_packet(header_of(stamp), planes, auth, out);
+    return wire::write_data_packet(transport::test_header(stamp), planes, auth, out);
   }
 };
 
 class TestSink final : public transport::PayloadSink {
  public:
   unsigned take(const wire::OpenedPacket& packet, base::ByteView bytes) override {
-    std::vector<std::uint8_t> planes(kPlaneBytes);
-    const auto trusted = wire::copy_trusted_planes(bytes, packet, planes);
-    for (std::size_t i = 0; i < trusted.bytes; ++i) {
+    const std::vector<std::uint8_t> planes = transport::test_planes(packet, bytes);
+    for (std::size_t i = 0; i < planes.size(); ++i) {
       wrong_ += planes[i] != planes_byte(packet.header.stamp.packet, i) ? 1 : 0;
     }
-    return static_cast<unsigned>(trusted.bytes / (kPlaneBytes / kPlanes));
+    return transport::whole_test_planes(planes);
   }
   std::uint64_t wrong() const { return wrong_; }
 
@@ -154,8 +139,8 @@ struct Rank {
                       .expect({.id = {.operation = operation, .source = from},
                                .packets = packets,
                                .packet_bytes = kPacketBytes,
-                               .planes = kPlanes,
-                               .loss = {.loss_bound_ppm = 0, .min_planes = kPlanes},
+                               .planes = transport::kTestPlanes,
+                               .loss = {.loss_bound_ppm = 0, .min_planes = transport::kTestPlanes},
                                .sink = &sink},
                               now)
                       .ok());

@@ -2,8 +2,8 @@
 #include "runtime/local_handover.h"
 
 #include <fmt/format.h>
+#include <openssl/crypto.h>
 #include <poll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -44,7 +44,7 @@ struct Received {
 
 std::optional<std::string> random_digits() {
   std::array<std::uint8_t, kMemoryNameDigits / 2> bytes{};
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+  if (!net::fill_random(bytes).ok()) {
     return std::nullopt;
   }
   std::string digits;
@@ -91,11 +91,8 @@ Note note_of(NoteKind kind, std::uint16_t rank, const std::string& token) {
 
 // In the same time wherever they differ.
 bool has_token(const Note& note, const std::string& token) {
-  unsigned difference = token.size() == note.token.size() ? 0 : 1;
-  for (std::size_t i = 0; i < std::min(token.size(), note.token.size()); ++i) {
-    difference |= static_cast<unsigned>(token[i] ^ note.token[i]);
-  }
-  return difference == 0;
+  return token.size() == note.token.size() &&
+         CRYPTO_memcmp(token.data(), note.token.data(), token.size()) == 0;
 }
 
 // The socket's buffer is empty before each of the few notes, so all of it goes or nothing does.

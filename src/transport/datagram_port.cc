@@ -44,15 +44,13 @@ PacketFault DatagramPort::on_data(base::ByteView bytes, bool marked, base::Insta
     return PacketFault::kNone;  // counted there
   }
   Session::Link& link = *session_.find(stamp.message.source);
-  const std::uint64_t first = session_.first_number();
-  stamp.number =
-      wire::widen(static_cast<std::uint32_t>(stamp.number), link.newest_on(stamp.path, first));
+  stamp.number = wire::widen(static_cast<std::uint32_t>(stamp.number), link.newest_on(stamp.path));
   if (const PacketFault fault = wire::verify_head(bytes, *link.in, opened);
       fault != PacketFault::kNone) {
     return fault;
   }
   if (stamp.path < PathSet::kMaxPaths) {
-    link.on_data(stamp.path, stamp.number, first);
+    link.on_data(stamp.path, stamp.number);
   }
   endpoint_.complete(stamp.epoch, stamp.message, stamp.message.source);
   const auto size = static_cast<std::uint32_t>(opened.header.packet_size());

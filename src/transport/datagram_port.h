@@ -4,8 +4,9 @@
 // and verified here, so the endpoint only ever sees packets that passed their checks; everything
 // that leaves is written and sealed here.
 //
-// A datagram's header says which peer's keys it should pass under. What is of no peer, of another
-// job or epoch, or fails its check is counted by its fault and changes nothing. One thread.
+// A datagram's header says which peer's keys it should pass under. What is of no peer, or of
+// another job or epoch, is counted by the endpoint, what fails its check by its fault; neither
+// changes anything. One thread.
 #pragma once
 
 #include <array>

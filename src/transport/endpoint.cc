@@ -131,8 +131,7 @@ class Endpoint::Impl {
         packet.credit.path_count = 0;
         packet.leave = core.left.value_or(wire::ControlPacket::Leave{});
         if (work.reply == wire::ControlType::kLeave) {
-          packet.message.operation =
-              static_cast<decltype(packet.message.operation)>(core.retired.floor());
+          packet.message.operation = core.retired.floor();
         }
         return true;
     }

@@ -4,6 +4,7 @@
 // or was recorded then, means nothing any more.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "transport/datagram_port.h"
+#include "transport/planes_testing.h"
 
 namespace spillway::transport {
 namespace {
@@ -19,8 +21,6 @@ namespace {
 constexpr std::uint16_t kJob = 3;
 constexpr std::uint16_t kRanks = 3;
 constexpr std::uint32_t kPackets = 30;
-constexpr std::size_t kPlaneBytes = 640;
-constexpr std::uint8_t kPlanes = 8;
 constexpr std::uint32_t kPacketBytes = 720;
 constexpr base::Duration kDelay = base::microseconds(10);
 constexpr base::Duration kPatience = base::seconds(1);
@@ -33,15 +33,7 @@ class EpochPlanes final : public PayloadSource {
  public:
   std::size_t write(const wire::DataStamp& stamp, const wire::PacketAuth& auth,
                     base::MutableByteView out) override {
-    wire::DataHeader header;
-    header.stamp = stamp;
-    header.row_log2 = 15;
-    header.rotations = 1;
-    header.planes = kPlanes;
-    header.quanta = 20;
-    header.head_bytes = 160;
-    header.scale = 1.0F;
-    return wire::write_data_packet(header, Bytes(kPlaneBytes, content), auth, out);
+    return wire::write_data_packet(test_header(stamp), Bytes(kTestPlanesBytes, content), auth, out);
   }
   std::uint8_t content = 0;
 };
@@ -49,12 +41,9 @@ class EpochPlanes final : public PayloadSource {
 class EpochSink final : public PayloadSink {
  public:
   unsigned take(const wire::OpenedPacket& packet, base::ByteView bytes) override {
-    Bytes planes(kPlaneBytes);
-    const wire::TrustedPlanes trusted = wire::copy_trusted_planes(bytes, packet, planes);
-    for (std::size_t i = 0; i < trusted.bytes; ++i) {
-      wrong += planes[i] != content ? 1 : 0;
-    }
-    return static_cast<unsigned>(trusted.bytes / (kPlaneBytes / kPlanes));
+    const Bytes planes = test_planes(packet, bytes);
+    wrong += planes.size() - std::ranges::count(planes, content);
+    return whole_test_planes(planes);
   }
   std::uint8_t content = 0;
   std::uint64_t wrong = 0;
@@ -134,8 +123,8 @@ class Cluster {
                     .expect({.id = id,
                              .packets = kPackets,
                              .packet_bytes = kPacketBytes,
-                             .planes = kPlanes,
-                             .loss = {.loss_bound_ppm = 0, .min_planes = kPlanes},
+                             .planes = kTestPlanes,
+                             .loss = {.loss_bound_ppm = 0, .min_planes = kTestPlanes},
                              .sink = &receiver.sink},
                             now_)
                     .ok());

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "transport/datagram_port.h"
+#include "transport/planes_testing.h"
 
 namespace spillway::transport {
 namespace {
@@ -13,7 +14,6 @@ namespace {
 constexpr std::uint16_t kOwn = 0;
 constexpr std::uint16_t kPeer = 1;
 constexpr std::uint16_t kOther = 2;
-constexpr std::size_t kPlanesBytes = 640;
 constexpr std::size_t kLatest = 257;  // packets after which one is of long ago
 constexpr std::size_t kQuoted = 200;  // of a datagram; a host quotes more
 
@@ -23,16 +23,9 @@ class ConstantPlanes final : public PayloadSource {
  public:
   std::size_t write(const wire::DataStamp& stamp, const wire::PacketAuth& auth,
                     base::MutableByteView out) override {
-    wire::DataHeader header;
-    header.stamp = stamp;
-    header.row_log2 = 15;
-    header.rotations = 1;
-    header.planes = 8;
-    header.quanta = 20;
-    header.head_bytes = kPlanesBytes;  // beyond what is quoted
-    header.scale = 1.0F;
-    const Bytes planes(kPlanesBytes, static_cast<std::uint8_t>(stamp.packet));
-    return wire::write_data_packet(header, planes, auth, out);
+    const Bytes planes(kTestPlanesBytes, static_cast<std::uint8_t>(stamp.packet));
+    const std::uint16_t head_bytes = kTestPlanesBytes;  // beyond what is quoted
+    return wire::write_data_packet(test_header(stamp, head_bytes), planes, auth, out);
   }
 };
 

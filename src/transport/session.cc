@@ -7,9 +7,9 @@
 
 namespace spillway::transport {
 
-void Session::Link::on_data(std::uint8_t path, std::uint64_t number, std::uint64_t first) {
+void Session::Link::on_data(std::uint8_t path, std::uint64_t number) {
   if (path >= newest_data.size()) {
-    newest_data.resize(path + std::size_t{1}, first);
+    newest_data.resize(path + std::size_t{1}, first_number);
   }
   newest_data[path] = std::max(newest_data[path], number);
 }
@@ -25,6 +25,7 @@ Session::Session(const SessionConfig& config, std::uint16_t rank, std::uint64_t 
 
 base::Status Session::add_peer(std::uint16_t rank) {
   auto link = std::make_unique<Link>();
+  link->first_number = first_number_;
   link->newest_control = first_number_;
   if (crc_) {
     link->out = crc_;

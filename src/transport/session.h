@@ -34,13 +34,14 @@ class Session {
   struct Link {
     std::shared_ptr<const wire::PacketAuth> out;
     std::shared_ptr<const wire::PacketAuth> in;
+    std::uint64_t first_number = 0;
     std::uint64_t newest_control = 0;        // of the peer's that passed
-    std::vector<std::uint64_t> newest_data;  // the same per path
+    std::vector<std::uint64_t> newest_data;  // the same per path that anything came over
 
-    std::uint64_t newest_on(std::uint8_t path, std::uint64_t first) const {
-      return path < newest_data.size() ? newest_data[path] : first;
+    std::uint64_t newest_on(std::uint8_t path) const {
+      return path < newest_data.size() ? newest_data[path] : first_number;
     }
-    void on_data(std::uint8_t path, std::uint64_t number, std::uint64_t first);
+    void on_data(std::uint8_t path, std::uint64_t number);
   };
 
   // Numbers count from `first_number` on (EndpointConfig).
@@ -53,7 +54,6 @@ class Session {
   const Link* find(std::uint16_t rank) const {
     return rank < links_.size() ? links_[rank].get() : nullptr;
   }
-  std::uint64_t first_number() const { return first_number_; }
   const SessionConfig& config() const { return config_; }
 
  private:

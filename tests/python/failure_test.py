@@ -77,7 +77,7 @@ class Failures(unittest.TestCase):
             said = said_in(scenario)
             self.check(said[0], 0, TIMED_OUT, "barrier at", "after 1 s", "waits for rank 1, 2")
             for rank in (1, 2):
-                self.check(said[rank], rank, TIMED_OUT, "rank 0 waited too long for rank 1")
+                self.check(said[rank], rank, TIMED_OUT, "rank 1 was waited for too long, says rank ")
 
     def test_modes_that_differ_are_named(self):
         for rank, said in enumerate(said_in("modes_that_differ")):

@@ -2,7 +2,6 @@
 #include "runtime/launch/rendezvous_point.h"
 
 #include <fmt/format.h>
-#include <sys/random.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -37,8 +36,8 @@ std::uint64_t mix(std::uint64_t key, std::string_view word) {
 
 base::Result<Nonce> random_nonce() {
   Nonce nonce{};
-  if (::getrandom(nonce.data(), nonce.size(), 0) != static_cast<ssize_t>(nonce.size())) {
-    return net::system_error("get random bytes from the kernel", errno);
+  if (base::Status status = net::fill_random(nonce); !status.ok()) {
+    return status;
   }
   return nonce;
 }

@@ -4,7 +4,6 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
-#include <sys/random.h>
 
 #include <cerrno>
 #include <memory>
@@ -26,13 +25,6 @@ base::Status no_crypto(const char* what) {
           std::string("OpenSSL has no ") + what + "; Spillway needs OpenSSL 3 with it"};
 }
 
-base::Status fill(base::MutableByteView bytes) {
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    return net::system_error("get random bytes from the kernel", errno);
-  }
-  return {};
-}
-
 std::array<std::uint8_t, kSealNonceBytes> nonce_of_message(std::uint64_t number) {
   std::array<std::uint8_t, kSealNonceBytes> nonce{};
   base::store_le(nonce.data(), number);
@@ -43,13 +35,13 @@ std::array<std::uint8_t, kSealNonceBytes> nonce_of_message(std::uint64_t number)
 
 base::Result<Random> draw_random() {
   Random random{};
-  const base::Status status = fill(random);
+  const base::Status status = net::fill_random(random);
   return status.ok() ? base::Result<Random>(random) : status;
 }
 
 base::Result<wire::RunKey> draw_key() {
   wire::RunKey key;
-  const base::Status status = fill(key.bytes);
+  const base::Status status = net::fill_random(key.bytes);
   return status.ok() ? base::Result<wire::RunKey>(key) : status;
 }
 

@@ -264,8 +264,7 @@ void SoakWatch::note_planes(const SpillwayStack& stack, base::ByteView payload) 
   const wire::DataStamp& stamp = opened.header.stamp;
   const transport::Session::Link* link = stack.port().session().find(stamp.message.source);
   if (link == nullptr || stamp.destination != stack.host() ||
-      wire::open_data_packet(payload, *link->in, opened,
-                             link->newest_on(stamp.path, stack.port().session().first_number())) !=
+      wire::open_data_packet(payload, *link->in, opened, link->newest_on(stamp.path)) !=
           wire::PacketFault::kNone) {
     return;
   }
