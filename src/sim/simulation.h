@@ -36,6 +36,7 @@ class Simulation {
   // Both must outlive the simulation; the observer, if any, is that of all Spillway stacks.
   explicit Simulation(const scenario::Scenario& scenario, StackObserver* observer = nullptr)
       : scenario_(scenario), observer_(observer) {}
+  explicit Simulation(scenario::Scenario&&, StackObserver* = nullptr) = delete;
 
   base::Status build();
   ScenarioResult run(const RunOptions& options);

@@ -16,7 +16,7 @@ constexpr const char* kTwoHosts =
 
 class SoakWatching : public ::testing::Test {
  protected:
-  SoakWatching() : simulation_(scenario::parse_scenario(kTwoHosts).value(), &watch_) {
+  SoakWatching() : simulation_(scenario_, &watch_) {
     EXPECT_TRUE(simulation_.build().ok());
     watch_.follow(simulation_.network(), nullptr);
     Flow flow;
@@ -54,6 +54,7 @@ class SoakWatching : public ::testing::Test {
   }
   const std::vector<std::string>& wrongs() { return watch_.record().wrongs; }
 
+  const scenario::Scenario scenario_ = scenario::parse_scenario(kTwoHosts).value();
   SoakWatch watch_;
   Simulation simulation_;
 };
