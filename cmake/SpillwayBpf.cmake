@@ -1,36 +1,76 @@
 # Programs for the kernel: C that clang compiles to eBPF, and the skeleton through which C++ loads
-# them. Where the tools for that are missing, the rest is built and `spillway switch attach` says so.
+# them. What clang makes of them stands in src/dataplane/bpf/compiled, too, for machines without
+# clang or bpftool: eBPF is the same on every little-endian machine (docs/adr/0016). Without libbpf
+# the rest is built, and `spillway switch attach` says so.
 
 set(SPILLWAY_HAVE_BPF OFF)
+option(SPILLWAY_BPF_SHIPPED "Take the kernel's programs as shipped, even where clang could compile them" OFF)
 pkg_check_modules(libbpf IMPORTED_TARGET libbpf>=1.0)
 find_program(SPILLWAY_BPF_CLANG NAMES clang clang-19 clang-18 clang-17 clang-16 clang-15 clang-14)
 find_program(SPILLWAY_BPFTOOL bpftool HINTS /usr/sbin /sbin)
-if(libbpf_FOUND AND SPILLWAY_BPF_CLANG AND SPILLWAY_BPFTOOL)
-  set(SPILLWAY_HAVE_BPF ON)
+set(SPILLWAY_BPF_COMPILES OFF)
+if(SPILLWAY_BPF_CLANG AND SPILLWAY_BPFTOOL AND NOT SPILLWAY_BPF_SHIPPED)
+  set(SPILLWAY_BPF_COMPILES ON)
+endif()
+if(NOT libbpf_FOUND)
+  message(STATUS "Building without eBPF: it takes libbpf-dev (1.0).")
 else()
-  message(STATUS "Building without eBPF: it takes libbpf-dev (1.0), clang and bpftool.")
+  set(SPILLWAY_HAVE_BPF ON)
+  if(NOT SPILLWAY_BPF_COMPILES)
+    message(STATUS "The kernel's programs are taken as shipped (src/dataplane/bpf/compiled).")
+  endif()
 endif()
 
 # spillway_bpf(<name>): src/dataplane/bpf/<name>.bpf.c as build/src/dataplane/bpf/<name>.skel.h, made
-# by the target spillway_bpf_<name>.
+# by the target spillway_bpf_<name>, or copied from what is shipped.
 function(spillway_bpf name)
-  set(source "${PROJECT_SOURCE_DIR}/src/dataplane/bpf/${name}.bpf.c")
   set(folder "${PROJECT_BINARY_DIR}/src/dataplane/bpf")
+  file(MAKE_DIRECTORY "${folder}")
+  if(SPILLWAY_BPF_COMPILES)
+    spillway_compile_bpf(${name} "${folder}")
+  else()
+    configure_file("${PROJECT_SOURCE_DIR}/src/dataplane/bpf/compiled/${name}.skel.h.in"
+                   "${folder}/${name}.skel.h" COPYONLY)
+    add_custom_target(spillway_bpf_${name})
+  endif()
+endfunction()
+
+function(spillway_compile_bpf name folder)
+  set(source "${PROJECT_SOURCE_DIR}/src/dataplane/bpf/${name}.bpf.c")
   set(object "${folder}/${name}.bpf.o")
   set(skeleton "${folder}/${name}.skel.h")
-  file(MAKE_DIRECTORY "${folder}")
   # -mcpu=v3: 32-bit arithmetic and jumps, in every kernel since 5.1. The threshold: everything is
   # inlined, for a program may call nothing while it holds a lock. asm/types.h is the machine's.
+  # What is shipped names no folder of this machine's. `gen object` leaves out what only debuggers
+  # read.
   add_custom_command(OUTPUT "${skeleton}"
     COMMAND "${SPILLWAY_BPF_CLANG}" -O2 -g -target bpf -mcpu=v3 -Wall -Wextra -Werror
             -mllvm -inline-threshold=100000 -MD -MF "${object}.d" -MT "${skeleton}"
+            "-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=" -fdebug-compilation-dir=.
             "-I${PROJECT_SOURCE_DIR}/src" "-I/usr/include/${CMAKE_LIBRARY_ARCHITECTURE}"
             -c "${source}" -o "${object}"
-    COMMAND "${SPILLWAY_BPFTOOL}" gen skeleton "${object}" name "${name}_bpf" > "${skeleton}.new"
+    COMMAND "${SPILLWAY_BPFTOOL}" gen object "${object}.short" "${object}"
+    COMMAND "${SPILLWAY_BPFTOOL}" gen skeleton "${object}.short" name "${name}_bpf"
+            > "${skeleton}.new"
     COMMAND "${CMAKE_COMMAND}" -E rename "${skeleton}.new" "${skeleton}"
     DEPENDS "${source}"
     DEPFILE "${object}.d"
     COMMENT "Compiling ${name}.bpf.c for the kernel"
     VERBATIM)
   add_custom_target(spillway_bpf_${name} DEPENDS "${skeleton}")
+endfunction()
+
+# spillway_ship_bpf(<name>...): the target spillway_bpf_ship, which puts what was compiled where it
+# is shipped.
+function(spillway_ship_bpf)
+  if(NOT SPILLWAY_BPF_COMPILES)
+    return()
+  endif()
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  list(TRANSFORM ARGN PREPEND spillway_bpf_ OUTPUT_VARIABLE targets)
+  add_custom_target(spillway_bpf_ship
+    COMMAND Python3::Interpreter "${PROJECT_SOURCE_DIR}/scripts/bpf_programs.py" ship
+            --built "${PROJECT_BINARY_DIR}/src/dataplane/bpf" --clang "${SPILLWAY_BPF_CLANG}"
+    DEPENDS ${targets}
+    VERBATIM)
 endfunction()

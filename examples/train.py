@@ -5,6 +5,7 @@
     torchrun --nproc_per_node 4 examples/train.py --backend spillway
     mpirun -n 4 examples/train.py --backend gloo
     spillway lab run --preset congested -- python3 examples/train.py --backend spillway --target-accuracy 0.85
+    spillway lab compare --preset congested -- python3 examples/train.py --log {log}
 
 --model cnn     images of clothes: Fashion-MNIST, Debian's dataset-fashion-mnist
 --model charlm  a transformer that guesses the next character of the King James Bible of 1611, whose copyright has
@@ -326,7 +327,7 @@ class Run:
         options, median = self._options, round(statistics.median(self._step_ms), 3) if self._step_ms else None
         parameters = sum(parameter.numel() for parameter in self._trainer.model.parameters())
         self._journal.write("end", step=self._trainer.step, seconds=self._seconds(), epoch=self._epochs(),
-                            accuracy=self._accuracy, reason=reason, backend=options.backend, model=options.model,
+                            accuracy=self._accuracy, reason=reason, backend=dist.get_backend(), model=options.model,
                             parameters=parameters, world=dist.get_world_size(), batch=self._recipe.batch,
                             seed=options.seed, step_ms=median)
         if median is not None:

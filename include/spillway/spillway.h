@@ -110,6 +110,14 @@ SPILLWAY_API spillway_status spillway_launch_read(spillway_launch* launch);
 
 typedef struct spillway_comm spillway_comm;
 
+/* What bounds the data on its way to a rank. */
+typedef enum spillway_window {
+  SPILLWAY_WINDOW_AUTOMATIC = 0, /* as SPILLWAY_WINDOW says */
+  SPILLWAY_WINDOW_SPILLWAY = 1,
+  SPILLWAY_WINDOW_DCTCP = 2,
+  SPILLWAY_WINDOW_TIMELY = 3
+} spillway_window;
+
 /* What is 0, NULL or -1 here by spillway_comm_config_init is taken from the environment (rank and
  * world as the launcher set them, then SPILLWAY_*) or from the machine. Pointers need to last for
  * the call only. */
@@ -129,6 +137,9 @@ typedef struct spillway_comm_config {
   uint32_t operation_timeout_ms;  /* 300000 */
   uint32_t rendezvous_timeout_ms; /* how long to wait for the other ranks; 0: 60000 */
   int32_t servers;                /* parameter servers (`spillway ps`) beside the ranks; -1 */
+  uint32_t window;                /* spillway_window; 0 */
+  int32_t trimmed_target_ppm;     /* over-send: of this rank's packets from others, those that shall
+                                   * arrive trimmed so that its link is full, up to 500000; -1 */
   uint32_t reserved;              /* 0 */
 } spillway_comm_config;
 
@@ -162,8 +173,9 @@ SPILLWAY_API spillway_status spillway_comm_error(const spillway_comm* comm);
 /* ---- Operations ----
  *
  * All ranks call a communicator's operations in the same order with the same arguments (buffers,
- * priority, timeout and callback aside). Sends and receives are outside of that order: they match
- * by their two ranks and their tag, in the order of the calls among those that have them alike.
+ * priority, importance, timeout and callback aside). Sends and receives are outside of that order:
+ * they match by their two ranks and their tag, in the order of the calls among those that have them
+ * alike.
  *
  * With `request` NULL a call returns when the operation has ended, with its status. Otherwise it
  * returns at once, any number of operations may be under way, and the request says how it ended.
@@ -199,12 +211,17 @@ typedef enum spillway_reduction {
 #define SPILLWAY_MAX_TAG 0xFFFFFFu
 
 typedef enum spillway_algorithm {
-  SPILLWAY_ALGORITHM_AUTOMATIC = 0,
-  SPILLWAY_ALGORITHM_DIRECT = 1, /* every rank owns a shard: one hop to its owner, one back */
+  SPILLWAY_ALGORITHM_AUTOMATIC = 0, /* as SPILLWAY_ALGORITHM says, else by size and ranks */
+  SPILLWAY_ALGORITHM_DIRECT = 1,    /* every rank owns a shard: one hop to its owner, one back */
   SPILLWAY_ALGORITHM_RING = 2,
   SPILLWAY_ALGORITHM_TREE = 3,
-  SPILLWAY_ALGORITHM_SERVERS = 4 /* as automatic: used where, and only where, there are servers */
+  SPILLWAY_ALGORITHM_SERVERS = 4, /* as automatic: used where, and only where, there are servers */
+  SPILLWAY_ALGORITHM_LEVELS = 5   /* in racks and between them; needs SPILLWAY_RACK_RANKS */
 } spillway_algorithm;
+
+/* As `importance` and `expendable_ppm` of spillway_operation_options. */
+#define SPILLWAY_IMPORTANCE_BY_ENERGY 0xFFFFFFFFu
+#define SPILLWAY_EXPENDABLE_AS_LOST 0xFFFFFFFFu
 
 /* Called once when the operation has ended; its buffers are free. `message` is "" on success and
  * lasts for the call. */
@@ -234,6 +251,13 @@ typedef struct spillway_operation_options {
   uint32_t tag;        /* of send and receive, up to SPILLWAY_MAX_TAG; 0 */
   uint32_t timeout_ms; /* an operation that takes longer fails and names the ranks it waits for, as
                         * with operation_timeout_ms, which it is instead of; 0: that */
+
+  /* Of a tolerant all-reduce, each rank for its own packets: what switches shall drop first, which
+   * is another matter than `priority`, what shall go first. */
+  uint32_t importance;     /* SPILLWAY_IMPORTANCE_BY_ENERGY; or of all packets alike: 0 to 3 are
+                            * dropped early, 4 to 6 are not, 7 must arrive */
+  uint32_t expendable_ppm; /* by energy: of a contribution's packets, those to drop first;
+                            * SPILLWAY_EXPENDABLE_AS_LOST: as many as loss_bound_ppm */
 } spillway_operation_options;
 
 /* Writes the beginning of a struct of `size` bytes, as the caller knows it. */

@@ -22,6 +22,7 @@ FLOAT32, FLOAT64, FLOAT16, BFLOAT16, INT32, INT64, INT8, UINT8 = range(8)
 SUM, AVERAGE, MIN, MAX, PRODUCT, BIT_AND, BIT_OR, BIT_XOR = range(8)
 
 ANY_RANK = 2**32 - 1
+IMPORTANCE_BY_ENERGY = EXPENDABLE_AS_LOST = 2**32 - 1
 MAX_TAG = 2**24 - 1
 
 # spillway_callback. Comes on a thread of the library and takes the interpreter's lock there, which holds
@@ -47,7 +48,8 @@ class CommConfig(ctypes.Structure):
                 ("name", c_char_p), ("link_rate", c_uint64), ("mtu", c_uint32), ("trim_bytes", c_int32),
                 ("threads", c_int32), ("peer_timeout_ms", c_uint32), ("secret", c_char_p),
                 ("secret_size", c_size_t), ("operation_timeout_ms", c_uint32),
-                ("rendezvous_timeout_ms", c_uint32), ("servers", c_int32), ("reserved", c_uint32),
+                ("rendezvous_timeout_ms", c_uint32), ("servers", c_int32), ("window", c_uint32),
+                ("trimmed_target_ppm", c_int32), ("reserved", c_uint32),
                 ("room", c_uint8 * ROOM_FOR_NEWER_FIELDS)]
 
 
@@ -56,7 +58,7 @@ class OperationOptions(ctypes.Structure):
                 ("precision", c_uint32), ("gather_precision", c_uint32), ("loss_bound_ppm", c_uint32),
                 ("min_planes", c_uint32), ("lossy_gather", c_uint32), ("feedback_tensor", c_uint64),
                 ("least_contributors", c_double), ("callback", Callback), ("context", c_void_p), ("tag", c_uint32),
-                ("timeout_ms", c_uint32),
+                ("timeout_ms", c_uint32), ("importance", c_uint32), ("expendable_ppm", c_uint32),
                 ("room", c_uint8 * ROOM_FOR_NEWER_FIELDS)]
 
 
@@ -123,6 +125,11 @@ SIGNATURES = {
 }
 
 
+def per_million(share: float) -> int:
+    """What is no share becomes more than all."""
+    return round(share * 1_000_000) if 0.0 <= share <= 4000.0 else 2**32 - 2
+
+
 class Library:
     """A loaded library; `lib` has the C functions. Without a path: the one library_path finds."""
 
@@ -182,13 +189,15 @@ class Library:
         """With the library's defaults."""
         return self._with_defaults(OperationOptions(), "spillway_operation_options_init")
 
-    def tolerant_options(self, *, loss_bound: float, **fields: Any) -> OperationOptions:
+    def tolerant_options(self, *, loss_bound: float, expendable: Optional[float] = None,
+                         **fields: Any) -> OperationOptions:
         """The defaults of an operation that may lose something, with these fields. What is outside of its range is a
-        ValueError, in the library's words. `loss_bound` is a share, from 0 to 1."""
+        ValueError, in the library's words. `loss_bound` and `expendable` are shares, from 0 to 1."""
         made = self.options()
         made.tolerant = 1
-        # What is no share becomes more than all.
-        made.loss_bound_ppm = round(loss_bound * 1_000_000) if 0.0 <= loss_bound <= 4000.0 else 2**32 - 1
+        made.loss_bound_ppm = per_million(loss_bound)
+        if expendable is not None:
+            made.expendable_ppm = per_million(expendable)
         for name, value in fields.items():
             setattr(made, name, value)
         if self.lib.spillway_operation_options_check(ctypes.byref(made)) != Status.OK:

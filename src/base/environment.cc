@@ -372,6 +372,14 @@ Result<std::optional<std::int64_t>> Environment::optional_number(OptionalNumber 
   return parse_number<std::int64_t>(value->text);
 }
 
+Result<std::optional<double>> Environment::optional_share(OptionalShare name) const {
+  const Result<VariableValue> value = value_of(*this, name.variable);
+  if (!value.ok()) {
+    return value.status();
+  }
+  return parse_number<double>(value->text);
+}
+
 Result<Duration> Environment::seconds(Seconds name) const {
   constexpr double kNanosecondsPerSecond = 1e9;
   const Result<VariableValue> value = value_of(*this, name.variable);

@@ -40,6 +40,7 @@ class Environment {
  public:
   using Number = VariableWithDefault<VariableKind::kNumber>;
   using OptionalNumber = VariableWithoutDefault<VariableKind::kNumber>;
+  using OptionalShare = VariableWithoutDefault<VariableKind::kShare>;
   using Seconds = VariableWithDefault<VariableKind::kSeconds>;
   using Flag = VariableWithDefault<VariableKind::kFlag>;
   using Text = VariableOf<VariableKind::kText, VariableKind::kPath>;
@@ -61,9 +62,10 @@ class Environment {
   // Of those that are set, in alphabetical order.
   std::vector<std::string> names_with_prefix(std::string_view prefix) const;
 
-  // Of the table: what is set, else the default. A number without a default may be none.
+  // Of the table: what is set, else the default. What has no default may be none.
   Result<std::int64_t> number(Number name) const;
   Result<std::optional<std::int64_t>> optional_number(OptionalNumber name) const;
+  Result<std::optional<double>> optional_share(OptionalShare name) const;
   Result<Duration> seconds(Seconds name) const;
   Result<bool> flag(Flag name) const;
   std::string text(Text name) const;

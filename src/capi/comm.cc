@@ -17,6 +17,11 @@
 namespace spillway::capi {
 namespace {
 
+static_assert(SPILLWAY_WINDOW_SPILLWAY - 1 ==
+                  static_cast<int>(transport::ControllerKind::kSpillway) &&
+              SPILLWAY_WINDOW_DCTCP - 1 == static_cast<int>(transport::ControllerKind::kDctcp) &&
+              SPILLWAY_WINDOW_TIMELY - 1 == static_cast<int>(transport::ControllerKind::kTimely));
+
 constexpr std::int64_t kNanosecondsPerMillisecond = 1'000'000;
 
 std::uint32_t in_milliseconds(base::Duration duration) {
@@ -50,6 +55,13 @@ base::Status check(const spillway_comm_config& config) {
   if (config.link_rate > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
     return base::invalid_argument(
         fmt::format("no link has a rate of {} bits per second", config.link_rate));
+  }
+  if (config.window > SPILLWAY_WINDOW_TIMELY) {
+    return base::invalid_argument(
+        fmt::format("window {} is unknown; see spillway.h", config.window));
+  }
+  if (config.trimmed_target_ppm < -1) {
+    return base::invalid_argument("trimmed_target_ppm is -1, 0 or more");
   }
   if (config.secret == nullptr && config.secret_size != 0) {
     return base::invalid_argument("secret_size is set but secret is NULL");
@@ -85,6 +97,12 @@ void take_network(const spillway_comm_config& config, runtime::CommunicatorConfi
   if (config.threads >= 0) {
     made.threads = static_cast<unsigned>(config.threads);
   }
+  if (config.window != SPILLWAY_WINDOW_AUTOMATIC) {
+    made.window = static_cast<transport::ControllerKind>(config.window - SPILLWAY_WINDOW_SPILLWAY);
+  }
+  if (config.trimmed_target_ppm >= 0) {
+    made.trimmed_target = config.trimmed_target_ppm / 1e6;
+  }
 }
 
 base::Status take_identity(const spillway_comm_config& config, const base::Environment& environment,
@@ -112,6 +130,7 @@ spillway_comm_config default_comm_config() {
   config.trim_bytes = -1;
   config.threads = -1;
   config.servers = -1;
+  config.trimmed_target_ppm = -1;
   config.operation_timeout_ms = in_milliseconds(made.operation_timeout);
   return config;
 }

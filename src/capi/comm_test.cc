@@ -658,6 +658,23 @@ TEST(CApiCommConfig, ServersAreTakenWhereTheCallerKnowsOfThem) {
   EXPECT_FALSE(spillway::capi::communicator_config_from(&config, {}).ok());
 }
 
+TEST(CApiCommConfig, WindowAndOverSendAreTakenWhereTheyAreSaid) {
+  using spillway::capi::communicator_config_from;
+  using spillway::transport::ControllerKind;
+  spillway_comm_config config = spillway::default_comm_config();
+  EXPECT_FALSE(communicator_config_from(&config, {})->window.has_value());
+  EXPECT_FALSE(communicator_config_from(&config, {})->trimmed_target.has_value());
+  config.window = SPILLWAY_WINDOW_TIMELY;
+  config.trimmed_target_ppm = 100'000;
+  EXPECT_EQ(communicator_config_from(&config, {})->window, ControllerKind::kTimely);
+  EXPECT_EQ(communicator_config_from(&config, {})->trimmed_target, 0.1);
+  config.window = 4;
+  EXPECT_FALSE(communicator_config_from(&config, {}).ok());
+  config.window = SPILLWAY_WINDOW_AUTOMATIC;
+  config.trimmed_target_ppm = -2;
+  EXPECT_FALSE(communicator_config_from(&config, {}).ok());
+}
+
 TEST(CApiCommConfig, ACallerThatDoesNotKnowOfServersIsNotWrittenBehind) {
   spillway_comm_config config;
   config.servers = 77;  // behind the end of what such a caller has
@@ -727,6 +744,11 @@ TEST(CApiOperationOptions, AreCheckedWithoutACommunicator) {
               std::string::npos);
   }
   EXPECT_NE(refused([](auto& options) { options.loss_bound_ppm = 1'000'001; }).find("loss bound"),
+            std::string::npos);
+  EXPECT_NE(refused([](auto& options) { options.importance = 8; }).find("importance"),
+            std::string::npos);
+  EXPECT_EQ(refused([](auto& options) { options.importance = 7; }), "taken");
+  EXPECT_NE(refused([](auto& options) { options.expendable_ppm = 1'000'001; }).find("expendable"),
             std::string::npos);
   for (const double share : {-0.1, 1.1, std::numeric_limits<double>::quiet_NaN()}) {
     EXPECT_NE(refused([&](auto& options) {

@@ -53,7 +53,8 @@ static_assert(SPILLWAY_ALGORITHM_AUTOMATIC == static_cast<int>(Algorithm::kAutom
               SPILLWAY_ALGORITHM_RING == static_cast<int>(Algorithm::kRing) &&
               SPILLWAY_ALGORITHM_TREE == static_cast<int>(Algorithm::kTree) &&
               SPILLWAY_ALGORITHM_SERVERS == static_cast<int>(Algorithm::kServers) &&
-              collective::kAlgorithms == 5);
+              SPILLWAY_ALGORITHM_LEVELS == static_cast<int>(Algorithm::kLevels) &&
+              collective::kAlgorithms == 6);
 
 // A number as one of the core, which are narrower. What does not fit becomes the largest, which is
 // outside of every range: validate() refuses it.
@@ -89,6 +90,8 @@ spillway_operation_options default_options() {
   options.gather_precision = tolerance.gather_precision;
   options.loss_bound_ppm = tolerance.loss_bound_ppm;
   options.min_planes = tolerance.min_planes;
+  options.importance = SPILLWAY_IMPORTANCE_BY_ENERGY;
+  options.expendable_ppm = SPILLWAY_EXPENDABLE_AS_LOST;
   return options;
 }
 
@@ -97,18 +100,29 @@ base::Result<spillway_operation_options> read_options(const spillway_operation_o
   return read_sized(given, default_options(), "spillway_operation_options");
 }
 
+void take_importance(const spillway_operation_options& options, collective::Tolerance& tolerance) {
+  if (options.importance != SPILLWAY_IMPORTANCE_BY_ENERGY) {
+    tolerance.importance = narrowed<std::uint8_t>(options.importance);
+  }
+  if (options.expendable_ppm != SPILLWAY_EXPENDABLE_AS_LOST) {
+    tolerance.expendable_ppm = options.expendable_ppm;
+  }
+}
+
 base::Status apply_options(const spillway_operation_options& options, Operation& operation) {
   operation.priority = narrowed<std::uint8_t>(options.priority);
   operation.tag = options.tag;
   operation.timeout = base::milliseconds(options.timeout_ms);
   if (options.tolerant != 0) {
-    operation.tolerance = {.precision = narrowed<std::uint8_t>(options.precision),
-                           .gather_precision = narrowed<std::uint8_t>(options.gather_precision),
-                           .loss_bound_ppm = options.loss_bound_ppm,
-                           .min_planes = narrowed<std::uint8_t>(options.min_planes),
-                           .lossy_gather = options.lossy_gather != 0,
-                           .feedback_tensor = options.feedback_tensor,
-                           .least_contributors = options.least_contributors};
+    operation.tolerance =
+        collective::Tolerance{.precision = narrowed<std::uint8_t>(options.precision),
+                              .gather_precision = narrowed<std::uint8_t>(options.gather_precision),
+                              .loss_bound_ppm = options.loss_bound_ppm,
+                              .min_planes = narrowed<std::uint8_t>(options.min_planes),
+                              .lossy_gather = options.lossy_gather != 0,
+                              .feedback_tensor = options.feedback_tensor,
+                              .least_contributors = options.least_contributors};
+    take_importance(options, *operation.tolerance);
   }
   return read_enum(options.algorithm, collective::kAlgorithms, "algorithm", operation.algorithm);
 }

@@ -89,8 +89,8 @@ TextTable fabric_table(const FabricSnapshot& now, const FabricSnapshot& before,
 std::string fabric_summary(const FabricSnapshot& snapshot) {
   std::string text = fmt::format("{} frames in, {} out", snapshot.frames_in, snapshot.frames_out);
   text += snapshot.mean_late_us > 0.0
-              ? fmt::format("; late by {:.1f} us on average, {} us at worst\n",
-                            snapshot.mean_late_us, snapshot.latest_us)
+              ? fmt::format("; late by {:.1f} us on average, {:.0f} us at p99, {} us at worst\n",
+                            snapshot.mean_late_us, snapshot.p99_late_us, snapshot.latest_us)
               : "\n";
   const Trouble troubles[] = {
       {snapshot.missed_in, "lost before they were read: this machine is too slow for the load"},
@@ -133,7 +133,8 @@ json fabric_json(const FabricSnapshot& snapshot) {
           {"same_port", snapshot.same_port},
           {"lost_to_faults", snapshot.lost_to_faults},
           {"latest_us", snapshot.latest_us},
-          {"mean_late_us", snapshot.mean_late_us}};
+          {"mean_late_us", snapshot.mean_late_us},
+          {"p99_late_us", snapshot.p99_late_us}};
 }
 
 std::string fabric_metrics(const FabricSnapshot& snapshot) {

@@ -140,7 +140,8 @@ void check_lab_variables(const std::vector<std::string>& variables) {
 
 void add_shape_options(CLI::App& command, NetworkOptions& options) {
   command.add_option("--hosts", options.hosts, "How many hosts, and so ranks");
-  command.add_option("--rate", options.rate, "Of every link: 1gbit, 200mbit");
+  command.add_option("--rate", options.rate,
+                     "Of the links to hosts, which uplinks follow: 1gbit, 200mbit");
   command.add_option("--buffer", options.buffer, "Of every switch queue: 64k");
   command.add_option("--delay", options.delay, "Of every link: 10us");
   command.add_option("--fabric", options.fabric, "Shape of the network")
@@ -173,7 +174,8 @@ void add_network_options(CLI::App& command, NetworkOptions& options) {
       .add_option("--set", options.overrides,
                   "noun.key=value: change a line of the scenario, after all other options")
       ->allow_extra_args(false);
-  command.add_option("--mtu", options.mtu, "Of the hosts' interfaces")->capture_default_str();
+  command.add_option("--mtu", options.mtu,
+                     "Of the hosts' interfaces; default: the scenario's, 1500");
   command.add_option("--tcp", options.tcp, "TCP congestion control of the hosts: cubic, bbr");
   command.add_option("--env", options.environment, "NAME=VALUE for every rank; may be repeated")
       ->allow_extra_args(false);
@@ -197,7 +199,7 @@ lab::LabOptions lab_options_of(const NetworkOptions& network) {
   options.dataplane = network.dataplane == "bpf"    ? lab::Dataplane::kBpf
                       : network.dataplane == "user" ? lab::Dataplane::kUser
                                                     : lab::Dataplane::kAuto;
-  options.mtu = network.mtu;
+  options.mtu = network.mtu.value_or(options.scenario.topology.mtu);
   options.tcp = network.tcp;
   const std::vector<std::string> inherited = lab::current_environment();
   options.environment = lab::with_variables(

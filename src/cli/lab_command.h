@@ -37,7 +37,7 @@ struct NetworkOptions {
   std::vector<std::string> overrides;
   std::string isolation = "auto";
   std::string dataplane = "auto";
-  unsigned mtu = lab::kDefaultMtu;
+  std::optional<unsigned> mtu;  // else the scenario's
   std::string tcp;
   std::vector<std::string> environment;
 };

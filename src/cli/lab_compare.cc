@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -22,8 +23,10 @@
 #include "compare/comparison_json.h"
 #include "compare/notes.h"
 #include "compare/page.h"
+#include "compare/split.h"
 #include "compare/transport.h"
 #include "compare/transport_run.h"
+#include "lab/network/links.h"
 
 namespace spillway::cli {
 namespace {
@@ -31,7 +34,7 @@ namespace {
 std::vector<std::string> headings(const compare::Comparison& comparison) {
   std::vector<std::string> cells = {""};
   for (const compare::RunRecord& run : comparison.runs) {
-    cells.push_back(run.transport.name);
+    cells.push_back(run.transport.title);
     if (cells.size() > 2) {
       cells.emplace_back("ratio");
     }
@@ -56,6 +59,20 @@ TextTable compare_table(const compare::Comparison& comparison) {
   TextTable table(headings(comparison));
   for (const compare::Metric& metric : compare::metrics_of(comparison)) {
     table.add_row(row(metric));
+  }
+  return table;
+}
+
+std::string factor(const std::optional<double>& value) {
+  return value ? compare::ratio_text(*value) : "-";
+}
+
+// How many times as fast as tcp, and by what.
+TextTable split_table(const compare::GainSplit& split) {
+  TextTable table({"times as fast as tcp", "gain", "by bits", "by transport", "same bits on TCP"});
+  for (const compare::GainShare& share : split.shares) {
+    table.add_row({share.title, factor(share.gain), factor(share.bits), factor(share.transport),
+                   share.control});
   }
   return table;
 }
@@ -182,11 +199,13 @@ std::string end_of_file(const fs::path& path, std::size_t lines) {
   return begin == std::string::npos || begin == 0 ? text : text.substr(begin + 1);
 }
 
+constexpr std::size_t kMaxRounds = 1000;
 constexpr std::size_t kShownLines = 12;  // of what a failed run printed
 
 struct LabCompareOptions {
   NetworkOptions network;
-  std::string transports = "tcp,spillway-exact,spillway";
+  std::string transports = "tcp,spillway-exact,spillway-over-tcp,spillway";
+  std::size_t rounds = 1;
   std::string target_accuracy;
   std::string out = "spillway-compare";
   double grace_seconds = 10.0;
@@ -213,11 +232,10 @@ lab::LabOptions lab_options_for(const LabCompareOptions& compared) {
   return options;
 }
 
-void say_if_all_runs_are_the_same(const LabCompareOptions& options, std::size_t runs) {
-  if (runs > 1 && !compare::tells_transports_apart(options.command)) {
-    fmt::print(stderr,
-               "spillway: the command has no {{backend}} or {{transport}}: only SPILLWAY_MODE in "
-               "its environment tells its runs apart\n");
+// Before the first run: one that cannot be made would take the others with it.
+void check_tcp(const std::vector<compare::Transport>& transports) {
+  for (const compare::Transport& transport : transports) {
+    throw_unless_ok(lab::check_congestion_control(transport.tcp));
   }
 }
 
@@ -238,17 +256,31 @@ void check_run(const compare::RunRecord& run, const CompareProgress& progress) {
   }
 }
 
+// Transports take turns, so that what else the machine does meanwhile falls on all of them.
 std::vector<compare::RunRecord> run_all(const std::vector<compare::Transport>& transports,
-                                        compare::RunTask task) {
-  CompareProgress progress(transports.size());
+                                        std::size_t rounds, compare::RunTask task) {
+  CompareProgress progress(transports.size() * rounds);
   task.on_progress = [&progress](const compare::RunProgress& run) { progress.show(run); };
   std::vector<compare::RunRecord> runs;
-  for (const compare::Transport& transport : transports) {
-    progress.begin_run();
-    runs.push_back(value_or_throw(compare::run_transport(task, transport)));
-    check_run(runs.back(), progress);
+  for (task.round = 1; task.round <= rounds; ++task.round) {
+    for (std::size_t i = 0; i < transports.size(); ++i) {
+      progress.begin_run();
+      compare::RunRecord run = value_or_throw(compare::run_transport(task, transports[i]));
+      check_run(run, progress);
+      (task.round == 1 ? runs : runs[i].repeats).push_back(std::move(run));
+    }
   }
   return runs;
+}
+
+int worst_exit_code(const compare::Comparison& comparison) {
+  int worst = kExitOk;
+  for (const compare::RunRecord& run : comparison.runs) {
+    for (const compare::RunRecord* round : compare::rounds_of(run)) {
+      worst = std::max(worst, round->outcome.worst_exit_code());
+    }
+  }
+  return worst;
 }
 
 void print(const LabCompareOptions& options, const compare::Comparison& comparison,
@@ -258,6 +290,9 @@ void print(const LabCompareOptions& options, const compare::Comparison& comparis
     return;
   }
   fmt::print("{}", compare_table(comparison).to_string());
+  if (const std::optional<compare::GainSplit> split = compare::split_of(comparison); split) {
+    fmt::print("\n{}{}\n\n", split_table(*split).to_string(), compare::split_explanation(*split));
+  }
   for (const std::string& note : compare::notes_of(comparison)) {
     fmt::print("Note: {}\n", note);
   }
@@ -273,36 +308,43 @@ void run(const LabCompareOptions& options) {
   const auto transports =
       option_or_throw("--transports", compare::parse_transports(options.transports));
   const lab::LabOptions lab_options = lab_options_for(options);
+  check_tcp(transports);
   const std::filesystem::path folder = compare_folder(options.out);
-  say_if_all_runs_are_the_same(options, transports.size());
   comparison.command = options.command;
-  comparison.runs = run_all(transports, {lab_options, options.command, folder, {}});
+  comparison.rounds = options.rounds;
+  comparison.runs =
+      run_all(transports, options.rounds, {lab_options, options.command, folder, 1, {}});
   print(options, comparison,
-        write_compare_report(folder, comparison, compare::network_facts(lab_options)));
-  int worst = kExitOk;
-  for (const compare::RunRecord& record : comparison.runs) {
-    worst = std::max(worst, record.outcome.worst_exit_code());
-  }
-  if (worst != kExitOk) {
+        write_compare_report(folder, comparison, compare::network_facts(lab_options, transports)));
+  if (const int worst = worst_exit_code(comparison); worst != kExitOk) {
     throw CommandExit{worst};
   }
 }
 
 constexpr const char* kFooter =
-    "COMMAND runs on every host, once per transport: tcp, spillway-exact, spillway. In its words\n"
-    "  {backend}    becomes gloo, spillway, spillway: what init_process_group() is given\n"
+    "COMMAND runs on every host, once per transport and round:\n"
+    "  tcp                Gloo over TCP cubic, whatever this machine's default is\n"
+    "  tcp-bbr            the same over TCP bbr\n"
+    "  tcp-fp16           tcp with torch's fp16 hook around DistributedDataParallel\n"
+    "  tcp-powersgd       tcp with torch's PowerSGD hook, of rank 1, from the third step on\n"
+    "  spillway-exact     SPILLWAY_MODE=exact\n"
+    "  spillway-16        SPILLWAY_MODE=tolerant, 16 bits per value\n"
+    "  spillway           SPILLWAY_MODE=tolerant, with 5 bits unless SPILLWAY_PRECISION says\n"
+    "  spillway-over-tcp  the same with SPILLWAY_CARRIER=tcp, over TCP cubic\n"
+    "A PyTorch script needs nothing for it: the lab chooses what init_process_group() makes, puts\n"
+    "hooks around models, and times optimizer steps. Other programs are told by their words:\n"
+    "  {backend}    becomes gloo or spillway\n"
     "  {transport}  becomes the transport's name\n"
     "  {log}        becomes a file to which rank 0 may write its progress, a JSON object a line:\n"
     "    {\"event\":\"step\",\"step\":7,\"seconds\":1.25,\"step_ms\":80.5,\"loss\":0.7}\n"
     "    {\"event\":\"evaluation\",\"step\":50,\"seconds\":9.5,\"accuracy\":0.81}\n"
     "    {\"event\":\"end\"}\n"
-    "SPILLWAY_MODE is exact for spillway-exact and tolerant for spillway; PYTHONPATH and\n"
-    "SPILLWAY_LIBRARY lead to the package of this tool unless they are set. What ranks print goes\n"
-    "to OUT/TRANSPORT.txt. The exit code is that of the worst rank of all runs.\n"
+    "PYTHONPATH and SPILLWAY_LIBRARY lead to the package of this tool unless they are set. What\n"
+    "ranks print goes to OUT/TRANSPORT.txt. The exit code is that of the worst rank of all runs.\n"
     "Examples:\n"
-    "  spillway lab compare -- python3 train.py --backend {backend} --log {log}\n"
-    "  spillway lab compare --preset incast --transports tcp,spillway --target-accuracy 85% \\\n"
-    "      --out incast -- python3 train.py --backend {backend} --log {log}\n"
+    "  spillway lab compare -- python3 train.py\n"
+    "  spillway lab compare --preset incast --transports tcp,tcp-fp16,spillway-16 --rounds 3 \\\n"
+    "      --target-accuracy 85% --out incast -- python3 train.py --log {log}\n"
     "  spillway lab compare --preset clean --loss 1% --json -- ./run.sh {transport}";
 
 }  // namespace
@@ -314,12 +356,17 @@ void add_lab_compare(CLI::App& lab) {
   verb->add_option("--transports", options->transports,
                    "Which, the first to compare the others with")
       ->capture_default_str();
+  verb->add_option("--rounds", options->rounds,
+                   "How often each runs; they take turns, and numbers are means")
+      ->capture_default_str()
+      ->check(CLI::Range(std::size_t{1}, kMaxRounds));
   verb->add_option("--target-accuracy", options->target_accuracy,
                    "Time to it is compared: 85% or 0.85; default: what all runs reached");
   verb->add_option("--out", options->out, "Folder for report.html, report.json, logs and output")
       ->capture_default_str();
   verb->add_flag("--json", options->json, "Print JSON instead of a table");
   add_network_options(*verb, options->network);
+  verb->remove_option(verb->get_option("--tcp"));  // a transport says which
   verb->add_option("--grace", options->grace_seconds,
                    "Seconds the other ranks have to end when one fails")
       ->capture_default_str()

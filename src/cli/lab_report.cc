@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <array>
+#include <functional>
 #include <numeric>
 
 #include "cli/fabric_report.h"
@@ -81,6 +84,120 @@ spillway_port_counters switch_totals(const fabric::FabricSnapshot& fabric) {
 
 }  // namespace
 
+// ------------------------------------------------------------------ where the time went
+
+namespace {
+
+constexpr std::size_t kShownBins = 20;
+
+double megabytes(std::uint64_t bytes) {
+  return static_cast<double>(bytes) * 1e-6;
+}
+
+double in_ms(base::Duration duration) {
+  return static_cast<double>(duration.count()) * 1e-6;
+}
+
+double percent_of(double part, double whole) {
+  return whole > 0.0 ? 100.0 * part / whole : 0.0;
+}
+
+// Percent, each of several bins together, so that a line holds them.
+std::string use_over_time(const lab::TimeReport& time) {
+  const std::size_t together = (time.use_over_time.size() + kShownBins - 1) / kShownBins;
+  std::string text = fmt::format("  use over time, every {:.0f} ms, in %:",
+                                 in_ms(time.bin) * static_cast<double>(together));
+  for (std::size_t i = 0; i < time.use_over_time.size(); i += together) {
+    const auto begin = time.use_over_time.begin() + static_cast<std::ptrdiff_t>(i);
+    const std::size_t count = std::min(together, time.use_over_time.size() - i);
+    const double sum = std::accumulate(begin, begin + static_cast<std::ptrdiff_t>(count), 0.0);
+    text += fmt::format(" {:.0f}", 100.0 * sum / static_cast<double>(count));
+  }
+  return text + "\n";
+}
+
+// The largest part first; those that were nothing are left out.
+std::string waits_text(const lab::TimeReport& time) {
+  std::array<std::size_t, lab::kTimeParts> parts;
+  std::iota(parts.begin(), parts.end(), std::size_t{0});
+  std::ranges::stable_sort(parts, std::greater(),
+                           [&](std::size_t part) { return time.idle_by_part[part]; });
+  std::string text;
+  for (const std::size_t part : parts) {
+    const double share = percent_of(static_cast<double>(time.idle_by_part[part].count()),
+                                    static_cast<double>(time.idle.count()));
+    if (share >= 0.5) {
+      text +=
+          fmt::format("{}{} {:.0f} %", text.empty() ? "" : ", ", lab::time_part_name(part), share);
+    }
+  }
+  return text;
+}
+
+std::string operations_text(const lab::TimeReport& time, const spillway_port_counters& switches) {
+  std::string text = fmt::format(
+      "  operations were under way for {:.0f} ms; the link was idle for {:.0f} ms of them ({:.0f} "
+      "%), in {} gaps of {:.0f} ms together, the longest {:.0f} ms\n",
+      in_ms(time.under_way), in_ms(time.idle), percent_of(in_ms(time.idle), in_ms(time.under_way)),
+      time.gaps, in_ms(time.gaps_total), in_ms(time.longest_gap));
+  if (const std::string waits = waits_text(time); !waits.empty()) {
+    text += fmt::format("  ranks meanwhile: {}\n", waits);
+  }
+  const auto sent = static_cast<double>(time.sent_bytes);
+  return text +
+         fmt::format(
+             "  of {:.1f} MB that ranks sent, {:.1f} MB were sent again ({:.2f} %) and {:.1f} "
+             "MB arrived twice; {:.1f} MB were in packets that switches trimmed\n",
+             megabytes(time.sent_bytes), megabytes(time.resent_bytes),
+             percent_of(static_cast<double>(time.resent_bytes), sent), megabytes(time.wasted_bytes),
+             megabytes(switches.bytes[SPILLWAY_REASON_TRIMMED]));
+}
+
+}  // namespace
+
+std::string time_text(const lab::TimeReport& time, const spillway_port_counters& switches) {
+  if (time.link.empty()) {
+    return {};
+  }
+  const std::string text =
+      fmt::format("busiest link: {}, used for {:.0f} % of {:.0f} ms at {:g} Mbit/s\n", time.link,
+                  100.0 * time.use, in_ms(time.elapsed),
+                  static_cast<double>(time.rate.count()) * 1e-6) +
+      use_over_time(time);
+  return time.knows_operations ? text + operations_text(time, switches) : text;
+}
+
+nlohmann::json time_json(const lab::TimeReport& time) {
+  nlohmann::json json = {
+      {"busiest_link", time.link},         {"rate_bps", time.rate.count()},
+      {"elapsed_ms", in_ms(time.elapsed)}, {"use", time.use},
+      {"bin_ms", in_ms(time.bin)},         {"use_over_time", time.use_over_time}};
+  if (!time.knows_operations) {
+    return json;
+  }
+  nlohmann::json waits;
+  for (std::size_t part = 0; part < lab::kTimeParts; ++part) {
+    waits[std::string(lab::time_part_name(part))] = in_ms(time.idle_by_part[part]);
+  }
+  json["operations_ms"] = in_ms(time.under_way);
+  json["idle_ms"] = in_ms(time.idle);
+  json["idle_ms_by_wait"] = waits;
+  json["gaps"] = time.gaps;
+  json["gaps_ms"] = in_ms(time.gaps_total);
+  json["longest_gap_ms"] = in_ms(time.longest_gap);
+  json["sent_bytes"] = time.sent_bytes;
+  json["resent_bytes"] = time.resent_bytes;
+  json["wasted_bytes"] = time.wasted_bytes;
+  return json;
+}
+
+nlohmann::json pace_json(const lab::Pace& pace) {
+  return {{"kept_up", pace.kept_up()},          {"mean_late_us", pace.mean_late_us},
+          {"p99_late_us", pace.p99_late_us},    {"limit_us", pace.limit_us},
+          {"missed_frames", pace.missed},       {"stolen", pace.stolen},
+          {"warning", lab::pace_sentence(pace)}};
+}
+
 std::string lab_summary(const lab::LabOutcome& outcome) {
   const spillway_port_counters totals = switch_totals(outcome.fabric);
   const bool in_kernel = outcome.dataplane == lab::Dataplane::kBpf;
@@ -100,7 +217,9 @@ std::string lab_summary(const lab::LabOutcome& outcome) {
     switches.back() = '\n';
     text += "switches:" + switches;
   }
-  return text;
+  text += time_text(outcome.time, totals);
+  const std::string behind = lab::pace_sentence(outcome.pace);
+  return behind.empty() ? text : text + "WARNING: " + behind + "\n";
 }
 
 std::string lab_outcome_json(const lab::LabOutcome& outcome) {
@@ -110,7 +229,9 @@ std::string lab_outcome_json(const lab::LabOutcome& outcome) {
                         {"exit_code", outcome.worst_exit_code()},
                         {"isolation", std::string(lab::isolation_name(outcome.isolation))},
                         {"dataplane", std::string(lab::dataplane_name(outcome.dataplane))},
-                        {"fabric", fabric}};
+                        {"fabric", fabric},
+                        {"pace", pace_json(outcome.pace)},
+                        {"time", time_json(outcome.time)}};
   if (outcome.trace) {
     all["trace"] = trace_json(*outcome.trace);
   }

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
+#include "collective/reduction.h"
 #include "wire/data_packet.h"
 
 namespace spillway::collective {
@@ -14,7 +16,9 @@ namespace {
 
 constexpr std::size_t kQuantumBytes = SPILLWAY_QUANTUM / 8 * ByteLayout::kPlanes;
 constexpr std::size_t kMaxQuanta = 255;
-constexpr std::size_t kMaxHeadBytes = 255 * 4;
+// A cut packet is of no use but to tell whose it was, and what is under the first check is looked
+// at before it is moved: the less, the better.
+constexpr std::size_t kHeadBytes = 64;
 
 std::size_t packet_size(std::size_t quanta, std::size_t head) {
   const std::size_t bytes = quanta * kQuantumBytes;
@@ -26,10 +30,15 @@ std::uint8_t quanta_of(std::size_t bytes) {
   return static_cast<std::uint8_t>((bytes + kQuantumBytes - 1) / kQuantumBytes);
 }
 
+// Anything but everything is of no use; it counts as a plane, so that it is not taken for wrong.
+unsigned planes_of(bool is_whole) {
+  return is_whole ? ByteLayout::kPlanes : 1;
+}
+
 }  // namespace
 
 base::Result<ByteLayout> ByteLayout::make(const packetize::PacketLimits& limits) {
-  std::size_t head = kMaxHeadBytes;
+  std::size_t head = kHeadBytes;
   if (limits.trim_bytes != 0) {
     const std::size_t before = limits.frame_overhead() + sizeof(spillway_data_header) +
                                SPILLWAY_CHECK_SIZE + limits.trim_slack_bytes;
@@ -39,7 +48,7 @@ base::Result<ByteLayout> ByteLayout::make(const packetize::PacketLimits& limits)
           "is {}, or 0 for a network that does not trim",
           limits.trim_bytes, before + 4));
     }
-    head = std::min<std::size_t>((limits.trim_bytes - before) / 4 * 4, kMaxHeadBytes);
+    head = std::min<std::size_t>((limits.trim_bytes - before) / 4 * 4, kHeadBytes);
   }
   const std::size_t room =
       std::min<std::size_t>(limits.mtu - limits.datagram_overhead(), SPILLWAY_MAX_PACKET);
@@ -111,17 +120,21 @@ std::size_t ByteSource::write(const wire::DataStamp& stamp, const wire::PacketAu
   return wire::write_data_packet(header, base::ByteView(last).first(padded), auth, out);
 }
 
+ByteLayout::Run ByteLayout::run_of(const wire::DataHeader& header, std::size_t bytes) const {
+  const std::size_t first = std::size_t{header.stamp.packet} * bytes_per_packet;
+  if (header.codec != wire::Codec::kBytes || header.planes != kPlanes || first >= bytes) {
+    return {};
+  }
+  const std::size_t length = std::min<std::size_t>(bytes_per_packet, bytes - first);
+  return {first, header.quanta == quanta_of(length) ? length : 0};
+}
+
 unsigned ByteSink::take(const wire::OpenedPacket& packet, base::ByteView bytes) {
-  const wire::DataHeader& header = packet.header;
-  const std::size_t first = std::size_t{header.stamp.packet} * layout_->bytes_per_packet;
-  if (header.codec != wire::Codec::kBytes || first >= bytes_) {
+  const auto [first, length] = layout_->run_of(packet.header, bytes_);
+  if (length == 0) {
     return 0;
   }
-  const std::size_t length = std::min<std::size_t>(layout_->bytes_per_packet, bytes_ - first);
-  if (header.planes != ByteLayout::kPlanes || header.quanta != quanta_of(length)) {
-    return 0;
-  }
-  const std::size_t padded = header.plane_bytes();
+  const std::size_t padded = packet.header.plane_bytes();
   wire::TrustedPlanes trusted;
   if (padded == length) {
     trusted = wire::copy_trusted_planes(bytes, packet, {data_ + first, length});
@@ -130,8 +143,26 @@ unsigned ByteSink::take(const wire::OpenedPacket& packet, base::ByteView bytes) 
     trusted = wire::copy_trusted_planes(bytes, packet, last);
     std::memcpy(data_ + first, last.data(), std::min(length, trusted.bytes));
   }
-  // Anything but everything is of no use; it counts as a plane, so that it is not taken for wrong.
-  return trusted.bytes == padded ? ByteLayout::kPlanes : 1;
+  return planes_of(trusted.bytes == padded);
+}
+
+unsigned FoldSink::take(const wire::OpenedPacket& packet, base::ByteView bytes) {
+  const auto [first, length] = layout_->run_of(packet.header, bytes_);
+  if (length == 0) {
+    return 0;
+  }
+  std::array<std::uint8_t, kMaxQuanta * kQuantumBytes> decrypted;
+  const base::ByteView came = wire::trusted_bytes(bytes, packet, decrypted);
+  if (came.size() != packet.header.plane_bytes()) {
+    return planes_of(false);
+  }
+  std::array<const std::uint8_t*, 2> addends = {came.data(), fold_.own + first};
+  if (fold_.own_is_first) {
+    std::swap(addends[0], addends[1]);
+  }
+  reduce(fold_.type, fold_.op, addends, length / element_size(fold_.type), fold_.target + first,
+         fold_.average_over);
+  return planes_of(true);
 }
 
 }  // namespace spillway::collective

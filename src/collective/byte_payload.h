@@ -17,6 +17,7 @@
 #include <cstdint>
 
 #include "base/status.h"
+#include "collective/operation.h"
 #include "collective/peer_memory.h"
 #include "packetize/packet_plan.h"
 #include "transport/message.h"
@@ -45,6 +46,13 @@ struct ByteLayout {
 
   // UDP payload of all packets of a message.
   std::uint64_t wire_bytes(std::size_t bytes) const;
+
+  // Which of a message's bytes a packet carries.
+  struct Run {
+    std::size_t first = 0;
+    std::size_t length = 0;  // 0: the packet contradicts the message
+  };
+  Run run_of(const wire::DataHeader& header, std::size_t bytes) const;
 
   std::uint32_t bytes_per_packet = 0;
   std::uint32_t head_bytes = 0;
@@ -75,6 +83,31 @@ class ByteSink final : public transport::PayloadSink {
 
  private:
   std::uint8_t* data_;
+  std::size_t bytes_;
+  const ByteLayout* layout_;
+};
+
+// Two addends of which one comes as a message, and where their sum goes.
+struct Fold {
+  DataType type = DataType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+  std::size_t average_over = 0;  // as reduce() takes it
+  const std::uint8_t* own = nullptr;
+  bool own_is_first = false;  // in the order of the sum
+  std::uint8_t* target = nullptr;
+};
+
+// Adds the message's bytes up as they come: while a packet is still in a cache, and without keeping
+// it. Each packet is added once, so the target may be where the other addend is.
+class FoldSink final : public transport::PayloadSink {
+ public:
+  FoldSink(const Fold& fold, std::size_t bytes, const ByteLayout& layout)
+      : fold_(fold), bytes_(bytes), layout_(&layout) {}
+
+  unsigned take(const wire::OpenedPacket& packet, base::ByteView bytes) override;
+
+ private:
+  Fold fold_;
   std::size_t bytes_;
   const ByteLayout* layout_;
 };

@@ -50,6 +50,9 @@ Engine::Engine(const EngineConfig& config, const ByteLayout& layout, ComputePool
       sends_to_(config.group.world, SendsTo{config.first_operation, 0, {}}),
       matching_(config.group.world, config.first_operation) {
   config_.plan = fitted(config, layout);
+  if (config.group.servers == 0 && config.group.world > 2) {
+    share_book_ = std::make_unique<ShareBook>(config.group.world, config.limits.survey_bytes);
+  }
   if (config.group.is_server()) {
     intake_ = std::make_unique<CallIntake>(run_config_, config.first_operation);
   } else if (config.group.servers > 0) {
@@ -106,19 +109,22 @@ void Engine::enqueue(const Waiting& waiting, transport::Endpoint& endpoint, base
   start_point_to_point(waiting, endpoint, now);
 }
 
-base::Result<std::unique_ptr<OperationRun>> Engine::make_run(const Operation& operation, Key key) {
+base::Result<std::unique_ptr<OperationRun>> Engine::make_run(const Operation& operation, Key key,
+                                                             const Shares& shares) {
   if (operation.tolerance && config_.group.world > 1 && operation.count > 0) {
-    return make_tolerant_run(operation, key);
+    return make_tolerant_run(operation, key, shares);
   }
   return std::unique_ptr<OperationRun>(std::make_unique<PlanRun>(
-      operation, key, make_plan(operation, config_.group, config_.plan), run_config_, scratch_));
+      operation, key, make_plan(operation, config_.group, config_.plan, shares), run_config_,
+      scratch_));
 }
 
 base::Result<std::unique_ptr<OperationRun>> Engine::make_tolerant_run(const Operation& operation,
-                                                                      Key key) {
+                                                                      Key key,
+                                                                      const Shares& shares) {
   base::Result<TolerantLayout> layout =
       TolerantLayout::make(operation, config_.group, operation_number(key), config_.packet_limits,
-                           tolerant_piece_bytes(operation));
+                           tolerant_piece_bytes(operation), shares);
   if (!layout.ok()) {
     return layout.status();
   }
@@ -153,8 +159,9 @@ std::span<float> Engine::residual_of(const Operation& operation) {
 void Engine::start(const Waiting& waiting, Key key, transport::Endpoint& endpoint,
                    base::Instant now) {
   std::unique_ptr<OperationRun> run;
+  const ShareUse use = share_out(waiting.operation);
   const base::Status status = guarded(waiting.operation, [&]() -> base::Status {
-    base::Result<std::unique_ptr<OperationRun>> made = make_run(waiting.operation, key);
+    base::Result<std::unique_ptr<OperationRun>> made = make_run(waiting.operation, key, use.shares);
     if (made.ok()) {
       run = std::move(made).value();
     }
@@ -166,6 +173,9 @@ void Engine::start(const Waiting& waiting, Key key, transport::Endpoint& endpoin
     return;
   }
   begin(waiting, key, std::move(run), endpoint, now);
+  if (use.is_survey) {
+    survey(key, endpoint, now);
+  }
 }
 
 void Engine::begin(const Waiting& waiting, Key key, std::unique_ptr<OperationRun> run,
@@ -202,7 +212,7 @@ void Engine::after(Key key, const base::Status& status, transport::Endpoint& end
   if (found == running_.end() || !found->second.run->is_done()) {
     return;
   }
-  const bool is_idle = found->second.run->is_idle();
+  const bool is_idle = found->second.is_idle();
   if (!found->second.is_complete) {
     complete(found->second, now);
   }

@@ -38,11 +38,13 @@
 #include <string>
 #include <vector>
 
+#include "collective/capacity_notes.h"
 #include "collective/exact/plan_run.h"
 #include "collective/exact/planner.h"
 #include "collective/matching.h"
 #include "collective/operation_run.h"
 #include "collective/servers/call_delivery.h"
+#include "collective/share_book.h"
 #include "collective/tolerant/pace.h"
 
 namespace spillway::collective {
@@ -59,8 +61,17 @@ struct EngineLimits {
   std::size_t messages = 8'000;
   std::size_t pair_messages = 4'096;
   std::size_t call_messages = 2'048;
+  // Of large all-reduces, between two surveys of what links carry: a few notes in so many are not
+  // felt. The same at all ranks.
+  std::size_t survey_bytes = std::size_t{16} << 20;
   std::size_t scratch_kept = 256u << 20;
   std::size_t feedback_tensors = 65536;
+};
+
+// How large all-reduces are shared out among the ranks that add them up.
+enum class ShareRule : std::uint8_t {
+  kAutomatic,  // by what their links carry, as they measure it
+  kEqual,      // where one rank says so, everywhere
 };
 
 struct EngineConfig {
@@ -69,6 +80,7 @@ struct EngineConfig {
   packetize::PacketLimits packet_limits;
   PeerMemory* memory = nullptr;  // shared with ranks of this machine, if any; outlives the engine
   PlanOptions plan{};
+  ShareRule shares = ShareRule::kAutomatic;
   EngineLimits limits{};
   // Operations, and messages between two ranks, count from here on; the same at all ranks.
   std::uint64_t first_operation = 0;
@@ -120,6 +132,8 @@ class Engine {
   const std::optional<base::Status>& failure() const { return failure_; }
   // At a parameter server: all workers have left and nothing is left to do.
   bool is_service_over() const { return intake_->has_everybody_left() && is_idle(); }
+  // Of the latest all-reduce that they matter to.
+  Shares shares() const { return share_book_ ? share_book_->shares() : Shares(); }
   std::size_t running() const { return running_.size(); }
   std::size_t waiting() const { return waiting_.size() + held_sends_; }
   // Nobody waits for an operation of this rank.
@@ -140,6 +154,9 @@ class Engine {
     std::unique_ptr<OperationRun> run;
     std::uint64_t token = 0;
     bool is_complete = false;  // its caller was told; it still owes other ranks something
+    std::unique_ptr<CapacityNotes> notes{};  // of a survey
+
+    bool is_idle() const { return run->is_idle() && (!notes || notes->is_idle()); }
   };
   struct Waiting {
     Operation operation;
@@ -193,9 +210,10 @@ class Engine {
   void begin(const Waiting& waiting, Key key, std::unique_ptr<OperationRun> run,
              transport::Endpoint& endpoint, base::Instant now);
   base::Duration timeout_of(const OperationRun& run) const;
-  base::Result<std::unique_ptr<OperationRun>> make_run(const Operation& operation, Key key);
-  base::Result<std::unique_ptr<OperationRun>> make_tolerant_run(const Operation& operation,
-                                                                Key key);
+  base::Result<std::unique_ptr<OperationRun>> make_run(const Operation& operation, Key key,
+                                                       const Shares& shares);
+  base::Result<std::unique_ptr<OperationRun>> make_tolerant_run(const Operation& operation, Key key,
+                                                                const Shares& shares);
   std::span<float> residual_of(const Operation& operation);
   void after(Key key, const base::Status& status, transport::Endpoint& endpoint, base::Instant now);
   void on_message_event(const transport::Event& event, transport::Endpoint& endpoint,
@@ -221,6 +239,18 @@ class Engine {
   void on_announced(const wire::MessageId& message, transport::Endpoint& endpoint,
                     base::Instant now);
   void start_matched(transport::Endpoint& endpoint, base::Instant now);
+  // engine_shares.cc
+  bool has_shares(const Operation& operation) const;
+  struct ShareUse {
+    Shares shares{};
+    bool is_survey = false;
+  };
+  ShareUse share_out(const Operation& operation);
+  std::uint64_t own_capacity(const transport::Endpoint& endpoint, base::Instant now) const;
+  void survey(Key key, transport::Endpoint& endpoint, base::Instant now);
+  void on_note_event(const transport::Event& event, Key key, transport::Endpoint& endpoint,
+                     base::Instant now);
+  void leave_surveys(const Closed& closed, transport::Endpoint& endpoint, base::Instant now);
   // engine_calls.cc
   base::Status call_servers(const Waiting& waiting, RunContext& context);
   bool is_call_event(const transport::Event& event) const;
@@ -250,9 +280,10 @@ class Engine {
   std::size_t held_sends_ = 0;
   std::vector<SendsTo> sends_to_;  // by peer
   ReceiveMatching matching_;
-  std::uint64_t unnumbered_ = 0;        // point-to-point operations without a number, so far
-  std::unique_ptr<CallOutbox> outbox_;  // of a worker in a group with servers
-  std::unique_ptr<CallIntake> intake_;  // of a server
+  std::uint64_t unnumbered_ = 0;           // point-to-point operations without a number, so far
+  std::unique_ptr<ShareBook> share_book_;  // where shares may matter
+  std::unique_ptr<CallOutbox> outbox_;     // of a worker in a group with servers
+  std::unique_ptr<CallIntake> intake_;     // of a server
   bool is_watching_ = false;
   std::vector<Closed> closed_;
   std::optional<base::Status> failure_;

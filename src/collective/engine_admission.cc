@@ -11,6 +11,9 @@
 // which every table has room; how urgent others are makes it slower, never stops it. What it
 // tells late ranks in the background (notes of an agreement among it) is part of its messages.
 //
+// A large all-reduce may also wait for an earlier survey's notes (share_book.h). Ranks send them as
+// they begin that survey, an operation before it, so they come without it.
+//
 // Sends have a share of their own, and receives. A receive has found its message when it begins, so
 // it ends by itself. What waits for room to be sent waits for what others have still to receive,
 // and one message to each of them always goes: never for operations of the group, nor these for it.
@@ -49,7 +52,7 @@ std::uint16_t owners_of(const Group& group) {
   return group.servers > 0 ? group.servers : group.world;
 }
 
-std::size_t longest_shard(const Operation& operation, const Group& group) {
+std::size_t longest_of(const Operation& operation, const Group& group) {
   return shard_of(operation.count, owners_of(group), 0).count;
 }
 
@@ -80,13 +83,13 @@ std::size_t Engine::tolerant_piece_bytes(const Operation& operation) const {
   }
   PlanOptions options = config_.plan;
   options.max_message_bytes /= kCodedShare;
-  return piece_size(longest_shard(operation, config_.group) * sizeof(float), sizeof(float),
+  return piece_size(longest_of(operation, config_.group) * sizeof(float), sizeof(float),
                     options.piece_bytes, options, std::max<std::size_t>(most, 1));
 }
 
 base::Status Engine::check_tolerant_size(const Operation& operation) const {
   const std::size_t piece_bytes = tolerant_piece_bytes(operation);
-  const std::size_t longest = longest_shard(operation, config_.group);
+  const std::size_t longest = longest_of(operation, config_.group);
   const std::size_t owners = owners_of(config_.group);
   const std::size_t pieces = piece_count(longest, piece_bytes / sizeof(float)) * owners;
   if (pieces > kMaxParts - kReservedParts) {
@@ -131,13 +134,14 @@ base::Status Engine::admit(const Operation& operation) const {
 
 // ------------------------------------------------------------------ operations of the group
 
-// One always runs, however large it is.
+// One always runs, however large it is, but for the notes of an earlier survey.
 bool Engine::may_begin_next() const {
   const std::size_t servers = config_.group.servers;
   const bool may_call = !outbox_ || outbox_->size() == 0 ||
                         (outbox_->size() + 1) * servers <= config_.limits.call_messages;
-  if (!may_call || group_running_ == 0) {
-    return may_call;
+  const bool has_word = !has_shares(waiting_.front().operation) || !share_book_->is_waiting();
+  if (!may_call || !has_word || group_running_ == 0) {
+    return may_call && has_word;
   }
   const std::uint64_t oldest = running_.begin()->first;  // those of two ranks come behind
   return group_running_ < config_.limits.running && messages_ < config_.limits.messages &&

@@ -157,6 +157,10 @@ void Engine::on_message_event(const transport::Event& event, transport::Endpoint
   if (outcome == transport::Outcome::kPeerDead) {
     return;  // the event that names the peer comes behind it
   }
+  if (found->second.notes && CapacityNotes::is_one(received != nullptr ? received->id : sent->id)) {
+    on_note_event(event, key, endpoint, now);
+    return;
+  }
   OperationRun& run = *found->second.run;
   after(key,
         received != nullptr ? run.on_received(*received, context) : run.on_sent(*sent, context),
@@ -182,6 +186,7 @@ void Engine::tell_of(const Closed& closed, transport::Endpoint& endpoint, base::
       active.run->on_left(closed.rank, context);
     }
   }
+  leave_surveys(closed, endpoint, now);
   fail_what_needs(closed.rank, endpoint, now);
 }
 
@@ -269,6 +274,9 @@ void Engine::fail(const base::Status& cause, std::uint16_t culprit, wire::Failur
   received_messages_ = 0;
   for (auto& [key, active] : running) {
     active.run->withdraw(context);
+    if (active.notes) {
+      active.notes->withdraw(context);
+    }
     if (active.is_complete) {
       if (!active.run->is_idle()) {
         leaving_.emplace(key, std::move(active));

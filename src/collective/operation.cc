@@ -40,8 +40,8 @@ const TypeFacts& facts(DataType type) {
 constexpr std::array<const char*, kKinds> kKindNames = {
     "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather",
     "scatter",    "all_to_all",     "barrier",    "send",      "receive"};
-constexpr std::array<const char*, kAlgorithms> kAlgorithmNames = {"automatic", "direct", "ring",
-                                                                  "tree", "servers"};
+constexpr std::array<const char*, kAlgorithms> kAlgorithmNames = {"automatic", "direct",  "ring",
+                                                                  "tree",      "servers", "levels"};
 constexpr std::size_t kMaxBytes = std::size_t{1} << 40;
 
 // Bits of a signature: kind 63..58, type 57..52, reduction 51..48, hash of the rest 47..0; of a
@@ -92,6 +92,15 @@ base::Status validate_tolerance(const Operation& operation) {
     return base::invalid_argument(
         fmt::format("a loss bound of {} per million is outside 0 to 1,000,000, which is all",
                     tolerance.loss_bound_ppm));
+  }
+  if (tolerance.expendable() > 1'000'000) {
+    return base::invalid_argument(
+        fmt::format("{} per million of expendable packets is outside 0 to 1,000,000, which is all",
+                    tolerance.expendable()));
+  }
+  if (tolerance.importance.value_or(0) > SPILLWAY_IMPORTANCE_REQUIRED) {
+    return base::invalid_argument(fmt::format(
+        "importance {} is outside 0 to 7; leave it away to go by energy", *tolerance.importance));
   }
   if (!(tolerance.least_contributors >= 0.0) || tolerance.least_contributors > 1.0) {
     return base::invalid_argument(

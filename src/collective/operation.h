@@ -12,11 +12,11 @@
 //   send, receive                     count elements
 //
 // Every rank calls the operations of a communicator in the same order with the same arguments
-// (buffers, priority and timeout aside). A signature of the arguments, 64 bits, travels with every
-// message, so ranks that do not agree find out. Sends and receives are outside of that order: a
-// receive gets the first message of its tag, from its rank or from any, that no earlier receive got
-// (collective/matching.h). Of nothing, count 0, nothing is sent: such a send or receive is over at
-// once and matches nothing.
+// (buffers, priority, importance and timeout aside). A signature of the arguments, 64 bits, travels
+// with every message, so ranks that do not agree find out. Sends and receives are outside of that
+// order: a receive gets the first message of its tag, from its rank or from any, that no earlier
+// receive got (collective/matching.h). Of nothing, count 0, nothing is sent: such a send or receive
+// is over at once and matches nothing.
 //
 // In a group with parameter servers the callers are the workers: "rank", "root" and "world" above
 // mean them alone. Their all_reduce goes through the servers (push, add up, pull); everything else
@@ -97,6 +97,14 @@ struct Tolerance {
   // With a share above 0: ranks that are late are not waited for longer than usual, as long as this
   // share of the contributions to each shard is there.
   double least_contributors = 0.0;
+  // How little of each packet may be lost; a rank's own business. Nothing: by the energy of its row
+  // (packetize/importance.h), with so many packets that switches drop first; as many as the loss
+  // bound forgives, where nothing is said. Else the same for all: 0 to 3 are dropped early, 7 must
+  // arrive.
+  std::optional<std::uint8_t> importance{};
+  std::optional<std::uint32_t> expendable_ppm{};
+
+  std::uint32_t expendable() const { return expendable_ppm.value_or(loss_bound_ppm); }
 };
 
 enum class Kind : std::uint8_t {
@@ -121,8 +129,9 @@ enum class Algorithm : std::uint8_t {
   kRing,     // neighbour to neighbour
   kTree,     // a binomial tree
   kServers,  // parameter servers own the shards; used where, and only where, there are some
+  kLevels,   // in racks, and between them; only where racks are known
 };
-inline constexpr unsigned kAlgorithms = 5;
+inline constexpr unsigned kAlgorithms = 6;
 const char* algorithm_name(Algorithm algorithm);
 
 // Which ranks take part, and which of them this is. The last `servers` of them are parameter

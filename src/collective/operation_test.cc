@@ -83,6 +83,10 @@ TEST(Validate, EveryRangeIsNamed) {
             "min_planes 17 is outside 1 to the precision, which is 16");
   EXPECT_EQ(tolerant([](Tolerance& tolerance) { tolerance.loss_bound_ppm = 1'000'001; }),
             "a loss bound of 1000001 per million is outside 0 to 1,000,000, which is all");
+  EXPECT_EQ(tolerant([](Tolerance& tolerance) { tolerance.importance = 8; }),
+            "importance 8 is outside 0 to 7; leave it away to go by energy");
+  EXPECT_EQ(tolerant([](Tolerance& tolerance) { tolerance.expendable_ppm = 1'000'001; }),
+            "1000001 per million of expendable packets is outside 0 to 1,000,000, which is all");
   EXPECT_EQ(tolerant([](Tolerance& tolerance) { tolerance.least_contributors = 1.5; }),
             "least_contributors 1.5 is a share of the ranks, from 0 to 1");
 }
@@ -156,6 +160,13 @@ TEST(Signature, HasTheTagInClearAndTellsArgumentsApart) {
   receive = send;
   receive.type = DataType::kUint8;
   EXPECT_NE(signature(receive), signature(send));
+
+  // What may be dropped first is each rank's own business.
+  Operation lossy{.count = 10, .tolerance = Tolerance{}};
+  const std::uint64_t before = signature(lossy);
+  lossy.tolerance->importance = 7;
+  lossy.tolerance->expendable_ppm = 5;
+  EXPECT_EQ(signature(lossy), before);
 
   std::set<std::string> described;
   for (std::size_t op = 0; op < kReduceOps; ++op) {

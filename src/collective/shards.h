@@ -6,11 +6,17 @@
 //
 //   count 10, parts 4:   [0 1 2] [3 4 5] [6 7] [8 9]
 //
+// Shares say otherwise: of each part so many 65,536ths of the whole, in whole numbers, so that all
+// processors cut alike. A part may have none of it.
+//
 // Pure values; every rank computes the same.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
 
 namespace spillway::collective {
 
@@ -23,6 +29,50 @@ inline Extent shard_of(std::size_t count, std::size_t parts, std::size_t index) 
   const std::size_t shortest = count / parts;
   const std::size_t longer = count % parts;
   return {index * shortest + std::min(index, longer), shortest + (index < longer ? 1 : 0)};
+}
+
+class Shares {
+ public:
+  static constexpr std::uint32_t kWhole = 1U << 16;
+
+  // Equal ones, of any number of parts.
+  Shares() = default;
+  // Of each part; together kWhole.
+  explicit Shares(std::span<const std::uint32_t> weights) {
+    for (const std::uint32_t weight : weights) {
+      ends_.push_back(weight + (ends_.empty() ? 0 : ends_.back()));
+    }
+  }
+
+  bool are_equal() const { return ends_.empty(); }
+  std::uint32_t begin_of(std::size_t index) const { return index == 0 ? 0 : ends_[index - 1]; }
+  std::uint32_t end_of(std::size_t index) const { return ends_[index]; }
+
+  friend bool operator==(const Shares&, const Shares&) = default;
+
+ private:
+  std::vector<std::uint32_t> ends_;  // where each part ends; empty: equal ones
+};
+
+inline Extent shard_of(std::size_t count, std::size_t parts, std::size_t index,
+                       const Shares& shares) {
+  if (shares.are_equal()) {
+    return shard_of(count, parts, index);
+  }
+  // In two halves: the product may be longer than a word.
+  const auto until = [count](std::size_t share) {
+    return count / Shares::kWhole * share + count % Shares::kWhole * share / Shares::kWhole;
+  };
+  const std::size_t first = until(shares.begin_of(index));
+  return {first, until(shares.end_of(index)) - first};
+}
+
+inline std::size_t longest_shard(std::size_t count, std::size_t parts, const Shares& shares) {
+  std::size_t longest = 0;
+  for (std::size_t index = 0; index < parts; ++index) {
+    longest = std::max(longest, shard_of(count, parts, index, shares).count);
+  }
+  return longest;
 }
 
 inline std::size_t piece_count(std::size_t count, std::size_t most) {

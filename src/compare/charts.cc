@@ -56,12 +56,7 @@ Points losses_of(const RunRecord& run) {
 }
 
 Points step_times_of(const RunRecord& run) {
-  std::vector<double> times;
-  for (const LogStep& step : run.log.steps) {
-    if (step.step_ms) {
-      times.push_back(*step.step_ms);
-    }
-  }
+  std::vector<double> times = steady_step_times(run);
   std::sort(times.begin(), times.end());
   Points points;
   const std::size_t stride = stride_for(times.size(), kMaxChartPoints);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A comparison as charts, a line per run. Long series are thinned to kMaxChartPoints a line, of
-// which peaks are kept. Pure.
+// A comparison as charts, a line per run, of the first round. Long series are thinned to
+// kMaxChartPoints a line, of which peaks are kept. Pure.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ inline constexpr std::size_t kMaxChartPoints = 240;
 
 // Accuracy against time or, where no run was evaluated, the loss.
 plot::Chart accuracy_chart(const Comparison& comparison);
-// Which share of the steps took how long at most.
+// Which share of the steps took how long at most, without the first.
 plot::Chart step_time_chart(const Comparison& comparison);
 // What waits at the port where most does.
 plot::Chart queue_chart(const Comparison& comparison);

@@ -60,7 +60,7 @@ TEST(Charts, EveryRunHasALineInEveryChart) {
 
 TEST(Charts, StepTimesEndAtAllSteps) {
   const Points points = step_time_chart(sample_comparison()).lines[1].points;
-  EXPECT_EQ(points.front(), (std::pair<double, double>{0.5, 1}));
+  EXPECT_EQ(points.front(), (std::pair<double, double>{2, 100.0 / 97}));
   EXPECT_EQ(points.back(), (std::pair<double, double>{50, 100}));
 }
 

@@ -7,6 +7,8 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <iterator>
+#include <numeric>
 
 namespace spillway::compare {
 namespace {
@@ -14,14 +16,20 @@ namespace {
 using Value = std::optional<double>;
 using ValueOf = std::function<Value(const RunRecord&)>;
 
-Value step_percentile(const RunRecord& run, double share) {
+std::vector<double> times_of(const ProgressLog& log) {
   std::vector<double> times;
-  for (const LogStep& step : run.log.steps) {
+  for (const LogStep& step : log.steps) {
     if (step.step_ms) {
       times.push_back(*step.step_ms);
     }
   }
-  return percentile(std::move(times), share);
+  return times;
+}
+
+Value longest_first_step(const RunRecord& run) {
+  std::vector<double> times = step_times(run);
+  times.resize(std::min(kFirstSteps, times.size()));
+  return percentile(std::move(times), 1.0);
 }
 
 Value seconds_to(const RunRecord& run, Value target) {
@@ -50,6 +58,16 @@ lab::FabricSample totals_of(const RunRecord& run) {
   return lab::sample_of(run.outcome.fabric, run.outcome.elapsed);
 }
 
+// From its first traffic to its last: what programs do before and behind is not the network's.
+Value busiest_link_use(const RunRecord& run) {
+  const std::vector<double>& bins = run.outcome.time.use_over_time;
+  const auto is_used = [](double use) { return use >= lab::kGapUse; };
+  const auto first = std::find_if(bins.begin(), bins.end(), is_used);
+  const auto last = std::find_if(bins.rbegin(), std::make_reverse_iterator(first), is_used).base();
+  const double sum = std::accumulate(first, last, 0.0);
+  return first == last ? std::nullopt : Value(sum / static_cast<double>(last - first));
+}
+
 std::vector<Value> ratios_of(const std::vector<Value>& values) {
   std::vector<Value> ratios;
   for (const Value& value : values) {
@@ -59,9 +77,24 @@ std::vector<Value> ratios_of(const std::vector<Value>& values) {
   return ratios;
 }
 
+// Of those that are known.
+Value mean(const std::vector<Value>& values) {
+  double sum = 0;
+  double count = 0;
+  for (const Value& value : values) {
+    sum += value.value_or(0);
+    count += value ? 1 : 0;
+  }
+  return count > 0 ? Value(sum / count) : std::nullopt;
+}
+
 Metric metric(const Comparison& comparison, Metric named, const ValueOf& value_of) {
   for (const RunRecord& run : comparison.runs) {
-    named.values.push_back(value_of(run));
+    std::vector<Value>& rounds = named.by_round.emplace_back();
+    for (const RunRecord* round : rounds_of(run)) {
+      rounds.push_back(value_of(*round));
+    }
+    named.values.push_back(mean(rounds));
   }
   named.ratios = ratios_of(named.values);
   return named;
@@ -101,12 +134,40 @@ std::optional<double> percentile(std::vector<double> values, double share) {
 std::optional<double> target_accuracy(const Comparison& comparison) {
   Value lowest = comparison.wanted_accuracy;
   for (const RunRecord& run : comparison.runs) {
-    const Value best = best_accuracy(run);
-    if (!comparison.wanted_accuracy && best) {
-      lowest = lowest ? std::min(*lowest, *best) : *best;
+    for (const RunRecord* round : rounds_of(run)) {
+      const Value best = best_accuracy(*round);
+      if (!comparison.wanted_accuracy && best) {
+        lowest = lowest ? std::min(*lowest, *best) : *best;
+      }
     }
   }
   return lowest;
+}
+
+StepSource step_source(const RunRecord& run) {
+  if (!times_of(run.log).empty()) {
+    return StepSource::kLog;
+  }
+  return times_of(run.watched).empty() ? StepSource::kNone : StepSource::kOptimizer;
+}
+
+std::vector<double> step_times(const RunRecord& run) {
+  return times_of(step_source(run) == StepSource::kLog ? run.log : run.watched);
+}
+
+std::vector<double> steady_step_times(const RunRecord& run) {
+  std::vector<double> times = step_times(run);
+  const std::size_t left_out = std::min(kFirstSteps, times.size());
+  times.erase(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(left_out));
+  return times;
+}
+
+std::vector<const RunRecord*> rounds_of(const RunRecord& run) {
+  std::vector<const RunRecord*> rounds = {&run};
+  for (const RunRecord& repeat : run.repeats) {
+    rounds.push_back(&repeat);
+  }
+  return rounds;
 }
 
 std::vector<Metric> metrics_of(const Comparison& comparison) {
@@ -115,17 +176,20 @@ std::vector<Metric> metrics_of(const Comparison& comparison) {
   const auto add = [&](std::string key, std::string label, Unit unit, const ValueOf& value_of,
                        Better better = Better::kLess) {
     metrics.push_back(
-        metric(comparison, {std::move(key), std::move(label), unit, better, {}, {}}, value_of));
+        metric(comparison, {std::move(key), std::move(label), unit, better, {}, {}, {}}, value_of));
   };
   add("step_p50_ms", "step time, median", Unit::kMilliseconds,
-      [](const RunRecord& run) { return step_percentile(run, 0.50); });
+      [](const RunRecord& run) { return percentile(steady_step_times(run), 0.50); });
   add("step_p99_ms", "step time, 99th percentile", Unit::kMilliseconds,
-      [](const RunRecord& run) { return step_percentile(run, 0.99); });
+      [](const RunRecord& run) { return percentile(steady_step_times(run), 0.99); });
+  add("step_first_ms", fmt::format("longest of the first {} steps", kFirstSteps),
+      Unit::kMilliseconds, longest_first_step);
   add("seconds_to_target", target_label(target), Unit::kSeconds,
       [target](const RunRecord& run) { return seconds_to(run, target); });
   add("final_accuracy", "final accuracy", Unit::kShare, final_accuracy, Better::kMore);
   add("elapsed_seconds", "time in all", Unit::kSeconds,
       [](const RunRecord& run) { return Value(seconds_of(run.outcome.elapsed)); });
+  add("link_use", "use of the busiest link", Unit::kShare, busiest_link_use, Better::kNeither);
   add("wire_bytes", "bytes on the wire", Unit::kBytes,
       [](const RunRecord& run) { return Value(totals_of(run).sent_bytes); });
   add(

@@ -3,6 +3,11 @@
 // Runs of one command on one network, and what they are compared by: numbers per run, and their
 // ratio to those of the first. Plain values; pure.
 //
+// A run's steps are those of its log or, where that has no times, those that the lab saw itself.
+// The first kFirstSteps, in which connections, buffers and estimates are made, are shown apart and
+// are in no percentile. With several rounds a number is the mean of those of the rounds, which took
+// turns: what else the machine did falls on all transports alike.
+//
 // Percentiles are the nearest rank. Bytes and packets are those of all switch ports, background
 // traffic included, which a longer run has more of.
 #pragma once
@@ -19,20 +24,28 @@
 
 namespace spillway::compare {
 
+inline constexpr std::size_t kFirstSteps = 3;
+
 // One command over one transport, from beginning to end.
 struct RunRecord {
   Transport transport;
+  std::size_t round = 1;
   lab::LabOutcome outcome;
   std::vector<lab::FabricSample> samples;  // in the order of their times
-  ProgressLog log;
+  ProgressLog log;                         // of the command
+  ProgressLog watched;                     // what the lab saw of a PyTorch script
+  bool is_watched = true;                  // false: what would see one is not installed
   std::string log_path;
-  std::string output_path;  // what the ranks printed
+  std::string watched_path;
+  std::string output_path;         // what the ranks printed
+  std::vector<RunRecord> repeats;  // the later rounds; these have none
 };
 
 // Runs of one command on one network.
 struct Comparison {
-  std::vector<std::string> command;       // with its placeholders
-  std::vector<RunRecord> runs;            // the first is what the others are compared with
+  std::vector<std::string> command;  // with its placeholders
+  std::vector<RunRecord> runs;       // the first is what the others are compared with
+  std::size_t rounds = 1;
   std::optional<double> wanted_accuracy;  // 0 to 1; none: see target_accuracy()
 };
 
@@ -45,13 +58,25 @@ struct Metric {
   std::string label;  // for people: "step time, median"
   Unit unit = Unit::kSeconds;
   Better better = Better::kLess;
-  std::vector<std::optional<double>> values;  // per run; none: unknown
+  std::vector<std::vector<std::optional<double>>> by_round;  // per run
+  std::vector<std::optional<double>> values;  // per run, of all rounds; none: unknown
   std::vector<std::optional<double>> ratios;  // to the first run's; none: there is none
 };
 
 // The wanted accuracy or, where none was given, the highest that all runs with evaluations reached;
 // none: there are no evaluations.
 std::optional<double> target_accuracy(const Comparison& comparison);
+
+enum class StepSource : std::uint8_t { kNone, kLog, kOptimizer };
+
+StepSource step_source(const RunRecord& run);
+
+// Milliseconds, in their order: all of them, and those without the first.
+std::vector<double> step_times(const RunRecord& run);
+std::vector<double> steady_step_times(const RunRecord& run);
+
+// The run and its repeats.
+std::vector<const RunRecord*> rounds_of(const RunRecord& run);
 
 // Always the same metrics in the same order, also where no run has a value.
 std::vector<Metric> metrics_of(const Comparison& comparison);

@@ -3,6 +3,7 @@
 
 #include "compare/comparison.h"
 #include "compare/notes.h"
+#include "compare/split.h"
 
 namespace spillway::compare {
 namespace {
@@ -36,21 +37,64 @@ json samples_json(const std::vector<lab::FabricSample>& samples) {
   return all;
 }
 
+json numbers_json(const std::vector<std::optional<double>>& numbers) {
+  json all = json::array();
+  for (const std::optional<double>& number : numbers) {
+    all.push_back(number_or_null(number));
+  }
+  return all;
+}
+
+json source_json(StepSource source) {
+  switch (source) {
+    case StepSource::kLog:
+      return "log";
+    case StepSource::kOptimizer:
+      return "optimizer";
+    case StepSource::kNone:
+      break;
+  }
+  return {};
+}
+
+json split_json(const std::optional<GainSplit>& split) {
+  if (!split) {
+    return {};
+  }
+  json shares = json::array();
+  for (const GainShare& share : split->shares) {
+    shares.push_back({{"transport", share.name},
+                      {"control", share.control},
+                      {"gain", number_or_null(share.gain)},
+                      {"bits", number_or_null(share.bits)},
+                      {"by_transport", number_or_null(share.transport)}});
+  }
+  return {{"metric", split->metric.key},
+          {"explanation", split_explanation(*split)},
+          {"shares", shares}};
+}
+
 json run_json(const RunRecord& run, std::size_t index, const std::vector<Metric>& metrics) {
   json values = json::object();
   json ratios = json::object();
+  json rounds = json::object();
   for (const Metric& metric : metrics) {
     values[metric.key] = number_or_null(metric.values[index]);
     ratios[metric.key] = number_or_null(metric.ratios[index]);
+    rounds[metric.key] = numbers_json(metric.by_round[index]);
   }
   return {{"transport", run.transport.name},
           {"backend", run.transport.backend},
+          {"tcp", run.transport.tcp},
+          {"hook", run.transport.hook.empty() ? json() : json(run.transport.hook)},
           {"exit_codes", run.outcome.exit_codes},
           {"isolation", std::string(lab::isolation_name(run.outcome.isolation))},
           {"dataplane", std::string(lab::dataplane_name(run.outcome.dataplane))},
           {"metrics", values},
           {"ratios", ratios},
-          {"steps", run.log.steps.size()},
+          {"by_round", rounds},
+          {"steps", step_times(run).size()},
+          {"steps_from", source_json(step_source(run))},
           {"bad_lines", run.log.bad_lines},
           {"left_out", run.log.left_out},
           {"evaluations", evaluations_json(run.log)},
@@ -74,7 +118,9 @@ json comparison_json(const Comparison& comparison, const std::vector<Fact>& netw
   return {{"command", comparison.command},
           {"network", facts},
           {"target_accuracy", number_or_null(target_accuracy(comparison))},
+          {"rounds", comparison.rounds},
           {"notes", notes_of(comparison)},
+          {"split", split_json(split_of(comparison))},
           {"runs", runs}};
 }
 

@@ -2,14 +2,20 @@
 //
 // A comparison as JSON, for programs:
 //
-//   {"command": [...], "network": {...}, "target_accuracy": 0.8, "notes": [...],
-//    "runs": [{"transport": "tcp", "backend": "gloo", "exit_codes": [0, 0], "metrics": {...},
-//              "ratios": {...}, "steps": 300, "bad_lines": 0, "evaluations": [...],
+//   {"command": [...], "network": {...}, "target_accuracy": 0.8, "rounds": 1, "notes": [...],
+//    "runs": [{"transport": "tcp", "backend": "gloo", "tcp": "cubic", "hook": null,
+//              "exit_codes": [0, 0], "metrics": {...}, "ratios": {...}, "by_round": {...},
+//              "steps": 300, "steps_from": "log", "bad_lines": 0, "evaluations": [...],
 //              "samples": [...], "log": "PATH", "output": "PATH", "isolation": ..,
-//              "dataplane": ..}]}
+//              "dataplane": ..}],
+//    "split": {"metric": "step_p50_ms", "explanation": "...",
+//              "shares": [{"transport": "spillway", "control": "spillway-over-tcp", "gain": 4.0,
+//                          "bits": 2.5, "by_transport": 1.6}]}}
 //
-// Keys of metrics and ratios are those of metrics_of(); what is unknown is null. Samples are what
-// the fabric was like over time. Pure.
+// Keys of metrics, ratios and by_round are those of metrics_of(); by_round has a list for each.
+// What is unknown is null, and so is a split where there is none. Steps come from the command's
+// "log" or from its "optimizer". Exit codes, evaluations and samples, what the fabric was like over
+// time, are those of the first round. Pure.
 #pragma once
 
 #include <nlohmann/json.hpp>

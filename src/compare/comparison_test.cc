@@ -35,11 +35,12 @@ TEST(Percentile, IsTheNearestRank) {
 TEST(Metrics, HaveValuesAndRatiosToTheFirstRun) {
   const Comparison comparison = sample_comparison();
   const Metric median = metric_of(comparison, "step_p50_ms");
-  EXPECT_EQ(median.values[0], 50);
-  EXPECT_EQ(median.values[1], 25);
+  EXPECT_EQ(median.values[0], 52);  // of 4 to 100: the first three are left out
+  EXPECT_EQ(median.values[1], 26);
   EXPECT_EQ(median.ratios[0], 1);
   EXPECT_EQ(median.ratios[1], 0.5);
-  EXPECT_EQ(metric_of(comparison, "step_p99_ms").values[1], 49.5);
+  EXPECT_EQ(metric_of(comparison, "step_p99_ms").values[1], 50);
+  EXPECT_EQ(metric_of(comparison, "step_first_ms").values[0], 3);
   EXPECT_EQ(metric_of(comparison, "elapsed_seconds").values[0], 20);
   EXPECT_EQ(metric_of(comparison, "wire_bytes").values[0], 1.25e9);
   EXPECT_EQ(metric_of(comparison, "trimmed_packets").ratios[1], 2);
@@ -78,6 +79,51 @@ TEST(Metrics, RunsWithoutALogStillHaveTimesAndBytes) {
   EXPECT_EQ(metric_of(comparison, "step_p50_ms").values[0], std::nullopt);
   EXPECT_EQ(metric_of(comparison, "seconds_to_target").values[0], std::nullopt);
   EXPECT_EQ(metric_of(comparison, "elapsed_seconds").ratios[1], 0.5);
+}
+
+TEST(Metrics, WithoutALogStepsAreThoseThatTheLabSaw) {
+  Comparison comparison = sample_comparison();
+  RunRecord& run = comparison.runs[0];
+  EXPECT_EQ(step_source(run), StepSource::kLog);
+  run.watched.steps = {{1, 1.0, std::nullopt, std::nullopt}, {2, 2.0, 900.0, std::nullopt}};
+  for (std::uint64_t i = 3; i < 8; ++i) {
+    run.watched.steps.push_back({i, 2.0, 70.0, std::nullopt});
+  }
+  EXPECT_EQ(metric_of(comparison, "step_p50_ms").values[0], 52);
+  for (LogStep& step : run.log.steps) {
+    step.step_ms.reset();
+  }
+  EXPECT_EQ(step_source(run), StepSource::kOptimizer);
+  EXPECT_EQ(metric_of(comparison, "step_p99_ms").values[0], 70);
+  EXPECT_EQ(metric_of(comparison, "step_first_ms").values[0], 900);
+  run.watched.steps.resize(2);  // nothing is left without the first
+  EXPECT_EQ(metric_of(comparison, "step_p50_ms").values[0], std::nullopt);
+  run.watched.steps.clear();
+  EXPECT_EQ(step_source(run), StepSource::kNone);
+}
+
+TEST(Metrics, TheBusiestLinksUseIsThatWhileThereIsTraffic) {
+  Comparison comparison = sample_comparison();
+  EXPECT_EQ(metric_of(comparison, "link_use").values[0], std::nullopt);
+  comparison.runs[0].outcome.time.use_over_time = {0, 0.05, 0.5, 0, 1, 0.01, 0};
+  EXPECT_EQ(metric_of(comparison, "link_use").values[0], 0.5);
+  comparison.runs[0].outcome.time.use_over_time = {0, 0.05};
+  EXPECT_EQ(metric_of(comparison, "link_use").values[0], std::nullopt);
+}
+
+TEST(Metrics, SeveralRoundsHaveTheirMean) {
+  Comparison comparison = sample_comparison();
+  comparison.rounds = 2;
+  comparison.runs[0].repeats = {sample_run("tcp", 3.0)};
+  comparison.runs[1].repeats = {sample_run("spillway", 1.5)};
+  comparison.runs[1].repeats[0].log.evaluations.clear();
+  const Metric median = metric_of(comparison, "step_p50_ms");
+  EXPECT_EQ(median.by_round[0], (std::vector<std::optional<double>>{52, 156}));
+  EXPECT_EQ(median.values[0], 104);
+  EXPECT_EQ(median.ratios[1], 0.5);
+  EXPECT_EQ(metric_of(comparison, "final_accuracy").values[1], 0.75);  // of the one that says
+  comparison.runs[0].repeats[0].log.evaluations.back().accuracy = 0.6;
+  EXPECT_EQ(target_accuracy(comparison), 0.6);
 }
 
 TEST(Metrics, ValuesAreWrittenWithTheirUnits) {

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "compare/comparison.h"
 #include "dataplane/port_config.h"
 
@@ -57,11 +59,29 @@ std::string tenants_text(const std::vector<scenario::Tenant>& tenants) {
   return text.empty() ? "none" : text;
 }
 
+std::string name_of(const RunRecord& run) {
+  return run.round == 1 ? run.transport.name
+                        : fmt::format("{}, round {}", run.transport.name, run.round);
+}
+
+// "cubic, bbr for tcp-bbr".
+std::string tcp_text(const std::vector<Transport>& transports) {
+  std::string usual;
+  std::string others;
+  for (const Transport& transport : transports) {
+    usual = usual.empty() ? transport.tcp : usual;
+    if (transport.tcp != usual) {
+      others += fmt::format(", {} for {}", transport.tcp, transport.name);
+    }
+  }
+  return usual + others;
+}
+
 void note_failures(const RunRecord& run, Notes& notes) {
   for (std::size_t rank = 0; rank < run.outcome.exit_codes.size(); ++rank) {
     if (run.outcome.exit_codes[rank] != 0) {
       notes.push_back(fmt::format("{}: rank {} ended with exit code {}; what it printed is in {}",
-                                  run.transport.name, rank, run.outcome.exit_codes[rank],
+                                  name_of(run), rank, run.outcome.exit_codes[rank],
                                   run.output_path));
       return;
     }
@@ -70,47 +90,75 @@ void note_failures(const RunRecord& run, Notes& notes) {
 
 void note_log(const RunRecord& run, Notes& notes) {
   const ProgressLog& log = run.log;
-  const std::string& name = run.transport.name;
   if (log.bad_lines > 0) {
     notes.push_back(fmt::format("{}: lines of {} that were not understood and are left out: {}",
-                                name, run.log_path, count_text(log.bad_lines)));
+                                name_of(run), run.log_path, count_text(log.bad_lines)));
   }
   if (log.left_out > 0) {
     notes.push_back(fmt::format("{}: {} steps and evaluations beyond the first {} are left out",
-                                name, count_text(log.left_out), count_text(kMaxPoints)));
+                                name_of(run), count_text(log.left_out), count_text(kMaxPoints)));
   }
 }
 
-// One note for all: a command that writes no log writes none over any transport.
-void note_missing_logs(const std::vector<RunRecord>& runs, Notes& notes) {
+// A run that is not what its name says.
+void note_hook(const RunRecord& run, Notes& notes) {
+  const Transport& transport = run.transport;
+  if (transport.hook.empty() || run.watched.hook == HookFate::kUsed) {
+    return;
+  }
+  const char* why = run.watched.hook == HookFate::kNoModel
+                        ? "the lab saw no DistributedDataParallel to put its hook around"
+                        : "the script's model has a hook of its own, which stays";
+  notes.push_back(fmt::format("{}: {}, so torch's {} hook was not used: this run is as tcp",
+                              name_of(run), why, transport.hook));
+}
+
+// One note for all: what cannot be seen over one transport is seen over none.
+void note_missing_steps(const std::vector<RunRecord>& runs, Notes& notes) {
   std::vector<std::string> names;
   for (const RunRecord& run : runs) {
-    if (run.log.is_empty()) {
+    if (step_source(run) == StepSource::kNone) {
       names.push_back(run.transport.name);
     }
   }
   if (!names.empty()) {
     notes.push_back(fmt::format(
-        "{}: wrote no log, so there are no step times and no accuracy; for these, let rank 0 write "
-        "a line per step, such as {{\"event\": \"step\", \"step\": 7, \"seconds\": 1.25, "
-        "\"step_ms\": 80.5}}, to the file that {{log}} in the command becomes",
+        "{}: the lab saw no steps of a torch.optim optimizer, so there are no step times; for "
+        "other programs, let rank 0 write a line per step, such as {{\"event\": \"step\", "
+        "\"step\": 7, \"seconds\": 1.25, \"step_ms\": 80.5}}, to the file that {{log}} in the "
+        "command becomes",
         fmt::join(names, ", ")));
   }
 }
 
+void note_same_runs(const Comparison& comparison, Notes& notes) {
+  const bool is_seen = std::any_of(comparison.runs.begin(), comparison.runs.end(),
+                                   [](const RunRecord& run) { return run.watched.has_group; });
+  if (comparison.runs.size() > 1 && !is_seen && !tells_transports_apart(comparison.command)) {
+    notes.emplace_back(
+        "the command has no {backend} or {transport}, and the lab saw no process group of torch: "
+        "only variables such as SPILLWAY_MODE tell its runs apart");
+  }
+}
+
+void note_unwatched(const Comparison& comparison, Notes& notes) {
+  if (!comparison.runs.empty() && !comparison.runs.front().is_watched) {
+    notes.emplace_back(
+        "scripts are not watched, and get neither backend nor hook, because Spillway's Python "
+        "package (python3-spillway) is not installed beside this tool");
+  }
+}
+
 void note_emulation(const RunRecord& run, Notes& notes) {
-  const fabric::FabricSnapshot& fabric = run.outcome.fabric;
-  if (fabric.missed_in + fabric.missed_out > 0) {
-    notes.push_back(
-        fmt::format("{}: the emulation itself lost {} frames, because this machine is too slow for "
-                    "the load: give --rate less",
-                    run.transport.name, count_text(fabric.missed_in + fabric.missed_out)));
+  if (const std::string sentence = lab::pace_sentence(run.outcome.pace); !sentence.empty()) {
+    notes.push_back(fmt::format("{}: {}", name_of(run), sentence));
   }
 }
 
 }  // namespace
 
-std::vector<Fact> network_facts(const lab::LabOptions& options) {
+std::vector<Fact> network_facts(const lab::LabOptions& options,
+                                const std::vector<Transport>& transports) {
   const scenario::Scenario& scenario = options.scenario;
   const auto mode = static_cast<spillway_port_mode>(scenario.port.mode);
   return {{"hosts", shape_text(scenario.topology)},
@@ -120,21 +168,27 @@ std::vector<Fact> network_facts(const lab::LabOptions& options) {
                                    scenario.port.queue_bytes / 1024.0)},
           {"background traffic", tenants_text(scenario.tenants)},
           {"faults", scenario.faults.empty() ? "none" : std::to_string(scenario.faults.size())},
-          {"TCP", options.tcp.empty() ? "the machine's own" : options.tcp},
+          {"TCP", tcp_text(transports)},
           {"seed", std::to_string(scenario.seed)}};
 }
 
 std::vector<std::string> notes_of(const Comparison& comparison) {
   Notes notes;
   for (const RunRecord& run : comparison.runs) {
-    note_failures(run, notes);
-    note_log(run, notes);
-    note_emulation(run, notes);
+    for (const RunRecord* round : rounds_of(run)) {
+      note_failures(*round, notes);
+      note_log(*round, notes);
+      note_hook(*round, notes);
+      note_emulation(*round, notes);
+    }
   }
-  note_missing_logs(comparison.runs, notes);
+  note_missing_steps(comparison.runs, notes);
+  note_same_runs(comparison, notes);
+  note_unwatched(comparison, notes);
   if (!comparison.runs.empty() &&
       comparison.runs.front().outcome.isolation == lab::Isolation::kNone) {
     notes.emplace_back(lab::kLoopbackNotice);
+    notes.emplace_back("TCP is this machine's own, whatever a table calls it");
   }
   return notes;
 }

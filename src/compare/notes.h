@@ -18,7 +18,8 @@ struct Fact {
   std::string value;
 };
 
-std::vector<Fact> network_facts(const lab::LabOptions& options);
+std::vector<Fact> network_facts(const lab::LabOptions& options,
+                                const std::vector<Transport>& transports);
 
 std::vector<std::string> notes_of(const Comparison& comparison);
 

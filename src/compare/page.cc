@@ -9,6 +9,7 @@
 #include "compare/charts.h"
 #include "compare/comparison.h"
 #include "compare/notes.h"
+#include "compare/split.h"
 #include "plot/svg_chart.h"
 
 namespace spillway::compare {
@@ -71,7 +72,7 @@ std::string command_text(const std::vector<std::string>& command) {
 std::string heading(const Comparison& comparison) {
   std::string names;
   for (const RunRecord& run : comparison.runs) {
-    names += (names.empty() ? "" : ", ") + run.transport.name;
+    names += (names.empty() ? "" : ", ") + run.transport.title;
   }
   return fmt::format(
       "<header><p class='eyebrow'>spillway lab compare</p><h1>One command over {}</h1>"
@@ -85,7 +86,7 @@ std::string table_head(const Comparison& comparison) {
   std::string cells = "<th scope='col'></th>";
   for (std::size_t i = 0; i < comparison.runs.size(); ++i) {
     cells += fmt::format("<th scope='col'><span class='chip' style='background:{}'></span>{}</th>",
-                         plot::chart_colour(i), html_escape(comparison.runs[i].transport.name));
+                         plot::chart_colour(i), html_escape(comparison.runs[i].transport.title));
   }
   return "<thead><tr>" + cells + "</tr></thead>";
 }
@@ -115,6 +116,13 @@ std::string table_cell(const Metric& metric, std::size_t run, const std::optiona
                      has_ratio ? ratio_text(*metric.ratios[run]) : "");
 }
 
+std::string rounds_text(const Comparison& comparison) {
+  return comparison.rounds == 1
+             ? ""
+             : fmt::format("Numbers are means of {} rounds; plots show the first. ",
+                           comparison.rounds);
+}
+
 std::string table_of(const Comparison& comparison) {
   std::string rows;
   for (const Metric& metric : metrics_of(comparison)) {
@@ -126,11 +134,41 @@ std::string table_of(const Comparison& comparison) {
   }
   return fmt::format(
       "<section><h2>Summary</h2><div class='scroll'><table>{}<tbody>{}</tbody></table></div>"
-      "<p class='small'>Ratios are to {}; the best of a row is bold. Bytes and packets are those "
-      "of "
+      "<p class='small'>Ratios are to {}; the best of a row is bold. {}Medians and percentiles "
+      "leave out the first {} steps, in which connections are made. Bytes and packets are those of "
       "all switch ports, background traffic included, of which a longer run has "
       "more.</p></section>",
-      table_head(comparison), rows, html_escape(comparison.runs.front().transport.name));
+      table_head(comparison), rows, html_escape(comparison.runs.front().transport.title),
+      rounds_text(comparison), kFirstSteps);
+}
+
+// ------------------------------------------------------------------ bits and transport
+
+std::string factor_cell(const std::optional<double>& factor) {
+  return factor ? fmt::format("<td>{}</td>", ratio_text(*factor)) : "<td class='none'>&ndash;</td>";
+}
+
+std::string split_row(const GainShare& share) {
+  return fmt::format("<tr><th scope='row'>{}</th>{}{}{}<td>{}</td></tr>", html_escape(share.title),
+                     factor_cell(share.gain), factor_cell(share.bits), factor_cell(share.transport),
+                     html_escape(share.control));
+}
+
+std::string split_section(const Comparison& comparison) {
+  const std::optional<GainSplit> split = split_of(comparison);
+  if (!split) {
+    return {};
+  }
+  std::string rows;
+  for (const GainShare& share : split->shares) {
+    rows += split_row(share);
+  }
+  return fmt::format(
+      "<section id='split'><h2>Where the gain comes from</h2><div class='scroll'><table><thead><tr>"
+      "<th scope='col'></th><th scope='col'>times as fast as tcp</th><th scope='col'>by bits</th>"
+      "<th scope='col'>by transport</th><th scope='col'>the same bits on TCP</th></tr></thead>"
+      "<tbody>{}</tbody></table></div><p class='small'>{}</p></section>",
+      rows, html_escape(split_explanation(*split)));
 }
 
 // ------------------------------------------------------------------ the rest
@@ -181,9 +219,9 @@ std::string comparison_page(const Comparison& comparison, const std::vector<Fact
       "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
       "<meta name='viewport' content='width=device-width,initial-scale=1'>"
       "<link rel='icon' href='data:,'><title>Spillway: one command over several transports</title>"
-      "<style>{}</style></head><body><main>{}{}{}{}{}</main></body></html>\n",
+      "<style>{}</style></head><body><main>{}{}{}{}{}{}</main></body></html>\n",
       kPageStyle, heading(comparison), notes_section(comparison), table_of(comparison),
-      charts_of(comparison), facts_section(comparison, network));
+      split_section(comparison), charts_of(comparison), facts_section(comparison, network));
 }
 
 }  // namespace spillway::compare

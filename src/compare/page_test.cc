@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "compare/comparison_json.h"
 #include "compare/comparison_testing.h"
 #include "compare/notes.h"
@@ -15,11 +17,12 @@ using plot::count;
 
 TEST(Page, HasATableAndAllCharts) {
   const std::string page = comparison_page(sample_comparison(), {{"hosts", "4"}});
-  EXPECT_EQ(count(page, "<table>"), 1U);
+  EXPECT_EQ(count(page, "<table>"), 2U);
   EXPECT_EQ(count(page, "<svg "), 5U);
   EXPECT_EQ(count(page, "<polyline "), 10U);
-  EXPECT_NE(page.find("25.0 ms<span class='ratio'>0.50x</span>"), std::string::npos);
-  EXPECT_NE(page.find("<td class='best'>25.0 ms"), std::string::npos);
+  EXPECT_NE(page.find("26.0 ms<span class='ratio'>0.50x</span>"), std::string::npos);
+  EXPECT_NE(page.find("<td class='best'>26.0 ms"), std::string::npos);
+  EXPECT_NE(page.find("One command over tcp (cubic), spillway"), std::string::npos);
   EXPECT_NE(page.find("<td>1,000<span"), std::string::npos);  // a trim is neither good nor bad
   EXPECT_NE(page.find("<dt>hosts</dt><dd>4</dd>"), std::string::npos);
   EXPECT_EQ(count(page, "To know before reading"), 1U);  // isolation none
@@ -49,11 +52,25 @@ TEST(Page, ARunWithoutALogLeavesGaps) {
   Comparison comparison = sample_comparison();
   comparison.runs[1].log = {};
   const std::string page = comparison_page(comparison, {});
-  EXPECT_EQ(count(page, "&ndash;"), 4U);  // two step times, time to target, accuracy
-  EXPECT_NE(page.find("spillway: wrote no log"), std::string::npos);
+  // Three step times, time to target, accuracy; both runs' link; the parts of the gain, for which
+  // the control is missing.
+  EXPECT_EQ(count(page, "&ndash;"), 5U + 2U + 2U);
+  EXPECT_NE(page.find("spillway: the lab saw no steps"), std::string::npos);
 }
 
-TEST(Notes, RunsWithoutALogShareOne) {
+TEST(Page, SplitsTheGainIntoBitsAndTransport) {
+  Comparison comparison = sample_comparison();
+  comparison.runs.push_back(sample_run("spillway-over-tcp", 0.8));
+  const std::string page = comparison_page(comparison, {});
+  EXPECT_EQ(count(page, "Where the gain comes from"), 1U);
+  EXPECT_NE(page.find("<th scope='row'>spillway</th><td>2.00x</td><td>1.25x</td><td>1.60x</td>"
+                      "<td>spillway-over-tcp</td>"),
+            std::string::npos);
+  comparison.runs.erase(comparison.runs.begin());  // tcp
+  EXPECT_EQ(count(comparison_page(comparison, {}), "Where the gain comes from"), 0U);
+}
+
+TEST(Notes, RunsWithoutStepsShareOne) {
   Comparison comparison = sample_comparison();
   for (RunRecord& run : comparison.runs) {
     run.outcome.isolation = lab::Isolation::kRoot;
@@ -61,8 +78,38 @@ TEST(Notes, RunsWithoutALogShareOne) {
   }
   const std::vector<std::string> notes = notes_of(comparison);
   ASSERT_EQ(notes.size(), 1U);
-  EXPECT_TRUE(notes[0].starts_with("tcp, spillway: wrote no log")) << notes[0];
+  EXPECT_TRUE(notes[0].starts_with("tcp, spillway: the lab saw no steps")) << notes[0];
   EXPECT_NE(notes[0].find("{log}"), std::string::npos);
+}
+
+TEST(Notes, SayWhichRunsAreNotWhatTheyAreCalled) {
+  Comparison comparison = sample_comparison();
+  comparison.runs = {sample_run("tcp-fp16", 1.0), sample_run("tcp-powersgd", 1.0)};
+  for (RunRecord& run : comparison.runs) {
+    run.outcome.isolation = lab::Isolation::kRoot;
+    run.watched.hook = HookFate::kUsed;
+  }
+  EXPECT_TRUE(notes_of(comparison).empty());
+  comparison.runs[0].watched.hook = HookFate::kNoModel;
+  comparison.runs[1].watched.hook = HookFate::kScriptHasOwn;
+  comparison.command = {"train"};
+  const std::vector<std::string> notes = notes_of(comparison);
+  ASSERT_EQ(notes.size(), 3U);
+  EXPECT_TRUE(notes[0].starts_with("tcp-fp16: the lab saw no Dist")) << notes[0];
+  EXPECT_TRUE(notes[1].starts_with("tcp-powersgd: the script's model has a hook")) << notes[1];
+  EXPECT_NE(notes[2].find("tell its runs apart"), std::string::npos);
+  comparison.runs[0].watched.has_group = true;  // so the lab chose its backend
+  EXPECT_EQ(notes_of(comparison).size(), 2U);
+  comparison.runs[0].is_watched = false;
+  EXPECT_NE(notes_of(comparison).back().find("python3-spillway"), std::string::npos);
+}
+
+TEST(Notes, TheNetworkSaysWhichTcp) {
+  const auto facts = network_facts({}, parse_transports("tcp,tcp-bbr,spillway").value());
+  const auto tcp =
+      std::find_if(facts.begin(), facts.end(), [](const Fact& fact) { return fact.name == "TCP"; });
+  ASSERT_NE(tcp, facts.end());
+  EXPECT_EQ(tcp->value, "cubic, bbr for tcp-bbr");
 }
 
 TEST(Notes, SayWhatWentWrong) {
@@ -74,13 +121,13 @@ TEST(Notes, SayWhatWentWrong) {
   comparison.runs[0].outcome.exit_codes = {0, 3};
   comparison.runs[1].log.bad_lines = 2000;
   comparison.runs[1].log.left_out = 5;
-  comparison.runs[1].outcome.fabric.missed_in = 7;
+  comparison.runs[1].outcome.pace.missed = 7;
   const std::vector<std::string> notes = notes_of(comparison);
   ASSERT_EQ(notes.size(), 4U);
   EXPECT_NE(notes[0].find("tcp: rank 1 ended with exit code 3"), std::string::npos);
   EXPECT_NE(notes[1].find("left out: 2,000"), std::string::npos);
   EXPECT_NE(notes[2].find("5 steps"), std::string::npos);
-  EXPECT_NE(notes[3].find("lost 7 frames"), std::string::npos);
+  EXPECT_NE(notes[3].find("lost 7 itself"), std::string::npos);
 }
 
 TEST(ComparisonJson, HasNumbersRatiosAndSeries) {
@@ -91,7 +138,13 @@ TEST(ComparisonJson, HasNumbersRatiosAndSeries) {
   ASSERT_EQ(json["runs"].size(), 2U);
   const nlohmann::json& run = json["runs"][1];
   EXPECT_EQ(run["transport"], "spillway");
-  EXPECT_EQ(run["metrics"]["step_p50_ms"], 25);
+  EXPECT_EQ(run["metrics"]["step_p50_ms"], 26);
+  EXPECT_EQ(run["metrics"]["step_first_ms"], 1.5);
+  EXPECT_EQ(run["by_round"]["step_p50_ms"], nlohmann::json::array({26.0}));
+  EXPECT_EQ(run["tcp"], "cubic");
+  EXPECT_EQ(run["steps_from"], "log");
+  EXPECT_EQ(json["split"]["shares"][0]["gain"], 2);
+  EXPECT_TRUE(json["split"]["shares"][0]["bits"].is_null());
   EXPECT_EQ(run["ratios"]["step_p50_ms"], 0.5);
   EXPECT_TRUE(run["ratios"]["lost_packets"].is_null());
   EXPECT_EQ(run["steps"], 100);

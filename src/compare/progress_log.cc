@@ -87,6 +87,10 @@ bool read_line(const std::string& line, ProgressLog& log) {
   if (event == "evaluation") {
     return keep(evaluation_of(object), log.evaluations, log.left_out);
   }
+  if (event == "hook") {
+    log.hook = object.value("by", json()) == "lab" ? HookFate::kUsed : HookFate::kScriptHasOwn;
+  }
+  log.has_group = log.has_group || event == "group";
   log.has_ended = log.has_ended || event == "end";
   return true;
 }

@@ -6,6 +6,11 @@
 //   {"event": "evaluation", "step": 50, "seconds": 9.5, "accuracy": 0.81}
 //   {"event": "end"}
 //
+// or what the lab sees of a PyTorch script (python/spillway/lab):
+//
+//   {"event": "group", "backend": "gloo"}    it made its process group
+//   {"event": "hook", "by": "lab"}           a model has torch's hook; "script": it had its own
+//
 // `seconds` is since the program's own beginning; `step_ms` and `loss` may be missing. Other events
 // and other keys are passed over. Lines that are not such objects, or in which one of these keys is
 // no sensible number, are counted and change nothing.
@@ -45,10 +50,15 @@ struct LogEvaluation {
   double accuracy = 0.0;  // 0 to 1
 };
 
+// What became of the hook that a transport wants around models.
+enum class HookFate : std::uint8_t { kNoModel, kUsed, kScriptHasOwn };
+
 struct ProgressLog {
   std::vector<LogStep> steps;
   std::vector<LogEvaluation> evaluations;
-  bool has_ended = false;       // the program said so
+  bool has_ended = false;  // the program said so
+  bool has_group = false;  // the lab saw its process group
+  HookFate hook = HookFate::kNoModel;
   std::uint64_t bad_lines = 0;  // not understood, or too long
   std::uint64_t left_out = 0;   // steps and evaluations beyond kMaxPoints
 

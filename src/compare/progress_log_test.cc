@@ -107,6 +107,19 @@ TEST(ProgressLog, BadLinesAreCountedAndChangeNothing) {
   EXPECT_EQ(read(all).steps.size(), 2U);
 }
 
+TEST(ProgressLog, ReadsWhatTheLabSawOfAScript) {
+  EXPECT_FALSE(read(kSample).has_group);
+  EXPECT_EQ(read(kSample).hook, HookFate::kNoModel);
+  const ProgressLog log = read(R"({"event": "group", "backend": "gloo", "asked": "nccl"}
+{"event": "hook", "hook": "fp16", "by": "lab"}
+)");
+  EXPECT_TRUE(log.has_group);
+  EXPECT_EQ(log.hook, HookFate::kUsed);
+  EXPECT_EQ(log.bad_lines, 0U);
+  EXPECT_EQ(read(R"({"event":"hook","by":"script"})").hook, HookFate::kScriptHasOwn);
+  EXPECT_EQ(read(R"({"event":"hook","by":[1]})").hook, HookFate::kScriptHasOwn);
+}
+
 TEST(ProgressLog, ALossThatIsNullIsNone) {
   const ProgressLog log = read(R"({"event":"step","step":1,"seconds":1,"loss":null})");
   ASSERT_EQ(log.steps.size(), 1U);

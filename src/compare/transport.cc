@@ -10,11 +10,40 @@
 namespace spillway::compare {
 namespace {
 
+constexpr const char* kCubic = "cubic";
+
+Transport over_gloo(std::string name, std::string tcp, std::string hook, std::string control) {
+  const bool is_named = name.ends_with(tcp);
+  const std::string title = is_named ? name : fmt::format("{} ({})", name, tcp);
+  std::vector<std::string> variables = {"SPILLWAY_LAB_BACKEND=gloo",
+                                        fmt::format("SPILLWAY_LAB_HOOK={}", hook)};
+  return {std::move(name),     title, "gloo", std::move(tcp), std::move(hook), std::move(control),
+          std::move(variables)};
+}
+
+// A variable that is set but empty counts as not set: the caller's own has no say in it.
+Transport over_spillway(std::string name, std::string control, std::string_view carrier,
+                        std::vector<std::string> variables) {
+  const std::string title = carrier == "tcp" ? fmt::format("{} ({})", name, kCubic) : name;
+  variables.emplace_back("SPILLWAY_LAB_BACKEND=spillway");
+  variables.emplace_back("SPILLWAY_LAB_HOOK=");
+  variables.push_back(fmt::format("SPILLWAY_CARRIER={}", carrier));
+  variables.emplace_back("SPILLWAY_TCP_CONGESTION=");  // the host's, which the lab sets
+  return {std::move(name), title, "spillway", kCubic, "", std::move(control), std::move(variables)};
+}
+
 const std::vector<Transport>& known_transports() {
   static const std::vector<Transport> kTransports = {
-      {"tcp", "gloo", {}},
-      {"spillway-exact", "spillway", {"SPILLWAY_MODE=exact"}},
-      {"spillway", "spillway", {"SPILLWAY_MODE=tolerant"}}};
+      over_gloo("tcp", kCubic, "", "tcp"),
+      over_gloo("tcp-bbr", "bbr", "", "tcp"),
+      over_gloo("tcp-fp16", kCubic, "fp16", "tcp-fp16"),
+      over_gloo("tcp-powersgd", kCubic, "powersgd", "tcp-powersgd"),
+      over_spillway("spillway-exact", "tcp", "udp", {"SPILLWAY_MODE=exact"}),
+      over_spillway(
+          "spillway-16", "tcp-fp16", "udp",
+          {"SPILLWAY_MODE=tolerant", "SPILLWAY_PRECISION=16", "SPILLWAY_GATHER_PRECISION=16"}),
+      over_spillway("spillway", "spillway-over-tcp", "udp", {"SPILLWAY_MODE=tolerant"}),
+      over_spillway("spillway-over-tcp", "spillway-over-tcp", "tcp", {"SPILLWAY_MODE=tolerant"})};
   return kTransports;
 }
 

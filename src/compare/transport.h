@@ -2,11 +2,18 @@
 //
 // What one command is run over to be compared, and how the command is told:
 //
-//   tcp              {backend} is gloo
-//   spillway-exact   {backend} is spillway, SPILLWAY_MODE=exact
-//   spillway         {backend} is spillway, SPILLWAY_MODE=tolerant
+//   tcp                Gloo over TCP cubic, what nearly everybody runs
+//   tcp-bbr            the same over TCP bbr
+//   tcp-fp16           tcp with DDP's fp16 hook: 16 bits per value
+//   tcp-powersgd       tcp with DDP's PowerSGD hook: low-rank gradients
+//   spillway-exact     Spillway, nothing lost, 32 bits per value
+//   spillway-16        Spillway, tolerant, 16 bits per value
+//   spillway           Spillway, tolerant, as configured (5 bits unless SPILLWAY_PRECISION says)
+//   spillway-over-tcp  as spillway, but its messages travel over TCP cubic connections
 //
-// Pure.
+// Whatever the machine's default is, each has the congestion control that stands here. A transport
+// has a control: the one that sends the same bits over plain TCP, by which split.h tells what fewer
+// bits gain from what the transport gains. Pure.
 #pragma once
 
 #include <string>
@@ -19,7 +26,11 @@ namespace spillway::compare {
 
 struct Transport {
   std::string name;
-  std::string backend;                 // what torch.distributed calls it
+  std::string title;    // for people: the name and, where there is TCP, which
+  std::string backend;  // what torch.distributed calls it
+  std::string tcp;      // congestion control of the hosts
+  std::string hook;     // of torch, around DistributedDataParallel; empty: none
+  std::string control;  // the name of the transport with the same bits over plain TCP
   std::vector<std::string> variables;  // "KEY=value"
 };
 
@@ -31,7 +42,7 @@ base::Result<std::vector<Transport>> parse_transports(std::string_view names);
 std::vector<std::string> command_for(const std::vector<std::string>& command,
                                      const Transport& transport, const std::string& log);
 
-// False: all runs would have the same words.
+// False: all runs have the same words.
 bool tells_transports_apart(const std::vector<std::string>& command);
 
 }  // namespace spillway::compare

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Runs a command over one transport on every host of a lab, and keeps what came of it. What ranks
-// print goes to FOLDER/NAME.txt, the log of rank 0 is FOLDER/NAME.jsonl, with the transport's name;
-// older ones of these names are replaced.
+// print goes to FOLDER/NAME.txt, the log of rank 0 is FOLDER/NAME.jsonl, what the lab saw of a
+// PyTorch script FOLDER/NAME.steps.jsonl, with the transport's name, and the number of the round
+// behind it from the second on; older ones of these names are replaced.
 //
 // Call from a process with one thread (lab/launcher.h). A command that fails is no error: the
 // record has its exit codes.
@@ -23,13 +24,14 @@ namespace spillway::compare {
 struct RunProgress {
   const Transport& transport;
   const lab::FabricSample& sample;  // the latest
-  const ProgressLog& log;           // so far
+  const ProgressLog& log;           // so far, of the command or of the lab
 };
 
 struct RunTask {
-  lab::LabOptions options;  // `output` and `on_sample` are replaced
+  lab::LabOptions options;  // `output`, `on_sample` and `tcp` are replaced
   std::vector<std::string> command;
   std::filesystem::path folder;  // exists
+  std::size_t round = 1;
   // About ten times a second while the command runs.
   std::function<void(const RunProgress&)> on_progress;
 };

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace spillway::compare {
 namespace {
 
@@ -12,10 +14,42 @@ TEST(Transport, NamesAreReadInTheirOrder) {
   const auto transports = parse_transports("spillway,tcp,spillway-exact");
   ASSERT_TRUE(transports.ok());
   ASSERT_EQ(transports->size(), 3U);
-  EXPECT_EQ((*transports)[0].variables, Words{"SPILLWAY_MODE=tolerant"});
-  EXPECT_EQ((*transports)[1].backend, "gloo");
-  EXPECT_TRUE((*transports)[1].variables.empty());
-  EXPECT_EQ((*transports)[2].variables, Words{"SPILLWAY_MODE=exact"});
+  EXPECT_EQ((*transports)[0].name, "spillway");
+  EXPECT_EQ((*transports)[1].name, "tcp");
+  EXPECT_EQ((*transports)[2].name, "spillway-exact");
+}
+
+bool sets(const Transport& transport, const char* variable) {
+  const Words& all = transport.variables;
+  return std::find(all.begin(), all.end(), variable) != all.end();
+}
+
+TEST(Transport, TcpIsCubicUnlessItsNameSaysOtherwise) {
+  const auto all = parse_transports("tcp,tcp-bbr,tcp-fp16,tcp-powersgd,spillway-over-tcp");
+  ASSERT_TRUE(all.ok());
+  EXPECT_EQ((*all)[0].title, "tcp (cubic)");
+  EXPECT_EQ((*all)[1].title, "tcp-bbr");
+  for (const Transport& transport : *all) {
+    EXPECT_EQ(transport.tcp, transport.name == "tcp-bbr" ? "bbr" : "cubic");
+    EXPECT_NE(transport.title.find(transport.tcp), std::string::npos) << transport.title;
+  }
+}
+
+TEST(Transport, VariablesSayBackendHookModeBitsAndCarrier) {
+  const auto all = parse_transports(
+      "tcp,tcp-fp16,tcp-powersgd,spillway-exact,spillway-16,spillway,spillway-over-tcp");
+  ASSERT_TRUE(all.ok());
+  EXPECT_TRUE(sets((*all)[0], "SPILLWAY_LAB_BACKEND=gloo"));
+  EXPECT_TRUE(sets((*all)[0], "SPILLWAY_LAB_HOOK="));
+  EXPECT_TRUE(sets((*all)[1], "SPILLWAY_LAB_HOOK=fp16"));
+  EXPECT_TRUE(sets((*all)[2], "SPILLWAY_LAB_HOOK=powersgd"));
+  EXPECT_TRUE(sets((*all)[3], "SPILLWAY_MODE=exact"));
+  EXPECT_TRUE(sets((*all)[4], "SPILLWAY_PRECISION=16"));
+  EXPECT_TRUE(sets((*all)[5], "SPILLWAY_MODE=tolerant"));
+  EXPECT_TRUE(sets((*all)[5], "SPILLWAY_CARRIER=udp"));
+  EXPECT_TRUE(sets((*all)[6], "SPILLWAY_MODE=tolerant"));
+  EXPECT_TRUE(sets((*all)[6], "SPILLWAY_CARRIER=tcp"));
+  EXPECT_TRUE(sets((*all)[6], "SPILLWAY_LAB_BACKEND=spillway"));
 }
 
 TEST(Transport, WhatIsNoListIsRefusedWithTheNamesThatAre) {

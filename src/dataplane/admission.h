@@ -113,11 +113,9 @@ static inline int spillway_mark(struct spillway_decision* decision) {
   return 1;
 }
 
-/* A frame for which there is room in its data queue. */
+/* A frame for which there is room in its data queue, and which was let in. */
 static inline void spillway_admit_data(const struct spillway_port_config* config, __u32 queued,
                                        __u32 random, struct spillway_decision* decision) {
-  decision->verdict = SPILLWAY_ENQUEUE;
-  decision->reason = SPILLWAY_REASON_ADMITTED;
   if (config->mode == SPILLWAY_PORT_ECN) {
     if ((random >> 16) < spillway_red_probability(config, queued) && !spillway_mark(decision)) {
       spillway_drop(decision, SPILLWAY_REASON_RED);
@@ -135,17 +133,25 @@ static inline int spillway_drops_early(const struct spillway_port_config* config
          queued >= spillway_early_drop_from(config, frame->importance);
 }
 
+/* The decision about a frame that goes into its queue as it is. */
+static inline void spillway_let_in(const struct spillway_frame* frame, __u8 queue,
+                                   struct spillway_decision* decision) {
+  decision->bytes = frame->bytes;
+  decision->verdict = SPILLWAY_ENQUEUE;
+  decision->reason = SPILLWAY_REASON_ADMITTED;
+  decision->queue = queue;
+  decision->home = queue;
+  decision->dscp = frame->dscp;
+  decision->ecn = frame->ecn;
+}
+
 static inline void spillway_admit(const struct spillway_port_config* config,
                                   const struct spillway_port_state* state,
                                   const struct spillway_frame* frame, __u32 random,
                                   struct spillway_decision* decision) {
   const __u8 queue = spillway_queue_of(config, frame);
   const __u32 queued = state->bytes[queue];
-  decision->bytes = frame->bytes;
-  decision->queue = queue;
-  decision->home = queue;
-  decision->dscp = frame->dscp;
-  decision->ecn = frame->ecn;
+  spillway_let_in(frame, queue, decision);
   if (queue == SPILLWAY_CONTROL_QUEUE) {
     spillway_admit_control(config, state, decision, SPILLWAY_REASON_ADMITTED);
   } else if (spillway_drops_early(config, queued, frame)) {

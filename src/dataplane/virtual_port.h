@@ -115,6 +115,17 @@ static inline __u32 spillway_calm_bytes(const struct spillway_port_config* confi
   return calm;
 }
 
+/* Frames that a caller let into a queue by itself, because it was calm, and tells of later. They
+ * are reckoned with from now on: at most they are served too early. */
+static inline void spillway_tell_port(struct spillway_virtual_port* port, __u8 queue, __u32 bytes,
+                                      __u32 frames) {
+  if (frames != 0 && queue < SPILLWAY_QUEUES) {
+    port->state.bytes[queue] += bytes;
+    port->state.occupied |= 1U << queue;
+    port->overhead += frames * SPILLWAY_WIRE_OVERHEAD;
+  }
+}
+
 /* Decides about a frame at `now` and reckons with what was decided. */
 static inline void spillway_pass_port(const struct spillway_port_config* config,
                                       const struct spillway_link* link,
@@ -123,10 +134,8 @@ static inline void spillway_pass_port(const struct spillway_port_config* config,
                                       struct spillway_decision* decision) {
   spillway_drain(config, link, port, now);
   spillway_admit(config, &port->state, frame, random, decision);
-  if (decision->verdict == SPILLWAY_ENQUEUE && decision->queue < SPILLWAY_QUEUES) {
-    port->state.bytes[decision->queue] += decision->bytes;
-    port->state.occupied |= 1U << decision->queue;
-    port->overhead += SPILLWAY_WIRE_OVERHEAD;
+  if (decision->verdict == SPILLWAY_ENQUEUE) {
+    spillway_tell_port(port, decision->queue, decision->bytes, 1);
   }
 }
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "base/random.h"
 #include "dataplane/port_config.h"
 
@@ -153,6 +155,21 @@ TEST_F(VirtualPort, CalmQueuesTakeEveryFrameAsItIs) {
     ASSERT_EQ(decision.reason, SPILLWAY_REASON_ADMITTED);
     ASSERT_EQ(decision.bytes, bytes);
   }
+}
+
+TEST_F(VirtualPort, FramesToldOfLaterCountLikeThoseItWasAskedAbout) {
+  const spillway_frame frame = {1000, 9, 0, 7, SPILLWAY_FRAME_TRIMMABLE};
+  spillway_virtual_port asked = {};
+  spillway_decision decision = {};
+  for (int i = 0; i < 3; ++i) {
+    spillway_pass_port(&config_, &link_, &asked, &frame, 0, 0, &decision);
+  }
+  spillway_virtual_port told = {};
+  spillway_tell_port(&told, decision.queue, 3 * frame.bytes, 3);
+  EXPECT_EQ(std::memcmp(&told, &asked, sizeof(told)), 0);
+  spillway_tell_port(&told, decision.queue, 0, 0);
+  spillway_tell_port(&told, SPILLWAY_QUEUES, 5, 1);  // there is no such queue
+  EXPECT_EQ(std::memcmp(&told, &asked, sizeof(told)), 0);
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The loop, round by round: note the time, read every port that has something, run the network up
-// to that time, write what it delivered, sleep until a frame comes or the network has something to
-// do. All that arrived before the noted time has been read by then, so the network never learns of
-// a frame too late; where a port had more than one read takes, the network is run only up to what
-// was read.
+// to that time, write what it delivered or hand it to a writer, sleep until a frame comes or the
+// network has something to do. All that arrived before the noted time has been read by then, so the
+// network never learns of a frame too late; where a port had more than one read takes, the network
+// is run only up to what was read.
 #include "fabric/emulator.h"
 
 #include <fmt/format.h>
@@ -18,6 +18,7 @@
 #include <ctime>
 #include <mutex>
 #include <optional>
+#include <thread>
 
 #include "base/clock.h"
 #include "base/random.h"
@@ -88,6 +89,7 @@ class Emulator::Impl {
         trim_lengths_(scenario.port.lengths) {}
 
   base::Status open(std::span<const PortAttachment> ports);
+  void add_writers(unsigned count);
   base::Status add_traffic(const scenario::Scenario& scenario, const scenario::Topology& topology);
   base::Status run();
   void stop();
@@ -115,9 +117,10 @@ class Emulator::Impl {
   std::atomic<bool> stopping_ = false;
   base::Instant zero_;  // of the network's time
   base::Instant published_;
-  bool unpublished_ = false;  // something happened since
+  std::atomic<bool> unpublished_ = false;  // something happened since
   mutable std::mutex mutex_;
-  FabricSnapshot snapshot_;  // under mutex_
+  FabricSnapshot snapshot_;                       // under mutex_
+  std::vector<std::unique_ptr<Writer>> writers_;  // the ports'; the first to go
 };
 
 // ------------------------------------------------------------------ setting up
@@ -158,6 +161,15 @@ base::Status Emulator::Impl::open_port(const PortAttachment& attachment, scenari
   return {};
 }
 
+void Emulator::Impl::add_writers(unsigned count) {
+  for (unsigned i = 0; i < count; ++i) {
+    writers_.push_back(std::make_unique<Writer>());
+  }
+  for (std::size_t i = 0; i < ports_.size() && count > 0; ++i) {
+    ports_[i]->use(*writers_[i % count]);
+  }
+}
+
 base::Status Emulator::Impl::add_traffic(const scenario::Scenario& scenario,
                                          const scenario::Topology& topology) {
   if (scenario.tenants.size() >= sim::kMaxStacks) {
@@ -187,6 +199,9 @@ base::Status Emulator::Impl::run() {
     round(now);
     publish(now);
     wait(now);
+  }
+  for (const auto& port : ports_) {
+    port->wait_until_written();
   }
   const std::lock_guard lock(mutex_);
   snapshot_ = take_snapshot();
@@ -265,6 +280,7 @@ void Emulator::Impl::publish(base::Instant now) {
 
 FabricSnapshot Emulator::Impl::take_snapshot() {
   FabricSnapshot taken;
+  taken.taken = base::MonotonicClock().now();
   for (std::size_t i = 0; i < network_.port_count(); ++i) {
     taken.ports.push_back(snapshot_of(network_.port(i)));
   }
@@ -273,8 +289,7 @@ FabricSnapshot Emulator::Impl::take_snapshot() {
   taken.same_port = intake_.counters().same_port;
   taken.foreign = intake_.counters().foreign;
   taken.lost_to_faults = network_.totals().lost;
-  base::Duration latest;
-  base::Duration late_sum;
+  Lateness late;
   for (std::size_t i = 0; i < ports_.size(); ++i) {
     const PortCounters counters = ports_[i]->counters();
     taken.frames_out += counters.out.sent;
@@ -282,19 +297,20 @@ FabricSnapshot Emulator::Impl::take_snapshot() {
     taken.missed_in += counters.missed;
     taken.oversized += counters.oversized;
     taken.dropped_in += stacks_[i]->dropped();
-    latest = std::max(latest, counters.out.latest);
-    late_sum += counters.out.late_sum;
+    late.add(counters.out.late);
   }
-  taken.latest_us = static_cast<std::uint64_t>(latest.count() / 1000);
-  const std::uint64_t left = taken.frames_out + taken.missed_out;
-  taken.mean_late_us =
-      left == 0 ? 0.0 : static_cast<double>(late_sum.count()) / 1e3 / static_cast<double>(left);
+  taken.latest_us = static_cast<std::uint64_t>(late.latest().count() / 1000);
+  taken.mean_late_us = base::microseconds_of(late.mean());
+  taken.p99_late_us = base::microseconds_of(late.percentile(99));
   return taken;
 }
 
+// Where nothing happened since it was taken, it is true of now.
 FabricSnapshot Emulator::Impl::snapshot() const {
   const std::lock_guard lock(mutex_);
-  return snapshot_;
+  FabricSnapshot copy = snapshot_;
+  copy.taken = unpublished_ ? copy.taken : base::MonotonicClock().now();
+  return copy;
 }
 
 // ------------------------------------------------------------------ the face
@@ -303,7 +319,8 @@ Emulator::Emulator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Emulator::~Emulator() = default;
 
 base::Result<std::unique_ptr<Emulator>> Emulator::make(const scenario::Scenario& scenario,
-                                                       std::span<const PortAttachment> ports) {
+                                                       std::span<const PortAttachment> ports,
+                                                       std::optional<unsigned> writers) {
   const base::Result<scenario::Topology> topology = scenario::build_topology(scenario);
   if (!topology.ok()) {
     return topology.status();
@@ -323,6 +340,8 @@ base::Result<std::unique_ptr<Emulator>> Emulator::make(const scenario::Scenario&
   if (!status.ok()) {
     return status;
   }
+  impl->add_writers(
+      writers.value_or(default_writers(ports.size(), std::thread::hardware_concurrency())));
   return std::unique_ptr<Emulator>(new Emulator(std::move(impl)));
 }
 

@@ -9,11 +9,14 @@
 // Frames keep the time at which the kernel saw them, so a fabric that is scheduled late delays
 // frames but does not queue, mark or trim them differently.
 //
-// run() belongs to one thread; stop() and snapshot() may be called from any.
+// run() belongs to one thread, which reads all ports and runs the network: what the network does is
+// in the order of the frames' times and cannot be shared out. What leaves is written by it or by
+// threads of their own (outlet.h). stop() and snapshot() may be called from any thread.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -38,6 +41,7 @@ struct PortSnapshot {
 };
 
 struct FabricSnapshot {
+  base::Instant taken;               // by the monotonic clock
   std::vector<PortSnapshot> ports;   // of the switches, in the topology's order
   std::uint64_t frames_in = 0;       // from the outside
   std::uint64_t frames_out = 0;      // to the outside
@@ -47,20 +51,23 @@ struct FabricSnapshot {
   std::uint64_t same_port = 0;       // for somebody behind the port they came in at: dropped
   std::uint64_t latest_us = 0;       // how late the latest frame left, at worst
   double mean_late_us = 0.0;         // and on average
+  double p99_late_us = 0.0;          // and 99 of 100 at most
   std::uint64_t dropped_in = 0;      // a host sent more than its link carries (port_stack.h)
   std::uint64_t foreign = 0;         // relays: not Spillway packets
   std::uint64_t oversized = 0;       // interfaces: longer than the MTU; turn off TSO, GSO, GRO
   std::uint64_t lost_to_faults = 0;  // on any link
 };
 
-inline constexpr base::Duration kPublishEvery = base::milliseconds(50);
+inline constexpr base::Duration kPublishEvery = base::milliseconds(10);
 
 class Emulator {
  public:
   // One port per host of the topology, in its order, all interfaces or all relays. The scenario's
-  // jobs are not run: what hosts send is theirs to decide. Its tenants are.
+  // jobs are not run: what hosts send is theirs to decide. Its tenants are. `writers`: as many as
+  // suit this machine, unless it says how many (0: none).
   static base::Result<std::unique_ptr<Emulator>> make(const scenario::Scenario& scenario,
-                                                      std::span<const PortAttachment> ports);
+                                                      std::span<const PortAttachment> ports,
+                                                      std::optional<unsigned> writers = {});
   ~Emulator();
   Emulator(const Emulator&) = delete;
   Emulator& operator=(const Emulator&) = delete;

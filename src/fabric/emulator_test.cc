@@ -79,7 +79,7 @@ net::SocketAddress free_address() {
 
 class RelayFabric : public testing::Test {
  protected:
-  void start(const std::string& text) {
+  void start(const std::string& text, std::optional<unsigned> writers = {}) {
     const base::Result<scenario::Scenario> scenario = scenario::parse_scenario(text);
     ASSERT_TRUE(scenario.ok()) << scenario.status().message();
     std::vector<PortAttachment> ports(hosts.size());
@@ -88,7 +88,7 @@ class RelayFabric : public testing::Test {
       ports[i].deliver = hosts[i].address();
       to.push_back(ports[i].listen);
     }
-    base::Result<std::unique_ptr<Emulator>> made = Emulator::make(*scenario, ports);
+    base::Result<std::unique_ptr<Emulator>> made = Emulator::make(*scenario, ports, writers);
     ASSERT_TRUE(made.ok()) << made.status().message();
     emulator = std::move(made).value();
     thread = std::thread([this] { EXPECT_TRUE(emulator->run().ok()); });
@@ -201,6 +201,29 @@ TEST_F(RelayFabric, ALinkFaultLosesPacketsAndTenantsTakeRoom) {
   EXPECT_EQ(snapshot.lost_to_faults, 1U);
   EXPECT_EQ(snapshot.frames_out, 1U);
   EXPECT_GT(snapshot.ports[2].sent_packets, 1U);  // the tenant's are not for the outside
+}
+
+TEST_F(RelayFabric, PacketsLeaveInTheirOrderWhoeverWritesThem) {
+  start("topology one-switch hosts=3 rate=1gbit\n", /*writers=*/2);
+  constexpr std::size_t kPackets = 600;  // more than the batches of a port hold
+  constexpr std::size_t kRound = 50;     // as many as any system's socket buffers hold
+  for (std::size_t first = 0; first < kPackets; first += kRound) {
+    for (std::size_t i = first; i < first + kRound; ++i) {
+      hosts[0].send(data_payload(300 + i), 1 << 2, to[1]);
+      hosts[1].send(data_payload(300 + i), 1 << 2, to[2]);
+    }
+    for (const std::size_t host : {1, 2}) {
+      for (std::size_t i = first; i < first + kRound; ++i) {
+        const std::optional<Datagram> came = hosts[host].receive();
+        ASSERT_TRUE(came) << i;
+        ASSERT_EQ(came->bytes.size(), 300 + i);
+      }
+    }
+  }
+  const FabricSnapshot snapshot = finish();
+  EXPECT_EQ(snapshot.frames_out, 2 * kPackets);
+  EXPECT_GE(static_cast<double>(snapshot.latest_us) + 1.0, snapshot.p99_late_us);
+  EXPECT_GT(snapshot.mean_late_us, 0.0);
 }
 
 TEST_F(RelayFabric, StopEndsAnIdleRun) {

@@ -5,7 +5,7 @@
 //
 // Checksums that the sender left to a card are completed and VLAN tags that the kernel took out are
 // put back. Frames longer than the interface's (segmentation left to a card: TSO, GSO, GRO) are
-// dropped and counted, for no switch carries them. One thread.
+// dropped and counted, for no switch carries them. Threads as in port.h.
 #pragma once
 
 #include <memory>

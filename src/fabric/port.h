@@ -4,8 +4,9 @@
 // that host had sent them, and written here when the network delivers them to it. packet_port.h is
 // a network interface, relay_port.h a UDP relay.
 //
-// Never blocks. A read takes at most kFramesPerRead, so that one busy port does not starve the
-// others; what is left waits in the kernel. One thread.
+// Reading never blocks. A read takes at most kFramesPerRead, so that one busy port does not starve
+// the others; what is left waits in the kernel. Writing waits for the writer where all of the
+// port's batches are on their way (outlet.h). One thread calls; a writer's, if any, sends.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include "base/bytes.h"
 #include "base/units.h"
 #include "fabric/intake.h"
+#include "fabric/outlet.h"
 #include "fabric/socket_batches.h"
 
 namespace spillway::fabric {
@@ -47,7 +49,11 @@ class Port {
   void read(Intake& intake);
   // Leaves with the next flush() at the latest.
   virtual void write(const Departure& departure) = 0;
+  // Handed to the writer where there is one.
   void flush() { out_.flush(fd()); }
+  void wait_until_written() { out_.wait_until_written(); }
+  // Before the first write(). Must outlive the last one.
+  void use(Writer& writer) { out_.use(writer); }
   // Asks the kernel where it has to.
   virtual PortCounters counters() = 0;
 
@@ -57,7 +63,7 @@ class Port {
       : in_(read_bytes), out_(write_bytes, std::move(to)) {}
 
   ReceiveBatch in_;
-  SendBatch out_;
+  Outlet out_;
 
  private:
   virtual void take(const Received& received, Intake& intake) = 0;

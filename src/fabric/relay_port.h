@@ -2,7 +2,7 @@
 //
 // A port that is a UDP relay, for Spillway packets alone and without any privilege: one socket per
 // host, where the other hosts send what is for it, and from where it leaves to the host. DSCP and
-// ECN are read from each datagram and written to it. One thread.
+// ECN are read from each datagram and written to it. Threads as in port.h.
 //
 // Which host a datagram comes from, its relay directory knows: the one that is delivered to at the
 // datagram's source address; else the only one with its IP address; else the one whose number is

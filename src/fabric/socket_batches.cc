@@ -4,7 +4,6 @@
 #include <linux/if_packet.h>
 #include <netinet/in.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -91,12 +90,8 @@ SendBatch::SendBatch(std::size_t message_bytes, std::optional<net::SocketAddress
   }
 }
 
-base::MutableByteView SendBatch::add(int fd, std::size_t bytes, std::uint8_t tos,
-                                     base::Instant due) {
-  SPILLWAY_CHECK(bytes <= message_bytes_);
-  if (gathered_ == kMessages) {
-    flush(fd);
-  }
+base::MutableByteView SendBatch::add(std::size_t bytes, std::uint8_t tos, base::Instant due) {
+  SPILLWAY_CHECK(bytes <= message_bytes_ && !is_full());
   const std::size_t index = gathered_++;
   data_[index].iov_len = bytes;
   due_[index] = due;
@@ -117,34 +112,34 @@ void SendBatch::write_class(std::size_t index, std::uint8_t tos) {
 
 // The kernel stops at a message it refuses, and says why when it is the first one: a full queue
 // refuses the others as well, anything else concerns that message alone.
-void SendBatch::flush(int fd) {
-  if (gathered_ == 0) {
-    return;
-  }
-  note_lateness(gathered_);
+SendCounters SendBatch::send(int fd) {
+  SendCounters counters;
+  counters.late = lateness();
   for (std::size_t next = 0; next < gathered_;) {
     const int count =
         ::sendmmsg(fd, &headers_[next], static_cast<unsigned>(gathered_ - next), MSG_DONTWAIT);
     if (count > 0) {
-      counters_.sent += static_cast<std::uint64_t>(count);
+      counters.sent += static_cast<std::uint64_t>(count);
       next += static_cast<std::size_t>(count);
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      counters_.refused += gathered_ - next;
+      counters.refused += gathered_ - next;
       break;
     } else {
-      ++counters_.refused;
+      ++counters.refused;
       ++next;
     }
   }
   gathered_ = 0;
+  return counters;
 }
 
-void SendBatch::note_lateness(std::size_t count) {
+Lateness SendBatch::lateness() const {
   const base::Instant now = base::MonotonicClock().now();
-  for (std::size_t i = 0; i < count; ++i) {
-    counters_.latest = std::max(counters_.latest, now - due_[i]);
-    counters_.late_sum += now - due_[i];
+  Lateness late;
+  for (std::size_t i = 0; i < gathered_; ++i) {
+    late.add(now - due_[i]);
   }
+  return late;
 }
 
 }  // namespace spillway::fabric

@@ -6,11 +6,11 @@
 // where the socket asked for it, DSCP and ECN, a packet socket's remarks and how many messages were
 // lost. Its buffers hold one call's messages.
 //
-// SendBatch (sendmmsg) gathers messages on their way out. What the kernel has no room for is
-// dropped and counted, as a full card would: the fabric waits for nobody. It keeps the time at
-// which each was due, and how late they left.
+// SendBatch (sendmmsg) gathers messages on their way out and sends them all at once. What the
+// kernel has no room for is dropped and counted, as a full card would: the fabric waits for nobody.
+// It keeps the time at which each was due, and how late they left.
 //
-// One thread each.
+// One thread each at a time.
 #pragma once
 
 #include <sys/socket.h>
@@ -22,6 +22,7 @@
 
 #include "base/bytes.h"
 #include "base/units.h"
+#include "fabric/lateness.h"
 #include "net/address.h"
 #include "net/arrival_notes.h"
 
@@ -69,8 +70,7 @@ class ReceiveBatch {
 struct SendCounters {
   std::uint64_t sent = 0;
   std::uint64_t refused = 0;
-  base::Duration latest;      // of all
-  base::Duration late_sum{};  // of all that were sent
+  Lateness late;  // of all
 };
 
 class SendBatch {
@@ -82,18 +82,20 @@ class SendBatch {
   SendBatch(const SendBatch&) = delete;
   SendBatch& operator=(const SendBatch&) = delete;
 
-  // Room for a message of so many bytes, at most message_bytes; sends what is gathered if it is
-  // full. `tos` matters for UDP; `due` by the monotonic clock.
-  base::MutableByteView add(int fd, std::size_t bytes, std::uint8_t tos, base::Instant due);
-  void flush(int fd);
+  bool is_empty() const { return gathered_ == 0; }
+  bool is_full() const { return gathered_ == kMessages; }
+  // Room for a message of so many bytes, at most message_bytes; the batch is not full. `tos`
+  // matters for UDP; `due` by the monotonic clock.
+  base::MutableByteView add(std::size_t bytes, std::uint8_t tos, base::Instant due);
+  // Empties it. What came of its messages.
+  SendCounters send(int fd);
   std::size_t message_bytes() const { return message_bytes_; }
-  const SendCounters& counters() const { return counters_; }
 
  private:
   static constexpr std::size_t kControlBytes = CMSG_SPACE(sizeof(int));
 
   void write_class(std::size_t index, std::uint8_t tos);
-  void note_lateness(std::size_t count);
+  Lateness lateness() const;
 
   std::size_t message_bytes_;
   std::optional<net::SocketAddress> to_;
@@ -103,7 +105,6 @@ class SendBatch {
   std::vector<mmsghdr> headers_;
   std::vector<base::Instant> due_;
   std::size_t gathered_ = 0;
-  SendCounters counters_;
 };
 
 }  // namespace spillway::fabric

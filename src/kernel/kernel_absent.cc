@@ -12,8 +12,8 @@ namespace {
 
 base::Status absent() {
   return {base::StatusCode::kUnavailable,
-          "this build of Spillway has no eBPF programs: install libbpf-dev, clang and bpftool and "
-          "build it again, or use the switch in user space (`spillway switch run`)"};
+          "this build of Spillway has no eBPF programs: install libbpf-dev and build it again, or "
+          "use the switch in user space (`spillway switch run`)"};
 }
 
 }  // namespace

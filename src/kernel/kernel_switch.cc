@@ -8,6 +8,7 @@
 #include <array>
 #include <cstring>
 
+#include "base/clock.h"
 #include "kernel/vlan_offload.h"
 
 namespace spillway::kernel {
@@ -296,6 +297,7 @@ base::Status KernelSwitch::add_station(const spillway_station& station, std::uin
 
 fabric::FabricSnapshot KernelSwitch::snapshot() const {
   fabric::FabricSnapshot snapshot;
+  snapshot.taken = base::MonotonicClock().now();
   for (std::uint32_t number = 0; number < ports_; ++number) {
     const spillway_port_tally tally = maps_.tally(number);
     fabric::PortSnapshot& port = snapshot.ports.emplace_back();

@@ -139,7 +139,7 @@ class SwitchPrograms : public testing::TestWithParam<Program> {
     model_.random_state = state;
     spillway_processor processor = {};
     processor.random_state = state;
-    processor.frames = 3;  // the next frame's time is read from the clock
+    processor.frames = SPILLWAY_FRESH_ONE_IN - 1;  // the port is asked about the next frame
     const std::vector<spillway_processor> processors(
         static_cast<std::size_t>(::libbpf_num_possible_cpus()), processor);
     const std::uint32_t zero = 0;
@@ -169,7 +169,18 @@ class SwitchPrograms : public testing::TestWithParam<Program> {
   void expect_same_port(const std::string& what) {
     spillway_port_slot slot = {};
     ASSERT_EQ(::bpf_map_lookup_elem(maps_->fd(MapName::kSlots), &kPort, &slot), 0);
+    const spillway_processor processor = this_processor();
+    spillway_tell_port(&slot.port, processor.untold_queue, processor.untold_bytes,
+                       processor.untold_frames);
     ASSERT_EQ(std::memcmp(&slot.port, &model_.port, sizeof(slot.port)), 0) << what;
+  }
+
+  spillway_processor this_processor() const {
+    std::vector<spillway_processor> processors(
+        static_cast<std::size_t>(::libbpf_num_possible_cpus()));
+    const std::uint32_t zero = 0;
+    EXPECT_EQ(::bpf_map_lookup_elem(maps_->fd(MapName::kProcessors), &zero, processors.data()), 0);
+    return processors[static_cast<std::size_t>(::sched_getcpu())];
   }
 
   std::optional<SwitchObject> object_;
@@ -329,6 +340,34 @@ TEST_P(SwitchPrograms, DrainAtTheLinksRate) {
   EXPECT_EQ(slot.port.state.bytes[1], frame.size());
   EXPECT_EQ(slot.port.overhead, static_cast<std::uint32_t>(SPILLWAY_WIRE_OVERHEAD));
   EXPECT_EQ(maps_->tally(kPort).counters.packets[SPILLWAY_REASON_ADMITTED], 1U);
+}
+
+// ------------------------------------------------------------------ frames told of later
+
+TEST_P(SwitchPrograms, APortIsToldOfEveryFrameThatWentIn) {
+  if (!start(false)) {
+    GTEST_SKIP() << "no right to load programs";
+  }
+  model_.switch_port.config = dataplane::default_port_config(SPILLWAY_PORT_SPILLWAY);
+  model_.switch_port.config.ecn_bytes = model_.switch_port.config.queue_bytes;
+  model_.switch_port.config.early_drop_bytes = 0;
+  model_.port = {};
+  model_.port.drained_ns = kStandsStill;
+  set_up_port();
+  seed(1);
+  const Frame frame = frame_of({.traffic_class = 9 << 2}, data_payload(1400, 7));
+  const auto known_bytes = [this] {
+    spillway_port_slot slot = {};
+    EXPECT_EQ(::bpf_map_lookup_elem(maps_->fd(MapName::kSlots), &kPort, &slot), 0);
+    return slot.port.state.bytes[1];
+  };
+  for (std::size_t i = 1; i <= 2 * SPILLWAY_FRESH_ONE_IN + 1; ++i) {
+    expect_same(frame, "frame");
+    expect_same_port("frame " + std::to_string(i));
+    // Asked about the first, and about one in so many of those behind it.
+    const std::size_t told = (i - 1) / SPILLWAY_FRESH_ONE_IN * SPILLWAY_FRESH_ONE_IN + 1;
+    EXPECT_EQ(known_bytes(), told * frame.size()) << i;
+  }
 }
 
 }  // namespace

@@ -16,8 +16,10 @@
 #include "lab/network/host_plan.h"
 #include "lab/network/isolation.h"
 #include "lab/network/lab_fabric.h"
+#include "lab/pace.h"
 #include "lab/rank_group.h"
 #include "lab/trace/trace_summary.h"
+#include "lab/watch/time_account.h"
 #include "scenario/scenario.h"
 
 namespace spillway::lab {
@@ -51,6 +53,8 @@ struct LabOutcome {
   Isolation isolation = Isolation::kNone;
   Dataplane dataplane = Dataplane::kUser;
   fabric::FabricSnapshot fabric;
+  Pace pace;                          // whether comparisons hold
+  TimeReport time;                    // where it went
   std::optional<TraceSummary> trace;  // where packets were followed
   base::Duration elapsed;             // from the commands' start to the last one's end
   base::Duration cpu;                 // of the commands and what they started, user and system

@@ -11,10 +11,14 @@
 namespace spillway::lab {
 namespace {
 
-constexpr std::array<Preset, 6> kPresets = {{
+constexpr std::array<Preset, 8> kPresets = {{
     {"clean", R"(# Four hosts under one switch with deep queues; nothing is wrong.
 topology one-switch hosts=4 rate=1gbit delay=10us
 switch mode=spillway queue=4m ecn=128k early-drop=3m trim=384
+)"},
+    {"fast", R"(# The good day: 10 Gb/s, or what this machine carries, jumbo frames, nothing wrong.
+topology one-switch hosts=4 rate=10gbit delay=10us mtu=9000
+switch mode=spillway queue=16m ecn=1m early-drop=12m trim=2048
 )"},
     {"congested", R"(# Shallow queues, and tenants that take most of two links in bursts.
 topology one-switch hosts=4 rate=1gbit delay=10us
@@ -33,7 +37,12 @@ fault kind=gray link=switch0->host0 share=1%
 )"},
     {"oversubscribed",
      R"(# Two leaves of two hosts; their uplinks carry half of what the hosts can send.
-topology leaf-spine hosts=4 leaves=2 spines=1 rate=1gbit uplink-rate=1gbit delay=10us
+topology leaf-spine hosts=4 leaves=2 spines=1 rate=1gbit uplink-rate=100% delay=10us
+switch mode=spillway queue=128k ecn=32k early-drop=64k trim=384
+)"},
+    {"spray",
+     R"(# Two leaves of two hosts, four spines: hosts' bits fit, but on no single path. Flows are hashed.
+topology leaf-spine hosts=4 leaves=2 spines=4 rate=1gbit uplink-rate=50% delay=10us spreading=flow
 switch mode=spillway queue=128k ecn=32k early-drop=64k trim=384
 )"},
     {"wan", R"(# Hosts 20 ms apart over 500 Mb/s with deep queues and one frame in a thousand lost.

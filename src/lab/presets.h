@@ -2,8 +2,9 @@
 //
 // Networks worth trying, as scenario texts (src/scenario/scenario.h). Each opens with a comment
 // that says what it is. Whoever starts from one may change any part of it. Switches trim to 384
-// bytes: packets of the default precision are full at MTU 1500, and one bit of every value
-// survives.
+// bytes (2048 with jumbo frames): packets of the default precision are full, and one bit of every
+// value survives. Uplinks are shares of the hosts' rate, so that a network keeps its character
+// at any rate.
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "lab/network/host_plan.h"
 
 namespace spillway::lab {
@@ -31,6 +33,32 @@ TEST(Presets, AreSomethingForTwoHostsToo) {
   const std::string congested = find_preset("congested")->text_for(2);
   EXPECT_NE(congested.find("tenant from=host1"), std::string::npos);
   EXPECT_EQ(congested.find("host3"), std::string::npos);
+}
+
+// The rates of the links between switches.
+std::vector<base::BitRate> uplink_rates(std::string_view preset, const std::string& host_rate) {
+  const std::vector<std::string> rate = {"topology.rate=" + host_rate};
+  const auto scenario = scenario::parse_scenario(find_preset(preset)->text, rate);
+  const base::Result<scenario::Topology> topology = scenario::build_topology(*scenario);
+  std::vector<base::BitRate> rates;
+  for (const scenario::Link& link : topology->links) {
+    if (std::min(link.a, link.b) >= topology->hosts()) {
+      rates.push_back(link.rate);
+    }
+  }
+  return rates;
+}
+
+TEST(Presets, UplinksFollowTheHostsRate) {
+  const std::vector<base::BitRate> one(2, base::bits_per_second(250'000'000));
+  EXPECT_EQ(uplink_rates("oversubscribed", "250mbit"), one);
+  const std::vector<base::BitRate> halves(8, base::bits_per_second(125'000'000));
+  EXPECT_EQ(uplink_rates("spray", "250mbit"), halves);
+}
+
+TEST(Presets, TheGoodDayHasJumboFrames) {
+  EXPECT_EQ(scenario::parse_scenario(find_preset("fast")->text)->topology.mtu, 9000U);
+  EXPECT_EQ(scenario::parse_scenario(find_preset("clean")->text)->topology.mtu, kDefaultMtu);
 }
 
 TEST(Presets, SayWhatTheyAre) {

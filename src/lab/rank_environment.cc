@@ -47,11 +47,10 @@ bool holds_package(const fs::path& folder) {
   return is_there(folder / "spillway" / "__init__.py");
 }
 
-// Empty: Python has to find it by itself.
+// Empty: it is not there.
 fs::path package_folder(const fs::path& tool) {
-  const fs::path prefix = tool.parent_path().parent_path();
-  const fs::path installed = prefix / "lib/python3/dist-packages";
-  if (prefix != "/usr" && holds_package(installed)) {
+  const fs::path installed = tool.parent_path().parent_path() / "lib/python3/dist-packages";
+  if (holds_package(installed)) {
     return installed;
   }
   fs::path folder = tool.parent_path();
@@ -146,9 +145,25 @@ std::vector<std::string> python_variables(const fs::path& tool,
       variables.push_back(key + "=" + path.string());
     }
   };
-  add("PYTHONPATH", package_folder(tool));
+  const fs::path package = package_folder(tool);
+  add("PYTHONPATH", package == "/usr/lib/python3/dist-packages" ? fs::path() : package);
   add("SPILLWAY_LIBRARY", library_path(tool));
   return variables;
+}
+
+std::vector<std::string> watch_variables(const fs::path& tool,
+                                         const std::vector<std::string>& environment) {
+  const fs::path package = package_folder(tool);
+  const fs::path folder = package / "spillway" / "lab";
+  if (!tool.is_absolute() || package.empty() || !is_there(folder / "sitecustomize.py")) {
+    return {};
+  }
+  constexpr std::string_view kKey = "PYTHONPATH";
+  const auto set = std::find_if(environment.begin(), environment.end(),
+                                [](const std::string& other) { return key_of(other) == kKey; });
+  // An empty entry would be the rank's own folder.
+  const std::string others = set == environment.end() ? "" : set->substr(kKey.size() + 1);
+  return {fmt::format("{}={}{}{}", kKey, folder.string(), others.empty() ? "" : ":", others)};
 }
 
 fs::path path_of_this_tool() {

@@ -66,6 +66,12 @@ std::vector<std::string> with_variables(std::vector<std::string> environment,
 std::vector<std::string> python_variables(const std::filesystem::path& tool,
                                           const std::vector<std::string>& environment);
 
+// PYTHONPATH, as "KEY=value": what `environment` has, with the folder before it whose
+// sitecustomize.py tells a lab what a PyTorch script does (python/spillway/lab); nothing where that
+// is not there.
+std::vector<std::string> watch_variables(const std::filesystem::path& tool,
+                                         const std::vector<std::string>& environment);
+
 // Of this process.
 std::filesystem::path path_of_this_tool();
 

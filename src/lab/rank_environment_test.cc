@@ -118,6 +118,20 @@ TEST_F(PythonPackageTest, WhatTheUserSetStays) {
       variables_for("build/release/bin/spillway", {"SPILLWAY_LIBRARY=", "PYTHONPATH="}).empty());
 }
 
+TEST_F(PythonPackageTest, WhatWatchesScriptsGoesFirst) {
+  const auto variables = [this](const Variables& environment) {
+    return watch_variables(fs::path(folder_) / "build/release/bin/spillway", environment);
+  };
+  make("python/spillway/__init__.py");
+  EXPECT_TRUE(variables({}).empty());
+  make("python/spillway/lab/sitecustomize.py");
+  const std::string watch = "PYTHONPATH=" + folder_ + "/python/spillway/lab";
+  EXPECT_EQ(variables({"HOME=/"}), Variables{watch});
+  EXPECT_EQ(variables({"PYTHONPATH="}), Variables{watch});
+  EXPECT_EQ(variables({"PYTHONPATH=/a:/b", "HOME=/"}), Variables{watch + ":/a:/b"});
+  EXPECT_TRUE(watch_variables("", {}).empty());
+}
+
 TEST_F(PythonPackageTest, WhatIsNotThereIsNotNamed) {
   EXPECT_TRUE(variables_for("bin/spillway").empty());
   EXPECT_TRUE(python_variables("", {}).empty());

@@ -25,6 +25,39 @@ void visit_fabric(Snapshot& fabric, Visit visit) {
   visit(fabric.lost_to_faults);
   visit(fabric.latest_us);
   visit(fabric.mean_late_us);
+  visit(fabric.p99_late_us);
+}
+
+template <typename Pace, typename Visit>
+void visit_pace(Pace& pace, Visit visit) {
+  visit(pace.mean_late_us);
+  visit(pace.p99_late_us);
+  visit(pace.limit_us);
+  visit(pace.missed);
+  visit(pace.stolen);
+}
+
+template <typename Time, typename Visit>
+void visit_time(Time& time, Visit visit) {
+  visit(time.knows_operations);
+  visit(time.use);
+  visit(time.gaps);
+  visit(time.sent_bytes);
+  visit(time.resent_bytes);
+  visit(time.wasted_bytes);
+}
+
+template <typename Time, typename Visit>
+void visit_time_durations(Time& time, Visit visit) {
+  visit(time.elapsed);
+  visit(time.bin);
+  visit(time.under_way);
+  visit(time.idle);
+  visit(time.gaps_total);
+  visit(time.longest_gap);
+  for (auto& idle : time.idle_by_part) {
+    visit(idle);
+  }
 }
 
 template <typename Port, typename Visit>
@@ -71,7 +104,7 @@ void visit_sample(Sample& sample, Visit visit) {
 }
 
 auto append_to(std::string& line) {
-  return [&line](auto number) { line += fmt::format(" {}", number); };
+  return [&line](auto number) { line += fmt::format(" {}", +number); };  // truth as 0 or 1
 }
 
 auto read_from(std::istringstream& words) {
@@ -82,6 +115,34 @@ base::Duration read_duration(std::istringstream& words) {
   std::int64_t nanoseconds = 0;
   words >> nanoseconds;
   return base::nanoseconds(nanoseconds);
+}
+
+// Names have no spaces; none is written as a dash.
+std::string time_line(const TimeReport& time) {
+  std::string line =
+      fmt::format("time {} {}", time.link.empty() ? "-" : time.link, time.rate.count());
+  visit_time(time, append_to(line));
+  visit_time_durations(
+      time, [&line](base::Duration duration) { line += fmt::format(" {}", duration.count()); });
+  for (const double use : time.use_over_time) {
+    line += fmt::format(" {:.4f}", use);
+  }
+  return line;
+}
+
+TimeReport read_time(std::istringstream& words) {
+  TimeReport time;
+  std::int64_t rate = 0;
+  words >> time.link >> rate;
+  time.link = time.link == "-" ? "" : time.link;
+  time.rate = base::bits_per_second(rate);
+  visit_time(time, read_from(words));
+  visit_time_durations(time,
+                       [&words](base::Duration& duration) { duration = read_duration(words); });
+  for (double use = 0.0; words >> use;) {
+    time.use_over_time.push_back(use);
+  }
+  return time;
 }
 
 TraceSummary read_trace(std::istringstream& words) {
@@ -119,6 +180,10 @@ void read_line(const std::string& line, Report& report) {
     fabric::PortSnapshot& port = report.outcome.fabric.ports.emplace_back();
     words >> port.name;
     visit_port(port, read_from(words));
+  } else if (noun == "pace") {
+    visit_pace(report.outcome.pace, read_from(words));
+  } else if (noun == "time") {
+    report.outcome.time = read_time(words);
   } else if (noun == "trace") {
     report.outcome.trace = read_trace(words);
   } else if (noun == "took") {
@@ -148,6 +213,9 @@ std::string outcome_lines(const LabOutcome& outcome) {
     text += fmt::format("\nport {}", port.name);
     visit_port(port, append_to(text));
   }
+  text += "\npace";
+  visit_pace(outcome.pace, append_to(text));
+  text += "\n" + time_line(outcome.time);
   if (outcome.trace) {
     text += "\ntrace";
     visit_trace(*outcome.trace, append_to(text));

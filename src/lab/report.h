@@ -9,6 +9,8 @@
 //   dataplane NAME
 //   fabric N N N ...               FabricSnapshot's numbers in their order
 //   port NAME N N N ...            one per switch port
+//   pace N N N ...                 Pace's
+//   time NAME N N N ...            TimeReport's
 //   trace N N N ...                TraceSummary's, where packets were followed
 //   took N N                       nanoseconds, then those of processors
 //   sample N N N ...               FabricSample's, again and again while commands run

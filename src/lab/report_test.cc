@@ -22,6 +22,16 @@ LabOutcome sample_outcome() {
   port.counters.dropped_control = 8;
   outcome.elapsed = base::seconds(9);
   outcome.cpu = base::seconds(17);
+  outcome.pace = {
+      .mean_late_us = 71.5, .p99_late_us = 300.0, .limit_us = 50.0, .missed = 2, .stolen = 0.25};
+  outcome.time.link = "leaf0->spine1#2";
+  outcome.time.rate = base::gigabits_per_second(25);
+  outcome.time.use = 0.75;
+  outcome.time.use_over_time = {0.5, 1.0};
+  outcome.time.knows_operations = true;
+  outcome.time.idle_by_part[kCallerPart] = base::milliseconds(8);
+  outcome.time.longest_gap = base::milliseconds(9);
+  outcome.time.wasted_bytes = 1ULL << 41;
   outcome.trace.emplace();
   outcome.trace->packets = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
   outcome.trace->left_out = 11;
@@ -48,6 +58,19 @@ TEST(Report, ComesThroughAsItWent) {
   EXPECT_EQ(port.counters.packets[SPILLWAY_REASON_TRIMMED], 5U);
   EXPECT_EQ(port.counters.dropped[7], 6U);
   EXPECT_EQ(port.counters.dropped_control, 8U);
+  EXPECT_EQ(report.outcome.pace.mean_late_us, 71.5);
+  EXPECT_EQ(report.outcome.pace.missed, 2U);
+  EXPECT_EQ(report.outcome.pace.stolen, 0.25);
+  EXPECT_FALSE(report.outcome.pace.kept_up());
+  const TimeReport& time = report.outcome.time;
+  EXPECT_EQ(time.link, "leaf0->spine1#2");
+  EXPECT_EQ(time.rate, base::gigabits_per_second(25));
+  EXPECT_EQ(time.use, 0.75);
+  EXPECT_EQ(time.use_over_time, (std::vector<double>{0.5, 1.0}));
+  EXPECT_TRUE(time.knows_operations);
+  EXPECT_EQ(time.idle_by_part[kCallerPart], base::milliseconds(8));
+  EXPECT_EQ(time.longest_gap, base::milliseconds(9));
+  EXPECT_EQ(time.wasted_bytes, 1ULL << 41);
   ASSERT_TRUE(report.outcome.trace.has_value());
   const TraceSummary& trace = *report.outcome.trace;
   EXPECT_EQ(trace.packets, sample_outcome().trace->packets);

@@ -14,6 +14,8 @@
 #include "lab/rank_environment.h"
 #include "lab/report.h"
 #include "lab/trace/lab_trace.h"
+#include "lab/watch/lab_watch.h"
+#include "scenario/scenario.h"
 
 namespace spillway::lab {
 namespace {
@@ -95,14 +97,14 @@ HostRecord host_record(const SupervisorTask& task, const HostLinks& links, std::
 }
 
 base::Status start_commands(const SupervisorTask& task, const std::vector<HostRecord>& hosts,
-                            RankGroup& group) {
+                            const RankBoards& boards, RankGroup& group) {
   for (std::size_t rank = 0; rank < task.commands.size(); ++rank) {
     RankLaunch launch;
     launch.host = hosts[rank].name;
     launch.argv = task.commands[rank].argv;
-    launch.environment =
-        with_variables(with_variables(current_environment(), hosts[rank].variables),
-                       task.commands[rank].environment);
+    launch.environment = with_variables(current_environment(), hosts[rank].variables);
+    launch.environment = with_variables(launch.environment, boards.variables(rank));
+    launch.environment = with_variables(launch.environment, task.commands[rank].environment);
     launch.network_namespace = hosts[rank].namespace_fd;
     if (base::Status status = group.start(launch); !status.ok()) {
       return status;
@@ -150,9 +152,14 @@ base::Status finish_trace(std::optional<LabTrace>& trace, LabOutcome& outcome) {
 }
 
 // To the end of the last one; where somebody wants samples of the fabric, with these on their way.
-LabOutcome run_commands(const SupervisorTask& task, const LabFabric& fabric, RankGroup& group) {
+LabOutcome run_commands(const SupervisorTask& task, const scenario::Topology& topology,
+                        const LabFabric& fabric, const RankBoards& boards, RankGroup& group) {
   const base::MonotonicClock clock;
   const base::Instant begin = clock.now();
+  std::optional<LabWatch> watch;
+  if (!task.stays) {
+    watch.emplace(topology, boards, [&fabric] { return fabric.snapshot(); });
+  }
   std::optional<FabricSampler> sampler;
   if (task.options.on_sample) {
     sampler.emplace(
@@ -164,12 +171,17 @@ LabOutcome run_commands(const SupervisorTask& task, const LabFabric& fabric, Ran
   outcome.exit_codes = ended.exit_codes;
   outcome.interrupted_by = ended.interrupted_by;
   outcome.elapsed = clock.now() - begin;
+  outcome.time = watch ? watch->finish() : TimeReport();
   outcome.cpu = ended.cpu;
   outcome.dataplane = fabric.dataplane();
   return outcome;
 }
 
 base::Status run_to_the_end(const SupervisorTask& task) {
+  const base::Result<scenario::Topology> topology = scenario::build_topology(task.options.scenario);
+  if (!topology.ok()) {
+    return topology.status();
+  }
   const base::Result<HostLinks> links = make_links(task);
   if (!links.ok()) {
     return links.status();
@@ -188,14 +200,18 @@ base::Status run_to_the_end(const SupervisorTask& task) {
     return trace.status();
   }
   RankGroup group(task.options.output, task.options.grace);
-  if (base::Status status = start_commands(task, *hosts, group); !status.ok()) {
+  const RankBoards boards(task.state.path(), task.commands.size());
+  if (base::Status status = start_commands(task, *hosts, boards, group); !status.ok()) {
     return status;
   }
   write_all(task.report_fd, kReadyLine);
-  LabOutcome outcome = run_commands(task, fabric, group);
+  const ProcessorTimes before = read_processor_times();
+  LabOutcome outcome = run_commands(task, *topology, fabric, boards, group);
+  const double stolen = stolen_share(before, read_processor_times());
   const base::Status trace_status = finish_trace(trace.value(), outcome);
   const base::Status fabric_status = fabric.finish();
   outcome.fabric = fabric.snapshot();
+  outcome.pace = pace_of(*topology, outcome.fabric, stolen);
   write_all(task.report_fd, outcome_lines(outcome));
   return fabric_status.ok() ? trace_status : fabric_status;
 }

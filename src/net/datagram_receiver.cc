@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 namespace spillway::net {
 namespace {
@@ -20,20 +21,31 @@ constexpr int kReceiveTries = 4;
 }  // namespace
 
 DatagramReceiver::DatagramReceiver(const UdpSocket& socket, const Offloads& offloads)
-    : socket_(socket), max_messages_(offloads.batching ? kBatch : 1), asked_(max_messages_) {
-  const std::size_t size = offloads.gro ? kJoinedBytes : kDatagramBytes;
-  buffers_.resize(max_messages_ * size);
-  controls_.resize(max_messages_ * kControlBytes);
-  data_.resize(max_messages_);
-  headers_.resize(max_messages_);
-  names_.resize(max_messages_);
+    : socket_(socket),
+      max_messages_(offloads.batching ? kBatch : 1),
+      buffer_bytes_(offloads.gro ? kJoinedBytes : kDatagramBytes),
+      asked_(max_messages_) {
+  prepare(batch_);
+}
+
+void DatagramReceiver::use_helper(std::unique_ptr<HelperThread> helper) {
+  prepare(ahead_);
+  helper_ = std::move(helper);
+}
+
+void DatagramReceiver::prepare(Batch& batch) const {
+  batch.buffers.resize(max_messages_ * buffer_bytes_);
+  batch.controls.resize(max_messages_ * kControlBytes);
+  batch.data.resize(max_messages_);
+  batch.headers.resize(max_messages_);
+  batch.names.resize(max_messages_);
   for (std::size_t i = 0; i < max_messages_; ++i) {
-    data_[i] = {buffers_.data() + i * size, size};
-    msghdr& header = headers_[i].msg_hdr;
-    header.msg_iov = &data_[i];
+    batch.data[i] = {batch.buffers.data() + i * buffer_bytes_, buffer_bytes_};
+    msghdr& header = batch.headers[i].msg_hdr;
+    header.msg_iov = &batch.data[i];
     header.msg_iovlen = 1;
-    header.msg_control = controls_.data() + i * kControlBytes;
-    header.msg_name = &names_[i];
+    header.msg_control = batch.controls.data() + i * kControlBytes;
+    header.msg_name = &batch.names[i];
   }
 }
 
@@ -47,49 +59,72 @@ void DatagramReceiver::forget_sources() {
   knows_sources_ = false;
 }
 
-bool DatagramReceiver::is_stranger(std::size_t message) {
-  return knows_sources_ && !sources_.has(reinterpret_cast<const sockaddr*>(&names_[message]));
+bool DatagramReceiver::is_stranger(const sockaddr_storage& name) {
+  return knows_sources_ && !sources_.has(reinterpret_cast<const sockaddr*>(&name));
+}
+
+std::size_t DatagramReceiver::Batch::bytes() const {
+  std::size_t bytes = 0;
+  for (int i = 0; i < came; ++i) {
+    bytes += headers[static_cast<std::size_t>(i)].msg_len;
+  }
+  return bytes;
 }
 
 // How many messages came, or -1.
-int DatagramReceiver::call() {
-  for (std::size_t i = 0; i < asked_; ++i) {
-    headers_[i].msg_hdr.msg_controllen = kControlBytes;
-    headers_[i].msg_hdr.msg_namelen = sizeof(sockaddr_storage);
+int DatagramReceiver::call(Batch& batch) const {
+  for (std::size_t i = 0; i < batch.asked; ++i) {
+    batch.headers[i].msg_hdr.msg_controllen = kControlBytes;
+    batch.headers[i].msg_hdr.msg_namelen = sizeof(sockaddr_storage);
   }
-  ++counters_.calls;
+  ++batch.calls;
   if (max_messages_ > 1) {
-    return ::recvmmsg(socket_.fd(), headers_.data(), static_cast<unsigned>(asked_), MSG_DONTWAIT,
-                      nullptr);
+    return ::recvmmsg(socket_.fd(), batch.headers.data(), static_cast<unsigned>(batch.asked),
+                      MSG_DONTWAIT, nullptr);
   }
-  const ssize_t size = ::recvmsg(socket_.fd(), &headers_[0].msg_hdr, MSG_DONTWAIT);
-  headers_[0].msg_len = static_cast<unsigned>(std::max<ssize_t>(size, 0));
+  const ssize_t size = ::recvmsg(socket_.fd(), &batch.headers[0].msg_hdr, MSG_DONTWAIT);
+  batch.headers[0].msg_len = static_cast<unsigned>(std::max<ssize_t>(size, 0));
   return size < 0 ? -1 : 1;
 }
 
-int DatagramReceiver::receive_messages() {
-  int messages = call();
-  for (int i = 1; i < kReceiveTries && messages < 0 && errno != EAGAIN; ++i) {
-    messages = call();
+void DatagramReceiver::fill(Batch& batch, std::size_t asked) const {
+  batch.asked = asked;
+  batch.calls = 0;
+  batch.came = call(batch);
+  for (int i = 1; i < kReceiveTries && batch.came < 0 && errno != EAGAIN; ++i) {
+    batch.came = call(batch);
   }
-  return std::max(messages, 0);
-}
-
-void DatagramReceiver::choose_next_batch(std::size_t messages, std::size_t bytes) {
-  const bool are_full = bytes > messages * kJoinedBytes / 4;
-  asked_ = std::min(max_messages_, are_full ? kBatchOfFull : kBatch);
+  batch.came = std::max(batch.came, 0);
 }
 
 bool DatagramReceiver::receive(base::Instant now, const DatagramHandler& handle) {
-  const std::uint64_t bytes_before = counters_.bytes;
-  const int messages = receive_messages();
-  for (int i = 0; i < messages; ++i) {
-    const Arrival arrival = read_control(headers_[i].msg_hdr, now);
-    const base::ByteView bytes(static_cast<const std::uint8_t*>(data_[i].iov_base),
-                               headers_[i].msg_len);
+  if (reads_ahead_) {
+    helper_->wait();
+    reads_ahead_ = false;
+    std::swap(batch_, ahead_);
+  } else {
+    fill(batch_, asked_);
+  }
+  const bool was_full = static_cast<std::size_t>(batch_.came) == batch_.asked;
+  const bool are_long = batch_.bytes() > static_cast<std::size_t>(batch_.came) * kJoinedBytes / 4;
+  asked_ = std::min(max_messages_, are_long ? kBatchOfFull : kBatch);
+  if (helper_ && was_full && are_long) {
+    reads_ahead_ = true;
+    helper_->start([this] { fill(ahead_, asked_); });
+  }
+  hand_on(batch_, now, handle);
+  return was_full;
+}
+
+void DatagramReceiver::hand_on(Batch& batch, base::Instant now, const DatagramHandler& handle) {
+  counters_.calls += batch.calls;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(batch.came); ++i) {
+    const Arrival arrival = read_control(batch.headers[i].msg_hdr, now);
+    const base::ByteView bytes(static_cast<const std::uint8_t*>(batch.data[i].iov_base),
+                               batch.headers[i].msg_len);
     const std::size_t step = arrival.segment == 0 ? bytes.size() : arrival.segment;
     counters_.bytes += bytes.size();
-    if (is_stranger(static_cast<std::size_t>(i))) {
+    if (is_stranger(batch.names[i])) {
       counters_.strangers += (bytes.size() + step - 1) / std::max<std::size_t>(step, 1);
       continue;
     }
@@ -99,9 +134,6 @@ bool DatagramReceiver::receive(base::Instant now, const DatagramHandler& handle)
              arrival.notes.at);
     }
   }
-  const bool was_full = static_cast<std::size_t>(messages) == asked_;
-  choose_next_batch(static_cast<std::size_t>(messages), counters_.bytes - bytes_before);
-  return was_full;
 }
 
 DatagramReceiver::Arrival DatagramReceiver::read_control(msghdr& header, base::Instant now) {

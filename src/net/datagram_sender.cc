@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "base/check.h"
@@ -22,6 +24,8 @@ constexpr std::size_t kMaxRuns = 64;         // in one call
 constexpr std::size_t kMaxSegments = 64;     // what every kernel with UDP_SEGMENT takes
 constexpr std::size_t kMaxRunBytes = 65000;  // an IP packet with its headers is below 64 KiB
 constexpr unsigned kMaxTries = 4;            // of a run whose error may be another's
+// From here on a call takes longer than handing it to the helper.
+constexpr std::size_t kWorthHelp = 48 * 1024;
 
 // A message header with its control data: DSCP and ECN, and where to cut.
 struct OutgoingMessage {
@@ -44,23 +48,28 @@ void add_control(msghdr& header, int level, int type, const void* value, std::si
 
 DatagramSender::DatagramSender(std::vector<UdpSocket> sockets, const Offloads& offloads)
     : sockets_(std::move(sockets)), offloads_(offloads) {
-  main_.buffer.resize(kMainBytes);
-  aside_.buffer.resize(kAsideBytes);
+  for (Batch* batch : {&next_out_, &leaving_.batch}) {
+    batch->main.buffer.resize(kMainBytes);
+    batch->aside.buffer.resize(kAsideBytes);
+  }
 }
 
 void DatagramSender::set_address(std::uint16_t peer, const SocketAddress& address) {
+  take_back();
   addresses_.insert_or_assign(peer, address);
 }
 
 bool DatagramSender::has_room() const {
-  return flushing_ == nullptr && main_.used + SPILLWAY_MAX_PACKET <= kMainBytes &&
-         aside_.used + kShort <= kAsideBytes && main_.runs.size() < kMaxRuns &&
-         aside_.runs.size() < kMaxRuns;
+  const auto& [main, aside] = next_out_;
+  return !waits_ && main.used + SPILLWAY_MAX_PACKET <= kMainBytes &&
+         aside.used + kShort <= kAsideBytes && main.runs.size() < kMaxRuns &&
+         aside.runs.size() < kMaxRuns;
 }
 
 base::MutableByteView DatagramSender::room() {
   SPILLWAY_CHECK(has_room());
-  return base::MutableByteView(main_.buffer).subspan(main_.used, SPILLWAY_MAX_PACKET);
+  Lane& main = next_out_.main;
+  return base::MutableByteView(main.buffer).subspan(main.used, SPILLWAY_MAX_PACKET);
 }
 
 bool DatagramSender::extends(const Lane& lane, const transport::Route& route,
@@ -91,24 +100,24 @@ void DatagramSender::append(Lane& lane, const transport::Route& route, std::size
 
 void DatagramSender::commit(const transport::Route& route, std::size_t size) {
   SPILLWAY_CHECK(size > 0 && size <= SPILLWAY_MAX_PACKET);
-  const bool goes_aside =
-      route.is_control && offloads_.gso && size <= kShort && !main_.runs.empty();
+  auto& [main, aside] = next_out_;
+  const bool goes_aside = route.is_control && offloads_.gso && size <= kShort && !main.runs.empty();
   if (!goes_aside) {
-    append(main_, route, size);
+    append(main, route, size);
     return;
   }
-  std::memcpy(aside_.buffer.data() + aside_.used, main_.buffer.data() + main_.used, size);
-  append(aside_, route, size);
+  std::memcpy(aside.buffer.data() + aside.used, main.buffer.data() + main.used, size);
+  append(aside, route, size);
 }
 
 // How many of the runs to send leave through the same socket, as far as one call takes them.
 std::size_t DatagramSender::same_socket(const Lane& lane) const {
-  std::size_t end = next_ + 1;
-  while (offloads_.batching && end < lane.runs.size() && end - next_ < kMaxRuns &&
-         lane.runs[end].route.path == lane.runs[next_].route.path) {
+  std::size_t end = leaving_.next + 1;
+  while (offloads_.batching && end < lane.runs.size() && end - leaving_.next < kMaxRuns &&
+         lane.runs[end].route.path == lane.runs[leaving_.next].route.path) {
     ++end;
   }
-  return end - next_;
+  return end - leaving_.next;
 }
 
 // Returns how many runs went, or minus an errno.
@@ -116,7 +125,7 @@ int DatagramSender::send_some(const Lane& lane, std::size_t count) {
   std::array<OutgoingMessage, kMaxRuns> messages;
   std::array<mmsghdr, kMaxRuns> headers;
   for (std::size_t i = 0; i < count; ++i) {
-    const Run& run = lane.runs[next_ + i];
+    const Run& run = lane.runs[leaving_.next + i];
     OutgoingMessage& message = messages[i];
     message.data = {const_cast<std::uint8_t*>(run.data), run.bytes};
     headers[i] = {};
@@ -134,8 +143,8 @@ int DatagramSender::send_some(const Lane& lane, std::size_t count) {
       add_control(header, SOL_UDP, UDP_SEGMENT, &run.segment, sizeof(run.segment));
     }
   }
-  ++counters_.calls;
-  const int fd = sockets_[lane.runs[next_].route.path].fd();
+  ++leaving_.counters.calls;
+  const int fd = sockets_[lane.runs[leaving_.next].route.path].fd();
   if (!offloads_.batching) {
     return ::sendmsg(fd, &headers[0].msg_hdr, 0) >= 0 ? 1 : -errno;
   }
@@ -144,24 +153,63 @@ int DatagramSender::send_some(const Lane& lane, std::size_t count) {
 }
 
 bool DatagramSender::flush() {
-  if (flushing_ == nullptr) {
-    flushing_ = &aside_;
-  }
-  if (flushing_ == &aside_) {
-    if (!flush(aside_)) {
+  if (!take_back()) {
+    send_all();
+    if (!take_back()) {
       return false;
     }
-    flushing_ = &main_;
   }
-  if (!flush(main_)) {
+  if (next_out_.empty()) {
+    return true;
+  }
+  std::swap(next_out_, leaving_.batch);
+  leaving_.lane = &leaving_.batch.aside;
+  if (helper_ && leaving_.batch.main.used >= kWorthHelp) {
+    helper_->start([this] {
+      try {
+        send_all();
+      } catch (const std::bad_alloc&) {
+        leaving_.tries = 0;  // some is left, as where a socket has no room: flush() goes on with it
+      }
+    });
+    return true;
+  }
+  if (send_all()) {
+    std::swap(next_out_, leaving_.batch);  // the buffer that is in a cache
+  }
+  return take_back();
+}
+
+bool DatagramSender::take_back() {
+  if (helper_) {
+    helper_->wait();
+  }
+  counters_ = leaving_.counters;
+  offloads_.gso = offloads_.gso && !leaving_.gso_refused;
+  if (leaving_.unsent) {
+    unsent_ = std::exchange(leaving_.unsent, std::nullopt);
+  }
+  waits_ = leaving_.lane != nullptr;
+  return !waits_;
+}
+
+// Everything that is leaving; false if some has to wait.
+bool DatagramSender::send_all() {
+  if (leaving_.lane == &leaving_.batch.aside) {
+    if (!send_all(leaving_.batch.aside)) {
+      return false;
+    }
+    leaving_.lane = &leaving_.batch.main;
+  }
+  if (!send_all(leaving_.batch.main)) {
     return false;
   }
-  flushing_ = nullptr;
+  leaving_.lane = nullptr;
   return true;
 }
 
-bool DatagramSender::flush(Lane& lane) {
-  while (next_ < lane.runs.size()) {
+bool DatagramSender::send_all(Lane& lane) {
+  while (leaving_.next < lane.runs.size()) {
     const int sent = send_some(lane, same_socket(lane));
     if (sent < 0) {
       if (!handle_error(-sent, lane)) {
@@ -169,16 +217,16 @@ bool DatagramSender::flush(Lane& lane) {
       }
       continue;
     }
-    tries_ = 0;
+    leaving_.tries = 0;
     for (int i = 0; i < sent; ++i) {
-      counters_.datagrams += lane.runs[next_].segments;
-      counters_.bytes += lane.runs[next_].bytes;
-      ++next_;
+      leaving_.counters.datagrams += lane.runs[leaving_.next].segments;
+      leaving_.counters.bytes += lane.runs[leaving_.next].bytes;
+      ++leaving_.next;
     }
   }
   lane.runs.clear();
   lane.used = 0;
-  next_ = 0;
+  leaving_.next = 0;
   return true;
 }
 
@@ -186,14 +234,14 @@ bool DatagramSender::flush(Lane& lane) {
 bool DatagramSender::handle_error(int error, Lane& lane) {
   switch (error) {
     case EAGAIN:
-      ++counters_.waits;
+      ++leaving_.counters.waits;
       return false;
     case EINTR:
       return true;
     case EIO:     // no checksum offload, says the driver
     case EINVAL:  // a segment with its headers is longer than the MTU, or GSO is not known
-      if (lane.runs[next_].segments > 1) {
-        offloads_.gso = offloads_.gso && error != EIO;
+      if (lane.runs[leaving_.next].segments > 1) {
+        leaving_.gso_refused = leaving_.gso_refused || error == EIO;
         split_runs(lane);
       } else {
         drop_next(lane, error);
@@ -203,7 +251,7 @@ bool DatagramSender::handle_error(int error, Lane& lane) {
       drop_next(lane, error);
       return true;
     default:
-      if (++tries_ == kMaxTries) {
+      if (++leaving_.tries == kMaxTries) {
         drop_next(lane, error);
       }
       return true;
@@ -212,8 +260,9 @@ bool DatagramSender::handle_error(int error, Lane& lane) {
 
 // Makes a run of every datagram that is still to be sent.
 void DatagramSender::split_runs(Lane& lane) const {
-  std::vector<Run> split;
-  for (std::size_t i = next_; i < lane.runs.size(); ++i) {
+  std::vector<Run> split(lane.runs.begin(),
+                         lane.runs.begin() + static_cast<std::ptrdiff_t>(leaving_.next));
+  for (std::size_t i = leaving_.next; i < lane.runs.size(); ++i) {
     const Run& run = lane.runs[i];
     for (std::uint32_t done = 0; done < run.bytes; done += run.segment) {
       const std::uint32_t size = std::min<std::uint32_t>(run.segment, run.bytes - done);
@@ -226,22 +275,21 @@ void DatagramSender::split_runs(Lane& lane) const {
                        .closed = true});
     }
   }
-  lane.runs.resize(next_);
-  lane.runs.insert(lane.runs.end(), split.begin(), split.end());
+  lane.runs = std::move(split);  // only now: memory may run out before
 }
 
 void DatagramSender::drop_next(Lane& lane, int error) {
-  const Run& run = lane.runs[next_];
-  (error == EMSGSIZE ? counters_.too_long : counters_.refused) += run.segments;
+  const Run& run = lane.runs[leaving_.next];
+  (error == EMSGSIZE ? leaving_.counters.too_long : leaving_.counters.refused) += run.segments;
   if (error != ENOBUFS) {
-    unsent_ = Unsent{.peer = run.route.peer, .bytes = run.segment, .error = error};
+    leaving_.unsent = Unsent{.peer = run.route.peer, .bytes = run.segment, .error = error};
   }
-  tries_ = 0;
-  ++next_;
+  leaving_.tries = 0;
+  ++leaving_.next;
 }
 
 int DatagramSender::waiting_fd() const {
-  return sockets_[flushing_->runs[next_].route.path].fd();
+  return sockets_[leaving_.lane->runs[leaving_.next].route.path].fd();
 }
 
 }  // namespace spillway::net

@@ -12,10 +12,16 @@
 // A kernel or driver that refuses a GSO buffer (EIO) turns GSO off for good. An error may be about
 // a datagram that left earlier (UdpSocket::tell_about_errors), so what failed is tried again a few
 // times. Datagrams that cannot be sent at all are dropped and counted, and the latest is told: to
-// the transport that is loss, but one it can give a reason for. One thread.
+// the transport that is loss, but one it can give a reason for.
+//
+// With a helper, calls that take long are its: flush() hands over what was gathered and the next
+// datagrams are written meanwhile, into another buffer. What came of it is known when it is taken
+// back, by the next flush() or by take_back(), which whoever goes to sleep calls first. One thread,
+// and the helper's between the two.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -24,6 +30,7 @@
 
 #include "base/bytes.h"
 #include "net/address.h"
+#include "net/helper_thread.h"
 #include "net/udp_socket.h"
 #include "transport/route.h"
 
@@ -49,6 +56,8 @@ class DatagramSender {
   // Route::path is the number of a socket.
   DatagramSender(std::vector<UdpSocket> sockets, const Offloads& offloads);
 
+  void use_helper(std::unique_ptr<HelperThread> helper) { helper_ = std::move(helper); }
+
   // Where datagrams to Route::peer go; said before the first of them.
   void set_address(std::uint16_t peer, const SocketAddress& address);
 
@@ -60,7 +69,12 @@ class DatagramSender {
 
   // False if some datagrams wait for room in a socket (waiting_fd()).
   bool flush();
-  bool empty() const { return main_.runs.empty() && aside_.runs.empty(); }
+  // The same about what the helper was handed; waits for it.
+  bool take_back();
+  // The helper is not done with what it was handed.
+  bool is_busy() const { return helper_ && helper_->is_busy(); }
+  // Nothing is left to flush, but for what the helper has.
+  bool empty() const { return next_out_.empty() && !waits_; }
   int waiting_fd() const;
   // The latest datagram that was dropped since this was last asked.
   std::optional<Unsent> take_unsent() { return std::exchange(unsent_, std::nullopt); }
@@ -85,10 +99,26 @@ class DatagramSender {
     std::size_t used = 0;
     std::vector<Run> runs;
   };
+  struct Batch {
+    Lane main;
+    Lane aside;  // control packets that would have broken a run
+    bool empty() const { return main.runs.empty() && aside.runs.empty(); }
+  };
+  // A batch on its way to the kernel, and what came of it: the helper's while that is busy.
+  struct Departure {
+    Batch batch;
+    Lane* lane = nullptr;  // of which some is left
+    std::size_t next = 0;  // of its runs
+    unsigned tries = 0;    // of that run that failed
+    bool gso_refused = false;
+    std::optional<Unsent> unsent;
+    SendCounters counters;
+  };
 
   bool extends(const Lane& lane, const transport::Route& route, std::size_t size) const;
   void append(Lane& lane, const transport::Route& route, std::size_t size) const;
-  bool flush(Lane& lane);
+  bool send_all();
+  bool send_all(Lane& lane);
   std::size_t same_socket(const Lane& lane) const;
   int send_some(const Lane& lane, std::size_t count);
   bool handle_error(int error, Lane& lane);
@@ -98,13 +128,12 @@ class DatagramSender {
   std::vector<UdpSocket> sockets_;
   std::unordered_map<std::uint16_t, SocketAddress> addresses_;  // runs point at them
   Offloads offloads_;
-  Lane main_;
-  Lane aside_;  // control packets that would have broken a run
-  Lane* flushing_ = nullptr;
-  std::size_t next_ = 0;  // of its runs
-  unsigned tries_ = 0;    // of that run that failed
+  Batch next_out_;  // being gathered
+  Departure leaving_;
+  bool waits_ = false;  // some of it, for room in a socket
   std::optional<Unsent> unsent_;
   SendCounters counters_;
+  std::unique_ptr<HelperThread> helper_;  // last: it ends first
 };
 
 }  // namespace spillway::net

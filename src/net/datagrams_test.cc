@@ -132,6 +132,37 @@ TEST(Datagrams, OfOneRunLeaveInOneCall) {
   EXPECT_LT(wire.receiver->counters().calls, 10U);
 }
 
+// More at a time than a call is worth a helper for, and more than one call reads.
+TEST_P(EveryOffload, HelpersChangeNothing) {
+  Wire wire(address(), offloads());
+  wire.sender->use_helper(HelperThread::make("sends packets").value());
+  wire.receiver->use_helper(HelperThread::make("reads packets").value());
+  wire.target.size_buffers(4 << 20);
+  constexpr std::size_t kBytes = 1400;
+  std::size_t committed = 0;
+  std::size_t came = 0;
+  base::MonotonicClock clock;
+  const auto check = [&came](base::ByteView bytes, std::uint8_t, base::Instant) {
+    EXPECT_EQ(std::vector<std::uint8_t>(bytes.begin(), bytes.end()),
+              std::vector<std::uint8_t>(kBytes, static_cast<std::uint8_t>(came++ % 251)));
+  };
+  for (int flushes = 0; flushes < 5; ++flushes) {
+    for (int i = 0; i < 60; ++i) {  // few enough for the smallest queue
+      wire.commit(kBytes, static_cast<std::uint8_t>(committed++ % 251));
+    }
+    ASSERT_TRUE(wire.sender->flush());
+    EXPECT_TRUE(wire.sender->empty());
+    ASSERT_TRUE(wire.sender->take_back());
+    EXPECT_EQ(wire.sender->counters().datagrams, committed);
+    const base::Instant deadline = clock.now() + base::seconds(10);
+    while (came < committed && clock.now() < deadline) {
+      wire.receiver->receive(clock.now(), check);
+    }
+    EXPECT_EQ(came, committed);
+  }
+  EXPECT_EQ(wire.receiver->counters().datagrams, committed);
+}
+
 TEST(Datagrams, AreStampedWithTheirArrival) {
   Wire wire("127.0.0.1:0", {});
   // The kernel begins to stamp a moment after the first socket has asked for it.

@@ -36,6 +36,16 @@ constexpr int kReceiveCallsPerTurn = 4;
 constexpr int kFlushesPerTurn = 4;
 // Timeouts wait so many turns at most while more has arrived than was read.
 constexpr unsigned kMaxTurnsBehind = 64;
+// Of packets for streams, written before they are handed to the kernel.
+constexpr std::size_t kStreamBytesPerGather = 1024 * 1024;
+// A peer that was never heard is tried by TCP after this silence, and believed to be out of reach
+// of datagrams if it was still not heard this long after TCP got through; less where silence means
+// death sooner.
+constexpr base::Duration kTrialAfter = base::milliseconds(200);
+constexpr int kTrialsPerPeerTimeout = 4;
+constexpr base::Duration kStreamsLookedAtAfter = base::milliseconds(20);
+// Ports that are tried until one is free for both UDP and TCP.
+constexpr int kPortsTried = 16;
 // A loop that does not sleep looks at its sockets' errors so often.
 constexpr base::Duration kErrorsLookedAtAfter = base::milliseconds(10);
 // After an exception; what ran out may come back.
@@ -56,16 +66,20 @@ base::Bytes wire_bytes(std::size_t datagram, const SocketAddress& address) {
 base::Result<DriverConfig> driver_config_from(const base::Environment& environment) {
   const base::Result<Offloads> offloads = offloads_from(environment);
   const base::Result<std::int64_t> microseconds = environment.number("SPILLWAY_BUSY_POLL");
-  if (!offloads.ok() || !microseconds.ok()) {
-    return offloads.ok() ? microseconds.status() : offloads.status();
+  const auto threads = environment.number("SPILLWAY_IO_THREADS");
+  for (const base::Status& status : {offloads.status(), microseconds.status(), threads.status()}) {
+    if (!status.ok()) {
+      return status;
+    }
   }
   DriverConfig config;
   config.offloads = *offloads;
   config.busy_poll = base::microseconds(*microseconds);
+  config.io_threads = static_cast<unsigned>(*threads);
   return config;
 }
 
-class TransportDriver::Loop {
+class TransportDriver::Loop final : private StreamOwner {
  public:
   Loop(const DriverConfig& config, std::vector<UdpSocket> sockets, DriverListener& listener)
       : config_(config),
@@ -81,7 +95,10 @@ class TransportDriver::Loop {
     polled_[1].events = POLLIN;
     polled_.push_back({});  // for a socket without room
   }
-  ~Loop() { stop_and_wait(); }
+  ~Loop() override { stop_and_wait(); }
+
+  // Before anything else: TCP as well, at the same port.
+  base::Status listen_for_streams();
 
   void run();
   void stop() {
@@ -97,15 +114,18 @@ class TransportDriver::Loop {
   base::Status start();
   void post(Task task) { tasks_.push(std::move(task)); }
 
+  base::Status begin_helpers();
   void begin_epoch(const transport::Epoch& epoch);
   base::Result<unsigned> add_peer(std::uint16_t rank, const SocketAddress& address);
-  void add_source(const SocketAddress& address) { receiver_.add_source(address); }
+  void add_source(const SocketAddress& address) {
+    receiver_.add_source(address);
+    if (streams_) {
+      streams_->add_source(address);
+    }
+  }
   const SocketAddress& local() const { return sender_.sockets()[0].local(); }
   const Offloads& offloads() const { return sender_.offloads(); }
-  DriverCounters counters() const {
-    return {sender_.counters(), receiver_.counters(),        errors_,
-            port_.faults(),     port_.endpoint().counters(), sleeps_};
-  }
+  DriverCounters counters() const;
 
   std::vector<std::string> warnings;
 
@@ -121,9 +141,18 @@ class TransportDriver::Loop {
   void on_error(const SocketError& error);
   void run_timeouts();
   bool transmit();
+  bool take_back();
+  void tell_unsent();
   void gather(base::Instant now);
+  std::size_t write_to_stream();
   void report_events();
   void wait();
+  void on_stream_packet(std::uint16_t rank, base::ByteView packet) override;
+  void on_stream_room(std::uint16_t rank, bool has_room) override;
+  void on_stream_lost(std::uint16_t rank) override;
+  void use_stream(std::uint16_t rank);
+  void look_at_streams();
+  void look_for_way(std::uint16_t rank);
   void sleep_until(base::Instant when);
 
   DriverConfig config_;
@@ -133,6 +162,11 @@ class TransportDriver::Loop {
   DatagramSender sender_;
   DatagramReceiver receiver_;
   SendPacer pacer_;
+  std::unique_ptr<StreamCarrier> streams_;  // none: UDP alone
+  std::vector<std::uint16_t> unheard_;      // peers for which the carrier is not settled
+  base::Duration trial_after_;
+  base::Instant streams_due_;  // when to look at them again
+  transport::Transmission transmission_;
   TaskQueue<Task> tasks_;
   std::deque<Task> due_tasks_;                  // taken from the queue
   std::map<std::string, std::uint16_t> ranks_;  // by address
@@ -160,6 +194,43 @@ void TransportDriver::Loop::begin_epoch(const transport::Epoch& epoch) {
   port_.begin_epoch(epoch);
   receiver_.forget_sources();
   ranks_.clear();
+  unheard_.clear();
+  if (streams_) {
+    streams_->begin_epoch({.rank = config_.endpoint.rank,
+                           .epoch = epoch.number,
+                           .key = port_.session().config().key});
+  }
+}
+
+base::Status TransportDriver::Loop::listen_for_streams() {
+  base::Result<std::unique_ptr<StreamCarrier>> streams =
+      StreamCarrier::listen(local(), config_.tcp, *this);
+  if (!streams.ok()) {
+    return streams.status();
+  }
+  streams_ = std::move(streams).value();
+  trial_after_ =
+      std::min(kTrialAfter, config_.endpoint.exchange.peer_timeout / kTrialsPerPeerTimeout);
+  polled_.insert(polled_.end() - 1, {streams_->fd(), POLLIN, 0});
+  return {};
+}
+
+DriverCounters TransportDriver::Loop::counters() const {
+  DriverCounters counters{.sent = sender_.counters(),
+                          .received = receiver_.counters(),
+                          .errors = errors_,
+                          .streams = streams_ ? streams_->counters() : StreamCounters{},
+                          .faults = port_.faults(),
+                          .endpoint = port_.endpoint().counters(),
+                          .sleeps = sleeps_};
+  counters.sent.datagrams += counters.streams.packets_sent;
+  counters.sent.bytes += counters.streams.bytes_sent;
+  counters.sent.calls += counters.streams.send_calls;
+  counters.sent.waits += counters.streams.waits;
+  counters.received.datagrams += counters.streams.packets_received;
+  counters.received.bytes += counters.streams.bytes_received;
+  counters.received.calls += counters.streams.receive_calls;
+  return counters;
 }
 
 base::Result<unsigned> TransportDriver::Loop::add_peer(std::uint16_t rank,
@@ -178,7 +249,34 @@ base::Result<unsigned> TransportDriver::Loop::add_peer(std::uint16_t rank,
   sender_.set_address(rank, address);
   receiver_.add_source(address);
   ranks_.emplace(address.to_string(), rank);
+  if (streams_) {
+    streams_->add_peer(rank, address);
+    unheard_.push_back(rank);
+  }
+  if (config_.carrier == Carrier::kTcp) {
+    port_.endpoint().use_stream(rank);
+    streams_->use(rank, now());
+    return SPILLWAY_MAX_PACKET;
+  }
   return limit;
+}
+
+base::Status TransportDriver::Loop::begin_helpers() {
+  if (config_.io_threads > 1) {
+    base::Result<std::unique_ptr<HelperThread>> sends = HelperThread::make("sends packets");
+    if (!sends.ok()) {
+      return sends.status();
+    }
+    sender_.use_helper(std::move(sends).value());
+  }
+  if (config_.io_threads > 2) {
+    base::Result<std::unique_ptr<HelperThread>> reads = HelperThread::make("reads packets");
+    if (!reads.ok()) {
+      return reads.status();
+    }
+    receiver_.use_helper(std::move(reads).value());
+  }
+  return {};
 }
 
 base::Status TransportDriver::Loop::start() {
@@ -270,8 +368,71 @@ bool TransportDriver::Loop::receive() {
   for (int i = 0; i < kReceiveCallsPerTurn && more; ++i) {
     more = receiver_.receive(read_at, handle);
   }
+  // More may be where a helper has read it to, of which no socket tells.
+  bool any = more || receiver_.counters().datagrams > before;
+  if (streams_) {
+    const std::uint64_t streamed = streams_->counters().packets_received;
+    told_ = std::max(told_, read_at);
+    more |= streams_->receive(read_at);
+    any |= streams_->counters().packets_received > streamed;
+  }
   turns_behind_ = more ? turns_behind_ + 1 : 0;
-  return receiver_.counters().datagrams > before;
+  return any;
+}
+
+void TransportDriver::Loop::on_stream_packet(std::uint16_t rank, base::ByteView packet) {
+  if (!streams_->carries(rank)) {
+    use_stream(rank);  // its sender found out that nothing else gets through
+  }
+  port_.on_datagram(packet, /*marked=*/false, told_);
+}
+
+void TransportDriver::Loop::on_stream_room(std::uint16_t rank, bool has_room) {
+  port_.endpoint().set_full(rank, !has_room);
+}
+
+void TransportDriver::Loop::on_stream_lost(std::uint16_t rank) {
+  port_.endpoint().on_refused(rank, told_);
+  active_ = true;
+}
+
+void TransportDriver::Loop::use_stream(std::uint16_t rank) {
+  port_.endpoint().use_stream(rank);
+  streams_->use(rank, told_);
+  listener_.on_stream_used(rank);
+}
+
+void TransportDriver::Loop::look_at_streams() {
+  if (!streams_ || told_ < streams_due_) {
+    return;
+  }
+  streams_due_ = told_ + kStreamsLookedAtAfter;
+  streams_->look(told_);
+  std::erase_if(unheard_, [this](std::uint16_t rank) {
+    const bool is_settled =
+        streams_->carries(rank) || port_.endpoint().contact(rank, told_).has_spoken;
+    if (is_settled) {
+      streams_->drop_trial(rank);
+    }
+    return is_settled;
+  });
+  for (const std::uint16_t rank : unheard_) {
+    look_for_way(rank);
+  }
+}
+
+// Only what was never heard: a peer that falls silent later has other reasons.
+void TransportDriver::Loop::look_for_way(std::uint16_t rank) {
+  const transport::Endpoint::Contact contact = port_.endpoint().contact(rank, told_);
+  if (!contact.is_awaited || contact.silence < trial_after_) {
+    return;
+  }
+  const std::optional<base::Instant> open_since = streams_->open_since(rank);
+  if (!open_since) {
+    streams_->try_peer(rank, told_);
+  } else if (told_ - *open_since >= trial_after_) {
+    use_stream(rank);
+  }
 }
 
 // Only once everything that arrived was read: whoever left said so before its port refused.
@@ -311,7 +472,11 @@ void TransportDriver::Loop::run_timeouts() {
   if (port_.endpoint().next_timeout() <= at) {
     told_ = std::max(told_, at);
     port_.endpoint().on_timeout(told_);
+    look_at_streams();  // who is waited for is looked at every so often
     active_ = true;
+  } else if (streams_ && streams_->next_look() <= at) {
+    told_ = std::max(told_, at);
+    look_at_streams();
   }
   if (listener_.next_timeout() <= at) {
     report_events();  // what happened before the clock ran out comes before it
@@ -328,16 +493,20 @@ bool TransportDriver::Loop::transmit() {
     if (sender_.empty() && pacer_.may_send(now())) {
       gather(now());
     }
-    if (sender_.empty()) {
+    const bool streamed = streams_ && streams_->flush();
+    any |= streamed;
+    // What a helper could not send is left to flush.
+    if (sender_.empty() && (sender_.is_busy() || take_back())) {
       blocked_ = false;
+      if (streamed) {
+        continue;
+      }
       break;
     }
     const std::uint64_t before = sender_.counters().datagrams;
     blocked_ = !sender_.flush();
-    if (const std::optional<Unsent> unsent = sender_.take_unsent()) {
-      port_.endpoint().on_unsent(unsent->peer, unsent->bytes, unsent->error, told_);
-    }
-    any |= sender_.counters().datagrams > before;
+    tell_unsent();
+    any |= !blocked_ || sender_.counters().datagrams > before;
     if (blocked_) {
       break;
     }
@@ -345,17 +514,45 @@ bool TransportDriver::Loop::transmit() {
   return any;
 }
 
+// What came of the datagrams that a helper was handed; false if some wait for room in a socket.
+bool TransportDriver::Loop::take_back() {
+  const bool have_left = sender_.take_back();
+  tell_unsent();
+  return have_left;
+}
+
+void TransportDriver::Loop::tell_unsent() {
+  if (const std::optional<Unsent> unsent = sender_.take_unsent()) {
+    port_.endpoint().on_unsent(unsent->peer, unsent->bytes, unsent->error, told_);
+  }
+}
+
 void TransportDriver::Loop::gather(base::Instant at) {
   told_ = std::max(told_, at);
-  while (sender_.has_room() && pacer_.may_send(at)) {
-    transport::Route route;
-    const std::size_t size = port_.poll_datagram(told_, sender_.room(), route);
-    if (size == 0) {
+  std::size_t streamed = 0;
+  while (sender_.has_room() && pacer_.may_send(at) && streamed < kStreamBytesPerGather) {
+    if (!port_.endpoint().poll_transmit(told_, transmission_)) {
       return;
     }
-    sender_.commit(route, size);
+    if (streams_ && streams_->carries(transmission_.route.peer)) {
+      streamed += write_to_stream();
+      continue;
+    }
+    const std::size_t size = port_.write(transmission_, sender_.room());
+    sender_.commit(transmission_.route, size);
     pacer_.sent(wire_bytes(size, config_.listen), at);
   }
+}
+
+std::size_t TransportDriver::Loop::write_to_stream() {
+  const std::uint16_t peer = transmission_.route.peer;
+  const std::optional<base::MutableByteView> room = streams_->room(peer);
+  if (!room) {
+    return 0;
+  }
+  const std::size_t size = port_.write(transmission_, *room);
+  streams_->commit(peer, size);
+  return size;
 }
 
 void TransportDriver::Loop::report_events() {
@@ -368,7 +565,11 @@ void TransportDriver::Loop::report_events() {
 
 // Sleeps until something is due or comes.
 void TransportDriver::Loop::wait() {
-  const base::Instant due = std::min(port_.endpoint().next_timeout(), listener_.next_timeout());
+  blocked_ = !take_back();
+  base::Instant due = std::min(port_.endpoint().next_timeout(), listener_.next_timeout());
+  if (streams_) {
+    due = std::min(due, std::max(streams_->next_look(), streams_due_));
+  }
   const bool pacer_holds = sender_.empty() && !pacer_.may_send(now());
   sleep_until(pacer_holds ? std::min(due, pacer_.next()) : due);
 }
@@ -398,6 +599,29 @@ TransportDriver::~TransportDriver() = default;
 
 base::Result<std::unique_ptr<TransportDriver>> TransportDriver::open(const DriverConfig& config,
                                                                      DriverListener& listener) {
+  const bool chooses_port = config.listen.port() == 0;
+  for (int ports_left = chooses_port ? kPortsTried : 1;; --ports_left) {
+    base::Result<std::unique_ptr<Loop>> loop = open_loop(config, listener);
+    if (!loop.ok()) {
+      return loop.status();
+    }
+    const base::Status streams =
+        config.carrier == Carrier::kUdp ? base::Status() : (*loop)->listen_for_streams();
+    if (!streams.ok() && ports_left > 1) {
+      continue;
+    }
+    if (!streams.ok() && config.carrier == Carrier::kTcp) {
+      return streams;
+    }
+    if (!streams.ok()) {
+      (*loop)->warnings.push_back("there is UDP alone: " + streams.message());
+    }
+    return std::unique_ptr<TransportDriver>(new TransportDriver(std::move(loop).value()));
+  }
+}
+
+base::Result<std::unique_ptr<TransportDriver::Loop>> TransportDriver::open_loop(
+    const DriverConfig& config, DriverListener& listener) {
   DriverConfig settled = config;
   settled.offloads = available_offloads(config.offloads);
   std::vector<UdpSocket> sockets;
@@ -420,8 +644,11 @@ base::Result<std::unique_ptr<TransportDriver>> TransportDriver::open(const Drive
     warnings.push_back(*warning);
   }
   auto loop = std::make_unique<Loop>(settled, std::move(sockets), listener);
+  if (base::Status status = loop->begin_helpers(); !status.ok()) {
+    return status;
+  }
   loop->warnings = std::move(warnings);
-  return std::unique_ptr<TransportDriver>(new TransportDriver(std::move(loop)));
+  return loop;
 }
 
 const SocketAddress& TransportDriver::local() const {

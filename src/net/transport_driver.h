@@ -10,13 +10,17 @@
 // Memory that runs out, or any other exception on the loop's thread, ends in on_broken(): the loop
 // lives on, and whoever owns it ends what was under way.
 //
+// Carrier: UDP; TCP (stream_carrier.h); or UDP, and TCP with each peer that it gets through to
+// while datagrams do not. Over TCP nothing is paced. Both use the same port number.
+//
 // Sockets: one has the address that peers send to; its port and those of paths - 1 further sockets
 // are the source ports that packets are sprayed over, a GSO run per path at a time.
 //
 // Threads: everything happens on the loop's thread, which is that of run(), or one of its own after
 // start(). Other threads hand in work with post(); listeners are called on the loop's thread, as is
 // posted work, and may use the endpoint they are given. Epochs begin and peers are added before the
-// loop runs, or on its thread: sockets outlive epochs.
+// loop runs, or on its thread: sockets outlive epochs. Where io_threads asks for them, up to two
+// helpers make system calls for the loop meanwhile; they see sockets and buffers and nothing else.
 //
 //   auto driver = TransportDriver::open(config, listener);
 //   driver->begin_epoch(epoch);  // whose keys its packets are sealed with
@@ -31,14 +35,18 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "net/address.h"
+#include "net/carrier.h"
 #include "net/datagram_receiver.h"
 #include "net/datagram_sender.h"
 #include "net/error_queue.h"
+#include "net/stream_carrier.h"
+#include "net/tcp_socket.h"
 #include "net/udp_socket.h"
 #include "transport/endpoint.h"
 #include "transport/session.h"
@@ -53,16 +61,23 @@ struct DriverConfig {
   base::BitRate send_rate{};                        // of this host's link; zero: not paced
   base::Bytes send_burst = base::bytes(64 * 1024);  // that may leave at once where it is
   base::Duration busy_poll{};
+  unsigned io_threads = 1;  // up to kMaxIoThreads, the loop's included
+  Carrier carrier = Carrier::kUdp;
+  TcpOptions tcp;
 };
 
+// What moves packets: the loop's thread, one that sends for it, one that reads ahead.
+inline constexpr unsigned kMaxIoThreads = 3;
+
 // Offloads and busy polling as SPILLWAY_GSO, SPILLWAY_GRO, SPILLWAY_BATCHING and
-// SPILLWAY_BUSY_POLL (microseconds) say.
+// SPILLWAY_BUSY_POLL (microseconds) and SPILLWAY_IO_THREADS say.
 base::Result<DriverConfig> driver_config_from(const base::Environment& environment);
 
 struct DriverCounters {
   SendCounters sent;
   ReceiveCounters received;
   ErrorCounters errors;
+  StreamCounters streams;  // whose packets count as datagrams above, too
   std::array<std::uint64_t, wire::kPacketFaults> faults{};  // datagrams refused, by their fault
   transport::EndpointCounters endpoint;
   std::uint64_t sleeps = 0;
@@ -76,6 +91,9 @@ class DriverListener {
   // For owners with timeouts of their own. By then they have been told of all events.
   virtual base::Instant next_timeout() const { return transport::kNever; }
   virtual void on_timeout(transport::Endpoint& /*endpoint*/, base::Instant /*now*/) {}
+  // Datagrams do not get through between this rank and another, but TCP does: packets go over that
+  // from now on.
+  virtual void on_stream_used(std::uint16_t /*rank*/) {}
   // Something was thrown on the loop's thread, by the listener, posted work or below; what it was
   // about to do is half done. Owners that do not know how to go on end the process.
   virtual void on_broken(const base::Status& cause, transport::Endpoint& endpoint,
@@ -98,7 +116,7 @@ class TransportDriver {
 
   // Forgets all peers and messages, and takes up others: transport::DatagramPort::begin_epoch().
   void begin_epoch(const transport::Epoch& epoch);
-  // How many bytes of UDP payload fit the path to the peer.
+  // How many bytes a packet to the peer may have: of UDP payload as many as fit the path.
   base::Result<unsigned> add_peer(std::uint16_t rank, const SocketAddress& address);
   // A peer's datagrams may come from there, too.
   void add_source(const SocketAddress& address);
@@ -115,6 +133,8 @@ class TransportDriver {
  private:
   class Loop;
   explicit TransportDriver(std::unique_ptr<Loop> loop);
+  static base::Result<std::unique_ptr<Loop>> open_loop(const DriverConfig& config,
+                                                       DriverListener& listener);
   std::unique_ptr<Loop> loop_;
 };
 

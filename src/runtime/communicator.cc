@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <future>
 #include <new>
@@ -11,6 +12,7 @@
 #include <unordered_map>
 
 #include "net/transport_driver.h"
+#include "runtime/carrier.h"
 #include "runtime/compute_threads.h"
 #include "runtime/launch/timeouts.h"
 #include "runtime/local_memory.h"
@@ -61,10 +63,13 @@ class Communicator::Impl final : private net::DriverListener, private collective
 
   void on_event(const transport::Event& event, transport::Endpoint& endpoint,
                 base::Instant now) override;
-  base::Instant next_timeout() const override { return engine_->next_timeout(); }
+  base::Instant next_timeout() const override {
+    return std::min(engine_->next_timeout(), observer_->waits().next_look());
+  }
   void on_timeout(transport::Endpoint& endpoint, base::Instant now) override;
   void on_broken(const base::Status& cause, transport::Endpoint& endpoint,
                  base::Instant now) override;
+  void on_stream_used(std::uint16_t peer) override;
   void on_complete(std::uint64_t token, const base::Status& ended,
                    const collective::OperationReport& report) override;
   base::Status explained(const base::Status& status) const;
@@ -108,6 +113,7 @@ class Communicator::Impl final : private net::DriverListener, private collective
   std::uint64_t next_token_ = 1;
   base::Instant memory_due_;               // when to look at it again
   bool has_worked_ = false;                // an operation has ended well
+  bool has_fallen_back_ = false;           // to TCP, with some peer
   std::optional<SilentPeer> silent_peer_;  // that broke the communicator, if one did
   std::unordered_map<std::uint64_t, std::shared_ptr<Request>> requests_;
   std::vector<FailedRequest> failed_;  // whose callers are about to be told
@@ -163,6 +169,8 @@ base::Status Communicator::Impl::open() {
                                                .job = run->job,
                                                .packet_limits = *limits,
                                                .memory = memory_.get(),
+                                               .plan = {.rack_ranks = prepared_.rack_ranks},
+                                               .shares = prepared_.shares,
                                                .operation_timeout = config_.operation_timeout};
   base::Result<std::unique_ptr<collective::Engine>> engine =
       collective::Engine::make(engine_config, *pool_, *this);
@@ -172,9 +180,10 @@ base::Status Communicator::Impl::open() {
   engine_ = std::move(engine).value();
   observer_ = std::make_unique<OperationObserver>(prepared_.identity, prepared_.observer);
   log_info(LogSubsystem::kInit,
-           "{} of {} ranks and {} servers at {}, MTU {}, {} threads, launched by {}",
+           "{} of {} ranks and {} servers at {} over {}, MTU {}, {} threads, launched by {}",
            collective::rank_name(prepared_.group, rank()), world(), prepared_.group.servers,
-           driver_->local().to_string(), limits->mtu, threads, prepared_.launch.launcher);
+           driver_->local().to_string(), protocols_of(prepared_.driver.carrier), limits->mtu,
+           threads, prepared_.launch.launcher);
   if (base::Status status = driver_->start(); !status.ok()) {
     engine_.reset();  // nobody would answer it
     return status;
@@ -222,9 +231,14 @@ base::Status Communicator::Impl::check_process() const {
 }
 
 base::Result<std::shared_ptr<Request>> Communicator::Impl::submit(
-    const collective::Operation& operation, Request::Callback on_done) {
+    const collective::Operation& asked, Request::Callback on_done) {
   if (base::Status status = check_process(); !status.ok()) {
     return status;
+  }
+  collective::Operation operation = asked;
+  if (operation.algorithm == collective::Algorithm::kAutomatic && !operation.tolerance &&
+      !collective::is_point_to_point(operation.kind)) {
+    operation.algorithm = prepared_.algorithm;
   }
   if (base::Status status = engine_->admit(operation); !status.ok()) {
     return status;
@@ -309,13 +323,30 @@ void Communicator::Impl::on_event(const transport::Event& event, transport::Endp
   const auto* dead = std::get_if<transport::PeerDead>(&event);
   const bool is_silent = dead != nullptr && dead->cause == transport::DeathCause::kSilent;
   if (is_silent && !engine_->has_failed()) {
-    silent_peer_ = SilentPeer{addresses_[dead->rank], has_worked_};
+    silent_peer_ = SilentPeer{addresses_[dead->rank], has_worked_,
+                              std::string(protocols_of(prepared_.driver.carrier))};
   }
   engine_->on_event(event, endpoint, now);
   calculate(endpoint, now);
 }
 
+// One line for all peers: what keeps datagrams from one mostly keeps them from others.
+void Communicator::Impl::on_stream_used(std::uint16_t peer) {
+  log_info(LogSubsystem::kNet, "packets to and from {} go over TCP",
+           collective::rank_name(prepared_.group, peer));
+  if (!std::exchange(has_fallen_back_, true)) {
+    log_warn(
+        "UDP does not get through between this rank and {} ({}), TCP does: packets go over TCP "
+        "with whomever that is so; open the firewall for UDP, or say SPILLWAY_CARRIER=tcp",
+        collective::rank_name(prepared_.group, peer), addresses_[peer].to_string());
+  }
+}
+
 void Communicator::Impl::on_timeout(transport::Endpoint& endpoint, base::Instant now) {
+  if (observer_->waits().next_look() <= now) {
+    observer_->waits().look(wait_of(endpoint.holdup(), pool_->is_busy()), now);
+    observer_->waits().tell(endpoint.counters());
+  }
   engine_->on_timeout(endpoint, now);
   calculate(endpoint, now);
 }
@@ -338,6 +369,7 @@ void Communicator::Impl::on_complete(std::uint64_t token, const base::Status& en
     on_served(status, report);
     return;
   }
+  observer_->waits().tell(driver_->counters().endpoint);
   observer_->end(token, status, report);
   const auto found = requests_.find(token);
   const std::shared_ptr<Request> request = found->second;

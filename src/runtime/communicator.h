@@ -37,6 +37,7 @@
 #include "runtime/rendezvous/rendezvous.h"
 #include "runtime/request.h"
 #include "runtime/service.h"
+#include "transport/congestion_control.h"
 
 namespace spillway::runtime {
 
@@ -55,7 +56,9 @@ struct CommunicatorConfig {
   std::optional<unsigned> mtu;             // of its interface
   std::optional<unsigned> trim_bytes;      // to which the network cuts frames; 0: it does not
   std::optional<unsigned> threads;         // that calculate
-  Secret secret;                           // of the job; else as secret.h says
+  std::optional<transport::ControllerKind> window;
+  std::optional<double> trimmed_target;  // over-send: the share of packets that is to be cut
+  Secret secret;                         // of the job; else as secret.h says
   // How long to wait for the others; else as timeouts.h says.
   std::optional<base::Duration> rendezvous_patience;
   std::optional<base::Duration> peer_timeout;

@@ -65,10 +65,9 @@ void ComputeThreads::submit(collective::ComputeJob& job) {
   {
     const std::lock_guard lock(mutex_);
     jobs_.push_back(&job);
+    unfinished_ += threads_.empty() ? 0 : 1;  // before a thread can have it and count it off
   }
-  if (!threads_.empty()) {
-    changed_.notify_one();
-  }
+  changed_.notify_one();
 }
 
 collective::ComputeJob* ComputeThreads::take_inline() {
@@ -113,7 +112,9 @@ void ComputeThreads::work() {
       return;
     }
     lock.unlock();
-    tell_done(*job, run_job(*job));
+    const base::Status status = run_job(*job);
+    --unfinished_;
+    tell_done(*job, status);
     lock.lock();
   }
 }

@@ -9,6 +9,7 @@
 // submit() and take_inline() on the communicator's thread; `on_done` is called from the threads.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -45,6 +46,9 @@ class ComputeThreads final : public collective::ComputePool {
   // Without threads: the next job to run, or null.
   collective::ComputeJob* take_inline();
 
+  // Something that was submitted to a thread is not done.
+  bool is_busy() const { return unfinished_ > 0; }
+
   unsigned threads() const { return static_cast<unsigned>(threads_.size()); }
 
  private:
@@ -57,6 +61,7 @@ class ComputeThreads final : public collective::ComputePool {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<collective::ComputeJob*> jobs_;
+  std::atomic<std::size_t> unfinished_ = 0;  // with threads
   bool is_closing_ = false;
   std::vector<std::thread> threads_;
 };

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <string>
 
+#include "runtime/carrier.h"
 #include "runtime/observe/log.h"
 #include "runtime/rendezvous/rendezvous.h"
 
@@ -22,6 +23,8 @@ RankCard own_card(const Preparation& preparation, const net::SocketAddress& loca
   own.mtu = preparation.mtu;
   own.trim_bytes = preparation.trim_bytes;
   own.machine = machine_name();
+  own.carrier = preparation.driver.carrier;
+  own.rack_ranks = preparation.rack_ranks;
   own.memory = memory;
   return own;
 }
@@ -76,6 +79,13 @@ base::Result<Introductions> meet(const Preparation& preparation, const std::opti
       return card.status();
     }
     introductions.cards.push_back(*card);
+  }
+  if (base::Status status = check_carriers(introductions.cards); !status.ok()) {
+    return status;
+  }
+  const std::span<const RankCard> cards = introductions.cards;
+  if (base::Status status = check_racks(cards.first(preparation.group.workers())); !status.ok()) {
+    return status;
   }
   if (preparation.group.rank == 0 && secret.empty()) {
     warn_without_secret(addresses_of(preparation, introductions.cards), id.has_value());

@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/random.h"
+#include "runtime/carrier.h"
 #include "runtime/launch/interfaces.h"
 #include "runtime/rendezvous/rendezvous.h"
 
@@ -85,6 +86,36 @@ base::Result<net::InterfaceAddress> own_interface(const Preparation& preparation
   return choose_interface(*all, *choice);
 }
 
+// Beyond, more would be cut than comes whole.
+constexpr double kMaxTrimmedTarget = 0.5;
+
+transport::ControllerKind window_named(std::string_view name) {
+  return name == "dctcp"    ? transport::ControllerKind::kDctcp
+         : name == "timely" ? transport::ControllerKind::kTimely
+                            : transport::ControllerKind::kSpillway;
+}
+
+base::Status take_congestion(const CommunicatorConfig& config, const base::Environment& environment,
+                             transport::EndpointConfig& endpoint) {
+  const base::Result<std::string> window = environment.checked_text("SPILLWAY_WINDOW");
+  const base::Result<std::optional<double>> share =
+      environment.optional_share("SPILLWAY_TRIMMED_TARGET");
+  if (!window.ok() || !share.ok()) {
+    return window.ok() ? share.status() : window.status();
+  }
+  endpoint.congestion.kind = config.window.value_or(window_named(*window));
+  const double target = config.trimmed_target.value_or(share->value_or(0.0));
+  if (target > kMaxTrimmedTarget) {
+    return base::invalid_argument(fmt::format(
+        "a trimmed target of {} is more than {}: lower SPILLWAY_TRIMMED_TARGET, or leave it away",
+        target, kMaxTrimmedTarget));
+  }
+  if (target > 0.0) {
+    endpoint.exchange.trimmed_target = target;
+  }
+  return {};
+}
+
 base::Status take_network(const CommunicatorConfig& config, const base::Environment& environment,
                           Preparation& preparation) {
   const base::Result<net::InterfaceAddress> interface = own_interface(preparation, environment);
@@ -119,11 +150,43 @@ base::Status take_network(const CommunicatorConfig& config, const base::Environm
   if (paths->has_value()) {
     preparation.driver.endpoint.exchange.paths = static_cast<std::uint8_t>(**paths);
   }
+  if (base::Status status = take_congestion(config, environment, preparation.driver.endpoint);
+      !status.ok()) {
+    return status;
+  }
   preparation.trim_bytes = config.trim_bytes.value_or(static_cast<unsigned>(*trim));
   preparation.threads = config.threads;
   if (!preparation.threads && threads->has_value()) {
     preparation.threads = static_cast<unsigned>(**threads);
   }
+  return {};
+}
+
+collective::Algorithm algorithm_named(std::string_view name) {
+  for (unsigned number = 0; number < collective::kAlgorithms; ++number) {
+    const auto algorithm = static_cast<collective::Algorithm>(number);
+    if (name == collective::algorithm_name(algorithm)) {
+      return algorithm;
+    }
+  }
+  return collective::Algorithm::kAutomatic;
+}
+
+// On loopback there are no links to measure.
+base::Status take_plan(const base::Environment& environment, Preparation& preparation) {
+  const base::Result<std::string> algorithm = environment.checked_text("SPILLWAY_ALGORITHM");
+  const auto rack_ranks = environment.number("SPILLWAY_RACK_RANKS");
+  const base::Result<std::string> shares = environment.checked_text("SPILLWAY_SHARES");
+  for (const base::Status* status : {&algorithm.status(), &rack_ranks.status(), &shares.status()}) {
+    if (!status->ok()) {
+      return *status;
+    }
+  }
+  preparation.algorithm = algorithm_named(*algorithm);
+  preparation.rack_ranks = static_cast<std::uint16_t>(*rack_ranks);
+  preparation.shares = *shares == "equal" || preparation.is_loopback
+                           ? collective::ShareRule::kEqual
+                           : collective::ShareRule::kAutomatic;
   return {};
 }
 
@@ -219,6 +282,12 @@ base::Result<Preparation> prepare(const CommunicatorConfig& config,
   endpoint.exchange.peer_timeout = timeouts->peer;
   endpoint.limits.peers = preparation.group.world;
   endpoint.limits.early_bytes = kEarlyBytes;
+  if (base::Status status = take_carrier(environment, preparation); !status.ok()) {
+    return status;
+  }
+  if (base::Status status = take_plan(environment, preparation); !status.ok()) {
+    return status;
+  }
   return preparation;
 }
 

@@ -4,12 +4,24 @@
 // how its driver is tuned. Explicit options go before SPILLWAY_* variables, those before what the
 // machine says.
 //
-//   SPILLWAY_LINK_RATE   bits per second of this host's link      SPILLWAY_MTU   of its interface
-//   SPILLWAY_TRIM_BYTES  to which the network cuts frames          SPILLWAY_PATHS source ports
-//   SPILLWAY_THREADS     that do sums and coding
-//   SPILLWAY_SERVERS     parameter servers of the job
-//   SPILLWAY_SECRET, SPILLWAY_SECRET_FILE   the job's (secret.h)   SPILLWAY_ENCRYPT  needs one
-//   SPILLWAY_PEER_TIMEOUT, SPILLWAY_RENDEZVOUS_TIMEOUT   timeouts.h
+//   SPILLWAY_LINK_RATE           bits per second of this host's link
+//   SPILLWAY_MTU                 of its interface
+//   SPILLWAY_TRIM_BYTES          to which the network cuts frames
+//   SPILLWAY_PATHS               source ports
+//   SPILLWAY_CARRIER             UDP, TCP or what gets through (net/carrier.h)
+//   SPILLWAY_TCP_CONGESTION      control, where that is TCP
+//   SPILLWAY_WINDOW              which controller
+//   SPILLWAY_TRIMMED_TARGET      over-send
+//   SPILLWAY_ALGORITHM           of exact operations that do not say
+//   SPILLWAY_RACK_RANKS          ranks under one switch
+//   SPILLWAY_SHARES              who adds up how much
+//   SPILLWAY_THREADS             that do sums and coding
+//   SPILLWAY_SERVERS             parameter servers of the job
+//   SPILLWAY_SECRET              the job's (secret.h)
+//   SPILLWAY_SECRET_FILE         where that is
+//   SPILLWAY_ENCRYPT             needs one
+//   SPILLWAY_PEER_TIMEOUT        timeouts.h
+//   SPILLWAY_RENDEZVOUS_TIMEOUT  timeouts.h
 //
 // prepare() reads the environment, the secret's file and the kernel's tables; it leaves nothing
 // open.
@@ -35,6 +47,10 @@ struct Preparation {
   base::Duration rendezvous_patience{};
   bool is_loopback = false;
   bool local_copy = true;  // ranks of one machine share memory
+  // What operations do that do not say (SPILLWAY_ALGORITHM, SPILLWAY_RACK_RANKS, SPILLWAY_SHARES).
+  collective::Algorithm algorithm = collective::Algorithm::kAutomatic;
+  std::uint16_t rack_ranks = 0;
+  collective::ShareRule shares = collective::ShareRule::kAutomatic;
   unsigned mtu = 1500;
   unsigned trim_bytes = 0;
   std::optional<unsigned> threads;

@@ -25,6 +25,50 @@ TEST(Preparation, EncryptionNeedsASecret) {
   EXPECT_EQ(with->secret.bytes().size(), 22U);
 }
 
+TEST(Preparation, TheWindowAndOverSendAreAsTheVariablesOrTheCallerSay) {
+  using transport::ControllerKind;
+  const auto plain = prepare({}, alone_with({}));
+  ASSERT_TRUE(plain.ok()) << plain.status().message();
+  EXPECT_EQ(plain->driver.endpoint.congestion.kind, ControllerKind::kSpillway);
+  EXPECT_FALSE(plain->driver.endpoint.exchange.trimmed_target.has_value());
+  const base::Environment environment =
+      alone_with({{"SPILLWAY_WINDOW", "dctcp"}, {"SPILLWAY_TRIMMED_TARGET", "0.1"}});
+  const auto set = prepare({}, environment);
+  ASSERT_TRUE(set.ok()) << set.status().message();
+  EXPECT_EQ(set->driver.endpoint.congestion.kind, ControllerKind::kDctcp);
+  EXPECT_EQ(set->driver.endpoint.exchange.trimmed_target, 0.1);
+  CommunicatorConfig config;
+  config.window = ControllerKind::kTimely;
+  config.trimmed_target = 0.0;
+  const auto said = prepare(config, environment);
+  EXPECT_EQ(said->driver.endpoint.congestion.kind, ControllerKind::kTimely);
+  EXPECT_FALSE(said->driver.endpoint.exchange.trimmed_target.has_value());
+}
+
+TEST(Preparation, PlansAndSharesAreAsTheVariablesSay) {
+  const auto set = prepare({}, alone_with({{"SPILLWAY_ALGORITHM", "ring"},
+                                           {"SPILLWAY_RACK_RANKS", "8"},
+                                           {"SPILLWAY_SHARES", "equal"}}));
+  ASSERT_TRUE(set.ok()) << set.status().message();
+  EXPECT_EQ(set->algorithm, collective::Algorithm::kRing);
+  EXPECT_EQ(set->rack_ranks, 8);
+  EXPECT_EQ(set->shares, collective::ShareRule::kEqual);
+  const auto plain = prepare({}, alone_with({}));
+  EXPECT_EQ(plain->algorithm, collective::Algorithm::kAutomatic);
+  EXPECT_EQ(plain->rack_ranks, 0);
+  EXPECT_EQ(prepare({}, alone_with({{"SPILLWAY_ALGORITHM", "LEVELS"}}))->algorithm,
+            collective::Algorithm::kLevels);
+  const auto refused = prepare({}, alone_with({{"SPILLWAY_ALGORITHM", "rings"}}));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("SPILLWAY_ALGORITHM"), std::string::npos);
+}
+
+TEST(Preparation, MoreThanHalfIsNotSentToBeCut) {
+  const auto refused = prepare({}, alone_with({{"SPILLWAY_TRIMMED_TARGET", "0.6"}}));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("SPILLWAY_TRIMMED_TARGET"), std::string::npos);
+}
+
 TEST(Preparation, WithoutBeingAskedNothingIsSecret) {
   const auto prepared = prepare({}, alone_with({}));
   ASSERT_TRUE(prepared.ok()) << prepared.status().message();

@@ -38,7 +38,8 @@ base::Status read_memory_card(std::istringstream& text, MemoryCard& card) {
 
 Blob to_blob(const RankCard& card) {
   std::string text =
-      fmt::format("{} {} {} {}", card.data.to_string(), card.mtu, card.trim_bytes, card.machine);
+      fmt::format("{} {} {} {} {} {}", card.data.to_string(), card.mtu, card.trim_bytes,
+                  card.machine, net::name_of(card.carrier), card.rack_ranks);
   if (!card.memory.domain.empty()) {
     text += fmt::format(" {} {} {}", card.memory.domain, card.memory.name, card.memory.token);
   }
@@ -49,9 +50,16 @@ base::Result<RankCard> parse_rank_card(const Blob& blob) {
   std::istringstream text(std::string(blob.begin(), blob.end()));
   RankCard card;
   std::string address;
-  if (!(text >> address >> card.mtu >> card.trim_bytes >> card.machine)) {
+  std::string carrier;
+  if (!(text >> address >> card.mtu >> card.trim_bytes >> card.machine >> carrier >>
+        card.rack_ranks)) {
     return other_fields();
   }
+  const std::optional<net::Carrier> named = net::carrier_named(carrier);
+  if (!named) {
+    return other_fields();
+  }
+  card.carrier = *named;
   const base::Result<net::SocketAddress> data = net::SocketAddress::parse(address);
   if (!data.ok()) {
     return data.status();
@@ -82,6 +90,18 @@ base::Result<packetize::PacketLimits> common_packet_limits(std::span<const RankC
         fmt::format("an MTU of {} is too small; {} is the least", limits.mtu, kMinMtu));
   }
   return limits;
+}
+
+base::Status check_racks(std::span<const RankCard> workers) {
+  for (std::size_t rank = 1; rank < workers.size(); ++rank) {
+    if (workers[rank].rack_ranks != workers[0].rack_ranks) {
+      return base::invalid_argument(
+          fmt::format("rank 0 has {} ranks in a rack (SPILLWAY_RACK_RANKS), rank {} has {}; set "
+                      "SPILLWAY_RACK_RANKS to the same everywhere",
+                      workers[0].rack_ranks, rank, workers[rank].rack_ranks));
+    }
+  }
+  return {};
 }
 
 std::string machine_name() {

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a rank tells the others when they meet: where its data goes, and what its network is like;
-// and what follows from everybody's cards for all packets. A plain value, written as one line of
+// and what follows from everybody's cards for all of them. A plain value, written as one line of
 // text; any bytes give a card or an error.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 
 #include "base/status.h"
 #include "net/address.h"
+#include "net/carrier.h"
 #include "packetize/packet_plan.h"
 #include "runtime/rendezvous/message.h"
 
@@ -31,6 +33,8 @@ struct RankCard {
   unsigned mtu = 1500;
   unsigned trim_bytes = 0;
   std::string machine{};  // the same text for ranks of one machine
+  net::Carrier carrier = net::Carrier::kAuto;
+  std::uint16_t rack_ranks = 0;  // ranks under one switch; 0: not known
   MemoryCard memory{};
 };
 
@@ -44,6 +48,9 @@ base::Result<RankCard> parse_rank_card(const Blob& blob);
 
 // What all ranks' packets fit: the smallest MTU, and one trim size.
 base::Result<packetize::PacketLimits> common_packet_limits(std::span<const RankCard> cards);
+
+// All workers must say the same of racks: plans follow from it.
+base::Status check_racks(std::span<const RankCard> workers);
 
 // A name of this machine that no other has, until it is started again.
 std::string machine_name();

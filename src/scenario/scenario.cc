@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
+#include "base/units_text.h"
 #include "scenario/directives.h"
 #include "scenario/topology_text.h"
 
@@ -41,9 +43,33 @@ base::Status read_limit(const Directive& directive, Scenario& scenario) {
   return read_values(directive, {{kBareKey, to_duration(scenario.limit)}});
 }
 
+// Uplinks' rate, or what share of the hosts' rate they have.
+ValueReader to_uplink_rate(TopologyOptions& topology) {
+  return [&topology](std::string_view text) -> base::Status {
+    if (const base::Result<base::BitRate> rate = base::parse_rate(text); rate.ok()) {
+      topology.uplink_rate = *rate;
+      return {};
+    }
+    const base::Result<double> share = base::parse_fraction(text);
+    if (!share.ok() || *share <= 0.0) {
+      return base::invalid_argument(fmt::format(
+          "\"{}\" is neither a rate such as 40gbit nor a share of the hosts' rate above "
+          "zero such as 50%",
+          text));
+    }
+    topology.uplink_rate.reset();
+    topology.uplink_share = *share;
+    return {};
+  };
+}
+
+base::BitRate uplink_rate_of(const TopologyOptions& topology) {
+  const double share = topology.uplink_share * static_cast<double>(topology.rate.count());
+  return topology.uplink_rate.value_or(base::bits_per_second(std::llround(share)));
+}
+
 base::Status read_topology(const Directive& directive, Scenario& scenario) {
   TopologyOptions& topology = scenario.topology;
-  base::BitRate uplink_rate;
   const base::Status status = read_values(
       directive,
       {{kBareKey, to_choice<TopologyKind>(topology.kind, {{"one-switch", TopologyKind::kOneSwitch},
@@ -56,14 +82,12 @@ base::Status read_topology(const Directive& directive, Scenario& scenario) {
        {"links", to_number(topology.links, 1)},
        {"k", to_number(topology.k, 2)},
        {"rate", to_rate(topology.rate)},
-       {"uplink-rate", to_rate(uplink_rate)},
+       {"uplink-rate", to_uplink_rate(topology)},
+       {"mtu", to_number(topology.mtu, 1)},
        {"delay", to_duration(topology.delay)},
        {"spreading",
         to_choice<Spreading>(topology.spreading,
                              {{"flow", Spreading::kPerFlow}, {"packet", Spreading::kPerPacket}})}});
-  if (uplink_rate > base::BitRate()) {
-    topology.uplink_rate = uplink_rate;
-  }
   if (!topology.file.empty()) {
     topology.kind = TopologyKind::kFile;
   }
@@ -249,7 +273,7 @@ base::Result<Topology> shape_of(const TopologyOptions& spec) {
                          .spines = spec.spines,
                          .links = spec.links,
                          .host_rate = spec.rate,
-                         .uplink_rate = spec.uplink_rate.value_or(spec.rate),
+                         .uplink_rate = uplink_rate_of(spec),
                          .delay = spec.delay});
     case TopologyKind::kFatTree:
       return fat_tree({.k = spec.k, .rate = spec.rate, .delay = spec.delay});

@@ -7,6 +7,8 @@
 //   limit 2s                                  the run ends then, finished or not; default 10s
 //   topology leaf-spine hosts=16 leaves=4 spines=2 rate=25gbit delay=1us spreading=flow|packet
 //            (or one-switch hosts=, fat-tree k=, file=PATH)
+//            uplink-rate=40gbit   a leaf-spine's; or 50%: of `rate`, whatever that is; default 100%
+//            mtu=9000             of real hosts' interfaces; jobs say packet=
 //   switch mode=drop-tail|ecn|trim|spillway queue=128k ...          all switch ports
 //   job protocol=spillway|dctcp|newreno pattern=incast bytes=1MB ...   any number of them
 //   background load=10% until=5ms ...         other people's flows, which the run does not wait for
@@ -48,7 +50,9 @@ struct TopologyOptions {
   std::uint32_t links = 1;  // between each leaf and each spine
   std::uint32_t k = 4;      // fat-tree
   base::BitRate rate = base::gigabits_per_second(100);
-  std::optional<base::BitRate> uplink_rate;  // leaf-spine; none: as `rate`
+  std::optional<base::BitRate> uplink_rate;  // leaf-spine; none: `uplink_share` of `rate`
+  double uplink_share = 1.0;
+  std::uint32_t mtu = 1500;  // of real hosts' interfaces; simulations have no use for it
   base::Duration delay = base::microseconds(1);
   Spreading spreading = Spreading::kPerFlow;
   std::string file;

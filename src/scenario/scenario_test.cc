@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenario/scenario.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -36,6 +37,24 @@ void expect_error(std::string_view text, const std::vector<std::string>& parts) 
   const std::string message = error_of(text);
   for (const std::string& part : parts) {
     EXPECT_NE(message.find(part), std::string::npos) << "'" << part << "' not in: " << message;
+  }
+}
+
+base::BitRate uplink_rate(const Scenario& scenario) {
+  return build_topology(scenario)->links.back().rate;
+}
+
+TEST(Scenario, UplinksAreAsFastAsHostsUnlessARateOrAShareIsGiven) {
+  const std::string_view tree = "topology leaf-spine hosts=4 leaves=2 spines=2 rate=10gbit";
+  EXPECT_EQ(uplink_rate(parsed(tree)), base::gigabits_per_second(10));
+  EXPECT_EQ(uplink_rate(parsed(tree, {"topology.uplink-rate=50%"})), base::gigabits_per_second(5));
+  EXPECT_EQ(uplink_rate(parsed(tree, {"topology.uplink-rate=50%", "topology.rate=2gbit"})),
+            base::gigabits_per_second(1));
+  EXPECT_EQ(uplink_rate(parsed(tree, {"topology.uplink-rate=40gbit", "topology.rate=2gbit"})),
+            base::gigabits_per_second(40));
+  for (const char* wrong : {"0%", "fast", "120%"}) {
+    const std::string text = error_of(tree, {fmt::format("topology.uplink-rate={}", wrong)});
+    EXPECT_NE(text.find("50%"), std::string::npos) << wrong << ": " << text;
   }
 }
 

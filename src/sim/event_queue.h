@@ -25,10 +25,10 @@ class Actor {
  public:
   virtual ~Actor() = default;
   virtual void on_event(std::uint64_t argument, base::Instant now) = 0;
-  // Hints that on_event() will come with this argument, first from a little farther, then from
-  // near: they may fetch memory and change nothing. What the first fetched is there for the second.
-  virtual void prefetch_early(std::uint64_t /*argument*/) const {}
-  virtual void prefetch_late(std::uint64_t /*argument*/) const {}
+  // Hints that on_event() will come with this argument, in steps 0 to kPrefetchSteps - 1: they may
+  // fetch memory and change nothing. What one step fetched, the next may look at.
+  virtual void prefetch(std::uint64_t /*argument*/, unsigned /*step*/) const {}
+  static constexpr unsigned kPrefetchSteps = 4;
 };
 
 class EventQueue {
@@ -61,6 +61,8 @@ class EventQueue {
   static constexpr std::int64_t kSlots = 1 << 16;
   static constexpr std::uint32_t kEmpty = UINT32_MAX;
   static constexpr std::size_t kWords = kSlots / 64;
+  static constexpr std::size_t kFetchedTogether = 16;
+  static constexpr std::size_t kFewestFetched = 6;
 
   struct Event {
     Actor* target;
@@ -94,7 +96,7 @@ class EventQueue {
   std::int64_t time_behind_due() const;
   bool advance(std::int64_t limit);
   void take_due_events();
-  void look_ahead() const;
+  void fetch_for(std::size_t first) const;
   std::size_t next_occupied(std::size_t slot) const;
   void move_far_events_into_wheel();
 

@@ -20,6 +20,7 @@ Host::Host(HostId id, EventQueue& events, PacketPool& pool, const LinkEnd& link)
 std::uint8_t Host::add_stack(std::unique_ptr<HostStack> stack) {
   SPILLWAY_CHECK(stacks_.size() < UINT8_MAX);
   stacks_.push_back({std::move(stack)});
+  first_stack_ = stacks_.front().stack.get();
   return static_cast<std::uint8_t>(stacks_.size() - 1);
 }
 
@@ -53,16 +54,20 @@ void Host::on_event(std::uint64_t argument, base::Instant now) {
   }
 }
 
-void Host::prefetch_early(std::uint64_t argument) const {
+void Host::prefetch(std::uint64_t argument, unsigned step) const {
+  if (first_stack_ == nullptr) {
+    return;
+  }
+  if (step > 0) {
+    first_stack_->prefetch(step - 1);
+    return;
+  }
   if (static_cast<EventKind>(argument >> 32) == EventKind::kArrival) {
     pool_->prefetch(static_cast<PacketIndex>(argument));
   }
-}
-
-void Host::prefetch_late(std::uint64_t /*argument*/) const {
-  if (!stacks_.empty()) {
-    stacks_.front().stack->prefetch();
-  }
+  __builtin_prefetch(first_stack_);
+  __builtin_prefetch(stacks_.data());
+  __builtin_prefetch(&transmitter_);
 }
 
 void Host::receive(PacketIndex index, base::Instant now) {

@@ -88,8 +88,8 @@ class Host final : public Actor {
   // Looks at timeouts and asks for packets, at this instant but after what is going on.
   void wake(base::Instant now);
   void on_event(std::uint64_t argument, base::Instant now) override;
-  void prefetch_early(std::uint64_t argument) const override;  // the packet
-  void prefetch_late(std::uint64_t argument) const override;   // a stack
+  // The packet and the first stack, then that stack's own.
+  void prefetch(std::uint64_t argument, unsigned step) const override;
 
   Transmitter& transmitter() { return transmitter_; }
   const Transmitter& transmitter() const { return transmitter_; }
@@ -125,6 +125,7 @@ class Host final : public Actor {
   base::Instant timer_at_ = transport::kNever;
   EventQueue* events_;
   PacketPool* pool_;
+  const HostStack* first_stack_ = nullptr;  // what stacks_ begins with
   HostClock clock_;
   std::vector<RunningStack> stacks_;
   Transmitter transmitter_;

@@ -53,8 +53,9 @@ class HostStack {
   // network fills in `from`, sent_bytes and next.
   virtual bool poll_transmit(base::Instant now, Packet& packet) = 0;
 
-  // Another call is coming soon: a stack of which there are many may have its memory fetched.
-  virtual void prefetch() const {}
+  // Another call is coming soon: a stack of which there are many may have its memory fetched, in
+  // steps 0 to 2. What one step fetched, the next may look at; the stack's beginning is there.
+  virtual void prefetch(unsigned /*step*/) const {}
 };
 
 }  // namespace spillway::sim

@@ -88,14 +88,14 @@ void OutputPort::on_event(std::uint64_t /*argument*/, base::Instant now) {
   }
 }
 
-void OutputPort::prefetch_early(std::uint64_t /*argument*/) const {
-  prefetch_accept();
-}
-
-void OutputPort::prefetch_late(std::uint64_t /*argument*/) const {
-  const int queue = spillway_next_queue(&state_);
-  if (queue != SPILLWAY_NO_QUEUE) {
-    pool_->prefetch(chains_[static_cast<std::size_t>(queue)].first);
+void OutputPort::prefetch(std::uint64_t /*argument*/, unsigned step) const {
+  if (step == 0) {
+    prefetch_accept();
+  } else if (step == 1) {
+    const int queue = spillway_next_queue(&state_);
+    if (queue != SPILLWAY_NO_QUEUE) {
+      pool_->prefetch(chains_[static_cast<std::size_t>(queue)].first);
+    }
   }
 }
 
@@ -164,12 +164,18 @@ void SwitchNode::on_event(std::uint64_t argument, base::Instant now) {
   choose((*pool_)[index], now).accept(index, now);
 }
 
-void SwitchNode::prefetch_early(std::uint64_t argument) const {
-  pool_->prefetch(static_cast<PacketIndex>(argument));
+void SwitchNode::prefetch(std::uint64_t argument, unsigned step) const {
+  const auto index = static_cast<PacketIndex>(argument);
+  if (step == 0) {
+    pool_->prefetch(index);
+  } else if (step == 1) {
+    routes_.prefetch((*pool_)[index].to);
+  } else if (step == 2) {
+    prefetch_port((*pool_)[index]);
+  }
 }
 
-void SwitchNode::prefetch_late(std::uint64_t argument) const {
-  const Packet& packet = (*pool_)[static_cast<PacketIndex>(argument)];
+void SwitchNode::prefetch_port(const Packet& packet) const {
   const std::span<const PortNumber> ports = routes_.ports(routes_.group_of(packet.to));
   if (ports.size() == 1 || spreading_ == scenario::Spreading::kPerFlow) {
     ports_[ports[choice_by_flow(packet, static_cast<std::uint32_t>(ports.size()))]]

@@ -35,8 +35,8 @@ class OutputPort final : public Actor {
 
   void accept(PacketIndex index, base::Instant now);
   void on_event(std::uint64_t argument, base::Instant now) override;  // the link is free again
-  void prefetch_early(std::uint64_t argument) const override;         // the port
-  void prefetch_late(std::uint64_t argument) const override;          // the packet that comes next
+  // The port, then the packet that comes next.
+  void prefetch(std::uint64_t argument, unsigned step) const override;
   // What accept() will need.
   void prefetch_accept() const {
     __builtin_prefetch(this);
@@ -87,11 +87,12 @@ class SwitchNode final : public Actor {
   void watch_links() { watches_links_ = true; }
 
   void on_event(std::uint64_t argument, base::Instant now) override;  // a packet arrives
-  void prefetch_early(std::uint64_t argument) const override;         // the packet
-  void prefetch_late(std::uint64_t argument) const override;          // its port
+  // The packet, then its route, then its port.
+  void prefetch(std::uint64_t argument, unsigned step) const override;
 
  private:
   OutputPort& choose(const Packet& packet, base::Instant now);
+  void prefetch_port(const Packet& packet) const;
   std::uint32_t choice_by_flow(const Packet& packet, std::uint32_t choices) const;
   std::uint32_t next_in_turn(std::uint32_t choices);
 

@@ -12,8 +12,10 @@ namespace {
 constexpr double kSmallestWindow = 4.0;
 constexpr double kDecreaseGain = 0.8;
 constexpr double kSmallestDecrease = 0.5;  // never to less than half at once
-constexpr int kOverwhelmedTargets = 4;     // of queueing delay
+constexpr double kLeastDecrease = 1.0 / 16.0;
+constexpr int kOverwhelmedTargets = 4;  // of queueing delay
 constexpr double kLittleGetsThrough = 1.0 / 8.0;
+constexpr double kUnusedShare = 2.0;  // a window of which less than half is used does not grow
 
 double ratio(base::Duration a, base::Duration b) {
   return static_cast<double>(a.count()) / static_cast<double>(b.count());
@@ -24,6 +26,9 @@ double ratio(base::Duration a, base::Duration b) {
 //                  delay below target          delay above target
 //   not marked     grow, faster when far off   grow by a packet per round trip
 //   marked         steer only (see PathSet)    shrink by how far off, once per round trip
+//
+// Packets that were trimmed and have to be sent again found no room: the window shrinks by their
+// share, whatever the delay.
 //
 // Quick adaptation is the brake for incast: when more is lost or trimmed than wanted, or the queue
 // is several targets long, and little gets through, the window becomes what did get through in the
@@ -43,6 +48,8 @@ class SpillwayControl final : public CongestionControl {
   bool is_overwhelmed(const FeedbackSample& sample, base::Duration delay) const;
   void adapt_quickly(const FeedbackSample& sample, base::Duration delay);
   void grow_or_shrink(const FeedbackSample& sample, base::Duration delay);
+  double used(const FeedbackSample& sample) const;
+  double decrease(const FeedbackSample& sample, base::Duration delay) const;
   void set_window(double bytes);
 
   CongestionConfig config_;
@@ -117,13 +124,13 @@ void SpillwayControl::grow_or_shrink(const FeedbackSample& sample, base::Duratio
   const bool is_marked = sample.marked_packets * 2 > sample.acked_packets;
   const bool is_late = delay > config_.delay_target;
   const double per_window = static_cast<double>(sample.acked_bytes) / window_;
-  if (sample.over_budget || (is_marked && is_late)) {
+  if (sample.over_budget || sample.spoilt_packets > 0 || (is_marked && is_late)) {
     if (sample.now >= next_decrease_) {
-      const double excess =
-          is_late ? 1.0 - ratio(config_.delay_target, delay) : 1.0 - kSmallestDecrease;
-      set_window(window_ * std::max(kSmallestDecrease, 1.0 - kDecreaseGain * excess));
+      set_window(used(sample) * std::max(kSmallestDecrease, 1.0 - decrease(sample, delay)));
       next_decrease_ = sample.now + std::max(sample.round_trip, base_round_trip_);
     }
+  } else if (static_cast<double>(sample.in_flight_bytes) * kUnusedShare < window_) {
+    return;  // it was not the window that kept more from being sent
   } else if (!is_marked && !is_late) {
     // Up to a quarter of the window per round trip while the queue is empty.
     const double room = 1.0 - ratio(delay, config_.delay_target);
@@ -132,6 +139,24 @@ void SpillwayControl::grow_or_shrink(const FeedbackSample& sample, base::Duratio
   } else if (!is_marked) {
     set_window(window_ + per_window * static_cast<double>(config_.packet.count()));
   }
+}
+
+// What is not used does not help the network when it is taken away.
+double SpillwayControl::used(const FeedbackSample& sample) const {
+  return std::min(window_, static_cast<double>(sample.in_flight_bytes));
+}
+
+// What of the window was too much: packets that found no room, or how far off the delay is.
+double SpillwayControl::decrease(const FeedbackSample& sample, base::Duration delay) const {
+  if (sample.over_budget) {
+    return 1.0 - kSmallestDecrease;
+  }
+  const double spoilt = sample.spoilt_packets / std::max<double>(sample.acked_packets, 1.0);
+  const bool is_marked = sample.marked_packets * 2 > sample.acked_packets;
+  const double excess = is_marked && delay > config_.delay_target
+                            ? kDecreaseGain * (1.0 - ratio(config_.delay_target, delay))
+                            : 0.0;
+  return std::max({spoilt, excess, kLeastDecrease});
 }
 
 void SpillwayControl::on_silence(base::Instant now) {

@@ -35,9 +35,11 @@ struct FeedbackSample {
   base::Instant now{};
   base::Duration round_trip{};  // of the latest packet it saw
   std::int64_t acked_bytes = 0;
+  std::int64_t in_flight_bytes = 0;  // before it came, what it told of included
   std::uint32_t acked_packets = 0;
   std::uint32_t marked_packets = 0;
   std::uint32_t trimmed_packets = 0;
+  std::uint32_t spoilt_packets = 0;  // of these, ones that have to be sent again
   std::uint32_t lost_packets = 0;
   bool over_budget = false;  // more is being lost than the messages allow
 };

@@ -44,6 +44,7 @@ struct Bottleneck {
         sample.now = now + base::nanoseconds(part * trip.count() / 10);
         sample.round_trip = trip;
         sample.acked_bytes = static_cast<std::int64_t>(window / 10);
+        sample.in_flight_bytes = control.window().count();
         sample.acked_packets = static_cast<std::uint32_t>(window / 10'000) + 1;
         sample.marked_packets = queue > mark_above ? sample.acked_packets : 0;
         sample.over_budget = over_budget;
@@ -119,6 +120,25 @@ TEST(SpillwayControl, MarksWithoutDelayOnlySteer) {
   EXPECT_EQ(control->window().count(), before);
 }
 
+// Credit ran out, or there was no more to send: that little is carried well says nothing of more.
+TEST(SpillwayControl, AWindowThatIsNotUsedDoesNotGrowAndIsCutToWhatIs) {
+  const CongestionConfig config = config_of(ControllerKind::kSpillway);
+  const auto control = make_congestion_control(config);
+  FeedbackSample sample;
+  sample.round_trip = kBase;
+  sample.acked_bytes = 1000;
+  sample.acked_packets = 1;
+  sample.in_flight_bytes = config.window_initial.count() / 4;
+  for (int i = 0; i < 100; ++i) {
+    sample.now = base::Instant(base::microseconds(100 + 10 * i));
+    control->on_feedback(sample);
+  }
+  EXPECT_EQ(control->window(), config.window_initial);
+  sample.spoilt_packets = 1;
+  control->on_feedback(sample);
+  EXPECT_LT(control->window().count(), sample.in_flight_bytes);
+}
+
 TEST(SpillwayControl, AdaptsQuicklyToAnIncast) {
   CongestionConfig config = config_of(ControllerKind::kSpillway);
   config.window_initial = base::bytes(1'000'000);
@@ -129,6 +149,7 @@ TEST(SpillwayControl, AdaptsQuicklyToAnIncast) {
   sample.now = base::Instant(base::microseconds(100));
   sample.acked_packets = 10;
   sample.acked_bytes = 10'000;
+  sample.in_flight_bytes = config.window_initial.count();
   control->on_feedback(sample);
   sample.round_trip = kBase + config.delay_target * 10;
   sample.marked_packets = 10;

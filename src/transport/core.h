@@ -17,6 +17,7 @@
 
 #include "base/units.h"
 #include "transport/endpoint.h"
+#include "transport/link_share.h"
 #include "transport/peer.h"
 #include "transport/retired_operations.h"
 
@@ -66,12 +67,10 @@ class TimerQueue {
   std::vector<Timer> heap_;
 };
 
-// Packets of a message that go out before any credit.
-inline std::uint32_t unsolicited_packets(const ExchangeConfig& exchange,
-                                         std::optional<std::uint32_t> asked,
-                                         std::uint32_t packet_bytes) {
-  return asked.value_or(static_cast<std::uint32_t>(
-      std::max<std::int64_t>(1, exchange.unsolicited.count() / packet_bytes)));
+// Bytes of the exchange's configuration in packets, at least one.
+inline std::uint32_t packets_in(base::Bytes bytes, const EndpointConfig& config) {
+  return static_cast<std::uint32_t>(
+      std::max<std::int64_t>(1, bytes.count() / config.congestion.packet.count()));
 }
 
 struct ControlWork {
@@ -81,6 +80,7 @@ struct ControlWork {
   // kReply: about a message this endpoint does not have, or about none.
   std::uint16_t peer = 0;
   wire::ControlType reply = wire::ControlType::kWait;
+  bool asks = false;  // CREDIT: for a sign of life
   wire::MessageId message{};
   std::uint32_t generation = 0;
   wire::ControlPacket::Stop stop{.outcome = Outcome::kCancelled, .delivered = 0};
@@ -89,7 +89,8 @@ struct ControlWork {
 struct Core {
   static constexpr std::uint32_t kMaxReplies = 256;
 
-  explicit Core(const EndpointConfig& config_) : config(config_), peers(config_.limits.peers) {}
+  explicit Core(const EndpointConfig& config_)
+      : config(config_), peers(config_.limits.peers), link_share(config_.exchange.receive_rate) {}
 
   EndpointConfig config;
   PeerTable peers;
@@ -98,6 +99,7 @@ struct Core {
   std::uint32_t replies = 0;
   std::deque<Event> events;
   EndpointCounters counters;
+  LinkShare link_share;                            // of what comes in
   RetiredOperations retired;                       // see Endpoint::retire()
   std::optional<wire::ControlPacket::Leave> left;  // what peers are told
 

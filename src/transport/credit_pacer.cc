@@ -15,8 +15,9 @@ constexpr double kFastestPace = 4.0;
 
 }  // namespace
 
-CreditPacer::CreditPacer(base::BitRate rate, std::optional<double> trimmed_target)
-    : rate_(rate), trimmed_target_(trimmed_target) {
+CreditPacer::CreditPacer(base::BitRate rate, std::optional<double> trimmed_target,
+                         const Depths& depths)
+    : rate_(rate), trimmed_target_(trimmed_target), depths_(depths), depth_(depths.least) {
   if (trimmed_target) {
     pace_ = 1.0 / (1.0 - *trimmed_target);
   }
@@ -25,6 +26,14 @@ CreditPacer::CreditPacer(base::BitRate rate, std::optional<double> trimmed_targe
 void CreditPacer::enqueue(std::uint32_t slot, std::uint8_t priority) {
   waiting_[priority].push_back(slot);
   waiting_mask_ |= 1U << priority;
+}
+
+void CreditPacer::raise(std::uint32_t slot, std::uint8_t from, std::uint8_t to) {
+  std::erase(waiting_[from], slot);
+  if (waiting_[from].empty()) {
+    waiting_mask_ &= ~(1U << from);
+  }
+  enqueue(slot, to);
 }
 
 std::uint32_t CreditPacer::take_turn() {
@@ -40,16 +49,8 @@ std::uint32_t CreditPacer::take_turn() {
 
 void CreditPacer::granted(base::Bytes bytes, base::Instant now) {
   const double time_ns = static_cast<double>(transmission_time(bytes, rate_).count()) / pace_;
-  next_grant_ = std::max(next_grant_, now) + base::nanoseconds(static_cast<std::int64_t>(time_ns));
-}
-
-void CreditPacer::uncredited(base::Bytes bytes, base::Instant now) {
-  // The first to come fills the pipe until its credit takes effect; the others stand in line.
-  if (next_grant_ <= now) {
-    next_grant_ = now + base::nanoseconds(1);
-    return;
-  }
-  granted(bytes, now);
+  next_grant_ =
+      std::max(next_grant_, now - depth_) + base::nanoseconds(static_cast<std::int64_t>(time_ns));
 }
 
 void CreditPacer::on_arrival(bool trimmed) {

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// When which incoming message may have more packets sent: the receiver's cure for incast. It knows
-// everyone who sends to it and how much, so it hands out its link's time: a quantum of packets at a
-// time, at the rate of the link, the most urgent messages first, equals in turn.
+// When which peer may send more packets: the receiver's cure for incast. It knows everyone who
+// sends to it and how much, so it hands out its link's time: a quantum of packets at a time, at the
+// rate of the link, the most urgent first, equals in turn.
+//
+// Credit takes a while to come back as packets, on hosts that take turns far longer than on a quick
+// network. So it is granted ahead of the rate, by a certain depth: as much as a bucket holds that
+// fills at the rate. Where senders run out of credit the depth grows; where packets are marked or
+// have to be sent again because the link was full, it shrinks.
 //
 // Over-send: on a trimming fabric credit may flow faster than the link, so that the bottleneck is
 // always full and the excess is trimmed. The pace is steered to keep the trimmed share at its
@@ -11,6 +16,7 @@
 // Pure: slots in, slots out; whoever grants keeps the books. One thread.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -23,29 +29,51 @@ namespace spillway::transport {
 
 class CreditPacer {
  public:
-  CreditPacer(base::BitRate rate, std::optional<double> trimmed_target);
+  // Depths are in time of the link.
+  struct Depths {
+    base::Duration least{};
+    base::Duration most{};
+  };
+  CreditPacer(base::BitRate rate, std::optional<double> trimmed_target, const Depths& depths);
 
-  // A message that wants credit; it must not be in line already.
+  // Who wants credit; it must not be in line already.
   void enqueue(std::uint32_t slot, std::uint8_t priority);
+  // Somebody in line has become more urgent.
+  void raise(std::uint32_t slot, std::uint8_t from, std::uint8_t to);
   bool empty() const { return waiting_mask_ == 0; }
   base::Instant next_grant() const { return next_grant_; }
 
-  // The message whose turn it is; only when not empty and next_grant() has come.
+  // Whose turn it is; only when not empty and next_grant() has come.
   std::uint32_t take_turn();
   // It was granted packets that take up so many bytes on the wire.
   void granted(base::Bytes bytes, base::Instant now);
-  // So many bytes come without credit, and use up the link's time all the same.
-  void uncredited(base::Bytes bytes, base::Instant now);
 
   void on_arrival(bool trimmed);
+  // A peer has used all its credit, and has more to send.
+  void on_starved() { deepen(kDeeper); }
+  void on_marked() { deepen(base::Duration() - depth_ / kMarkedShare); }
+  void on_spoilt() { deepen(base::Duration() - depth_ / kSpoiltShare); }
   double pace() const { return pace_; }
+  base::Duration depth() const { return depth_; }
 
  private:
   static constexpr std::uint32_t kSampledPackets = 128;
+  static constexpr base::Duration kDeeper = base::microseconds(20);  // each time
+  static constexpr int kMarkedShare = 512;                           // one in so many shallower
+  static constexpr int kSpoiltShare = 32;
+
+  // What is granted already stays granted: the next grant moves along.
+  void deepen(base::Duration by) {
+    const base::Duration depth = std::clamp(depth_ + by, depths_.least, depths_.most);
+    next_grant_ = next_grant_ - (depth - depth_);
+    depth_ = depth;
+  }
 
   base::BitRate rate_;
   std::optional<double> trimmed_target_;
   double pace_ = 1.0;
+  Depths depths_;
+  base::Duration depth_;
   base::Instant next_grant_;
   std::array<std::deque<std::uint32_t>, SPILLWAY_PRIORITIES> waiting_;
   std::uint32_t waiting_mask_ = 0;

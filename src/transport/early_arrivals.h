@@ -48,6 +48,8 @@ class EarlyArrivals {
   // Takes out what there is of a message.
   std::optional<EarlyMessage> take(const wire::MessageId& id);
   std::size_t kept_bytes() const { return kept_bytes_; }
+  // More than half of what there is room for is taken.
+  bool is_filling() const { return kept_bytes_ * 2 > max_bytes_; }
 
  private:
   // Of an entry, beside its bytes.

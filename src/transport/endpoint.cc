@@ -12,6 +12,12 @@
 #include "wire/widen.h"
 
 namespace spillway::transport {
+namespace {
+
+// A stream is silent for longer while it backs off, and says itself when its other end is gone.
+constexpr int kStreamPatience = 4;
+
+}  // namespace
 
 class Endpoint::Impl {
  public:
@@ -48,7 +54,7 @@ class Endpoint::Impl {
     }
     const ExchangeConfig& exchange = core.config.exchange;
     const base::Duration silence = now - peer.last_heard;
-    if (silence >= exchange.peer_timeout) {
+    if (silence >= exchange.peer_timeout * (peer.is_stream ? kStreamPatience : 1)) {
       bury(peer, DeathCause::kSilent, now);
       return;
     }
@@ -72,6 +78,7 @@ class Endpoint::Impl {
       core.queue_reply({.kind = ControlWork::Kind::kReply,
                         .peer = peer.rank,
                         .reply = wire::ControlType::kCredit,
+                        .asks = true,
                         .message = {.source = peer.rank}});
     }
   }
@@ -126,8 +133,9 @@ class Endpoint::Impl {
         packet.message = work.message;
         packet.generation = work.generation;
         packet.stop = work.stop;
-        packet.credit.granted = 0;
-        packet.credit.answer = true;
+        packet.credit.granted =
+            static_cast<std::uint32_t>(core.peers.find(work.peer)->book.granted());
+        packet.credit.answer = work.asks;
         packet.credit.path_count = 0;
         packet.leave = core.left.value_or(wire::ControlPacket::Leave{});
         if (work.reply == wire::ControlType::kLeave) {
@@ -186,7 +194,10 @@ base::Status Endpoint::add_peer(std::uint16_t rank, base::Instant now) {
                          .first_number = core.config.first_number};
   CongestionConfig congestion = core.config.congestion;
   congestion.trimmed_target = core.config.exchange.trimmed_target.value_or(0.0);
-  core.peers.add(rank, core.config.exchange.paths, paths, congestion).last_heard = now;
+  core.peers
+      .add(rank, core.config.exchange.paths, paths, congestion,
+           packets_in(core.config.exchange.unsolicited, core.config))
+      .last_heard = now;
   return {};
 }
 
@@ -292,6 +303,7 @@ void Endpoint::on_control(const wire::ControlPacket& packet, base::Instant now) 
     return;
   }
   peer->last_heard = now;
+  peer->has_spoken = true;
   ++core.counters.control_taken;
   if (core.left && packet.type != wire::ControlType::kLeave) {
     impl_->queue_leave(packet.source);
@@ -347,6 +359,30 @@ void Endpoint::on_unsent(std::uint16_t rank, std::uint32_t bytes, int error, bas
   }
 }
 
+void Endpoint::use_stream(std::uint16_t rank) {
+  Peer* peer = impl_->core.peers.find(rank);
+  if (peer == nullptr || peer->is_stream) {
+    return;
+  }
+  peer->is_stream = true;
+  impl_->sender.unblock(*peer);
+  impl_->receiver.grant_all(*peer);
+}
+
+void Endpoint::set_full(std::uint16_t rank, bool is_full) {
+  if (Peer* peer = impl_->core.peers.find(rank); peer != nullptr) {
+    peer->is_full = is_full;
+    impl_->sender.unblock(*peer);
+  }
+}
+
+Endpoint::Contact Endpoint::contact(std::uint16_t rank, base::Instant now) const {
+  const Peer* peer = impl_->core.peers.find(rank);
+  return peer == nullptr || peer->dead
+             ? Contact{}
+             : Contact{peer->is_awaited(), peer->has_spoken, now - peer->last_heard};
+}
+
 void Endpoint::on_timeout(base::Instant now) {
   TimerQueue& timers = impl_->core.timers;
   while (!timers.empty() && timers.next_due() <= now) {
@@ -387,16 +423,30 @@ bool Endpoint::poll_event(Event& out) {
   return true;
 }
 
-void Endpoint::prefetch() const {
-  const auto fetch = [](const auto&... parts) { (__builtin_prefetch(&parts), ...); };
+void Endpoint::prefetch(unsigned step) const {
   const Core& core = impl_->core;
-  core.peers.prefetch_latest();
-  fetch(core.config, core.timers, core.control, core.events, core.counters, impl_->sender,
-        impl_->receiver);
+  if (step > 0) {
+    core.peers.prefetch_latest();
+    return;
+  }
+  const auto fetch = [](const auto&... parts) { (__builtin_prefetch(&parts), ...); };
+  fetch(core.config, core.peers, core.timers, core.control, core.events, core.counters,
+        impl_->sender, impl_->receiver);
 }
 
 const EndpointCounters& Endpoint::counters() const {
   return impl_->core.counters;
+}
+
+std::optional<double> Endpoint::link_share(base::Instant now) const {
+  return impl_->core.link_share.share(now);
+}
+
+Holdup Endpoint::holdup() const {
+  const Holdup sending = impl_->sender.holdup();
+  bool is_incoming = false;
+  impl_->core.peers.for_each([&](const Peer& peer) { is_incoming |= peer.incoming > 0; });
+  return sending == Holdup::kIdle && is_incoming ? Holdup::kIncoming : sending;
 }
 
 std::size_t Endpoint::memory_bytes() const {

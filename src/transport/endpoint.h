@@ -33,6 +33,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <variant>
 
 #include "base/status.h"
@@ -58,8 +59,10 @@ struct ExchangeConfig {
   std::uint8_t burst_packets = 8;   // sent over one path before the next takes over
   std::uint8_t report_packets = 8;  // data packets between two CREDITs to a sender
   base::BitRate receive_rate = base::gigabits_per_second(10);  // credit is granted at
-  base::Bytes unsolicited = base::bytes(64 * 1024);            // of each message, before any credit
-  base::Bytes credit_window = base::bytes(1024 * 1024);  // granted and not yet used, per message
+  // What a peer may send without having asked, and how much may be granted to it and not yet used.
+  // Both ends reckon in packets of CongestionConfig::packet.
+  base::Bytes unsolicited = base::bytes(64 * 1024);
+  base::Bytes credit_window = base::bytes(256 * 1024);
   // Over-send on a trimming fabric: the share of packets that shall arrive trimmed, so that the
   // bottleneck is always full. Nothing: credit at exactly receive_rate.
   std::optional<double> trimmed_target;
@@ -133,6 +136,8 @@ using Event = std::variant<ReceiveReport, SendReport, PeerDead, PeerFailed, Unex
 struct EndpointCounters {
   std::uint64_t data_sent = 0;
   std::uint64_t data_resent = 0;
+  std::uint64_t data_sent_bytes = 0;  // of UDP payload
+  std::uint64_t data_resent_bytes = 0;
   std::uint64_t control_sent = 0;
   std::uint64_t data_taken = 0;  // new, or longer than what was there
   std::uint64_t control_taken = 0;
@@ -146,12 +151,25 @@ struct EndpointCounters {
   std::uint64_t too_few_planes = 0;  // arrived below min_planes
   std::uint64_t early = 0;           // of a message that is not expected yet; some are kept
   std::uint64_t finished = 0;        // of a message that is over
+  std::uint64_t wasted_bytes = 0;    // of duplicate and finished ones, as they were sent
   std::uint64_t foreign_job = 0;
   std::uint64_t other_epoch = 0;
   std::uint64_t unknown_peer = 0;   // or one that is dead
   std::uint64_t misaddressed = 0;   // for another rank
   std::uint64_t replayed = 0;       // control seen before, or too old to tell
   std::uint64_t contradicting = 0;  // does not fit its message: packet number, counts, planes
+};
+
+// What keeps an endpoint from sending more: of all its messages, what the one nearest to going
+// waits for.
+enum class Holdup : std::uint8_t {
+  kNothing,   // a packet may go now
+  kWindow,    // a peer's window is full
+  kCredit,    // granted by a receiver
+  kReceiver,  // which does not expect the message yet
+  kAnswer,    // all is sent: whether it came
+  kIncoming,  // nothing is left to send, but something is to come
+  kIdle,      // neither
 };
 
 class Endpoint {
@@ -215,16 +233,35 @@ class Endpoint {
   // This host's kernel refused to send a datagram to the peer; `error` is an errno.
   void on_unsent(std::uint16_t rank, std::uint32_t bytes, int error, base::Instant now);
 
+  // Packets to and from this peer travel over a stream that loses nothing, keeps their order and
+  // has a window of its own (TCP): from now on nothing is held back for the network's sake, credit
+  // is for whole messages, and messages expected from now on arrive whole whatever their bound.
+  // Nothing that is under way is lost.
+  void use_stream(std::uint16_t rank);
+  // Whether the stream takes no data now. Control packets are handed out all the same.
+  void set_full(std::uint16_t rank, bool is_full);
+  struct Contact {
+    bool is_awaited = false;   // something is due from it
+    bool has_spoken = false;   // something came from it
+    base::Duration silence{};  // since then, or since something became due
+  };
+  Contact contact(std::uint16_t rank, base::Instant now) const;
+
   // When on_timeout() is due next; kNever if nothing is.
   base::Instant next_timeout() const;
   bool poll_transmit(base::Instant now, Transmission& out);
   bool poll_event(Event& out);
 
   // Has the processor fetch what the next call needs, for drivers of many endpoints that know
-  // which one comes next.
-  void prefetch() const;
+  // which one comes next. In two steps: 1 looks at what 0 fetched.
+  void prefetch(unsigned step) const;
 
   const EndpointCounters& counters() const;
+  // How much of exchange.receive_rate this host's link carries of ours on the way in
+  // (link_share.h); nothing while that is not known.
+  std::optional<double> link_share(base::Instant now) const;
+  // Looks at every outgoing message.
+  Holdup holdup() const;
   // Bytes held for peers and messages, which the limits bound.
   std::size_t memory_bytes() const;
 

@@ -514,12 +514,81 @@ TEST(Endpoint, BadArgumentsGetASentence) {
   EXPECT_NE(net[1].expect(receive, net.now()).message().find("min_planes"), std::string::npos);
 }
 
+// A sender without credit, by hand: it hears that packets are missing, and before it may repeat
+// them, that they are forgiven.
+struct ForgivenRepeats : testing::Test {
+  static constexpr std::uint32_t kPackets = 4;
+
+  static EndpointConfig config() {
+    EndpointConfig made;
+    made.exchange.unsolicited = base::bytes(made.congestion.packet.count() * kPackets);
+    return made;
+  }
+  wire::ControlPacket answer(wire::ControlType type) {
+    wire::ControlPacket packet{};
+    packet.type = type;
+    packet.source = 1;
+    packet.message = options.id;
+    packet.sequence = ++answers;
+    packet.generation = generation;
+    return packet;
+  }
+  void say_all_are_missing(std::uint32_t allowed) {
+    wire::ControlPacket packet = answer(wire::ControlType::kBitmap);
+    packet.bitmap.range.count = kPackets;
+    packet.bitmap.range.bits.fill(0);
+    packet.bitmap.missing = kPackets;
+    packet.bitmap.allowed = allowed;
+    sender.on_control(packet, now);
+  }
+  void send_all() {
+    Transmission out;
+    while (sender.poll_transmit(now, out)) {
+      data += out.route.is_control ? 0 : 1;
+      generation = out.route.is_control ? out.control.generation : generation;
+    }
+  }
+
+  Exchange net{2, config()};
+  Endpoint& sender = net[0];
+  base::Instant now = net.now();
+  SendOptions options = net.send_options(kPackets, 0, 1);
+  std::uint32_t data = 0;
+  std::uint32_t generation = 0;  // of the latest PROBE
+  std::uint64_t answers = 0;
+};
+
+TEST_F(ForgivenRepeats, AreNotSentOnceThereIsCredit) {
+  ASSERT_TRUE(sender.send(options, now).ok());
+  send_all();
+  EXPECT_EQ(data, kPackets);
+  say_all_are_missing(/*allowed=*/0);
+  send_all();
+  EXPECT_EQ(data, kPackets);  // nothing may go
+  EXPECT_EQ(sender.holdup(), Holdup::kCredit);
+  const std::uint32_t first_generation = generation;
+  for (int i = 0; i < 20 && generation == first_generation; ++i) {
+    now = sender.next_timeout();
+    sender.on_timeout(now);
+    send_all();
+  }
+  ASSERT_NE(generation, first_generation);
+  say_all_are_missing(/*allowed=*/kPackets);
+  EXPECT_EQ(sender.holdup(), Holdup::kAnswer);
+  wire::ControlPacket credit = answer(wire::ControlType::kCredit);
+  credit.credit.granted = kPackets * 10;
+  sender.on_control(credit, now);
+  send_all();
+  EXPECT_EQ(data, kPackets);
+}
+
 TEST(Endpoint, CreditKeepsAnIncastAtTheReceiversRate) {
   EndpointConfig config;
   config.exchange.receive_rate = base::gigabits_per_second(8);  // 1,000 bytes take a microsecond
   config.exchange.unsolicited = base::bytes(4000);
   Exchange net(17, config);
   std::map<std::int64_t, int> arrivals;  // per 100 us
+  constexpr int kDepth = 512;            // that may be granted ahead of the rate
   net.filter = [&](TestPacket& packet, base::Duration&) {
     if (is_data(packet)) {
       ++arrivals[net.now().since_zero().count() / 100'000];
@@ -533,11 +602,13 @@ TEST(Endpoint, CreditKeepsAnIncastAtTheReceiversRate) {
   ASSERT_EQ(net.received(0).size(), 16U);
   // 1,066 bytes on the wire at 8 Gb/s: 93.8 packets per 100 us.
   int busy = 0;
+  double all = 0;
   for (const auto& [interval, packets] : arrivals) {
-    EXPECT_LE(packets, 110);
+    all += packets;
+    EXPECT_LE(all, 94.0 * static_cast<double>(interval + 1) + kDepth) << interval;
     busy += packets >= 80 ? 1 : 0;
   }
-  EXPECT_GE(busy, 80);
+  EXPECT_GE(busy, 70);
 }
 
 }  // namespace

@@ -77,7 +77,6 @@ class Exchange {
     options.planes = kPlanes;
     options.priority = send.priority;
     options.loss = send.loss;
-    options.unsolicited = send.unsolicited;
     return options;
   }
   base::Status start(const SendOptions& options) {

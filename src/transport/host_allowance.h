@@ -5,10 +5,10 @@
 // are not read. A window fit for the network alone would run dry every time, and a link would idle
 // for milliseconds.
 //
-// What is acknowledged between two transmissions to a peer was in the hands of hosts at that time.
-// The most of it, slowly forgotten, is the allowance: a report's worth where hosts are quick, what
-// the link carries in a turn where they are not. It cannot feed itself, for a turn brings no more
-// than the link carried meanwhile.
+// What is acknowledged between two transmissions to a peer whose window was full was in the hands
+// of hosts at that time. The most of it, slowly forgotten, is the allowance: a report's worth where
+// hosts are quick, what the link carries in a turn where they are not. It cannot feed itself, for a
+// turn brings no more than the link carried meanwhile.
 //
 // Pure; one per peer, one thread.
 #pragma once
@@ -26,6 +26,10 @@ class HostAllowance {
       bytes_ = std::max(bytes_ - bytes_ / kForgetting, since_sent_);
       since_sent_ = 0;
     }
+  }
+  // So much of what was on its way found no room: no network that is full has room for this.
+  void on_spoilt(double share) {
+    bytes_ -= static_cast<std::int64_t>(static_cast<double>(bytes_) * share);
   }
   std::int64_t bytes() const { return bytes_; }
 

@@ -125,17 +125,13 @@ struct IncomingMessage {
   std::uint32_t slot = 0;
   std::uint32_t packets = 0;
   std::uint32_t packet_bytes = 0;
-  std::uint32_t arrivals = 0;              // data packets, repeats included
-  std::uint32_t transmitted = 0;           // the same, as the sender counts
-  std::uint32_t unsolicited = 0;           // packets that came or will come without being granted
-  std::uint32_t granted = 0;               // those included
+  std::uint32_t transmitted = 0;           // data packets of it, as the sender counts
   std::optional<std::uint32_t> important;  // packets that must come; none: no probe told yet
   LossPolicy loss;
   base::Tracked<IncomingState> state{IncomingState::kFree};
   std::uint8_t priority = 0;
   Owed owed;
   bool all_sent = false;          // its sender has sent every packet, as far as it can tell
-  bool in_credit_line = false;    // waits for its turn with the pacer
   bool in_control_queue = false;  // waits for its turn to say what is owed
   bool has_said_missing = false;  // unasked, since the latest probe
   PacketLedger ledger;
@@ -160,21 +156,6 @@ struct IncomingMessage {
   bool is_enough() const {
     return ledger.missing() <= loss.allowed_missing(packets) && important &&
            ledger.important_delivered() >= *important;
-  }
-
-  // How many packets the sender is known to have sent.
-  std::uint32_t seen() const { return std::max(arrivals, transmitted); }
-
-  // How many packets to grant next: a quantum, or all that is still needed if that is less. None
-  // while more than `window` less a quantum is granted and not seen, so that credit does not come
-  // packet by packet from a receiver that is ahead of its sender.
-  std::uint32_t grantable(std::uint32_t window, std::uint32_t quantum) const {
-    const std::uint32_t needed = seen() + ledger.missing();
-    if (!is_open() || needed <= granted) {
-      return 0;
-    }
-    const std::uint32_t next = std::min(quantum, needed - granted);
-    return granted + next <= seen() + window ? next : 0;
   }
 };
 

@@ -66,8 +66,6 @@ struct SendOptions {
   // Per packet, where it is not the same for all; copied.
   std::span<const std::uint8_t> packet_importance{};
   LossPolicy loss;
-  // Packets that may go out before the receiver grants any; none: the endpoint's default.
-  std::optional<std::uint32_t> unsolicited{};
   PayloadSource* source = nullptr;  // may be null where packets carry only their size
 };
 
@@ -79,7 +77,6 @@ struct ReceiveOptions {
   std::uint8_t priority = 0;
   LossPolicy loss;
   std::optional<base::Duration> deadline{};  // from the call to expect()
-  std::optional<std::uint32_t> unsolicited{};
   PayloadSink* sink = nullptr;
 };
 

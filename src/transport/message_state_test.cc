@@ -56,11 +56,9 @@ TEST(IncomingState, IsOpenBetweenFreeAndEnded) {
   EXPECT_FALSE(message.is_open() || message.is_free());
 }
 
-TEST(OutgoingState, IsInOneListAtMost) {
+TEST(OutgoingState, IsInLineOrWaits) {
   using enum OutgoingState;
-  expect_exactly<OutgoingState>(
-      kOutgoingStates,
-      {{kWaiting, kReady}, {kReady, kWaiting}, {kReady, kBlocked}, {kBlocked, kWaiting}});
+  expect_exactly<OutgoingState>(kOutgoingStates, {{kWaiting, kInLine}, {kInLine, kWaiting}});
 }
 
 TEST(Owed, IsASetOfWhatWasNotSaid) {

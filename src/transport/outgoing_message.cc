@@ -3,9 +3,12 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace spillway::transport {
 
 void OutgoingMessage::take_next(wire::DataStamp& stamp) {
+  SPILLWAY_CHECK(has_packet());
   stamp.message = id;
   stamp.priority = priority;
   stamp.retransmit = next_position == packets;

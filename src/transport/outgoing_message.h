@@ -48,25 +48,15 @@ class SendOrder {
 
 // Where an outgoing message stands, and what may follow:
 //
-//   kWaiting ──► kReady ──► kBlocked ──► kWaiting
-//                kReady ───────────────► kWaiting
+//   kWaiting ◄──► kInLine
 //
-//   kWaiting   for credit, for its receiver or for an answer: nothing of it may go
-//   kReady     in the line of its priority
-//   kBlocked   could go, but its peer's window is full: in the peer's list
-enum class OutgoingState : std::uint8_t { kWaiting, kReady, kBlocked };
-inline constexpr unsigned kOutgoingStates = 3;
+//   kWaiting   for its receiver or for an answer: nothing of it may go
+//   kInLine    has packets for its peer, and goes when it is its turn (send_lines.h)
+enum class OutgoingState : std::uint8_t { kWaiting, kInLine };
+inline constexpr unsigned kOutgoingStates = 2;
 
 constexpr bool may_follow(OutgoingState from, OutgoingState to) {
-  switch (from) {
-    case OutgoingState::kWaiting:
-      return to == OutgoingState::kReady;
-    case OutgoingState::kReady:
-      return to == OutgoingState::kWaiting || to == OutgoingState::kBlocked;
-    case OutgoingState::kBlocked:
-      return to == OutgoingState::kWaiting;
-  }
-  return false;
+  return from != to;
 }
 
 struct OutgoingMessage {
@@ -75,18 +65,15 @@ struct OutgoingMessage {
   PayloadSource* source = nullptr;
   wire::MessageId id;
   std::uint32_t slot = 0;
+  std::uint64_t birth = 0;  // messages of one priority go in this order
   std::uint32_t packets = 0;
   std::uint32_t packet_bytes = 0;
   std::uint32_t next_position = 0;  // of the first pass
   std::uint32_t next_repeat = 0;
   std::uint32_t transmitted = 0;
-  std::uint32_t granted = 0;
-  std::uint32_t unsolicited = 0;  // of those, without being asked for
   LossPolicy loss;
   std::uint8_t priority = 0;
   std::uint8_t importance = 0;
-  std::uint8_t path = 0;
-  std::uint8_t burst_left = 0;  // packets, before the next path takes over
   base::Tracked<OutgoingState> state{OutgoingState::kWaiting};
   bool is_paused = false;         // its receiver does not expect it yet
   bool in_control_queue = false;  // with a probe
@@ -106,10 +93,9 @@ struct OutgoingMessage {
   StallWatch stall;
 
   bool has_packet() const { return next_position < packets || next_repeat < repeats.size(); }
-  bool has_credit() const { return transmitted < granted; }
   bool all_sent() const { return !has_packet(); }
   // As far as it and its receiver are concerned.
-  bool may_go() const { return has_packet() && has_credit() && !is_paused; }
+  bool may_go() const { return has_packet() && !is_paused; }
 
   std::uint8_t importance_of(std::uint32_t packet) const {
     return packet_importance.empty() ? importance : packet_importance[packet];
@@ -117,7 +103,6 @@ struct OutgoingMessage {
 
   // Back to the first packet, as if none had been sent.
   void start_over() {
-    granted = std::max(granted, transmitted + unsolicited);
     next_position = 0;
     next_repeat = 0;
     repeats.clear();

@@ -241,7 +241,7 @@ TEST(OutgoingMessage, ARepeatingReceiverCannotGrowTheList) {
 }
 
 TEST(CreditPacer, GrantsAtTheLinksRateByPriorityInTurn) {
-  CreditPacer pacer(base::gigabits_per_second(8), {});
+  CreditPacer pacer(base::gigabits_per_second(8), {}, {});
   pacer.enqueue(1, 2);
   pacer.enqueue(2, 2);
   pacer.enqueue(3, 5);
@@ -256,10 +256,45 @@ TEST(CreditPacer, GrantsAtTheLinksRateByPriorityInTurn) {
   EXPECT_TRUE(pacer.empty());
 }
 
+TEST(CreditPacer, WhoBecomesMoreUrgentMovesUp) {
+  CreditPacer pacer(base::gigabits_per_second(8), {}, {});
+  pacer.enqueue(1, 0);
+  pacer.enqueue(2, 3);
+  pacer.raise(1, 0, 4);
+  EXPECT_EQ(pacer.take_turn(), 1U);
+  EXPECT_EQ(pacer.take_turn(), 2U);
+  EXPECT_TRUE(pacer.empty());
+}
+
+TEST(CreditPacer, IsDeeperWhereSendersStarveAndShallowerWhereTheLinkIsFull) {
+  const CreditPacer::Depths depths{base::microseconds(10), base::milliseconds(1)};
+  CreditPacer pacer(base::gigabits_per_second(8), {}, depths);
+  for (int i = 0; i < 100; ++i) {
+    pacer.on_starved();
+  }
+  EXPECT_EQ(pacer.depth(), depths.most);
+  // A bucket of a millisecond, then at the rate.
+  const base::Instant now(base::seconds(1));
+  pacer.granted(base::bytes(1'000'000), now);
+  EXPECT_EQ(pacer.next_grant(), now);
+  pacer.granted(base::bytes(1000), now);
+  EXPECT_EQ(pacer.next_grant(), now + base::microseconds(1));
+  pacer.on_marked();
+  const base::Duration by_mark = depths.most - pacer.depth();
+  EXPECT_GT(by_mark, base::Duration());
+  EXPECT_EQ(pacer.next_grant(), now + base::microseconds(1) + by_mark);
+  pacer.on_spoilt();
+  EXPECT_GT(depths.most - pacer.depth(), by_mark * 2);
+  for (int i = 0; i < 1000; ++i) {
+    pacer.on_spoilt();
+  }
+  EXPECT_LE(pacer.depth(), depths.least * 4);
+}
+
 TEST(CreditPacer, SteersTheTrimmedShareToItsTarget) {
   // A link that trims what exceeds its rate: share = 1 - 1 / pace.
   for (const double target : {0.05, 0.2, 0.4}) {
-    CreditPacer pacer(base::gigabits_per_second(10), target);
+    CreditPacer pacer(base::gigabits_per_second(10), target, {});
     base::RandomSequence random(8);
     int trimmed = 0;
     for (int i = 0; i < 40'000; ++i) {

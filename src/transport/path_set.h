@@ -145,7 +145,8 @@ class PathIntake {
     bool trimmed = false;
   };
 
-  explicit PathIntake(std::uint64_t first_number = 0) : first_number_(first_number) {}
+  explicit PathIntake(std::uint64_t first_number = 0)
+      : first_number_(first_number), sent_(first_number) {}
 
   // False for a packet that was counted before, or too long ago to tell: a copy, or a replay. It
   // is not counted again.
@@ -163,6 +164,7 @@ class PathIntake {
     path.report.marked += arrival.marked ? 1 : 0;
     path.report.trimmed += arrival.trimmed ? 1 : 0;
     if (arrival.number > path.newest) {
+      sent_ += arrival.number - path.newest;
       path.advance(arrival.number);
       path.report.echo_us = arrival.timestamp_us;
       path.report.echo_number = static_cast<std::uint32_t>(arrival.number);
@@ -172,6 +174,10 @@ class PathIntake {
     news_ |= std::uint64_t{1} << arrival.path;
     return true;
   }
+
+  // Packets that were sent over all paths, lost ones included, up to the latest that came of each;
+  // counted from the first number.
+  std::uint64_t sent() const { return sent_; }
 
   // Writes the reports of paths with news, as many as fit one packet.
   void report(base::Instant now, wire::ControlPacket::Credit& credit) {
@@ -222,6 +228,7 @@ class PathIntake {
   }
 
   std::uint64_t first_number_;
+  std::uint64_t sent_;
   std::vector<Path> paths_;
   std::uint64_t news_ = 0;  // bit per path
 };

@@ -11,6 +11,7 @@
 
 #include "base/units.h"
 #include "transport/congestion_control.h"
+#include "transport/credit.h"
 #include "transport/host_allowance.h"
 #include "transport/path_set.h"
 #include "transport/replay_window.h"
@@ -19,20 +20,34 @@
 namespace spillway::transport {
 
 struct IncomingMessage;
+struct OutgoingMessage;
+
+// Where a peer stands among those to be sent to (send_lines.h).
+enum class Turn : std::uint8_t {
+  kNone,     // there is nothing for it
+  kReady,    // in the circle of its first message's priority
+  kBlocked,  // it may not be sent to
+};
 
 struct Peer {
   Peer(std::uint16_t rank_, unsigned path_count, const PathConfig& path_config,
-       const CongestionConfig& congestion)
+       const CongestionConfig& congestion, std::uint32_t standing_credit)
       : rank(rank_),
+        balance(path_config.first_number, standing_credit),
         intake(path_config.first_number),
         paths(path_count, path_config),
+        book(path_config.first_number, standing_credit),
         control(make_congestion_control(congestion)),
         control_sequence(path_config.first_number),
         replay(path_config.first_number) {
     window_bytes = control->window().count();
   }
 
-  bool has_room() const { return paths.in_flight_bytes() < window_bytes + hosts.bytes(); }
+  // A stream has a window of its own.
+  bool has_room() const {
+    return is_stream ? !is_full : paths.in_flight_bytes() < window_bytes + hosts.bytes();
+  }
+  bool may_send() const { return balance.has_credit() && has_room(); }
   // Something is due from it.
   bool is_awaited() const { return !has_left && (outgoing > 0 || incoming > 0 || is_watched); }
 
@@ -43,28 +58,43 @@ struct Peer {
   bool has_left = false;                // takes part no longer, as it said
   bool is_watched = false;              // whether or not it owes anything
   bool sent_early = false;              // something of a message that was not expected yet
+  bool has_spoken = false;              // something that passed its check came from it
+  bool is_stream = false;               // see Endpoint::use_stream()
+  bool is_full = false;                 // the stream takes no data now
   std::uint32_t unreported = 0;         // data packets from it since the last report
   std::uint32_t sent_since_asking = 0;  // packets to it, since a report was asked for or came
   std::uint32_t loss_bound_ppm = 0;     // of the message sent to it last
   std::int64_t window_bytes = 0;        // what `control` says
+  Turn turn = Turn::kNone;
+  std::uint8_t turn_priority = 0;
+  std::uint8_t path = 0;             // of the burst to it
+  std::uint8_t burst_left = 0;       // packets, before the next path takes over
+  bool in_credit_line = false;       // waits for its turn to be granted credit
+  std::uint8_t credit_priority = 0;  // with which it waits
+  std::uint8_t priority = 0;         // of the message it sent something of last
+  CreditBalance balance;             // to send to it
+  std::vector<OutgoingMessage*> line;
   base::Instant last_heard;
+  base::Instant last_sent;            // of data
   IncomingMessage* latest = nullptr;  // the message of the latest data packet; may be over
   PathIntake intake;                  // what came from it
   PathSet paths;                      // towards it
   HostAllowance hosts;                // on top of the window
 
+  CreditBook book;                    // for what it sends
+  std::uint32_t packet_bytes = 1500;  // UDP payload of what it sends, as of the latest message
   std::unique_ptr<CongestionControl> control;
   std::uint32_t outgoing = 0;  // messages under way to it, from it
   std::uint32_t incoming = 0;
-  RoundTrip round_trip;     // through the network; its hosts' time is not in it
-  RoundTrip credit_wait;    // of messages to it that ran out of credit
-  RoundTrip end_wait;       // of messages to it of which everything was sent
-  double lost_share = 0.0;  // of what was sent lately
+  RoundTrip round_trip;               // through the network; its hosts' time is not in it
+  RoundTrip credit_wait;              // while there was no credit to send to it
+  bool has_asked_for_credit = false;  // with a PROBE, since the last data packet
+  RoundTrip end_wait;                 // of messages to it of which everything was sent
+  double lost_share = 0.0;            // of what was sent lately
   std::uint64_t retirements_seen = 0;
-  std::vector<std::uint32_t> blocked;  // outgoing slots that wait for the window
-  std::uint64_t control_sequence;      // of the latest sent to it
-  std::uint32_t longest_packet = 0;    // UDP payload of data sent to it
-  base::Instant carried;               // when data about that long was last known to have arrived
+  std::uint64_t control_sequence;    // of the latest sent to it
+  std::uint32_t longest_packet = 0;  // UDP payload of data sent to it
+  base::Instant carried;             // when data about that long was last known to have arrived
   // What this host's kernel refused to send to it last.
   int unsent_error = 0;
   std::uint32_t unsent_bytes = 0;
@@ -102,12 +132,12 @@ class PeerTable {
   }
   // A new peer; the table must not be full nor hold the rank.
   Peer& add(std::uint16_t rank, unsigned paths, const PathConfig& path_config,
-            const CongestionConfig& congestion) {
+            const CongestionConfig& congestion, std::uint32_t standing_credit) {
     if (rank >= slot_of_.size()) {
       slot_of_.resize(rank + 1U, kNoSlot);
     }
     slot_of_[rank] = static_cast<std::uint32_t>(peers_.size());
-    return peers_.emplace_back(rank, paths, path_config, congestion);
+    return peers_.emplace_back(rank, paths, path_config, congestion, standing_credit);
   }
   template <typename Visit>
   void for_each(Visit&& visit) {
@@ -130,8 +160,7 @@ class PeerTable {
 inline std::size_t PeerTable::memory_bytes() const {
   std::size_t bytes = slot_of_.size() * sizeof(std::uint32_t);
   for (const Peer& peer : peers_) {
-    bytes +=
-        sizeof(Peer) + peer.paths.memory_bytes() + peer.blocked.capacity() * sizeof(std::uint32_t);
+    bytes += sizeof(Peer) + peer.paths.memory_bytes() + peer.line.capacity() * sizeof(peer.line[0]);
   }
   return bytes;
 }

@@ -13,13 +13,28 @@ constexpr double kLingerFactor = 2.0;
 // A sender that claims more transmissions of one message than this is not believed.
 constexpr std::uint32_t kMaxTransmissions = 1U << 30;
 
+// From what quick hosts need to what slow ones do, as far as windows go.
+CreditPacer::Depths depths_of(const EndpointConfig& config) {
+  constexpr base::Duration kLeast = base::microseconds(10);
+  const base::Duration window =
+      transmission_time(config.exchange.credit_window, config.exchange.receive_rate);
+  return {kLeast, std::max(kLeast, window)};
+}
+
+// Of UDP payload; where there are no bytes, a cut packet is not told from a whole one.
+std::int64_t arrived_bytes(const DataArrival& arrival) {
+  return arrival.packet != nullptr ? static_cast<std::int64_t>(arrival.bytes.size())
+                                   : arrival.sent_bytes;
+}
+
 }  // namespace
 
 Receiver::Receiver(Core& core)
     : core_(core),
       messages_(core.config.limits.incoming_messages + core.config.limits.finished_kept),
       early_(core.config.limits.early_bytes),
-      pacer_(core.config.exchange.receive_rate, core.config.exchange.trimmed_target) {}
+      pacer_(core.config.exchange.receive_rate, core.config.exchange.trimmed_target,
+             depths_of(core.config)) {}
 
 base::Status Receiver::check(const ReceiveOptions& options) const {
   if (options.packets == 0 || options.packets > SPILLWAY_MAX_PACKETS || options.packet_bytes == 0 ||
@@ -70,11 +85,11 @@ base::Status Receiver::expect(const ReceiveOptions& options, base::Instant now) 
   message.packet_bytes = options.packet_bytes;
   message.priority = options.priority;
   message.loss = options.loss;
+  if (peer->is_stream) {
+    message.loss.loss_bound_ppm = 0;  // it all comes, so it is waited for
+  }
   message.sink = options.sink;
   message.ledger = PacketLedger(options.packets, options.planes, options.loss.min_planes);
-  message.unsolicited =
-      unsolicited_packets(core_.config.exchange, options.unsolicited, options.packet_bytes);
-  message.granted = message.unsolicited;
   core_.await(*peer, now);
   ++peer->incoming;
   ++active_;
@@ -164,10 +179,18 @@ void Receiver::on_data(const DataArrival& arrival, Peer& peer, base::Instant now
   core_.counters.marked += is_first && arrival.marked ? 1 : 0;
   core_.counters.trimmed += is_first && arrival.trimmed ? 1 : 0;
   peer.unreported += is_first ? 1 : 0;
+  peer.book.on_numbered(peer.intake.sent());
+  if (is_first && !peer.is_stream) {
+    core_.link_share.add({.peer = peer.rank,
+                          .bytes = arrived_bytes(arrival),
+                          .taken_us = stamp_us(now) - stamp.timestamp_us},
+                         now);
+  }
   IncomingMessage* message = find(stamp.message, peer);
   EndedMessage* ended = message == nullptr ? ended_.find(stamp.message) : nullptr;
   if (ended != nullptr) {
     ++core_.counters.finished;
+    core_.counters.wasted_bytes += arrival.sent_bytes;
     queue_stop(*ended, stamp.message, 0, now);
     return;
   }
@@ -181,6 +204,7 @@ void Receiver::on_data(const DataArrival& arrival, Peer& peer, base::Instant now
   }
   if (message->state == IncomingState::kEnded) {
     ++core_.counters.finished;
+    core_.counters.wasted_bytes += arrival.sent_bytes;
     queue_stop(message->slot, now);
     return;
   }
@@ -194,12 +218,10 @@ void Receiver::on_data(const DataArrival& arrival, Peer& peer, base::Instant now
 void Receiver::take(IncomingMessage& message, const DataArrival& arrival, base::Instant now) {
   Peer& peer = *message.peer;
   begin(message, now);
-  ++message.arrivals;
   message.stall.restart();
   message.all_sent |= arrival.stamp.last;
-  if (message.arrivals > message.unsolicited) {
-    pacer_.on_arrival(arrival.trimmed);  // of packets it granted
-  }
+  pacer_.on_arrival(arrival.trimmed);
+  feel_link(message, arrival);
   // A sink never sees a packet again that it has whole: a damaged copy cannot spoil it.
   const bool has_news = arrival.packet != nullptr && message.sink != nullptr &&
                         !message.ledger.is_whole(arrival.stamp.packet);
@@ -210,11 +232,13 @@ void Receiver::take(IncomingMessage& message, const DataArrival& arrival, base::
     ++core_.counters.contradicting;
   } else {
     const bool is_important = arrival.stamp.importance == SPILLWAY_IMPORTANCE_REQUIRED;
+    const std::uint32_t missing = message.ledger.missing();
     switch (message.ledger.record(arrival.stamp.packet, static_cast<std::uint8_t>(planes),
                                   is_important)) {
       case PacketLedger::Entry::kDuplicate:
         ++message.duplicates;
         ++core_.counters.duplicate;
+        core_.counters.wasted_bytes += arrival.sent_bytes;
         break;
       case PacketLedger::Entry::kTooFew:
         ++core_.counters.too_few_planes;
@@ -223,12 +247,14 @@ void Receiver::take(IncomingMessage& message, const DataArrival& arrival, base::
       case PacketLedger::Entry::kImproved:
         // Only news is a sign of life: anybody may send a recorded packet once more.
         peer.last_heard = now;
+        peer.has_spoken = true;
         ++core_.counters.data_taken;
         break;
     }
+    peer.book.want_less(missing - message.ledger.missing());
   }
   // Where credit is about to be granted, the report goes along with it.
-  const std::uint32_t patience = message.in_credit_line ? 2 : 1;
+  const std::uint32_t patience = peer.in_credit_line ? 2 : 1;
   if (arrival.stamp.report || peer.unreported >= core_.config.exchange.report_packets * patience) {
     message.owed.add(Owed::kCredit);
     queue_answer(message.slot);
@@ -236,7 +262,24 @@ void Receiver::take(IncomingMessage& message, const DataArrival& arrival, base::
   look_for_end(message, now);
   if (message.is_open()) {
     expect_no_more(message, arrival.stamp, now);
-    want_credit(message);
+  }
+  peer.priority = message.priority;
+  want_credit(peer);
+}
+
+// Whether more credit would be used, or less would do.
+void Receiver::feel_link(const IncomingMessage& message, const DataArrival& arrival) {
+  CreditBook& book = message.peer->book;
+  if (arrival.stamp.retransmit && !arrival.trimmed) {
+    book.on_repaired();
+  }
+  if (arrival.trimmed && message.loss.loss_bound_ppm == 0) {
+    book.on_spoilt();
+    pacer_.on_spoilt();
+  } else if (arrival.marked) {
+    pacer_.on_marked();
+  } else if (book.unused() == 0 && book.wanted() > 1) {
+    pacer_.on_starved();
   }
 }
 
@@ -268,12 +311,15 @@ void Receiver::begin(IncomingMessage& message, base::Instant now) {
   if (message.state == IncomingState::kExpected) {
     message.state.enter(IncomingState::kArriving);
     message.first_arrival = now;
-    const std::int64_t packets = std::min(message.granted, message.packets);
-    pacer_.uncredited(base::bytes(packets * (message.packet_bytes + kFrameOverhead)), now);
+    message.peer->book.want(message.ledger.missing());
+    message.peer->packet_bytes = message.packet_bytes;
   }
 }
 
 void Receiver::on_probe(const wire::ControlPacket& packet, Peer& peer, base::Instant now) {
+  // Whatever message it is about: what was sent and lost uses up no credit.
+  peer.book.on_settled(packet.probe.settled);
+  want_credit(peer);
   IncomingMessage* found =
       packet.message.source == packet.source ? find(packet.message, peer) : nullptr;
   EndedMessage* ended = found == nullptr && packet.message.source == packet.source
@@ -338,9 +384,8 @@ void Receiver::on_probe(const wire::ControlPacket& packet, Peer& peer, base::Ins
   }
   queue_answer(message.slot);
   look_for_end(message, now);
-  if (message.is_open()) {
-    want_credit(message);
-  }
+  peer.priority = message.priority;
+  want_credit(peer);
 }
 
 // Its sender lives, as its probe shows, and has sent more.
@@ -368,7 +413,7 @@ void Receiver::look_for_end(IncomingMessage& message, base::Instant now) {
     return;
   }
   // What was not granted yet is missing by our own choice.
-  const bool is_granted = message.all_sent || message.granted >= message.packets;
+  const bool is_granted = message.all_sent || message.peer->book.covers_all();
   if (!message.is_enough() || !is_granted) {
     return;
   }
@@ -442,6 +487,9 @@ void Receiver::finish(std::uint32_t slot, Outcome outcome, base::Instant now) {
 // As finish(), but nobody is told on this side.
 void Receiver::end(std::uint32_t slot, Outcome outcome, base::Instant now) {
   IncomingMessage& message = messages_[slot];
+  if (message.state != IncomingState::kExpected) {
+    message.peer->book.want_less(message.packets - message.ledger.delivered());
+  }
   message.state.enter(IncomingState::kEnded);
   message.outcome = outcome;
   --message.peer->incoming;

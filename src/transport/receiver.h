@@ -41,6 +41,8 @@ class Receiver {
   void on_timer(std::uint32_t slot, base::Instant now);
   void on_credit_timer(base::Instant now);
   void end_messages_from(Peer& peer, base::Instant now);
+  // Credit for all that is still missing of its messages, at once: it is a stream.
+  void grant_all(Peer& peer);
   // Asks a peer that has long been silent for a sign of life.
   void ask_for_answer(Peer& peer);
 
@@ -77,12 +79,15 @@ class Receiver {
                   base::Instant now);
   void tell_unexpected(const wire::MessageId& id, bool contradicts);
   void take_early(const wire::MessageId& id, Peer& peer, base::Instant now);
-  void want_credit(IncomingMessage& message);
+  void want_credit(Peer& peer);
+  void tell_credit(Peer& peer);
+  void feel_link(const IncomingMessage& message, const DataArrival& arrival);
   void queue_answer(std::uint32_t slot);
   void queue_stop(std::uint32_t slot, base::Instant now);
   void arm(std::uint32_t slot, base::Instant due);
   void arm_pacer();
-  std::uint32_t grantable(const IncomingMessage& message) const;
+  std::uint32_t standing_credit() const;
+  std::uint32_t grantable(const Peer& peer) const;
 
   Core& core_;
   Table messages_;

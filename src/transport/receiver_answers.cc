@@ -76,7 +76,7 @@ bool Receiver::write_answer(std::uint32_t slot, wire::ControlPacket& packet, bas
   if (message.owed.take(Owed::kCredit)) {
     Peer& peer = *message.peer;
     packet.type = wire::ControlType::kCredit;
-    packet.credit.granted = message.granted;
+    packet.credit.granted = static_cast<std::uint32_t>(peer.book.granted());
     packet.credit.answer = message.owed.take(Owed::kQuestion) && message.is_open();
     peer.intake.report(now, packet.credit);
     peer.unreported = 0;
@@ -93,21 +93,62 @@ bool Receiver::write_answer(std::uint32_t slot, wire::ControlPacket& packet, bas
   return true;
 }
 
-std::uint32_t Receiver::grantable(const IncomingMessage& message) const {
-  const ExchangeConfig& exchange = core_.config.exchange;
-  const auto window =
-      static_cast<std::uint32_t>(exchange.credit_window.count() / message.packet_bytes);
-  return message.grantable(std::max<std::uint32_t>(window, exchange.report_packets),
-                           exchange.report_packets);
+// What comes before it is expected has a limit: who fills it gets no more until it is expected.
+std::uint32_t Receiver::standing_credit() const {
+  return early_.is_filling() ? 0 : packets_in(core_.config.exchange.unsolicited, core_.config);
 }
 
-void Receiver::want_credit(IncomingMessage& message) {
-  if (message.in_credit_line || grantable(message) == 0) {
+std::uint32_t Receiver::grantable(const Peer& peer) const {
+  const ExchangeConfig& exchange = core_.config.exchange;
+  // Over a long way at least what the link carries until credit comes back as packets.
+  const base::Bytes under_way = base::bytes(
+      static_cast<std::int64_t>(static_cast<double>(exchange.receive_rate.count()) / 8 *
+                                (static_cast<double>(peer.round_trip.usual().count()) / 1e9)));
+  const base::Bytes window = std::max(exchange.credit_window, under_way);
+  return peer.book.grantable(standing_credit(), packets_in(window, core_.config),
+                             exchange.report_packets);
+}
+
+void Receiver::grant_all(Peer& peer) {
+  const std::uint32_t packets = peer.book.grantable(standing_credit(), UINT32_MAX, UINT32_MAX);
+  if (packets > 0) {
+    peer.book.grant(packets);
+    tell_credit(peer);
+  }
+}
+
+void Receiver::want_credit(Peer& peer) {
+  if (peer.is_stream) {
+    grant_all(peer);
     return;
   }
-  message.in_credit_line = true;
-  pacer_.enqueue(message.slot, message.priority);
+  if (peer.in_credit_line) {
+    if (peer.priority > peer.credit_priority) {
+      pacer_.raise(peer.rank, peer.credit_priority, peer.priority);
+      peer.credit_priority = peer.priority;
+    }
+    return;
+  }
+  if (grantable(peer) == 0) {
+    return;
+  }
+  peer.in_credit_line = true;
+  peer.credit_priority = peer.priority;
+  pacer_.enqueue(peer.rank, peer.priority);
   arm_pacer();
+}
+
+// With the latest message, of whatever state; it has a place in the control queue.
+void Receiver::tell_credit(Peer& peer) {
+  if (peer.latest != nullptr && !peer.latest->is_free() && peer.latest->peer == &peer) {
+    peer.latest->owed.add(Owed::kCredit);
+    queue_answer(peer.latest->slot);
+  } else {
+    core_.queue_reply({.kind = ControlWork::Kind::kReply,
+                       .peer = peer.rank,
+                       .reply = wire::ControlType::kCredit,
+                       .message = {.source = peer.rank}});
+  }
 }
 
 void Receiver::arm_pacer() {
@@ -122,22 +163,16 @@ void Receiver::on_credit_timer(base::Instant now) {
   const base::Instant due = std::clamp(pacer_armed_, now - kMaxLateness, now);
   pacer_armed_ = kNever;
   while (!pacer_.empty() && pacer_.next_grant() <= now) {
-    const std::uint32_t slot = pacer_.take_turn();
-    if (!messages_.is_live(slot)) {
-      continue;
-    }
-    IncomingMessage& message = messages_[slot];
-    message.in_credit_line = false;
-    const std::uint32_t packets = grantable(message);
+    Peer& peer = *core_.peers.find(static_cast<std::uint16_t>(pacer_.take_turn()));
+    peer.in_credit_line = false;
+    const std::uint32_t packets = peer.dead ? 0 : grantable(peer);
     if (packets == 0) {
       continue;
     }
-    message.granted += packets;
-    pacer_.granted(base::bytes(std::int64_t{packets} * (message.packet_bytes + kFrameOverhead)),
-                   due);
-    message.owed.add(Owed::kCredit);
-    queue_answer(slot);
-    want_credit(message);
+    peer.book.grant(packets);
+    pacer_.granted(base::bytes(std::int64_t{packets} * (peer.packet_bytes + kFrameOverhead)), due);
+    tell_credit(peer);
+    want_credit(peer);
   }
   arm_pacer();
 }

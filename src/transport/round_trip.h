@@ -38,6 +38,7 @@ class RoundTrip {
   }
 
   bool is_known() const { return smoothed_ > base::Duration(); }
+  base::Duration usual() const { return smoothed_; }
   // After this long, what has not come is taken not to come.
   base::Duration patience() const { return smoothed_ + variation_ * 4; }
 

@@ -2,7 +2,6 @@
 #include "transport/sender.h"
 
 #include <algorithm>
-#include <bit>
 #include <string>
 
 #include "base/check.h"
@@ -10,9 +9,6 @@
 namespace spillway::transport {
 namespace {
 
-// A PROBE goes along every so many packets: it tells the receiver how many were sent, so that
-// credit spent on lost packets is granted again.
-constexpr std::uint32_t kPacketsPerProbe = 128;
 // Below, packets that are missing are rather late than lost.
 constexpr double kRareLoss = 0.001;
 // Waits are learned up to here: beyond, a peer has stalled, and says nothing about the next time.
@@ -23,6 +19,8 @@ constexpr std::uint32_t kPacketsPerAsking = 4;
 constexpr double kLossMemory = 256.0;
 // Losses below this share never count as congestion, however tight the bound: links have them.
 constexpr double kHarmlessLoss = 0.01;
+// Probes of a message after which its repeats no longer go before newer messages.
+constexpr std::uint32_t kUrgentRepairs = 4;
 // Data that was on its way this many times the usual wait is lost.
 constexpr int kExpiryWaits = 2;
 
@@ -104,6 +102,7 @@ void Sender::begin(std::uint32_t slot, Peer& peer, const SendOptions& options, b
   OutgoingMessage& message = messages_[slot];
   message.id = options.id;
   message.slot = slot;
+  message.birth = ++births_;
   message.peer = &peer;
   message.packets = options.packets;
   message.packet_bytes = options.packet_bytes;
@@ -115,9 +114,6 @@ void Sender::begin(std::uint32_t slot, Peer& peer, const SendOptions& options, b
                                    options.packet_importance.end());
   message.important = required_packets(options);
   message.order = SendOrder(options.packets);
-  message.unsolicited =
-      unsolicited_packets(core_.config.exchange, options.unsolicited, options.packet_bytes);
-  message.granted = message.unsolicited;
   message.probe_wait = answer_wait(peer);
   peer.longest_packet = std::max(peer.longest_packet, options.packet_bytes);
   if (options.id.phase == wire::Phase::kPointToPoint) {
@@ -126,7 +122,7 @@ void Sender::begin(std::uint32_t slot, Peer& peer, const SendOptions& options, b
   core_.await(peer, now);
   ++peer.outgoing;
   queue_probe(slot);  // announces the message
-  make_ready(slot);
+  put_in_line(message);
   probe_after(slot, message.probe_wait, now);
 }
 
@@ -147,15 +143,18 @@ base::Duration Sender::answer_wait(const Peer& peer) const {
   return std::clamp(patience, exchange.probe_min, exchange.probe_max);
 }
 
-void Sender::make_ready(std::uint32_t slot) {
-  OutgoingMessage& message = messages_[slot];
-  if (message.state != OutgoingState::kWaiting || !message.may_go()) {
-    return;
+void Sender::put_in_line(OutgoingMessage& message) {
+  if (message.state == OutgoingState::kWaiting && message.may_go()) {
+    lines_.join(message);
   }
-  message.state.enter(OutgoingState::kReady);
-  message.burst_left = 0;
-  ready_[message.priority].push_back(&message);
-  ready_mask_ |= 1U << message.priority;
+}
+
+// And for nothing else: neither credit nor an answer.
+bool Sender::waits_for_its_turn(const OutgoingMessage& message) const {
+  const Peer& peer = *message.peer;
+  const bool waits_for_stream = peer.is_stream && peer.is_full;
+  return message.state == OutgoingState::kInLine &&
+         (peer.turn == Turn::kReady || peer.line.front() != &message || waits_for_stream);
 }
 
 void Sender::queue_probe(std::uint32_t slot) {
@@ -186,19 +185,24 @@ void Sender::on_timer(std::uint32_t slot, base::Instant now) {
     }
     return;
   }
-  if (message.state == OutgoingState::kReady) {
-    // Waits for nothing but its turn.
+  if (waits_for_its_turn(message)) {
     probe_after(slot, message.probe_wait, now);
     return;
   }
   Peer& peer = *message.peer;
   // Silence: what is on its way for so long will not come, and must not fill the window for ever.
   FeedbackSample sample{.now = now};
-  peer.paths.expire(now - answer_wait(peer) * kExpiryWaits, now, sample);
+  if (!peer.is_stream) {
+    peer.paths.expire(now - answer_wait(peer) * kExpiryWaits, now, sample);
+  }
   if (sample.lost_packets > 0) {
     tell_control(sample, peer);
   }
-  unblock(peer);
+  if (now - peer.last_sent >= answer_wait(peer)) {
+    peer.balance.on_silence();
+    peer.has_asked_for_credit = true;
+  }
+  lines_.unblock(peer);
   look_for_stall(message, now);
   queue_probe(slot);
   probe_after(slot, message.probe_wait, now);
@@ -218,6 +222,7 @@ bool Sender::write_probe(std::uint32_t slot, wire::ControlPacket& packet) {
   packet.probe = {.packets = message.packets,
                   .important = message.important,
                   .transmitted = message.transmitted,
+                  .settled = static_cast<std::uint32_t>(message.peer->balance.settled()),
                   .all_sent = message.all_sent()};
   ++core_.counters.probes_sent;
   return true;
@@ -251,17 +256,40 @@ void Sender::on_bitmap(const wire::ControlPacket& packet, base::Instant now) {
     message.stall.restart();
   }
   if (message.next_position == message.packets) {
-    message.plan_repeats(packet);
+    plan_repeats(message, packet);
     message.probe_wait = answer_wait(*message.peer);
     probe_after(slot, message.probe_wait, now);
   }
-  make_ready(slot);
+  put_in_line(message);
+}
+
+// A message that cannot be repaired must not hold up the others for ever.
+void Sender::plan_repeats(OutgoingMessage& message, const wire::ControlPacket& bitmap) {
+  message.plan_repeats(bitmap);
+  // It may have waited with repeats that are forgiven now.
+  if (message.state == OutgoingState::kInLine && !message.may_go()) {
+    lines_.leave(message);
+  }
+  if (message.generation >= kUrgentRepairs && message.state == OutgoingState::kWaiting) {
+    message.birth = ++births_;
+  }
 }
 
 void Sender::on_credit(const wire::ControlPacket& packet, Peer& peer, base::Instant now) {
   peer.sent_since_asking = 0;
   const bool has_news = take_path_reports(packet, peer, now);
-  unblock(peer);
+  const bool was_without = !peer.balance.has_credit();
+  const bool has_more_credit = peer.balance.on_granted(packet.credit.granted);
+  if (has_more_credit && was_without && !peer.line.empty() && !peer.has_asked_for_credit) {
+    peer.credit_wait.add(std::min(now - peer.last_sent, kLongestTurn));
+  }
+  lines_.unblock(peer);
+  if ((has_news || has_more_credit) && !peer.line.empty()) {
+    // Whatever message it names: the first in line asks for all of them.
+    OutgoingMessage& first = *peer.line.front();
+    first.probe_wait = answer_wait(peer);
+    probe_after(first.slot, first.probe_wait, now);
+  }
   const std::uint32_t slot = find(packet);
   if (slot == kNoSlot) {
     if (packet.credit.answer && packet.message.source == core_.config.rank) {
@@ -275,12 +303,7 @@ void Sender::on_credit(const wire::ControlPacket& packet, Peer& peer, base::Inst
   OutgoingMessage& message = messages_[slot];
   const bool was_paused = message.is_paused;
   message.is_paused = false;
-  const bool has_more_credit = packet.credit.granted > message.granted;
-  if (has_more_credit && !message.has_credit()) {
-    peer.credit_wait.add(std::min(now - message.last_sent, kLongestTurn));
-  }
   if (has_news || has_more_credit) {
-    message.granted = std::max(message.granted, packet.credit.granted);
     message.probe_wait = answer_wait(peer);
     if (message.has_packet()) {
       probe_after(slot, message.probe_wait, now);
@@ -289,7 +312,7 @@ void Sender::on_credit(const wire::ControlPacket& packet, Peer& peer, base::Inst
   if (packet.credit.answer || was_paused) {
     queue_probe(slot);
   }
-  make_ready(slot);
+  put_in_line(message);
 }
 
 void Sender::on_wait(const wire::ControlPacket& packet, base::Instant now) {
@@ -297,13 +320,17 @@ void Sender::on_wait(const wire::ControlPacket& packet, base::Instant now) {
   if (slot == kNoSlot) {
     return;
   }
-  messages_[slot].is_paused = true;
-  messages_[slot].stall.restart();
+  OutgoingMessage& message = messages_[slot];
+  message.is_paused = true;
+  message.stall.restart();
+  if (message.state == OutgoingState::kInLine) {
+    lines_.leave(message);
+  }
   if (core_.config.limits.early_bytes == 0) {
     // Whatever was sent so far fell on deaf ears, and all of it waits until the receiver is ready.
-    messages_[slot].start_over();
+    message.start_over();
   }
-  probe_after(slot, messages_[slot].probe_wait, now);
+  probe_after(slot, message.probe_wait, now);
 }
 
 bool Sender::take_path_reports(const wire::ControlPacket& packet, Peer& peer, base::Instant now) {
@@ -313,7 +340,7 @@ bool Sender::take_path_reports(const wire::ControlPacket& packet, Peer& peer, ba
       ++core_.counters.contradicting;
     }
   }
-  if (peer.round_trip.is_known()) {
+  if (peer.round_trip.is_known() && !peer.is_stream) {
     peer.paths.expire(now - answer_wait(peer) * kExpiryWaits, now, sample);
   }
   if (sample.acked_packets + sample.lost_packets == 0) {
@@ -333,13 +360,18 @@ bool Sender::take_path_reports(const wire::ControlPacket& packet, Peer& peer, ba
 
 void Sender::tell_control(const FeedbackSample& sample, Peer& peer) {
   FeedbackSample told = sample;
-  peer.hosts.on_acknowledged(sample.acked_bytes);
+  if (!peer.line.empty() && peer.balance.has_credit()) {
+    peer.hosts.on_acknowledged(sample.acked_bytes);
+  }
   const double share = 1.0 / kLossMemory;
   const double packets = sample.acked_packets + sample.lost_packets;
   peer.lost_share += std::min(1.0, packets * share) *
                      (sample.lost_packets / std::max(packets, 1.0) - peer.lost_share);
   const double bound = std::max(peer.loss_bound_ppm * 1e-6, kHarmlessLoss);
   told.over_budget = sample.lost_packets > 0 && peer.lost_share > bound;
+  told.in_flight_bytes = peer.paths.in_flight_bytes() + sample.acked_bytes;
+  told.spoilt_packets = peer.loss_bound_ppm == 0 ? sample.trimmed_packets : 0;
+  peer.hosts.on_spoilt(told.spoilt_packets / std::max(packets, 1.0));
   const std::uint64_t retired_before = peer.retirements_seen;
   peer.retirements_seen = peer.paths.retirements();
   core_.counters.paths_retired += peer.retirements_seen - retired_before;
@@ -351,53 +383,35 @@ void Sender::tell_control(const FeedbackSample& sample, Peer& peer) {
   peer.window_bytes = peer.control->window().count();
 }
 
-void Sender::unblock(Peer& peer) {
-  if (peer.blocked.empty() || !peer.has_room()) {
-    return;
-  }
-  for (const std::uint32_t slot : peer.blocked) {
-    messages_[slot].state.enter(OutgoingState::kWaiting);
-    make_ready(slot);
-  }
-  peer.blocked.clear();
-}
-
 bool Sender::poll_data(base::Instant now, Transmission& out) {
-  while (ready_mask_ != 0) {
-    const auto priority = static_cast<std::size_t>(std::bit_width(ready_mask_) - 1);
-    OutgoingMessage& message = *ready_[priority].front();
-    Peer& peer = *message.peer;
-    const bool may_go = message.may_go();
-    if (may_go && peer.has_room()) {
-      transmit(message, now, out);
-      return true;
-    }
-    take_off(message, may_go ? OutgoingState::kBlocked : OutgoingState::kWaiting);
-    if (may_go) {
-      peer.blocked.push_back(message.slot);
-    }
+  Peer* peer = lines_.front();
+  if (peer == nullptr) {
+    return false;
   }
-  return false;
+  transmit(*peer, *peer->line.front(), now, out);
+  return true;
 }
 
-void Sender::transmit(OutgoingMessage& message, base::Instant now, Transmission& out) {
-  Peer& peer = *message.peer;
-  if (message.burst_left == 0) {
-    message.path = peer.paths.choose(now);
-    message.burst_left = core_.config.exchange.burst_packets;
+void Sender::transmit(Peer& peer, OutgoingMessage& message, base::Instant now, Transmission& out) {
+  if (peer.burst_left == 0) {
+    peer.path = peer.paths.choose(now);
+    peer.burst_left = core_.config.exchange.burst_packets;
   }
   message.take_next(out.data);
   out.data.job = core_.config.job;
   out.data.epoch = core_.config.epoch;
   out.data.destination = peer.rank;
-  out.data.path = message.path;
-  out.data.number = peer.paths.on_sent(message.path, message.packet_bytes);
+  out.data.path = peer.path;
+  out.data.number = peer.paths.on_sent(peer.path, message.packet_bytes);
   out.data.timestamp_us = stamp_us(now);
+  peer.balance.on_sent();
+  peer.has_asked_for_credit = false;
+  peer.last_sent = now;
   out.data.report = asks_for_report(message);
   out.data_bytes = message.packet_bytes;
   out.source = message.source;
   out.route = {.peer = peer.rank,
-               .path = message.path,
+               .path = peer.path,
                .dscp = spillway_dscp_of_priority(message.priority),
                .ecn = message.loss.loss_bound_ppm == 0
                           ? static_cast<std::uint8_t>(SPILLWAY_ECN_ECT0)
@@ -407,9 +421,14 @@ void Sender::transmit(OutgoingMessage& message, base::Instant now, Transmission&
   message.stall.on_sent(1, now, peer.carried);
   ++core_.counters.data_sent;
   core_.counters.data_resent += out.data.retransmit ? 1 : 0;
+  core_.counters.data_sent_bytes += out.data_bytes;
+  core_.counters.data_resent_bytes += out.data.retransmit ? out.data_bytes : 0;
   expect_answer(message, now);
-  if (--message.burst_left == 0) {
-    ready_[message.priority].rotate();
+  if (--peer.burst_left == 0) {
+    lines_.rotate();
+  }
+  if (message.all_sent()) {
+    lines_.leave(message);
   }
 }
 
@@ -417,17 +436,15 @@ void Sender::transmit(OutgoingMessage& message, base::Instant now, Transmission&
 // packet that asked was lost.
 bool Sender::asks_for_report(const OutgoingMessage& message) {
   Peer& peer = *message.peer;
+  const bool is_last = message.all_sent() && peer.line.size() == 1;
   const bool asks =
-      message.all_sent() || (!peer.has_room() && peer.sent_since_asking % kPacketsPerAsking == 0);
+      is_last || (!peer.may_send() && peer.sent_since_asking % kPacketsPerAsking == 0);
   peer.sent_since_asking = asks ? 1 : peer.sent_since_asking + 1;
   return asks;
 }
 
 void Sender::expect_answer(OutgoingMessage& message, base::Instant now) {
   message.last_sent = now;
-  if (message.transmitted % kPacketsPerProbe == 0) {
-    queue_probe(message.slot);
-  }
   if (!message.all_sent()) {
     message.probe_due = now + message.probe_wait;
     return;
@@ -436,7 +453,9 @@ void Sender::expect_answer(OutgoingMessage& message, base::Instant now) {
   const Peer& peer = *message.peer;
   const base::Duration drained = std::max(
       {peer.round_trip.patience(), peer.end_wait.patience(), core_.config.exchange.linger_min});
-  probe_after(message.slot, peer.round_trip.is_known() ? drained : message.probe_wait, now);
+  // In a stream nobody knows when that is, and nothing is lost.
+  const bool can_tell = peer.round_trip.is_known() && !peer.is_stream;
+  probe_after(message.slot, can_tell ? drained : message.probe_wait, now);
 }
 
 void Sender::look_for_stall(OutgoingMessage& message, base::Instant now) {
@@ -465,15 +484,6 @@ PayloadSource* Sender::source_of(const wire::DataStamp& stamp, std::uint16_t to)
                                                                    : nullptr;
 }
 
-void Sender::take_off(OutgoingMessage& message, OutgoingState next) {
-  ReadyList& list = ready_[message.priority];
-  list.erase(&message);
-  if (list.empty()) {
-    ready_mask_ &= ~(1U << message.priority);
-  }
-  message.state.enter(next);
-}
-
 void Sender::finish(std::uint32_t slot, Outcome outcome, std::uint32_t delivered) {
   const OutgoingMessage& message = messages_[slot];
   core_.events.push_back(SendReport{.id = message.id,
@@ -489,10 +499,8 @@ void Sender::drop(std::uint32_t slot) {
   OutgoingMessage& message = messages_[slot];
   Peer& peer = *message.peer;
   --peer.outgoing;
-  if (message.state == OutgoingState::kBlocked) {
-    std::erase(peer.blocked, slot);
-  } else if (message.state == OutgoingState::kReady) {
-    take_off(message, OutgoingState::kWaiting);
+  if (message.state == OutgoingState::kInLine) {
+    lines_.leave(message);
   }
   messages_.erase(slot);
 }
@@ -510,6 +518,23 @@ void Sender::withdraw(const wire::MessageId& id, std::uint16_t to) {
   if (slot != kNoSlot) {
     drop(slot);
   }
+}
+
+Holdup Sender::holdup() {
+  if (lines_.has_ready()) {
+    return Holdup::kNothing;
+  }
+  Holdup nearest = Holdup::kIdle;
+  messages_.for_each([&](std::uint32_t slot) {
+    const OutgoingMessage& message = messages_[slot];
+    const bool is_in_line = message.state == OutgoingState::kInLine;
+    const Holdup own = is_in_line && message.peer->balance.has_credit() ? Holdup::kWindow
+                       : is_in_line                                     ? Holdup::kCredit
+                       : message.is_paused                              ? Holdup::kReceiver
+                                                                        : Holdup::kAnswer;
+    nearest = std::min(nearest, own);
+  });
+  return nearest;
 }
 
 std::size_t Sender::memory_bytes() {

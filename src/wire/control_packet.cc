@@ -108,6 +108,7 @@ void write_body(const ControlPacket& packet, base::ByteWriter& writer) {
       append_body(writer, spillway_probe_body{.packets = packet.probe.packets,
                                               .important = packet.probe.important,
                                               .transmitted = packet.probe.transmitted,
+                                              .settled = packet.probe.settled,
                                               .all_sent = packet.probe.all_sent,
                                               .reserved = {}});
       return;
@@ -152,6 +153,7 @@ bool read_probe(base::ByteReader& reader, ControlPacket::Probe& probe) {
   probe = {.packets = raw.packets,
            .important = raw.important,
            .transmitted = raw.transmitted,
+           .settled = raw.settled,
            .all_sent = raw.all_sent == 1};
   return true;
 }

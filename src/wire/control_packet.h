@@ -77,6 +77,7 @@ struct ControlPacket {
     std::uint32_t packets = 0;    // 1 .. SPILLWAY_MAX_PACKETS
     std::uint32_t important = 0;  // <= packets
     std::uint32_t transmitted = 0;
+    std::uint32_t settled = 0;  // low bits; see transport/credit.h
     bool all_sent = false;
   } probe;
   struct Stop {
@@ -89,7 +90,7 @@ struct ControlPacket {
     std::uint32_t allowed = 0;
   } bitmap;
   struct Credit {
-    std::uint32_t granted = 0;
+    std::uint32_t granted = 0;  // low bits
     bool answer = false;
     std::uint8_t path_count = 0;  // <= SPILLWAY_MAX_PATH_REPORTS
     std::array<spillway_path_report, SPILLWAY_MAX_PATH_REPORTS> paths;

@@ -23,7 +23,8 @@ ControlPacket sample(ControlType type) {
   packet.timestamp_us = 123456;
   packet.sequence = 42;
   packet.generation = 7;
-  packet.probe = {.packets = 900, .important = 30, .transmitted = 950, .all_sent = true};
+  packet.probe = {
+      .packets = 900, .important = 30, .transmitted = 950, .settled = 4'000, .all_sent = true};
   packet.stop = {.outcome = Outcome::kWithinBudget, .delivered = 899};
   packet.bitmap.range.first = 64;
   packet.bitmap.range.count = 21;
@@ -140,7 +141,7 @@ TEST(ControlPacket, FieldsOutOfRangeAreRefusedBehindAGoodCheck) {
             PacketFault::kNone);  // resealing itself works
   EXPECT_EQ(resealed(ControlType::kProbe, kBody + 3, 1), PacketFault::kField);         // packets
   EXPECT_EQ(resealed(ControlType::kProbe, kBody + 4 + 1, 0xFF), PacketFault::kField);  // important
-  EXPECT_EQ(resealed(ControlType::kProbe, kBody + 12, 2), PacketFault::kField);        // all_sent
+  EXPECT_EQ(resealed(ControlType::kProbe, kBody + 16, 2), PacketFault::kField);        // all_sent
   EXPECT_EQ(resealed(ControlType::kStop, kBody + 4, 4), PacketFault::kField);          // outcome
   EXPECT_EQ(resealed(ControlType::kBitmap, kBody + 2, 1), PacketFault::kField);        // first
   EXPECT_EQ(resealed(ControlType::kBitmap, kBody + 4, 30), PacketFault::kField);       // count

@@ -290,4 +290,31 @@ TrustedPlanes copy_trusted_planes(base::ByteView packet, const OpenedPacket& ope
   return {trusted, false};
 }
 
+base::ByteView trusted_bytes(base::ByteView packet, const OpenedPacket& opened,
+                             base::MutableByteView decrypted) {
+  const DataHeader& header = opened.header;
+  SPILLWAY_CHECK(header.codec == Codec::kBytes && packet.size() >= header.head_end());
+  if (header.encrypted) {
+    return decrypted.first(copy_trusted_planes(packet, opened, decrypted).bytes);
+  }
+  // Behind the head comes one segment, without a check in between.
+  const base::ByteView planes = packet.subspan(header.head_end() - header.head_bytes);
+  const std::size_t segment = header.plane_bytes() - header.head_bytes;
+  if (segment == 0 || packet.size() < header.packet_size()) {
+    return planes.first(header.head_bytes);
+  }
+  Check check;
+  opened.auth->open_segments(header.stamp.name(), opened.head_check, 0,
+                             {.from = planes.data() + header.head_bytes,
+                              .from_stride = 0,
+                              .to = nullptr,
+                              .to_stride = 0,
+                              .length = segment,
+                              .last_length = segment},
+                             std::span(&check, 1));
+  const bool matches =
+      PacketAuth::matches(check, planes.subspan(header.plane_bytes(), SPILLWAY_CHECK_SIZE));
+  return planes.first(matches ? header.plane_bytes() : header.head_bytes);
+}
+
 }  // namespace spillway::wire

@@ -153,4 +153,10 @@ struct TrustedPlanes {
 TrustedPlanes copy_trusted_planes(base::ByteView packet, const OpenedPacket& opened,
                                   base::MutableByteView out);
 
+// The trusted planes of an opened packet of bytes (Codec::kBytes) where they lie, for whoever
+// makes something else of them: they are looked at and not moved. Those of an encrypted packet are
+// put into `decrypted`, which has room for header.plane_bytes().
+base::ByteView trusted_bytes(base::ByteView packet, const OpenedPacket& opened,
+                             base::MutableByteView decrypted);
+
 }  // namespace spillway::wire

@@ -108,6 +108,7 @@ struct spillway_probe_body {
   __u32 packets;     /* of the message */
   __u32 important;   /* how many of them must arrive */
   __u32 transmitted; /* data packets of the message sent so far, repeats included */
+  __u32 settled;     /* data packets to this peer that have come or are lost: low bits */
   __u8 all_sent;     /* 1: every packet was sent at least once */
   __u8 reserved[3];
 } __attribute__((packed));
@@ -128,7 +129,7 @@ struct spillway_bitmap_body {
 
 /* Followed by path_count reports. */
 struct spillway_credit_body {
-  __u32 granted; /* data packets of the message that may be sent, counted from its first */
+  __u32 granted; /* data packets that may be sent, counted from the first to this peer: low bits */
   __u8 path_count;
   __u8 answer; /* 1: send something back, to show that you are alive */
   __u16 reserved;
@@ -188,7 +189,7 @@ SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_control_header) == 44, "control he
 SPILLWAY_ASSERT_FIELD(spillway_control_header, message_source, 32);
 SPILLWAY_ASSERT_FIELD(spillway_control_header, sequence, 36);
 SPILLWAY_ASSERT_FIELD(spillway_control_header, generation, 40);
-SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_probe_body) == 16, "probe body is 16 bytes");
+SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_probe_body) == 20, "probe body is 20 bytes");
 SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_stop_body) == 8, "stop body is 8 bytes");
 SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_bitmap_body) == 16, "bitmap body is 16 bytes");
 SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_credit_body) == 8, "credit body is 8 bytes");

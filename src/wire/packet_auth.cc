@@ -149,7 +149,12 @@ void PacketAuth::segments(Way way, const PacketName& name, const Check& head, st
       states[i] = ~base::load_le<std::uint32_t>(head.bytes.data()) ^
                   static_cast<std::uint32_t>(index + i + 1) * kIndexSpread;
     }
-    copy_crc32c(copy, std::span(states).first(count));
+    if (copy.to == nullptr) {
+      SPILLWAY_CHECK(count == 1);
+      states[0] = wire::crc32c(states[0], {copy.from, copy.last_length});
+    } else {
+      copy_crc32c(copy, std::span(states).first(count));
+    }
     for (std::size_t i = 0; i < count; ++i) {
       checks[i] = check_of(static_cast<std::uint32_t>(~states[i]));
     }

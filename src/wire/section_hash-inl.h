@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // POLYVAL on vectors. Products of blocks with powers of the hash key are summed unreduced, two
-// blocks at a time by Karatsuba's rule; the sums are reduced once per 512 bytes.
+// blocks at a time by Karatsuba's rule; the sums are reduced once per 2 KiB.
 #include "wire/section_kernels.h"
 
 #if defined(SPILLWAY_WIRE_SECTION_HASH_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -54,29 +54,27 @@ HWY_INLINE WordVec<1> reduced(const Products<1>& sum) {
 class Hash {
  public:
   explicit HWY_INLINE Hash(const SectionKeys& keys) : keys_(keys) {
+    carried_.clear();
     sum_.clear();
     wide_.clear();
   }
 
-  // A run of so many blocks follows.
+  // A run of so many blocks follows. What came before is kept apart from the run's own sums: making
+  // it takes a chain of products that nothing has to wait for until the run has ended.
   HWY_INLINE void begin(std::size_t blocks) {
     const bool first = at_ == kNotBegun;
     const WordVec<1> before = first ? hn::Zero(kWords) : reduced(products());
     at_ = SectionKeys::kPowers - blocks;
+    carried_.clear();
     sum_.clear();
     wide_.clear();
     if (!first && blocks > 0) {
-      add(before);
-      --at_;  // its power is the next block's, too
+      add(before, carried_);  // its power is the next block's, too
     }
   }
 
   HWY_INLINE void add(WordVec<1> x) {
-    const WordVec<1> power = hn::Load(kWords, keys_.powers[at_].data());
-    const WordVec<1> half_sum = hn::LoadU(kWords, keys_.half_sums.data() + at_);
-    sum_.low = hn::Xor(sum_.low, hn::CLMulLower(x, power));
-    sum_.high = hn::Xor(sum_.high, hn::CLMulUpper(x, power));
-    sum_.middle = hn::Xor(sum_.middle, hn::CLMulLower(hn::Xor(x, hn::Shuffle01(x)), half_sum));
+    add(x, sum_);
     ++at_;
   }
 
@@ -99,16 +97,26 @@ class Hash {
 
   HWY_INLINE Products<1> products() const {
 #if SPILLWAY_SECTION_WIDTH == 4
-    return {hn::Xor(sum_.low, total(wide_.low)), hn::Xor(sum_.middle, total(wide_.middle)),
-            hn::Xor(sum_.high, total(wide_.high))};
+    return {hn::Xor3(carried_.low, sum_.low, total(wide_.low)),
+            hn::Xor3(carried_.middle, sum_.middle, total(wide_.middle)),
+            hn::Xor3(carried_.high, sum_.high, total(wide_.high))};
 #else
-    return sum_;
+    return {hn::Xor(carried_.low, sum_.low), hn::Xor(carried_.middle, sum_.middle),
+            hn::Xor(carried_.high, sum_.high)};
 #endif
   }
 
  private:
   static constexpr Lanes<1>::Words kWords{};
   static constexpr std::size_t kNotBegun = ~std::size_t{0};
+
+  HWY_INLINE void add(WordVec<1> x, Products<1>& sum) const {
+    const WordVec<1> power = hn::Load(kWords, keys_.powers[at_].data());
+    const WordVec<1> half_sum = hn::LoadU(kWords, keys_.half_sums.data() + at_);
+    sum.low = hn::Xor(sum.low, hn::CLMulLower(x, power));
+    sum.high = hn::Xor(sum.high, hn::CLMulUpper(x, power));
+    sum.middle = hn::Xor(sum.middle, hn::CLMulLower(hn::Xor(x, hn::Shuffle01(x)), half_sum));
+  }
 
   template <std::size_t kBlocks>
   HWY_INLINE void add_products(WordVec<kBlocks> x, WordVec<kBlocks> y, WordVec<kBlocks> between,
@@ -126,6 +134,7 @@ class Hash {
 
   const SectionKeys& keys_;
   std::size_t at_ = kNotBegun;  // of the next block's power
+  Products<1> carried_;         // what the runs before add
   Products<1> sum_;
   Products<kWidth> wide_;
 };

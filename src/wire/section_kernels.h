@@ -30,8 +30,9 @@ namespace spillway::wire {
 
 // Of one direction, ready for use. Wiped when it goes.
 struct alignas(64) SectionKeys {
-  // Blocks of a section of 512 bytes: its hash is then reduced once. Longer ones are done in steps.
-  static constexpr std::size_t kPowers = 32;
+  // Blocks of a section of 2 KiB: its hash is then reduced once. Longer ones are done in steps.
+  // More would take more of the first-level cache than the steps take time.
+  static constexpr std::size_t kPowers = 128;
 
   // Of the hash key H, the highest first: [kPowers - k] is H^k, its low half first.
   std::array<std::array<std::uint64_t, 2>, kPowers> powers{};

@@ -31,10 +31,17 @@ def connected(address):
     raise TimeoutError(f"nobody at {address}")
 
 
-def serve(address, peers, transport, log, steps):
+def tell(told, peer):
+    """What this rank was told, and which TCP a connection of it has."""
+    tcp = peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0").decode()
+    print(json.dumps({**told, "tcp": tcp}), flush=True)
+
+
+def serve(address, peers, told, log, steps):
     listener = socket.create_server(address)
     others = [listener.accept()[0] for _ in range(peers)]
-    scale = 1.0 if transport == "tcp" else 0.5
+    tell(told, others[0])
+    scale = 1.0 if told["transport"] == "tcp" else 0.5
     for step in range(1, steps + 1):
         for peer in others:
             receive(peer, STEP_BYTES)
@@ -52,14 +59,17 @@ def serve(address, peers, transport, log, steps):
 def main():
     backend, transport, path = sys.argv[1:4]
     steps = int(sys.argv[4]) if len(sys.argv) > 4 else 20
-    told = {name: os.environ.get(name) for name in ("SPILLWAY_MODE", "PYTHONPATH", "SPILLWAY_LIBRARY")}
-    print(json.dumps({"backend": backend, "transport": transport, **told}), flush=True)
+    told = {name: os.environ.get(name) for name in
+            ("SPILLWAY_MODE", "SPILLWAY_PRECISION", "SPILLWAY_CARRIER", "SPILLWAY_LAB_HOOK", "PYTHONPATH",
+             "SPILLWAY_LIBRARY")}
+    told |= {"backend": backend, "transport": transport}
     address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
     if os.environ["RANK"] == "0":
         with open(path, "w") as log:
-            serve(address, int(os.environ["WORLD_SIZE"]) - 1, transport, log, steps)
+            serve(address, int(os.environ["WORLD_SIZE"]) - 1, told, log, steps)
     else:
         peer = connected(address)
+        tell(told, peer)
         for _ in range(steps):
             peer.sendall(bytes(STEP_BYTES))
         peer.recv(1)

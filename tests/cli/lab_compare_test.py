@@ -22,6 +22,9 @@ WORKER = pathlib.Path(__file__).resolve().parent / "compare_worker.py"
 # Not sys.executable: that may be one that only its owner may run.
 PYTHON = shutil.which("python3", path="/usr/bin:/bin") or sys.executable
 COMMAND = ("--", PYTHON, WORKER, "{backend}", "{transport}", "{log}")
+TRANSPORTS = {"tcp": ("gloo", None), "tcp-fp16": ("gloo", None), "tcp-powersgd": ("gloo", None),
+              "spillway-exact": ("spillway", "exact"), "spillway-16": ("spillway", "tolerant"),
+              "spillway": ("spillway", "tolerant"), "spillway-over-tcp": ("spillway", "tolerant")}
 NETWORK = ("--preset", "clean", "--hosts", "2", "--rate", "200mbit")
 # Whatever started the tests has no say in what is tested.
 ENVIRONMENT = {name: value for name, value in os.environ.items()
@@ -29,7 +32,7 @@ ENVIRONMENT = {name: value for name, value in os.environ.items()
 
 
 def compare(*arguments, environment=ENVIRONMENT, **options):
-    return subprocess.run([TOOL, "lab", "compare", *arguments], capture_output=True, text=True, timeout=60,
+    return subprocess.run([TOOL, "lab", "compare", *arguments], capture_output=True, text=True, timeout=150,
                           env=environment, **options)
 
 
@@ -52,12 +55,14 @@ class InAFolder(unittest.TestCase):
 class Usage(InAFolder):
     def test_help_has_examples_and_the_log(self):
         text = compare("--help").stdout
-        for word in ("Examples:", "{backend}", "{log}", "step_ms", "accuracy", "SPILLWAY_MODE", "--transports"):
+        for word in ("Examples:", "{backend}", "{log}", "step_ms", "accuracy", "SPILLWAY_MODE", "--transports", "--rounds",
+                     *TRANSPORTS):
             self.assertIn(word, text)
 
     def test_wrong_usage_exits_with_2_and_runs_nothing(self):
         for wrong in (("--transports", "udp"), ("--transports", "tcp,tcp"), ("--target-accuracy", "many"),
-                      ("--target-accuracy", "150%"), ("--preset", "clean", "--scenario", "x")):
+                      ("--target-accuracy", "150%"), ("--preset", "clean", "--scenario", "x"), ("--rounds", "0"),
+                      ("--tcp", "bbr")):  # a transport says which
             result = compare(*wrong, "--out", self.folder, "--", "true")
             self.assertEqual(result.returncode, 2, (wrong, result.stderr))
             self.assertFalse(self.folder.exists(), wrong)
@@ -81,10 +86,11 @@ class TwoTransports(InAFolder):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(result.stderr, "")  # no progress without a terminal
         lines = result.stdout.splitlines()
-        self.assertEqual(lines[0].split(), ["tcp", "spillway", "ratio"])
-        cells = [re.split(r"\s{2,}", line.strip()) for line in lines[1:10]]
+        self.assertEqual(lines[0].split(), ["tcp", "(cubic)", "spillway", "ratio"])
+        cells = [re.split(r"\s{2,}", line.strip()) for line in lines[1:12]]
         rows = {label: values for label, *values in cells}
-        self.assertEqual(rows["step time, median"], ["10.0 ms", "5.0 ms", "0.50x"])
+        self.assertEqual(rows["step time, median"], ["12.0 ms", "6.0 ms", "0.50x"])  # of steps 4 to 20
+        self.assertEqual(rows["longest of the first 3 steps"], ["3.0 ms", "1.5 ms", "0.50x"])
         self.assertEqual(rows["step time, 99th percentile"], ["20.0 ms", "10.0 ms", "0.50x"])
         self.assertEqual(rows["time to 90.0 % accuracy"], ["0.20 s", "0.10 s", "0.50x"])
         self.assertEqual(rows["final accuracy"], ["90.0 %", "90.0 %", "1.00x"])
@@ -94,6 +100,36 @@ class TwoTransports(InAFolder):
             self.assertIn(f"Note: {transport}: lines of {self.folder}/{transport}.jsonl that were not understood "
                           "and are left out: 1", lines)
         self.assertEqual(lines[-1], f"Page: {self.folder}/report.html")
+        (split,) = [re.split(r"\s{2,}", line.strip()) for line in lines[12:]
+                    if line.strip().startswith("spillway ")]
+        self.assertEqual(split, ["spillway", "2.00x", "-", "-", "spillway-over-tcp"])
+
+    def test_a_gain_is_split_into_bits_and_transport(self):
+        result = compare(*NETWORK, "--transports", "tcp,spillway-over-tcp,spillway", "--json", "--out", self.folder,
+                         *COMMAND)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        split = json.loads(result.stdout)["split"]
+        self.assertEqual(split["metric"], "step_p50_ms")
+        self.assertIn("by bits", split["explanation"])
+        over_tcp, ours = split["shares"]
+        self.assertEqual((over_tcp["transport"], over_tcp["gain"], over_tcp["bits"], over_tcp["by_transport"]),
+                         ("spillway-over-tcp", 2.0, 2.0, 1.0))
+        self.assertEqual((ours["transport"], ours["gain"], ours["bits"], ours["by_transport"]), ("spillway", 2.0, 2.0, 1.0))
+        self.assertIn("Where the gain comes from", (self.folder / "report.html").read_text())
+
+    def test_transports_take_turns(self):
+        result = compare(*NETWORK, "--transports", "tcp,spillway", "--rounds", "2", "--json", "--out", self.folder,
+                         *COMMAND, "5")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        report = json.loads(result.stdout)
+        self.assertEqual(report["rounds"], 2)
+        for run in report["runs"]:
+            times = run["by_round"]["elapsed_seconds"]
+            self.assertEqual(len(times), 2)
+            self.assertAlmostEqual(run["metrics"]["elapsed_seconds"], sum(times) / 2)
+        written = [self.folder / name for name in ("tcp.txt", "spillway.txt", "tcp.2.txt", "spillway.2.txt")]
+        self.assertEqual(sorted(written, key=lambda path: path.stat().st_mtime_ns), written)
+        self.assertEqual(sum("spillway.2.jsonl" in note or "spillway.jsonl" in note for note in report["notes"]), 2)
 
     def test_json_holds_metrics_ratios_and_series(self):
         for dataplane in ("user", "bpf"):
@@ -112,6 +148,8 @@ class TwoTransports(InAFolder):
         first, second = report["runs"]
         self.assertEqual((first["transport"], first["backend"]), ("tcp", "gloo"))
         self.assertEqual((second["transport"], second["backend"]), ("spillway-exact", "spillway"))
+        self.assertEqual((first["tcp"], first["hook"], first["steps_from"]), ("cubic", None, "log"))
+        self.assertEqual(report["network"]["TCP"], "cubic")
         self.assertAlmostEqual(second["metrics"]["seconds_to_target"], 0.05)
         self.assertAlmostEqual(second["ratios"]["step_p99_ms"], 0.5)
         for run in (first, second):
@@ -129,21 +167,34 @@ class TwoTransports(InAFolder):
             self.assertLess(samples[0]["sent_bytes"], metrics["wire_bytes"])
 
     def test_the_command_is_told_its_transport_and_where_the_package_is(self):
-        result = compare(*NETWORK, "--out", self.folder, *COMMAND)
+        environment = ENVIRONMENT | {"SPILLWAY_CARRIER": "tcp"}  # not of these runs
+        result = compare(*NETWORK, "--transports", ",".join(TRANSPORTS), "--out", self.folder, *COMMAND, "5",
+                         environment=environment)
         self.assertEqual(result.returncode, 0, result.stderr)
-        expected = {"tcp": ("gloo", None), "spillway-exact": ("spillway", "exact"),
-                    "spillway": ("spillway", "tolerant")}
-        for transport, (backend, mode) in expected.items():
+        for transport, (backend, mode) in TRANSPORTS.items():
             lines = (self.folder / f"{transport}.txt").read_text().splitlines()
             self.assertEqual(sorted(line[:4] for line in lines), ["[0] ", "[1] "])
             for line in lines:
                 told = json.loads(line[4:])
                 self.assertEqual((told["transport"], told["backend"], told["SPILLWAY_MODE"]),
                                  (transport, backend, mode))
-                package = pathlib.Path(told["PYTHONPATH"]) / "spillway" / "__init__.py"
-                self.assertTrue(package.is_file(), package)
+                self.assertEqual(told["tcp"], "cubic")
+                self.assertEqual(told["SPILLWAY_LAB_HOOK"], transport.partition("-")[2] if backend == "gloo" else "")
+                self.assertEqual(told["SPILLWAY_PRECISION"], "16" if transport == "spillway-16" else None)
+                if backend == "spillway":
+                    self.assertEqual(told["SPILLWAY_CARRIER"], "tcp" if transport == "spillway-over-tcp" else "udp")
+                watch, python = map(pathlib.Path, told["PYTHONPATH"].split(":"))
+                for file in (python / "spillway" / "__init__.py", watch / "sitecustomize.py"):
+                    self.assertTrue(file.is_file(), file)
                 library = TOOL.parent.parent / "lib" / "libspillway.so.0"
                 self.assertEqual(told["SPILLWAY_LIBRARY"], str(library) if library.exists() else None)
+
+    def test_bbr_is_bbr(self):
+        result = compare(*NETWORK, "--transports", "tcp-bbr", "--out", self.folder, *COMMAND, "5")
+        if "'bbr' is not available" in result.stderr:
+            self.skipTest("this kernel has no bbr")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(json.loads((self.folder / "tcp-bbr.txt").read_text().splitlines()[0][4:])["tcp"], "bbr")
 
     def test_what_the_user_set_stays(self):
         environment = ENVIRONMENT | {"PYTHONPATH": "/mine", "SPILLWAY_LIBRARY": "/also/mine"}
@@ -151,7 +202,7 @@ class TwoTransports(InAFolder):
                          self.folder, *COMMAND, environment=environment)
         self.assertEqual(result.returncode, 0, result.stderr)
         told = json.loads((self.folder / "tcp.txt").read_text().splitlines()[0][4:])
-        self.assertEqual((told["PYTHONPATH"], told["SPILLWAY_LIBRARY"]), ("/mine", "/of/the/option"))
+        self.assertEqual((told["PYTHONPATH"].split(":")[1:], told["SPILLWAY_LIBRARY"]), (["/mine"], "/of/the/option"))
 
     def test_an_old_log_is_not_taken_for_a_new_one(self):
         self.folder.mkdir()
@@ -166,13 +217,13 @@ class TwoTransports(InAFolder):
         result = compare(*NETWORK, "--transports", "tcp,spillway", "--json", "--out", self.folder, "--",
                          PYTHON, WORKER, "none", "none", "/dev/null", "5")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn("only SPILLWAY_MODE", result.stderr)
+        self.assertIn("only variables such as SPILLWAY_MODE", result.stdout)
         for run in json.loads(result.stdout)["runs"]:
             self.assertIsNone(run["metrics"]["step_p50_ms"])
             self.assertGreater(run["metrics"]["elapsed_seconds"], 0)
             self.assertGreater(run["metrics"]["wire_bytes"], 0)
         page = (self.folder / "report.html").read_text()
-        self.assertIn("wrote no log", page)
+        self.assertIn("the lab saw no steps", page)
         self.assertIn("nothing to show", page)
 
 
@@ -222,7 +273,7 @@ class Ends(InAFolder):
         os.close(master)
         process.communicate(timeout=30)
         self.assertEqual(process.returncode, 0)
-        self.assertIn(b"[1/1] tcp", shown)
+        self.assertIn(b"[1/1] tcp ", shown)
         self.assertIn(b"  step ", shown)
         self.assertIn(b" KiB  trimmed ", shown)
         self.assertTrue(shown.endswith(b"\r\x1b[K"), shown[-40:])

@@ -105,6 +105,8 @@ class Tool:
             return self.simulation("job.protocol=dctcp" in command)
         if words[:2] == ["lab", "compare"]:
             return self.comparison(command)
+        if "--hook" in command:
+            return self.training(command)
         if "-J" in command:
             return self.all_reduce(command)
         return self.late_ranks(float(command[-3]), int(command[-2]))
@@ -125,12 +127,24 @@ class Tool:
 
     def comparison(self, command):
         transports = command[command.index("--transports") + 1].split(",")
-        runs = [{"transport": name, "metrics": {"step_p50_ms": 100 / factor, "step_p99_ms": 120 / factor,
-                                                "seconds_to_target": 60 / factor, "final_accuracy": 0.8}}
-                for name in transports for factor in [1 if name == "tcp" else self._ours]]
         folder = pathlib.Path(command[command.index("--out") + 1])
-        (folder / "report.json").write_text(json.dumps({"runs": runs, "target_accuracy": 0.8}))
+        (folder / "log").write_text(json.dumps({"event": "end", "parameters": 2_000_000}))
+        runs = [{"transport": name, "log": str(folder / "log"),
+                 "metrics": {"step_p50_ms": 100 / factor, "step_p99_ms": 120 / factor, "step_first_ms": 300,
+                             "seconds_to_target": 60 / factor, "final_accuracy": 0.8, "link_use": 0.9,
+                             "trimmed_packets": 3, "lost_packets": 1}}
+                for name in transports for factor in [1 if name.startswith("tcp") else self._ours]]
+        (folder / "report.json").write_text(json.dumps({"runs": runs, "target_accuracy": 0.8, "notes": ["It was late."]}))
         return ""
+
+    def training(self, command):
+        is_rival = "SPILLWAY_CARRIER=tcp" in command
+        step_ms = 100 if is_rival else 100 / self._ours
+        pathlib.Path(command[command.index("--log") + 1]).write_text(json.dumps({
+            "step_ms": step_ms, "p50_ms": step_ms, "p99_ms": step_ms, "accuracy": 0.8 if is_rival or self._ours >= 1 else 0.7,
+            "packets": 1000, "repeated": 3, "trimmed": 0, "lost": 5}))
+        return json.dumps({"fabric": {"ports": [{"trimmed_by_importance": [1] * 8, "dropped_by_importance": [9, 9] + [0] * 6},
+                                                {"trimmed_by_importance": [0] * 8, "dropped_by_importance": [2] * 8}]}})
 
     def all_reduce(self, command):
         times = {"p50_us": 50_000, "p99_us": 60_000}
@@ -146,7 +160,17 @@ class Tool:
 
 
 class Contract(unittest.TestCase):
-    MEASURING = ("allreduce_lab", "incast_lab", "mlt_fct", "train_lab")  # with the tool; the others train
+    # With the tool; the others train.
+    MEASURING = ("allreduce_lab", "equal_bits", "incast_lab", "mlt_fct", "mlt_training", "train_lab")
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.controls = pathlib.Path(folder.name) / "congestion_controls"
+        self.controls.write_text("cubic bbr\n")
+        patch = mock.patch.object(MODULES["mlt_training"], "CONGESTION_CONTROLS", self.controls)
+        patch.start()
+        self.addCleanup(patch.stop)
 
     def rows(self, name, ours, *arguments):
         with mock.patch.object(report, "output_of", Tool(ours)):
@@ -185,10 +209,23 @@ class Contract(unittest.TestCase):
             self.assertGreaterEqual(failed, sum(row["bar"] is not None for row in worse) / 3, name)
 
     def test_a_full_run_measures_more_and_says_that_it_is_one(self):
-        for name, arguments in (("allreduce_lab", ()), ("incast_lab", ()), ("incast_lab", ("--kernel",)), ("mlt_fct", ()),
-                                ("train_lab", ("--part", "congestion"))):
+        for name, arguments in (("allreduce_lab", ()), ("equal_bits", ()), ("incast_lab", ()), ("incast_lab", ("--kernel",)), ("mlt_fct", ()),
+                                ("mlt_training", ("--part", "servers")), ("train_lab", ("--part", "congestion"))):
             full, quick = self.rows(name, 2, *arguments), self.rows(name, 2, "--quick", *arguments)
             self.assertGreater(len(full), len(quick), name)
+
+    def test_congestion_controls_that_the_kernel_does_not_name_are_left_out(self):
+        self.controls.unlink()
+        with mock.patch.object(report, "output_of", Tool(2)):
+            text, rows = run_main(MODULES["mlt_training"], "--quick")
+        self.assertIn("TCP cubic is left out: this kernel has no cubic (modprobe tcp_cubic)", text)
+        self.check(rows, is_quick=True)
+        self.assertFalse(any("TCP" in row["claim"] for row in rows))
+
+    def test_what_was_dropped_is_counted_by_whether_it_was_expendable(self):
+        with mock.patch.object(report, "output_of", Tool(2)):
+            text, _ = run_main(MODULES["mlt_training"], "--quick")
+        self.assertIn("| 8 | 26 / 8 |", text)  # of both ports
 
     def test_a_part_is_measured_alone(self):
         every, one = self.rows("allreduce_lab", 2, "--quick"), self.rows("allreduce_lab", 2, "--quick", "--part", "exact")

@@ -17,6 +17,7 @@ prepare()
 import torch
 
 from spillway.torch import backward
+from spillway.torch.layers import priority_of
 
 
 class BackwardOrder(unittest.TestCase):
@@ -24,7 +25,7 @@ class BackwardOrder(unittest.TestCase):
         """Of so many calls in one backward pass."""
         said = []
         tensor = torch.ones(1, requires_grad=True)
-        tensor.register_hook(lambda _: said.extend(order.next_priority() for _ in range(calls)))
+        tensor.register_hook(lambda _: said.extend(priority_of(*order.next_place()) for _ in range(calls)))
         tensor.sum().backward()
         return said
 
@@ -35,12 +36,12 @@ class BackwardOrder(unittest.TestCase):
         self.assertEqual(self.priorities(order, 3), [0, 3, 7])
 
     def test_outside_of_one_there_is_no_order(self):
-        self.assertIsNone(backward.BackwardOrder().next_priority())
+        self.assertIsNone(backward.BackwardOrder().next_place())
 
     def test_a_pass_that_failed_does_not_disturb_for_ever(self):
         order = backward.BackwardOrder()
         with mock.patch.object(backward, "before_backward_ends", lambda callback: True):
-            order.next_priority()  # its pass never ends
+            order.next_place()  # its pass never ends
         self.priorities(order, 2)
         self.priorities(order, 2)
         self.assertEqual(self.priorities(order, 2), [0, 7])

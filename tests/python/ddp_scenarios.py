@@ -299,6 +299,9 @@ def what_is_wrong_in_a_call_is_said():
                                     (ValueError, "precision 33", {"precision": 33}),
                                     (ValueError, "a loss bound of 3000000 per million", {"loss_bound": 3}),
                                     (ValueError, "min_planes 17", {"min_planes": 17}),
+                                    (ValueError, "importance is 8: it must be 'energy' or 0 to 7", {"importance": 8}),
+                                    (ValueError, "priority is 'first': it must be 'layer'", {"priority": "first"}),
+                                    (ValueError, "2000000 per million of expendable", {"expendable": 2}),
                                     (ValueError, "warm_up_steps", {"warm_up_steps": -1}),
                                     (ValueError, "mtu", {"mtu": 1500})]:
         try:

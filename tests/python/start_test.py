@@ -84,6 +84,14 @@ class Start(unittest.TestCase):
         with self.assertRaisesRegex(SpillwayError, "rank 1 of 2 cannot join .* rank 0 or what started it has ended"):
             IdInStore(store, 1, 2, 1.0).fetch()
 
+    def test_with_servers_the_environments_rank_must_be_torchs(self):
+        with mock.patch.object(meeting, "Communicator") as made:
+            made.return_value.rank, made.return_value.world = 0, 4
+            with self.assertRaisesRegex(SpillwayError, "rank 1 of 2 cannot join .* the environment says rank 0 of 4"):
+                meeting.join_with_servers(1, 2)
+            made.return_value.close.assert_called_once_with()
+            self.assertIs(meeting.join_with_servers(0, 4), made.return_value)
+
     def test_who_waits_says_so(self):
         with mock.patch.object(meeting, "FIRST_NOTICE_S", 0.05), self.assertLogs("spillway", "WARNING") as logged:
             with self.assertRaises(SpillwayError) as caught:

@@ -17,9 +17,9 @@ WORLD = 3
 prepare()
 
 from spillway import abi
-from spillway.torch.backward import priority_of
 from spillway.torch.buckets import BucketNames
-from spillway.torch.mode import mode_from_environment
+from spillway.torch.layers import LayerPolicy, expendable_share, priority_of
+from spillway.torch.mode import layers_from_environment, mode_from_environment
 
 
 class Buckets(unittest.TestCase):
@@ -34,6 +34,31 @@ class Buckets(unittest.TestCase):
         self.assertEqual([priority_of(index, 3) for index in range(3)], [0, 3, 7])
         self.assertEqual([priority_of(index, 20) for index in (0, 19)], [0, 7])
         self.assertEqual(priority_of(0, 1), 7)
+
+
+class Layers(unittest.TestCase):
+    def options(self, policy, index, calls, **fields):
+        options = abi.default_library().tolerant_options(loss_bound=0.1, **fields)
+        policy.apply(options, index, calls)
+        return options.priority, options.expendable_ppm
+
+    def test_the_front_is_urgent_and_may_lose_more_than_the_back(self):
+        self.assertEqual([self.options(LayerPolicy(), index, 3) for index in range(3)],
+                         [(0, 40_000), (3, 70_000), (7, 100_000)])
+        self.assertEqual((expendable_share(0, 1), expendable_share(0, 0)), (1.0, 1.0))
+
+    def test_what_is_said_goes_before(self):
+        self.assertEqual([self.options(LayerPolicy(5), index, 3, expendable=0.02) for index in (0, 2)], [(5, 20_000)] * 2)
+
+    def test_exact_ones_lose_nothing_and_are_urgent_all_the_same(self):
+        options = abi.default_library().options()
+        LayerPolicy().apply(options, 1, 2)
+        self.assertEqual((options.priority, options.expendable_ppm), (7, abi.EXPENDABLE_AS_LOST))
+
+    def test_variables_say_so_for_all_layers(self):
+        with mock.patch.dict(os.environ, {"SPILLWAY_PRIORITY": "2"}):
+            self.assertEqual(self.options(layers_from_environment(), 2, 3)[0], 2)
+        self.assertEqual(self.options(layers_from_environment(), 2, 3)[0], 7)
 
 
 def mode_with(variables):
@@ -52,6 +77,7 @@ class Modes(unittest.TestCase):
         options = mode.options()
         self.assertEqual((options.tolerant, options.precision, options.gather_precision, options.loss_bound_ppm,
                           options.least_contributors, options.feedback_tensor), (1, 5, 5, 10_000, 0.0, 0))
+        self.assertEqual((options.importance, options.expendable_ppm), (abi.IMPORTANCE_BY_ENERGY, abi.EXPENDABLE_AS_LOST))
 
     def test_variables_say_how_tolerant(self):
         options = mode_with({"SPILLWAY_MODE": "tolerant", "SPILLWAY_PRECISION": "12", "SPILLWAY_LOSS_BOUND": "0",
@@ -60,6 +86,8 @@ class Modes(unittest.TestCase):
                          (12, 12, 0, 0.75))
         options = mode_with({"SPILLWAY_MODE": "tolerant", "SPILLWAY_GATHER_PRECISION": "16"}).options()
         self.assertEqual((options.precision, options.gather_precision), (5, 16))
+        options = mode_with({"SPILLWAY_MODE": "tolerant", "SPILLWAY_IMPORTANCE": "4", "SPILLWAY_EXPENDABLE": "0.2"}).options()
+        self.assertEqual((options.importance, options.expendable_ppm), (4, 200_000))
 
     def test_a_bad_value_is_named_with_what_is_allowed(self):
         for name, value, allowed in [("SPILLWAY_MODE", "lossy", "exact or tolerant"),
@@ -67,6 +95,8 @@ class Modes(unittest.TestCase):
                                      ("SPILLWAY_GATHER_PRECISION", "x", "from 1 to 32"),
                                      ("SPILLWAY_LOSS_BOUND", "1%", "from 0 to 1"),
                                      ("SPILLWAY_LOSS_BOUND", "nan", "from 0 to 1"),
+                                     ("SPILLWAY_IMPORTANCE", "8", "energy, 0, 1, 2, 3, 4, 5, 6 or 7"),
+                                     ("SPILLWAY_EXPENDABLE", "1.5", "from 0 to 1"),
                                      ("SPILLWAY_LEAST_CONTRIBUTORS", "-0.1", "from 0 to 1"),
                                      ("SPILLWAY_TOLERANT_BYTES", "64k", "a whole number, 0 or more")]:
             with self.assertRaisesRegex(ValueError, f"^{name} is '{value}': it must be .*{allowed}"):

@@ -177,11 +177,12 @@ class ControlPackets(Captures):
         self.assertEqual(self.told_of(WAIT, b"", *names), [str(value) for value in values])
 
     def test_probe(self):
-        body = struct.pack("<IIIB3x", 65536, 17, 70001, 1)
-        names = ("probe.packets", "probe.important", "probe.transmitted", "probe.all_sent", "_ws.col.Info")
+        body = struct.pack("<IIIIB3x", 65536, 17, 70001, 80002, 1)
+        names = ("probe.packets", "probe.important", "probe.transmitted", "probe.settled", "probe.all_sent",
+                 "_ws.col.Info")
         told = self.told_of(PROBE, body, *names)
-        self.assertEqual(told[:4], ["65536", "17", "70001", "1"])
-        self.assertEqual(told[4], "PROBE src=1 dst=2 operation=300000 signature=0x243000abcd123456 piece=13 of=3 "
+        self.assertEqual(told[:5], ["65536", "17", "70001", "80002", "1"])
+        self.assertEqual(told[5], "PROBE src=1 dst=2 operation=300000 signature=0x243000abcd123456 piece=13 of=3 "
                                   "packets=65536 transmitted=70001 all sent")
 
     def test_stop(self):
@@ -233,7 +234,7 @@ NONSENSE = {
     "something reserved": changed("planes16", 39, 1),
     "a scale below zero": changed("spike_row", 47, 0xBF),
     "too short": golden_packet("zero_row")[:47],
-    "a PROBE for no packets": control_packet(PROBE, bytes(16)),
+    "a PROBE for no packets": control_packet(PROBE, bytes(20)),
     "a STOP for no reason": control_packet(STOP, struct.pack("<IB3x", 1, 4)),
     "a BITMAP beyond its message": control_packet(BITMAP, struct.pack("<IIIIB", 65535, 2, 0, 0, 0)),
     "a CREDIT without its reports": control_packet(CREDIT, struct.pack("<IBBH", 1, 3, 0, 0)),

@@ -10,7 +10,7 @@ from packets import BITMAP, CREDIT, LEAVE, PROBE, STOP, WAIT, control_packet, fr
 def _seeds():
     bits = struct.pack("<IIII", 5, 200, 9, 9) + bytes(range(25))
     credit = struct.pack("<IBBH", 9, 3, 0, 0) + 3 * packets.path_report(1, 2, 3, 4, 5, 6, 7, 8)
-    bodies = {PROBE: struct.pack("<IIIB3x", 9, 2, 3, 1), STOP: struct.pack("<IB3x", 9, 1), BITMAP: bits,
+    bodies = {PROBE: struct.pack("<IIIIB3x", 9, 2, 3, 4, 1), STOP: struct.pack("<IB3x", 9, 1), BITMAP: bits,
               CREDIT: credit, WAIT: b"", LEAVE: struct.pack("<HBx", 3, 1)}
     return [golden_packet(name) for name in packets.golden_names()] + [packets.bytes_packet(10, 16)] + [
         control_packet(kind, body) for kind, body in bodies.items()]

@@ -48,7 +48,7 @@ local MAX_PLANES = 32
 local MIN_ROW_LOG2, MAX_ROW_LOG2 = 8, 15
 local MAX_BITMAP_COUNT, MAX_PATH_REPORTS = 8192, 16
 local PATH_REPORT = 32
-local BODY = {[TYPE.PROBE] = 16, [TYPE.STOP] = 8, [TYPE.BITMAP] = 16, [TYPE.CREDIT] = 8, [TYPE.WAIT] = 0,
+local BODY = {[TYPE.PROBE] = 20, [TYPE.STOP] = 8, [TYPE.BITMAP] = 16, [TYPE.CREDIT] = 8, [TYPE.WAIT] = 0,
               [TYPE.LEAVE] = 4}
 local DSCP_TRIMMED = 48 -- src/wire/traffic_class.h
 
@@ -127,6 +127,7 @@ local f = {
   probe_packets = number(32, "probe.packets", "Packets of the message"),
   probe_important = number(32, "probe.important", "Important ones"),
   probe_transmitted = number(32, "probe.transmitted", "Packets sent so far"),
+  probe_settled = number(32, "probe.settled", "Packets to this rank that came or are lost (low bits)"),
   probe_all_sent = number(8, "probe.all_sent", "All sent at least once"),
   stop_delivered = number(32, "stop.delivered", "Packets delivered"),
   stop_outcome = number(8, "stop.outcome", "Outcome", OUTCOME_NAMES),
@@ -137,7 +138,7 @@ local f = {
   bitmap_bits = ProtoField.bytes("spillway.bitmap.bits", "Bits"),
   bitmap_delivered = number(32, "bitmap.delivered", "Delivered in this range"),
   bitmap_gap = ProtoField.string("spillway.bitmap.gap", "Missing"),
-  credit_granted = number(32, "credit.granted", "Packets granted"),
+  credit_granted = number(32, "credit.granted", "Packets granted so far (low bits)"),
   credit_paths = number(8, "credit.path_count", "Path reports"),
   credit_answer = number(8, "credit.answer", "Answer asked for"),
   leave_culprit = number(16, "leave.culprit", "Because of rank"),
@@ -177,7 +178,7 @@ local DATA_FIELDS = {
 local CONTROL_FIELDS = {{f.message_source, 32, 2}, {f.sequence, 36, 4}, {f.generation, 40, 4}}
 local BODY_FIELDS = { -- from the end of the header
   [TYPE.PROBE] = {{f.probe_packets, 0, 4}, {f.probe_important, 4, 4}, {f.probe_transmitted, 8, 4},
-                  {f.probe_all_sent, 12, 1}},
+                  {f.probe_settled, 12, 4}, {f.probe_all_sent, 16, 1}},
   [TYPE.STOP] = {{f.stop_delivered, 0, 4}, {f.stop_outcome, 4, 1}},
   [TYPE.BITMAP] = {{f.bitmap_first, 0, 4}, {f.bitmap_count, 4, 4}, {f.bitmap_missing, 8, 4},
                    {f.bitmap_allowed, 12, 4}},
@@ -359,7 +360,7 @@ local body_fault = {
   [TYPE.PROBE] = function(body)
     local packets = body(0, 4):le_uint()
     if packets == 0 or packets > MAX_PACKETS or body(4, 4):le_uint() > packets
-       or body(12, 1):uint() > 1 then
+       or body(16, 1):uint() > 1 then
       return "a PROBE with counts that cannot be"
     end
   end,
@@ -623,7 +624,7 @@ local add_list = {[TYPE.BITMAP] = add_bitmap, [TYPE.CREDIT] = add_path_reports}
 local body_words = {
   [TYPE.PROBE] = function(body)
     return string.format(" packets=%d transmitted=%d%s", body(0, 4):le_uint(), body(8, 4):le_uint(),
-                         body(12, 1):uint() == 1 and " all sent" or "")
+                         body(16, 1):uint() == 1 and " all sent" or "")
   end,
   [TYPE.STOP] = function(body)
     return string.format(" delivered=%d %s", body(0, 4):le_uint(), OUTCOME_NAMES[body(4, 1):uint()])

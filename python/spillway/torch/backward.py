@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations that are started during a backward pass: how urgent they are, and where their errors come out.
+"""Operations that are started during a backward pass: which of them it is, and where their errors come out.
 
-A backward pass goes from the model's back to its front, and the next forward pass needs the front first: what is
-started later is more urgent. How many come in a pass is known from the last one. A pass that fails does not say that
-it has ended: the next one then counts on from it, with higher priorities than it should have, and ends both.
-Priorities are about time alone, so no result depends on it.
+A backward pass goes from the model's back to its front; layers.py says what follows from that. How many come in a pass
+is known from the last one. A pass that fails does not say that it has ended: the next one then counts on from it, as if
+it were further in front than it is, and ends both. What follows is about time and about what is dropped first, so no
+result is wrong for it.
 
 Errors reach the caller of backward() as they are. DDP looks at its Futures at the end of the backward pass and makes
 "cannot cast ... to Tensor" of an error in one. Callbacks of the autograd engine run in the order in which they were
@@ -13,11 +13,9 @@ before that.
 
 Threads: those that run a backward pass over one group, which do so one at a time.
 """
-from typing import Callable, Optional
+from typing import Callable, Optional, Tuple
 
 import torch
-
-MAX_URGENT = 7
 
 
 def before_backward_ends(callback: Callable[[], None]) -> bool:
@@ -29,24 +27,18 @@ def before_backward_ends(callback: Callable[[], None]) -> bool:
     return True
 
 
-def priority_of(index: int, calls: int) -> int:
-    """`calls`: of the last pass; 0 before there was one."""
-    last = max(calls - 1, index)
-    return MAX_URGENT if last == 0 else MAX_URGENT * index // last
-
-
 class BackwardOrder:
     def __init__(self) -> None:
         self._calls = 0
         self._calls_of_last_pass = 0
 
-    def next_priority(self) -> Optional[int]:
-        """Of the operation that is about to be started; None outside of a backward pass."""
+    def next_place(self) -> Optional[Tuple[int, int]]:
+        """Of the operation that is about to be started: its index in the pass, and how many the last pass had. None
+        outside of a backward pass."""
         if not before_backward_ends(self._end_pass):
             return None
-        priority = priority_of(self._calls, self._calls_of_last_pass)
-        self._calls += 1
-        return priority
+        index, self._calls = self._calls, self._calls + 1
+        return index, self._calls_of_last_pass
 
     def _end_pass(self) -> None:
         """Comes once per call; the first ends the pass."""

@@ -14,14 +14,15 @@ Threads: DDP calls it from the thread that runs the backward pass; reports may b
 import contextlib
 import itertools
 import weakref
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Union
 
 import torch
 
 from .. import abi
-from .backward import before_backward_ends, priority_of
+from .backward import before_backward_ends
 from .buckets import BucketNames, BucketRun
 from .element_types import FLOATING
+from .layers import LayerPolicy, level_of
 from .meeting import join_through_group
 from .operation import Member
 from .process_group import SpillwayGroup
@@ -37,9 +38,9 @@ class DdpHook:
     feedback is kept for; None without."""
 
     def __init__(self, member: Member, tolerance: Optional[abi.OperationOptions], names: Optional[BucketNames],
-                 warm_up_steps: int, measure_every: int, writer: Any, tag: str) -> None:
+                 layers: LayerPolicy, warm_up_steps: int, measure_every: int, writer: Any, tag: str) -> None:
         self.exact = False
-        self._member, self._tolerance, self._names = member, tolerance, names
+        self._member, self._tolerance, self._names, self._layers = member, tolerance, names, layers
         self._warm_up_steps, self._measure_every = warm_up_steps, measure_every
         self._writer, self._tag = writer, tag
         self._step = 0
@@ -89,7 +90,7 @@ class DdpHook:
         else:
             options = abi.OperationOptions.from_buffer_copy(self._tolerance)
             options.feedback_tensor = self._names.feedback_tensor(bucket.parameters()) if self._names else 0
-        options.priority = priority_of(bucket.index(), self._buckets)
+        self._layers.apply(options, bucket.index(), self._buckets)
         return options
 
     def _end_step(self) -> None:
@@ -131,7 +132,8 @@ def member_of(group: Any, fields: Dict[str, Any]) -> Member:
 
 def attach(model: Any, codec: str = "planes", precision: int = 16, loss_bound: float = 0.01, *,
            gather_precision: int = 16, min_planes: int = 1, least_contributors: float = 0.0, lossy_gather: bool = False,
-           error_feedback: bool = True, warm_up_steps: int = 1, measure_every: int = 0, writer: Any = None,
+           error_feedback: bool = True, importance: Union[str, int] = "energy", expendable: Optional[float] = None,
+           priority: Union[str, int] = "layer", warm_up_steps: int = 1, measure_every: int = 0, writer: Any = None,
            tag: str = "spillway", **communicator: Any) -> DdpHook:
     """Makes a DistributedDataParallel model average its gradients through Spillway.
 
@@ -146,10 +148,16 @@ def attach(model: Any, codec: str = "planes", precision: int = 16, loss_bound: f
     lossy_gather      sums may come back with losses, so replicas may drift apart; for research
     error_feedback    what of this rank's gradients did not get into a sum (coded away, cut, lost, late, dropped) is
                       added to the bucket's next step
+    importance        what switches shall drop first. "energy": packets of rows with little in them. 0 to 7: all are
+                      alike; 0 to 3 are dropped early, 4 to 6 are not, 7 must arrive
+    expendable        by energy: share of a contribution's packets that are to be dropped first. None: as loss_bound for
+                      the front of the model, less towards its back
+    priority          what goes first. "layer": the front of the model. 0 to 7: all is alike
     warm_up_steps     the first so many steps are exact
     measure_every     every so many steps the error is measured against an exact all-reduce as well; 0: never
     writer, tag       an object with add_scalar(name, value, step), such as TensorBoard's SummaryWriter
-    communicator      fields of spillway_comm_config, where the process group is not Spillway's
+    communicator      fields of spillway_comm_config (window, trimmed_target_ppm, ...), where the process group is not
+                      Spillway's
 
     Works with process groups of any backend; one that is not Spillway's is only used to meet.
     """
@@ -157,14 +165,18 @@ def attach(model: Any, codec: str = "planes", precision: int = 16, loss_bound: f
         raise ValueError(f"codec is {codec!r}; there are {', '.join(map(repr, CODECS))}")
     if warm_up_steps < 0 or measure_every < 0:
         raise ValueError("warm_up_steps and measure_every are 0 or more")
+    level = level_of(importance, "energy", "importance")
+    layers = LayerPolicy(level_of(priority, "layer", "priority"))
     tolerance = abi.default_library().tolerant_options(
         precision=precision, gather_precision=gather_precision, loss_bound=loss_bound, min_planes=min_planes,
-        least_contributors=least_contributors, lossy_gather=int(lossy_gather))
+        least_contributors=least_contributors, lossy_gather=int(lossy_gather),
+        importance=abi.IMPORTANCE_BY_ENERGY if level is None else level, expendable=expendable)
     if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
         raise TypeError(f"attach() takes a DistributedDataParallel model, not {type(model).__name__}; wrap it first")
     member = member_of(model.process_group, communicator)
     number = next(_hooks.setdefault(member.communicator, itertools.count()))
     names = BucketNames(model.parameters(), number) if error_feedback else None
-    hook = DdpHook(member, tolerance if codec == "planes" else None, names, warm_up_steps, measure_every, writer, tag)
+    hook = DdpHook(member, tolerance if codec == "planes" else None, names, layers, warm_up_steps, measure_every, writer,
+                   tag)
     model.register_comm_hook(hook, run_bucket)
     return hook

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the ranks of a group come to a communicator: rank 0 makes an id, and torch carries it to the others,
-through the store the group was made with or through another group.
+through the store the group was made with or through another group. The default group of a job with parameter servers
+meets where the launcher says instead (SPILLWAY_COMM_ID), because servers have no part in torch's store; other groups do
+without servers.
 
 In a store (IdInStore) those who wait say so from time to time, and who has not come: torch itself is silent for as
 long as the group's timeout, half an hour by default. What keeps rank 0 from making an id is told to the others, too.
@@ -149,6 +151,9 @@ def note_on_ranks(global_ranks: Optional[Sequence[int]]) -> str:
 def join_through_store(store: Any, rank: int, world: int, timeout: datetime.timedelta, name: str,
                        global_ranks: Optional[Sequence[int]] = None) -> Communicator:
     patience = patience_for(timeout)
+    if not global_ranks and int(default_library().variable("SPILLWAY_SERVERS")) > 0:
+        return join_with_servers(rank, world, name=name.encode(), operation_timeout_ms=milliseconds(timeout),
+                                 rendezvous_timeout_ms=milliseconds(patience))
     note = note_on_ranks(global_ranks)
     meeting = IdInStore(store, rank, world, patience.total_seconds(), note)
     unique_id = meeting.offer(default_library().unique_id) if rank == 0 else meeting.fetch()
@@ -157,6 +162,19 @@ def join_through_store(store: Any, rank: int, world: int, timeout: datetime.time
                                 rendezvous_timeout_ms=milliseconds(patience))
     if rank == 0:
         meeting.clear()
+    return communicator
+
+
+def join_with_servers(rank: int, world: int, **fields: Any) -> Communicator:
+    """As the launcher's variables say, which must be what torch was told."""
+    communicator = Communicator(**fields)
+    told = (communicator.rank, communicator.world)
+    if told != (rank, world):
+        communicator.close()
+        raise SpillwayError(Status.INVALID_ARGUMENT,
+                            f"rank {rank} of {world} cannot join its group: the environment says rank {told[0]} of "
+                            f"{told[1]}, which is what counts with parameter servers (SPILLWAY_SERVERS); set RANK and "
+                            "WORLD_SIZE to what init_process_group is given, or start the script with torchrun")
     return communicator
 
 

@@ -3,18 +3,20 @@
 but the backend's name.
 
     SPILLWAY_MODE=tolerant, and for the details SPILLWAY_PRECISION, SPILLWAY_GATHER_PRECISION, SPILLWAY_LOSS_BOUND,
-    SPILLWAY_LEAST_CONTRIBUTORS and SPILLWAY_TOLERANT_BYTES (docs/environment.md)
+    SPILLWAY_IMPORTANCE, SPILLWAY_EXPENDABLE, SPILLWAY_LEAST_CONTRIBUTORS and SPILLWAY_TOLERANT_BYTES; in both modes
+    SPILLWAY_PRIORITY (docs/environment.md)
 
-Tolerant are sums and averages of floating-point tensors; everything else is exact in both modes. The variables must be
-the same at all ranks. A value that is not allowed is an error in both modes, so that a typing mistake is found
-before it matters.
+Tolerant are sums and averages of floating-point tensors; everything else is exact in both modes. Importance,
+expendable and priority are each rank's own; the other variables must be the same at all ranks. A value that is not
+allowed is an error in both modes, so that a typing mistake is found before it matters.
 """
-from typing import Optional
+from typing import Any, Dict, Optional
 
 import torch
 
 from .. import abi
 from .element_types import FLOATING
+from .layers import LayerPolicy
 
 
 class TolerantMode:
@@ -40,9 +42,22 @@ def mode_from_environment() -> Optional[TolerantMode]:
     gather_precision = int(library.variable("SPILLWAY_GATHER_PRECISION") or precision)
     loss_bound = float(library.variable("SPILLWAY_LOSS_BOUND"))
     least_contributors = float(library.variable("SPILLWAY_LEAST_CONTRIBUTORS"))
+    importance = importance_from(library)
     least_bytes = int(library.variable("SPILLWAY_TOLERANT_BYTES"))
     if mode == "exact":
         return None
     return TolerantMode(least_bytes, library.tolerant_options(
         precision=precision, gather_precision=gather_precision, loss_bound=loss_bound,
-        least_contributors=least_contributors))
+        least_contributors=least_contributors, **importance))
+
+
+def importance_from(library: abi.Library) -> Dict[str, Any]:
+    """Arguments of tolerant_options()."""
+    level, expendable = library.variable("SPILLWAY_IMPORTANCE"), library.variable_if_set("SPILLWAY_EXPENDABLE")
+    return {"importance": abi.IMPORTANCE_BY_ENERGY if level == "energy" else int(level),
+            "expendable": None if expendable is None else float(expendable)}
+
+
+def layers_from_environment() -> LayerPolicy:
+    level = abi.default_library().variable("SPILLWAY_PRIORITY")
+    return LayerPolicy(None if level == "layer" else int(level))

@@ -16,6 +16,7 @@ from ..communicator import Communicator
 from .backward import BackwardOrder
 from .element_types import reduction_of
 from .host_span import HostSpan
+from .layers import LayerPolicy
 from .mode import TolerantMode
 from .operation import Member, Operation, OperationGroup
 from .sparse import SparseAllReduce
@@ -54,11 +55,12 @@ def root_of(options: Any, root: Optional[int]) -> int:
 class SpillwayGroup(ProcessGroup):
     """Without a `mode` everything is exact."""
 
-    def __init__(self, communicator: Communicator, mode: Optional[TolerantMode] = None) -> None:
+    def __init__(self, communicator: Communicator, mode: Optional[TolerantMode] = None,
+                 layers: Optional[LayerPolicy] = None) -> None:
         super().__init__(communicator.rank, communicator.world)
         self.communicator = communicator
         self._mode = mode
-        self._backward_order = BackwardOrder()
+        self._backward_order, self._layers = BackwardOrder(), layers or LayerPolicy()
         self.member = Member(communicator)
         self._world = communicator.world
         self._rank = communicator.rank
@@ -270,9 +272,9 @@ class SpillwayGroup(ProcessGroup):
     def _all_reduce_options(self, tensor: torch.Tensor, reduction: int) -> abi.OperationOptions:
         mode = self._mode if self._mode is not None and self._mode.applies_to(tensor, reduction) else None
         options = self.communicator.options() if mode is None else mode.options()
-        priority = self._backward_order.next_priority()
-        if priority is not None:
-            options.priority = priority
+        place = self._backward_order.next_place()
+        if place is not None:
+            self._layers.apply(options, *place)
         return options
 
     def _begin_send(self, tensor: torch.Tensor, peer: int, tag: int) -> Operation:

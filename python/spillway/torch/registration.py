@@ -10,18 +10,18 @@ from typing import Any
 import torch.distributed as dist
 
 from .meeting import join_through_store
-from .mode import mode_from_environment
+from .mode import layers_from_environment, mode_from_environment
 from .process_group import BACKEND, SpillwayGroup
 
 
 def create_group(options: Any, pg_options: Any = None) -> SpillwayGroup:
     """`options`: torch's DistributedBackendOptions."""
     # Before the ranks meet: what is wrong here is said at once, and by each rank of itself.
-    mode = mode_from_environment()
+    mode, layers = mode_from_environment(), layers_from_environment()
     name = str(options.group_id or "default")
     communicator = join_through_store(options.store, options.group_rank, options.group_size, options.timeout,
                                       f"torch {name}", options.global_ranks_in_group)
-    return SpillwayGroup(communicator, mode)
+    return SpillwayGroup(communicator, mode, layers)
 
 
 def register() -> None:

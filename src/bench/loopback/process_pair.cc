@@ -19,6 +19,7 @@
 #include <exception>
 
 #include "base/clock.h"
+#include "base/environment.h"
 #include "bench/command_error.h"
 #include "net/system_call.h"
 
@@ -27,21 +28,24 @@ namespace {
 
 using net::UniqueFd;
 
-void pin_to_core(int number) {
+// A core for each thread that moves packets, none of them the other side's; where there are too
+// few, the kernel places them.
+void pin_to_cores(int side) {
+  const auto threads = base::Environment::of_process().number("SPILLWAY_IO_THREADS");
+  const int wanted = threads.ok() ? static_cast<int>(*threads) : 1;
   cpu_set_t allowed;
-  if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0 || CPU_COUNT(&allowed) < 2) {
+  if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0 || CPU_COUNT(&allowed) < 2 * wanted) {
     return;
   }
+  cpu_set_t own;
+  CPU_ZERO(&own);
   int seen = 0;
   for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(core, &allowed) && seen++ == number) {
-      cpu_set_t one;
-      CPU_ZERO(&one);
-      CPU_SET(core, &one);
-      ::sched_setaffinity(0, sizeof(one), &one);
-      return;
+    if (CPU_ISSET(core, &allowed) && seen++ / wanted == side) {
+      CPU_SET(core, &own);
     }
   }
+  ::sched_setaffinity(0, sizeof(own), &own);
 }
 
 // Counts this process's cycles, kernel included; an invalid descriptor where that is not allowed.
@@ -72,11 +76,11 @@ double cpu_seconds() {
 }
 
 // `others` is the other side's end of the stream: closed, so that it ends when that side does.
-[[noreturn]] void run_side(const Side& side, int core, int stream, int others, int report) {
+[[noreturn]] void run_side(const Side& side, int side_number, int stream, int others, int report) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  ::prctl(PR_SET_NAME, core == 0 ? "sender" : "receiver");
+  ::prctl(PR_SET_NAME, side_number == 0 ? "sender" : "receiver");
   ::close(others);
-  pin_to_core(core);
+  pin_to_cores(side_number);
   try {
     const UniqueFd counter = cycle_counter();
     const double before = cpu_seconds();

@@ -13,6 +13,7 @@ struct PlanTask {
   const Operation& operation;
   Group group;  // the workers alone, but where servers take part
   const PlanOptions& options;
+  const Shares& shares;  // of the ranks, in a direct all-reduce
 
   std::size_t element_bytes() const { return element_size(operation.type); }
   // Of pieces of a run of so many bytes: where they are added up, and where they are not.
@@ -29,6 +30,9 @@ Plan plan_direct_all_reduce(const PlanTask& task);
 Plan plan_direct_reduce_scatter(const PlanTask& task);
 Plan plan_direct_all_gather(const PlanTask& task);
 Plan plan_direct_reduce(const PlanTask& task);
+
+// The same in racks, and between them; task.options.rack_ranks fits.
+Plan plan_levels_all_reduce(const PlanTask& task);
 
 // The same where parameter servers own the shards.
 Plan plan_servers_all_reduce(const PlanTask& task);

@@ -46,6 +46,8 @@ struct Span {
   Region region = Region::kInput;
   std::size_t offset = 0;
   std::size_t bytes = 0;
+
+  friend bool operator==(const Span&, const Span&) = default;
 };
 
 using StepId = std::uint32_t;

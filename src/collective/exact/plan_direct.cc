@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Direct exchange: shard j of the tensor belongs to rank j. Piece by piece, every rank sends its
-// part of a shard to the shard's owner, which adds them up by rank and, for an all-reduce, sends
-// the sum to everybody.
+// Direct exchange: shard j of the tensor, as long as the shares say, belongs to rank j. Piece by
+// piece, every rank sends its part of a shard to the shard's owner, which adds them up by rank and,
+// for an all-reduce, sends the sum to everybody.
 //
 // Pieces flow by a window: a rank sends piece k to an owner when that owner's sum of piece k - W
 // has come back. By then the owner has room for it (its scratch for piece k - W is free) and
@@ -24,6 +24,7 @@ class DirectPlan {
   // `longest`: elements of the largest shard.
   DirectPlan(const PlanTask& task, std::size_t longest)
       : task_(task),
+        longest_(longest),
         element_(task.element_bytes()),
         piece_elements_(task.piece_bytes(longest * element_) / element_),
         world_(task.group.world),
@@ -46,7 +47,9 @@ class DirectPlan {
   Span span(Region region, const Extent& extent) const {
     return {region, extent.first * element_, extent.count * element_};
   }
-  Extent shard(std::uint16_t owner) const { return shard_of(task_.operation.count, world_, owner); }
+  Extent shard(std::uint16_t owner) const {
+    return shard_of(task_.operation.count, world_, owner, task_.shares);
+  }
   std::uint16_t neighbour(unsigned distance) const {
     return static_cast<std::uint16_t>((rank_ + distance) % world_);
   }
@@ -60,6 +63,7 @@ class DirectPlan {
   Span scratch_for(std::uint16_t source, std::size_t round, std::size_t bytes);
 
   const PlanTask& task_;
+  std::size_t longest_;
   std::size_t element_;
   std::size_t piece_elements_;
   std::uint16_t world_;
@@ -101,7 +105,7 @@ StepId DirectPlan::collect(std::size_t round, const Span& own, const Span& targe
 }
 
 Plan DirectPlan::all_reduce() {
-  const std::size_t most_rounds = rounds(shard(0).count);
+  const std::size_t most_rounds = rounds(longest_);
   for (std::size_t round = 0; round < most_rounds; ++round) {
     const Extent mine = piece(shard(rank_), round);
     // Expectations first: what is sent below may be answered at once.
@@ -151,7 +155,7 @@ Plan DirectPlan::reduce_scatter() {
 // Owners send their sums to the root alone.
 Plan DirectPlan::reduce_to_root() {
   const std::uint16_t root = task_.operation.root;
-  const std::size_t most_rounds = rounds(shard(0).count);
+  const std::size_t most_rounds = rounds(longest_);
   std::vector<StepId> handed_in;  // by round: this rank's sum, at the root
   for (std::size_t round = 0; round < most_rounds; ++round) {
     const Extent mine = piece(shard(rank_), round);
@@ -178,7 +182,8 @@ Plan DirectPlan::reduce_to_root() {
 }  // namespace
 
 Plan plan_direct_all_reduce(const PlanTask& task) {
-  return DirectPlan(task, shard_of(task.operation.count, task.group.world, 0).count).all_reduce();
+  return DirectPlan(task, longest_shard(task.operation.count, task.group.world, task.shares))
+      .all_reduce();
 }
 
 Plan plan_direct_reduce_scatter(const PlanTask& task) {
@@ -186,7 +191,7 @@ Plan plan_direct_reduce_scatter(const PlanTask& task) {
 }
 
 Plan plan_direct_reduce(const PlanTask& task) {
-  return DirectPlan(task, shard_of(task.operation.count, task.group.world, 0).count)
+  return DirectPlan(task, longest_shard(task.operation.count, task.group.world, task.shares))
       .reduce_to_root();
 }
 

@@ -18,10 +18,11 @@ Span block(Region region, std::size_t index, std::size_t bytes) {
 }  // namespace
 
 Plan plan_gather(const PlanTask& task) {
-  const auto [operation, group, options] = task;
+  const Operation& operation = task.operation;
+  const Group& group = task.group;
   const std::size_t bytes = operation.bytes();
   const std::size_t most = task.message_bytes(bytes);
-  PlanBuilder plan(options.window);
+  PlanBuilder plan(task.options.window);
   if (group.rank != operation.root) {
     plan.send_pieces(operation.root, Phase::kGather, {Region::kInput, 0, bytes}, most);
     return plan.finish(Algorithm::kDirect);
@@ -36,10 +37,11 @@ Plan plan_gather(const PlanTask& task) {
 }
 
 Plan plan_scatter(const PlanTask& task) {
-  const auto [operation, group, options] = task;
+  const Operation& operation = task.operation;
+  const Group& group = task.group;
   const std::size_t bytes = operation.bytes();
   const std::size_t most = task.message_bytes(bytes);
-  PlanBuilder plan(options.window);
+  PlanBuilder plan(task.options.window);
   if (group.rank != operation.root) {
     plan.receive_pieces(operation.root, Phase::kGather, {Region::kOutput, 0, bytes}, most);
     return plan.finish(Algorithm::kDirect);
@@ -54,10 +56,11 @@ Plan plan_scatter(const PlanTask& task) {
 }
 
 Plan plan_all_to_all(const PlanTask& task) {
-  const auto [operation, group, options] = task;
+  const Operation& operation = task.operation;
+  const Group& group = task.group;
   const std::size_t bytes = operation.bytes();
   const std::size_t most = task.message_bytes(bytes);
-  PlanBuilder plan(options.window);
+  PlanBuilder plan(task.options.window);
   for (unsigned distance = 1; distance < group.world; ++distance) {
     const auto from =
         static_cast<std::uint16_t>((group.rank + group.world - distance) % group.world);
@@ -72,9 +75,9 @@ Plan plan_all_to_all(const PlanTask& task) {
 }
 
 Plan plan_point_to_point(const PlanTask& task) {
-  const auto [operation, group, options] = task;
+  const Operation& operation = task.operation;
   const std::size_t bytes = operation.bytes();
-  PlanBuilder plan(options.pair_window);
+  PlanBuilder plan(task.options.pair_window);
   if (operation.kind == Kind::kSend) {
     plan.send_pieces(operation.root, Phase::kPointToPoint, {Region::kInput, 0, bytes},
                      task.message_bytes(bytes));

@@ -40,9 +40,8 @@ void PlanRun::StepJob::run() {
   for (const Span& source : sources) {
     addends.push_back(owner_.memory(source));
   }
-  const bool divides = step_.is_final && operation.op == ReduceOp::kAverage;
   reduce(operation.type, operation.op, addends, step_.span.bytes / element_size(operation.type),
-         target, divides ? owner_.config_.group.workers() : 0);
+         target, owner_.average_over(step_));
 }
 
 PlanRun::PlanRun(const Operation& operation, std::uint64_t key, Plan plan, const RunConfig& config,
@@ -108,6 +107,9 @@ base::Status PlanRun::start(RunContext& context) {
 
 base::Status PlanRun::launch(StepId id, RunContext& context) {
   const Step& step = plan_.steps[id];
+  if (states_[id] == State::kFolding) {
+    return finish(id, context);
+  }
   states_[id] = State::kRunning;
   switch (step.kind) {
     case Step::Kind::kSend:
@@ -141,8 +143,48 @@ base::Status PlanRun::send_bytes(StepId id, const wire::MessageId& message, RunC
 
 base::Status PlanRun::expect_bytes(StepId id, const wire::MessageId& message, RunContext& context) {
   const Step& step = plan_.steps[id];
-  ByteSink& sink = sinks_.emplace_back(memory(step.span), step.span.bytes, config_.layout);
-  return expect({message, config_.layout.packets(step.span.bytes), sink}, context);
+  return expect({message, config_.layout.packets(step.span.bytes), sink_of(step)}, context);
+}
+
+transport::PayloadSink& PlanRun::sink_of(const Step& step) {
+  const StepId sum = fold_of(step);
+  if (sum == kNoStep) {
+    return sinks_.emplace_back(memory(step.span), step.span.bytes, config_.layout);
+  }
+  states_[sum] = State::kFolding;
+  return fold_sinks_.emplace_back(fold(plan_.steps[sum], step), step.span.bytes, config_.layout);
+}
+
+// The sum that waits for nothing but this message, and adds it to what the caller gave; kNoStep if
+// there is none.
+StepId PlanRun::fold_of(const Step& receive) const {
+  for (const StepId id : plan_.unlocked_by(receive)) {
+    const Step& step = plan_.steps[id];
+    const std::span<const Span> addends = plan_.sources_of(step);
+    if (step.kind == Step::Kind::kReduce && step.waits_for == 1 && addends.size() == 2 &&
+        (addends[0] == receive.span || addends[1] == receive.span) &&
+        (addends[0].region == Region::kInput || addends[1].region == Region::kInput)) {
+      return id;
+    }
+  }
+  return kNoStep;
+}
+
+Fold PlanRun::fold(const Step& sum, const Step& receive) const {
+  const std::span<const Span> addends = plan_.sources_of(sum);
+  const bool own_is_first = addends[1] == receive.span;
+  return {.type = operation().type,
+          .op = operation().op,
+          .average_over = average_over(sum),
+          .own = memory(addends[own_is_first ? 0 : 1]),
+          .own_is_first = own_is_first,
+          .target = memory(sum.span)};
+}
+
+// What reduce() divides the sum by.
+std::size_t PlanRun::average_over(const Step& sum) const {
+  const bool divides = sum.is_final && operation().op == ReduceOp::kAverage;
+  return divides ? config_.group.workers() : 0;
 }
 
 base::Status PlanRun::send(const Step& step, const Outgoing& message, RunContext& context) {

@@ -2,7 +2,9 @@
 //
 // Carries out a plan exactly: every message arrives whole, every sum is formed in the order the
 // plan says. Bytes go from the caller's memory to the wire and from the wire to where they belong,
-// or through shared memory where both ranks are on one machine (plan_run_local.cc).
+// or through shared memory where both ranks are on one machine (plan_run_local.cc). A sum of
+// two of which one comes as a message and is added to the caller's own input, where nothing else is
+// waited for, is formed as its packets come, on the thread that receives them.
 #pragma once
 
 #include <deque>
@@ -46,6 +48,7 @@ class PlanRun final : public OperationRun {
     kWaitingForRoom,  // a send, in shared memory
     kRunning,
     kFollowing,  // a message whose bytes come second, behind word that they do
+    kFolding,    // a sum that is formed as its message comes
     kDone,
   };
   static constexpr std::uint32_t kPlacePackets = 1;
@@ -83,6 +86,10 @@ class PlanRun final : public OperationRun {
   base::Status launch_receive(StepId id, RunContext& context);
   base::Status send_bytes(StepId id, const wire::MessageId& message, RunContext& context);
   base::Status expect_bytes(StepId id, const wire::MessageId& message, RunContext& context);
+  transport::PayloadSink& sink_of(const Step& step);
+  StepId fold_of(const Step& receive) const;
+  Fold fold(const Step& sum, const Step& receive) const;
+  std::size_t average_over(const Step& sum) const;
   base::Status send(const Step& step, const Outgoing& message, RunContext& context);
   base::Status expect(const Incoming& message, RunContext& context);
   base::Status finish(StepId id, RunContext& context);
@@ -111,6 +118,7 @@ class PlanRun final : public OperationRun {
   std::unordered_map<std::uint64_t, StepId> by_message_;
   std::deque<ByteSource> sources_;
   std::deque<ByteSink> sinks_;
+  std::deque<FoldSink> fold_sinks_;
   std::unordered_map<StepId, LocalSource> local_sources_;
   std::unordered_map<StepId, LocalSink> local_sinks_;
   StagedSpans staged_;

@@ -4,6 +4,8 @@
 // in a random order among those that may, so that a missing dependency shows.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <map>
 #include <numeric>
@@ -32,7 +34,7 @@ void copy(void* to, const void* from, std::size_t bytes) {
 class World {
  public:
   World(const Operation& operation, std::uint16_t world, const PlanOptions& options, bool in_place,
-        std::uint64_t seed, std::uint16_t servers = 0)
+        std::uint64_t seed, std::uint16_t servers = 0, const Shares& shares = {})
       : operation_(operation), world_(world), in_place_(in_place), random_(seed) {
     for (std::uint16_t rank = 0; rank < world; ++rank) {
       Operation own = operation;
@@ -44,7 +46,7 @@ class World {
       Rank& state = ranks_.emplace_back();
       state.operation = own;
       const bool idles = operation.kind == Kind::kSend && rank != 0 && rank != operation.root;
-      state.plan = idles ? Plan{} : make_plan(own, group, options);
+      state.plan = idles ? Plan{} : make_plan(own, group, options, shares);
       state.input.resize(input_bytes(own, group));
       state.output.resize(output_bytes(own, group));
       state.scratch.resize(state.plan.scratch_bytes);
@@ -493,6 +495,98 @@ TEST(Planner, ScratchOfADirectAllReduceIsBoundedByTheWindow) {
   const Plan plan = make_plan(operation, {.rank = 1, .world = 4}, options);
   EXPECT_LE(plan.scratch_bytes, 3 * options.window * options.piece_bytes);
   EXPECT_GT(plan.scratch_bytes, 0U);
+}
+
+// Whoever owns how much, and also where nothing is buffered: nobody waits in a circle.
+TEST(Planner, SharesChangeWhoAddsUpAndNothingElse) {
+  const PlanOptions options{.piece_bytes = 64, .window = 2, .message_bytes = 256};
+  constexpr std::uint16_t kRanks = 4;
+  constexpr std::uint32_t kWhole = Shares::kWhole;
+  for (const std::array<std::uint32_t, kRanks> weights :
+       {std::array<std::uint32_t, kRanks>{kWhole, 0, 0, 0},
+        {0, kWhole / 3, kWhole / 3, kWhole - kWhole / 3 * 2},
+        {kWhole / 16, kWhole / 2, kWhole / 4, kWhole - kWhole / 16 * 13},
+        {1, 1, 1, kWhole - 3}}) {
+    for (const std::size_t count : {1, 5, 333, 2000}) {
+      for (const bool is_buffered : {true, false}) {
+        Operation operation;
+        operation.type = DataType::kInt32;
+        operation.count = count;
+        World world(operation, kRanks, options, count % 2 == 0, count, /*servers=*/0,
+                    Shares(weights));
+        ASSERT_TRUE(is_buffered ? world.run() : world.run_without_buffers()) << count;
+        for (unsigned rank = 0; rank < kRanks; ++rank) {
+          ASSERT_EQ(world.output(rank), expected(world, operation, kRanks, rank)) << count;
+        }
+      }
+    }
+  }
+}
+
+TEST(Planner, TwoLevelsLeaveTheSumAtEveryRank) {
+  for (const auto& [ranks, rack] :
+       {std::pair<std::uint16_t, std::uint16_t>{4, 2}, {6, 2}, {6, 3}, {12, 3}, {16, 4}}) {
+    const PlanOptions options{
+        .piece_bytes = 64, .window = 2, .message_bytes = 256, .rack_ranks = rack};
+    for (const std::size_t count : {0, 1, 5, 40, 333, 1500}) {
+      for (const bool is_buffered : {true, false}) {
+        Operation operation;
+        operation.type = DataType::kInt32;
+        operation.algorithm = Algorithm::kLevels;
+        operation.count = count;
+        World world(operation, ranks, options, count % 2 == 0, count + ranks);
+        ASSERT_EQ(world.plan(0).algorithm, Algorithm::kLevels);
+        ASSERT_TRUE(is_buffered ? world.run() : world.run_without_buffers())
+            << ranks << " ranks, " << rack << " in a rack, count " << count;
+        for (unsigned rank = 0; rank < ranks; ++rank) {
+          ASSERT_EQ(world.output(rank), expected(world, operation, ranks, rank))
+              << "rank " << rank << " of " << ranks << ", count " << count;
+        }
+      }
+    }
+  }
+}
+
+TEST(Planner, TwoLevelsSaveTheUplinks) {
+  Operation operation;
+  operation.count = 1'000'000;
+  std::map<Algorithm, std::size_t> between;  // bytes that rank 0 sends to the other rack
+  for (const Algorithm algorithm : {Algorithm::kDirect, Algorithm::kLevels}) {
+    operation.algorithm = algorithm;
+    for (const Step& step : make_plan(operation, {0, 4}, {.rack_ranks = 2}).steps) {
+      between[algorithm] += step.kind == Step::Kind::kSend && step.peer > 1 ? step.span.bytes : 0;
+    }
+  }
+  EXPECT_EQ(between[Algorithm::kDirect], operation.bytes());
+  EXPECT_EQ(between[Algorithm::kLevels], operation.bytes() / 2);
+}
+
+// A shard has 40,000 pieces for each of two racks unless they are longer.
+TEST(Planner, PiecesOfTwoLevelsCanBeNumbered) {
+  Operation operation;
+  operation.count = std::size_t{4} * 40'000;
+  operation.algorithm = Algorithm::kLevels;
+  const PlanOptions options{.piece_bytes = 4, .most_pieces = 40'000, .rack_ranks = 2};
+  std::size_t last = 0;
+  for (const Step& step : make_plan(operation, {0, 4}, options).steps) {
+    last = std::max<std::size_t>(last, step.part);
+  }
+  EXPECT_EQ(last, 39'999U);
+}
+
+TEST(Planner, RacksCountWhereTheyAreKnownAndAlike) {
+  Operation operation;
+  operation.count = 1'000'000;
+  EXPECT_EQ(choose_algorithm(operation, {0, 8}, {.rack_ranks = 4}), Algorithm::kLevels);
+  EXPECT_EQ(choose_algorithm(operation, {0, 8}, {.rack_ranks = 3}), Algorithm::kDirect);
+  EXPECT_EQ(choose_algorithm(operation, {0, 8}, {.rack_ranks = 8}), Algorithm::kDirect);
+  operation.count = 1000;
+  EXPECT_EQ(choose_algorithm(operation, {0, 8}, {.rack_ranks = 4}), Algorithm::kDirect);
+  operation.algorithm = Algorithm::kLevels;
+  EXPECT_EQ(choose_algorithm(operation, {0, 8}, {.rack_ranks = 4}), Algorithm::kLevels);
+  EXPECT_EQ(choose_algorithm(operation, {0, 8}), Algorithm::kDirect);
+  operation.kind = Kind::kBroadcast;
+  EXPECT_NE(choose_algorithm(operation, {0, 8}, {.rack_ranks = 4}), Algorithm::kLevels);
 }
 
 TEST(Planner, AlgorithmFollowsSizeAndWorldUnlessTheCallerSays) {

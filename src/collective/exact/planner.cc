@@ -14,14 +14,24 @@ namespace {
 
 constexpr std::size_t kSmallShard = 4 * 1024;
 constexpr std::size_t kSmallMessage = 64 * 1024;
+constexpr std::size_t kLargeTensor = 1024 * 1024;
 constexpr unsigned kTreeWorld = 32;  // up to here two hops of many messages beat many hops
 constexpr unsigned kRingWorld = 64;
 constexpr std::size_t kLargestElement = 8;
 
-Algorithm automatic(const Operation& operation, const Group& group) {
+// Several racks of several ranks, all alike.
+bool has_racks(const Group& group, const PlanOptions& options) {
+  const unsigned ranks = options.rack_ranks;
+  return ranks > 1 && group.world > ranks && group.world % ranks == 0;
+}
+
+Algorithm automatic(const Operation& operation, const Group& group, const PlanOptions& options) {
   const std::size_t bytes = operation.bytes();
   switch (operation.kind) {
     case Kind::kAllReduce:
+      if (has_racks(group, options) && bytes >= kLargeTensor) {
+        return Algorithm::kLevels;
+      }
       if (group.world > kTreeWorld && bytes / group.world < kSmallShard) {
         return Algorithm::kTree;
       }
@@ -40,11 +50,15 @@ Algorithm automatic(const Operation& operation, const Group& group) {
 }
 
 // Whether the operation has a plan of this kind.
-bool has_algorithm(Kind kind, Algorithm algorithm) {
+bool has_algorithm(const Operation& operation, const Group& group, const PlanOptions& options) {
+  const Algorithm algorithm = operation.algorithm;
   if (algorithm == Algorithm::kServers) {
     return false;  // a group's to have, not a caller's to choose
   }
-  switch (kind) {
+  if (algorithm == Algorithm::kLevels) {
+    return operation.kind == Kind::kAllReduce && has_racks(group, options);
+  }
+  switch (operation.kind) {
     case Kind::kAllReduce:
       return true;
     case Kind::kReduce:
@@ -62,9 +76,10 @@ bool has_algorithm(Kind kind, Algorithm algorithm) {
 Plan plan_reduction(const PlanTask& task, Algorithm algorithm) {
   switch (task.operation.kind) {
     case Kind::kAllReduce:
-      return algorithm == Algorithm::kRing   ? plan_ring_all_reduce(task)
-             : algorithm == Algorithm::kTree ? plan_tree_all_reduce(task)
-                                             : plan_direct_all_reduce(task);
+      return algorithm == Algorithm::kRing     ? plan_ring_all_reduce(task)
+             : algorithm == Algorithm::kTree   ? plan_tree_all_reduce(task)
+             : algorithm == Algorithm::kLevels ? plan_levels_all_reduce(task)
+                                               : plan_direct_all_reduce(task);
     case Kind::kReduceScatter:
       return algorithm == Algorithm::kRing ? plan_ring_reduce_scatter(task)
                                            : plan_direct_reduce_scatter(task);
@@ -109,24 +124,27 @@ base::Status check_size(const Operation& operation, const Group& group,
                   describe(operation), std::max(all, operation.bytes()), most));
 }
 
-Algorithm choose_algorithm(const Operation& operation, const Group& group) {
+Algorithm choose_algorithm(const Operation& operation, const Group& group,
+                           const PlanOptions& options) {
   if (uses_servers(operation, group)) {
     return Algorithm::kServers;
   }
-  const bool is_chosen = operation.algorithm != Algorithm::kAutomatic &&
-                         has_algorithm(operation.kind, operation.algorithm);
-  return is_chosen ? operation.algorithm : automatic(operation, group.among_workers());
+  const Group workers = group.among_workers();
+  const bool is_chosen =
+      operation.algorithm != Algorithm::kAutomatic && has_algorithm(operation, workers, options);
+  return is_chosen ? operation.algorithm : automatic(operation, workers, options);
 }
 
-Plan make_plan(const Operation& operation, const Group& group, const PlanOptions& options) {
+Plan make_plan(const Operation& operation, const Group& group, const PlanOptions& options,
+               const Shares& shares) {
   if (uses_servers(operation, group)) {
-    return plan_servers_all_reduce({operation, group, options});
+    return plan_servers_all_reduce({operation, group, options, shares});
   }
-  const PlanTask task{operation, group.among_workers(), options};
+  const PlanTask task{operation, group.among_workers(), options, shares};
   if (task.group.world == 1) {
     return plan_alone(task);
   }
-  const Algorithm algorithm = choose_algorithm(operation, group);
+  const Algorithm algorithm = choose_algorithm(operation, group, options);
   switch (operation.kind) {
     case Kind::kAllReduce:
     case Kind::kReduceScatter:

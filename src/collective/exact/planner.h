@@ -12,18 +12,20 @@
 //   all_gather                                      world > 64, 64 KiB and up  otherwise
 //   the rest                                                                   always
 //
+// Where racks are known, an all_reduce of 1 MiB and more goes in two levels (plan_levels.cc).
 // In a group with parameter servers an all_reduce goes through them, whatever the caller says, and
 // all else is planned among the workers.
 //
 // Sums are formed in an order that depends on ranks alone: direct, servers and tree by rank (a tree
-// in pairs), ring from the shard's first rank round. So all ranks end with the same bits, whatever
-// arrived when.
+// in pairs), ring from the shard's first rank round, levels by rank in each rack and then by rack.
+// So all ranks end with the same bits, whatever arrived when.
 //
 // Pure functions.
 #pragma once
 
 #include "base/status.h"
 #include "collective/exact/plan.h"
+#include "collective/shards.h"
 
 namespace spillway::collective {
 
@@ -38,6 +40,8 @@ struct PlanOptions {
   // A run that would be cut into more pieces than this is cut into longer ones: a plan grows with
   // their number.
   std::size_t most_pieces = 4096;
+  // Ranks of a rack, which stand side by side; the same at all ranks. 0: nobody knows.
+  std::uint16_t rack_ranks = 0;
   // What a message can carry at all, in packets that may be numbered.
   std::size_t max_message_bytes = std::size_t{1} << 24;
 };
@@ -54,9 +58,11 @@ std::size_t piece_size(std::size_t bytes, std::size_t element_bytes, std::size_t
 base::Status check_size(const Operation& operation, const Group& group, const PlanOptions& options);
 
 // The algorithm that will be used: never kAutomatic.
-Algorithm choose_algorithm(const Operation& operation, const Group& group);
+Algorithm choose_algorithm(const Operation& operation, const Group& group,
+                           const PlanOptions& options = {});
 
-// The operation must be valid.
-Plan make_plan(const Operation& operation, const Group& group, const PlanOptions& options = {});
+// The operation must be valid. `shares`: of each rank, in an all-reduce by direct exchange.
+Plan make_plan(const Operation& operation, const Group& group, const PlanOptions& options = {},
+               const Shares& shares = {});
 
 }  // namespace spillway::collective

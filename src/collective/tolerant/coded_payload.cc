@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "codec/plane_code.h"
+#include "packetize/importance.h"
 #include "wire/data_packet.h"
 
 namespace spillway::collective {
@@ -23,6 +24,14 @@ void CodedSource::encode(std::span<const float> values, const packetize::Job& jo
                            planes_.insert(planes_.end(), planes.begin(), planes.end());
                          });
   }
+}
+
+void CodedSource::rank_packets(std::uint32_t expendable_ppm) {
+  std::vector<float> scales(plan_.layout().row_count());
+  for (std::size_t row = 0; row < scales.size(); ++row) {
+    scales[row] = headers_[plan_.first_packet(row)].scale;
+  }
+  importance_ = packetize::importance_by_energy(plan_, scales, expendable_ppm);
 }
 
 std::size_t CodedSource::write(const wire::DataStamp& stamp, const wire::PacketAuth& auth,

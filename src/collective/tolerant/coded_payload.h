@@ -26,10 +26,15 @@ class CodedSource final : public transport::PayloadSource {
   void encode(std::span<const float> values, const packetize::Job& job,
               const wire::MessageId& message);
 
+  // Says how little of each packet may be lost, by the energy of its row (packetize/importance.h).
+  void rank_packets(std::uint32_t expendable_ppm);
+
   std::size_t write(const wire::DataStamp& stamp, const wire::PacketAuth& auth,
                     base::MutableByteView out) override;
 
   const packetize::PacketPlan& plan() const { return plan_; }
+  // By packet; empty where they were not ranked.
+  std::span<const std::uint8_t> packet_importance() const { return importance_; }
   // What a receiver of everything would have.
   void decode(std::span<float> values, const packetize::Job& job,
               const wire::MessageId& message) const;
@@ -42,6 +47,7 @@ class CodedSource final : public transport::PayloadSource {
   std::vector<std::uint8_t> planes_;  // of all packets, one behind the other
   std::vector<wire::DataHeader> headers_;
   std::vector<std::size_t> offsets_;  // per packet, in planes_
+  std::vector<std::uint8_t> importance_;
 };
 
 // Hands a packet to a depacketizer. Whole planes of it that are there now; 0 for one that was not

@@ -131,6 +131,14 @@ std::vector<float> own_part_of_sum(const PieceContext& context, PieceState& piec
   return part;
 }
 
+// Of a message that may lose something, unless the caller wants all packets alike.
+void rank_packets(const PieceContext& context, CodedSource& source) {
+  const Tolerance& tolerance = *context.operation.tolerance;
+  if (!tolerance.importance && tolerance.expendable() > 0 && tolerance.loss_bound_ppm > 0) {
+    source.rank_packets(tolerance.expendable());
+  }
+}
+
 void write_receipts(const PieceContext& context, const RowSums& rows, PieceState& piece) {
   piece.receipts.resize(piece.contributions.size());
   for (std::size_t to = 0; to < piece.contributions.size(); ++to) {
@@ -147,7 +155,7 @@ void write_receipts(const PieceContext& context, const RowSums& rows, PieceState
 base::Result<TolerantLayout> TolerantLayout::make(const Operation& operation, const Group& group,
                                                   std::uint64_t sequence,
                                                   const packetize::PacketLimits& limits,
-                                                  std::size_t piece_bytes) {
+                                                  std::size_t piece_bytes, const Shares& shares) {
   const Tolerance& tolerance = *operation.tolerance;
   TolerantLayout layout;
   layout.limits = limits;
@@ -155,10 +163,13 @@ base::Result<TolerantLayout> TolerantLayout::make(const Operation& operation, co
   layout.gather_encoding = {.precision = tolerance.gather_precision};
   const std::size_t most = std::max<std::size_t>(1, piece_bytes / sizeof(float));
   const std::uint16_t owners = group.servers > 0 ? group.servers : group.world;
+  std::size_t first = 0;
   for (std::uint16_t shard = 0; shard < owners; ++shard) {
-    const Extent extent = shard_of(operation.count, owners, shard);
-    const auto owner =
-        static_cast<std::uint16_t>(group.world - owners + (shard + sequence) % owners);
+    const std::size_t whose = (shard + sequence) % owners;
+    const std::size_t whose_share = shares.are_equal() ? shard : whose;
+    const Extent extent{first, shard_of(operation.count, owners, whose_share, shares).count};
+    const auto owner = static_cast<std::uint16_t>(group.world - owners + whose);
+    first += extent.count;
     for (std::size_t k = 0; k < piece_count(extent.count, most); ++k) {
       layout.pieces.push_back({piece_of(extent, most, k), shard, owner});
     }
@@ -190,11 +201,12 @@ void encode_contribution(const PieceContext& context, const wire::MessageId& mes
   if (!context.has_residual()) {
     const OwnValues own(context.operation, piece.place.extent);
     piece.contribution->encode(own.view(), context.config.job, message);
-    return;
+  } else {
+    const std::vector<float> values = own_and_owed(context, piece);
+    piece.contribution->encode(values, context.config.job, message);
+    keep(context, piece, values);
   }
-  const std::vector<float> values = own_and_owed(context, piece);
-  piece.contribution->encode(values, context.config.job, message);
-  keep(context, piece, values);
+  rank_packets(context, *piece.contribution);
 }
 
 void add_up_contributions(const PieceContext& context, const wire::MessageId& message,
@@ -212,6 +224,9 @@ void add_up_contributions(const PieceContext& context, const wire::MessageId& me
     contribution.reset();
   }
   piece.result->encode(sums, context.config.job, message);
+  if (context.operation.tolerance->lossy_gather) {
+    rank_packets(context, *piece.result);
+  }
   if (has_part) {
     piece.result->decode(sums, context.config.job, message);
     store(context, piece.place.extent, sums);

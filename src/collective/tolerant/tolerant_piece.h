@@ -33,11 +33,12 @@ struct TolerantPiece {
 };
 
 struct TolerantLayout {
-  // Of the operation with this number. Fails where packets cannot carry the precision.
+  // Of the operation with this number; `shares` are the owners'. Fails where packets cannot carry
+  // the precision.
   static base::Result<TolerantLayout> make(const Operation& operation, const Group& group,
                                            std::uint64_t sequence,
                                            const packetize::PacketLimits& limits,
-                                           std::size_t piece_bytes);
+                                           std::size_t piece_bytes, const Shares& shares = {});
 
   // Pieces of one operation: their messages, receipts included, are numbered in 16 bits.
   static constexpr std::size_t kMaxPieces = UINT16_MAX - 8;

@@ -86,6 +86,12 @@ transport::LossPolicy TolerantRun::gather_loss() const {
   return {.loss_bound_ppm = 0, .min_planes = tolerance.gather_precision};
 }
 
+// Of packets that are not ranked one by one. What has to come whole is never dropped first.
+std::uint8_t TolerantRun::importance_of(const transport::LossPolicy& loss) const {
+  return loss.loss_bound_ppm > 0 ? tolerance().importance.value_or(SPILLWAY_IMPORTANCE_MARKED)
+                                 : SPILLWAY_IMPORTANCE_MARKED;
+}
+
 base::Status TolerantRun::expect_coded(const wire::MessageId& id, const packetize::PacketPlan& plan,
                                        const transport::LossPolicy& loss,
                                        transport::PayloadSink& sink, RunContext& context) {
@@ -109,6 +115,8 @@ base::Status TolerantRun::send_coded(const wire::MessageId& id, std::uint16_t to
   options.packets = static_cast<std::uint32_t>(source.plan().packet_count());
   options.packet_bytes = static_cast<std::uint32_t>(source.plan().max_packet_size());
   options.priority = operation().priority;
+  options.importance = importance_of(loss);
+  options.packet_importance = source.packet_importance();
   options.loss = loss;
   options.source = &source;
   return messages_.send(options, context);

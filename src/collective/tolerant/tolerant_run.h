@@ -93,6 +93,7 @@ class TolerantRun final : public OperationRun {
                             RunContext& context);
   base::Status send_coded(const wire::MessageId& id, std::uint16_t to, CodedSource& source,
                           const transport::LossPolicy& loss, RunContext& context);
+  std::uint8_t importance_of(const transport::LossPolicy& loss) const;
   transport::LossPolicy reduce_loss() const;
   transport::LossPolicy gather_loss() const;
 

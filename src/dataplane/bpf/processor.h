@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a processor remembers from one frame to the next, so that most frames need neither the clock
- * nor a map's lookup.
+ * What a processor remembers from one frame to the next, so that most frames need neither the
+ * clock, nor a map's lookup, nor a port's lock.
  *
- * For one frame in SPILLWAY_FRESH_ONE_IN it reads the clock and looks the receiver up; for those
- * between it may take what it found last. Where the time decides over a frame it is always read;
- * where it does not, a port may after a pause have served so many frames too many, less one.
+ * For one frame in SPILLWAY_FRESH_ONE_IN it looks the receiver up and reckons with the port at the
+ * time of the clock. Those between go to the receiver it found last, and where their queue is calm
+ * (spillway_calm_bytes()) they go in whatever the time is: the port is told of them with the next
+ * frame that it is asked about. So a port may, per processor, know of so many frames too late, less
+ * one; after a pause it may serve as many too early.
  */
 #ifndef SPILLWAY_DATAPLANE_BPF_PROCESSOR_H
 #define SPILLWAY_DATAPLANE_BPF_PROCESSOR_H
@@ -28,8 +30,6 @@ struct {
   __type(value, __u32);
 } port_numbers SEC(".maps");
 
-#define SPILLWAY_FRESH_ONE_IN 4
-
 static inline struct spillway_processor* this_processor(void) {
   const __u32 zero = 0;
   struct spillway_processor* processor = bpf_map_lookup_elem(&processors, &zero);
@@ -43,9 +43,12 @@ static inline int is_fresh(const struct spillway_processor* processor) {
   return processor->frames % SPILLWAY_FRESH_ONE_IN == 0;
 }
 
-static inline __u64 read_clock(struct spillway_processor* processor) {
-  processor->clock_ns = bpf_ktime_get_ns();
-  return processor->clock_ns;
+/* What it has let into this queue of this port and not told of. */
+static inline __u32 untold_bytes(const struct spillway_processor* processor, __u32 port,
+                                 __u8 queue) {
+  return processor->untold_port == port && processor->untold_queue == queue
+             ? processor->untold_bytes
+             : 0;
 }
 
 /* The number of the port that is this interface. Numbers do not change while the switch is

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The switch in the kernel. Decisions are those of src/dataplane: this file finds the port, holds
- * its lock while spillway_pass_port() decides, and does to the frame what was decided.
+ * its lock while spillway_pass_port() decides, unless the processor knows what it would say
+ * (processor.h), and does to the frame what was decided.
  *
  *   spillway_xdp           Where frames come in, in XDP: sends Spillway's packets on to their port,
  *                          and others' frames where they share the queues. All other frames, and
@@ -85,19 +86,64 @@ struct passage {
   __u8 is_lost;               /* to gray loss */
 };
 
-/* Whether the decision may hang on random words: on the ramp of an ECN port, and for gray loss. */
+/* Whether a frame draws random words: on the ramp of an ECN port, and for gray loss. */
 static inline int needs_random(const struct spillway_switch_port* port) {
   const struct spillway_port_config* config = &port->config;
   return port->link.lost_of_2_32 != 0 ||
          (config->mode == SPILLWAY_PORT_ECN && config->red_min_bytes < config->red_max_bytes);
 }
 
-/* The time, exact where the decision may hang on it. */
-static inline __u64 time_for(struct spillway_processor* processor,
-                             const struct spillway_switch_port* port, __u32 queued,
-                             const struct spillway_frame* frame) {
-  const int is_calm = queued + frame->bytes < port->calm_bytes;
-  return is_calm && !is_fresh(processor) ? processor->clock_ns : read_clock(processor);
+/* Lets a frame in without asking its port, where the queue is calm and the processor may wait with
+ * telling of it. `queued`: what the port knows of. */
+static inline int passes_untold(struct spillway_processor* processor, struct passage* passage,
+                                __u8 queue, __u32 queued) {
+  const int is_same = processor->untold_port == passage->number && processor->untold_queue == queue;
+  if (is_fresh(processor) || (!is_same && processor->untold_frames != 0) ||
+      needs_random(passage->port) || queued + passage->frame.bytes >= passage->port->calm_bytes) {
+    return 0;
+  }
+  if (!is_same) {
+    processor->untold_port = passage->number;
+    processor->untold_queue = queue;
+  }
+  processor->untold_bytes += passage->frame.bytes;
+  processor->untold_frames += 1;
+  spillway_let_in(&passage->frame, queue, &passage->decision);
+  return 1;
+}
+
+/* What the processor let in elsewhere. */
+static inline void tell_other_port(struct spillway_processor* processor, __u32 number) {
+  if (processor->untold_frames == 0 || processor->untold_port == number) {
+    return;
+  }
+  const __u32 other = processor->untold_port;
+  struct spillway_port_slot* slot = bpf_map_lookup_elem(&slots, &other);
+  if (slot == 0) {
+    return;
+  }
+  bpf_spin_lock(&slot->lock);
+  spillway_tell_port(&slot->port, processor->untold_queue, processor->untold_bytes,
+                     processor->untold_frames);
+  bpf_spin_unlock(&slot->lock);
+  processor->untold_frames = 0;
+  processor->untold_bytes = 0;
+}
+
+static inline void ask_port(struct spillway_processor* processor, struct passage* passage,
+                            struct spillway_port_slot* slot) {
+  const struct spillway_switch_port* port = passage->port;
+  const __u32 random = needs_random(port) ? spillway_next_random(&processor->random_state) : 0;
+  tell_other_port(processor, passage->number);
+  const __u64 now = bpf_ktime_get_ns();
+  bpf_spin_lock(&slot->lock);
+  spillway_tell_port(&slot->port, processor->untold_queue, processor->untold_bytes,
+                     processor->untold_frames);
+  spillway_pass_port(&port->config, &port->link, &slot->port, &passage->frame, now, random,
+                     &passage->decision);
+  bpf_spin_unlock(&slot->lock);
+  processor->untold_frames = 0;
+  processor->untold_bytes = 0;
 }
 
 static inline void report(const struct passage* passage, const __u8* data, const __u8* end,
@@ -171,15 +217,12 @@ static inline int decide(struct spillway_processor* processor, struct passage* p
     return 0;
   }
   const struct spillway_switch_port* port = passage->port;
-  const int draws = needs_random(port);
-  const __u32 random = draws ? spillway_next_random(&processor->random_state) : 0;
   const __u8 home = spillway_queue_of(&port->config, &passage->frame);
-  const __u32 queued = home < SPILLWAY_QUEUES ? slot->port.state.bytes[home] : 0;
-  const __u64 now = time_for(processor, port, queued, &passage->frame);
-  bpf_spin_lock(&slot->lock);
-  spillway_pass_port(&port->config, &port->link, &slot->port, &passage->frame, now, random,
-                     &passage->decision);
-  bpf_spin_unlock(&slot->lock);
+  const __u32 queued = (home < SPILLWAY_QUEUES ? slot->port.state.bytes[home] : 0) +
+                       untold_bytes(processor, passage->number, home);
+  if (!passes_untold(processor, passage, home, queued)) {
+    ask_port(processor, passage, slot);
+  }
   passage->is_lost = passage->decision.verdict == SPILLWAY_ENQUEUE &&
                      port->link.lost_of_2_32 != 0 &&
                      spillway_next_random(&processor->random_state) < port->link.lost_of_2_32;

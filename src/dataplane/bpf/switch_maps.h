@@ -60,15 +60,23 @@ struct spillway_port_tally {
   __u64 same_port; /* came in here and were for somebody behind this very port: dropped */
 };
 
+/* For one frame in so many a processor looks everything up anew (processor.h). */
+#define SPILLWAY_FRESH_ONE_IN 8
+
 /* What a processor remembers from frame to frame. */
 struct spillway_processor {
   __u64 random_state;               /* of spillway_next_random(); never zero */
-  __u64 clock_ns;                   /* when it was last read */
   struct spillway_station receiver; /* that was looked up last */
   __u32 receiver_port;
   __u32 ifindex; /* of a port whose number was looked up last; 0: none yet */
   __u32 ifindex_port;
   __u32 frames;
+  /* Frames that it let into a calm queue and has not told the port of. */
+  __u32 untold_port;
+  __u32 untold_bytes;
+  __u16 untold_frames;
+  __u8 untold_queue;
+  __u8 reserved[5];
 };
 
 /* One frame at one port, for `spillway trace`. */

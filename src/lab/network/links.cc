@@ -24,6 +24,9 @@ namespace spillway::lab {
 namespace {
 
 constexpr std::string_view kPackage = "iproute2";
+// Of all hosts' addresses (host_plan.h).
+constexpr std::string_view kIpv4Network = "10.77.0.0/16";
+constexpr std::string_view kIpv6Network = "fd77::/64";
 constexpr std::int64_t kMinClassRate = 8'000;  // bit/s: what a class has for itself
 constexpr int kLastRank = 7;
 // The switch has decided what waits; this must hold it.
@@ -70,14 +73,12 @@ void silence_ipv6() {
   }
 }
 
-base::Status choose_congestion_control(const std::string& tcp) {
-  const base::Status status = write_proc_file("/proc/sys/net/ipv4/tcp_congestion_control", tcp);
-  return status.ok()
-             ? status
-             : base::Status(status.code(),
-                            status.message() +
-                                "; namespaces may choose what "
-                                "net.ipv4.tcp_allowed_congestion_control of the machine lists");
+// The routes decide. A namespace's default may only be what the machine's
+// net.ipv4.tcp_allowed_congestion_control lists: it is set where it can be, for whoever asks.
+base::Status choose_congestion_control(const HostPlan& plan, std::size_t index, const Tools& tools,
+                                       const std::string& tcp) {
+  (void)write_proc_file("/proc/sys/net/ipv4/tcp_congestion_control", tcp);
+  return run_tool(tools.ip, {"-batch", "-"}, congestion_control_batch(plan, index, tcp));
 }
 
 base::Status set_up_host(const HostPlan& plan, std::size_t index, const Tools& tools,
@@ -91,7 +92,7 @@ base::Status set_up_host(const HostPlan& plan, std::size_t index, const Tools& t
   if (paces) {
     paces = run_tool(tools.tc, {"-batch", "-"}, host_shaping_batch(plan, index)).ok();
   }
-  return tcp.empty() ? base::Status() : choose_congestion_control(tcp);
+  return tcp.empty() ? base::Status() : choose_congestion_control(plan, index, tools, tcp);
 }
 
 base::Status make_pairs(const HostPlan& plan, const Tools& tools, HostLinks& links) {
@@ -150,6 +151,19 @@ std::string host_links_batch(const HostPlan& plan, std::size_t index) {
                              other.mac, kHostInterface);
       }
     }
+  }
+  return batch;
+}
+
+std::string congestion_control_batch(const HostPlan& plan, std::size_t index,
+                                     const std::string& tcp) {
+  const HostEntry& own = plan.hosts[index];
+  std::string batch =
+      fmt::format("route change {} dev {} proto kernel scope link src {} congctl {}\n",
+                  kIpv4Network, kHostInterface, own.ipv4, tcp);
+  if (!own.ipv6.empty()) {
+    batch += fmt::format("route replace {} dev {} proto kernel metric 256 congctl {}\n",
+                         kIpv6Network, kHostInterface, tcp);
   }
   return batch;
 }

@@ -27,6 +27,10 @@ std::string fabric_links_batch(const HostPlan& plan, const std::vector<int>& nam
 // For `ip -batch -` in the namespace of host `index`.
 std::string host_links_batch(const HostPlan& plan, std::size_t index);
 
+// The same, behind it: TCP connections to other hosts have this congestion control.
+std::string congestion_control_batch(const HostPlan& plan, std::size_t index,
+                                     const std::string& tcp);
+
 // For `tc -batch -` there.
 std::string host_shaping_batch(const HostPlan& plan, std::size_t index);
 

@@ -42,6 +42,15 @@ TEST(LinkBatches, SmallMtuMeansNoIpv6) {
   EXPECT_TRUE(contains(batch, "neighbour add 10.77.0.2 "));
 }
 
+TEST(LinkBatches, RoutesNameTheCongestionControl) {
+  EXPECT_EQ(
+      congestion_control_batch(plan_of(2, base::gigabits_per_second(1)), 1, "cubic"),
+      "route change 10.77.0.0/16 dev eth0 proto kernel scope link src 10.77.0.2 congctl cubic\n"
+      "route replace fd77::/64 dev eth0 proto kernel metric 256 congctl cubic\n");
+  EXPECT_FALSE(contains(
+      congestion_control_batch(plan_of(2, base::gigabits_per_second(1), 1000), 0, "bbr"), "fd77"));
+}
+
 TEST(LinkBatches, BurstsFollowTheRateButHoldTwoFrames) {
   EXPECT_EQ(
       host_shaping_batch(plan_of(2, base::gigabits_per_second(10)), 0),

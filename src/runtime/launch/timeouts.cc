@@ -23,9 +23,9 @@ base::Status with_advice(const base::Status& failure, const SilentPeer& peer) {
   constexpr std::string_view kStarved =
       "if it lives but waits for a processor, set SPILLWAY_PEER_TIMEOUT to more seconds";
   const std::string unreached = fmt::format(
-      "nothing has worked yet, so see that UDP goes from here to {} and back "
+      "nothing has worked yet, so see that {} goes from here to {} and back "
       "(SPILLWAY_SOCKET_IFNAME chooses interfaces); ",
-      peer.address.to_string());
+      peer.protocol, peer.address.to_string());
   return {failure.code(),
           fmt::format("{}; {}{}", failure.message(), peer.has_worked ? "" : unreached, kStarved)};
 }

@@ -43,6 +43,7 @@ struct SilentPeer {
   net::SocketAddress address{};
   // Some operation has ended well, so packets do go from rank to rank.
   bool has_worked = false;
+  std::string protocol = "UDP";  // that packets are sent over
 };
 
 // `failure` with a sentence added.

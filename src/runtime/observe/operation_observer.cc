@@ -54,14 +54,16 @@ base::Result<ObserverConfig> observer_config(const base::Environment& environmen
   return ObserverConfig{.records = static_cast<std::uint32_t>(*records),
                         .dump = *dump,
                         .timeline = expand_path(environment.text("SPILLWAY_TIMELINE"), &identity),
-                        .metrics = *metrics};
+                        .metrics = *metrics,
+                        .waits = environment.text("SPILLWAY_WAITS")};
 }
 
 OperationObserver::OperationObserver(const Identity& identity, const ObserverConfig& config)
     : identity_(identity),
       flight_file_(config.dump.file),
       recorder_(identity, config.records),
-      timeline_(open_timeline(config.timeline, identity)) {
+      timeline_(open_timeline(config.timeline, identity)),
+      waits_(config.waits) {
   metrics_.communicator = identity.communicator;
   metrics_.rank = identity.rank;
   for (std::uint32_t rank = 0; rank < identity.world; ++rank) {
@@ -88,6 +90,7 @@ void OperationObserver::begin(std::uint64_t token, const collective::Operation& 
     timeline_->begin(watched.record);
   }
   watched_.emplace(token, watched);
+  waits_.begin(now);
   const std::lock_guard lock(mutex_);
   ++metrics_.operations_in_flight;
 }
@@ -115,6 +118,7 @@ void OperationObserver::end(std::uint64_t token, const base::Status& status,
   }
   count(record, report);
   watched_.erase(found);
+  waits_.end();
 }
 
 void OperationObserver::holds(std::size_t bytes) {

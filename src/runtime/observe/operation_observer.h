@@ -20,6 +20,7 @@
 #include "runtime/observe/metrics_export.h"
 #include "runtime/observe/signal_dump.h"
 #include "runtime/observe/timeline.h"
+#include "runtime/observe/wait_watch.h"
 
 namespace spillway::runtime {
 
@@ -28,6 +29,7 @@ struct ObserverConfig {
   DumpConfig dump{};
   std::string timeline{};  // a path; empty: none
   MetricsConfig metrics{};
+  std::string waits{};  // a board's path (wait_watch.h); empty: none
 };
 
 base::Result<ObserverConfig> observer_config(const base::Environment& environment,
@@ -44,6 +46,7 @@ class OperationObserver {
   void holds(std::size_t bytes);
   // What came from the network and was not believed, since the communicator was made.
   void network(const net::DriverCounters& counters);
+  WaitWatch& waits() { return waits_; }
 
  private:
   struct Watched {
@@ -57,6 +60,7 @@ class OperationObserver {
   std::string flight_file_;
   FlightRecorder recorder_;
   std::unique_ptr<Timeline> timeline_;
+  WaitWatch waits_;
   std::uint64_t next_sequence_ = 0;
   std::unordered_map<std::uint64_t, Watched> watched_;  // by token
   std::mutex mutex_;                                    // over the metrics

@@ -26,7 +26,7 @@ namespace {
 constexpr std::size_t kEventsPerOperation = 4;
 constexpr const char* kQueued = "queued";
 
-std::string quoted(std::string_view text) {
+std::string in_json(std::string_view text) {
   return base::json_quoted(clean_text(text));
 }
 
@@ -39,8 +39,8 @@ std::string what_was_asked(const OperationRecord& record) {
   return fmt::format(
       R"(,"args":{{"sequence":{},"count":{},"bytes":{},"type":{},"op":{},"algorithm":{},)"
       R"("priority":{}}})",
-      record.sequence, record.count, record.bytes, quoted(record.type), quoted(record.op),
-      quoted(record.algorithm), record.priority);
+      record.sequence, record.count, record.bytes, in_json(record.type), in_json(record.op),
+      in_json(record.algorithm), record.priority);
 }
 
 std::string what_failed(const OperationRecord& record) {
@@ -48,7 +48,7 @@ std::string what_failed(const OperationRecord& record) {
     return "";
   }
   return fmt::format(R"(,"error":"{}","message":{},"culprit_rank":{})",
-                     base::status_code_name(record.error), quoted(record.message.data()),
+                     base::status_code_name(record.error), in_json(record.message.data()),
                      record.culprit_rank);
 }
 
@@ -101,15 +101,16 @@ Timeline::~Timeline() {
 
 void Timeline::write_names(const Identity& identity) {
   const std::string process = fmt::format(R"("ph":"M","pid":{},"tid":0)", rank_);
-  write(fmt::format(
-      "[\n"
-      R"({{"name":"process_name",{0},"args":{{"name":"rank {1} of {2}"}}}},)"
-      "\n"
-      R"({{"name":"process_sort_index",{0},"args":{{"sort_index":{1}}}}},)"
-      "\n"
-      R"({{"name":"process_labels",{0},"args":{{"labels":{3}}}}})",
-      process, rank_, identity.world,
-      quoted(fmt::format("{} on {}, process {}", identity.communicator, host_name(), ::getpid()))));
+  write(
+      fmt::format("[\n"
+                  R"({{"name":"process_name",{0},"args":{{"name":"rank {1} of {2}"}}}},)"
+                  "\n"
+                  R"({{"name":"process_sort_index",{0},"args":{{"sort_index":{1}}}}},)"
+                  "\n"
+                  R"({{"name":"process_labels",{0},"args":{{"labels":{3}}}}})",
+                  process, rank_, identity.world,
+                  in_json(fmt::format("{} on {}, process {}", identity.communicator, host_name(),
+                                      ::getpid()))));
 }
 
 std::string Timeline::event(char phase, const std::string& name, const OperationRecord& record,
@@ -119,7 +120,7 @@ std::string Timeline::event(char phase, const std::string& name, const Operation
       ",\n"
       R"({{"ph":"{}","cat":"operation","name":{},"pid":{},"tid":0,"id2":{{"local":"{}"}},)"
       R"("ts":{}{}}})",
-      phase, quoted(name), rank_, record.sequence,
+      phase, in_json(name), rank_, record.sequence,
       microseconds_text(at.since_zero() + unix_offset_), rest);
 }
 

@@ -7,13 +7,18 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "base/random.h"
 #include "packetize/packet_plan.h"
+#include "scenario/scenario.h"
 #include "scenario/topology.h"
 #include "sim/network.h"
 #include "sim/stacks/collective_stack.h"
+#include "sim/stacks/tenants.h"
 
 namespace spillway::sim {
 
@@ -21,10 +26,15 @@ struct SimulatedGroupOptions {
   std::uint16_t ranks = 4;
   std::uint16_t servers = 0;  // of these, the last ones
   base::BitRate rate = base::gigabits_per_second(10);
+  // Links, switches and tenants; ranks are on the first hosts. Empty: one switch and nobody else.
+  std::string scenario{};
   std::uint64_t seed = 1;
   unsigned trim_bytes = 206;
   double cut_share = 0.0;  // of data packets that reach a host cut, as by a switch that is full
+  double expendable_loss = 0.0;  // of those that switches drop first, the share that is dropped
   collective::PlanOptions plan = {.piece_bytes = 64 * 1024, .window = 4, .message_bytes = 1 << 20};
+  collective::ShareRule shares = collective::ShareRule::kAutomatic;
+  std::optional<std::uint16_t> wants_equal_shares{};  // a rank that does whatever the others do
   collective::EngineLimits limits{};
   transport::EndpointLimits tables = {.outgoing_messages = 16384,
                                       .incoming_messages = 16384,
@@ -53,16 +63,25 @@ inline collective::Operation on_buffers(collective::Operation operation, const v
   return operation;
 }
 
-// A stack in front of which packets are cut at random.
+// A stack in front of which packets are cut, and unimportant ones dropped, at random.
 class CuttingStack final : public HostStack {
  public:
-  CuttingStack(std::unique_ptr<HostStack> behind, PacketPool& pool, double share, unsigned bytes,
-               std::uint64_t seed)
-      : behind_(std::move(behind)), pool_(pool), share_(share), bytes_(bytes), random_(seed) {}
+  CuttingStack(std::unique_ptr<HostStack> behind, PacketPool& pool,
+               const SimulatedGroupOptions& options, std::uint64_t seed)
+      : behind_(std::move(behind)),
+        pool_(pool),
+        share_(options.cut_share),
+        expendable_loss_(options.expendable_loss),
+        bytes_(options.trim_bytes),
+        random_(seed) {}
 
   void expect_flow(const Flow& /*flow*/, base::Instant /*now*/) override {}
   void start_flow(const Flow& /*flow*/, base::Instant /*now*/) override {}
   void on_packet(Packet& packet, base::Instant now) override {
+    if (packet.kind == PacketKind::kSpillwayData &&
+        packet.importance < SPILLWAY_IMPORTANCE_MARKED && random_.next_unit() < expendable_loss_) {
+      return;
+    }
     if (packet.kind == PacketKind::kSpillwayData && packet.bytes > bytes_ &&
         random_.next_unit() < share_) {
       pool_.trim(packet, bytes_);
@@ -79,6 +98,7 @@ class CuttingStack final : public HostStack {
   std::unique_ptr<HostStack> behind_;
   PacketPool& pool_;
   double share_;
+  double expendable_loss_;
   unsigned bytes_;
   base::RandomSequence random_;
 };
@@ -88,7 +108,10 @@ class SimulatedGroup {
   explicit SimulatedGroup(const SimulatedGroupOptions& options)
       : options_(options),
         job_{.id = 7, .epoch = options.epoch, .seed = 42},
-        topology_(scenario::one_switch({.hosts = options.ranks, .rate = options.rate}).value()),
+        scenario_(scenario::parse_scenario(options.scenario).value()),
+        topology_(options.scenario.empty()
+                      ? scenario::one_switch({.hosts = options.ranks, .rate = options.rate}).value()
+                      : scenario::build_topology(scenario_).value()),
         network_(topology_, options.seed),
         endings_(options.ranks) {
     for (std::uint16_t rank = 0; rank < options.ranks; ++rank) {
@@ -104,10 +127,11 @@ class SimulatedGroup {
                                 })
               .value();
       stacks_.push_back(stack.get());
-      network_.add_stack(
-          rank, std::make_unique<CuttingStack>(std::move(stack), network_.pool(), options.cut_share,
-                                               options.trim_bytes, options.seed + rank));
+      network_.add_stack(rank, std::make_unique<CuttingStack>(std::move(stack), network_.pool(),
+                                                              options, options.seed + rank));
     }
+    const base::Status status = tenants_.add_to(network_, topology_, scenario_.tenants);
+    SPILLWAY_CHECK(status.ok());
   }
 
   Network& network() { return network_; }
@@ -155,6 +179,8 @@ class SimulatedGroup {
     config.engine.first_operation = options_.first_operation;
     config.engine.packet_limits = {.mtu = 1500, .trim_bytes = options_.trim_bytes};
     config.engine.plan = options_.plan;
+    config.engine.shares =
+        options_.wants_equal_shares == rank ? collective::ShareRule::kEqual : options_.shares;
     config.engine.limits = options_.limits;
     config.engine.memory = options_.memories.empty() ? nullptr : options_.memories[rank];
     config.endpoint.job = job_.id;
@@ -170,7 +196,9 @@ class SimulatedGroup {
 
   SimulatedGroupOptions options_;
   packetize::Job job_;
+  scenario::Scenario scenario_;
   scenario::Topology topology_;
+  Tenants tenants_;  // outlive the network, which has their stacks
   Network network_;
   std::vector<CollectiveStack*> stacks_;
   std::vector<std::vector<Ending>> endings_;

@@ -88,7 +88,6 @@ void SpillwayStack::expect_flow(const Flow& flow, base::Instant now) {
                                     .priority = flow.priority,
                                     .loss = flow.loss,
                                     .deadline = config_.deadline,
-                                    .unsolicited = {},
                                     .sink = nullptr};
   Receiving receiving{.flow = flow.id, .sink = nullptr};
   if (config_.real_bytes) {
@@ -121,7 +120,6 @@ void SpillwayStack::start_flow(const Flow& flow, base::Instant now) {
                                  .importance = flow.importance,
                                  .packet_importance = {},
                                  .loss = flow.loss,
-                                 .unsolicited = {},
                                  .source = nullptr};
   Sending sending{.flow = flow.id, .source = nullptr};
   if (config_.real_bytes) {

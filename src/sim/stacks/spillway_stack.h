@@ -93,7 +93,13 @@ class SpillwayStack final : public HostStack {
   base::Instant next_timeout() const override;
   bool poll_transmit(base::Instant now, Packet& packet) override;
 
-  void prefetch() const override { endpoint().prefetch(); }
+  void prefetch(unsigned step) const override {
+    if (step == 0) {
+      __builtin_prefetch(&port_);
+    } else {
+      endpoint().prefetch(step - 1);
+    }
+  }
 
   transport::Endpoint& endpoint() { return port_.endpoint(); }
   const transport::Endpoint& endpoint() const { return port_.endpoint(); }

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A host of experiments/mlt_training: the last --servers ranks are parameter servers, the others train.
+
+    worker.py --spillway BINARY --servers N --steps N --seed N --hook JSON --log FILE
+
+Workers train a small network on Fashion-MNIST with DistributedDataParallel and spillway.torch.attach(), whose arguments
+are --hook. What a step learns from follows from the seed, the step and the rank alone. Worker 0 writes the log: what it
+measured, as one JSON object.
+"""
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import sys
+import time
+
+MEETING_PORT = 7100
+BATCH = 32        # images of each worker and step
+TEST_IMAGES = 10_000
+BUCKET_MB = 0.1   # so that layers travel apart
+
+
+def become_server(options, workers):
+    """Does not return."""
+    os.environ.update(SPILLWAY_WORLD_SIZE=str(workers), SPILLWAY_SERVERS=str(options.servers),
+                      SPILLWAY_SERVER_INDEX=str(int(os.environ["RANK"]) - workers),
+                      SPILLWAY_COMM_ID=f"{os.environ['MASTER_ADDR']}:{MEETING_PORT}")
+    os.execv(options.spillway, [options.spillway, "ps", "--json"])
+
+
+def train(options):
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples"))
+    import torch
+    import torch.distributed as dist
+    import spillway.torch
+    import train as example
+
+    def make_model():
+        torch.manual_seed(options.seed)
+        return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 192), torch.nn.ReLU(),
+                                   torch.nn.Linear(192, 192), torch.nn.ReLU(), torch.nn.Linear(192, 10))
+
+    def scaled(images):
+        return images.float() / 255 - 0.3
+
+    dist.init_process_group("spillway")
+    rank, world = dist.get_rank(), dist.get_world_size()
+    data = example.fashion_mnist(None)
+    batches = example.Batches(data, BATCH * world, options.seed, rank, world)
+    model = torch.nn.parallel.DistributedDataParallel(make_model(), bucket_cap_mb=BUCKET_MB)
+    hook = spillway.torch.attach(model, **json.loads(options.hook))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    # The rate falls to 0: accuracy at the end then varies less.
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / options.steps)
+    times, counts = [], dict.fromkeys(("packets", "trimmed", "lost", "repeated", "wire_bytes", "gradient_bytes"), 0)
+    for step in range(options.steps):
+        inputs, targets = batches.at(step)
+        begin = time.monotonic()
+        optimizer.zero_grad(set_to_none=True)
+        torch.nn.functional.cross_entropy(model(scaled(inputs)), targets).backward()
+        optimizer.step()
+        schedule.step()
+        times.append(time.monotonic() - begin)
+        for name in counts:
+            counts[name] += getattr(hook.report(), name)
+    if rank == 0:
+        with torch.no_grad():
+            guesses = model.module(scaled(data.test_inputs[:TEST_IMAGES])).argmax(1)
+        accuracy = float((guesses == data.test_targets[:TEST_IMAGES]).float().mean())
+        # First steps, in which connections and buckets are made, are not what is measured.
+        later = times[len(times) // 10 + 1:]
+        pathlib.Path(options.log).write_text(json.dumps({
+            "step_ms": 1e3 * statistics.fmean(later), "p50_ms": 1e3 * statistics.median(later),
+            "p99_ms": 1e3 * sorted(later)[len(later) * 99 // 100], "accuracy": accuracy, **counts}))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    for name in ("--spillway", "--hook", "--log"):
+        parser.add_argument(name, required=True)
+    for name in ("--servers", "--steps", "--seed"):
+        parser.add_argument(name, type=int, required=True)
+    options = parser.parse_args()
+    workers = int(os.environ["WORLD_SIZE"]) - options.servers
+    if int(os.environ["RANK"]) >= workers:
+        become_server(options, workers)
+    os.environ["WORLD_SIZE"] = str(workers)
+    if options.servers:
+        os.environ.update(SPILLWAY_SERVERS=str(options.servers),
+                          SPILLWAY_COMM_ID=f"{os.environ['MASTER_ADDR']}:{MEETING_PORT}")
+    train(options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Whatever arrives on a TCP connection between ranks. The first byte chooses which side listens and
+// in what pieces the rest arrives: a greeting, then frames. A greeting never ends well with bytes
+// that nobody with the key has made; frames come out as they lie in the stream, however it is cut.
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "fuzzing.h"
+#include "net/frame_stream.h"
+#include "net/stream_greeting.h"
+
+namespace {
+
+using namespace spillway::net;
+using spillway::base::ByteView;
+using spillway::fuzzing::require;
+
+using Packets = std::vector<std::vector<std::uint8_t>>;
+
+Packets read(ByteView stream, std::size_t piece, bool& broken) {
+  FrameReader reader;
+  Packets packets;
+  while (!stream.empty()) {
+    ByteView bytes = stream.first(std::min(piece, stream.size()));
+    stream = stream.subspan(bytes.size());
+    while (const auto packet = reader.next(bytes)) {
+      require(!packet->empty() && packet->size() <= SPILLWAY_MAX_PACKET);
+      packets.emplace_back(packet->begin(), packet->end());
+    }
+    require(bytes.empty() || reader.is_broken());
+  }
+  broken = reader.is_broken();
+  return packets;
+}
+
+void read_frames(ByteView stream, std::size_t piece) {
+  bool is_broken = false;
+  bool is_broken_whole = false;
+  const Packets packets = read(stream, piece, is_broken);
+  require(packets == read(stream, std::max<std::size_t>(stream.size(), 1), is_broken_whole));
+  require(is_broken == is_broken_whole);
+  FrameWriter writer;
+  for (const std::vector<std::uint8_t>& packet : packets) {
+    std::copy(packet.begin(), packet.end(), writer.room().begin());
+    writer.commit(packet.size());
+  }
+  require(std::equal(writer.waiting().begin(), writer.waiting().end(), stream.begin()));
+}
+
+void greet(Greeting greeting, ByteView stream, std::size_t piece) {
+  while (!stream.empty() && greeting.wanted() > 0) {
+    const std::size_t size = std::min({piece, stream.size(), greeting.wanted()});
+    greeting.take(stream.first(size));
+    stream = stream.subspan(size);
+    greeting.sent(greeting.reply().size());
+  }
+  require(greeting.state() != Greeting::State::kDone);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) {
+    return 0;
+  }
+  const ByteView stream(data + 1, size - 1);
+  const std::size_t piece = std::size_t{1} << (data[0] >> 4);
+  StreamIdentity own{.rank = 1, .epoch = 1};
+  own.key.bytes = {7, 7, 7};
+  greet((data[0] & 1) == 0 ? Greeting::answering(own, {1}) : Greeting::connecting(own, 0, {2}),
+        stream, piece);
+  read_frames(stream, piece);
+  return 0;
+}

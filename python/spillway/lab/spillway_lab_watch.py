@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sees what a PyTorch script does, for `spillway lab compare`, without a word of it in the script.
+
+    SPILLWAY_LAB_STEPS    a file to which rank 0 adds a line per event
+    SPILLWAY_LAB_BACKEND  gloo or spillway: what init_process_group() makes, whatever the script asks for
+    SPILLWAY_LAB_HOOK     fp16 or powersgd: torch's own hook, put around each DistributedDataParallel that has none
+
+Events are JSON, one a line:
+    {"event": "group", "backend": "gloo", "asked": "nccl"}
+    {"event": "hook", "hook": "fp16", "by": "lab"}                 by: script, where that has a hook of its own
+    {"event": "step", "step": 7, "seconds": 1.25, "step_ms": 80.5}
+
+A step ends with the step() of an optimizer that has been called already since the last end: with several optimizers,
+their round is one step. It begins with the first forward pass of a DistributedDataParallel behind the last end, so that
+evaluations and the reading of data are not in it; where there is none, or where CUDA may still be at work when step()
+returns, with the last end. `seconds` count from the start of Python.
+
+torch is not imported here: modules are changed when the script imports them. A script without torch pays for a look
+into a dictionary per import. Works with torch 1.13 and 2.x; Python 3.9.
+"""
+import functools
+import importlib.machinery
+import json
+import os
+import sys
+import threading
+import time
+from types import ModuleType
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Set
+
+POWERSGD_START = 2  # the least that torch allows: DDP builds its buckets anew behind the first step
+
+
+# ---- Events ----
+
+class EventFile:
+    """Opened with the first event of rank 0. A file that cannot be written ends the telling, not the script."""
+
+    def __init__(self, path: str) -> None:
+        self._path, self._file = path, -1
+
+    def write(self, event: str, **values: Any) -> None:
+        if not self._path or not is_first_rank():
+            return
+        line = json.dumps({"event": event, **values}) + "\n"
+        try:
+            if self._file < 0:
+                self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            os.write(self._file, line.encode())
+        except OSError as error:
+            print(f"spillway lab: cannot write {self._path}: {error}", file=sys.stderr)
+            self._path = ""
+
+
+def is_first_rank() -> bool:
+    dist = sys.modules.get("torch.distributed")
+    if dist is not None and dist.is_available() and dist.is_initialized():
+        return dist.get_rank() == 0
+    return os.environ.get("RANK", "0") == "0"
+
+
+# ---- Steps ----
+
+class Steps:
+    """Of all optimizers of the process, as one sequence."""
+
+    def __init__(self, events: EventFile, clock: Callable[[], float] = time.monotonic) -> None:
+        self._events, self._clock = events, clock
+        self._start = clock()
+        self._begin: Optional[float] = None     # of the step that is under way
+        self._last_end: Optional[float] = None
+        self._stepped: Set[int] = set()         # ids of optimizers, since the last end
+        self._count = 0
+
+    def note_forward(self) -> None:
+        if self._begin is None and sys.modules["torch"].is_grad_enabled():
+            self._begin = self._clock()
+
+    def note_step(self, optimizer: object) -> None:
+        if self._count and id(optimizer) not in self._stepped:
+            self._stepped.add(id(optimizer))
+            return
+        now, begin = self._clock(), self._begin
+        if begin is None or (self._last_end is not None and sys.modules["torch"].cuda.is_initialized()):
+            begin = self._last_end
+        self._count += 1
+        times = {} if begin is None else {"step_ms": round(1000 * (now - begin), 3)}
+        self._events.write("step", step=self._count, seconds=round(now - self._start, 4), **times)
+        self._begin, self._last_end, self._stepped = None, now, {id(optimizer)}
+
+
+class WatchedOptimizers:
+    """Classes override step(), so each is changed when the first of its kind is made. Of calls within calls, the
+    outermost counts: optimizers call those that they wrap or inherit from."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps, self._depth = steps, threading.local()
+
+    def install(self, module: ModuleType) -> None:
+        original = module.Optimizer.__init__
+
+        @functools.wraps(original)
+        def init(optimizer: Any, *arguments: Any, **named: Any) -> None:
+            original(optimizer, *arguments, **named)
+            self._watch(type(optimizer))
+        module.Optimizer.__init__ = init
+
+    def _watch(self, kind: Any) -> None:
+        original = kind.step
+        if getattr(original, "seen_by_spillway_lab", False):
+            return
+
+        @functools.wraps(original)
+        def step(optimizer: Any, *arguments: Any, **named: Any) -> Any:
+            depth = getattr(self._depth, "value", 0)
+            self._depth.value = depth + 1
+            try:
+                result = original(optimizer, *arguments, **named)
+            finally:
+                self._depth.value = depth
+            if depth == 0:
+                self._steps.note_step(optimizer)
+            return result
+        step.seen_by_spillway_lab = True  # type: ignore[attr-defined]
+        kind.step = step
+
+
+# ---- The backend ----
+
+class ChosenBackend:
+    def __init__(self, backend: str, events: EventFile) -> None:
+        self._backend, self._events = backend, events
+
+    def install(self, module: ModuleType) -> None:
+        original = module.init_process_group
+
+        @functools.wraps(original)
+        def init_process_group(backend: Any = None, *arguments: Any, **named: Any) -> Any:
+            asked, used = str(backend or "").lower(), self._backend or backend
+            if self._backend == "spillway":
+                import spillway.torch
+            if asked != str(used).lower():
+                named.pop("pg_options", None)  # of another backend
+            result = original(used, *arguments, **named)
+            if str(used).lower() == "gloo" and sys.modules["torch"].__version__.startswith("1."):
+                outlive(module._get_default_group())
+            self._events.write("group", backend=str(used), asked=asked)
+            return result
+        module.init_process_group = init_process_group  # type: ignore[attr-defined]
+
+
+def outlive(group: Any) -> None:
+    """Not even the process's end destroys it. In torch 1.13 a model's end may destroy the group: it then joins Gloo's
+    threads with Python's lock held, for which one that drops a tensor may wait. Scripts that end so would hang the lab,
+    and more often with a hook, whose tensors are Python's."""
+    import ctypes
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
+
+
+# ---- Models ----
+
+class WatchedModels:
+    """Hooks are put in with the first forward pass: until then the script may put in its own, which goes first."""
+
+    def __init__(self, hook: str, steps: Steps, events: EventFile) -> None:
+        self._hook, self._steps, self._events = hook, steps, events
+
+    def install(self, module: ModuleType) -> None:
+        ddp = module.DistributedDataParallel
+        for name in ("register_comm_hook", "_register_builtin_comm_hook"):
+            setattr(ddp, name, self._noting_hooks(getattr(ddp, name)))
+        original = ddp.forward
+
+        @functools.wraps(original)
+        def forward(model: Any, *inputs: Any, **named: Any) -> Any:
+            if self._hook and not hasattr(model, "_spillway_lab_is_settled"):
+                self._settle(model)
+            self._steps.note_forward()
+            return original(model, *inputs, **named)
+        ddp.forward = forward
+
+    def _noting_hooks(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def register(model: Any, *arguments: Any, **named: Any) -> Any:
+            model._spillway_lab_has_hook = True
+            return original(model, *arguments, **named)
+        return register
+
+    def _settle(self, model: Any) -> None:
+        model._spillway_lab_is_settled = True
+        if hasattr(model, "_spillway_lab_has_hook"):
+            self._events.write("hook", hook=self._hook, by="script")
+            return
+        HOOKS[self._hook](model)
+        self._events.write("hook", hook=self._hook, by="lab")
+
+
+def register_fp16(model: Any) -> None:
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+    model.register_comm_hook(model.process_group, default_hooks.fp16_compress_hook)
+
+
+def register_powersgd(model: Any) -> None:
+    """With torch's defaults, except that it does not wait a thousand steps before it begins."""
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+    state = powerSGD_hook.PowerSGDState(model.process_group, start_powerSGD_iter=POWERSGD_START)
+    model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+
+
+HOOKS = {"fp16": register_fp16, "powersgd": register_powersgd}
+
+
+# ---- Modules that the script has yet to import ----
+
+Installer = Callable[[ModuleType], None]
+
+
+class ImportWatch:
+    """A finder that finds nothing itself: it lets the others find a module, and has the module changed when it has
+    been executed, before whoever imports it sees it."""
+
+    def __init__(self, installers: Dict[str, Installer]) -> None:
+        self._installers = installers
+
+    def find_spec(self, name: str, path: Optional[Sequence[str]] = None,
+                  target: Optional[ModuleType] = None) -> Optional[importlib.machinery.ModuleSpec]:
+        install = self._installers.get(name)
+        if install is None:
+            return None
+        for finder in sys.meta_path:
+            spec = finder.find_spec(name, path, target) if finder is not self else None  # type: ignore[arg-type]
+            if spec is not None:
+                run_after(spec.loader, install)
+                return spec
+        return None
+
+
+def run_after(loader: Any, install: Installer) -> None:
+    execute = loader.exec_module
+
+    def exec_module(module: ModuleType) -> None:
+        execute(module)
+        install(module)
+    loader.exec_module = exec_module
+
+
+def begin(environment: Mapping[str, str]) -> None:
+    hook, backend = environment.get("SPILLWAY_LAB_HOOK", ""), environment.get("SPILLWAY_LAB_BACKEND", "")
+    if hook and hook not in HOOKS:
+        raise ValueError(f"SPILLWAY_LAB_HOOK is {hook!r}; there are {', '.join(HOOKS)}")
+    events = EventFile(environment.get("SPILLWAY_LAB_STEPS", ""))
+    steps = Steps(events)
+    watch: Any = ImportWatch({"torch.optim.optimizer": WatchedOptimizers(steps).install,
+                              "torch.distributed.distributed_c10d": ChosenBackend(backend, events).install,
+                              "torch.nn.parallel.distributed": WatchedModels(hook, steps, events).install})
+    sys.meta_path.insert(0, watch)

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compare/split.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace spillway::compare {
+namespace {
+
+using Value = std::optional<double>;
+
+constexpr const char* kBaseline = "tcp";
+
+// What a run took that was cut short says nothing.
+bool has_failed(const RunRecord& run) {
+  const std::vector<const RunRecord*> rounds = rounds_of(run);
+  return std::any_of(rounds.begin(), rounds.end(),
+                     [](const RunRecord* round) { return round->outcome.worst_exit_code() != 0; });
+}
+
+// Of the run over `transport`; none: there is none, it failed, or its time is unknown.
+Value time_of(const Comparison& comparison, const Metric& metric, const std::string& transport) {
+  for (std::size_t i = 0; i < comparison.runs.size(); ++i) {
+    if (comparison.runs[i].transport.name == transport) {
+      return has_failed(comparison.runs[i]) ? std::nullopt : metric.values[i];
+    }
+  }
+  return std::nullopt;
+}
+
+Value quotient(const Value& dividend, const Value& divisor) {
+  return dividend && divisor && *divisor > 0 ? Value(*dividend / *divisor) : std::nullopt;
+}
+
+bool all_have(const Comparison& comparison, const Metric& metric) {
+  for (std::size_t i = 0; i < comparison.runs.size(); ++i) {
+    if (!metric.values[i] && !has_failed(comparison.runs[i])) {
+      return false;
+    }
+  }
+  return true;
+}
+
+Metric metric_called(const std::vector<Metric>& metrics, std::string_view key) {
+  return *std::find_if(metrics.begin(), metrics.end(),
+                       [key](const Metric& metric) { return metric.key == key; });
+}
+
+}  // namespace
+
+std::optional<GainSplit> split_of(const Comparison& comparison) {
+  const std::vector<Metric> metrics = metrics_of(comparison);
+  GainSplit split;
+  split.metric = metric_called(metrics, "step_p50_ms");
+  if (!all_have(comparison, split.metric)) {
+    split.metric = metric_called(metrics, "elapsed_seconds");
+  }
+  const Value baseline = time_of(comparison, split.metric, kBaseline);
+  for (const RunRecord& run : comparison.runs) {
+    const Transport& transport = run.transport;
+    if (transport.name != kBaseline) {
+      const Value own = time_of(comparison, split.metric, transport.name);
+      const Value control = time_of(comparison, split.metric, transport.control);
+      split.shares.push_back({transport.name, transport.title, transport.control,
+                              quotient(baseline, own), quotient(baseline, control),
+                              quotient(control, own)});
+    }
+  }
+  const bool is_split = baseline && !split.shares.empty();
+  return is_split ? std::optional(std::move(split)) : std::nullopt;
+}
+
+std::string split_explanation(const GainSplit& split) {
+  return fmt::format(
+      "A gain over tcp ({}) is a product: by bits, tcp's time over that of the same bits on TCP, "
+      "times by transport, what is left. The same bits on TCP are tcp's for spillway-exact, "
+      "tcp-fp16's for spillway-16, and those of spillway-over-tcp, which has Spillway's own codec "
+      "and collectives, for spillway.",
+      split.metric.label);
+}
+
+}  // namespace spillway::compare

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compare/split.h"
+
+#include <gtest/gtest.h>
+
+#include "compare/comparison_testing.h"
+
+namespace spillway::compare {
+namespace {
+
+// Runs whose steps all take as long as said.
+Comparison with_steps(const std::vector<std::pair<const char*, double>>& transports) {
+  Comparison comparison;
+  for (const auto& [name, step_ms] : transports) {
+    RunRecord& run = comparison.runs.emplace_back(sample_run(name, 1.0));
+    for (LogStep& step : run.log.steps) {
+      step.step_ms = step_ms;
+    }
+  }
+  return comparison;
+}
+
+TEST(Split, AGainIsBitsTimesTransport) {
+  const auto split = split_of(with_steps({{"tcp", 600},
+                                          {"tcp-bbr", 500},
+                                          {"tcp-fp16", 400},
+                                          {"spillway-exact", 480},
+                                          {"spillway-16", 200},
+                                          {"spillway-over-tcp", 240},
+                                          {"spillway", 120}}));
+  ASSERT_TRUE(split.has_value());
+  ASSERT_EQ(split->shares.size(), 6U);
+  EXPECT_EQ(split->metric.key, "step_p50_ms");
+  for (const GainShare& share : split->shares) {
+    ASSERT_TRUE(share.gain && share.bits && share.transport) << share.name;
+    EXPECT_NEAR(*share.gain, *share.bits * *share.transport, 1e-9) << share.name;
+  }
+  const auto expect = [&split](std::size_t at, const char* name, double bits, double transport) {
+    EXPECT_EQ(split->shares[at].name, name);
+    EXPECT_NEAR(*split->shares[at].bits, bits, 1e-9) << name;
+    EXPECT_NEAR(*split->shares[at].transport, transport, 1e-9) << name;
+  };
+  expect(0, "tcp-bbr", 1, 1.2);
+  expect(1, "tcp-fp16", 1.5, 1);
+  expect(2, "spillway-exact", 1, 1.25);
+  expect(3, "spillway-16", 1.5, 2);
+  expect(4, "spillway-over-tcp", 2.5, 1);
+  expect(5, "spillway", 2.5, 2);
+}
+
+TEST(Split, WithoutTheControlTheGainStandsAlone) {
+  const auto split = split_of(with_steps({{"spillway", 100}, {"tcp", 300}}));
+  ASSERT_TRUE(split.has_value());
+  ASSERT_EQ(split->shares.size(), 1U);
+  EXPECT_EQ(split->shares[0].gain, 3);
+  EXPECT_EQ(split->shares[0].control, "spillway-over-tcp");
+  EXPECT_EQ(split->shares[0].bits, std::nullopt);
+  EXPECT_EQ(split->shares[0].transport, std::nullopt);
+}
+
+TEST(Split, WithoutTcpOrWithNothingElseThereIsNone) {
+  EXPECT_FALSE(split_of(with_steps({{"spillway-over-tcp", 100}, {"spillway", 300}})).has_value());
+  EXPECT_FALSE(split_of(with_steps({{"tcp", 100}})).has_value());
+}
+
+TEST(Split, ARunThatFailedHasNoGainAndIsNoControl) {
+  Comparison comparison = with_steps({{"tcp", 300}, {"spillway-over-tcp", 200}, {"spillway", 100}});
+  comparison.runs[1].outcome.exit_codes = {0, 1};
+  comparison.runs[1].log = {};
+  const auto split = split_of(comparison);
+  ASSERT_TRUE(split.has_value());
+  EXPECT_EQ(split->metric.key, "step_p50_ms");  // the others have them
+  EXPECT_EQ(split->shares[0].gain, std::nullopt);
+  EXPECT_EQ(split->shares[1].gain, 3);
+  EXPECT_EQ(split->shares[1].bits, std::nullopt);
+  comparison.runs[2].repeats = {sample_run("spillway", 1.0)};
+  comparison.runs[2].repeats[0].outcome.exit_codes = {1, 0};
+  EXPECT_EQ(split_of(comparison)->shares[1].gain, std::nullopt);
+}
+
+TEST(Split, WhereARunHasNoStepsTheWholeTimesAreCompared) {
+  Comparison comparison = with_steps({{"tcp", 300}, {"spillway-exact", 100}});
+  comparison.runs[1].log = {};
+  const auto split = split_of(comparison);
+  ASSERT_TRUE(split.has_value());
+  EXPECT_EQ(split->metric.key, "elapsed_seconds");
+  EXPECT_EQ(split->shares[0].gain, 1);
+  EXPECT_NE(split_explanation(*split).find("time in all"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace spillway::compare

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Looks at a lab's switches and ranks while its commands run, every kLookEvery, on a thread of its
+// own, and says in the end where the time went (time_account.h). Puts up a board for each rank in
+// the lab's state directory; the ranks find its path in SPILLWAY_WAITS. Where boards cannot be put
+// up, only links are looked at.
+#pragma once
+
+#include <condition_variable>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fabric/emulator.h"
+#include "lab/watch/time_account.h"
+#include "net/wait_board.h"
+#include "scenario/topology.h"
+
+namespace spillway::lab {
+
+inline constexpr base::Duration kLookEvery = base::milliseconds(10);
+
+// The boards of a lab's ranks, from before they start.
+class RankBoards {
+ public:
+  RankBoards(const std::filesystem::path& folder, std::size_t ranks);
+
+  // "SPILLWAY_WAITS=path"; empty where there is no board.
+  std::vector<std::string> variables(std::size_t rank) const;
+  std::vector<net::WaitCounts> read() const;
+
+ private:
+  std::vector<std::string> paths_;
+  std::vector<net::WaitBoard> boards_;
+};
+
+// The rates of the ports' links, by their names ("leaf0->spine1#2"); zero where there is no such.
+std::vector<LinkRate> link_rates(const scenario::Topology& topology,
+                                 const fabric::FabricSnapshot& fabric);
+
+class LabWatch {
+ public:
+  using Look = std::function<fabric::FabricSnapshot()>;
+
+  // `boards` outlives it.
+  LabWatch(const scenario::Topology& topology, const RankBoards& boards, Look look);
+  ~LabWatch();
+  LabWatch(const LabWatch&) = delete;
+  LabWatch& operator=(const LabWatch&) = delete;
+
+  // Ends the looking.
+  TimeReport finish();
+
+ private:
+  void work();
+  void look();
+
+  const RankBoards& boards_;
+  Look look_;
+  TimeAccount account_;
+  std::mutex mutex_;
+  std::condition_variable ending_;
+  bool ends_ = false;
+  std::thread thread_;
+};
+
+}  // namespace spillway::lab

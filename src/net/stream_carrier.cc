@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/stream_carrier.h"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+namespace spillway::net {
+namespace {
+
+constexpr std::uint64_t kDoorKey = UINT64_MAX;
+constexpr int kEventsPerCall = 64;
+constexpr base::Duration kRetryPause = base::milliseconds(100);
+// What waits for all peers together, and for each at least.
+constexpr std::size_t kFullBytesOfAll = 64 * 1024 * 1024;
+constexpr std::size_t kLeastFullBytes = 4 * kMaxFrameBytes;
+
+using State = StreamConnection::State;
+
+}  // namespace
+
+base::Result<std::unique_ptr<StreamCarrier>> StreamCarrier::listen(const SocketAddress& address,
+                                                                   const TcpOptions& options,
+                                                                   StreamOwner& owner) {
+  base::Result<StreamDoor> door = StreamDoor::open(address, options);
+  if (!door.ok()) {
+    return door.status();
+  }
+  UniqueFd poll(::epoll_create1(EPOLL_CLOEXEC));
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = kDoorKey}};
+  if (!poll.valid() || ::epoll_ctl(poll.get(), EPOLL_CTL_ADD, door->fd(), &event) != 0) {
+    return system_error("wait for connections", errno);
+  }
+  return std::unique_ptr<StreamCarrier>(
+      new StreamCarrier(std::move(door).value(), std::move(poll), address, options, owner));
+}
+
+StreamCarrier::StreamCarrier(StreamDoor door, UniqueFd poll, const SocketAddress& local,
+                             const TcpOptions& options, StreamOwner& owner)
+    : door_(std::move(door)),
+      poll_(std::move(poll)),
+      local_(local),
+      options_(options),
+      owner_(owner) {}
+
+void StreamCarrier::begin_epoch(const StreamIdentity& own) {
+  own_ = own;
+  for (const std::unique_ptr<Peer>& peer : peers_) {
+    if (peer != nullptr) {
+      drop(peer->ours);
+      drop(peer->theirs);
+    }
+  }
+  peers_.clear();
+  unsent_.clear();
+  peer_count_ = 0;
+  next_retry_ = transport::kNever;
+  door_.begin_epoch(own);
+}
+
+void StreamCarrier::add_peer(std::uint16_t rank, const SocketAddress& address) {
+  if (rank >= peers_.size()) {
+    peers_.resize(rank + 1U);
+  }
+  peers_[rank] = std::make_unique<Peer>();
+  peers_[rank]->address = address;
+  ++peer_count_;
+  door_.add_source(address);
+}
+
+StreamCarrier::Peer* StreamCarrier::find(std::uint16_t rank) const {
+  return rank < peers_.size() ? peers_[rank].get() : nullptr;
+}
+
+bool StreamCarrier::carries(std::uint16_t rank) const {
+  const Peer* peer = find(rank);
+  return peer != nullptr && peer->is_used;
+}
+
+StreamCounters StreamCarrier::counters() const {
+  StreamCounters counters = counters_;
+  counters.strangers = door_.turned_away();
+  return counters;
+}
+
+// ------------------------------------------------------------------ connections
+
+void StreamCarrier::use(std::uint16_t rank, base::Instant now) {
+  Peer* peer = find(rank);
+  if (peer == nullptr || peer->is_used) {
+    return;
+  }
+  peer->is_used = true;
+  owner_.on_stream_room(rank, false);
+  start_sending(rank, *peer);
+  if (peer->sending == nullptr && peer->ours == nullptr && own_.rank < rank) {
+    connect(rank, *peer, now);
+  }
+}
+
+void StreamCarrier::try_peer(std::uint16_t rank, base::Instant now) {
+  Peer* peer = find(rank);
+  if (peer != nullptr && peer->ours == nullptr && now >= peer->retry_at) {
+    connect(rank, *peer, now);
+  }
+}
+
+void StreamCarrier::drop_trial(std::uint16_t rank) {
+  if (Peer* peer = find(rank); peer != nullptr && !peer->is_used) {
+    drop(peer->ours);
+  }
+}
+
+// A closed descriptor that a child of this process still has would stay in the epoll set.
+void StreamCarrier::drop(std::unique_ptr<StreamConnection>& connection) {
+  if (connection) {
+    ::epoll_ctl(poll_.get(), EPOLL_CTL_DEL, connection->fd(), nullptr);
+    connection.reset();
+  }
+}
+
+std::optional<base::Instant> StreamCarrier::open_since(std::uint16_t rank) const {
+  const Peer* peer = find(rank);
+  const bool is_open = peer != nullptr && peer->ours && peer->ours->state() == State::kOpen;
+  return is_open ? std::optional(peer->ours->begun()) : std::nullopt;
+}
+
+void StreamCarrier::retry_later(Peer& peer, base::Instant now) {
+  peer.retry_at = now + kRetryPause;
+  next_retry_ = std::min(next_retry_, peer.retry_at);
+}
+
+void StreamCarrier::connect(std::uint16_t rank, Peer& peer, base::Instant now) {
+  retry_later(peer, now);
+  StreamNonce nonce;
+  if (!fill_random(nonce).ok()) {
+    return;
+  }
+  TcpAttempt attempt = connect_tcp(local_, peer.address, options_);
+  if (attempt.error != 0) {
+    if (attempt.error == ECONNREFUSED && peer.is_used) {
+      lose(rank, peer);
+    }
+    return;
+  }
+  peer.ours = std::make_unique<StreamConnection>(
+      std::move(attempt.fd), Greeting::connecting(own_, rank, nonce), /*is_ours=*/true, now);
+  watch(EPOLL_CTL_ADD, *peer.ours, EPOLLIN | EPOLLOUT);
+}
+
+// The same rank may have come before, if it lost that connection before it knew it was open.
+void StreamCarrier::let_in(std::unique_ptr<StreamConnection> newcomer) {
+  const std::uint16_t rank = newcomer->peer();
+  Peer* peer = find(rank);
+  const bool is_taken = peer != nullptr && peer->theirs &&
+                        (peer->theirs.get() == peer->sending || peer->theirs->has_brought());
+  if (peer == nullptr || is_taken) {
+    return;
+  }
+  drop(peer->theirs);
+  peer->theirs = std::move(newcomer);
+  watch(EPOLL_CTL_ADD, *peer->theirs, EPOLLIN);
+  start_sending(rank, *peer);
+}
+
+void StreamCarrier::watch(int operation, const StreamConnection& connection, std::uint32_t events) {
+  const Opener opener = connection.is_ours() ? Opener::kUs : Opener::kThem;
+  epoll_event event{.events = events, .data = {.u64 = key_of(connection.peer(), opener)}};
+  ::epoll_ctl(poll_.get(), operation, connection.fd(), &event);
+}
+
+void StreamCarrier::on_broken(std::uint16_t rank, Peer& peer, Opener opener, base::Instant now) {
+  std::unique_ptr<StreamConnection>& broken = opener == Opener::kUs ? peer.ours : peer.theirs;
+  const bool is_missed = broken.get() == peer.sending || broken->has_brought() ||
+                         (peer.is_used && broken->error() == ECONNREFUSED);
+  peer.sending = broken.get() == peer.sending ? nullptr : peer.sending;
+  retry_later(peer, now);
+  drop(broken);
+  if (is_missed) {
+    lose(rank, peer);
+  }
+}
+
+void StreamCarrier::lose(std::uint16_t rank, Peer& peer) {
+  counters_.lost_peers += peer.is_lost ? 0 : 1;
+  peer.is_lost = true;
+  update_room(rank, peer);
+  owner_.on_stream_lost(rank);
+}
+
+void StreamCarrier::look(base::Instant now) {
+  door_.look(now);
+  next_retry_ = transport::kNever;
+  for (std::uint16_t rank = 0; rank < peers_.size(); ++rank) {
+    Peer* peer = find(rank);
+    if (peer == nullptr || !peer->is_used) {
+      continue;
+    }
+    if (peer->is_lost) {
+      owner_.on_stream_lost(rank);
+    } else if (peer->sending == nullptr && peer->ours == nullptr && own_.rank < rank) {
+      if (now >= peer->retry_at) {
+        connect(rank, *peer, now);
+      }
+      next_retry_ = std::min(next_retry_, peer->retry_at);
+    }
+  }
+}
+
+// ------------------------------------------------------------------ what comes
+
+bool StreamCarrier::receive(base::Instant now) {
+  std::array<epoll_event, kEventsPerCall> events;
+  const int count = ::epoll_wait(poll_.get(), events.data(), kEventsPerCall, 0);
+  bool more = count == kEventsPerCall;
+  for (int i = 0; i < count; ++i) {
+    const auto& [happened, data] = events[static_cast<std::size_t>(i)];
+    if (data.u64 != kDoorKey) {
+      more |= serve(static_cast<std::uint16_t>(data.u64 >> 1), static_cast<Opener>(data.u64 & 1),
+                    happened, now);
+      continue;
+    }
+    for (std::unique_ptr<StreamConnection>& newcomer : door_.let_in(now)) {
+      let_in(std::move(newcomer));
+    }
+  }
+  return more;
+}
+
+// True if there may be more to read.
+bool StreamCarrier::serve(std::uint16_t rank, Opener opener, std::uint32_t events,
+                          base::Instant now) {
+  Peer* peer = find(rank);
+  StreamConnection* connection =
+      peer == nullptr ? nullptr : (opener == Opener::kUs ? peer->ours : peer->theirs).get();
+  if (connection == nullptr) {
+    return false;
+  }
+  const bool was_open = connection->state() == State::kOpen;
+  if ((events & EPOLLOUT) != 0) {
+    watch(EPOLL_CTL_MOD, *connection, EPOLLIN);
+    queue(rank, *peer);
+  }
+  if (!was_open) {
+    connection->on_writable(now);
+  }
+  const bool more = (events & ~std::uint32_t{EPOLLOUT}) != 0 && read(rank, *connection, now);
+  if (connection->state() == State::kClosed) {
+    on_broken(rank, *peer, opener, now);
+    return false;
+  }
+  if (!was_open && connection->state() == State::kOpen) {
+    start_sending(rank, *peer);
+  }
+  return more;
+}
+
+bool StreamCarrier::read(std::uint16_t rank, StreamConnection& connection, base::Instant now) {
+  scratch_.resize(StreamConnection::kReadBytes);  // most communicators never need it
+  const std::size_t bytes = connection.read(scratch_, now, [&](base::ByteView packet) {
+    ++counters_.packets_received;
+    owner_.on_stream_packet(rank, packet);
+  });
+  counters_.bytes_received += bytes;
+  ++counters_.receive_calls;
+  return bytes == scratch_.size();
+}
+
+// ------------------------------------------------------------------ what leaves
+
+// Once settled it stays: a frame may have left in part.
+void StreamCarrier::start_sending(std::uint16_t rank, Peer& peer) {
+  if (!peer.is_used || peer.sending != nullptr || peer.is_lost) {
+    return;
+  }
+  for (StreamConnection* candidate : {peer.ours.get(), peer.theirs.get()}) {
+    if (peer.sending == nullptr && candidate != nullptr && candidate->state() == State::kOpen) {
+      peer.sending = candidate;
+    }
+  }
+  queue(rank, peer);
+  update_room(rank, peer);
+}
+
+std::size_t StreamCarrier::full_bytes() const {
+  return std::clamp(kFullBytesOfAll / std::max<std::size_t>(peer_count_, 1), kLeastFullBytes,
+                    kFullBytes);
+}
+
+std::size_t StreamCarrier::most_bytes() const {
+  return full_bytes() + full_bytes() / kControlParts;
+}
+
+// Full at full_bytes(), and until half of it has left.
+void StreamCarrier::update_room(std::uint16_t rank, Peer& peer) {
+  const std::size_t waiting = peer.out.waiting().size();
+  const bool has_room =
+      peer.sending != nullptr && waiting < (peer.has_room ? full_bytes() : full_bytes() / 2);
+  if (has_room != peer.has_room) {
+    peer.has_room = has_room;
+    owner_.on_stream_room(rank, has_room);
+  }
+}
+
+std::optional<base::MutableByteView> StreamCarrier::room(std::uint16_t rank) {
+  Peer& peer = *find(rank);
+  if (peer.is_lost || peer.out.waiting().size() >= most_bytes()) {
+    ++counters_.dropped;
+    return std::nullopt;
+  }
+  return peer.out.room(most_bytes() + kMaxFrameBytes);
+}
+
+void StreamCarrier::commit(std::uint16_t rank, std::size_t packet_bytes) {
+  Peer& peer = *find(rank);
+  peer.out.commit(packet_bytes);
+  ++counters_.packets_sent;
+  queue(rank, peer);
+  update_room(rank, peer);
+}
+
+void StreamCarrier::queue(std::uint16_t rank, Peer& peer) {
+  if (!peer.is_queued && peer.sending != nullptr && !peer.out.waiting().empty()) {
+    peer.is_queued = true;
+    unsent_.push_back(rank);
+  }
+}
+
+bool StreamCarrier::flush() {
+  const std::uint64_t before = counters_.bytes_sent;
+  for (const std::uint16_t rank : std::exchange(unsent_, {})) {
+    Peer& peer = *find(rank);
+    peer.is_queued = false;
+    if (peer.sending != nullptr) {
+      flush(rank, peer);
+    }
+  }
+  return counters_.bytes_sent > before;
+}
+
+void StreamCarrier::flush(std::uint16_t rank, Peer& peer) {
+  while (!peer.out.waiting().empty()) {
+    const std::size_t sent = peer.sending->write(peer.out.waiting());
+    ++counters_.send_calls;
+    counters_.bytes_sent += sent;
+    peer.out.sent(sent);
+    if (sent == 0) {
+      break;
+    }
+  }
+  if (!peer.out.waiting().empty()) {
+    // Also where it broke: then there is an event, too.
+    ++counters_.waits;
+    watch(EPOLL_CTL_MOD, *peer.sending, EPOLLIN | EPOLLOUT);
+  }
+  update_room(rank, peer);
+}
+
+}  // namespace spillway::net

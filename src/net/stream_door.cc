@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/stream_door.h"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+namespace spillway::net {
+namespace {
+
+constexpr int kVisitsPerCall = 64;
+constexpr int kNewcomersPerCall = 64;
+// After something ran out that a newcomer takes.
+constexpr base::Duration kDoorPause = base::milliseconds(100);
+
+bool has_run_out(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
+}
+
+}  // namespace
+
+base::Result<StreamDoor> StreamDoor::open(const SocketAddress& address, const TcpOptions& options) {
+  base::Result<UniqueFd> door = listen_tcp(address, options);
+  if (!door.ok()) {
+    return door.status();
+  }
+  UniqueFd poll(::epoll_create1(EPOLL_CLOEXEC));
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = kDoor}};
+  if (!poll.valid() || ::epoll_ctl(poll.get(), EPOLL_CTL_ADD, door->get(), &event) != 0) {
+    return system_error("wait for connections", errno);
+  }
+  return StreamDoor(std::move(door).value(), std::move(poll));
+}
+
+void StreamDoor::begin_epoch(const StreamIdentity& own) {
+  own_ = own;
+  while (!strangers_.empty()) {
+    turn_away(strangers_.begin()->first);
+  }
+  sources_ = KnownSources();
+}
+
+std::vector<std::unique_ptr<StreamConnection>> StreamDoor::let_in(base::Instant now) {
+  std::array<epoll_event, kVisitsPerCall> events;
+  std::vector<std::unique_ptr<StreamConnection>> known;
+  std::array<std::uint8_t, 64> words;  // a greeting's are shorter
+  const int count = ::epoll_wait(poll_.get(), events.data(), kVisitsPerCall, 0);
+  for (int i = 0; i < count; ++i) {
+    const auto found = strangers_.find(events[static_cast<std::size_t>(i)].data.u64);
+    if (found == strangers_.end()) {
+      accept(now);  // the door, or one that made room meanwhile
+      continue;
+    }
+    StreamConnection& stranger = *found->second;
+    stranger.read(words, now, {});
+    if (stranger.state() == StreamConnection::State::kOpen) {
+      ::epoll_ctl(poll_.get(), EPOLL_CTL_DEL, stranger.fd(), nullptr);
+      known.push_back(std::move(found->second));
+      strangers_.erase(found);
+    } else if (stranger.state() == StreamConnection::State::kClosed) {
+      turn_away(found->first);
+    }
+  }
+  return known;
+}
+
+void StreamDoor::accept(base::Instant now) {
+  for (int i = 0; i < kNewcomersPerCall; ++i) {
+    Accepted accepted = accept_tcp(door_.get());
+    if (has_run_out(accepted.error)) {
+      watch_door(false);  // or it would wake the loop for ever; look() tries again
+      next_look_ = std::min(next_look_, now + kDoorPause);
+    }
+    if (!accepted.fd.valid()) {
+      return;
+    }
+    if (!sources_.has(accepted.from.data())) {
+      ++turned_away_;
+      continue;
+    }
+    StreamNonce nonce;
+    if (!fill_random(nonce).ok()) {
+      return;
+    }
+    greet(std::make_unique<StreamConnection>(
+        std::move(accepted.fd), Greeting::answering(own_, nonce), /*is_ours=*/false, now));
+  }
+}
+
+void StreamDoor::greet(std::unique_ptr<StreamConnection> stranger) {
+  if (strangers_.size() >= kMaxStrangers && !make_room()) {
+    ++turned_away_;
+    return;
+  }
+  next_look_ = std::min(next_look_, stranger->begun() + kGreetingPatience);
+  const Id id = next_id_++;
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = id}};
+  if (::epoll_ctl(poll_.get(), EPOLL_CTL_ADD, stranger->fd(), &event) == 0) {
+    strangers_.emplace(id, std::move(stranger));
+  }
+}
+
+// False if there is none who has said nothing.
+bool StreamDoor::make_room() {
+  const auto silent = std::find_if(strangers_.begin(), strangers_.end(), [](const auto& stranger) {
+    return !stranger.second->has_said_hello();
+  });
+  if (silent == strangers_.end()) {
+    return false;
+  }
+  turn_away(silent->first);
+  return true;
+}
+
+void StreamDoor::turn_away(Id stranger) {
+  const auto found = strangers_.find(stranger);
+  // A child of this process may still have the descriptor, which keeps it in the set.
+  ::epoll_ctl(poll_.get(), EPOLL_CTL_DEL, found->second->fd(), nullptr);
+  strangers_.erase(found);
+  ++turned_away_;
+}
+
+void StreamDoor::watch_door(bool watch) {
+  is_watched_ = watch;
+  epoll_event event{.events = watch ? std::uint32_t{EPOLLIN} : 0, .data = {.u64 = kDoor}};
+  ::epoll_ctl(poll_.get(), EPOLL_CTL_MOD, door_.get(), &event);
+}
+
+void StreamDoor::look(base::Instant now) {
+  if (now < next_look_) {
+    return;
+  }
+  next_look_ = transport::kNever;
+  for (auto at = strangers_.begin(); at != strangers_.end();) {
+    const auto& [id, stranger] = *at++;
+    const base::Instant due =
+        stranger->begun() + (stranger->has_said_hello() ? kProofPatience : kGreetingPatience);
+    if (due <= now) {
+      turn_away(id);
+    } else {
+      next_look_ = std::min(next_look_, due);
+    }
+  }
+  if (!is_watched_) {
+    watch_door(true);
+  }
+}
+
+}  // namespace spillway::net

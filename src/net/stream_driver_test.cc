@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Drivers whose packets travel over TCP, by choice or because nothing else gets through.
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <array>
+#include <atomic>
+#include <thread>
+
+#include "base/clock.h"
+#include "net/driver_testing.h"
+#include "net/stream_door.h"
+#include "net/stream_greeting.h"
+
+namespace spillway::net {
+namespace {
+
+DriverConfig stream_config(std::uint16_t rank, Carrier carrier = Carrier::kTcp) {
+  DriverConfig config = config_of(rank, "127.0.0.1:0");
+  config.carrier = carrier;
+  // Silence would not be noticed before the test has run out of patience.
+  config.endpoint.exchange.peer_timeout = base::seconds(600);
+  return config;
+}
+
+struct Pair : Two {
+  explicit Pair(Carrier carrier = Carrier::kTcp)
+      : Two(stream_config(0, carrier), stream_config(1, carrier)) {}
+};
+
+// Ranks that all know each other.
+struct Several {
+  explicit Several(std::uint16_t count, const std::function<void(DriverConfig&)>& change = {}) {
+    for (std::uint16_t rank = 0; rank < count; ++rank) {
+      DriverConfig config = stream_config(rank);
+      if (change) {
+        change(config);
+      }
+      ranks.push_back(std::make_unique<Rank>(rank, config));
+    }
+    for (const auto& one : ranks) {
+      for (const auto& other : ranks) {
+        if (one != other) {
+          EXPECT_TRUE(one->driver->add_peer(other->rank, other->driver->local()).ok());
+        }
+      }
+    }
+    for (const auto& rank : ranks) {
+      EXPECT_TRUE(rank->driver->start().ok());
+    }
+  }
+  Rank& operator[](std::size_t rank) { return *ranks[rank]; }
+
+  std::vector<std::unique_ptr<Rank>> ranks;
+};
+
+UniqueFd connect_to(const SocketAddress& address, const char* from = "127.0.0.1:0") {
+  UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const SocketAddress local = SocketAddress::parse(from).value();
+  EXPECT_EQ(::bind(fd.get(), local.data(), local.size()), 0);
+  EXPECT_EQ(::connect(fd.get(), address.data(), address.size()), 0);
+  return fd;
+}
+
+void send_all(const UniqueFd& fd, base::ByteView bytes) {
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent <= 0) {
+      return;
+    }
+    bytes = bytes.subspan(static_cast<std::size_t>(sent));
+  }
+}
+
+// Until the other side has closed; what it said before that.
+std::vector<std::uint8_t> read_to_end(const UniqueFd& fd) {
+  std::vector<std::uint8_t> all;
+  std::array<std::uint8_t, 4096> bytes;
+  for (;;) {
+    const ssize_t got = ::recv(fd.get(), bytes.data(), bytes.size(), 0);
+    if (got <= 0) {
+      return all;
+    }
+    all.insert(all.end(), bytes.begin(), bytes.begin() + got);
+  }
+}
+
+TEST(StreamDriver, CarriesAMessage) {
+  Pair ranks;
+  expect_transfer(ranks, 20'000);
+  const DriverCounters counters = counters_of(*ranks.zero.driver);
+  EXPECT_EQ(counters.endpoint.data_sent, 20'000U);
+  EXPECT_EQ(counters.endpoint.data_resent, 0U);
+  EXPECT_EQ(counters.sent.datagrams, counters.streams.packets_sent);  // by UDP none
+  EXPECT_LT(counters.streams.send_calls, counters.streams.packets_sent / 10);
+}
+
+TEST(StreamDriver, CarriesAMessageOverIpv6) {
+  DriverConfig a = stream_config(0);
+  DriverConfig b = stream_config(1);
+  a.listen = b.listen = SocketAddress::parse("[::1]:0").value();
+  Two ranks(a, b);
+  expect_transfer(ranks, 1000);
+  EXPECT_GE(counters_of(*ranks.zero.driver).streams.packets_sent, 1000U);
+}
+
+TEST(StreamDriver, ThreeRanksSendToEachOtherAllAtOnce) {
+  Several ranks(3);
+  constexpr std::uint32_t kMessages = 10;
+  for (std::uint32_t operation = 0; operation < kMessages; ++operation) {
+    for (const auto& from : ranks.ranks) {
+      for (const auto& to : ranks.ranks) {
+        if (from != to) {
+          to->expect(from->rank, 700 + operation, operation);
+          from->send(to->rank, 700 + operation, operation);
+        }
+      }
+    }
+  }
+  for (const auto& rank : ranks.ranks) {
+    EXPECT_TRUE(rank->events.wait_for_count(4 * kMessages));
+    EXPECT_EQ(rank->sink.wrong(), 0U);
+  }
+}
+
+// A stream loses nothing, so nothing is given up: also where it may be.
+TEST(StreamDriver, WhatMayBeLostArrivesAllTheSame) {
+  Pair ranks;
+  ranks.one.driver->post([&](transport::Endpoint& endpoint, base::Instant now) {
+    EXPECT_TRUE(endpoint
+                    .expect({.id = {.source = 0},
+                             .packets = 5000,
+                             .packet_bytes = kTestPacketBytes,
+                             .planes = transport::kTestPlanes,
+                             .loss = {.loss_bound_ppm = 500'000},
+                             .sink = &ranks.one.sink},
+                            now)
+                    .ok());
+  });
+  ranks.zero.send(1, 5000);
+  const auto report = ranks.one.events.wait_for<transport::ReceiveReport>();
+  ASSERT_TRUE(report.has_value());
+  EXPECT_EQ(report->whole, 5000U);
+}
+
+TEST(StreamDriver, AConnectionThatBreaksMeansThatThePeerIsGone) {
+  for (const bool survivor_is_lower : {true, false}) {
+    Pair ranks;
+    expect_transfer(ranks, 10);
+    Rank& survivor = survivor_is_lower ? ranks.zero : ranks.one;
+    Rank& dies = survivor_is_lower ? ranks.one : ranks.zero;
+    survivor.expect(dies.rank, 10, 1);  // only waits
+    dies.driver.reset();
+    const auto dead = survivor.events.wait_for<transport::PeerDead>();
+    ASSERT_TRUE(dead.has_value());
+    EXPECT_EQ(dead->rank, dies.rank);
+    EXPECT_EQ(dead->cause, transport::DeathCause::kRefused);
+  }
+}
+
+TEST(StreamDriver, APeerThatIsGoneBeforeItIsNeededIsFoundGone) {
+  Pair ranks;
+  expect_transfer(ranks, 10);
+  ranks.one.driver.reset();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  ranks.zero.send(1, 100, 1);
+  const auto dead = ranks.zero.events.wait_for<transport::PeerDead>();
+  ASSERT_TRUE(dead.has_value());
+  EXPECT_EQ(dead->cause, transport::DeathCause::kRefused);
+}
+
+TEST(StreamDriver, APeerThatNeverWasIsFoundGone) {
+  Rank zero(0, stream_config(0));
+  const SocketAddress nobody =
+      UdpSocket::open(SocketAddress::parse("127.0.0.1:0").value())->local();
+  ASSERT_TRUE(zero.driver->add_peer(1, nobody).ok());
+  ASSERT_TRUE(zero.driver->start().ok());
+  zero.send(1, 100);
+  const auto dead = zero.events.wait_for<transport::PeerDead>();
+  ASSERT_TRUE(dead.has_value());
+  EXPECT_EQ(dead->cause, transport::DeathCause::kRefused);
+}
+
+// Rank 1 does not read; what waits for it is bounded, and rank 2 does not wait with it.
+TEST(StreamDriver, OneThatDoesNotReadKeepsNobodyElseWaiting) {
+  constexpr std::uint32_t kLong = 60'000;
+  Several ranks(3, [](DriverConfig& config) {
+    config.endpoint.exchange.unsolicited = base::bytes(256 << 20);  // no credit is waited for
+  });
+  ranks[1].expect(0, 10);
+  ranks[0].send(1, 10);  // there is a connection from here on
+  ASSERT_TRUE(ranks[1].events.wait_for_count(1));
+  ASSERT_TRUE(ranks[0].events.wait_for_count(1));
+  std::promise<void> reads;
+  std::promise<void> sleeps;
+  ranks[1].driver->post([&](transport::Endpoint&, base::Instant) {
+    sleeps.set_value();
+    reads.get_future().wait();
+  });
+  sleeps.get_future().wait();
+  ranks[0].send(1, kLong, 1);
+  ranks[1].expect(0, kLong, 1);
+  ranks[2].expect(0, 5000, 2);
+  ranks[0].send(2, 5000, 2);
+  const auto other = ranks[2].events.wait_for<transport::ReceiveReport>();
+  ASSERT_TRUE(other.has_value());
+  EXPECT_EQ(other->whole, 5000U);
+  reads.set_value();
+  ASSERT_TRUE(ranks[1].events.wait_for_count(2));
+  const auto report = ranks[1].events.wait_for<transport::ReceiveReport>();
+  ASSERT_TRUE(report.has_value());
+  EXPECT_EQ(report->whole, kLong);
+  EXPECT_EQ(ranks[1].sink.wrong(), 0U);
+  EXPECT_GT(counters_of(*ranks[0].driver).streams.waits, 0U);
+}
+
+TEST(StreamDriver, StrangersAreTurnedAwayWithoutHarm) {
+  Pair ranks;
+  const SocketAddress door = ranks.one.driver->local();
+  const std::vector<std::uint8_t> garbage(100'000, 0x47);
+  const UniqueFd silent = connect_to(door);
+  for (int i = 0; i < 20; ++i) {
+    const UniqueFd talker = connect_to(door);
+    send_all(talker, garbage);
+    EXPECT_TRUE(read_to_end(talker).empty());
+  }
+  const UniqueFd from_elsewhere = connect_to(door, "127.0.0.2:0");  // no peer's host
+  EXPECT_TRUE(read_to_end(from_elsewhere).empty());
+  expect_transfer(ranks, 2000);
+  EXPECT_GE(counters_of(*ranks.one.driver).streams.strangers, 21U);
+}
+
+// A stranger that says it is a rank hears a proof, and has none of its own.
+TEST(StreamDriver, WhoeverHasNoKeyIsNoRank) {
+  Pair ranks;
+  StreamIdentity forged{.rank = 0, .epoch = 1};
+  forged.key.bytes[5] = 1;
+  Greeting greeting = Greeting::connecting(forged, 1, {3});
+  const UniqueFd stranger = connect_to(ranks.one.driver->local());
+  send_all(stranger, greeting.reply());
+  std::vector<std::uint8_t> words(64, 0);
+  send_all(stranger, words);  // a proof that is none, and more
+  EXPECT_EQ(read_to_end(stranger).size(), 32U);
+  expect_transfer(ranks, 100);
+}
+
+// One that has the key and sends what is no frame loses its connection, and nobody else anything.
+TEST(StreamDriver, AFrameThatIsTooLongEndsItsConnectionAlone) {
+  Pair ranks;
+  expect_transfer(ranks, 100);
+  ranks.one.driver->post([&](transport::Endpoint&, base::Instant) {
+    const SocketAddress nowhere = SocketAddress::parse("127.0.0.1:9").value();
+    EXPECT_TRUE(ranks.one.driver->add_peer(2, nowhere).ok());
+  });
+  counters_of(*ranks.one.driver);
+  Greeting greeting = Greeting::connecting({.rank = 2, .epoch = 1}, 1, {3});
+  const UniqueFd rank_2 = connect_to(ranks.one.driver->local());
+  send_all(rank_2, greeting.reply());
+  greeting.sent(greeting.reply().size());
+  std::array<std::uint8_t, 32> answer;
+  ASSERT_EQ(::recv(rank_2.get(), answer.data(), answer.size(), MSG_WAITALL), 32);
+  greeting.take(answer);
+  ASSERT_EQ(greeting.state(), Greeting::State::kDone);
+  send_all(rank_2, greeting.reply());
+  const std::vector<std::uint8_t> frames(64, 0xFF);  // a length of 2^32 - 1
+  send_all(rank_2, frames);
+  EXPECT_TRUE(read_to_end(rank_2).empty());
+  ranks.one.expect(0, 100, 1);
+  ranks.zero.send(1, 100, 1);
+  EXPECT_TRUE(ranks.one.events.wait_for_count(2));
+}
+
+TEST(StreamDriver, AnUnknownCongestionControlIsNamed) {
+  DriverConfig config = stream_config(0);
+  config.tcp.congestion = "no-such-control";
+  Events events;
+  const auto driver = TransportDriver::open(config, events);
+  ASSERT_FALSE(driver.ok());
+  EXPECT_NE(driver.status().message().find("SPILLWAY_TCP_CONGESTION"), std::string::npos);
+}
+
+// Whoever was answered may think that it is in: others are sent away first.
+TEST(StreamDoor, WhoeverWasAnsweredHasMoreTime) {
+  const UdpSocket port = UdpSocket::open(SocketAddress::parse("127.0.0.1:0").value()).value();
+  StreamDoor door = StreamDoor::open(port.local(), {}).value();
+  door.begin_epoch({.rank = 1, .epoch = 1});
+  door.add_source(port.local());
+  EXPECT_EQ(door.next_look(), transport::kNever);
+  const base::Instant now = base::MonotonicClock().now();
+  const auto let_in = [&] {
+    pollfd readable{door.fd(), POLLIN, 0};
+    ::poll(&readable, 1, 5000);
+    return door.let_in(now);
+  };
+  const UniqueFd silent = connect_to(port.local());
+  const UniqueFd rank = connect_to(port.local());
+  Greeting greeting = Greeting::connecting({.rank = 0, .epoch = 1}, 1, {3});
+  send_all(rank, greeting.reply());
+  greeting.sent(greeting.reply().size());
+  std::array<std::uint8_t, 32> answer;
+  ssize_t heard = -1;
+  for (int i = 0; i < 100 && heard < 0; ++i) {
+    EXPECT_TRUE(let_in().empty());
+    heard = ::recv(rank.get(), answer.data(), answer.size(), MSG_DONTWAIT);
+  }
+  ASSERT_EQ(heard, 32);
+  EXPECT_EQ(door.next_look(), now + StreamDoor::kGreetingPatience);
+  door.look(now + StreamDoor::kGreetingPatience);
+  EXPECT_EQ(door.turned_away(), 1U);
+  EXPECT_TRUE(read_to_end(silent).empty());
+  greeting.take(answer);
+  send_all(rank, greeting.reply());
+  const std::vector<std::unique_ptr<StreamConnection>> known = let_in();
+  ASSERT_EQ(known.size(), 1U);
+  EXPECT_EQ(known[0]->peer(), 0);
+  door.look(now + StreamDoor::kProofPatience);
+  EXPECT_EQ(door.turned_away(), 1U);
+  EXPECT_EQ(door.next_look(), transport::kNever);
+}
+
+// ------------------------------------------------------------------ by itself
+
+TEST(AutoCarrier, DatagramsThatGetThroughAreUsed) {
+  Pair ranks(Carrier::kAuto);
+  expect_transfer(ranks, 5000);
+  EXPECT_EQ(counters_of(*ranks.zero.driver).streams.packets_sent, 0U);
+  EXPECT_EQ(counters_of(*ranks.one.driver).streams.packets_sent, 0U);
+}
+
+// A host in front of another that lets TCP through and swallows datagrams.
+class TcpOnly {
+ public:
+  explicit TcpOnly(const SocketAddress& target)
+      : target_(target),
+        swallows_(UdpSocket::open(SocketAddress::parse("127.0.0.1:0").value()).value()),
+        door_(listen_tcp(swallows_.local(), {}).value()),
+        thread_([this] { relay(); }) {}
+  ~TcpOnly() {
+    stopped_ = true;
+    thread_.join();
+  }
+  const SocketAddress& address() const { return swallows_.local(); }
+
+ private:
+  struct Way {
+    UniqueFd in;
+    UniqueFd out;
+  };
+
+  void relay() {
+    while (!stopped_) {
+      if (Accepted accepted = accept_tcp(door_.get()); accepted.fd.valid()) {
+        ways_.push_back({std::move(accepted.fd), connect_to(target_)});
+      }
+      std::vector<pollfd> polled = {{door_.get(), POLLIN, 0}};
+      for (const Way& way : ways_) {
+        polled.push_back({way.in.get(), POLLIN, 0});
+        polled.push_back({way.out.get(), POLLIN, 0});
+      }
+      ::poll(polled.data(), polled.size(), 20);
+      for (std::size_t i = 1; i < polled.size(); ++i) {
+        const Way& way = ways_[(i - 1) / 2];
+        if (polled[i].revents != 0) {
+          pass(polled[i].fd, i % 2 == 1 ? way.out : way.in);
+        }
+      }
+    }
+  }
+  static void pass(int from, const UniqueFd& to) {
+    std::array<std::uint8_t, 16'384> bytes;
+    const ssize_t got = ::recv(from, bytes.data(), bytes.size(), MSG_DONTWAIT);
+    base::ByteView left(bytes.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
+    while (!left.empty()) {
+      const ssize_t sent = ::send(to.get(), left.data(), left.size(), MSG_NOSIGNAL);
+      if (sent < 0 && errno != EAGAIN) {
+        return;
+      }
+      left = left.subspan(sent < 0 ? 0 : static_cast<std::size_t>(sent));
+    }
+  }
+
+  SocketAddress target_;
+  UdpSocket swallows_;
+  UniqueFd door_;
+  std::vector<Way> ways_;
+  std::atomic<bool> stopped_{false};
+  std::thread thread_;
+};
+
+// Rank 0 reaches rank 1 by TCP alone; the other way round, if `both`, too.
+void expect_fallback(bool both) {
+  Rank zero(0, stream_config(0, Carrier::kAuto));
+  Rank one(1, stream_config(1, Carrier::kAuto));
+  const TcpOnly to_one(one.driver->local());
+  const TcpOnly to_zero(zero.driver->local());
+  ASSERT_TRUE(zero.driver->add_peer(1, to_one.address()).ok());
+  ASSERT_TRUE(one.driver->add_peer(0, both ? to_zero.address() : zero.driver->local()).ok());
+  ASSERT_TRUE(zero.driver->start().ok() && one.driver->start().ok());
+  one.expect(0, 3000);
+  zero.expect(1, 3000);
+  zero.send(1, 3000);
+  one.send(0, 3000);
+  for (Rank* rank : {&zero, &one}) {
+    const auto report = rank->events.wait_for<transport::ReceiveReport>();
+    ASSERT_TRUE(report.has_value());
+    EXPECT_EQ(report->whole, 3000U);
+    EXPECT_EQ(rank->sink.wrong(), 0U);
+    EXPECT_EQ(rank->events.streams_used(), 1U);
+  }
+  EXPECT_GE(counters_of(*zero.driver).streams.packets_sent, 3000U);
+}
+
+TEST(AutoCarrier, WhereDatagramsDoNotGetThroughTcpDoes) {
+  expect_fallback(/*both=*/true);
+}
+
+TEST(AutoCarrier, OneWayIsEnoughToGoOver) {
+  expect_fallback(/*both=*/false);
+}
+
+}  // namespace
+}  // namespace spillway::net

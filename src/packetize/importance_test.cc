@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which packets may go first, and that estimates stay right on average when they do.
+#include "packetize/importance.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "base/random.h"
+#include "codec/sample_data.h"
+#include "packetize/depacketizer.h"
+#include "packetize/packetizer.h"
+#include "wire/traffic_class.h"
+
+namespace spillway::packetize {
+namespace {
+
+constexpr std::size_t kRow = std::size_t{1} << kDefaultRowLog2;
+
+PacketPlan plan_of(std::size_t rows, unsigned precision = 16) {
+  return PacketPlan::make(rows * kRow, {.trim_bytes = 0}, {.precision = precision}).value();
+}
+
+bool is_expendable(std::uint8_t importance) {
+  return importance < SPILLWAY_IMPORTANCE_MARKED;
+}
+
+std::vector<std::size_t> expendable_by_row(const PacketPlan& plan,
+                                           const std::vector<std::uint8_t>& importance) {
+  std::vector<std::size_t> rows(plan.layout().row_count());
+  for (std::size_t packet = 0; packet < importance.size(); ++packet) {
+    rows[plan.place(packet).row] += is_expendable(importance[packet]) ? 1 : 0;
+  }
+  return rows;
+}
+
+TEST(Importance, RowsThatAreAlikeShareWhatMayBeLost) {
+  const PacketPlan plan = plan_of(8);
+  const auto importance = importance_by_energy(plan, std::vector<float>(8, 2.0F), 200'000);
+  const auto rows = expendable_by_row(plan, importance);
+  const auto [fewest, most] = std::minmax_element(rows.begin(), rows.end());
+  EXPECT_LE(*most - *fewest, 1U);
+  EXPECT_EQ(std::accumulate(rows.begin(), rows.end(), std::size_t{0}), plan.packet_count() / 5);
+}
+
+TEST(Importance, RowsWithLittleInThemGiveFirst) {
+  const PacketPlan plan = plan_of(4);
+  const auto importance = importance_by_energy(plan, std::vector<float>{1, 0.1F, 1, 0.1F}, 100'000);
+  const auto rows = expendable_by_row(plan, importance);
+  EXPECT_EQ(rows[0] + rows[2], 0U);
+  EXPECT_EQ(rows[1] + rows[3], plan.packet_count() / 10);
+  // Of those that stay, the rich are repaired first.
+  EXPECT_GT(importance[plan.first_packet(0)], importance[plan.first_packet(1)]);
+}
+
+// Kept shares follow the root of the energy: a row four times as strong in amplitude keeps more.
+TEST(Importance, NoRowGivesMoreThanAThirdAndStrongerRowsGiveLess) {
+  const PacketPlan plan = plan_of(3);
+  const auto rows = expendable_by_row(
+      plan, importance_by_energy(plan, std::vector<float>{0.8F, 1.0F, 0.9F}, 200'000));
+  EXPECT_GT(rows[0], rows[2]);
+  EXPECT_GT(rows[2], rows[1]);
+  const auto all = expendable_by_row(
+      plan, importance_by_energy(plan, std::vector<float>{0.0F, 1.0F, 0.8F}, 1'000'000));
+  for (std::size_t row = 0; row < 3; ++row) {
+    EXPECT_EQ(all[row], plan.packets_in(row) / 3);
+  }
+}
+
+TEST(Importance, WhatIsNotFiniteIsNeverGivenAway) {
+  const PacketPlan plan = plan_of(3);
+  for (const float odd :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    const auto rows = expendable_by_row(
+        plan, importance_by_energy(plan, std::vector<float>{odd, 1.0F, 1.0F}, 1'000'000));
+    EXPECT_EQ(rows[0], 0U);
+    EXPECT_GT(rows[1], 0U);
+  }
+}
+
+TEST(Importance, OfAShortRowOnePacketMustArriveAndTheShortestAreAlike) {
+  const PacketPlan three = plan_of(2, /*precision=*/4);
+  ASSERT_EQ(three.packets_in(0), kSafePackets);
+  const auto importance = importance_by_energy(three, std::vector<float>{1.0F, 0.01F}, 200'000);
+  EXPECT_EQ(importance[three.first_packet(1)], SPILLWAY_IMPORTANCE_REQUIRED);
+  EXPECT_EQ(expendable_by_row(three, importance)[1], 1U);
+  EXPECT_EQ(std::count(importance.begin(), importance.end(), SPILLWAY_IMPORTANCE_REQUIRED), 1);
+
+  const PacketPlan two = plan_of(2, /*precision=*/2);
+  ASSERT_LT(two.packets_in(0), kSafePackets);
+  const auto alike = importance_by_energy(two, std::vector<float>{1.0F, 0.01F}, 900'000);
+  EXPECT_EQ(std::count(alike.begin(), alike.end(), SPILLWAY_IMPORTANCE_MARKED),
+            static_cast<std::ptrdiff_t>(two.packet_count()));
+}
+
+TEST(Importance, WithNothingToLoseAllAreAlike) {
+  const PacketPlan plan = plan_of(2);
+  const auto importance = importance_by_energy(plan, std::vector<float>{1.0F, 0.01F}, 0);
+  EXPECT_EQ(std::count(importance.begin(), importance.end(), SPILLWAY_IMPORTANCE_MARKED),
+            static_cast<std::ptrdiff_t>(plan.packet_count()));
+}
+
+// ---- On average
+
+constexpr std::size_t kRows = 8;
+constexpr int kMessages = 60;
+
+// The share of the truth that is in the mean of many estimates: 1 where there is no bias.
+double gain(std::span<const double> mean, std::span<const float> truth) {
+  double dot = 0.0;
+  double energy = 0.0;
+  for (std::size_t i = 0; i < truth.size(); ++i) {
+    dot += mean[i] * static_cast<double>(truth[i]);
+    energy += static_cast<double>(truth[i]) * static_cast<double>(truth[i]);
+  }
+  return dot / energy;
+}
+
+// A tensor, half of whose rows have little in them, through a network that drops nine in ten of the
+// expendable packets and one in twenty of the others: the mean of what receivers make of it, and of
+// what they would if they scaled all of a message alike.
+struct SelectiveLoss {
+  SelectiveLoss() : plan(plan_of(kRows)), truth(codec::gaussian_values(kRows * kRow, 5)) {
+    for (std::size_t i = 0; i < truth.size(); ++i) {
+      truth[i] *= i / kRow % 2 == 0 ? 1.0F : 0.3F;
+    }
+    ours.resize(truth.size());
+    naive.resize(truth.size());
+    for (int message = 0; message < kMessages; ++message) {
+      send(static_cast<std::uint64_t>(message));
+    }
+  }
+
+  void send(std::uint64_t number) {
+    const Job job{.id = 1, .seed = 7};
+    const wire::MessageId message{.operation = number};
+    Packetizer packetizer(plan);
+    std::vector<wire::DataHeader> headers;
+    std::vector<std::vector<std::uint8_t>> planes;
+    std::vector<float> scales;
+    for (std::size_t row = 0; row < kRows; ++row) {
+      packetizer.visit_row(truth, row, job, {.message = message},
+                           [&](const wire::DataHeader& header, base::ByteView bytes) {
+                             headers.push_back(header);
+                             planes.emplace_back(bytes.begin(), bytes.end());
+                           });
+      scales.push_back(headers.back().scale);
+    }
+    const auto importance = importance_by_energy(plan, scales, 160'000);
+    std::vector<float> values(truth.size());
+    Depacketizer receiver(plan, job, message, values);
+    std::vector<double> arrived(kRows);  // packets
+    for (std::size_t packet = 0; packet < headers.size(); ++packet) {
+      const double loss = importance[packet] == SPILLWAY_IMPORTANCE_REQUIRED ? 0.0
+                          : is_expendable(importance[packet])                ? 0.9
+                                                                             : 0.05;
+      if (random.next_unit() >= loss) {
+        receiver.add_planes(headers[packet], planes[packet]);
+        arrived[plan.place(packet).row] += static_cast<double>(plan.place(packet).count);
+      }
+    }
+    receiver.finish();
+    add(values, arrived);
+  }
+
+  void add(std::span<const float> values, std::span<const double> arrived) {
+    const double all = std::accumulate(arrived.begin(), arrived.end(), 0.0);
+    const double of_message = static_cast<double>(kRows * kRow) / all;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      // What came of a row is in `values` as much as it was made up for.
+      const double of_row = arrived[i / kRow] / static_cast<double>(kRow);
+      ours[i] += static_cast<double>(values[i]) / kMessages;
+      naive[i] += static_cast<double>(values[i]) * of_row * of_message / kMessages;
+    }
+  }
+
+  double gain_of(std::span<const double> mean, std::size_t row) const {
+    return gain(mean.subspan(row * kRow, kRow), std::span(truth).subspan(row * kRow, kRow));
+  }
+
+  PacketPlan plan;
+  std::vector<float> truth;
+  base::RandomSequence random{11};
+  std::vector<double> ours;
+  std::vector<double> naive;
+};
+
+TEST(Importance, EstimatesAreUnbiasedRowByRowWhereScalingAMessageIsNot) {
+  const SelectiveLoss loss;
+  for (std::size_t row = 0; row < kRows; ++row) {
+    EXPECT_NEAR(loss.gain_of(loss.ours, row), 1.0, 0.01) << row;
+    if (row % 2 == 0) {
+      EXPECT_GT(loss.gain_of(loss.naive, row), 1.1) << row;
+    } else {
+      EXPECT_LT(loss.gain_of(loss.naive, row), 0.9) << row;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace spillway::packetize

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tolerant all-reduces whose packets say what may be lost, through hosts that drop just that.
+#include <gtest/gtest.h>
+
+#include <span>
+
+#include "codec/sample_data.h"
+#include "sim/stacks/collective_tolerant_testing.h"
+
+namespace spillway::sim {
+namespace {
+
+constexpr std::size_t kRow = 8192;
+constexpr std::uint16_t kRanks = 4;
+constexpr std::size_t kCount = kRanks * 2 * kRow;  // two rows a shard
+
+// Each rank has little where its neighbours have much.
+Gradients uneven_gradients() {
+  Gradients gradients(kRanks, kCount, 3, /*noise=*/1.0);
+  std::fill(gradients.mean.begin(), gradients.mean.end(), 0.0F);
+  for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
+    gradients.input[rank] = codec::gaussian_values(kCount, 100U + rank);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      gradients.input[rank][i] *= (i / kRow + rank) % 2 == 0 ? 1.0F : 0.3F;
+      gradients.mean[i] += gradients.input[rank][i] / kRanks;
+    }
+  }
+  return gradients;
+}
+
+std::uint64_t missing_packets(const SimulatedGroup& group) {
+  std::uint64_t missing = 0;
+  for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
+    missing += group.endings(rank).back().report.total().missing;
+  }
+  return missing;
+}
+
+std::uint64_t repeated_packets(const SimulatedGroup& group) {
+  std::uint64_t repeated = 0;
+  for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
+    repeated += group.endings(rank).back().report.packets_repeated;
+  }
+  return repeated;
+}
+
+// What is expendable is within the bound: losing all of it takes no repeat.
+TEST(Importance, AllThatIsExpendableMayGoWithoutARepeat) {
+  SimulatedGroup group({.ranks = kRanks, .expendable_loss = 1.0});
+  Gradients gradients = uneven_gradients();
+  run_once(group, gradients, tolerant(kCount, {.loss_bound_ppm = 200'000}), kRanks);
+  EXPECT_GT(missing_packets(group), 0U);
+  EXPECT_EQ(repeated_packets(group), 0U);
+  EXPECT_LT(codec::nmse(gradients.output[0], gradients.mean), 0.05);
+}
+
+TEST(Importance, TheSameLossCostsMoreWhereItDoesNotGoByEnergy) {
+  Gradients by_energy = uneven_gradients();
+  SimulatedGroup selective({.ranks = kRanks, .expendable_loss = 1.0});
+  run_once(selective, by_energy, tolerant(kCount, {.loss_bound_ppm = 100'000}), kRanks);
+  Gradients alike = uneven_gradients();
+  SimulatedGroup random({.ranks = kRanks, .expendable_loss = 0.1});
+  run_once(random, alike, tolerant(kCount, {.loss_bound_ppm = 400'000, .importance = 0}), kRanks);
+  EXPECT_NEAR(static_cast<double>(missing_packets(selective)) /
+                  static_cast<double>(missing_packets(random)),
+              1.0, 0.5);
+  EXPECT_LT(2.0 * codec::nmse(by_energy.output[0], by_energy.mean),
+            codec::nmse(alike.output[0], alike.mean));
+}
+
+TEST(Importance, WhatMustArriveDoesWhateverTheBound) {
+  SimulatedGroup group({.ranks = kRanks, .expendable_loss = 1.0});
+  for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
+    add_fault(group, up_link(rank), scenario::FaultKind::kLoss, 0.05);
+  }
+  Gradients gradients = uneven_gradients();
+  run_once(group, gradients, tolerant(kCount, {.loss_bound_ppm = 400'000, .importance = 7}),
+           kRanks);
+  EXPECT_EQ(missing_packets(group), 0U);
+}
+
+// Of every rank's part of every row, what is too much or too little of it in the mean.
+TEST(Importance, EveryRanksRowsAreInTheMeanWithTheirWeight) {
+  constexpr int kSteps = 50;
+  SimulatedGroup group({.ranks = kRanks, .expendable_loss = 0.9});
+  Gradients gradients = uneven_gradients();
+  const collective::Operation operation =
+      tolerant(kCount, {.gather_precision = 32, .loss_bound_ppm = 250'000});
+  std::vector<double> error(kCount);
+  for (int step = 0; step < kSteps; ++step) {
+    run_once(group, gradients, operation, kRanks, static_cast<std::size_t>(step) * kRanks);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      error[i] += static_cast<double>(gradients.output[0][i] - gradients.mean[i]) / kSteps;
+    }
+  }
+  for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
+    for (std::size_t row = 0; row < kCount / kRow; ++row) {
+      double dot = 0.0;
+      double energy = 0.0;
+      for (std::size_t i = row * kRow; i < (row + 1) * kRow; ++i) {
+        dot += error[i] * static_cast<double>(gradients.input[rank][i]);
+        energy += std::pow(static_cast<double>(gradients.input[rank][i]), 2);
+      }
+      EXPECT_NEAR(kRanks * dot / energy, 0.0, 0.02) << "rank " << rank << ", row " << row;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace spillway::sim

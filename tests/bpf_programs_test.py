@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""scripts/bpf_programs.py: what it takes for the same program, and what for another."""
+
+import pathlib
+import shutil
+import sys
+import tempfile
+import types
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+import bpf_programs  # noqa: E402
+
+
+class ShippedPrograms(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        src = pathlib.Path(self.folder.name) / "src"
+        for program in bpf_programs.PROGRAMS:
+            for path in bpf_programs.sources_of(f"dataplane/bpf/{program}.bpf.c"):
+                (src / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / "src" / path, src / path)
+        shutil.copytree(ROOT / "src/dataplane/bpf/compiled", src / "dataplane/bpf/compiled")
+        self.addCleanup(setattr, bpf_programs, "SRC", bpf_programs.SRC)
+        bpf_programs.SRC = src
+        self.src = src
+        self.header = src / "dataplane/admission.h"
+
+    def check(self):
+        sys.stderr, kept = open("/dev/null", "w"), sys.stderr
+        try:
+            return bpf_programs.check(types.SimpleNamespace(built=None, clang="clang"))
+        finally:
+            sys.stderr.close()
+            sys.stderr = kept
+
+    def note(self):
+        lines = ["compiler none"] + [f"{name} {bpf_programs.digest_of(name)}" for name in bpf_programs.PROGRAMS]
+        (self.src / "dataplane/bpf/compiled/SOURCES").write_text("\n".join(lines) + "\n")
+
+    def test_a_header_that_says_something_else_is_noticed(self):
+        self.note()
+        self.assertEqual(self.check(), 0)
+        self.header.write_text(self.header.read_text() + "\n#define SPILLWAY_NEW 1\n")
+        self.assertEqual(self.check(), 1)
+
+    def test_comments_and_lines_do_not_count(self):
+        self.note()
+        self.header.write_text("/* new */\n\n" + self.header.read_text() + "// newer\n")
+        self.assertEqual(self.check(), 0)
+
+    def test_a_skeleton_holds_programs(self):
+        for program in bpf_programs.PROGRAMS:
+            skeleton = (self.src / f"dataplane/bpf/compiled/{program}.skel.h.in").read_text()
+            sections = bpf_programs.loaded_sections(bpf_programs.object_of(skeleton))
+            self.assertGreater(len(sections["xdp"]), 8, program)
+            self.assertIn("license", sections)
+
+
+if __name__ == "__main__":
+    unittest.main()

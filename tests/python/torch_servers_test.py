@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Parameter servers under the PyTorch backend: `spillway ps` beside ranks that are told of it by variables alone.
+
+    tests/python/torch_servers_test.py LIBRARY PATH_TO_SPILLWAY [unittest's arguments]
+
+Without torch it skips: exit code 77.
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+
+from torch_ranks import PATIENCE_S, free_port, prepare, run_ranks
+
+LIBRARY = prepare()
+os.environ["SPILLWAY_PEER_TIMEOUT"] = "60"  # the server and the ranks share few processors
+TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
+
+import torch
+import torch.distributed as dist
+
+import spillway.torch
+
+WORKERS, COUNT, STEPS = 2, 50_000, 3
+
+
+def add_up(say, meeting):
+    """The default group goes through the servers; others, and what is no all-reduce, do not."""
+    os.environ.update(SPILLWAY_SERVERS="1", SPILLWAY_COMM_ID=meeting)
+    dist.init_process_group("spillway")
+    rank = dist.get_rank()
+    tensor = torch.full((COUNT,), float(rank + 1))
+    for _ in range(STEPS):
+        dist.all_reduce(tensor)
+    pair = torch.ones(4)
+    dist.all_reduce(pair, group=dist.new_group([0, 1]))
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(200, 100, bias=False))
+    hook = spillway.torch.attach(model, warm_up_steps=0, loss_bound=0.1)
+    model(torch.ones(1, 200)).sum().backward()
+    say([float(tensor[-1]), float(pair[0]), float(model.module.weight.grad.mean()), hook.report().contributors])
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+class Servers(unittest.TestCase):
+    def test_the_default_groups_all_reduces_go_through_them(self):
+        meeting = f"127.0.0.1:{free_port()}"
+        server = subprocess.Popen([TOOL, "ps", "--json", "--workers", str(WORKERS), "--rendezvous", meeting],
+                                  stdout=subprocess.PIPE, text=True)
+        try:
+            said = run_ranks(WORKERS, add_up, meeting)
+            summary = json.loads(server.communicate(timeout=PATIENCE_S)[0])
+        finally:
+            server.kill()
+            server.wait()
+        self.assertNotIn(None, said)
+        for total, of_pair, gradient, contributors in said:
+            self.assertEqual((total, of_pair, contributors), (3.0 * 2 ** (STEPS - 1), 2.0, WORKERS))
+            self.assertAlmostEqual(gradient, 1.0, delta=0.01)
+        self.assertEqual(summary["error"], "")
+        self.assertGreaterEqual(summary["tensor_bytes"], STEPS * 4 * COUNT + 4 * 200 * 100)
+
+
+if __name__ == "__main__":
+    unittest.main()
