@@ -158,7 +158,7 @@ std::vector<std::string> watch_variables(const fs::path& tool,
   if (!tool.is_absolute() || package.empty() || !is_there(folder / "sitecustomize.py")) {
     return {};
   }
-  constexpr std::string_view kKey = "PYTHONPATH";
+  static constexpr std::string_view kKey = "PYTHONPATH";
   const auto set = std::find_if(environment.begin(), environment.end(),
                                 [](const std::string& other) { return key_of(other) == kKey; });
   // An empty entry would be the rank's own folder.
