@@ -48,7 +48,9 @@ std::vector<std::unique_ptr<StreamConnection>> StreamDoor::let_in(base::Instant 
   std::array<std::uint8_t, 64> words;  // a greeting's are shorter
   const int count = ::epoll_wait(poll_.get(), events.data(), kVisitsPerCall, 0);
   for (int i = 0; i < count; ++i) {
-    const auto found = strangers_.find(events[static_cast<std::size_t>(i)].data.u64);
+    // A copy: the kernel's struct is packed, and nothing may refer to its field.
+    const std::uint64_t key = events[static_cast<std::size_t>(i)].data.u64;
+    const auto found = strangers_.find(key);
     if (found == strangers_.end()) {
       accept(now);  // the door, or one that made room meanwhile
       continue;
