@@ -162,8 +162,8 @@ TEST_P(EveryCollective, IsExactThroughLossRepeatsReorderingAndDamage) {
   expect_exact(operation_of(GetParam().kind, GetParam().algorithm, 50'000), 4, group);
 }
 
-TEST_P(EveryCollective, IsExactWith128RanksAndLoss) {
-  constexpr std::uint16_t kRanks = 128 / kLess;
+TEST_P(EveryCollective, IsExactWith256RanksAndLoss) {
+  constexpr std::uint16_t kRanks = 256 / kLess;
   SimulatedGroup group({.ranks = kRanks, .seed = 9});
   add_loss(group, kRanks, scenario::FaultKind::kLoss, 0.002);
   const bool per_rank = GetParam().kind == Kind::kAllGather ||
