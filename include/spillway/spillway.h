@@ -216,8 +216,21 @@ typedef enum spillway_algorithm {
   SPILLWAY_ALGORITHM_RING = 2,
   SPILLWAY_ALGORITHM_TREE = 3,
   SPILLWAY_ALGORITHM_SERVERS = 4, /* as automatic: used where, and only where, there are servers */
-  SPILLWAY_ALGORITHM_LEVELS = 5   /* in racks and between them; needs SPILLWAY_RACK_RANKS */
+  SPILLWAY_ALGORITHM_LEVELS = 5,  /* in racks and between them; needs SPILLWAY_RACK_RANKS */
+  SPILLWAY_ALGORITHM_SWITCH = 6   /* as direct, and switches on the way add; of the codes thc and
+                                   * blocks, which go this way of themselves */
 } spillway_algorithm;
+
+/* How the values of a tolerant all-reduce travel. Sums of the last two can be formed without
+ * decoding, by switches as well: among up to 128 ranks, parameter servers included, with packets of
+ * 1,500 bytes, and not where packets are encrypted. Results are the same bits with switches that
+ * add as without. */
+typedef enum spillway_code {
+  SPILLWAY_CODE_PLANES = 0, /* bit planes, which a congested switch may cut */
+  SPILLWAY_CODE_THC = 1,    /* few levels, rounded at random: a precision of 2, 3, 4 or 8 */
+  SPILLWAY_CODE_BLOCKS = 2  /* whole numbers of 32 bits, a scale per row: loses next to nothing;
+                             * the precision has no say */
+} spillway_code;
 
 /* As `importance` and `expendable_ppm` of spillway_operation_options. */
 #define SPILLWAY_IMPORTANCE_BY_ENERGY 0xFFFFFFFFu
@@ -258,6 +271,12 @@ typedef struct spillway_operation_options {
                             * dropped early, 4 to 6 are not, 7 must arrive */
   uint32_t expendable_ppm; /* by energy: of a contribution's packets, those to drop first;
                             * SPILLWAY_EXPENDABLE_AS_LOST: as many as loss_bound_ppm */
+
+  /* Of a tolerant all-reduce. */
+  uint32_t code;           /* spillway_code; planes */
+  uint32_t predicts_scale; /* 1, with thc and blocks: the scale is made of the last operation's with
+                            * this feedback_tensor, which saves a round trip; what is too large for
+                            * it is cut off, and made up for in the next. 0: ranks agree on it */
 } spillway_operation_options;
 
 /* Writes the beginning of a struct of `size` bytes, as the caller knows it. */
@@ -374,11 +393,16 @@ typedef struct spillway_operation_report {
   uint32_t peers;        /* ranks, this one included, that spillway_request_peer_report knows */
   uint32_t algorithm;    /* spillway_algorithm that was used */
   uint32_t source;       /* of a receive: the rank it came from; SPILLWAY_ANY_RANK of others */
-  uint32_t reserved;
+  uint32_t code;         /* spillway_code that was used; 0 of exact ones */
   /* Of a tolerant all-reduce. */
   uint64_t absent_elements; /* that no rank is in the sum of: zero at all ranks */
   uint32_t absent_ranges;   /* in so many runs: spillway_request_absent_range */
   uint32_t shards;          /* that spillway_request_shard_report knows */
+  /* Of the codes thc and blocks. The first three are of the shards that this rank owns. */
+  uint64_t parts_added;    /* other ranks' parts that switches had added up before they came */
+  uint64_t parts_alone;    /* those that came by themselves */
+  uint64_t chunks_flushed; /* packets' worth of sums whose parts had to be asked for */
+  uint64_t values_clipped; /* of this rank's, coded: too large for the scale */
 } spillway_operation_report;
 
 /* What came from one rank. */

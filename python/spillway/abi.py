@@ -21,6 +21,10 @@ LONGEST_VARIABLE = 256  # of those that Python reads
 FLOAT32, FLOAT64, FLOAT16, BFLOAT16, INT32, INT64, INT8, UINT8 = range(8)
 SUM, AVERAGE, MIN, MAX, PRODUCT, BIT_AND, BIT_OR, BIT_XOR = range(8)
 
+# By name, in the order of spillway_algorithm and spillway_code.
+ALGORITHMS = ("automatic", "direct", "ring", "tree", "servers", "levels", "switch")
+CODES = ("planes", "thc", "blocks")
+
 ANY_RANK = 2**32 - 1
 IMPORTANCE_BY_ENERGY = EXPENDABLE_AS_LOST = 2**32 - 1
 MAX_TAG = 2**24 - 1
@@ -59,7 +63,7 @@ class OperationOptions(ctypes.Structure):
                 ("min_planes", c_uint32), ("lossy_gather", c_uint32), ("feedback_tensor", c_uint64),
                 ("least_contributors", c_double), ("callback", Callback), ("context", c_void_p), ("tag", c_uint32),
                 ("timeout_ms", c_uint32), ("importance", c_uint32), ("expendable_ppm", c_uint32),
-                ("room", c_uint8 * ROOM_FOR_NEWER_FIELDS)]
+                ("code", c_uint32), ("predicts_scale", c_uint32), ("room", c_uint8 * ROOM_FOR_NEWER_FIELDS)]
 
 
 class OperationReport(ctypes.Structure):
@@ -67,8 +71,10 @@ class OperationReport(ctypes.Structure):
                 ("packets_trimmed", c_uint64), ("packets_missing", c_uint64), ("packets_sent", c_uint64),
                 ("packets_repeated", c_uint64), ("wire_bytes_sent", c_uint64), ("contributors", c_uint32),
                 ("empty_shards", c_uint32), ("drift", c_double), ("peers", c_uint32),
-                ("algorithm", c_uint32), ("source", c_uint32), ("reserved", c_uint32),
-                ("absent_elements", c_uint64), ("absent_ranges", c_uint32), ("shards", c_uint32)]
+                ("algorithm", c_uint32), ("source", c_uint32), ("code", c_uint32),
+                ("absent_elements", c_uint64), ("absent_ranges", c_uint32), ("shards", c_uint32),
+                ("parts_added", c_uint64), ("parts_alone", c_uint64), ("chunks_flushed", c_uint64),
+                ("values_clipped", c_uint64)]
 
 
 class PeerReport(ctypes.Structure):

@@ -38,9 +38,13 @@ class ShardReport:
 @dataclasses.dataclass(frozen=True)
 class OperationReport:
     """Of this rank. Packets from others are in exactly one of whole, trimmed and missing; what is sent
-    includes repeats. `contributors`, `empty_shards`, `drift`, `absent_elements` and `shards` are of tolerant
+    includes repeats. `contributors`, `empty_shards`, `drift`, `absent_elements`, `shards` and `code` are of tolerant
     all-reduces; `absent_elements`: that no rank is in the sum of, so they are zero at all ranks. `source`: the rank
-    that a receive's message came from."""
+    that a receive's message came from. `algorithm` and `code`: what was used, by name.
+
+    Of thc and blocks, in the shards that this rank owns: `parts_added` of other ranks' parts were added up by switches
+    on the way, `parts_alone` came by themselves, `chunks_flushed` had parts that had to be asked for. `values_clipped`:
+    of this rank's, too large for the scale."""
 
     seconds: float
     packets_whole: int
@@ -56,6 +60,12 @@ class OperationReport:
     source: Optional[int] = None
     absent_elements: int = 0
     shards: Tuple[ShardReport, ...] = ()
+    algorithm: str = "automatic"
+    code: str = "planes"
+    parts_added: int = 0
+    parts_alone: int = 0
+    chunks_flushed: int = 0
+    values_clipped: int = 0
 
     @property
     def late_ranks(self) -> Tuple[int, ...]:
@@ -74,6 +84,11 @@ def source_from(raw: abi.OperationReport) -> Optional[int]:
     return None if raw.source == abi.ANY_RANK else raw.source
 
 
+def name_of(number: int, names: Tuple[str, ...]) -> str:
+    """A newer library may have more than these."""
+    return names[number] if number < len(names) else str(number)
+
+
 def operation_report_from(raw: abi.OperationReport, peers: Tuple[PeerReport, ...],
                           shards: Tuple[ShardReport, ...]) -> OperationReport:
     return OperationReport(seconds=raw.duration_ns / 1e9, packets_whole=raw.packets_whole,
@@ -81,7 +96,10 @@ def operation_report_from(raw: abi.OperationReport, peers: Tuple[PeerReport, ...
                            packets_sent=raw.packets_sent, packets_repeated=raw.packets_repeated,
                            wire_bytes_sent=raw.wire_bytes_sent, contributors=raw.contributors,
                            empty_shards=raw.empty_shards, drift=raw.drift, peers=peers,
-                           source=source_from(raw), absent_elements=raw.absent_elements, shards=shards)
+                           source=source_from(raw), absent_elements=raw.absent_elements, shards=shards,
+                           algorithm=name_of(raw.algorithm, abi.ALGORITHMS), code=name_of(raw.code, abi.CODES),
+                           parts_added=raw.parts_added, parts_alone=raw.parts_alone,
+                           chunks_flushed=raw.chunks_flushed, values_clipped=raw.values_clipped)
 
 
 class Request:

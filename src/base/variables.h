@@ -241,11 +241,13 @@ inline constexpr auto kVariables = std::to_array<Variable>({
     {.name = "SPILLWAY_ALGORITHM",
      .topic = internal::kNetwork,
      .kind = VariableKind::kChoice,
-     .choices = "auto,direct,ring,tree,levels",
+     .choices = "auto,direct,ring,tree,levels,switch",
      .otherwise = "auto",
      .readers = "library",
      .meaning = "how exact operations are carried out, the same at all ranks; what an operation "
-                "does not have, and what a call says otherwise, is not changed"},
+                "does not have, and what a call says otherwise, is not changed; switch: tolerant "
+                "all-reduces go so that switches can add, with thc where 8 bits are enough and "
+                "blocks where not, and exact ones as with auto"},
     {.name = "SPILLWAY_RACK_RANKS",
      .topic = internal::kNetwork,
      .kind = VariableKind::kNumber,
@@ -459,6 +461,16 @@ inline constexpr auto kVariables = std::to_array<Variable>({
      .otherwise = "5",
      .readers = "PyTorch",
      .meaning = "bits per value that are sent to the sums"},
+    // Of what levels can have, 4 bits are those that THC recommends.
+    {.name = "SPILLWAY_CODEC",
+     .topic = internal::kTorch,
+     .kind = VariableKind::kChoice,
+     .choices = "planes,thc,blocks",
+     .otherwise = "planes",
+     .readers = "PyTorch",
+     .meaning = "how values of tolerant all-reduces travel: bit planes that may be cut; few levels "
+                "that switches can add, of SPILLWAY_PRECISION 2, 3, 4 or 8, by default 4; or whole "
+                "numbers of 32 bits that they can add"},
     {.name = "SPILLWAY_GATHER_PRECISION",
      .topic = internal::kTorch,
      .kind = VariableKind::kNumber,

@@ -25,7 +25,7 @@ scenario::Scenario permutation(const SimSpeedOptions& options) {
 }
 
 // Time of this process, so that others on the machine do not count.
-double cpu_seconds() {
+double processor_seconds() {
   return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
 }
 
@@ -36,9 +36,9 @@ SimSpeed measure_sim_speed(const SimSpeedOptions& options, Progress& progress) {
   SimSpeed best;
   for (int i = 0; i < options.repetitions; ++i) {
     progress.step(fmt::format("{} hosts", options.hosts));
-    const double start = cpu_seconds();
+    const double start = processor_seconds();
     const sim::ScenarioResult result = value_or_throw(sim::run_scenario(scenario));
-    const double seconds = cpu_seconds() - start;
+    const double seconds = processor_seconds() - start;
     if (!result.finished) {
       throw CommandError("the flows did not end within a simulated second");
     }

@@ -7,12 +7,16 @@
 #include <unistd.h>
 #include <spillway/spillway.hpp>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <mutex>
 #include <numeric>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -102,6 +106,31 @@ void expect_bit_reductions(Communicator& communicator) {
     communicator.all_reduce(std::span(buffer), op);
     EXPECT_EQ(buffer, std::vector<T>(1001, want)) << op;
   }
+}
+
+// What a rank has of an all-reduce whose sum is not that of one rank.
+std::vector<float> waves(std::size_t count, std::uint32_t rank) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    values[i] = std::sin(0.37F * static_cast<float>(i) + static_cast<float>(rank));
+  }
+  return values;
+}
+
+// Of a sum of the waves of so many ranks: squared error over energy.
+double error_of_waves(const std::vector<float>& sum, std::uint32_t ranks) {
+  std::vector<double> exact(sum.size());
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    const std::vector<float> part = waves(sum.size(), rank);
+    std::transform(exact.begin(), exact.end(), part.begin(), exact.begin(), std::plus<>());
+  }
+  double error = 0.0;
+  double energy = 0.0;
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    error += (sum[i] - exact[i]) * (sum[i] - exact[i]);
+    energy += exact[i] * exact[i];
+  }
+  return error / energy;
 }
 
 // The same numbers as bits.
@@ -361,6 +390,38 @@ TEST_F(CApiComm, ReportsOfTolerantAllReducesSayWhoIsInEachShard) {
     EXPECT_EQ(report.absent_ranges, 0U);
     EXPECT_THROW(request.absent_range(0), Error);
   });
+}
+
+TEST_F(CApiComm, NumbersThatCanBeAddedGiveAllRanksTheSameSums) {
+  for (const spillway_code code : {SPILLWAY_CODE_THC, SPILLWAY_CODE_BLOCKS}) {
+    std::mutex mutex;
+    std::set<std::vector<float>> results;
+    run_group(3, [&](Communicator& communicator) {
+      std::vector<float> buffer = waves(30'000, communicator.rank());
+      spillway_operation_options options = spillway::default_operation_options();
+      options.tolerant = 1;
+      options.code = code;
+      options.precision = 8;
+      options.loss_bound_ppm = 0;
+      options.algorithm = SPILLWAY_ALGORITHM_SWITCH;
+      const Request request =
+          communicator.start_all_reduce(std::span(buffer), SPILLWAY_SUM, &options);
+      request.wait();
+      EXPECT_EQ(request.report().code, static_cast<std::uint32_t>(code));
+      EXPECT_EQ(request.report().algorithm, static_cast<std::uint32_t>(SPILLWAY_ALGORITHM_SWITCH));
+      EXPECT_EQ(request.report().contributors, 3U);
+      EXPECT_EQ(request.report().absent_elements, 0U);
+      // Nothing on loopback adds.
+      EXPECT_GT(request.report().parts_alone, 0U);
+      EXPECT_EQ(request.report().parts_alone, request.report().packets_whole);
+      EXPECT_EQ(request.report().parts_added, 0U);
+      const std::lock_guard lock(mutex);
+      results.insert(buffer);
+    });
+    ASSERT_EQ(results.size(), 1U) << code;
+    const double least = code == SPILLWAY_CODE_BLOCKS ? 1e-10 : 1e-3;
+    EXPECT_LT(error_of_waves(*results.begin(), 3), least) << code;
+  }
 }
 
 TEST_F(CApiComm, AnOlderCallersReportIsFilledAsFarAsItGoes) {
@@ -749,6 +810,14 @@ TEST(CApiOperationOptions, AreCheckedWithoutACommunicator) {
             std::string::npos);
   EXPECT_EQ(refused([](auto& options) { options.importance = 7; }), "taken");
   EXPECT_NE(refused([](auto& options) { options.expendable_ppm = 1'000'001; }).find("expendable"),
+            std::string::npos);
+  EXPECT_NE(refused([](auto& options) { options.code = 3; }).find("code 3"), std::string::npos);
+  EXPECT_NE(refused([](auto& options) { options.code = SPILLWAY_CODE_THC; }).find("2, 3, 4 and 8"),
+            std::string::npos);
+  EXPECT_EQ(refused([](auto& options) { options.code = SPILLWAY_CODE_BLOCKS; }), "taken");
+  EXPECT_NE(refused([](auto& options) {
+              options.algorithm = SPILLWAY_ALGORITHM_SWITCH;
+            }).find("thc or blocks"),
             std::string::npos);
   for (const double share : {-0.1, 1.1, std::numeric_limits<double>::quiet_NaN()}) {
     EXPECT_NE(refused([&](auto& options) {

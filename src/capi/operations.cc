@@ -29,6 +29,7 @@ using collective::DataType;
 using collective::Kind;
 using collective::Operation;
 using collective::ReduceOp;
+using collective::SumCode;
 
 static_assert(SPILLWAY_FLOAT32 == static_cast<int>(DataType::kFloat32) &&
               SPILLWAY_FLOAT64 == static_cast<int>(DataType::kFloat64) &&
@@ -54,7 +55,12 @@ static_assert(SPILLWAY_ALGORITHM_AUTOMATIC == static_cast<int>(Algorithm::kAutom
               SPILLWAY_ALGORITHM_TREE == static_cast<int>(Algorithm::kTree) &&
               SPILLWAY_ALGORITHM_SERVERS == static_cast<int>(Algorithm::kServers) &&
               SPILLWAY_ALGORITHM_LEVELS == static_cast<int>(Algorithm::kLevels) &&
-              collective::kAlgorithms == 6);
+              SPILLWAY_ALGORITHM_SWITCH == static_cast<int>(Algorithm::kSwitch) &&
+              collective::kAlgorithms == 7);
+static_assert(SPILLWAY_CODE_PLANES == static_cast<int>(SumCode::kPlanes) &&
+              SPILLWAY_CODE_THC == static_cast<int>(SumCode::kLevels) &&
+              SPILLWAY_CODE_BLOCKS == static_cast<int>(SumCode::kBlocks) &&
+              collective::kSumCodes == 3);
 
 // A number as one of the core, which are narrower. What does not fit becomes the largest, which is
 // outside of every range: validate() refuses it.
@@ -109,20 +115,34 @@ void take_importance(const spillway_operation_options& options, collective::Tole
   }
 }
 
+base::Result<collective::Tolerance> tolerance_from(const spillway_operation_options& options) {
+  collective::Tolerance tolerance{
+      .precision = narrowed<std::uint8_t>(options.precision),
+      .gather_precision = narrowed<std::uint8_t>(options.gather_precision),
+      .loss_bound_ppm = options.loss_bound_ppm,
+      .min_planes = narrowed<std::uint8_t>(options.min_planes),
+      .lossy_gather = options.lossy_gather != 0,
+      .feedback_tensor = options.feedback_tensor,
+      .least_contributors = options.least_contributors,
+      .predicts_scale = options.predicts_scale != 0};
+  take_importance(options, tolerance);
+  if (base::Status status = read_enum(options.code, collective::kSumCodes, "code", tolerance.code);
+      !status.ok()) {
+    return status;
+  }
+  return tolerance;
+}
+
 base::Status apply_options(const spillway_operation_options& options, Operation& operation) {
   operation.priority = narrowed<std::uint8_t>(options.priority);
   operation.tag = options.tag;
   operation.timeout = base::milliseconds(options.timeout_ms);
   if (options.tolerant != 0) {
-    operation.tolerance =
-        collective::Tolerance{.precision = narrowed<std::uint8_t>(options.precision),
-                              .gather_precision = narrowed<std::uint8_t>(options.gather_precision),
-                              .loss_bound_ppm = options.loss_bound_ppm,
-                              .min_planes = narrowed<std::uint8_t>(options.min_planes),
-                              .lossy_gather = options.lossy_gather != 0,
-                              .feedback_tensor = options.feedback_tensor,
-                              .least_contributors = options.least_contributors};
-    take_importance(options, *operation.tolerance);
+    const base::Result<collective::Tolerance> tolerance = tolerance_from(options);
+    if (!tolerance.ok()) {
+      return tolerance.status();
+    }
+    operation.tolerance = *tolerance;
   }
   return read_enum(options.algorithm, collective::kAlgorithms, "algorithm", operation.algorithm);
 }

@@ -73,9 +73,15 @@ spillway_operation_report report_of(const OperationReport& from) {
   const bool is_receive = from.operation.kind == spillway::collective::Kind::kReceive &&
                           from.operation.root != spillway::collective::kAnyRank;
   to.source = is_receive ? from.operation.root : SPILLWAY_ANY_RANK;
+  to.code = from.operation.tolerance ? static_cast<std::uint32_t>(from.operation.tolerance->code)
+                                     : std::uint32_t{SPILLWAY_CODE_PLANES};
   to.absent_elements = from.absent_elements();
   to.absent_ranges = static_cast<std::uint32_t>(from.absent.size());
   to.shards = static_cast<std::uint32_t>(from.shards.size());
+  to.parts_added = from.sums.added;
+  to.parts_alone = from.sums.alone;
+  to.chunks_flushed = from.sums.flushed;
+  to.values_clipped = from.sums.clipped;
   return to;
 }
 

@@ -220,6 +220,10 @@ nlohmann::json rival_json(const RivalRow& rival, const bench::AllreduceRow& row,
 
 nlohmann::json traffic_json(const bench::AllreduceRow& row, unsigned world) {
   return {{"wire_bytes_per_element", number_or_null(row.wire_bytes_per_element(world))},
+          {"parts_added", row.traffic.added},
+          {"parts_alone", row.traffic.alone},
+          {"chunks_flushed", row.traffic.flushed},
+          {"values_clipped", row.traffic.clipped},
           {"wire_bytes", row.traffic.wire_bytes},
           {"packets", row.traffic.packets},
           {"trimmed", row.traffic.trimmed},
@@ -265,7 +269,8 @@ nlohmann::json config_json(const bench::AllreduceWork& work, unsigned world) {
                         {"algorithm", collective::algorithm_name(work.algorithm)},
                         {"mode", work.tolerance ? "tolerant" : "exact"}};
   if (work.tolerance) {
-    out["tolerance"] = {{"precision", work.tolerance->precision},
+    out["tolerance"] = {{"code", collective::sum_code_name(work.tolerance->code)},
+                        {"precision", work.tolerance->precision},
                         {"gather_precision", work.tolerance->gather_precision},
                         {"loss_bound_ppm", work.tolerance->loss_bound_ppm},
                         {"least_contributors", work.tolerance->least_contributors},

@@ -28,9 +28,11 @@ namespace {
 using collective::Algorithm;
 using collective::DataType;
 using collective::ReduceOp;
+using collective::SumCode;
 
 constexpr const char* kRankMark = "--started-as-rank";
 constexpr std::size_t kMaxSizes = 1000;
+constexpr std::uint8_t kLevelBits = 4;  // of thc, unless told
 
 struct BenchAllreduceOptions {
   bench::AllreduceWork work;
@@ -43,6 +45,7 @@ struct BenchAllreduceOptions {
   bool json = false;
   bool is_tolerant = false;
   collective::Tolerance tolerance;
+  std::optional<std::uint8_t> precision;  // the code's, unless told
   double loss_bound = 0.01;
   std::vector<std::string> rivals;
   std::string python = "/usr/bin/python3";
@@ -92,6 +95,10 @@ bench::AllreduceWork work_of(const BenchAllreduceOptions& options) {
   work.sizes = sizes_of(options);
   if (options.is_tolerant) {
     work.tolerance = options.tolerance;
+    if (options.tolerance.code == SumCode::kLevels) {
+      work.tolerance->precision = kLevelBits;
+    }
+    work.tolerance->precision = options.precision.value_or(work.tolerance->precision);
     work.tolerance->loss_bound_ppm =
         static_cast<std::uint32_t>(std::lround(options.loss_bound * 1e6));
   }
@@ -115,12 +122,13 @@ std::string introduction(const BenchAllreduceOptions& options, const bench::Allr
       "# spillway {}\n"
       "# Collective test starting: all_reduce_perf\n"
       "# nRanks {} minBytes {} maxBytes {} step: {}({}) warmup iters: {} iters: {} validation: {}\n"
-      "# mode: {} algorithm: {} priority: {} in flight: {}\n",
+      "# mode: {} algorithm: {} code: {} priority: {} in flight: {}\n",
       base::kVersion, world, work.sizes.front(), work.sizes.back(),
       by_factor ? std::to_string(options.step_factor) : options.step_bytes,
       by_factor ? "factor" : "bytes", work.warmup, work.iterations, work.checks,
       options.is_tolerant ? "tolerant" : "exact", collective::algorithm_name(work.algorithm),
-      work.priority, work.in_flight);
+      work.tolerance ? collective::sum_code_name(work.tolerance->code) : "none", work.priority,
+      work.in_flight);
 }
 
 // ------------------------------------------------------------------ one rank
@@ -329,10 +337,12 @@ void add_work(CLI::App& verb, bench::AllreduceWork& work) {
                                          {"avg", ReduceOp::kAverage},
                                          {"min", ReduceOp::kMin},
                                          {"max", ReduceOp::kMax}}));
-  verb.add_option("--algorithm", work.algorithm, "automatic, direct, ring or tree (automatic)")
+  verb.add_option("--algorithm", work.algorithm,
+                  "automatic, direct, ring, tree or, of what switches can add, switch (automatic)")
       ->transform(one_of(Names<Algorithm>{{"automatic", Algorithm::kAutomatic},
                                           {"direct", Algorithm::kDirect},
                                           {"ring", Algorithm::kRing},
+                                          {"switch", Algorithm::kSwitch},
                                           {"tree", Algorithm::kTree}}));
   verb.add_option("--priority", work.priority, "0 to 7, 7 the most urgent")
       ->check(CLI::Range(0, 7))
@@ -349,9 +359,14 @@ void add_tolerance(CLI::App& verb, BenchAllreduceOptions& options) {
   collective::Tolerance& tolerance = options.tolerance;
   const std::string group = "With --mode tolerant";
   for (CLI::Option* option :
-       {verb.add_option("--precision", tolerance.precision, "Bits sent per value, 1 to 32")
-            ->check(precisions)
-            ->default_str(std::to_string(tolerance.precision)),
+       {verb.add_option("--code", tolerance.code,
+                        "planes, or what switches can add: thc or blocks (planes)")
+            ->transform(one_of(Names<SumCode>{{"planes", SumCode::kPlanes},
+                                              {"thc", SumCode::kLevels},
+                                              {"blocks", SumCode::kBlocks}})),
+        verb.add_option("--precision", options.precision,
+                        "Bits sent per value, 1 to 32 (16); of thc 2, 3, 4 or 8 (4)")
+            ->check(precisions),
         verb.add_option("--gather-precision", tolerance.gather_precision,
                         "Bits of the sums that come back")
             ->check(precisions)
@@ -412,6 +427,9 @@ void add_bench_allreduce(CLI::App& bench) {
       "  spillway bench allreduce --ranks 4 -b 25M -e 25M -I --compare gloo,mpi\n"
       "  spillway bench allreduce --mode tolerant --precision 8 --loss-bound 0.01 -J result.json\n"
       "  spillway bench allreduce --ranks 4 --servers 2 -b 25M -e 25M\n"
+      "  spillway lab run --preset clean --hosts 4 --aggregate -- spillway bench allreduce -b 4M "
+      "-e "
+      "4M --mode tolerant --algorithm switch --code thc\n"
       "  spillway lab run --preset incast -- spillway bench allreduce -e 25M -b 25M --compare "
       "gloo");
   verb->callback([options] { run(*options); });

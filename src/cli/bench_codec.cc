@@ -32,6 +32,7 @@ struct BenchCodecResults {
   std::vector<bench::PlanesError> planes;
   std::vector<bench::CutError> cuts;
   std::vector<bench::BiasFigure> bias;
+  std::vector<bench::SumError> sums;
   std::vector<bench::TrimFigure> paper;
 };
 
@@ -47,7 +48,7 @@ BenchCodecResults measure(const BenchCodecOptions& options) {
           ? bench::accuracy_samples(std::size_t{1} << (options.quick ? 16 : 17), options.gradients)
           : std::vector<bench::Sample>{};
   bench::Progress progress((speed ? bench::speed_steps() : 0) +
-                           (error ? samples.size() * 3 + 4 : 0));
+                           (error ? samples.size() * 4 + 4 : 0));
   BenchCodecResults results;
   if (speed) {
     results.speed = bench::measure_speed(speed_options, progress);
@@ -56,6 +57,7 @@ BenchCodecResults measure(const BenchCodecOptions& options) {
     results.planes = bench::measure_planes(samples, accuracy, progress);
     results.cuts = bench::measure_cuts(samples, accuracy, progress);
     results.bias = bench::measure_bias(samples, accuracy, progress);
+    results.sums = bench::measure_sums(samples, accuracy, progress);
     results.paper = bench::measure_paper_encodings(accuracy, progress);
   }
   return results;
@@ -110,13 +112,25 @@ json error_json(const BenchCodecResults& results) {
                     {"bias", row.bias},
                     {"mean_error", row.mean_error}});
   }
+  json sums = json::array();
+  for (const bench::SumError& row : results.sums) {
+    sums.push_back({{"sample", row.sample},
+                    {"code", row.code},
+                    {"ranks", row.ranks},
+                    {"bits_per_value", row.bits_per_value},
+                    {"nmse", row.nmse}});
+  }
   json paper = json::array();
   for (const bench::TrimFigure& row : results.paper) {
     paper.push_back({{"encoding", row.encoding},
                      {"trimmed_fraction", row.trimmed_fraction},
                      {"nmse", row.nmse}});
   }
-  return {{"by_planes", planes}, {"by_cut", cuts}, {"bias", bias}, {"paper_encodings", paper}};
+  return {{"by_planes", planes},
+          {"by_cut", cuts},
+          {"bias", bias},
+          {"sums", sums},
+          {"paper_encodings", paper}};
 }
 
 void print_json(const BenchCodecOptions& options, const BenchCodecResults& results) {
@@ -199,6 +213,16 @@ void print_bias(const std::vector<bench::BiasFigure>& results) {
   fmt::print("{}\n", table.to_string());
 }
 
+void print_sums(const std::vector<bench::SumError>& results) {
+  fmt::print("Error of the mean of ranks with the same values, by codes that can be added\n");
+  TextTable table({"sample", "code", "ranks", "bits/value", "NMSE"});
+  for (const bench::SumError& row : results) {
+    table.add_row({row.sample, row.code, std::to_string(row.ranks),
+                   fmt::format("{:.2f}", row.bits_per_value), format_error(row.nmse)});
+  }
+  fmt::print("{}\n", table.to_string());
+}
+
 void print_paper(const std::vector<bench::TrimFigure>& results) {
   fmt::print("One-bit heads of the trimmable-gradients paper, Gaussian values, 360 per packet\n");
   TextTable table({"encoding", "trimmed", "NMSE", "NMSE / 0.571 t"});
@@ -223,6 +247,7 @@ void run(const BenchCodecOptions& options) {
     print_planes(results.planes);
     print_cuts(results.cuts);
     print_bias(results.bias);
+    print_sums(results.sums);
     print_paper(results.paper);
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `spillway bench switch`: what the switch's programs in the kernel cost per frame, and how fast
-// they forward beside a Linux bridge and the switch in user space.
+// `spillway bench switch`: what the switch's programs in the kernel cost per frame, how fast they
+// forward beside a Linux bridge and the switch in user space, and how fast they add.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -13,11 +13,13 @@
 #include "base/version.h"
 #include "bench/forwarding/pinned_thread.h"
 #include "bench/forwarding/speed.h"
+#include "bench/forwarding/sum_forwarding.h"
 #include "bench/forwarding/switch_flood.h"
 #include "bench/progress.h"
 #include "cli/commands.h"
 #include "cli/text_table.h"
 #include "kernel/measure/program_costs.h"
+#include "kernel/measure/sum_costs.h"
 
 namespace spillway::cli {
 namespace {
@@ -39,12 +41,18 @@ bool wants(const BenchSwitchOptions& options, std::string_view part) {
 
 std::vector<kernel::ProgramCost> measure_programs(const BenchSwitchOptions& options) {
   const bench::PinnedThread pinned(options.cpu);
-  bench::Progress progress(kernel::cost_steps(options.costs));
-  return value_or_throw(
-      kernel::measure_program_costs(options.costs, [&progress](std::string_view what) {
-        progress.step(what);
-        bench::rest();
-      }));
+  bench::Progress progress(kernel::cost_steps(options.costs) +
+                           kernel::sum_cost_steps(options.costs));
+  const auto step = [&progress](std::string_view what) {
+    progress.step(what);
+    bench::rest();
+  };
+  std::vector<kernel::ProgramCost> costs =
+      value_or_throw(kernel::measure_program_costs(options.costs, step));
+  const std::vector<kernel::ProgramCost> sums =
+      value_or_throw(kernel::measure_sum_costs(options.costs, step));
+  costs.insert(costs.end(), sums.begin(), sums.end());
+  return costs;
 }
 
 nlohmann::json programs_json(const std::vector<kernel::ProgramCost>& costs) {
@@ -61,10 +69,17 @@ nlohmann::json programs_json(const std::vector<kernel::ProgramCost>& costs) {
   return rows;
 }
 
+std::size_t column_of(const kernel::ProgramCost& cost) {
+  if (cost.hook == "user space") {
+    return 5;
+  }
+  return (cost.hook == "XDP" ? 1U : 3U) + (cost.is_ipv6 ? 1U : 0U);
+}
+
 // One row per fate, the hooks and versions of IP side by side.
 void print_programs(const std::vector<kernel::ProgramCost>& costs, std::uint32_t frame_bytes) {
   TextTable table({fmt::format("ns per {}-byte frame", frame_bytes), "XDP, IPv4", "XDP, IPv6",
-                   "tc, IPv4", "tc, IPv6"});
+                   "tc, IPv4", "tc, IPv6", "user space"});
   std::vector<std::string> fates;
   for (const kernel::ProgramCost& cost : costs) {
     if (std::ranges::find(fates, cost.fate) == fates.end()) {
@@ -72,11 +87,10 @@ void print_programs(const std::vector<kernel::ProgramCost>& costs, std::uint32_t
     }
   }
   for (const std::string& fate : fates) {
-    std::vector<std::string> cells = {fate, "-", "-", "-", "-"};
+    std::vector<std::string> cells = {fate, "-", "-", "-", "-", "-"};
     for (const kernel::ProgramCost& cost : costs) {
       if (cost.fate == fate) {
-        cells[(cost.hook == "XDP" ? 1 : 3) + (cost.is_ipv6 ? 1 : 0)] =
-            fmt::format("{:.0f}", cost.ns);
+        cells[column_of(cost)] = fmt::format("{:.0f}", cost.ns);
       }
     }
     table.add_row(std::move(cells));
@@ -106,6 +120,30 @@ void print_forwarding(const std::vector<bench::ForwardingSpeed>& speeds) {
                    fmt::format("{:.2f}", speed.packets_per_second() / 1e6),
                    fmt::format("{:.0f}", speed.ns), fmt::format("{:.2f}", speed.of_bridge),
                    fmt::format("{:.1f} %", 100.0 * speed.arrived_share)});
+  }
+  fmt::print("{}", table.to_string());
+}
+
+// ------------------------------------------------------------------ sums
+
+nlohmann::json sum_speeds_json(const std::vector<bench::SumForwarding>& speeds) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const bench::SumForwarding& speed : speeds) {
+    rows.push_back({{"forwarder", speed.forwarder},
+                    {"adds", speed.adds},
+                    {"packets_per_s", speed.packets_per_second()},
+                    {"ns_per_packet", speed.ns},
+                    {"taken_share", speed.taken_share}});
+  }
+  return rows;
+}
+
+void print_sum_speeds(const std::vector<bench::SumForwarding>& speeds) {
+  TextTable table({"one core, over a veth", "Mpps", "ns/packet", "taken"});
+  for (const bench::SumForwarding& speed : speeds) {
+    table.add_row({speed.forwarder, fmt::format("{:.2f}", speed.packets_per_second() / 1e6),
+                   fmt::format("{:.0f}", speed.ns),
+                   fmt::format("{:.1f} %", 100.0 * speed.taken_share)});
   }
   fmt::print("{}", table.to_string());
 }
@@ -152,6 +190,14 @@ void run(BenchSwitchOptions options) {
       print_forwarding(speeds);
     }
   }
+  if (wants(options, "sums")) {
+    const std::vector<bench::SumForwarding> speeds =
+        bench::measure_sum_forwarding(options.forwarding);
+    out["sums"] = sum_speeds_json(speeds);
+    if (!options.json) {
+      print_sum_speeds(speeds);
+    }
+  }
   if (wants(options, "flood")) {
     const bench::FloodOutcome flood = bench::measure_flood(options.forwarding.cpu);
     out["flood"] = flood_json(flood);
@@ -170,8 +216,8 @@ void add_bench_switch(CLI::App& bench) {
   CLI::App* verb = bench.add_subcommand(
       "switch", "The switch in the kernel: ns per frame, and frames a second on one core");
   const auto options = std::make_shared<BenchSwitchOptions>();
-  verb->add_option("--part", options->part, "programs, forwarding, flood or all")
-      ->check(CLI::IsMember({"all", "programs", "forwarding", "flood"}))
+  verb->add_option("--part", options->part, "programs, forwarding, sums, flood or all")
+      ->check(CLI::IsMember({"all", "programs", "forwarding", "sums", "flood"}))
       ->capture_default_str();
   verb->add_option("--rounds", options->rounds, "Measurements of each, interleaved; medians count")
       ->check(CLI::Range(1U, 100U))
@@ -184,7 +230,7 @@ void add_bench_switch(CLI::App& bench) {
                    "Programs: runs on one frame, where it stays as it is, per round")
       ->check(CLI::Range(1U, 100'000'000U))
       ->capture_default_str();
-  verb->add_option("--frames", options->forwarding.frames, "Forwarding: frames per round")
+  verb->add_option("--frames", options->forwarding.frames, "Forwarding and sums: frames per round")
       ->check(CLI::Range(64U, 100'000'000U))
       ->capture_default_str();
   verb->add_option("--cpu", options->cpu, "The processor to measure on")

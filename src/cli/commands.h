@@ -2,8 +2,8 @@
 //
 // `spillway <noun> <verb>`: one function per noun, in the file of its name. It adds the noun with
 // its verbs, their options and examples; a verb's callback does the work and throws CommandError,
-// or CLI11's own errors, when it cannot. The verbs of `bench`, and `lab compare`, have files of
-// their own.
+// or CLI11's own errors, when it cannot. The verbs of `bench`, `lab compare` and `sim jobs`
+// have files of their own.
 #pragma once
 
 #include "bench/command_error.h"
@@ -42,6 +42,7 @@ void add_bench_switch(CLI::App& bench);
 void add_bench_transport(CLI::App& bench);
 void add_bench_transport_core(CLI::App& bench);
 void add_lab_compare(CLI::App& lab);
+void add_sim_jobs(CLI::App& sim);
 
 // Ends the tool with exit code 2 and a sentence when a SPILLWAY_* variable has a value that is not
 // allowed.

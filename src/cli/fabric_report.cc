@@ -5,6 +5,7 @@
 
 #include <iterator>
 
+#include "cli/sum_report.h"
 #include "dataplane/port_config.h"
 
 namespace spillway::cli {
@@ -134,7 +135,8 @@ json fabric_json(const FabricSnapshot& snapshot) {
           {"lost_to_faults", snapshot.lost_to_faults},
           {"latest_us", snapshot.latest_us},
           {"mean_late_us", snapshot.mean_late_us},
-          {"p99_late_us", snapshot.p99_late_us}};
+          {"p99_late_us", snapshot.p99_late_us},
+          {"adders", adders_json(snapshot.adders)}};
 }
 
 std::string fabric_metrics(const FabricSnapshot& snapshot) {
@@ -199,7 +201,7 @@ std::string fabric_metrics(const FabricSnapshot& snapshot) {
   }
   type("spillway_switch_latest_microseconds", "gauge", "How late the latest frame left.");
   fmt::format_to(out, "spillway_switch_latest_microseconds {}\n", snapshot.latest_us);
-  return text;
+  return text + adders_metrics(snapshot.adders);
 }
 
 }  // namespace spillway::cli

@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <string_view>
 
 #include "base/units_text.h"
@@ -105,10 +106,38 @@ std::string fault_lines(const scenario::Topology& topology, std::string_view kin
   return lines;
 }
 
+// So many that chunks under way seldom meet in a slot: a rank has up to 1,024 to each owner. All
+// switches of a lab share one machine's memory, at 1.5 KB a slot.
+std::uint32_t slots_for(const scenario::Topology& topology) {
+  constexpr std::uint32_t kPerHost = 8 * 1024;
+  constexpr std::uint32_t kOfAll = 128 * 1024;
+  constexpr std::uint32_t kLeast = 4096;
+  const auto switches = static_cast<std::uint32_t>(topology.switch_names.size());
+  return std::max(kLeast, std::min(kPerHost * topology.hosts(), kOfAll / switches));
+}
+
+// Switches with hosts add up what these send, the others what such switches do.
+std::string aggregate_lines(const scenario::Topology& topology) {
+  std::vector<bool> has_hosts(topology.nodes(), false);
+  for (const scenario::Link& link : topology.links) {
+    if (std::min(link.a, link.b) < topology.hosts()) {
+      has_hosts[std::max(link.a, link.b)] = true;
+    }
+  }
+  std::string lines;
+  for (scenario::NodeId node = topology.hosts(); node < topology.nodes(); ++node) {
+    lines += fmt::format("aggregate switch={} level={} slots={}\n", topology.node_name(node),
+                         has_hosts[node] ? 0 : 1, slots_for(topology));
+  }
+  return lines;
+}
+
 std::string additional_lines(const NetworkOptions& options, const scenario::Scenario& base) {
   std::string lines;
-  if (!options.loss.empty() || !options.bursty.empty()) {
+  const bool adds = options.aggregate && base.aggregations.empty();
+  if (adds || !options.loss.empty() || !options.bursty.empty()) {
     const scenario::Topology topology = value_or_throw(scenario::build_topology(base));
+    lines += adds ? aggregate_lines(topology) : "";
     lines += options.loss.empty() ? "" : fault_lines(topology, "loss", options.loss);
     lines += options.bursty.empty() ? "" : fault_lines(topology, "bursty", options.bursty);
   }
@@ -152,6 +181,9 @@ void add_shape_options(CLI::App& command, NetworkOptions& options) {
       ->check(CLI::IsMember({"spillway", "trim", "ecn", "drop-tail"}));
   command.add_option("--loss", options.loss, "Random loss on every link to a host: 1%");
   command.add_option("--bursty", options.bursty, "The same in bursts");
+  command.add_flag("--aggregate", options.aggregate,
+                   "Switches add what is coded for it (algorithm switch, code thc or blocks); "
+                   "--set aggregate.slots=512 and the like say how");
   command
       .add_option("--background", options.background,
                   "Somebody else's traffic: \"from=host1 to=host0 protocol=udp rate=50%\"; may be "

@@ -33,6 +33,7 @@ struct NetworkOptions {
   std::string mode;
   std::string loss;
   std::string bursty;
+  bool aggregate = false;
   std::vector<std::string> background;
   std::vector<std::string> overrides;
   std::string isolation = "auto";

@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "cli/fabric_report.h"
+#include "cli/sum_report.h"
 #include "cli/text_table.h"
 #include "dataplane/port_config.h"
 
@@ -198,6 +199,25 @@ nlohmann::json pace_json(const lab::Pace& pace) {
           {"warning", lab::pace_sentence(pace)}};
 }
 
+namespace {
+
+// What its switches added, and where: nothing where none adds.
+std::string sums_text(const lab::LabOutcome& outcome) {
+  const std::vector<sim::AdderTotals>& adders = outcome.fabric.adders;
+  if (adders.empty()) {
+    return {};
+  }
+  const std::string text =
+      fmt::format("sums, added {}:",
+                  outcome.dataplane == lab::Dataplane::kBpf ? "in the kernel" : "in user space");
+  const bool came = std::ranges::any_of(
+      adders, [](const sim::AdderTotals& adder) { return !adder.jobs.empty(); });
+  return came ? fmt::format("{}\n{}", text, adders_table(adders).to_string())
+              : text + " none came by; ranks code for it with SPILLWAY_ALGORITHM=switch\n";
+}
+
+}  // namespace
+
 std::string lab_summary(const lab::LabOutcome& outcome) {
   const spillway_port_counters totals = switch_totals(outcome.fabric);
   const bool in_kernel = outcome.dataplane == lab::Dataplane::kBpf;
@@ -217,6 +237,7 @@ std::string lab_summary(const lab::LabOutcome& outcome) {
     switches.back() = '\n';
     text += "switches:" + switches;
   }
+  text += sums_text(outcome);
   text += time_text(outcome.time, totals);
   const std::string behind = lab::pace_sentence(outcome.pace);
   return behind.empty() ? text : text + "WARNING: " + behind + "\n";

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/duration_summary.h"
@@ -18,11 +19,13 @@
 #include "cli/commands.h"
 #include "cli/fabric_report.h"
 #include "cli/scenario_file.h"
+#include "cli/sum_report.h"
 #include "cli/text_table.h"
 #include "dataplane/port_config.h"
 #include "sim/results.h"
 #include "sim/simulation.h"
 #include "sim/soak/soak.h"
+#include "sim/soak/sum_soak.h"
 
 namespace spillway::cli {
 namespace {
@@ -109,7 +112,8 @@ json switches_json(const sim::NetworkTotals& network) {
   return {{"packets", reasons_json(network.ports)},
           {"trimmed_by_importance", network.ports.trimmed},
           {"dropped_by_importance", network.ports.dropped},
-          {"dropped_control", network.ports.dropped_control}};
+          {"dropped_control", network.ports.dropped_control},
+          {"adders", adders_json(network.adders)}};
 }
 
 json result_json(const scenario::Scenario& scenario, const sim::ScenarioResult& result) {
@@ -195,6 +199,9 @@ void print_tables(const SimRunOptions& options, const scenario::Scenario& scenar
              format_time(result.end.since_zero()), result.events);
   fmt::print("{}\n{}\n{}", jobs_table(result).to_string(), packets_table(result).to_string(),
              switches_table(result.network).to_string());
+  if (!result.network.adders.empty()) {
+    fmt::print("\n{}", adders_table(result.network.adders).to_string());
+  }
   if (!result.finished) {
     fmt::print("\nNot finished: flows were left when the limit of {} came.\n",
                format_time(scenario.limit));
@@ -249,14 +256,15 @@ constexpr std::uint64_t kWorldsPerReplay = 8;
 // Failed worlds whose sentences are printed; the others are only counted.
 constexpr std::size_t kFailuresShown = 10;
 
-constexpr std::array<std::string_view, 9> kFaultNames = {"loss",    "bursty",     "gray",
-                                                         "down",    "duplicate",  "reorder",
-                                                         "corrupt", "host death", "clock skew"};
+constexpr std::array<std::string_view, 10> kFaultNames = {
+    "loss",    "bursty",  "gray",       "down",       "duplicate",
+    "reorder", "corrupt", "host death", "clock skew", "restart"};
 
 struct SimSoakOptions {
   std::uint64_t seeds = 100;
   std::uint64_t first = 1;
   std::optional<std::uint64_t> seed;
+  bool sums = false;
   bool json = false;
 };
 
@@ -417,6 +425,82 @@ void soak(const SimSoakOptions& options) {
   }
 }
 
+// ------------------------------------------------------------------ worlds of sums
+
+struct SumTally {
+  std::uint64_t worlds = 0;
+  std::uint64_t sums = 0;  // at all ranks
+  std::uint64_t parts = 0;
+  std::uint64_t missing = 0;
+  std::uint64_t refused = 0;
+  std::uint64_t packets = 0;
+  spillway_sum_counters switches = {};
+  std::vector<FailedWorld> failed;
+};
+
+void add(const sim::SumSoakResult& result, SumTally& tally) {
+  ++tally.worlds;
+  tally.sums += result.record.sums.size();
+  tally.parts += result.record.parts;
+  tally.missing += result.record.missing;
+  tally.refused += result.record.refused;
+  tally.packets += result.record.packets;
+  for (std::size_t i = 0; i < SPILLWAY_SUM_OUTCOMES; ++i) {
+    tally.switches.outcomes[i] += result.record.switches.outcomes[i];
+  }
+  tally.switches.copies += result.record.switches.copies;
+  if (!result.failures.empty()) {
+    tally.failed.push_back({result.world.seed, result.failures});
+  }
+}
+
+// What there is to tell, with its name.
+std::vector<std::pair<std::string, std::uint64_t>> rows_of(const SumTally& tally) {
+  std::vector<std::pair<std::string, std::uint64_t>> rows = {
+      {"worlds", tally.worlds},         {"sums", tally.sums},       {"parts", tally.parts},
+      {"missing", tally.missing},       {"refused", tally.refused}, {"packets", tally.packets},
+      {"copies", tally.switches.copies}};
+  for (std::size_t i = 0; i < SPILLWAY_SUM_OUTCOMES; ++i) {
+    rows.emplace_back(sim::sum_outcome_name(i), tally.switches.outcomes[i]);
+  }
+  rows.emplace_back("failed", tally.failed.size());
+  return rows;
+}
+
+void print_sums(const SumTally& tally, bool as_json) {
+  json out = json::object();
+  TextTable table({"soak of sums", "count"});
+  for (const auto& [name, count] : rows_of(tally)) {
+    out[name] = count;
+    table.add_row({name, std::to_string(count)});
+  }
+  fmt::print("{}\n", as_json ? out.dump(2) : table.to_string());
+  for (std::size_t i = 0; i < std::min(tally.failed.size(), kFailuresShown); ++i) {
+    for (const std::string& sentence : tally.failed[i].sentences) {
+      fmt::print(stderr, "seed {}: {}\n", tally.failed[i].seed, sentence);
+    }
+    fmt::print(stderr, "replay: spillway sim soak --sums --seed {}\n", tally.failed[i].seed);
+  }
+}
+
+void soak_sums(const SimSoakOptions& options) {
+  const std::uint64_t first = options.seed.value_or(options.first);
+  const std::uint64_t worlds = options.seed ? 1 : options.seeds;
+  if (options.seed) {
+    fmt::print(stderr, "{}", sim::describe(sim::draw_sum_world(first)));
+  }
+  SumTally tally;
+  bench::Progress progress(worlds);
+  for (std::uint64_t i = 0; i < worlds; ++i) {
+    progress.step(fmt::format("world {}, {} failed", first + i, tally.failed.size()));
+    add(sim::run_sum_world(first + i), tally);
+  }
+  print_sums(tally, options.json);
+  if (!tally.failed.empty()) {
+    throw CommandError(fmt::format("{} of {} worlds failed", tally.failed.size(), tally.worlds));
+  }
+}
+
 void add_sim_soak(CLI::App& sim) {
   const auto options = std::make_shared<SimSoakOptions>();
   CLI::App* command =
@@ -424,12 +508,15 @@ void add_sim_soak(CLI::App& sim) {
   command->add_option("--seeds", options->seeds, "How many worlds")->check(CLI::PositiveNumber);
   command->add_option("--first", options->first, "Seed of the first; the others follow it");
   command->add_option("--seed", options->seed, "Only this world, and print what it is");
+  command->add_flag("--sums", options->sums,
+                    "Worlds of switches that add: does every part count once?");
   command->add_flag("--json", options->json, "Print JSON instead of a table");
   command->footer(
       "Examples:\n"
       "  spillway sim soak --seeds 1000\n"
+      "  spillway sim soak --sums --seeds 20000\n"
       "  spillway sim soak --seed 17");
-  command->callback([options] { soak(*options); });
+  command->callback([options] { options->sums ? soak_sums(*options) : soak(*options); });
 }
 
 }  // namespace
@@ -439,6 +526,7 @@ void add_sim(CLI::App& app) {
   noun->require_subcommand(1);
   noun->footer("Example:\n  spillway sim run tests/scenarios/incast_trim.scn");
   add_sim_run(*noun);
+  add_sim_jobs(*noun);
   add_sim_soak(*noun);
 }
 

@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/fabric_report.h"
 #include "cli/scenario_file.h"
+#include "cli/switch_sums.h"
 #include "cli/switch_watch.h"
 #include "fabric/fabric_thread.h"
 #include "kernel/kernel_switch.h"
@@ -27,6 +28,7 @@ struct AttachOptions {
   std::string others = "pass";
   bool forwards = false;
   bool traces = false;
+  SumOptions sums;
 };
 
 kernel::Hook hook_of(const AttachOptions& options) {
@@ -37,7 +39,8 @@ kernel::Hook hook_of(const AttachOptions& options) {
 }
 
 void attach(const AttachOptions& options) {
-  const AttachedScenario attached = load_attached_scenario(options.config, options.overrides);
+  AttachedScenario attached = load_attached_scenario(options.config, options.overrides);
+  apply_sum_options(options.sums, attached.scenario);
   const base::Result<kernel::SwitchPlan> plan =
       kernel::plan_switch(attached.scenario, attached.ports);
   if (!plan.ok()) {
@@ -85,6 +88,7 @@ void add_attach_options(CLI::App& command, AttachOptions& options) {
       ->capture_default_str()
       ->check(CLI::IsMember({"pass", "queue"}));
   command.add_flag("--trace", options.traces, "Tell of every packet, for `spillway trace`");
+  add_sum_options(command, options.sums);
 }
 
 void add_switch_attach(CLI::App& noun) {
@@ -93,10 +97,12 @@ void add_switch_attach(CLI::App& noun) {
       noun.add_subcommand("attach", "Makes interfaces of this machine a trimming switch (eBPF)");
   add_attach_options(*command, *options);
   command->footer(
-      "Needs CAP_BPF and CAP_NET_ADMIN, and Linux 5.15. Either all ports are attached or none.\n"
+      "Needs CAP_BPF and CAP_NET_ADMIN, and Linux 5.15 (5.17 with --slots). Either all ports are\n"
+      "attached or none.\n"
       "Examples:\n"
       "  sudo spillway switch attach --config rack.scn\n"
-      "  sudo spillway switch attach --config rack.scn --hook tc --others queue --name rack1");
+      "  sudo spillway switch attach --config rack.scn --hook tc --others queue --name rack1\n"
+      "  sudo spillway switch attach --config rack.scn --slots 4096 --job-limit 7=1024");
   command->callback([options] { attach(*options); });
 }
 
@@ -121,13 +127,15 @@ void add_switch_detach(CLI::App& noun) {
 struct SwitchRunOptions {
   std::string config;
   std::vector<std::string> overrides;
+  SumOptions sums;
   WatchOptions watch;
 };
 
 void run(const SwitchRunOptions& options) {
   check_watch_options(options.watch);
   const EndSignals signals;
-  const AttachedScenario attached = load_attached_scenario(options.config, options.overrides);
+  AttachedScenario attached = load_attached_scenario(options.config, options.overrides);
+  apply_sum_options(options.sums, attached.scenario);
   base::Result<std::unique_ptr<fabric::FabricThread>> made =
       fabric::FabricThread::make(attached.scenario, attached.ports);
   if (!made.ok()) {
@@ -152,6 +160,7 @@ void add_switch_run(CLI::App& noun) {
       ->add_option("--set", options->overrides,
                    "noun.key=value: change a line; noun.2.key=value: only the second of that noun")
       ->allow_extra_args(false);
+  add_sum_options(*command, options->sums);
   add_watch_options(*command, options->watch);
   command->footer(
       "Examples:\n"

@@ -15,6 +15,7 @@
 #include "base/units_text.h"
 #include "cli/commands.h"
 #include "cli/fabric_report.h"
+#include "cli/sum_report.h"
 #include "net/metrics_server.h"
 #include "net/system_call.h"
 #include "transport/endpoint.h"
@@ -133,6 +134,9 @@ void print_fabric(const WatchOptions& options, const fabric::FabricSnapshot& sna
     return;
   }
   fmt::print("{}{}", fabric_table(snapshot, {}, elapsed).to_string(), fabric_summary(snapshot));
+  if (!snapshot.adders.empty()) {
+    fmt::print("\n{}", adders_table(snapshot.adders).to_string());
+  }
 }
 
 }  // namespace spillway::cli

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/random.h"
 #include "codec/plane_code.h"
 
 namespace spillway::codec {
@@ -27,6 +28,11 @@ inline constexpr std::size_t kSpanQuantum = 32;
 inline constexpr std::size_t kPlaneBlock = 128;
 // Lanes over which sums are kept, whatever the width of a vector.
 inline constexpr std::size_t kAccumulators = 16;
+
+// Random words are drawn in groups of so many counters: word w of counter 8c + k is number
+// 32c + 8w + k.
+inline constexpr std::uint32_t kDrawCounters = 8;
+inline constexpr std::size_t kDrawWords = 4 * kDrawCounters;
 
 struct RowMoments {
   float sum_squares;
@@ -77,6 +83,21 @@ struct Kernels {
   void (*dequantise_refined)(const std::uint8_t* high, const std::uint8_t* low,
                              const std::uint8_t* third, const std::uint8_t* fourth,
                              std::size_t count, unsigned planes, float* values);
+
+  // Random words of the stream `key` (base/random.h) from `counter` on, whose first word counts up.
+  // `count` is a multiple of 2 * kDrawWords.
+  void (*draw_words)(std::uint64_t key, base::RandomBlock counter, std::size_t count,
+                     std::uint32_t* words);
+
+  // Levels of row[i] (codec/level_code.h), `count` a multiple of kSpanQuantum. In steps of the
+  // range, x = fma(row[i], factor, range / 2) clamped to [0, range] lies between two levels, and
+  // becomes the upper one if it is further from the lower than (d + 1/2) / 2^16 of their distance;
+  // d is half h of dither[8b + k] for i = 16b + 8h + k, the low half first. `cells` has an entry
+  // for each integer up to the range, distance << 16 | level: the largest level up to there, and
+  // how far the next one is. Without cells every integer is a level. Returns how many were clamped.
+  std::size_t (*round_levels)(const float* row, std::size_t count, float factor, float range,
+                              const std::uint32_t* cells, const std::uint32_t* dither,
+                              std::uint32_t* levels);
 };
 
 // The oracle.

@@ -20,7 +20,9 @@
 #include <hwy/foreach_target.h>  // NOLINT: Highway includes this file again for each target
 // After foreach_target.h, which these depend on.
 #include "codec/code_kernels-inl.h"
+#include "codec/level_kernels-inl.h"
 #include "codec/plane_kernels-inl.h"
+#include "codec/random_kernels-inl.h"
 #include "codec/rotation_kernels-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -54,6 +56,8 @@ const Kernels* table() {
       .merge_planes = merge_planes,
       .dequantise = dequantise,
       .dequantise_refined = dequantise_refined,
+      .draw_words = draw_words,
+      .round_levels = round_levels,
   };
   return &kTable;
 }

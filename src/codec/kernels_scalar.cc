@@ -181,6 +181,37 @@ void dequantise_refined(const std::uint8_t* high, const std::uint8_t* low,
   }
 }
 
+void draw_words(std::uint64_t key, base::RandomBlock counter, std::size_t count,
+                std::uint32_t* words) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto block =
+        static_cast<std::uint32_t>(i / kDrawWords * kDrawCounters + i % kDrawCounters);
+    const std::size_t word = i % kDrawWords / kDrawCounters;
+    words[i] =
+        base::random_block(key, {counter[0] + block, counter[1], counter[2], counter[3]})[word];
+  }
+}
+
+std::size_t round_levels(const float* row, std::size_t count, float factor, float range,
+                         const std::uint32_t* cells, const std::uint32_t* dither,
+                         std::uint32_t* levels) {
+  std::size_t clamped = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const float x = std::fma(row[i], factor, range * 0.5F);
+    clamped += x < 0.0F || x > range ? 1 : 0;
+    const float inside = std::min(std::max(x, 0.0F), range);
+    const auto floor = static_cast<std::uint32_t>(inside);
+    const std::uint32_t cell = cells != nullptr ? cells[floor] : 1U << 16 | floor;
+    const std::uint32_t level = cell & 0xFFFFU;
+    const std::uint32_t distance = cell >> 16;
+    const std::uint32_t draw = dither[i / 16 * 8 + i % 8] >> (i % 16 / 8 * 16) & 0xFFFFU;
+    const float share = (static_cast<float>(draw) + 0.5F) * (1.0F / 65536.0F);
+    const bool up = inside - static_cast<float>(level) > share * static_cast<float>(distance);
+    levels[i] = level + (up ? distance : 0);
+  }
+  return clamped;
+}
+
 }  // namespace
 
 const Kernels& scalar_kernels() {
@@ -196,6 +227,8 @@ const Kernels& scalar_kernels() {
       .merge_planes = merge_planes,
       .dequantise = dequantise,
       .dequantise_refined = dequantise_refined,
+      .draw_words = draw_words,
+      .round_levels = round_levels,
   };
   return kTable;
 }

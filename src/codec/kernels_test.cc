@@ -157,6 +157,58 @@ TEST_P(KernelsMatchOracle, DequantiseEveryCodeAtEveryPrecision) {
   }
 }
 
+TEST_P(KernelsMatchOracle, DrawWords) {
+  const base::RandomBlock counter = {0xFFFFFFF8U, 5, 6, 7};  // the first word runs over
+  for (const std::size_t count : {2 * kDrawWords, 16 * kDrawWords}) {
+    std::vector<std::uint32_t> a(count);
+    std::vector<std::uint32_t> b(count);
+    oracle_.draw_words(0x0123456789ABCDEFU, counter, count, a.data());
+    kernels_.draw_words(0x0123456789ABCDEFU, counter, count, b.data());
+    EXPECT_EQ(a, b);
+    EXPECT_EQ(a[8], base::random_block(0x0123456789ABCDEFU, counter)[1]);
+    EXPECT_EQ(a[33], base::random_block(0x0123456789ABCDEFU, {1, 5, 6, 7})[0]);
+  }
+}
+
+// Every distance of a level table, and every integer of a range.
+std::vector<std::uint32_t> cells_of(std::span<const std::uint32_t> levels) {
+  std::vector<std::uint32_t> cells;
+  for (std::size_t i = 0; i + 1 < levels.size(); ++i) {
+    cells.resize(levels[i + 1], (levels[i + 1] - levels[i]) << 16 | levels[i]);
+  }
+  cells.push_back(levels.back());
+  return cells;
+}
+
+TEST_P(KernelsMatchOracle, RoundLevels) {
+  const std::vector<float> values = demanding_magnitudes();
+  std::vector<std::uint32_t> dither = random_words(values.size() / 2, 6);
+  std::fill_n(dither.begin(), 256, 0);
+  std::fill_n(dither.begin() + 256, 256, 0xFFFFFFFFU);
+  const std::vector<std::uint32_t> table = {0, 3, 5, 13, 14, 16, 1000};
+  for (const std::vector<std::uint32_t>& cells : {std::vector<std::uint32_t>{}, cells_of(table),
+                                                  cells_of(std::vector<std::uint32_t>{0, 1})}) {
+    for (const float range : {1.0F, 15.0F, 1000.0F, 65535.0F}) {
+      if (!cells.empty() && range + 1.0F != static_cast<float>(cells.size())) {
+        continue;
+      }
+      for (const float factor : {0.0F, 1.0F, range / 4.0F, 1e-44F, 3e38F}) {
+        const std::uint32_t* const lookup = cells.empty() ? nullptr : cells.data();
+        std::vector<std::uint32_t> a(values.size());
+        std::vector<std::uint32_t> b(values.size());
+        EXPECT_EQ(oracle_.round_levels(values.data(), values.size(), factor, range, lookup,
+                                       dither.data(), a.data()),
+                  kernels_.round_levels(values.data(), values.size(), factor, range, lookup,
+                                        dither.data(), b.data()));
+        EXPECT_EQ(a, b) << range << " by " << factor;
+        for (const std::uint32_t level : a) {
+          ASSERT_LE(static_cast<float>(level), range);
+        }
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(AllTables, KernelsMatchOracle, testing::ValuesIn(available_kernels()),
                          [](const auto& param) { return std::string(param.param->name); });
 

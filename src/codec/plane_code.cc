@@ -4,39 +4,12 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "codec/normal_distribution.h"
 
 namespace spillway::codec {
 namespace {
 
-// The tables are part of what makes two decoders agree bit for bit, so they are made from + - * /
-// alone, which IEEE 754 fixes, and not from a libm whose last digit differs between systems.
-
-constexpr double kInverseSqrtTwoPi = 0.398942280401432677939946;
-
-constexpr double exponential(double x) {  // x >= 0: all terms positive, no cancellation
-  double term = 1.0;
-  double sum = 1.0;
-  for (int k = 1; k < 120; ++k) {
-    term *= x / k;
-    sum += term;
-  }
-  return sum;
-}
-
-constexpr double normal_density(double x) {
-  return kInverseSqrtTwoPi / exponential(x * x / 2.0);
-}
-
-// P(0 < Z < x) by Marsaglia's series, all terms positive.
-constexpr double normal_mass_from_zero(double x) {
-  double term = x;
-  double sum = x;
-  for (int k = 1; k < 150; ++k) {
-    term *= x * x / (2 * k + 1);
-    sum += term;
-  }
-  return sum * normal_density(x);
-}
+// The tables are part of what makes two decoders agree bit for bit: no libm is used.
 
 constexpr double cell_bound(double code) {
   double unit = 0.0;

@@ -15,22 +15,22 @@
 namespace spillway::codec {
 namespace {
 
-struct CodedRow {
+struct SentRow {
   RowHeader header;
   std::vector<std::uint8_t> planes;
 };
 
-CodedRow encode(std::span<const float> values, unsigned log2, RotationId id, unsigned planes) {
+SentRow encode(std::span<const float> values, unsigned log2, RotationId id, unsigned planes) {
   static RowEncoder encoder;
   const std::size_t length = std::size_t{1} << log2;
-  CodedRow coded{encoder.encode(values, log2, id, planes), {}};
+  SentRow coded{encoder.encode(values, log2, id, planes), {}};
   coded.planes.resize(length / 8 * planes);
   encoder.write_planes(0, length, planes, coded.planes.data());
   return coded;
 }
 
 // The row from the first `bytes` bytes of its planes.
-std::vector<float> decode(const CodedRow& coded, unsigned log2, RotationId id, unsigned planes,
+std::vector<float> decode(const SentRow& coded, unsigned log2, RotationId id, unsigned planes,
                           std::size_t bytes, Estimate estimate = Estimate::kUnbiased) {
   const std::size_t length = std::size_t{1} << log2;
   std::vector<float> row(length);
@@ -42,7 +42,7 @@ std::vector<float> decode(const CodedRow& coded, unsigned log2, RotationId id, u
 
 std::vector<float> through(std::span<const float> values, unsigned log2, RotationId id,
                            unsigned planes, unsigned kept) {
-  const CodedRow coded = encode(values, log2, id, planes);
+  const SentRow coded = encode(values, log2, id, planes);
   std::vector<float> row = decode(coded, log2, id, planes, (std::size_t{1} << log2) / 8 * kept);
   row.resize(values.size());
   return row;
@@ -103,7 +103,7 @@ TEST(RowCodec, FullPrecisionIsExactToFloatRounding) {
 
 TEST(RowCodec, MinimumErrorEstimateHasLessErrorAndShrinks) {
   const std::vector<float> x = gaussian_values(8192, 1);
-  const CodedRow coded = encode(x, 13, {1, 1}, 16);
+  const SentRow coded = encode(x, 13, {1, 1}, 16);
   const std::vector<float> y = decode(coded, 13, {1, 1}, 16, 1024, Estimate::kMinimumError);
   EXPECT_NEAR(nmse(y, x), 1 - 2 / M_PI, 0.02);
   EXPECT_LT(energy(y), 0.7 * energy(x));
@@ -174,7 +174,7 @@ TEST(RowCodec, ErrorNeverRisesWithTheLengthOfThePrefix) {
   std::vector<double> error(kBytes + 1);
   for (int seed = 0; seed < kRows; ++seed) {
     const std::vector<float> x = gaussian_values(256, seed);
-    const CodedRow coded = encode(x, kLog2, {std::uint64_t(seed), 1}, kPlanes);
+    const SentRow coded = encode(x, kLog2, {std::uint64_t(seed), 1}, kPlanes);
     for (std::size_t bytes = 0; bytes <= kBytes; ++bytes) {
       // A cut inside the first plane leaves a part of the row; from there on, all of it.
       error[bytes] += nmse(decode(coded, kLog2, {std::uint64_t(seed), 1}, kPlanes, bytes), x);
@@ -189,7 +189,7 @@ TEST(RowCodec, ErrorNeverRisesWithTheLengthOfThePrefix) {
 TEST(RowCodec, CoordinatesWithoutAnyPlaneAreMadeUpForByTheOthers) {
   constexpr unsigned kLog2 = 13;
   const std::vector<float> x = gaussian_values(1U << kLog2, 8);
-  const CodedRow coded = encode(x, kLog2, {4, 4}, 16);
+  const SentRow coded = encode(x, kLog2, {4, 4}, 16);
   double gain = 0.0;
   double error = 0.0;
   const std::vector<float> y = decode(coded, kLog2, {4, 4}, 16, 512);  // half of the first plane
@@ -233,7 +233,7 @@ TEST(RowCodec, MagnitudesFromDenormalToHugeSurvive) {
 }
 
 TEST(RowCodec, ARowWithNothingArrivedIsZero) {
-  const CodedRow coded = encode(gaussian_values(256, 1), 8, {1, 1}, 8);
+  const SentRow coded = encode(gaussian_values(256, 1), 8, {1, 1}, 8);
   for (const float value : decode(coded, 8, {1, 1}, 8, 0)) {
     EXPECT_EQ(value, 0.0F);
   }

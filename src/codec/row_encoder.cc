@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
+#include "codec/extreme_values.h"
 #include "codec/plane_code.h"
 
 namespace spillway::codec {
@@ -93,28 +94,9 @@ bool looks_gaussian(std::span<const std::uint8_t> high_codes) {
   return weighted_squares <= threshold * size;
 }
 
-// Sums of squares inside these bounds neither overflowed nor lost small terms to denormals.
-constexpr float kMinSafeSum = 1e-24F;
-constexpr float kMaxSafeSum = 1e+30F;
 // A fallback scale keeps the largest magnitude a hair inside the code's range.
 constexpr double kWidenedMagnitude = 0.999 * kMaxMagnitude;
 constexpr std::uint32_t kJitterDomain = 0x4A495454U;  // "JITT"
-
-bool is_safe(float sum_squares) {
-  return sum_squares >= kMinSafeSum && sum_squares <= kMaxSafeSum;
-}
-
-bool all_finite(std::span<const float> values) {
-  return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
-}
-
-float max_abs(std::span<const float> values) {
-  float largest = 0.0F;
-  for (const float value : values) {
-    largest = std::max(largest, std::fabs(value));
-  }
-  return largest;
-}
 
 // A factor within 1/64 of one, drawn anew for every rotation. Rows that need the last round are
 // tiny and fall on a fine lattice with points right on cell bounds; moving the bounds a little from
@@ -123,12 +105,6 @@ double jitter(RotationId rotation) {
   const base::RandomBlock block =
       base::random_block(rotation.key, {rotation.row, 0, 0, kJitterDomain});
   return 1.0 + (static_cast<double>(base::uniform_float(block[0])) - 0.5) / 32.0;
-}
-
-void scale_by_power_of_two(std::span<float> values, int exponent) {
-  for (float& value : values) {
-    value = std::ldexp(value, exponent);
-  }
 }
 
 }  // namespace
@@ -159,7 +135,7 @@ RowHeader RowEncoder::encode(std::span<const float> values, unsigned log2_length
   }
   RowMoments moments = rotate_first(kernels_, rotation, log2_length, source, row_.data());
   int exponent = 0;
-  if (!is_safe(moments.sum_squares)) [[unlikely]] {
+  if (!is_safe_energy(moments.sum_squares)) [[unlikely]] {
     if (!all_finite(values)) {
       return special_row(std::numeric_limits<float>::quiet_NaN(), length, planes);
     }

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "collective/summed/summed_run.h"
 #include "collective/tolerant/tolerant_run.h"
 
 namespace spillway::collective {
@@ -112,7 +113,8 @@ void Engine::enqueue(const Waiting& waiting, transport::Endpoint& endpoint, base
 base::Result<std::unique_ptr<OperationRun>> Engine::make_run(const Operation& operation, Key key,
                                                              const Shares& shares) {
   if (operation.tolerance && config_.group.world > 1 && operation.count > 0) {
-    return make_tolerant_run(operation, key, shares);
+    return operation.tolerance->code == SumCode::kPlanes ? make_tolerant_run(operation, key, shares)
+                                                         : make_summed_run(operation, key);
   }
   return std::unique_ptr<OperationRun>(std::make_unique<PlanRun>(
       operation, key, make_plan(operation, config_.group, config_.plan, shares), run_config_,
@@ -134,6 +136,20 @@ base::Result<std::unique_ptr<OperationRun>> Engine::make_tolerant_run(const Oper
   return std::unique_ptr<OperationRun>(
       std::make_unique<TolerantRun>(operation, key, std::move(layout).value(), tolerant_window(),
                                     run_config_, paces_.of(alike), residual_of(operation)));
+}
+
+base::Result<std::unique_ptr<OperationRun>> Engine::make_summed_run(const Operation& operation,
+                                                                    Key key) {
+  base::Result<SumLayout> layout = SumLayout::make(
+      operation, config_.group, tolerant_piece_bytes(operation), config_.plan.rack_ranks);
+  if (!layout.ok()) {
+    return layout.status();
+  }
+  const std::uint64_t alike =
+      std::uint64_t{operation.count} << 16 | 0xFF00 | operation.tolerance->precision;
+  return std::unique_ptr<OperationRun>(std::make_unique<SummedRun>(
+      operation, key, std::move(layout).value(), run_config_, paces_.of(alike),
+      residual_of(operation), scale_book_.next(operation.tolerance->feedback_tensor)));
 }
 
 // What the tensor is owed; zeros where it is new or has another length than before. Nothing while

@@ -45,6 +45,7 @@
 #include "collective/operation_run.h"
 #include "collective/servers/call_delivery.h"
 #include "collective/share_book.h"
+#include "collective/summed/scale_book.h"
 #include "collective/tolerant/pace.h"
 
 namespace spillway::collective {
@@ -214,8 +215,11 @@ class Engine {
                                                        const Shares& shares);
   base::Result<std::unique_ptr<OperationRun>> make_tolerant_run(const Operation& operation, Key key,
                                                                 const Shares& shares);
+  base::Result<std::unique_ptr<OperationRun>> make_summed_run(const Operation& operation, Key key);
   std::span<float> residual_of(const Operation& operation);
   void after(Key key, const base::Status& status, transport::Endpoint& endpoint, base::Instant now);
+  void on_summed(const transport::SumReport& report, transport::Endpoint& endpoint,
+                 base::Instant now);
   void on_message_event(const transport::Event& event, transport::Endpoint& endpoint,
                         base::Instant now);
   void complete(Active& active, base::Instant now);
@@ -267,6 +271,7 @@ class Engine {
   EngineListener& listener_;
   ScratchPool scratch_;
   PaceBook paces_;
+  ScaleBook scale_book_;
   std::map<std::uint64_t, std::vector<float>> residuals_;  // by tensor
   std::uint64_t next_sequence_ = 0;
   bool is_numbering_ = false;  // the endpoint knows

@@ -27,6 +27,7 @@
 #include <utility>
 
 #include "collective/engine.h"
+#include "collective/summed/sum_layout.h"
 #include "packetize/packet_plan.h"
 
 namespace spillway::collective {
@@ -74,11 +75,12 @@ std::size_t Engine::tolerant_window() const {
                                  1, kTolerantWindow);
 }
 
-// With deadlines all pieces begin at once, so there are fewer.
+// With deadlines, and of sums, all pieces begin at once, so there are fewer.
 std::size_t Engine::tolerant_piece_bytes(const Operation& operation) const {
   const std::size_t owners = owners_of(config_.group);
   std::size_t most = std::min(config_.plan.most_pieces, (kMaxParts - kReservedParts) / owners);
-  if (operation.tolerance->least_contributors > 0.0) {
+  if (operation.tolerance->least_contributors > 0.0 ||
+      operation.tolerance->code != SumCode::kPlanes) {
     most = std::min(most, config_.limits.messages / kTolerantLanes / owners);
   }
   PlanOptions options = config_.plan;
@@ -103,6 +105,9 @@ base::Status Engine::check_tolerant_size(const Operation& operation) const {
         "{}: with least_contributors all of it is under way at once, in {} pieces of at most {} "
         "bytes, which is more than there is room for; split it, or wait for all ranks",
         describe(operation), pieces, piece_bytes));
+  }
+  if (operation.tolerance->code != SumCode::kPlanes) {
+    return SumLayout::make(operation, config_.group, piece_bytes, config_.plan.rack_ranks).status();
   }
   const std::size_t elements = std::min(longest, piece_bytes / sizeof(float));
   for (const unsigned precision :

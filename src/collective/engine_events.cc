@@ -134,6 +134,10 @@ void Engine::on_event(const transport::Event& event, transport::Endpoint& endpoi
     on_unexpected(*unexpected, endpoint, now);
     return;
   }
+  if (const auto* summed = std::get_if<transport::SumReport>(&event)) {
+    on_summed(*summed, endpoint, now);
+    return;
+  }
   if (is_call_event(event)) {
     on_call_event(event, endpoint, now);
     return;
@@ -165,6 +169,16 @@ void Engine::on_message_event(const transport::Event& event, transport::Endpoint
   after(key,
         received != nullptr ? run.on_received(*received, context) : run.on_sent(*sent, context),
         endpoint, now);
+}
+
+void Engine::on_summed(const transport::SumReport& report, transport::Endpoint& endpoint,
+                       base::Instant now) {
+  const auto found = running_.find(report.id.operation);
+  if (found == running_.end()) {
+    return;  // of an operation that failed
+  }
+  RunContext context = this->context(endpoint, now);
+  after(report.id.operation, found->second.run->on_summed(report, context), endpoint, now);
 }
 
 // A rank that left was done with everything it knew of; what still waits for it waits in vain.
@@ -223,7 +237,7 @@ void Engine::on_unexpected(const transport::UnexpectedMessage& event, transport:
   const bool looks_alike =
       describe_signature(event.id.signature) == describe_signature(active.run->signature());
   const std::string theirs = looks_alike
-                                 ? "the same with another size, root, algorithm or tolerance"
+                                 ? "the same with another size, root, algorithm, code or tolerance"
                                  : describe_signature(event.id.signature);
   fail({base::StatusCode::kMismatch,
         fmt::format(

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
+#include "wire/sum_packet.h"
 #include "wire/traffic_class.h"
 
 namespace spillway::collective {
@@ -40,8 +41,9 @@ const TypeFacts& facts(DataType type) {
 constexpr std::array<const char*, kKinds> kKindNames = {
     "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather",
     "scatter",    "all_to_all",     "barrier",    "send",      "receive"};
-constexpr std::array<const char*, kAlgorithms> kAlgorithmNames = {"automatic", "direct",  "ring",
-                                                                  "tree",      "servers", "levels"};
+constexpr std::array<const char*, kAlgorithms> kAlgorithmNames = {
+    "automatic", "direct", "ring", "tree", "servers", "levels", "switch"};
+constexpr std::array<const char*, kSumCodes> kSumCodeNames = {"planes", "thc", "blocks"};
 constexpr std::size_t kMaxBytes = std::size_t{1} << 40;
 
 // Bits of a signature: kind 63..58, type 57..52, reduction 51..48, hash of the rest 47..0; of a
@@ -110,6 +112,39 @@ base::Status validate_tolerance(const Operation& operation) {
   return {};
 }
 
+// Of operations whose numbers can be added on the way.
+base::Status validate_sums(const Operation& operation, const Group& group) {
+  const SumCode code = operation.tolerance ? operation.tolerance->code : SumCode::kPlanes;
+  if (code == SumCode::kPlanes) {
+    return operation.algorithm != Algorithm::kSwitch
+               ? base::Status()
+               : base::invalid_argument(
+                     "a switch can add only what is coded for it: give an all_reduce a tolerance "
+                     "with the code thc or blocks, or leave the algorithm away");
+  }
+  const unsigned precision = operation.tolerance->precision;
+  if (code == SumCode::kLevels && precision != 2 && precision != 3 && precision != 4 &&
+      precision != 8) {
+    return base::invalid_argument(
+        fmt::format("precision {} is not one of thc's, which are 2, 3, 4 and 8", precision));
+  }
+  if (group.world > SPILLWAY_SUM_RANKS) {
+    return base::invalid_argument(
+        fmt::format("sums are formed among at most {} ranks, and this group has {}; use planes",
+                    SPILLWAY_SUM_RANKS, group.world));
+  }
+  const bool goes_direct =
+      operation.algorithm == Algorithm::kAutomatic || operation.algorithm == Algorithm::kDirect ||
+      operation.algorithm == Algorithm::kSwitch || operation.algorithm == Algorithm::kServers;
+  if (!goes_direct || operation.tolerance->lossy_gather) {
+    return base::invalid_argument(fmt::format(
+        "the code {} goes by direct exchange, with or without switches that add, and its results "
+        "arrive whole; leave algorithm and lossy_gather away",
+        sum_code_name(code)));
+  }
+  return {};
+}
+
 base::Status validate_ranks(const Operation& operation, const Group& group) {
   const bool names_rank = has_root(operation.kind) || is_point_to_point(operation.kind);
   const bool takes_any = operation.kind == Kind::kReceive && operation.root == kAnyRank;
@@ -149,7 +184,9 @@ std::uint32_t tolerance_word(const Operation& operation) {
   return 1U << 31 | std::uint32_t{tolerance.precision} << 8 | tolerance.gather_precision |
          (tolerance.lossy_gather ? 1U << 16 : 0) |
          (tolerance.least_contributors > 0.0 ? 1U << 17 : 0) |
-         (tolerance.feedback_tensor != 0 ? 1U << 18 : 0);
+         (tolerance.feedback_tensor != 0 ? 1U << 18 : 0) |
+         (tolerance.predicts_scale ? 1U << 19 : 0) |
+         static_cast<std::uint32_t>(tolerance.code) << 20;
 }
 
 }  // namespace
@@ -189,6 +226,10 @@ const char* kind_name(Kind kind) {
 
 const char* algorithm_name(Algorithm algorithm) {
   return kAlgorithmNames[static_cast<unsigned>(algorithm)];
+}
+
+const char* sum_code_name(SumCode code) {
+  return kSumCodeNames[static_cast<unsigned>(code)];
 }
 
 std::string rank_name(const Group& group, std::uint16_t rank) {
@@ -259,6 +300,9 @@ base::Status validate(const Operation& operation, const Group& group) {
     if (base::Status status = validate_tolerance(operation); !status.ok()) {
       return status;
     }
+  }
+  if (base::Status status = validate_sums(operation, group); !status.ok()) {
+    return status;
   }
   if (operation.count > kMaxBytes / element_size(operation.type) / group.world) {
     return base::invalid_argument(

@@ -12,11 +12,11 @@
 //   send, receive                     count elements
 //
 // Every rank calls the operations of a communicator in the same order with the same arguments
-// (buffers, priority, importance and timeout aside). A signature of the arguments, 64 bits, travels
-// with every message, so ranks that do not agree find out. Sends and receives are outside of that
-// order: a receive gets the first message of its tag, from its rank or from any, that no earlier
-// receive got (collective/matching.h). Of nothing, count 0, nothing is sent: such a send or receive
-// is over at once and matches nothing.
+// (buffers, priority, urgency, importance and timeout aside). A signature of the arguments, 64
+// bits, travels with every message, so ranks that do not agree find out. Sends and receives are
+// outside of that order: a receive gets the first message of its tag, from its rank or from any,
+// that no earlier receive got (collective/matching.h). Of nothing, count 0, nothing is sent: such a
+// send or receive is over at once and matches nothing.
 //
 // In a group with parameter servers the callers are the workers: "rank", "root" and "world" above
 // mean them alone. Their all_reduce goes through the servers (push, add up, pull); everything else
@@ -78,6 +78,16 @@ inline constexpr std::uint16_t kAnyRank = UINT16_MAX;
 inline constexpr unsigned kTagBits = 24;
 inline constexpr std::uint32_t kMaxTag = (std::uint64_t{1} << kTagBits) - 1;
 
+// How values travel. Sums of levels and blocks can be formed without decoding them, by switches as
+// well: numbers are added, and all ranks end with the same bits, whoever did.
+enum class SumCode : std::uint8_t {
+  kPlanes,  // bit planes that may be cut; added up by who decodes them
+  kLevels,  // THC's: few levels of rotated rows, rounded at random
+  kBlocks,  // SwitchML's: integers of 32 bits, one scale per row: loses next to nothing
+};
+inline constexpr unsigned kSumCodes = 3;
+const char* sum_code_name(SumCode code);  // "planes", "thc", "blocks"
+
 // How much of an all-reduce may be lost, and what the caller gets for it. Values are sent as bit
 // planes of rotated rows, so what a switch cuts off or drops costs a little everywhere instead of
 // everything somewhere; sums are corrected for what did not come, so that they are right on
@@ -86,7 +96,9 @@ inline constexpr std::uint32_t kMaxTag = (std::uint64_t{1} << kTagBits) - 1;
 // The sums themselves come back reliably, with the same planes for everybody: all ranks end with
 // the same bytes. `lossy_gather` gives that up, and the report says how far the replicas drifted.
 struct Tolerance {
-  std::uint8_t precision = 16;            // bits per value towards the owners, 1 to 32
+  SumCode code = SumCode::kPlanes;
+  // Bits per value towards the owners, 1 to 32. Of levels: 2, 3, 4 or 8; of blocks it has no say.
+  std::uint8_t precision = 16;
   std::uint8_t gather_precision = 16;     // and of the sums that come back
   std::uint32_t loss_bound_ppm = 10'000;  // packets of a contribution that may stay missing
   std::uint8_t min_planes = 1;            // of a trimmed packet, for it to count as delivered
@@ -97,6 +109,9 @@ struct Tolerance {
   // With a share above 0: ranks that are late are not waited for longer than usual, as long as this
   // share of the contributions to each shard is there.
   double least_contributors = 0.0;
+  // Of codes that can be added: code with a scale made of the last time's, where feedback_tensor
+  // names the tensor, and save a round trip.
+  bool predicts_scale = false;
   // How little of each packet may be lost; a rank's own business. Nothing: by the energy of its row
   // (packetize/importance.h), with so many packets that switches drop first; as many as the loss
   // bound forgives, where nothing is said. Else the same for all: 0 to 3 are dropped early, 7 must
@@ -130,8 +145,9 @@ enum class Algorithm : std::uint8_t {
   kTree,     // a binomial tree
   kServers,  // parameter servers own the shards; used where, and only where, there are some
   kLevels,   // in racks, and between them; only where racks are known
+  kSwitch,   // every rank owns a shard, and switches on the way add; of codes that can be added
 };
-inline constexpr unsigned kAlgorithms = 6;
+inline constexpr unsigned kAlgorithms = 7;
 const char* algorithm_name(Algorithm algorithm);
 
 // Which ranks take part, and which of them this is. The last `servers` of them are parameter
@@ -160,7 +176,10 @@ struct Operation {
   // All-reduces of floating-point numbers, sum or average: how much may be lost. Nothing: nothing.
   std::optional<Tolerance> tolerance{};
   std::uint8_t priority = 3;  // 0 to 7; 7 goes first
-  base::Duration timeout{};   // after which it has failed; 0: the communicator's
+  // How much its sums want slots in switches, among those of other jobs as well: more takes from
+  // less. Nothing: by priority.
+  std::optional<std::uint8_t> urgency{};
+  base::Duration timeout{};  // after which it has failed; 0: the communicator's
   // Both outlive the operation; may be the same. NULL where the rank has none (input_bytes()).
   const void* input = nullptr;
   void* output = nullptr;

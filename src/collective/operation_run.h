@@ -2,7 +2,8 @@
 //
 // An operation under way at one rank: handed what happens, it does what comes next. The engine
 // owns it, tells it of its own messages and jobs only, and asks after each call whether it is done.
-// Two kinds: exact/plan_run.h carries out a plan, tolerant/tolerant_run.h loses something.
+// Three kinds: exact/plan_run.h carries out a plan, tolerant/tolerant_run.h loses something,
+// summed/summed_run.h lets switches add.
 //
 // Beside it what a run works with:
 //   RunConfig     what all runs of a communicator have in common
@@ -87,6 +88,9 @@ class OperationRun {
   virtual base::Status start(RunContext& context) = 0;
   virtual base::Status on_received(const transport::ReceiveReport& report, RunContext& context) = 0;
   virtual base::Status on_sent(const transport::SendReport& report, RunContext& context) = 0;
+  virtual base::Status on_summed(const transport::SumReport& /*report*/, RunContext& /*context*/) {
+    return {};
+  }
   virtual base::Status on_computed(std::uint32_t tag, RunContext& context) = 0;
   // When on_timeout() is due; transport::kNever for never.
   virtual base::Instant next_timeout() const { return transport::kNever; }

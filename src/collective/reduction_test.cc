@@ -24,7 +24,7 @@ namespace {
 using Bytes = std::vector<std::uint8_t>;
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInfinite = std::numeric_limits<float>::infinity();
+constexpr float kInfiniteFloat = std::numeric_limits<float>::infinity();
 
 // ---- The reference: how elements are read and written
 
@@ -222,7 +222,7 @@ constexpr std::uint8_t kBed = 0xA5;
 constexpr std::size_t kMargin = 64;
 constexpr std::size_t kApart = SIZE_MAX;  // the target is none of the sources
 
-struct Case {
+struct ReductionCase {
   DataType type{};
   ReduceOp op{};
   std::size_t sources{};
@@ -232,7 +232,7 @@ struct Case {
   std::size_t average_over{};
 };
 
-std::string describe(const Case& tried) {
+std::string describe(const ReductionCase& tried) {
   return std::string(data_type_name(tried.type)) + " " + reduce_op_name(tried.op) + " of " +
          std::to_string(tried.sources) + " sources, " + std::to_string(tried.count) +
          " elements, off by " + std::to_string(tried.misaligned) + ", in place of " +
@@ -246,7 +246,7 @@ Bytes bedded(const Bytes& elements, std::size_t offset) {
   return bed;
 }
 
-void expect_as_reference(const Case& tried) {
+void expect_as_reference(const ReductionCase& tried) {
   if (!has_reduction(tried.type, tried.op)) {
     return;
   }
@@ -439,22 +439,26 @@ TEST(Reduction, AnyNaNMakesTheOneQuietNaN) {
     if (!has_reduction(DataType::kFloat32, op)) {
       continue;
     }
-    for (const std::vector<float>& elements :
-         {std::vector{odd}, {odd, 1.0F}, {1.0F, odd}, {1.0F, odd, -2.0F}, {odd, -odd, kInfinite}}) {
+    for (const std::vector<float>& elements : {std::vector{odd},
+                                               {odd, 1.0F},
+                                               {1.0F, odd},
+                                               {1.0F, odd, -2.0F},
+                                               {odd, -odd, kInfiniteFloat}}) {
       EXPECT_EQ(std::bit_cast<std::uint32_t>(reduce_floats(op, elements, 2)), quiet)
           << reduce_op_name(op);
     }
   }
-  const float cancelled = reduce_floats(ReduceOp::kSum, {kInfinite, -kInfinite});
+  const float cancelled = reduce_floats(ReduceOp::kSum, {kInfiniteFloat, -kInfiniteFloat});
   EXPECT_EQ(std::bit_cast<std::uint32_t>(cancelled), quiet);
-  const float undefined = reduce_floats(ReduceOp::kProduct, {0.0F, -kInfinite});
+  const float undefined = reduce_floats(ReduceOp::kProduct, {0.0F, -kInfiniteFloat});
   EXPECT_EQ(std::bit_cast<std::uint32_t>(undefined), quiet);
 }
 
 TEST(Reduction, InfinitiesAreValues) {
-  EXPECT_EQ(reduce_floats(ReduceOp::kSum, {1.0F, kInfinite}), kInfinite);
-  EXPECT_EQ(reduce_floats(ReduceOp::kMin, {1.0F, -kInfinite, kInfinite}), -kInfinite);
-  EXPECT_EQ(reduce_floats(ReduceOp::kMax, {1.0F, -kInfinite, kInfinite}), kInfinite);
+  EXPECT_EQ(reduce_floats(ReduceOp::kSum, {1.0F, kInfiniteFloat}), kInfiniteFloat);
+  EXPECT_EQ(reduce_floats(ReduceOp::kMin, {1.0F, -kInfiniteFloat, kInfiniteFloat}),
+            -kInfiniteFloat);
+  EXPECT_EQ(reduce_floats(ReduceOp::kMax, {1.0F, -kInfiniteFloat, kInfiniteFloat}), kInfiniteFloat);
 }
 
 TEST(Reduction, OfEqualZerosTheEarlierStays) {
@@ -467,7 +471,7 @@ TEST(Reduction, OfEqualZerosTheEarlierStays) {
 // ---- Conversions
 
 TEST(Conversion, FloatsComeBackFromEveryWiderOrEqualType) {
-  const std::vector<float> values{0.0F, -0.0F, 1.5F, -3.25F, 65504.0F, kInfinite, 0x1p-24F};
+  const std::vector<float> values{0.0F, -0.0F, 1.5F, -3.25F, 65504.0F, kInfiniteFloat, 0x1p-24F};
   for (const DataType type : {DataType::kFloat32, DataType::kFloat64, DataType::kFloat16}) {
     Bytes stored(1 + values.size() * element_size(type));
     std::vector<float> back(values.size());
@@ -485,7 +489,7 @@ TEST(Conversion, RoundsToNearestEven) {
                    floats.data());
   EXPECT_EQ(floats[0], 1.0F);
   EXPECT_EQ(floats[1], 1.0F + 0x1p-22F);
-  EXPECT_EQ(floats[2], kInfinite);
+  EXPECT_EQ(floats[2], kInfiniteFloat);
   EXPECT_EQ(std::bit_cast<std::uint32_t>(floats[3]), 0x7FC00000U);
 
   const std::array<float, 3> ties{1.0F + 0x1p-8F, 1.0F + 0x3p-8F, kNaN};

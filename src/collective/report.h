@@ -42,6 +42,15 @@ struct ShardDelivery {
   std::uint16_t contributors = 0;  // ranks in the part of its sum that has the fewest; 0: no sum
 };
 
+// What became of the parts of an all-reduce by sums: at this rank, of the pieces it owns; clipped
+// is of its own parts.
+struct SumDelivery {
+  std::uint64_t added = 0;    // parts that switches had added to others when they came
+  std::uint64_t alone = 0;    // parts that came by themselves
+  std::uint64_t flushed = 0;  // chunks whose parts had to be asked for
+  std::uint64_t clipped = 0;  // coordinates that were too large for the scale
+};
+
 struct OperationReport {
   std::uint64_t sequence = 0;
   Operation operation;
@@ -60,6 +69,7 @@ struct OperationReport {
   // Elements that no rank is in the sum of, in order: zero at all ranks.
   std::vector<Extent> absent;
   double drift = 0.0;  // expected squared distance to the owners' sums, over their energy
+  SumDelivery sums;
   std::vector<PeerDelivery> peers;  // by rank; this rank's own entry is empty
 
   std::size_t absent_elements() const {

@@ -36,7 +36,7 @@
 /* Headers of the longest kind, up to and including Spillway's: what must lie in [data, end). */
 #define SPILLWAY_LONGEST_HEADERS                                      \
   (SPILLWAY_ETHERNET_HEADER + SPILLWAY_MAX_TAGS * SPILLWAY_VLAN_TAG + \
-   SPILLWAY_LONGEST_IPV4_HEADER + SPILLWAY_UDP_HEADER + sizeof(struct spillway_data_header))
+   SPILLWAY_LONGEST_IPV4_HEADER + SPILLWAY_UDP_HEADER + sizeof(struct spillway_sum_header))
 
 /* Bytes over which a checksum may be computed; eBPF programs set it to the longest trimmed frame,
  * because the verifier follows every step of the loop. */
@@ -178,6 +178,22 @@ static inline __u8 spillway_traffic_class(const __u8* data, const __u8* end,
   return layout->is_ipv6 ? (__u8)(ip[0] << 4 | ip[1] >> 4) : ip[1];
 }
 
+/* Sums can be cut, which leaves their header: it says what is lost. Those without words are like
+ * control packets. */
+static inline void spillway_read_sum_payload(const __u8* payload, __u32 bytes,
+                                             struct spillway_frame* frame) {
+  const struct spillway_sum_header* header = (const struct spillway_sum_header*)payload;
+  if (!spillway_is_sum(header, bytes)) {
+    return;
+  }
+  if (spillway_sum_has_words(header->kind)) {
+    frame->flags = SPILLWAY_FRAME_TRIMMABLE | SPILLWAY_FRAME_SUM;
+    frame->importance = spillway_importance_of(header->common.service);
+  } else {
+    frame->flags = SPILLWAY_FRAME_CONTROL | SPILLWAY_FRAME_SUM;
+  }
+}
+
 /* What a UDP payload of `bytes` bytes is, of which a data packet's header is at `payload`: sets
  * flags and importance of a Spillway packet. */
 static inline void spillway_read_payload(const __u8* payload, __u32 bytes,
@@ -186,7 +202,9 @@ static inline void spillway_read_payload(const __u8* payload, __u32 bytes,
   if (spillway_version_of(header->common.version_type) != SPILLWAY_WIRE_VERSION) {
     return;
   }
-  if (spillway_type_of(header->common.version_type) != SPILLWAY_TYPE_DATA) {
+  if (spillway_type_of(header->common.version_type) == SPILLWAY_TYPE_SUM) {
+    spillway_read_sum_payload(payload, bytes, frame);
+  } else if (spillway_type_of(header->common.version_type) != SPILLWAY_TYPE_DATA) {
     frame->flags = spillway_is_control(&header->common) ? SPILLWAY_FRAME_CONTROL : 0;
   } else if (bytes <= SPILLWAY_MAX_PACKET && spillway_is_valid_data(header)) {
     frame->flags = SPILLWAY_FRAME_TRIMMABLE;

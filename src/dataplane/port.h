@@ -74,8 +74,9 @@ struct spillway_port_state {
   __s32 control_balance; /* in percent-bytes: what the control queue is owed, see scheduling.h */
 };
 
-#define SPILLWAY_FRAME_TRIMMABLE 0x01 /* a Spillway data packet */
-#define SPILLWAY_FRAME_CONTROL 0x02   /* a Spillway control packet */
+#define SPILLWAY_FRAME_TRIMMABLE 0x01 /* a Spillway data packet, or a sum with words */
+#define SPILLWAY_FRAME_CONTROL 0x02   /* a Spillway control packet, or a sum without */
+#define SPILLWAY_FRAME_SUM 0x04       /* a sum, beside one of these */
 
 struct spillway_frame {
   __u32 bytes; /* from its Ethernet header; at most SPILLWAY_MAX_FRAME_BYTES */

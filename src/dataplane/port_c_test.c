@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The logic of ports, frames and stations must compile as plain C, as it does for eBPF. */
+/* The logic of ports, frames, stations and sums must compile as plain C, as it does for eBPF. */
 #include "dataplane/admission.h"
 #include "dataplane/fixup.h"
 #include "dataplane/scheduling.h"
 #include "dataplane/station.h"
+#include "dataplane/sum_frame.h"
 
 int spillway_test_port_in_c(const struct spillway_port_config* config,
                             struct spillway_port_state* state, const struct spillway_frame* frame) {

@@ -288,7 +288,9 @@ FabricSnapshot Emulator::Impl::take_snapshot() {
   taken.unknown = intake_.counters().unknown;
   taken.same_port = intake_.counters().same_port;
   taken.foreign = intake_.counters().foreign;
-  taken.lost_to_faults = network_.totals().lost;
+  sim::NetworkTotals totals = network_.totals();
+  taken.lost_to_faults = totals.lost;
+  taken.adders = std::move(totals.adders);
   Lateness late;
   for (std::size_t i = 0; i < ports_.size(); ++i) {
     const PortCounters counters = ports_[i]->counters();

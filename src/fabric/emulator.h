@@ -26,6 +26,7 @@
 #include "dataplane/port.h"
 #include "fabric/port_attachments.h"
 #include "scenario/scenario.h"
+#include "sim/sum_totals.h"
 
 namespace spillway::fabric {
 
@@ -41,21 +42,22 @@ struct PortSnapshot {
 };
 
 struct FabricSnapshot {
-  base::Instant taken;               // by the monotonic clock
-  std::vector<PortSnapshot> ports;   // of the switches, in the topology's order
-  std::uint64_t frames_in = 0;       // from the outside
-  std::uint64_t frames_out = 0;      // to the outside
-  std::uint64_t missed_in = 0;       // lost before they were read: the fabric was too slow
-  std::uint64_t missed_out = 0;      // refused by the kernel
-  std::uint64_t unknown = 0;         // neither for a known host nor for all
-  std::uint64_t same_port = 0;       // for somebody behind the port they came in at: dropped
-  std::uint64_t latest_us = 0;       // how late the latest frame left, at worst
-  double mean_late_us = 0.0;         // and on average
-  double p99_late_us = 0.0;          // and 99 of 100 at most
-  std::uint64_t dropped_in = 0;      // a host sent more than its link carries (port_stack.h)
-  std::uint64_t foreign = 0;         // relays: not Spillway packets
-  std::uint64_t oversized = 0;       // interfaces: longer than the MTU; turn off TSO, GSO, GRO
-  std::uint64_t lost_to_faults = 0;  // on any link
+  base::Instant taken;                   // by the monotonic clock
+  std::vector<PortSnapshot> ports;       // of the switches, in the topology's order
+  std::uint64_t frames_in = 0;           // from the outside
+  std::uint64_t frames_out = 0;          // to the outside
+  std::uint64_t missed_in = 0;           // lost before they were read: the fabric was too slow
+  std::uint64_t missed_out = 0;          // refused by the kernel
+  std::uint64_t unknown = 0;             // neither for a known host nor for all
+  std::uint64_t same_port = 0;           // for somebody behind the port they came in at: dropped
+  std::uint64_t latest_us = 0;           // how late the latest frame left, at worst
+  double mean_late_us = 0.0;             // and on average
+  double p99_late_us = 0.0;              // and 99 of 100 at most
+  std::uint64_t dropped_in = 0;          // a host sent more than its link carries (port_stack.h)
+  std::uint64_t foreign = 0;             // relays: not Spillway packets
+  std::uint64_t oversized = 0;           // interfaces: longer than the MTU; turn off TSO, GSO, GRO
+  std::uint64_t lost_to_faults = 0;      // on any link
+  std::vector<sim::AdderTotals> adders;  // switches that add
 };
 
 inline constexpr base::Duration kPublishEvery = base::milliseconds(10);

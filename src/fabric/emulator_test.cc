@@ -12,6 +12,7 @@
 
 #include "fabric/frame_testing.h"
 #include "net/udp_socket.h"
+#include "sim/sum_testing.h"
 
 namespace spillway::fabric {
 namespace {
@@ -224,6 +225,28 @@ TEST_F(RelayFabric, PacketsLeaveInTheirOrderWhoeverWritesThem) {
   EXPECT_EQ(snapshot.frames_out, 2 * kPackets);
   EXPECT_GE(static_cast<double>(snapshot.latest_us) + 1.0, snapshot.p99_late_us);
   EXPECT_GT(snapshot.mean_late_us, 0.0);
+}
+
+TEST_F(RelayFabric, ASwitchThatAddsSendsTheSumAndTellsOfIt) {
+  start(
+      "topology one-switch hosts=3 rate=1gbit\n"
+      "aggregate slots=8\n");
+  sim::SumFields part;
+  part.need = 2;
+  for (const std::uint16_t rank : {1, 2}) {
+    part.source = rank;
+    hosts[rank].send(sim::sum_bytes(part), 41 << 2 | 2, to[0]);
+  }
+  const std::optional<Datagram> came = hosts[0].receive();
+  ASSERT_TRUE(came);
+  EXPECT_TRUE(sim::is_right_sum(came->bytes, part));
+  EXPECT_EQ(sim::image_of(came->bytes).fields.ranks[0], 0b110U);
+  const FabricSnapshot snapshot = finish();
+  EXPECT_EQ(snapshot.frames_out, 1U);
+  ASSERT_EQ(snapshot.adders.size(), 1U);
+  EXPECT_EQ(snapshot.adders[0].name, "switch0");
+  EXPECT_EQ(snapshot.adders[0].counters.outcomes[SPILLWAY_SUM_DID_CLAIM], 1U);
+  EXPECT_EQ(snapshot.adders[0].counters.outcomes[SPILLWAY_SUM_DID_EMIT], 1U);
 }
 
 TEST_F(RelayFabric, StopEndsAnIdleRun) {

@@ -22,11 +22,19 @@ spillway_layout layout_of(base::ByteView frame) {
 }
 
 FrameKind kind_of(const spillway_frame& frame) {
+  const bool is_sum = (frame.flags & SPILLWAY_FRAME_SUM) != 0;
   if ((frame.flags & SPILLWAY_FRAME_TRIMMABLE) != 0) {
-    return FrameKind::kSpillwayData;
+    return is_sum ? FrameKind::kSpillwaySum : FrameKind::kSpillwayData;
   }
-  return (frame.flags & SPILLWAY_FRAME_CONTROL) != 0 ? FrameKind::kSpillwayControl
-                                                     : FrameKind::kOther;
+  if ((frame.flags & SPILLWAY_FRAME_CONTROL) != 0) {
+    return is_sum ? FrameKind::kSpillwaySumControl : FrameKind::kSpillwayControl;
+  }
+  return FrameKind::kOther;
+}
+
+// Whether the header's service field says something about it.
+bool has_service(FrameKind kind) {
+  return kind == FrameKind::kSpillwayData || kind == FrameKind::kSpillwaySum;
 }
 
 // Of a Spillway packet whose payload begins here.
@@ -78,7 +86,7 @@ FrameKind inspect_payload(base::ByteView payload, FrameInfo& info) {
   }
   spillway_frame frame = {};
   spillway_read_payload(payload.data(), static_cast<std::uint32_t>(payload.size()), &frame);
-  if (kind_of(frame) == FrameKind::kSpillwayData) {
+  if (has_service(kind_of(frame))) {
     info.importance = frame.importance;
     info.priority = priority_of(payload.data());
   }
@@ -101,7 +109,7 @@ FrameInfo inspect_frame(base::ByteView bytes) {
   info.dscp = frame.dscp;
   info.ecn = frame.ecn;
   info.label = label_of(layout, bytes);
-  if (info.kind == FrameKind::kSpillwayData) {
+  if (has_service(info.kind)) {
     info.importance = frame.importance;
     info.priority = priority_of(&bytes[layout.transport + SPILLWAY_UDP_HEADER]);
   }

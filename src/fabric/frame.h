@@ -15,20 +15,26 @@ namespace spillway::fabric {
 
 inline constexpr std::size_t kShortestFrame = 60;  // shorter ones are padded on a real wire
 
-enum class FrameKind : std::uint8_t { kOther, kSpillwayData, kSpillwayControl };
+enum class FrameKind : std::uint8_t {
+  kOther,
+  kSpillwayData,
+  kSpillwayControl,
+  kSpillwaySum,        // a sum packet with words, whole or cut
+  kSpillwaySumControl  // one without
+};
 
 struct FrameInfo {
   FrameKind kind = FrameKind::kOther;
   std::uint8_t dscp = 0;
   std::uint8_t ecn = 0;
-  std::uint8_t importance = 0;  // Spillway's data
+  std::uint8_t importance = 0;  // Spillway's data, and its sums
   std::uint8_t priority = 0;
   std::uint32_t label = 0;  // the same for all frames of a flow: addresses, protocol and ports
 };
 
 FrameInfo inspect_frame(base::ByteView frame);
 
-// What a UDP payload is; importance and priority are filled in for data.
+// What a UDP payload is; importance and priority are filled in for data and sums.
 FrameKind inspect_payload(base::ByteView payload, FrameInfo& info);
 
 // The frame was cut to this size: makes the lengths of IP and UDP what `lengths` says of them

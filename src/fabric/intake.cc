@@ -15,6 +15,10 @@ sim::PacketKind kind_of(FrameKind kind) {
       return sim::PacketKind::kSpillwayData;
     case FrameKind::kSpillwayControl:
       return sim::PacketKind::kSpillwayControl;
+    case FrameKind::kSpillwaySum:
+      return sim::PacketKind::kSpillwaySum;
+    case FrameKind::kSpillwaySumControl:
+      return sim::PacketKind::kSpillwaySumControl;
     case FrameKind::kOther:
       break;
   }

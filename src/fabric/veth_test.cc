@@ -24,7 +24,7 @@ namespace spillway::fabric {
 namespace {
 
 constexpr int kNotPermitted = 77;
-constexpr int kPatienceMs = 10'000;
+constexpr int kFramePatienceMs = 10'000;
 
 bool shell(const std::string& command) {
   return std::system(("{ " + command + "; } >/dev/null 2>&1").c_str()) == 0;
@@ -98,7 +98,7 @@ Bytes receive_all(int fd, std::size_t size) {
   while (got < size) {
     pollfd waiting = {fd, POLLIN, 0};
     const ssize_t part =
-        ::poll(&waiting, 1, kPatienceMs) > 0 ? ::recv(fd, &all[got], size - got, 0) : 0;
+        ::poll(&waiting, 1, kFramePatienceMs) > 0 ? ::recv(fd, &all[got], size - got, 0) : 0;
     if (part <= 0) {
       break;
     }

@@ -5,6 +5,7 @@
 #include "kernel/kernel_switch.h"
 #include "kernel/measure/live_switch.h"
 #include "kernel/measure/program_costs.h"
+#include "kernel/measure/sum_costs.h"
 #include "kernel/switch_events.h"
 
 namespace spillway::kernel {
@@ -61,6 +62,13 @@ base::Result<std::vector<ProgramCost>> measure_program_costs(
   return absent();
 }
 std::size_t cost_steps(const CostOptions&) {
+  return 0;
+}
+base::Result<std::vector<ProgramCost>> measure_sum_costs(
+    const CostOptions&, const std::function<void(std::string_view)>&) {
+  return absent();
+}
+std::size_t sum_cost_steps(const CostOptions&) {
   return 0;
 }
 

@@ -9,15 +9,17 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "kernel/switch_sums.h"
 #include "kernel/vlan_offload.h"
 
 namespace spillway::kernel {
 namespace {
 
-std::vector<Program> programs_of(Hook hook) {
+std::vector<Program> programs_of(Hook hook, bool adds) {
   switch (hook) {
     case Hook::kXdp:
-      return {Program::kXdp, Program::kAdmit};
+      return adds ? std::vector{Program::kXdp, Program::kAdmit, Program::kSums}
+                  : std::vector{Program::kXdp, Program::kAdmit};
     case Hook::kTc:
       return {Program::kAdmit};
     case Hook::kTcBoth:
@@ -51,11 +53,12 @@ spillway_switch_port switch_port_of(const PlannedPort& port, const Interface& in
           .class_handle = static_cast<std::uint32_t>(options.class_major) << 16};
 }
 
-spillway_port_label label_of(const PlannedPort& port, Hook hook) {
+spillway_port_label label_of(const PlannedPort& port, Hook hook, bool adds) {
   spillway_port_label label = {};
   port.name.copy(label.name, sizeof(label.name) - 1);
   port.interface.copy(label.interface, sizeof(label.interface) - 1);
   label.hook = static_cast<std::uint8_t>(wanted_hook(hook));
+  label.adds = adds && hook == Hook::kXdp ? 1 : 0;
   return label;
 }
 
@@ -77,11 +80,17 @@ base::Status check_different(const SwitchPlan& plan) {
 
 base::Result<std::unique_ptr<KernelSwitch>> KernelSwitch::attach(const SwitchPlan& plan,
                                                                  const SwitchOptions& options) {
+  const bool adds = plan.adder.config.slots != 0;
   if (base::Status status = check_different(plan); !status.ok()) {
     return status;
   }
-  const ObjectOptions object_options{programs_of(options.hook), options.queues_others,
-                                     options.traces};
+  if (adds && options.hook == Hook::kTc) {
+    return base::invalid_argument(
+        "sums are added up where frames come in, and --hook tc alone decides about them on their "
+        "way out: use --hook xdp, or add --forward");
+  }
+  const ObjectOptions object_options{programs_of(options.hook, adds), options.queues_others,
+                                     options.traces, plan.adder.config};
   const base::Result<SwitchObject> object = SwitchObject::load(object_options);
   if (!object.ok()) {
     return object.status();
@@ -105,6 +114,10 @@ base::Result<std::unique_ptr<KernelSwitch>> KernelSwitch::attach(const SwitchPla
   if (status.ok()) {
     status = made->maps_.seed_processors();
   }
+  if (status.ok()) {
+    status = set_up_sums(plan.adder, made->maps_);
+  }
+  made->adds_ = adds;
   for (std::size_t i = 0; i < plan.ports.size() && status.ok(); ++i) {
     status = made->add_port(plan.ports[i], options);
   }
@@ -143,7 +156,7 @@ base::Status KernelSwitch::add_port(const PlannedPort& port, const SwitchOptions
     return interface.status();
   }
   const std::uint32_t number = ports_;
-  spillway_port_label label = label_of(port, options.hook);
+  spillway_port_label label = label_of(port, options.hook, adds_);
   base::Status status = maps_.write_port(number, switch_port_of(port, *interface, options));
   if (status.ok()) {
     status = maps_.write_interface(number, interface->index);
@@ -184,30 +197,36 @@ base::Status KernelSwitch::attach_port_xdp(const Interface& interface, std::uint
   return maps_.write_label(number, label);
 }
 
+base::Status KernelSwitch::attach_port_tc(Program which, Direction direction,
+                                          const Interface& interface, std::uint32_t number,
+                                          spillway_port_label& label) {
+  const base::Result<TcAttachment> attached = attach_tc(program(which), interface, direction);
+  if (!attached.ok()) {
+    return attached.status();
+  }
+  if (!attached->made_qdisc) {
+    return {};
+  }
+  label.made_qdisc = 1;
+  return maps_.write_label(number, label);
+}
+
 base::Status KernelSwitch::attach_port(const Interface& interface, std::uint32_t number,
                                        spillway_port_label& label) {
+  base::Status status;
   if (is_xdp(label)) {
-    if (base::Status status = attach_port_xdp(interface, number, label); !status.ok()) {
-      return status;
-    }
+    status = attach_port_xdp(interface, number, label);
   }
-  for (const Direction direction : {Direction::kOut, Direction::kIn}) {
-    if (direction == Direction::kIn && label.hook != SPILLWAY_HOOK_TC_BOTH) {
-      continue;
-    }
-    const Program which = direction == Direction::kIn ? Program::kForward : Program::kAdmit;
-    const base::Result<TcAttachment> attached = attach_tc(program(which), interface, direction);
-    if (!attached.ok()) {
-      return attached.status();
-    }
-    if (attached->made_qdisc) {
-      label.made_qdisc = 1;
-      if (base::Status status = maps_.write_label(number, label); !status.ok()) {
-        return status;
-      }
-    }
+  if (status.ok()) {
+    status = attach_port_tc(Program::kAdmit, Direction::kOut, interface, number, label);
   }
-  return {};
+  if (status.ok() && label.hook == SPILLWAY_HOOK_TC_BOTH) {
+    status = attach_port_tc(Program::kForward, Direction::kIn, interface, number, label);
+  }
+  if (status.ok() && label.adds != 0) {
+    status = attach_port_tc(Program::kSums, Direction::kIn, interface, number, label);
+  }
+  return status;
 }
 
 // ------------------------------------------------------------------ opening and detaching
@@ -284,6 +303,9 @@ void KernelSwitch::detach_port(std::uint32_t number, const spillway_port_label& 
   if (label.hook == SPILLWAY_HOOK_TC_BOTH) {
     detach_tc(program(Program::kForward), ifindex, Direction::kIn);
   }
+  if (label.adds != 0) {
+    detach_tc(program(Program::kSums), ifindex, Direction::kIn);
+  }
   if (label.made_qdisc != 0) {
     remove_clsact(ifindex);
   }
@@ -318,6 +340,9 @@ fabric::FabricSnapshot KernelSwitch::snapshot() const {
     snapshot.missed_out += tally.failed;
     snapshot.lost_to_faults += tally.lost;
     snapshot.same_port += tally.same_port;
+  }
+  if (const spillway_sum_config config = maps_.sum_settings(); config.slots != 0) {
+    snapshot.adders.push_back(adder_totals(maps_, config));
   }
   return snapshot;
 }

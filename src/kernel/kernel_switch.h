@@ -78,12 +78,15 @@ class KernelSwitch {
                            spillway_port_label& label);
   base::Status attach_port_xdp(const Interface& interface, std::uint32_t number,
                                spillway_port_label& label);
+  base::Status attach_port_tc(Program which, Direction direction, const Interface& interface,
+                              std::uint32_t number, spillway_port_label& label);
   void detach_port(std::uint32_t number, const spillway_port_label& label);
 
   SwitchMaps maps_;
   std::optional<PinFolder> pins_;
-  std::array<net::UniqueFd, 3> programs_;  // by Program: to take away no others'
+  std::array<net::UniqueFd, kPrograms.size()> programs_;  // by Program: to take away no others'
   std::uint32_t ports_ = 0;
+  bool adds_ = false;
 };
 
 }  // namespace spillway::kernel

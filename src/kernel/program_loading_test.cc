@@ -7,7 +7,10 @@
 #include <cerrno>
 #include <memory>
 
+/* clang-format off */
+#include "dataplane/sum_slots.h"  // whose config is in the skeleton
 #include "dataplane/bpf/switch.skel.h"
+/* clang-format on */
 
 namespace spillway::kernel {
 namespace {

@@ -32,8 +32,9 @@ void add_tally(const spillway_port_tally& from, spillway_port_tally& to) {
 
 std::string_view map_name(MapName map) {
   constexpr std::array<std::string_view, kMapCount> kNames = {
-      "ports",    "slots",   "tallies", "processors", "port_numbers",
-      "stations", "devices", "events",  "labels"};
+      "ports",         "slots",    "tallies",     "processors",  "port_numbers",
+      "stations",      "devices",  "events",      "labels",      "sum_slots",
+      "sum_directory", "sum_jobs", "sum_tallies", "sum_settings"};
   return kNames[static_cast<std::size_t>(map)];
 }
 
@@ -113,6 +114,71 @@ spillway_virtual_port SwitchMaps::virtual_port(std::uint32_t number) const {
   const auto now = static_cast<std::uint64_t>(base::MonotonicClock().now().since_zero().count());
   spillway_drain(&of.config, &of.link, &slot.port, now);
   return slot.port;
+}
+
+// ------------------------------------------------------------------ sums
+
+base::Status SwitchMaps::write_sum_settings(const spillway_sum_config& config) {
+  const std::uint32_t zero = 0;
+  return update(MapName::kSumSettings, &zero, &config);
+}
+
+base::Status SwitchMaps::write_sum_directory(const spillway_sum_directory& directory) {
+  const std::uint32_t zero = 0;
+  return update(MapName::kSumDirectory, &zero, &directory);
+}
+
+base::Status SwitchMaps::write_sum_job(const spillway_sum_job& job) {
+  return update(MapName::kSumJobs, &job.row, &job);
+}
+
+spillway_sum_config SwitchMaps::sum_settings() const {
+  const std::uint32_t zero = 0;
+  spillway_sum_config config = {};
+  (void)::bpf_map_lookup_elem(fd(MapName::kSumSettings), &zero, &config);
+  return config;
+}
+
+spillway_sum_directory SwitchMaps::sum_directory() const {
+  const std::uint32_t zero = 0;
+  spillway_sum_directory directory = {};
+  (void)::bpf_map_lookup_elem(fd(MapName::kSumDirectory), &zero, &directory);
+  return directory;
+}
+
+spillway_sum_job SwitchMaps::sum_job(std::uint32_t row) const {
+  spillway_sum_job job = {};
+  (void)::bpf_map_lookup_elem(fd(MapName::kSumJobs), &row, &job);
+  return job;
+}
+
+std::vector<spillway_sum_tally> SwitchMaps::sum_tallies(std::uint32_t row) const {
+  static_assert(sizeof(spillway_sum_tally) % 8 == 0);  // as the kernel lays them out
+  std::vector<spillway_sum_tally> tallies(static_cast<std::size_t>(::libbpf_num_possible_cpus()));
+  if (::bpf_map_lookup_elem(fd(MapName::kSumTallies), &row, tallies.data()) != 0) {
+    tallies.clear();
+  }
+  return tallies;
+}
+
+spillway_sum_counters SwitchMaps::sum_counters(std::uint32_t row, std::uint32_t name) const {
+  spillway_sum_counters sum = {};
+  for (const spillway_sum_tally& tally : sum_tallies(row)) {
+    if (tally.name == name) {
+      spillway_add_sum_counters(&tally.counters, &sum);
+    }
+  }
+  return sum;
+}
+
+spillway_sum_counters SwitchMaps::sum_counters() const {
+  spillway_sum_counters sum = {};
+  for (std::uint32_t row = 0; row < SPILLWAY_SUM_TALLIES; ++row) {
+    for (const spillway_sum_tally& tally : sum_tallies(row)) {
+      spillway_add_sum_counters(&tally.counters, &sum);
+    }
+  }
+  return sum;
 }
 
 }  // namespace spillway::kernel

@@ -10,8 +10,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
+#include "dataplane/bpf/sum_maps.h"
 #include "dataplane/bpf/switch_maps.h"
 #include "net/system_call.h"
 
@@ -26,9 +28,14 @@ enum class MapName : std::uint8_t {
   kStations,
   kDevices,
   kEvents,
-  kLabels
+  kLabels,
+  kSumSlots,
+  kSumDirectory,
+  kSumJobs,
+  kSumTallies,
+  kSumSettings
 };
-inline constexpr std::size_t kMapCount = 9;
+inline constexpr std::size_t kMapCount = 14;
 // As in switch.bpf.c; also the name of its pin.
 std::string_view map_name(MapName map);
 
@@ -56,8 +63,21 @@ class SwitchMaps {
   // Its queues as they are now.
   spillway_virtual_port virtual_port(std::uint32_t number) const;
 
+  // What switch_sums.h makes of these: the config of what is added, and its jobs.
+  base::Status write_sum_settings(const spillway_sum_config& config);
+  base::Status write_sum_directory(const spillway_sum_directory& directory);
+  base::Status write_sum_job(const spillway_sum_job& job);
+  spillway_sum_config sum_settings() const;
+  spillway_sum_directory sum_directory() const;
+  spillway_sum_job sum_job(std::uint32_t row) const;
+  // Of all processors: of the job of that name in this row, and of all jobs.
+  spillway_sum_counters sum_counters(std::uint32_t row, std::uint32_t name) const;
+  spillway_sum_counters sum_counters() const;
+
  private:
   base::Status update(MapName map, const void* key, const void* value);
+  // By processor.
+  std::vector<spillway_sum_tally> sum_tallies(std::uint32_t row) const;
 
   std::array<net::UniqueFd, kMapCount> fds_;
 };

@@ -3,6 +3,7 @@
 
 #include <bpf/libbpf.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -21,10 +22,20 @@ bpf_program* program_of(const switch_bpf& skeleton, Program program) {
       return skeleton.progs.spillway_xdp;
     case Program::kForward:
       return skeleton.progs.spillway_forward;
+    case Program::kSums:
+      return skeleton.progs.spillway_sums;
     case Program::kAdmit:
       break;
   }
   return skeleton.progs.spillway_admit_frame;
+}
+
+// Without sums their maps are as small as maps can be.
+void apply_sums(const spillway_sum_config& sums, switch_bpf& skeleton) {
+  skeleton.rodata->sum_config = sums;
+  const bool adds = sums.slots != 0;
+  ::bpf_map__set_max_entries(skeleton.maps.sum_slots, std::max(sums.slots, 1U));
+  ::bpf_map__set_max_entries(skeleton.maps.sum_jobs, adds ? SPILLWAY_SUM_JOBS : 1);
 }
 
 void apply(const ObjectOptions& options, switch_bpf& skeleton) {
@@ -37,14 +48,15 @@ void apply(const ObjectOptions& options, switch_bpf& skeleton) {
   if (!options.traces) {
     ::bpf_map__set_max_entries(skeleton.maps.events, kUnusedRingBytes);
   }
+  apply_sums(options.sums, skeleton);
   skeleton.rodata->has_fragments = allow_fragments(skeleton.progs.spillway_xdp) ? 1 : 0;
 }
 
 }  // namespace
 
 const char* program_name(Program program) {
-  constexpr std::array<const char*, 3> kNames = {"spillway_xdp", "spillway_forward",
-                                                 "spillway_admit_frame"};
+  constexpr std::array<const char*, kPrograms.size()> kNames = {
+      "spillway_xdp", "spillway_forward", "spillway_admit_frame", "spillway_sums"};
   return kNames[static_cast<std::size_t>(program)];
 }
 
@@ -67,7 +79,15 @@ base::Result<SwitchObject> SwitchObject::load(const ObjectOptions& options) {
     return load_error("open the switch's programs", errno, log);
   }
   apply(options, *object.skeleton_);
-  if (const int error = switch_bpf__load(object.skeleton_.get()); error != 0) {
+  const int error = switch_bpf__load(object.skeleton_.get());
+  if (error == -ENOMEM && options.sums.slots > 1) {
+    return base::Status(
+        base::StatusCode::kUnavailable,
+        fmt::format("the kernel has no memory for {} slots, which take {} MB: use fewer",
+                    options.sums.slots,
+                    options.sums.slots * sizeof(spillway_sum_entry) / 1'000'000 + 1));
+  }
+  if (error != 0) {
     return load_error("load the switch's programs", -error, log);
   }
   return object;

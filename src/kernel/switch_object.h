@@ -5,6 +5,7 @@
 // pinned goes with this object.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -16,8 +17,9 @@ struct switch_bpf;  // the skeleton that bpftool writes
 
 namespace spillway::kernel {
 
-enum class Program : std::uint8_t { kXdp, kForward, kAdmit };
-inline constexpr Program kPrograms[] = {Program::kXdp, Program::kForward, Program::kAdmit};
+enum class Program : std::uint8_t { kXdp, kForward, kAdmit, kSums };
+inline constexpr std::array<Program, 4> kPrograms = {Program::kXdp, Program::kForward,
+                                                     Program::kAdmit, Program::kSums};
 // Its name in switch.bpf.c, and of its pin.
 const char* program_name(Program program);
 
@@ -28,6 +30,7 @@ struct ObjectOptions {
   std::vector<Program> programs;  // others are not loaded
   bool queues_others = false;     // frames that are not Spillway's share the queues
   bool traces = false;            // tell of every Spillway packet in the map of events
+  spillway_sum_config sums = {};  // kXdp: adds sum packets up, and needs kSums to be attached, too
 };
 
 class SwitchObject {

@@ -114,6 +114,9 @@ base::Result<SwitchPlan> plan_switch(const scenario::Scenario& scenario,
     port.link = link_of(link->rate);
     add_loss(scenario, port);
   }
+  if (!topology.adders.empty()) {
+    plan.adder = topology.adders.front();
+  }
   if (base::Status status = check_fault_links(scenario, plan); !status.ok()) {
     return status;
   }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A scenario as the switch in the kernel understands it: one switch, its ports with their
-// configs, rates and gray loss. What the kernel cannot do (several switches, delays, other faults,
-// tenants) is refused here with the command that can. Plain values; nothing is opened.
+// configs, rates and gray loss, and what it adds up. What the kernel cannot do (several switches,
+// delays, other faults, tenants) is refused here with the command that can. Plain values; nothing
+// is opened.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +30,7 @@ struct PlannedPort {
 
 struct SwitchPlan {
   std::vector<PlannedPort> ports;  // in the topology's order of hosts
+  scenario::Adder adder;           // without slots it does not add
 };
 
 // `attachments` are the ports' interfaces, one per host.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel/switch_plan.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace spillway::kernel {
@@ -9,7 +10,7 @@ namespace {
 std::vector<fabric::PortAttachment> interfaces(std::size_t count) {
   std::vector<fabric::PortAttachment> attachments(count);
   for (std::size_t i = 0; i < count; ++i) {
-    attachments[i].interface = "p" + std::to_string(i);
+    attachments[i].interface = fmt::format("p{}", i);
   }
   return attachments;
 }

@@ -11,7 +11,7 @@
 namespace spillway::lab {
 namespace {
 
-constexpr std::array<Preset, 8> kPresets = {{
+constexpr std::array<Preset, 9> kPresets = {{
     {"clean", R"(# Four hosts under one switch with deep queues; nothing is wrong.
 topology one-switch hosts=4 rate=1gbit delay=10us
 switch mode=spillway queue=4m ecn=128k early-drop=3m trim=384
@@ -34,6 +34,12 @@ switch mode=spillway queue=64k ecn=0 early-drop=32k trim=384
 topology one-switch hosts=4 rate=1gbit delay=10us
 switch mode=spillway queue=512k ecn=64k early-drop=256k trim=384
 fault kind=gray link=switch0->host0 share=1%
+)"},
+    {"aggregate",
+     R"(# Four hosts under one switch that adds what is coded for it; as incast otherwise.
+topology one-switch hosts=4 rate=1gbit delay=10us
+switch mode=spillway queue=64k ecn=0 early-drop=32k trim=384
+aggregate slots=32768 policy=preemptive level=0
 )"},
     {"oversubscribed",
      R"(# Two leaves of two hosts; their uplinks carry half of what the hosts can send.

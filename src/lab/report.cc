@@ -85,6 +85,33 @@ void visit_port(Port& port, Visit visit) {
   }
 }
 
+template <typename Counters, typename Visit>
+void visit_sums(Counters& counters, Visit visit) {
+  for (auto& packets : counters.outcomes) {
+    visit(packets);
+  }
+  visit(counters.lost_slots);
+  visit(counters.copies);
+  visit(counters.unknown);
+}
+
+template <typename Adder, typename Visit>
+void visit_adder(Adder& adder, Visit visit) {
+  visit(adder.config.slots);
+  visit(adder.config.lease_us);
+  visit(adder.config.pools);
+  visit(adder.held);
+  visit_sums(adder.counters, visit);
+}
+
+template <typename Job, typename Visit>
+void visit_sum_job(Job& job, Visit visit) {
+  visit(job.job);
+  visit(job.held);
+  visit(job.limit);
+  visit_sums(job.counters, visit);
+}
+
 template <typename Summary, typename Visit>
 void visit_trace(Summary& trace, Visit visit) {
   for (auto& packets : trace.packets) {
@@ -153,6 +180,33 @@ TraceSummary read_trace(std::istringstream& words) {
   return trace;
 }
 
+// A byte as a number, not as a character.
+std::uint8_t read_byte(std::istringstream& words) {
+  unsigned value = 0;
+  words >> value;
+  return static_cast<std::uint8_t>(value);
+}
+
+sim::AdderTotals read_adder(std::istringstream& words) {
+  sim::AdderTotals adder;
+  words >> adder.name;
+  adder.config.policy = read_byte(words);
+  adder.config.level = read_byte(words);
+  visit_adder(adder, read_from(words));
+  return adder;
+}
+
+std::string adder_lines(const sim::AdderTotals& adder) {
+  std::string lines =
+      fmt::format("\nadder {} {} {}", adder.name, adder.config.policy, adder.config.level);
+  visit_adder(adder, append_to(lines));
+  for (const sim::SumJobTotals& job : adder.jobs) {
+    lines += "\nsums";
+    visit_sum_job(job, append_to(lines));
+  }
+  return lines;
+}
+
 void read_line(const std::string& line, Report& report) {
   std::istringstream words(line);
   std::string noun;
@@ -180,6 +234,10 @@ void read_line(const std::string& line, Report& report) {
     fabric::PortSnapshot& port = report.outcome.fabric.ports.emplace_back();
     words >> port.name;
     visit_port(port, read_from(words));
+  } else if (noun == "adder") {
+    report.outcome.fabric.adders.push_back(read_adder(words));
+  } else if (noun == "sums" && !report.outcome.fabric.adders.empty()) {
+    visit_sum_job(report.outcome.fabric.adders.back().jobs.emplace_back(), read_from(words));
   } else if (noun == "pace") {
     visit_pace(report.outcome.pace, read_from(words));
   } else if (noun == "time") {
@@ -212,6 +270,9 @@ std::string outcome_lines(const LabOutcome& outcome) {
   for (const fabric::PortSnapshot& port : outcome.fabric.ports) {
     text += fmt::format("\nport {}", port.name);
     visit_port(port, append_to(text));
+  }
+  for (const sim::AdderTotals& adder : outcome.fabric.adders) {
+    text += adder_lines(adder);
   }
   text += "\npace";
   visit_pace(outcome.pace, append_to(text));

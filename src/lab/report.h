@@ -9,6 +9,8 @@
 //   dataplane NAME
 //   fabric N N N ...               FabricSnapshot's numbers in their order
 //   port NAME N N N ...            one per switch port
+//   adder NAME N N N ...           one per switch that adds, its jobs behind it:
+//   sums N N N ...
 //   pace N N N ...                 Pace's
 //   time NAME N N N ...            TimeReport's
 //   trace N N N ...                TraceSummary's, where packets were followed

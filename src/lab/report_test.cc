@@ -20,6 +20,17 @@ LabOutcome sample_outcome() {
   port.counters.packets[SPILLWAY_REASON_TRIMMED] = 5;
   port.counters.dropped[7] = 6;
   port.counters.dropped_control = 8;
+  sim::AdderTotals& adder = outcome.fabric.adders.emplace_back();
+  adder.name = "leaf0";
+  adder.config.slots = 64;
+  adder.config.policy = SPILLWAY_SUM_PREEMPTIVE;
+  adder.config.level = 1;
+  adder.held = 3;
+  adder.counters.outcomes[SPILLWAY_SUM_DID_EMIT] = 1ULL << 33;
+  sim::SumJobTotals& job = adder.jobs.emplace_back();
+  job.job = 60'000;
+  job.limit = 9;
+  job.counters.copies = 10;
   outcome.elapsed = base::seconds(9);
   outcome.cpu = base::seconds(17);
   outcome.pace = {
@@ -58,6 +69,18 @@ TEST(Report, ComesThroughAsItWent) {
   EXPECT_EQ(port.counters.packets[SPILLWAY_REASON_TRIMMED], 5U);
   EXPECT_EQ(port.counters.dropped[7], 6U);
   EXPECT_EQ(port.counters.dropped_control, 8U);
+  ASSERT_EQ(report.outcome.fabric.adders.size(), 1U);
+  const sim::AdderTotals& adder = report.outcome.fabric.adders[0];
+  EXPECT_EQ(adder.name, "leaf0");
+  EXPECT_EQ(adder.config.slots, 64U);
+  EXPECT_EQ(adder.config.policy, SPILLWAY_SUM_PREEMPTIVE);
+  EXPECT_EQ(adder.config.level, 1);
+  EXPECT_EQ(adder.held, 3U);
+  EXPECT_EQ(adder.counters.outcomes[SPILLWAY_SUM_DID_EMIT], 1ULL << 33);
+  ASSERT_EQ(adder.jobs.size(), 1U);
+  EXPECT_EQ(adder.jobs[0].job, 60'000);
+  EXPECT_EQ(adder.jobs[0].limit, 9U);
+  EXPECT_EQ(adder.jobs[0].counters.copies, 10U);
   EXPECT_EQ(report.outcome.pace.mean_late_us, 71.5);
   EXPECT_EQ(report.outcome.pace.missed, 2U);
   EXPECT_EQ(report.outcome.pace.stolen, 0.25);

@@ -56,26 +56,33 @@ bool is_traced(const SupervisorTask& task) {
   return !task.options.trace.path.empty();
 }
 
+// Why the switch cannot be the kernel's; ok where it can.
+base::Status check_kernel_switch(const SupervisorTask& task) {
+  return task.isolation == Isolation::kRoot
+             ? kernel::check_scenario(task.options.scenario)
+             : base::Status(base::StatusCode::kUnavailable,
+                            "a switch in the kernel takes root; --dataplane user does not");
+}
+
 // The kernel's switch where it was asked for, or is possible and nothing was asked for.
 base::Result<LabFabric> make_fabric(const SupervisorTask& task) {
   const std::vector<fabric::PortAttachment> ports = fabric_ports(task);
   const auto make = [&](Dataplane dataplane) {
     return LabFabric::make(dataplane, task.options.scenario, task.plan, ports, is_traced(task));
   };
-  const bool is_possible =
-      task.isolation == Isolation::kRoot && kernel::check_scenario(task.options.scenario).ok();
-  if (task.options.dataplane == Dataplane::kBpf) {
-    return task.isolation == Isolation::kRoot
-               ? make(Dataplane::kBpf)
-               : base::Status(base::StatusCode::kUnavailable,
-                              "a switch in the kernel takes root; --dataplane user does not");
+  const Dataplane wanted = task.options.dataplane;
+  const base::Status possible = check_kernel_switch(task);
+  if (wanted == Dataplane::kBpf) {
+    return possible.ok() ? make(Dataplane::kBpf) : possible;
   }
-  if (task.options.dataplane == Dataplane::kAuto && is_possible) {
+  if (wanted == Dataplane::kAuto && possible.ok()) {
     base::Result<LabFabric> fabric = make(Dataplane::kBpf);
     if (fabric.ok()) {
       return fabric;
     }
     warn(task, fmt::format("the fabric runs in user space: {}", fabric.status().message()));
+  } else if (wanted == Dataplane::kAuto && !task.options.scenario.aggregations.empty()) {
+    warn(task, fmt::format("sums are added in user space: {}", possible.message()));
   }
   return make(Dataplane::kUser);
 }

@@ -21,6 +21,7 @@
 #include "runtime/observe/operation_observer.h"
 #include "runtime/preparation.h"
 #include "runtime/service.h"
+#include "runtime/sum_rules.h"
 #include "wire/key.h"
 
 namespace spillway::runtime {
@@ -105,6 +106,7 @@ class Communicator::Impl final : private net::DriverListener, private collective
   std::unique_ptr<OperationObserver> observer_;
   std::unique_ptr<net::TransportDriver> driver_;
   std::vector<net::SocketAddress> addresses_;  // where to send to each rank
+  packetize::PacketLimits packet_limits_;      // of all ranks together
   std::unique_ptr<ComputeThreads> pool_;
   std::unique_ptr<LocalMemory> memory_;
   std::unique_ptr<collective::Engine> engine_;
@@ -150,6 +152,7 @@ base::Status Communicator::Impl::open() {
   if (!limits.ok()) {
     return limits.status();
   }
+  packet_limits_ = *limits;
   addresses_ = addresses_of(prepared_, cards);
   if (base::Status status = add_peers(addresses_, cards, rank(), *limits, *driver_); !status.ok()) {
     return status;
@@ -235,12 +238,13 @@ base::Result<std::shared_ptr<Request>> Communicator::Impl::submit(
   if (base::Status status = check_process(); !status.ok()) {
     return status;
   }
-  collective::Operation operation = asked;
-  if (operation.algorithm == collective::Algorithm::kAutomatic && !operation.tolerance &&
-      !collective::is_point_to_point(operation.kind)) {
-    operation.algorithm = prepared_.algorithm;
-  }
+  const collective::Operation operation =
+      with_algorithm(asked, prepared_.algorithm, prepared_.group);
   if (base::Status status = engine_->admit(operation); !status.ok()) {
+    return status;
+  }
+  if (base::Status status = check_sums(operation, prepared_.encrypt, packet_limits_);
+      !status.ok()) {
     return status;
   }
   auto request = std::make_shared<Request>(std::move(on_done));

@@ -148,6 +148,31 @@ TEST(Communicator, RanksThatDisagreeAreBothTold) {
   });
 }
 
+// Rank 2 was told another code or algorithm than the others: nobody hangs, and everybody names it.
+TEST(Communicator, RanksThatCodeDifferentlyAreTold) {
+  const auto coded = [](collective::SumCode code, std::uint8_t precision) {
+    return collective::Tolerance{.code = code, .precision = precision, .loss_bound_ppm = 0};
+  };
+  const auto levels = coded(collective::SumCode::kLevels, 4);
+  auto predicted = levels;
+  predicted.feedback_tensor = 7;
+  predicted.predicts_scale = true;
+  const std::optional<collective::Tolerance> others[] = {
+      std::nullopt, coded(collective::SumCode::kPlanes, 4), coded(collective::SumCode::kBlocks, 4),
+      coded(collective::SumCode::kLevels, 8), predicted};
+  for (const std::optional<collective::Tolerance>& other : others) {
+    run_group(3, [&](Communicator& communicator) {
+      std::vector<float> buffer(50'000, 1.0F);
+      collective::Operation operation = all_reduce_of(buffer);
+      operation.tolerance = communicator.rank() == 2 ? other : levels;
+      const base::Status status = run(communicator, operation);
+      ASSERT_EQ(status.code(), base::StatusCode::kMismatch) << status.message();
+      EXPECT_NE(status.message().find("rank 2"), std::string::npos) << status.message();
+      EXPECT_NE(status.message().find("all ranks must call the same"), std::string::npos);
+    });
+  }
+}
+
 TEST(Communicator, AnAbortEndsOperationsEverywhere) {
   run_group(3, [](Communicator& communicator) {
     std::vector<float> buffer(1000);

@@ -183,6 +183,11 @@ base::Status take_plan(const base::Environment& environment, Preparation& prepar
     }
   }
   preparation.algorithm = algorithm_named(*algorithm);
+  if (preparation.algorithm == collective::Algorithm::kSwitch && preparation.encrypt) {
+    return base::invalid_argument(
+        "SPILLWAY_ALGORITHM is switch and SPILLWAY_ENCRYPT is 1, but no switch can add what is "
+        "encrypted: leave one of them away");
+  }
   preparation.rack_ranks = static_cast<std::uint16_t>(*rack_ranks);
   preparation.shares = *shares == "equal" || preparation.is_loopback
                            ? collective::ShareRule::kEqual

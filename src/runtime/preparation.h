@@ -12,7 +12,7 @@
 //   SPILLWAY_TCP_CONGESTION      control, where that is TCP
 //   SPILLWAY_WINDOW              which controller
 //   SPILLWAY_TRIMMED_TARGET      over-send
-//   SPILLWAY_ALGORITHM           of exact operations that do not say
+//   SPILLWAY_ALGORITHM           of operations that do not say
 //   SPILLWAY_RACK_RANKS          ranks under one switch
 //   SPILLWAY_SHARES              who adds up how much
 //   SPILLWAY_THREADS             that do sums and coding

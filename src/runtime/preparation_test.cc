@@ -58,9 +58,19 @@ TEST(Preparation, PlansAndSharesAreAsTheVariablesSay) {
   EXPECT_EQ(plain->rack_ranks, 0);
   EXPECT_EQ(prepare({}, alone_with({{"SPILLWAY_ALGORITHM", "LEVELS"}}))->algorithm,
             collective::Algorithm::kLevels);
+  EXPECT_EQ(prepare({}, alone_with({{"SPILLWAY_ALGORITHM", "switch"}}))->algorithm,
+            collective::Algorithm::kSwitch);
   const auto refused = prepare({}, alone_with({{"SPILLWAY_ALGORITHM", "rings"}}));
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.status().message().find("SPILLWAY_ALGORITHM"), std::string::npos);
+}
+
+TEST(Preparation, SwitchesCannotAddWhatIsEncrypted) {
+  const auto refused = prepare({}, alone_with({{"SPILLWAY_ALGORITHM", "switch"},
+                                               {"SPILLWAY_ENCRYPT", "1"},
+                                               {"SPILLWAY_SECRET", "a secret of twenty-two"}}));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("leave one of them away"), std::string::npos);
 }
 
 TEST(Preparation, MoreThanHalfIsNotSentToBeCut) {

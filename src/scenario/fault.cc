@@ -21,16 +21,32 @@ base::Status validate_skew(const Fault& fault) {
   return {};
 }
 
+// Where it happens is given.
+base::Status validate_place(const Fault& fault) {
+  if (is_host_fault(fault.kind)) {
+    return fault.host == kNoHost ? base::invalid_argument("this fault needs a host")
+                                 : base::Status();
+  }
+  if (is_switch_fault(fault.kind)) {
+    return fault.switch_name.empty() ? base::invalid_argument("this fault needs a switch")
+                                     : base::Status();
+  }
+  return fault.link.empty() ? base::invalid_argument("this fault needs a link") : base::Status();
+}
+
 }  // namespace
 
 bool is_host_fault(FaultKind kind) {
   return kind == FaultKind::kHostDeath || kind == FaultKind::kClockSkew;
 }
 
+bool is_switch_fault(FaultKind kind) {
+  return kind == FaultKind::kRestart;
+}
+
 base::Status validate(const Fault& fault) {
-  if (is_host_fault(fault.kind) ? fault.host == kNoHost : fault.link.empty()) {
-    return base::invalid_argument(is_host_fault(fault.kind) ? "this fault needs a host"
-                                                            : "this fault needs a link");
+  if (base::Status status = validate_place(fault); !status.ok()) {
+    return status;
   }
   if (!(fault.share >= 0.0 && fault.share <= 1.0)) {
     return base::invalid_argument(fmt::format("a share of {} is not from 0 to 1", fault.share));

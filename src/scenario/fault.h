@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What can go wrong in a network, as data. Link faults hold for one direction of one link and act
-// on every packet it sends from `from` until `until`; host faults for one host.
+// on every packet it sends from `from` until `until`; host faults for one host, switch faults for
+// one switch.
 //
 //   kLoss       each packet is lost with probability `share`
 //   kBursty     Gilbert-Elliott: `share` lost on average, in bursts of `burst_packets` on average,
@@ -16,6 +17,8 @@
 //   kHostDeath  the host neither sends nor receives from `from` on
 //   kClockSkew  the host's clock runs `skew_ppm` fast (slow, where negative) and `delay` ahead, all
 //               the time; `from` stays zero
+//   kRestart    the switch forgets, at `from`, all sums it holds and all ranks it knows; packets in
+//               its queues are not touched
 //
 // Draws come from a stream of its own per fault, keyed by the network's seed and the link.
 #pragma once
@@ -39,15 +42,17 @@ enum class FaultKind : std::uint8_t {
   kReorder,
   kCorrupt,
   kHostDeath,
-  kClockSkew
+  kClockSkew,
+  kRestart
 };
 
 inline constexpr HostId kNoHost = UINT32_MAX;
 
 struct Fault {
   FaultKind kind = FaultKind::kLoss;
-  std::string link{};     // as topology.h names it: "leaf0->spine1"; for link faults
-  HostId host = kNoHost;  // for host faults
+  std::string link{};         // as topology.h names it: "leaf0->spine1"; for link faults
+  HostId host = kNoHost;      // for host faults
+  std::string switch_name{};  // for switch faults
   base::Instant from{};
   base::Instant until = transport::kNever;
   double share = 1.0;
@@ -57,8 +62,9 @@ struct Fault {
 };
 
 bool is_host_fault(FaultKind kind);
+bool is_switch_fault(FaultKind kind);
 
-// A sentence about the first field that makes no sense; the link's name is not looked at.
+// A sentence about the first field that makes no sense; names are not looked up.
 base::Status validate(const Fault& fault);
 
 }  // namespace spillway::scenario

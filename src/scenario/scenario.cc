@@ -157,6 +157,13 @@ base::Status read_switch(const Directive& directive, Scenario& scenario) {
   return check_marks_are_reached(directive, port);
 }
 
+base::Status read_aggregate_line(const Directive& directive, Scenario& scenario) {
+  Aggregation aggregation;
+  const base::Status status = read_aggregation(directive, aggregation);
+  scenario.aggregations.push_back(aggregation);
+  return status;
+}
+
 base::Status read_fault(const Directive& directive, Scenario& scenario) {
   Fault fault;
   const base::Status status = read_values(
@@ -168,9 +175,11 @@ base::Status read_fault(const Directive& directive, Scenario& scenario) {
                                                              {"reorder", FaultKind::kReorder},
                                                              {"corrupt", FaultKind::kCorrupt},
                                                              {"host-death", FaultKind::kHostDeath},
-                                                             {"skew", FaultKind::kClockSkew}})},
+                                                             {"skew", FaultKind::kClockSkew},
+                                                             {"restart", FaultKind::kRestart}})},
                   {"link", to_text(fault.link)},
                   {"host", to_number(fault.host)},
+                  {"switch", to_text(fault.switch_name)},
                   {"share", to_fraction(fault.share)},
                   {"from", to_instant(fault.from)},
                   {"until", to_instant(fault.until)},
@@ -189,6 +198,14 @@ base::Status read_job_line(const Directive& directive, Scenario& scenario) {
   job.name = fmt::format("job{}", scenario.jobs.size() + 1);
   const base::Status status = read_job(directive, job);
   scenario.jobs.push_back(job);
+  return status;
+}
+
+base::Status read_training_line(const Directive& directive, Scenario& scenario) {
+  Training training;
+  training.name = fmt::format("training{}", scenario.trainings.size() + 1);
+  const base::Status status = read_training(directive, training);
+  scenario.trainings.push_back(training);
   return status;
 }
 
@@ -224,15 +241,17 @@ struct Noun {
   bool may_repeat;
 };
 
-constexpr std::array<Noun, 9> kNouns = {{{"seed", read_seed, false},
-                                         {"limit", read_limit, false},
-                                         {"topology", read_topology, false},
-                                         {"switch", read_switch, false},
-                                         {"job", read_job_line, true},
-                                         {"background", read_background_line, true},
-                                         {"fault", read_fault, true},
-                                         {"tenant", read_tenant_line, true},
-                                         {"port", read_port, true}}};
+constexpr std::array<Noun, 11> kNouns = {{{"seed", read_seed, false},
+                                          {"limit", read_limit, false},
+                                          {"topology", read_topology, false},
+                                          {"switch", read_switch, false},
+                                          {"aggregate", read_aggregate_line, true},
+                                          {"job", read_job_line, true},
+                                          {"training", read_training_line, true},
+                                          {"background", read_background_line, true},
+                                          {"fault", read_fault, true},
+                                          {"tenant", read_tenant_line, true},
+                                          {"port", read_port, true}}};
 
 base::Status unknown_noun(const Directive& directive) {
   std::vector<std::string_view> known;
@@ -312,6 +331,9 @@ base::Result<Topology> build_topology(const Scenario& scenario) {
   }
   topology.value().spreading = scenario.topology.spreading;
   topology.value().set_port_config(scenario.port);
+  if (base::Status status = topology.value().set_aggregation(scenario.aggregations); !status.ok()) {
+    return status;
+  }
   return topology;
 }
 

@@ -10,9 +10,13 @@
 //            uplink-rate=40gbit   a leaf-spine's; or 50%: of `rate`, whatever that is; default 100%
 //            mtu=9000             of real hosts' interfaces; jobs say packet=
 //   switch mode=drop-tail|ecn|trim|spillway queue=128k ...          all switch ports
+//   aggregate slots=4096 policy=static|first-come|preemptive level=0 lease=100ms switch=leaf*
+//                                             switches that add sum packets up (aggregation.h)
 //   job protocol=spillway|dctcp|newreno pattern=incast bytes=1MB ...   any number of them
+//   training workers=8 layers=4 bytes=1MB ... a training job, for `spillway sim jobs` (training.h)
 //   background load=10% until=5ms ...         other people's flows, which the run does not wait for
 //   fault kind=loss link=leaf0->spine1 share=1% from=1ms until=2ms  any number of them
+//   fault kind=restart switch=leaf0 from=1ms  a switch that forgets what it has added up
 //   tenant from=host0 to=host1 protocol=udp|newreno|dctcp rate=50% on=10ms off=10ms start=1ms
 //                                             other people's traffic that never ends (tenant.h)
 //   port host=host0 interface=veth0           where a real host is attached to an emulated network;
@@ -33,10 +37,12 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "dataplane/port_config.h"
+#include "scenario/aggregation.h"
 #include "scenario/fault.h"
 #include "scenario/job.h"
 #include "scenario/tenant.h"
 #include "scenario/topology.h"
+#include "scenario/training.h"
 
 namespace spillway::scenario {
 
@@ -73,7 +79,9 @@ struct Scenario {
   base::Duration limit = base::seconds(10);
   TopologyOptions topology;
   spillway_port_config port = dataplane::default_port_config(SPILLWAY_PORT_SPILLWAY);
+  std::vector<Aggregation> aggregations;
   std::vector<Job> jobs;  // background ones too
+  std::vector<Training> trainings;
   std::vector<Fault> faults;
   std::vector<Tenant> tenants;
   std::vector<PortLine> ports;
@@ -83,7 +91,8 @@ struct Scenario {
 base::Result<Scenario> parse_scenario(std::string_view text,
                                       std::span<const std::string> overrides = {});
 
-// The network of the scenario's `topology` and `switch` lines. A topology file must have been read.
+// The network of the scenario's `topology`, `switch` and `aggregate` lines. A topology file must
+// have been read.
 base::Result<Topology> build_topology(const Scenario& scenario);
 
 }  // namespace spillway::scenario

@@ -27,14 +27,14 @@ Scenario parsed(std::string_view text, std::vector<std::string> overrides = {}) 
   return scenario.ok() ? std::move(scenario).value() : Scenario();
 }
 
-std::string error_of(std::string_view text, std::vector<std::string> overrides = {}) {
+std::string scenario_error(std::string_view text, std::vector<std::string> overrides = {}) {
   const base::Result<Scenario> scenario = parse_scenario(text, overrides);
   EXPECT_FALSE(scenario.ok()) << text;
   return scenario.ok() ? "" : scenario.status().message();
 }
 
-void expect_error(std::string_view text, const std::vector<std::string>& parts) {
-  const std::string message = error_of(text);
+void expect_scenario_error(std::string_view text, const std::vector<std::string>& parts) {
+  const std::string message = scenario_error(text);
   for (const std::string& part : parts) {
     EXPECT_NE(message.find(part), std::string::npos) << "'" << part << "' not in: " << message;
   }
@@ -53,7 +53,7 @@ TEST(Scenario, UplinksAreAsFastAsHostsUnlessARateOrAShareIsGiven) {
   EXPECT_EQ(uplink_rate(parsed(tree, {"topology.uplink-rate=40gbit", "topology.rate=2gbit"})),
             base::gigabits_per_second(40));
   for (const char* wrong : {"0%", "fast", "120%"}) {
-    const std::string text = error_of(tree, {fmt::format("topology.uplink-rate={}", wrong)});
+    const std::string text = scenario_error(tree, {fmt::format("topology.uplink-rate={}", wrong)});
     EXPECT_NE(text.find("50%"), std::string::npos) << wrong << ": " << text;
   }
 }
@@ -138,36 +138,36 @@ TEST(Scenario, SeveralJobsAndBackgroundKeepTheirOrder) {
 }
 
 TEST(Scenario, BadInputNamesTheLineTheOffenderAndWhatIsKnown) {
-  expect_error("seed 1\nswich mode=ecn\n", {"line 2", "'swich'", "switch", "topology"});
-  expect_error("job\n\nswitch quue=1k", {"line 3", "'quue'", "queue", "control-queue"});
-  expect_error("job protocol=tcp", {"line 1", "protocol=tcp", "spillway, dctcp, newreno"});
-  expect_error("job bytes=lots", {"line 1", "bytes=lots"});
-  expect_error("job loss-bound=150%", {"line 1", "loss-bound=150%"});
-  expect_error("job steps=-1", {"line 1", "steps=-1", "whole number"});
-  expect_error("job priority=8", {"line 1", "priority=8", "0 to 7"});
-  expect_error("job grouped=maybe", {"line 1", "grouped=maybe", "yes, no"});
-  expect_error("job checks=none", {"line 1", "checks=none", "tags, encryption, crc32c"});
-  expect_error("topology ring", {"line 1", "ring", "one-switch, leaf-spine, fat-tree"});
-  expect_error("seed x\njob", {"line 1", "seed x"});
-  expect_error("limit 5\njob", {"line 1", "limit 5"});
-  expect_error("job\nfault kind=fire link=a->b", {"line 2", "kind=fire", "host-death"});
-  expect_error("background pattern=incast", {"line 1", "'pattern'", "load"});
+  expect_scenario_error("seed 1\nswich mode=ecn\n", {"line 2", "'swich'", "switch", "topology"});
+  expect_scenario_error("job\n\nswitch quue=1k", {"line 3", "'quue'", "queue", "control-queue"});
+  expect_scenario_error("job protocol=tcp", {"line 1", "protocol=tcp", "spillway, dctcp, newreno"});
+  expect_scenario_error("job bytes=lots", {"line 1", "bytes=lots"});
+  expect_scenario_error("job loss-bound=150%", {"line 1", "loss-bound=150%"});
+  expect_scenario_error("job steps=-1", {"line 1", "steps=-1", "whole number"});
+  expect_scenario_error("job priority=8", {"line 1", "priority=8", "0 to 7"});
+  expect_scenario_error("job grouped=maybe", {"line 1", "grouped=maybe", "yes, no"});
+  expect_scenario_error("job checks=none", {"line 1", "checks=none", "tags, encryption, crc32c"});
+  expect_scenario_error("topology ring", {"line 1", "ring", "one-switch, leaf-spine, fat-tree"});
+  expect_scenario_error("seed x\njob", {"line 1", "seed x"});
+  expect_scenario_error("limit 5\njob", {"line 1", "limit 5"});
+  expect_scenario_error("job\nfault kind=fire link=a->b", {"line 2", "kind=fire", "host-death"});
+  expect_scenario_error("background pattern=incast", {"line 1", "'pattern'", "load"});
 }
 
 TEST(Scenario, MalformedLinesAreRefused) {
-  expect_error("job bytes=1k fast", {"line 1", "'fast'", "key=value"});
-  expect_error("job fast", {"line 1", "'fast'", "key=value"});
-  expect_error("job bytes=", {"line 1", "no value"});
-  expect_error("job =5", {"line 1", "key=value"});
-  expect_error("job bytes=1k bytes=2k", {"line 1", "'bytes' is given twice"});
-  expect_error("seed=4\njob", {"line 1", "begins with a noun"});
-  expect_error("seed 1\nseed 2\njob", {"line 2", "second 'seed'"});
+  expect_scenario_error("job bytes=1k fast", {"line 1", "'fast'", "key=value"});
+  expect_scenario_error("job fast", {"line 1", "'fast'", "key=value"});
+  expect_scenario_error("job bytes=", {"line 1", "no value"});
+  expect_scenario_error("job =5", {"line 1", "key=value"});
+  expect_scenario_error("job bytes=1k bytes=2k", {"line 1", "'bytes' is given twice"});
+  expect_scenario_error("seed=4\njob", {"line 1", "begins with a noun"});
+  expect_scenario_error("seed 1\nseed 2\njob", {"line 2", "second 'seed'"});
 }
 
 TEST(Scenario, SettingsThatMakeNoSenseTogetherAreRefusedWithTheirLine) {
-  expect_error("job\nswitch mode=spillway queue=0", {"line 2"});
-  expect_error("job\nswitch mode=ecn queue=64k", {"line 2", "marks from", "ecn="});
-  expect_error("job\nfault kind=loss share=1%", {"line 2"});
+  expect_scenario_error("job\nswitch mode=spillway queue=0", {"line 2"});
+  expect_scenario_error("job\nswitch mode=ecn queue=64k", {"line 2", "marks from", "ecn="});
+  expect_scenario_error("job\nfault kind=loss share=1%", {"line 2"});
 }
 
 TEST(Scenario, OverridesReplaceAndAddSettings) {
@@ -208,13 +208,13 @@ TEST(Scenario, BadOverridesSayWhatIsWrong) {
   const auto has = [](const std::string& message, std::string_view part) {
     return message.find(part) != std::string::npos;
   };
-  EXPECT_TRUE(has(error_of("job", {"job.bytes"}), "noun.key=value"));
-  EXPECT_TRUE(has(error_of("job", {"=5"}), "noun.key=value"));
-  EXPECT_TRUE(has(error_of("job", {"job.bytes="}), "noun.key=value"));
-  EXPECT_TRUE(has(error_of("job", {"job.3.bytes=1k"}), "1 'job'"));
-  EXPECT_TRUE(has(error_of("job", {"job.0.bytes=1k"}), "1 'job'"));
-  EXPECT_TRUE(has(error_of("job", {"job.colour=red"}), "line 1 with job.colour=red"));
-  EXPECT_TRUE(has(error_of("job", {"weather.wind=1"}), "unknown directive 'weather'"));
+  EXPECT_TRUE(has(scenario_error("job", {"job.bytes"}), "noun.key=value"));
+  EXPECT_TRUE(has(scenario_error("job", {"=5"}), "noun.key=value"));
+  EXPECT_TRUE(has(scenario_error("job", {"job.bytes="}), "noun.key=value"));
+  EXPECT_TRUE(has(scenario_error("job", {"job.3.bytes=1k"}), "1 'job'"));
+  EXPECT_TRUE(has(scenario_error("job", {"job.0.bytes=1k"}), "1 'job'"));
+  EXPECT_TRUE(has(scenario_error("job", {"job.colour=red"}), "line 1 with job.colour=red"));
+  EXPECT_TRUE(has(scenario_error("job", {"weather.wind=1"}), "unknown directive 'weather'"));
 }
 
 TEST(Scenario, PortsAndTenantsAreRead) {

@@ -135,6 +135,37 @@ void Topology::set_port_config(const spillway_port_config& port) {
   }
 }
 
+base::Status Topology::set_aggregation(const std::vector<Aggregation>& lines) {
+  adders.clear();
+  std::vector<bool> is_used(lines.size(), false);
+  for (std::uint32_t number = 0; number < switch_names.size(); ++number) {
+    const Aggregation* found = nullptr;
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      if (!lines[i].is_for(switch_names[number])) {
+        continue;
+      }
+      if (found != nullptr) {
+        return base::invalid_argument(fmt::format("{}: aggregate: {} says already how {} adds",
+                                                  lines[i].place, found->place,
+                                                  switch_names[number]));
+      }
+      found = &lines[i];
+      is_used[i] = true;
+    }
+    if (found != nullptr) {
+      adders.push_back({number, found->config, found->limits});
+    }
+  }
+  const auto unused = std::ranges::find(is_used, false);
+  if (unused == is_used.end()) {
+    return {};
+  }
+  const Aggregation& line = lines[static_cast<std::size_t>(unused - is_used.begin())];
+  return base::invalid_argument(fmt::format("{}: aggregate: there is no switch {}; switches are {}",
+                                            line.place, line.switches,
+                                            fmt::join(switch_names, ", ")));
+}
+
 spillway_port_config with_buffer(spillway_port_config port, std::uint32_t queue_bytes) {
   const auto scaled = [&](std::uint32_t threshold) {
     return static_cast<std::uint32_t>(std::uint64_t{threshold} * queue_bytes / port.queue_bytes);

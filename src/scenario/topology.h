@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "dataplane/port_config.h"
+#include "scenario/aggregation.h"
 
 namespace spillway::scenario {
 
@@ -39,10 +40,18 @@ struct Link {
   bool own_buffer = false;  // port.queue_bytes was given for this link alone
 };
 
+// A switch that adds, by its number among the switches.
+struct Adder {
+  std::uint32_t switch_number = 0;
+  spillway_sum_config config = {};
+  std::vector<JobSlots> limits;
+};
+
 struct Topology {
   std::vector<std::string> host_names;
   std::vector<std::string> switch_names;
   std::vector<Link> links;
+  std::vector<Adder> adders;  // in the switches' order
   Spreading spreading = Spreading::kPerFlow;
 
   std::uint32_t hosts() const { return static_cast<std::uint32_t>(host_names.size()); }
@@ -57,6 +66,8 @@ struct Topology {
   // All switch ports alike. Links with a buffer of their own keep it, and thresholds that count
   // from it shrink or grow with it.
   void set_port_config(const spillway_port_config& port);
+  // Errors name a line that is for no switch, or the second one for a switch.
+  base::Status set_aggregation(const std::vector<Aggregation>& lines);
 };
 
 // Rates at which a frame can be timed: it takes at least a nanosecond and at most some seconds.

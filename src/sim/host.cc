@@ -8,7 +8,8 @@ namespace spillway::sim {
 namespace {
 
 bool is_data(const Packet& packet) {
-  return packet.kind == PacketKind::kSpillwayData || packet.kind == PacketKind::kOther ||
+  return packet.kind == PacketKind::kSpillwayData || packet.kind == PacketKind::kSpillwaySum ||
+         packet.kind == PacketKind::kOther ||
          (packet.kind == PacketKind::kTcp && !packet.tcp.is_ack);
 }
 

@@ -95,7 +95,8 @@ PacketFate LinkFaults::act(Packet& packet, PacketPool& pool, base::Instant now) 
         break;
       case scenario::FaultKind::kHostDeath:
       case scenario::FaultKind::kClockSkew:
-        SPILLWAY_CHECK(false);  // a host's
+      case scenario::FaultKind::kRestart:
+        SPILLWAY_CHECK(false);  // a host's or a switch's
     }
   }
   return fate;

@@ -28,11 +28,15 @@ Direction direction_of(const scenario::Link& link, bool reversed) {
 
 }  // namespace
 
-Network::Network(const scenario::Topology& topology, std::uint64_t seed) {
+Network::Network(const scenario::Topology& topology, std::uint64_t seed)
+    : switch_names_(topology.switch_names) {
   SPILLWAY_CHECK(validate(topology).ok());
   for (std::uint32_t i = 0; i < topology.switch_names.size(); ++i) {
     const std::uint64_t salt = base::derive_key(seed, {kSwitchKeys, i, 0, 0});
     switches_.push_back(std::make_unique<SwitchNode>(pool_, topology.spreading, salt));
+  }
+  for (const scenario::Adder& adder : topology.adders) {
+    switches_[adder.switch_number]->add_sums(adder);
   }
   hosts_.resize(topology.hosts());
   add_directions(topology, seed, /*from_hosts=*/true);
@@ -160,7 +164,21 @@ base::Status Network::add_fault(const scenario::Fault& fault) {
   if (!status.ok()) {
     return status;
   }
+  if (scenario::is_switch_fault(fault.kind)) {
+    return add_switch_fault(fault);
+  }
   return scenario::is_host_fault(fault.kind) ? add_host_fault(fault) : add_link_fault(fault);
+}
+
+base::Status Network::add_switch_fault(const scenario::Fault& fault) {
+  const auto found = std::ranges::find(switch_names_, fault.switch_name);
+  if (found == switch_names_.end()) {
+    return base::invalid_argument(fmt::format("there is no switch {}; switches are named like {}",
+                                              fault.switch_name, switch_names_.front()));
+  }
+  SwitchNode& node = *switches_[static_cast<std::size_t>(found - switch_names_.begin())];
+  at(std::max(fault.from, now()), [&node](base::Instant) { node.restart(); });
+  return {};
 }
 
 base::Status Network::add_host_fault(const scenario::Fault& fault) {
@@ -216,7 +234,19 @@ NetworkTotals Network::totals() const {
     totals.delivered_data += host->counters().delivered_data;
     totals.lost += host->counters().discarded;
   }
+  totals.adders = adders();
   return totals;
+}
+
+std::vector<AdderTotals> Network::adders() const {
+  std::vector<AdderTotals> adders;
+  for (std::size_t i = 0; i < switches_.size(); ++i) {
+    if (const SumTable* sums = switches_[i]->sums()) {
+      adders.push_back(sums->totals());
+      adders.back().name = switch_names_[i];
+    }
+  }
+  return adders;
 }
 
 }  // namespace spillway::sim

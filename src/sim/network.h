@@ -29,6 +29,7 @@
 #include "sim/host.h"
 #include "sim/host_stack.h"
 #include "sim/packet.h"
+#include "sim/sum_totals.h"
 #include "sim/switch_node.h"
 
 namespace spillway::sim {
@@ -40,6 +41,7 @@ struct NetworkTotals {
   std::uint64_t delivered_data = 0;   // the same without control packets and TCP acknowledgements
   std::uint64_t lost = 0;             // to link faults and dead hosts
   std::uint64_t duplicated = 0;
+  std::vector<AdderTotals> adders;  // switches that add
 };
 
 // A packet names its stack in a byte.
@@ -81,6 +83,7 @@ class Network final : private Actor {
   const OutputPort& port(std::size_t index) const { return *ports_[index]; }
 
   NetworkTotals totals() const;
+  std::vector<AdderTotals> adders() const;
   // Events that were run: what a simulated second costs.
   std::uint64_t events_run() const { return events_.events_run(); }
 
@@ -112,10 +115,12 @@ class Network final : private Actor {
                           scenario::NodeId to) const;
   base::Status add_host_fault(const scenario::Fault& fault);
   base::Status add_link_fault(const scenario::Fault& fault);
+  base::Status add_switch_fault(const scenario::Fault& fault);
 
   EventQueue events_;
   PacketPool pool_;
   std::vector<std::unique_ptr<SwitchNode>> switches_;
+  std::vector<std::string> switch_names_;
   std::vector<std::unique_ptr<Host>> hosts_;
   std::vector<std::unique_ptr<OutputPort>> ports_;
   std::map<std::string, DirectedLink, std::less<>> directions_;  // by name

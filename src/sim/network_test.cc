@@ -16,7 +16,7 @@ using base::Instant;
 using base::microseconds;
 using base::nanoseconds;
 
-constexpr Instant kEnd{base::seconds(10)};
+constexpr Instant kNetworkEnd{base::seconds(10)};
 
 // A network with one BlastStack on every host.
 class BlastNetwork {
@@ -90,7 +90,7 @@ std::uint64_t dropped_by_ports(const NetworkTotals& totals) {
 TEST(Network, OnePacketTakesItsTimeOnEachLinkAndTheLinksDelays) {
   BlastNetwork blast(two_hosts(), {.frame_bytes = 1'226});  // 1,250 bytes on the wire: 100 ns
   blast.blast(0, 1, 1);
-  blast.network.run_until(kEnd);
+  blast.network.run_until(kNetworkEnd);
   ASSERT_EQ(blast.stacks[1]->arrivals.size(), 1U);
   EXPECT_EQ(blast.stacks[1]->arrivals[0].at, Instant(nanoseconds(2 * (100 + 1'000))));
   EXPECT_EQ(blast.stacks[1]->arrivals[0].from, 0U);
@@ -100,7 +100,7 @@ TEST(Network, BackToBackPacketsRunAtExactlyLineRate) {
   // 1,524 bytes at 100 Gb/s are 121.92 ns: 10,000 of them 1,219,200 ns, then one store and forward.
   BlastNetwork blast(two_hosts(), {.frame_bytes = 1'500});
   blast.blast(0, 1, 15'000'000);
-  blast.network.run_until(kEnd);
+  blast.network.run_until(kNetworkEnd);
   ASSERT_EQ(blast.stacks[1]->arrivals.size(), 10'000U);
   const std::int64_t last = blast.stacks[1]->arrivals.back().at.since_zero().count();
   EXPECT_NEAR(static_cast<double>(last), 1'219'200 + 121.92 + 2'000, 2.0);
@@ -111,7 +111,7 @@ TEST(Network, ASlowerLinkBehindAFastOnePacesTheArrivals) {
   topology.links[1].rate = base::gigabits_per_second(10);
   BlastNetwork blast(topology, {.frame_bytes = 1'226});
   blast.blast(0, 1, 10 * 1'226);
-  blast.network.run_until(kEnd);
+  blast.network.run_until(kNetworkEnd);
   const auto& arrivals = blast.stacks[1]->arrivals;
   ASSERT_EQ(arrivals.size(), 10U);
   for (std::size_t i = 1; i < arrivals.size(); ++i) {
@@ -163,7 +163,7 @@ TEST(Network, TheSameSeedGivesTheSameRunAndAnotherSeedAnother) {
             .add_fault({.kind = scenario::FaultKind::kLoss, .link = "leaf0->spine0", .share = 0.2})
             .ok());
     blast.blast_permutation(500'000);
-    blast.network.run_until(kEnd);
+    blast.network.run_until(kNetworkEnd);
     return blast.trace_hash();
   };
   EXPECT_EQ(run(1), run(1));
@@ -175,7 +175,7 @@ TEST(Network, UrgentPacketsOvertakeWaitingOnes) {
   BlastNetwork blast(topology);
   blast.blast(0, 2, 75'000, /*priority=*/1);
   blast.blast(1, 2, 75'000, /*priority=*/7);
-  blast.network.run_until(kEnd);
+  blast.network.run_until(kNetworkEnd);
   Instant last_urgent;
   Instant last_other;
   for (const Arrival& arrival : blast.stacks[2]->arrivals) {
@@ -205,7 +205,7 @@ TEST(Network, TrimmedPacketsArriveCutMarkedBySwitchAndWithTheirFirstBytes) {
     flow.bytes = 150'000;
     network.start_flow(flow, 0);
   }
-  network.run_until(kEnd);
+  network.run_until(kNetworkEnd);
   std::uint64_t trimmed = 0;
   for (const Arrival& arrival : stacks[2]->arrivals) {
     const bool is_cut = arrival.bytes != 1'500;
@@ -225,7 +225,7 @@ TEST(Network, AnEcnPortMarksWhatPassesALongQueue) {
   BlastNetwork blast(with_ports(scenario::one_switch({.hosts = 3}).value(), config));
   blast.blast(0, 2, 150'000);
   blast.blast(1, 2, 150'000);
-  blast.network.run_until(kEnd);
+  blast.network.run_until(kNetworkEnd);
   std::uint64_t marked = 0;
   for (const Arrival& arrival : blast.stacks[2]->arrivals) {
     marked += arrival.ecn == SPILLWAY_ECN_CE ? 1 : 0;
@@ -245,7 +245,7 @@ TEST(Network, AFatTreeReachesAllPairs) {
       }
     }
   }
-  blast.network.run_until(kEnd);
+  blast.network.run_until(kNetworkEnd);
   for (HostId to = 0; to < topology.hosts(); ++to) {
     std::set<HostId> heard;
     for (const Arrival& arrival : blast.stacks[to]->arrivals) {
@@ -266,7 +266,7 @@ std::map<std::string, std::uint64_t> packets_by_port(const Network& network) {
 TEST(Network, PerFlowSpreadingKeepsAFlowOnOnePathAndManyFlowsOnAll) {
   BlastNetwork one_label(scenario::leaf_spine({.hosts = 8, .leaves = 2, .spines = 4}).value());
   one_label.blast(0, 7, 150'000);
-  one_label.network.run_until(kEnd);
+  one_label.network.run_until(kNetworkEnd);
   auto packets = packets_by_port(one_label.network);
   int paths = 0;
   for (const char* spine : {"spine0", "spine1", "spine2", "spine3"}) {
@@ -279,7 +279,7 @@ TEST(Network, PerFlowSpreadingKeepsAFlowOnOnePathAndManyFlowsOnAll) {
   BlastNetwork many_labels(scenario::leaf_spine({.hosts = 8, .leaves = 2, .spines = 4}).value(),
                            {.labels = 4'000});
   many_labels.blast(0, 7, 6'000'000);
-  many_labels.network.run_until(kEnd);
+  many_labels.network.run_until(kNetworkEnd);
   packets = packets_by_port(many_labels.network);
   for (const char* spine : {"spine0", "spine1", "spine2", "spine3"}) {
     EXPECT_NEAR(static_cast<double>(packets[std::string("leaf0->") + spine]), 1'000, 120);
@@ -292,7 +292,7 @@ TEST(Network, PerPacketSpreadingUsesAllPathsEvenly) {
   topology.spreading = scenario::Spreading::kPerPacket;
   BlastNetwork blast(topology);
   blast.blast(0, 7, 1'200'000);
-  blast.network.run_until(kEnd);
+  blast.network.run_until(kNetworkEnd);
   auto packets = packets_by_port(blast.network);
   for (const char* name :
        {"leaf0->spine0", "leaf0->spine0#2", "leaf0->spine3", "leaf0->spine3#2"}) {
@@ -316,7 +316,7 @@ TEST(Network, StacksOfAHostShareItsCardInTurn) {
     flow.bytes = 150'000;
     network.start_flow(flow, stack);
   }
-  network.run_until(kEnd);
+  network.run_until(kNetworkEnd);
   // Test packets are all for stack 0.
   ASSERT_EQ(receivers[0]->arrivals.size(), 200U);
   for (std::size_t i = 1; i < 198; ++i) {
@@ -345,7 +345,7 @@ TEST(Network, RunsActionsAtTheirTimesAndStopsWhenTold) {
   });
   network.at(Instant(microseconds(400)), [&](Instant) { times.push_back(-1); });
   EXPECT_FALSE(network.run_until(Instant(microseconds(200)), stop));
-  EXPECT_TRUE(network.run_until(kEnd, stop));
+  EXPECT_TRUE(network.run_until(kNetworkEnd, stop));
   EXPECT_EQ(times, (std::vector<std::int64_t>{5'000, 105'000}));
   EXPECT_EQ(network.now(), Instant(microseconds(300)));
 }
@@ -363,7 +363,7 @@ TEST(Network, FiresTimersOnTimeAndOnceEach) {
   EXPECT_EQ(stack.timeouts, std::vector<Instant>{Instant(microseconds(70))});
   stack.timer = Instant(microseconds(2'000));
   blast.network.wake(0);
-  blast.network.run_until(kEnd);
+  blast.network.run_until(kNetworkEnd);
   EXPECT_EQ(stack.timeouts,
             (std::vector<Instant>{Instant(microseconds(70)), Instant(microseconds(2'000))}));
 }

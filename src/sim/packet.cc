@@ -69,6 +69,12 @@ base::MutableByteView PacketPool::payload(const Packet& packet) {
   return packet.payload == kNone ? base::MutableByteView() : buffers_[packet.payload];
 }
 
+void PacketPool::resize_payload(Packet& packet, std::uint32_t size) {
+  SPILLWAY_CHECK(packet.payload != kNone);
+  buffers_[packet.payload].resize(size);
+  packet.bytes = packet.absent_bytes + size;
+}
+
 void PacketPool::trim(Packet& packet, std::uint32_t bytes) {
   SPILLWAY_CHECK(bytes >= packet.absent_bytes && bytes <= packet.bytes);
   packet.bytes = bytes;

@@ -27,8 +27,18 @@ using scenario::HostId;
 using PacketIndex = std::uint32_t;
 inline constexpr std::uint32_t kNone = UINT32_MAX;
 
-// kOther: what is neither Spillway's nor the simulated TCP's, such as a tenant's or a real host's.
-enum class PacketKind : std::uint8_t { kSpillwayData, kSpillwayControl, kTcp, kOther };
+enum class PacketKind : std::uint8_t {
+  kSpillwayData,
+  kSpillwayControl,
+  kSpillwaySum,         // a sum packet with words, whole or cut; always with its bytes
+  kSpillwaySumControl,  // one without
+  kTcp,
+  kOther  // neither Spillway's nor the simulated TCP's, such as a tenant's or a real host's
+};
+
+inline bool is_sum(PacketKind kind) {
+  return kind == PacketKind::kSpillwaySum || kind == PacketKind::kSpillwaySumControl;
+}
 
 // Ethernet, IPv4 and UDP headers: what a frame has in front of its UDP payload.
 inline constexpr std::uint32_t kFrameHeaderBytes = spillway_frame_overhead(0);
@@ -88,6 +98,9 @@ class PacketPool {
   base::MutableByteView attach_payload(Packet& packet, std::size_t size);
   // The packet's payload; empty for size-only packets.
   base::MutableByteView payload(const Packet& packet);
+  // Gives a packet with a payload another size; the frame grows or shrinks with it, and what is new
+  // is zero.
+  void resize_payload(Packet& packet, std::uint32_t size);
   // Shortens the frame to `bytes` and its payload, if it has one, with it.
   void trim(Packet& packet, std::uint32_t bytes);
 

@@ -52,6 +52,18 @@ TEST(PacketPool, TrimCountsWhatTheBufferLeavesOut) {
   EXPECT_EQ(pool.payload(frame).size(), 206U);
 }
 
+TEST(PacketPool, AFrameGrowsWithItsPayload) {
+  PacketPool pool;
+  Packet& packet = pool[pool.allocate()];
+  packet.bytes = 10 + kFrameHeaderBytes;
+  std::ranges::fill(pool.attach_payload(packet, 10), std::uint8_t{7});
+  pool.resize_payload(packet, 30);
+  EXPECT_EQ(packet.bytes, 30 + kFrameHeaderBytes);
+  ASSERT_EQ(pool.payload(packet).size(), 30U);
+  EXPECT_EQ(pool.payload(packet)[9], 7);
+  EXPECT_EQ(pool.payload(packet)[10], 0);
+}
+
 TEST(PacketPool, ADuplicateHasItsOwnBytes) {
   PacketPool pool;
   const PacketIndex original = pool.allocate();

@@ -13,8 +13,10 @@ namespace {
 std::uint8_t frame_flags(PacketKind kind) {
   switch (kind) {
     case PacketKind::kSpillwayData:
+    case PacketKind::kSpillwaySum:
       return SPILLWAY_FRAME_TRIMMABLE;
     case PacketKind::kSpillwayControl:
+    case PacketKind::kSpillwaySumControl:
       return SPILLWAY_FRAME_CONTROL;
     case PacketKind::kTcp:
     case PacketKind::kOther:
@@ -161,7 +163,29 @@ OutputPort& SwitchNode::choose(const Packet& packet, base::Instant now) {
 
 void SwitchNode::on_event(std::uint64_t argument, base::Instant now) {
   const auto index = static_cast<PacketIndex>(argument);
+  if (sums_ != nullptr && is_sum((*pool_)[index].kind)) [[unlikely]] {
+    add_up(index, now);
+    return;
+  }
   choose((*pool_)[index], now).accept(index, now);
+}
+
+void SwitchNode::add_up(PacketIndex index, base::Instant now) {
+  // Hosts in a group are reached by the same ports: the same direction.
+  const std::uint32_t direction = routes_.group_of((*pool_)[index].from);
+  for (const PacketIndex leaving : sums_->take(index, direction, now)) {
+    choose((*pool_)[leaving], now).accept(leaving, now);
+  }
+}
+
+void SwitchNode::add_sums(const scenario::Adder& adder) {
+  sums_ = std::make_unique<SumTable>(*pool_, adder);
+}
+
+void SwitchNode::restart() {
+  if (sums_ != nullptr) {
+    sums_->forget();
+  }
 }
 
 void SwitchNode::prefetch(std::uint64_t argument, unsigned step) const {

@@ -2,7 +2,8 @@
 //
 // A simulated switch. SwitchNode sends each packet that arrives to one of the ports that lead to
 // its destination: among equally short paths it chooses per flow or per packet (Spreading), and
-// passes over a port whose link is down while there is another.
+// passes over a port whose link is down while there is another. Where it adds, sum packets pass its
+// slots (sum_table.h) before their port is chosen.
 //
 // OutputPort is dataplane/'s admission and scheduling over chains of packets, in front of a link. A
 // packet is admitted, marked, trimmed or dropped the moment it comes; trimming really cuts its
@@ -13,6 +14,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +26,7 @@
 #include "sim/link.h"
 #include "sim/packet.h"
 #include "sim/routing.h"
+#include "sim/sum_table.h"
 
 namespace spillway::sim {
 
@@ -85,6 +88,11 @@ class SwitchNode final : public Actor {
   void set_routes(Routes routes) { routes_ = std::move(routes); }
   // From now on some port's link may be down.
   void watch_links() { watches_links_ = true; }
+  // From now on it adds.
+  void add_sums(const scenario::Adder& adder);
+  // It forgets what it has added up, if it adds.
+  void restart();
+  const SumTable* sums() const { return sums_.get(); }
 
   void on_event(std::uint64_t argument, base::Instant now) override;  // a packet arrives
   // The packet, then its route, then its port.
@@ -92,6 +100,7 @@ class SwitchNode final : public Actor {
 
  private:
   OutputPort& choose(const Packet& packet, base::Instant now);
+  void add_up(PacketIndex index, base::Instant now);
   void prefetch_port(const Packet& packet) const;
   std::uint32_t choice_by_flow(const Packet& packet, std::uint32_t choices) const;
   std::uint32_t next_in_turn(std::uint32_t choices);
@@ -103,6 +112,7 @@ class SwitchNode final : public Actor {
   std::uint32_t turn_ = 0;
   Routes routes_{0};
   std::vector<OutputPort*> ports_;
+  std::unique_ptr<SumTable> sums_;  // none: it does not add
 };
 
 }  // namespace spillway::sim

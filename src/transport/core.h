@@ -23,7 +23,7 @@
 
 namespace spillway::transport {
 
-enum class TimerKind : std::uint8_t { kPeer, kOutgoing, kIncoming, kCredit };
+enum class TimerKind : std::uint8_t { kPeer, kOutgoing, kIncoming, kCredit, kSum };
 
 struct Timer {
   base::Instant due;
@@ -100,6 +100,7 @@ struct Core {
   std::deque<Event> events;
   EndpointCounters counters;
   LinkShare link_share;                            // of what comes in
+  RoundTrip round_trip;                            // to peers, of whichever
   RetiredOperations retired;                       // see Endpoint::retire()
   std::optional<wire::ControlPacket::Leave> left;  // what peers are told
 

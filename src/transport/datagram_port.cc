@@ -28,8 +28,10 @@ void DatagramPort::begin_epoch(const Epoch& epoch) {
 }
 
 void DatagramPort::on_datagram(base::ByteView bytes, bool marked, base::Instant now) {
-  const bool is_data = !bytes.empty() && spillway_type_of(bytes[0]) == SPILLWAY_TYPE_DATA;
-  const PacketFault fault = is_data ? on_data(bytes, marked, now) : on_control(bytes, now);
+  const unsigned type = bytes.empty() ? 0 : spillway_type_of(bytes[0]);
+  const PacketFault fault = type == SPILLWAY_TYPE_DATA  ? on_data(bytes, marked, now)
+                            : type == SPILLWAY_TYPE_SUM ? on_sum(bytes, marked, now)
+                                                        : on_control(bytes, now);
   faults_[static_cast<std::size_t>(fault)] += fault == PacketFault::kNone ? 0 : 1;
 }
 
@@ -85,6 +87,30 @@ PacketFault DatagramPort::on_control(base::ByteView bytes, base::Instant now) {
   return PacketFault::kNone;
 }
 
+PacketFault DatagramPort::on_sum(base::ByteView bytes, bool marked, base::Instant now) {
+  wire::SumPacket packet;
+  if (const PacketFault fault = wire::read_sum_header(bytes, packet); fault != PacketFault::kNone) {
+    return fault;
+  }
+  if (!endpoint_.admits({packet.job, packet.epoch, packet.source, packet.destination})) {
+    return PacketFault::kNone;
+  }
+  wire::MessageId name{.operation = packet.chunk.operation};
+  endpoint_.complete(packet.epoch, name, packet.source);
+  packet.chunk.operation = name.operation;
+  if (wire::is_cut(bytes, packet)) {
+    endpoint_.on_cut_sum(packet, now);
+    return PacketFault::kNone;
+  }
+  const wire::SumAuth* auth = session_.sums();
+  const PacketFault fault = auth == nullptr ? PacketFault::kAuthMode
+                                            : wire::verify_sum_packet(bytes, *auth, packet, words_);
+  if (fault == PacketFault::kNone) {
+    endpoint_.on_sum(packet, words_, marked, now);
+  }
+  return fault;
+}
+
 std::size_t DatagramPort::poll_datagram(base::Instant now, base::MutableByteView out,
                                         Route& route) {
   if (!endpoint_.poll_transmit(now, transmission_)) {
@@ -97,8 +123,13 @@ std::size_t DatagramPort::poll_datagram(base::Instant now, base::MutableByteView
 std::size_t DatagramPort::write(const Transmission& transmission, base::MutableByteView out) const {
   SPILLWAY_CHECK(out.size() >= SPILLWAY_MAX_PACKET || transmission.route.is_control);
   const wire::PacketAuth& auth = *session_.find(transmission.route.peer)->out;
-  if (transmission.route.is_control) {
-    return wire::write_control_packet(transmission.control, auth, out);
+  switch (transmission.kind) {
+    case TransmissionKind::kControl:
+      return wire::write_control_packet(transmission.control, auth, out);
+    case TransmissionKind::kSum:
+      return wire::write_sum_packet(transmission.sum, *session_.sums(), out);
+    case TransmissionKind::kData:
+      break;
   }
   SPILLWAY_CHECK(transmission.source != nullptr);
   return transmission.source->write(transmission.data, auth, out);

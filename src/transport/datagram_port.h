@@ -51,6 +51,7 @@ class DatagramPort {
  private:
   wire::PacketFault on_data(base::ByteView bytes, bool marked, base::Instant now);
   wire::PacketFault on_control(base::ByteView bytes, base::Instant now);
+  wire::PacketFault on_sum(base::ByteView bytes, bool marked, base::Instant now);
   bool wrote_control(std::uint16_t to, base::ByteView quoted);
   bool wrote_data(std::uint16_t to, base::ByteView quoted, base::Instant now);
 
@@ -59,6 +60,7 @@ class DatagramPort {
   std::array<std::uint64_t, wire::kPacketFaults> faults_{};
   Transmission transmission_;
   wire::ControlPacket control_;
+  std::array<std::uint64_t, SPILLWAY_SUM_WORDS> words_;
 };
 
 }  // namespace spillway::transport

@@ -9,6 +9,7 @@
 #include "transport/receiver.h"
 #include "transport/round_trip.h"
 #include "transport/sender.h"
+#include "transport/sum_exchange.h"
 #include "wire/widen.h"
 
 namespace spillway::transport {
@@ -21,7 +22,8 @@ constexpr int kStreamPatience = 4;
 
 class Endpoint::Impl {
  public:
-  explicit Impl(const EndpointConfig& config) : core(config), sender(core), receiver(core) {}
+  explicit Impl(const EndpointConfig& config)
+      : core(config), sender(core), receiver(core), sums(core) {}
 
   // The peer a packet is from, if it may be heard at all.
   Peer* admit(const Envelope& envelope) {
@@ -166,6 +168,7 @@ class Endpoint::Impl {
   Core core;
   Sender sender;
   Receiver receiver;
+  SumExchange sums;
 };
 
 Endpoint::Endpoint(const EndpointConfig& config) : impl_(std::make_unique<Impl>(config)) {
@@ -219,6 +222,18 @@ void Endpoint::withdraw(const wire::MessageId& id, std::uint16_t peer, base::Ins
   } else {
     impl_->receiver.withdraw(id, now);
   }
+}
+
+base::Status Endpoint::begin_sum(const SumOptions& options, base::Instant now) {
+  return impl_->sums.begin(options, now);
+}
+
+void Endpoint::withdraw_sum(const SumId& id) {
+  impl_->sums.withdraw(id);
+}
+
+void Endpoint::finish_sum_for(const SumId& id, std::uint16_t rank) {
+  impl_->sums.finish_for(id, rank);
 }
 
 void Endpoint::retire(std::uint64_t operation) {
@@ -330,6 +345,18 @@ void Endpoint::on_control(const wire::ControlPacket& packet, base::Instant now) 
   }
 }
 
+void Endpoint::on_sum(const wire::SumPacket& packet, std::span<const std::uint64_t> words,
+                      bool marked, base::Instant now) {
+  if (impl_->core.left) {
+    impl_->queue_leave(packet.source);
+  }
+  impl_->sums.on_packet(packet, words, marked, now);
+}
+
+void Endpoint::on_cut_sum(const wire::SumPacket& packet, base::Instant now) {
+  impl_->sums.on_cut(packet, now);
+}
+
 void Endpoint::on_refused(std::uint16_t rank, base::Instant now) {
   Peer* peer = impl_->core.peers.find(rank);
   if (peer != nullptr && !peer->dead && peer->is_awaited()) {
@@ -400,6 +427,9 @@ void Endpoint::on_timeout(base::Instant now) {
       case TimerKind::kCredit:
         impl_->receiver.on_credit_timer(now);
         break;
+      case TimerKind::kSum:
+        impl_->sums.on_timer(timer.slot, now);
+        break;
     }
   }
 }
@@ -410,7 +440,16 @@ base::Instant Endpoint::next_timeout() const {
 }
 
 bool Endpoint::poll_transmit(base::Instant now, Transmission& out) {
-  return impl_->poll_control(now, out) || impl_->sender.poll_data(now, out);
+  if (impl_->poll_control(now, out)) {
+    out.kind = TransmissionKind::kControl;
+  } else if (impl_->sender.poll_data(now, out)) {
+    out.kind = TransmissionKind::kData;
+  } else if (impl_->sums.poll(now, out)) {
+    out.kind = TransmissionKind::kSum;
+  } else {
+    return false;
+  }
+  return true;
 }
 
 bool Endpoint::poll_event(Event& out) {
@@ -444,7 +483,7 @@ std::optional<double> Endpoint::link_share(base::Instant now) const {
 
 Holdup Endpoint::holdup() const {
   const Holdup sending = impl_->sender.holdup();
-  bool is_incoming = false;
+  bool is_incoming = !impl_->sums.is_idle();
   impl_->core.peers.for_each([&](const Peer& peer) { is_incoming |= peer.incoming > 0; });
   return sending == Holdup::kIdle && is_incoming ? Holdup::kIncoming : sending;
 }
@@ -452,7 +491,7 @@ Holdup Endpoint::holdup() const {
 std::size_t Endpoint::memory_bytes() const {
   return impl_->core.peers.memory_bytes() + impl_->core.timers.memory_bytes() +
          impl_->sender.memory_bytes() + impl_->receiver.memory_bytes() +
-         impl_->core.control.size() * sizeof(ControlWork);
+         impl_->sums.memory_bytes() + impl_->core.control.size() * sizeof(ControlWork);
 }
 
 }  // namespace spillway::transport

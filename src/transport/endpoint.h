@@ -42,6 +42,8 @@
 #include "transport/message.h"
 #include "transport/route.h"
 #include "transport/stall.h"
+#include "transport/sum.h"
+#include "wire/sum_datagram.h"
 
 namespace spillway::transport {
 
@@ -100,13 +102,17 @@ struct DataArrival {
   base::ByteView bytes;
 };
 
-// A packet to send: `control` counts if its route says so, else what stands before it.
+enum class TransmissionKind : std::uint8_t { kData, kControl, kSum };
+
+// A packet to send: which of its parts count is up to the kind.
 struct Transmission {
+  TransmissionKind kind = TransmissionKind::kData;
   Route route;
   wire::DataStamp data;
   std::uint32_t data_bytes = 0;  // of UDP payload; the last packet of a message may be shorter
   PayloadSource* source = nullptr;
   wire::ControlPacket control;
+  wire::SumPacket sum;
 };
 
 enum class DeathCause : std::uint8_t {
@@ -130,7 +136,7 @@ struct UnexpectedMessage {
   bool contradicts = false;
 };
 using Event = std::variant<ReceiveReport, SendReport, PeerDead, PeerFailed, UnexpectedMessage,
-                           MessageStalled>;
+                           MessageStalled, SumReport>;
 
 // Packets that changed nothing, and why; packets and messages that did.
 struct EndpointCounters {
@@ -145,6 +151,13 @@ struct EndpointCounters {
   std::uint64_t trimmed = 0;
   std::uint64_t probes_sent = 0;
   std::uint64_t paths_retired = 0;
+  std::uint64_t sums_sent = 0;  // sum packets, of all kinds
+  std::uint64_t sums_sent_bytes = 0;
+  std::uint64_t sums_repeated = 0;
+  std::uint64_t sums_taken = 0;      // that passed their checks
+  std::uint64_t sums_duplicate = 0;  // of these, whose ranks, or results, were there already
+  std::uint64_t sums_cut = 0;        // came without their words
+  std::uint64_t flushes_sent = 0;
 
   std::uint64_t duplicate = 0;       // data that was there already
   std::uint64_t repeated = 0;        // data packets that came before, number and all
@@ -206,6 +219,13 @@ class Endpoint {
   // is not touched any more. An incoming one is answered as cancelled.
   void withdraw(const wire::MessageId& id, std::uint16_t peer, base::Instant now);
 
+  // Takes part in a sum (sum.h): SumReports tell of it, and its words are the endpoint's until it
+  // is over or withdrawn.
+  base::Status begin_sum(const SumOptions& options, base::Instant now);
+  void withdraw_sum(const SumId& id);
+  // The rank has the results of a sum of this rank's, whether or not it said so.
+  void finish_sum_for(const SumId& id, std::uint16_t rank);
+
   // This operation is over, or every one before it: for messages between all ranks, and for those
   // from `peer` in the point-to-point phase, which are numbered by themselves. Whoever still sends
   // something of it is told to stop.
@@ -220,6 +240,10 @@ class Endpoint {
 
   void on_data(const DataArrival& arrival, base::Instant now);
   void on_control(const wire::ControlPacket& packet, base::Instant now);
+  // A sum packet that passed its check, with its words; or one that was cut and has none.
+  void on_sum(const wire::SumPacket& packet, std::span<const std::uint64_t> words, bool marked,
+              base::Instant now);
+  void on_cut_sum(const wire::SumPacket& packet, base::Instant now);
   void on_timeout(base::Instant now);
 
   // The peer's host refused a datagram of this endpoint's, which the caller has proved: nobody is

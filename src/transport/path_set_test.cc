@@ -11,8 +11,8 @@ namespace {
 constexpr base::Duration kRoundTrip = base::microseconds(20);
 
 // A sender's paths and the receiver's count of what came, with a network that loses as told.
-struct Line {
-  explicit Line(unsigned paths, std::uint64_t first_number = 0)
+struct PathLine {
+  explicit PathLine(unsigned paths, std::uint64_t first_number = 0)
       : sender(paths, {.first_number = first_number}), receiver(first_number) {}
 
   // Sends one burst, loses packets of it as `lost` says, and reports back one round trip later.
@@ -53,7 +53,7 @@ struct Line {
 constexpr auto kNothingLost = [](std::uint8_t, unsigned) { return false; };
 
 TEST(PathSet, SpraysOverAllPathsInTurn) {
-  Line line(5);
+  PathLine line(5);
   std::multiset<std::uint8_t> used;
   for (int i = 0; i < 20; ++i) {
     used.insert(line.burst(8, kNothingLost));
@@ -64,7 +64,7 @@ TEST(PathSet, SpraysOverAllPathsInTurn) {
 }
 
 TEST(PathSet, ReportsEmptyTheFlight) {
-  Line line(4);
+  PathLine line(4);
   for (int i = 0; i < 12; ++i) {
     line.burst(8, kNothingLost);
   }
@@ -78,7 +78,7 @@ TEST(PathSet, ReportsEmptyTheFlight) {
 }
 
 TEST(PathSet, APacketIsLostWhenALaterOneOfItsPathCame) {
-  Line line(1);
+  PathLine line(1);
   line.burst(8, [](std::uint8_t, unsigned i) { return i == 3 || i == 7; });
   EXPECT_EQ(line.report().lost_packets, 1U);  // the last may still be on its way
   EXPECT_EQ(line.sender.in_flight_bytes(), 1000);
@@ -88,7 +88,7 @@ TEST(PathSet, APacketIsLostWhenALaterOneOfItsPathCame) {
 }
 
 TEST(PathSet, ALateReportTellsOfWhatItKnew) {
-  Line line(1);
+  PathLine line(1);
   spillway_path_report early{};
   for (int i = 0; i < 20; ++i) {
     line.burst(40, kNothingLost);  // 800 packets, then the report of only the first 40
@@ -106,7 +106,7 @@ TEST(PathSet, ALateReportTellsOfWhatItKnew) {
 }
 
 TEST(PathSet, OldAndRepeatedReportsChangeNothing) {
-  Line line(1);
+  PathLine line(1);
   line.burst(8, kNothingLost);
   wire::ControlPacket::Credit credit;
   line.receiver.report(line.now, credit);
@@ -122,7 +122,7 @@ TEST(PathSet, OldAndRepeatedReportsChangeNothing) {
 }
 
 TEST(PathSet, DuplicatesInTheNetworkDoNotCountTwice) {
-  Line line(1);
+  PathLine line(1);
   line.burst(8, kNothingLost);
   for (int i = 0; i < 5; ++i) {
     EXPECT_FALSE(line.receiver.add(
@@ -135,7 +135,7 @@ TEST(PathSet, DuplicatesInTheNetworkDoNotCountTwice) {
 }
 
 TEST(PathSet, WhatIsLongOnItsWayIsGivenUp) {
-  Line line(2);
+  PathLine line(2);
   line.burst(8, [](std::uint8_t, unsigned) { return true; });
   line.now = line.now + base::milliseconds(1);
   line.burst(4, [](std::uint8_t, unsigned) { return true; });
@@ -146,7 +146,7 @@ TEST(PathSet, WhatIsLongOnItsWayIsGivenUp) {
 }
 
 TEST(PathSet, TheRestOfABurstIsGivenUpToo) {
-  Line line(2);
+  PathLine line(2);
   const std::uint8_t path = line.burst(4, [](std::uint8_t, unsigned) { return true; });
   FeedbackSample sample;
   const auto expire = [&] {
@@ -169,7 +169,7 @@ TEST(PathSet, GivesUpAtAnyTimeOfTheClock) {
   constexpr std::int64_t kRound = std::int64_t{1} << 32;
   for (const std::int64_t begin : {std::int64_t{1}, kRound / 2 - 50, kRound / 2 + 50,
                                    kRound * 3 / 4, kRound - 50, 6 * kRound + kRound / 2 + 1}) {
-    Line line(2);
+    PathLine line(2);
     line.now = base::Instant(base::microseconds(begin));
     for (int rest = 0; rest < 3; ++rest) {
       line.burst(4, [](std::uint8_t, unsigned) { return true; });
@@ -184,7 +184,7 @@ TEST(PathSet, GivesUpAtAnyTimeOfTheClock) {
 }
 
 TEST(PathSet, AGrayPathIsRetiredAndTriedAgain) {
-  Line line(4);
+  PathLine line(4);
   unsigned packet = 0;
   const auto gray = [&](std::uint8_t path, unsigned) { return path == 2 && ++packet % 20 == 0; };
   for (int i = 0; i < 400 && line.sender.is_good(2); ++i) {
@@ -208,7 +208,7 @@ TEST(PathSet, AGrayPathIsRetiredAndTriedAgain) {
 }
 
 TEST(PathSet, APathThatSwallowsEverythingIsRetiredAfterTwoBursts) {
-  Line line(8);
+  PathLine line(8);
   int bursts_into_the_hole = 0;
   for (int i = 0; i < 200; ++i) {
     const std::uint8_t path = line.burst(8, [](std::uint8_t path, unsigned) { return path == 5; });
@@ -221,7 +221,7 @@ TEST(PathSet, APathThatSwallowsEverythingIsRetiredAfterTwoBursts) {
 }
 
 TEST(PathSet, LossOnAllPathsAlikeRetiresNone) {
-  Line line(4);
+  PathLine line(4);
   unsigned packet = 0;
   for (int i = 0; i < 800; ++i) {
     line.burst(8, [&](std::uint8_t, unsigned) { return ++packet % 13 == 0; });
@@ -231,7 +231,7 @@ TEST(PathSet, LossOnAllPathsAlikeRetiresNone) {
 }
 
 TEST(PathSet, TheLastGoodPathStays) {
-  Line line(2);
+  PathLine line(2);
   for (int i = 0; i < 200; ++i) {
     line.burst(8, [](std::uint8_t, unsigned) { return true; });
     FeedbackSample sample;
@@ -242,7 +242,7 @@ TEST(PathSet, TheLastGoodPathStays) {
 }
 
 TEST(PathSet, MarkedPathsAreUsedLess) {
-  Line line(4);
+  PathLine line(4);
   std::multiset<std::uint8_t> used;
   for (int i = 0; i < 200; ++i) {
     const std::uint8_t path = line.sender.choose(line.now);
@@ -289,7 +289,7 @@ TEST(PathSet, ControlPacketsOfAnyPatternMeetEveryPath) {
 // Reports carry 32 bits of every counter.
 TEST(PathSet, CountersPassTheEdgeOfWhatReportsCarry) {
   for (const std::uint64_t first : {(std::uint64_t{1} << 32) - 20, (std::uint64_t{9} << 32) - 3}) {
-    Line line(2, first);
+    PathLine line(2, first);
     for (int i = 0; i < 40; ++i) {
       line.burst(8, [i](std::uint8_t, unsigned packet) { return i % 10 == 3 && packet == 2; });
       const FeedbackSample sample = line.report();
@@ -301,7 +301,7 @@ TEST(PathSet, CountersPassTheEdgeOfWhatReportsCarry) {
 }
 
 TEST(PathSet, ADayOfIdlenessChangesNothing) {
-  Line line(2);
+  PathLine line(2);
   for (int day = 0; day < 3; ++day) {
     for (int i = 0; i < 4; ++i) {
       line.burst(8, kNothingLost);
@@ -335,7 +335,7 @@ TEST(PathIntake, CountsAPacketOnce) {
 }
 
 TEST(PathSet, ByteCountersMayWrap) {
-  Line line(1);
+  PathLine line(1);
   // 100,000 bursts of 8 x 8,000 bytes pass 2^32.
   for (int i = 0; i < 100'000; ++i) {
     const std::uint8_t path = line.sender.choose(line.now);

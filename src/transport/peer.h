@@ -49,7 +49,9 @@ struct Peer {
   }
   bool may_send() const { return balance.has_credit() && has_room(); }
   // Something is due from it.
-  bool is_awaited() const { return !has_left && (outgoing > 0 || incoming > 0 || is_watched); }
+  bool is_awaited() const {
+    return !has_left && (outgoing > 0 || incoming > 0 || sums > 0 || is_watched);
+  }
 
   // What every packet needs, side by side.
   std::uint16_t rank;
@@ -86,6 +88,7 @@ struct Peer {
   std::unique_ptr<CongestionControl> control;
   std::uint32_t outgoing = 0;  // messages under way to it, from it
   std::uint32_t incoming = 0;
+  std::uint32_t sums = 0;             // under way with it
   RoundTrip round_trip;               // through the network; its hosts' time is not in it
   RoundTrip credit_wait;              // while there was no credit to send to it
   bool has_asked_for_credit = false;  // with a PROBE, since the last data packet

@@ -100,10 +100,12 @@ std::uint32_t Receiver::standing_credit() const {
 
 std::uint32_t Receiver::grantable(const Peer& peer) const {
   const ExchangeConfig& exchange = core_.config.exchange;
-  // Over a long way at least what the link carries until credit comes back as packets.
-  const base::Bytes under_way = base::bytes(
-      static_cast<std::int64_t>(static_cast<double>(exchange.receive_rate.count()) / 8 *
-                                (static_cast<double>(peer.round_trip.usual().count()) / 1e9)));
+  // Over a long way at least what the link carries until credit comes back as packets. Who is only
+  // received from, as in a ring, is taken to be as far away as others are.
+  const RoundTrip& way = peer.round_trip.is_known() ? peer.round_trip : core_.round_trip;
+  const base::Bytes under_way =
+      base::bytes(static_cast<std::int64_t>(static_cast<double>(exchange.receive_rate.count()) / 8 *
+                                            (static_cast<double>(way.usual().count()) / 1e9)));
   const base::Bytes window = std::max(exchange.credit_window, under_way);
   return peer.book.grantable(standing_credit(), packets_in(window, core_.config),
                              exchange.report_packets);

@@ -348,6 +348,7 @@ bool Sender::take_path_reports(const wire::ControlPacket& packet, Peer& peer, ba
   }
   if (sample.round_trip > base::Duration()) {
     peer.round_trip.add(sample.round_trip);
+    core_.round_trip.add(sample.round_trip);
   }
   tell_control(sample, peer);
   // On average at least half as long: short ones say nothing about what long ones meet.

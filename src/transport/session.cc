@@ -48,4 +48,15 @@ base::Status Session::add_peer(std::uint16_t rank) {
   return {};
 }
 
+const wire::SumAuth* Session::sums() const {
+  if (!sums_) {
+    base::Result<wire::SumAuth> made = wire::SumAuth::make(config_.key, epoch_);
+    if (!made.ok()) {
+      return nullptr;
+    }
+    sums_ = std::move(made).value();
+  }
+  return &*sums_;
+}
+
 }  // namespace spillway::transport

@@ -9,11 +9,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/status.h"
 #include "wire/key.h"
 #include "wire/packet_auth.h"
+#include "wire/sum_tag.h"
 
 namespace spillway::transport {
 
@@ -55,6 +57,9 @@ class Session {
     return rank < links_.size() ? links_[rank].get() : nullptr;
   }
   const SessionConfig& config() const { return config_; }
+  // Of sum packets, which all ranks of the epoch have in common. Made when it is asked for first;
+  // null where it cannot be.
+  const wire::SumAuth* sums() const;
 
  private:
   SessionConfig config_;
@@ -63,6 +68,7 @@ class Session {
   std::uint64_t first_number_;
   std::shared_ptr<const wire::PacketAuth> crc_;  // where there are no keys: for all
   std::vector<std::unique_ptr<Link>> links_;     // by rank
+  mutable std::optional<wire::SumAuth> sums_;
 };
 
 }  // namespace spillway::transport

@@ -19,7 +19,7 @@ namespace {
 const std::array<std::uint8_t, 16> kSecret = {1, 2,  3,  4,  5,  6,  7,  8,
                                               9, 10, 11, 12, 13, 14, 15, 16};
 
-constexpr std::uint64_t kRange = std::uint64_t{1} << 32;
+constexpr std::uint64_t kPayloadRange = std::uint64_t{1} << 32;
 
 DataHeader example_header() {
   return {.stamp = {.message = {.operation = 99,
@@ -27,7 +27,7 @@ DataHeader example_header() {
                                 .piece = 2,
                                 .source = 5,
                                 .phase = Phase::kGather},
-                    .number = 5 * kRange + 17,
+                    .number = 5 * kPayloadRange + 17,
                     .epoch = 7,
                     .timestamp_us = 0xDEADBEEF,
                     .job = 0x1234,
@@ -317,7 +317,8 @@ TEST(PacketAuth, ShortSecretsAreRefusedWithASentence) {
 }
 
 TEST(Widen, TakesTheNearestNumber) {
-  for (const std::uint64_t near : {std::uint64_t{0}, kRange - 1, kRange, 9 * kRange + 3}) {
+  for (const std::uint64_t near :
+       {std::uint64_t{0}, kPayloadRange - 1, kPayloadRange, 9 * kPayloadRange + 3}) {
     for (const std::int64_t step : {-1'000'000, -1, 0, 1, 1'000'000}) {
       const std::uint64_t number = near + static_cast<std::uint64_t>(step);
       if (step >= 0 || near >= 1'000'000) {

@@ -28,7 +28,7 @@
 
 #define SPILLWAY_WIRE_VERSION 2
 
-/* Packet types. All but data are control packets. */
+/* Packet types. All but data and sums are control packets. */
 #define SPILLWAY_TYPE_DATA 1
 #define SPILLWAY_TYPE_PROBE 2  /* from a sender: this is the message; say what came of it */
 #define SPILLWAY_TYPE_STOP 3   /* from a receiver: it is over, send no more of it */
@@ -36,6 +36,7 @@
 #define SPILLWAY_TYPE_CREDIT 5 /* from a receiver: how much may be sent, what each path brought */
 #define SPILLWAY_TYPE_WAIT 6   /* from either: alive, but this message has not begun here */
 #define SPILLWAY_TYPE_LEAVE 7  /* from a rank that takes part no longer: why, and through whom */
+#define SPILLWAY_TYPE_SUM 8    /* numbers that switches may add: wire/sum_packet.h */
 
 /* Flags. All other bits are zero in version 2; a reader refuses packets where they are not. */
 #define SPILLWAY_FLAG_ENCRYPTED 0x01  /* the scale and the planes are */

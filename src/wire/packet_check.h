@@ -10,6 +10,7 @@
 #define SPILLWAY_WIRE_PACKET_CHECK_H
 
 #include "wire/packet.h"
+#include "wire/sum_packet.h"
 
 /* A row whose scale is 0 or NaN was not rotated; all others have a positive, finite scale. */
 static inline int spillway_is_valid_scale(__u32 bits, __u8 rotations) {
@@ -74,6 +75,15 @@ static inline int spillway_is_control(const struct spillway_packet_header* heade
   return type >= SPILLWAY_TYPE_PROBE && type <= SPILLWAY_TYPE_LEAVE &&
          (header->flags & ~SPILLWAY_FLAGS_KNOWN) == 0 &&
          spillway_priority_of(header->service) == 0 && spillway_importance_of(header->service) == 0;
+}
+
+/* As far as a switch looks that only carries them: at no more than a data packet's header. `bytes`
+ * are the packet's. */
+static inline int spillway_is_sum(const struct spillway_sum_header* header, __u32 bytes) {
+  return bytes >= sizeof(struct spillway_sum_header) &&
+         bytes <= spillway_sum_packet_size(header->kind) &&
+         (header->common.flags & ~SPILLWAY_FLAGS_KNOWN) == 0 && header->kind != 0 &&
+         header->kind < SPILLWAY_SUM_KINDS;
 }
 
 #endif /* SPILLWAY_WIRE_PACKET_CHECK_H */

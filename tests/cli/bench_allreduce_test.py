@@ -112,6 +112,27 @@ class Table(unittest.TestCase):
             self.assertTrue(row["replicas_agree"], arguments)
             self.assertIn(row["in_place"]["nwrong"], (0, None), arguments)
 
+    def test_codes_that_switches_can_add(self):
+        for arguments, code, precision, largest_nmse in (
+                (("--code", "thc"), "thc", 4, 0.05), (("--code", "thc", "--precision", "8"), "thc", 8, 0.01),
+                (("--code", "blocks", "--algorithm", "switch"), "blocks", 16, 1e-9)):
+            result = bench("--ranks", "3", "-b", "400000", "-e", "400000", "--json", "--mode", "tolerant", "--loss-bound",
+                           "0", *arguments)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            report = json.loads(result.stdout)
+            tolerance, row = report["config"]["tolerance"], report["results"][0]
+            self.assertEqual((tolerance["code"], tolerance["precision"], row["algorithm"]), (code, precision, "switch"))
+            self.assertTrue(row["replicas_agree"], arguments)
+            self.assertLess(row["nmse"], largest_nmse, arguments)
+            # Nothing on loopback adds: every part came by itself.
+            self.assertEqual(row["traffic"]["parts_added"], 0)
+            self.assertEqual(row["traffic"]["parts_alone"], row["traffic"]["packets"])
+
+    def test_a_switch_adds_only_what_is_coded_for_it(self):
+        result = bench("-b", "4K", "-e", "4K", "--algorithm", "switch")
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("the code thc or blocks", result.stderr)
+
     def test_json_says_what_the_table_says(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "result.json"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`spillway bench switch`, in small: every fate is met, every forwarder forwards.
+"""`spillway bench switch`, in small: every fate is met, every forwarder forwards and adds.
 
     tests/cli/bench_switch_test.py PATH_TO_SPILLWAY
 """
@@ -13,6 +13,8 @@ import unittest
 TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
 # What the tool says where this machine or build does not allow it.
 REFUSALS = ("CAP_BPF", "no eBPF programs", "network namespace", "Linux 5.18", "iproute2")
+# What a sum packet does to a slot or a slot to it.
+SLOT_CHANGES = ("sum: claim", "sum: add", "sum: emit", "sum: evict", "sum: pass, slot taken")
 
 
 def bench(*arguments):
@@ -38,15 +40,29 @@ class BenchSwitch(unittest.TestCase):
         self.assertEqual(len(fates), len(rows))
         for row in rows:
             self.assertGreater(row["single_run_ns"], 0, row)
-            # Frames that are changed cannot be used again.
-            is_changed = row["fate"].startswith(("mark", "trim", "fix-up of"))
-            self.assertEqual(row["repeated_ns"] is None, is_changed, row)
+            # Frames and slots that are changed cannot be used again; user space has fresh ones every time.
+            is_changed = row["fate"].startswith(("mark", "trim", "fix-up of", *SLOT_CHANGES))
+            self.assertEqual(row["repeated_ns"] is None, is_changed or row["hook"] == "user space", row)
+
+    def test_sums_are_timed_by_what_their_slot_makes_of_them(self):
+        rows = self.measure("--part", "programs", "--single-runs", "100", "--repeats", "1000")["programs"]
+        fates = {(row["hook"], row["fate"]) for row in rows}
+        for hook in ("XDP", "tc", "user space"):
+            for fate in (*SLOT_CHANGES, "sum: duplicate", "sum: pass, of another level", "data of a sum's size: pass"):
+                self.assertIn((hook, fate), fates)
 
     def test_every_forwarder_forwards(self):
         rows = self.measure("--part", "forwarding", "--frames", "3000")["forwarding"]
         self.assertEqual(len(rows), 8)
         for row in rows:
             self.assertGreater(row["arrived_share"], 0.5, row)
+            self.assertGreater(row["packets_per_s"], 0, row)
+
+    def test_a_switch_adds_all_that_it_is_sent(self):
+        rows = self.measure("--part", "sums", "--frames", "7000")["sums"]
+        self.assertEqual([row["adds"] for row in rows], [False, True, False, True])
+        for row in rows:
+            self.assertGreater(row["taken_share"], 0.5, row)
             self.assertGreater(row["packets_per_s"], 0, row)
 
     def test_wrong_usage_exits_with_2(self):

@@ -28,6 +28,7 @@ NAME = f"test{os.getpid()}"
 # 80 bytes of head.
 HEADER = (bytes([0x21]) + bytes(31) + bytes([0x1F, 0x50, 0, 0, 0, 22, 20, 0]) + bytes(4) +
           bytes([0, 0, 0x80, 0x3F]))
+SUM = 0x8  # type of a sum packet
 
 # Frames as on a wire, with whole checksums; and eth0 able to take what XDP sends it.
 OFFLOADS = r"""
@@ -139,6 +140,16 @@ def frame(receiver, sender, tags, payload=HEADER + bytes(1300)):
     ip[10:12] = checksum(ip).to_bytes(2, "big")
     udp = bytes.fromhex("1ba51ba5") + (8 + len(payload)).to_bytes(2, "big") + bytes(2)
     return receiver + sender + tags + bytes.fromhex("0800") + ip + udp + payload
+
+
+def part(rank, word):
+    """A sum packet of job 1 for rank 0 that two ranks make whole, all words alike (docs/wire.md)."""
+    header = bytearray(88)
+    header[0] = 0x20 | SUM
+    header[2:4] = (1).to_bytes(2, "little")
+    header[6:8] = rank.to_bytes(2, "little")
+    header[32], header[38], header[40] = 1, 2, 1 << rank
+    return bytes(header) + word.to_bytes(8, "little") * 168
 
 
 def trimmed(whole, tags, size=256):
@@ -309,6 +320,29 @@ class KernelSwitch(unittest.TestCase):
         metrics = tool("switch", "stats", "--name", NAME, "--prometheus").stdout
         self.assertIn('spillway_switch_packets_total{port="switch0->host0",class="0",verdict="trimmed"}',
                       metrics)
+
+    def test_slots_survive_what_attached_them(self):
+        """A sum that one part began is whole with the next, whoever came and went meanwhile."""
+        for hook in (("--hook", "xdp"), ("--hook", "tc", "--forward")):
+            with self.subTest(hook=hook):
+                done = self.attach(*hook, "--slots", "64", "--job-limit", "1=8", rate="1gbit")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                listener = self.talk(0, [frame(EVERYBODY, ADDRESS[0], b"", b"hello")], ADDRESS[1])
+                self.heard(self.talk(1, [frame(ADDRESS[0], ADDRESS[1], b"", part(1, 5))], ADDRESS[0]))
+                job = self.sums_of_job(1)
+                self.assertEqual((job["held"], job["limit"], job["packets"]["claims"]), (1, 8, 1))
+                self.heard(self.talk(1, [frame(ADDRESS[0], ADDRESS[1], b"", part(2, 7))], ADDRESS[0]))
+                sums = [one[42:] for one in self.heard(listener)]
+                self.assertEqual([one[88:] for one in sums], [(12).to_bytes(8, "little") * 168])
+                self.assertEqual(sums[0][40], 0b110)
+                self.assertEqual(self.sums_of_job(1)["held"], 0)
+                self.assertEqual(tool("switch", "detach", "--name", NAME).returncode, 0)
+                self.assertEqual(attached_programs(), (0, 0))
+
+    def sums_of_job(self, number):
+        done = tool("switch", "stats", "--name", NAME, "--json")
+        jobs = json.loads(done.stdout)["adders"][0]["jobs"]
+        return next(job for job in jobs if job["job"] == number)
 
     def test_keeps_forwarding_under_a_flood_of_garbage(self):
         """Ten times the port's rate in small packets: whoever else sends still gets through."""
@@ -526,6 +560,12 @@ class KernelSwitch(unittest.TestCase):
             done = tool("switch", "attach", "--config", self.config(), "--name", NAME, before=NOBODY)
             self.assertEqual(done.returncode, 1)
             self.assertIn("CAP_BPF", done.stderr)
+        done = self.attach("--hook", "tc", "--slots", "64")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("use --hook xdp, or add --forward", done.stderr)
+        done = self.attach("--slots", "64", "--job-limit", "7=100")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("job 7 may hold 100 slots, but there are 64", done.stderr)
         for line, word in (("tenant from=host0 to=host1 protocol=udp rate=50%", "tenant"),
                            ("fault kind=bursty link=switch0->host0 share=1%", "fault")):
             path = pathlib.Path(self.config())

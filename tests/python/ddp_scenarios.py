@@ -135,6 +135,42 @@ def a_hook_that_may_lose_leaves_replicas_the_same():
     assert report.gradient_bytes == 4 * ours.numel() and report.wire_bytes > 0 and report.packets > 0, report
 
 
+def a_hook_whose_numbers_can_be_added_leaves_replicas_the_same():
+    exact, _ = trained(steps=6)
+    for arguments, furthest in (({"codec": "thc"}, 0.05),
+                                ({"codec": "thc", "precision": 8, "scale": "predicted"}, 0.02),
+                                ({"codec": "blocks", "algorithm": "switch"}, 1e-4),
+                                ({"codec": "blocks", "scale": "predicted"}, 1e-3)):
+        ours, hook = trained(steps=6, attach=lambda model: spillway.torch.attach(model, loss_bound=0.0, **arguments))
+        assert_same_everywhere(ours)
+        assert (ours - exact).norm() < furthest * exact.norm(), (arguments, (ours - exact).norm() / exact.norm())
+        report = hook.report()
+        assert (report.codec, report.contributors, report.exact) == (arguments["codec"], world, False), report
+        assert report.parts_alone > 0 and report.parts_added == 0, report  # nothing here adds on the way
+        assert report.scalars()["parts_alone"] == report.parts_alone
+
+
+def error_feedback_makes_up_for_what_levels_round_away():
+    """With gradients that are the same in every step, their mean over steps gets near the exact one."""
+    def mean_gradient(steps, **arguments):
+        torch.manual_seed(5)
+        model = DistributedDataParallel(torch.nn.Linear(300, 100, bias=False))
+        hook = spillway.torch.attach(model, warm_up_steps=0, loss_bound=0.0, **arguments)
+        inputs = torch.randn(8, 300, generator=torch.Generator().manual_seed(rank))
+        total = torch.zeros(100, 300)
+        for _ in range(steps):
+            model.zero_grad()
+            model(inputs).square().mean().backward()
+            total += model.module.weight.grad / steps
+        return total, hook
+
+    exact, _ = mean_gradient(1, codec="exact")
+    once, _ = mean_gradient(1, codec="thc")
+    often, hook = mean_gradient(12, codec="thc")
+    assert hook.report().codec == "thc"
+    assert (often - exact).norm() < 0.2 * (once - exact).norm(), ((often - exact).norm(), (once - exact).norm())
+
+
 def a_hook_on_a_gloo_group_makes_its_own_communicator():
     ours, hook = trained(gloo, attach=spillway.torch.attach)
     assert_same_everywhere(ours)
@@ -295,7 +331,10 @@ def gradients_of_half_precision():
 
 def what_is_wrong_in_a_call_is_said():
     model = make_model()
-    for error, words, arguments in [(ValueError, "'planes', 'exact'", {"codec": "zip"}),
+    for error, words, arguments in [(ValueError, "'planes', 'thc', 'blocks', 'exact'", {"codec": "zip"}),
+                                    (ValueError, "precision 5 is not one of thc's", {"codec": "thc", "precision": 5}),
+                                    (ValueError, "choose codec='thc' or codec='blocks'", {"algorithm": "switch"}),
+                                    (ValueError, "'levels', 'switch'", {"algorithm": "star"}),
                                     (ValueError, "precision 33", {"precision": 33}),
                                     (ValueError, "a loss bound of 3000000 per million", {"loss_bound": 3}),
                                     (ValueError, "min_planes 17", {"min_planes": 17}),
@@ -338,6 +377,8 @@ def sparse_gradients_train_as_with_gloo():
 
 SCENARIOS = [sparse_gradients_train_as_with_gloo, training_is_close_to_gloo_and_the_same_everywhere, layers_that_some_ranks_do_not_use,
              a_hook_that_is_exact_is_close_to_gloo, a_hook_that_may_lose_leaves_replicas_the_same,
+             a_hook_whose_numbers_can_be_added_leaves_replicas_the_same,
+             error_feedback_makes_up_for_what_levels_round_away,
              a_hook_on_a_gloo_group_makes_its_own_communicator, a_hook_on_a_sub_group,
              steps_of_a_warm_up_and_steps_that_are_asked_for_are_exact,
              error_feedback_makes_up_for_what_coding_leaves_out, what_a_late_rank_did_not_contribute_comes_later,

@@ -27,6 +27,15 @@ import spillway.torch
 WORKERS, COUNT, STEPS = 2, 50_000, 3
 
 
+def by_levels():
+    """The mean of a gradient that servers add up without decoding it."""
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(200, 100, bias=False))
+    hook = spillway.torch.attach(model, "thc", warm_up_steps=0, loss_bound=0.0)
+    model(torch.ones(1, 200)).sum().backward()
+    assert (hook.report().codec, hook.report().contributors) == ("thc", WORKERS), hook.report()
+    return float(model.module.weight.grad.mean())
+
+
 def add_up(say, meeting):
     """The default group goes through the servers; others, and what is no all-reduce, do not."""
     os.environ.update(SPILLWAY_SERVERS="1", SPILLWAY_COMM_ID=meeting)
@@ -40,7 +49,8 @@ def add_up(say, meeting):
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(200, 100, bias=False))
     hook = spillway.torch.attach(model, warm_up_steps=0, loss_bound=0.1)
     model(torch.ones(1, 200)).sum().backward()
-    say([float(tensor[-1]), float(pair[0]), float(model.module.weight.grad.mean()), hook.report().contributors])
+    said = [float(tensor[-1]), float(pair[0]), float(model.module.weight.grad.mean()), hook.report().contributors]
+    say(said + [by_levels()])
     dist.barrier()
     dist.destroy_process_group()
 
@@ -57,9 +67,10 @@ class Servers(unittest.TestCase):
             server.kill()
             server.wait()
         self.assertNotIn(None, said)
-        for total, of_pair, gradient, contributors in said:
+        for total, of_pair, gradient, contributors, of_levels in said:
             self.assertEqual((total, of_pair, contributors), (3.0 * 2 ** (STEPS - 1), 2.0, WORKERS))
             self.assertAlmostEqual(gradient, 1.0, delta=0.01)
+            self.assertAlmostEqual(of_levels, 1.0, delta=0.05)
         self.assertEqual(summary["error"], "")
         self.assertGreaterEqual(summary["tensor_bytes"], STEPS * 4 * COUNT + 4 * 200 * 100)
 

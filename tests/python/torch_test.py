@@ -18,6 +18,7 @@ prepare()
 
 from spillway import abi
 from spillway.torch.buckets import BucketNames
+from spillway.torch.codecs import code_fields, exact_algorithm
 from spillway.torch.layers import LayerPolicy, expendable_share, priority_of
 from spillway.torch.mode import layers_from_environment, mode_from_environment
 
@@ -103,6 +104,42 @@ class Modes(unittest.TestCase):
                 mode_with({name: value})
 
 
+    def test_a_codec_has_a_precision_of_its_own(self):
+        def fields_with(**variables):
+            options = mode_with({"SPILLWAY_MODE": "tolerant", **variables}).options()
+            return abi.CODES[options.code], options.precision, options.algorithm
+
+        self.assertEqual(fields_with(), ("planes", 5, 0))
+        self.assertEqual(fields_with(SPILLWAY_CODEC="thc"), ("thc", 4, 0))
+        self.assertEqual(fields_with(SPILLWAY_CODEC="THC", SPILLWAY_PRECISION="2"), ("thc", 2, 0))
+        self.assertEqual(fields_with(SPILLWAY_CODEC="blocks")[0], "blocks")
+        with self.assertRaisesRegex(ValueError, "precision 5 is not one of thc's, which are 2, 3, 4 and 8"):
+            fields_with(SPILLWAY_CODEC="thc", SPILLWAY_PRECISION="5")
+        with self.assertRaisesRegex(ValueError, "^SPILLWAY_CODEC is 'zip': it must be planes, thc or blocks"):
+            mode_with({"SPILLWAY_CODEC": "zip"})
+
+
+class Codecs(unittest.TestCase):
+    def fields(self, codec, precision=None, algorithm="automatic", scale="exact", error_feedback=True):
+        return code_fields(codec, precision, algorithm, scale, error_feedback)
+
+    def test_codes_and_algorithms_are_the_librarys(self):
+        self.assertEqual(self.fields("thc", algorithm="switch", scale="predicted"),
+                         {"code": 1, "precision": 4, "algorithm": 6, "predicts_scale": 1})
+        self.assertEqual(self.fields("blocks", 8), {"code": 2, "precision": 8, "algorithm": 0, "predicts_scale": 0})
+        self.assertEqual(self.fields("exact", algorithm="ring")["algorithm"], 2)
+        self.assertEqual((exact_algorithm("ring"), exact_algorithm("switch")), (2, 0))
+
+    def test_what_does_not_go_together_is_said(self):
+        for words, arguments in [("a switch cannot add what is coded as 'planes'", ("planes", None, "switch")),
+                                 ("a switch cannot add what is coded as 'exact'", ("exact", None, "switch")),
+                                 ("codec 'planes' needs no scale", ("planes", None, "automatic", "predicted")),
+                                 ("leave error_feedback on", ("thc", None, "automatic", "predicted", False)),
+                                 ("scale is 'old'; there are 'exact', 'predicted'", ("thc", 4, "switch", "old"))]:
+            with self.assertRaisesRegex(ValueError, words):
+                self.fields(*arguments)
+
+
 class Tags(unittest.TestCase):
     def test_the_largest_is_the_librarys(self):
         library = abi.default_library()
@@ -125,9 +162,14 @@ class Tolerant(unittest.TestCase):
     pass
 
 
+class Switch(unittest.TestCase):
+    pass
+
+
 add_tests(Collectives, "collective_scenarios", WORLD)
 add_tests(Ddp, "ddp_scenarios", WORLD)
 add_tests(Tolerant, "tolerant_scenarios", WORLD)
+add_tests(Switch, "switch_scenarios", WORLD)
 
 if __name__ == "__main__":
     unittest.main()

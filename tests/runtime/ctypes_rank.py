@@ -8,6 +8,7 @@ import ctypes
 import os
 import sys
 import threading
+import zlib
 
 import spillway_ctypes as sw
 
@@ -71,6 +72,25 @@ def a_tolerant_sum(library, comm):
     assert error < 0.1 * sum((comm.world * value) ** 2 for value in values), error
     assert request.report().contributors == comm.world and request.report().empty_shards == 0
     assert not any(request.peer_report(peer).late for peer in range(comm.world))
+
+
+def sums_without_decoding(library, comm):
+    count = 30_000
+    values = [float(i % 7 - 3) for i in range(count)]
+    for code, precision in (("thc", 4), ("blocks", 16)):
+        options = library.options()
+        options.tolerant, options.loss_bound_ppm, options.precision = 1, 0, precision
+        options.code, options.algorithm = sw.CODES.index(code), sw.ALGORITHMS.index("switch")
+        buffer = (ctypes.c_float * count)(*values)
+        request = comm.start("all_reduce", buffer, buffer, count, sw.FLOAT32, sw.SUM, options=options)
+        assert request.wait()
+        error = sum((got - comm.world * value) ** 2 for got, value in zip(buffer, values))
+        assert error < 0.05 * sum((comm.world * value) ** 2 for value in values), (code, error)
+        report = request.report()
+        assert (report.code, report.algorithm, report.contributors) == (code, "switch", comm.world), report
+        mine, everybody = ctypes.c_uint32 * 1, (ctypes.c_int32 * comm.world)()
+        comm.run("all_gather", mine(zlib.crc32(bytes(buffer))), everybody, 1, sw.INT32)
+        assert len(set(everybody)) == 1, "ranks end with other bytes"
 
 
 def many_in_flight(library, comm):
@@ -191,7 +211,8 @@ def a_rank_that_calls_something_else(library, comm):
         assert error.status == sw.MISMATCH and "rank" in str(error), (error.status, error)
 
 
-SCENARIOS = [every_type_and_reduction, every_operation, send_and_receive, a_tolerant_sum, many_in_flight,
+SCENARIOS = [every_type_and_reduction, every_operation, send_and_receive, a_tolerant_sum,
+             sums_without_decoding, many_in_flight,
              several_communicators, callbacks, options_of_an_older_caller, a_wait_that_is_too_short,
              a_forked_child, an_abort, a_rank_that_calls_something_else]
 

@@ -84,6 +84,12 @@ class Servers(unittest.TestCase):
                 self.assertEqual(summary["tensor_bytes"], 10 * 80_000)
                 self.assertEqual([worker["late"] for worker in summary["workers"]], [0] * WORKERS)
 
+    def test_servers_add_up_what_they_need_not_decode(self):
+        for servers in (1, 2):
+            with Job("numbers_that_can_be_added", servers) as job:
+                for summary in self.check_good_end(job):
+                    self.assertEqual(summary["operations"], 12)
+
     def test_a_worker_that_pauses_is_not_waited_for_and_named(self):
         with Job("a_pause", 1) as job:
             summaries = self.check_good_end(job)

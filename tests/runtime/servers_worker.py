@@ -6,9 +6,11 @@
 """
 import ctypes
 import json
+import math
 import os
 import sys
 import time
+import zlib
 
 import spillway_ctypes as sw
 
@@ -29,6 +31,27 @@ def sums(library, comm):
     comm.run("broadcast", word, word, 1, sw.INT32, 1)
     assert word[0] == 1
     comm.run("barrier")
+
+
+def numbers_that_can_be_added(library, comm):
+    """Coded so that servers add them without decoding: all ranks end with the same bytes."""
+    exact = [sum(math.sin(0.37 * i + rank) for rank in range(comm.world)) for i in range(COUNT)]
+    energy = sum(true ** 2 for true in exact)
+    for code, precision, most in (("thc", 4, 0.05), ("blocks", 16, 1e-8)):
+        options = library.options()
+        options.tolerant, options.loss_bound_ppm, options.precision = 1, 0, precision
+        options.code = options.feedback_tensor = sw.CODES.index(code)
+        for predicts in (0, 1, 1):
+            options.predicts_scale = predicts
+            buffer = (ctypes.c_float * COUNT)(*[math.sin(0.37 * i + comm.rank) for i in range(COUNT)])
+            request = comm.start("all_reduce", buffer, buffer, COUNT, sw.FLOAT32, sw.SUM, options=options)
+            assert request.wait()
+            assert request.report().contributors == comm.world
+            error = sum((got - true) ** 2 for got, true in zip(buffer, exact)) / energy
+            assert error < most, (code, error)
+            word = (ctypes.c_int64 * 2)(*[sign * zlib.crc32(bytes(buffer)) for sign in (1, -1)])
+            comm.run("all_reduce", word, word, 2, sw.INT64, sw.MAX)
+            assert word[0] == -word[1], "ranks end with other bytes"
 
 
 def a_pause(library, comm):

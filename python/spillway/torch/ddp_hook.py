@@ -21,6 +21,7 @@ import torch
 from .. import abi
 from .backward import before_backward_ends
 from .buckets import BucketNames, BucketRun
+from .codecs import code_fields, exact_algorithm
 from .element_types import FLOATING
 from .layers import LayerPolicy, level_of
 from .meeting import join_through_group
@@ -28,19 +29,19 @@ from .operation import Member
 from .process_group import SpillwayGroup
 from .step_report import StepReport, step_report
 
-CODECS = ("planes", "exact")
-
 
 class DdpHook:
     """Made by attach(). `exact` may be set between steps, to the same at all ranks.
 
-    `tolerance`: the options of buckets that may lose something; None where none may. `names`: of the tensors that error
-    feedback is kept for; None without."""
+    `tolerance`: the options of buckets that may lose something; None where none may. `algorithm`: of those that may
+    not. `names`: of the tensors that error feedback is kept for; None without."""
 
-    def __init__(self, member: Member, tolerance: Optional[abi.OperationOptions], names: Optional[BucketNames],
-                 layers: LayerPolicy, warm_up_steps: int, measure_every: int, writer: Any, tag: str) -> None:
+    def __init__(self, member: Member, tolerance: Optional[abi.OperationOptions], algorithm: int,
+                 names: Optional[BucketNames], layers: LayerPolicy, warm_up_steps: int, measure_every: int, writer: Any,
+                 tag: str) -> None:
         self.exact = False
-        self._member, self._tolerance, self._names, self._layers = member, tolerance, names, layers
+        self._member, self._tolerance, self._algorithm = member, tolerance, algorithm
+        self._names, self._layers = names, layers
         self._warm_up_steps, self._measure_every = warm_up_steps, measure_every
         self._writer, self._tag = writer, tag
         self._step = 0
@@ -87,6 +88,7 @@ class DdpHook:
     def _options_for(self, bucket: Any) -> abi.OperationOptions:
         if self._is_exact() or self._tolerance is None or bucket.buffer().dtype not in FLOATING:
             options = self._member.communicator.options()
+            options.algorithm = self._algorithm
         else:
             options = abi.OperationOptions.from_buffer_copy(self._tolerance)
             options.feedback_tensor = self._names.feedback_tensor(bucket.parameters()) if self._names else 0
@@ -130,17 +132,23 @@ def member_of(group: Any, fields: Dict[str, Any]) -> Member:
     return Member(join_through_group(group, "torch ddp", **fields))
 
 
-def attach(model: Any, codec: str = "planes", precision: int = 16, loss_bound: float = 0.01, *,
-           gather_precision: int = 16, min_planes: int = 1, least_contributors: float = 0.0, lossy_gather: bool = False,
-           error_feedback: bool = True, importance: Union[str, int] = "energy", expendable: Optional[float] = None,
+def attach(model: Any, codec: str = "planes", precision: Optional[int] = None, loss_bound: float = 0.01, *,
+           algorithm: str = "automatic", scale: str = "exact", gather_precision: int = 16, min_planes: int = 1,
+           least_contributors: float = 0.0, lossy_gather: bool = False, error_feedback: bool = True,
+           importance: Union[str, int] = "energy", expendable: Optional[float] = None,
            priority: Union[str, int] = "layer", warm_up_steps: int = 1, measure_every: int = 0, writer: Any = None,
            tag: str = "spillway", **communicator: Any) -> DdpHook:
     """Makes a DistributedDataParallel model average its gradients through Spillway.
 
     All ranks call it, with the same arguments; once per model, before its first backward pass.
 
-    codec             "planes": bit planes of rotated rows, which may lose something; "exact": nothing
-    precision         bits per value on the way to the sums, 1 to 32
+    codec             "planes": bit planes of rotated rows, which may lose something; "exact": nothing. "thc": few
+                      levels of rotated rows, and "blocks": numbers of 32 bits, which switches and servers can add
+    precision         bits per value on the way to the sums, 1 to 32, by default 16; of thc 2, 3, 4 or 8, by default 4
+    algorithm         "switch": switches on the way add, where there are such; thc and blocks go so of themselves. Of
+                      steps that are exact: "direct", "ring", "tree", "levels"
+    scale             of thc and blocks. "exact": ranks agree on it first. "predicted": it is made of the last step's,
+                      which saves a round trip; what is too large for it is made up for by error feedback
     loss_bound        share of a contribution's packets that may stay missing
     gather_precision  bits per value of the sums that come back
     min_planes        a trimmed packet must keep so many bits per value to count
@@ -161,14 +169,13 @@ def attach(model: Any, codec: str = "planes", precision: int = 16, loss_bound: f
 
     Works with process groups of any backend; one that is not Spillway's is only used to meet.
     """
-    if codec not in CODECS:
-        raise ValueError(f"codec is {codec!r}; there are {', '.join(map(repr, CODECS))}")
+    code = code_fields(codec, precision, algorithm, scale, error_feedback)
     if warm_up_steps < 0 or measure_every < 0:
         raise ValueError("warm_up_steps and measure_every are 0 or more")
     level = level_of(importance, "energy", "importance")
     layers = LayerPolicy(level_of(priority, "layer", "priority"))
     tolerance = abi.default_library().tolerant_options(
-        precision=precision, gather_precision=gather_precision, loss_bound=loss_bound, min_planes=min_planes,
+        **code, gather_precision=gather_precision, loss_bound=loss_bound, min_planes=min_planes,
         least_contributors=least_contributors, lossy_gather=int(lossy_gather),
         importance=abi.IMPORTANCE_BY_ENERGY if level is None else level, expendable=expendable)
     if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
@@ -176,7 +183,7 @@ def attach(model: Any, codec: str = "planes", precision: int = 16, loss_bound: f
     member = member_of(model.process_group, communicator)
     number = next(_hooks.setdefault(member.communicator, itertools.count()))
     names = BucketNames(model.parameters(), number) if error_feedback else None
-    hook = DdpHook(member, tolerance if codec == "planes" else None, names, layers, warm_up_steps, measure_every, writer,
-                   tag)
+    hook = DdpHook(member, None if codec == "exact" else tolerance, exact_algorithm(algorithm), names, layers,
+                   warm_up_steps, measure_every, writer, tag)
     model.register_comm_hook(hook, run_bucket)
     return hook

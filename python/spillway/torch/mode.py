@@ -2,9 +2,9 @@
 """Whether the backend's all-reduces may lose something, as the environment says: a script needs nothing of Spillway
 but the backend's name.
 
-    SPILLWAY_MODE=tolerant, and for the details SPILLWAY_PRECISION, SPILLWAY_GATHER_PRECISION, SPILLWAY_LOSS_BOUND,
-    SPILLWAY_IMPORTANCE, SPILLWAY_EXPENDABLE, SPILLWAY_LEAST_CONTRIBUTORS and SPILLWAY_TOLERANT_BYTES; in both modes
-    SPILLWAY_PRIORITY (docs/environment.md)
+    SPILLWAY_MODE=tolerant, and for the details SPILLWAY_CODEC, SPILLWAY_PRECISION, SPILLWAY_GATHER_PRECISION,
+    SPILLWAY_LOSS_BOUND, SPILLWAY_IMPORTANCE, SPILLWAY_EXPENDABLE, SPILLWAY_LEAST_CONTRIBUTORS and
+    SPILLWAY_TOLERANT_BYTES; in both modes SPILLWAY_PRIORITY (docs/environment.md)
 
 Tolerant are sums and averages of floating-point tensors; everything else is exact in both modes. Importance,
 expendable and priority are each rank's own; the other variables must be the same at all ranks. A value that is not
@@ -15,6 +15,7 @@ from typing import Any, Dict, Optional
 import torch
 
 from .. import abi
+from .codecs import default_precision
 from .element_types import FLOATING
 from .layers import LayerPolicy
 
@@ -38,7 +39,8 @@ def mode_from_environment() -> Optional[TolerantMode]:
     """None: all is exact. A value that is not allowed is a ValueError in both modes."""
     library = abi.default_library()
     mode = library.variable("SPILLWAY_MODE")
-    precision = int(library.variable("SPILLWAY_PRECISION"))
+    codec = library.variable("SPILLWAY_CODEC")
+    precision = precision_from(library, codec)
     gather_precision = int(library.variable("SPILLWAY_GATHER_PRECISION") or precision)
     loss_bound = float(library.variable("SPILLWAY_LOSS_BOUND"))
     least_contributors = float(library.variable("SPILLWAY_LEAST_CONTRIBUTORS"))
@@ -47,8 +49,15 @@ def mode_from_environment() -> Optional[TolerantMode]:
     if mode == "exact":
         return None
     return TolerantMode(least_bytes, library.tolerant_options(
-        precision=precision, gather_precision=gather_precision, loss_bound=loss_bound,
+        code=abi.CODES.index(codec), precision=precision, gather_precision=gather_precision, loss_bound=loss_bound,
         least_contributors=least_contributors, **importance))
+
+
+def precision_from(library: abi.Library, codec: str) -> int:
+    """The variable's default is that of planes."""
+    said = int(library.variable("SPILLWAY_PRECISION"))
+    is_set = library.variable_if_set("SPILLWAY_PRECISION") is not None
+    return said if codec == "planes" or is_set else default_precision(codec)
 
 
 def importance_from(library: abi.Library) -> Dict[str, Any]:

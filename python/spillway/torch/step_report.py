@@ -10,6 +10,7 @@ from ..request import OperationReport
 class StepReport:
     step: int                    # counted from 0 by the hook
     exact: bool
+    codec: str                   # "exact", or how values travelled: "planes", "thc", "blocks"
     buckets: int
     gradient_bytes: int          # as they are in memory
     wire_bytes: int              # sent by this rank, repeats included
@@ -21,6 +22,10 @@ class StepReport:
     contributors: int            # ranks in the sum that has the fewest, empty shards aside; 0 if exact
     empty_shards: int            # without a sum: their owner was too late
     absent_elements: int         # of gradients that no rank is in the sum of: zero at all ranks
+    parts_added: int             # thc, blocks, of shards owned here: that switches added up on the way
+    parts_alone: int             # that came by themselves
+    chunks_flushed: int          # whose parts had to be asked for
+    values_clipped: int          # of this rank's, too large for the scale
     drift: float                 # expected, of replicas; above 0 with lossy_gather only
     nmse: Optional[float]        # squared error over energy, of steps that were measured
     seconds: float               # the longest of the buckets, from its call to its end
@@ -29,7 +34,17 @@ class StepReport:
         """For plots."""
         values = {"gradient_bytes": self.gradient_bytes, "wire_bytes": self.wire_bytes, "trimmed": self.trimmed,
                   "lost": self.lost, "late_ranks": len(self.late_ranks), "seconds": self.seconds}
+        if self.codec in ("thc", "blocks"):
+            values.update(parts_added=self.parts_added, parts_alone=self.parts_alone,
+                          chunks_flushed=self.chunks_flushed, values_clipped=self.values_clipped)
         return values if self.nmse is None else {**values, "nmse": self.nmse}
+
+
+def codec_of(exact: bool, reports: Sequence[OperationReport]) -> str:
+    """Of buckets that may lose something: SPILLWAY_ALGORITHM may have made one that switches can add of what the hook
+    asked for."""
+    codes = [report.code for report in reports if report.contributors > 0]
+    return codes[0] if codes and not exact else "exact"
 
 
 def step_report(step: int, exact: bool, gradient_bytes: int, reports: Sequence[OperationReport],
@@ -38,12 +53,14 @@ def step_report(step: int, exact: bool, gradient_bytes: int, reports: Sequence[O
         return sum(getattr(report, field) for report in reports)
 
     late = sorted({rank for report in reports for rank in report.late_ranks})
-    return StepReport(step=step, exact=exact, buckets=len(reports), gradient_bytes=gradient_bytes,
-                      wire_bytes=total("wire_bytes_sent"),
+    return StepReport(step=step, exact=exact, codec=codec_of(exact, reports), buckets=len(reports),
+                      gradient_bytes=gradient_bytes, wire_bytes=total("wire_bytes_sent"),
                       packets=total("packets_whole") + total("packets_trimmed") + total("packets_missing"),
                       trimmed=total("packets_trimmed"), lost=total("packets_missing"),
                       repeated=total("packets_repeated"), late_ranks=tuple(late),
                       contributors=min((report.contributors for report in reports), default=0),
                       empty_shards=total("empty_shards"), absent_elements=total("absent_elements"),
+                      parts_added=total("parts_added"), parts_alone=total("parts_alone"),
+                      chunks_flushed=total("chunks_flushed"), values_clipped=total("values_clipped"),
                       drift=max((report.drift for report in reports), default=0.0),
                       nmse=nmse, seconds=max((report.seconds for report in reports), default=0.0))

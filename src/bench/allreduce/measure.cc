@@ -106,6 +106,10 @@ void Measurement::count(const collective::OperationReport& report) {
   row_.traffic.trimmed += static_cast<double>(delivery.trimmed);
   row_.traffic.missing += static_cast<double>(delivery.missing);
   row_.traffic.repeated += static_cast<double>(report.packets_repeated);
+  row_.traffic.added += static_cast<double>(report.sums.added);
+  row_.traffic.alone += static_cast<double>(report.sums.alone);
+  row_.traffic.flushed += static_cast<double>(report.sums.flushed);
+  row_.traffic.clipped += static_cast<double>(report.sums.clipped);
   row_.traffic.operations += 1.0;
 }
 
@@ -197,14 +201,16 @@ AllreducePass Measurement::pass(Place place) {
 
 void Measurement::share_traffic() {
   AllreduceTraffic& traffic = row_.traffic;
-  std::array<double, 5> shared{traffic.wire_bytes, traffic.packets, traffic.trimmed,
-                               traffic.missing, traffic.repeated};
+  const std::array<double*, 9> fields{&traffic.wire_bytes, &traffic.packets,  &traffic.trimmed,
+                                      &traffic.missing,    &traffic.repeated, &traffic.added,
+                                      &traffic.alone,      &traffic.flushed,  &traffic.clipped};
+  std::array<double, fields.size()> shared{};
+  std::transform(fields.begin(), fields.end(), shared.begin(),
+                 [](const double* of) { return *of; });
   peers_.add_up(shared);
-  traffic.wire_bytes = shared[0];
-  traffic.packets = shared[1];
-  traffic.trimmed = shared[2];
-  traffic.missing = shared[3];
-  traffic.repeated = shared[4];
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    *fields[i] = shared[i];
+  }
 }
 
 }  // namespace

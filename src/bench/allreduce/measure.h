@@ -79,7 +79,12 @@ struct AllreduceTraffic {
   double packets = 0.0;  // that were to come
   double trimmed = 0.0;
   double missing = 0.0;
-  double repeated = 0.0;    // of those sent
+  double repeated = 0.0;  // of those sent
+  // Of codes that can be added (collective::SumDelivery).
+  double added = 0.0;
+  double alone = 0.0;
+  double flushed = 0.0;
+  double clipped = 0.0;
   double operations = 0.0;  // at one rank
 };
 

@@ -49,6 +49,15 @@ struct BiasFigure {
   double mean_error;  // norm of the error of the mean itself: bias and noise
 };
 
+// Of the mean of ranks that all have the sample, through a code that can be added.
+struct SumError {
+  std::string sample;
+  std::string code;
+  unsigned ranks;
+  double bits_per_value;  // in words on the wire
+  double nmse;
+};
+
 struct TrimFigure {
   std::string encoding;
   double trimmed_fraction;
@@ -61,6 +70,8 @@ std::vector<CutError> measure_cuts(const std::vector<Sample>& samples,
                                    const AccuracyOptions& options, Progress& progress);
 std::vector<BiasFigure> measure_bias(const std::vector<Sample>& samples,
                                      const AccuracyOptions& options, Progress& progress);
+std::vector<SumError> measure_sums(const std::vector<Sample>& samples,
+                                   const AccuracyOptions& options, Progress& progress);
 std::vector<TrimFigure> measure_paper_encodings(const AccuracyOptions& options, Progress& progress);
 
 }  // namespace spillway::bench

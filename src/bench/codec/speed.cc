@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <functional>
 
-#include "base/clock.h"
+#include "bench/codec/best_rate.h"
+#include "bench/codec/sum_speed.h"
 #include "bench/command_error.h"
 #include "codec/kernels.h"
 #include "codec/reference/reference_codec.h"
@@ -24,27 +24,6 @@ constexpr std::array<unsigned, 2> kRowLogs = {13, 15};
 // Plain code, one to two orders slower: fewer values and repetitions are enough.
 constexpr std::size_t kReferenceValues = std::size_t{1} << 20;
 constexpr int kReferenceRepetitions = 1;
-
-// Keeps the compiler from leaving out work whose result nobody reads.
-void keep(const void* data) {
-  asm volatile("" : : "r"(data) : "memory");
-}
-
-// Bytes over the shortest of several runs. `prepare` is not timed.
-double best_rate(std::size_t bytes, int repetitions, const std::function<void()>& prepare,
-                 const std::function<void()>& work) {
-  const base::MonotonicClock clock;
-  std::int64_t best = INT64_MAX;
-  for (int i = 0; i < repetitions; ++i) {
-    prepare();
-    const base::Instant start = clock.now();
-    work();
-    best = std::min(best, (clock.now() - start).count());
-  }
-  return static_cast<double>(bytes) / static_cast<double>(std::max<std::int64_t>(best, 1));
-}
-
-const std::function<void()> kNoPreparation = [] {};
 
 double memcpy_rate(std::span<const float> from, std::span<float> to, int repetitions) {
   return best_rate(from.size_bytes(), repetitions, kNoPreparation, [&] {
@@ -131,7 +110,7 @@ CodecSpeed reference_speed(const codec::reference::ReferenceCodec& codec,
 }  // namespace
 
 std::size_t speed_steps() {
-  const std::size_t per_target = kRowLogs.size() + kPrecisions.size() + 1;
+  const std::size_t per_target = kRowLogs.size() + kPrecisions.size() + 2;
   return codec::available_kernels().size() * per_target +
          codec::reference::all_reference_codecs().size();
 }
@@ -161,6 +140,10 @@ SpeedResults measure_speed(const SpeedOptions& options, Progress& progress) {
     results.codecs.push_back(planes_speed(*kernels, packetize::kDefaultPrecision,
                                           wire::Protection::kEncryption, values, work,
                                           repetitions));
+    progress.step(fmt::format("codes that can be added on {}", kernels->name));
+    for (const CodecSpeed& speed : sum_speeds(*kernels, values, work, repetitions)) {
+      results.codecs.push_back(speed);
+    }
   }
   const std::size_t few = std::min(values.size(), kReferenceValues);
   for (const auto& codec : codec::reference::all_reference_codecs()) {

@@ -19,6 +19,7 @@ namespace spillway::bench {
 inline constexpr const char* kRigIn = "port0";
 inline constexpr const char* kRigOut = "port1";
 inline constexpr const char* kRigSink = "far1";
+inline constexpr const char* kRigFeeder = "far0";
 
 // A switch over both ports whose link is so fast that its queues stay empty. No hook: none.
 kernel::LiveSwitchOptions rig_switch(std::optional<kernel::Hook> hook);

@@ -10,15 +10,31 @@ constexpr std::uint8_t kVersion = 1;
 constexpr std::uint8_t kTolerant = 1;
 constexpr std::uint8_t kLossyGather = 2;
 constexpr std::uint8_t kFeedback = 4;
+constexpr std::uint8_t kPredictsScale = 8;
+constexpr unsigned kCodeShift = 4;
+constexpr std::uint8_t kCodeMask = 3 << kCodeShift;
+constexpr std::uint8_t kKnownFlags =
+    kTolerant | kLossyGather | kFeedback | kPredictsScale | kCodeMask;
 constexpr std::size_t kToleranceAt = 16;
 
+std::uint8_t flags_of(const Tolerance& tolerance) {
+  unsigned flags = kTolerant | static_cast<unsigned>(tolerance.code) << kCodeShift;
+  flags |= tolerance.lossy_gather ? kLossyGather : 0U;
+  flags |= tolerance.feedback_tensor != 0 ? kFeedback : 0U;
+  flags |= tolerance.predicts_scale ? kPredictsScale : 0U;
+  return static_cast<std::uint8_t>(flags);
+}
+
+bool are_known(std::uint8_t flags) {
+  return (flags & ~kKnownFlags) == 0 && (flags & kTolerant) != 0 &&
+         (flags & kCodeMask) >> kCodeShift < static_cast<int>(kSumCodes);
+}
+
 void write_tolerance(const Tolerance& tolerance, base::ByteWriter& writer) {
-  const std::uint8_t lossy = tolerance.lossy_gather ? kLossyGather : 0;
-  const std::uint8_t feedback = tolerance.feedback_tensor != 0 ? kFeedback : 0;
   writer.write(tolerance.precision);
   writer.write(tolerance.gather_precision);
   writer.write(tolerance.min_planes);
-  writer.write(static_cast<std::uint8_t>(kTolerant | lossy | feedback));
+  writer.write(flags_of(tolerance));
   writer.write(tolerance.loss_bound_ppm);
   writer.write(tolerance.least_contributors);
 }
@@ -29,13 +45,16 @@ base::Result<Tolerance> read_tolerance(base::ByteReader& reader) {
   tolerance.gather_precision = reader.read<std::uint8_t>();
   tolerance.min_planes = reader.read<std::uint8_t>();
   const auto flags = reader.read<std::uint8_t>();
+  if (!are_known(flags)) {
+    return base::invalid_argument(
+        "a call has flags that this version does not know; do all ranks run one version?");
+  }
+  tolerance.code = static_cast<SumCode>((flags & kCodeMask) >> kCodeShift);
+  tolerance.predicts_scale = (flags & kPredictsScale) != 0;
   tolerance.lossy_gather = (flags & kLossyGather) != 0;
   tolerance.feedback_tensor = (flags & kFeedback) != 0 ? 1 : 0;  // what it is called is theirs
   tolerance.loss_bound_ppm = reader.read<std::uint32_t>();
   tolerance.least_contributors = reader.read<double>();
-  if ((flags & ~(kTolerant | kLossyGather | kFeedback)) != 0 || (flags & kTolerant) == 0) {
-    return base::invalid_argument("a call has flags that this version does not know");
-  }
   return tolerance;
 }
 

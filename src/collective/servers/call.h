@@ -8,9 +8,11 @@
 //   2 type          6 root (2)     17 gather_precision
 //   3 reduction                    18 min_planes
 //                                  19 flags: 1 tolerant, 2 lossy gather,
-//                                     4 error feedback
+//                                     4 error feedback, 8 predicted scale;
+//                                     bits 4 and 5: code
 //
-// Without a tolerance everything behind the count is zero. What is a worker's own business
+// Without a tolerance everything behind the count is zero. A server that does not know of codes
+// takes calls of planes, and refuses others for their flags. What is a worker's own business
 // (buffers, what it calls a tensor whose errors it feeds back) is not in it. docs/wire.md says how
 // calls travel.
 //

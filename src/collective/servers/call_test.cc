@@ -58,6 +58,29 @@ TEST(Call, HasItsFieldsAtFixedPlaces) {
   EXPECT_FALSE(parse_call(plain)->tolerance.has_value());
 }
 
+TEST(Call, SaysHowValuesTravel) {
+  for (const SumCode code : {SumCode::kPlanes, SumCode::kLevels, SumCode::kBlocks}) {
+    for (const bool predicts : {false, true}) {
+      Operation operation = tolerant_operation();
+      operation.tolerance->code = code;
+      operation.tolerance->predicts_scale = predicts;
+      const base::Result<Operation> parsed = parse_call(encode_call(operation));
+      ASSERT_TRUE(parsed.ok());
+      EXPECT_EQ(parsed->tolerance->code, code);
+      EXPECT_EQ(parsed->tolerance->predicts_scale, predicts);
+      EXPECT_EQ(signature(*parsed), signature(operation));
+    }
+  }
+  Operation levels = tolerant_operation();
+  levels.tolerance->code = SumCode::kLevels;
+  levels.tolerance->predicts_scale = true;
+  EXPECT_EQ(encode_call(levels)[19], 1 | 2 | 8 | 1 << 4);
+  EXPECT_FALSE(are_alike(levels, tolerant_operation()));
+  CallBytes of_no_code = encode_call(levels);
+  of_no_code[19] = 1 | 3 << 4;
+  EXPECT_FALSE(parse_call(of_no_code).ok());
+}
+
 TEST(Call, WithNumbersOutsideTheirRangesIsRefused) {
   const CallBytes good = encode_call(tolerant_operation());
   EXPECT_FALSE(parse_call(base::ByteView(good).first(31)).ok());

@@ -17,7 +17,7 @@
 namespace spillway::collective {
 namespace {
 
-constexpr std::size_t kCount = 4 * 8192;
+constexpr std::size_t kPieceValues = 4 * 8192;
 constexpr Group kGroup{.rank = 0, .world = 3};
 
 // Rank 0 of three owns the only piece; all have ones. Rank 1's contribution comes whole.
@@ -70,14 +70,16 @@ class ThreeRanks {
   std::size_t packets() const { return plan_.packet_count(); }
 
  private:
-  packetize::PacketPlan plan_ = packetize::PacketPlan::make(kCount, {}, {}).value();
+  packetize::PacketPlan plan_ = packetize::PacketPlan::make(kPieceValues, {}, {}).value();
   wire::PacketAuth auth_ = wire::PacketAuth::crc32c(1);
-  std::vector<float> ones_ = std::vector<float>(kCount, 1.0F);
-  std::vector<float> mean_ = std::vector<float>(kCount);
-  Operation operation_{
-      .op = ReduceOp::kAverage, .count = kCount, .input = ones_.data(), .output = mean_.data()};
+  std::vector<float> ones_ = std::vector<float>(kPieceValues, 1.0F);
+  std::vector<float> mean_ = std::vector<float>(kPieceValues);
+  Operation operation_{.op = ReduceOp::kAverage,
+                       .count = kPieceValues,
+                       .input = ones_.data(),
+                       .output = mean_.data()};
   RunConfig config_;
-  PieceState piece_{{.extent = {0, kCount}, .owner = 0}, kGroup};
+  PieceState piece_{{.extent = {0, kPieceValues}, .owner = 0}, kGroup};
 };
 
 TEST(TolerantPiece, LittleOfACutContributionDoesNotCount) {

@@ -7,8 +7,11 @@
  *   spillway_xdp           Where frames come in, in XDP: sends Spillway's packets on to their port,
  *                          and others' frames where they share the queues. All other frames, and
  *                          those whose port is unknown, go up to the kernel, perhaps to a bridge.
+ *   spillway_sums          Where frames come in, in tc, behind spillway_xdp: what it leaves of sum
+ *                          packets (sums.h).
  *   spillway_forward       Where frames come in, in tc: sends all frames on whose port is known,
- *                          through the port's queueing discipline.
+ *                          through the port's queueing discipline; sum packets through the slots
+ *                          first.
  *   spillway_admit_frame   Where frames go out, in tc, before the queueing discipline: decides, and
  *                          picks the discipline's class. Sees what the kernel or spillway_forward
  *                          sends, but not what XDP does.
@@ -23,6 +26,7 @@
 #include "dataplane/bpf/kernel_helpers.h"
 #include "dataplane/bpf/processor.h"
 #include "dataplane/bpf/stations.h"
+#include "dataplane/bpf/sums.h"
 #include "dataplane/bpf/switch_maps.h"
 #include "dataplane/station.h"
 
@@ -84,6 +88,7 @@ struct passage {
   struct spillway_decision decision;
   struct spillway_tag beside; /* its outermost tag, where it is not in the frame */
   __u8 is_lost;               /* to gray loss */
+  __u8 is_swapped;            /* with what was in a slot */
 };
 
 /* Whether a frame draws random words: on the ramp of an ECN port, and for gray loss. */
@@ -296,6 +301,23 @@ __attribute__((noinline)) int spillway_edit_tc(struct __sk_buff* buffer, const s
 
 /* ------------------------------------------------------------------ XDP */
 
+/* Sends a sum packet through the slots. True: it goes on, as `passage` says anew. */
+static inline int adds_up(struct xdp_md* context, struct spillway_processor* processor,
+                          struct passage* passage, __u32 bytes, int* verdict) {
+  const struct sum_passage sum = {
+      .layout = passage->layout, .bytes = bytes, .port = context->ingress_ifindex};
+  const int step = spillway_sum_xdp(context, &sum);
+  *verdict = step == SUM_ABSORBED ? XDP_DROP : XDP_PASS;
+  if (step == SUM_SWAPPED) {
+    passage->is_swapped = 1;
+    const __u8* data = (const __u8*)(long)context->data;
+    const __u8* end = (const __u8*)(long)context->data_end;
+    spillway_read_frame(data, end, bytes, &passage->layout, &passage->frame);
+    return find_port(processor, data, end, &passage->beside, &passage->number);
+  }
+  return step == SUM_AS_IS || step == SUM_CHANGED;
+}
+
 SEC("xdp")
 int spillway_xdp(struct xdp_md* context) {
   const __u8* data = (const __u8*)(long)context->data;
@@ -318,8 +340,17 @@ int spillway_xdp(struct xdp_md* context) {
     count_untouched(passage.number);
     return XDP_PASS;
   }
+  if (sum_config.slots != 0 && (passage.frame.flags & SPILLWAY_FRAME_SUM)) {
+    int verdict;
+    if (!adds_up(context, processor, &passage, bytes, &verdict)) {
+      return verdict;
+    }
+    data = (const __u8*)(long)context->data;
+    end = (const __u8*)(long)context->data_end;
+  }
   passage.port = bpf_map_lookup_elem(&ports, &passage.number);
-  if (passage.port != 0 && spillway_returns(context->ingress_ifindex, passage.port->ifindex)) {
+  if (passage.port != 0 && !passage.is_swapped &&
+      spillway_returns(context->ingress_ifindex, passage.port->ifindex)) {
     count_return(passage.number);
     return XDP_DROP;
   }
@@ -354,29 +385,200 @@ static inline struct spillway_tag tag_beside(const struct __sk_buff* buffer) {
   return tag;
 }
 
-SEC("tc")
-int spillway_forward(struct __sk_buff* buffer) {
-  const __u8* data = (const __u8*)(long)buffer->data;
-  const __u8* end = (const __u8*)(long)buffer->data_end;
-  const struct spillway_tag beside = tag_beside(buffer);
+/* What cannot be pulled is not looked at. */
+static inline void pull_headers(struct __sk_buff* buffer) {
+  const __u32 headers =
+      buffer->len < SPILLWAY_LONGEST_HEADERS ? buffer->len : SPILLWAY_LONGEST_HEADERS;
+  if ((const __u8*)(long)buffer->data + headers > (const __u8*)(long)buffer->data_end) {
+    bpf_skb_pull_data(buffer, headers);
+  }
+}
+
+/* The number of the port that leads to the frame's receiver; NULL: none is known. */
+static inline const __u32* port_to_receiver(struct __sk_buff* buffer,
+                                            const struct spillway_tag* beside) {
   struct spillway_station receiver;
-  const __u32* number = 0;
-  if (spillway_read_receiver(data, end, &beside, &receiver)) {
-    number = bpf_map_lookup_elem(&stations, &receiver);
+  if (!spillway_read_receiver((const __u8*)(long)buffer->data, (const __u8*)(long)buffer->data_end,
+                              beside, &receiver)) {
+    return 0;
   }
-  if (number == 0) {
-    learn_station(data, end, &beside, buffer->ifindex);
-    return TC_ACT_UNSPEC;
-  }
-  const struct spillway_switch_port* port = bpf_map_lookup_elem(&ports, number);
+  return bpf_map_lookup_elem(&stations, &receiver);
+}
+
+static inline int send_to_port(struct __sk_buff* buffer, const __u32* number, int is_swapped) {
+  const struct spillway_switch_port* port = number ? bpf_map_lookup_elem(&ports, number) : 0;
   if (port == 0) {
     return TC_ACT_UNSPEC;
   }
-  if (spillway_returns(buffer->ifindex, port->ifindex)) {
+  if (!is_swapped && spillway_returns(buffer->ifindex, port->ifindex)) {
     count_return(*number);
     return TC_ACT_SHOT;
   }
   return (int)bpf_redirect(port->ifindex, 0);
+}
+
+static inline int send_on(struct __sk_buff* buffer, const struct spillway_tag* beside) {
+  return send_to_port(buffer, port_to_receiver(buffer, beside), 0);
+}
+
+/* A FLUSH: turned round with what its slot holds, or sent on. */
+static inline int answer_flush(struct __sk_buff* buffer, const struct spillway_tag* beside,
+                               const struct spillway_layout* layout, struct spillway_sum_job* job,
+                               union spillway_sum_image* image) {
+  const struct spillway_sum_config config = config_of_sums();
+  const struct spillway_sum_key key = spillway_sum_key_of(image);
+  const __u32 slot = spillway_sum_slot_of(&config, job, &key);
+  const __u32 bytes = buffer->len;
+  struct spillway_sum_decision decision;
+  struct spillway_sum_entry* entry = bpf_map_lookup_elem(&sum_slots, &slot);
+  if (entry == 0) {
+    spillway_sum_say(&decision, SPILLWAY_SUM_FORWARD, SPILLWAY_SUM_PAST_LIMIT);
+    count_sum(job, &decision);
+    return send_on(buffer, beside);
+  }
+  if (bpf_skb_change_tail(buffer, layout->ip + SPILLWAY_SUM_DATAGRAM, 0) != 0 ||
+      bpf_skb_pull_data(buffer, layout->ip + SPILLWAY_SUM_DATAGRAM) != 0) {
+    return TC_ACT_SHOT;
+  }
+  __u8* data = (__u8*)(long)buffer->data;
+  const __u8* end = (const __u8*)(long)buffer->data_end;
+  __u8* words = spillway_sum_words_in(data, end, layout);
+  if (words == 0) {
+    return TC_ACT_SHOT;
+  }
+  bpf_spin_lock(&entry->lock);
+  spillway_decide_flush(&key, &entry->slot, image, &decision);
+  const __u8 traffic_class = entry->slot.route.traffic_class;
+  if (decision.move == SPILLWAY_SUM_MOVE_READ) {
+    spillway_read_words(entry->slot.words, words);
+  }
+  bpf_spin_unlock(&entry->lock);
+  account_sum(job, &decision);
+  count_sum(job, &decision);
+  spillway_write_sum(data, end, layout, image);
+  if (decision.action == SPILLWAY_SUM_TURN) {
+    spillway_turn_route(data, end, layout);
+    spillway_set_sum_lengths(data, end, layout, traffic_class);
+    return (int)bpf_redirect(buffer->ifindex, 0);
+  }
+  return bpf_skb_change_tail(buffer, bytes, 0) != 0 ? TC_ACT_SHOT : send_on(buffer, beside);
+}
+
+/* A RESULT for many: a copy for everybody who is known. */
+static inline int spread_result(struct spread_passage* passage, const struct spillway_tag* beside) {
+  struct __sk_buff* buffer = passage->buffer;
+  struct sum_draft* draft = passage->draft;
+  const __u16 destination = draft->image.fields.common.destination;
+  if (!spillway_read_route((const __u8*)(long)buffer->data, (const __u8*)(long)buffer->data_end,
+                           &passage->layout, &draft->route)) {
+    return TC_ACT_UNSPEC;
+  }
+  if (beside->type != 0) {
+    passage->tag = spillway_swap16(beside->type) | spillway_swap16(beside->value) << 16;
+  }
+  spillway_begin_spread(&draft->image, buffer->ifindex, &draft->spread);
+  bpf_loop(SPILLWAY_SUM_RANKS, send_copy, passage, 0);
+  spillway_end_spread(&draft->spread);
+  count_copies(passage);
+  draft->image.fields.common.destination = destination;
+  if (!spillway_keep_result(&draft->spread, &draft->image)) {
+    return TC_ACT_SHOT;
+  }
+  __u8* data = (__u8*)(long)buffer->data;
+  const __u8* end = (const __u8*)(long)buffer->data_end;
+  spillway_write_route(data, end, &passage->layout, &draft->route);
+  spillway_write_sum(data, end, &passage->layout, &draft->image);
+  return send_on(buffer, beside);
+}
+
+static inline int is_for_many(const union spillway_sum_image* image) {
+  return image->fields.kind == SPILLWAY_SUM_RESULT &&
+         (image->fields.marks & SPILLWAY_SUM_MULTIPLY) != 0;
+}
+
+/* What is left of a sum packet when the slots have been asked: it goes to its owner, to many, or as
+ * any frame (TC_ACT_UNSPEC). A function of its own, as is spillway_sum_tc(): both on the stack of
+ * one program would be too much. */
+__attribute__((noinline)) int spillway_finish_sum(struct __sk_buff* buffer,
+                                                  const struct spillway_layout* layout) {
+  if (!layout) {
+    return TC_ACT_UNSPEC;
+  }
+  const struct spillway_tag beside = tag_beside(buffer);
+  const __u32 zero = 0;
+  struct sum_draft* draft = bpf_map_lookup_elem(&sum_drafts, &zero);
+  struct spread_passage passage = {.buffer = buffer, .layout = *layout};
+  struct spillway_sum_frame sum;
+  const __u8* data = (const __u8*)(long)buffer->data;
+  const __u8* end = (const __u8*)(long)buffer->data_end;
+  if (draft == 0 || !spillway_find_sum(data, end, buffer->len, layout, &draft->image, &sum) ||
+      !sum.is_plain) {
+    return TC_ACT_UNSPEC;
+  }
+  struct spillway_sum_job* job = job_of_sum(&draft->image, bpf_ktime_get_coarse_ns());
+  if (job == 0) {
+    return TC_ACT_UNSPEC;
+  }
+  passage.job = job;
+  passage.draft = draft;
+  if (draft->image.fields.kind == SPILLWAY_SUM_FLUSH) {
+    return answer_flush(buffer, &beside, layout, job, &draft->image);
+  }
+  return is_for_many(&draft->image) ? spread_result(&passage, &beside) : TC_ACT_UNSPEC;
+}
+
+SEC("tc")
+int spillway_sums(struct __sk_buff* buffer) {
+  struct spillway_layout layout;
+  struct spillway_frame frame;
+  pull_headers(buffer);
+  const struct spillway_tag beside = tag_beside(buffer);
+  spillway_read_frame_beside((const __u8*)(long)buffer->data, (const __u8*)(long)buffer->data_end,
+                             buffer->len, &beside, &layout, &frame);
+  return frame.flags & SPILLWAY_FRAME_SUM ? spillway_finish_sum(buffer, &layout) : TC_ACT_UNSPEC;
+}
+
+/* Sends a sum packet through the slots. True: `verdict` is all there is to say about it. */
+static inline int takes_sum(struct __sk_buff* buffer, const struct spillway_tag* beside,
+                            int* verdict) {
+  struct sum_passage passage = {.bytes = buffer->len, .port = buffer->ifindex};
+  struct spillway_frame frame;
+  pull_headers(buffer);
+  const __u8* data = (const __u8*)(long)buffer->data;
+  const __u8* end = (const __u8*)(long)buffer->data_end;
+  spillway_read_frame_beside(data, end, buffer->len, beside, &passage.layout, &frame);
+  if (!(frame.flags & SPILLWAY_FRAME_SUM)) {
+    return 0;
+  }
+  if ((__u32)(end - data) < buffer->len) {
+    bpf_skb_pull_data(buffer, buffer->len);
+  }
+  const int step = spillway_sum_tc(buffer, &passage);
+  if (step == SUM_ABSORBED) {
+    *verdict = TC_ACT_SHOT;
+  } else if (step == SUM_SWAPPED) {
+    *verdict = send_to_port(buffer, port_to_receiver(buffer, beside), 1);
+  } else if (step == SUM_UP) {
+    *verdict = spillway_finish_sum(buffer, &passage.layout);
+    return *verdict != TC_ACT_UNSPEC;
+  }
+  return step == SUM_ABSORBED || step == SUM_SWAPPED;
+}
+
+SEC("tc")
+int spillway_forward(struct __sk_buff* buffer) {
+  const struct spillway_tag beside = tag_beside(buffer);
+  const __u32* number = port_to_receiver(buffer, &beside);
+  int verdict;
+  if (number == 0) {
+    learn_station((const __u8*)(long)buffer->data, (const __u8*)(long)buffer->data_end, &beside,
+                  buffer->ifindex);
+    return TC_ACT_UNSPEC;
+  }
+  if (sum_config.slots != 0 && takes_sum(buffer, &beside, &verdict)) {
+    return verdict;
+  }
+  return send_to_port(buffer, number, 0);
 }
 
 SEC("tc")
@@ -386,15 +588,9 @@ int spillway_admit_frame(struct __sk_buff* buffer) {
   if (processor == 0 || !find_own_port(processor, buffer->ifindex, &passage.number)) {
     return TC_ACT_UNSPEC;
   }
-  const __u32 headers =
-      buffer->len < SPILLWAY_LONGEST_HEADERS ? buffer->len : SPILLWAY_LONGEST_HEADERS;
+  pull_headers(buffer);
   __u8* data = (__u8*)(long)buffer->data;
   const __u8* end = (const __u8*)(long)buffer->data_end;
-  if (data + headers > end) {
-    bpf_skb_pull_data(buffer, headers); /* what it cannot pull is not looked at */
-    data = (__u8*)(long)buffer->data;
-    end = (const __u8*)(long)buffer->data_end;
-  }
   passage.beside = tag_beside(buffer);
   spillway_read_frame_beside(data, end, buffer->len, &passage.beside, &passage.layout,
                              &passage.frame);

@@ -39,7 +39,8 @@ struct spillway_port_label {
   __u8 made_qdisc;    /* the clsact discipline was not there before */
   __u8 stripped_tags; /* kinds of VLAN tags that it took out of frames before: given back */
   __u8 is_veth;       /* XDP: what its far end leaves to a card is not to be seen here */
-  __u8 reserved[4];
+  __u8 adds;          /* XDP: a program on the way in does what is left of sum packets */
+  __u8 reserved[3];
 };
 
 enum spillway_hook {

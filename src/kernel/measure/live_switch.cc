@@ -3,6 +3,7 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <fcntl.h>
 
 #include <cerrno>
 #include <cstring>
@@ -26,6 +27,7 @@ SwitchPlan plan_of(const LiveSwitchOptions& options) {
                           .config = options.config,
                           .link = options.link});
   }
+  plan.adder.config = options.sums;
   return plan;
 }
 
@@ -36,7 +38,7 @@ class AttachedSwitch final : public LiveSwitch {
   ~AttachedSwitch() override;
 
   base::Status attach_switch(const LiveSwitchOptions& options);
-  base::Status attach_probes();
+  base::Status attach_probes(bool feeds);
 
   base::Status send(base::ByteView frame, std::uint32_t count) override {
     return send_live_frames(generator_.get(), in_.index, frame, count);
@@ -44,6 +46,9 @@ class AttachedSwitch final : public LiveSwitch {
   std::uint64_t arrived() const override { return probes_.arrived(); }
   fabric::PortSnapshot output_port() const override {
     return switch_ == nullptr ? fabric::PortSnapshot() : switch_->snapshot().ports[kOut];
+  }
+  spillway_sum_counters sums() const override {
+    return switch_ == nullptr ? spillway_sum_counters() : switch_->maps().sum_counters();
   }
 
  private:
@@ -77,7 +82,7 @@ base::Status AttachedSwitch::attach_switch(const LiveSwitchOptions& options) {
 
 // A switch at XDP is run on the frames itself; in front of others stands a program that lets them
 // in. (A veth receives frames from elsewhere only if it has a program.)
-base::Status AttachedSwitch::attach_probes() {
+base::Status AttachedSwitch::attach_probes(bool feeds) {
   const base::Result<spillway_hook> sink = attach_xdp(probes_.fd(Probe::kSink), sink_);
   if (!sink.ok()) {
     return sink.status();
@@ -89,6 +94,9 @@ base::Status AttachedSwitch::attach_probes() {
       return in.status();
     }
     generator_ = attached_program(in_);
+  }
+  if (feeds) {
+    generator_ = net::UniqueFd(::fcntl(probes_.fd(Probe::kFeed), F_DUPFD_CLOEXEC, 0));
   }
   return generator_.valid() ? base::Status() : net::system_error("find the program", errno);
 }
@@ -109,14 +117,19 @@ base::Result<std::unique_ptr<LiveSwitch>> LiveSwitch::attach(const LiveSwitchOpt
   if (!sink.ok()) {
     return sink.status();
   }
-  base::Result<ProbePrograms> probes = ProbePrograms::load();
+  const bool feeds = !options.feeder.empty();
+  const base::Result<Interface> feeder = feeds ? find_interface(options.feeder) : *in;
+  if (!feeder.ok()) {
+    return feeder.status();
+  }
+  base::Result<ProbePrograms> probes = ProbePrograms::load(feeder->index);
   if (!probes.ok()) {
     return probes.status();
   }
   auto made = std::make_unique<AttachedSwitch>(std::move(probes).value(), *in, *sink);
   base::Status status = options.hook ? made->attach_switch(options) : base::Status();
   if (status.ok()) {
-    status = made->attach_probes();
+    status = made->attach_probes(feeds);
   }
   if (!status.ok()) {
     return status;

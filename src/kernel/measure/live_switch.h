@@ -5,7 +5,11 @@
 // whose far end counts them and throws them away. All on the calling thread's processor, as far as
 // the kernel does it.
 //
-// The three interfaces are of the calling thread's network namespace; what is attached to them goes
+// Frames may also enter at the far end of the first port, from where they come in as those of a
+// host do: sum packets then become the parts of SPILLWAY_FEED_RANKS ranks, chunk after chunk
+// (dataplane/bpf/probe_maps.h).
+//
+// The interfaces are of the calling thread's network namespace; what is attached to them goes
 // with the object. One thread.
 #pragma once
 
@@ -24,12 +28,14 @@ namespace spillway::kernel {
 struct LiveSwitchOptions {
   std::string in;
   std::string out;
-  std::string sink;  // the far end of `out`, a veth
+  std::string sink;      // the far end of `out`, a veth
+  std::string feeder{};  // the far end of `in`, a veth, where frames enter; empty: at `in`
   // Nothing: frames are received at `in` as ever, and a bridge, say, forwards them.
   std::optional<Hook> hook;
   bool queues_others = false;
   spillway_port_config config = {};
   spillway_link link = {};
+  spillway_sum_config sums = {};  // without slots it does not add
 };
 
 class LiveSwitch {
@@ -44,6 +50,8 @@ class LiveSwitch {
   virtual std::uint64_t arrived() const = 0;
   // The port that leads to the sink, of a switch in the kernel.
   virtual fabric::PortSnapshot output_port() const = 0;
+  // What it added up.
+  virtual spillway_sum_counters sums() const = 0;
 
  protected:
   LiveSwitch() = default;

@@ -22,7 +22,7 @@ ProbePrograms::~ProbePrograms() = default;
 ProbePrograms::ProbePrograms(ProbePrograms&&) noexcept = default;
 ProbePrograms& ProbePrograms::operator=(ProbePrograms&&) noexcept = default;
 
-base::Result<ProbePrograms> ProbePrograms::load() {
+base::Result<ProbePrograms> ProbePrograms::load(std::uint32_t feeds) {
   if (base::Status status = check_kernel(); !status.ok()) {
     return status;
   }
@@ -31,6 +31,7 @@ base::Result<ProbePrograms> ProbePrograms::load() {
   if (programs.skeleton_ == nullptr) {
     return load_error("open the measuring programs", errno, log);
   }
+  programs.skeleton_->rodata->feed_ifindex = feeds;
   if (const int error = probe_bpf__load(programs.skeleton_.get()); error != 0) {
     return load_error("load the measuring programs", -error, log);
   }
@@ -43,6 +44,8 @@ int ProbePrograms::fd(Probe probe) const {
       return ::bpf_program__fd(skeleton_->progs.spillway_pass_xdp);
     case Probe::kPassTc:
       return ::bpf_program__fd(skeleton_->progs.spillway_pass_tc);
+    case Probe::kFeed:
+      return ::bpf_program__fd(skeleton_->progs.spillway_feed);
     case Probe::kSink:
       break;
   }

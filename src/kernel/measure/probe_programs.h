@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Programs to measure the switch with (src/dataplane/bpf/probe.bpf.c), loaded and attached nowhere:
-// two that do nothing, and a sink that counts what arrives. They go with the object. One thread.
+// two that do nothing, one that feeds an interface, and a sink that counts what arrives. They go
+// with the object. One thread.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +14,12 @@ struct probe_bpf;  // the skeleton that bpftool writes
 
 namespace spillway::kernel {
 
-enum class Probe : std::uint8_t { kPassXdp, kPassTc, kSink };
+enum class Probe : std::uint8_t { kPassXdp, kPassTc, kFeed, kSink };
 
 class ProbePrograms {
  public:
-  static base::Result<ProbePrograms> load();
+  // `feeds`: the index of the interface that kFeed sends to.
+  static base::Result<ProbePrograms> load(std::uint32_t feeds = 0);
   ~ProbePrograms();
   ProbePrograms(ProbePrograms&&) noexcept;
   ProbePrograms& operator=(ProbePrograms&&) noexcept;

@@ -8,13 +8,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <numeric>
 
 #include "dataplane/port_config.h"
 #include "kernel/host_fixup.h"
 #include "kernel/measure/probe_frames.h"
 #include "kernel/measure/probe_programs.h"
 #include "kernel/measure/program_run.h"
+#include "kernel/measure/run_times.h"
 #include "kernel/switch_object.h"
 #include "net/system_call.h"
 
@@ -156,20 +156,6 @@ Frame frame_for(const Case& one, std::uint32_t bytes) {
 }
 
 // ------------------------------------------------------------------ taking the time
-
-// Of the middle half.
-double middle_mean(std::vector<double>& values) {
-  std::ranges::sort(values);
-  const auto quarter = static_cast<std::ptrdiff_t>(values.size() / 4);
-  const auto first = values.begin() + quarter;
-  const auto last = values.end() - quarter;
-  return std::accumulate(first, last, 0.0) / static_cast<double>(last - first);
-}
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
 
 struct Loaded {
   SwitchObject object;

@@ -13,12 +13,14 @@ namespace {
 
 // As many as a network card's driver takes at a time.
 constexpr std::uint32_t kBatch = 64;
+// A program may make its frame longer by as much.
+constexpr std::size_t kGrowth = 2048;
 
 }  // namespace
 
 base::Result<ProgramRun> run_program(int program_fd, base::ByteView frame, std::uint32_t repeat) {
   ProgramRun run;
-  run.frame.resize(frame.size());
+  run.frame.resize(frame.size() + kGrowth);
   bpf_test_run_opts options = {};
   options.sz = sizeof(options);
   options.data_in = frame.data();

@@ -22,7 +22,7 @@ namespace {
 
 // A slot holds the ring's header, some alignment and kTapBytes; a block is what is allocated in one
 // piece.
-constexpr std::size_t kSlotBytes = 256;
+constexpr std::size_t kSlotBytes = 512;
 constexpr std::size_t kBlockBytes = 1 << 16;
 constexpr std::size_t kSlotsPerBlock = kBlockBytes / kSlotBytes;
 static_assert(TPACKET2_HDRLEN + 16 + TPACKET_ALIGNMENT + kTapBytes <= kSlotBytes);

@@ -52,7 +52,7 @@ spillway_event event(std::uint16_t packet, std::int64_t at_us, spillway_reason r
   return event;
 }
 
-PacketLog two_hosts() {
+PacketLog log_of_two_hosts() {
   PacketLog log;
   log.hosts = {"host0", "host1"};
   log.ports = {"switch0->host0", "switch0->host1"};
@@ -61,7 +61,7 @@ PacketLog two_hosts() {
 
 // One packet whole, one trimmed, one dropped.
 PacketLog three_packets() {
-  PacketLog log = two_hosts();
+  PacketLog log = log_of_two_hosts();
   log.sights = {sight(true, 17, 100), sight(true, 18, 110), sight(true, 19, 120),
                 sight(false, 17, 150), sight(false, 18, 140, kTrimmedBytes)};
   log.events = {event(17, 101, SPILLWAY_REASON_ADMITTED, kWholeBytes),
@@ -136,7 +136,7 @@ TEST(PacketTrace, NamesEveryTypeAndTheRanks) {
       {SPILLWAY_TYPE_BITMAP, "BITMAP"}, {SPILLWAY_TYPE_CREDIT, "CREDIT"},
       {SPILLWAY_TYPE_WAIT, "WAIT"},     {SPILLWAY_TYPE_LEAVE, "LEAVE"}};
   for (const auto& [type, name] : names) {
-    PacketLog log = two_hosts();
+    PacketLog log = log_of_two_hosts();
     log.sights = {sight(true, 0, 1)};
     log.sights[0].header.version_type = static_cast<__u8>(SPILLWAY_WIRE_VERSION << 4 | type);
     log.sights[0].header.destination = 7;  // a rank, whatever the number of its host
@@ -194,7 +194,7 @@ TEST(PacketTrace, TheOrderOfWhatWasSeenDoesNotMatter) {
 }
 
 TEST(PacketTrace, NothingIsDecidedBeforeItLeft) {
-  PacketLog log = two_hosts();
+  PacketLog log = log_of_two_hosts();
   log.sights = {sight(true, 1, 10), sight(false, 1, 20)};
   log.events = {event(1, 9, SPILLWAY_REASON_ADMITTED, kWholeBytes)};
   const Json trace = trace_of(log);
@@ -210,7 +210,7 @@ TEST(PacketTrace, QueuesAreCounters) {
 }
 
 TEST(PacketTrace, PacketsThatLookTheSameGoByTheirOrder) {
-  PacketLog log = two_hosts();
+  PacketLog log = log_of_two_hosts();
   log.sights = {sight(true, 1, 10), sight(true, 1, 20), sight(true, 1, 30), sight(false, 1, 41),
                 sight(false, 1, 51)};
   log.events = {event(1, 11, SPILLWAY_REASON_ADMITTED, kWholeBytes),
@@ -259,7 +259,7 @@ TEST(PacketTrace, WithoutASwitchThatTellsTheEndsSpeak) {
 }
 
 TEST(PacketTrace, AMarkIsSeenAtTheEndsToo) {
-  PacketLog log = two_hosts();
+  PacketLog log = log_of_two_hosts();
   log.ports.clear();
   log.sights = {sight(true, 1, 10), sight(false, 1, 20)};
   log.sights[0].ecn = SPILLWAY_ECN_ECT0;
@@ -268,7 +268,7 @@ TEST(PacketTrace, AMarkIsSeenAtTheEndsToo) {
 }
 
 TEST(PacketTrace, GapsAreTold) {
-  PacketLog log = two_hosts();
+  PacketLog log = log_of_two_hosts();
   log.sights = {sight(true, 1, 10), sight(false, 1, 20),               // the switch did not tell
                 sight(true, 2, 30),                                    // nor saw this one
                 sight(false, 3, 40)};                                  // nobody saw it leave
@@ -288,7 +288,7 @@ TEST(PacketTrace, GapsAreTold) {
 }
 
 TEST(PacketTrace, GrayLossIsNamed) {
-  PacketLog log = two_hosts();
+  PacketLog log = log_of_two_hosts();
   log.sights = {sight(true, 1, 10)};
   log.events = {event(1, 11, SPILLWAY_REASON_ADMITTED, kWholeBytes)};
   log.events[0].is_lost = 1;
@@ -319,13 +319,13 @@ TEST(PacketTrace, ASwitchAloneIsATraceOfDecisions) {
 }
 
 TEST(PacketTrace, NothingIsATraceToo) {
-  const Json trace = trace_of(two_hosts());
+  const Json trace = trace_of(log_of_two_hosts());
   EXPECT_TRUE(events_of(trace, "X").empty());
-  EXPECT_EQ(summary_of(two_hosts()).packets, TraceSummary().packets);
+  EXPECT_EQ(summary_of(log_of_two_hosts()).packets, TraceSummary().packets);
 }
 
 TEST(PacketTrace, NamesAreQuoted) {
-  PacketLog log = two_hosts();
+  PacketLog log = log_of_two_hosts();
   log.ports[0] = "a \"port\"\n";
   const Json trace = trace_of(log);
   EXPECT_TRUE(std::ranges::any_of(trace["traceEvents"], [](const Json& event) {
@@ -334,7 +334,7 @@ TEST(PacketTrace, NamesAreQuoted) {
 }
 
 TEST(PacketTrace, IsWrittenInPieces) {
-  PacketLog log = two_hosts();
+  PacketLog log = log_of_two_hosts();
   for (std::uint16_t i = 0; i < 3000; ++i) {
     log.sights.push_back(sight(true, i, 10 * i));
     log.sights.push_back(sight(false, i, 10 * i + 100));

@@ -11,9 +11,9 @@
 namespace spillway::sim {
 namespace {
 
-constexpr std::size_t kRow = 8192;
+constexpr std::size_t kRowValues = 8192;
 constexpr std::uint16_t kRanks = 4;
-constexpr std::size_t kCount = kRanks * 2 * kRow;  // two rows a shard
+constexpr std::size_t kCount = kRanks * 2 * kRowValues;  // two rows a shard
 
 // Each rank has little where its neighbours have much.
 Gradients uneven_gradients() {
@@ -22,7 +22,7 @@ Gradients uneven_gradients() {
   for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
     gradients.input[rank] = codec::gaussian_values(kCount, 100U + rank);
     for (std::size_t i = 0; i < kCount; ++i) {
-      gradients.input[rank][i] *= (i / kRow + rank) % 2 == 0 ? 1.0F : 0.3F;
+      gradients.input[rank][i] *= (i / kRowValues + rank) % 2 == 0 ? 1.0F : 0.3F;
       gradients.mean[i] += gradients.input[rank][i] / kRanks;
     }
   }
@@ -95,10 +95,10 @@ TEST(Importance, EveryRanksRowsAreInTheMeanWithTheirWeight) {
     }
   }
   for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
-    for (std::size_t row = 0; row < kCount / kRow; ++row) {
+    for (std::size_t row = 0; row < kCount / kRowValues; ++row) {
       double dot = 0.0;
       double energy = 0.0;
-      for (std::size_t i = row * kRow; i < (row + 1) * kRow; ++i) {
+      for (std::size_t i = row * kRowValues; i < (row + 1) * kRowValues; ++i) {
         dot += error[i] * static_cast<double>(gradients.input[rank][i]);
         energy += std::pow(static_cast<double>(gradients.input[rank][i]), 2);
       }

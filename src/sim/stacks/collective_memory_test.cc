@@ -17,7 +17,7 @@ using collective::Kind;
 using collective::MemoryPlace;
 using collective::Operation;
 
-constexpr std::uint16_t kRanks = 4;
+constexpr std::uint16_t kMemoryRanks = 4;
 
 // Segments of ranks in one process. Offsets are never used twice, so that what was released too
 // early is missed.
@@ -75,9 +75,9 @@ class PretendedMemory final : public collective::PeerMemory {
 class CollectiveMemory : public ::testing::Test {
  protected:
   void share(std::size_t room) {
-    SimulatedGroupOptions options{.ranks = kRanks};
+    SimulatedGroupOptions options{.ranks = kMemoryRanks};
     options.plan = {.piece_bytes = 16 * 1024, .window = 4, .message_bytes = 64 * 1024};
-    for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
+    for (std::uint16_t rank = 0; rank < kMemoryRanks; ++rank) {
       memories_.push_back(std::make_unique<PretendedMemory>(memories_, room));
       options.memories.push_back(memories_.back().get());
     }
@@ -97,12 +97,12 @@ class CollectiveMemory : public ::testing::Test {
     struct Buffers {
       std::vector<std::int32_t> input, reduced, gathered, exchanged, broadcast, passed;
     };
-    std::vector<Buffers> ranks(kRanks);
-    for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
+    std::vector<Buffers> ranks(kMemoryRanks);
+    for (std::uint16_t rank = 0; rank < kMemoryRanks; ++rank) {
       Buffers& mine = ranks[rank];
       mine.input = values(rank, kCount);
       mine.reduced.resize(kCount);
-      mine.gathered.resize(kRanks * kCount);
+      mine.gathered.resize(kMemoryRanks * kCount);
       mine.exchanged.resize(kCount);
       mine.broadcast = mine.input;
       mine.passed.resize(kCount);
@@ -118,13 +118,14 @@ class CollectiveMemory : public ::testing::Test {
       };
       submit(Kind::kAllReduce, kCount, mine.input.data(), mine.reduced.data());
       submit(Kind::kAllGather, kCount, mine.input.data(), mine.gathered.data());
-      submit(Kind::kAllToAll, kCount / kRanks, mine.input.data(), mine.exchanged.data());
+      submit(Kind::kAllToAll, kCount / kMemoryRanks, mine.input.data(), mine.exchanged.data());
       submit(Kind::kBroadcast, kCount, mine.broadcast.data(), mine.broadcast.data(), 2);
-      submit(Kind::kSend, kCount, mine.input.data(), nullptr, (rank + 1) % kRanks);
-      submit(Kind::kReceive, kCount, nullptr, mine.passed.data(), (rank + kRanks - 1) % kRanks);
+      submit(Kind::kSend, kCount, mine.input.data(), nullptr, (rank + 1) % kMemoryRanks);
+      submit(Kind::kReceive, kCount, nullptr, mine.passed.data(),
+             (rank + kMemoryRanks - 1) % kMemoryRanks);
     }
-    ASSERT_TRUE(group_->run(6 * kRanks));
-    for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
+    ASSERT_TRUE(group_->run(6 * kMemoryRanks));
+    for (std::uint16_t rank = 0; rank < kMemoryRanks; ++rank) {
       for (const Ending& ending : group_->endings(rank)) {
         ASSERT_TRUE(ending.status.ok()) << ending.status.message();
       }
@@ -132,8 +133,8 @@ class CollectiveMemory : public ::testing::Test {
       for (std::size_t i = 0; i < kCount; ++i) {
         ASSERT_EQ(mine.reduced[i], 6000 + 4 * static_cast<std::int32_t>(i));
       }
-      for (std::uint16_t other = 0; other < kRanks; ++other) {
-        const auto block = static_cast<std::ptrdiff_t>(kCount / kRanks);
+      for (std::uint16_t other = 0; other < kMemoryRanks; ++other) {
+        const auto block = static_cast<std::ptrdiff_t>(kCount / kMemoryRanks);
         ASSERT_TRUE(
             std::equal(ranks[other].input.begin(), ranks[other].input.end(),
                        mine.gathered.begin() + static_cast<std::ptrdiff_t>(kCount) * other));
@@ -142,7 +143,7 @@ class CollectiveMemory : public ::testing::Test {
                                mine.exchanged.begin() + block * other));
       }
       ASSERT_EQ(mine.broadcast, ranks[2].input);
-      ASSERT_EQ(mine.passed, ranks[(rank + kRanks - 1) % kRanks].input);
+      ASSERT_EQ(mine.passed, ranks[(rank + kMemoryRanks - 1) % kMemoryRanks].input);
       EXPECT_TRUE(memories_[rank]->is_empty());
     }
   }
@@ -154,7 +155,7 @@ class CollectiveMemory : public ::testing::Test {
 TEST_F(CollectiveMemory, WithRoomEverythingGoesThroughIt) {
   share(std::size_t{64} << 20);
   run_everything();
-  for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
+  for (std::uint16_t rank = 0; rank < kMemoryRanks; ++rank) {
     EXPECT_GT(memories_[rank]->reads, 10U);
     EXPECT_EQ(memories_[rank]->refusals, 0U);
     for (const Ending& ending : group_->endings(rank)) {
@@ -165,19 +166,20 @@ TEST_F(CollectiveMemory, WithRoomEverythingGoesThroughIt) {
 
 TEST_F(CollectiveMemory, WhatGoesToSeveralRanksIsStagedOnce) {
   share(std::size_t{64} << 20);
-  std::vector<std::vector<std::uint8_t>> out(kRanks, std::vector<std::uint8_t>(kRanks * 60'000));
+  std::vector<std::vector<std::uint8_t>> out(kMemoryRanks,
+                                             std::vector<std::uint8_t>(kMemoryRanks * 60'000));
   const std::vector<std::uint8_t> in(60'000, 5);
   Operation operation{.count = in.size()};
   operation.kind = Kind::kAllGather;
   operation.type = collective::DataType::kUint8;
-  for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
+  for (std::uint16_t rank = 0; rank < kMemoryRanks; ++rank) {
     ASSERT_TRUE(group_->submit(rank, on_buffers(operation, in.data(), out[rank].data())).ok());
   }
-  ASSERT_TRUE(group_->run(kRanks));
-  for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
-    EXPECT_EQ(memories_[rank]->reads, kRanks - 1U);
+  ASSERT_TRUE(group_->run(kMemoryRanks));
+  for (std::uint16_t rank = 0; rank < kMemoryRanks; ++rank) {
+    EXPECT_EQ(memories_[rank]->reads, kMemoryRanks - 1U);
     EXPECT_EQ(memories_[rank]->most_used, in.size());
-    EXPECT_EQ(out[rank], std::vector<std::uint8_t>(kRanks * 60'000, 5));
+    EXPECT_EQ(out[rank], std::vector<std::uint8_t>(kMemoryRanks * 60'000, 5));
   }
 }
 
@@ -216,13 +218,13 @@ TEST_F(CollectiveMemory, ALieEndsTheOperationAndNamesTheLiar) {
   Operation operation{.count = 100'000};
   operation.kind = Kind::kBroadcast;
   operation.type = collective::DataType::kInt32;
-  for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
+  for (std::uint16_t rank = 0; rank < kMemoryRanks; ++rank) {
     buffers.push_back(values(rank, 100'000));
     ASSERT_TRUE(
         group_->submit(rank, on_buffers(operation, buffers[rank].data(), buffers[rank].data()))
             .ok());
   }
-  ASSERT_TRUE(group_->run(kRanks, base::seconds(20)));
+  ASSERT_TRUE(group_->run(kMemoryRanks, base::seconds(20)));
   const base::Status& found = group_->endings(1).front().status;
   EXPECT_EQ(found.code(), base::StatusCode::kPeerFailed);
   EXPECT_EQ(found.message(), "rank 0 lies");

@@ -17,7 +17,7 @@ namespace {
 using collective::Operation;
 using collective::ShareRule;
 
-constexpr std::uint16_t kRanks = 4;
+constexpr std::uint16_t kShareRanks = 4;
 
 // Four ranks at 250 Mb/s, and a fifth host from which tenants send to rank 0.
 SimulatedGroupOptions options_with(const std::string& tenant, ShareRule rule) {
@@ -38,7 +38,7 @@ class Series {
  public:
   Series(const SimulatedGroupOptions& options, const Operation& operation, std::size_t operations)
       : group_(options), operation_(operation), operations_(operations) {
-    for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
+    for (std::uint16_t rank = 0; rank < kShareRanks; ++rank) {
       std::vector<float>& input = inputs_.emplace_back(operation.count);
       for (std::size_t i = 0; i < input.size(); ++i) {
         input[i] = static_cast<float>((rank + 1) * (i % 1013)) / 7.0F;
@@ -57,10 +57,10 @@ class Series {
   }
 
   bool run() {
-    for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
+    for (std::uint16_t rank = 0; rank < kShareRanks; ++rank) {
       submit(rank);
     }
-    return group_.run(operations_ * kRanks);
+    return group_.run(operations_ * kShareRanks);
   }
 
   void after_each(std::function<void()> call) { after_each_ = std::move(call); }
@@ -119,7 +119,7 @@ TEST(CollectiveShares, FollowACrowdOnOneLinkWithTheSameBits) {
   EXPECT_LT(measured.shares(0).end_of(0), collective::Shares::kWhole / 6);
   // Equal ones at first, while nothing is known.
   EXPECT_LT(measured.milliseconds(10, 12), 0.94 * measured.milliseconds(1, 9));
-  for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
+  for (std::uint16_t rank = 0; rank < kShareRanks; ++rank) {
     EXPECT_EQ(measured.shares(rank), measured.shares(0));
     EXPECT_EQ(measured.output(rank), equal.output(0));
   }
@@ -163,13 +163,13 @@ TEST(CollectiveShares, TolerantOnesHaveTheSameSumsEverywhere) {
                 operation, 14);
   ASSERT_TRUE(series.run());
   ASSERT_FALSE(series.shares(0).are_equal());
-  for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
+  for (std::uint16_t rank = 0; rank < kShareRanks; ++rank) {
     EXPECT_EQ(series.output(rank), series.output(0));
     std::size_t next = 0;
     for (const collective::ShardDelivery& shard :
          series.group().endings(rank).back().report.shards) {
       EXPECT_EQ(shard.extent.first, next);
-      EXPECT_EQ(shard.contributors, kRanks);
+      EXPECT_EQ(shard.contributors, kShareRanks);
       next += shard.extent.count;
     }
     EXPECT_EQ(next, operation.count);
@@ -195,9 +195,9 @@ TEST(CollectiveShares, AreEqualWithDeadlinesWhateverOthersFoundOut) {
   ASSERT_TRUE(series.run());
   ASSERT_FALSE(series.shares(0).are_equal());
   const auto& shards = series.group().endings(0).back().report.shards;
-  ASSERT_EQ(shards.size(), std::size_t{kRanks});
+  ASSERT_EQ(shards.size(), std::size_t{kShareRanks});
   for (const collective::ShardDelivery& shard : shards) {
-    EXPECT_EQ(shard.extent.count, operation.count / kRanks);
+    EXPECT_EQ(shard.extent.count, operation.count / kShareRanks);
   }
 }
 
@@ -213,12 +213,14 @@ TEST(CollectiveLevels, TakeLessTimeWhereUplinksAreThin) {
   options.plan = {.piece_bytes = 256 * 1024, .window = 4, .message_bytes = 1 << 20};
   Series direct(options, all_reduce(4'000'000), 2);
   options.plan.rack_ranks = 2;
-  Series levels(options, all_reduce(4'000'000), 2);
+  Operation by_racks = all_reduce(4'000'000);
+  by_racks.algorithm = collective::Algorithm::kAutomatic;
+  Series levels(options, by_racks, 2);
   ASSERT_TRUE(direct.run());
   ASSERT_TRUE(levels.run());
   EXPECT_EQ(levels.group().endings(0)[0].report.algorithm, collective::Algorithm::kLevels);
   EXPECT_LT(levels.milliseconds(0, 2), 0.9 * direct.milliseconds(0, 2));
-  for (std::uint16_t rank = 1; rank < kRanks; ++rank) {
+  for (std::uint16_t rank = 1; rank < kShareRanks; ++rank) {
     EXPECT_EQ(levels.output(rank), levels.output(0));
   }
 }

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "wire/data_packet.h"
+#include "sim/stacks/datagram_packet.h"
 
 namespace spillway::sim {
 
@@ -108,20 +108,7 @@ bool CollectiveStack::poll_transmit(base::Instant now, Packet& packet) {
   packet.to = route.peer;
   packet.label = std::uint32_t{config_.endpoint.job} << 8 | route.path;
   packet.stack = config_.stack;
-  packet.dscp = route.dscp;
-  packet.ecn = route.ecn;
-  packet.kind = route.is_control ? PacketKind::kSpillwayControl : PacketKind::kSpillwayData;
-  packet.priority = SPILLWAY_PRIORITIES - 1;
-  packet.importance = SPILLWAY_IMPORTANCE_REQUIRED;
-  if (!route.is_control) {
-    wire::DataHeader header;
-    wire::read_data_header({buffer_.data(), size}, header);
-    packet.priority = header.stamp.priority;
-    packet.importance = header.stamp.importance;
-    packet.data = header.stamp;
-  }
-  std::copy_n(buffer_.begin(), size, pool_.attach_payload(packet, size).begin());
-  packet.bytes = static_cast<std::uint32_t>(size) + kFrameHeaderBytes;
+  fill_packet(route, {buffer_.data(), size}, pool_, packet);
   return true;
 }
 

@@ -18,9 +18,9 @@ using collective::Kind;
 using collective::Operation;
 
 #ifdef SPILLWAY_SANITIZED
-constexpr std::size_t kLess = 8;
+constexpr std::size_t kTableLess = 8;
 #else
-constexpr std::size_t kLess = 1;
+constexpr std::size_t kTableLess = 1;
 #endif
 
 constexpr std::size_t kPieceBytes = 256;
@@ -55,8 +55,8 @@ void lose_everywhere(SimulatedGroup& group, std::uint16_t ranks, double share) {
 }
 
 // Every rank has the same numbers times its own.
-struct Tensors {
-  Tensors(const Operation& operation, std::uint16_t ranks) : input(ranks), output(ranks) {
+struct TableTensors {
+  TableTensors(const Operation& operation, std::uint16_t ranks) : input(ranks), output(ranks) {
     for (std::uint16_t rank = 0; rank < ranks; ++rank) {
       input[rank].resize(input_bytes(operation, {rank, ranks}) / 4);
       output[rank].resize(output_bytes(operation, {rank, ranks}) / 4);
@@ -99,8 +99,8 @@ TEST_P(TinyTables, CarryOperationsOfManyPieces) {
     operation.kind = GetParam().kind;
     operation.algorithm = GetParam().algorithm;
     operation.type = DataType::kInt32;
-    operation.count = kPieceBytes / 4 * (1000 / kLess) + 3;
-    Tensors tensors(operation, ranks);
+    operation.count = kPieceBytes / 4 * (1000 / kTableLess) + 3;
+    TableTensors tensors(operation, ranks);
     for (std::uint16_t rank = 0; rank < ranks; ++rank) {
       ASSERT_TRUE(group.submit(rank, tensors.at(rank, operation)).ok());
     }
@@ -126,7 +126,7 @@ TEST(Tables, CarryAsManyPiecesAsTheLargestTensorsHave) {
   Operation operation;
   operation.type = DataType::kInt32;
   operation.count = kPieceBytes / 4 * kRanks * most;
-  Tensors tensors(operation, kRanks);
+  TableTensors tensors(operation, kRanks);
   std::size_t largest = 0;
   for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
     ASSERT_TRUE(group.submit(rank, tensors.at(rank, operation)).ok());
@@ -147,7 +147,7 @@ TEST(Tables, CarryTolerantOperationsOfManyPieces) {
       SimulatedGroup group(options);
       lose_everywhere(group, ranks, 0.01);
       Operation operation;
-      operation.count = 1024 * (100 / kLess) * ranks + 5;
+      operation.count = 1024 * (100 / kTableLess) * ranks + 5;
       operation.op = collective::ReduceOp::kAverage;
       operation.tolerance =
           collective::Tolerance{.loss_bound_ppm = 50'000, .feedback_tensor = feedback};
@@ -183,7 +183,7 @@ TEST(Tables, CarryPushAndPullOfManyPieces) {
     SimulatedGroup group(options);
     lose_everywhere(group, 5, 0.01);
     Operation operation;
-    operation.count = options.plan.piece_bytes / 4 * (500 / kLess);
+    operation.count = options.plan.piece_bytes / 4 * (500 / kTableLess);
     if (is_tolerant) {
       operation.tolerance = collective::Tolerance{};
     }
@@ -215,8 +215,8 @@ void expect_that_many_overtake(const SimulatedGroupOptions& options, std::size_t
   Operation small = large;
   small.count = 8;
   small.priority = 7;
-  Tensors tensors(large, ranks);
-  Tensors little(small, ranks);
+  TableTensors tensors(large, ranks);
+  TableTensors little(small, ranks);
   std::vector<std::size_t> submitted(ranks);
   std::size_t before_large = 0;
   bool is_large_over = false;
@@ -254,14 +254,14 @@ TEST(Tables, AreNotFilledByWhatEndsBesideALateOperation) {
   SimulatedGroupOptions options = tiny_tables(3, 1);
   options.rate = base::gigabits_per_second(1);
   options.plan.piece_bytes = 16 * 1024;
-  expect_that_many_overtake(options, 4000 / kLess, 400'000, 300 / kLess);
+  expect_that_many_overtake(options, 4000 / kTableLess, 400'000, 300 / kTableLess);
 }
 
 TEST(Tables, OfTheUsualSizeAreNotEither) {
   SimulatedGroupOptions options;
   options.ranks = 2;
   options.rate = base::bits_per_second(200'000'000);
-  expect_that_many_overtake(options, 40'000 / kLess, 4'000'000, 20'000 / kLess);
+  expect_that_many_overtake(options, 40'000 / kTableLess, 4'000'000, 20'000 / kTableLess);
 }
 
 }  // namespace

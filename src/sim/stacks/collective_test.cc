@@ -20,9 +20,9 @@ using collective::ReduceOp;
 
 // Sanitizers make everything ten times slower.
 #ifdef SPILLWAY_SANITIZED
-constexpr unsigned kLess = 8;
+constexpr unsigned kCollectiveLess = 8;
 #else
-constexpr unsigned kLess = 1;
+constexpr unsigned kCollectiveLess = 1;
 #endif
 
 // Integers, so that a sum has one value whatever its order.
@@ -129,24 +129,28 @@ void expect_exact(const Operation& operation, std::uint16_t ranks, SimulatedGrou
   }
 }
 
-struct Case {
+struct CollectiveCase {
   Kind kind;
   Algorithm algorithm;
 };
-std::string case_name(const testing::TestParamInfo<Case>& info) {
+std::string case_name(const testing::TestParamInfo<CollectiveCase>& info) {
   return std::string(kind_name(info.param.kind)) + "_" + algorithm_name(info.param.algorithm);
 }
-class EveryCollective : public testing::TestWithParam<Case> {};
-INSTANTIATE_TEST_SUITE_P(
-    Algorithms, EveryCollective,
-    testing::Values(
-        Case{Kind::kAllReduce, Algorithm::kDirect}, Case{Kind::kAllReduce, Algorithm::kRing},
-        Case{Kind::kAllReduce, Algorithm::kTree}, Case{Kind::kReduceScatter, Algorithm::kDirect},
-        Case{Kind::kReduceScatter, Algorithm::kRing}, Case{Kind::kAllGather, Algorithm::kDirect},
-        Case{Kind::kAllGather, Algorithm::kRing}, Case{Kind::kBroadcast, Algorithm::kTree},
-        Case{Kind::kBroadcast, Algorithm::kRing}, Case{Kind::kReduce, Algorithm::kDirect},
-        Case{Kind::kReduce, Algorithm::kTree}, Case{Kind::kAllToAll, Algorithm::kDirect}),
-    case_name);
+class EveryCollective : public testing::TestWithParam<CollectiveCase> {};
+INSTANTIATE_TEST_SUITE_P(Algorithms, EveryCollective,
+                         testing::Values(CollectiveCase{Kind::kAllReduce, Algorithm::kDirect},
+                                         CollectiveCase{Kind::kAllReduce, Algorithm::kRing},
+                                         CollectiveCase{Kind::kAllReduce, Algorithm::kTree},
+                                         CollectiveCase{Kind::kReduceScatter, Algorithm::kDirect},
+                                         CollectiveCase{Kind::kReduceScatter, Algorithm::kRing},
+                                         CollectiveCase{Kind::kAllGather, Algorithm::kDirect},
+                                         CollectiveCase{Kind::kAllGather, Algorithm::kRing},
+                                         CollectiveCase{Kind::kBroadcast, Algorithm::kTree},
+                                         CollectiveCase{Kind::kBroadcast, Algorithm::kRing},
+                                         CollectiveCase{Kind::kReduce, Algorithm::kDirect},
+                                         CollectiveCase{Kind::kReduce, Algorithm::kTree},
+                                         CollectiveCase{Kind::kAllToAll, Algorithm::kDirect}),
+                         case_name);
 
 TEST_P(EveryCollective, IsExactOnACleanNetwork) {
   SimulatedGroup group({.ranks = 5});
@@ -163,7 +167,7 @@ TEST_P(EveryCollective, IsExactThroughLossRepeatsReorderingAndDamage) {
 }
 
 TEST_P(EveryCollective, IsExactWith256RanksAndLoss) {
-  constexpr std::uint16_t kRanks = 256 / kLess;
+  constexpr std::uint16_t kRanks = 256 / kCollectiveLess;
   SimulatedGroup group({.ranks = kRanks, .seed = 9});
   add_loss(group, kRanks, scenario::FaultKind::kLoss, 0.002);
   const bool per_rank = GetParam().kind == Kind::kAllGather ||
@@ -270,7 +274,8 @@ Schedule random_schedule(base::RandomSequence& random) {
   for (std::uint64_t i = 0; i < count; ++i) {
     Operation operation;
     operation.kind = kinds[random.next_below(kinds.size())];
-    operation.algorithm = static_cast<Algorithm>(random.next_below(collective::kAlgorithms));
+    // Those for whatever type: not kSwitch, which comes last.
+    operation.algorithm = static_cast<Algorithm>(random.next_below(collective::kAlgorithms - 1));
     operation.type = DataType::kInt32;
     operation.count = random.next_below(4) == 0 ? random.next_below(8) : random.next_below(6'000);
     operation.root = static_cast<std::uint16_t>(random.next_below(schedule.ranks));
@@ -280,7 +285,7 @@ Schedule random_schedule(base::RandomSequence& random) {
   return schedule;
 }
 
-void run_schedule(std::uint64_t seed) {
+void run_collective_schedule(std::uint64_t seed) {
   base::RandomSequence random(seed);
   const Schedule schedule = random_schedule(random);
   SimulatedGroup group({.ranks = schedule.ranks,
@@ -315,8 +320,8 @@ void run_schedule(std::uint64_t seed) {
 }
 
 TEST(Collective, AThousandRandomSchedulesEndAndAreExact) {
-  for (std::uint64_t seed = 1; seed <= 1000 / kLess; ++seed) {
-    run_schedule(seed);
+  for (std::uint64_t seed = 1; seed <= 1000 / kCollectiveLess; ++seed) {
+    run_collective_schedule(seed);
     if (testing::Test::HasFatalFailure()) {
       return;
     }
@@ -469,7 +474,7 @@ TEST(Collective, MemoryDoesNotGrowWithOperations) {
   const Operation operation = operation_of(Kind::kAllReduce, Algorithm::kDirect, 300);
   std::vector<Buffers> buffers = make_buffers(operation, kRanks, 1);
   std::size_t after_warm_up = 0;
-  constexpr std::size_t kOperations = 20'000 / kLess;
+  constexpr std::size_t kOperations = 20'000 / kCollectiveLess;
   for (std::size_t i = 1; i <= kOperations; ++i) {
     for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
       ASSERT_TRUE(group.submit(rank, on(buffers[rank], operation)).ok());

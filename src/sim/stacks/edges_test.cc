@@ -19,13 +19,13 @@ using collective::DataType;
 using collective::Kind;
 using collective::Operation;
 
-constexpr std::uint16_t kRanks = 3;
+constexpr std::uint16_t kEdgeRanks = 3;
 constexpr std::uint64_t kTurn = std::uint64_t{1} << 32;  // of the low bits on the wire
 constexpr std::uint64_t kEpochTurn = std::uint64_t{1} << 16;
 constexpr std::size_t kRounds = 2;
 constexpr std::size_t kSums = 6;   // of each kind, in a round
 constexpr std::size_t kPairs = 8;  // messages from each rank to the next, in a round
-constexpr std::size_t kCount = 6'000;
+constexpr std::size_t kEdgeValues = 6'000;
 constexpr base::Duration kPause = base::milliseconds(300);  // between the rounds
 constexpr base::Duration kPatience = base::seconds(60);
 
@@ -57,8 +57,8 @@ enum class What : std::uint8_t { kExact, kEverything };
 
 // One operation of the group, with its tensors.
 struct Sum {
-  Sum(std::uint64_t seed, bool is_tolerant) : tensors(kRanks, kCount, seed) {
-    operation = tolerant(kCount);
+  Sum(std::uint64_t seed, bool is_tolerant) : tensors(kEdgeRanks, kEdgeValues, seed) {
+    operation = tolerant(kEdgeValues);
     if (!is_tolerant) {
       operation.tolerance.reset();
     }
@@ -85,11 +85,11 @@ struct Sum {
 // A message from each rank to the next.
 struct Ring {
   explicit Ring(std::int32_t salt) {
-    for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
-      for (std::size_t i = 0; i < kCount; ++i) {
+    for (std::uint16_t rank = 0; rank < kEdgeRanks; ++rank) {
+      for (std::size_t i = 0; i < kEdgeValues; ++i) {
         sent[rank].push_back(salt * 1'000'000 + rank * 100'000 + static_cast<std::int32_t>(i));
       }
-      received[rank].resize(kCount);
+      received[rank].resize(kEdgeValues);
     }
   }
   Operation of(Kind kind, std::uint16_t rank, std::uint32_t tag) {
@@ -97,8 +97,8 @@ struct Ring {
     Operation operation;
     operation.kind = kind;
     operation.type = DataType::kInt32;
-    operation.count = kCount;
-    operation.root = static_cast<std::uint16_t>((rank + (sends ? 1 : kRanks - 1)) % kRanks);
+    operation.count = kEdgeValues;
+    operation.root = static_cast<std::uint16_t>((rank + (sends ? 1 : kEdgeRanks - 1)) % kEdgeRanks);
     operation.tag = tag;
     return on_buffers(operation, sends ? sent[rank].data() : nullptr,
                       sends ? nullptr : received[rank].data());
@@ -107,8 +107,8 @@ struct Ring {
     return received[1] == sent[0] && received[2] == sent[1] && received[0] == sent[2];
   }
 
-  std::array<std::vector<std::int32_t>, kRanks> sent;
-  std::array<std::vector<std::int32_t>, kRanks> received;
+  std::array<std::vector<std::int32_t>, kEdgeRanks> sent;
+  std::array<std::vector<std::int32_t>, kEdgeRanks> received;
 };
 
 // Losses, copies and packets that overtake each other, everywhere.
@@ -126,7 +126,7 @@ void add_faults(SimulatedGroup& group, std::uint16_t ranks) {
 
 SimulatedGroupOptions options_of(const Start& start) {
   SimulatedGroupOptions options;
-  options.ranks = kRanks;
+  options.ranks = kEdgeRanks;
   options.first_number = start.number;
   options.first_operation = start.operation;
   options.epoch = start.epoch;
@@ -162,7 +162,7 @@ History history_of(SimulatedGroup& group, std::uint16_t ranks, base::Instant beg
 class Job {
  public:
   Job(const Start& start, What what) : start_(start), group_(options_of(start)) {
-    add_faults(group_, kRanks);
+    add_faults(group_, kEdgeRanks);
     for (std::size_t i = 0; i < kRounds * kSums; ++i) {
       sums_.emplace_back(i, what == What::kEverything && i % 2 == 1);
     }
@@ -176,15 +176,15 @@ class Job {
     const base::Instant begin{base::microseconds(start_.clock_us)};
     submit(0, begin);
     submit(1, begin + pause);
-    const std::size_t operations = kRanks * kRounds * (kSums + 2 * kPairs);
+    const std::size_t operations = kEdgeRanks * kRounds * (kSums + 2 * kPairs);
     EXPECT_TRUE(group_.run(operations, begin.since_zero() + pause + kPatience)) << "it hangs";
     check();
-    return history_of(group_, kRanks, begin + pause);
+    return history_of(group_, kEdgeRanks, begin + pause);
   }
 
  private:
   void submit(std::size_t round, base::Instant when) {
-    for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
+    for (std::uint16_t rank = 0; rank < kEdgeRanks; ++rank) {
       for (std::size_t i = round * kSums; i < (round + 1) * kSums; ++i) {
         group_.submit_at(when, rank, sums_[i].tensors.at(rank, sums_[i].operation));
       }
@@ -197,7 +197,7 @@ class Job {
   }
 
   void check() {
-    for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
+    for (std::uint16_t rank = 0; rank < kEdgeRanks; ++rank) {
       for (const Ending& ending : group_.endings(rank)) {
         EXPECT_TRUE(ending.status.ok()) << ending.status.message();
       }
@@ -208,7 +208,7 @@ class Job {
     for (const Ring& ring : rings_) {
       EXPECT_TRUE(ring.has_arrived());
     }
-    expect_nothing_strange(group_, kRanks);
+    expect_nothing_strange(group_, kEdgeRanks);
   }
 
   Start start_;
@@ -279,24 +279,25 @@ struct ServedHistory {
 
 ServedHistory run_with_server(const Start& start) {
   SimulatedGroupOptions options = options_of(start);
-  options.ranks = kRanks + 1;
+  options.ranks = kEdgeRanks + 1;
   options.servers = 1;
   SimulatedGroup group(options);
-  add_faults(group, kRanks + 1);
+  add_faults(group, kEdgeRanks + 1);
   std::vector<Sum> sums;
   for (std::size_t i = 0; i < 2 * kSums; ++i) {
     sums.emplace_back(i, /*is_tolerant=*/i % 2 == 1);
   }
   const base::Instant begin{base::microseconds(start.clock_us)};
-  for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
+  for (std::uint16_t rank = 0; rank < kEdgeRanks; ++rank) {
     for (Sum& sum : sums) {
       group.submit_at(begin, rank, sum.tensors.at(rank, sum.operation));
     }
   }
   // The server ends each as well.
-  EXPECT_TRUE(group.run(sums.size() * (kRanks + 1), begin.since_zero() + kPatience)) << "it hangs";
-  expect_nothing_strange(group, kRanks + 1);
-  ServedHistory served{history_of(group, kRanks + 1, begin), {}};
+  EXPECT_TRUE(group.run(sums.size() * (kEdgeRanks + 1), begin.since_zero() + kPatience))
+      << "it hangs";
+  expect_nothing_strange(group, kEdgeRanks + 1);
+  ServedHistory served{history_of(group, kEdgeRanks + 1, begin), {}};
   for (const Sum& sum : sums) {
     served.errors.push_back(sum.worst_error());
   }
@@ -318,19 +319,19 @@ TEST_P(OperationEdges, ChangeNothingWithAParameterServer) {
   }
 }
 
-void leave_when_idle(SimulatedGroup& group, std::uint16_t rank) {
+void edge_rank_leaves_when_idle(SimulatedGroup& group, std::uint16_t rank) {
   if (group.stack(rank).engine().is_idle()) {
     group.leave(rank);
     return;
   }
   group.network().at(group.network().now() + base::microseconds(10),
-                     [&group, rank](base::Instant) { leave_when_idle(group, rank); });
+                     [&group, rank](base::Instant) { edge_rank_leaves_when_idle(group, rank); });
 }
 
 // Whoever is done and owes nothing leaves, and says which operations are over with it.
 TEST_P(OperationEdges, AreKnownToRanksThatLeave) {
   SimulatedGroup group(options_of(GetParam()));
-  add_faults(group, kRanks);
+  add_faults(group, kEdgeRanks);
   std::vector<Sum> sums;
   for (std::size_t i = 0; i < kSums; ++i) {
     sums.emplace_back(i, /*is_tolerant=*/i % 2 == 1);
@@ -338,15 +339,15 @@ TEST_P(OperationEdges, AreKnownToRanksThatLeave) {
   group.on_ending([&](std::uint16_t rank, const Ending& ending) {
     EXPECT_TRUE(ending.status.ok()) << ending.status.message();
     if (group.endings(rank).size() == kSums) {
-      leave_when_idle(group, rank);
+      edge_rank_leaves_when_idle(group, rank);
     }
   });
-  for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
+  for (std::uint16_t rank = 0; rank < kEdgeRanks; ++rank) {
     for (Sum& sum : sums) {
       ASSERT_TRUE(group.submit(rank, sum.tensors.at(rank, sum.operation)).ok());
     }
   }
-  ASSERT_TRUE(group.run(kSums * kRanks)) << "it hangs";
+  ASSERT_TRUE(group.run(kSums * kEdgeRanks)) << "it hangs";
   for (const Sum& sum : sums) {
     EXPECT_LT(sum.worst_error(), sum.operation.tolerance ? 0.05 : 1e-12);
   }

@@ -9,7 +9,7 @@
 namespace spillway::sim {
 namespace {
 
-scenario::Scenario parsed(const std::string& text) {
+scenario::Scenario parsed_tenants(const std::string& text) {
   base::Result<scenario::Scenario> scenario = scenario::parse_scenario(text);
   EXPECT_TRUE(scenario.ok()) << scenario.status().message();
   return scenario.ok() ? std::move(scenario).value() : scenario::Scenario();
@@ -18,9 +18,9 @@ scenario::Scenario parsed(const std::string& text) {
 // Two hosts at 1 Gb/s with nothing but the tenant, which must outlive the network.
 struct World {
   explicit World(const std::string& tenant)
-      : scenario(parsed("topology one-switch hosts=2 rate=1gbit delay=1us\n"
-                        "switch mode=ecn queue=200k ecn=30k\n" +
-                        tenant)),
+      : scenario(parsed_tenants("topology one-switch hosts=2 rate=1gbit delay=1us\n"
+                                "switch mode=ecn queue=200k ecn=30k\n" +
+                                tenant)),
         topology(scenario::build_topology(scenario).value()),
         network(topology, 1),
         status(tenants.add_to(network, topology, scenario.tenants)) {
@@ -83,9 +83,10 @@ TEST(Tenant, TcpThatFallsBehindGoesOnAsFastAsItCan) {
 TEST(Tenant, ARunDoesNotWaitForItAndFeelsIt) {
   const std::string alone =
       "topology one-switch hosts=3 rate=1gbit\njob pattern=incast bytes=1MB senders=1 hosts=2\n";
-  const auto quiet = run_scenario(parsed(alone));
-  const auto busy = run_scenario(parsed(alone + "tenant from=host2 to=host0 rate=80% off=0\n" +
-                                        "tenant from=host2 to=host1 rate=20% off=0\n"));
+  const auto quiet = run_scenario(parsed_tenants(alone));
+  const auto busy =
+      run_scenario(parsed_tenants(alone + "tenant from=host2 to=host0 rate=80% off=0\n" +
+                                  "tenant from=host2 to=host1 rate=20% off=0\n"));
   ASSERT_TRUE(quiet.ok() && busy.ok());
   EXPECT_TRUE(quiet->finished && busy->finished);
   EXPECT_GT(busy->jobs[0].makespan, quiet->jobs[0].makespan);
@@ -93,10 +94,10 @@ TEST(Tenant, ARunDoesNotWaitForItAndFeelsIt) {
 
 TEST(Tenant, SeveralShareHostsWithJobs) {
   const auto result = run_scenario(
-      parsed("topology one-switch hosts=3 rate=1gbit\njob pattern=all-to-all bytes=100kB\n"
-             "tenant from=host0 to=host1 rate=10% off=0\n"
-             "tenant from=host1 to=host0 rate=10% protocol=dctcp\n"
-             "tenant from=host0 to=host2 rate=10% protocol=newreno\n"));
+      parsed_tenants("topology one-switch hosts=3 rate=1gbit\njob pattern=all-to-all bytes=100kB\n"
+                     "tenant from=host0 to=host1 rate=10% off=0\n"
+                     "tenant from=host1 to=host0 rate=10% protocol=dctcp\n"
+                     "tenant from=host0 to=host2 rate=10% protocol=newreno\n"));
   ASSERT_TRUE(result.ok()) << result.status().message();
   EXPECT_EQ(result->jobs[0].ended, 6U);
   EXPECT_EQ(result->jobs[0].failed, 0U);

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What switches that add have done, for people, programs and monitoring systems.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/text_table.h"
+#include "sim/sum_totals.h"
+
+namespace spillway::cli {
+
+nlohmann::json adders_json(const std::vector<sim::AdderTotals>& adders);
+
+// A row per switch and job.
+TextTable adders_table(const std::vector<sim::AdderTotals>& adders);
+
+// Prometheus' text format; nothing where no switch adds.
+std::string adders_metrics(const std::vector<sim::AdderTotals>& adders);
+
+}  // namespace spillway::cli

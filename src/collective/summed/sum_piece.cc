@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collective/summed/sum_piece.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "codec/kernels.h"
+#include "codec/level_decoder.h"
+#include "codec/shared_scale.h"
+#include "collective/reduction.h"
+#include "collective/tolerant/own_values.h"
+
+namespace spillway::collective {
+namespace {
+
+std::variant<codec::LevelCode, codec::BlockCode> code_of(const Operation& operation,
+                                                         const Group& group) {
+  if (operation.tolerance->code == SumCode::kBlocks) {
+    return codec::BlockCode::for_contributors(group.workers());
+  }
+  return codec::choose_level_code(operation.tolerance->precision, group.workers());
+}
+
+}  // namespace
+
+SumCoder::SumCoder(const Operation& operation_, const SumLayout& layout_,
+                   std::span<float> residual_)
+    : operation(operation_),
+      layout(layout_),
+      code(code_of(operation_, layout_.group)),
+      residual(residual_) {}
+
+double SumCoder::weight() const {
+  return operation.op == ReduceOp::kSum ? static_cast<double>(layout.group.workers()) : 1.0;
+}
+
+SumPiece::SumPiece(const SumCoder& coder, const SumPlace& place, std::uint64_t key)
+    : coder_(coder), place_(place), key_(key), rows_(SumLayout::rows_of(place)) {
+  measures_.resize(rows_.row_count());
+}
+
+std::vector<float> SumPiece::own_values() const {
+  const OwnValues own(coder_.operation, place_.extent);
+  std::vector<float> values(own.view().begin(), own.view().end());
+  if (coder_.has_residual()) {
+    add_values(coder_.residual.subspan(place_.extent.first, place_.extent.count), values);
+  }
+  return values;
+}
+
+void SumPiece::measure() {
+  const std::vector<float> values = own_values();
+  coordinates_.assign(SumLayout::coordinates_of(place_), 0.0F);
+  rotated_.resize(rows_.row_count());
+  for (std::size_t i = 0; i < rows_.row_count(); ++i) {
+    const codec::Row row = rows_.row(i);
+    const std::span<const float> own = std::span(values).subspan(row.offset, row.values);
+    const std::span<float> coordinates = std::span(coordinates_).subspan(row.offset, row.length());
+    if (std::holds_alternative<codec::BlockCode>(coder_.code)) {
+      std::copy(own.begin(), own.end(), coordinates.begin());
+      measures_[i] = codec::measure_block(own);
+      continue;
+    }
+    rotated_[i] = codec::rotate_for_levels(codec::best_kernels(), own, row.log2_length, rotation(i),
+                                           coordinates);
+    measures_[i] = rotated_[i].measure;
+  }
+}
+
+void SumPiece::begin_empty() {
+  const std::size_t chunks = coder_.layout.chunks_of(place_);
+  words_.assign(chunks * codec::kChunkWords, 0);
+  ranks_.resize(chunks);
+}
+
+void SumPiece::encode(std::span<const float> scales) {
+  scales_.assign(scales.begin(), scales.end());
+  std::vector<std::uint32_t> numbers(coordinates_.size());
+  const codec::LevelCode* const levels = std::get_if<codec::LevelCode>(&coder_.code);
+  std::optional<codec::LevelRounder> rounder;
+  if (levels != nullptr) {
+    rounder.emplace(*levels, coder_.layout.group.rank);
+  }
+  for (std::size_t i = 0; i < rows_.row_count(); ++i) {
+    const codec::Row row = rows_.row(i);
+    const std::span<const float> coordinates =
+        std::span(coordinates_).subspan(row.offset, row.length());
+    const std::span<std::uint32_t> out = std::span(numbers).subspan(row.offset, row.length());
+    clipped_ += levels != nullptr
+                    ? rounder->round(coordinates, rotated_[i], scales_[i], rotation(i), out)
+                    : codec::encode_block(std::get<codec::BlockCode>(coder_.code), coordinates,
+                                          scales_[i], out);
+  }
+  coordinates_ = {};
+  begin_empty();
+  const std::size_t per_chunk = coder_.layout.lanes.values_per_chunk();
+  for (std::size_t chunk = 0; chunk < ranks_.size(); ++chunk) {
+    const std::size_t first = chunk * per_chunk;
+    codec::pack_chunk(
+        coder_.layout.lanes,
+        std::span(numbers).subspan(first, std::min(per_chunk, numbers.size() - first)),
+        codec::ChunkWords(&words_[chunk * codec::kChunkWords], codec::kChunkWords));
+  }
+  if (coder_.has_residual()) {
+    own_words_ = words_;
+  }
+}
+
+template <typename Visit>
+void SumPiece::for_each_segment(std::size_t first, std::size_t count, Visit&& visit) const {
+  const std::size_t per_chunk = coder_.layout.lanes.values_per_chunk();
+  const std::size_t end = first + count;
+  while (first < end) {
+    const std::size_t chunk = first / per_chunk;
+    const std::size_t until = std::min(end, (chunk + 1) * per_chunk);
+    visit(Segment{first, until - first, chunk});
+    first = until;
+  }
+}
+
+std::vector<std::uint32_t> SumPiece::numbers_of(std::span<const std::uint64_t> words) const {
+  std::vector<std::uint32_t> numbers(SumLayout::coordinates_of(place_));
+  const std::size_t per_chunk = coder_.layout.lanes.values_per_chunk();
+  for (std::size_t chunk = 0; chunk < ranks_.size(); ++chunk) {
+    const std::size_t first = chunk * per_chunk;
+    codec::unpack_chunk(
+        coder_.layout.lanes,
+        codec::ConstChunkWords(&words[chunk * codec::kChunkWords], codec::kChunkWords),
+        std::span(numbers).subspan(first, std::min(per_chunk, numbers.size() - first)));
+  }
+  return numbers;
+}
+
+template <typename Count>
+void SumPiece::decode_row(std::size_t index, std::span<const std::uint32_t> sums, float scale,
+                          double weight, bool makes_up, const Count& count,
+                          std::span<float> values) const {
+  const codec::Row row = rows_.row(index);
+  const codec::LevelCode* const levels = std::get_if<codec::LevelCode>(&coder_.code);
+  std::size_t arrived = 0;
+  for_each_segment(row.offset, row.length(), [&](const Segment& segment) {
+    const unsigned contributors = count(ranks_[segment.chunk]);
+    const std::span<const std::uint32_t> from = sums.subspan(segment.first, segment.count);
+    const std::span<float> to = values.subspan(segment.first - row.offset, segment.count);
+    arrived += contributors > 0 ? segment.count : 0;
+    if (levels != nullptr) {
+      codec::decode_level_sums(*levels, from, contributors, to);
+    } else {
+      codec::decode_block_sums(std::get<codec::BlockCode>(coder_.code), from, scale, contributors,
+                               weight, to);
+    }
+  });
+  if (levels != nullptr) {
+    codec::finish_level_row(codec::best_kernels(), *levels, scale, rotation(index),
+                            makes_up ? arrived : row.length(), weight, values);
+  }
+}
+
+void SumPiece::decode(std::span<const float> shared) {
+  if (coder_.has_residual()) {
+    settle_residual(shared);
+  }
+  const std::vector<std::uint32_t> sums = numbers_of(words_);
+  const DataType type = coder_.operation.type;
+  auto* const output = static_cast<std::uint8_t*>(coder_.operation.output) +
+                       place_.extent.first * element_size(type);
+  std::vector<float> values(std::size_t{1} << kSumRowLog2);
+  for (std::size_t i = 0; i < rows_.row_count(); ++i) {
+    const codec::Row row = rows_.row(i);
+    const float scale = std::isnan(shared[i]) ? shared[i] : scales_[i];
+    decode_row(
+        i, sums, scale, coder_.weight(), true,
+        [](const wire::RankSet& ranks) { return ranks.size(); },
+        std::span(values).first(row.length()));
+    convert_from_float(type, values.data(), row.values, output + row.offset * element_size(type));
+  }
+}
+
+// What of this rank's part is not in the sums: what rounding changed, and chunks without it. Rows
+// that are not finite are owed nothing.
+void SumPiece::settle_residual(std::span<const float> shared) {
+  const std::vector<float> own = own_values();
+  const std::vector<std::uint32_t> numbers = numbers_of(own_words_);
+  const std::span<float> residual =
+      coder_.residual.subspan(place_.extent.first, place_.extent.count);
+  const std::uint16_t rank = coder_.layout.group.rank;
+  std::vector<float> sent(std::size_t{1} << kSumRowLog2);
+  for (std::size_t i = 0; i < rows_.row_count(); ++i) {
+    const codec::Row row = rows_.row(i);
+    decode_row(
+        i, numbers, scales_[i], 1.0, false,
+        [rank](const wire::RankSet& ranks) { return ranks.contains(rank) ? 1U : 0U; },
+        std::span(sent).first(row.length()));
+    const bool is_finite = !std::isnan(shared[i]);
+    for (std::size_t k = 0; k < row.values; ++k) {
+      residual[row.offset + k] = is_finite ? own[row.offset + k] - sent[k] : 0.0F;
+    }
+  }
+  own_words_ = {};
+}
+
+unsigned SumPiece::fewest_contributors() const {
+  unsigned fewest = SPILLWAY_SUM_RANKS;
+  for (const wire::RankSet& ranks : ranks_) {
+    fewest = std::min(fewest, ranks.size());
+  }
+  return ranks_.empty() ? 0 : fewest;
+}
+
+}  // namespace spillway::collective

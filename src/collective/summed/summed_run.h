@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// An all-reduce by sums: numbers that whoever is on the way may add. A piece at a time,
+//
+//   measure ─► measures to the owner, the largest back ─► encode ─► sum ─► decode
+//
+// where `sum` is the transport's (transport/sum.h): parts to the owner, added up by switches that
+// can or by the owner itself, results back. All ranks decode the same numbers, so all end with the
+// same bits; and they are the same bits with switches as without.
+//
+// With a predicted scale (Tolerance::predicts_scale, and a named tensor that came before) a piece
+// is encoded as soon as it is measured; measures then travel beside the data, for the next time,
+// and tell in this one only which rows are not finite.
+//
+// A bound on loss forgives parts of chunks; with least_contributors above 0 an owner goes on
+// without ranks that take longer than usual: neither their measures nor their parts are waited for.
+// A sum of few is scaled up to all, and the report says how many there were.
+//
+// In a group with parameter servers these own all pieces and contribute to none.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "collective/operation_run.h"
+#include "collective/summed/scale_book.h"
+#include "collective/summed/sum_piece.h"
+#include "collective/tolerant/pace.h"
+
+namespace spillway::collective {
+
+// What becomes of a piece at this rank. A server's has no numbers: it begins with kAgreeing and
+// ends where others decode.
+enum class PieceStage : std::uint8_t {
+  kMeasuring,
+  kAgreeing,  // on its scale
+  kEncoding,
+  kSumming,
+  kDecoding,  // or waiting for the measures that tell which rows are not finite
+  kDone,
+};
+
+class SummedRun final : public OperationRun {
+ public:
+  // Config and pace outlive the run. `residual`: of the tensor, for error feedback; or empty.
+  SummedRun(const Operation& operation, std::uint64_t key, SumLayout layout,
+            const RunConfig& config, Pace& pace, std::span<float> residual,
+            const ScaleBook::Entry& scales);
+
+  base::Status start(RunContext& context) override;
+  base::Status on_received(const transport::ReceiveReport& report, RunContext& context) override;
+  base::Status on_sent(const transport::SendReport& report, RunContext& context) override;
+  base::Status on_summed(const transport::SumReport& report, RunContext& context) override;
+  base::Status on_computed(std::uint32_t tag, RunContext& context) override;
+  base::Instant next_timeout() const override { return due_; }
+  base::Status on_timeout(RunContext& context) override;
+
+  bool is_done() const override { return done_ == pieces_.size(); }
+  bool is_idle() const override { return jobs_out_ == 0 && messages_.empty() && open_sums_ == 0; }
+  void withdraw(RunContext& context) override;
+
+  std::size_t message_count() const override;
+  std::vector<std::uint16_t> awaited() const override;
+  bool needs(std::uint16_t peer) const override;
+  void on_left(std::uint16_t peer, RunContext& context) override;
+
+ private:
+  enum class Work : std::uint8_t { kMeasure, kEncode, kDecode };
+  static constexpr std::uint32_t kWorks = 3;
+
+  class PieceJob final : public ComputeJob {
+   public:
+    PieceJob(SummedRun& owner, std::uint32_t piece, Work work)
+        : owner_(owner), piece_(piece), work_(work) {}
+    void run() override;
+
+   private:
+    SummedRun& owner_;
+    std::uint32_t piece_;
+    Work work_;
+  };
+
+  struct Piece {
+    Piece(const SumCoder& coder, const SumPlace& place, std::uint64_t key)
+        : numbers(coder, place, key) {}
+
+    SumPiece numbers;
+    PieceStage stage = PieceStage::kMeasuring;
+    bool is_open = false;                      // its sum is in the endpoint
+    std::vector<float> scales;                 // that it is encoded with
+    std::vector<float> shared;                 // the largest measures
+    bool is_agreed = false;                    // `shared` is all there
+    wire::RankSet unmeasured;                  // at its owner: whose measures are missing
+    std::vector<std::vector<float>> measures;  // at its owner, by rank
+    std::vector<std::unique_ptr<ByteSink>> sinks;
+    std::vector<std::unique_ptr<ByteSource>> sources;
+  };
+
+  bool is_mine(const Piece& piece) const {
+    return piece.numbers.place().owner == config_.group.rank;
+  }
+  bool is_server() const { return config_.group.is_server(); }
+  bool predicts(std::uint32_t index) const;
+  const Tolerance& tolerance() const { return *operation().tolerance; }
+  transport::SumId sum_id(std::uint32_t index) const;
+  wire::RankSet awaited_by(const Piece& piece) const;
+
+  void submit(std::uint32_t index, Work work, RunContext& context);
+  base::Status expect_measures(std::uint32_t index, RunContext& context);
+  base::Status send_floats(const wire::MessageId& id, std::uint16_t to,
+                           std::span<const float> values, Piece& piece, RunContext& context);
+  base::Status on_measured(std::uint32_t index, RunContext& context);
+  void fold(Piece& piece, std::span<const float> measures);
+  base::Status agree_if_complete(std::uint32_t index, RunContext& context);
+  base::Status on_agreed(std::uint32_t index, RunContext& context);
+  void encode(std::uint32_t index, std::span<const float> scales, RunContext& context);
+  base::Status predict_if_possible(std::uint32_t index, RunContext& context);
+  base::Status begin_sum(std::uint32_t index, RunContext& context);
+  void count_parts(const Piece& piece, const transport::SumReport& report);
+  void decode_if_possible(std::uint32_t index, RunContext& context);
+  void finish(std::uint32_t index);
+  void complete_report();
+
+  SumLayout layout_;
+  SumCoder coder_;
+  Pace& pace_;
+  ScaleBook::Entry scales_;
+  std::deque<Piece> pieces_;
+  std::deque<PieceJob> jobs_;
+  std::uint32_t jobs_out_ = 0;
+  bool is_withdrawn_ = false;
+  std::size_t done_ = 0;
+  std::size_t open_sums_ = 0;
+  MessageSet messages_;
+  base::Instant started_;
+  base::Instant due_ = transport::kNever;
+  std::optional<base::Duration> deadline_;
+};
+
+}  // namespace spillway::collective

@@ -1,0 +1,518 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every row of the table in sum_slots.h, and the ways in which slots are known to go wrong.
+#include "dataplane/sum_slots.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "dataplane/sum_testing.h"
+
+namespace spillway::dataplane {
+namespace {
+
+constexpr std::uint64_t kLeaseNs = SPILLWAY_SUM_LEASE_US * 1000ULL;
+
+spillway_sum_config slots_with(spillway_sum_policy policy, std::uint32_t slots = 1) {
+  return {.slots = slots,
+          .lease_us = SPILLWAY_SUM_LEASE_US,
+          .pools = 1,
+          .policy = static_cast<std::uint8_t>(policy),
+          .level = 0,
+          .reserved = {}};
+}
+
+SumPacket part(std::uint16_t chunk, std::initializer_list<unsigned> ranks, std::uint8_t need) {
+  return sum_packet(SPILLWAY_SUM_PART, chunk, ranks, need);
+}
+
+SumPacket flush(std::uint16_t chunk, std::initializer_list<unsigned> missing) {
+  SumPacket packet = sum_packet(SPILLWAY_SUM_FLUSH, chunk, missing, 0);
+  packet.header().common.source = 0;
+  packet.header().common.destination = static_cast<std::uint16_t>(*missing.begin());
+  return packet;
+}
+
+SumPacket urgent(SumPacket packet, std::uint8_t urgency) {
+  packet.header().urgency = urgency;
+  return packet;
+}
+
+std::uint64_t sum_of(std::initializer_list<unsigned> ranks, std::size_t word) {
+  std::uint64_t sum = 0;
+  for (const unsigned rank : ranks) {
+    sum += (rank + 1) * 1000003ULL + word;
+  }
+  return sum;
+}
+
+void expect_sum(const SumPacket& packet, std::initializer_list<unsigned> ranks) {
+  spillway_sum_header expected = {};
+  put_ranks(expected, ranks);
+  EXPECT_EQ(packet.header().ranks[0], expected.ranks[0]);
+  EXPECT_EQ(packet.header().ranks[1], expected.ranks[1]);
+  std::uint64_t tag = 0;
+  for (const unsigned rank : ranks) {
+    tag += 1000 + rank;
+  }
+  EXPECT_EQ(packet.header().tag.low, tag);
+  EXPECT_EQ(packet.words[0], sum_of(ranks, 0));
+  EXPECT_EQ(packet.words[SPILLWAY_SUM_WORDS - 1], sum_of(ranks, SPILLWAY_SUM_WORDS - 1));
+}
+
+class SumSlots : public testing::Test {
+ protected:
+  void use(spillway_sum_policy policy, std::uint32_t slots = 1) {
+    switch_.emplace(slots_with(policy, slots));
+  }
+  void use(const spillway_sum_config& config) { switch_.emplace(config); }
+
+  void expect(SumPacket& packet, spillway_sum_action action, spillway_sum_outcome outcome) {
+    const spillway_sum_decision decision = switch_->take(packet, now_);
+    EXPECT_EQ(decision.action, action);
+    EXPECT_EQ(decision.outcome, outcome);
+  }
+  void expect_gone(SumPacket packet, spillway_sum_outcome outcome) {
+    expect(packet, SPILLWAY_SUM_ABSORB, outcome);
+  }
+  SumPacket expect_on(SumPacket packet, spillway_sum_outcome outcome) {
+    expect(packet, SPILLWAY_SUM_FORWARD, outcome);
+    return packet;
+  }
+  const spillway_sum_slot& slot() const { return switch_->slots()[0]; }
+  std::uint32_t held(std::uint16_t job = 1) { return switch_->find_job(job, now_)->held; }
+
+  std::optional<SumSwitch> switch_;
+  std::uint64_t now_ = 1'000'000'000;
+};
+
+// ------------------------------------------------------------------ the table
+
+TEST_F(SumSlots, PartsAreClaimedAddedAndLeaveWhole) {
+  use(SPILLWAY_SUM_FIRST_COME);
+  expect_gone(part(7, {3}, 3), SPILLWAY_SUM_DID_CLAIM);
+  EXPECT_EQ(held(), 1U);
+  expect_gone(part(7, {1}, 3), SPILLWAY_SUM_DID_ADD);
+  SumPacket last = part(7, {2}, 3);
+  expect(last, SPILLWAY_SUM_EMIT, SPILLWAY_SUM_DID_EMIT);
+  expect_sum(last, {1, 2, 3});
+  EXPECT_EQ(last.header().marks, SPILLWAY_SUM_ADDED);
+  EXPECT_EQ(last.header().level, 1);
+  EXPECT_EQ(last.header().common.source, 2);
+  EXPECT_EQ(slot().state, SPILLWAY_SUM_DONE);
+  EXPECT_EQ(held(), 0U);
+}
+
+TEST_F(SumSlots, ThoseWholeByThemselvesNeedNoSlot) {
+  use(SPILLWAY_SUM_FIRST_COME);
+  const SumPacket out = expect_on(part(7, {3}, 1), SPILLWAY_SUM_PAST_ALONE);
+  EXPECT_EQ(out.header().level, 1);
+  EXPECT_EQ(slot().state, SPILLWAY_SUM_EMPTY);
+}
+
+TEST_F(SumSlots, WithoutANeedNothingIsWhole) {
+  use(SPILLWAY_SUM_FIRST_COME);
+  expect_gone(part(7, {1}, 0), SPILLWAY_SUM_DID_CLAIM);
+  expect_gone(part(7, {2}, 0), SPILLWAY_SUM_DID_ADD);
+  EXPECT_EQ(slot().state, SPILLWAY_SUM_BUSY);
+}
+
+TEST_F(SumSlots, MoreThanNeededIsEnough) {
+  use(SPILLWAY_SUM_FIRST_COME);
+  expect_gone(part(7, {1, 2}, 3), SPILLWAY_SUM_DID_CLAIM);
+  SumPacket last = part(7, {3, 4}, 3);
+  expect(last, SPILLWAY_SUM_EMIT, SPILLWAY_SUM_DID_EMIT);
+  EXPECT_TRUE(last.has(1) && last.has(2) && last.has(3) && last.has(4));
+}
+
+TEST_F(SumSlots, DuplicatesAreAbsorbedWhileOthersAreMissing) {
+  use(SPILLWAY_SUM_FIRST_COME);
+  expect_gone(part(7, {1}, 3), SPILLWAY_SUM_DID_CLAIM);
+  expect_gone(part(7, {1}, 3), SPILLWAY_SUM_DID_DUPLICATE);
+  EXPECT_EQ(slot().words[5], sum_of({1}, 5));
+}
+
+TEST_F(SumSlots, DuplicatesOfADoneSumMakeItLeaveOnceMore) {
+  use(SPILLWAY_SUM_FIRST_COME);
+  expect_gone(part(7, {1}, 2), SPILLWAY_SUM_DID_CLAIM);
+  SumPacket last = part(7, {100}, 2);
+  expect(last, SPILLWAY_SUM_EMIT, SPILLWAY_SUM_DID_EMIT);
+  SumPacket again = part(7, {1}, 2);
+  expect(again, SPILLWAY_SUM_EMIT, SPILLWAY_SUM_DID_REEMIT);
+  expect_sum(again, {1, 100});
+  EXPECT_EQ(again.header().marks, SPILLWAY_SUM_ADDED);
+}
+
+TEST_F(SumSlots, WhatComesToADoneSumAnewGoesOn) {
+  use(SPILLWAY_SUM_FIRST_COME);
+  expect_gone(part(7, {1}, 2), SPILLWAY_SUM_DID_CLAIM);
+  SumPacket last = part(7, {2}, 2);
+  expect(last, SPILLWAY_SUM_EMIT, SPILLWAY_SUM_DID_EMIT);
+  const SumPacket out = expect_on(part(7, {3}, 2), SPILLWAY_SUM_DID_LATE);
+  expect_sum(out, {3});
+  EXPECT_EQ(slot().words[0], sum_of({1, 2}, 0));
+}
+
+TEST_F(SumSlots, PartialOverlapGoesOnMarked) {
+  use(SPILLWAY_SUM_FIRST_COME);
+  expect_gone(part(7, {1, 2}, 4), SPILLWAY_SUM_DID_CLAIM);
+  const SumPacket out = expect_on(part(7, {2, 3}, 4), SPILLWAY_SUM_DID_OVERLAP);
+  EXPECT_EQ(out.header().marks, SPILLWAY_SUM_OVERLAP);
+  EXPECT_EQ(slot().header.fields.ranks[0], 0b110U);
+}
+
+TEST_F(SumSlots, OthersCollide) {
+  use(SPILLWAY_SUM_FIRST_COME);
+  expect_gone(part(7, {1}, 3), SPILLWAY_SUM_DID_CLAIM);
+  const SumPacket out = expect_on(urgent(part(8, {2}, 3), 255), SPILLWAY_SUM_DID_COLLISION);
+  EXPECT_EQ(out.header().marks, SPILLWAY_SUM_COLLISION);
+  EXPECT_EQ(out.header().level, 1) << "it has been through this level";
+  expect_sum(out, {2});
+}
+
+TEST_F(SumSlots, MoreUrgentPartsTakeTheSlot) {
+  use(SPILLWAY_SUM_PREEMPTIVE);
+  SumPacket first = urgent(part(7, {1}, 3), 10);
+  first.header().common.job = 2;
+  first.header().common.signature = 77;
+  first.route.bytes[0] = 4711;
+  expect_gone(first, SPILLWAY_SUM_DID_CLAIM);
+  SumPacket second = urgent(part(8, {2}, 3), 11);
+  second.route.bytes[0] = 4712;
+  expect(second, SPILLWAY_SUM_SWAP, SPILLWAY_SUM_DID_EVICTION);
+  EXPECT_EQ(second.header().common.job, 2);
+  EXPECT_EQ(second.header().common.signature, 77U);
+  EXPECT_EQ(second.header().common.packet, 7);
+  EXPECT_EQ(second.header().marks,
+            SPILLWAY_SUM_ADDED | SPILLWAY_SUM_PARTIAL | SPILLWAY_SUM_EVICTED);
+  EXPECT_EQ(second.route.bytes[0], 4711U);
+  expect_sum(second, {1});
+  EXPECT_EQ(slot().words[0], sum_of({2}, 0));
+  EXPECT_EQ(slot().route.bytes[0], 4712U);
+  EXPECT_EQ(held(2), 0U);
+  EXPECT_EQ(held(1), 1U);
+  EXPECT_EQ(switch_->counters().lost_slots, 1U);
+}
+
+TEST_F(SumSlots, AnotherShapeOfFrameCannotTakeIt) {
+  use(SPILLWAY_SUM_PREEMPTIVE);
+  expect_gone(urgent(part(7, {1}, 3), 10), SPILLWAY_SUM_DID_CLAIM);
+  SumPacket tagged = urgent(part(8, {2}, 3), 11);
+  tagged.route.shape = 18;
+  expect_on(tagged, SPILLWAY_SUM_DID_COLLISION);
+}
+
+TEST_F(SumSlots, DoneSlotsAreFreeForOthersAtOnce) {
+  use(SPILLWAY_SUM_FIRST_COME);
+  expect_gone(part(7, {1}, 2), SPILLWAY_SUM_DID_CLAIM);
+  SumPacket last = part(7, {2}, 2);
+  expect(last, SPILLWAY_SUM_EMIT, SPILLWAY_SUM_DID_EMIT);
+  expect_gone(part(8, {2}, 2), SPILLWAY_SUM_DID_CLAIM);
+}
+
+TEST_F(SumSlots, AFlushIsTurnedRoundWithWhatIsHeld) {
+  use(SPILLWAY_SUM_FIRST_COME);
+  expect_gone(part(7, {1}, 4), SPILLWAY_SUM_DID_CLAIM);
+  expect_gone(part(7, {2}, 4), SPILLWAY_SUM_DID_ADD);
+  SumPacket out = flush(7, {3, 1, 2});
+  expect(out, SPILLWAY_SUM_TURN, SPILLWAY_SUM_DID_FLUSH);
+  expect_sum(out, {1, 2});
+  EXPECT_EQ(out.header().kind, SPILLWAY_SUM_PART);
+  EXPECT_EQ(out.header().common.source, 3) << "of whom it was asked";
+  EXPECT_EQ(out.header().common.destination, 0);
+  EXPECT_EQ(out.header().marks, SPILLWAY_SUM_ADDED | SPILLWAY_SUM_PARTIAL);
+  EXPECT_EQ(held(), 0U);
+}
+
+TEST_F(SumSlots, AFlushForADoneSumGetsAllOfIt) {
+  use(SPILLWAY_SUM_FIRST_COME);
+  expect_gone(part(7, {1}, 2), SPILLWAY_SUM_DID_CLAIM);
+  SumPacket last = part(7, {2}, 2);
+  expect(last, SPILLWAY_SUM_EMIT, SPILLWAY_SUM_DID_EMIT);
+  SumPacket out = flush(7, {1, 2});
+  expect(out, SPILLWAY_SUM_TURN, SPILLWAY_SUM_DID_FLUSH);
+  expect_sum(out, {1, 2});
+  EXPECT_EQ(out.header().marks, SPILLWAY_SUM_ADDED);
+}
+
+TEST_F(SumSlots, AFlushForNothingSaysSo) {
+  use(SPILLWAY_SUM_FIRST_COME);
+  const SumPacket none = expect_on(flush(7, {1}), SPILLWAY_SUM_DID_NOT_HELD);
+  EXPECT_EQ(none.header().marks, SPILLWAY_SUM_NOT_HELD);
+  expect_gone(part(8, {1}, 4), SPILLWAY_SUM_DID_CLAIM);
+  expect_on(flush(7, {1}), SPILLWAY_SUM_DID_NOT_HELD);
+  EXPECT_EQ(slot().state, SPILLWAY_SUM_BUSY) << "another chunk's";
+}
+
+TEST_F(SumSlots, ResultsGoByAndEndTheirSlot) {
+  use(SPILLWAY_SUM_FIRST_COME);
+  expect_gone(part(7, {1}, 4), SPILLWAY_SUM_DID_CLAIM);
+  expect_on(sum_packet(SPILLWAY_SUM_RESULT, 9, {1}, 4), SPILLWAY_SUM_DID_RESULT);
+  EXPECT_EQ(slot().state, SPILLWAY_SUM_BUSY) << "another chunk's";
+  SumPacket result = sum_packet(SPILLWAY_SUM_RESULT, 7, {1}, 4);
+  result.header().marks = SPILLWAY_SUM_MULTIPLY;
+  result.header().recipients[0] = 6;
+  expect(result, SPILLWAY_SUM_TO_MANY, SPILLWAY_SUM_DID_RESULT);
+  EXPECT_EQ(slot().state, SPILLWAY_SUM_OVER);
+  EXPECT_EQ(held(), 0U);
+  expect_gone(part(8, {1}, 4), SPILLWAY_SUM_DID_CLAIM);
+}
+
+TEST_F(SumSlots, RepeatsAndWantsTouchNothing) {
+  use(SPILLWAY_SUM_FIRST_COME);
+  expect_gone(part(7, {1}, 2), SPILLWAY_SUM_DID_CLAIM);
+  const SumPacket out =
+      expect_on(sum_packet(SPILLWAY_SUM_REPEAT, 7, {2}, 2), SPILLWAY_SUM_PAST_REPEAT);
+  expect_sum(out, {2});
+  expect_on(sum_packet(SPILLWAY_SUM_WANT, 7, {}, 2), SPILLWAY_SUM_PAST_REPEAT);
+  EXPECT_EQ(slot().header.fields.ranks[0], 2U);
+}
+
+TEST_F(SumSlots, OldEpochsAreDropped) {
+  use(SPILLWAY_SUM_FIRST_COME, 16);
+  SumPacket newest = part(7, {1}, 2);
+  newest.header().common.epoch = 2;
+  expect_gone(newest, SPILLWAY_SUM_DID_CLAIM);
+  SumPacket old = part(7, {1}, 2);
+  old.header().common.epoch = 65535;
+  expect_gone(old, SPILLWAY_SUM_DID_STALE);
+  old.header().common.job = 9;
+  expect_gone(old, SPILLWAY_SUM_DID_CLAIM);
+  old.header().common.job = 1;
+  now_ += kLeaseNs + 1;
+  expect_gone(old, SPILLWAY_SUM_DID_CLAIM);
+}
+
+TEST_F(SumSlots, LeasesEnd) {
+  use(SPILLWAY_SUM_FIRST_COME);
+  expect_gone(part(7, {1}, 3), SPILLWAY_SUM_DID_CLAIM);
+  now_ += kLeaseNs;
+  expect_on(part(8, {2}, 3), SPILLWAY_SUM_DID_COLLISION);
+  now_ += 1;
+  SumPacket out = part(8, {2}, 3);
+  expect(out, SPILLWAY_SUM_SWAP, SPILLWAY_SUM_DID_EXPIRED);
+  expect_sum(out, {1});
+}
+
+TEST_F(SumSlots, NumbersComeAgainSomeDay) {
+  use(SPILLWAY_SUM_FIRST_COME);
+  expect_gone(part(7, {1}, 2), SPILLWAY_SUM_DID_CLAIM);
+  SumPacket last = part(7, {2}, 2);
+  expect(last, SPILLWAY_SUM_EMIT, SPILLWAY_SUM_DID_EMIT);
+  now_ += kLeaseNs + 1;
+  expect_gone(part(7, {1}, 2), SPILLWAY_SUM_DID_CLAIM);
+}
+
+// ------------------------------------------------------------------ levels, limits, pools
+
+TEST_F(SumSlots, OtherLevelsPass) {
+  spillway_sum_config config = slots_with(SPILLWAY_SUM_FIRST_COME);
+  config.level = 1;
+  use(config);
+  const SumPacket out = expect_on(part(7, {1}, 2), SPILLWAY_SUM_PAST_LEVEL);
+  EXPECT_EQ(out.header().level, 0);
+  SumPacket rack = part(7, {1, 2}, 0);
+  rack.header().level = 1;
+  rack.header().need[1] = 4;
+  expect_gone(rack, SPILLWAY_SUM_DID_CLAIM);
+  SumPacket other = part(7, {3, 4}, 0);
+  other.header().level = 1;
+  other.header().need[1] = 4;
+  expect(other, SPILLWAY_SUM_EMIT, SPILLWAY_SUM_DID_EMIT);
+  EXPECT_EQ(other.header().level, 2);
+}
+
+TEST_F(SumSlots, JobsHaveLimits) {
+  use(SPILLWAY_SUM_FIRST_COME, 64);
+  switch_->find_job(1, now_)->limit = 2;
+  int claimed = 0;
+  for (std::uint16_t chunk = 0; chunk < 20; ++chunk) {
+    SumPacket packet = part(chunk, {1}, 2);
+    claimed += switch_->take(packet, now_).outcome == SPILLWAY_SUM_DID_CLAIM ? 1 : 0;
+  }
+  EXPECT_EQ(claimed, 2);
+  EXPECT_EQ(held(), 2U);
+  EXPECT_GE(switch_->count(SPILLWAY_SUM_PAST_LIMIT), 10U);
+}
+
+TEST_F(SumSlots, PoolsAreTheJobsOwn) {
+  spillway_sum_config config = slots_with(SPILLWAY_SUM_STATIC, 8);
+  config.pools = 0;
+  use(config);
+  spillway_sum_job* job = switch_->find_job(1, now_);
+  job->pool_first = 4;
+  job->pool_count = 4;
+  for (std::uint16_t chunk = 0; chunk < 4; ++chunk) {
+    expect_gone(part(chunk, {1}, 2), SPILLWAY_SUM_DID_CLAIM);
+  }
+  expect_on(part(4, {1}, 2), SPILLWAY_SUM_DID_COLLISION);
+  for (std::size_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(switch_->slots()[i].state, i < 4 ? SPILLWAY_SUM_EMPTY : SPILLWAY_SUM_BUSY);
+  }
+  SumPacket homeless = part(0, {1}, 2);
+  homeless.header().common.job = 5;
+  expect_on(homeless, SPILLWAY_SUM_PAST_LIMIT);
+}
+
+TEST_F(SumSlots, EqualPoolsGoByTheJobsNumber) {
+  spillway_sum_config config = slots_with(SPILLWAY_SUM_STATIC, 8);
+  config.pools = 2;
+  use(config);
+  for (std::uint16_t job = 0; job < 2; ++job) {
+    SumPacket packet = part(3, {1}, 2);
+    packet.header().common.job = job;
+    const auto offset = switch_->slot_of(packet, now_) - switch_->slots().data();
+    EXPECT_EQ(offset / 4, job);
+  }
+}
+
+TEST_F(SumSlots, MoreJobsThanRowsPass) {
+  use(SPILLWAY_SUM_FIRST_COME, 1024);
+  for (std::uint16_t job = 0; job < 500; ++job) {
+    SumPacket packet = part(0, {1}, 2);
+    packet.header().common.job = job;
+    switch_->take(packet, now_);
+  }
+  EXPECT_GE(switch_->count(SPILLWAY_SUM_PAST_JOBS), 500U - SPILLWAY_SUM_JOBS);
+  now_ += std::uint64_t{SPILLWAY_SUM_JOB_IDLE_S + 2} << 30;
+  SumPacket packet = part(1, {1}, 2);
+  packet.header().common.job = 499;
+  EXPECT_NE(switch_->take(packet, now_).outcome, SPILLWAY_SUM_PAST_JOBS) << "the others are idle";
+}
+
+// ------------------------------------------------------------------ hostile and broken packets
+
+TEST_F(SumSlots, CutPacketsAreNeverAdded) {
+  use(SPILLWAY_SUM_FIRST_COME);
+  SumPacket cut = part(7, {1}, 2);
+  cut.is_whole = false;
+  expect_on(cut, SPILLWAY_SUM_PAST_CUT);
+  EXPECT_EQ(slot().state, SPILLWAY_SUM_EMPTY);
+}
+
+TEST_F(SumSlots, PartsOfNobodyPass) {
+  use(SPILLWAY_SUM_FIRST_COME);
+  expect_on(part(7, {}, 2), SPILLWAY_SUM_PAST_INVALID);
+}
+
+TEST_F(SumSlots, OtherArgumentsAreAnotherChunk) {
+  use(SPILLWAY_SUM_FIRST_COME);
+  expect_gone(part(7, {1}, 2), SPILLWAY_SUM_DID_CLAIM);
+  SumPacket other = part(7, {2}, 2);
+  other.header().common.signature = 1;
+  expect_on(other, SPILLWAY_SUM_DID_COLLISION);
+}
+
+TEST_F(SumSlots, MoreIsNeededThanThereCanBe) {
+  use(SPILLWAY_SUM_FIRST_COME);
+  for (unsigned rank = 0; rank < SPILLWAY_SUM_RANKS; ++rank) {
+    SumPacket packet = part(7, {rank}, 255);
+    EXPECT_EQ(switch_->take(packet, now_).action, SPILLWAY_SUM_ABSORB);
+  }
+  EXPECT_EQ(slot().state, SPILLWAY_SUM_BUSY);
+}
+
+TEST_F(SumSlots, CongestionIsRemembered) {
+  use(SPILLWAY_SUM_FIRST_COME);
+  SumPacket marked = part(7, {1}, 3);
+  expect_gone(marked, SPILLWAY_SUM_DID_CLAIM);
+  SumPacket second = part(7, {2}, 3);
+  second.header().marks = SPILLWAY_SUM_CONGESTED;
+  expect_gone(second, SPILLWAY_SUM_DID_ADD);
+  SumPacket last = part(7, {3}, 3);
+  expect(last, SPILLWAY_SUM_EMIT, SPILLWAY_SUM_DID_EMIT);
+  EXPECT_EQ(last.header().marks, SPILLWAY_SUM_ADDED | SPILLWAY_SUM_CONGESTED);
+}
+
+// ------------------------------------------------------------------ known troubles
+
+// One rank's part was evicted to the owner; another claims the slot again and waits for the first.
+TEST_F(SumSlots, SplitBrainEndsWithAFlush) {
+  use(SPILLWAY_SUM_PREEMPTIVE);
+  expect_gone(urgent(part(7, {1}, 2), 1), SPILLWAY_SUM_DID_CLAIM);
+  SumPacket evicting = urgent(part(8, {1}, 2), 9);
+  expect(evicting, SPILLWAY_SUM_SWAP, SPILLWAY_SUM_DID_EVICTION);
+  expect_sum(evicting, {1});
+  SumPacket last = urgent(part(8, {2}, 2), 9);
+  expect(last, SPILLWAY_SUM_EMIT, SPILLWAY_SUM_DID_EMIT);
+  expect_gone(urgent(part(7, {2}, 2), 1), SPILLWAY_SUM_DID_CLAIM);
+  SumPacket asked = flush(7, {2});
+  expect(asked, SPILLWAY_SUM_TURN, SPILLWAY_SUM_DID_FLUSH);
+  expect_sum(asked, {2});
+  expect_on(part(7, {3}, 2), SPILLWAY_SUM_DID_LATE);
+}
+
+// A late duplicate must not hold a slot for a chunk that is over.
+TEST_F(SumSlots, ZombiesGetNoSlot) {
+  use(SPILLWAY_SUM_FIRST_COME);
+  expect_gone(part(7, {1}, 2), SPILLWAY_SUM_DID_CLAIM);
+  expect_on(sum_packet(SPILLWAY_SUM_RESULT, 7, {1, 2}, 2), SPILLWAY_SUM_DID_RESULT);
+  expect_gone(part(7, {1}, 2), SPILLWAY_SUM_DID_DUPLICATE);
+  EXPECT_EQ(held(), 0U);
+  expect_gone(part(8, {1}, 2), SPILLWAY_SUM_DID_CLAIM);
+}
+
+// And one that claims a slot nevertheless loses it: to age, and to the lease at the latest.
+TEST_F(SumSlots, ZombiesAge) {
+  use(SPILLWAY_SUM_PREEMPTIVE);
+  expect_gone(urgent(part(7, {1}, 2), 200), SPILLWAY_SUM_DID_CLAIM);
+  int collisions = 0;
+  SumPacket packet = urgent(part(8, {1}, 2), 1);
+  while (switch_->take(packet, now_).action == SPILLWAY_SUM_FORWARD) {
+    packet = urgent(part(8, {1}, 2), 1);
+    ++collisions;
+  }
+  EXPECT_EQ(collisions, 8) << "200 halves to 0 in eight steps";
+  EXPECT_EQ(packet.header().common.packet, 7);
+}
+
+// The owner has {1, 2}, and a resend has built {2, 3} here: of no use, and not to be offered again.
+TEST_F(SumSlots, OverlapsDoNotLiveOn) {
+  use(SPILLWAY_SUM_FIRST_COME);
+  expect_gone(part(7, {2}, 3), SPILLWAY_SUM_DID_CLAIM);
+  expect_gone(part(7, {3}, 3), SPILLWAY_SUM_DID_ADD);
+  const SumPacket asked = expect_on(flush(7, {3}), SPILLWAY_SUM_DID_NOT_HELD);
+  EXPECT_EQ(asked.header().marks, SPILLWAY_SUM_NOT_HELD);
+  EXPECT_EQ(held(), 0U);
+  expect_on(flush(7, {3}), SPILLWAY_SUM_DID_NOT_HELD);
+  expect_on(sum_packet(SPILLWAY_SUM_REPEAT, 7, {3}, 3), SPILLWAY_SUM_PAST_REPEAT);
+}
+
+// What was sent before does not take a slot that waits for one rank only.
+TEST_F(SumSlots, RepeatsDoNotTakeWhatIsNearlyWhole) {
+  use(SPILLWAY_SUM_PREEMPTIVE);
+  expect_gone(urgent(part(7, {1}, 3), 1), SPILLWAY_SUM_DID_CLAIM);
+  expect_gone(urgent(part(7, {2}, 3), 1), SPILLWAY_SUM_DID_ADD);
+  SumPacket repeated = urgent(part(8, {1}, 3), 9);
+  repeated.header().common.flags = SPILLWAY_FLAG_RETRANSMIT;
+  expect_on(repeated, SPILLWAY_SUM_DID_COLLISION);
+  SumPacket first = urgent(part(8, {1}, 3), 9);
+  expect(first, SPILLWAY_SUM_SWAP, SPILLWAY_SUM_DID_EVICTION);
+}
+
+// Two chunks of equal urgency in one slot: of every two collisions at most one takes it, and what
+// is added does not make it young again.
+TEST_F(SumSlots, EqualsThrashAtMostEverySecondTime) {
+  use(SPILLWAY_SUM_PREEMPTIVE);
+  unsigned previous = 0;
+  for (int i = 0; i < 1000; ++i) {
+    SumPacket packet = urgent(
+        part(static_cast<std::uint16_t>(7 + i % 2), {static_cast<unsigned>(i / 2 % 100)}, 0), 8);
+    const unsigned outcome = switch_->take(packet, now_).outcome;
+    EXPECT_FALSE(outcome == SPILLWAY_SUM_DID_EVICTION && previous == SPILLWAY_SUM_DID_EVICTION);
+    previous = outcome;
+  }
+  EXPECT_LE(switch_->count(SPILLWAY_SUM_DID_EVICTION), 500U);
+}
+
+TEST_F(SumSlots, NoUrgencyNeverTakes) {
+  use(SPILLWAY_SUM_PREEMPTIVE);
+  expect_gone(urgent(part(7, {1}, 2), 0), SPILLWAY_SUM_DID_CLAIM);
+  for (int i = 0; i < 10; ++i) {
+    expect_on(urgent(part(8, {1}, 2), 0), SPILLWAY_SUM_DID_COLLISION);
+  }
+}
+
+}  // namespace
+}  // namespace spillway::dataplane

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// All-reduces whose numbers can be added on the way, on real sockets and without a switch that
+// does: ranks and servers as threads of one process.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "runtime/communicator.h"
+
+namespace spillway::runtime {
+namespace {
+
+using collective::Operation;
+using collective::SumCode;
+using collective::Tolerance;
+
+constexpr std::uint16_t kWorkers = 4;
+constexpr std::size_t kCount = 50'000;
+
+// A variable of the environment for as long as this lives.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
+  ~Variable() { ::unsetenv(name_); }
+
+ private:
+  const char* name_;
+};
+
+CommunicatorConfig sums_config_of(const UniqueId& id) {
+  ::setenv("SPILLWAY_DUMP_SIGNAL", "NONE", 1);  // other tests of this program install theirs
+  CommunicatorConfig config;
+  config.id = id;
+  config.rendezvous_patience = base::seconds(20);
+  config.secret = Secret(std::string_view("a secret of twenty-two"));
+  return config;
+}
+
+void serve(CommunicatorConfig config, std::uint16_t index, std::uint16_t servers) {
+  config.serves = {.index = index, .servers = servers, .workers = kWorkers};
+  auto server = Communicator::create(config);
+  ASSERT_TRUE(server.ok()) << server.status().message();
+  const std::optional<base::Status> end = (*server)->wait_served(std::chrono::milliseconds(30'000));
+  ASSERT_TRUE(end.has_value());
+  EXPECT_TRUE(end->ok()) << end->message();
+}
+
+// Runs `body` at every worker of a new group.
+void run_group(const std::function<void(Communicator&)>& body, std::uint16_t servers = 0) {
+  const UniqueId id = create_unique_id(net::SocketAddress::parse("127.0.0.1:0").value()).value();
+  std::vector<std::thread> threads;
+  for (std::uint16_t index = 0; index < servers; ++index) {
+    threads.emplace_back([&, index] { serve(sums_config_of(id), index, servers); });
+  }
+  for (std::uint16_t rank = 0; rank < kWorkers; ++rank) {
+    threads.emplace_back([&, rank] {
+      CommunicatorConfig config = sums_config_of(id);
+      config.member = {rank, kWorkers};
+      config.servers = servers;
+      auto worker = Communicator::create(config);
+      ASSERT_TRUE(worker.ok()) << worker.status().message();
+      body(**worker);
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+}
+
+std::vector<float> part_of(std::uint16_t rank) {
+  std::vector<float> values(kCount);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    values[i] = std::sin(0.37F * static_cast<float>(i)) +
+                0.3F * std::cos(0.11F * static_cast<float>(i) * static_cast<float>(rank + 1));
+  }
+  return values;
+}
+
+std::vector<double> exact_mean() {
+  std::vector<double> mean(kCount);
+  for (std::uint16_t rank = 0; rank < kWorkers; ++rank) {
+    const std::vector<float> part = part_of(rank);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      mean[i] += double{part[i]} / kWorkers;
+    }
+  }
+  return mean;
+}
+
+// Squared error over energy.
+template <typename Number>
+double error_of(const std::vector<Number>& mean) {
+  const std::vector<double> exact = exact_mean();
+  double error = 0.0;
+  double energy = 0.0;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    error += (mean[i] - exact[i]) * (mean[i] - exact[i]);
+    energy += exact[i] * exact[i];
+  }
+  return error / energy;
+}
+
+Operation mean_of(std::vector<float>& buffer, const std::optional<Tolerance>& tolerance) {
+  Operation operation;
+  operation.op = collective::ReduceOp::kAverage;
+  operation.count = buffer.size();
+  operation.tolerance = tolerance;
+  operation.input = operation.output = buffer.data();
+  return operation;
+}
+
+// The mean of everybody's part, and what it was carried out as.
+struct Mean {
+  std::vector<float> values;
+  collective::OperationReport report;
+};
+Mean mean_by(Communicator& communicator, const std::optional<Tolerance>& tolerance) {
+  Mean mean{part_of(communicator.rank()), {}};
+  const auto request = communicator.submit(mean_of(mean.values, tolerance));
+  EXPECT_TRUE(request.ok()) << request.status().message();
+  if (request.ok()) {
+    const base::Status status = *(*request)->wait(std::nullopt);
+    EXPECT_TRUE(status.ok()) << status.message();
+    mean.report = (*request)->report();
+  }
+  return mean;
+}
+
+Tolerance tolerance_of(SumCode code) {
+  return {.code = code, .precision = 4, .loss_bound_ppm = 0};
+}
+
+double error_bound(SumCode code) {
+  return code == SumCode::kBlocks ? 1e-10 : 0.02;
+}
+
+class CommunicatorSums : public testing::TestWithParam<SumCode> {};
+INSTANTIATE_TEST_SUITE_P(Codes, CommunicatorSums,
+                         testing::Values(SumCode::kLevels, SumCode::kBlocks));
+
+TEST_P(CommunicatorSums, AreTheSameEverywhereAndClose) {
+  for (const std::uint16_t servers : {0, 2}) {
+    std::mutex mutex;
+    std::set<std::vector<float>> results;
+    run_group(
+        [&](Communicator& worker) {
+          const Mean mean = mean_by(worker, tolerance_of(GetParam()));
+          EXPECT_EQ(mean.report.contributors, kWorkers);
+          const std::lock_guard lock(mutex);
+          results.insert(mean.values);
+        },
+        servers);
+    ASSERT_EQ(results.size(), 1U) << servers << " servers";
+    EXPECT_LT(error_of(*results.begin()), error_bound(GetParam())) << servers << " servers";
+  }
+}
+
+// Who has all results may leave, though others have not decoded theirs yet.
+TEST(CommunicatorSum, RanksLeaveAsSoonAsTheyAreDone) {
+  for (int round = 0; round < 12; ++round) {
+    run_group([&](Communicator& worker) {
+      EXPECT_EQ(mean_by(worker, tolerance_of(SumCode::kLevels)).report.contributors, kWorkers);
+    });
+  }
+}
+
+// What was rounded away in one step comes in the next, so the mean over steps gets ever nearer.
+TEST(CommunicatorSum, ErrorFeedbackMakesUpForWhatWasRoundedAway) {
+  constexpr int kSteps = 16;
+  for (const bool predicts : {false, true}) {
+    for (const std::uint16_t servers : {0, 1}) {
+      run_group(
+          [&](Communicator& worker) {
+            Tolerance tolerance = tolerance_of(SumCode::kLevels);
+            tolerance.feedback_tensor = 7;
+            tolerance.predicts_scale = predicts;
+            std::vector<double> total(kCount);
+            double first = 0.0;
+            for (int step = 0; step < kSteps; ++step) {
+              const std::vector<float> values = mean_by(worker, tolerance).values;
+              first = step == 0 ? error_of(values) : first;
+              for (std::size_t i = 0; i < kCount; ++i) {
+                total[i] += double{values[i]} / kSteps;
+              }
+            }
+            // Of errors that nobody feeds back it would be first / kSteps.
+            EXPECT_LT(error_of(total), first / (2 * kSteps)) << predicts << " " << servers;
+          },
+          servers);
+    }
+  }
+}
+
+TEST(CommunicatorSum, IsMadeOfWhatIsTolerantWhereTheEnvironmentSaysSo) {
+  const Variable algorithm("SPILLWAY_ALGORITHM", "switch");
+  run_group([](Communicator& worker) {
+    const Mean few_bits = mean_by(worker, Tolerance{.precision = 5, .loss_bound_ppm = 0});
+    EXPECT_EQ(few_bits.report.operation.tolerance->code, SumCode::kLevels);
+    EXPECT_EQ(few_bits.report.operation.tolerance->precision, 8);
+    EXPECT_LT(error_of(few_bits.values), 1e-3);
+    const Mean many_bits = mean_by(worker, Tolerance{.precision = 16, .loss_bound_ppm = 0});
+    EXPECT_EQ(many_bits.report.operation.tolerance->code, SumCode::kBlocks);
+    EXPECT_LT(error_of(many_bits.values), 1e-10);
+    const Mean exact = mean_by(worker, std::nullopt);
+    EXPECT_FALSE(exact.report.operation.tolerance.has_value());
+    EXPECT_NE(exact.report.algorithm, collective::Algorithm::kSwitch);
+    EXPECT_LT(error_of(exact.values), 1e-12);
+  });
+}
+
+TEST(CommunicatorSum, IsRefusedWherePacketsAreEncrypted) {
+  const Variable encrypt("SPILLWAY_ENCRYPT", "1");
+  run_group([](Communicator& worker) {
+    std::vector<float> buffer = part_of(worker.rank());
+    const auto refused = worker.submit(mean_of(buffer, tolerance_of(SumCode::kLevels)));
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.status().message().find("use planes, or leave SPILLWAY_ENCRYPT away"),
+              std::string::npos);
+    EXPECT_LT(error_of(mean_by(worker, Tolerance{}).values), 1e-3);
+  });
+}
+
+}  // namespace
+}  // namespace spillway::runtime

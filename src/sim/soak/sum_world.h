@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Random small worlds for sums: switches that add with few slots, several jobs that want them,
+// links that lose, repeat, reorder, cut and damage, switches that forget, and someone who sends
+// sums of his own. All drawn from one seed; the scenario is text that can be read again.
+//
+// No host dies and no link is cut for good: all sums end, so that it can be seen who is in them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+#include "scenario/scenario.h"
+#include "transport/sum.h"
+
+namespace spillway::sim {
+
+// Ranks are on hosts one after the other. Every operation has the same pieces.
+struct SumJobPlan {
+  std::uint16_t number = 0;
+  scenario::HostId first_host = 0;
+  std::uint16_t ranks = 0;
+  std::uint32_t operations = 0;
+  std::vector<std::uint16_t> owners;  // of the pieces
+  std::uint32_t chunks = 0;           // of each piece
+  std::uint32_t loss_bound_ppm = 0;
+  std::optional<base::Duration> deadline;
+  std::uint8_t urgency = 0;
+  bool is_wrong_about_need = false;  // it tells switches nonsense about how many parts to wait for
+  bool owners_contribute = true;
+  base::Duration gap;     // between two operations' beginnings
+  base::Duration jitter;  // by which ranks begin later than that, at most
+};
+
+struct SumAttack {
+  scenario::HostId host = 0;
+  std::uint32_t packets = 0;
+  base::Duration gap;
+};
+
+struct SumWorld {
+  std::uint64_t seed = 0;
+  std::string text;
+  scenario::Scenario scenario;
+  std::vector<SumJobPlan> jobs;
+  std::optional<SumAttack> attack;
+  base::Instant limit;  // by which everything has ended
+};
+
+SumWorld draw_sum_world(std::uint64_t seed);
+
+// Everything about the world, for people.
+std::string describe(const SumWorld& world);
+
+}  // namespace spillway::sim

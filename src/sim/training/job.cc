@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/training/job.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "base/random.h"
+#include "wire/frame_overhead.h"
+
+namespace spillway::sim {
+namespace {
+
+constexpr unsigned kMtu = 1500;
+// What keys are derived for.
+constexpr std::uint32_t kGradientKey = 1;
+constexpr std::uint32_t kWorkerKeys = 2;
+
+// A stack whose ranks are on hosts from `first` on.
+class PlacedStack final : public HostStack {
+ public:
+  PlacedStack(std::unique_ptr<CollectiveStack> behind, HostId first)
+      : behind_(std::move(behind)), first_(first) {}
+
+  void expect_flow(const Flow& /*flow*/, base::Instant /*now*/) override {}
+  void start_flow(const Flow& /*flow*/, base::Instant /*now*/) override {}
+  void on_packet(Packet& packet, base::Instant now) override { behind_->on_packet(packet, now); }
+  void on_timeout(base::Instant now) override { behind_->on_timeout(now); }
+  base::Instant next_timeout() const override { return behind_->next_timeout(); }
+  bool poll_transmit(base::Instant now, Packet& packet) override {
+    const bool has_packet = behind_->poll_transmit(now, packet);
+    packet.to += has_packet ? first_ : 0;
+    return has_packet;
+  }
+
+ private:
+  std::unique_ptr<CollectiveStack> behind_;
+  HostId first_;
+};
+
+// Layers are named so that the next step's scale can be predicted from this one's.
+collective::Tolerance tolerance_of(const scenario::Training& job, std::uint32_t layer) {
+  const bool is_predicted = job.scale == scenario::ScaleRule::kPredicted;
+  return {.code = job.code == scenario::TrainingCode::kThc ? collective::SumCode::kLevels
+                                                           : collective::SumCode::kBlocks,
+          .precision = job.bits,
+          .loss_bound_ppm = 0,
+          .feedback_tensor = is_predicted ? std::uint64_t{layer} + 1 : 0,
+          .predicts_scale = is_predicted};
+}
+
+std::size_t values_of(const scenario::TrainingLayer& layer) {
+  return static_cast<std::size_t>(layer.bytes.count()) / sizeof(float);
+}
+
+}  // namespace
+
+TrainingJob::TrainingJob(const scenario::Training& description, const Place& place,
+                         Network& network, std::function<void()> on_end)
+    : description_(description),
+      place_(place),
+      network_(network),
+      on_end_(std::move(on_end)),
+      called_(description.workers, std::vector<base::Instant>(description.layers.size())) {
+  std::size_t most = 0;
+  for (const scenario::TrainingLayer& layer : description.layers) {
+    most = std::max(most, values_of(layer));
+  }
+  base::RandomSequence random(base::derive_key(place.seed, {kGradientKey, 0, 0, 0}));
+  gradients_.resize(most);
+  std::ranges::generate(gradients_, [&random] { return static_cast<float>(random.next_unit()); });
+  sums_.resize(most);
+}
+
+// A worker's link, for its parts alone.
+base::Status TrainingJob::measure_costs() {
+  for (std::uint32_t layer = 0; layer < description_.layers.size(); ++layer) {
+    const base::Result<collective::SumLayout> layout = collective::SumLayout::make(
+        operation(0, layer), group(0), collective::PlanOptions().piece_bytes, 0);
+    if (!layout.ok()) {
+      return layout.status();
+    }
+    for (const collective::SumPlace& place : layout->places) {
+      chunks_ += layout->chunks_of(place);
+    }
+    costs_.computation += description_.layers[layer].forward + description_.layers[layer].backward;
+  }
+  constexpr std::int64_t kOnLink = SPILLWAY_SUM_PACKET + kFrameHeaderBytes + SPILLWAY_WIRE_OVERHEAD;
+  costs_.communication = base::transmission_time(
+      base::bytes(static_cast<std::int64_t>(chunks_) * kOnLink), place_.rate);
+  return {};
+}
+
+CollectiveStackConfig TrainingJob::config(std::uint16_t rank) const {
+  CollectiveStackConfig config;
+  config.engine.group = group(rank);
+  config.engine.job = {.id = place_.number, .epoch = 1, .seed = place_.seed};
+  config.engine.packet_limits = {.mtu = kMtu};
+  config.endpoint.job = place_.number;
+  config.endpoint.epoch = 1;
+  config.endpoint.rank = rank;
+  config.endpoint.exchange.receive_rate = place_.rate;
+  config.endpoint.limits.peers = description_.hosts();
+  config.endpoint.limits.early_bytes = 1 << 20;
+  return config;
+}
+
+base::Status TrainingJob::add_stack(std::uint16_t rank) {
+  base::Result<std::unique_ptr<CollectiveStack>> stack =
+      CollectiveStack::make(config(rank), network_.pool(),
+                            [this, rank](std::uint64_t token, const base::Status& status,
+                                         const collective::OperationReport& /*report*/) {
+                              on_reduced(rank, token, status);
+                            });
+  if (!stack.ok()) {
+    return stack.status();
+  }
+  stacks_.push_back(stack->get());
+  network_.add_stack(place_.first_host + rank,
+                     std::make_unique<PlacedStack>(std::move(stack).value(), place_.first_host));
+  return {};
+}
+
+void TrainingJob::add_worker(std::uint16_t rank) {
+  workers_.emplace_back(
+      description_, base::derive_key(place_.seed, {kWorkerKeys, rank, 0, 0}),
+      TrainingWorker::Calls{
+          .compute = [this, rank](base::Duration duration) { compute(rank, duration); },
+          .reduce = [this, rank](std::uint32_t step,
+                                 std::uint32_t layer) { reduce(rank, step, layer); }});
+}
+
+base::Status TrainingJob::add() {
+  if (base::Status status = measure_costs(); !status.ok()) {
+    return status;
+  }
+  for (std::uint16_t rank = 0; rank < description_.hosts(); ++rank) {
+    if (base::Status status = add_stack(rank); !status.ok()) {
+      return status;
+    }
+  }
+  for (std::uint16_t rank = 0; rank < description_.workers; ++rank) {
+    add_worker(rank);
+  }
+  network_.at(description_.start, [this](base::Instant /*now*/) {
+    for (TrainingWorker& worker : workers_) {
+      worker.start();
+    }
+  });
+  return {};
+}
+
+collective::Operation TrainingJob::operation(std::uint32_t step, std::uint32_t layer) const {
+  const auto layers = static_cast<std::uint32_t>(description_.layers.size());
+  collective::Operation operation;
+  operation.op = collective::ReduceOp::kAverage;
+  operation.count = values_of(description_.layers[layer]);
+  operation.algorithm =
+      description_.servers > 0 ? collective::Algorithm::kAutomatic : collective::Algorithm::kSwitch;
+  operation.tolerance = tolerance_of(description_, layer);
+  operation.priority = layer_priority(layer, layers);
+  if (description_.urgency == scenario::UrgencyRule::kEsa) {
+    operation.urgency = esa_urgency(costs_, description_.steps - step, layer, layers);
+  }
+  operation.input = gradients_.data();
+  operation.output = sums_.data();
+  return operation;
+}
+
+// ------------------------------------------------------------------ what happens
+
+void TrainingJob::compute(std::uint16_t rank, base::Duration duration) {
+  network_.at(network_.now() + duration, [this, rank](base::Instant /*now*/) {
+    if (end_ == TrainingEnd::kCutOff) {
+      workers_[rank].on_computed();
+    }
+  });
+}
+
+void TrainingJob::reduce(std::uint16_t rank, std::uint32_t step, std::uint32_t layer) {
+  called_[rank][layer] = network_.now();
+  const base::Status status = stacks_[rank]->submit(operation(step, layer), layer, network_.now());
+  network_.wake(place_.first_host + rank);
+  if (!status.ok()) {
+    on_reduced(rank, layer, status);
+  }
+}
+
+void TrainingJob::on_reduced(std::uint16_t rank, std::uint64_t token, const base::Status& status) {
+  if (group(rank).is_server() || end_ != TrainingEnd::kCutOff) {
+    return;
+  }
+  if (!status.ok()) {
+    failure_ = status;
+    end(TrainingEnd::kFailed);
+    return;
+  }
+  const auto layer = static_cast<std::uint32_t>(token);
+  reduces_.push_back(network_.now() - called_[rank][layer]);
+  workers_[rank].on_reduced(layer);
+  look_whether_done();
+}
+
+void TrainingJob::look_whether_done() {
+  const bool is_done = std::ranges::all_of(
+      workers_, [](const TrainingWorker& worker) { return worker.stage() == WorkerStage::kDone; });
+  if (is_done) {
+    end(TrainingEnd::kDone);
+  }
+}
+
+void TrainingJob::end(TrainingEnd end) {
+  end_ = end;
+  ended_ = network_.now();
+  on_end_();
+}
+
+TrainingResult TrainingJob::result() const {
+  TrainingResult result;
+  result.name = description_.name;
+  result.end = end_;
+  result.failure = failure_;
+  result.costs = costs_;
+  result.chunks = chunks_;
+  result.reduce = base::summarise(reduces_);
+  if (end_ == TrainingEnd::kDone) {
+    result.completion = ended_ - description_.start;
+  }
+  for (const CollectiveStack* stack : stacks_) {
+    const transport::EndpointCounters& counters = stack->endpoint().counters();
+    result.sums_sent += counters.sums_sent;
+    result.sums_repeated += counters.sums_repeated;
+    result.flushes_sent += counters.flushes_sent;
+  }
+  return result;
+}
+
+}  // namespace spillway::sim

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who sends parts: how many, which next, and what it does when results do not come.
+#include <algorithm>
+
+#include "transport/sum_exchange.h"
+
+namespace spillway::transport {
+namespace {
+
+using wire::RankSet;
+using wire::SumKind;
+
+constexpr double kLeastWindow = 4.0;
+constexpr double kLargestWindow = 1024.0;
+// Results that are asked for at a time.
+constexpr unsigned kAsked = 16;
+
+}  // namespace
+
+// Owners in turn.
+bool SumExchange::poll_part(base::Instant now, Transmission& out) {
+  auto flow = flows_.upper_bound(turn_);
+  for (std::size_t turns = flows_.size(); turns > 0; --turns, ++flow) {
+    flow = flow == flows_.end() ? flows_.begin() : flow;
+    if (!is_full(flow->first) && poll_flow(flow->second, now, out)) {
+      turn_ = flow->first;
+      return true;
+    }
+  }
+  return false;
+}
+
+bool SumExchange::has_unsent(Sum& sum) const {
+  while (sum.touched < sum.chunks.size() &&
+         sum.chunks[sum.touched].state != ChunkState::kUntouched) {
+    ++sum.touched;  // the result came first, or it was asked for
+  }
+  return sum.touched < sum.chunks.size();
+}
+
+void SumExchange::forget(const Sum& sum, Flow& flow) {
+  std::erase(flow.line, sum.slot);
+  flow.by_number.erase(sum.key());
+}
+
+SumExchange::Sum* SumExchange::next_to_send(Flow& flow) {
+  const bool has_room = flow.in_flight < static_cast<std::uint32_t>(flow.window);
+  while (!flow.line.empty()) {
+    Sum& sum = *sums_.at(has_room ? flow.line.front() : flow.by_number.begin()->second);
+    if (has_unsent(sum)) {
+      const bool goes_on = sum.touched < sum.done + static_cast<std::uint32_t>(kLeastWindow);
+      return has_room || goes_on ? &sum : nullptr;
+    }
+    forget(sum, flow);
+  }
+  return nullptr;
+}
+
+bool SumExchange::poll_flow(Flow& flow, base::Instant now, Transmission& out) {
+  Sum* const sum = next_to_send(flow);
+  if (sum == nullptr) {
+    return false;
+  }
+  Chunk& chunk = sum->chunks[sum->touched];
+  chunk.state = ChunkState::kOpen;
+  chunk.since = now;
+  ++flow.in_flight;
+  ++sum->report.sent;
+  arm(*sum, now + sum->wait);
+  write({.kind = SumKind::kPart,
+         .slot = sum->slot,
+         .chunk = static_cast<std::uint16_t>(sum->touched++),
+         .to = sum->options.id.owner},
+        *sum, now, out);
+  return true;
+}
+
+void SumExchange::on_result(Sum& sum, const wire::SumPacket& packet,
+                            std::span<const std::uint64_t> words, bool marked, base::Instant now) {
+  Chunk& chunk = sum.chunks[packet.chunk.chunk];
+  if (packet.source != sum.options.id.owner || chunk.state == ChunkState::kDone) {
+    ++core_.counters.sums_duplicate;
+    return;
+  }
+  Flow& flow = flows_[sum.options.id.owner];
+  if (chunk.state == ChunkState::kOpen) {
+    --flow.in_flight;
+    // What was sent before any result came may have waited for ranks that began later.
+    if (chunk.attempts == 0 && sum.done > 0 && chunk.since >= sum.began) {
+      flow.wait.add(now - chunk.since);
+    }
+    adapt(flow, marked || packet.is_marked(SPILLWAY_SUM_CONGESTED), now);
+  }
+  chunk.state = ChunkState::kDone;
+  sum.wait = usual_wait(flow);
+  sum.latest = std::max<std::uint32_t>(sum.latest, packet.chunk.chunk);
+  sum.began = sum.done == 0 ? now : sum.began;
+  std::copy(words.begin(), words.end(), words_of(sum, packet.chunk.chunk).begin());
+  sum.options.ranks[packet.chunk.chunk] = packet.ranks;
+  const RankSet missing = sum.options.contributors - packet.ranks;
+  sum.report.partial += missing.empty() ? 0 : 1;
+  while (sum.oldest < sum.chunks.size() && sum.chunks[sum.oldest].state == ChunkState::kDone) {
+    ++sum.oldest;
+  }
+  if (++sum.done == sum.chunks.size()) {
+    say_finished(sum.options.id);
+    remember_end(sum.options.id);
+    end(sum);
+  }
+}
+
+bool SumExchange::has_ended(const wire::SumPacket& packet) const {
+  const wire::ChunkName& name = packet.chunk;
+  const auto found = ended_.find(name.operation);
+  return core_.retired.contains(name.operation) ||
+         (found != ended_.end() &&
+          found->second.contains({name.operation, name.piece, name.owner}));
+}
+
+void SumExchange::remember_end(const SumId& id) {
+  std::erase_if(ended_, [&](const auto& entry) { return core_.retired.contains(entry.first); });
+  ended_[id.operation].insert({id.operation, id.piece, id.owner});
+}
+
+// That this rank has all results; on a line of its own, for the sum is gone.
+void SumExchange::say_finished(const SumId& id) {
+  if (finished_.size() < kMaxWork) {
+    finished_.push_back(id);
+  }
+}
+
+void SumExchange::on_flush(Sum& sum, const wire::SumPacket& packet, base::Instant now) {
+  Chunk& chunk = sum.chunks[packet.chunk.chunk];
+  const bool is_asked =
+      packet.ranks.contains(core_.config.rank) && packet.source == sum.options.id.owner;
+  if (!is_asked || chunk.state == ChunkState::kDone || now < chunk.due) {
+    return;
+  }
+  if (chunk.state == ChunkState::kUntouched) {
+    chunk.state = ChunkState::kOpen;
+    chunk.since = now;
+    ++flows_[sum.options.id.owner].in_flight;
+    arm(sum, now + sum.wait);
+  }
+  chunk.attempts = 1;
+  chunk.due = now + kLeastPatience / 2;
+  ++sum.report.sent;
+  ++sum.report.repeated;
+  ++core_.counters.sums_repeated;
+  queue({.kind = SumKind::kRepeat,
+         .slot = sum.slot,
+         .chunk = packet.chunk.chunk,
+         .to = sum.options.id.owner});
+}
+
+void SumExchange::adapt(Flow& flow, bool congested, base::Instant now) {
+  if (!congested) {
+    flow.window =
+        std::min(kLargestWindow, flow.window + (flow.is_starting ? 1.0 : 1.0 / flow.window));
+  } else if (now - flow.cut > flow.wait.usual()) {
+    flow.is_starting = false;
+    flow.cut = now;
+    flow.window = std::max(kLeastWindow, flow.window / 2);
+  }
+}
+
+base::Duration SumExchange::usual_wait(const Flow& flow) {
+  return flow.wait.is_known() ? clamped(flow.wait.patience() * 2) : kFirstPatience;
+}
+
+void SumExchange::ask(Sum& sum, std::uint32_t index, base::Instant now) {
+  sum.chunks[index].attempts = 1;  // what its result takes from now on tells nothing
+  sum.chunks[index].since = now;
+  queue({.kind = SumKind::kWant,
+         .slot = sum.slot,
+         .chunk = static_cast<std::uint16_t>(index),
+         .to = sum.options.id.owner});
+}
+
+void SumExchange::ask_for_results(Sum& sum, base::Instant now) {
+  unsigned asked = 0;
+  bool has_gap = false;
+  base::Instant next = now + sum.wait;
+  // Where nothing has come, the latest part tells as much as all.
+  const std::uint32_t first = sum.done == 0 && sum.touched > 0 ? sum.touched - 1 : sum.oldest;
+  for (std::uint32_t i = first; i < sum.chunks.size() && asked < kAsked; ++i) {
+    const Chunk& chunk = sum.chunks[i];  // of those that were not sent some may be open: flushed
+    if (chunk.state != ChunkState::kOpen) {
+      continue;
+    }
+    if (now - chunk.since < sum.wait) {
+      next = std::min(next, chunk.since + sum.wait);
+      continue;
+    }
+    ask(sum, i, now);
+    ++asked;
+    has_gap |= i < sum.latest;
+  }
+  if (has_gap) {
+    adapt(flows_[sum.options.id.owner], true, now);
+  }
+  if (asked > 0) {
+    sum.wait = std::min(sum.wait * 2, kLongestPatience);
+    next = now + sum.wait;
+  }
+  arm(sum, next);
+}
+
+}  // namespace spillway::transport

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sums under way at one endpoint: parts that go to their owners, parts that come to this rank,
+// results back. Private to the endpoint; one thread.
+//
+//   contributor   sends the parts of its chunks, as many at a time as the window towards the owner
+//                 says; a chunk is done when its result came, which makes room for another. A full
+//                 window does not stop the sum with the lowest number: the window may be full of
+//                 chunks that other ranks have not sent because theirs are full of this one's.
+//                 Results that do not come are asked for (WANT): before the first of a sum, that of
+//                 the latest part alone, which tells the owner how far this rank has come; then the
+//                 oldest that are missing.
+//   owner         takes parts and sums of parts, each rank once a chunk: what names a rank that is
+//                 in already is not taken. A chunk that everybody is known to have sent
+//                 (sum_progress.h) and that still lacks parts, for longer than packets differ, is
+//                 flushed: first one rank of those missing is asked, and with it whatever switch on
+//                 the way holds some of the chunk; then all of them. What is not known to have been
+//                 sent is waited for, since a switch may hold the rest: kBlindPatience at most. A
+//                 complete chunk, or one whose missing parts the bound forgives or the deadline
+//                 ends, is the result. It goes to everybody; ranks whose parts came out of a slot
+//                 together are behind a switch that hands results on, and get one packet.
+//
+// Who has all results says so (WANT of all chunks), and the owner sends the last one again until
+// everybody did.
+//
+// A window grows by one a round and is halved, once a round, when a result tells of congestion or
+// is missing while later ones came; a result that is late by itself says that others are. Limits:
+// kMaxWork things to say, kMaxEarly parts that come before their sum has begun here; what does not
+// fit is lost, and the protocol repairs it as any loss.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "transport/core.h"
+#include "transport/round_trip.h"
+#include "transport/sum.h"
+#include "transport/sum_progress.h"
+#include "wire/sum_datagram.h"
+
+namespace spillway::transport {
+
+class SumExchange {
+ public:
+  explicit SumExchange(Core& core) : core_(core) {}
+
+  base::Status begin(const SumOptions& options, base::Instant now);
+  void withdraw(const SumId& id);
+  void finish_for(const SumId& id, std::uint16_t rank);
+
+  // A packet that passed its check; `words` where its kind has some.
+  void on_packet(const wire::SumPacket& packet, std::span<const std::uint64_t> words, bool marked,
+                 base::Instant now);
+  // One that was cut on the way: nothing in it is sure.
+  void on_cut(const wire::SumPacket& packet, base::Instant now);
+  void on_timer(std::uint32_t slot, base::Instant now);
+
+  bool poll(base::Instant now, Transmission& out);
+  bool is_idle() const { return sums_.empty(); }
+  std::size_t memory_bytes() const;
+
+ private:
+  static constexpr std::size_t kMaxWork = 8192;
+  static constexpr std::size_t kMaxEarly = 512;
+  static constexpr std::uint16_t kAllChunks = UINT16_MAX;
+  // How long things are waited for: before anything is known, at least, at most; and what not
+  // everybody is known to have sent.
+  static constexpr base::Duration kFirstPatience = base::milliseconds(20);
+  static constexpr base::Duration kLeastPatience = base::milliseconds(2);
+  static constexpr base::Duration kLongestPatience = base::milliseconds(200);
+  static constexpr base::Duration kBlindPatience = base::seconds(1);
+
+  enum class ChunkState : std::uint8_t {
+    kUntouched,  // contributor: not sent; owner: nothing is known of it
+    kOpen,       // contributor: sent; owner: parts are missing
+    kDone,       // it is the sum
+  };
+  struct Chunk {
+    ChunkState state = ChunkState::kUntouched;
+    std::uint8_t attempts = 0;  // to get what is missing
+    bool congested = false;
+    bool multiplied = false;  // its result went to several in one packet
+    // Contributor: its part was sent, or its result was asked for. Owner: everybody is known to
+    // have sent it; once it is done, its result was handed out.
+    base::Instant since;
+    base::Instant due;  // the next attempt
+  };
+  struct Key {
+    std::uint64_t operation = 0;
+    std::uint16_t piece = 0;
+    std::uint16_t owner = 0;
+    friend auto operator<=>(const Key&, const Key&) = default;
+  };
+  struct Sum {
+    Key key() const { return {options.id.operation, options.id.piece, options.id.owner}; }
+
+    SumOptions options;
+    std::uint32_t slot = 0;
+    std::vector<Chunk> chunks;
+    std::uint32_t touched = 0;  // chunks below this are open or done
+    std::uint32_t done = 0;
+    std::uint32_t oldest = 0;  // chunks below this are done
+    std::uint32_t latest = 0;  // contributor: of the chunks whose results came
+    std::uint64_t missing_parts = 0;
+    SumProgress progress;   // owner
+    wire::RankSet told;     // recipients that have everything
+    base::Instant began;    // contributor: its first result came; owner: it is formed
+    bool reminded = false;  // owner
+    base::Duration wait{};
+    base::Instant armed = kNever;
+    std::optional<base::Instant> deadline;
+    SumReport report;
+
+    bool has_all() const { return done == chunks.size(); }
+    wire::RankSet everybody() const { return options.contributors | options.recipients; }
+  };
+  // Towards one owner.
+  struct Flow {
+    double window = 32.0;
+    bool is_starting = true;  // grows by one a result
+    std::uint32_t in_flight = 0;
+    // Sums with parts that were not sent: in the order in which they began, and by number.
+    std::deque<std::uint32_t> line;
+    std::map<Key, std::uint32_t> by_number;
+    base::Instant cut;
+    RoundTrip wait;
+  };
+  // Results that a switch should have handed on to a rank, lately.
+  struct Copies {
+    double sent = 0.0;
+    double lost = 0.0;
+
+    void on_sent() {
+      constexpr double kRemembered = 64.0;
+      const double rest = sent < kRemembered ? 1.0 : 0.5;
+      sent = sent * rest + 1.0;
+      lost *= rest;
+    }
+    // Congestion costs some of them; where a switch hands nothing on, most are lost.
+    bool fail() const { return lost >= 8.0 && lost * 2.0 > sent; }
+  };
+  struct Work {
+    wire::SumKind kind = wire::SumKind::kPart;
+    std::uint32_t slot = 0;
+    std::uint16_t chunk = 0;
+    std::uint16_t to = 0;
+    bool is_first = false;  // RESULT: nobody has it yet
+    wire::RankSet ranks{};  // FLUSH: missing; RESULT: recipients of one packet
+  };
+  struct Early {
+    wire::SumPacket packet;
+    std::array<std::uint64_t, SPILLWAY_SUM_WORDS> words;
+    bool marked = false;
+  };
+
+  static base::Duration clamped(base::Duration wait);
+  bool is_owner(const Sum& sum) const { return sum.options.id.owner == core_.config.rank; }
+  base::Status check(const SumOptions& options);
+  Sum* find(const Key& key);
+  Sum* find(const wire::SumPacket& packet);
+  std::span<std::uint64_t> words_of(const Sum& sum, std::uint32_t chunk) const;
+  void hear(const wire::RankSet& ranks, base::Instant now);
+  void await(const Sum& sum, bool begins, base::Instant now);
+  void arm(Sum& sum, base::Instant due);
+  bool is_full(std::uint16_t rank);
+  void queue(const Work& work);
+  void end(Sum& sum);
+  void drop(Sum& sum);
+  bool has_ended(const wire::SumPacket& packet) const;
+  void remember_end(const SumId& id);
+  void say_finished(const SumId& id);
+
+  // ---- contributor
+  void on_result(Sum& sum, const wire::SumPacket& packet, std::span<const std::uint64_t> words,
+                 bool marked, base::Instant now);
+  void on_flush(Sum& sum, const wire::SumPacket& packet, base::Instant now);
+  void adapt(Flow& flow, bool congested, base::Instant now);
+  static base::Duration usual_wait(const Flow& flow);
+  void ask(Sum& sum, std::uint32_t chunk, base::Instant now);
+  void ask_for_results(Sum& sum, base::Instant now);
+  bool poll_part(base::Instant now, Transmission& out);
+  bool poll_flow(Flow& flow, base::Instant now, Transmission& out);
+  Sum* next_to_send(Flow& flow);
+  bool has_unsent(Sum& sum) const;
+  static void forget(const Sum& sum, Flow& flow);
+
+  // ---- owner
+  void on_part(Sum& sum, const wire::SumPacket& packet, std::span<const std::uint64_t> words,
+               bool marked, base::Instant now);
+  void on_want(Sum& sum, const wire::SumPacket& packet, base::Instant now);
+  void keep_early(const wire::SumPacket& packet, std::span<const std::uint64_t> words, bool marked);
+  void take_early(Sum& sum, base::Instant now);
+  void touch(Sum& sum, std::uint32_t chunk, base::Instant now);
+  // These ranks have sent their parts up to this chunk's. What all have sent is due after `wait`.
+  void note_sent(Sum& sum, const wire::RankSet& ranks, std::uint32_t chunk, base::Duration wait,
+                 base::Instant now);
+  void take_words(Sum& sum, std::uint32_t chunk, const wire::SumPacket& packet,
+                  std::span<const std::uint64_t> words);
+  wire::RankSet missing_in(const Sum& sum, std::uint32_t chunk) const;
+  bool is_forgiven(const Sum& sum, std::uint32_t chunk) const;
+  // A chunk lacks parts for long enough: does without them, or asks for them.
+  void resolve(Sum& sum, std::uint32_t chunk, base::Instant now);
+  void flush(Sum& sum, std::uint32_t chunk, base::Instant now);
+  void close(Sum& sum, std::uint32_t chunk, base::Instant now);
+  void hand_out(Sum& sum, std::uint32_t chunk);
+  void look_for_missing(Sum& sum, base::Instant now);
+  void on_told(Sum& sum, std::uint16_t rank, base::Instant now);
+  void send_again(Sum& sum, std::uint16_t chunk, std::uint16_t to);
+  void look_whether_over(Sum& sum);
+  void remind(Sum& sum, base::Instant now);
+  base::Duration patience() const;
+  base::Duration answer_time() const;
+  void note_switch(const wire::RankSet& ranks);
+
+  void address(const Work& work, const SumId& id, std::uint8_t priority, base::Instant now,
+               Transmission& out);
+  void write(const Work& work, const Sum& sum, base::Instant now, Transmission& out);
+
+  Core& core_;
+  std::map<Key, std::uint32_t> slots_;
+  std::map<std::uint32_t, std::unique_ptr<Sum>> sums_;
+  std::uint32_t next_slot_ = 0;
+  std::map<std::uint16_t, Flow> flows_;  // by owner
+  std::uint16_t turn_ = 0;               // the owner that got the latest part
+  std::deque<Work> work_;
+  std::deque<SumId> finished_;  // of which this rank has everything, and says so
+  // Those that ended here, of operations that have not: by operation.
+  std::map<std::uint64_t, std::set<Key>> ended_;
+  std::deque<Early> early_;
+  std::vector<wire::RankSet> behind_switches_;  // disjoint
+  std::map<std::uint16_t, Copies> copies_;      // by rank
+  RoundTrip spread_;   // from when everybody is known to have sent a chunk to its last part
+  RoundTrip telling_;  // from the last result of a sum to a recipient's word that it has all
+};
+
+}  // namespace spillway::transport

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "base/random.h"
+#include "transport/datagram_port.h"
+
+namespace spillway::transport {
+namespace {
+
+using wire::RankSet;
+
+// What happens to one datagram on the way.
+struct Fate {
+  int copies = 1;
+  base::Duration delay = base::microseconds(20);
+  std::size_t bytes = SIZE_MAX;  // that are left
+};
+
+// Ranks joined by a delay line that may lose, repeat, reorder and cut datagrams, or change them.
+class SumWorld {
+ public:
+  using Filter = std::function<Fate(std::vector<std::uint8_t>& bytes, std::uint16_t from)>;
+  Filter filter = [](std::vector<std::uint8_t>&, std::uint16_t) { return Fate{}; };
+
+  explicit SumWorld(std::uint16_t ranks) {
+    wire::RunKey key;
+    key.bytes.fill(7);
+    for (std::uint16_t rank = 0; rank < ranks; ++rank) {
+      EndpointConfig config;
+      config.rank = rank;
+      ports_.push_back(std::make_unique<DatagramPort>(config, SessionConfig{.key = key}));
+    }
+    for (std::uint16_t a = 0; a < ranks; ++a) {
+      for (std::uint16_t b = 0; b < ranks; ++b) {
+        if (a != b) {
+          EXPECT_TRUE(ports_[a]->add_peer(b, now_).ok());
+        }
+      }
+      ports_[a]->endpoint().retire_before(0);
+    }
+    reports.resize(ranks);
+    dead.resize(ranks);
+  }
+
+  Endpoint& operator[](std::uint16_t rank) { return ports_[rank]->endpoint(); }
+  DatagramPort& port(std::uint16_t rank) { return *ports_[rank]; }
+  std::uint16_t ranks() const { return static_cast<std::uint16_t>(ports_.size()); }
+  base::Instant now() const { return now_; }
+
+  void run(base::Duration limit = base::seconds(3)) {
+    const base::Instant end = now_ + limit;
+    while (now_ < end && step(end)) {
+    }
+  }
+
+  std::vector<std::vector<SumReport>> reports;  // by rank
+  std::vector<unsigned> dead;
+
+ private:
+  struct Flying {
+    std::uint16_t to;
+    std::vector<std::uint8_t> bytes;
+  };
+
+  bool step(base::Instant end) {
+    base::Instant next = kNever;
+    for (std::uint16_t rank = 0; rank < ranks(); ++rank) {
+      send(rank);
+      take_events(rank);
+      next = std::min(next, ports_[rank]->endpoint().next_timeout());
+    }
+    next = in_flight_.empty() ? next : std::min(next, in_flight_.begin()->first);
+    if (next == kNever) {
+      return false;
+    }
+    now_ = std::max(now_, std::min(next, end));
+    while (!in_flight_.empty() && in_flight_.begin()->first <= now_) {
+      const Flying flying = std::move(in_flight_.begin()->second);
+      in_flight_.erase(in_flight_.begin());
+      ports_[flying.to]->on_datagram(flying.bytes, false, now_);
+    }
+    for (const auto& port : ports_) {
+      if (port->endpoint().next_timeout() <= now_) {
+        port->endpoint().on_timeout(now_);
+      }
+    }
+    return true;
+  }
+
+  void send(std::uint16_t rank) {
+    std::vector<std::uint8_t> buffer(SPILLWAY_MAX_PACKET);
+    Route route;
+    while (const std::size_t size = ports_[rank]->poll_datagram(now_, buffer, route)) {
+      std::vector<std::uint8_t> bytes(buffer.begin(),
+                                      buffer.begin() + static_cast<std::ptrdiff_t>(size));
+      const Fate fate = filter(bytes, rank);
+      bytes.resize(std::min(bytes.size(), fate.bytes));
+      for (int copy = 0; copy < fate.copies; ++copy) {
+        in_flight_.emplace(now_ + fate.delay + base::nanoseconds(100 * ++sent_ % 5000),
+                           Flying{route.peer, bytes});
+      }
+    }
+  }
+
+  void take_events(std::uint16_t rank) {
+    Event event;
+    while (ports_[rank]->endpoint().poll_event(event)) {
+      if (const auto* report = std::get_if<SumReport>(&event)) {
+        reports[rank].push_back(*report);
+      }
+      dead[rank] += std::holds_alternative<PeerDead>(event) ? 1 : 0;
+    }
+  }
+
+  base::Instant now_;
+  std::uint64_t sent_ = 0;
+  std::vector<std::unique_ptr<DatagramPort>> ports_;
+  std::multimap<base::Instant, Flying> in_flight_;
+};
+
+// Every rank's part of one sum: word i of rank r is r + 1 + 1000 i.
+struct Parts {
+  Parts(std::uint16_t ranks, std::uint32_t chunks) : words(ranks), in(ranks) {
+    for (std::uint16_t rank = 0; rank < ranks; ++rank) {
+      words[rank].resize(std::size_t{chunks} * SPILLWAY_SUM_WORDS);
+      for (std::size_t i = 0; i < words[rank].size(); ++i) {
+        words[rank][i] = part(rank, i);
+      }
+      in[rank].resize(chunks);
+    }
+  }
+  static std::uint64_t part(std::uint16_t rank, std::size_t i) { return rank + 1U + 1000 * i; }
+
+  SumOptions options(std::uint16_t rank, std::uint16_t owner) {
+    const auto ranks = static_cast<std::uint16_t>(words.size());
+    RankSet others = RankSet::below(ranks);
+    others.erase(owner);
+    return {.id = {.operation = 5, .signature = 77, .piece = 2, .owner = owner},
+            .contributors = others,
+            .recipients = others,
+            .need = {static_cast<std::uint8_t>(ranks - 1), 0},
+            .words = words[rank],
+            .ranks = in[rank]};
+  }
+
+  // Every rank has, in every chunk, the sum of exactly the parts it names.
+  void expect_right() const {
+    for (std::size_t rank = 0; rank < words.size(); ++rank) {
+      for (std::size_t i = 0; i < words[rank].size(); ++i) {
+        std::uint64_t sum = 0;
+        in[rank][i / SPILLWAY_SUM_WORDS].for_each(
+            [&](std::uint16_t other) { sum += part(other, i); });
+        ASSERT_EQ(words[rank][i], sum) << "rank " << rank << " word " << i;
+      }
+      EXPECT_EQ(in[rank], in[0]);
+    }
+  }
+  void expect_whole() const {
+    for (const RankSet& ranks : in[0]) {
+      ASSERT_EQ(ranks.size(), words.size());
+    }
+  }
+
+  std::vector<std::vector<std::uint64_t>> words;
+  std::vector<std::vector<RankSet>> in;
+};
+
+void begin_all(SumWorld& world, Parts& parts, std::uint16_t owner) {
+  for (std::uint16_t rank = 0; rank < world.ranks(); ++rank) {
+    ASSERT_TRUE(world[rank].begin_sum(parts.options(rank, owner), world.now()).ok());
+  }
+}
+
+void expect_over(const SumWorld& world) {
+  for (const std::vector<SumReport>& reports : world.reports) {
+    ASSERT_FALSE(reports.empty());
+    EXPECT_EQ(reports.back().stage, SumStage::kOver);
+  }
+}
+
+TEST(SumExchange, AddsEveryPartOnce) {
+  SumWorld world(4);
+  Parts parts(4, 300);
+  begin_all(world, parts, 1);
+  world.run();
+  expect_over(world);
+  parts.expect_right();
+  parts.expect_whole();
+  EXPECT_EQ(world.reports[1].front().stage, SumStage::kFormed);
+  EXPECT_EQ(world[0].counters().sums_repeated, 0U);
+}
+
+TEST(SumExchange, SurvivesLossRepetitionAndReordering) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    SumWorld world(5);
+    base::RandomSequence random(seed);
+    world.filter = [&](std::vector<std::uint8_t>&, std::uint16_t) {
+      Fate fate;
+      fate.copies = random.next_below(10) == 0 ? 0 : random.next_below(20) == 0 ? 2 : 1;
+      fate.delay = base::microseconds(20 + static_cast<std::int64_t>(random.next_below(400)));
+      return fate;
+    };
+    Parts parts(5, 100);
+    begin_all(world, parts, 3);
+    world.run(base::seconds(20));
+    expect_over(world);
+    parts.expect_right();
+    parts.expect_whole();
+  }
+}
+
+TEST(SumExchange, PacketsWithoutTheirWordsAreAskedForAgain) {
+  SumWorld world(3);
+  base::RandomSequence random(3);
+  world.filter = [&](std::vector<std::uint8_t>&, std::uint16_t) {
+    Fate fate;
+    fate.bytes = random.next_below(8) == 0 ? 150 : SIZE_MAX;
+    return fate;
+  };
+  Parts parts(3, 200);
+  begin_all(world, parts, 0);
+  world.run(base::seconds(10));
+  expect_over(world);
+  parts.expect_right();
+  parts.expect_whole();
+  EXPECT_GT(world[0].counters().sums_cut, 0U);
+}
+
+TEST(SumExchange, WhatSomebodyChangedIsNotAdded) {
+  SumWorld world(3);
+  base::RandomSequence random(4);
+  world.filter = [&](std::vector<std::uint8_t>& bytes, std::uint16_t) {
+    const bool is_part = bytes.size() == SPILLWAY_SUM_PACKET;
+    if (is_part && random.next_below(10) == 0) {
+      bytes[sizeof(spillway_sum_header) + random.next_below(SPILLWAY_SUM_WORD_BYTES)] ^= 1;
+    }
+    return Fate{};
+  };
+  Parts parts(3, 200);
+  begin_all(world, parts, 0);
+  world.run(base::seconds(10));
+  expect_over(world);
+  parts.expect_right();
+  parts.expect_whole();
+  EXPECT_GT(world.port(0).faults()[static_cast<std::size_t>(wire::PacketFault::kHeadCheck)], 0U);
+}
+
+// As a switch would, but it names a rank whose part it does not have.
+TEST(SumExchange, ASumThatNamesTooManyIsNotTaken) {
+  SumWorld world(3);
+  world.filter = [&](std::vector<std::uint8_t>& bytes, std::uint16_t from) {
+    auto* header = reinterpret_cast<spillway_sum_header*>(bytes.data());
+    if (from == 1 && bytes.size() == SPILLWAY_SUM_PACKET && header->kind == SPILLWAY_SUM_PART) {
+      header->ranks[0] |= 1U << 2;
+    }
+    return Fate{};
+  };
+  Parts parts(3, 10);
+  begin_all(world, parts, 0);
+  world.run(base::seconds(10));
+  expect_over(world);
+  parts.expect_right();
+  parts.expect_whole();
+}
+
+TEST(SumExchange, ABoundForgivesPartsThatAreLost) {
+  SumWorld world(3);
+  unsigned parts_sent = 0;
+  world.filter = [&](std::vector<std::uint8_t>& bytes, std::uint16_t from) {
+    Fate fate;
+    const bool is_part = bytes.size() == SPILLWAY_SUM_PACKET && bytes[32] == SPILLWAY_SUM_PART;
+    fate.copies = from == 1 && is_part && ++parts_sent % 10 == 0 ? 0 : 1;
+    return fate;
+  };
+  Parts parts(3, 200);
+  for (std::uint16_t rank = 0; rank < 3; ++rank) {
+    SumOptions options = parts.options(rank, 0);
+    options.loss_bound_ppm = 100'000;
+    ASSERT_TRUE(world[rank].begin_sum(options, world.now()).ok());
+  }
+  world.run(base::seconds(10));
+  expect_over(world);
+  parts.expect_right();
+  EXPECT_EQ(world.reports[0].back().partial, 20U);
+  EXPECT_EQ(world.reports[0].back().missing.at(1), 20U);
+}
+
+TEST(SumExchange, ADeadlineEndsTheWaitForALateRank) {
+  SumWorld world(3);
+  Parts parts(3, 20);
+  for (std::uint16_t rank = 0; rank < 2; ++rank) {
+    SumOptions options = parts.options(rank, 0);
+    options.deadline = base::milliseconds(30);
+    ASSERT_TRUE(world[rank].begin_sum(options, world.now()).ok());
+  }
+  world.run(base::milliseconds(200));
+  EXPECT_EQ(world.reports[0].front().stage, SumStage::kFormed);
+  EXPECT_EQ(world.reports[0].front().missing.at(2), 20U);
+  ASSERT_TRUE(world[2].begin_sum(parts.options(2, 0), world.now()).ok());
+  world.run(base::seconds(2));
+  expect_over(world);
+  parts.expect_right();
+  EXPECT_FALSE(parts.in[2][0].contains(2));
+}
+
+TEST(SumExchange, PartsThatComeBeforeTheirOwnerBeginsAreKept) {
+  SumWorld world(3);
+  Parts parts(3, 40);
+  for (const std::uint16_t rank : {std::uint16_t{1}, std::uint16_t{2}}) {
+    ASSERT_TRUE(world[rank].begin_sum(parts.options(rank, 0), world.now()).ok());
+  }
+  world.run(base::milliseconds(1));
+  ASSERT_TRUE(world[0].begin_sum(parts.options(0, 0), world.now()).ok());
+  world.run();
+  expect_over(world);
+  parts.expect_right();
+  parts.expect_whole();
+  EXPECT_EQ(world[1].counters().sums_repeated + world[2].counters().sums_repeated, 0U);
+}
+
+// Somebody on the way may hold the others' parts until the last rank's come.
+TEST(SumExchange, ALateRankIsWaitedForAndNothingIsAskedFor) {
+  SumWorld world(4);
+  Parts parts(4, 100);
+  for (const std::uint16_t rank : {std::uint16_t{0}, std::uint16_t{1}, std::uint16_t{2}}) {
+    ASSERT_TRUE(world[rank].begin_sum(parts.options(rank, 0), world.now()).ok());
+  }
+  world.run(base::milliseconds(600));
+  ASSERT_TRUE(world[3].begin_sum(parts.options(3, 0), world.now()).ok());
+  world.run(base::milliseconds(100));
+  expect_over(world);
+  parts.expect_right();
+  parts.expect_whole();
+  EXPECT_EQ(world[0].counters().flushes_sent, 0U);
+  for (std::uint16_t rank = 1; rank < 4; ++rank) {
+    EXPECT_EQ(world[rank].counters().sums_repeated, 0U) << rank;
+  }
+}
+
+// Whose part is lost is asked as soon as later parts of all ranks came; of the last chunks, as soon
+// as everybody has asked for their results.
+TEST(SumExchange, ALostPartIsAskedForOnceAllHaveSentTheirs) {
+  for (const std::uint32_t lost : {50U, 99U}) {
+    SumWorld world(3);
+    world.filter = [&](std::vector<std::uint8_t>& bytes, std::uint16_t from) {
+      const auto* header = reinterpret_cast<const spillway_sum_header*>(bytes.data());
+      const bool is_lost = from == 2 && bytes.size() == SPILLWAY_SUM_PACKET &&
+                           header->kind == SPILLWAY_SUM_PART && header->common.packet == lost;
+      return Fate{.copies = is_lost ? 0 : 1};
+    };
+    Parts parts(3, 100);
+    begin_all(world, parts, 0);
+    world.run(base::milliseconds(100));
+    expect_over(world);
+    parts.expect_right();
+    parts.expect_whole();
+    EXPECT_EQ(world.reports[0].back().flushed, 1U) << lost;
+    EXPECT_EQ(world.reports[0].back().alone, 200U) << lost;
+    EXPECT_EQ(world[2].counters().sums_repeated, 1U) << lost;
+  }
+}
+
+TEST(SumExchange, SaysWhatIsWrongWithASum) {
+  SumWorld world(2);
+  Parts parts(2, 4);
+  SumOptions options = parts.options(0, 0);
+  options.words = options.words.first(10);
+  EXPECT_FALSE(world[0].begin_sum(options, world.now()).ok());
+  options = parts.options(0, 0);
+  options.contributors.insert(9);
+  EXPECT_NE(world[0].begin_sum(options, world.now()).message().find("rank 9"), std::string::npos);
+  ASSERT_TRUE(world[0].begin_sum(parts.options(0, 0), world.now()).ok());
+  EXPECT_FALSE(world[0].begin_sum(parts.options(0, 0), world.now()).ok());
+  world[0].withdraw_sum(parts.options(0, 0).id);
+  EXPECT_TRUE(world[0].begin_sum(parts.options(0, 0), world.now()).ok());
+}
+
+}  // namespace
+}  // namespace spillway::transport

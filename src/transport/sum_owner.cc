@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who adds up: what it takes, when it asks for what is missing, and who is told the result.
+#include <algorithm>
+
+#include "transport/sum_exchange.h"
+
+namespace spillway::transport {
+namespace {
+
+using wire::RankSet;
+using wire::SumKind;
+
+// What is left, after each sum, of the results that a switch did not hand on to a rank: it is tried
+// again some day.
+constexpr double kForgiven = 7.0 / 8;
+
+}  // namespace
+
+base::Duration SumExchange::patience() const {
+  return spread_.is_known() ? clamped(spread_.patience() * 2) : kFirstPatience;
+}
+
+// How long a recipient may take to answer.
+base::Duration SumExchange::answer_time() const {
+  return telling_.is_known() ? clamped(telling_.patience() * 2) : kFirstPatience;
+}
+
+RankSet SumExchange::missing_in(const Sum& sum, std::uint32_t chunk) const {
+  return sum.options.contributors - sum.options.ranks[chunk];
+}
+
+void SumExchange::keep_early(const wire::SumPacket& packet, std::span<const std::uint64_t> words,
+                             bool marked) {
+  if (packet.chunk.owner != core_.config.rank || core_.retired.contains(packet.chunk.operation)) {
+    return;
+  }
+  ++core_.counters.early;
+  if (early_.size() < kMaxEarly) {
+    Early& early = early_.emplace_back();
+    early.packet = packet;
+    std::copy(words.begin(), words.end(), early.words.begin());
+    early.marked = marked;
+  }
+}
+
+void SumExchange::take_early(Sum& sum, base::Instant now) {
+  const SumId& id = sum.options.id;
+  std::deque<Early> others;
+  std::deque<Early> mine;
+  for (Early& early : early_) {
+    const wire::ChunkName& name = early.packet.chunk;
+    const bool is_mine = name.operation == id.operation && name.piece == id.piece;
+    if (is_mine || !core_.retired.contains(name.operation)) {
+      (is_mine ? mine : others).push_back(early);
+    }
+  }
+  early_ = std::move(others);
+  const std::uint32_t slot = sum.slot;
+  for (const Early& early : mine) {
+    if (sums_.contains(slot)) {
+      on_packet(early.packet, early.words, early.marked, now);
+    }
+  }
+}
+
+// Chunks are sent in their order: whatever is before one of which something came was sent as well.
+void SumExchange::touch(Sum& sum, std::uint32_t chunk, base::Instant now) {
+  for (; sum.touched <= chunk; ++sum.touched) {
+    Chunk& touched = sum.chunks[sum.touched];
+    touched.state = ChunkState::kOpen;
+    touched.since = now;
+    touched.due = now + kBlindPatience;
+    arm(sum, touched.due);
+  }
+}
+
+void SumExchange::note_sent(Sum& sum, const RankSet& ranks, std::uint32_t index,
+                            base::Duration wait, base::Instant now) {
+  const std::uint32_t before = sum.progress.sent_by_all();
+  sum.progress.note(ranks, index);
+  const std::uint32_t until = std::min(sum.progress.sent_by_all(), sum.touched);
+  for (std::uint32_t i = std::max(before, sum.oldest); i < until; ++i) {
+    Chunk& chunk = sum.chunks[i];
+    if (chunk.state == ChunkState::kOpen && chunk.attempts == 0) {
+      chunk.since = now;
+      chunk.due = std::min(chunk.due, now + wait);
+      arm(sum, chunk.due);
+    }
+  }
+}
+
+void SumExchange::on_part(Sum& sum, const wire::SumPacket& packet,
+                          std::span<const std::uint64_t> words, bool marked, base::Instant now) {
+  const std::uint32_t index = packet.chunk.chunk;
+  hear(packet.ranks, now);
+  touch(sum, index, now);
+  Chunk& chunk = sum.chunks[index];
+  const bool fits = !packet.ranks.empty() && packet.ranks.is_subset_of(sum.options.contributors) &&
+                    !packet.ranks.overlaps(sum.options.ranks[index]);
+  if (packet.is_marked(SPILLWAY_SUM_ADDED)) {
+    note_switch(packet.ranks);
+  }
+  if (packet.kind == SumKind::kPart) {
+    note_sent(sum, packet.ranks, index, patience(), now);
+  }
+  if (chunk.state == ChunkState::kDone || !fits) {
+    ++core_.counters.sums_duplicate;
+    return;
+  }
+  take_words(sum, index, packet, words);
+  chunk.congested |= marked || packet.is_marked(SPILLWAY_SUM_CONGESTED);
+  if (missing_in(sum, index).empty()) {
+    if (chunk.attempts == 0) {
+      spread_.add(std::max(now - chunk.since, base::microseconds(1)));
+    }
+    close(sum, index, now);
+  } else if (chunk.attempts > 0 && packet.ranks.size() > 1) {
+    flush(sum, index, now);  // a switch gave what it had: the rest is not there
+  }
+}
+
+void SumExchange::take_words(Sum& sum, std::uint32_t index, const wire::SumPacket& packet,
+                             std::span<const std::uint64_t> words) {
+  const std::span<std::uint64_t> total = words_of(sum, index);
+  for (std::size_t i = 0; i < total.size(); ++i) {
+    total[i] += words[i];
+  }
+  sum.options.ranks[index] = sum.options.ranks[index] | packet.ranks;
+  const unsigned parts = packet.ranks.size();
+  (parts > 1 ? sum.report.added : sum.report.alone) += parts;
+}
+
+// Ranks of which parts left a slot together are behind one switch.
+void SumExchange::note_switch(const RankSet& ranks) {
+  RankSet together = ranks;
+  std::erase_if(behind_switches_, [&](const RankSet& known) {
+    const bool meets = known.overlaps(together);
+    together = meets ? together | known : together;
+    return meets;
+  });
+  behind_switches_.push_back(together);
+}
+
+void SumExchange::on_want(Sum& sum, const wire::SumPacket& packet, base::Instant now) {
+  const std::uint16_t from = packet.source;
+  if (packet.chunk.chunk == kAllChunks) {
+    on_told(sum, from, now);
+    return;
+  }
+  const std::uint32_t index = packet.chunk.chunk;
+  touch(sum, index, now);
+  // Questions overtake parts, which wait in queues.
+  note_sent(sum, RankSet::of(from), index, std::max(patience(), answer_time()), now);
+  const Chunk& chunk = sum.chunks[index];
+  const bool is_under_way =
+      now - chunk.since < (telling_.is_known() ? telling_.patience() : kFirstPatience);
+  if (chunk.state != ChunkState::kDone || is_under_way) {
+    return;
+  }
+  copies_[from].lost += chunk.multiplied ? 1.0 : 0.0;
+  send_again(sum, packet.chunk.chunk, from);
+}
+
+void SumExchange::on_told(Sum& sum, std::uint16_t rank, base::Instant now) {
+  if (sum.has_all() && !sum.told.contains(rank) && !sum.reminded) {
+    telling_.add(now - sum.began);
+  }
+  sum.told.insert(rank);
+  copies_[rank].lost *= kForgiven;
+  look_whether_over(sum);
+}
+
+void SumExchange::send_again(Sum& sum, std::uint16_t chunk, std::uint16_t to) {
+  ++sum.report.repeated;
+  ++core_.counters.sums_repeated;
+  queue({.kind = SumKind::kResult, .slot = sum.slot, .chunk = chunk, .to = to, .ranks = {}});
+}
+
+bool SumExchange::is_forgiven(const Sum& sum, std::uint32_t index) const {
+  const std::uint64_t parts = std::uint64_t{sum.options.contributors.size()} * sum.chunks.size();
+  const std::uint64_t allowed = parts * sum.options.loss_bound_ppm / 1'000'000;
+  return sum.missing_parts + missing_in(sum, index).size() <= allowed;
+}
+
+void SumExchange::resolve(Sum& sum, std::uint32_t index, base::Instant now) {
+  if (is_forgiven(sum, index)) {
+    close(sum, index, now);
+  } else {
+    flush(sum, index, now);
+  }
+}
+
+void SumExchange::flush(Sum& sum, std::uint32_t index, base::Instant now) {
+  Chunk& chunk = sum.chunks[index];
+  const RankSet missing = missing_in(sum, index);
+  const auto ask_rank = [&](std::uint16_t rank) {
+    ++core_.counters.flushes_sent;
+    queue({.kind = SumKind::kFlush,
+           .slot = sum.slot,
+           .chunk = static_cast<std::uint16_t>(index),
+           .to = rank,
+           .ranks = missing});
+  };
+  if (chunk.attempts == 0) {
+    ++sum.report.flushed;
+    ask_rank(missing.first());
+  } else {
+    missing.for_each(ask_rank);
+  }
+  chunk.attempts = static_cast<std::uint8_t>(std::min(chunk.attempts + 1, 255));
+  chunk.due =
+      now + std::min(patience() * (1 << std::min<int>(chunk.attempts, 6)), kLongestPatience);
+  arm(sum, chunk.due);
+}
+
+void SumExchange::close(Sum& sum, std::uint32_t index, base::Instant now) {
+  Chunk& chunk = sum.chunks[index];
+  const RankSet missing = missing_in(sum, index);
+  chunk.state = ChunkState::kDone;
+  chunk.since = now;
+  sum.missing_parts += missing.size();
+  sum.report.partial += missing.empty() ? 0 : 1;
+  missing.for_each([&](std::uint16_t rank) {
+    sum.report.missing.resize(std::max<std::size_t>(sum.report.missing.size(), rank + 1U));
+    ++sum.report.missing[rank];
+  });
+  hand_out(sum, index);
+  while (sum.oldest < sum.chunks.size() && sum.chunks[sum.oldest].state == ChunkState::kDone) {
+    ++sum.oldest;
+  }
+  if (++sum.done < sum.chunks.size()) {
+    return;
+  }
+  SumReport formed = sum.report;
+  formed.stage = SumStage::kFormed;
+  core_.events.push_back(std::move(formed));
+  sum.began = now;
+  sum.wait = answer_time();
+  arm(sum, now + sum.wait);
+  look_whether_over(sum);
+}
+
+void SumExchange::hand_out(Sum& sum, std::uint32_t index) {
+  RankSet left = sum.options.recipients;
+  const auto send = [&](std::uint16_t to, const RankSet& recipients) {
+    ++sum.report.sent;
+    queue({.kind = SumKind::kResult,
+           .slot = sum.slot,
+           .chunk = static_cast<std::uint16_t>(index),
+           .to = to,
+           .is_first = true,
+           .ranks = recipients});
+  };
+  for (const RankSet& known : behind_switches_) {
+    RankSet reached = known & left;
+    known.for_each([&](std::uint16_t rank) {
+      if (copies_[rank].fail()) {
+        reached.erase(rank);
+      }
+    });
+    if (reached.size() > 1) {
+      reached.for_each([&](std::uint16_t rank) { copies_[rank].on_sent(); });
+      send(reached.first(), reached);
+      sum.chunks[index].multiplied = true;
+      left = left - reached;
+    }
+  }
+  left.for_each([&](std::uint16_t rank) { send(rank, {}); });
+}
+
+void SumExchange::look_for_missing(Sum& sum, base::Instant now) {
+  const bool is_late = sum.deadline && *sum.deadline <= now;
+  const std::uint32_t slot = sum.slot;
+  if (is_late) {
+    touch(sum, static_cast<std::uint32_t>(sum.chunks.size()) - 1, now);
+  }
+  base::Instant next = sum.deadline && !is_late ? *sum.deadline : kNever;
+  for (std::uint32_t i = sum.oldest; i < sum.touched; ++i) {
+    Chunk& chunk = sum.chunks[i];
+    if (chunk.state == ChunkState::kDone) {
+      continue;
+    }
+    if (is_late) {
+      close(sum, i, now);
+    } else if (chunk.due <= now) {
+      resolve(sum, i, now);
+    }
+    if (!sums_.contains(slot)) {
+      return;
+    }
+    next = chunk.state == ChunkState::kDone ? next : std::min(next, chunk.due);
+  }
+  if (next != kNever && !sum.has_all()) {
+    arm(sum, next);
+  }
+}
+
+void SumExchange::look_whether_over(Sum& sum) {
+  if (sum.has_all() && sum.options.recipients.is_subset_of(sum.told)) {
+    end(sum);
+  }
+}
+
+// Whoever has not said that it has everything gets the last result again, and says what it lacks.
+void SumExchange::remind(Sum& sum, base::Instant now) {
+  const auto last = static_cast<std::uint16_t>(sum.chunks.size() - 1);
+  (sum.options.recipients - sum.told).for_each([&](std::uint16_t rank) {
+    send_again(sum, last, rank);
+  });
+  sum.reminded = true;
+  sum.wait = std::min(sum.wait * 2, kLongestPatience);
+  arm(sum, now + sum.wait);
+}
+
+}  // namespace spillway::transport

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""All-reduces through a lab's switch that adds, in the kernel where this machine allows it.
+
+    tests/lab/aggregate_test.py PATH_TO_SPILLWAY
+
+Results must be the same bits as without such a switch, and links to owners must carry less.
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import unittest
+
+TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
+RANK = pathlib.Path(__file__).resolve().parent / "summing_rank.py"
+COUNT = 400_000
+
+
+def lab(*arguments, command=("true",)):
+    return subprocess.run([TOOL, "lab", "run", "--json", *arguments, "--", *command], capture_output=True, text=True,
+                          timeout=60)
+
+
+def can_isolate():
+    return lab("--hosts", "2", "--isolation", "root").returncode == 0
+
+
+@unittest.skipUnless(can_isolate(), "network namespaces need root")
+class Aggregate(unittest.TestCase):
+    def run_ranks(self, *arguments, code="blocks"):
+        """The lab's account, and what each rank says."""
+        done = lab("--rate", "250mbit", *arguments, command=("python3", RANK, str(COUNT), "2", code))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        told = [json.loads(line.split(" ", 1)[1]) for line in done.stderr.splitlines() if line.startswith("[")
+                and line.endswith("}")]
+        self.assertEqual(len({rank["crc"] for rank in told}), 1, told)
+        self.assertLess(max(rank["error"] for rank in told), 1e-4)
+        return json.loads(done.stdout), told, done.stderr
+
+    def check_adder(self, outcome, told):
+        adder = outcome["fabric"]["adders"][0]
+        self.assertEqual(len(adder["jobs"]), 1, adder)
+        job = adder["jobs"][0]
+        self.assertGreater(job["packets"]["adds"], 0, job)
+        self.assertGreater(job["packets"]["emits"], 0, job)
+        self.assertGreater(sum(rank["added"] for rank in told), sum(rank["alone"] for rank in told), told)
+
+    def sent_bytes(self, outcome):
+        """Over all links to owners, which are all hosts."""
+        return sum(port["sent_bytes"] for port in outcome["fabric"]["ports"])
+
+    def test_four_hosts_through_the_switch_in_the_kernel(self):
+        plain, told, _ = self.run_ranks("--hosts", "4")
+        adding, added, complaints = self.run_ranks("--hosts", "4", "--aggregate")
+        if "fabric runs in user space" not in complaints:  # which says why
+            self.assertEqual(adding["dataplane"], "bpf")
+        self.assertEqual(told[0]["crc"], added[0]["crc"])
+        self.check_adder(adding, added)
+        # To an owner one sum of three parts, and three results as before: four sixths, and what had to be repaired.
+        self.assertLess(self.sent_bytes(adding), 0.8 * self.sent_bytes(plain))
+
+    def test_the_kernel_says_that_it_has_one_level(self):
+        two_levels = ("--hosts", "4", "--fabric", "leaf-spine", "--leaves", "2", "--spines", "1", "--aggregate")
+        done = lab(*two_levels)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout)["dataplane"], "user")
+        self.assertRegex(done.stderr, "(?m)^spillway: sums are added in user space: a topology of 3 switches")
+        refused = lab(*two_levels, "--dataplane", "bpf")
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("a topology of 3 switches: the switch in the kernel has no such thing", refused.stderr)
+
+    def test_a_job_may_not_ask_for_more_than_there_is(self):
+        done = lab("--aggregate", "--set", "aggregate.slots=64", "--set", "aggregate.limits=7:100")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, "job 7 may hold 100 slots, but there are 64: raise slots=")
+
+
+if __name__ == "__main__":
+    unittest.main()
