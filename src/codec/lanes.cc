@@ -38,8 +38,11 @@ void pack_chunk(const LaneLayout& layout, std::span<const std::uint32_t> numbers
   SPILLWAY_CHECK(numbers.size() <= layout.values_per_chunk());
   std::fill(words.begin(), words.end(), 0);
   for (unsigned lane = 0; lane < layout.lanes; ++lane) {
-    const std::uint32_t* const from = numbers.data() + lane * kChunkWords;
     const std::size_t length = lane_length(numbers.size(), lane);
+    if (length == 0) {
+      break;
+    }
+    const std::uint32_t* const from = numbers.data() + lane * kChunkWords;
     const unsigned shift = lane * layout.bits;
     for (std::size_t i = 0; i < length; ++i) {
       words[i] |= std::uint64_t{from[i]} << shift;
@@ -51,8 +54,11 @@ void unpack_chunk(const LaneLayout& layout, ConstChunkWords words, std::span<std
   SPILLWAY_CHECK(sums.size() <= layout.values_per_chunk());
   const auto mask = static_cast<std::uint32_t>((std::uint64_t{1} << layout.bits) - 1);
   for (unsigned lane = 0; lane < layout.lanes; ++lane) {
-    std::uint32_t* const to = sums.data() + lane * kChunkWords;
     const std::size_t length = lane_length(sums.size(), lane);
+    if (length == 0) {
+      break;
+    }
+    std::uint32_t* const to = sums.data() + lane * kChunkWords;
     const unsigned shift = lane * layout.bits;
     for (std::size_t i = 0; i < length; ++i) {
       to[i] = static_cast<std::uint32_t>(words[i] >> shift) & mask;

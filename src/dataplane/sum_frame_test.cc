@@ -92,7 +92,7 @@ TEST(SumFrame, CutOnesHaveNoWordsAndBrokenOnesAreNone) {
   spillway_store_be16(&cut[38], 300 - 34);
   EXPECT_TRUE(find(cut).is_found);
   EXPECT_EQ(find(cut).sum.has_words, 0);
-  for (std::size_t size = 0; size < 42 + sizeof(spillway_sum_header); ++size) {
+  for (std::size_t size = 1; size < 42 + sizeof(spillway_sum_header); ++size) {
     Frame shorter(cut.begin(), cut.begin() + static_cast<std::ptrdiff_t>(size));
     EXPECT_FALSE(find(shorter).is_found);
   }
