@@ -8,7 +8,7 @@
  * port once: addressed to one rank there, with the others still to be served further on. Ranks that
  * are not known, or are where the result comes from, get none: they ask the owner (WANT).
  *
- * One caller per job at a time; eBPF takes none for one, see sum_jobs.h.
+ * Callers of one job take turns, but for eBPF's, which take no lock: see sum_jobs.h.
  */
 #ifndef SPILLWAY_DATAPLANE_SUM_COPIES_H
 #define SPILLWAY_DATAPLANE_SUM_COPIES_H

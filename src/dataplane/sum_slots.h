@@ -3,20 +3,21 @@
  * The slots in which a switch adds up sum packets (wire/sum_packet.h): what becomes of a packet,
  * for C, C++ and eBPF alike. One slot holds what has come of one chunk:
  *
- *   slot                packet                        what happens
- *   free                PART                          CLAIM: the slot is the chunk's now
- *   BUSY, same chunk    PART, of other ranks          ADD; whole: EMIT, the slot is DONE
- *   BUSY, same chunk    PART, all its ranks are in    DUPLICATE: absorbed
- *   DONE, same chunk    PART, all its ranks are in    REEMIT: the sum once more, for what got lost
- *   same chunk          PART, some of its ranks are   OVERLAP: goes on; nothing can be taken out
- *   FLUSHED, same chunk PART                          LATE: goes on; its owner has asked already
- *   OVER, same chunk    PART                          DUPLICATE: the result has gone by
- *   BUSY, other chunk   PART, may take (policy)       EVICTION: slot and packet change places
- *   BUSY, other chunk   PART                          COLLISION: goes on, the slot ages (policy)
- *   BUSY or DONE, same  FLUSH that misses all in it   FLUSH: turned round with it; FLUSHED
- *   same chunk          FLUSH that has some of it     NOT_HELD: goes on; of no use any more;
- * FLUSHED other chunk         FLUSH                         NOT_HELD: goes on same chunk RESULT
- * OVER any                 REPEAT, WANT                  go on, and touch no slot
+ *   slot                 packet                       what happens
+ *   free                 PART                         CLAIM: the slot is the chunk's now
+ *   BUSY, same chunk     PART, of other ranks         ADD; whole: EMIT, the slot is DONE
+ *   BUSY, same chunk     PART, all its ranks are in   DUPLICATE: absorbed
+ *   DONE, same chunk     PART, all its ranks are in   REEMIT: the sum again, for what got lost
+ *   same chunk           PART, some of its ranks are  OVERLAP: goes on; nothing can be taken out
+ *   FLUSHED, same chunk  PART                         LATE: goes on; its owner has asked already
+ *   OVER, same chunk     PART                         DUPLICATE: the result has gone by
+ *   BUSY, other chunk    PART, may take (policy)      EVICTION: slot and packet change places
+ *   BUSY, other chunk    PART                         COLLISION: goes on, the slot ages (policy)
+ *   BUSY or DONE, same   FLUSH that misses all in it  FLUSH: turned round with it; FLUSHED
+ *   BUSY or DONE, same   FLUSH that has some of it    NOT_HELD: goes on; FLUSHED, of no use now
+ *   any other            FLUSH                        NOT_HELD: goes on
+ *   same chunk           RESULT                       RESULT: goes on; OVER
+ *   any                  REPEAT, WANT                 go on, and touch no slot
  *
  * Free for others are slots that are EMPTY, DONE, FLUSHED or OVER: what they hold is only for
  * repairs, and to keep a slot from a chunk that needs it costs more than a repeat. So a slot is
@@ -271,8 +272,9 @@ static inline void spillway_sum_pass_on(union spillway_sum_image* packet, __u8 m
 static inline int spillway_screen_sum(const struct spillway_sum_config* config,
                                       const union spillway_sum_image* packet, int has_words,
                                       struct spillway_sum_decision* decision) {
-  __u8 outcome = SPILLWAY_SUM_PAST_NO_SLOTS;
+  __u8 outcome;
   if (config->slots == 0) {
+    outcome = SPILLWAY_SUM_PAST_NO_SLOTS;
   } else if (packet->fields.kind == SPILLWAY_SUM_REPEAT ||
              packet->fields.kind == SPILLWAY_SUM_WANT) {
     outcome = SPILLWAY_SUM_PAST_REPEAT;

@@ -3,65 +3,15 @@
 // Communicators with parameter servers on real sockets, all as threads of one process.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <functional>
-#include <thread>
-
 #include "runtime/communicator.h"
+#include "runtime/job_testing.h"
 
 namespace spillway::runtime {
 namespace {
 
 using collective::Operation;
-
-constexpr std::chrono::milliseconds kPatience{20'000};
-
-// What became of the servers.
-struct Served {
-  std::optional<base::Status> end;
-  ServerTotals totals;
-};
-
-CommunicatorConfig config_of(const UniqueId& id) {
-  ::setenv("SPILLWAY_DUMP_SIGNAL", "NONE", 1);  // other tests of this program install theirs
-  CommunicatorConfig config;
-  config.id = id;
-  config.rendezvous_patience = base::seconds(20);
-  return config;
-}
-
-// Runs `body` at every worker, and servers until they end.
-std::vector<Served> run_job(std::uint16_t workers, std::uint16_t servers,
-                            const std::function<void(Communicator&)>& body) {
-  const UniqueId id = create_unique_id(net::SocketAddress::parse("127.0.0.1:0").value()).value();
-  std::vector<std::thread> threads;
-  std::vector<Served> served(servers);
-  for (std::uint16_t index = 0; index < servers; ++index) {
-    threads.emplace_back([&, index] {
-      CommunicatorConfig config = config_of(id);
-      config.serves = {.index = index, .servers = servers, .workers = workers};
-      auto server = Communicator::create(config);
-      ASSERT_TRUE(server.ok()) << server.status().message();
-      served[index].end = (*server)->wait_served(kPatience);
-      served[index].totals = (*server)->server_totals();
-      EXPECT_FALSE((*server)->submit({}).ok());
-    });
-  }
-  for (std::uint16_t rank = 0; rank < workers; ++rank) {
-    threads.emplace_back([&, rank] {
-      CommunicatorConfig config = config_of(id);
-      config.member = {rank, workers};
-      config.servers = servers;
-      auto worker = Communicator::create(config);
-      ASSERT_TRUE(worker.ok()) << worker.status().message();
-      body(**worker);
-    });
-  }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
-  return served;
-}
+using testing_job::run_job;
+using testing_job::Served;
 
 base::Status all_reduce(Communicator& communicator, std::vector<float>& buffer,
                         const std::optional<collective::Tolerance>& tolerance = {}) {

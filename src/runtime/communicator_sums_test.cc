@@ -9,9 +9,9 @@
 #include <functional>
 #include <mutex>
 #include <set>
-#include <thread>
 
 #include "runtime/communicator.h"
+#include "runtime/job_testing.h"
 
 namespace spillway::runtime {
 namespace {
@@ -33,43 +33,12 @@ class Variable {
   const char* name_;
 };
 
-CommunicatorConfig sums_config_of(const UniqueId& id) {
-  ::setenv("SPILLWAY_DUMP_SIGNAL", "NONE", 1);  // other tests of this program install theirs
-  CommunicatorConfig config;
-  config.id = id;
-  config.rendezvous_patience = base::seconds(20);
-  config.secret = Secret(std::string_view("a secret of twenty-two"));
-  return config;
-}
-
-void serve(CommunicatorConfig config, std::uint16_t index, std::uint16_t servers) {
-  config.serves = {.index = index, .servers = servers, .workers = kWorkers};
-  auto server = Communicator::create(config);
-  ASSERT_TRUE(server.ok()) << server.status().message();
-  const std::optional<base::Status> end = (*server)->wait_served(std::chrono::milliseconds(30'000));
-  ASSERT_TRUE(end.has_value());
-  EXPECT_TRUE(end->ok()) << end->message();
-}
-
 // Runs `body` at every worker of a new group.
 void run_group(const std::function<void(Communicator&)>& body, std::uint16_t servers = 0) {
-  const UniqueId id = create_unique_id(net::SocketAddress::parse("127.0.0.1:0").value()).value();
-  std::vector<std::thread> threads;
-  for (std::uint16_t index = 0; index < servers; ++index) {
-    threads.emplace_back([&, index] { serve(sums_config_of(id), index, servers); });
-  }
-  for (std::uint16_t rank = 0; rank < kWorkers; ++rank) {
-    threads.emplace_back([&, rank] {
-      CommunicatorConfig config = sums_config_of(id);
-      config.member = {rank, kWorkers};
-      config.servers = servers;
-      auto worker = Communicator::create(config);
-      ASSERT_TRUE(worker.ok()) << worker.status().message();
-      body(**worker);
-    });
-  }
-  for (std::thread& thread : threads) {
-    thread.join();
+  for (const testing_job::Served& server :
+       testing_job::run_job(kWorkers, servers, body, "a secret of twenty-two")) {
+    ASSERT_TRUE(server.end.has_value());
+    EXPECT_TRUE(server.end->ok()) << server.end->message();
   }
 }
 

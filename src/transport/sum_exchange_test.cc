@@ -182,14 +182,18 @@ void expect_over(const SumWorld& world) {
   }
 }
 
+void expect_whole_sum(const SumWorld& world, const Parts& parts) {
+  expect_over(world);
+  parts.expect_right();
+  parts.expect_whole();
+}
+
 TEST(SumExchange, AddsEveryPartOnce) {
   SumWorld world(4);
   Parts parts(4, 300);
   begin_all(world, parts, 1);
   world.run();
-  expect_over(world);
-  parts.expect_right();
-  parts.expect_whole();
+  expect_whole_sum(world, parts);
   EXPECT_EQ(world.reports[1].front().stage, SumStage::kFormed);
   EXPECT_EQ(world[0].counters().sums_repeated, 0U);
 }
@@ -207,9 +211,7 @@ TEST(SumExchange, SurvivesLossRepetitionAndReordering) {
     Parts parts(5, 100);
     begin_all(world, parts, 3);
     world.run(base::seconds(20));
-    expect_over(world);
-    parts.expect_right();
-    parts.expect_whole();
+    expect_whole_sum(world, parts);
   }
 }
 
@@ -224,9 +226,7 @@ TEST(SumExchange, PacketsWithoutTheirWordsAreAskedForAgain) {
   Parts parts(3, 200);
   begin_all(world, parts, 0);
   world.run(base::seconds(10));
-  expect_over(world);
-  parts.expect_right();
-  parts.expect_whole();
+  expect_whole_sum(world, parts);
   EXPECT_GT(world[0].counters().sums_cut, 0U);
 }
 
@@ -243,9 +243,7 @@ TEST(SumExchange, WhatSomebodyChangedIsNotAdded) {
   Parts parts(3, 200);
   begin_all(world, parts, 0);
   world.run(base::seconds(10));
-  expect_over(world);
-  parts.expect_right();
-  parts.expect_whole();
+  expect_whole_sum(world, parts);
   EXPECT_GT(world.port(0).faults()[static_cast<std::size_t>(wire::PacketFault::kHeadCheck)], 0U);
 }
 
@@ -262,9 +260,7 @@ TEST(SumExchange, ASumThatNamesTooManyIsNotTaken) {
   Parts parts(3, 10);
   begin_all(world, parts, 0);
   world.run(base::seconds(10));
-  expect_over(world);
-  parts.expect_right();
-  parts.expect_whole();
+  expect_whole_sum(world, parts);
 }
 
 TEST(SumExchange, ABoundForgivesPartsThatAreLost) {
@@ -316,9 +312,7 @@ TEST(SumExchange, PartsThatComeBeforeTheirOwnerBeginsAreKept) {
   world.run(base::milliseconds(1));
   ASSERT_TRUE(world[0].begin_sum(parts.options(0, 0), world.now()).ok());
   world.run();
-  expect_over(world);
-  parts.expect_right();
-  parts.expect_whole();
+  expect_whole_sum(world, parts);
   EXPECT_EQ(world[1].counters().sums_repeated + world[2].counters().sums_repeated, 0U);
 }
 
@@ -332,9 +326,7 @@ TEST(SumExchange, ALateRankIsWaitedForAndNothingIsAskedFor) {
   world.run(base::milliseconds(600));
   ASSERT_TRUE(world[3].begin_sum(parts.options(3, 0), world.now()).ok());
   world.run(base::milliseconds(100));
-  expect_over(world);
-  parts.expect_right();
-  parts.expect_whole();
+  expect_whole_sum(world, parts);
   EXPECT_EQ(world[0].counters().flushes_sent, 0U);
   for (std::uint16_t rank = 1; rank < 4; ++rank) {
     EXPECT_EQ(world[rank].counters().sums_repeated, 0U) << rank;
@@ -355,9 +347,7 @@ TEST(SumExchange, ALostPartIsAskedForOnceAllHaveSentTheirs) {
     Parts parts(3, 100);
     begin_all(world, parts, 0);
     world.run(base::milliseconds(100));
-    expect_over(world);
-    parts.expect_right();
-    parts.expect_whole();
+    expect_whole_sum(world, parts);
     EXPECT_EQ(world.reports[0].back().flushed, 1U) << lost;
     EXPECT_EQ(world.reports[0].back().alone, 200U) << lost;
     EXPECT_EQ(world[2].counters().sums_repeated, 1U) << lost;
