@@ -2,11 +2,11 @@
 #include "common/channel.h"
 
 #include <algorithm>
-#include <exception>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "common/guarded.h"
 #include "common/planes_channel.h"
 #include "common/trimmable_channel.h"
 
@@ -26,21 +26,6 @@ template <typename Arrival>
 void hand_over(const Arrival& arrival, float* estimate, experiment_delivery* delivery) {
   std::copy(arrival.values.begin(), arrival.values.end(), estimate);
   *delivery = arrival.delivery;
-}
-
-template <typename Function>
-const char* guarded(Function&& function) {
-  thread_local std::string sentence;
-  try {
-    const base::Status status = function();
-    if (status.ok()) {
-      return nullptr;
-    }
-    sentence = status.message();
-  } catch (const std::exception& error) {
-    sentence = error.what();
-  }
-  return sentence.c_str();
 }
 
 base::Status trim(std::string_view code, double share, std::uint64_t seed,

@@ -14,9 +14,10 @@ import argparse
 import json
 import math
 import pathlib
+import statistics
 import subprocess
 import sys
-from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build/release"
@@ -65,9 +66,12 @@ def text_of(value: Any) -> str:
 
 # ---- Commands ----
 
-def output_of(command: Sequence[str]) -> str:
-    """What it prints. One that fails ends the experiment, and is shown with the end of what it said."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def output_of(command: Sequence[str], tries: int = 1) -> str:
+    """What it prints. One that fails `tries` times ends the experiment, and is shown with the end of what it said."""
+    for _ in range(tries):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            break
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     return done.stdout
@@ -143,6 +147,29 @@ class Claims:
     def finish(self, options: argparse.Namespace) -> None:
         print(self.markdown(), end="")
         self.write(options.json)
+
+
+class Ratios:
+    """The same ratios of many settings, each of them a claim without a bar; their means are held to what papers say on
+    average."""
+
+    def __init__(self, claims: Claims) -> None:
+        self._claims = claims
+        self._found: Dict[str, List[float]] = {}
+
+    def add(self, where: str, what: str, ratio: float) -> None:
+        self._claims.add(f"{where}: {what}", ratio)
+        self._found.setdefault(what, []).append(ratio)
+
+    def mean(self, what: str) -> float:
+        """The geometric one."""
+        return statistics.geometric_mean(self._found[what])
+
+    def add_means(self, where: str, papers: Mapping[str, Tuple[float, str]]) -> None:
+        """`papers`: by what it is, the least that a paper says, and its words."""
+        for what in self._found:
+            least, words = papers.get(what, (None, None))
+            self._claims.add(f"{where}: {what}", self.mean(what), None if least is None else at_least(least), words)
 
 
 Part = Callable[[argparse.Namespace, Claims], None]

@@ -99,13 +99,16 @@ class Learner:
 class Workers:
     """Their parts of the batches, learnt from with one model: all replicas are the same."""
 
-    def __init__(self, seed: int, data: example.Data, batch: int) -> None:
+    def __init__(self, seed: int, data: example.Data, batch: int, workers: int = WORKERS) -> None:
         self._learner = Learner(seed)
-        self._batches = [example.Batches(data, batch, seed, worker, WORKERS) for worker in range(WORKERS)]
+        self._batches = [example.Batches(data, batch, seed, worker, workers) for worker in range(workers)]
+
+    def gradient(self, worker: int, step: int) -> Tuple[torch.Tensor, float]:
+        return self._learner.gradient(*self._batches[worker].at(step))
 
     def gradients(self, step: int) -> Tuple[List[torch.Tensor], float]:
         """One each, and the mean of their losses."""
-        found = [self._learner.gradient(*batches.at(step)) for batches in self._batches]
+        found = [self.gradient(worker, step) for worker in range(len(self._batches))]
         return [gradient for gradient, _ in found], statistics.fmean(loss for _, loss in found)
 
     def learn_from(self, mean: torch.Tensor, lr: float) -> None:

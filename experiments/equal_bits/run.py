@@ -38,13 +38,7 @@ def compare(options, preset, rate, steps):
                    "--transports", ",".join(TRANSPORTS), "--out", out, "--", PYTHON,
                    str(report.ROOT / "examples/train.py"), "--backend", "{backend}", "--log", "{log}", "--steps", str(steps),
                    "--evaluate-every", str(steps)]
-        for tries_left in reversed(range(TRIES)):
-            try:
-                report.output_of(command)
-                break
-            except SystemExit:
-                if tries_left == 0:
-                    raise
+        report.output_of(command, TRIES)
         found = json.loads(pathlib.Path(out, "report.json").read_text())
         log = pathlib.Path(found["runs"][0]["log"]).read_text().splitlines()
     return {run["transport"]: run["metrics"] for run in found["runs"]}, found["notes"], json.loads(log[-1])["parameters"]

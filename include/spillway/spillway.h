@@ -221,15 +221,22 @@ typedef enum spillway_algorithm {
                                    * blocks, which go this way of themselves */
 } spillway_algorithm;
 
-/* How the values of a tolerant all-reduce travel. Sums of the last two can be formed without
+/* How the values of a tolerant all-reduce travel. Sums of thc and blocks can be formed without
  * decoding, by switches as well: among up to 128 ranks, parameter servers included, with packets of
  * 1,500 bytes, and not where packets are encrypted. Results are the same bits with switches that
  * add as without. */
 typedef enum spillway_code {
   SPILLWAY_CODE_PLANES = 0, /* bit planes, which a congested switch may cut */
   SPILLWAY_CODE_THC = 1,    /* few levels, rounded at random: a precision of 2, 3, 4 or 8 */
-  SPILLWAY_CODE_BLOCKS = 2  /* whole numbers of 32 bits, a scale per row: loses next to nothing;
+  SPILLWAY_CODE_BLOCKS = 2, /* whole numbers of 32 bits, a scale per row: loses next to nothing;
                              * the precision has no say */
+  SPILLWAY_CODE_CODED = 3,  /* whole numbers of a precision of 2 to 16 bits, one scale per tensor,
+                             * coded as short as they come by what the last all-reduce with this
+                             * feedback_tensor taught. Arrive whole: with a loss_bound_ppm of 0; by
+                             * direct exchange or round a ring, up to 256 ranks, no servers */
+  SPILLWAY_CODE_SKETCH = 4  /* the same of tensors that are mostly zero, in the same places of one
+                             * step as of the last: what is elsewhere goes by a sketch, and what
+                             * that has no room for comes in the next. Needs a feedback_tensor */
 } spillway_code;
 
 /* As `importance` and `expendable_ppm` of spillway_operation_options. */
@@ -274,7 +281,7 @@ typedef struct spillway_operation_options {
 
   /* Of a tolerant all-reduce. */
   uint32_t code;           /* spillway_code; planes */
-  uint32_t predicts_scale; /* 1, with thc and blocks: the scale is made of the last operation's with
+  uint32_t predicts_scale; /* 1, with all but planes: the scale is made of the last operation's with
                             * this feedback_tensor, which saves a round trip; what is too large for
                             * it is cut off, and made up for in the next. 0: ranks agree on it */
 } spillway_operation_options;
@@ -402,7 +409,15 @@ typedef struct spillway_operation_report {
   uint64_t parts_added;    /* other ranks' parts that switches had added up before they came */
   uint64_t parts_alone;    /* those that came by themselves */
   uint64_t chunks_flushed; /* packets' worth of sums whose parts had to be asked for */
-  uint64_t values_clipped; /* of this rank's, coded: too large for the scale */
+  uint64_t values_clipped; /* of this rank's, too large for the scale: of coded ones as well */
+  /* Of the codes coded and sketch: of numbers that this rank coded itself. */
+  uint64_t coded_values;
+  uint64_t coded_bytes;  /* that they took */
+  uint64_t coded_tables; /* messages that had to carry a table */
+  /* Of the code sketch, the same at all ranks. */
+  uint64_t sketch_predicted;   /* values that were expected not to be zero; all in a dense step */
+  uint64_t sketch_misses;      /* others that were not, at some rank */
+  uint64_t sketch_unrecovered; /* of these, in no sum: zero at all ranks, and owed */
 } spillway_operation_report;
 
 /* What came from one rank. */

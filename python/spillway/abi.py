@@ -23,7 +23,7 @@ SUM, AVERAGE, MIN, MAX, PRODUCT, BIT_AND, BIT_OR, BIT_XOR = range(8)
 
 # By name, in the order of spillway_algorithm and spillway_code.
 ALGORITHMS = ("automatic", "direct", "ring", "tree", "servers", "levels", "switch")
-CODES = ("planes", "thc", "blocks")
+CODES = ("planes", "thc", "blocks", "coded", "sketch")
 
 ANY_RANK = 2**32 - 1
 IMPORTANCE_BY_ENERGY = EXPENDABLE_AS_LOST = 2**32 - 1
@@ -74,7 +74,9 @@ class OperationReport(ctypes.Structure):
                 ("algorithm", c_uint32), ("source", c_uint32), ("code", c_uint32),
                 ("absent_elements", c_uint64), ("absent_ranges", c_uint32), ("shards", c_uint32),
                 ("parts_added", c_uint64), ("parts_alone", c_uint64), ("chunks_flushed", c_uint64),
-                ("values_clipped", c_uint64)]
+                ("values_clipped", c_uint64),
+                ("coded_values", c_uint64), ("coded_bytes", c_uint64), ("coded_tables", c_uint64),
+                ("sketch_predicted", c_uint64), ("sketch_misses", c_uint64), ("sketch_unrecovered", c_uint64)]
 
 
 class PeerReport(ctypes.Structure):

@@ -44,7 +44,12 @@ class OperationReport:
 
     Of thc and blocks, in the shards that this rank owns: `parts_added` of other ranks' parts were added up by switches
     on the way, `parts_alone` came by themselves, `chunks_flushed` had parts that had to be asked for. `values_clipped`:
-    of this rank's, too large for the scale."""
+    of this rank's, too large for the scale; of coded and sketch as well.
+
+    Of coded and sketch, what this rank coded itself: `coded_values`, the `coded_bytes` they took, in messages of which
+    `coded_tables` had to carry a table. Of sketch, the same at all ranks: `sketch_predicted` values were expected not to
+    be zero, all in a dense step; `sketch_misses` others were not, of which `sketch_unrecovered` are owed to the next
+    step."""
 
     seconds: float
     packets_whole: int
@@ -66,6 +71,12 @@ class OperationReport:
     parts_alone: int = 0
     chunks_flushed: int = 0
     values_clipped: int = 0
+    coded_values: int = 0
+    coded_bytes: int = 0
+    coded_tables: int = 0
+    sketch_predicted: int = 0
+    sketch_misses: int = 0
+    sketch_unrecovered: int = 0
 
     @property
     def late_ranks(self) -> Tuple[int, ...]:
@@ -99,7 +110,10 @@ def operation_report_from(raw: abi.OperationReport, peers: Tuple[PeerReport, ...
                            source=source_from(raw), absent_elements=raw.absent_elements, shards=shards,
                            algorithm=name_of(raw.algorithm, abi.ALGORITHMS), code=name_of(raw.code, abi.CODES),
                            parts_added=raw.parts_added, parts_alone=raw.parts_alone,
-                           chunks_flushed=raw.chunks_flushed, values_clipped=raw.values_clipped)
+                           chunks_flushed=raw.chunks_flushed, values_clipped=raw.values_clipped,
+                           coded_values=raw.coded_values, coded_bytes=raw.coded_bytes,
+                           coded_tables=raw.coded_tables, sketch_predicted=raw.sketch_predicted,
+                           sketch_misses=raw.sketch_misses, sketch_unrecovered=raw.sketch_unrecovered)
 
 
 class Request:

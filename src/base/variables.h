@@ -265,6 +265,15 @@ inline constexpr auto kVariables = std::to_array<Variable>({
      .readers = "library",
      .meaning = "who adds up how much of a large all-reduce: as links carry, or all alike, which "
                 "one rank says for all"},
+    {.name = "SPILLWAY_CHUNKS",
+     .topic = internal::kNetwork,
+     .kind = VariableKind::kChoice,
+     .choices = "equal,balanced,striped",
+     .otherwise = "striped",
+     .readers = "library",
+     .meaning = "how ranks share out tensors whose numbers are coded (coded), the same at all "
+                "ranks: runs of as many values, runs that took as many bits the last time, or "
+                "short blocks in turn"},
     {.name = "SPILLWAY_SECRET",
      .topic = internal::kNetwork,
      .kind = VariableKind::kSecret,
@@ -465,12 +474,15 @@ inline constexpr auto kVariables = std::to_array<Variable>({
     {.name = "SPILLWAY_CODEC",
      .topic = internal::kTorch,
      .kind = VariableKind::kChoice,
-     .choices = "planes,thc,blocks",
+     .choices = "planes,thc,blocks,coded,sketch,auto",
      .otherwise = "planes",
      .readers = "PyTorch",
      .meaning = "how values of tolerant all-reduces travel: bit planes that may be cut; few levels "
-                "that switches can add, of SPILLWAY_PRECISION 2, 3, 4 or 8, by default 4; or whole "
-                "numbers of 32 bits that they can add"},
+                "that switches can add, of SPILLWAY_PRECISION 2, 3, 4 or 8, by default 4; whole "
+                "numbers of 32 bits that they can add; whole numbers of 2 to 16 bits, by "
+                "default 8, that are coded as short as they come and all arrive; the same of "
+                "gradients that are mostly zero; or auto, whichever of some takes the least time, "
+                "tried one after another"},
     {.name = "SPILLWAY_GATHER_PRECISION",
      .topic = internal::kTorch,
      .kind = VariableKind::kNumber,

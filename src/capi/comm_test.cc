@@ -811,7 +811,7 @@ TEST(CApiOperationOptions, AreCheckedWithoutACommunicator) {
   EXPECT_EQ(refused([](auto& options) { options.importance = 7; }), "taken");
   EXPECT_NE(refused([](auto& options) { options.expendable_ppm = 1'000'001; }).find("expendable"),
             std::string::npos);
-  EXPECT_NE(refused([](auto& options) { options.code = 3; }).find("code 3"), std::string::npos);
+  EXPECT_NE(refused([](auto& options) { options.code = 99; }).find("code 99"), std::string::npos);
   EXPECT_NE(refused([](auto& options) { options.code = SPILLWAY_CODE_THC; }).find("2, 3, 4 and 8"),
             std::string::npos);
   EXPECT_EQ(refused([](auto& options) { options.code = SPILLWAY_CODE_BLOCKS; }), "taken");

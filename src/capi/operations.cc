@@ -60,7 +60,9 @@ static_assert(SPILLWAY_ALGORITHM_AUTOMATIC == static_cast<int>(Algorithm::kAutom
 static_assert(SPILLWAY_CODE_PLANES == static_cast<int>(SumCode::kPlanes) &&
               SPILLWAY_CODE_THC == static_cast<int>(SumCode::kLevels) &&
               SPILLWAY_CODE_BLOCKS == static_cast<int>(SumCode::kBlocks) &&
-              collective::kSumCodes == 3);
+              SPILLWAY_CODE_CODED == static_cast<int>(SumCode::kCoded) &&
+              SPILLWAY_CODE_SKETCH == static_cast<int>(SumCode::kSketch) &&
+              collective::kSumCodes == 5);
 
 // A number as one of the core, which are narrower. What does not fit becomes the largest, which is
 // outside of every range: validate() refuses it.

@@ -81,7 +81,13 @@ spillway_operation_report report_of(const OperationReport& from) {
   to.parts_added = from.sums.added;
   to.parts_alone = from.sums.alone;
   to.chunks_flushed = from.sums.flushed;
-  to.values_clipped = from.sums.clipped;
+  to.values_clipped = from.sums.clipped + from.coded.clipped;
+  to.coded_values = from.coded.values();
+  to.coded_bytes = from.coded.bytes();
+  to.coded_tables = from.coded.tables();
+  to.sketch_predicted = from.coded.sketch.predicted;
+  to.sketch_misses = from.coded.sketch.misses;
+  to.sketch_unrecovered = from.coded.sketch.unrecovered;
   return to;
 }
 

@@ -12,6 +12,7 @@ void add_bench(CLI::App& app) {
   add_bench_allreduce(*noun);
   add_bench_checks(*noun);
   add_bench_codec(*noun);
+  add_bench_entropy(*noun);
   add_bench_incast(*noun);
   add_bench_sim(*noun);
   add_bench_switch(*noun);

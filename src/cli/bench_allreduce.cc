@@ -33,6 +33,7 @@ using collective::SumCode;
 constexpr const char* kRankMark = "--started-as-rank";
 constexpr std::size_t kMaxSizes = 1000;
 constexpr std::uint8_t kLevelBits = 4;  // of thc, unless told
+constexpr double kLossBound = 0.01;
 
 struct BenchAllreduceOptions {
   bench::AllreduceWork work;
@@ -46,7 +47,8 @@ struct BenchAllreduceOptions {
   bool is_tolerant = false;
   collective::Tolerance tolerance;
   std::optional<std::uint8_t> precision;  // the code's, unless told
-  double loss_bound = 0.01;
+  std::optional<double> loss_bound;
+  bool has_name = false;  // of the tensor
   std::vector<std::string> rivals;
   std::string python = "/usr/bin/python3";
   std::optional<unsigned> threads;
@@ -99,8 +101,11 @@ bench::AllreduceWork work_of(const BenchAllreduceOptions& options) {
       work.tolerance->precision = kLevelBits;
     }
     work.tolerance->precision = options.precision.value_or(work.tolerance->precision);
-    work.tolerance->loss_bound_ppm =
-        static_cast<std::uint32_t>(std::lround(options.loss_bound * 1e6));
+    // Coded numbers arrive whole, unless somebody says otherwise and is told.
+    const bool is_coded = collective::is_coded(options.tolerance.code);
+    const double bound = options.loss_bound.value_or(is_coded ? 0.0 : kLossBound);
+    work.tolerance->loss_bound_ppm = static_cast<std::uint32_t>(std::lround(bound * 1e6));
+    work.tolerance->feedback_tensor = options.has_name ? 1 : 0;
   }
   return work;
 }
@@ -360,10 +365,12 @@ void add_tolerance(CLI::App& verb, BenchAllreduceOptions& options) {
   const std::string group = "With --mode tolerant";
   for (CLI::Option* option :
        {verb.add_option("--code", tolerance.code,
-                        "planes, or what switches can add: thc or blocks (planes)")
+                        "planes; what switches can add, thc or blocks; coded; sketch (planes)")
             ->transform(one_of(Names<SumCode>{{"planes", SumCode::kPlanes},
                                               {"thc", SumCode::kLevels},
-                                              {"blocks", SumCode::kBlocks}})),
+                                              {"blocks", SumCode::kBlocks},
+                                              {"coded", SumCode::kCoded},
+                                              {"sketch", SumCode::kSketch}})),
         verb.add_option("--precision", options.precision,
                         "Bits sent per value, 1 to 32 (16); of thc 2, 3, 4 or 8 (4)")
             ->check(precisions),
@@ -374,11 +381,13 @@ void add_tolerance(CLI::App& verb, BenchAllreduceOptions& options) {
         verb.add_option("--loss-bound", options.loss_bound,
                         "Share of a contribution's packets that may stay missing")
             ->check(CLI::Range(0.0, 1.0))
-            ->capture_default_str(),
+            ->default_str(fmt::format("{:g}", kLossBound)),
         verb.add_option("--least-contributors", tolerance.least_contributors,
                         "Share of the ranks after which late ones are not waited for")
             ->check(CLI::Range(0.0, 1.0))
-            ->capture_default_str()}) {
+            ->capture_default_str(),
+        verb.add_flag("--feedback", options.has_name,
+                      "Error feedback, and codes that learn from one iteration to the next")}) {
     option->needs(mode)->group(group);
   }
   verb.add_flag("--lossy-gather", tolerance.lossy_gather,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `spillway codec tour`: one gradient, cut and dropped, as a table and as a page with a plot.
+// `spillway codec tour`: what one gradient costs, cut and dropped, and in how many bits by which
+// code; as tables and as a page with plots.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -12,9 +13,12 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/codec/gradient_file.h"
+#include "bench/codec/rate_distortion.h"
+#include "bench/codec/sum_speed.h"
 #include "bench/codec/trial.h"
 #include "bench/progress.h"
 #include "cli/commands.h"
+#include "cli/rate_report.h"
 #include "cli/text_table.h"
 #include "codec/plane_code.h"
 #include "codec/sample_data.h"
@@ -24,6 +28,7 @@ namespace spillway::cli {
 namespace {
 
 constexpr std::array<unsigned, 5> kCuts = {1024, 512, 256, 206, 128};
+constexpr std::array<unsigned, 5> kPlottedCuts = {0, 128, 206, 256, 512};  // 0: dropped
 constexpr std::array<double, 7> kShares = {0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0};
 constexpr double kTableShare = 0.1;
 // Fresh rotations and fresh victims, averaged.
@@ -32,6 +37,7 @@ constexpr std::size_t kSyntheticValues = std::size_t{1} << 18;
 
 struct CodecTourOptions {
   std::string gradient;
+  std::string previous;
   std::string out = "spillway-tour";
   unsigned mtu = 1500;
   unsigned precision = packetize::kDefaultPrecision;
@@ -53,6 +59,7 @@ struct Tour {
   double nmse_whole = 0.0;
   std::vector<CutRow> rows;
   std::vector<plot::ChartLine> lines;
+  bench::RateDistortion rates;
 };
 
 struct MeanTrial {
@@ -103,6 +110,40 @@ plot::ChartLine plot_line(std::span<const float> gradient, const CodecTourOption
   return line;
 }
 
+std::vector<float> finite_gradient(const std::string& path) {
+  std::vector<float> gradient = value_or_throw(bench::load_gradient(path));
+  if (!std::isfinite(codec::energy(gradient))) {
+    throw CommandError(
+        fmt::format("{} holds values that are not finite: there is no error to show", path));
+  }
+  return gradient;
+}
+
+void take_cuts(std::span<const float> gradient, const CodecTourOptions& options,
+               bench::Progress& progress, Tour& tour) {
+  progress.step("whole packets");
+  tour.nmse_whole =
+      mean_trial(gradient, {.mtu = options.mtu}, {.precision = options.precision}, 0.0, 0).nmse;
+  for (const unsigned cut : kCuts) {
+    progress.step(fmt::format("cut to {} bytes", cut));
+    tour.rows.push_back(cut_row(gradient, options, cut));
+  }
+  for (const unsigned cut : kPlottedCuts) {
+    progress.step("plot");
+    tour.lines.push_back(plot_line(gradient, options, cut));
+  }
+}
+
+std::vector<float> previous_gradient(const std::string& path, std::size_t values) {
+  std::vector<float> previous = finite_gradient(path);
+  if (previous.size() != values) {
+    throw CommandError(fmt::format(
+        "{} has {} values and the gradient {}: give --previous a step of the same tensor", path,
+        previous.size(), values));
+  }
+  return previous;
+}
+
 Tour take_tour(const CodecTourOptions& options) {
   Tour tour;
   std::vector<float> gradient;
@@ -111,25 +152,15 @@ Tour take_tour(const CodecTourOptions& options) {
     gradient = codec::lognormal_values(kSyntheticValues, 1);
   } else {
     tour.source = std::filesystem::path(options.gradient).filename().string();
-    gradient = value_or_throw(bench::load_gradient(options.gradient));
+    gradient = finite_gradient(options.gradient);
   }
-  if (!std::isfinite(codec::energy(gradient))) {
-    throw CommandError(fmt::format("{} holds values that are not finite: there is no error to show",
-                                   options.gradient));
-  }
+  const std::vector<float> previous = options.previous.empty()
+                                          ? std::vector<float>()
+                                          : previous_gradient(options.previous, gradient.size());
   tour.values = gradient.size();
-  bench::Progress progress(2 * kCuts.size() + 2);
-  progress.step("whole packets");
-  tour.nmse_whole =
-      mean_trial(gradient, {.mtu = options.mtu}, {.precision = options.precision}, 0.0, 0).nmse;
-  for (const unsigned cut : kCuts) {
-    progress.step(fmt::format("cut to {} bytes", cut));
-    tour.rows.push_back(cut_row(gradient, options, cut));
-  }
-  for (const unsigned cut : {0U, 128U, 206U, 256U, 512U}) {
-    progress.step("plot");
-    tour.lines.push_back(plot_line(gradient, options, cut));
-  }
+  bench::Progress progress(1 + kCuts.size() + kPlottedCuts.size() + bench::rate_steps());
+  take_cuts(gradient, options, progress, tour);
+  tour.rates = bench::measure_rates({gradient, previous}, progress);
   return tour;
 }
 
@@ -153,7 +184,9 @@ nlohmann::json json_of(const CodecTourOptions& options, const Tour& tour) {
                         {"mtu", options.mtu},
                         {"precision", options.precision},
                         {"nmse_whole", tour.nmse_whole},
-                        {"cuts", nlohmann::json::array()}};
+                        {"cuts", nlohmann::json::array()},
+                        {"rates", rates_json(tour.rates)},
+                        {"rates_left_out", tour.rates.left_out}};
   for (const CutRow& row : tour.rows) {
     out["cuts"].push_back({{"cut_bytes", row.cut_bytes},
                            {"kept_bytes", row.kept_bytes},
@@ -166,7 +199,7 @@ nlohmann::json json_of(const CodecTourOptions& options, const Tour& tour) {
 }
 
 constexpr const char* kPage = R"(<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Spillway: what a cut packet costs</title>
+<html lang="en"><head><meta charset="utf-8"><title>Spillway: what a gradient costs</title>
 <style>
 :root {{ color-scheme: light dark; }}
 body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 56rem; margin: 2rem auto; padding: 0 1rem; }}
@@ -180,6 +213,12 @@ gradient's energy: 1 is as bad as sending nothing.</p>
 <pre>{table}</pre>
 <p>A switch that is full cuts a Spillway packet instead of dropping it. What is left still estimates
 every value of the packet, so the same congestion costs a fraction of the error.</p>
+<h1>What fewer bits cost</h1>
+<p>Every code there is, on the same gradient: bits that one worker sends of its own values, against
+error; gigabytes of fp32 a second on one core.</p>
+{rates_chart}
+<pre>{rates}</pre>
+<p>{notes}</p>
 </body></html>
 )";
 
@@ -193,9 +232,20 @@ void write_page_file(const std::filesystem::path& path, const std::string& conte
   }
 }
 
-// Writes the page, and its plot as a file of its own beside it. Returns the page's path.
+// What stands below the rates, a line per sentence.
+std::string rate_notes(const Tour& tour) {
+  return fmt::format(
+      "Coded numbers are rounded to the nearest with one scale, and coded by the table named "
+      "here.\n"
+      "Sums of n ranks take up to log2(n) bits more; thc and blocks have room for those of {}.\n"
+      "Planes can be cut, and their speed includes making packets.\n"
+      "{}\n",
+      bench::kSumSpeedRanks, tour.rates.left_out);
+}
+
+// Writes the page, and its plots as files of their own beside it. Returns the page's path.
 std::filesystem::path write_page(const CodecTourOptions& options, const Tour& tour,
-                                 const std::string& table) {
+                                 const std::string& table, const std::string& rates) {
   std::error_code error;
   std::filesystem::create_directories(options.out, error);  // a failure shows when writing
   const std::filesystem::path folder(options.out);
@@ -206,20 +256,25 @@ std::filesystem::path write_page(const CodecTourOptions& options, const Tour& to
                     .log_x = true,
                     .log_y = true,
                     .lines = tour.lines});
+  const std::string rates_plot = plot::svg_of(rates_chart(tour.rates));
   write_page_file(folder / "tour.svg", chart);
+  write_page_file(folder / "rates.svg", rates_plot);
   write_page_file(
       folder / "tour.html",
       fmt::format(kPage, fmt::arg("source", plot::html_escape(tour.source)),
                   fmt::arg("values", tour.values), fmt::arg("precision", options.precision),
                   fmt::arg("mtu", options.mtu), fmt::arg("chart", chart),
-                  fmt::arg("table", plot::html_escape(table))));
+                  fmt::arg("table", plot::html_escape(table)), fmt::arg("rates_chart", rates_plot),
+                  fmt::arg("rates", plot::html_escape(rates)),
+                  fmt::arg("notes", plot::html_escape(rate_notes(tour)))));
   return folder / "tour.html";
 }
 
 void tour(const CodecTourOptions& options) {
   const Tour tour = take_tour(options);
   const std::string table = table_of(options, tour).to_string();
-  const std::filesystem::path page = write_page(options, tour, table);
+  const std::string rates = rates_table(tour.rates).to_string();
+  const std::filesystem::path page = write_page(options, tour, table, rates);
   if (options.json) {
     nlohmann::json out = json_of(options, tour);
     out["page"] = page.string();
@@ -228,17 +283,20 @@ void tour(const CodecTourOptions& options) {
   }
   fmt::print("{}, {} values, {} bits each, MTU {}\n\n{}\n", tour.source, tour.values,
              options.precision, options.mtu, table);
-  fmt::print("Error is squared error over energy: 1 is as bad as sending nothing.\n");
-  fmt::print("Plot: {}\n", page.string());
+  fmt::print("Error is squared error over energy: 1 is as bad as sending nothing.\n\n");
+  fmt::print("Every code there is, on one core:\n\n{}\n{}", rates, rate_notes(tour));
+  fmt::print("Plots: {}\n", page.string());
 }
 
 void add_codec_tour(CLI::App& codec) {
   const auto options = std::make_shared<CodecTourOptions>();
   CLI::App* command =
-      codec.add_subcommand("tour", "One gradient, its packets cut and dropped: what it costs");
+      codec.add_subcommand("tour", "One gradient, cut, dropped, and in fewer bits: what it costs");
   command->add_option("--gradient", options->gradient,
                       "File of raw floats (.f32); without it a synthetic gradient");
-  command->add_option("--out", options->out, "Folder for the page with the plot")
+  command->add_option("--previous", options->previous,
+                      "The same tensor one step before (.f32), for codes that remember it");
+  command->add_option("--out", options->out, "Folder for the page with the plots")
       ->capture_default_str();
   command->add_option("--mtu", options->mtu, "Bytes of IP packet")->capture_default_str();
   command->add_option("--precision", options->precision, "Bits per value, 1 to 32")
@@ -248,7 +306,8 @@ void add_codec_tour(CLI::App& codec) {
   command->footer(
       "Examples:\n"
       "  spillway codec tour\n"
-      "  spillway codec tour --gradient tests/data/gradients/conv_step300.f32 --mtu 9000");
+      "  spillway codec tour --gradient tests/data/gradients/conv_step300.f32 --mtu 9000\n"
+      "  spillway codec tour --gradient step11.f32 --previous step10.f32");
   command->callback([options] { tour(*options); });
 }
 

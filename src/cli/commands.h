@@ -36,6 +36,7 @@ void add_trace(CLI::App& app);
 void add_bench_allreduce(CLI::App& bench);
 void add_bench_checks(CLI::App& bench);
 void add_bench_codec(CLI::App& bench);
+void add_bench_entropy(CLI::App& bench);
 void add_bench_incast(CLI::App& bench);
 void add_bench_sim(CLI::App& bench);
 void add_bench_switch(CLI::App& bench);
@@ -43,6 +44,7 @@ void add_bench_transport(CLI::App& bench);
 void add_bench_transport_core(CLI::App& bench);
 void add_lab_compare(CLI::App& lab);
 void add_sim_jobs(CLI::App& sim);
+void add_sim_soak(CLI::App& sim);
 
 // Ends the tool with exit code 2 and a sentence when a SPILLWAY_* variable has a value that is not
 // allowed.

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "collective/coded/coded_run.h"
 #include "collective/summed/summed_run.h"
 #include "collective/tolerant/tolerant_run.h"
 
@@ -113,8 +114,16 @@ void Engine::enqueue(const Waiting& waiting, transport::Endpoint& endpoint, base
 base::Result<std::unique_ptr<OperationRun>> Engine::make_run(const Operation& operation, Key key,
                                                              const Shares& shares) {
   if (operation.tolerance && config_.group.world > 1 && operation.count > 0) {
-    return operation.tolerance->code == SumCode::kPlanes ? make_tolerant_run(operation, key, shares)
-                                                         : make_summed_run(operation, key);
+    switch (operation.tolerance->code) {
+      case SumCode::kPlanes:
+        return make_tolerant_run(operation, key, shares);
+      case SumCode::kLevels:
+      case SumCode::kBlocks:
+        return make_summed_run(operation, key);
+      case SumCode::kCoded:
+      case SumCode::kSketch:
+        return make_coded_run(operation, key);
+    }
   }
   return std::unique_ptr<OperationRun>(std::make_unique<PlanRun>(
       operation, key, make_plan(operation, config_.group, config_.plan, shares), run_config_,
@@ -150,6 +159,11 @@ base::Result<std::unique_ptr<OperationRun>> Engine::make_summed_run(const Operat
   return std::unique_ptr<OperationRun>(std::make_unique<SummedRun>(
       operation, key, std::move(layout).value(), run_config_, paces_.of(alike),
       residual_of(operation), scale_book_.next(operation.tolerance->feedback_tensor)));
+}
+
+std::unique_ptr<OperationRun> Engine::make_coded_run(const Operation& operation, Key key) {
+  return std::make_unique<CodedRun>(operation, key, coded_chunks(operation), run_config_,
+                                    residual_of(operation), code_book_, coder_shelf_);
 }
 
 // What the tensor is owed; zeros where it is new or has another length than before. Nothing while

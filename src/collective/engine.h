@@ -39,6 +39,8 @@
 #include <vector>
 
 #include "collective/capacity_notes.h"
+#include "collective/coded/code_book.h"
+#include "collective/coded/coder_shelf.h"
 #include "collective/exact/plan_run.h"
 #include "collective/exact/planner.h"
 #include "collective/matching.h"
@@ -82,6 +84,7 @@ struct EngineConfig {
   PeerMemory* memory = nullptr;  // shared with ranks of this machine, if any; outlives the engine
   PlanOptions plan{};
   ShareRule shares = ShareRule::kAutomatic;
+  ChunkRule coded_chunks = ChunkRule::kStriped;  // of coded all-reduces; the same at all ranks
   EngineLimits limits{};
   // Operations, and messages between two ranks, count from here on; the same at all ranks.
   std::uint64_t first_operation = 0;
@@ -195,6 +198,8 @@ class Engine {
   std::size_t tolerant_window() const;
   std::size_t tolerant_piece_bytes(const Operation& operation) const;
   base::Status check_tolerant_size(const Operation& operation) const;
+  ChunkOptions coded_chunks(const Operation& operation) const;
+  base::Status check_coded_size(const Operation& operation) const;
   base::Status validate_here(const Operation& operation) const;
   bool may_begin_next() const;
   void start_waiting(transport::Endpoint& endpoint, base::Instant now);
@@ -216,6 +221,7 @@ class Engine {
   base::Result<std::unique_ptr<OperationRun>> make_tolerant_run(const Operation& operation, Key key,
                                                                 const Shares& shares);
   base::Result<std::unique_ptr<OperationRun>> make_summed_run(const Operation& operation, Key key);
+  std::unique_ptr<OperationRun> make_coded_run(const Operation& operation, Key key);
   std::span<float> residual_of(const Operation& operation);
   void after(Key key, const base::Status& status, transport::Endpoint& endpoint, base::Instant now);
   void on_summed(const transport::SumReport& report, transport::Endpoint& endpoint,
@@ -272,6 +278,8 @@ class Engine {
   ScratchPool scratch_;
   PaceBook paces_;
   ScaleBook scale_book_;
+  CodeBook code_book_;
+  CoderShelf coder_shelf_;
   std::map<std::uint64_t, std::vector<float>> residuals_;  // by tensor
   std::uint64_t next_sequence_ = 0;
   bool is_numbering_ = false;  // the endpoint knows

@@ -26,6 +26,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "collective/coded/coded_run.h"
 #include "collective/engine.h"
 #include "collective/summed/sum_layout.h"
 #include "packetize/packet_plan.h"
@@ -89,7 +90,42 @@ std::size_t Engine::tolerant_piece_bytes(const Operation& operation) const {
                     options.piece_bytes, options, std::max<std::size_t>(most, 1));
 }
 
+ChunkOptions Engine::coded_chunks(const Operation& operation) const {
+  const std::uint16_t world = config_.group.world;
+  const std::size_t sections = CodedRun::sections_of(operation.tolerance->code);
+  return {.chunks = world,
+          .rule = config_.coded_chunks,
+          // At two bytes a value, which is more than it takes.
+          .piece_values = std::max<std::size_t>(config_.plan.piece_bytes / 2, 1),
+          .most_pieces = std::max<std::size_t>(
+              config_.limits.messages / (CodedRun::kPieceMessages * sections * world), 1)};
+}
+
+base::Status Engine::check_coded_size(const Operation& operation) const {
+  const ChunkOptions chunks = coded_chunks(operation);
+  const BlockGrid grid(operation.count, chunks.chunks);
+  // Chunks of equal cost may be of any length.
+  const std::size_t longest = chunks.rule == ChunkRule::kBalanced
+                                  ? grid.blocks()
+                                  : piece_count(grid.blocks(), chunks.chunks);
+  std::size_t values =
+      piece_count(longest, most_pieces_of_chunk(grid, chunks)) * grid.block_values();
+  if (operation.tolerance->code == SumCode::kSketch) {
+    // A section that is shorter than the tensor may be cut into fewer pieces, of up to so many.
+    values = std::max(values, chunks.piece_values + grid.block_values());
+  }
+  if (codec::entropy::max_message_bytes(values) > config_.plan.max_message_bytes) {
+    return base::invalid_argument(
+        fmt::format("{}: that is pieces of {} values, which are too many for one message; split it",
+                    describe(operation), values));
+  }
+  return {};
+}
+
 base::Status Engine::check_tolerant_size(const Operation& operation) const {
+  if (is_coded(operation.tolerance->code)) {
+    return check_coded_size(operation);
+  }
   const std::size_t piece_bytes = tolerant_piece_bytes(operation);
   const std::size_t longest = longest_of(operation, config_.group);
   const std::size_t owners = owners_of(config_.group);

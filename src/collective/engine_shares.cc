@@ -24,13 +24,15 @@ constexpr double kCapacityUnit = 1'000.0;  // bits per second
 
 }  // namespace
 
-// Not with deadlines: all pieces are under way at once, and room is for those of equal shards. Nor
-// does anybody wait then for a rank that is late, or for its note.
+// Not of coded numbers, whose chunks are cut by cost. Not with deadlines: all pieces are under way
+// at once, and room is for those of equal shards. Nor does anybody wait then for a rank that is
+// late, or for its note.
 bool Engine::has_shares(const Operation& operation) const {
   if (!share_book_ || config_.group.world > kMostRanks || operation.kind != Kind::kAllReduce ||
       operation.bytes() < kLeastBytes ||
       operation.bytes() / config_.plan.piece_bytes >= kMostPieces ||
-      (operation.tolerance && operation.tolerance->least_contributors > 0.0)) {
+      (operation.tolerance &&
+       (operation.tolerance->least_contributors > 0.0 || is_coded(operation.tolerance->code)))) {
     return false;
   }
   return operation.tolerance ||

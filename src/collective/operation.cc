@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
+#include "codec/sketch/support_code.h"
 #include "wire/sum_packet.h"
 #include "wire/traffic_class.h"
 
@@ -43,7 +44,8 @@ constexpr std::array<const char*, kKinds> kKindNames = {
     "scatter",    "all_to_all",     "barrier",    "send",      "receive"};
 constexpr std::array<const char*, kAlgorithms> kAlgorithmNames = {
     "automatic", "direct", "ring", "tree", "servers", "levels", "switch"};
-constexpr std::array<const char*, kSumCodes> kSumCodeNames = {"planes", "thc", "blocks"};
+constexpr std::array<const char*, kSumCodes> kSumCodeNames = {"planes", "thc", "blocks", "coded",
+                                                              "sketch"};
 constexpr std::size_t kMaxBytes = std::size_t{1} << 40;
 
 // Bits of a signature: kind 63..58, type 57..52, reduction 51..48, hash of the rest 47..0; of a
@@ -112,6 +114,40 @@ base::Status validate_tolerance(const Operation& operation) {
   return {};
 }
 
+// Of codes that is_coded().
+base::Status validate_coded(const Operation& operation, const Group& group) {
+  const Tolerance& tolerance = *operation.tolerance;
+  const char* const code = sum_code_name(tolerance.code);
+  if (tolerance.precision < kLeastCodedPrecision || tolerance.precision > kMostCodedPrecision) {
+    return base::invalid_argument(fmt::format("precision {} of the code {} is outside {} to {}",
+                                              tolerance.precision, code, kLeastCodedPrecision,
+                                              kMostCodedPrecision));
+  }
+  if (tolerance.loss_bound_ppm > 0 || tolerance.lossy_gather ||
+      tolerance.least_contributors > 0.0) {
+    return base::invalid_argument(
+        "coded numbers arrive whole, from all ranks: set the loss bound to 0, leave lossy_gather "
+        "and least_contributors away, or use planes");
+  }
+  if (group.servers > 0 || group.world > kMostCodedRanks) {
+    return base::invalid_argument(fmt::format(
+        "the code {} is for groups of up to {} ranks without parameter servers; use planes", code,
+        kMostCodedRanks));
+  }
+  if (tolerance.code == SumCode::kSketch && operation.count > codec::sketch::kMaxSupportLength) {
+    return base::invalid_argument(
+        fmt::format("a sketch is of up to 2^32 values, not {}; split the tensor", operation.count));
+  }
+  const bool has_way = operation.algorithm == Algorithm::kAutomatic ||
+                       operation.algorithm == Algorithm::kDirect ||
+                       operation.algorithm == Algorithm::kRing;
+  return has_way ? base::Status()
+                 : base::invalid_argument(fmt::format(
+                       "the code {} goes direct or round a ring, not by {}; leave the algorithm "
+                       "away",
+                       code, algorithm_name(operation.algorithm)));
+}
+
 // Of operations whose numbers can be added on the way.
 base::Status validate_sums(const Operation& operation, const Group& group) {
   const SumCode code = operation.tolerance ? operation.tolerance->code : SumCode::kPlanes;
@@ -121,6 +157,9 @@ base::Status validate_sums(const Operation& operation, const Group& group) {
                : base::invalid_argument(
                      "a switch can add only what is coded for it: give an all_reduce a tolerance "
                      "with the code thc or blocks, or leave the algorithm away");
+  }
+  if (is_coded(code)) {
+    return validate_coded(operation, group);
   }
   const unsigned precision = operation.tolerance->precision;
   if (code == SumCode::kLevels && precision != 2 && precision != 3 && precision != 4 &&

@@ -84,9 +84,20 @@ enum class SumCode : std::uint8_t {
   kPlanes,  // bit planes that may be cut; added up by who decodes them
   kLevels,  // THC's: few levels of rotated rows, rounded at random
   kBlocks,  // SwitchML's: integers of 32 bits, one scale per row: loses next to nothing
+  kCoded,   // whole numbers, coded as short as they come: added by ranks, arrive whole
+  kSketch,  // the same of tensors that are mostly zero: where, is predicted
 };
-inline constexpr unsigned kSumCodes = 3;
-const char* sum_code_name(SumCode code);  // "planes", "thc", "blocks"
+inline constexpr unsigned kSumCodes = 5;
+const char* sum_code_name(SumCode code);  // "planes", "thc", "blocks", "coded", "sketch"
+// Of whole numbers that are coded by what both ends remember.
+constexpr bool is_coded(SumCode code) {
+  return code == SumCode::kCoded || code == SumCode::kSketch;
+}
+
+// Bits of coded numbers before they are coded, and ranks that all greet each other.
+inline constexpr unsigned kLeastCodedPrecision = 2;
+inline constexpr unsigned kMostCodedPrecision = 16;
+inline constexpr std::uint16_t kMostCodedRanks = 256;
 
 // How much of an all-reduce may be lost, and what the caller gets for it. Values are sent as bit
 // planes of rotated rows, so what a switch cuts off or drops costs a little everywhere instead of
@@ -97,7 +108,8 @@ const char* sum_code_name(SumCode code);  // "planes", "thc", "blocks"
 // the same bytes. `lossy_gather` gives that up, and the report says how far the replicas drifted.
 struct Tolerance {
   SumCode code = SumCode::kPlanes;
-  // Bits per value towards the owners, 1 to 32. Of levels: 2, 3, 4 or 8; of blocks it has no say.
+  // Bits per value towards the owners, 1 to 32. Of levels: 2, 3, 4 or 8; of blocks it has no say;
+  // of coded numbers 2 to 16, before they are coded.
   std::uint8_t precision = 16;
   std::uint8_t gather_precision = 16;     // and of the sums that come back
   std::uint32_t loss_bound_ppm = 10'000;  // packets of a contribution that may stay missing
@@ -110,7 +122,8 @@ struct Tolerance {
   // share of the contributions to each shard is there.
   double least_contributors = 0.0;
   // Of codes that can be added: code with a scale made of the last time's, where feedback_tensor
-  // names the tensor, and save a round trip.
+  // names the tensor, and save a round trip. Ranks have called it alike so far: what differs in
+  // thc and blocks nobody notices, in coded numbers hellos do.
   bool predicts_scale = false;
   // How little of each packet may be lost; a rank's own business. Nothing: by the energy of its row
   // (packetize/importance.h), with so many packets that switches drop first; as many as the loss

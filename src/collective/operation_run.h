@@ -2,8 +2,8 @@
 //
 // An operation under way at one rank: handed what happens, it does what comes next. The engine
 // owns it, tells it of its own messages and jobs only, and asks after each call whether it is done.
-// Three kinds: exact/plan_run.h carries out a plan, tolerant/tolerant_run.h loses something,
-// summed/summed_run.h lets switches add.
+// Four kinds: exact/plan_run.h carries out a plan, tolerant/tolerant_run.h loses something,
+// summed/summed_run.h lets switches add, coded/coded_run.h codes by what both ends remember.
 //
 // Beside it what a run works with:
 //   RunConfig     what all runs of a communicator have in common

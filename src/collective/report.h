@@ -51,6 +51,42 @@ struct SumDelivery {
   std::uint64_t clipped = 0;  // coordinates that were too large for the scale
 };
 
+// Numbers that this rank coded itself: sums of so many ranks, whatever hop they were for.
+struct CodedStep {
+  std::uint16_t ranks = 0;
+  std::uint64_t values = 0;
+  std::uint64_t bytes = 0;   // of messages, their heads and tables included
+  std::uint32_t tables = 0;  // messages that had to have one
+};
+
+// Of an all-reduce with SumCode::kSketch; the same at all ranks.
+struct SketchDelivery {
+  std::uint64_t predicted = 0;    // values that were expected not to be zero; all in a dense step
+  std::uint64_t misses = 0;       // others that were not, at some rank
+  std::uint64_t unrecovered = 0;  // of these, in no sum: zero at all ranks, and owed
+};
+
+// Of an all-reduce with SumCode::kCoded or kSketch.
+struct CodedDelivery {
+  std::vector<CodedStep> steps;  // by ranks
+  std::uint64_t clipped = 0;     // values beyond a predicted scale
+  SketchDelivery sketch;
+
+  std::uint64_t values() const { return total(&CodedStep::values); }
+  std::uint64_t bytes() const { return total(&CodedStep::bytes); }
+  std::uint64_t tables() const { return total(&CodedStep::tables); }
+
+ private:
+  template <typename Number>
+  std::uint64_t total(Number CodedStep::*field) const {
+    std::uint64_t sum = 0;
+    for (const CodedStep& step : steps) {
+      sum += step.*field;
+    }
+    return sum;
+  }
+};
+
 struct OperationReport {
   std::uint64_t sequence = 0;
   Operation operation;
@@ -68,6 +104,7 @@ struct OperationReport {
   std::vector<ShardDelivery> shards;  // by shard; a server's own
   // Elements that no rank is in the sum of, in order: zero at all ranks.
   std::vector<Extent> absent;
+  CodedDelivery coded;
   double drift = 0.0;  // expected squared distance to the owners' sums, over their energy
   SumDelivery sums;
   std::vector<PeerDelivery> peers;  // by rank; this rank's own entry is empty

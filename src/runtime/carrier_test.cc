@@ -63,8 +63,8 @@ bool is_card(const std::string& text) {
 }
 
 TEST(Carrier, ACardWithAnotherIsNone) {
-  EXPECT_TRUE(is_card("10.0.0.1:7000 1500 0 machine tcp 0"));
-  EXPECT_FALSE(is_card("10.0.0.1:7000 1500 0 machine sctp 0"));
+  EXPECT_TRUE(is_card("10.0.0.1:7000 1500 0 machine tcp 0 striped"));
+  EXPECT_FALSE(is_card("10.0.0.1:7000 1500 0 machine sctp 0 striped"));
 }
 
 TEST(RankCard, SaysHowManyRanksARackHasWhichIsTheSameOnAll) {
@@ -75,15 +75,34 @@ TEST(RankCard, SaysHowManyRanksARackHasWhichIsTheSameOnAll) {
     card.rack_ranks = 8;
     EXPECT_EQ(parse_rank_card(to_blob(card))->rack_ranks, 8);
   }
-  EXPECT_TRUE(check_racks(cards).ok());
+  EXPECT_TRUE(check_plans(cards).ok());
   cards[2].rack_ranks = 0;
-  const base::Status said = check_racks(cards);
+  const base::Status said = check_plans(cards);
   ASSERT_FALSE(said.ok());
   EXPECT_EQ(said.message(),
             "rank 0 has 8 ranks in a rack (SPILLWAY_RACK_RANKS), rank 2 has 0; set "
             "SPILLWAY_RACK_RANKS to the same everywhere");
   EXPECT_FALSE(is_card("10.0.0.1:7000 1500 0 machine tcp"));
-  EXPECT_FALSE(is_card("10.0.0.1:7000 1500 0 machine tcp many"));
+  EXPECT_FALSE(is_card("10.0.0.1:7000 1500 0 machine tcp many striped"));
+}
+
+TEST(RankCard, SaysHowCodedTensorsAreSharedOutWhichIsTheSameOnAll) {
+  std::vector<RankCard> cards(3);
+  for (RankCard& card : cards) {
+    card.data = net::SocketAddress::parse("10.0.0.1:7000").value();
+    card.machine = "machine";
+    card.chunks = collective::ChunkRule::kBalanced;
+    EXPECT_EQ(parse_rank_card(to_blob(card))->chunks, collective::ChunkRule::kBalanced);
+  }
+  EXPECT_TRUE(check_plans(cards).ok());
+  cards[1].chunks = collective::ChunkRule::kEqual;
+  const base::Status said = check_plans(cards);
+  ASSERT_FALSE(said.ok());
+  EXPECT_EQ(said.message(),
+            "rank 0 has balanced chunks (SPILLWAY_CHUNKS), rank 1 has equal ones; set "
+            "SPILLWAY_CHUNKS to the same everywhere");
+  EXPECT_FALSE(is_card("10.0.0.1:7000 1500 0 machine tcp 0"));
+  EXPECT_FALSE(is_card("10.0.0.1:7000 1500 0 machine tcp 0 wide"));
 }
 
 }  // namespace

@@ -174,6 +174,7 @@ base::Status Communicator::Impl::open() {
                                                .memory = memory_.get(),
                                                .plan = {.rack_ranks = prepared_.rack_ranks},
                                                .shares = prepared_.shares,
+                                               .coded_chunks = prepared_.chunks,
                                                .operation_timeout = config_.operation_timeout};
   base::Result<std::unique_ptr<collective::Engine>> engine =
       collective::Engine::make(engine_config, *pool_, *this);

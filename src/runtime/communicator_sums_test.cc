@@ -4,6 +4,7 @@
 // does: ranks and servers as threads of one process.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <functional>
@@ -180,6 +181,70 @@ TEST(CommunicatorSum, IsMadeOfWhatIsTolerantWhereTheEnvironmentSaysSo) {
     EXPECT_FALSE(exact.report.operation.tolerance.has_value());
     EXPECT_NE(exact.report.algorithm, collective::Algorithm::kSwitch);
     EXPECT_LT(error_of(exact.values), 1e-12);
+  });
+}
+
+// Coded numbers need no switch, so they go where packets are encrypted, too; with calculations on
+// several threads.
+TEST(CommunicatorCodes, AreLearnedAndTheSameEverywhere) {
+  for (const char* encrypts : {"0", "1"}) {
+    const Variable encrypt("SPILLWAY_ENCRYPT", encrypts);
+    for (const char* algorithm : {"direct", "ring"}) {
+      const Variable way("SPILLWAY_ALGORITHM", algorithm);
+      std::mutex mutex;
+      std::set<std::vector<float>> results;
+      run_group([&](Communicator& worker) {
+        Tolerance tolerance{
+            .code = SumCode::kCoded, .precision = 8, .loss_bound_ppm = 0, .feedback_tensor = 7};
+        Mean mean;
+        for (int step = 0; step < 4; ++step) {
+          tolerance.predicts_scale = step > 1;
+          mean = mean_by(worker, tolerance);
+        }
+        EXPECT_EQ(mean.report.coded.tables(), 0U);
+        EXPECT_GT(mean.report.coded.values(), 0U);
+        EXPECT_STREQ(collective::algorithm_name(mean.report.algorithm), algorithm);
+        const std::lock_guard lock(mutex);
+        results.insert(mean.values);
+      });
+      ASSERT_EQ(results.size(), 1U);
+      EXPECT_LT(error_of(*results.begin()), 5e-3);
+    }
+  }
+}
+
+// Whole numbers at every fiftieth place, so that nothing is rounded.
+std::vector<float> sparse_part_of(std::uint16_t rank) {
+  std::vector<float> values(kCount);
+  for (std::size_t i = 0; i < kCount; i += 50) {
+    values[i] = i == 0 ? 127.0F : static_cast<float>((i / 50 + rank) % 100 + 1);
+  }
+  return values;
+}
+
+TEST(CommunicatorCodes, SketchesOfWhatIsMostlyZeroAreExact) {
+  run_group([](Communicator& worker) {
+    std::vector<float> expected(kCount);
+    for (std::uint16_t rank = 0; rank < kWorkers; ++rank) {
+      const std::vector<float> part = sparse_part_of(rank);
+      std::transform(part.begin(), part.end(), expected.begin(), expected.begin(), std::plus<>());
+    }
+    std::uint64_t predicted = 0;
+    for (int step = 0; step < 4; ++step) {
+      std::vector<float> values = sparse_part_of(worker.rank());
+      Operation operation = mean_of(
+          values,
+          Tolerance{
+              .code = SumCode::kSketch, .precision = 8, .loss_bound_ppm = 0, .feedback_tensor = 7});
+      operation.op = collective::ReduceOp::kSum;
+      const auto request = worker.submit(operation);
+      ASSERT_TRUE(request.ok()) << request.status().message();
+      const base::Status status = *(*request)->wait(std::nullopt);
+      ASSERT_TRUE(status.ok()) << status.message();
+      EXPECT_EQ(values, expected);
+      predicted = (*request)->report().coded.sketch.predicted;
+    }
+    EXPECT_EQ(predicted, (kCount + 49) / 50);
   });
 }
 

@@ -25,6 +25,7 @@ RankCard own_card(const Preparation& preparation, const net::SocketAddress& loca
   own.machine = machine_name();
   own.carrier = preparation.driver.carrier;
   own.rack_ranks = preparation.rack_ranks;
+  own.chunks = preparation.chunks;
   own.memory = memory;
   return own;
 }
@@ -84,7 +85,7 @@ base::Result<Introductions> meet(const Preparation& preparation, const std::opti
     return status;
   }
   const std::span<const RankCard> cards = introductions.cards;
-  if (base::Status status = check_racks(cards.first(preparation.group.workers())); !status.ok()) {
+  if (base::Status status = check_plans(cards.first(preparation.group.workers())); !status.ok()) {
     return status;
   }
   if (preparation.group.rank == 0 && secret.empty()) {

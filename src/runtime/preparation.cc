@@ -177,7 +177,9 @@ base::Status take_plan(const base::Environment& environment, Preparation& prepar
   const base::Result<std::string> algorithm = environment.checked_text("SPILLWAY_ALGORITHM");
   const auto rack_ranks = environment.number("SPILLWAY_RACK_RANKS");
   const base::Result<std::string> shares = environment.checked_text("SPILLWAY_SHARES");
-  for (const base::Status* status : {&algorithm.status(), &rack_ranks.status(), &shares.status()}) {
+  const base::Result<std::string> chunks = environment.checked_text("SPILLWAY_CHUNKS");
+  for (const base::Status* status :
+       {&algorithm.status(), &rack_ranks.status(), &shares.status(), &chunks.status()}) {
     if (!status->ok()) {
       return *status;
     }
@@ -192,6 +194,7 @@ base::Status take_plan(const base::Environment& environment, Preparation& prepar
   preparation.shares = *shares == "equal" || preparation.is_loopback
                            ? collective::ShareRule::kEqual
                            : collective::ShareRule::kAutomatic;
+  preparation.chunks = collective::chunk_rule_named(*chunks).value_or(preparation.chunks);
   return {};
 }
 

@@ -47,10 +47,12 @@ struct Preparation {
   base::Duration rendezvous_patience{};
   bool is_loopback = false;
   bool local_copy = true;  // ranks of one machine share memory
-  // What operations do that do not say (SPILLWAY_ALGORITHM, SPILLWAY_RACK_RANKS, SPILLWAY_SHARES).
+  // What operations do that do not say (SPILLWAY_ALGORITHM, SPILLWAY_RACK_RANKS, SPILLWAY_SHARES,
+  // SPILLWAY_CHUNKS).
   collective::Algorithm algorithm = collective::Algorithm::kAutomatic;
   std::uint16_t rack_ranks = 0;
   collective::ShareRule shares = collective::ShareRule::kAutomatic;
+  collective::ChunkRule chunks = collective::ChunkRule::kStriped;
   unsigned mtu = 1500;
   unsigned trim_bytes = 0;
   std::optional<unsigned> threads;

@@ -48,14 +48,17 @@ TEST(Preparation, TheWindowAndOverSendAreAsTheVariablesOrTheCallerSay) {
 TEST(Preparation, PlansAndSharesAreAsTheVariablesSay) {
   const auto set = prepare({}, alone_with({{"SPILLWAY_ALGORITHM", "ring"},
                                            {"SPILLWAY_RACK_RANKS", "8"},
-                                           {"SPILLWAY_SHARES", "equal"}}));
+                                           {"SPILLWAY_SHARES", "equal"},
+                                           {"SPILLWAY_CHUNKS", "balanced"}}));
   ASSERT_TRUE(set.ok()) << set.status().message();
   EXPECT_EQ(set->algorithm, collective::Algorithm::kRing);
   EXPECT_EQ(set->rack_ranks, 8);
   EXPECT_EQ(set->shares, collective::ShareRule::kEqual);
+  EXPECT_EQ(set->chunks, collective::ChunkRule::kBalanced);
   const auto plain = prepare({}, alone_with({}));
   EXPECT_EQ(plain->algorithm, collective::Algorithm::kAutomatic);
   EXPECT_EQ(plain->rack_ranks, 0);
+  EXPECT_EQ(plain->chunks, collective::EngineConfig{}.coded_chunks);
   EXPECT_EQ(prepare({}, alone_with({{"SPILLWAY_ALGORITHM", "LEVELS"}}))->algorithm,
             collective::Algorithm::kLevels);
   EXPECT_EQ(prepare({}, alone_with({{"SPILLWAY_ALGORITHM", "switch"}}))->algorithm,

@@ -37,9 +37,9 @@ base::Status read_memory_card(std::istringstream& text, MemoryCard& card) {
 }  // namespace
 
 Blob to_blob(const RankCard& card) {
-  std::string text =
-      fmt::format("{} {} {} {} {} {}", card.data.to_string(), card.mtu, card.trim_bytes,
-                  card.machine, net::name_of(card.carrier), card.rack_ranks);
+  std::string text = fmt::format("{} {} {} {} {} {} {}", card.data.to_string(), card.mtu,
+                                 card.trim_bytes, card.machine, net::name_of(card.carrier),
+                                 card.rack_ranks, collective::chunk_rule_name(card.chunks));
   if (!card.memory.domain.empty()) {
     text += fmt::format(" {} {} {}", card.memory.domain, card.memory.name, card.memory.token);
   }
@@ -51,15 +51,18 @@ base::Result<RankCard> parse_rank_card(const Blob& blob) {
   RankCard card;
   std::string address;
   std::string carrier;
+  std::string chunks;
   if (!(text >> address >> card.mtu >> card.trim_bytes >> card.machine >> carrier >>
-        card.rack_ranks)) {
+        card.rack_ranks >> chunks)) {
     return other_fields();
   }
   const std::optional<net::Carrier> named = net::carrier_named(carrier);
-  if (!named) {
+  const std::optional<collective::ChunkRule> rule = collective::chunk_rule_named(chunks);
+  if (!named || !rule) {
     return other_fields();
   }
   card.carrier = *named;
+  card.chunks = *rule;
   const base::Result<net::SocketAddress> data = net::SocketAddress::parse(address);
   if (!data.ok()) {
     return data.status();
@@ -92,13 +95,20 @@ base::Result<packetize::PacketLimits> common_packet_limits(std::span<const RankC
   return limits;
 }
 
-base::Status check_racks(std::span<const RankCard> workers) {
+base::Status check_plans(std::span<const RankCard> workers) {
   for (std::size_t rank = 1; rank < workers.size(); ++rank) {
     if (workers[rank].rack_ranks != workers[0].rack_ranks) {
       return base::invalid_argument(
           fmt::format("rank 0 has {} ranks in a rack (SPILLWAY_RACK_RANKS), rank {} has {}; set "
                       "SPILLWAY_RACK_RANKS to the same everywhere",
                       workers[0].rack_ranks, rank, workers[rank].rack_ranks));
+    }
+    if (workers[rank].chunks != workers[0].chunks) {
+      return base::invalid_argument(
+          fmt::format("rank 0 has {} chunks (SPILLWAY_CHUNKS), rank {} has {} ones; set "
+                      "SPILLWAY_CHUNKS to the same everywhere",
+                      collective::chunk_rule_name(workers[0].chunks), rank,
+                      collective::chunk_rule_name(workers[rank].chunks)));
     }
   }
   return {};

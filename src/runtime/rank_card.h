@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "collective/coded/chunk_layout.h"
 #include "net/address.h"
 #include "net/carrier.h"
 #include "packetize/packet_plan.h"
@@ -35,6 +36,7 @@ struct RankCard {
   std::string machine{};  // the same text for ranks of one machine
   net::Carrier carrier = net::Carrier::kAuto;
   std::uint16_t rack_ranks = 0;  // ranks under one switch; 0: not known
+  collective::ChunkRule chunks = collective::ChunkRule::kStriped;
   MemoryCard memory{};
 };
 
@@ -49,8 +51,8 @@ base::Result<RankCard> parse_rank_card(const Blob& blob);
 // What all ranks' packets fit: the smallest MTU, and one trim size.
 base::Result<packetize::PacketLimits> common_packet_limits(std::span<const RankCard> cards);
 
-// All workers must say the same of racks: plans follow from it.
-base::Status check_racks(std::span<const RankCard> workers);
+// All workers must say the same of racks and chunks: plans follow from it.
+base::Status check_plans(std::span<const RankCard> workers);
 
 // A name of this machine that no other has, until it is started again.
 std::string machine_name();

@@ -20,8 +20,8 @@ using collective::Tolerance;
 constexpr std::array<std::uint8_t, 4> kLevelBits = {2, 3, 4, 8};
 
 bool can_be_added(const Operation& operation, const collective::Group& group) {
-  return operation.tolerance && !operation.tolerance->lossy_gather &&
-         group.world <= SPILLWAY_SUM_RANKS;
+  return operation.tolerance && !collective::is_coded(operation.tolerance->code) &&
+         !operation.tolerance->lossy_gather && group.world <= SPILLWAY_SUM_RANKS;
 }
 
 Tolerance coded_for_switches(Tolerance tolerance) {
@@ -42,7 +42,10 @@ Operation with_algorithm(const Operation& asked, Algorithm algorithm,
   if (asked.algorithm != Algorithm::kAutomatic || collective::is_point_to_point(asked.kind)) {
     return operation;
   }
-  if (algorithm != Algorithm::kSwitch) {
+  const bool is_coded = asked.tolerance && collective::is_coded(asked.tolerance->code);
+  if (is_coded) {
+    operation.algorithm = algorithm == Algorithm::kRing ? algorithm : asked.algorithm;
+  } else if (algorithm != Algorithm::kSwitch) {
     operation.algorithm = asked.tolerance ? asked.algorithm : algorithm;
   } else if (can_be_added(asked, group)) {
     operation.algorithm = Algorithm::kSwitch;
@@ -53,10 +56,11 @@ Operation with_algorithm(const Operation& asked, Algorithm algorithm,
 
 base::Status check_sums(const Operation& operation, bool encrypts,
                         const packetize::PacketLimits& limits) {
-  if (!operation.tolerance || operation.tolerance->code == SumCode::kPlanes) {
+  const SumCode used = operation.tolerance ? operation.tolerance->code : SumCode::kPlanes;
+  if (used == SumCode::kPlanes || collective::is_coded(used)) {
     return {};
   }
-  const char* code = collective::sum_code_name(operation.tolerance->code);
+  const char* code = collective::sum_code_name(used);
   if (encrypts) {
     return base::invalid_argument(fmt::format(
         "the code {} is for switches that add, and they cannot add what is encrypted: use planes, "

@@ -14,7 +14,8 @@
 namespace spillway::runtime {
 
 // The operation as it is carried out where `algorithm` is the environment's. Switches add what is
-// tolerant and can be coded for them; all else goes as if nothing had been said.
+// tolerant and can be coded for them; coded numbers go round a ring where that is said; all else
+// goes as if nothing had been said.
 collective::Operation with_algorithm(const collective::Operation& asked,
                                      collective::Algorithm algorithm,
                                      const collective::Group& group);

@@ -68,6 +68,16 @@ TEST(SumRules, OtherAlgorithmsAreOfExactOperations) {
   EXPECT_EQ(with_algorithm(send, Algorithm::kRing, kFour).algorithm, Algorithm::kAutomatic);
 }
 
+TEST(SumRules, CodedNumbersGoRoundARingAndBySwitchesThatDoNotAdd) {
+  for (const SumCode code : {SumCode::kCoded, SumCode::kSketch}) {
+    const Operation coded = tolerant({.code = code, .precision = 8, .loss_bound_ppm = 0});
+    EXPECT_EQ(with_algorithm(coded, Algorithm::kRing, kFour).algorithm, Algorithm::kRing);
+    EXPECT_EQ(with_algorithm(coded, Algorithm::kSwitch, kFour).algorithm, Algorithm::kAutomatic);
+    EXPECT_EQ(with_algorithm(coded, Algorithm::kSwitch, kFour).tolerance->code, code);
+    EXPECT_TRUE(check_sums(coded, /*encrypts=*/true, {.mtu = 1280}).ok());
+  }
+}
+
 TEST(SumRules, WhatIsEncryptedOrTooSmallCarriesNoSums) {
   const Operation levels = tolerant({.code = SumCode::kLevels, .precision = 4});
   const packetize::PacketLimits usual;

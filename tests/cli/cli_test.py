@@ -26,7 +26,7 @@ def run(*arguments, cwd=None):
 class Help(unittest.TestCase):
     def test_every_command_has_help_with_an_example(self):
         commands = ([], ["codec"], ["codec", "tour"], ["bench"], ["bench", "codec"], ["bench", "sim"])
-        commands += (["bench", "checks"], ["bench", "transport-core"], ["sim"], ["sim", "run"], ["sim", "soak"])
+        commands += (["bench", "checks"], ["bench", "entropy"], ["bench", "transport-core"], ["sim"], ["sim", "run"], ["sim", "soak"])
         commands += (["switch"], ["switch", "run"], ["env"])
         for command in commands:
             result = run(*command, "--help")
@@ -48,7 +48,11 @@ class Tour(unittest.TestCase):
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertIn("cut to (bytes)", result.stdout)
             page = (pathlib.Path(folder) / "tour" / "tour.html").read_text()
-            self.assertEqual(page.count("<polyline"), 5)
+            self.assertIn("coded-8", result.stdout)
+            self.assertIn("No sketch", result.stdout)
+            # Cuts and drops; then planes, thc, coded, fp16 and top-k.
+            self.assertEqual(page.count("<polyline"), 5 + 5)
+            self.assertEqual((pathlib.Path(folder) / "tour" / "rates.svg").read_text().count("<polyline"), 5)
             self.assertNotIn("http-equiv", page)
             self.assertNotIn("src=", page)  # opens without network
             self.assertEqual(result.stderr, "")  # no progress bar without a terminal
@@ -62,6 +66,24 @@ class Tour(unittest.TestCase):
         errors = [cut["nmse_all_cut"] for cut in tour["cuts"]]
         self.assertEqual(errors, sorted(errors))  # smaller cuts, larger error
 
+    def test_json_has_bits_and_error_of_every_code(self):
+        with tempfile.TemporaryDirectory() as folder:
+            before = GRADIENT.with_name("conv_step1.f32")
+            result = run("codec", "tour", "--gradient", GRADIENT, "--previous", before, "--json", cwd=folder)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            rates = json.loads(result.stdout)["rates"]
+        families = {rate["family"] for rate in rates}
+        self.assertTrue({"exact", "fp16", "planes", "thc", "blocks", "coded", "top-k"} <= families)
+        for family in families:
+            points = [(rate["bits_per_value"], rate["nmse"]) for rate in rates if rate["family"] == family]
+            self.assertEqual(points, sorted(points, key=lambda point: (point[0], -point[1])), family)
+            self.assertEqual([error for _, error in points], sorted((error for _, error in points), reverse=True), family)
+        for rate in rates:
+            self.assertGreater(min(rate["encode_gb_per_s"], rate["decode_gb_per_s"]), 0)
+            if rate["family"] == "coded":
+                self.assertLess(rate["bits_per_value"], int(rate["code"].split("-")[1]))
+                self.assertIn(rate["table"], ("own, sent along", "last step's"))
+
     def test_bad_input_gets_a_sentence_and_exit_code_1(self):
         with tempfile.TemporaryDirectory() as folder:
             odd = pathlib.Path(folder) / "odd.f32"
@@ -70,6 +92,7 @@ class Tour(unittest.TestCase):
                 (["--gradient", "missing.f32"], "cannot open"),
                 (["--gradient", str(odd)], "whole number of 4-byte floats"),
                 (["--mtu", "100"], "MTU 100"),
+                (["--previous", str(GRADIENT)], "--previous a step of the same tensor"),
                 (["--out", "/proc/nowhere"], "--out"),
             ):
                 result = run("codec", "tour", *arguments, cwd=folder)
@@ -214,6 +237,18 @@ class Bench(unittest.TestCase):
             self.assertAlmostEqual(
                 row["encode_of_memcpy"], row["encode_gb_per_s"] / speed["memcpy_gb_per_s"], places=6
             )
+
+    def test_lossless_codes_stay_close_to_the_entropy(self):
+        result = run("bench", "entropy", "--quick", "--json", "--gradients", GRADIENT.parent)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        rows = json.loads(result.stdout)["rows"]
+        coders = {row["coder"] for row in rows}
+        self.assertTrue({"spillway", "spillway, counting", "asc", "atalanta", "adaptive", "packed"} <= coders)
+        self.assertTrue({"normal, sigma 4", "conv_step300"} <= {row["sample"] for row in rows})
+        for row in rows:
+            self.assertGreater(min(row["encode_gb_per_s"], row["decode_gb_per_s"]), 0, row)
+            if row["coder"] == "spillway" and row["sample"].startswith("normal"):
+                self.assertLess(row["bits_per_value"], 1.01 * row["entropy_bits"], row)
 
     def test_checks_are_ratios_to_crc32c(self):
         result = run("bench", "checks", "--bytes", "160", "1452", "--rounds", "1", "--json")

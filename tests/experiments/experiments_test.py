@@ -47,7 +47,7 @@ except ImportError as error:
 import torch
 from common import channel, report, training
 
-trim_accuracy, loss_tolerance = MODULES["trim_accuracy"], MODULES["loss_tolerance"]
+trim_accuracy, loss_tolerance, oscar_sw = MODULES["trim_accuracy"], MODULES["loss_tolerance"], MODULES["oscar_sw"]
 
 if not training.example.FASHION_MNIST.is_dir():
     skip("dataset-fashion-mnist is not installed; scripts/packages.txt names it")
@@ -107,6 +107,8 @@ class Tool:
             return self.training_jobs(command)
         if words[:2] == ["lab", "compare"]:
             return self.comparison(command)
+        if "oscar_hw/worker.py" in " ".join(command):
+            return self.coded_training(command)
         if "sums.py" in " ".join(command):
             return self.sums(command)
         if "--evaluate-every" in command:
@@ -182,6 +184,15 @@ class Tool:
         return json.dumps({**self.lab(), "fabric": {"ports": [{"port": f"switch0->host{rank}", "sent_bytes": int(carried)}
                                                               for rank in range(int(hosts))]}})
 
+    def coded_training(self, command):
+        """A rank comes late to every all-reduce and is the last to end its step."""
+        code, steps, folder = command[-4], int(command[-2]), pathlib.Path(command[-1])
+        factor = 1 if code == "fp32" else self._ours
+        for rank in range(4):
+            (folder / str(rank)).write_text(json.dumps({"all_reduce_ms": [100 / factor + rank] * steps,
+                                                        "step_ms": [100 / factor + 10 - rank] * steps}))
+        return ""
+
     def lab(self):
         return {"dataplane": "bpf", "pace": {"kept_up": True}}
 
@@ -200,7 +211,7 @@ class Tool:
 
 class Contract(unittest.TestCase):
     # With the tool; the others train.
-    MEASURING = ("allreduce_lab", "equal_bits", "esa_jct", "incast_lab", "mlt_fct", "mlt_training", "thc", "train_lab")
+    MEASURING = ("allreduce_lab", "auto", "equal_bits", "esa_jct", "incast_lab", "mlt_fct", "mlt_training", "thc", "train_lab")
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -230,7 +241,7 @@ class Contract(unittest.TestCase):
             self.assertIs(row["quick"], is_quick)
 
     def test_every_experiment_is_here(self):
-        self.assertEqual(NAMES, sorted([*self.MEASURING, "loss_tolerance", "trim_accuracy"]))
+        self.assertEqual(NAMES, sorted([*self.MEASURING, "asc", "loss_tolerance", "oscar_hw", "oscar_sw", "trim_accuracy"]))
 
     def test_help_names_what_every_run_takes(self):
         for name in NAMES:
@@ -247,9 +258,27 @@ class Contract(unittest.TestCase):
             failed = sum(row["holds"] is False for row in worse)
             self.assertGreaterEqual(failed, sum(row["bar"] is not None for row in worse) / 3, name)
 
+    def test_chunks_in_the_lab_are_held_to_the_papers_figures(self):
+        for ours, expected in ((40, True), (0.4, False)):
+            rows = self.rows("oscar_hw", ours, "--part", "lab")
+            self.assertEqual({row["holds"] for row in rows if row["bar"] is not None}, {expected})
+            ratios = {row["claim"]: row["ours"] for row in rows}
+            self.assertAlmostEqual(ratios["lab, words: all-reduce time, ring, fp32 over balanced"], ours)
+            self.assertAlmostEqual(ratios["lab, mean of all: end to end, direct, fp32 over striped"], 110 / (100 / ours + 10))
+
+    def test_means_of_ratios_are_held_to_what_papers_say(self):
+        claims = report.Claims(quick=False)
+        ratios = report.Ratios(claims)
+        for where, ratio in (("here", 2), ("there", 8)):
+            ratios.add(where, "bits", ratio)
+        ratios.add_means("mean", {"bits": (4, "a paper")})
+        self.assertEqual([(row["claim"], row["holds"]) for row in claims.rows],
+                         [("here: bits", None), ("there: bits", None), ("mean: bits", True)])
+        self.assertAlmostEqual(claims.rows[-1]["ours"], 4)
+
     def test_a_full_run_measures_more_and_says_that_it_is_one(self):
         for name, arguments in (("allreduce_lab", ()), ("equal_bits", ()), ("incast_lab", ()), ("incast_lab", ("--kernel",)), ("mlt_fct", ()),
-                                ("mlt_training", ("--part", "servers")), ("thc", ()),
+                                ("mlt_training", ("--part", "servers")), ("auto", ()), ("thc", ()),
                                 ("train_lab", ("--part", "congestion"))):
             full, quick = self.rows(name, 2, *arguments), self.rows(name, 2, "--quick", *arguments)
             self.assertGreater(len(full), len(quick), name)
@@ -376,6 +405,111 @@ class Losing(unittest.TestCase):
         self.assertEqual(int(torch.count_nonzero(estimate[~has_come])), 0)
         self.assertGreater(int(torch.count_nonzero(estimate[has_come])), int(has_come.sum()) // 2)
         self.assertLess(delivery.bytes_arrived, delivery.bytes_sent)
+
+
+class Sketches(unittest.TestCase):
+    LENGTH, RANKS = 20_000, 4
+
+    def parts(self, step):
+        """Most of what is not zero stays where it is."""
+        generator = torch.Generator().manual_seed(step)
+        values = torch.randint(-100, 101, (self.RANKS, self.LENGTH), generator=generator, dtype=torch.int32)
+        is_there = torch.arange(self.LENGTH) % 20 == 0
+        return values * (is_there | (torch.rand(self.RANKS, self.LENGTH, generator=generator) < 0.002))
+
+    def reducer(self, scheme, size):
+        return oscar_sw.Reducer(oscar_sw.Library(LIBRARY), scheme, size, self.LENGTH, self.RANKS)
+
+    def test_sums_are_exact_but_for_what_is_named(self):
+        for scheme, size in (("predicted-last", 130), ("predicted-counter", 130), ("peeled", 150), ("union", 0), ("top-k", 300)):
+            reducer = self.reducer(scheme, size)
+            for step in range(4):
+                total, is_used, found = reducer.reduce(step, self.parts(step))
+                self.assertTrue(torch.equal(total.long(), (self.parts(step) * is_used).sum(0)), scheme)
+                self.assertEqual(found.unused, int((~is_used).sum()), scheme)
+                self.assertGreater(found.bits(), 0)
+
+    def test_a_support_that_stays_is_predicted(self):
+        ours, sketch = self.reducer("predicted-counter", 130), self.reducer("peeled", 130)
+        for step in range(4):
+            (_, _, mine), (_, _, plain) = (reducer.reduce(step, self.parts(step)) for reducer in (ours, sketch))
+        self.assertLess(mine.misses, mine.nonzero / 4)
+        self.assertLess(mine.bits(), plain.bits())
+
+    def test_what_makes_no_sense_is_refused(self):
+        with self.assertRaisesRegex(ValueError, "there are predicted-last"):
+            self.reducer("huffman", 1)
+        with self.assertRaisesRegex(ValueError, "130 to 1000 cells"):
+            self.reducer("predicted-last", 100)
+
+    def test_a_run_of_few_steps_says_everything(self):
+        with tempfile.TemporaryDirectory() as folder:
+            tables = pathlib.Path(folder) / "result.md"
+            _, rows = run_main(oscar_sw, "--library", str(LIBRARY), "--steps", "3", "--seeds", "1", "--tasks", "clicks", "--jobs",
+                               "1", "--out", str(tables))
+            Contract.check(self, rows, is_quick=False)
+            for setting in (*oscar_sw.FIRST, *oscar_sw.EQUAL):
+                self.assertIn(f"| {setting.name} |", tables.read_text())
+        points = {row["claim"]: row["ours"] for row in rows}
+        self.assertTrue(0 <= points["clicks: misses, of the values that are not zero"] <= 1)
+
+
+class CodedNumbers(unittest.TestCase):
+    RANKS, LENGTH = 4, 30_000
+
+    def setUp(self):
+        self.native = sys.modules["asc.native"]
+        self.library = self.native.Library(LIBRARY)
+
+    def gradients(self, seed):
+        return torch.stack([gaussian(seed * 10 + rank, self.LENGTH) for rank in range(self.RANKS)])
+
+    def test_hops_of_learned_coders_are_near_their_entropy(self):
+        hops = self.native.Hops(self.library, self.RANKS, self.LENGTH)
+        for seed in range(3):
+            found = hops.step((8 * self.gradients(seed)).round())
+        for asc, entropy in zip(found.bits["asc"], found.bits["entropy"]):
+            self.assertLess(asc, 1.06 * entropy)
+        self.assertGreater(found.bits["asc"][3], found.bits["asc"][0] + 0.9)  # sums of four: a bit more
+        self.assertTrue(all(1 <= part < 1.3 for parts in found.imbalance.values() for part in parts), found.imbalance)
+        self.assertTrue(all(part > 0 for part in found.seconds["asc"]), found.seconds)
+
+    def test_planes_of_the_same_error_lie_between_two_precisions(self):
+        asc, gradients = MODULES["asc"], self.gradients(1)
+        errors = {planes: training.relative_error(
+            self.native.Group(self.library, self.RANKS, 1e9).mean(self.native.Way("planes", planes), gradients).mean,
+            gradients.mean(0)) for planes in (3, 4)}
+        found = asc.planes_of_error(self.library, gradients, (errors[3] * errors[4]) ** 0.5)
+        self.assertAlmostEqual(found.precision, 3.5, delta=0.05)  # every group draws its own rotations
+        self.assertAlmostEqual(asc.planes_of_error(self.library, gradients, errors[4]).precision, 4, delta=0.05)
+        self.assertEqual(asc.planes_of_error(self.library, gradients, 2.0).precision, 1)
+        self.assertIsNone(asc.planes_of_error(self.library, gradients, 0.0))
+
+    def test_rings_wait_for_the_slower_of_wire_and_core(self):
+        asc = MODULES["asc"]
+        self.assertAlmostEqual(asc.ring_bits([1, 2, 3, 4]), (1 + 2 + 3 + 3 * 4) / 6)
+        self.assertAlmostEqual(asc.ring_seconds([1, 2, 3, 4], 4e9), 1 + 2 + 3 + 3 * 4)
+        self.assertAlmostEqual(asc.ring_seconds([1, 2, 3, 4], 4e9, (1e-9, 1e-9)), 2 + 2 + 3 + 1 + 3 * 4)
+
+    def test_groups_take_the_mean_and_say_what_it_took(self):
+        gradients = self.gradients(1)
+        bits = {}
+        for way in (self.native.Way("fp32"), self.native.Way("coded", 8), self.native.Way("coded", 8, is_ring=True)):
+            outcome = self.native.Group(self.library, self.RANKS, 1e9, "balanced").mean(way, gradients)
+            self.assertLess(training.relative_error(outcome.mean, gradients.mean(0)), 1e-3)
+            self.assertGreater(outcome.seconds, 0)
+            bits[way] = outcome.bits
+        self.assertGreater(min(bits.values()), 0)
+        self.assertGreater(bits[self.native.Way("fp32")], 3 * bits[self.native.Way("coded", 8)])
+        with self.assertRaisesRegex(ValueError, "codes are fp32"):
+            self.native.Group(self.library, self.RANKS, 1e9).mean(self.native.Way("zip"), gradients)
+
+    def test_runs_of_few_steps_say_everything(self):
+        arguments = ("--library", str(LIBRARY), "--tasks", "layers", "--ranks", "2", "--steps", "4", "--kept", "4")
+        for name, part in (("asc", ()), ("oscar_hw", ("--part", "chunks"))):
+            text, rows = run_main(MODULES[name], *arguments, *part)
+            Contract.check(self, rows, is_quick=False)
+            self.assertIn("layers, 2 ranks", text)
 
 
 class Runs(unittest.TestCase):

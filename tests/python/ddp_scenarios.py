@@ -150,6 +150,19 @@ def a_hook_whose_numbers_can_be_added_leaves_replicas_the_same():
         assert report.scalars()["parts_alone"] == report.parts_alone
 
 
+def a_hook_whose_numbers_are_coded_leaves_replicas_the_same():
+    exact, _ = trained(steps=6)
+    for codec, arguments in (("coded", {}), ("coded", {"algorithm": "ring"}),
+                             ("coded", {"scale": "predicted", "precision": 10}), ("sketch", {})):
+        ours, hook = trained(steps=6, attach=lambda model: spillway.torch.attach(model, codec, **arguments))
+        assert_same_everywhere(ours)
+        assert (ours - exact).norm() < 0.02 * exact.norm(), (arguments, (ours - exact).norm() / exact.norm())
+        report = hook.report()
+        assert (report.codec, report.contributors, report.exact) == (codec, world, False), report
+        assert (report.predicted > 0) == (codec == "sketch"), report
+        assert 0 < report.bits_per_value < 16, report
+
+
 def error_feedback_makes_up_for_what_levels_round_away():
     """With gradients that are the same in every step, their mean over steps gets near the exact one."""
     def mean_gradient(steps, **arguments):
@@ -331,9 +344,11 @@ def gradients_of_half_precision():
 
 def what_is_wrong_in_a_call_is_said():
     model = make_model()
-    for error, words, arguments in [(ValueError, "'planes', 'thc', 'blocks', 'exact'", {"codec": "zip"}),
+    for error, words, arguments in [(ValueError, "'planes', 'thc', 'blocks', 'coded', 'sketch', 'exact'", {"codec": "zip"}),
                                     (ValueError, "precision 5 is not one of thc's", {"codec": "thc", "precision": 5}),
                                     (ValueError, "choose codec='thc' or codec='blocks'", {"algorithm": "switch"}),
+                                    (ValueError, "coded numbers arrive whole", {"codec": "coded", "loss_bound": 0.01}),
+                                    (ValueError, "outside 2 to 16", {"codec": "coded", "precision": 17}),
                                     (ValueError, "'levels', 'switch'", {"algorithm": "star"}),
                                     (ValueError, "precision 33", {"precision": 33}),
                                     (ValueError, "a loss bound of 3000000 per million", {"loss_bound": 3}),
@@ -378,6 +393,7 @@ def sparse_gradients_train_as_with_gloo():
 SCENARIOS = [sparse_gradients_train_as_with_gloo, training_is_close_to_gloo_and_the_same_everywhere, layers_that_some_ranks_do_not_use,
              a_hook_that_is_exact_is_close_to_gloo, a_hook_that_may_lose_leaves_replicas_the_same,
              a_hook_whose_numbers_can_be_added_leaves_replicas_the_same,
+             a_hook_whose_numbers_are_coded_leaves_replicas_the_same,
              error_feedback_makes_up_for_what_levels_round_away,
              a_hook_on_a_gloo_group_makes_its_own_communicator, a_hook_on_a_sub_group,
              steps_of_a_warm_up_and_steps_that_are_asked_for_are_exact,

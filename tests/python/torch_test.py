@@ -113,9 +113,13 @@ class Modes(unittest.TestCase):
         self.assertEqual(fields_with(SPILLWAY_CODEC="thc"), ("thc", 4, 0))
         self.assertEqual(fields_with(SPILLWAY_CODEC="THC", SPILLWAY_PRECISION="2"), ("thc", 2, 0))
         self.assertEqual(fields_with(SPILLWAY_CODEC="blocks")[0], "blocks")
+        self.assertEqual(fields_with(SPILLWAY_CODEC="coded"), ("coded", 8, 0))
+        self.assertEqual(fields_with(SPILLWAY_CODEC="sketch"), ("sketch", 8, 0))
+        with self.assertRaisesRegex(ValueError, "coded numbers arrive whole"):
+            fields_with(SPILLWAY_CODEC="coded", SPILLWAY_LOSS_BOUND="0.02")
         with self.assertRaisesRegex(ValueError, "precision 5 is not one of thc's, which are 2, 3, 4 and 8"):
             fields_with(SPILLWAY_CODEC="thc", SPILLWAY_PRECISION="5")
-        with self.assertRaisesRegex(ValueError, "^SPILLWAY_CODEC is 'zip': it must be planes, thc or blocks"):
+        with self.assertRaisesRegex(ValueError, "^SPILLWAY_CODEC is 'zip': it must be planes, thc, blocks, coded, sketch or auto"):
             mode_with({"SPILLWAY_CODEC": "zip"})
 
 
@@ -127,6 +131,10 @@ class Codecs(unittest.TestCase):
         self.assertEqual(self.fields("thc", algorithm="switch", scale="predicted"),
                          {"code": 1, "precision": 4, "algorithm": 6, "predicts_scale": 1})
         self.assertEqual(self.fields("blocks", 8), {"code": 2, "precision": 8, "algorithm": 0, "predicts_scale": 0})
+        self.assertEqual(self.fields("coded", algorithm="ring", scale="predicted"),
+                         {"code": 3, "precision": 8, "algorithm": 2, "predicts_scale": 1})
+        self.assertEqual(self.fields("sketch", scale="predicted"),
+                         {"code": 4, "precision": 8, "algorithm": 0, "predicts_scale": 1})
         self.assertEqual(self.fields("exact", algorithm="ring")["algorithm"], 2)
         self.assertEqual((exact_algorithm("ring"), exact_algorithm("switch")), (2, 0))
 
@@ -135,6 +143,7 @@ class Codecs(unittest.TestCase):
                                  ("a switch cannot add what is coded as 'exact'", ("exact", None, "switch")),
                                  ("codec 'planes' needs no scale", ("planes", None, "automatic", "predicted")),
                                  ("leave error_feedback on", ("thc", None, "automatic", "predicted", False)),
+                                 ("leave error_feedback on", ("sketch", None, "automatic", "exact", False)),
                                  ("scale is 'old'; there are 'exact', 'predicted'", ("thc", 4, "switch", "old"))]:
             with self.assertRaisesRegex(ValueError, words):
                 self.fields(*arguments)

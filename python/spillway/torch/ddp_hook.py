@@ -19,9 +19,12 @@ from typing import Any, Dict, Iterator, List, Optional, Union
 import torch
 
 from .. import abi
+from .auto_codec import (HOOK_CANDIDATES, MAX_ERROR, MAX_ERROR_WITHOUT_FEEDBACK, AutoCodec, accepted,
+                         tolerances_of)
 from .backward import before_backward_ends
 from .buckets import BucketNames, BucketRun
-from .codecs import code_fields, exact_algorithm
+from .codec_chooser import Candidate
+from .codecs import AUTO, check_auto, code_fields, default_loss_bound, exact_algorithm
 from .element_types import FLOATING
 from .layers import LayerPolicy, level_of
 from .meeting import join_through_group
@@ -30,17 +33,22 @@ from .process_group import SpillwayGroup
 from .step_report import StepReport, step_report
 
 
+GATHER_PRECISION = 16  # by default
+
+
 class DdpHook:
     """Made by attach(). `exact` may be set between steps, to the same at all ranks.
 
-    `tolerance`: the options of buckets that may lose something; None where none may. `algorithm`: of those that may
-    not. `names`: of the tensors that error feedback is kept for; None without."""
+    `tolerance`: the options of buckets that may lose something; None where none may; or who chooses them. `algorithm`:
+    of those that may not. `names`: of the tensors that error feedback is kept for; None without."""
 
-    def __init__(self, member: Member, tolerance: Optional[abi.OperationOptions], algorithm: int,
+    def __init__(self, member: Member, tolerance: Union[abi.OperationOptions, AutoCodec, None], algorithm: int,
                  names: Optional[BucketNames], layers: LayerPolicy, warm_up_steps: int, measure_every: int, writer: Any,
                  tag: str) -> None:
         self.exact = False
-        self._member, self._tolerance, self._algorithm = member, tolerance, algorithm
+        self._auto = tolerance if isinstance(tolerance, AutoCodec) else None
+        self._tolerance = None if isinstance(tolerance, AutoCodec) else tolerance
+        self._member, self._algorithm = member, algorithm
         self._names, self._layers = names, layers
         self._warm_up_steps, self._measure_every = warm_up_steps, measure_every
         self._writer, self._tag = writer, tag
@@ -62,24 +70,33 @@ class DdpHook:
         finally:
             self.exact = before
 
-    def state_dict(self) -> Dict[str, int]:
+    def state_dict(self) -> Dict[str, Any]:
         """What a checkpoint needs. Error feedback is not in it: it begins anew after load_state_dict()."""
-        return {"step": self._step}
+        choice = self._auto.choice if self._auto is not None else None
+        return {"step": self._step, **({} if choice is None else {"choice": str(choice.candidate)})}
 
-    def load_state_dict(self, state: Dict[str, int]) -> None:
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
         self._step = state["step"]
+        if self._auto is not None and "choice" in state:
+            self._auto.resume(Candidate.parse(state["choice"]))
 
     def run(self, bucket: Any) -> "torch.futures.Future[torch.Tensor]":
         if bucket.index() == 0:
             self._under_way = []  # of a backward pass that failed
             before_backward_ends(self._end_step)
+            self._begin_step()
+        if self._auto is not None:
+            self._auto.add(bucket.buffer())
         run = BucketRun(bucket.buffer(), self._is_measured())
         run.start(self._member, self._options_for(bucket))
         self._under_way.append(run)
         return run.future()
 
+    def _must_be_exact(self) -> bool:
+        return self.exact or self._step < self._warm_up_steps
+
     def _is_exact(self) -> bool:
-        return self.exact or self._tolerance is None or self._step < self._warm_up_steps
+        return self._must_be_exact() or self._tolerance is None
 
     def _is_measured(self) -> bool:
         every = self._measure_every
@@ -95,15 +112,23 @@ class DdpHook:
         self._layers.apply(options, bucket.index(), self._buckets)
         return options
 
+    def _begin_step(self) -> None:
+        if self._auto is not None:
+            self._auto.begin_step(not self._must_be_exact())
+            self._tolerance = self._auto.tolerance
+
     def _end_step(self) -> None:
         """At the end of the backward pass, before DDP looks at the results."""
         runs, self._under_way = self._under_way, []
         for run in runs:
             run.wait()
+        reports = [run.report() for run in runs]
+        if self._auto is not None:
+            self._auto.end_step(not self._must_be_exact(), max(report.seconds for report in reports))
         errors = [run.error_and_energy() for run in runs] if self._is_measured() else []
         nmse = sum(error for error, _ in errors) / max(sum(energy for _, energy in errors), 1e-300) if errors else None
         self._report = step_report(self._step, self._is_exact(), sum(run.bytes for run in runs),
-                                   [run.report() for run in runs], nmse)
+                                   reports, nmse, self._auto and self._auto.choice)
         self._buckets = len(runs)
         self._step += 1
         self._write_scalars(self._report)
@@ -132,8 +157,10 @@ def member_of(group: Any, fields: Dict[str, Any]) -> Member:
     return Member(join_through_group(group, "torch ddp", **fields))
 
 
-def attach(model: Any, codec: str = "planes", precision: Optional[int] = None, loss_bound: float = 0.01, *,
-           algorithm: str = "automatic", scale: str = "exact", gather_precision: int = 16, min_planes: int = 1,
+def attach(model: Any, codec: str = "planes", precision: Optional[int] = None,
+           loss_bound: Optional[float] = None, *,
+           algorithm: str = "automatic", scale: str = "exact", gather_precision: Optional[int] = None,
+           min_planes: int = 1, max_error: Optional[float] = None,
            least_contributors: float = 0.0, lossy_gather: bool = False, error_feedback: bool = True,
            importance: Union[str, int] = "energy", expendable: Optional[float] = None,
            priority: Union[str, int] = "layer", warm_up_steps: int = 1, measure_every: int = 0, writer: Any = None,
@@ -143,16 +170,23 @@ def attach(model: Any, codec: str = "planes", precision: Optional[int] = None, l
     All ranks call it, with the same arguments; once per model, before its first backward pass.
 
     codec             "planes": bit planes of rotated rows, which may lose something; "exact": nothing. "thc": few
-                      levels of rotated rows, and "blocks": numbers of 32 bits, which switches and servers can add
-    precision         bits per value on the way to the sums, 1 to 32, by default 16; of thc 2, 3, 4 or 8, by default 4
+                      levels of rotated rows, and "blocks": numbers of 32 bits, which switches and servers can add.
+                      "coded": whole numbers, coded as short as they come by what earlier steps taught; "sketch": the
+                      same of gradients that are mostly zero, much at the same places. "auto": tries them in the first
+                      steps, takes what makes the shortest, and looks again when steps change
+    precision         bits per value on the way to the sums, 1 to 32, by default 16; of thc 2, 3, 4 or 8, by default 4;
+                      of coded and sketch 2 to 16, by default 8, before they are coded
     algorithm         "switch": switches on the way add, where there are such; thc and blocks go so of themselves. Of
-                      steps that are exact: "direct", "ring", "tree", "levels"
-    scale             of thc and blocks. "exact": ranks agree on it first. "predicted": it is made of the last step's,
-                      which saves a round trip; what is too large for it is made up for by error feedback
-    loss_bound        share of a contribution's packets that may stay missing
-    gather_precision  bits per value of the sums that come back
+                      coded and sketch "direct" or "ring". Of steps that are exact: "direct", "ring", "tree", "levels"
+    scale             of all but planes. "exact": ranks agree on it first. "predicted": it is made of the last
+                      step's, which saves a round trip, or of coded a pass over the values; what is too large for it
+                      is made up for by error feedback
+    loss_bound        share of a contribution's packets that may stay missing, by default 0.01; of coded and sketch 0
+    gather_precision  bits per value of the sums that come back, by default 16; of auto as many as go to the sums
     min_planes        a trimmed packet must keep so many bits per value to count
     least_contributors  above 0: late ranks are not waited for, as long as this share of them is there
+    max_error         of auto: squared error of a step, over the energy of the exact sum, that a code may have; by
+                      default 0.3, without error feedback 0.01
     lossy_gather      sums may come back with losses, so replicas may drift apart; for research
     error_feedback    what of this rank's gradients did not get into a sum (coded away, cut, lost, late, dropped) is
                       added to the bucket's next step
@@ -169,21 +203,36 @@ def attach(model: Any, codec: str = "planes", precision: Optional[int] = None, l
 
     Works with process groups of any backend; one that is not Spillway's is only used to meet.
     """
-    code = code_fields(codec, precision, algorithm, scale, error_feedback)
     if warm_up_steps < 0 or measure_every < 0:
         raise ValueError("warm_up_steps and measure_every are 0 or more")
     level = level_of(importance, "energy", "importance")
     layers = LayerPolicy(level_of(priority, "layer", "priority"))
-    tolerance = abi.default_library().tolerant_options(
-        **code, gather_precision=gather_precision, loss_bound=loss_bound, min_planes=min_planes,
-        least_contributors=least_contributors, lossy_gather=int(lossy_gather),
-        importance=abi.IMPORTANCE_BY_ENERGY if level is None else level, expendable=expendable)
+    is_auto = codec == AUTO
+    if max_error is None:
+        max_error = MAX_ERROR if error_feedback else MAX_ERROR_WITHOUT_FEEDBACK
+    if is_auto:
+        check_auto(precision, algorithm, scale, lossy_gather, max_error)
+
+    def options(name: str, bits: Optional[int]) -> abi.OperationOptions:
+        its_scale = "exact" if is_auto and name == "planes" else scale
+        fields = code_fields(name, bits, algorithm, its_scale, error_feedback)
+        usual_loss, usual_gather = default_loss_bound(name), fields["precision"] if is_auto else GATHER_PRECISION
+        has_usual_loss = loss_bound is None or (is_auto and usual_loss == 0.0)
+        return abi.default_library().tolerant_options(
+            **fields, gather_precision=usual_gather if gather_precision is None else gather_precision,
+            min_planes=min_planes, loss_bound=usual_loss if has_usual_loss else loss_bound,
+            least_contributors=least_contributors, lossy_gather=int(lossy_gather),
+            importance=abi.IMPORTANCE_BY_ENERGY if level is None else level, expendable=expendable)
+
+    tolerances = tolerances_of(HOOK_CANDIDATES, options) if is_auto else {}
+    tolerance = None if is_auto else options(codec, precision)
     if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
         raise TypeError(f"attach() takes a DistributedDataParallel model, not {type(model).__name__}; wrap it first")
     member = member_of(model.process_group, communicator)
     number = next(_hooks.setdefault(member.communicator, itertools.count()))
     names = BucketNames(model.parameters(), number) if error_feedback else None
-    hook = DdpHook(member, None if codec == "exact" else tolerance, exact_algorithm(algorithm), names, layers,
+    chosen = AutoCodec(member, accepted(member, tolerances), options, max_error) if is_auto else tolerance
+    hook = DdpHook(member, None if codec == "exact" else chosen, exact_algorithm(algorithm), names, layers,
                    warm_up_steps, measure_every, writer, tag)
     model.register_comm_hook(hook, run_bucket)
     return hook

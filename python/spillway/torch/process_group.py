@@ -62,6 +62,8 @@ class SpillwayGroup(ProcessGroup):
         self._mode = mode
         self._backward_order, self._layers = BackwardOrder(), layers or LayerPolicy()
         self.member = Member(communicator)
+        if mode is not None and mode.auto is not None:
+            mode.auto.join(self.member)
         self._world = communicator.world
         self._rank = communicator.rank
         self._batch: Optional[List[SpillwayWork]] = None
@@ -271,7 +273,7 @@ class SpillwayGroup(ProcessGroup):
 
     def _all_reduce_options(self, tensor: torch.Tensor, reduction: int) -> abi.OperationOptions:
         mode = self._mode if self._mode is not None and self._mode.applies_to(tensor, reduction) else None
-        options = self.communicator.options() if mode is None else mode.options()
+        options = self.communicator.options() if mode is None else mode.options_in_turn(self.member, tensor)
         place = self._backward_order.next_place()
         if place is not None:
             self._layers.apply(options, *place)

@@ -4,13 +4,15 @@ import dataclasses
 from typing import Any, Optional, Sequence, Tuple
 
 from ..request import OperationReport
+from .codec_chooser import Choice
 
 
 @dataclasses.dataclass(frozen=True)
 class StepReport:
     step: int                    # counted from 0 by the hook
     exact: bool
-    codec: str                   # "exact", or how values travelled: "planes", "thc", "blocks"
+    codec: str                   # "exact", or how values travelled: "planes", "thc", "blocks", "coded",
+                                 # "sketch"
     buckets: int
     gradient_bytes: int          # as they are in memory
     wire_bytes: int              # sent by this rank, repeats included
@@ -25,10 +27,16 @@ class StepReport:
     parts_added: int             # thc, blocks, of shards owned here: that switches added up on the way
     parts_alone: int             # that came by themselves
     chunks_flushed: int          # whose parts had to be asked for
-    values_clipped: int          # of this rank's, too large for the scale
+    values_clipped: int          # of this rank's, coded as well: too large for the scale
     drift: float                 # expected, of replicas; above 0 with lossy_gather only
     nmse: Optional[float]        # squared error over energy, of steps that were measured
     seconds: float               # the longest of the buckets, from its call to its end
+    bits_per_value: Optional[float] = None  # of coded ones, of what this rank coded
+    tables: int = 0              # of coded ones, messages that had to carry a table
+    predicted: int = 0           # of sketch, values that were expected not to be zero; all of them in a dense step
+    misses: int = 0              # others that were not
+    unrecovered: int = 0         # of these, that are owed to the next step
+    choice: Optional[Choice] = None  # of auto: what was chosen last, why, and what was tried; None before the first
 
     def scalars(self) -> "dict[str, float]":
         """For plots."""
@@ -37,6 +45,10 @@ class StepReport:
         if self.codec in ("thc", "blocks"):
             values.update(parts_added=self.parts_added, parts_alone=self.parts_alone,
                           chunks_flushed=self.chunks_flushed, values_clipped=self.values_clipped)
+        if self.bits_per_value is not None:
+            values.update(bits_per_value=self.bits_per_value, values_clipped=self.values_clipped)
+        if self.codec == "sketch":
+            values.update(predicted=self.predicted, misses=self.misses, unrecovered=self.unrecovered)
         return values if self.nmse is None else {**values, "nmse": self.nmse}
 
 
@@ -48,10 +60,11 @@ def codec_of(exact: bool, reports: Sequence[OperationReport]) -> str:
 
 
 def step_report(step: int, exact: bool, gradient_bytes: int, reports: Sequence[OperationReport],
-                nmse: Optional[float]) -> StepReport:
+                nmse: Optional[float], choice: Optional[Choice] = None) -> StepReport:
     def total(field: str) -> Any:
         return sum(getattr(report, field) for report in reports)
 
+    coded_values = total("coded_values")
     late = sorted({rank for report in reports for rank in report.late_ranks})
     return StepReport(step=step, exact=exact, codec=codec_of(exact, reports), buckets=len(reports),
                       gradient_bytes=gradient_bytes, wire_bytes=total("wire_bytes_sent"),
@@ -63,4 +76,7 @@ def step_report(step: int, exact: bool, gradient_bytes: int, reports: Sequence[O
                       parts_added=total("parts_added"), parts_alone=total("parts_alone"),
                       chunks_flushed=total("chunks_flushed"), values_clipped=total("values_clipped"),
                       drift=max((report.drift for report in reports), default=0.0),
-                      nmse=nmse, seconds=max((report.seconds for report in reports), default=0.0))
+                      nmse=nmse, seconds=max((report.seconds for report in reports), default=0.0),
+                      bits_per_value=8 * total("coded_bytes") / coded_values if coded_values else None,
+                      tables=total("coded_tables"), predicted=total("sketch_predicted"), misses=total("sketch_misses"),
+                      unrecovered=total("sketch_unrecovered"), choice=choice)

@@ -10,8 +10,6 @@
 #include "bench/codec/best_rate.h"
 #include "bench/codec/sum_speed.h"
 #include "bench/command_error.h"
-#include "codec/kernels.h"
-#include "codec/reference/reference_codec.h"
 #include "codec/sample_data.h"
 #include "packetize/depacketizer.h"
 #include "packetize/packetizer.h"
@@ -25,26 +23,17 @@ constexpr std::array<unsigned, 2> kRowLogs = {13, 15};
 constexpr std::size_t kReferenceValues = std::size_t{1} << 20;
 constexpr int kReferenceRepetitions = 1;
 
-double memcpy_rate(std::span<const float> from, std::span<float> to, int repetitions) {
-  return best_rate(from.size_bytes(), repetitions, kNoPreparation, [&] {
-    std::memcpy(to.data(), from.data(), from.size_bytes());
-    keep(to.data());
-  });
-}
-
-HadamardSpeed hadamard_speed(const codec::Kernels& kernels, unsigned row_log2,
-                             std::span<const float> values, std::span<float> work,
-                             int repetitions) {
+HadamardSpeed hadamard_speed(const SpeedRun& run, unsigned row_log2) {
   const double rate = best_rate(
-      values.size_bytes(), repetitions,
-      [&] { std::copy(values.begin(), values.end(), work.begin()); },
+      run.values.size_bytes(), run.repetitions,
+      [&] { std::copy(run.values.begin(), run.values.end(), run.work.begin()); },
       [&] {
-        for (std::size_t at = 0; at < work.size(); at += std::size_t{1} << row_log2) {
-          kernels.hadamard(work.data() + at, row_log2);
+        for (std::size_t at = 0; at < run.work.size(); at += std::size_t{1} << row_log2) {
+          run.kernels.hadamard(run.work.data() + at, row_log2);
         }
-        keep(work.data());
+        keep(run.work.data());
       });
-  return {std::string(kernels.name), row_log2, rate};
+  return {std::string(run.kernels.name), row_log2, rate};
 }
 
 const char* suffix_of(wire::Protection protection) {
@@ -59,18 +48,25 @@ const char* suffix_of(wire::Protection protection) {
   return "";
 }
 
-// The whole way: rotate, quantise, planes, packets with checks; and back.
-CodecSpeed planes_speed(const codec::Kernels& kernels, unsigned precision,
-                        wire::Protection protection, std::span<const float> values,
-                        std::span<float> work, int repetitions) {
+}  // namespace
+
+double memcpy_rate(std::span<const float> from, std::span<float> to, int repetitions) {
+  return best_rate(from.size_bytes(), repetitions, kNoPreparation, [&] {
+    std::memcpy(to.data(), from.data(), from.size_bytes());
+    keep(to.data());
+  });
+}
+
+CodecSpeed planes_speed(const SpeedRun& run, unsigned precision, wire::Protection protection) {
+  const std::span<const float> values = run.values;
   const packetize::PacketPlan plan =
       value_or_throw(packetize::PacketPlan::make(values.size(), {}, {.precision = precision}));
   const packetize::Job job{.id = 1, .epoch = 0, .seed = 7};
   const wire::PacketAuth auth = packetize::seeded_auth(job, protection);
-  packetize::Packetizer packetizer(plan, kernels);
+  packetize::Packetizer packetizer(plan, run.kernels);
   // As a sender works: a row's packets are handed over before the next row is encoded.
   packetize::PacketBuffer row_packets(plan.packets_in(0), plan.max_packet_size());
-  const double encode = best_rate(values.size_bytes(), repetitions, kNoPreparation, [&] {
+  const double encode = best_rate(values.size_bytes(), run.repetitions, kNoPreparation, [&] {
     for (std::size_t row = 0; row < plan.layout().row_count(); ++row) {
       row_packets.clear();
       packetizer.append_row(values, row, job, {}, auth, row_packets);
@@ -78,36 +74,31 @@ CodecSpeed planes_speed(const codec::Kernels& kernels, unsigned precision,
     }
   });
   const packetize::PacketBuffer packets = packetizer.packetize(values, job, {}, auth);
-  const double decode = best_rate(values.size_bytes(), repetitions, kNoPreparation, [&] {
-    packetize::Depacketizer receiver(plan, job, {}, work, codec::Estimate::kUnbiased, kernels);
+  const double decode = best_rate(values.size_bytes(), run.repetitions, kNoPreparation, [&] {
+    packetize::Depacketizer receiver(plan, job, {}, run.work, codec::Estimate::kUnbiased,
+                                     run.kernels);
     for (std::size_t i = 0; i < packets.size(); ++i) {
       receiver.add(packets[i], auth);
     }
     receiver.finish();
-    keep(work.data());
+    keep(run.work.data());
   });
   const double bits =
       8.0 * static_cast<double>(plan.wire_bytes()) / static_cast<double>(values.size());
-  return {fmt::format("planes-{}{}", precision, suffix_of(protection)), std::string(kernels.name),
-          encode, decode, bits};
+  return {fmt::format("planes-{}{}", precision, suffix_of(protection)),
+          std::string(run.kernels.name), encode, decode, bits};
 }
 
-CodecSpeed reference_speed(const codec::reference::ReferenceCodec& codec,
-                           std::span<const float> values, std::span<float> work) {
+CodecSpeed reference_speed(const SpeedRun& run, const codec::reference::ReferenceCodec& codec) {
+  const std::size_t count = run.values.size();
   std::vector<std::uint8_t> bytes;
-  const double encode = best_rate(values.size_bytes(), kReferenceRepetitions, kNoPreparation,
-                                  [&] { bytes = codec.encode(values, 1); });
-  const double decode = best_rate(values.size_bytes(), kReferenceRepetitions, kNoPreparation, [&] {
-    const base::Status status = codec.decode(bytes, values.size(), 1, work);
-    if (!status.ok()) {
-      throw CommandError(status);
-    }
+  const double encode = best_rate(run.values.size_bytes(), run.repetitions, kNoPreparation,
+                                  [&] { bytes = codec.encode(run.values, 1); });
+  const double decode = best_rate(run.values.size_bytes(), run.repetitions, kNoPreparation, [&] {
+    throw_unless_ok(codec.decode(bytes, count, 1, run.work));
   });
-  return {std::string(codec.name()), "reference", encode, decode,
-          codec.bits_per_coordinate(values.size())};
+  return {std::string(codec.name()), "reference", encode, decode, codec.bits_per_coordinate(count)};
 }
-
-}  // namespace
 
 std::size_t speed_steps() {
   const std::size_t per_target = kRowLogs.size() + kPrecisions.size() + 2;
@@ -126,22 +117,21 @@ SpeedResults measure_speed(const SpeedOptions& options, Progress& progress) {
   remeasure_memcpy();
   for (const codec::Kernels* kernels : codec::available_kernels()) {
     const bool oracle = kernels == &codec::scalar_kernels();
-    const int repetitions = oracle ? kReferenceRepetitions : options.repetitions;
+    const SpeedRun run{*kernels, values, work,
+                       oracle ? kReferenceRepetitions : options.repetitions};
     for (const unsigned row_log2 : kRowLogs) {
       progress.step(fmt::format("Hadamard 2^{} on {}", row_log2, kernels->name));
-      results.hadamard.push_back(hadamard_speed(*kernels, row_log2, values, work, repetitions));
+      results.hadamard.push_back(hadamard_speed(run, row_log2));
     }
     for (const unsigned precision : kPrecisions) {
       progress.step(fmt::format("planes-{} on {}", precision, kernels->name));
-      results.codecs.push_back(
-          planes_speed(*kernels, precision, wire::Protection::kTags, values, work, repetitions));
+      results.codecs.push_back(planes_speed(run, precision));
     }
     progress.step(fmt::format("encrypted packets on {}", kernels->name));
-    results.codecs.push_back(planes_speed(*kernels, packetize::kDefaultPrecision,
-                                          wire::Protection::kEncryption, values, work,
-                                          repetitions));
+    results.codecs.push_back(
+        planes_speed(run, packetize::kDefaultPrecision, wire::Protection::kEncryption));
     progress.step(fmt::format("codes that can be added on {}", kernels->name));
-    for (const CodecSpeed& speed : sum_speeds(*kernels, values, work, repetitions)) {
+    for (const CodecSpeed& speed : sum_speeds(run)) {
       results.codecs.push_back(speed);
     }
   }
@@ -149,7 +139,9 @@ SpeedResults measure_speed(const SpeedOptions& options, Progress& progress) {
   for (const auto& codec : codec::reference::all_reference_codecs()) {
     progress.step(codec->name());
     results.codecs.push_back(
-        reference_speed(*codec, std::span(values).first(few), std::span(work).first(few)));
+        reference_speed({codec::best_kernels(), std::span<const float>(values).first(few),
+                         std::span(work).first(few), kReferenceRepetitions},
+                        *codec));
   }
   remeasure_memcpy();
   return results;

@@ -5,10 +5,14 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "bench/progress.h"
+#include "codec/kernels.h"
+#include "codec/reference/reference_codec.h"
+#include "wire/packet_auth.h"
 
 namespace spillway::bench {
 
@@ -30,6 +34,22 @@ struct CodecSpeed {
   double decode_gigabytes_per_second;
   double wire_bits_per_value;  // UDP payload: headers and checks included
 };
+
+// One code on one tensor. `work` is as long as `values`; what was decoded stays there, for whoever
+// wants to know the error.
+struct SpeedRun {
+  const codec::Kernels& kernels;
+  std::span<const float> values;
+  std::span<float> work;
+  int repetitions;
+};
+
+double memcpy_rate(std::span<const float> from, std::span<float> to, int repetitions);
+// The whole way: rotate, quantise, planes, packets with checks; and back.
+CodecSpeed planes_speed(const SpeedRun& run, unsigned precision,
+                        wire::Protection protection = wire::Protection::kTags);
+// Plain code, on whatever the run's kernels are.
+CodecSpeed reference_speed(const SpeedRun& run, const codec::reference::ReferenceCodec& codec);
 
 struct SpeedResults {
   double memcpy_gigabytes_per_second = 0.0;

@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How fast one rank codes what can be added, and decodes sums: values to words and back, as for a
-// group of eight.
+// group of eight, in rows as long as collective/summed has them. Lanes have room for the sums of
+// all eight; what is decoded is one rank's part.
 #pragma once
 
-#include <span>
+#include <string>
 #include <vector>
 
 #include "bench/codec/speed.h"
-#include "codec/kernels.h"
+#include "codec/level_code.h"
 
 namespace spillway::bench {
 
-// `work` is as long as `values`, whole rows both.
-std::vector<CodecSpeed> sum_speeds(const codec::Kernels& kernels, std::span<const float> values,
-                                   std::span<float> work, int repetitions);
+inline constexpr unsigned kSumSpeedRanks = 8;
+
+CodecSpeed levels_speed(const SpeedRun& run, const std::string& name, const codec::LevelCode& code);
+CodecSpeed blocks_speed(const SpeedRun& run, const std::string& name);
+
+// Those that bench codec shows.
+std::vector<CodecSpeed> sum_speeds(const SpeedRun& run);
 
 }  // namespace spillway::bench

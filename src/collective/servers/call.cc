@@ -13,6 +13,7 @@ constexpr std::uint8_t kFeedback = 4;
 constexpr std::uint8_t kPredictsScale = 8;
 constexpr unsigned kCodeShift = 4;
 constexpr std::uint8_t kCodeMask = 3 << kCodeShift;
+constexpr unsigned kServedCodes = static_cast<unsigned>(SumCode::kBlocks) + 1;
 constexpr std::uint8_t kKnownFlags =
     kTolerant | kLossyGather | kFeedback | kPredictsScale | kCodeMask;
 constexpr std::size_t kToleranceAt = 16;
@@ -27,7 +28,7 @@ std::uint8_t flags_of(const Tolerance& tolerance) {
 
 bool are_known(std::uint8_t flags) {
   return (flags & ~kKnownFlags) == 0 && (flags & kTolerant) != 0 &&
-         (flags & kCodeMask) >> kCodeShift < static_cast<int>(kSumCodes);
+         (flags & kCodeMask) >> kCodeShift < static_cast<int>(kServedCodes);
 }
 
 void write_tolerance(const Tolerance& tolerance, base::ByteWriter& writer) {

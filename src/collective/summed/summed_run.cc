@@ -151,9 +151,7 @@ base::Status SummedRun::send_floats(const wire::MessageId& id, std::uint16_t to,
 base::Status SummedRun::on_measured(std::uint32_t index, RunContext& context) {
   Piece& piece = pieces_[index];
   piece.stage = PieceStage::kAgreeing;
-  if (base::Status status = predict_if_possible(index, context); !status.ok()) {
-    return status;
-  }
+  encode_if_possible(index, context);
   if (is_mine(piece)) {
     fold(piece, piece.numbers.measures());
     return agree_if_complete(index, context);
@@ -192,11 +190,8 @@ base::Status SummedRun::on_agreed(std::uint32_t index, RunContext& context) {
   piece.is_agreed = true;
   scales_.own->largest[index] = piece.shared;
   ++scales_.own->known;
-  if (piece.stage == PieceStage::kAgreeing && !is_server() && !predicts(index)) {
-    encode(index, piece.shared, context);
-  } else {
-    decode_if_possible(index, context);
-  }
+  encode_if_possible(index, context);
+  decode_if_possible(index, context);
   return {};
 }
 
@@ -214,21 +209,28 @@ bool SummedRun::predicts(std::uint32_t index) const {
           }));
 }
 
-base::Status SummedRun::predict_if_possible(std::uint32_t index, RunContext& context) {
+// By the prediction, or where there is none by what was agreed on. Either may come first, and which
+// it is may only be known once the last operation's measures are all there.
+void SummedRun::encode_if_possible(std::uint32_t index, RunContext& context) {
   Piece& piece = pieces_[index];
-  if (piece.stage != PieceStage::kAgreeing || is_server() || !predicts(index)) {
-    return {};
+  if (piece.stage != PieceStage::kAgreeing || is_server()) {
+    return;
+  }
+  if (!predicts(index)) {
+    if (piece.is_agreed) {
+      encode(index, piece.shared, context);
+    }
+    return;
   }
   if (!scales_.last->is_complete()) {
     due_ = std::min(due_, context.now + kLookAgain);
-    return {};
+    return;
   }
   std::vector<float> scales = scales_.last->largest[index];
   for (float& scale : scales) {
     scale = codec::predict_scale(scale, codec::kScaleHeadroom);
   }
   encode(index, scales, context);
-  return {};
 }
 
 void SummedRun::encode(std::uint32_t index, std::span<const float> scales, RunContext& context) {
@@ -392,8 +394,9 @@ base::Status SummedRun::on_timeout(RunContext& context) {
   }
   for (std::uint32_t index = 0; index < pieces_.size(); ++index) {
     Piece& piece = pieces_[index];
-    base::Status status = predict_if_possible(index, context);
-    if (status.ok() && is_late && is_mine(piece)) {
+    encode_if_possible(index, context);
+    base::Status status;
+    if (is_late && is_mine(piece)) {
       piece.unmeasured = {};
       status = agree_if_complete(index, context);
     }

@@ -117,7 +117,7 @@ class SummedRun final : public OperationRun {
   base::Status agree_if_complete(std::uint32_t index, RunContext& context);
   base::Status on_agreed(std::uint32_t index, RunContext& context);
   void encode(std::uint32_t index, std::span<const float> scales, RunContext& context);
-  base::Status predict_if_possible(std::uint32_t index, RunContext& context);
+  void encode_if_possible(std::uint32_t index, RunContext& context);
   base::Status begin_sum(std::uint32_t index, RunContext& context);
   void count_parts(const Piece& piece, const transport::SumReport& report);
   void decode_if_possible(std::uint32_t index, RunContext& context);

@@ -10,6 +10,7 @@
 #include "sim/packet.h"
 #include "sim/soak/draw.h"
 #include "sim/soak/faults.h"
+#include "sim/soak/small_network.h"
 
 namespace spillway::sim {
 namespace {
@@ -17,35 +18,14 @@ namespace {
 constexpr base::Duration kSumPatience = base::seconds(60);
 constexpr std::uint64_t kMaxRestarts = 3;
 
-std::string as_text(base::Duration duration) {
-  return fmt::format("{}ns", duration.count());
-}
-
-// Host faults are of no use here, nor are links that lose everything for good.
-bool is_wanted(std::string_view line) {
-  return line.find("host=") == std::string_view::npos &&
-         !(line.find("kind=gray") != std::string_view::npos &&
-           line.find("share=100%") != std::string_view::npos);
-}
-
-std::string wanted_lines(std::string_view text) {
-  std::string kept;
-  while (!text.empty()) {
-    const std::size_t end = text.find('\n') + 1;
-    kept += is_wanted(text.substr(0, end)) ? text.substr(0, end) : std::string_view();
-    text.remove_prefix(end);
-  }
-  return kept;
-}
-
 class SumWorldBuilder {
  public:
   explicit SumWorldBuilder(std::uint64_t seed) : draw_(seed) { world_.seed = seed; }
 
   SumWorld build() {
-    world_.text =
-        OrderedText{"seed {}\n{}{}{}", world_.seed, draw_topology(), draw_switch(), draw_adders()}
-            .text;
+    world_.text = OrderedText{"seed {}\n{}{}{}", world_.seed, draw_topology(),
+                              draw_small_switch(draw_), draw_adders()}
+                      .text;
     take();
     const std::uint64_t jobs = draw_.between(1, 3);
     for (std::uint64_t job = 0; job < jobs; ++job) {
@@ -67,32 +47,7 @@ class SumWorldBuilder {
   std::string draw_topology() {
     hosts_ = static_cast<std::uint32_t>(draw_.between(3, 10));
     is_one_switch_ = draw_.chance(0.5);
-    const std::string link =
-        OrderedText{"rate={}gbit delay={} spreading={}", draw_.pick<std::uint32_t>({1, 10, 100}),
-                    as_text(draw_.time(base::nanoseconds(100), base::microseconds(20))),
-                    draw_.pick<std::string_view>({"flow", "packet"})}
-            .text;
-    if (is_one_switch_) {
-      return fmt::format("topology one-switch hosts={} {}\n", hosts_, link);
-    }
-    return OrderedText{"topology leaf-spine hosts={} leaves={} spines={} {}\n", hosts_,
-                       draw_.between(2, 3), draw_.between(1, 2), link}
-        .text;
-  }
-
-  std::string draw_switch() {
-    const std::uint64_t queue = draw_.magnitude(8'000, 500'000);
-    const auto mode =
-        draw_.pick<std::string_view>({"drop-tail", "ecn", "trim", "spillway", "spillway"});
-    if (mode == "drop-tail") {
-      return fmt::format("switch mode=drop-tail queue={}\n", queue);
-    }
-    if (mode == "ecn") {
-      return fmt::format("switch mode=ecn queue={} ecn={}\n", queue, queue / 4);
-    }
-    return OrderedText{"switch mode={} queue={} ecn={} early-drop=0 trim={}\n", mode, queue,
-                       draw_.between(queue / 8, queue), draw_.pick<std::uint32_t>({206, 256})}
-        .text;
+    return draw_small_topology(draw_, hosts_, is_one_switch_);
   }
 
   std::string draw_adder(std::string_view switches, std::uint32_t level) {
@@ -158,7 +113,7 @@ class SumWorldBuilder {
     SPILLWAY_CHECK(topology.ok());
     const base::Duration duration = base::milliseconds(5);
     SoakFaults faults(draw_, *topology, duration, base::milliseconds(10));
-    world_.text += wanted_lines(faults.draw());
+    world_.text += passing_faults(faults.draw());
     for (std::uint64_t left = draw_.between(0, kMaxRestarts); left > 0; --left) {
       const std::uint64_t which = draw_.between(0, topology->switch_names.size() - 1);
       world_.text +=

@@ -3,6 +3,7 @@
 // All-reduces by sums, with switches that add and without.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -190,6 +191,25 @@ TEST(SummedAllReduce, RowsThatAreNotFiniteAreNanEverywhere) {
     all_reduce(group, gradients, tolerant(20'000, tolerance));
     EXPECT_TRUE(std::isfinite(gradients.output[2][100]));
   }
+}
+
+// The second is called before it is known that the first has no scale to predict from.
+TEST(SummedAllReduce, APredictionThatTurnsOutToBeNoneWaitsForTheAgreement) {
+  SimulatedGroup group(group_of(3, "slots=512"));
+  Gradients zeros(3, 5'000, 8);
+  for (std::vector<float>& input : zeros.input) {
+    std::fill(input.begin(), input.end(), 0.0F);
+  }
+  Gradients gradients(3, 5'000, 9);
+  Tolerance tolerance = blocks();
+  tolerance.feedback_tensor = 3;
+  tolerance.predicts_scale = true;
+  for (std::uint16_t rank = 0; rank < 3; ++rank) {
+    ASSERT_TRUE(group.submit(rank, zeros.at(rank, tolerant(5'000, tolerance))).ok());
+    ASSERT_TRUE(group.submit(rank, gradients.at(rank, tolerant(5'000, tolerance))).ok());
+  }
+  ASSERT_TRUE(group.run(6)) << "it hangs";
+  EXPECT_LT(error_of(gradients), 1e-12);
 }
 
 TEST(SummedAllReduce, TinyTensorsAndManyAtOnce) {

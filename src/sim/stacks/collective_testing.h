@@ -34,6 +34,7 @@ struct SimulatedGroupOptions {
   double expendable_loss = 0.0;  // of those that switches drop first, the share that is dropped
   collective::PlanOptions plan = {.piece_bytes = 64 * 1024, .window = 4, .message_bytes = 1 << 20};
   collective::ShareRule shares = collective::ShareRule::kAutomatic;
+  collective::ChunkRule coded_chunks = collective::ChunkRule::kStriped;
   std::optional<std::uint16_t> wants_equal_shares{};  // a rank that does whatever the others do
   collective::EngineLimits limits{};
   transport::EndpointLimits tables = {.outgoing_messages = 16384,
@@ -181,6 +182,7 @@ class SimulatedGroup {
     config.engine.plan = options_.plan;
     config.engine.shares =
         options_.wants_equal_shares == rank ? collective::ShareRule::kEqual : options_.shares;
+    config.engine.coded_chunks = options_.coded_chunks;
     config.engine.limits = options_.limits;
     config.engine.memory = options_.memories.empty() ? nullptr : options_.memories[rank];
     config.endpoint.job = job_.id;

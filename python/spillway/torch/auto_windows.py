@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SPILLWAY_CODEC=auto: the backend's tolerant all-reduces go by what the chooser says. The backend knows no steps, so
+units are windows of so many tolerant operations, and their time is from one's first call to the next one's.
+
+    settle | time | wait | settle | time | wait | ... | use | use ...
+                  │      └ here all know it, and the chooser goes on
+                  └ here ranks tell what it took
+
+A window is as many operations as a few backward passes make, where there are such, so that all have the same in them;
+what that is ranks agree on behind the first operations, which are exact and say what exact takes. There is no error
+feedback and no exact sum to compare with: candidates are precise enough without, and of coded numbers, whose scale
+follows the largest value, that takes more bits than it does in a hook.
+
+Invariants: ranks call the same operations in the same order, and everything here goes by their count: the same operation
+is coded in the same way at all ranks, and the all-reduces by which ranks agree are in the same place. An answer is
+waited for a whole window after it was asked for, in which every rank has called so many all-reduces. A rank that calls
+them all without ending one, while another waits for something else of it first, is the one program that this would stop.
+Threads: any.
+"""
+import enum
+import statistics
+import threading
+import time
+from typing import Callable, List, Optional
+
+from .. import abi
+from .auto_codec import Agreement, Tolerances, accepted, say
+from .backward import BackwardOrder
+from .codec_chooser import EXACT, Candidate, Choice, CodecChooser, Purpose, Seen
+from .operation import Member
+
+WINDOW_CANDIDATES = (Candidate("planes", 5), Candidate("coded", 12), Candidate("planes", 8), Candidate("planes", 16),
+                     EXACT)
+LEAST_OPERATIONS = 8  # of a window
+ANY_ERROR = 1.0       # none is measured
+
+
+class Stage(enum.Enum):
+    LEARN = "learn"  # how many operations make a backward pass
+    COUNT = "count"  # a window that is timed
+    WAIT = "wait"    # for the answer
+
+
+def window_of(calls_of_a_pass: int) -> int:
+    """Whole backward passes; LEAST_OPERATIONS where there are none."""
+    return -(-LEAST_OPERATIONS // calls_of_a_pass) * calls_of_a_pass if calls_of_a_pass else LEAST_OPERATIONS
+
+
+class AutoWindows:
+    """`tolerances`: of all candidates."""
+
+    def __init__(self, tolerances: Tolerances, now: Callable[[], float] = time.monotonic) -> None:
+        self._tolerances, self._now = tolerances, now
+        self._lock = threading.Lock()
+        self._backward_order, self._calls_of_a_pass = BackwardOrder(), 0
+        self._stage, self._chooser = Stage.LEARN, CodecChooser([EXACT], ANY_ERROR)
+        self._agreement: Optional[Agreement] = None
+        self._window, self._left = LEAST_OPERATIONS, 2 * LEAST_OPERATIONS
+        self._usual_bytes = self._bytes = 0
+        self._began: Optional[float] = None
+        self._exact_per_byte = 0.0
+        self._seconds: List[float] = []  # of the windows that make a unit
+
+    @property
+    def choice(self) -> Optional[Choice]:
+        return self._chooser.choice
+
+    def join(self, member: Member) -> None:
+        """First, by all ranks: what the group cannot carry out is no candidate."""
+        self._tolerances = accepted(member, self._tolerances)
+
+    def options(self, member: Member, size: int) -> abi.OperationOptions:
+        """Of the operation that is about to be started, of so many bytes."""
+        with self._lock:
+            if self._began is None:
+                self._began = self._now()
+            if self._left == 0:
+                self._end_window(member)
+            place = self._backward_order.next_place()
+            self._calls_of_a_pass = place[1] if place is not None else 0
+            self._left -= 1
+            self._bytes += size
+            candidate = EXACT if self._stage is Stage.LEARN else self._chooser.candidate
+            tolerance = self._tolerances[candidate]
+            return member.communicator.options() if tolerance is None else copy_of(tolerance)
+
+    def _end_window(self, member: Member) -> None:
+        if self._stage is Stage.LEARN:
+            self._learn(member)
+        elif self._stage is Stage.WAIT:
+            self._take_answer(member)
+        else:
+            self._count(member)
+        self._left = self._window
+        self._bytes, self._began = 0, self._now()
+
+    def _learn(self, member: Member) -> None:
+        if self._agreement is None:
+            self._agreement = Agreement(member, [float(self._calls_of_a_pass), -self._seconds_per_byte()])
+            return
+        calls, least = self._answer()
+        self._window, self._exact_per_byte = window_of(int(calls)), -least
+        self._chooser = CodecChooser(list(self._tolerances), ANY_ERROR)
+        self._stage = Stage.COUNT
+
+    def _count(self, member: Member) -> None:
+        if self._usual_bytes == 0:
+            self._usual_bytes = self._bytes
+            self._chooser.hint_exact(self._exact_per_byte * self._usual_bytes)
+        self._seconds.append(self._seconds_per_byte() * self._usual_bytes)
+        if len(self._seconds) < self._chooser.units:
+            return
+        if self._chooser.purpose is Purpose.SETTLE:
+            self._chooser.note(Seen())
+        else:
+            self._agreement = Agreement(member, [statistics.median(self._seconds)])
+            self._stage = Stage.WAIT
+        self._seconds = []
+
+    def _seconds_per_byte(self) -> float:
+        """Of the window that ends."""
+        assert self._began is not None
+        return (self._now() - self._began) / self._bytes
+
+    def _take_answer(self, member: Member) -> None:
+        before = self.choice
+        self._chooser.note(Seen(seconds=self._answer()[0]))
+        self._stage = Stage.COUNT
+        if self.choice is not before:
+            say(member, self.choice, f"windows of {self._window} all-reduces")
+
+    def _answer(self) -> List[float]:
+        assert self._agreement is not None
+        agreement, self._agreement = self._agreement, None
+        return agreement.result()
+
+
+def copy_of(options: abi.OperationOptions) -> abi.OperationOptions:
+    return abi.OperationOptions.from_buffer_copy(options)

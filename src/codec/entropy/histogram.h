@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How often each natural symbol of an alphabet occurs: what the next step's table is made of. A
+// sender counts while it encodes and a receiver while it decodes, and since coding loses nothing
+// both count the same.
+//
+// Counts do not overflow: before their total would pass kMaxTotal all are halved (a present symbol
+// stays present), in the same place at every rank that adds the same values in the same portions. A
+// portion has at most kMaxPortion values. A value; not for sharing while it is changed.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "codec/entropy/alphabet.h"
+
+namespace spillway::codec::entropy {
+
+class Histogram {
+ public:
+  static constexpr std::uint64_t kMaxTotal = (std::uint64_t{1} << 32) - 1;
+  static constexpr std::uint64_t kMaxPortion = std::uint64_t{1} << 31;
+
+  explicit Histogram(Alphabet alphabet) : alphabet_(alphabet), counts_(alphabet.symbols()) {}
+
+  const Alphabet& alphabet() const { return alphabet_; }
+  std::span<const std::uint32_t> counts() const { return counts_; }
+  std::uint64_t total() const { return total_; }
+
+  void add(std::span<const std::int8_t> values);
+  void add(std::span<const std::int16_t> values);
+  void add(std::span<const std::int32_t> values);
+  // Natural symbols of this alphabet.
+  void add_symbols(std::span<const std::uint8_t> symbols);
+  void add_symbols(std::span<const std::uint16_t> symbols);
+  // `count` times the same.
+  void add_run(std::int32_t value, std::uint64_t count);
+  void add_symbol(unsigned symbol, std::uint64_t count);
+  // Another histogram of the same alphabet, as one portion.
+  void merge(const Histogram& other);
+  // Old counts matter less: all are halved, rounding up.
+  void halve();
+  void clear();
+
+  // Shannon's bound for these counts in bits, raw offsets and escapes included. For reports only:
+  // floating point.
+  double entropy_bits() const;
+
+  friend bool operator==(const Histogram&, const Histogram&) = default;
+
+ private:
+  void make_room(std::uint64_t count);
+  template <typename Value>
+  void add_values(std::span<const Value> values);
+
+  Alphabet alphabet_;
+  std::vector<std::uint32_t> counts_;
+  std::uint64_t total_ = 0;
+};
+
+}  // namespace spillway::codec::entropy

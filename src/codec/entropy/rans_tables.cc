@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "codec/entropy/rans_tables.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+namespace spillway::codec::entropy {
+namespace {
+
+// `frequency` is 1 .. 2^14 - 1 in both.
+ExactEntry exact_entry(std::uint32_t frequency, std::uint32_t start) {
+  if (frequency == 1) {
+    return {UINT64_MAX, start + kProbabilityTotal - 1, 1};
+  }
+  return {UINT64_MAX / frequency + 1, start, frequency};
+}
+
+LaneEntry lane_entry(std::uint32_t frequency, std::uint32_t start) {
+  const auto pack = [&](std::uint64_t reciprocal, unsigned shift_code) {
+    return LaneEntry{static_cast<std::uint32_t>(reciprocal),
+                     frequency | start << kProbabilityBits | std::uint32_t{shift_code} << 28};
+  };
+  if (frequency == 1) {
+    return pack(UINT32_MAX, 15);
+  }
+  const auto log2 = static_cast<unsigned>(std::bit_width(frequency)) - 1;
+  if (std::has_single_bit(frequency)) {
+    return pack(std::uint64_t{1} << 31, log2 - 1);
+  }
+  const std::uint64_t power = std::uint64_t{1} << (32 + log2);
+  const std::uint64_t rest = power % frequency;  // what rounding down errs by
+  if (log2 == kProbabilityBits - 1 && rest < frequency - rest) {
+    return pack(power / frequency, 14);
+  }
+  return pack(power / frequency + 1, log2);
+}
+
+template <typename Symbol>
+void fill_slots(std::span<const std::uint16_t> frequencies, std::vector<Symbol>& slots) {
+  slots.resize(kProbabilityTotal + sizeof(std::uint32_t) / sizeof(Symbol));
+  auto next = slots.begin();
+  for (std::size_t symbol = 0; symbol < frequencies.size(); ++symbol) {
+    next = std::fill_n(next, frequencies[symbol], static_cast<Symbol>(symbol));
+  }
+}
+
+}  // namespace
+
+EncodeTable::EncodeTable(ProbabilityTable table) : table_(std::move(table)) {
+  const std::span<const std::uint16_t> frequencies = table_.frequencies();
+  const auto push = [&](std::uint32_t frequency, std::uint32_t start) {
+    entries_.push_back(exact_entry(frequency, start));
+    lane_entries_.push_back(lane_entry(frequency, start));
+  };
+  const std::uint32_t escape_frequency = frequencies.back();
+  std::uint32_t start = 0;
+  for (const std::uint16_t frequency : frequencies) {
+    if (frequency > 0) {
+      push(frequency, start);
+    } else {
+      push(escape_frequency, kProbabilityTotal - escape_frequency);
+    }
+    start += frequency;
+  }
+  costs_q8_ = table_.costs_q8();
+}
+
+DecodeTable::DecodeTable(ProbabilityTable table) : table_(std::move(table)) {
+  std::uint32_t start = 0;
+  for (const std::uint16_t frequency : table_.frequencies()) {
+    // A symbol that no slot has is never looked up, and its start may not fit.
+    entries_.push_back(frequency > 0 ? frequency | start << 16 : 0U);
+    start += frequency;
+  }
+  for (unsigned symbol = 0; symbol < entries_.size(); ++symbol) {
+    ranges_.push_back({table_.alphabet().first_of(symbol), table_.alphabet().bits_of(symbol)});
+  }
+  if (has_byte_symbols()) {
+    fill_slots(table_.frequencies(), byte_slots_);
+  } else {
+    fill_slots(table_.frequencies(), word_slots_);
+  }
+}
+
+}  // namespace spillway::codec::entropy

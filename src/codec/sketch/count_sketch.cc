@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "codec/sketch/count_sketch.h"
+
+#include <bit>
+
+#include "base/check.h"
+#include "base/random.h"
+
+namespace spillway::codec::sketch {
+namespace {
+
+constexpr std::uint32_t kHashDomain = 0x534B4348U;  // "SKCH"
+
+// Every bit of the result depends on every bit of the word (the last steps of MurmurHash3).
+constexpr std::uint64_t mixed(std::uint64_t word) {
+  word = (word ^ word >> 33) * 0xFF51AFD7ED558CCDU;
+  word = (word ^ word >> 33) * 0xC4CEB9FE1A85EC53U;
+  return word ^ word >> 33;
+}
+
+// Fewer keys in a lane than this, and lanes would need more cells than elements do.
+constexpr std::size_t kLeastKeysForLanes = 64 * 1024;
+
+// How near to the threshold a sketch can be filled varies by the square root of its keys: so many
+// more, by a power of two. The smallest ones also have keys that share all of their cells.
+constexpr std::size_t slack_keys(std::size_t keys) {
+  constexpr std::size_t kLeast = 16;
+  return kLeast + (std::size_t{1} << (std::bit_width(keys) + 1) / 2);
+}
+
+}  // namespace
+
+CellHash::CellHash(const SketchShape& shape, std::uint64_t seed)
+    : shape_(shape), key_(base::derive_key(seed, {0, 0, 0, kHashDomain})) {}
+
+SketchShape SketchShape::with_cells(Hashing hashing, std::size_t keys, unsigned cells_percent) {
+  SketchShape shape{.hashing = hashing};
+  const std::size_t cells = (keys * cells_percent + 99) / 100;
+  const std::size_t cells_per_row = kHashes * shape.lanes();
+  shape.rows_per_hash = static_cast<std::uint32_t>((cells + cells_per_row - 1) / cells_per_row);
+  return shape;
+}
+
+SketchShape SketchShape::for_peeling(std::size_t keys, unsigned cells_percent) {
+  if (keys == 0) {
+    return {};
+  }
+  if (keys >= kLeastKeysForLanes) {
+    return with_cells(Hashing::kLanes, keys + kWordBits * slack_keys(keys / kWordBits),
+                      cells_percent);
+  }
+  return with_cells(Hashing::kElement, keys + slack_keys(keys), cells_percent);
+}
+
+Places CellHash::of_row(std::size_t index) const {
+  SPILLWAY_DCHECK(shape_.rows_per_hash > 0);
+  const std::size_t row = index >> shape_.lanes_log2();
+  const std::uint64_t first = mixed(key_ + row * 0x9E3779B97F4A7C15U);
+  const std::uint64_t second = mixed(first ^ key_);
+  const std::array<std::uint64_t, kHashes> words{first & UINT32_MAX, first >> 32,
+                                                 second & UINT32_MAX};
+  Places places{};
+  for (std::size_t hash = 0; hash < kHashes; ++hash) {
+    const std::size_t begin = hash * shape_.rows_per_hash;
+    places.cells[hash] = (begin + (words[hash] * shape_.rows_per_hash >> 32))
+                         << shape_.lanes_log2();
+    places.is_negative[hash] = (second >> (32 + hash) & 1U) != 0;
+  }
+  return places;
+}
+
+void add_to_sketch(const CellHash& hash, const Support& keys, std::span<const std::int32_t> values,
+                   std::span<std::int32_t> cells) {
+  SPILLWAY_CHECK(values.size() == keys.length() && cells.size() == hash.shape().cells());
+  if (cells.empty()) {
+    return;
+  }
+  hash.for_each(keys, [&](std::size_t index, const Places& places) {
+    for (std::size_t i = 0; i < kHashes; ++i) {
+      std::int32_t& cell = cells[places.cells[i]];
+      cell = wrapping_add(cell, places.with_sign(i, values[index]));
+    }
+  });
+}
+
+}  // namespace spillway::codec::sketch

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A count sketch of integers: every value is added, with a sign, to three cells that its index
+// hashes to. Sketches of the same shape and seed add up cell by cell, so that any all-reduce of
+// 32-bit integers makes the sketch of a sum out of sketches of its parts.
+//
+// Cells are integers modulo 2^32: a sum that wraps loses nothing, because what is recovered from
+// cells (codec/sketch/peeling.h) is one value of the sum, modulo 2^32, and that fits. Only those
+// values have to: so many ranks of numbers up to largest_number(ranks). For the same reason cells
+// may travel modulo any 2^w that holds the values' sums.
+//
+// The three cells lie in three thirds of the sketch and so are never the same. Two ways to hash:
+//
+//   kElement   every index on its own; for any number of keys
+//   kLanes     64 neighbours hash together, and each keeps its lane: neighbours stay neighbours,
+//              and one hash does for 64. Every lane peels on its own with a 64th of the keys
+//
+// Hashes are integer products of index and seed: the same on every machine. Whoever knows the seed
+// can find keys that share their cells; that costs recovery, never more work. Pure; any thread.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "codec/sketch/support.h"
+
+namespace spillway::codec::sketch {
+
+inline constexpr std::size_t kHashes = 3;
+
+enum class Hashing : std::uint8_t { kElement, kLanes };
+
+// The largest magnitude that so many ranks may each contribute: sums are 32-bit integers.
+constexpr std::int32_t largest_number(unsigned contributors) {
+  return static_cast<std::int32_t>(std::int64_t{INT32_MAX} / contributors);
+}
+
+// Modulo 2^32, as hardware adds.
+constexpr std::int32_t wrapping_add(std::int32_t left, std::int32_t right) {
+  return static_cast<std::int32_t>(static_cast<std::uint32_t>(left) +
+                                   static_cast<std::uint32_t>(right));
+}
+constexpr std::int32_t wrapping_negate(std::int32_t value) {
+  return static_cast<std::int32_t>(-static_cast<std::uint32_t>(value));
+}
+
+struct SketchShape {
+  Hashing hashing = Hashing::kElement;
+  std::uint32_t rows_per_hash = 0;  // cells, or rows of 64 lanes; 0 is a sketch without cells
+
+  // At least cells_percent / 100 cells for each of so many keys; none for no keys.
+  static SketchShape with_cells(Hashing hashing, std::size_t keys, unsigned cells_percent);
+  // With what small sketches need beyond that to be peeled whole, and in lanes where there are
+  // keys enough. `cells_percent` is 130 or more.
+  static SketchShape for_peeling(std::size_t keys, unsigned cells_percent);
+
+  // A power of two, as shifts want it.
+  unsigned lanes_log2() const { return hashing == Hashing::kLanes ? 6 : 0; }
+  std::size_t lanes() const { return std::size_t{1} << lanes_log2(); }
+  std::size_t cells() const { return kHashes * rows_per_hash * lanes(); }
+  friend bool operator==(const SketchShape&, const SketchShape&) = default;
+};
+
+// Where an index goes.
+struct Places {
+  std::array<std::size_t, kHashes> cells;
+  std::array<bool, kHashes> is_negative;
+
+  // What a value adds to a cell; the same again turns the cell back into the value.
+  std::int32_t with_sign(std::size_t hash, std::int32_t value) const {
+    return is_negative[hash] ? wrapping_negate(value) : value;
+  }
+};
+
+class CellHash {
+ public:
+  // The seed is the same at all ranks and ought to differ from step to step.
+  CellHash(const SketchShape& shape, std::uint64_t seed);
+
+  const SketchShape& shape() const { return shape_; }
+  Places places(std::size_t index) const { return in_lane(of_row(index), index); }
+
+  // visit(index, places) for every index of the set, ascending. The sketch has cells.
+  template <typename Visit>
+  void for_each(const Support& keys, Visit&& visit) const {
+    std::size_t last_row = SIZE_MAX;
+    Places row{};
+    keys.for_each([&](std::size_t index) {
+      if (const std::size_t its_row = index >> shape_.lanes_log2(); its_row != last_row) {
+        row = of_row(index);
+        last_row = its_row;
+      }
+      visit(index, in_lane(row, index));
+    });
+  }
+
+ private:
+  // Of the first lane.
+  Places of_row(std::size_t index) const;
+  Places in_lane(Places row, std::size_t index) const {
+    const std::size_t lane = index & (shape_.lanes() - 1);
+    for (std::size_t& cell : row.cells) {
+      cell += lane;
+    }
+    return row;
+  }
+
+  SketchShape shape_;
+  std::uint64_t key_;
+};
+
+// Adds the values of `keys` to a sketch of hash.shape().cells() cells. No keys where there are no
+// cells.
+void add_to_sketch(const CellHash& hash, const Support& keys, std::span<const std::int32_t> values,
+                   std::span<std::int32_t> cells);
+
+}  // namespace spillway::codec::sketch

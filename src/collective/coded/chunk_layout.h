@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a coded all-reduce shares out its tensor. The tensor is cut into blocks of some thousand
+// values, blocks are dealt out to chunks, one per rank, and a chunk is cut into pieces, runs of its
+// blocks that travel as one message.
+//
+//   kEqual      as many blocks in a row for each chunk
+//   kBalanced   rows of blocks of equal cost: as many bits for each chunk as blocks took last time
+//   kStriped    block b to chunk b mod n: alike by mixing, and nothing need be remembered
+//
+// Equal counts of values take unequal numbers of bits, and the longest chunk is what all wait for.
+// Costs that are equal at all ranks give cuts that are.
+//
+// Where numbers are of several kinds, one behind another, each is a section, and every chunk has
+// blocks of each: no block and no piece is of two, so that a piece's table fits all of it.
+//
+// Limits: a chunk has at most `most_pieces` pieces; pieces are longer where there would be more.
+// Values; any thread.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "collective/shards.h"
+
+namespace spillway::collective {
+
+enum class ChunkRule : std::uint8_t { kEqual, kBalanced, kStriped };
+
+const char* chunk_rule_name(ChunkRule rule);
+std::optional<ChunkRule> chunk_rule_named(std::string_view name);
+
+// Blocks first, first + stride, ...
+struct BlockRun {
+  std::size_t first = 0;
+  std::size_t stride = 1;
+  std::size_t count = 0;
+
+  std::size_t block(std::size_t index) const { return first + index * stride; }
+};
+
+struct ChunkPiece {
+  std::uint16_t chunk = 0;
+  // Of its chunk; those of a section are as many apart as there are sections, so that a section
+  // that grows renames no piece of another.
+  std::uint16_t number = 0;
+  BlockRun blocks;
+  std::size_t values = 0;
+  std::uint8_t section = 0;
+};
+
+// How the blocks of a tensor lie, or of what is made of it.
+class BlockGrid {
+ public:
+  static constexpr std::size_t kMostValues = 4096;
+  static constexpr std::size_t kMostSections = 3;
+
+  // For tensors of `count` values, of which every chunk has several blocks if they are not too
+  // short.
+  BlockGrid(std::size_t count, std::uint16_t chunks);
+  // Sections of these lengths, which may be 0.
+  BlockGrid(std::span<const std::size_t> lengths, std::size_t block_values);
+
+  std::size_t blocks() const;
+  Extent extent_of(std::size_t block) const;
+  std::size_t block_values() const { return block_values_; }
+  std::size_t values_of(const BlockRun& run) const;
+
+  std::size_t sections() const { return sections_; }
+  Extent blocks_of(std::size_t section) const {
+    return {first_blocks_[section], piece_count(extents_[section].count, block_values_)};
+  }
+
+ private:
+  std::size_t block_values_;
+  std::size_t sections_;
+  std::array<Extent, kMostSections> extents_{};  // in numbers
+  std::array<std::size_t, kMostSections> first_blocks_{};
+};
+
+struct ChunkOptions {
+  std::uint16_t chunks = 1;
+  ChunkRule rule = ChunkRule::kStriped;
+  std::size_t piece_values = std::size_t{1} << 18;
+  std::size_t most_pieces = 1;  // of a chunk
+};
+
+// The blocks of each chunk, of a grid of one section. `costs` by block; without any, kBalanced is
+// kEqual.
+std::vector<BlockRun> share_out_blocks(const BlockGrid& grid, const ChunkOptions& options,
+                                       std::span<const std::uint32_t> costs);
+
+// The pieces of all chunks, those of a chunk and section in a row. A chunk without blocks has none.
+// Costs are of grids of one section.
+std::vector<ChunkPiece> cut_chunks(const BlockGrid& grid, const ChunkOptions& options,
+                                   std::span<const std::uint32_t> costs);
+
+// How many pieces a chunk has at most of each section, whatever the costs.
+std::size_t most_pieces_of_chunk(const BlockGrid& grid, const ChunkOptions& options);
+
+}  // namespace spillway::collective

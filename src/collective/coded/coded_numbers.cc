@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collective/coded/coded_numbers.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+#include "codec/block_code.h"
+#include "codec/kernels.h"
+#include "codec/shared_scale.h"
+#include "collective/coded/chunk_layout.h"
+
+namespace spillway::collective {
+namespace {
+
+// Values whose dither is drawn in one go: two halves of each word (codec/kernels.h).
+constexpr std::size_t kRoundTogether = 4 * codec::kDrawWords;
+static_assert(BlockGrid::kMostValues % kRoundTogether == 0);
+// As far from the lower number as from the upper.
+constexpr std::uint32_t kHalfWay = 0x7FFF'7FFFU;
+constexpr std::uint32_t kNumberDomain = 0x434F'4445U;
+
+std::size_t padded(std::size_t count) {
+  return (count + kRoundTogether - 1) / kRoundTogether * kRoundTogether;
+}
+
+}  // namespace
+
+Magnitudes measure_magnitudes(std::span<const float> values) {
+  constexpr std::size_t kSums = 8;
+  std::array<double, kSums> sums{};
+  const std::size_t whole = values.size() / kSums * kSums;
+  for (std::size_t i = 0; i < whole; i += kSums) {
+    for (std::size_t k = 0; k < kSums; ++k) {
+      sums[k] += static_cast<double>(std::fabs(values[i + k]));
+    }
+  }
+  for (std::size_t i = whole; i < values.size(); ++i) {
+    sums[0] += static_cast<double>(std::fabs(values[i]));
+  }
+  Magnitudes magnitudes{codec::measure_block(values), 0.0};
+  for (const double sum : sums) {
+    magnitudes.sum += sum;
+  }
+  return magnitudes;
+}
+
+NumberCode::NumberCode(unsigned precision, float scale)
+    : most_((1 << (precision - 1)) - 1), unit_(static_cast<double>(scale) / most_) {
+  SPILLWAY_CHECK(precision >= kLeastCodedPrecision && precision <= kMostCodedPrecision);
+  if (!codec::is_special_scale(scale)) {
+    factor_ = static_cast<float>(
+        std::min<double>(1.0 / unit_, static_cast<double>(std::numeric_limits<float>::max())));
+  }
+}
+
+std::size_t NumberCode::round(std::span<const float> values, std::span<const std::uint32_t> dither,
+                              std::span<std::int32_t> numbers) const {
+  std::array<float, BlockGrid::kMostValues> row;
+  std::array<std::uint32_t, BlockGrid::kMostValues> levels;
+  const std::size_t count = padded(values.size());
+  std::copy(values.begin(), values.end(), row.begin());
+  std::fill(row.begin() + static_cast<std::ptrdiff_t>(values.size()),
+            row.begin() + static_cast<std::ptrdiff_t>(count), 0.0F);
+  const std::size_t clipped =
+      codec::best_kernels().round_levels(row.data(), count, factor_, static_cast<float>(2 * most_),
+                                         nullptr, dither.data(), levels.data());
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] = static_cast<std::int32_t>(levels[i]) - most_;
+  }
+  return clipped;
+}
+
+std::size_t NumberCode::round_at_random(std::span<const float> values, std::uint64_t key,
+                                        std::uint32_t block,
+                                        std::span<std::int32_t> numbers) const {
+  if (factor_ == 0.0F) {
+    std::fill(numbers.begin(), numbers.end(), 0);
+    return 0;
+  }
+  std::array<std::uint32_t, BlockGrid::kMostValues / 2> dither;
+  codec::best_kernels().draw_words(key, {0, block, 0, kNumberDomain}, padded(values.size()) / 2,
+                                   dither.data());
+  return round(values, dither, numbers);
+}
+
+std::size_t NumberCode::round_to_nearest(std::span<const float> values,
+                                         std::span<std::int32_t> numbers) const {
+  if (factor_ == 0.0F) {
+    std::fill(numbers.begin(), numbers.end(), 0);
+    return 0;
+  }
+  static constexpr auto kDither = [] {
+    std::array<std::uint32_t, BlockGrid::kMostValues / 2> words{};
+    words.fill(kHalfWay);
+    return words;
+  }();
+  return round(values, kDither, numbers);
+}
+
+void NumberCode::values_of(std::span<const std::int32_t> numbers, double weight,
+                           std::span<float> values) const {
+  if (std::isnan(unit_)) {
+    std::fill_n(values.begin(), numbers.size(), std::numeric_limits<float>::quiet_NaN());
+    return;
+  }
+  const double step = unit_ * weight;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    values[i] = static_cast<float>(static_cast<double>(numbers[i]) * step);
+  }
+}
+
+}  // namespace spillway::collective

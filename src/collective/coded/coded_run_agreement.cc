@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The first half of a coded all-reduce: what ranks measure and tell each other, and what follows
+// from it: the scale, pieces, and the tables by which each is coded.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "codec/shared_scale.h"
+#include "collective/coded/coded_run.h"
+#include "collective/coded/sketch_content.h"
+#include "packetize/packet_plan.h"
+
+namespace spillway::collective {
+namespace {
+
+namespace entropy = codec::entropy;
+
+// Everybody waits for them, and they are short.
+constexpr std::uint8_t kHelloPriority = SPILLWAY_PRIORITIES - 1;
+
+}  // namespace
+
+void CodedRun::measure(Slice& slice, std::uint32_t index) {
+  const std::size_t first = index * kSliceBlocks;
+  const std::size_t end = std::min(first + kSliceBlocks, tensor_.grid.blocks());
+  std::vector<float> values;
+  for (std::size_t block = first; block < end; ++block) {
+    tensor_.own(block, values);
+    const Magnitudes magnitudes = measure_magnitudes(values);
+    slice.magnitudes.largest = codec::larger_scale(slice.magnitudes.largest, magnitudes.largest);
+    slice.magnitudes.sum += magnitudes.sum;
+    if (rounds_early_ && !std::isnan(magnitudes.largest)) {
+      slice.clipped += tensor_.round(block, values);
+    }
+  }
+}
+
+// ------------------------------------------------------------------ hellos
+
+base::Status CodedRun::expect_hellos(RunContext& context) {
+  for (std::uint16_t peer = 0; peer < world(); ++peer) {
+    if (peer == rank()) {
+      continue;
+    }
+    Hello& hello = hellos_[peer];
+    hello.sink.emplace(hello.in.data(), hello.in.size(), config_.layout);
+    const transport::ReceiveOptions options = config_.layout.receive_options(
+        message_id(wire::Phase::kNote, 0, peer), kHelloBytes, kHelloPriority, *hello.sink);
+    if (base::Status status = messages_.expect(options, context); !status.ok()) {
+      return status;
+    }
+  }
+  return {};
+}
+
+base::Status CodedRun::send_hellos(RunContext& context) {
+  Magnitudes all;
+  for (const Slice& slice : slices_) {
+    all.largest = codec::larger_scale(all.largest, slice.magnitudes.largest);
+    all.sum += slice.magnitudes.sum;
+  }
+  const auto mean = static_cast<float>(all.sum / static_cast<double>(operation().count));
+  const std::uint32_t shared = last_ ? last_->shared_hash() : 0;
+  for (std::uint16_t peer = 0; peer < world(); ++peer) {
+    told_[peer] = {.largest = all.largest, .mean = mean, .shared = shared};
+    if (peer == rank()) {
+      heard_[peer] = told_[peer];
+      continue;
+    }
+    if (last_) {
+      told_[peer].sent = hash_of(last_->sent, peer);
+      told_[peer].received = hash_of(last_->received, peer);
+    }
+    Hello& hello = hellos_[peer];
+    hello.out = write_hello(told_[peer]);
+    hello.source.emplace(hello.out.data(), hello.out.size(), config_.layout);
+    transport::SendOptions options = config_.layout.send_options(
+        message_id(wire::Phase::kNote, 0, rank()), kHelloBytes, kHelloPriority, *hello.source);
+    options.to = peer;
+    if (base::Status status = messages_.send(options, context); !status.ok()) {
+      return status;
+    }
+  }
+  return agree_if_complete(context);
+}
+
+base::Status CodedRun::on_hello(std::uint16_t from, RunContext& context) {
+  hellos_[from].is_missing = false;
+  heard_[from] = read_hello(hellos_[from].in);
+  --unheard_;
+  return agree_if_complete(context);
+}
+
+base::Status CodedRun::agree_if_complete(RunContext& context) {
+  if (unheard_ > 0 || unmeasured_ > 0) {
+    return {};
+  }
+  agreement_ = agree_on_codes(told_, heard_, last_.get(), tolerance().predicts_scale);
+  tensor_.code = NumberCode(tolerance().precision, agreement_.scale);
+  tensor_.is_rounded = agreement_.is_predicted;
+  tensor_.is_finite = !std::isnan(agreement_.largest);
+  for (const Slice& slice : slices_) {
+    report_.coded.clipped += agreement_.is_predicted ? slice.clipped : 0;
+  }
+  content_ = make_content();
+  coder_.emplace(PieceCoder{
+      .group = config_.group,
+      .sequence = report_.sequence,
+      .content = *content_,
+      .shelf = shelf_,
+      // Of what a sketch makes of it, blocks are other ones every time.
+      .counts_costs = chunks_.rule == ChunkRule::kBalanced && tolerance().code == SumCode::kCoded});
+  cut();
+  has_agreed_ = true;
+  return begin_pieces(context);
+}
+
+std::unique_ptr<CodedContent> CodedRun::make_content() {
+  if (tolerance().code != SumCode::kSketch) {
+    return std::make_unique<PlainContent>(tensor_);
+  }
+  const bool all_remember = agreement_.sums == TableSource::kLast;
+  const std::uint64_t seed =
+      packetize::rotation_key(config_.job, message_id(wire::Phase::kGather, 0, 0));
+  return std::make_unique<SketchContent>(tensor_, all_remember ? last_->sketch.code : nullptr,
+                                         seed);
+}
+
+void CodedRun::cut() {
+  const bool has_costs = agreement_.sums == TableSource::kLast;
+  const std::span<const std::uint32_t> none;
+  for (const ChunkPiece& place :
+       cut_chunks(content_->grid(), chunks_, has_costs ? std::span(last_->costs) : none)) {
+    CodedRoute route = route_of(algorithm(), config_.group, place.chunk);
+    PieceTables tables = tables_of(place, route);
+    pieces_.emplace_back(*coder_, place, std::move(route), std::move(tables));
+  }
+}
+
+// ------------------------------------------------------------------ tables
+
+// Of the sum of so many ranks, up to the sender: in a ring those before it.
+const entropy::ProbabilityTable& CodedRun::parametric(std::uint16_t sender, std::uint16_t ranks) {
+  const auto found = parametric_.find({sender, ranks});
+  if (found != parametric_.end()) {
+    return found->second;
+  }
+  std::vector<float> means;
+  for (unsigned i = 0; i < ranks; ++i) {
+    means.push_back(heard_[(sender + world() - i) % world()].mean);
+  }
+  const std::uint32_t scale_q8 = parametric_scale(means, tensor_.code.unit());
+  return parametric_
+      .emplace(std::pair(sender, ranks), Table::laplace(content_->alphabet(0, ranks), scale_q8))
+      .first->second;
+}
+
+std::optional<entropy::ProbabilityTable> CodedRun::table_of(TableSource source,
+                                                            const LinkTables& last,
+                                                            const LinkStep& link,
+                                                            std::uint16_t sender,
+                                                            std::uint8_t section) {
+  if (source == TableSource::kInline) {
+    return std::nullopt;
+  }
+  // All who need it have it, or nobody does: chunks may have been cut otherwise.
+  const auto found = source == TableSource::kLast ? last.find(link) : last.end();
+  if (found != last.end()) {
+    return found->second;
+  }
+  return content_->is_like_values(section) ? std::optional(parametric(sender, link.step))
+                                           : std::nullopt;
+}
+
+PieceTables CodedRun::tables_of(const ChunkPiece& place, const CodedRoute& route) {
+  static const TensorCodes kNothing{};
+  const TensorCodes& last = last_ ? *last_ : kNothing;
+  PieceTables tables;
+  if (route.to) {
+    tables.sent = table_of(agreement_.sent[*route.to], last.sent,
+                           {*route.to, route.sent_step, place.number}, rank(), place.section);
+  }
+  for (const std::uint16_t from : route.sources) {
+    std::optional<Table> table =
+        table_of(agreement_.received[from], last.received,
+                 {from, route.received_step, place.number}, from, place.section);
+    if (table) {
+      tables.received.emplace(from, std::move(*table));
+    }
+  }
+  tables.sum = table_of(agreement_.sums, last.sums, {place.chunk, world(), place.number},
+                        static_cast<std::uint16_t>(world() - 1), place.section);
+  return tables;
+}
+
+}  // namespace spillway::collective

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collective/coded/sketch_content.h"
+
+#include <utility>
+
+namespace spillway::collective {
+namespace {
+
+namespace sketch = codec::sketch;
+
+// More misses than this take more bits than coded zeros do; with more numbers there is too little
+// to save.
+constexpr unsigned kMostMissesPercent = 25;
+constexpr unsigned kMostNumbersPercent = 50;
+
+std::shared_ptr<const sketch::SparseCode> code_for(const TensorNumbers& tensor,
+                                                   std::shared_ptr<const sketch::SparseCode> last) {
+  if (last) {
+    return last;
+  }
+  // validate() has seen that the tensor is not too long.
+  return std::make_shared<const sketch::SparseCode>(
+      sketch::SparseCode::make(tensor.operation.count,
+                               {.contributors = tensor.group.world,
+                                .most_misses_percent = kMostMissesPercent,
+                                .most_numbers_percent = kMostNumbersPercent})
+          .value());
+}
+
+constexpr bool is_of(std::uint8_t section, FoldSection wanted) {
+  return section == static_cast<std::uint8_t>(wanted);
+}
+
+}  // namespace
+
+SketchContent::SketchContent(TensorNumbers& tensor, std::shared_ptr<const sketch::SparseCode> last,
+                             std::uint64_t seed)
+    : tensor_(tensor),
+      plain_(tensor),
+      code_(code_for(tensor, std::move(last))),
+      fold_(*code_, seed),
+      grid_(fold_.lengths(), tensor.grid.block_values()) {
+  delivery_.predicted = fold_.lengths()[static_cast<std::size_t>(FoldSection::kDense)];
+}
+
+std::span<std::int32_t> SketchContent::numbers() {
+  return fold_.is_dense() ? plain_.numbers() : std::span(folded_);
+}
+
+codec::entropy::Alphabet SketchContent::alphabet(std::uint8_t section, std::uint16_t ranks) const {
+  if (is_of(section, FoldSection::kDense)) {
+    return plain_.alphabet(section, ranks);
+  }
+  // A cell holds any number of values.
+  return is_of(section, FoldSection::kCells)
+             ? codec::entropy::Alphabet::ranges()
+             : alphabet_of(1, ranks, tensor_.operation.count / tensor_.group.world);
+}
+
+bool SketchContent::is_like_values(std::uint8_t section) const {
+  return is_of(section, FoldSection::kDense);
+}
+
+std::size_t SketchContent::values_of(const ChunkPiece& piece) const {
+  return is_of(piece.section, FoldSection::kCells) ? 0 : piece.values;
+}
+
+void SketchContent::prepare(const BlockRun& blocks) {
+  if (fold_.is_dense()) {
+    plain_.prepare(blocks);
+  }
+}
+
+void SketchContent::deliver(const BlockRun& blocks) {
+  if (fold_.is_dense()) {
+    plain_.deliver(blocks);
+  }
+}
+
+void SketchContent::fold() {
+  plain_.prepare({0, 1, tensor_.grid.blocks()});
+  // Numbers of up to 16 bits of up to 256 ranks always add up.
+  folded_ = fold_.fold(tensor_.numbers).value();
+}
+
+bool SketchContent::has_unfold() const {
+  return !fold_.is_dense() || is_named();
+}
+
+base::Status SketchContent::unfold() {
+  if (fold_.is_dense()) {
+    // Nobody needs them any more.
+    advance({std::move(tensor_.numbers), sketch::Support(tensor_.operation.count)});
+    return {};
+  }
+  const base::Result<sketch::SparseSum> sum = fold_.unfold(folded_);
+  if (!sum.ok()) {
+    return sum.status();
+  }
+  for (std::size_t block = 0; block < tensor_.grid.blocks(); ++block) {
+    tensor_.write(block, sum->values);
+  }
+  sum->unrecovered.for_each([this](std::size_t index) { tensor_.owe(index); });
+  delivery_.misses = sum->misses;
+  delivery_.unrecovered = sum->unrecovered.count();
+  advance(*sum);
+  return {};
+}
+
+// A step of NaN says nothing about the next one.
+void SketchContent::advance(const sketch::SparseSum& sum) {
+  if (!tensor_.is_finite) {
+    next_ = RememberedSketch(code_);
+    return;
+  }
+  sketch::SparseCode next = *code_;
+  next.advance(sum);
+  next_ = RememberedSketch(std::make_shared<const sketch::SparseCode>(std::move(next)));
+}
+
+void SketchContent::conclude(TensorCodes& codes, CodedDelivery& report) {
+  codes.sketch = std::move(next_);
+  report.sketch = delivery_;
+}
+
+}  // namespace spillway::collective
