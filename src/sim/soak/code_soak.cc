@@ -116,7 +116,7 @@ class CodeSoak {
     last_start_[{epoch, rank}] = when;
     network_.at(when, [this, name](base::Instant now) { submit(name, now); });
     if (epoch == 0 && world_.abort && world_.abort->call == call && world_.abort->rank == rank) {
-      network_.at(when + world_.abort->after, [this, rank](base::Instant now) {
+      network_.at(when + world_.abort->after, [this, rank = rank](base::Instant now) {
         stacks_[rank]->fail({base::StatusCode::kAborted, "somebody gave up"}, now);
         network_.wake(rank);
       });
