@@ -39,18 +39,17 @@ HWY_INLINE WideProduct multiply_wide(WordVector a, WordVector factor) {
           hn::OddEven(hn::BitCast(dw, odd), hn::BitCast(dw, hn::ShiftRight<32>(even)))};
 }
 
-struct CounterVectors {
-  WordVector word[4];
-};
+// Not a struct: its constructor, made by the compiler, would not be of this target.
+using CounterVectors = WordVector[4];
 
 HWY_INLINE void philox_round(CounterVectors& c, std::uint32_t key0, std::uint32_t key1) {
   const WordTag dw;
-  const WideProduct first = multiply_wide(c.word[0], hn::Set(dw, 0xD2511F53U));
-  const WideProduct second = multiply_wide(c.word[2], hn::Set(dw, 0xCD9E8D57U));
-  c.word[0] = hn::Xor(hn::Xor(second.high, c.word[1]), hn::Set(dw, key0));
-  c.word[1] = second.low;
-  c.word[2] = hn::Xor(hn::Xor(first.high, c.word[3]), hn::Set(dw, key1));
-  c.word[3] = first.low;
+  const WideProduct first = multiply_wide(c[0], hn::Set(dw, 0xD2511F53U));
+  const WideProduct second = multiply_wide(c[2], hn::Set(dw, 0xCD9E8D57U));
+  c[0] = hn::Xor(hn::Xor(second.high, c[1]), hn::Set(dw, key0));
+  c[1] = second.low;
+  c[2] = hn::Xor(hn::Xor(first.high, c[3]), hn::Set(dw, key1));
+  c[3] = first.low;
 }
 
 // Two groups of counters.
@@ -60,9 +59,9 @@ HWY_INLINE void draw_groups(std::uint64_t key, const base::RandomBlock& counter,
   CounterVectors chains[kChains];
   for (std::size_t v = 0; v < kChains; ++v) {
     const auto first = static_cast<std::uint32_t>(counter[0] + v * kLanes);
-    chains[v].word[0] = hn::Iota(dw, first);
+    chains[v][0] = hn::Iota(dw, first);
     for (std::size_t w = 1; w < 4; ++w) {
-      chains[v].word[w] = hn::Set(dw, counter[w]);
+      chains[v][w] = hn::Set(dw, counter[w]);
     }
   }
   auto key0 = static_cast<std::uint32_t>(key);
@@ -77,7 +76,7 @@ HWY_INLINE void draw_groups(std::uint64_t key, const base::RandomBlock& counter,
   for (std::size_t v = 0; v < kChains; ++v) {
     const std::size_t at = v * kLanes / kDrawCounters * kDrawWords + v * kLanes % kDrawCounters;
     for (std::size_t w = 0; w < 4; ++w) {
-      hn::StoreU(chains[v].word[w], dw, words + at + w * kDrawCounters);
+      hn::StoreU(chains[v][w], dw, words + at + w * kDrawCounters);
     }
   }
 }

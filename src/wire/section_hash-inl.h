@@ -19,10 +19,15 @@ namespace HWY_NAMESPACE {
 #ifdef SPILLWAY_SECTION_TARGET
 namespace {
 
-// Sums of products: of low halves, of high halves, and of the sums of both.
+// Sums of products: of low halves, of high halves, and of the sums of both. The constructors are
+// written out because those that a compiler makes are not of this target.
 template <std::size_t kBlocks>
 struct Products {
   WordVec<kBlocks> low, middle, high;
+
+  HWY_INLINE Products() {}  // not cleared
+  HWY_INLINE Products(WordVec<kBlocks> of_low, WordVec<kBlocks> of_middle, WordVec<kBlocks> of_high)
+      : low(of_low), middle(of_middle), high(of_high) {}
 
   HWY_INLINE void clear() { low = middle = high = hn::Zero(typename Lanes<kBlocks>::Words()); }
 };
