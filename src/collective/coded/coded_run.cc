@@ -140,7 +140,7 @@ base::Status CodedRun::begin_pieces(RunContext& context) {
 }
 
 void CodedRun::reduce_all(RunContext& context) {
-  is_folded_ = true;
+  progress_ = CodedProgress::kReducing;
   for (const std::uint32_t index : order_of_pieces()) {
     reduce_if_possible(index, context);
   }
@@ -281,7 +281,8 @@ base::Status CodedRun::on_sent(const transport::SendReport& report, RunContext& 
 
 void CodedRun::reduce_if_possible(std::uint32_t index, RunContext& context) {
   Piece& piece = pieces_[index];
-  if (!is_folded_ || piece.is_busy || (piece.is_prepared && piece.arrived.empty())) {
+  if (progress_ == CodedProgress::kFolding || piece.is_busy ||
+      (piece.is_prepared && piece.arrived.empty())) {
     return;
   }
   piece.is_busy = true;
@@ -377,6 +378,7 @@ void CodedRun::finish(Piece& piece, RunContext& context) {
     return;
   }
   if (content_->has_unfold()) {
+    progress_ = CodedProgress::kUnfolding;
     submit(0, Work::kUnfold, context);
   } else {
     conclude();
@@ -395,7 +397,7 @@ base::Status CodedRun::on_unfolded() {
 
 // All of it has ended here: what was learned becomes the next time's codes.
 void CodedRun::conclude() {
-  is_concluded_ = true;
+  progress_ = CodedProgress::kConcluded;
   report_.contributors = world();
   TensorCodes codes{.use = use(), .sequence = report_.sequence, .largest = agreement_.largest};
   content_->conclude(codes, report_.coded);
@@ -459,7 +461,7 @@ void CodedRun::withdraw(RunContext& context) {
 
 std::vector<std::uint16_t> CodedRun::awaited() const {
   std::set<std::uint16_t> ranks;
-  for (std::uint16_t peer = 0; peer < world() && !has_agreed_; ++peer) {
+  for (std::uint16_t peer = 0; peer < world() && progress_ == CodedProgress::kAgreeing; ++peer) {
     if (peer != rank() && hellos_[peer].is_missing) {
       ranks.insert(peer);
     }

@@ -36,6 +36,16 @@
 
 namespace spillway::collective {
 
+// How far the whole of it is; in a plain run nothing is folded or unfolded.
+enum class CodedProgress : std::uint8_t {
+  kAgreeing,   // values are measured, hellos are on their way
+  kFolding,    // numbers become what travels
+  kReducing,   // pieces are on their way
+  kUnfolding,  // their sums become values
+  kConcluded,
+};
+
+// How far a piece is.
 enum class CodedStage : std::uint8_t {
   kReducing,   // this rank's part, and those of others that it adds, are on their way
   kGathering,  // the sum is
@@ -62,7 +72,7 @@ class CodedRun final : public OperationRun {
   base::Status on_sent(const transport::SendReport& report, RunContext& context) override;
   base::Status on_computed(std::uint32_t tag, RunContext& context) override;
 
-  bool is_done() const override { return is_concluded_; }
+  bool is_done() const override { return progress_ == CodedProgress::kConcluded; }
   bool is_idle() const override { return jobs_out_ == 0 && messages_.empty(); }
   void withdraw(RunContext& context) override;
 
@@ -178,16 +188,14 @@ class CodedRun final : public OperationRun {
   std::vector<CodedHello> heard_;
   std::size_t unheard_ = 0;
   CodedAgreement agreement_;
-  bool has_agreed_ = false;
-  std::unique_ptr<CodedContent> content_;  // from here on
+  CodedProgress progress_ = CodedProgress::kAgreeing;
+  std::unique_ptr<CodedContent> content_;  // once ranks have agreed
   std::optional<PieceCoder> coder_;
-  bool is_folded_ = false;
   std::map<std::pair<std::uint16_t, std::uint16_t>, Table> parametric_;  // by sender and ranks
 
   std::deque<Piece> pieces_;
   std::size_t done_ = 0;
   base::Status unfolded_;  // touched by its job
-  bool is_concluded_ = false;
   std::deque<Job> jobs_;
   std::uint32_t jobs_out_ = 0;
   bool is_withdrawn_ = false;

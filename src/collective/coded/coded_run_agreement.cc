@@ -112,7 +112,7 @@ base::Status CodedRun::agree_if_complete(RunContext& context) {
       // Of what a sketch makes of it, blocks are other ones every time.
       .counts_costs = chunks_.rule == ChunkRule::kBalanced && tolerance().code == SumCode::kCoded});
   cut();
-  has_agreed_ = true;
+  progress_ = CodedProgress::kFolding;
   return begin_pieces(context);
 }
 

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host of a lab that trains: what examples/train.py runs, with a rate that falls to 0, and gradients that go as a hook
+says: "fp32" and "fp16" through Gloo, else attach()'s arguments as JSON. Rank 0 writes the log of examples/train.py.
+
+    options = add_options(argparse.ArgumentParser(), "--servers").parse_args()
+    train(options)
+"""
+import json
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples"))
+
+OVER_GLOO = ("fp32", "fp16")
+
+
+def add_options(parser, *more_numbers):
+    """Those of train(), and some numbers of the caller's own."""
+    parser.add_argument("--hook", required=True)
+    for name in ("--steps", "--seed", "--evaluate-every", "--test-samples", *more_numbers):
+        parser.add_argument(name, type=int, required=True)
+    parser.add_argument("--log", type=pathlib.Path, required=True)
+    parser.set_defaults(model="cnn", epochs=1000, target_accuracy=None)
+    return parser
+
+
+def falling_sgd(steps):
+    """The rate falls linearly: accuracy at the end then varies less from run to run."""
+    import torch
+
+    class FallingSgd(torch.optim.SGD):
+        def __init__(self, parameters, lr):
+            super().__init__(parameters, lr=lr, momentum=0.9)
+            self._first, self._taken = lr, 0
+
+        def step(self, closure=None):
+            self.param_groups[0]["lr"] = self._first * (1 - self._taken / steps)
+            self._taken += 1
+            return super().step(closure)
+
+    return FallingSgd
+
+
+def attach(model, hook, journal):
+    """Unless Gloo takes the gradients as they are."""
+    del journal
+    if hook == "fp16":
+        from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+        model.register_comm_hook(None, fp16_compress_hook)
+    elif hook not in OVER_GLOO:
+        import spillway.torch
+        spillway.torch.attach(model, **json.loads(hook))
+
+
+def train(options, schedule=None, attach_hook=attach):
+    """The rate falls as if there were `schedule` steps, by default as many as there are. `attach_hook` gets the model, the
+    hook and the log."""
+    import torch
+    import torch.distributed as dist
+    import train as example
+
+    torch.set_num_threads(1)
+    recipe = example.RECIPES[options.model]._replace(make_optimizer=falling_sgd(schedule or options.steps),
+                                                     test_samples=options.test_samples)
+    data = recipe.read_data(None)
+    example.join("gloo" if options.hook in OVER_GLOO else "spillway")
+    torch.manual_seed(options.seed)
+    trainer = example.Trainer(recipe, None)
+    journal = example.Journal(options.log, append=False)
+    attach_hook(trainer.model, options.hook, journal)
+    batches = example.Batches(data, recipe.batch, options.seed, dist.get_rank(), dist.get_world_size())
+    example.Run(options, recipe, trainer, data, batches, journal).to_the_end()
+    journal.close()
+    dist.barrier()
+    dist.destroy_process_group()
