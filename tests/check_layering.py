@@ -25,7 +25,7 @@ import re
 import sys
 import tempfile
 
-CORE = {"base", "codec", "wire", "dataplane", "transport", "collective", "packetize", "scenario"}
+CORE = {"base", "codec", "wire", "dataplane", "transport", "collective", "membership", "packetize", "scenario"}
 USES_PUBLIC_HEADERS = {"capi", "cli"}
 
 # Headers that reach the operating system or another thread.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Spillway's C interface, in two parts.
+ * Spillway's C interface, in three parts.
  *
  * Communicators: the ranks of a job work together over sockets, as with NCCL. A rank that dies,
  * hangs or leaves ends every operation everywhere with an error that names it.
@@ -8,6 +8,8 @@
  *   spillway_comm_create(&config, &comm)     meets the other ranks
  *   spillway_all_reduce(comm, send, receive, count, SPILLWAY_FLOAT32, SPILLWAY_SUM, NULL, NULL)
  *   spillway_comm_free(comm)
+ *
+ * Jobs: who the ranks are may change while they train (below).
  *
  * Packets: gradients as packets that a congested switch may cut, for a transport of your own.
  *
@@ -456,6 +458,123 @@ SPILLWAY_API spillway_status spillway_request_shard_report(const spillway_reques
 SPILLWAY_API spillway_status spillway_request_absent_range(const spillway_request* request,
                                                            uint32_t range, uint64_t* first,
                                                            uint64_t* count);
+
+/* ======== Jobs whose members change ========
+ *
+ * A rank that is gone, or that shall go, is replaced by a standby, or the others go on without it.
+ * Members agree on that by themselves, over connections of their own; each agreement is an epoch
+ * with communicators of its own. In NCCL's words: an epoch that ends is revoked, the next one is
+ * shrunk or has a replacement, and spillway_job_join() grows the reserve.
+ *
+ *   spillway_job_found(comm, &config, &job)              all ranks; the last `standbys` wait
+ *   spillway_job_comm(job, 0, NULL, 0, &epoch_comm)      of the present epoch
+ *   for each step:
+ *     spillway_job_step(job, step, work_us, &must_stop)
+ *     if it must, or an operation has failed:
+ *       free the epoch's communicators
+ *       spillway_job_park(job, &position, timeout, &change)
+ *       spillway_job_comm(job, 0, NULL, 0, &epoch_comm); bring the state to who has none
+ *   spillway_job_finish(job, timeout, &is_done)
+ *
+ * A job is used by one thread at a time, but for spillway_job_ask and spillway_job_interrupted. */
+
+typedef struct spillway_job spillway_job;
+
+#define SPILLWAY_MAX_CHANNELS 8u
+#define SPILLWAY_MAX_TICKET 128u
+
+typedef struct spillway_job_config {
+  size_t size;
+  uint32_t standbys;           /* of the founders, the last so many; 0 */
+  uint32_t channels;           /* communicators of an epoch, up to SPILLWAY_MAX_CHANNELS; 1 */
+  uint32_t may_shrink;         /* 1: with no standby left the others go on without who is gone; 0 */
+  uint32_t min_ranks;          /* that are worth going on with; 1 */
+  uint32_t silence_ms;         /* after which a member that says nothing is gone; 0: as a rank */
+  uint32_t park_limit_ms;      /* for a rank to stand still once it must; 300000 */
+  uint32_t straggler_percent;  /* of the median time of ranks, from which one is a straggler; 200 */
+  uint32_t replace_stragglers; /* 1: as if somebody had asked to move it; 0 */
+  const char* ticket_file;     /* where the first rank writes the ticket; NULL: SPILLWAY_JOB_FILE */
+  const spillway_comm_config* comm; /* of epochs' communicators; id, rank, world and servers have no
+                                     * say; NULL: as the environment says */
+} spillway_job_config;
+SPILLWAY_API void spillway_job_config_init_sized(spillway_job_config* config, size_t size);
+#define spillway_job_config_init(config) spillway_job_config_init_sized((config), sizeof(*(config)))
+
+/* Called by all ranks of `comm`, which is only needed for it. */
+SPILLWAY_API spillway_status spillway_job_found(spillway_comm* comm,
+                                                const spillway_job_config* config,
+                                                spillway_job** job);
+/* For a process that comes later and becomes a standby. `ticket`: what spillway_job_ticket gave a
+ * member. */
+SPILLWAY_API spillway_status spillway_job_join(const char* ticket,
+                                               const spillway_job_config* config,
+                                               spillway_job** job);
+SPILLWAY_API void spillway_job_free(spillway_job* job);
+
+/* "10.0.0.3:41234/3f09...": what others need to find the job. `text` has room for
+ * SPILLWAY_MAX_TICKET bytes. */
+SPILLWAY_API spillway_status spillway_job_ticket(const spillway_job* job, char* text, size_t size);
+
+typedef struct spillway_job_change {
+  size_t size;      /* set to sizeof before the call */
+  uint32_t ends;    /* 1: the job, or this process's part in it, has ended: `why` says it */
+  uint32_t epoch;   /* 1 for the founders' */
+  int32_t rank;     /* -1: a standby now */
+  uint32_t world;   /* ranks, without standbys */
+  uint64_t step;    /* at whose beginning all go on */
+  uint32_t sources; /* how many ranks have that step's state (spillway_job_sources) */
+  uint32_t is_done; /* 1: it ends because all steps are done */
+  int64_t
+      interrupted_ns; /* when this process was told to stop, stood still, and knew: wall clock */
+  int64_t parked_ns;
+  int64_t decided_ns;
+  char why[512];
+} spillway_job_change;
+
+/* What a founder starts with. SPILLWAY_UNAVAILABLE at who joined later: that parks. */
+SPILLWAY_API spillway_status spillway_job_first_change(const spillway_job* job,
+                                                       spillway_job_change* change);
+
+/* A step is about to begin; the one before took `work_us` of this rank's own time, without what it
+ * waited for others. `must_stop` becomes 1 where it must not begin. */
+SPILLWAY_API spillway_status spillway_job_step(spillway_job* job, uint64_t step, uint64_t work_us,
+                                               int* must_stop);
+/* 1: training must stop at once; the epoch's communicators have been aborted. */
+SPILLWAY_API int spillway_job_interrupted(const spillway_job* job);
+
+typedef struct spillway_job_position {
+  size_t size;
+  uint32_t has_state; /* a standby has none */
+  uint32_t is_warm;   /* a standby's first step will cost nothing extra */
+  uint64_t step;      /* at whose beginning the state is */
+} spillway_job_position;
+
+/* Training stands still. Returns when it is known how it goes on, or after `timeout_ms` with
+ * SPILLWAY_IN_PROGRESS: then it may be called again. A standby is told only when it is called in or
+ * let go. */
+SPILLWAY_API spillway_status spillway_job_park(spillway_job* job,
+                                               const spillway_job_position* position,
+                                               uint32_t timeout_ms, spillway_job_change* change);
+/* The last change's: at most `count` ranks. */
+SPILLWAY_API spillway_status spillway_job_sources(const spillway_job* job, uint32_t* ranks,
+                                                  uint32_t count);
+/* A communicator of the last change's epoch, among `ranks` of it, this one included, or all where
+ * `count` is 0. Asks nobody. Once per channel and epoch; the same at all of them. Aborted when
+ * training must stop. */
+SPILLWAY_API spillway_status spillway_job_comm(spillway_job* job, uint32_t channel,
+                                               const uint32_t* ranks, uint32_t count,
+                                               spillway_comm** comm);
+
+/* All steps are done here. `is_done` becomes 1 when they are at every rank, 0 when training must
+ * stop because somebody is gone who was not done: park. SPILLWAY_IN_PROGRESS after `timeout_ms`. */
+SPILLWAY_API spillway_status spillway_job_finish(spillway_job* job, uint32_t timeout_ms,
+                                                 int* is_done);
+/* This process ends its part, and the others need not find out. */
+SPILLWAY_API spillway_status spillway_job_leave(spillway_job* job);
+/* "status" (one object of JSON), "move RANK...", "remove RANK...", "end": as the tool `spillway
+ * job` asks. From any thread. */
+SPILLWAY_API spillway_status spillway_job_ask(spillway_job* job, const char* question,
+                                              uint32_t timeout_ms, char* answer, size_t size);
 
 /* ======== Packets ======== */
 

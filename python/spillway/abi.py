@@ -89,6 +89,23 @@ class ShardReport(ctypes.Structure):
                 ("contributors", c_uint32)]
 
 
+class JobConfig(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("standbys", c_uint32), ("channels", c_uint32), ("may_shrink", c_uint32),
+                ("min_ranks", c_uint32), ("silence_ms", c_uint32), ("park_limit_ms", c_uint32),
+                ("straggler_percent", c_uint32), ("replace_stragglers", c_uint32), ("ticket_file", c_char_p),
+                ("comm", POINTER(CommConfig)), ("room", c_uint8 * ROOM_FOR_NEWER_FIELDS)]
+
+
+class JobChange(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("ends", c_uint32), ("epoch", c_uint32), ("rank", c_int32), ("world", c_uint32),
+                ("step", c_uint64), ("sources", c_uint32), ("is_done", c_uint32), ("interrupted_ns", c_int64),
+                ("parked_ns", c_int64), ("decided_ns", c_int64), ("why", c_char * 512)]
+
+
+class JobPosition(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("has_state", c_uint32), ("is_warm", c_uint32), ("step", c_uint64)]
+
+
 # Arguments behind (comm) and before (options, request).
 OPERATIONS = {
     "all_reduce": [c_void_p, c_void_p, c_size_t, c_int, c_int],
@@ -130,6 +147,20 @@ SIGNATURES = {
     "spillway_request_shard_report": (c_int, [c_void_p, c_uint32, POINTER(ShardReport)]),
     "spillway_request_absent_range": (c_int, [c_void_p, c_uint32, POINTER(c_uint64), POINTER(c_uint64)]),
     "spillway_request_free": (None, [c_void_p]),
+    "spillway_job_config_init_sized": (None, [POINTER(JobConfig), c_size_t]),
+    "spillway_job_found": (c_int, [c_void_p, POINTER(JobConfig), POINTER(c_void_p)]),
+    "spillway_job_join": (c_int, [c_char_p, POINTER(JobConfig), POINTER(c_void_p)]),
+    "spillway_job_free": (None, [c_void_p]),
+    "spillway_job_ticket": (c_int, [c_void_p, c_char_p, c_size_t]),
+    "spillway_job_first_change": (c_int, [c_void_p, POINTER(JobChange)]),
+    "spillway_job_step": (c_int, [c_void_p, c_uint64, c_uint64, POINTER(c_int)]),
+    "spillway_job_interrupted": (c_int, [c_void_p]),
+    "spillway_job_park": (c_int, [c_void_p, POINTER(JobPosition), c_uint32, POINTER(JobChange)]),
+    "spillway_job_sources": (c_int, [c_void_p, POINTER(c_uint32), c_uint32]),
+    "spillway_job_comm": (c_int, [c_void_p, c_uint32, POINTER(c_uint32), c_uint32, POINTER(c_void_p)]),
+    "spillway_job_finish": (c_int, [c_void_p, c_uint32, POINTER(c_int)]),
+    "spillway_job_leave": (c_int, [c_void_p]),
+    "spillway_job_ask": (c_int, [c_void_p, c_char_p, c_uint32, c_char_p, c_size_t]),
 }
 
 

@@ -26,10 +26,21 @@ class Communicator:
     def __init__(self, unique_id: Optional[abi.UniqueId] = None, *, library: Optional[abi.Library] = None,
                  note: str = "", **fields: Any) -> None:
         self.library = library or abi.default_library()
+        self._note = f" ({note})" if note else ""
+        self._begin(self._create(unique_id, fields))
+
+    @classmethod
+    def adopt(cls, library: abi.Library, handle: ctypes.c_void_p) -> "Communicator":
+        """One that the library has made already; it is closed as any other."""
+        made = cls.__new__(cls)
+        made.library, made._note = library, ""
+        made._begin(handle)
+        return made
+
+    def _begin(self, handle: ctypes.c_void_p) -> None:
         self._lock = threading.Lock()
         self._under_way: List[Request] = []
-        self._note = f" ({note})" if note else ""
-        self.handle: Optional[ctypes.c_void_p] = self._create(unique_id, fields)
+        self.handle: Optional[ctypes.c_void_p] = handle
         self.rank: int = self.library.lib.spillway_comm_rank(self.handle)
         self.world: int = self.library.lib.spillway_comm_world(self.handle)
         _open.add(self)

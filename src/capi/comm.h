@@ -23,5 +23,6 @@ base::Result<runtime::CommunicatorConfig> communicator_config_from(
 }  // namespace spillway::capi
 
 struct spillway_comm {
-  std::unique_ptr<spillway::runtime::Communicator> communicator;
+  // Shared with the job that ends it when its members change, for as long as that takes.
+  std::shared_ptr<spillway::runtime::Communicator> communicator;
 };

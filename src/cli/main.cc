@@ -32,6 +32,7 @@ void add_nouns(CLI::App& app) {
   add_doctor(app);
   add_env(app);
   add_fixup(app);
+  add_job(app);
   add_lab(app);
   add_ps(app);
   add_sim(app);
@@ -54,6 +55,7 @@ int run(int argc, char** argv) {
       "  spillway lab run -- COMMAND      a command on every host of an emulated network\n"
       "  spillway lab compare -- COMMAND  the same over TCP and over Spillway, as a table and a "
       "page\n"
+      "  spillway job ls                  members of a running job that outlives its processes\n"
       "  spillway ps --workers 4          a parameter server of a job, beside its workers\n"
       "  spillway trace run -- COMMAND    the same, with every packet's path as a Chrome trace\n"
       "Exit codes: 0 done, 1 failed, 2 wrong usage.");

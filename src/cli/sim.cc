@@ -256,6 +256,7 @@ void add_sim(CLI::App& app) {
   add_sim_run(*noun);
   add_sim_jobs(*noun);
   add_sim_soak(*noun);
+  add_sim_drill(*noun);
 }
 
 }  // namespace spillway::cli

@@ -196,7 +196,7 @@ void TransportDriver::Loop::begin_epoch(const transport::Epoch& epoch) {
   ranks_.clear();
   unheard_.clear();
   if (streams_) {
-    streams_->begin_epoch({.rank = config_.endpoint.rank,
+    streams_->begin_epoch({.rank = port_.endpoint().config().rank,
                            .epoch = epoch.number,
                            .key = port_.session().config().key});
   }

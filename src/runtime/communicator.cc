@@ -51,6 +51,10 @@ class Communicator::Impl final : private net::DriverListener, private collective
   ~Impl();
 
   base::Status open();
+  base::Status open_door();
+  Blob card() const { return to_blob(own_card(prepared_, driver_->local(), memory_card())); }
+  // As this rank of those who were introduced.
+  base::Status sit(std::uint16_t rank, const Introductions& introductions);
   std::uint16_t rank() const { return prepared_.group.rank; }
   std::uint16_t world() const { return prepared_.group.workers(); }
   base::Result<std::shared_ptr<Request>> submit(const collective::Operation& operation,
@@ -58,8 +62,13 @@ class Communicator::Impl final : private net::DriverListener, private collective
   base::Status abort(const std::string& why);
   base::Status health() const;
   const Service& service() const { return service_; }
+  const wire::RunKey& run_key() const { return run_key_; }
+  const net::SocketAddress& address() const { return driver_->local(); }
+  bool is_on_one_machine() const { return prepared_.launch.on_one_machine(); }
 
  private:
+  base::Status begin(const Introductions& introductions);
+  MemoryCard memory_card() const { return offer_ ? offer_->card() : MemoryCard{}; }
   base::Status check_process() const;
 
   void on_event(const transport::Event& event, transport::Endpoint& endpoint,
@@ -105,8 +114,10 @@ class Communicator::Impl final : private net::DriverListener, private collective
   pid_t process_;
   std::unique_ptr<OperationObserver> observer_;
   std::unique_ptr<net::TransportDriver> driver_;
+  std::optional<MemoryOffer> offer_;           // until it has begun
   std::vector<net::SocketAddress> addresses_;  // where to send to each rank
   packetize::PacketLimits packet_limits_;      // of all ranks together
+  wire::RunKey run_key_;
   std::unique_ptr<ComputeThreads> pool_;
   std::unique_ptr<LocalMemory> memory_;
   std::unique_ptr<collective::Engine> engine_;
@@ -126,6 +137,24 @@ class Communicator::Impl final : private net::DriverListener, private collective
 };
 
 base::Status Communicator::Impl::open() {
+  if (base::Status status = open_door(); !status.ok()) {
+    return status;
+  }
+  const base::Result<Introductions> met = meet(prepared_, config_.id, card());
+  return met.ok() ? begin(*met) : met.status();
+}
+
+base::Status Communicator::Impl::sit(std::uint16_t rank, const Introductions& introductions) {
+  if (base::Status status =
+          take_rank({rank, static_cast<std::uint16_t>(introductions.cards.size())},
+                    base::Environment::of_process(), prepared_);
+      !status.ok()) {
+    return status;
+  }
+  return begin(introductions);
+}
+
+base::Status Communicator::Impl::open_door() {
   base::Result<std::unique_ptr<net::TransportDriver>> driver =
       net::TransportDriver::open(prepared_.driver, *this);
   if (!driver.ok()) {
@@ -135,19 +164,21 @@ base::Status Communicator::Impl::open() {
   for (const std::string& warning : driver_->warnings()) {
     log_info(LogSubsystem::kNet, "{}", warning);
   }
-  std::optional<MemoryOffer> offer = offer_memory(prepared_);
-  const MemoryCard memory = offer ? offer->card() : MemoryCard{};
-  const base::Result<Introductions> met = meet(prepared_, config_.id, driver_->local(), memory);
-  if (!met.ok()) {
-    return met.status();
-  }
+  offer_ = offer_memory(prepared_);
+  return {};
+}
+
+base::Status Communicator::Impl::begin(const Introductions& introductions) {
   prepared_.secret.wipe();
-  const base::Result<RunIdentity> run = identity_of(met->run_key, prepared_.encrypt);
+  const base::Result<RunIdentity> run = identity_of(introductions.run_key, prepared_.encrypt);
   if (!run.ok()) {
     return run.status();
   }
-  driver_->begin_epoch(run->epoch);
-  const std::vector<RankCard>& cards = met->cards;
+  transport::Epoch epoch = run->epoch;
+  epoch.rank = rank();
+  driver_->begin_epoch(epoch);
+  run_key_ = introductions.run_key;
+  const std::vector<RankCard>& cards = introductions.cards;
   const base::Result<packetize::PacketLimits> limits = common_packet_limits(cards);
   if (!limits.ok()) {
     return limits.status();
@@ -167,7 +198,8 @@ base::Status Communicator::Impl::open() {
     return pool.status();
   }
   pool_ = std::move(pool).value();
-  memory_ = memory_of(std::move(offer), cards, rank(), handover_patience(prepared_));
+  memory_ =
+      memory_of(std::exchange(offer_, std::nullopt), cards, rank(), handover_patience(prepared_));
   const collective::EngineConfig engine_config{.group = prepared_.group,
                                                .job = run->job,
                                                .packet_limits = *limits,
@@ -512,6 +544,45 @@ base::Result<std::unique_ptr<Communicator>> Communicator::create(const Communica
   return std::unique_ptr<Communicator>(new Communicator(std::move(impl)));
 }
 
+Communicator::Seat::Seat(std::unique_ptr<Impl> impl)
+    : impl_(std::move(impl)), handle_(impl_->card()) {}
+Communicator::Seat::~Seat() = default;
+
+base::Result<std::unique_ptr<Communicator::Seat>> Communicator::Seat::open(
+    const CommunicatorConfig& config) {
+  base::Result<Preparation> prepared = prepare(config, base::Environment::of_process());
+  if (!prepared.ok()) {
+    return prepared.status();
+  }
+  auto impl = std::make_unique<Impl>(std::move(prepared).value(), config);
+  if (base::Status status = impl->open_door(); !status.ok()) {
+    return status;
+  }
+  return std::unique_ptr<Seat>(new Seat(std::move(impl)));
+}
+
+const net::SocketAddress& Communicator::Seat::address() const {
+  return impl_->address();
+}
+
+base::Result<std::unique_ptr<Communicator>> Communicator::Seat::take(std::uint16_t rank,
+                                                                     std::span<const Blob> handles,
+                                                                     const wire::RunKey& key) {
+  if (impl_ == nullptr || rank >= handles.size() || handles[rank] != handle_) {
+    return base::invalid_argument("this seat is not at that place, or is used up");
+  }
+  const base::Result<Introductions> introductions =
+      introduced(handles, key, static_cast<std::uint16_t>(handles.size()));
+  if (!introductions.ok()) {
+    return introductions.status();
+  }
+  std::unique_ptr<Impl> impl = std::move(impl_);
+  if (base::Status status = impl->sit(rank, *introductions); !status.ok()) {
+    return status;
+  }
+  return std::unique_ptr<Communicator>(new Communicator(std::move(impl)));
+}
+
 std::uint16_t Communicator::rank() const {
   return impl_->rank();
 }
@@ -527,6 +598,12 @@ base::Status Communicator::abort(const std::string& why) {
 }
 base::Status Communicator::health() const {
   return impl_->health();
+}
+base::Result<JobRoots> Communicator::job_roots() const {
+  JobRoots roots{.key = {}, .on_one_machine = impl_->is_on_one_machine()};
+  const base::Status status =
+      wire::derive(impl_->run_key().bytes, {}, "spillway membership v1", roots.key.bytes);
+  return status.ok() ? base::Result<JobRoots>(roots) : status;
 }
 std::optional<base::Status> Communicator::wait_served(milliseconds limit) const {
   return impl_->service().wait(limit);

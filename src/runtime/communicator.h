@@ -28,6 +28,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/status.h"
@@ -38,6 +39,7 @@
 #include "runtime/request.h"
 #include "runtime/service.h"
 #include "transport/congestion_control.h"
+#include "wire/key.h"
 
 namespace spillway::runtime {
 
@@ -49,6 +51,8 @@ struct CommunicatorConfig {
   std::optional<std::uint16_t> servers;
   // Makes this one of the servers, not a rank.
   std::optional<ServerSeat> serves;
+  // Of a Seat: whether all who will sit with it are on this machine. Neither id nor member then.
+  std::optional<bool> seat_on_one_machine;
 
   std::string name = "world";  // in logs and metrics
   // What is not said here is in SPILLWAY_LINK_RATE and so on, or else known to the machine.
@@ -65,10 +69,41 @@ struct CommunicatorConfig {
   base::Duration operation_timeout = base::seconds(300);
 };
 
+// What a job with changing members starts from: what the ranks of a communicator know, all alike.
+struct JobRoots {
+  wire::RunKey key{};  // nobody else has it
+  bool on_one_machine = false;
+};
+
 class Communicator {
+  class Impl;
+
  public:
   static base::Result<std::unique_ptr<Communicator>> create(const CommunicatorConfig& config);
   ~Communicator();
+
+  // In two steps, for ranks that meet by other means (job/job.h): sockets first, at which others
+  // may be told to find this one; then, when it is known who they are, the communicator. One
+  // thread.
+  class Seat {
+   public:
+    static base::Result<std::unique_ptr<Seat>> open(const CommunicatorConfig& config);
+    ~Seat();
+
+    // What the others must be shown: its rank's card.
+    const Blob& handle() const { return handle_; }
+    const net::SocketAddress& address() const;
+    // As rank `rank` of `handles`, which is this seat's; all must be given the same, and a key that
+    // nobody else has. Asks nobody, but for those of the same machine. The seat is used up.
+    base::Result<std::unique_ptr<Communicator>> take(std::uint16_t rank,
+                                                     std::span<const Blob> handles,
+                                                     const wire::RunKey& key);
+
+   private:
+    explicit Seat(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+    Blob handle_;
+  };
 
   std::uint16_t rank() const;
   std::uint16_t world() const;  // ranks of the application: without servers
@@ -81,6 +116,7 @@ class Communicator {
   base::Status abort(const std::string& why);
   // What broke the communicator; ok while nothing did.
   base::Status health() const;
+  base::Result<JobRoots> job_roots() const;
 
   // At a parameter server: how serving ended, ok when all workers have left; nothing while it goes
   // on after `limit`.
@@ -88,7 +124,6 @@ class Communicator {
   ServerTotals server_totals() const;
 
  private:
-  class Impl;
   explicit Communicator(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -290,7 +290,7 @@ void Handover::let_in() {
     }
     const auto strangers = static_cast<std::size_t>(std::count_if(
         visits_.begin(), visits_.end(), [](const Visit& visit) { return !visit.neighbour; }));
-    if (strangers >= kMaxStrangers || !is_of_this_user(socket)) {
+    if (strangers >= kMaxMemoryStrangers || !is_of_this_user(socket)) {
       ++result_.turned_away;
       continue;
     }

@@ -15,7 +15,7 @@
 // Nothing here blocks: a neighbour that is silent, gone or not what its card says costs no more
 // than the patience, and its memory is then not shared. Each end knows for itself: an owner that
 // was not told "taken" does not count on being read. The door is closed when all are served.
-// Limits: kMaxStrangers connections that have not said who they are. One thread.
+// Limits: kMaxMemoryStrangers connections that have not said who they are. One thread.
 #pragma once
 
 #include <array>
@@ -32,7 +32,7 @@
 
 namespace spillway::runtime {
 
-inline constexpr std::size_t kMaxStrangers = 64;
+inline constexpr std::size_t kMaxMemoryStrangers = 64;
 
 class MemoryDoor {
  public:

@@ -320,7 +320,7 @@ TEST(LocalMemory, StrangersAtTheDoorGetNothingAndHinderNobody) {
   const std::vector<RankCard> cards = {memory_card_of(offers[0].card()),
                                        memory_card_of(offers[1].card())};
   std::vector<net::UniqueFd> silent;
-  for (std::size_t i = 0; i < kMaxStrangers / 2; ++i) {
+  for (std::size_t i = 0; i < kMaxMemoryStrangers / 2; ++i) {
     silent.push_back(knock_at(offers[0].door));
   }
   const net::UniqueFd liar = knock_at(offers[0].door);

@@ -16,20 +16,6 @@
 namespace spillway::runtime {
 namespace {
 
-RankCard own_card(const Preparation& preparation, const net::SocketAddress& local,
-                  const MemoryCard& memory) {
-  RankCard own;
-  own.data = local;
-  own.mtu = preparation.mtu;
-  own.trim_bytes = preparation.trim_bytes;
-  own.machine = machine_name();
-  own.carrier = preparation.driver.carrier;
-  own.rack_ranks = preparation.rack_ranks;
-  own.chunks = preparation.chunks;
-  own.memory = memory;
-  return own;
-}
-
 // `most`: bytes of UDP payload that the path takes.
 base::Status check_path(std::uint16_t peer, const net::SocketAddress& address, unsigned most,
                         const packetize::PacketLimits& limits) {
@@ -62,9 +48,22 @@ void warn_without_secret(std::span<const net::SocketAddress> addresses, bool has
 
 }  // namespace
 
+RankCard own_card(const Preparation& preparation, const net::SocketAddress& local,
+                  const MemoryCard& memory) {
+  RankCard own;
+  own.data = local;
+  own.mtu = preparation.mtu;
+  own.trim_bytes = preparation.trim_bytes;
+  own.machine = machine_name();
+  own.carrier = preparation.driver.carrier;
+  own.rack_ranks = preparation.rack_ranks;
+  own.chunks = preparation.chunks;
+  own.memory = memory;
+  return own;
+}
+
 base::Result<Introductions> meet(const Preparation& preparation, const std::optional<UniqueId>& id,
-                                 const net::SocketAddress& local, const MemoryCard& memory) {
-  const Blob own = to_blob(own_card(preparation, local, memory));
+                                 const Blob& own) {
   const base::ByteView secret = preparation.secret.bytes();
   const base::Result<Meeting> meeting =
       id ? exchange(*id, {preparation.group.rank, preparation.group.world}, secret, own,
@@ -73,23 +72,30 @@ base::Result<Introductions> meet(const Preparation& preparation, const std::opti
   if (!meeting.ok()) {
     return meeting.status();
   }
-  Introductions introductions{.cards = {}, .run_key = meeting->key};
-  for (const Blob& blob : meeting->blobs) {
+  base::Result<Introductions> introductions =
+      introduced(meeting->blobs, meeting->key, preparation.group.workers());
+  if (introductions.ok() && preparation.group.rank == 0 && secret.empty()) {
+    warn_without_secret(addresses_of(preparation, introductions->cards), id.has_value());
+  }
+  return introductions;
+}
+
+base::Result<Introductions> introduced(std::span<const Blob> blobs, const wire::RunKey& key,
+                                       std::uint16_t workers) {
+  Introductions introductions{.cards = {}, .run_key = key};
+  for (const Blob& blob : blobs) {
     const base::Result<RankCard> card = parse_rank_card(blob);
     if (!card.ok()) {
       return card.status();
     }
     introductions.cards.push_back(*card);
   }
-  if (base::Status status = check_carriers(introductions.cards); !status.ok()) {
-    return status;
-  }
   const std::span<const RankCard> cards = introductions.cards;
-  if (base::Status status = check_plans(cards.first(preparation.group.workers())); !status.ok()) {
+  if (base::Status status = check_carriers(cards); !status.ok()) {
     return status;
   }
-  if (preparation.group.rank == 0 && secret.empty()) {
-    warn_without_secret(addresses_of(preparation, introductions.cards), id.has_value());
+  if (base::Status status = check_plans(cards.first(workers)); !status.ok()) {
+    return status;
   }
   return introductions;
 }

@@ -29,10 +29,17 @@ struct Introductions {
   wire::RunKey run_key{};         // theirs alone, and of this run
 };
 
-// This rank's data goes to `local`. With an id they meet by that; else where their launcher said.
-// Rank 0 warns, once in a process, of a job without a secret that leaves its machine.
+// This rank's data goes to `local`.
+RankCard own_card(const Preparation& preparation, const net::SocketAddress& local,
+                  const MemoryCard& memory);
+
+// With an id they meet by that; else where their launcher said. Rank 0 warns, once in a process, of
+// a job without a secret that leaves its machine.
 base::Result<Introductions> meet(const Preparation& preparation, const std::optional<UniqueId>& id,
-                                 const net::SocketAddress& local, const MemoryCard& memory);
+                                 const Blob& own);
+// Of cards that came by other means; the first `workers` are the application's ranks.
+base::Result<Introductions> introduced(std::span<const Blob> cards, const wire::RunKey& key,
+                                       std::uint16_t workers);
 
 // What follows from a run's key: the numbers by which its packets are told from others', and the
 // keys they are sealed with.

@@ -222,6 +222,14 @@ base::Result<Launch> launch_by_id(const CommunicatorConfig& config) {
   return launch;
 }
 
+// Who else there will be is not known yet, only whether they are all here.
+Launch launch_of_seat(bool on_one_machine) {
+  Launch launch;
+  launch.world = 2;
+  launch.local_world = on_one_machine ? launch.world : std::uint16_t{1};
+  return launch;
+}
+
 base::Result<Launch> launch_by_environment(const CommunicatorConfig& config,
                                            const base::Environment& environment) {
   if (config.serves) {
@@ -263,8 +271,10 @@ base::Result<Preparation> prepare(const CommunicatorConfig& config,
                                   const base::Environment& environment) {
   Preparation preparation;
   const base::Result<net::DriverConfig> driver = net::driver_config_from(environment);
-  const base::Result<Launch> launch =
-      config.id ? launch_by_id(config) : launch_by_environment(config, environment);
+  const base::Result<Launch> launch = config.seat_on_one_machine
+                                          ? launch_of_seat(*config.seat_on_one_machine)
+                                      : config.id ? launch_by_id(config)
+                                                  : launch_by_environment(config, environment);
   if (!driver.ok() || !launch.ok()) {
     return driver.ok() ? launch.status() : driver.status();
   }
@@ -288,7 +298,7 @@ base::Result<Preparation> prepare(const CommunicatorConfig& config,
   endpoint.reports_unexpected = true;
   endpoint.reports_stalls = true;
   endpoint.exchange.peer_timeout = timeouts->peer;
-  endpoint.limits.peers = preparation.group.world;
+  endpoint.limits.peers = config.seat_on_one_machine ? kMaxRanks : preparation.group.world;
   endpoint.limits.early_bytes = kEarlyBytes;
   if (base::Status status = take_carrier(environment, preparation); !status.ok()) {
     return status;
@@ -297,6 +307,23 @@ base::Result<Preparation> prepare(const CommunicatorConfig& config,
     return status;
   }
   return preparation;
+}
+
+base::Status take_rank(const Member& member, const base::Environment& environment,
+                       Preparation& preparation) {
+  const bool on_one_machine = preparation.launch.on_one_machine();
+  preparation.launch.rank = static_cast<std::uint16_t>(member.rank);
+  preparation.launch.world = static_cast<std::uint16_t>(member.world);
+  preparation.launch.local_world = on_one_machine ? preparation.launch.world : std::uint16_t{1};
+  preparation.group = {preparation.launch.rank, preparation.launch.world, 0};
+  preparation.identity.rank = member.rank;
+  preparation.identity.world = member.world;
+  const base::Result<ObserverConfig> observer = observer_config(environment, preparation.identity);
+  if (!observer.ok()) {
+    return observer.status();
+  }
+  preparation.observer = *observer;
+  return {};
 }
 
 }  // namespace spillway::runtime

@@ -61,4 +61,8 @@ struct Preparation {
 base::Result<Preparation> prepare(const CommunicatorConfig& config,
                                   const base::Environment& environment);
 
+// Of a seat, when it is known which rank sits there.
+base::Status take_rank(const Member& member, const base::Environment& environment,
+                       Preparation& preparation);
+
 }  // namespace spillway::runtime

@@ -22,7 +22,7 @@ base::Status DatagramPort::add_peer(std::uint16_t rank, base::Instant now) {
 }
 
 void DatagramPort::begin_epoch(const Epoch& epoch) {
-  endpoint_.begin_epoch(epoch.job, epoch.number);
+  endpoint_.begin_epoch(epoch);
   const EndpointConfig& config = endpoint_.config();
   session_ = Session(epoch.session, config.rank, epoch.number, config.first_number);
 }

@@ -273,11 +273,12 @@ void Endpoint::leave(std::uint16_t culprit, wire::FailureCause cause) {
   });
 }
 
-void Endpoint::begin_epoch(std::uint16_t job, std::uint64_t epoch) {
+void Endpoint::begin_epoch(const Epoch& epoch) {
   EndpointConfig config = impl_->core.config;
   const EndpointCounters counters = impl_->core.counters;
-  config.job = job;
-  config.epoch = epoch;
+  config.job = epoch.job;
+  config.epoch = epoch.number;
+  config.rank = epoch.rank.value_or(config.rank);
   impl_ = std::make_unique<Impl>(config);
   impl_->core.counters = counters;
 }

@@ -41,6 +41,7 @@
 #include "transport/congestion_control.h"
 #include "transport/message.h"
 #include "transport/route.h"
+#include "transport/session.h"
 #include "transport/stall.h"
 #include "transport/sum.h"
 #include "wire/sum_datagram.h"
@@ -197,7 +198,7 @@ class Endpoint {
   base::Status add_peer(std::uint16_t rank, base::Instant now);
   // Goes over to another epoch: nothing is left of the peers and messages of the one before, and
   // nobody is told. Peers are added anew.
-  void begin_epoch(std::uint16_t job, std::uint64_t epoch);
+  void begin_epoch(const Epoch& epoch);
 
   // Whether a packet with this in its header may be heard, before anything is known about its
   // check. Refusals are counted.

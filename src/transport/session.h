@@ -29,6 +29,8 @@ struct Epoch {
   std::uint16_t job = 0;
   std::uint64_t number = 0;  // grows with every membership of a run
   SessionConfig session;
+  // This endpoint's from now on, where it is another than before.
+  std::optional<std::uint16_t> rank{};
 };
 
 class Session {

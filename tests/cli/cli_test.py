@@ -26,7 +26,7 @@ def run(*arguments, cwd=None):
 class Help(unittest.TestCase):
     def test_every_command_has_help_with_an_example(self):
         commands = ([], ["codec"], ["codec", "tour"], ["bench"], ["bench", "codec"], ["bench", "sim"])
-        commands += (["bench", "checks"], ["bench", "entropy"], ["bench", "transport-core"], ["sim"], ["sim", "run"], ["sim", "soak"])
+        commands += (["bench", "checks"], ["bench", "entropy"], ["bench", "transport-core"], ["sim"], ["sim", "run"], ["sim", "soak"], ["sim", "drill"])
         commands += (["switch"], ["switch", "run"], ["env"])
         for command in commands:
             result = run(*command, "--help")
@@ -203,6 +203,15 @@ class Sim(unittest.TestCase):
         first = run("sim", "soak", "--seeds", "3", "--json")
         self.assertEqual(first.returncode, 0, first.stderr)
         self.assertIn("worlds", json.loads(first.stdout))
+
+    def test_drills_of_both_kinds_hold(self):
+        random = run("sim", "drill", "--seeds", "50", "--json")
+        self.assertEqual(random.returncode, 0, random.stderr)
+        self.assertGreater(json.loads(random.stdout)["decisions"], 20)
+        one = run("sim", "drill", "--phases", "--seed", "17")
+        self.assertEqual(one.returncode, 0, one.stderr)
+        self.assertIn("8 ranks", one.stderr)
+        self.assertEqual(run("sim", "drill", "--phases", "--seed", "100000").returncode, 1)
 
 
 class Bench(unittest.TestCase):

@@ -29,6 +29,7 @@ if not torch.distributed.is_available():
 from ..errors import LibraryNotFoundError, LibraryVersionError, SpillwayError, Status
 from .barrier import monitored_barrier
 from .ddp_hook import DdpHook, attach
+from .elastic_job import ElasticJob, JobEnded, elastic
 from .launcher import torch_variables
 from .process_group import BACKEND, SpillwayGroup
 from .registration import register
@@ -37,5 +38,5 @@ from .step_report import StepReport
 os.environ.update(torch_variables())
 register()
 
-__all__ = ["BACKEND", "DdpHook", "LibraryNotFoundError", "LibraryVersionError", "SpillwayError", "SpillwayGroup",
-           "Status", "StepReport", "attach", "monitored_barrier"]
+__all__ = ["BACKEND", "DdpHook", "ElasticJob", "JobEnded", "LibraryNotFoundError", "LibraryVersionError",
+           "SpillwayError", "SpillwayGroup", "Status", "StepReport", "attach", "elastic", "monitored_barrier"]

@@ -70,6 +70,15 @@ class DdpHook:
         finally:
             self.exact = before
 
+    @property
+    def member(self) -> Member:
+        return self._member
+
+    @property
+    def is_auto(self) -> bool:
+        """Its code is found by trial."""
+        return self._auto is not None
+
     def state_dict(self) -> Dict[str, Any]:
         """What a checkpoint needs. Error feedback is not in it: it begins anew after load_state_dict()."""
         choice = self._auto.choice if self._auto is not None else None
@@ -122,6 +131,8 @@ class DdpHook:
         runs, self._under_way = self._under_way, []
         for run in runs:
             run.wait()
+        if self._member.is_step_lost():
+            return
         reports = [run.report() for run in runs]
         if self._auto is not None:
             self._auto.end_step(not self._must_be_exact(), max(report.seconds for report in reports))
@@ -146,6 +157,9 @@ def run_bucket(hook, bucket):
 
 # How many hooks a communicator has, to tell their tensors apart.
 _hooks: "weakref.WeakKeyDictionary[Any, Iterator[int]]" = weakref.WeakKeyDictionary()
+
+
+_attached: "weakref.WeakKeyDictionary[Any, DdpHook]" = weakref.WeakKeyDictionary()
 
 
 def member_of(group: Any, fields: Dict[str, Any]) -> Member:
@@ -235,4 +249,10 @@ def attach(model: Any, codec: str = "planes", precision: Optional[int] = None,
     hook = DdpHook(member, None if codec == "exact" else chosen, exact_algorithm(algorithm), names, layers,
                    warm_up_steps, measure_every, writer, tag)
     model.register_comm_hook(hook, run_bucket)
+    _attached[model] = hook
     return hook
+
+
+def hook_of(model: Any) -> Optional[DdpHook]:
+    """What attach() gave for it."""
+    return _attached.get(model)

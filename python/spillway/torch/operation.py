@@ -6,7 +6,8 @@ Results are taken back once, by the first who finds that the operation has ended
 buffers. Any thread may wait.
 """
 import threading
-from typing import Any, List, Optional, Sequence
+import time
+from typing import Any, Callable, List, Optional, Sequence
 
 import torch
 
@@ -20,11 +21,22 @@ from .threads import SubmissionOrder
 
 
 class Member:
-    """A rank's place in a group, where operations go: a communicator and the order of its calls."""
+    """A rank's place in a group, where operations go: a communicator and the order of its calls. Both are others after
+    a change of members (elastic_job.py)."""
 
     def __init__(self, communicator: Communicator) -> None:
         self.communicator = communicator
         self.order = SubmissionOrder()
+        # Operations end at once, without the others: what would come from them is what is there.
+        self.is_alone = False
+        # Told of an error; whether the operation is to end as if nothing had happened.
+        self.forgives: Callable[[Exception], bool] = lambda error: False
+        # Whether what this step calculates is thrown away.
+        self.is_step_lost: Callable[[], bool] = lambda: self.is_alone
+        self.waited_s = 0.0  # in waits for operations, by whichever thread
+
+    def move_to(self, communicator: Communicator) -> None:
+        self.communicator, self.order = communicator, SubmissionOrder()
 
 
 class Operation:
@@ -40,14 +52,15 @@ class Operation:
         self._taken_back: Optional["torch.cuda.Event"] = None
         self._request: Optional[Request] = None
         self._error: Optional[Exception] = None
+        self._member: Optional[Member] = None
 
     def start(self, member: Member) -> "Operation":
         """Raises at once what the library refuses at once, unless it has to wait for its turn."""
         ready = self._send.bring() if self._send is not None else None
         if self._receive is not None:
             self._receive.order_behind_caller()
-        member.order.submit(ready, lambda: self._begin(member.communicator))
-        if self._has_begun.is_set() and self._error is not None:
+        member.order.submit(ready, lambda: self._begin(member))
+        if self._has_begun.is_set() and self._error is not None and not member.forgives(self._error):
             raise self._error
         return self
 
@@ -56,13 +69,15 @@ class Operation:
         ready = self._send.bring() if self._send is not None else None
         if ready is not None:
             ready()
-        self._begin(member.communicator)
+        self._begin(member)
         return self
 
-    def _begin(self, communicator: Communicator) -> None:
+    def _begin(self, member: Member) -> None:
+        self._member = member
         try:
-            self._request = communicator.start(self._name, *self._arguments, options=self._options,
-                                               keep=(self._send, self._receive))
+            if not member.is_alone:
+                self._request = member.communicator.start(self._name, *self._arguments, options=self._options,
+                                                          keep=(self._send, self._receive))
         except Exception as error:
             self._error = error
         self._has_begun.set()
@@ -71,9 +86,21 @@ class Operation:
         """Returns when results are where they belong; raises when it failed or the time is up."""
         if not self._has_begun.wait(timeout_s):
             raise SpillwayError(Status.IN_PROGRESS, f"{self._name} has not begun after {timeout_s} s")
+        assert self._member is not None
+        began = time.monotonic()
+        try:
+            self._wait_for_request(timeout_s)
+        except SpillwayError as error:
+            if not self._member.forgives(error):
+                raise
+            self._send = self._receive = None
+        self._member.waited_s += time.monotonic() - began
+
+    def _wait_for_request(self, timeout_s: Optional[float]) -> None:
         if self._error is not None:
             raise self._error
-        assert self._request is not None
+        if self._request is None:
+            return  # alone
         if not self._request.wait(-1 if timeout_s is None else int(timeout_s * 1000)):
             raise SpillwayError(Status.IN_PROGRESS, f"{self._name} has not ended after {timeout_s} s")
         self._finish()
@@ -82,9 +109,8 @@ class Operation:
         """If so, results are where they belong."""
         if not self._has_begun.is_set():
             return False
-        if self._error is not None:
+        if self._error is not None or self._request is None:
             return True
-        assert self._request is not None
         if not self._request.is_done():
             return False
         if self._request.status() == Status.OK:

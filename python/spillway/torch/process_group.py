@@ -58,18 +58,34 @@ class SpillwayGroup(ProcessGroup):
     def __init__(self, communicator: Communicator, mode: Optional[TolerantMode] = None,
                  layers: Optional[LayerPolicy] = None) -> None:
         super().__init__(communicator.rank, communicator.world)
-        self.communicator = communicator
         self._mode = mode
         self._backward_order, self._layers = BackwardOrder(), layers or LayerPolicy()
         self.member = Member(communicator)
         if mode is not None and mode.auto is not None:
             mode.auto.join(self.member)
-        self._world = communicator.world
-        self._rank = communicator.rank
         self._batch: Optional[List[SpillwayWork]] = None
         self._name = self._description = ""
 
     # ---- Who it is ----
+
+    @property
+    def communicator(self) -> Communicator:
+        return self.member.communicator
+
+    # Of now: torch's own halves of these are those of the beginning.
+    @property
+    def _rank(self) -> int:
+        return self.communicator.rank
+
+    @property
+    def _world(self) -> int:
+        return self.communicator.world
+
+    def rank(self) -> int:
+        return self._rank
+
+    def size(self) -> int:
+        return self._world
 
     def getBackendName(self) -> str:
         return BACKEND
@@ -99,9 +115,9 @@ class SpillwayGroup(ProcessGroup):
         self.communicator.abort("the process group was aborted")
 
     def __del__(self) -> None:
-        communicator = getattr(self, "communicator", None)
-        if communicator is not None:
-            communicator.close()
+        member = getattr(self, "member", None)
+        if member is not None:
+            member.communicator.close()
 
     # ---- Reductions ----
 

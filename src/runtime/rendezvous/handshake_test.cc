@@ -46,10 +46,6 @@ Frame only(const Blob& bytes) {
   return reader.next().value().value();
 }
 
-std::string text_of(const Frame& frame) {
-  return {frame.body.begin(), frame.body.end()};
-}
-
 void expect_heard(Channel from, Channel to) {
   for (const std::string text : {"hello", "", "again"}) {
     const Frame sent{FrameType::kFailure, Blob(text.begin(), text.end())};

@@ -69,8 +69,11 @@ std::optional<Blob> read_blob(base::ByteReader& reader) {
 }
 
 bool known(std::uint16_t type) {
-  return type >= static_cast<std::uint16_t>(FrameType::kHello) &&
-         type <= static_cast<std::uint16_t>(FrameType::kProof);
+  const auto lies_between = [type](FrameType first, FrameType last) {
+    return type >= static_cast<std::uint16_t>(first) && type <= static_cast<std::uint16_t>(last);
+  };
+  return lies_between(FrameType::kHello, FrameType::kProof) ||
+         lies_between(FrameType::kMember, FrameType::kReply);
 }
 
 }  // namespace

@@ -68,12 +68,24 @@ enum class FrameType : std::uint16_t {
   kOpening = 7,
   kChallenge = 8,
   kProof = 9,
+  // Of a job's mesh, behind the same handshake (job/mesh_message.h).
+  kMember = 16,
+  kWelcomeMember = 17,
+  kRoster = 18,
+  kSpeech = 19,
+  kQuestion = 20,
+  kReply = 21,
 };
 
 struct Frame {
   FrameType type = FrameType::kHello;
   Blob body{};
 };
+
+// Its body as text.
+inline std::string text_of(const Frame& frame) {
+  return {frame.body.begin(), frame.body.end()};
+}
 
 // What ranks know of each other before they meet.
 enum class Keying : std::uint8_t {

@@ -33,10 +33,6 @@ using testing_rendezvous::RawEnd;
 
 const std::string kJobSecret = "a secret of twenty-two";
 
-std::string text_of(const Frame& frame) {
-  return {frame.body.begin(), frame.body.end()};
-}
-
 Hello hello_of(std::uint32_t rank, const Nonce& nonce) {
   return {.nonce = nonce,
           .random = {},

@@ -18,6 +18,13 @@
 #include "net/system_call.h"
 
 namespace spillway::runtime {
+
+Door door_of(const net::SocketAddress& address, std::string text) {
+  Door door{.address = {}, .size = address.size(), .text = std::move(text)};
+  std::memcpy(&door.address, address.data(), address.size());
+  return door;
+}
+
 namespace {
 
 constexpr std::size_t kReadBytes = 65536;
@@ -30,12 +37,6 @@ const sockaddr* plain(const sockaddr_storage& address) {
 int poll_ms(base::Duration patience) {
   return static_cast<int>(std::clamp<std::int64_t>((patience.count() + 999'999) / 1'000'000, 0,
                                                    std::int64_t{3600} * 1000));
-}
-
-Door door_of(const net::SocketAddress& address, std::string text) {
-  Door door{.address = {}, .size = address.size(), .text = std::move(text)};
-  std::memcpy(&door.address, address.data(), address.size());
-  return door;
 }
 
 // An abstract name begins with a zero byte and has no file.
@@ -153,6 +154,10 @@ bool is_connected_to_itself(const net::UniqueFd& socket) {
          net::SocketAddress::from(own) == net::SocketAddress::from(peer);
 }
 
+std::string attempt_at(const Door& door) {
+  return fmt::format("connect to {}", door.text);
+}
+
 int connection_error(const net::UniqueFd& socket) {
   int error = 0;
   socklen_t size = sizeof(error);
@@ -203,32 +208,42 @@ bool wait_for(const net::UniqueFd& socket, short events, base::Duration patience
   return ::poll(&waiting, 1, poll_ms(patience)) > 0;
 }
 
-base::Result<net::UniqueFd> connect_to(const Door& door, base::Duration patience) {
+base::Result<net::UniqueFd> begin_to_connect(const Door& door) {
   net::UniqueFd socket(
       ::socket(door.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) {
     return net::system_error("open a socket for the rendezvous", errno);
   }
-  const std::string attempt = fmt::format("connect to {}", door.text);
-  if (::connect(socket.get(), plain(door.address), door.size) != 0) {
-    if (errno != EINPROGRESS) {
-      return net::system_error(attempt, errno);
-    }
-    if (!wait_for(socket, POLLOUT, patience)) {
-      return net::system_error(attempt, ETIMEDOUT);
-    }
-    if (const int error = connection_error(socket); error != 0) {
-      return net::system_error(attempt, error);
-    }
-  }
-  if (is_connected_to_itself(socket)) {
-    return net::system_error(attempt, ECONNREFUSED);
-  }
-  if (of_another_user(socket)) {
-    return base::Status(base::StatusCode::kForeign,
-                        fmt::format("{} belongs to another user's process", door.text));
+  if (::connect(socket.get(), plain(door.address), door.size) != 0 && errno != EINPROGRESS) {
+    return net::system_error(attempt_at(door), errno);
   }
   return socket;
+}
+
+base::Status finish_connecting(const net::UniqueFd& socket, const Door& door) {
+  if (const int error = connection_error(socket); error != 0) {
+    return net::system_error(attempt_at(door), error);
+  }
+  if (is_connected_to_itself(socket)) {
+    return net::system_error(attempt_at(door), ECONNREFUSED);
+  }
+  if (of_another_user(socket)) {
+    return {base::StatusCode::kForeign,
+            fmt::format("{} belongs to another user's process", door.text)};
+  }
+  return {};
+}
+
+base::Result<net::UniqueFd> connect_to(const Door& door, base::Duration patience) {
+  base::Result<net::UniqueFd> socket = begin_to_connect(door);
+  if (!socket.ok()) {
+    return socket;
+  }
+  if (!wait_for(*socket, POLLOUT, patience)) {
+    return net::system_error(attempt_at(door), ETIMEDOUT);
+  }
+  const base::Status status = finish_connecting(*socket, door);
+  return status.ok() ? std::move(socket) : base::Result<net::UniqueFd>(status);
 }
 
 Newcomer accept_from(const net::UniqueFd& listener) {

@@ -43,7 +43,13 @@ base::Result<Listening> listen_at(const RendezvousPoint& point);
 // At exactly this address, or any free port where its port is 0.
 base::Result<net::UniqueFd> listen_exactly(const net::SocketAddress& address);
 
-// A connection, or nothing within `patience`.
+// The door of an address.
+Door door_of(const net::SocketAddress& address, std::string text);
+
+// Begins to connect; when the socket can be written to, finish_connecting() says how that ended.
+base::Result<net::UniqueFd> begin_to_connect(const Door& door);
+base::Status finish_connecting(const net::UniqueFd& socket, const Door& door);
+// Both: a connection, or nothing within `patience`.
 base::Result<net::UniqueFd> connect_to(const Door& door, base::Duration patience);
 struct Newcomer {
   net::UniqueFd socket{};   // invalid: nobody knocks

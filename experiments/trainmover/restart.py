@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The way people do it: a rank of a job that torchrun starts again from a checkpoint on the local disk.
+
+    torchrun --nproc_per_node N --max_restarts 1 restart.py --state-mb N --steps N --at N --out FOLDER
+
+Trains what worker.py trains, over Gloo, with a checkpoint behind every step, so that no step is lost but the one in
+which rank 1 is killed. Writes event.json as worker.py does, and after the restart stepped.json {"time"} when the first
+step has ended.
+"""
+import argparse
+import json
+import os
+import pathlib
+import signal
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+from worker import VICTIM, model_of
+
+
+def write_time(path):
+    path.write_text(json.dumps({"time": time.time()}))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    for name in ("--state-mb", "--steps", "--at"):
+        parser.add_argument(name, type=int, required=True)
+    parser.add_argument("--out", type=pathlib.Path, required=True)
+    options = parser.parse_args()
+    import torch
+    import torch.distributed as dist
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    torch.manual_seed(1)
+    model, width = model_of(options.state_mb)
+    ddp = torch.nn.parallel.DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01, momentum=0.9)
+    rank, first, checkpoint = dist.get_rank(), 0, options.out / "checkpoint.pt"
+    is_restarted = checkpoint.exists()
+    if is_restarted:
+        saved = torch.load(checkpoint)
+        model.load_state_dict(saved["model"])
+        optimizer.load_state_dict(saved["optimizer"])
+        first = saved["step"]
+    for step in range(first, options.steps):
+        if step == options.at and rank == VICTIM and not is_restarted:
+            write_time(options.out / "event.json")
+            os.kill(os.getpid(), signal.SIGKILL)
+        data = torch.randn(8, width, generator=torch.Generator().manual_seed(step * 100 + rank))
+        optimizer.zero_grad()
+        ddp(data).square().mean().backward()
+        optimizer.step()
+        if is_restarted and step == first and rank == 0:
+            write_time(options.out / "stepped.json")
+        if rank == 0 and not is_restarted:
+            torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step + 1},
+                       options.out / "part.pt")
+            os.replace(options.out / "part.pt", checkpoint)
+    dist.barrier()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training that outlives its processes.
+
+    job = spillway.torch.elastic(model, optimizer, standbys=1)
+    for step in job.steps(total):            # an interrupted step comes again; all else is an ordinary loop
+        ...
+
+When a rank is gone, or shall go, all others end the step they are in at once, with whatever is in their tensors: what it
+calculates is thrown away, and optimizers do nothing until the step comes again. A standby gets the state of the step's
+beginning from the ranks that have it, and takes the place. DDP, its hook and torch.distributed's default group go on
+with the new members; rank and size are then what they are.
+
+Invariants: at the beginning of a step that steps() yields, all ranks have the same state, but for what is theirs alone.
+An optimizer's step is taken by all ranks or comes again for all. In exact jobs, with `seed`, a run with changes ends
+with the same bits as one without.
+
+Limits: every step ends with a step of the optimizer. What else a step does (logging, files) it does again; `job.is_lost`
+says whether it will. Object collectives and sub-groups inside of steps are not carried on. The thread that trains.
+"""
+import random
+import time
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+
+import torch
+import torch.distributed as dist
+
+from ..errors import SpillwayError, Status
+from ..job import Change, Job
+from .ddp_hook import attach, hook_of
+from .elastic_state import Snapshot, TrainingState, receive_state, send_state
+from .process_group import SpillwayGroup
+from .threads import waiters
+
+SEED_BITS = 63
+MAX_TRIES = 3  # at a step that fails although nobody is gone
+# What ends a communicator and no more.
+BROKEN = (Status.PEER_FAILED, Status.ABORTED, Status.TIMED_OUT, Status.MISMATCH)
+
+
+class JobEnded(RuntimeError):
+    """The job cannot go on; the message says why. Checkpoints are as they were."""
+
+
+def elastic(model: torch.nn.Module, optimizer: Any, state: Any = None, *, standbys: int = 0, shrink: bool = False,
+            min_ranks: int = 1, seed: Optional[int] = 0, park_limit: float = 300.0, straggler: float = 2.0,
+            replace_stragglers: bool = False, on_change: Optional[Callable[[Change], None]] = None) -> "ElasticJob":
+    """Makes the default group's processes a job whose members may change. All of them call it, with the same arguments,
+    behind init_process_group("spillway") and DistributedDataParallel. A process with SPILLWAY_JOB set joins the job of
+    that ticket instead, and becomes a standby.
+
+    optimizer           one, or a list of them
+    state               what else belongs to a step, with state_dict() and load_state_dict(): schedulers, samplers,
+                        scalers; one, or a list. It is copied at every step: keep it small
+    standbys            of the processes, the last so many train only when they are called in
+    shrink              where no standby is left the others go on without who is gone, as long as there are `min_ranks`;
+                        gradients are averages of those who are there
+    seed                every step begins with random numbers that follow from it, the step and the rank. None: they are
+                        left as they are, and differ when a step comes again
+    park_limit          seconds that a rank may take to end its step when another is gone
+    straggler           times the median of ranks' own time per step, from which a rank is reported as a straggler;
+                        replace_stragglers: and moved
+    on_change           told of every change, at every rank, behind it
+    """
+    group = dist.distributed_c10d._get_default_group()
+    if not isinstance(group, SpillwayGroup):
+        raise TypeError('elastic() needs the backend "spillway": init_process_group("spillway")')
+    hook = hook_of(model)
+    if hook is None and isinstance(model, torch.nn.parallel.DistributedDataParallel):
+        hook = attach(model, codec="exact")
+    if hook is not None and (hook.member is not group.member or hook.is_auto):
+        raise ValueError('elastic() needs a hook over the default group, whose codec is not "auto"')
+    fields = {"may_shrink": int(shrink), "min_ranks": min_ranks, "park_limit_ms": int(park_limit * 1000),
+              "straggler_percent": int(straggler * 100), "replace_stragglers": int(replace_stragglers)}
+    ticket = group.communicator.library.variable_if_set("SPILLWAY_JOB")
+    job = (Job.join(ticket, **fields) if ticket is not None
+           else Job.found(group.communicator, standbys=standbys, **fields))
+    optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
+    extra = list(state) if isinstance(state, (list, tuple)) else [] if state is None else [state]
+    return ElasticJob(job, group, model, optimizers, extra + ([] if hook is None else [hook]), seed, on_change)
+
+
+class ElasticJob:
+    """Made by elastic(). `changes`: what became of each change, with when it was told of, stood still, knew, was connected,
+    had the state and had done a step, in seconds of the wall clock."""
+
+    def __init__(self, job: Job, group: SpillwayGroup, model: torch.nn.Module, optimizers: List[Any], extra: List[Any],
+                 seed: Optional[int], on_change: Optional[Callable[[Change], None]]) -> None:
+        self._job, self._group, self._model, self._seed, self._on_change = job, group, model, seed, on_change
+        self._state = TrainingState(model, optimizers, extra)
+        self._member = group.member
+        self._member.forgives, self._member.is_step_lost = self._forgives, lambda: self.is_lost
+        self._is_lost = self._has_stepped = self._has_rebuilt = False
+        self._is_shadow = False
+        self._tries, self._trouble = 0, ""
+        self.changes: List[Dict[str, Any]] = []
+        self._step = 0
+        self._has_state = True
+        for optimizer in optimizers:
+            self._guard(optimizer)
+        self._change = job.first_change()
+        self._close_communicator()
+        if self.rank is not None:
+            self._connect()
+        else:
+            self._has_state, self._member.is_alone = False, True
+
+    # ---- What a script may ask ----
+
+    @property
+    def rank(self) -> Optional[int]:
+        """None: a standby."""
+        return None if self._change is None else self._change.rank
+
+    @property
+    def world(self) -> int:
+        return 0 if self._change is None else self._change.world
+
+    @property
+    def epoch(self) -> int:
+        return 0 if self._change is None else self._change.epoch
+
+    @property
+    def is_lost(self) -> bool:
+        """What this step calculates is thrown away, because it comes again or is a standby's rehearsal."""
+        return self._is_lost or self._is_shadow
+
+    @property
+    def ticket(self) -> str:
+        """For `spillway job`, and SPILLWAY_JOB of standbys that come later."""
+        return self._job.ticket
+
+    def status(self) -> Dict[str, Any]:
+        return self._job.status()
+
+    def shard(self, indices: Sequence[int]) -> Sequence[int]:
+        """Of what all ranks go through together, this rank's part, among those who are there now."""
+        return indices[self.rank or 0::max(1, self.world)]
+
+    def steps(self, total: int, start: int = 0) -> Iterator[int]:
+        """The numbers of the steps, from `start` to total - 1."""
+        self._step = start
+        try:
+            if not self._has_state:
+                yield from self._rehearse()
+                self._go_over()
+            while self._step < total or not self._end_together():
+                began, waited_s = time.monotonic(), self._member.waited_s
+                snapshot = self._state.snapshot()
+                self._is_lost = self._has_stepped = False
+                self._draw_anew()
+                yield self._step
+                self._end_step(snapshot)
+                waited_s = self._member.waited_s - waited_s
+                if self._job.step(self._step, max(0.0, time.monotonic() - began - waited_s)) or self._is_lost:
+                    self._go_over()
+        except Done:
+            pass
+        self._job.close()
+
+    # ---- A step ----
+
+    def _forgives(self, error: Exception) -> bool:
+        """An operation failed. Where the members change, all that it means is that the step comes again."""
+        if not isinstance(error, SpillwayError) or error.status not in BROKEN:
+            return False
+        self._is_lost, self._trouble = True, str(error)
+        return True
+
+    def _guard(self, optimizer: Any) -> None:
+        """Its step does nothing in a step that is lost, and what was done is noted."""
+        take = optimizer.step
+
+        def step(*arguments: Any, **keywords: Any) -> Any:
+            if self._is_lost and not self._has_stepped:
+                return None
+            result = take(*arguments, **keywords)
+            self._has_stepped = True
+            return result
+
+        optimizer.step = step
+
+    def _draw_anew(self) -> None:
+        if self._seed is not None:
+            torch.manual_seed(random.Random(f"{self._seed}/{self._step}/{self.rank}").getrandbits(SEED_BITS))
+
+    def _rebuild_buckets(self) -> None:
+        """DDP does so behind its first step, and tells the others; a rank that comes later would be told nothing."""
+        reducer = getattr(self._model, "reducer", None)
+        if self._has_rebuilt or reducer is None:
+            return
+        self._has_rebuilt = True
+        before, self._member.is_alone = self._member.is_alone, True
+        reducer._rebuild_buckets()
+        self._member.is_alone = before
+
+    def _end_step(self, snapshot: Snapshot) -> None:
+        self._rebuild_buckets()
+        if self._has_stepped or not self._is_lost:
+            self._step, self._tries = self._step + 1, 0
+        else:
+            snapshot.restore()
+            self._tries += 1
+        if self.changes and "stepped" not in self.changes[-1] and not self._is_lost:
+            self.changes[-1]["stepped"] = time.time()
+
+    def _end_together(self) -> bool:
+        """A rank that is done stays until all are: others may need its state. False: a change came between."""
+        if self._job.finish():
+            return True
+        self._go_over()
+        return False
+
+    # ---- A change ----
+
+    def _go_over(self) -> None:
+        """Until all go on, or none. A standby waits here for its turn."""
+        if self._tries > MAX_TRIES:
+            raise JobEnded(f"step {self._step} failed {self._tries} times although nobody is gone: {self._trouble}")
+        while True:
+            change = self._park()
+            if change.rank is None:
+                self._has_state, self._member.is_alone = False, True
+            elif self._move_to(change):
+                return
+
+    def _park(self) -> Change:
+        self._close_communicator()
+        change = self._job.park(self._step, has_state=self._has_state, is_warm=self._has_rebuilt)
+        assert change is not None
+        if change.is_done:
+            raise Done
+        if change.ends:
+            self._job.close()
+            raise JobEnded(change.why)
+        self._change = change
+        self.changes.append({"epoch": change.epoch, "why": change.why, "interrupted": change.interrupted_ns / 1e9,
+                             "parked": change.parked_ns / 1e9, "decided": change.decided_ns / 1e9})
+        return change
+
+    def _move_to(self, change: Change) -> bool:
+        """False: somebody else is gone meanwhile."""
+        self._connect()
+        self.changes[-1]["connected"] = time.time()
+        try:
+            self._take_state(change)
+        except SpillwayError as error:
+            if error.status not in BROKEN:
+                raise
+            return False
+        self._has_state, self._step, self._is_lost = True, change.step, False
+        self.changes[-1]["state"] = time.time()
+        if self._on_change is not None:
+            self._on_change(change)
+        return True
+
+    def _close_communicator(self) -> None:
+        """In the background: it answers others for a moment."""
+        waiters.run(self._member.communicator.close)
+
+    def _connect(self) -> None:
+        self._member.move_to(self._job.communicator())
+        self._member.is_alone = False
+
+    def _take_state(self, change: Change) -> None:
+        receivers = [rank for rank in range(change.world) if rank not in change.sources]
+        communicator = self._member.communicator
+        if change.rank not in change.sources:
+            self._has_state = False
+            self.changes[-1]["bytes"] = receive_state(communicator, self._state, change.sources)
+        elif receivers:
+            send_state(communicator, self._state, change.sources.index(change.rank), len(change.sources), receivers)
+
+    # ---- A standby ----
+
+    def _rehearse(self) -> Iterator[int]:
+        """One step by itself, so that what is done once in a process's life is done."""
+        self._is_shadow = True
+        yield self._step
+        self._rebuild_buckets()
+        self._is_shadow = self._is_lost = self._has_stepped = False
+
+
+class Done(Exception):
+    """All ranks have done all steps."""

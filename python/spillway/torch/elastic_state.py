@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a training job consists of at the beginning of a step, and how a process that lacks it gets it from those that have
+it: straight into the memory of its own tensors, in parts from several ranks at once, over a communicator of the new
+epoch; nothing goes through a disk.
+
+    source 0 ── size, description ──────────────────► receiver     what there is, and everything that is no tensor
+    source i ── its share of the pieces ────────────► receiver     large tensors as they lie, small ones packed
+    source i ── checksums of these ─────────────────► receiver
+
+A receiver whose tensors are not those of the description (another model) fails with a sentence. If a source dies, all of
+it fails, the receiver still has no state, and the next epoch begins again.
+
+Limits: pieces of PIECE_BYTES; MAX_PIECES of a state. The thread that trains.
+"""
+import copy
+import pickle
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+
+from .. import abi
+from ..communicator import Communicator
+from ..request import Request
+
+SMALL_BYTES = 256 << 10    # tensors below are packed together
+PIECE_BYTES = 16 << 20
+MAX_PIECES = 60_000        # tags of messages
+SIZE_TAG, DESCRIPTION_TAG, CHECKSUMS_TAG, FIRST_PIECE_TAG = 1, 2, 3, 16
+
+
+class Placeholder(NamedTuple):
+    """Where a tensor stands in a description."""
+    index: int
+
+
+class TensorKind(NamedTuple):
+    path: str
+    shape: Tuple[int, ...]
+    dtype: torch.dtype
+
+
+class Flat(NamedTuple):
+    """A tree of plain values, and its tensors by themselves."""
+    tree: Any
+    kinds: List[TensorKind]
+    tensors: List[torch.Tensor]
+
+
+def flatten(tree: Any) -> Flat:
+    kinds: List[TensorKind] = []
+    tensors: List[torch.Tensor] = []
+
+    def walk(value: Any, path: str) -> Any:
+        if isinstance(value, torch.Tensor):
+            kinds.append(TensorKind(path, tuple(value.shape), value.dtype))
+            tensors.append(value.detach())
+            return Placeholder(len(tensors) - 1)
+        if isinstance(value, dict):
+            return type(value)((key, walk(each, f"{path}/{key}")) for key, each in value.items())
+        if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+            return type(value)(walk(each, f"{path}/{at}") for at, each in enumerate(value))
+        return value
+
+    return Flat(walk(tree, ""), kinds, tensors)
+
+
+def fill(tree: Any, tensors: Sequence[torch.Tensor]) -> Any:
+    """The tree again, with these tensors at their places."""
+    if isinstance(tree, Placeholder):
+        return tensors[tree.index]
+    if isinstance(tree, dict):
+        return type(tree)((key, fill(each, tensors)) for key, each in tree.items())
+    if isinstance(tree, (list, tuple)) and not hasattr(tree, "_fields"):
+        return type(tree)(fill(each, tensors) for each in tree)
+    return tree
+
+
+class TrainingState:
+    """Of a model, its optimizers and whatever else has state_dict() and load_state_dict()."""
+
+    def __init__(self, model: torch.nn.Module, optimizers: Sequence[Any], extra: Sequence[Any]) -> None:
+        self._model, self._optimizers, self._extra = model, list(optimizers), list(extra)
+
+    def tree(self) -> Dict[str, Any]:
+        """Tensors are those that training uses."""
+        return {"model": self._model.state_dict(), "optimizers": [each.state_dict() for each in self._optimizers],
+                "extra": [each.state_dict() for each in self._extra]}
+
+    def adopt(self, tree: Dict[str, Any], own: Dict[str, Any]) -> None:
+        """`own`: tree() of before, into whose tensors those of `tree` were received where they fit."""
+        for optimizer, saved, before in zip(self._optimizers, tree["optimizers"], own["optimizers"]):
+            if not is_same_state(saved["state"], before["state"]):
+                optimizer.load_state_dict(saved)
+                continue
+            for group, values in zip(optimizer.param_groups, saved["param_groups"]):
+                group.update({name: value for name, value in values.items() if name != "params"})
+        for each, saved in zip(self._extra, tree["extra"]):
+            each.load_state_dict(saved)
+
+    def snapshot(self) -> "Snapshot":
+        return Snapshot(self._model, self._extra)
+
+
+def is_same_state(one: Any, other: Any) -> bool:
+    """The same tensors, and the same values beside them."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(is_same_state(one[key], other[key]) for key in one)
+    if isinstance(one, torch.Tensor):
+        return one is other
+    return bool(type(one) is type(other) and one == other)
+
+
+class Snapshot:
+    """What a step changes before its optimizer does: buffers and the script's own state. Small, as a rule."""
+
+    def __init__(self, model: torch.nn.Module, extra: Sequence[Any]) -> None:
+        self._buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+        self._extra = [(each, copy.deepcopy(each.state_dict())) for each in extra]
+
+    def restore(self) -> None:
+        with torch.no_grad():
+            for buffer, value in self._buffers:
+                buffer.copy_(value)
+        for each, state in self._extra:
+            each.load_state_dict(copy.deepcopy(state))
+
+
+# ---- From rank to rank ----
+
+class Piece(NamedTuple):
+    tensor: torch.Tensor  # of bytes, contiguous
+    tag: int
+
+
+def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory, as bytes; it is contiguous."""
+    return tensor.detach().reshape(-1).view(torch.uint8)
+
+
+class Layout:
+    """The same at both ends: which tensors travel packed, and how all of it is cut into pieces."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        # What is elsewhere, or not in one piece, travels by a copy.
+        self._hosts = [tensor if is_plain(tensor) else tensor.detach().cpu().contiguous() for tensor in tensors]
+        self._tensors = list(tensors)
+        self._small = [at for at, tensor in enumerate(self._hosts) if 0 < size_of(tensor) < SMALL_BYTES]
+        self._packed = torch.empty(sum(size_of(self._hosts[at]) for at in self._small), dtype=torch.uint8)
+
+    def pack(self) -> None:
+        for part, at in self._parts():
+            part.copy_(bytes_of(self._hosts[at]))
+
+    def unpack(self) -> None:
+        for part, at in self._parts():
+            bytes_of(self._hosts[at]).copy_(part)
+        with torch.no_grad():
+            for tensor, host in zip(self._tensors, self._hosts):
+                if tensor is not host:
+                    tensor.copy_(host)
+
+    def _parts(self) -> Iterator[Tuple[torch.Tensor, int]]:
+        begin = 0
+        for at in self._small:
+            end = begin + size_of(self._hosts[at])
+            yield self._packed[begin:end], at
+            begin = end
+
+    def pieces(self) -> List[Piece]:
+        runs = [self._packed] if self._packed.numel() else []
+        runs += [bytes_of(tensor) for tensor in self._hosts if size_of(tensor) >= SMALL_BYTES]
+        cut = [part for run in runs for part in run.split(PIECE_BYTES)]
+        if len(cut) > MAX_PIECES:
+            raise RuntimeError(f"a state of {sum(part.numel() for part in cut)} bytes is too large to be moved: there may "
+                               f"be {MAX_PIECES} pieces of {PIECE_BYTES} bytes")
+        return [Piece(part, FIRST_PIECE_TAG + at) for at, part in enumerate(cut)]
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == "cpu" and tensor.is_contiguous()
+
+
+def size_of(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def share_of(pieces: Sequence[Piece], place: int, places: int) -> List[Piece]:
+    """Of the one at this place among the sources. Neighbours go to different ones."""
+    return list(pieces[place::places])
+
+
+def checksum(piece: Piece) -> int:
+    return zlib.crc32(piece.tensor.numpy()) if piece.tensor.numel() else 0
+
+
+def start_message(comm: Communicator, verb: str, data: torch.Tensor, peer: int, tag: int) -> Request:
+    options = comm.options()
+    options.tag = tag
+    return comm.start(verb, data.data_ptr(), data.numel(), abi.UINT8, peer, options=options, keep=data)
+
+
+def bytes_tensor(data: bytes) -> torch.Tensor:
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8)
+
+
+def send_state(comm: Communicator, state: TrainingState, place: int, sources: int, receivers: Sequence[int]) -> None:
+    """From the source at this place among so many."""
+    flat = flatten(state.tree())
+    layout = Layout(flat.tensors)
+    layout.pack()
+    mine = share_of(layout.pieces(), place, sources)
+    description = bytes_tensor(pickle.dumps((flat.tree, flat.kinds)))
+    requests: List[Request] = []
+    for receiver in receivers:
+        if place == 0:
+            size = torch.tensor([description.numel()], dtype=torch.int64)
+            requests.append(start_message(comm, "send", bytes_of(size), receiver, SIZE_TAG))
+            requests.append(start_message(comm, "send", description, receiver, DESCRIPTION_TAG))
+        requests += [start_message(comm, "send", piece.tensor, receiver, piece.tag) for piece in mine]
+    sums = torch.tensor(checksums(mine) or [0], dtype=torch.int64)
+    requests += [start_message(comm, "send", bytes_of(sums), receiver, CHECKSUMS_TAG) for receiver in receivers]
+    for request in requests:
+        request.wait()
+
+
+def checksums(pieces: Sequence[Piece]) -> List[int]:
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(checksum, pieces))
+
+
+def receive_state(comm: Communicator, state: TrainingState, sources: Sequence[int]) -> int:
+    """How many bytes of tensors came."""
+    size = torch.zeros(1, dtype=torch.int64)
+    start_message(comm, "receive", bytes_of(size), sources[0], SIZE_TAG).wait()
+    description = torch.empty(int(size[0]), dtype=torch.uint8)
+    start_message(comm, "receive", description, sources[0], DESCRIPTION_TAG).wait()
+    tree, kinds = pickle.loads(description.numpy().tobytes())
+    own = state.tree()
+    tensors = places_for(kinds, flatten(own))
+    layout = Layout(tensors)
+    pieces = layout.pieces()
+    shares = [share_of(pieces, place, len(sources)) for place in range(len(sources))]
+    requests = [start_message(comm, "receive", piece.tensor, source, piece.tag)
+                for source, share in zip(sources, shares) for piece in share]
+    sums = [torch.zeros(max(1, len(share)), dtype=torch.int64) for share in shares]
+    requests += [start_message(comm, "receive", bytes_of(each), source, CHECKSUMS_TAG)
+                 for source, each in zip(sources, sums)]
+    for request in requests:
+        request.wait()
+    for source, share, each in zip(sources, shares, sums):
+        if checksums(share) != each[:len(share)].tolist():
+            raise RuntimeError(f"the state that came from rank {source} is not what it sent: its checksums differ")
+    layout.unpack()
+    state.adopt(fill(tree, tensors), own)
+    return sum(size_of(tensor) for tensor in tensors)
+
+
+def places_for(kinds: Sequence[TensorKind], own: Flat) -> List[torch.Tensor]:
+    """This process's tensors where it has such, else new ones. A model's must be there."""
+    here = {kind.path: (kind, tensor) for kind, tensor in zip(own.kinds, own.tensors)}
+    places = []
+    for kind in kinds:
+        known: Optional[Tuple[TensorKind, torch.Tensor]] = here.get(kind.path)
+        if known is not None and known[0] == kind:
+            places.append(known[1])
+            continue
+        if kind.path.startswith("/model/"):
+            raise RuntimeError(f"this process's model is not the job's: {kind.path[7:]} is {kind.dtype} "
+                               f"{list(kind.shape)} there, and here "
+                               + ("missing" if known is None else f"{known[0].dtype} {list(known[0].shape)}"))
+        places.append(torch.empty(kind.shape, dtype=kind.dtype))
+    return places

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `spillway job run`: starts this machine's processes of a job, and lets the others live when one
+// dies. torchrun ends all of them then, which is right for jobs that cannot go on.
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/environment.h"
+#include "cli/commands.h"
+#include "cli/job_command.h"
+#include "runtime/job/question.h"
+#include "runtime/launch/rendezvous_point.h"
+#include "runtime/launch/secret.h"
+
+namespace spillway::cli {
+namespace {
+
+struct JobRunOptions {
+  std::uint32_t processes = 1;
+  std::uint32_t first = 0;
+  std::uint32_t world = 0;  // 0: as many as processes
+  std::string master;       // of other machines, too
+  std::uint32_t respawn = 1'000'000;
+  std::vector<std::string> command;
+};
+
+constexpr base::Duration kLookPatience = base::seconds(1);
+constexpr base::Duration kReplacePatience = base::seconds(15);
+constexpr std::chrono::milliseconds kLook{50};
+
+std::atomic<int> end_signal{0};
+
+void on_job_signal(int number) {
+  end_signal = number;
+}
+
+void take_job_signals() {
+  struct sigaction action {};
+  action.sa_handler = on_job_signal;
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    ::sigaction(number, &action, nullptr);
+  }
+}
+
+// The processes that this one has started.
+class JobProcesses {
+ public:
+  explicit JobProcesses(const JobRunOptions& options) : options_(options) {
+    const base::Environment told = base::Environment::of_process();
+    ticket_file_ = told.text("SPILLWAY_JOB_FILE");
+    if (ticket_file_.empty()) {
+      ticket_file_ =
+          (std::filesystem::temp_directory_path() / fmt::format("spillway-job-{}", ::getpid()))
+              .string();
+      ::setenv("SPILLWAY_JOB_FILE", ticket_file_.c_str(), 1);
+      owns_file_ = true;
+    }
+  }
+  ~JobProcesses() {
+    if (owns_file_) {
+      std::error_code ignored;
+      std::filesystem::remove(ticket_file_, ignored);
+    }
+  }
+
+  void start_founders() {
+    const bool is_alone = options_.master.empty();
+    const runtime::Place master = is_alone ? runtime::Place{"127.0.0.1", free_port()}
+                                           : value_or_throw(runtime::parse_place(options_.master));
+    const std::uint32_t world = options_.world == 0 ? options_.processes : options_.world;
+    for (std::uint32_t i = 0; i < options_.processes; ++i) {
+      start({{"RANK", std::to_string(options_.first + i)},
+             {"WORLD_SIZE", std::to_string(world)},
+             {"LOCAL_RANK", std::to_string(i)},
+             {"LOCAL_WORLD_SIZE", std::to_string(options_.processes)},
+             {"MASTER_ADDR", master.host},
+             {"MASTER_PORT", std::to_string(master.port)}});
+    }
+  }
+
+  // Until all have ended. Whether the job came to its end: the last process did.
+  bool watch() {
+    while (!living_.empty()) {
+      int status = 0;
+      const pid_t ended = ::waitpid(-1, &status, WNOHANG);
+      if (ended > 0 && living_.erase(ended) > 0) {
+        note_end(ended, status);
+      } else if (ended <= 0) {
+        forward_signal();
+        replace_if_possible();
+        std::this_thread::sleep_for(kLook);
+      }
+    }
+    return is_well_;
+  }
+
+ private:
+  using Variables = std::vector<std::pair<std::string, std::string>>;
+
+  void note_end(pid_t ended, int status) {
+    is_well_ = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    if (is_well_ || living_.empty() || end_signal != 0) {
+      return;
+    }
+    fmt::print(stderr, "spillway: process {} {}; {} others go on\n", ended, how(status),
+               living_.size());
+    if (replaced_ < options_.respawn) {
+      ++replaced_;
+      owed_until_.push_back(base::MonotonicClock().now() + kReplacePatience);
+    }
+  }
+
+  // The ticket may be that of the dead process, until another is rank 0.
+  void replace_if_possible() {
+    if (owed_until_.empty() || end_signal != 0) {
+      return;
+    }
+    if (const std::string ticket = living_ticket(); !ticket.empty()) {
+      start(newcomer_variables(ticket));
+      owed_until_.pop_front();
+    } else if (base::MonotonicClock().now() > owed_until_.front()) {
+      owed_until_.pop_front();
+    }
+  }
+
+  static std::string how(int status) {
+    return WIFSIGNALED(status) ? fmt::format("was ended by signal {}", WTERMSIG(status))
+                               : fmt::format("ended with code {}", WEXITSTATUS(status));
+  }
+
+  // Of a job that answers; empty where it has not begun, or is over.
+  std::string living_ticket() const {
+    std::ifstream file(ticket_file_);
+    std::string text;
+    file >> text;
+    const base::Result<runtime::Ticket> ticket = runtime::parse_ticket(text);
+    const base::Result<runtime::Secret> secret =
+        runtime::secret_from(base::Environment::of_process(), {});
+    const bool answers = ticket.ok() && secret.ok() &&
+                         runtime::ask_job(*ticket, secret->bytes(), "status", kLookPatience).ok();
+    return answers ? text : "";
+  }
+
+  void forward_signal() {
+    const int number = end_signal;
+    if (number == 0 || std::exchange(has_forwarded_, true)) {
+      return;
+    }
+    for (const pid_t process : living_) {
+      ::kill(process, number);
+    }
+  }
+
+  void start(const Variables& variables) {
+    const pid_t child = ::fork();
+    if (child < 0) {
+      throw CommandError("cannot start a process: " + std::generic_category().message(errno));
+    }
+    if (child == 0) {
+      for (const auto& [name, value] : variables) {
+        ::setenv(name.c_str(), value.c_str(), 1);
+      }
+      run_command(options_.command);
+    }
+    living_.insert(child);
+  }
+
+  const JobRunOptions& options_;
+  std::string ticket_file_;
+  bool owns_file_ = false;
+  std::set<pid_t> living_;
+  std::deque<base::Instant> owed_until_;  // standbys for dead ones, while the job lives
+  std::uint32_t replaced_ = 0;
+  bool is_well_ = false;  // the last that ended
+  bool has_forwarded_ = false;
+};
+
+void run_job(const JobRunOptions& options) {
+  take_job_signals();
+  JobProcesses processes(options);
+  processes.start_founders();
+  if (!processes.watch()) {
+    throw CommandExit{kExitFailure};
+  }
+}
+
+}  // namespace
+
+void add_job_run(CLI::App& noun) {
+  const auto options = std::make_shared<JobRunOptions>();
+  CLI::App* verb = noun.add_subcommand(
+      "run", "Starts processes; when one dies the others go on, and a standby is started for it");
+  verb->add_option("-n,--processes", options->processes, "To start here, standbys included")
+      ->required()
+      ->check(CLI::Range(1, 4096));
+  verb->add_option("--first", options->first, "Rank of the first of them, with other machines")
+      ->capture_default_str();
+  verb->add_option("--world", options->world, "Processes of all machines; else those of this one");
+  verb->add_option("--master", options->master,
+                   "HOST:PORT of the machine with rank 0, with other machines");
+  verb->add_option("--respawn", options->respawn, "Start at most so many in place of dead ones")
+      ->capture_default_str();
+  verb->add_option("COMMAND", options->command, "The job's script")->required();
+  verb->positionals_at_end();
+  verb->footer(
+      "Exit codes: 0 the job came to its end, 1 it did not, 2 wrong usage.\n"
+      "Examples:\n"
+      "  spillway job run -n 5 -- python3 train.py            elastic(..., standbys=1): 4 train\n"
+      "  spillway job run -n 4 --first 4 --world 8 --master host0:29500 -- python3 train.py");
+  verb->callback([options] { run_job(*options); });
+}
+
+}  // namespace spillway::cli

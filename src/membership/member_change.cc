@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Member: a change. Whether one is needed, whose turn it is to drive it, and what a decision does.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "membership/member.h"
+
+namespace spillway::membership {
+namespace {
+
+constexpr std::size_t kMaxTurns = 8;  // answer limits that anybody waits for its turn
+
+base::Duration share_of(base::Duration duration, double share) {
+  return base::Duration(static_cast<std::int64_t>(static_cast<double>(duration.count()) * share));
+}
+
+}  // namespace
+
+// Whatever happened: what is to be done now?
+void Member::evaluate(base::Instant now) {
+  if (!is_voter()) {
+    return;
+  }
+  if (finished_count_ == roster_.rank_count()) {
+    end_job();
+    return;
+  }
+  const base::Duration limit =
+      config_.park_limit * 2 + config_.quorum_limit * 2 + config_.answer_limit * kMaxTurns;
+  if (needed_since_ && now - *needed_since_ > limit) {
+    dismiss(fmt::format("no decision in {} s: this process waited for {}",
+                        limit.count() / 1'000'000'000, waits_for(now)));
+    return;
+  }
+  if (drive_.phase == Phase::kIdle) {
+    consider_driving(now);
+  } else {
+    advance_drive(now);
+  }
+}
+
+void Member::end_job() {
+  const std::optional<std::uint32_t> index = roster_.index_of(self_);
+  for (const MemberId watcher : index ? roster_.watchers_of(*index) : std::vector<MemberId>()) {
+    send(watcher, Done{view_.epoch});
+  }
+  for (const auto& [newcomer, applicant] : applicants_) {
+    send(newcomer, Leave{view_.epoch, std::string(kJobDone)});
+  }
+  dismiss(std::string(kJobDone));
+}
+
+// Training cannot go on as it is, or does not any more. What a standby misses, it tells the ranks.
+bool Member::is_urgent() const {
+  if (!accusers_.empty()) {
+    return true;
+  }
+  if (standing_ != Standing::kRank) {
+    return false;
+  }
+  if (training_ != Training::kRunning && promised_ == 0) {
+    return true;
+  }
+  if (lost_count_ == 0) {
+    return false;
+  }
+  for (std::uint32_t rank = 0; rank < roster_.rank_count(); ++rank) {
+    if (!counts(rank)) {
+      return true;
+    }
+  }
+  return !may_decide();
+}
+
+bool Member::is_planned() const {
+  return !wanted_.empty() || (is_thin() && drivers(1).front() == self_);
+}
+
+// One more loss could cost the quorum, and a new view would be better off: without standbys that
+// are lost, or with newcomers.
+bool Member::is_thin() const {
+  if (lost_count_ == 0 && applicants_.empty()) {
+    return false;
+  }
+  std::size_t lost = 0;
+  for (std::uint32_t i = 0; i < roster_.size(); ++i) {
+    lost += counts(i) ? 0 : 1;
+  }
+  const std::size_t left = roster_.size() - lost;
+  return (lost > 0 || !applicants_.empty()) && 2 * (left - 1) <= roster_.size();
+}
+
+std::string Member::reason() const {
+  for (const MemberId voter : roster_.voters()) {
+    const Peer* peer = find_peer(voter);
+    if (peer != nullptr && peer->reach == Reach::kLost && !peer->has_finished) {
+      return fmt::format("{} is gone: {}", name_of(voter), loss_text(voter));
+    }
+  }
+  for (const auto& [target, accusers] : accusers_) {
+    return accusers.contains(target)
+               ? fmt::format("{} stopped: an operation failed", name_of(target))
+               : fmt::format("{} cannot reach {}", name_of(*accusers.begin()), name_of(target));
+  }
+  if (!wanted_.empty()) {
+    return wanted_.front().request.why.empty() ? "a change was asked for"
+                                               : wanted_.front().request.why;
+  }
+  return is_thin() ? "newcomers are taken in, the lost struck off: few members were left to decide"
+                   : "";
+}
+
+// ------------------------------------------------------------------ whose turn it is
+
+void Member::consider_driving(base::Instant now) {
+  const bool is_needed = promised_ != 0 || is_urgent();
+  if (!is_needed && !is_planned()) {
+    needed_since_.reset();
+    return;
+  }
+  if (!needed_since_) {
+    needed_since_ = now;
+    turn_since_ = now;
+  }
+  if (driver_ != 0 && driver_ != self_) {
+    if (now - driver_heard_ <= config_.silence) {
+      return;
+    }
+    driver_ = 0;
+    turn_since_ = now;
+  }
+  if (!may_decide()) {
+    stop_training(std::nullopt, reason());
+    return;
+  }
+  const std::vector<MemberId> order = drivers();
+  const auto turn = is_needed ? std::ranges::find(order, self_) - order.begin() : 0;
+  const base::Duration wait = turn == 0
+                                  ? base::Duration()
+                                  : config_.answer_limit * std::min<std::int64_t>(turn, kMaxTurns) +
+                                        share_of(config_.answer_limit, random_.next_unit() / 4);
+  if (now - turn_since_ >= wait) {
+    begin_drive(now);
+  }
+}
+
+void Member::begin_drive(base::Instant now) {
+  const std::optional<std::uint32_t> index = roster_.index_of(self_);
+  if (!index || greatest_round_ >= kMaxRound || round_of(promised_) >= kMaxRound) {
+    return;
+  }
+  const bool is_needed = promised_ != 0 || is_urgent();
+  greatest_round_ = std::max(greatest_round_, round_of(promised_)) + 1;
+  drive_ = {.phase = Phase::kGathering,
+            .ballot = make_ballot(greatest_round_, *index),
+            .since = now,
+            .repeat_at = now + config_.answer_limit,
+            .at_step = is_needed ? std::nullopt : std::optional(greatest_step_ + 2),
+            .why = reason(),
+            .best_ballot = accepted_ballot_,
+            .best = accepted_};
+  promised_ = drive_.ballot;
+  driver_ = self_;
+  stop_training(drive_.at_step, drive_.why);
+  park_here();
+  for (auto& [id, peer] : peers_) {
+    peer.since = peer.doubt == Doubt::kAccused ? peer.since : now;
+    halt(id);
+  }
+  advance_drive(now);
+}
+
+void Member::halt(MemberId peer) {
+  if (roster_.has(peer) || applicants_.contains(peer)) {
+    send(peer, Halt{view_.epoch, drive_.ballot, drive_.at_step, drive_.why});
+  }
+}
+
+// There is no time to end steps.
+void Member::hurry() {
+  drive_.at_step.reset();
+  stop_training(std::nullopt, drive_.why);
+  for (const auto& [id, peer] : peers_) {
+    if (!drive_.parked.contains(id)) {
+      halt(id);
+    }
+  }
+}
+
+// To a peer whose connection is new, or that was informed of what it missed.
+void Member::repeat(MemberId peer, base::Instant now) {
+  if (drive_.phase == Phase::kGathering) {
+    peers_[peer].since = now;
+    halt(peer);
+  } else if (drive_.phase == Phase::kAccepting && roster_.has(peer)) {
+    send(peer, Accept{view_.epoch, drive_.ballot, drive_.proposal});
+  }
+}
+
+void Member::resign(base::Instant now) {
+  drive_ = {};
+  driver_ = driver_ == self_ ? 0 : driver_;
+  turn_since_ = now + share_of(config_.answer_limit, 0.5 + random_.next_unit());
+}
+
+bool Member::is_drivers(MemberId from, Ballot ballot) const {
+  return roster_.index_of(from) == driver_index_of(ballot);
+}
+
+// ------------------------------------------------------------------ deciding
+
+void Member::adopt(const Decision& decision, base::Instant now) {
+  std::erase_if(events_,
+                [](const Event& event) { return std::holds_alternative<Interrupt>(event); });
+  const bool is_member = decision.view.has(self_);
+  const bool changes_nothing =
+      decision.view.ranks == view_.ranks && last_ && decision.step == last_->step;
+  last_ = decision;
+  if (is_voter()) {
+    answer_asked(view_, decision);
+  }
+  if (is_member) {
+    events_.push_back(Decided{decision});
+  }
+  if (decision.outcome == Outcome::kEnds) {
+    dismiss(decision.why);
+    return;
+  }
+  if (!is_member && is_voter()) {
+    dismiss(fmt::format("this process has no place in epoch {}: {}", decision.view.epoch,
+                        decision.why));
+    return;
+  }
+  fruitless_ = changes_nothing ? fruitless_ + 1 : 0;
+  greatest_step_ = decision.step;
+  settle(decision.view, now);
+  for (const auto& [id, peer] : peers_) {
+    if (is_voter() && peer.reach == Reach::kLost && roster_.has(id)) {
+      tell_of_loss(id, peer.cause);
+    }
+  }
+  evaluate(now);
+}
+
+// ------------------------------------------------------------------ requests
+
+void Member::take_wanted(MemberId from, std::uint32_t number, const Request& request,
+                         base::Instant now) {
+  std::string why = objection(request, view_, spares(), config_.may_shrink, config_.min_ranks);
+  if (wanted_.size() >= kMaxAsked) {
+    why = "too many requests wait: ask again later";
+  }
+  if (!why.empty()) {
+    refuse_wanted(from, number, why);
+    return;
+  }
+  wanted_.push_back({from, number, request});
+  evaluate(now);
+}
+
+void Member::refuse_wanted(MemberId from, std::uint32_t number, const std::string& why) {
+  if (from != self_) {
+    send(from, Refusal{view_.epoch, number, why});
+  } else if (std::erase_if(asked_, [number](const Asked& a) { return a.number == number; }) > 0) {
+    events_.push_back(Answered{.text = why, .ok = false});
+  }
+}
+
+}  // namespace spillway::membership

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The voters of a view: its ranks, then its standbys, by index. Who watches whom among them, and
+// how many of them may decide what follows.
+//
+// A quorum is more than half of the voters, or exactly half with the first among them: any two
+// quorums have somebody in common, so of two parts of a job at most one goes on. Everybody is
+// watched by the next two in cyclic order and by the one opposite, so that neighbours which fall
+// silent together (they are often on one host) are missed by somebody who does not.
+//
+// Immutable; any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "membership/view.h"
+
+namespace spillway::membership {
+
+class Roster {
+ public:
+  Roster() = default;
+  explicit Roster(const View& view);
+
+  std::size_t size() const { return voters_.size(); }
+  std::size_t rank_count() const { return rank_count_; }
+  const std::vector<MemberId>& voters() const { return voters_; }
+  bool has(MemberId member) const { return index_of(member).has_value(); }
+  bool has_rank(MemberId member) const;
+  std::optional<std::uint32_t> index_of(MemberId member) const;
+
+  bool is_quorum(std::size_t count, bool has_first) const {
+    return 2 * count > size() || (2 * count == size() && has_first && count > 0);
+  }
+  // How many it takes when the first is not among them.
+  std::size_t quorum_size() const { return size() / 2 + 1; }
+
+  // Whom `index` sends signs of life, and from whom it expects them.
+  std::vector<MemberId> watchers_of(std::uint32_t index) const;
+  std::vector<MemberId> watched_by(std::uint32_t index) const;
+
+ private:
+  std::vector<MemberId> around(std::uint32_t index, bool forward) const;
+
+  std::vector<MemberId> voters_{};
+  std::size_t rank_count_ = 0;
+  std::vector<std::pair<MemberId, std::uint32_t>> by_id_{};  // sorted
+};
+
+}  // namespace spillway::membership

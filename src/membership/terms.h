@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is said of members: how one was lost, where one's training stands, what somebody asks for.
+//
+// Plain values; any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace spillway::membership {
+
+inline constexpr std::size_t kMaxRequestRanks = 1024;  // that one request names
+
+enum class LossCause : std::uint8_t {
+  kClosed,  // the connection ended: the process has, or its host says so
+  kSilent,  // nothing came for too long
+  kData,    // an operation failed and named it
+};
+
+// What a process has when its training stands still.
+struct Position {
+  bool has_state = false;  // a standby has none
+  std::uint64_t step = 0;  // at whose beginning the state is
+  bool is_warm = true;     // a standby's first step would cost nothing extra
+
+  friend bool operator==(const Position&, const Position&) = default;
+};
+
+enum class RequestKind : std::uint8_t {
+  kMove,    // these ranks' places go to standbys, and they become standbys
+  kRemove,  // the same, but they leave
+  kEnd,     // the job ends for all; no ranks are named
+};
+
+struct Request {
+  RequestKind kind = RequestKind::kMove;
+  std::vector<std::uint32_t> ranks{};  // of the present view
+  std::string why{};
+
+  friend bool operator==(const Request&, const Request&) = default;
+};
+
+}  // namespace spillway::membership

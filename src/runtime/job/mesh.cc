@@ -1,0 +1,488 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/job/mesh.h"
+
+#include <fmt/format.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <variant>
+
+#include "base/version.h"
+#include "runtime/observe/log.h"
+
+namespace spillway::runtime {
+namespace {
+
+// Of a hello: cards are short.
+constexpr std::size_t kMaxGreetingBytes = 4096;
+
+void send_at_once(const net::UniqueFd& socket) {
+  const int yes = 1;
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+}
+
+base::Result<net::SocketAddress> local_address(const net::UniqueFd& socket) {
+  sockaddr_storage own{};
+  socklen_t size = sizeof(own);
+  if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own), &size) != 0) {
+    return net::system_error("ask for the address of a socket", errno);
+  }
+  return net::SocketAddress::from(own);
+}
+
+}  // namespace
+
+// One stream: bytes in and out, its handshake, and how far it is. Nothing blocks.
+class Mesh::Stream {
+ public:
+  enum class State : std::uint8_t { kDialling, kShaking, kGreeting, kOpen, kAsking, kEnded };
+
+  // Who dials; `door` is remembered for what goes wrong.
+  Stream(std::uint64_t number, net::UniqueFd socket, Door door, membership::MemberId expected,
+         const Credential& credential, const Random& random, base::Instant leave_by)
+      : number_(number),
+        socket_(std::move(socket)),
+        door_(std::move(door)),
+        expected_(expected),
+        handshake_(std::in_place_type<GuestHandshake>, credential, random),
+        state_(State::kDialling),
+        leave_by_(leave_by) {}
+  // Who is dialled.
+  Stream(std::uint64_t number, net::UniqueFd socket, const Credential& credential,
+         const Random& random, base::Instant leave_by)
+      : number_(number),
+        socket_(std::move(socket)),
+        handshake_(std::in_place_type<HostHandshake>, credential, random),
+        state_(State::kShaking),
+        leave_by_(leave_by) {
+    send_at_once(socket_);
+  }
+
+  std::uint64_t number() const { return number_; }
+  int fd() const { return socket_.get(); }
+  short wanted_events() const {
+    const bool has_words = state_ == State::kDialling || backlog_ > 0;
+    return static_cast<short>(POLLIN | (has_words ? POLLOUT : 0));
+  }
+  State state() const { return state_; }
+  bool is_dialler() const { return std::holds_alternative<GuestHandshake>(handshake_); }
+  bool is_overdue(base::Instant now) const {
+    return state_ != State::kOpen && state_ != State::kEnded && now >= leave_by_;
+  }
+  base::Instant leave_by() const { return leave_by_; }
+  const std::string& trouble() const { return trouble_; }
+  membership::MemberId member() const { return member_; }
+  // Who was to be found there; 0: whoever.
+  membership::MemberId expected() const { return expected_; }
+
+  void open_as(membership::MemberId member) {
+    member_ = member;
+    state_ = State::kOpen;
+    inbox_.set_most_body_bytes(kMaxSpeechBytes);
+  }
+  void ask() { state_ = State::kAsking; }
+  void end(std::string why) {
+    if (state_ != State::kEnded) {
+      state_ = State::kEnded;
+      trouble_ = std::move(why);
+    }
+  }
+
+  void say(const Frame& frame) {
+    if (state_ == State::kEnded) {
+      return;
+    }
+    base::Result<Blob> packed = channel_.pack(frame);
+    if (!packed.ok() || backlog_ + packed->size() > kMaxBacklog) {
+      end(packed.ok() ? "it does not read what it is told" : packed.status().message());
+      return;
+    }
+    backlog_ += packed->size();
+    outbox_.push_back(std::move(packed).value());
+    flush();
+  }
+
+  void flush() {
+    while (!outbox_.empty() && state_ != State::kEnded && state_ != State::kDialling) {
+      const std::size_t before = sent_;
+      const StreamState stream = send_some(socket_, outbox_.front(), sent_);
+      backlog_ -= sent_ - before;
+      if (stream == StreamState::kClosed) {
+        end("the connection was closed");
+        return;
+      }
+      if (sent_ < outbox_.front().size()) {
+        return;
+      }
+      outbox_.pop_front();
+      sent_ = 0;
+    }
+  }
+
+  // What poll() said.
+  void on_events(short events) {
+    if (state_ == State::kDialling && (events & (POLLOUT | POLLERR | POLLHUP)) != 0) {
+      if (const base::Status status = finish_connecting(socket_, door_); !status.ok()) {
+        end(status.message());
+        return;
+      }
+      send_at_once(socket_);
+      state_ = State::kShaking;
+      say(std::get<GuestHandshake>(handshake_).opening());
+      return;
+    }
+    flush();
+    if ((events & (POLLIN | POLLERR | POLLHUP)) == 0 || state_ == State::kEnded) {
+      return;
+    }
+    Blob bytes;
+    if (receive_some(socket_, bytes) == StreamState::kClosed) {
+      end("the connection was closed");
+      return;
+    }
+    inbox_.append(bytes);
+  }
+
+  // The next frame behind the handshake, which is carried on here.
+  std::optional<Frame> next() {
+    while (state_ != State::kEnded) {
+      base::Result<std::optional<Frame>> frame = inbox_.next();
+      if (!frame.ok()) {
+        end(frame.status().message());
+        return std::nullopt;
+      }
+      if (!frame->has_value()) {
+        return std::nullopt;
+      }
+      if (state_ == State::kShaking) {
+        shake_hands(**frame);
+        continue;
+      }
+      base::Result<Frame> opened = channel_.unpack(std::move(**frame));
+      if (!opened.ok()) {
+        end(opened.status().message());
+        return std::nullopt;
+      }
+      return std::move(opened).value();
+    }
+    return std::nullopt;
+  }
+
+  // Behind the handshake and before any word of either.
+  bool has_just_shaken() { return std::exchange(has_just_shaken_, false); }
+
+ private:
+  void shake_hands(const Frame& frame) {
+    std::visit(
+        [&](auto& handshake) {
+          base::Result<std::optional<Frame>> answer = handshake.take(frame);
+          if (!answer.ok()) {
+            end(answer.status().message());
+            return;
+          }
+          if (answer->has_value()) {
+            say(**answer);
+          }
+          if (handshake.is_done() && state_ != State::kEnded) {
+            channel_ = handshake.channel();
+            state_ = State::kGreeting;
+            inbox_.set_most_body_bytes(kMaxGreetingBytes + kSealBytes);
+            has_just_shaken_ = true;
+          }
+        },
+        handshake_);
+  }
+
+  std::uint64_t number_;
+  net::UniqueFd socket_;
+  Door door_{};
+  membership::MemberId expected_ = 0;
+  std::variant<GuestHandshake, HostHandshake> handshake_;
+  State state_;
+  base::Instant leave_by_;
+  bool has_just_shaken_ = false;
+  membership::MemberId member_ = 0;
+  FrameReader inbox_{kMaxHandshakeBytes};
+  Channel channel_{};
+  std::deque<Blob> outbox_{};
+  std::size_t sent_ = 0;     // of its first
+  std::size_t backlog_ = 0;  // bytes of it
+  std::string trouble_{};
+};
+
+Mesh::Mesh(const Config& config, net::UniqueFd listening, const net::SocketAddress& address,
+           MeshListener& listener)
+    : config_(config),
+      listening_(std::move(listening)),
+      own_{.id = config.id, .address = address, .name = config.name},
+      listener_(listener) {}
+Mesh::~Mesh() = default;
+
+base::Result<std::unique_ptr<Mesh>> Mesh::open(const Config& config, MeshListener& listener) {
+  base::Result<net::UniqueFd> listening = listen_exactly(config.listen);
+  if (!listening.ok()) {
+    return listening.status();
+  }
+  const base::Result<net::SocketAddress> address = local_address(*listening);
+  if (!address.ok()) {
+    return address.status();
+  }
+  return std::unique_ptr<Mesh>(new Mesh(config, std::move(listening).value(), *address, listener));
+}
+
+const MemberCard* Mesh::find(membership::MemberId member) const {
+  if (member == own_.id) {
+    return &own_;
+  }
+  const auto found = known_.find(member);
+  return found == known_.end() ? nullptr : &found->second;
+}
+
+std::vector<MemberCard> Mesh::roster() const {
+  std::vector<MemberCard> cards = {own_};
+  for (const auto& [member, number] : open_) {
+    cards.push_back(known_.at(member));
+  }
+  return cards;
+}
+
+void Mesh::introduce(const MemberCard& member) {
+  if (member.id == own_.id || known_.size() >= kMaxStreams ||
+      !known_.emplace(member.id, member).second || member.id < own_.id) {
+    return;
+  }
+  dial(member.address, member.id);
+}
+
+void Mesh::dial(const net::SocketAddress& address, membership::MemberId expected) {
+  const Door door = door_of(address, address.to_string());
+  base::Result<net::UniqueFd> socket = begin_to_connect(door);
+  const base::Result<Random> random = draw_random();
+  if (!socket.ok() || !random.ok()) {
+    log_warn("a member of the job cannot be reached: {}",
+             socket.ok() ? random.status().message() : socket.status().message());
+    if (expected != 0) {
+      listener_.on_lost(expected);
+    }
+    return;
+  }
+  begin_stream(std::make_unique<Stream>(next_stream_++, std::move(socket).value(), door, expected,
+                                        config_.credential, *random,
+                                        clock_.now() + kGreetingPatience));
+}
+
+void Mesh::begin_stream(std::unique_ptr<Stream> stream) {
+  const std::uint64_t number = stream->number();
+  streams_.emplace(number, std::move(stream));
+}
+
+void Mesh::accept_all() {
+  while (streams_.size() < kMaxStreams) {
+    Newcomer newcomer = accept_from(listening_);
+    const base::Result<Random> random = draw_random();
+    if (!newcomer.socket.valid() || !random.ok()) {
+      return;
+    }
+    begin_stream(std::make_unique<Stream>(next_stream_++, std::move(newcomer.socket),
+                                          config_.credential, *random,
+                                          clock_.now() + kGreetingPatience));
+  }
+}
+
+Mesh::Stream* Mesh::stream_to(membership::MemberId member) {
+  const auto found = open_.find(member);
+  return found == open_.end() ? nullptr : streams_.at(found->second).get();
+}
+
+void Mesh::speak(membership::MemberId to, base::ByteView speech) {
+  if (Stream* stream = stream_to(to)) {
+    stream->say({FrameType::kSpeech, Blob(speech.begin(), speech.end())});
+  }
+}
+
+void Mesh::hang_up(membership::MemberId member) {
+  if (Stream* stream = stream_to(member)) {
+    stream->end("hung up");
+  }
+}
+
+void Mesh::reply(std::uint64_t asker, std::string_view text) {
+  const auto found = streams_.find(asker);
+  if (found != streams_.end()) {
+    found->second->say(encode_text(FrameType::kReply, text));
+  }
+}
+
+void Mesh::turn(base::Instant until, int wake) {
+  drop_ended();
+  std::vector<pollfd> polled = {{wake, POLLIN, 0}, {listening_.get(), POLLIN, 0}};
+  std::vector<std::uint64_t> numbers;
+  for (const auto& [number, stream] : streams_) {
+    polled.push_back({stream->fd(), stream->wanted_events(), 0});
+    numbers.push_back(number);
+    until = stream->state() == Stream::State::kOpen ? until : std::min(until, stream->leave_by());
+  }
+  const timespec patience = net::timespec_of(until - clock_.now());
+  ::ppoll(polled.data(), polled.size(), &patience, nullptr);
+  if (polled[1].revents != 0) {
+    accept_all();
+  }
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const auto found = streams_.find(numbers[i]);
+    if (found != streams_.end() && polled[i + 2].revents != 0) {
+      serve(*found->second, polled[i + 2].revents);
+    }
+  }
+  drop_ended();
+}
+
+void Mesh::serve(Stream& stream, short events) {
+  stream.on_events(events);
+  while (true) {
+    const std::optional<Frame> frame = stream.next();
+    if (stream.has_just_shaken() && stream.is_dialler()) {
+      stream.say(encode(MemberHello{.job = config_.job,
+                                    .standing = config_.standing,
+                                    .version = base::kVersion,
+                                    .card = own_}));
+    }
+    if (!frame) {
+      return;
+    }
+    hear(stream, *frame);
+  }
+}
+
+void Mesh::hear(Stream& stream, const Frame& frame) {
+  using State = Stream::State;
+  if (stream.state() == State::kGreeting && frame.type == FrameType::kMember) {
+    hear_hello(stream, frame);
+  } else if (frame.type == FrameType::kQuestion &&
+             (stream.state() == State::kGreeting || stream.state() == State::kAsking)) {
+    stream.ask();
+    listener_.on_question(stream.number(), text_of(frame));
+  } else if (stream.state() == State::kOpen && frame.type == FrameType::kSpeech) {
+    listener_.on_speech(stream.member(), frame.body);
+  } else if (stream.state() == State::kOpen && frame.type == FrameType::kRoster) {
+    hear_roster(frame);
+  } else if (stream.state() == State::kOpen && frame.type == FrameType::kWelcomeMember) {
+    hear_welcome(frame);
+  } else if (frame.type == FrameType::kRefusal) {
+    const base::Result<Refusal> refusal = parse_refusal(frame.body);
+    stream.end(refusal.ok() ? refusal->reason : refusal.status().message());
+  } else {
+    stream.end("it said something that does not belong there");
+  }
+}
+
+void Mesh::hear_hello(Stream& stream, const Frame& frame) {
+  const base::Result<MemberHello> hello = parse_member_hello(frame.body);
+  std::string why;
+  if (!hello.ok()) {
+    why = hello.status().message();
+  } else if (hello->job != config_.job) {
+    why = "this is another job's member";
+  } else if (hello->version != base::kVersion) {
+    why = fmt::format("the job runs version {}, not {}", base::kVersion, hello->version);
+  } else if (open_.contains(hello->card.id) || hello->card.id == own_.id) {
+    why = "there is such a member already";
+  } else if (stream.expected() != 0 && stream.expected() != hello->card.id) {
+    why = "another member was expected there";
+  }
+  if (!why.empty()) {
+    stream.say(encode(Refusal{.final = true, .reason = why}));
+    stream.end(why);
+    return;
+  }
+  known_[hello->card.id] = hello->card;
+  open_[hello->card.id] = stream.number();
+  stream.open_as(hello->card.id);
+  if (!stream.is_dialler()) {
+    stream.say(encode(MemberHello{.job = config_.job,
+                                  .standing = config_.standing,
+                                  .version = base::kVersion,
+                                  .card = own_}));
+    if (hello->standing == Standing::kNewcomer && config_.standing == Standing::kMember) {
+      stream.say(encode(MemberWelcome{.key = listener_.key(), .cards = roster()}));
+      announce(hello->card);
+    }
+  }
+  listener_.on_connected(hello->card);
+}
+
+// Members that it does not dial dial it.
+void Mesh::announce(const MemberCard& newcomer) {
+  const Frame roster = encode_roster({newcomer});
+  for (const auto& [member, number] : open_) {
+    if (member != newcomer.id) {
+      streams_.at(number)->say(roster);
+    }
+  }
+}
+
+void Mesh::hear_welcome(const Frame& frame) {
+  if (config_.standing != Standing::kNewcomer) {
+    return;  // by another member, already
+  }
+  const base::Result<MemberWelcome> welcome = parse_member_welcome(frame.body);
+  if (!welcome.ok()) {
+    log_warn("the job's welcome makes no sense: {}", welcome.status().message());
+    return;
+  }
+  settle();
+  listener_.on_welcome(*welcome);
+  for (const MemberCard& card : welcome->cards) {
+    introduce(card);
+  }
+}
+
+void Mesh::hear_roster(const Frame& frame) {
+  const base::Result<std::vector<MemberCard>> cards = parse_roster(frame.body);
+  if (!cards.ok()) {
+    return;
+  }
+  for (const MemberCard& card : *cards) {
+    introduce(card);
+  }
+}
+
+void Mesh::drop_ended() {
+  const base::Instant now = clock_.now();
+  std::vector<membership::MemberId> lost;
+  std::string refusal;
+  for (auto at = streams_.begin(); at != streams_.end();) {
+    Stream& stream = *at->second;
+    if (stream.is_overdue(now)) {
+      stream.end("it did not say in time who it is");
+    }
+    if (stream.state() != Stream::State::kEnded) {
+      ++at;
+      continue;
+    }
+    if (stream.member() != 0) {
+      log_info(LogSubsystem::kNet, "{} is out of reach: {}", known_.at(stream.member()).name,
+               stream.trouble());
+      open_.erase(stream.member());
+      lost.push_back(stream.member());
+    } else if (stream.is_dialler()) {
+      refusal = stream.trouble();
+      log_info(LogSubsystem::kNet, "a member cannot be reached: {}", refusal);
+      if (stream.expected() != 0) {
+        lost.push_back(stream.expected());
+      }
+    }
+    at = streams_.erase(at);
+  }
+  for (const membership::MemberId member : lost) {
+    listener_.on_lost(member);
+  }
+  if (!refusal.empty() && config_.standing == Standing::kNewcomer && open_.empty()) {
+    listener_.on_refused(refusal);
+  }
+}
+
+}  // namespace spillway::runtime

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/job/question.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <optional>
+
+#include "base/clock.h"
+#include "runtime/job/mesh.h"
+#include "runtime/rendezvous/handshake.h"
+#include "runtime/rendezvous/socket.h"
+
+namespace spillway::runtime {
+namespace {
+
+// One stream to a member, used by one thread that waits.
+class Questioner {
+ public:
+  Questioner(net::UniqueFd stream, base::Instant deadline)
+      : stream_(std::move(stream)), deadline_(deadline) {}
+
+  base::Status say(const Frame& frame) {
+    const base::Result<Blob> packed = channel_.pack(frame);
+    if (!packed.ok()) {
+      return packed.status();
+    }
+    for (std::size_t sent = 0; sent < packed->size();) {
+      if (send_some(stream_, *packed, sent) == StreamState::kClosed) {
+        return hung_up();
+      }
+      if (sent < packed->size() && !wait_for(stream_, POLLOUT, deadline_ - clock_.now())) {
+        return too_late();
+      }
+    }
+    return {};
+  }
+
+  base::Result<Frame> hear() {
+    while (true) {
+      base::Result<std::optional<Frame>> frame = inbox_.next();
+      if (!frame.ok()) {
+        return frame.status();
+      }
+      if (frame->has_value()) {
+        return channel_.unpack(std::move(**frame));
+      }
+      if (!wait_for(stream_, POLLIN, deadline_ - clock_.now())) {
+        return too_late();
+      }
+      Blob bytes;
+      if (receive_some(stream_, bytes) == StreamState::kClosed) {
+        return hung_up();
+      }
+      inbox_.append(bytes);
+    }
+  }
+
+  base::Status shake_hands(GuestHandshake handshake) {
+    if (base::Status status = say(handshake.opening()); !status.ok()) {
+      return status;
+    }
+    while (!handshake.is_done()) {
+      const base::Result<Frame> frame = hear();
+      if (!frame.ok()) {
+        return frame.status();
+      }
+      const base::Result<std::optional<Frame>> answer = handshake.take(*frame);
+      if (!answer.ok()) {
+        return answer.status();
+      }
+      if (answer->has_value()) {
+        if (base::Status status = say(**answer); !status.ok()) {
+          return status;
+        }
+      }
+    }
+    channel_ = handshake.channel();
+    return {};
+  }
+
+ private:
+  static base::Status hung_up() {
+    return {base::StatusCode::kUnavailable,
+            "the job hung up: the ticket is another job's, or the job has a secret that this "
+            "process was not given (SPILLWAY_SECRET_FILE)"};
+  }
+  static base::Status too_late() {
+    return {base::StatusCode::kTimedOut, "the job has not answered in time"};
+  }
+
+  net::UniqueFd stream_;
+  base::MonotonicClock clock_;
+  base::Instant deadline_;
+  FrameReader inbox_{Mesh::kMaxSpeechBytes};
+  Channel channel_{};
+};
+
+}  // namespace
+
+base::Result<std::string> ask_job(const Ticket& ticket, base::ByteView secret,
+                                  const std::string& question, base::Duration limit) {
+  const base::Instant deadline = base::MonotonicClock().now() + limit;
+  const base::Result<Credential> credential =
+      secret.empty() ? Credential::of_id(ticket.job) : Credential::of_secret(secret);
+  const base::Result<Random> random = draw_random();
+  base::Result<net::UniqueFd> stream =
+      connect_to(door_of(ticket.address, ticket.address.to_string()), limit);
+  if (!credential.ok() || !random.ok() || !stream.ok()) {
+    return !stream.ok() ? stream.status() : credential.ok() ? random.status() : credential.status();
+  }
+  Questioner questioner(std::move(stream).value(), deadline);
+  if (base::Status status = questioner.shake_hands(GuestHandshake(*credential, *random));
+      !status.ok()) {
+    return status;
+  }
+  if (base::Status status = questioner.say(encode_text(FrameType::kQuestion, question));
+      !status.ok()) {
+    return status;
+  }
+  const base::Result<Frame> reply = questioner.hear();
+  if (!reply.ok()) {
+    return reply.status();
+  }
+  return text_of(*reply);
+}
+
+}  // namespace spillway::runtime

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Asking a running job something, as a tool does that is no member of it: one question to the
+// member that the ticket names, one answer. Blocks for `limit` at most; any thread.
+#pragma once
+
+#include <string>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "base/units.h"
+#include "runtime/job/ticket.h"
+
+namespace spillway::runtime {
+
+// Questions as in Job::ask(). `secret`: the job's, or empty.
+base::Result<std::string> ask_job(const Ticket& ticket, base::ByteView secret,
+                                  const std::string& question, base::Duration limit);
+
+}  // namespace spillway::runtime

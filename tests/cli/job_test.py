@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`spillway job` on the command line, with a job of real processes.
+
+    tests/cli/job_test.py PATH_TO_SPILLWAY PATH_TO_LIBRARY
+"""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
+LIBRARY = pathlib.Path(sys.argv.pop(1)).resolve()
+HERE = pathlib.Path(__file__).resolve().parent
+WORKER = [sys.executable, str(HERE / "job_worker.py"), str(HERE.parents[1] / "python")]
+PATIENCE_S = 60.0
+
+
+class Command(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.path = pathlib.Path(self.folder.name)
+        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("SPILLWAY_")}
+        self.environment.update({"SPILLWAY_JOB_FILE": str(self.path / "ticket"), "SPILLWAY_LIBRARY": str(LIBRARY),
+                                 "SPILLWAY_SOCKET_IFNAME": "=lo"})
+
+    def tool(self, *arguments):
+        return subprocess.run([TOOL, "job", *arguments], capture_output=True, text=True, timeout=PATIENCE_S,
+                              env=self.environment)
+
+    def start(self, processes, standbys):
+        log = open(self.path / "log", "w")
+        self.addCleanup(log.close)
+        job = subprocess.Popen([TOOL, "job", "run", "-n", str(processes), "--", *WORKER, str(standbys)], stdout=log,
+                               stderr=subprocess.STDOUT, env=self.environment, start_new_session=True)
+        self.addCleanup(self.kill_all, job)
+        self.wait_for(lambda status: len(status["members"]) == processes)
+        return job
+
+    @staticmethod
+    def kill_all(job):
+        try:
+            os.killpg(job.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        job.wait()
+
+    def status(self):
+        asked = self.tool("ls", "--json")
+        return json.loads(asked.stdout) if asked.returncode == 0 else None
+
+    def wait_for(self, condition):
+        end = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end:
+            status = self.status()
+            if status is not None and condition(status):
+                return status
+            time.sleep(0.1)
+        self.fail(f"it never came: {self.status()}\n{(self.path / 'log').read_text()[-3000:]}")
+
+    @staticmethod
+    def process_of(status, rank):
+        return int(next(each["name"] for each in status["members"] if each["rank"] == rank).rsplit(":", 1)[1])
+
+    # ---- Without a job ----
+
+    def test_help_has_examples_and_exit_codes(self):
+        said = self.tool("--help").stdout
+        self.assertIn("spillway job move 2", said)
+        self.assertIn("Exit codes", said)
+
+    def test_wrong_usage_exits_with_2(self):
+        for arguments in ((), ("move",), ("move", "one"), ("run",), ("join",), ("drain",)):
+            self.assertEqual(self.tool(*arguments).returncode, 2, arguments)
+
+    def test_what_cannot_be_gets_a_sentence_and_exit_code_1(self):
+        said = self.tool("ls")
+        self.assertEqual((said.returncode, "no ticket in" in said.stderr), (1, True), said.stderr)
+        said = self.tool("ls", "--ticket", "somewhere")
+        self.assertEqual((said.returncode, "no job's ticket" in said.stderr), (1, True), said.stderr)
+        said = self.tool("ls", "--ticket", "127.0.0.1:1/" + "0" * 32)
+        self.assertEqual((said.returncode, "127.0.0.1:1" in said.stderr), (1, True), said.stderr)
+        del self.environment["SPILLWAY_JOB_FILE"]
+        self.assertIn("which job?", self.tool("ls").stderr)
+
+    # ---- With one ----
+
+    def test_a_job_is_listed_changed_and_ended(self):
+        job = self.start(4, standbys=1)
+        status = self.wait_for(lambda status: status["step"] > 3)
+        self.assertEqual([each["rank"] for each in status["members"]], [0, 1, 2, None])
+        moved = self.process_of(status, 1)
+        said = self.tool("move", "1")
+        self.assertEqual(said.returncode, 0, said.stderr)
+        status = self.wait_for(lambda status: status["epoch"] == 2)
+        self.assertNotEqual(self.process_of(status, 1), moved)
+        self.assertIn("rank 1 moves", self.tool("ls").stdout)
+        self.assertIn("from 0 to 2", self.tool("move", "9").stderr)
+        self.assertIn("standbys", self.tool("move", "0", "1").stderr)
+        self.assertIn("no rank of the job is on nowhere", self.tool("drain", "nowhere").stderr)
+        page = self.path / "job.html"
+        self.assertEqual(self.tool("watch", "--times", "1", "--page", str(page)).returncode, 0)
+        self.assertIn("rank 1 moves", page.read_text())
+        said = self.tool("end")
+        self.assertEqual(said.returncode, 0, said.stderr)
+        self.assertEqual(job.wait(PATIENCE_S), 0)
+
+    def test_a_killed_process_is_replaced_and_another_started(self):
+        job = self.start(3, standbys=1)
+        status = self.wait_for(lambda status: status["step"] > 3)
+        os.kill(self.process_of(status, 0), signal.SIGKILL)
+        status = self.wait_for(lambda status: status["epoch"] == 2 and status["step"] > 6)
+        self.assertEqual([each["rank"] for each in status["members"]][:2], [0, 1])
+        self.assertIn("rank 0 is gone", status["last_change"]["why"])
+        # The one that was started for it is called in next. Until it has come, there is nobody.
+        end = time.monotonic() + PATIENCE_S
+        while self.tool("move", "1").returncode != 0 and time.monotonic() < end:
+            time.sleep(0.2)
+        self.wait_for(lambda status: "rank 1 moves" in status["last_change"]["why"])
+        self.assertEqual(self.tool("end").returncode, 0)
+        self.assertEqual(job.wait(PATIENCE_S), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
