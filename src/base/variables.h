@@ -460,6 +460,13 @@ inline constexpr auto kVariables = std::to_array<Variable>({
      .otherwise_words = "none",
      .readers = "library",
      .meaning = "a Chrome trace of every operation; %r rank, %c communicator, %h host, %p process"},
+    {.name = "SPILLWAY_EXECUTION_TRACE",
+     .topic = internal::kObserving,
+     .kind = VariableKind::kPath,
+     .otherwise_words = "none",
+     .readers = "library",
+     .meaning =
+         "a folder for a Chakra execution trace of each rank, which spillway emulate replays"},
     {.name = "SPILLWAY_WAITS",
      .topic = internal::kObserving,
      .kind = VariableKind::kPath,

@@ -11,7 +11,6 @@
 
 #include "capi/last_error.h"
 #include "capi/sized_struct.h"
-#include "runtime/launch/interfaces.h"
 #include "runtime/rendezvous/unique_id.h"
 
 namespace spillway::capi {
@@ -210,28 +209,6 @@ using spillway::runtime::Communicator;
 using spillway::runtime::CommunicatorConfig;
 using spillway::runtime::UniqueId;
 
-namespace {
-
-// At an address of this host that others can reach.
-spillway::base::Result<UniqueId> make_unique_id() {
-  const auto choice =
-      spillway::runtime::interface_choice(Environment::of_process(), /*one_machine=*/false);
-  if (!choice.ok()) {
-    return choice.status();
-  }
-  const auto interfaces = spillway::net::interface_addresses();
-  if (!interfaces.ok()) {
-    return interfaces.status();
-  }
-  const auto interface = spillway::runtime::choose_interface(*interfaces, *choice);
-  if (!interface.ok()) {
-    return interface.status();
-  }
-  return spillway::runtime::create_unique_id(interface->address);
-}
-
-}  // namespace
-
 spillway_status spillway_launch_read(spillway_launch* launch) {
   return guarded([&] {
     const spillway::base::Status status = spillway::capi::read_launch(launch);
@@ -244,7 +221,7 @@ spillway_status spillway_unique_id_create(spillway_unique_id* id) {
     return missing("id");
   }
   return guarded([&] {
-    const spillway::base::Result<UniqueId> made = make_unique_id();
+    const spillway::base::Result<UniqueId> made = spillway::runtime::create_reachable_unique_id();
     if (!made.ok()) {
       return fail(made.status());
     }

@@ -2,8 +2,8 @@
 //
 // `spillway <noun> <verb>`: one function per noun, in the file of its name. It adds the noun with
 // its verbs, their options and examples; a verb's callback does the work and throws CommandError,
-// or CLI11's own errors, when it cannot. The verbs of `bench`, `job run`, `lab compare` and `sim`'s
-// larger ones have files of their own.
+// or CLI11's own errors, when it cannot. The verbs of `bench`, and some of `emulate`, `job`, `lab`
+// and `sim`, have files of their own.
 #pragma once
 
 #include "bench/command_error.h"
@@ -25,6 +25,7 @@ using bench::value_or_throw;
 void add_bench(CLI::App& app);
 void add_codec(CLI::App& app);
 void add_doctor(CLI::App& app);
+void add_emulate(CLI::App& app);
 void add_env(CLI::App& app);
 void add_fixup(CLI::App& app);
 void add_job(CLI::App& app);
@@ -43,6 +44,10 @@ void add_bench_sim(CLI::App& bench);
 void add_bench_switch(CLI::App& bench);
 void add_bench_transport(CLI::App& bench);
 void add_bench_transport_core(CLI::App& bench);
+void add_emulate_run(CLI::App& emulate);
+void add_emulate_simulate(CLI::App& emulate);
+void add_emulate_synthesize(CLI::App& emulate);
+void add_emulate_timers(CLI::App& emulate);
 void add_job_run(CLI::App& job);
 void add_lab_compare(CLI::App& lab);
 void add_sim_drill(CLI::App& sim);

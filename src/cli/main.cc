@@ -30,6 +30,7 @@ void add_nouns(CLI::App& app) {
   add_codec(app);
   add_bench(app);
   add_doctor(app);
+  add_emulate(app);
   add_env(app);
   add_fixup(app);
   add_job(app);
@@ -51,6 +52,8 @@ int run(int argc, char** argv) {
       "  spillway switch attach --config  a trimming switch in the kernel, between interfaces\n"
       "  spillway switch run SCENARIO     the same in user space, or a whole fabric of them\n"
       "  spillway doctor                  is this host fit? and, with --peer, the path to another\n"
+      "  spillway emulate lint TRACE      what is wrong with an execution trace\n"
+      "  spillway emulate simulate TRACE  how long it takes on a network that is not there\n"
       "  spillway env                     every SPILLWAY_* variable with the value in force\n"
       "  spillway lab run -- COMMAND      a command on every host of an emulated network\n"
       "  spillway lab compare -- COMMAND  the same over TCP and over Spillway, as a table and a "
@@ -83,8 +86,9 @@ int run(int argc, char** argv) {
 }  // namespace spillway::cli
 
 int main(int argc, char** argv) {
-  const bool simulates = std::any_of(
-      argv, argv + argc, [](const char* word) { return std::string_view(word) == "sim"; });
+  const bool simulates = std::any_of(argv, argv + argc, [](const char* word) {
+    return std::string_view(word) == "sim" || std::string_view(word) == "simulate";
+  });
   if (simulates) {
     spillway::cli::restart_with_huge_pages(argv);
   }

@@ -17,6 +17,7 @@
 #include "runtime/launch/timeouts.h"
 #include "runtime/local_memory.h"
 #include "runtime/meeting.h"
+#include "runtime/observe/execution_trace.h"
 #include "runtime/observe/log.h"
 #include "runtime/observe/operation_observer.h"
 #include "runtime/preparation.h"
@@ -70,6 +71,7 @@ class Communicator::Impl final : private net::DriverListener, private collective
   base::Status begin(const Introductions& introductions);
   MemoryCard memory_card() const { return offer_ ? offer_->card() : MemoryCard{}; }
   base::Status check_process() const;
+  void open_trace();
 
   void on_event(const transport::Event& event, transport::Endpoint& endpoint,
                 base::Instant now) override;
@@ -113,6 +115,8 @@ class Communicator::Impl final : private net::DriverListener, private collective
   CommunicatorConfig config_;
   pid_t process_;
   std::unique_ptr<OperationObserver> observer_;
+  std::shared_ptr<ExecutionTrace> trace_;  // none: nothing is recorded
+  std::string trace_group_;
   std::unique_ptr<net::TransportDriver> driver_;
   std::optional<MemoryOffer> offer_;           // until it has begun
   std::vector<net::SocketAddress> addresses_;  // where to send to each rank
@@ -215,6 +219,7 @@ base::Status Communicator::Impl::begin(const Introductions& introductions) {
   }
   engine_ = std::move(engine).value();
   observer_ = std::make_unique<OperationObserver>(prepared_.identity, prepared_.observer);
+  open_trace();
   log_info(LogSubsystem::kInit,
            "{} of {} ranks and {} servers at {} over {}, MTU {}, {} threads, launched by {}",
            collective::rank_name(prepared_.group, rank()), world(), prepared_.group.servers,
@@ -256,6 +261,21 @@ void Communicator::Impl::look_whether_served() {
   }
 }
 
+// A server calls nothing, so it has nothing to record.
+void Communicator::Impl::open_trace() {
+  if (prepared_.observer.execution_trace.empty() || prepared_.group.is_server()) {
+    return;
+  }
+  base::Result<std::shared_ptr<ExecutionTrace>> trace = ExecutionTrace::open(
+      prepared_.observer.execution_trace, base::Environment::of_process(), prepared_.identity);
+  if (!trace.ok()) {
+    log_warn("no execution trace: {}", trace.status().message());
+    return;
+  }
+  trace_ = std::move(trace).value();
+  trace_group_ = trace_->group_for(prepared_.identity);
+}
+
 base::Status Communicator::Impl::check_process() const {
   if (::getpid() == process_) {
     return {};
@@ -280,7 +300,9 @@ base::Result<std::shared_ptr<Request>> Communicator::Impl::submit(
       !status.ok()) {
     return status;
   }
-  auto request = std::make_shared<Request>(std::move(on_done));
+  auto request = std::make_shared<Request>(
+      std::move(on_done),
+      trace_ ? trace_->on_call(operation, prepared_.group, trace_group_) : nullptr);
   driver_->post([this, operation, request](transport::Endpoint& endpoint, base::Instant now) {
     const std::uint64_t token = next_token_++;
     try {
@@ -518,6 +540,9 @@ Communicator::Impl::~Impl() {
   if (driver_) {
     driver_->stop_and_wait();
     finish_failed();
+  }
+  if (trace_) {
+    trace_->flush();
   }
   driver_.reset();
 }

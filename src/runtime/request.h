@@ -7,11 +7,14 @@
 #include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "collective/report.h"
+#include "runtime/request_watcher.h"
 
 namespace spillway::runtime {
 
@@ -20,7 +23,9 @@ class Request {
   // Called once, on the communicator's thread; must not block.
   using Callback = std::function<void(const base::Status& status)>;
 
-  explicit Request(Callback callback = {}) : callback_(std::move(callback)) {}
+  // `watcher`: may be null.
+  explicit Request(Callback callback = {}, std::shared_ptr<RequestWatcher> watcher = {})
+      : callback_(std::move(callback)), watcher_(std::move(watcher)) {}
 
   bool is_done() const {
     const std::lock_guard lock(mutex_);
@@ -28,14 +33,13 @@ class Request {
   }
   // How it ended; nothing if it has not by then. No limit: as long as it takes.
   std::optional<base::Status> wait(std::optional<std::chrono::nanoseconds> limit) const {
-    std::unique_lock lock(mutex_);
-    const auto done = [this] { return status_.has_value(); };
-    if (limit) {
-      ended_.wait_for(lock, *limit, done);
-    } else {
-      ended_.wait(lock, done);
+    if (!watcher_) {
+      return wait_unwatched(limit);
     }
-    return status_;
+    const base::Instant began = base::MonotonicClock().now();
+    std::optional<base::Status> status = wait_unwatched(limit);
+    watcher_->on_wait(began, base::MonotonicClock().now(), status.has_value());
+    return status;
   }
   // Of an operation that has ended.
   collective::OperationReport report() const {
@@ -44,6 +48,9 @@ class Request {
   }
 
   void finish(const base::Status& status, const collective::OperationReport& report) {
+    if (watcher_) {
+      watcher_->on_end(base::MonotonicClock().now());
+    }
     {
       const std::lock_guard lock(mutex_);
       status_ = status;
@@ -56,7 +63,19 @@ class Request {
   }
 
  private:
+  std::optional<base::Status> wait_unwatched(std::optional<std::chrono::nanoseconds> limit) const {
+    std::unique_lock lock(mutex_);
+    const auto done = [this] { return status_.has_value(); };
+    if (limit) {
+      ended_.wait_for(lock, *limit, done);
+    } else {
+      ended_.wait(lock, done);
+    }
+    return status_;
+  }
+
   Callback callback_;
+  std::shared_ptr<RequestWatcher> watcher_;
   mutable std::mutex mutex_;
   mutable std::condition_variable ended_;
   std::optional<base::Status> status_;

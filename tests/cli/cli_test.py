@@ -27,7 +27,7 @@ class Help(unittest.TestCase):
     def test_every_command_has_help_with_an_example(self):
         commands = ([], ["codec"], ["codec", "tour"], ["bench"], ["bench", "codec"], ["bench", "sim"])
         commands += (["bench", "checks"], ["bench", "entropy"], ["bench", "transport-core"], ["sim"], ["sim", "run"], ["sim", "soak"], ["sim", "drill"])
-        commands += (["switch"], ["switch", "run"], ["env"])
+        commands += (["switch"], ["switch", "run"], ["env"], ["job"], ["job", "run"], ["emulate"], ["emulate", "lint"], ["emulate", "show"], ["emulate", "convert"], ["emulate", "synthesize"], ["emulate", "simulate"], ["emulate", "run"], ["emulate", "timers"])
         for command in commands:
             result = run(*command, "--help")
             self.assertEqual(result.returncode, 0, command)

@@ -55,7 +55,8 @@ base::Result<ObserverConfig> observer_config(const base::Environment& environmen
                         .dump = *dump,
                         .timeline = expand_path(environment.text("SPILLWAY_TIMELINE"), &identity),
                         .metrics = *metrics,
-                        .waits = environment.text("SPILLWAY_WAITS")};
+                        .waits = environment.text("SPILLWAY_WAITS"),
+                        .execution_trace = environment.text("SPILLWAY_EXECUTION_TRACE")};
 }
 
 OperationObserver::OperationObserver(const Identity& identity, const ObserverConfig& config)

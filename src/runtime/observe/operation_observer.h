@@ -29,7 +29,8 @@ struct ObserverConfig {
   DumpConfig dump{};
   std::string timeline{};  // a path; empty: none
   MetricsConfig metrics{};
-  std::string waits{};  // a board's path (wait_watch.h); empty: none
+  std::string waits{};            // a board's path (wait_watch.h); empty: none
+  std::string execution_trace{};  // a folder (execution_trace.h); empty: none
 };
 
 base::Result<ObserverConfig> observer_config(const base::Environment& environment,

@@ -11,7 +11,10 @@
 #include <mutex>
 
 #include "base/bytes.h"
+#include "base/environment.h"
+#include "net/interfaces.h"
 #include "net/system_call.h"
+#include "runtime/launch/interfaces.h"
 #include "runtime/rendezvous/socket.h"
 #include "wire/crc32c.h"
 
@@ -180,6 +183,23 @@ RendezvousPoint point_of(const UniqueIdContent& content) {
 
 net::UniqueFd take_listener(const UniqueIdContent& content) {
   return UnusedListeners::of_process().take(content.nonce);
+}
+
+base::Result<UniqueId> create_reachable_unique_id() {
+  const base::Result<InterfaceChoice> choice =
+      interface_choice(base::Environment::of_process(), /*one_machine=*/false);
+  if (!choice.ok()) {
+    return choice.status();
+  }
+  const auto interfaces = net::interface_addresses();
+  if (!interfaces.ok()) {
+    return interfaces.status();
+  }
+  const auto interface = choose_interface(*interfaces, *choice);
+  if (!interface.ok()) {
+    return interface.status();
+  }
+  return create_unique_id(interface->address);
 }
 
 }  // namespace spillway::runtime

@@ -33,6 +33,8 @@ inline constexpr std::size_t kMaxUnusedIds = 64;
 
 // Listens at `address`, which the others must be able to reach (interfaces.h); its port may be 0.
 base::Result<UniqueId> create_unique_id(const net::SocketAddress& address);
+// The same at an address of this host that others can reach, as the environment says.
+base::Result<UniqueId> create_reachable_unique_id();
 
 // Gives up an id that nobody will join. Nothing happens where it is not this process's.
 void discard_unique_id(const UniqueId& id);

@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/text_table.h"
+#include "emulate/simulate/graph_run.h"
+#include "emulate/simulate/recorded_model.h"
+#include "emulate/simulate/timeline_page.h"
+#include "emulate/trace/chakra.h"
+#include "emulate/trace/lint.h"
+#include "emulate/trace/meetings.h"
+#include "emulate/trace/reader.h"
+
+namespace spillway::cli {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kTracePlace =
+    "A trace: a file, a folder, or the prefix of PREFIX.0.et, PREFIX.1.et, ...";
+
+// ------------------------------------------------------------------ spillway emulate lint
+
+struct EmulateLintOptions {
+  std::string trace;
+  bool control = false;
+  bool json = false;
+};
+
+json finding_json(const emulate::Finding& finding) {
+  json made = {{"severity", emulate::severity_name(emulate::severity_of(finding.kind))},
+               {"kind", emulate::finding_kind_name(finding.kind)},
+               {"file", finding.file},
+               {"text", finding.text}};
+  if (finding.node) {
+    made["node"] = *finding.node;
+  }
+  return made;
+}
+
+json lint_json(const emulate::World& world, const emulate::LintReport& report) {
+  json findings = json::array();
+  for (const emulate::Finding& finding : report.findings) {
+    findings.push_back(finding_json(finding));
+  }
+  json counts = json::object();
+  for (std::size_t kind = 0; kind < emulate::kFindingKinds; ++kind) {
+    if (report.counts[kind] > 0) {
+      counts[emulate::finding_kind_name(static_cast<emulate::FindingKind>(kind))] =
+          report.counts[kind];
+    }
+  }
+  return {{"ranks", world.size()},
+          {"nodes", world.nodes()},
+          {"dependencies", world.edges()},
+          {"errors", report.count(emulate::Severity::kError)},
+          {"warnings", report.count(emulate::Severity::kWarning)},
+          {"counts", counts},
+          {"findings", findings}};
+}
+
+void print_findings(const emulate::World& world, const emulate::LintReport& report) {
+  for (const emulate::Finding& finding : report.findings) {
+    const std::string place = finding.node ? fmt::format("node {}: ", *finding.node) : "";
+    fmt::print("{}{}{}: {}: {}{}\n", finding.file, finding.file.empty() ? "" : ": ",
+               emulate::severity_name(emulate::severity_of(finding.kind)),
+               emulate::finding_kind_name(finding.kind), place, finding.text);
+  }
+  for (std::size_t kind = 0; kind < emulate::kFindingKinds; ++kind) {
+    std::uint64_t told = 0;
+    for (const emulate::Finding& finding : report.findings) {
+      told += static_cast<std::size_t>(finding.kind) == kind ? 1 : 0;
+    }
+    if (report.counts[kind] > told) {
+      fmt::print("{}: {} more\n",
+                 emulate::finding_kind_name(static_cast<emulate::FindingKind>(kind)),
+                 report.counts[kind] - told);
+    }
+  }
+  fmt::print("{} ranks, {} nodes, {} dependencies: {} errors, {} warnings\n", world.size(),
+             world.nodes(), world.edges(), report.count(emulate::Severity::kError),
+             report.count(emulate::Severity::kWarning));
+}
+
+void lint_trace(const EmulateLintOptions& options) {
+  const emulate::World world =
+      value_or_throw(emulate::read_world(options.trace, {.follows_control = options.control}));
+  const emulate::LintReport report = emulate::lint(world);
+  if (options.json) {
+    fmt::print("{}\n",
+               lint_json(world, report).dump(2, ' ', false, json::error_handler_t::replace));
+  } else {
+    print_findings(world, report);
+  }
+  if (report.count(emulate::Severity::kError) > 0) {
+    throw CommandExit{kExitFailure};
+  }
+}
+
+void add_emulate_lint(CLI::App& noun) {
+  const auto options = std::make_shared<EmulateLintOptions>();
+  CLI::App* command = noun.add_subcommand(
+      "lint", "What is wrong with a trace, by file and node; exit code 1 where it has errors");
+  command->add_option("trace", options->trace, kTracePlace)->required();
+  command->add_flag("--control", options->control, "Control dependencies count as well");
+  command->add_flag("--json", options->json, "Print JSON instead of lines");
+  command->footer(
+      "Examples:\n"
+      "  spillway emulate lint traces/llama\n"
+      "  spillway emulate lint chakra.0.et.gz --json");
+  command->callback([options] { lint_trace(*options); });
+}
+
+// ------------------------------------------------------------------ spillway emulate show
+
+struct EmulateShowOptions {
+  std::string trace;
+  std::string out;
+  bool control = false;
+  bool json = false;
+};
+
+// What a trace communicates, by kind and size of group.
+struct CommunicationTotals {
+  std::uint64_t calls = 0;  // nodes over all ranks
+  std::uint64_t bytes = 0;
+};
+using CommunicationTable = std::map<std::pair<std::string, std::size_t>, CommunicationTotals>;
+
+CommunicationTable communication_of(const emulate::World& world) {
+  CommunicationTable table;
+  for (const emulate::RankGraph& rank : world.ranks) {
+    for (const emulate::GraphNode& node : rank.nodes) {
+      if (!node.moves_data()) {
+        continue;
+      }
+      const bool is_collective = node.kind == emulate::NodeKind::kCollective;
+      CommunicationTotals& totals =
+          table[{is_collective ? emulate::collective_kind_name(node.collective)
+                               : emulate::node_kind_name(node.kind),
+                 is_collective ? world.groups[node.group].ranks.size() : 2}];
+      ++totals.calls;
+      totals.bytes += node.bytes;
+    }
+  }
+  return table;
+}
+
+std::map<std::string, std::uint64_t> kinds_of(const emulate::World& world) {
+  std::map<std::string, std::uint64_t> kinds;
+  for (const emulate::RankGraph& rank : world.ranks) {
+    for (const emulate::GraphNode& node : rank.nodes) {
+      ++kinds[emulate::node_kind_name(node.kind)];
+    }
+  }
+  return kinds;
+}
+
+// By how much a node of the critical path ends later than those before it.
+base::Duration added_by(const emulate::NodeTimes& times, base::Instant& until) {
+  const base::Duration added = std::max(base::Duration(), times.ended - until);
+  until = std::max(until, times.ended);
+  return added;
+}
+
+// From the first node's beginning to the last one's end by the clock of the traced run, the longest
+// of any rank's: what a replay is compared with. Nothing where a trace has no clock.
+class RecordedSpan final : public emulate::NodeSink {
+ public:
+  base::Status on_rank(const emulate::RankInfo& /*info*/) override {
+    end_rank();
+    return {};
+  }
+  base::Status on_node(const emulate::Node& node) override {
+    first_ = std::min(first_, node.start);
+    last_ = std::max(last_, node.start + node.duration);
+    has_clock_ |= node.start > base::Duration();
+    return {};
+  }
+  base::Duration longest() {
+    end_rank();
+    return has_clock_ ? longest_ : base::Duration();
+  }
+
+ private:
+  void end_rank() {
+    longest_ = std::max(longest_, last_ - std::min(first_, last_));
+    first_ = base::Duration(INT64_MAX);
+    last_ = base::Duration();
+  }
+  base::Duration first_{INT64_MAX};
+  base::Duration last_{};
+  base::Duration longest_{};
+  bool has_clock_ = false;
+};
+
+base::Duration span_of(const std::string& trace) {
+  RecordedSpan span;
+  for (const emulate::TraceFile& file : value_or_throw(emulate::find_trace_files(trace))) {
+    throw_unless_ok(emulate::read_trace_file(file.path, span));
+  }
+  return span.longest();
+}
+
+json show_json(const emulate::World& world, const emulate::GraphRunResult& run,
+               base::Duration span) {
+  json communication = json::array();
+  for (const auto& [key, totals] : communication_of(world)) {
+    communication.push_back({{"what", key.first},
+                             {"among", key.second},
+                             {"calls", totals.calls},
+                             {"bytes", totals.bytes}});
+  }
+  json path = json::array();
+  base::Instant until{};
+  for (const emulate::NodePlace place : emulate::critical_path(run)) {
+    const emulate::NodeTimes& times = run.times[place.rank][place.node];
+    const base::Duration added = added_by(times, until);
+    path.push_back({{"rank", place.rank},
+                    {"node", world.ranks[place.rank].nodes[place.node].id},
+                    {"what", emulate::node_text(world, place)},
+                    {"began_us", base::microseconds_of(times.began.since_zero())},
+                    {"added_us", base::microseconds_of(added)}});
+  }
+  return {{"ranks", world.size()},
+          {"nodes", world.nodes()},
+          {"dependencies", world.edges()},
+          {"kinds", kinds_of(world)},
+          {"communication", communication},
+          {"recorded_us", base::microseconds_of(run.ended.since_zero())},
+          {"span_us", base::microseconds_of(span)},
+          {"critical_path", path}};
+}
+
+void print_show(const emulate::World& world, const emulate::GraphRunResult& run) {
+  fmt::print("{} ranks, {} nodes, {} dependencies, {:.3f} ms as recorded\n\n", world.size(),
+             world.nodes(), world.edges(), base::microseconds_of(run.ended.since_zero()) / 1000.0);
+  TextTable kinds({"nodes", "count"});
+  for (const auto& [name, count] : kinds_of(world)) {
+    kinds.add_row({name, std::to_string(count)});
+  }
+  TextTable communication({"communication", "among", "calls", "bytes"});
+  for (const auto& [key, totals] : communication_of(world)) {
+    communication.add_row({key.first, std::to_string(key.second), std::to_string(totals.calls),
+                           std::to_string(totals.bytes)});
+  }
+  const std::vector<emulate::NodePlace> path = emulate::critical_path(run);
+  std::map<std::string, base::Duration> by_kind;
+  base::Instant until{};
+  for (const emulate::NodePlace place : path) {
+    by_kind[emulate::node_kind_name(world.ranks[place.rank].nodes[place.node].kind)] +=
+        added_by(run.times[place.rank][place.node], until);
+  }
+  TextTable critical({"critical path", "us"});
+  for (const auto& [name, length] : by_kind) {
+    critical.add_row({name, fmt::format("{:.1f}", base::microseconds_of(length))});
+  }
+  fmt::print("{}\n{}\n{} nodes are on the critical path:\n{}", kinds.to_string(),
+             communication.to_string(), path.size(), critical.to_string());
+}
+
+void show_trace(const EmulateShowOptions& options) {
+  const emulate::World world = value_or_throw(emulate::read_world(
+      options.trace, {.follows_control = options.control, .keeps_names = true}));
+  const emulate::Meetings meetings(world);
+  emulate::RecordedModel model;
+  emulate::GraphRunOptions run_options;
+  run_options.keeps_times = true;
+  const emulate::GraphRunResult run = emulate::GraphRun(world, meetings, model, run_options).run();
+  if (options.json) {
+    fmt::print("{}\n", show_json(world, run, span_of(options.trace))
+                           .dump(2, ' ', false, json::error_handler_t::replace));
+  } else {
+    print_show(world, run);
+  }
+  if (!options.out.empty()) {
+    std::ofstream file(options.out);
+    file << emulate::timeline_page(std::filesystem::path(options.trace).filename().string(), world,
+                                   run);
+    file.close();
+    if (!file) {
+      throw CommandError(fmt::format("--out: cannot write {}", options.out));
+    }
+  }
+  throw_unless_ok(run.status);
+}
+
+void add_emulate_show(CLI::App& noun) {
+  const auto options = std::make_shared<EmulateShowOptions>();
+  CLI::App* command = noun.add_subcommand(
+      "show", "What a trace holds: nodes, communication, the critical path of the recorded times");
+  command->add_option("trace", options->trace, kTracePlace)->required();
+  command->add_option("--out", options->out, "Write a page with the timeline here");
+  command->add_flag("--control", options->control, "Control dependencies count as well");
+  command->add_flag("--json", options->json, "Print JSON instead of tables");
+  command->footer("Example:\n  spillway emulate show traces/llama --out llama.html");
+  command->callback([options] { show_trace(*options); });
+}
+
+// ------------------------------------------------------------------ spillway emulate convert
+
+struct EmulateConvertOptions {
+  std::string trace;
+  std::string out;
+  bool gzip = false;
+};
+
+// A file for each rank, as ranks come.
+class RankFiles final : public emulate::NodeSink {
+ public:
+  RankFiles(std::string prefix, bool gzip) : prefix_(std::move(prefix)), gzip_(gzip) {}
+
+  void set_default_rank(std::uint32_t rank) { default_rank_ = rank; }
+  base::Status on_rank(const emulate::RankInfo& info) override {
+    if (base::Status status = finish(); !status.ok()) {
+      return status;
+    }
+    emulate::RankInfo named = info;
+    named.rank = info.rank.value_or(default_rank_);
+    base::Result<std::unique_ptr<emulate::ChakraWriter>> made = emulate::ChakraWriter::create(
+        fmt::format("{}.{}.et{}", prefix_, *named.rank, gzip_ ? ".gz" : ""));
+    if (!made.ok()) {
+      return made.status();
+    }
+    writer_ = std::move(made).value();
+    ++ranks_;
+    return writer_->on_rank(named);
+  }
+  base::Status on_node(const emulate::Node& node) override {
+    ++nodes_;
+    return writer_->on_node(node);
+  }
+  base::Status finish() {
+    base::Status status = writer_ ? writer_->finish() : base::Status();
+    writer_.reset();
+    return status;
+  }
+  std::uint64_t ranks() const { return ranks_; }
+  std::uint64_t nodes() const { return nodes_; }
+
+ private:
+  std::string prefix_;
+  bool gzip_;
+  std::uint32_t default_rank_ = 0;
+  std::unique_ptr<emulate::ChakraWriter> writer_;
+  std::uint64_t ranks_ = 0;
+  std::uint64_t nodes_ = 0;
+};
+
+void convert_trace(const EmulateConvertOptions& options) {
+  RankFiles files(options.out, options.gzip);
+  for (const emulate::TraceFile& file : value_or_throw(emulate::find_trace_files(options.trace))) {
+    files.set_default_rank(file.rank);
+    throw_unless_ok(emulate::read_trace_file(file.path, files));
+    throw_unless_ok(files.finish());
+  }
+  fmt::print("{} ranks, {} nodes: {}.*.et{}\n", files.ranks(), files.nodes(), options.out,
+             options.gzip ? ".gz" : "");
+}
+
+void add_emulate_convert(CLI::App& noun) {
+  const auto options = std::make_shared<EmulateConvertOptions>();
+  CLI::App* command =
+      noun.add_subcommand("convert", "A trace of any kind that is read, written as Chakra");
+  command->add_option("trace", options->trace, kTracePlace)->required();
+  command->add_option("out", options->out, "The prefix of the files to write: OUT.0.et, ...")
+      ->required();
+  command->add_flag("--gzip", options->gzip, "Write OUT.0.et.gz, ...");
+  command->footer(
+      "Nodes are handed on one by one: files of any length take the memory of one node.\n"
+      "Example:\n  spillway emulate convert ring.goal traces/ring");
+  command->callback([options] { convert_trace(*options); });
+}
+
+}  // namespace
+
+void add_emulate(CLI::App& app) {
+  CLI::App* noun =
+      app.add_subcommand("emulate", "Jobs from execution traces, on networks that are not there");
+  noun->require_subcommand(1);
+  noun->footer("Example:\n  spillway emulate lint traces/llama");
+  add_emulate_lint(*noun);
+  add_emulate_show(*noun);
+  add_emulate_convert(*noun);
+  add_emulate_synthesize(*noun);
+  add_emulate_simulate(*noun);
+  add_emulate_run(*noun);
+  add_emulate_timers(*noun);
+}
+
+}  // namespace spillway::cli

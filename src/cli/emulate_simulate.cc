@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/units_text.h"
+#include "cli/commands.h"
+#include "cli/emulate_model.h"
+#include "cli/scenario_file.h"
+#include "cli/text_table.h"
+#include "emulate/simulate/fabric_paths.h"
+#include "emulate/simulate/flow_model.h"
+#include "emulate/simulate/graph_run.h"
+#include "emulate/simulate/packet_model.h"
+#include "emulate/simulate/timeline_page.h"
+#include "emulate/trace/reader.h"
+#include "sim/stacks/spillway_stack.h"
+#include "wire/frame_overhead.h"
+
+namespace spillway::cli {
+namespace {
+
+// `spillway emulate simulate`: a trace, or a model's step, on a network in virtual time.
+
+using nlohmann::json;
+
+enum class SimulationLevel { kFlows, kPackets };
+enum class CarriedBy { kSpillway, kTcp };
+
+struct EmulateSimulateOptions {
+  std::string trace;
+  emulate::LlmStepOptions model;
+  std::string scenario;
+  std::vector<std::string> overrides;
+  std::string rate = "100gbit";
+  double oversubscription = 1.0;
+  std::uint32_t leaf_hosts = 32;
+  SimulationLevel level = SimulationLevel::kFlows;
+  CarriedBy carried_by = CarriedBy::kSpillway;
+  emulate::CutAlgorithm algorithm = emulate::CutAlgorithm::kAutomatic;
+  double bits = 32.0;
+  std::uint32_t node_ranks = 1;
+  std::string node_rate = "3600gbit";
+  std::string step_overhead = "0";
+  std::string limit = "100000s";
+  std::vector<std::string> slow;
+  std::vector<std::string> dead;
+  std::string results;
+  std::string out;
+  bool json = false;
+};
+
+// ------------------------------------------------------------------ what is said
+
+template <typename T>
+T parsed(const char* option, const base::Result<T>& result) {
+  if (!result.ok()) {
+    throw CLI::ValidationError(option, result.status().message());
+  }
+  return *result;
+}
+
+// "3=1.5", "3=20ms": a rank and something.
+std::pair<std::uint32_t, std::string> rank_and(const char* option, const std::string& text) {
+  const std::size_t at = text.find('=');
+  std::uint32_t rank = 0;
+  if (at == std::string::npos || !CLI::detail::lexical_cast(text.substr(0, at), rank)) {
+    throw CLI::ValidationError(option, fmt::format("'{}' is not RANK=VALUE", text));
+  }
+  return {rank, text.substr(at + 1)};
+}
+
+std::vector<emulate::RankTrouble> troubles_of(const EmulateSimulateOptions& options) {
+  std::map<std::uint32_t, emulate::RankTrouble> by_rank;
+  for (const std::string& text : options.slow) {
+    const auto [rank, value] = rank_and("--slow", text);
+    double factor = 0.0;
+    if (!CLI::detail::lexical_cast(value, factor) || !(factor > 0.0 && factor <= 1e6)) {
+      throw CLI::ValidationError("--slow", fmt::format("'{}' is no factor", value));
+    }
+    by_rank[rank].factor = factor;
+  }
+  for (const std::string& text : options.dead) {
+    const auto [rank, value] = rank_and("--dead", text);
+    by_rank[rank].dies = base::Instant(parsed("--dead", base::parse_duration(value)));
+  }
+  std::vector<emulate::RankTrouble> troubles;
+  for (auto& [rank, trouble] : by_rank) {
+    trouble.rank = rank;
+    troubles.push_back(trouble);
+  }
+  return troubles;
+}
+
+// Leaves of --leaf-hosts hosts under spines that together carry what leaves do, over the
+// oversubscription.
+std::string leaf_spine_lines(const EmulateSimulateOptions& options, std::uint32_t ranks) {
+  const base::BitRate rate = parsed("--rate", base::parse_rate(options.rate));
+  const std::uint32_t hosts = std::max(ranks, 2U);
+  const std::uint32_t leaves = (hosts + options.leaf_hosts - 1) / options.leaf_hosts;
+  const std::string job = options.carried_by == CarriedBy::kTcp
+                              ? "job protocol=newreno\nswitch mode=drop-tail queue=256k\n"
+                              : "";
+  if (leaves < 2) {
+    return fmt::format("topology one-switch hosts={} rate={}bit\n{}", hosts, rate.count(), job);
+  }
+  const std::uint32_t spines = std::min(options.leaf_hosts, 16U);
+  const double uplink =
+      static_cast<double>(rate.count()) * options.leaf_hosts / spines / options.oversubscription;
+  return fmt::format(
+      "topology leaf-spine hosts={} leaves={} spines={} rate={}bit uplink-rate={:.0f}bit\n{}",
+      leaves * options.leaf_hosts, leaves, spines, rate.count(), uplink, job);
+}
+
+scenario::Scenario network_of(const EmulateSimulateOptions& options, std::uint32_t ranks) {
+  return options.scenario.empty()
+             ? scenario_from(leaf_spine_lines(options, ranks), "the network", options.overrides)
+             : load_scenario(options.scenario, options.overrides);
+}
+
+emulate::World world_of(const EmulateSimulateOptions& options) {
+  const emulate::GraphOptions graph{.keeps_names = !options.out.empty()};
+  if (!options.trace.empty()) {
+    return value_or_throw(emulate::read_world(options.trace, graph));
+  }
+  emulate::GraphBuilder builder(graph);
+  builder.set_source("synthesized", 0);
+  throw_unless_ok(emulate::synthesize(options.model, builder));
+  return std::move(builder).finish();
+}
+
+// ------------------------------------------------------------------ results as they arise
+
+// One line a transfer, written out every so many lines and at the end: a run that is stopped has
+// told of what it did.
+class ResultLines {
+ public:
+  ResultLines(const std::string& path, const emulate::World& world) : world_(world), path_(path) {
+    file_.open(path);
+    file_ << "what,group,members,bytes,began_us,ended_us\n";
+    check();
+  }
+
+  void add(const emulate::Transfer& transfer, base::Instant began, base::Instant ended) {
+    const bool is_message = transfer.is_message;
+    file_ << fmt::format(
+        "{},{},{},{},{:.3f},{:.3f}\n",
+        is_message ? "message" : emulate::collective_kind_name(transfer.collective),
+        is_message ? fmt::format("{}>{}", transfer.from, transfer.to)
+                   : world_.groups[transfer.group].name,
+        is_message ? 2 : world_.groups[transfer.group].ranks.size(), transfer.bytes,
+        base::microseconds_of(began.since_zero()), base::microseconds_of(ended.since_zero()));
+    if (++lines_ % kLinesTogether == 0) {
+      file_.flush();
+      check();
+    }
+  }
+  void finish() {
+    file_.close();
+    check();
+  }
+
+ private:
+  static constexpr std::uint64_t kLinesTogether = 1000;
+  void check() const {
+    if (!file_) {
+      throw CommandError(fmt::format("--results: cannot write {}", path_));
+    }
+  }
+
+  const emulate::World& world_;
+  std::string path_;
+  std::ofstream file_;
+  std::uint64_t lines_ = 0;
+};
+
+// ------------------------------------------------------------------ the run
+
+struct SimulationOutcome {
+  emulate::GraphRunResult run;
+  std::uint32_t ranks = 0;
+  std::uint64_t nodes = 0;
+  double read_s = 0.0;
+  double run_s = 0.0;
+  double memory_gib = 0.0;
+  double computing_share = 0.0;  // of a rank's time, mean
+  std::optional<std::uint64_t> packets;
+  std::uint64_t failed_flows = 0;
+};
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+double peak_gib() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / (1024.0 * 1024.0);
+}
+
+double computing_share_of(const emulate::GraphRunResult& run) {
+  double sum = 0.0;
+  for (const emulate::RankTotals& rank : run.ranks) {
+    sum += static_cast<double>(rank.computing.count());
+  }
+  const auto all = static_cast<double>(run.ended.since_zero().count());
+  return run.ranks.empty() || all <= 0.0 ? 0.0 : sum / all / static_cast<double>(run.ranks.size());
+}
+
+// What of a full packet on the wire is data.
+double efficiency_of(CarriedBy carried_by) {
+  sim::SpillwayStackConfig config;
+  config.packet_bytes = scenario::SpillwayOptions().packet_bytes;
+  const double wire = config.packet_bytes + spillway_frame_overhead(0) + SPILLWAY_WIRE_OVERHEAD;
+  const double data = carried_by == CarriedBy::kTcp ? scenario::TcpConfig().payload_bytes
+                                                    : sim::payload_bytes(config);
+  return data / wire;
+}
+
+void run_flows(const EmulateSimulateOptions& options, const emulate::World& world,
+               const emulate::GraphRunOptions& run_options, SimulationOutcome& outcome) {
+  const scenario::Topology topology =
+      value_or_throw(scenario::build_topology(network_of(options, world.size())));
+  const emulate::FabricPaths paths = value_or_throw(emulate::FabricPaths::make(
+      topology, world.size(),
+      {.node_ranks = options.node_ranks,
+       .node_rate = parsed("--node-rate", base::parse_rate(options.node_rate)),
+       .paths = options.carried_by == CarriedBy::kTcp ? 1U : 8U}));
+  const emulate::Meetings meetings(world);
+  emulate::FlowModel model(
+      world, paths,
+      {.algorithm = options.algorithm,
+       .efficiency = efficiency_of(options.carried_by),
+       .all_reduce_factor = options.bits / 32.0,
+       .step_overhead = parsed("--step-overhead", base::parse_duration(options.step_overhead))});
+  outcome.run = emulate::GraphRun(world, meetings, model, run_options).run();
+}
+
+void run_packets(const EmulateSimulateOptions& options, const emulate::World& world,
+                 const emulate::GraphRunOptions& run_options, SimulationOutcome& outcome) {
+  if (options.node_ranks != 1 || options.bits != 32.0) {
+    throw CommandError("--level packets has ranks alone on hosts, and no codes");
+  }
+  const auto model = value_or_throw(
+      emulate::PacketModel::make(world, network_of(options, world.size()), options.algorithm));
+  const emulate::Meetings meetings(world);
+  outcome.run = emulate::GraphRun(world, meetings, *model, run_options).run();
+  outcome.packets = model->packets_sent();
+  outcome.failed_flows = model->failed_flows();
+}
+
+// ------------------------------------------------------------------ what is printed
+
+json outcome_json(const SimulationOutcome& outcome) {
+  json made = {{"ranks", outcome.ranks},
+               {"nodes", outcome.nodes},
+               {"nodes_run", outcome.run.nodes_run},
+               {"finished", outcome.run.status.ok()},
+               {"time_us", base::microseconds_of(outcome.run.ended.since_zero())},
+               {"computing_share", outcome.computing_share},
+               {"transfers", outcome.run.transfers},
+               {"events", outcome.run.events},
+               {"read_s", outcome.read_s},
+               {"run_s", outcome.run_s},
+               {"events_per_s", static_cast<double>(outcome.run.events) / outcome.run_s},
+               {"memory_gib", outcome.memory_gib}};
+  if (outcome.packets) {
+    made["packets"] = *outcome.packets;
+    made["failed_flows"] = outcome.failed_flows;
+  }
+  return made;
+}
+
+void print_outcome(const SimulationOutcome& outcome) {
+  fmt::print("{} ranks, {} nodes, {} transfers: {:.3f} ms\n", outcome.ranks, outcome.nodes,
+             outcome.run.transfers, base::microseconds_of(outcome.run.ended.since_zero()) / 1000.0);
+  fmt::print("{:.1f} % of it ranks compute, on average; the rest they wait\n",
+             100.0 * outcome.computing_share);
+  if (outcome.packets) {
+    fmt::print("{} packets, {} flows failed\n", *outcome.packets, outcome.failed_flows);
+  }
+  fmt::print(
+      "simulated in {:.2f} s after {:.2f} s of reading: {} events, {:.2f} million a second, "
+      "{:.2f} GiB\n",
+      outcome.run_s, outcome.read_s, outcome.run.events,
+      static_cast<double>(outcome.run.events) / outcome.run_s / 1e6, outcome.memory_gib);
+}
+
+void simulate_trace(const EmulateSimulateOptions& options) {
+  SimulationOutcome outcome;
+  auto begin = std::chrono::steady_clock::now();
+  const emulate::World world = world_of(options);
+  outcome.read_s = seconds_since(begin);
+  outcome.ranks = world.size();
+  outcome.nodes = world.nodes();
+  emulate::GraphRunOptions run_options;
+  run_options.limit = parsed("--limit", base::parse_duration(options.limit));
+  run_options.troubles = troubles_of(options);
+  run_options.keeps_times = !options.out.empty();
+  std::optional<ResultLines> lines;
+  if (!options.results.empty()) {
+    lines.emplace(options.results, world);
+    run_options.on_transfer = [&lines](const emulate::Transfer& transfer, base::Instant began,
+                                       base::Instant ended) { lines->add(transfer, began, ended); };
+  }
+  begin = std::chrono::steady_clock::now();
+  if (options.level == SimulationLevel::kFlows) {
+    run_flows(options, world, run_options, outcome);
+  } else {
+    run_packets(options, world, run_options, outcome);
+  }
+  outcome.run_s = std::max(1e-9, seconds_since(begin));
+  outcome.memory_gib = peak_gib();
+  outcome.computing_share = computing_share_of(outcome.run);
+  if (lines) {
+    lines->finish();
+  }
+  if (!options.out.empty()) {
+    std::ofstream file(options.out);
+    file << emulate::timeline_page("simulation", world, outcome.run);
+    file.close();
+    if (!file) {
+      throw CommandError(fmt::format("--out: cannot write {}", options.out));
+    }
+  }
+  if (options.json) {
+    fmt::print("{}\n", outcome_json(outcome).dump(2));
+  } else {
+    print_outcome(outcome);
+  }
+  throw_unless_ok(outcome.run.status);
+}
+
+void add_network_options(CLI::App& command, EmulateSimulateOptions& options) {
+  command.add_option("--scenario", options.scenario,
+                     "A network of your own, a host for each rank (src/scenario/scenario.h)");
+  command.add_option("--set", options.overrides, "noun.key=value: changes a line of the network")
+      ->allow_extra_args(false);
+  command.add_option("--rate", options.rate, "Of hosts' links, where no scenario says otherwise")
+      ->capture_default_str();
+  command
+      .add_option("--oversubscription", options.oversubscription,
+                  "What a leaf's hosts can send over what its uplinks carry")
+      ->capture_default_str()
+      ->check(CLI::Range(0.01, 1000.0));
+  command.add_option("--leaf-hosts", options.leaf_hosts, "Under one switch")
+      ->capture_default_str()
+      ->check(CLI::Range(2U, 4096U));
+  command
+      .add_option("--node-ranks", options.node_ranks,
+                  "Ranks of a node, which reach each other without the network")
+      ->capture_default_str()
+      ->check(CLI::Range(1U, 4096U));
+  command.add_option("--node-rate", options.node_rate, "Of each rank inside its node")
+      ->capture_default_str();
+}
+
+void add_simulation_options(CLI::App& command, EmulateSimulateOptions& options) {
+  command.add_option("--level", options.level, "flows, or packets for small worlds")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, SimulationLevel>{
+          {"flows", SimulationLevel::kFlows}, {"packets", SimulationLevel::kPackets}}));
+  command.add_option("--transport", options.carried_by, "spillway or tcp")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, CarriedBy>{
+          {"spillway", CarriedBy::kSpillway}, {"tcp", CarriedBy::kTcp}}));
+  command
+      .add_option("--algorithm", options.algorithm,
+                  "auto: as the library chooses; ring, direct, or switch: switches add")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, emulate::CutAlgorithm>{
+          {"auto", emulate::CutAlgorithm::kAutomatic},
+          {"ring", emulate::CutAlgorithm::kRing},
+          {"direct", emulate::CutAlgorithm::kDirect},
+          {"switch", emulate::CutAlgorithm::kSwitch}}));
+  command
+      .add_option("--bits", options.bits,
+                  "That a code sends of 32 in all-reduces: 5 with planes, 8 with thc's lanes")
+      ->capture_default_str()
+      ->check(CLI::Range(0.1, 32.0));
+  command
+      .add_option("--step-overhead", options.step_overhead,
+                  "Of hosts, for each step of a collective")
+      ->capture_default_str();
+  command.add_option("--slow", options.slow, "RANK=FACTOR: its computing takes so much longer")
+      ->allow_extra_args(false);
+  command.add_option("--dead", options.dead, "RANK=TIME: it does nothing from then on")
+      ->allow_extra_args(false);
+  command.add_option("--limit", options.limit, "Of virtual time")->capture_default_str();
+}
+
+}  // namespace
+
+void add_emulate_simulate(CLI::App& noun) {
+  const auto options = std::make_shared<EmulateSimulateOptions>();
+  CLI::App* command = noun.add_subcommand(
+      "simulate", "A trace, or a model's step, on a network in virtual time: how long it takes");
+  command->add_option(
+      "trace", options->trace,
+      "A trace: a file, a folder or a prefix; without one, a step of the model below");
+  add_network_options(*command, *options);
+  add_simulation_options(*command, *options);
+  command->add_option("--results", options->results,
+                      "Write every transfer here as it ends, as CSV");
+  command->add_option("--out", options->out, "Write a page with the timeline here");
+  command->add_flag("--json", options->json, "Print JSON");
+  add_llm_options(*command, options->model);
+  command->footer(
+      "A run that cannot go on says who waits for whom, and the exit code is 1.\n"
+      "Examples:\n"
+      "  spillway emulate simulate traces/llama --rate 25gbit --oversubscription 4\n"
+      "  spillway emulate simulate --tensor 8 --data 128 --pipeline 8 --layers 96 --hidden 12288 "
+      "--micro-batches 16 --node-ranks 8");
+  command->callback([options] { simulate_trace(*options); });
+}
+
+}  // namespace spillway::cli

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One rank of a trace as real traffic: computing is waited for, communication is done, by the
+// shipped collectives over whatever network this process is in.
+//
+// The order is that of simulate/graph_run.h: computing one thing after another on each lane,
+// collectives and messages beside. A rank's collectives of one group, and its messages to one rank
+// with one tag, are called in the order of the file, whenever they become ready: so all ranks call
+// them alike. A send ends when it is called; run() returns when all of them have arrived.
+//
+// What computing ends at is reckoned from when it could begin, not from when this thread woke:
+// being late once does not make all that follows late.
+//
+// Never a hang: an operation that takes longer than `patience` fails and says whom it waited for;
+// and where nothing at all happens for so long, run() ends and names what is called and not over,
+// and what was never called. Data is drawn once and means nothing.
+//
+// One thread calls run(), once; operations end on the communicators' threads.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/duration_summary.h"
+#include "base/status.h"
+#include "base/units.h"
+#include "collective/operation.h"
+#include "emulate/replay/replay_groups.h"
+#include "emulate/replay/timer_queue.h"
+#include "emulate/trace/graph.h"
+
+namespace spillway::emulate {
+
+struct ReplayOptions {
+  double slowness = 1.0;  // that computing takes longer
+  base::Duration patience = base::seconds(60);
+  // Of all-reduces: bits per value; nothing: exact.
+  std::optional<std::uint8_t> precision{};
+};
+
+struct ReplayReport {
+  base::Duration length{};     // from the call to the end of the last node
+  base::Duration computing{};  // waits, as they were meant to be
+  std::uint64_t operations = 0;
+  std::uint64_t bytes = 0;         // that they were handed
+  base::DurationSummary lateness;  // of waits
+};
+
+class Replay {
+ public:
+  // All outlive it.
+  Replay(const World& world, std::uint32_t rank, const ReplayGroups& groups,
+         const ReplayOptions& options);
+  ~Replay();
+
+  base::Result<ReplayReport> run();
+
+ private:
+  // Kind of the node, group or peer, and tag: what is called in order.
+  using OrderKey = std::tuple<NodeKind, std::uint32_t, std::int32_t>;
+  struct Order {
+    std::vector<NodeIndex> nodes;
+    std::size_t next = 0;
+  };
+  struct Lane {
+    bool is_busy = false;
+    base::Instant free_since{};
+    std::deque<std::pair<NodeIndex, base::Instant>> waiting;  // since when each is ready
+  };
+  struct Buffers {
+    std::vector<float> input;
+    std::vector<float> output;
+  };
+  struct Ended {
+    NodeIndex node = 0;
+    base::Status status;
+    base::Instant at{};
+  };
+
+  void collect_orders();
+  base::Status become_ready(NodeIndex node, base::Instant at);
+  void start_lane(Lane& lane);
+  base::Status call_in_order(Order& order);
+  base::Status call(NodeIndex node);
+  collective::Operation operation_for(NodeIndex node, const ReplayGroups::Member& member,
+                                      Buffers& buffers) const;
+  base::Status end_node(NodeIndex node, base::Instant at);
+  base::Status take_ended();
+  base::Status take_due();
+  base::Status wait_for_sends();
+  base::Status nothing_happens() const;
+  std::unique_ptr<Buffers> take_buffers(std::size_t floats);
+  void keep(std::unique_ptr<Buffers> buffers);
+  void prepare_buffers();
+  std::size_t most_bytes(NodeIndex node) const;
+  bool has_communication(NodeIndex node) const;
+  Order& order_of(const GraphNode& node);
+  Lane& lane_of(NodeIndex node);
+
+  const World& world_;
+  const RankGraph& graph_;
+  const ReplayGroups& groups_;
+  ReplayOptions options_;
+  base::MonotonicClock clock_;
+  Dependents dependents_;
+  std::vector<std::uint32_t> left_;
+  std::vector<bool> is_ready_;
+  std::map<OrderKey, Order> orders_;
+  Lane device_;
+  Lane host_;
+  TimerQueue timers_;
+  std::size_t done_ = 0;
+  std::uint32_t open_operations_ = 0;
+  std::map<NodeIndex, std::unique_ptr<Buffers>> in_use_;
+  std::multimap<std::size_t, std::unique_ptr<Buffers>> spare_;  // by floats that fit
+  std::vector<base::Duration> late_;
+  base::Instant begun_{};
+  base::Instant last_end_{};
+  ReplayReport report_;
+  std::mutex mutex_;  // over what follows
+  std::vector<Ended> ended_;
+};
+
+}  // namespace spillway::emulate

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Communication at the level of flows (flow_network.h) on a scenario's network: for tens of
+// thousands of ranks. A transfer lasts as long as its flows take at their max-min fair rates, and
+// for each of its steps the delay of the longest path and `step_overhead` more.
+//
+// What is not modelled: queues, loss, and rates that need time to find their share. How far off
+// that is, packets say (packet_model.h).
+//
+// Paths of a group are found once and kept: 16 bytes for each link and shape. Limit: groups of
+// kMaxPairMembers where every rank sends to every other.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <queue>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.h"
+#include "emulate/simulate/collective_cut.h"
+#include "emulate/simulate/communication_model.h"
+#include "emulate/simulate/fabric_paths.h"
+#include "emulate/simulate/flow_network.h"
+
+namespace spillway::emulate {
+
+inline constexpr std::uint32_t kMaxPairMembers = 4096;
+
+struct FlowModelOptions {
+  CutAlgorithm algorithm = CutAlgorithm::kAutomatic;
+  double efficiency = 0.94;        // share of a link's bits that are data
+  double all_reduce_factor = 1.0;  // what a code makes of an all-reduce's bytes
+  base::Duration step_overhead{};  // of hosts, for each step
+};
+
+class FlowModel final : public CommunicationModel {
+ public:
+  // Both outlive it.
+  FlowModel(const World& world, const FabricPaths& paths, const FlowModelOptions& options);
+
+  base::Status begin(const Transfer& transfer, base::Instant now) override;
+  base::Instant advance(base::Instant limit, std::vector<MeetingIndex>& ended) override;
+  bool has_open() const override { return network_.has_open() || !tails_.empty(); }
+  std::uint64_t events() const override { return network_.events(); }
+
+ private:
+  struct Shape {
+    std::vector<LinkUse> uses;
+    base::Duration delay{};  // of its longest path
+  };
+  using Tail = std::pair<base::Instant, MeetingIndex>;
+  // Group, shape and root; of a message its ends.
+  using ShapeKey = std::tuple<std::uint32_t, CutShape, std::uint32_t>;
+
+  const Shape& message_shape(std::uint32_t from, std::uint32_t to);
+  base::Result<const Shape*> collective_shape(std::uint32_t group, CutShape shape,
+                                              std::uint32_t root);
+  Shape make_shape(const std::vector<std::uint32_t>& ranks, CutShape shape,
+                   std::uint32_t root) const;
+  void start(MeetingIndex meeting, const Shape& shape, double bytes, std::uint32_t steps,
+             base::Instant now);
+  void take_ended_loads(base::Instant now);
+
+  const World& world_;
+  const FabricPaths& paths_;
+  FlowModelOptions options_;
+  FlowNetwork network_;
+  std::map<ShapeKey, std::unique_ptr<Shape>> shapes_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<Shape>> message_shapes_;
+  struct OpenLoad {
+    MeetingIndex meeting = 0;
+    base::Duration tail{};
+  };
+  std::vector<OpenLoad> open_;  // by load
+  std::vector<FlowNetwork::LoadId> ended_loads_;
+  std::priority_queue<Tail, std::vector<Tail>, std::greater<>> tails_;
+};
+
+}  // namespace spillway::emulate

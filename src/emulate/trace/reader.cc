@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "emulate/trace/reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <optional>
+
+#include "emulate/trace/chakra.h"
+#include "emulate/trace/json_traces.h"
+#include "emulate/trace/text_lines.h"
+#include "emulate/trace/text_traces.h"
+
+namespace spillway::emulate {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kBeginning = 256;
+
+struct NumberedName {
+  std::string_view prefix;
+  std::uint32_t rank = 0;
+};
+
+std::string_view without_gz(std::string_view name) {
+  return name.ends_with(".gz") ? name.substr(0, name.size() - 3) : name;
+}
+
+// "a.b.12.et.gz" is rank 12 of "a.b".
+std::optional<NumberedName> numbered(std::string_view name) {
+  name = without_gz(name);
+  if (!name.ends_with(".et") && !name.ends_with(".json")) {
+    return std::nullopt;
+  }
+  name = name.substr(0, name.rfind('.'));
+  const std::size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos) {
+    return std::nullopt;
+  }
+  const auto rank = whole_number<std::uint32_t>(name.substr(dot + 1));
+  if (!rank || *rank >= kMaxTraceRanks) {
+    return std::nullopt;
+  }
+  return NumberedName{name.substr(0, dot), *rank};
+}
+
+base::Status check_ranks(const std::string& place, std::vector<TraceFile>& files) {
+  if (files.empty()) {
+    return base::invalid_argument(fmt::format(
+        "no trace at {}: neither a file nor {}.0.et, {}.0.json or the like", place, place, place));
+  }
+  std::sort(files.begin(), files.end(),
+            [](const TraceFile& a, const TraceFile& b) { return a.rank < b.rank; });
+  const auto twice =
+      std::adjacent_find(files.begin(), files.end(),
+                         [](const TraceFile& a, const TraceFile& b) { return a.rank == b.rank; });
+  if (twice != files.end()) {
+    return base::invalid_argument(fmt::format("rank {} has two traces: {} and {}", twice->rank,
+                                              twice->path, std::next(twice)->path));
+  }
+  return {};
+}
+
+}  // namespace
+
+base::Result<std::vector<TraceFile>> find_trace_files(const std::string& place) {
+  std::error_code error;
+  std::vector<TraceFile> files;
+  const fs::path path(place);
+  if (fs::is_regular_file(path, error)) {
+    const std::string name = path.filename().string();
+    const auto number = numbered(name);
+    return std::vector<TraceFile>{{place, number ? number->rank : 0}};
+  }
+  const bool is_folder = fs::is_directory(path, error);
+  const fs::path folder = is_folder ? path : path.has_parent_path() ? path.parent_path() : ".";
+  std::string prefix = is_folder ? "" : path.filename().string();
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    const auto number = numbered(name);
+    if (!number || (!prefix.empty() && number->prefix != prefix)) {
+      if (number && is_folder) {
+        return base::invalid_argument(
+            fmt::format("{} has several traces, {} and {}: give one as a prefix", place, prefix,
+                        number->prefix));
+      }
+      continue;
+    }
+    prefix = number->prefix;
+    files.push_back({entry->path().string(), number->rank});
+  }
+  if (base::Status status = check_ranks(place, files); !status.ok()) {
+    return status;
+  }
+  return files;
+}
+
+TraceFormat format_of(const std::string& name, std::string_view beginning) {
+  const std::string_view plain = without_gz(name);
+  if (plain.ends_with(".et")) {
+    return TraceFormat::kChakra;
+  }
+  if (plain.ends_with(".json")) {
+    return TraceFormat::kJson;
+  }
+  if (plain.ends_with(".goal") || beginning.find("num_ranks") != std::string_view::npos) {
+    return TraceFormat::kGoal;
+  }
+  if (beginning.find("all_gpus:") != std::string_view::npos || plain.ends_with(".txt")) {
+    return TraceFormat::kSimai;
+  }
+  const std::size_t first = beginning.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && beginning[first] == '{' ? TraceFormat::kJson
+                                                                    : TraceFormat::kChakra;
+}
+
+base::Status read_trace(TraceFormat format, ByteSource& source, NodeSink& sink) {
+  if (format == TraceFormat::kChakra) {
+    return read_chakra(source, sink);
+  }
+  const base::Result<std::string> text =
+      read_all(source, format == TraceFormat::kJson ? kMaxJsonBytes : kMaxTextBytes);
+  if (!text.ok()) {
+    return text.status();
+  }
+  switch (format) {
+    case TraceFormat::kJson:
+      return read_json_trace(*text, sink);
+    case TraceFormat::kGoal:
+      return read_goal(*text, sink);
+    default:
+      return read_simai(*text, sink);
+  }
+}
+
+base::Status read_trace_file(const std::string& path, NodeSink& sink) {
+  const base::Result<std::unique_ptr<ByteSource>> peek = open_file(path);
+  if (!peek.ok()) {
+    return peek.status();
+  }
+  std::array<std::uint8_t, kBeginning> beginning{};
+  const base::Result<std::size_t> count = (*peek)->read(beginning);
+  if (!count.ok()) {
+    return count.status();
+  }
+  const std::string_view text(reinterpret_cast<const char*>(beginning.data()), *count);
+  const base::Result<std::unique_ptr<ByteSource>> source = open_file(path);
+  if (!source.ok()) {
+    return source.status();
+  }
+  const base::Status status = read_trace(format_of(path, text), **source, sink);
+  return status.ok() ? status
+                     : base::Status(status.code(), fmt::format("{}: {}", path, status.message()));
+}
+
+base::Result<World> read_world(const std::string& place, GraphOptions options) {
+  const base::Result<std::vector<TraceFile>> files = find_trace_files(place);
+  if (!files.ok()) {
+    return files.status();
+  }
+  GraphBuilder builder(options);
+  for (const TraceFile& file : *files) {
+    builder.set_source(file.path, file.rank);
+    if (base::Status status = read_trace_file(file.path, builder); !status.ok()) {
+      return status;
+    }
+  }
+  return std::move(builder).finish();
+}
+
+}  // namespace spillway::emulate

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What tests of traces share: nodes by a few words, worlds made of them, files that others wrote.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "emulate/trace/graph.h"
+
+namespace spillway::emulate {
+
+inline Node compute_node(std::uint64_t id, std::vector<std::uint64_t> deps = {},
+                         base::Duration duration = base::microseconds(1)) {
+  Node node;
+  node.id = id;
+  node.kind = NodeKind::kCompute;
+  node.duration = duration;
+  node.data_deps = std::move(deps);
+  return node;
+}
+
+inline Node collective_node(std::uint64_t id, CollectiveKind kind, std::uint64_t bytes,
+                            std::string group = "", std::vector<std::uint64_t> deps = {}) {
+  Node node;
+  node.id = id;
+  node.kind = NodeKind::kCollective;
+  node.collective = kind;
+  node.bytes = bytes;
+  node.group = std::move(group);
+  node.data_deps = std::move(deps);
+  return node;
+}
+
+inline Node message_node(std::uint64_t id, NodeKind kind, std::uint32_t peer, std::uint64_t bytes,
+                         std::vector<std::uint64_t> deps = {}, std::int32_t tag = 0) {
+  Node node;
+  node.id = id;
+  node.kind = kind;
+  node.peer = peer;
+  node.bytes = bytes;
+  node.tag = tag;
+  node.data_deps = std::move(deps);
+  return node;
+}
+
+// One list of nodes per rank; every rank knows the groups.
+inline World world_of(const std::vector<std::vector<Node>>& ranks,
+                      const std::vector<GroupInfo>& groups = {}, GraphOptions options = {}) {
+  GraphBuilder builder(options);
+  for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) {
+    builder.set_source("rank" + std::to_string(rank), rank);
+    RankInfo info;
+    info.rank = rank;
+    info.groups = groups;
+    static_cast<void>(builder.on_rank(info));
+    for (const Node& node : ranks[rank]) {
+      static_cast<void>(builder.on_node(node));
+    }
+  }
+  return std::move(builder).finish();
+}
+
+// Nothing where the files are not on this machine.
+inline std::filesystem::path foreign_traces() {
+  const std::filesystem::path found =
+      std::filesystem::path(SPILLWAY_TEST_DATA) / "../../../shared/data/chakra";
+  return std::filesystem::exists(found) ? found : std::filesystem::path();
+}
+
+}  // namespace spillway::emulate

@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`spillway emulate` as its users meet it: traces in, findings, pages and traces out.
+
+    tests/cli/emulate_test.py PATH_TO_SPILLWAY
+"""
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
+FOREIGN = pathlib.Path(__file__).resolve().parents[3] / "shared" / "data" / "chakra"
+WITHOUT_FOREIGN = not FOREIGN.exists()
+
+GOAL = """num_ranks 2
+rank 0 {
+l1: calc 1000
+l2: send 4096b to 1 tag 0
+l2 requires l1
+}
+rank 1 {
+l1: recv 4096b from 0 tag 0
+l2: calc 2000
+l2 requires l1
+}
+"""
+
+
+def run(*arguments, cwd=None):
+    return subprocess.run([TOOL, "emulate", *map(str, arguments)], capture_output=True, text=True, cwd=cwd, timeout=300)
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def write(self, name, text):
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+
+class Lint(Folder):
+    def test_a_sound_trace_has_no_findings(self):
+        result = run("lint", self.write("pair.goal", GOAL))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("2 ranks, 4 nodes, 2 dependencies: 0 errors, 0 warnings", result.stdout)
+
+    def test_what_cannot_run_is_named_and_the_exit_code_is_1(self):
+        result = run("lint", self.write("pair.goal", GOAL.replace("send 4096b to 1 tag 0", "calc 1")), "--json")
+        self.assertEqual(result.returncode, 1)
+        report = json.loads(result.stdout)
+        self.assertEqual(report["counts"]["cannot run"], 1)
+        texts = [finding["text"] for finding in report["findings"]]
+        self.assertIn("message 0 from rank 0 to rank 1 with tag 0: rank 1 came, rank 0 did not", texts)
+
+    def test_what_is_no_trace_gets_a_sentence(self):
+        for name, text, sentence in (
+            ("cut.0.et", "\x05ab", "ends inside a message"),
+            ("odd.json", "{}", "workload_graph"),
+            ("odd.goal", "num_ranks 1\nrank 0 {\nl1: jump\n}\n", "line 3"),
+        ):
+            result = run("lint", self.write(name, text))
+            self.assertEqual(result.returncode, 1, name)
+            self.assertIn(sentence, result.stderr)
+            self.assertIn(name, result.stderr)
+        self.assertIn("no trace at", run("lint", self.folder / "nothing").stderr)
+
+    @unittest.skipIf(WITHOUT_FOREIGN, "no ../shared/data/chakra beside the checkout")
+    def test_traces_that_others_wrote_are_sound(self):
+        for place, nodes, edges in (
+            ("ring_8npus_1MB", 280, 272),
+            ("all_reduce_4npus_1MB/all_reduce", 4, 0),
+            ("pytorch_real.0.et.gz", 3664, 181878),
+        ):
+            result = run("lint", FOREIGN / place, "--json")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            report = json.loads(result.stdout)
+            self.assertEqual((report["nodes"], report["dependencies"]), (nodes, edges))
+            self.assertEqual(report["errors"], 0)
+
+
+class Show(Folder):
+    def test_the_critical_path_goes_over_the_message(self):
+        page = self.folder / "pair.html"
+        result = run("show", self.write("pair.goal", GOAL), "--out", page, "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        shown = json.loads(result.stdout)
+        self.assertEqual([step["rank"] for step in shown["critical_path"]], [0, 0, 1, 1])
+        self.assertEqual(shown["recorded_us"], 3.0)  # calc, a message nobody timed, calc
+        text = page.read_text()
+        self.assertIn("<svg", text)
+        self.assertNotIn("src=", text)  # opens without a network
+        self.assertNotIn("http", text)
+
+
+class Convert(Folder):
+    def test_what_is_converted_is_the_same_trace(self):
+        trace = self.write("pair.goal", GOAL)
+        for extra in ([], ["--gzip"]):
+            out = self.folder / f"out{len(extra)}"
+            result = run("convert", trace, out, *extra)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            first = json.loads(run("show", trace, "--json").stdout)
+            again = json.loads(run("show", out, "--json").stdout)
+            self.assertEqual(first, again)
+
+
+class Simulate(Folder):
+    MODEL = ["--tensor", "2", "--data", "4", "--pipeline", "2", "--layers", "4", "--hidden", "512", "--micro-batches", "2"]
+
+    def time_of(self, *arguments):
+        result = run("simulate", *arguments, "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        outcome = json.loads(result.stdout)
+        self.assertTrue(outcome["finished"])
+        return outcome["time_us"]
+
+    def test_a_synthesized_trace_is_sound_and_takes_as_long_as_its_model(self):
+        out = self.folder / "traces" / "llm"
+        self.assertEqual(run("synthesize", out, *self.MODEL).returncode, 0)
+        self.assertEqual(run("lint", out).returncode, 0)
+        self.assertEqual(self.time_of(out), self.time_of(*self.MODEL))
+
+    def test_what_if_changes_the_answer(self):
+        base = [*self.MODEL, "--rate", "10gbit", "--leaf-hosts", "4"]
+        time = self.time_of(*base)
+        self.assertLess(self.time_of(*self.MODEL, "--rate", "100gbit", "--leaf-hosts", "4"), time)
+        self.assertGreater(self.time_of(*base, "--oversubscription", "8"), time)
+        self.assertLess(self.time_of(*base, "--bits", "5"), time)
+        self.assertGreater(self.time_of(*base, "--slow", "3=2"), time)
+        self.assertLess(self.time_of(*base, "--node-ranks", "2"), time)
+        self.assertEqual(self.time_of(*base), time)
+
+    def test_packets_and_flows_are_near_each_other(self):
+        base = [*self.MODEL, "--rate", "10gbit", "--set", "topology.spreading=packet"]
+        flows, packets = (self.time_of(*base, "--level", level) for level in ("flows", "packets"))
+        self.assertLess(abs(flows / packets - 1), 0.1)
+        self.assertGreater(self.time_of(*base, "--level", "packets", "--transport", "tcp"), 0)
+
+    def test_a_dead_rank_is_named_and_what_came_before_is_written(self):
+        results = self.folder / "results.csv"
+        result = run("simulate", *self.MODEL, "--dead", "3=1ms", "--results", results)
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr, r"of group '.*': ranks? .* came, ranks? .*3.* did not")
+        lines = results.read_text().splitlines()
+        self.assertEqual(lines[0], "what,group,members,bytes,began_us,ended_us")
+        self.assertGreater(len(lines), 1)
+
+    def test_wrong_options_get_a_sentence(self):
+        for arguments, code, sentence in (
+            (["--data", "64", "--set", "topology.hosts=4", "--leaf-hosts", "64"], 1, "64 ranks need as many hosts"),
+            (["--slow", "x"], 2, "RANK=VALUE"),
+            (["--expert", "3", "--data", "4"], 1, "must divide"),
+            (["--rate", "fast"], 2, "fast"),
+        ):
+            result = run("simulate", *arguments)
+            self.assertEqual(result.returncode, code, arguments)
+            self.assertIn(sentence, result.stderr)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Run(Folder):
+    def start(self, ranks, *arguments, **variables):
+        """All ranks of a job on loopback; what each printed, and its exit code."""
+        place = f"127.0.0.1:{free_port()}"
+        processes = []
+        for rank in range(ranks):
+            told = {"SPILLWAY_RANK": str(rank), "SPILLWAY_WORLD_SIZE": str(ranks), "SPILLWAY_COMM_ID": place, **variables}
+            processes.append(subprocess.Popen([TOOL, "emulate", "run", *map(str, arguments)], env={**os.environ, **told},
+                                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        outputs = [process.communicate(timeout=120) for process in processes]
+        return outputs, [process.returncode for process in processes]
+
+    def test_replays_are_real_and_can_be_recorded_again(self):
+        trace = self.folder / "llm"
+        model = ["--tensor", "2", "--data", "2", "--layers", "2", "--hidden", "64", "--sequence", "64", "--flops", "1e9", "--steps", "2"]
+        self.assertEqual(run("synthesize", trace, *model).returncode, 0)
+        recorded = self.folder / "recorded"
+        outputs, codes = self.start(4, "--trace", trace, "--json", SPILLWAY_EXECUTION_TRACE=str(recorded))
+        self.assertEqual(codes, [0] * 4, outputs)
+        replay = json.loads(outputs[0][0])["replays"][0]
+        for rank in replay["ranks"]:
+            self.assertGreaterEqual(rank["time_us"], rank["computing_us"])
+            self.assertEqual(rank["operations"], 2 * 2 * (4 + 1))  # four a layer and its gradients
+        # What was recorded is a trace of the replay: the same collectives, among the same ranks, and more (barriers).
+        self.assertEqual(run("lint", recorded).returncode, 0, run("lint", recorded).stdout)
+        def calls(place):
+            shown = json.loads(run("show", place, "--json").stdout)
+            return {(row["what"], row["among"], row["bytes"]): row["calls"] for row in shown["communication"]}
+        again = calls(recorded)
+        for key, count in calls(trace).items():
+            self.assertEqual(again[key], count)
+
+    def test_what_cannot_run_is_refused_before_anybody_waits(self):
+        trace = self.write("pair.goal", GOAL.replace("send 4096b to 1 tag 0", "calc 1"))
+        outputs, codes = self.start(2, "--trace", trace)
+        self.assertEqual(codes, [1, 1])
+        self.assertIn("cannot be replayed", outputs[0][1])
+
+    def test_without_a_launcher_it_says_what_to_do(self):
+        result = run("run", "--trace", self.write("pair.goal", GOAL))
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("--preset", result.stderr)
+
+    def test_timers_are_measured(self):
+        result = run("timers", "--pending", "10", "1000", "--waits", "50", "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual([row["pending"] for row in json.loads(result.stdout)], [10, 1000])
+
+
+if __name__ == "__main__":
+    unittest.main()
