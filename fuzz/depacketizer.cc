@@ -5,7 +5,8 @@
 //
 // The input is a list of four-byte commands (what, which packet, where, with what). Whatever
 // happens, the report must add up, every value must be finite and bounded, and a message all of
-// whose packets also came whole must decode as if nothing had happened.
+// whose packets also came whole must decode as if nothing had happened. Planes that are kept and
+// decoded in the end give the same.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -53,6 +54,19 @@ const Sender& sender() {
   return made;
 }
 
+std::vector<float> decode_kept(const PacketPlan& plan, const KeptPlanes& kept) {
+  std::vector<float> out(kLength);
+  Depacketizer receiver(plan, kJob, kMessage, out);
+  for (std::size_t packet = 0; packet < plan.packet_count(); ++packet) {
+    if (kept.bytes[packet] > 0) {
+      receiver.add_planes(packet_header(plan, packet, kept.rows[plan.place(packet).row]),
+                          kept.planes_of(plan, packet));
+    }
+  }
+  receiver.finish();
+  return out;
+}
+
 // A row's values, made up for lost packets, stay below the packets of a row times the largest norm.
 constexpr float kBound = 1e4F;
 
@@ -62,6 +76,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Sender& from = sender();
   std::vector<float> out(kLength);
   Depacketizer receiver(from.plan, kJob, kMessage, out);
+  KeptPlanes kept = KeptPlanes::make(from.plan);
+  Depacketizer keeper(from.plan, kJob, kMessage, kept);
+  const auto take = [&](base::ByteView packet) {
+    require(receiver.add(packet, from.auth) == keeper.add(packet, from.auth));
+  };
   bool repeated_whole = false;
   for (std::size_t at = 0; at + 4 <= size; at += 4) {
     const std::uint8_t what = data[at];
@@ -70,30 +89,32 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::size_t where = (std::size_t{data[at + 2]} * 256 + data[at + 3]) % packet.size();
     switch (what % 6) {
       case 0:
-        receiver.add(packet, from.auth);
+        take(packet);
         break;
       case 1:
         packet.resize(where);
-        receiver.add(packet, from.auth);
+        take(packet);
         break;
       case 2:
         packet[where] ^= static_cast<std::uint8_t>(1U << (what / 6 % 8));
-        receiver.add(packet, from.auth);
+        take(packet);
         break;
       case 3:
-        receiver.add(from.foreign[data[at + 1] % from.foreign.size()], from.auth);
+        take(from.foreign[data[at + 1] % from.foreign.size()]);
         break;
       case 4:
-        receiver.add({data + at, size - at}, from.auth);
+        take({data + at, size - at});
         break;
       default:
         for (std::size_t i = 0; i < from.packets.size(); ++i) {
-          receiver.add(from.packets[i], from.auth);
+          take(from.packets[i]);
         }
         repeated_whole = true;
     }
   }
   const DeliveryReport report = receiver.finish();
+  require(keeper.finish().coordinates_by_planes == report.coordinates_by_planes);
+  require(decode_kept(from.plan, kept) == out);
   require(report.whole + report.trimmed + report.missing == report.expected);
   require(report.coordinates() == 3 * 1024);
   require(

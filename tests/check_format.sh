@@ -10,7 +10,7 @@ if ! command -v clang-format >/dev/null; then
   exit 77
 fi
 mapfile -d '' files < <(find . \( -path ./build -o -path ./.git \) -prune -o \
-  -type f \( -name '*.h' -o -name '*.hpp' -o -name '*.cc' -o -name '*.c' \) -print0)
+  -type f \( -name '*.h' -o -name '*.hpp' -o -name '*.cc' -o -name '*.c' -o -name '*.cuh' \) -print0)
 [[ ${#files[@]} -gt 0 ]] || { echo "error: found no sources" >&2; exit 1; }
 if [[ ${1:-} == --fix ]]; then
   exec clang-format -i "${files[@]}"

@@ -241,6 +241,17 @@ typedef enum spillway_code {
                              * that has no room for comes in the next. Needs a feedback_tensor */
 } spillway_code;
 
+/* Where an operation's memory is. */
+typedef enum spillway_memory {
+  SPILLWAY_MEMORY_HOST = 0,
+  SPILLWAY_MEMORY_CUDA = 1 /* an NVIDIA GPU's, which codes what is in it */
+} spillway_memory;
+
+/* Whether tensors of that GPU, as CUDA counts them, can be coded there. The first call loads what
+ * that takes, and may compile it, which takes seconds. SPILLWAY_UNAVAILABLE where something is
+ * missing; spillway_last_error() says what. */
+SPILLWAY_API spillway_status spillway_cuda_check(uint32_t device);
+
 /* As `importance` and `expendable_ppm` of spillway_operation_options. */
 #define SPILLWAY_IMPORTANCE_BY_ENERGY 0xFFFFFFFFu
 #define SPILLWAY_EXPENDABLE_AS_LOST 0xFFFFFFFFu
@@ -286,6 +297,13 @@ typedef struct spillway_operation_options {
   uint32_t predicts_scale; /* 1, with all but planes: the scale is made of the last operation's with
                             * this feedback_tensor, which saves a round trip; what is too large for
                             * it is cut off, and made up for in the next. 0: ranks agree on it */
+
+  /* Of a tolerant all-reduce of planes without least_contributors, each rank for its own memory. */
+  uint32_t memory; /* spillway_memory that send and receive are in; host */
+  uint32_t device; /* of CUDA: which GPU; 0 */
+  void* stream;    /* of CUDA: the cudaStream_t of the caller's work on them, behind which the
+                    * operation comes; its result is there for all streams when it has ended. NULL:
+                    * the default one */
 } spillway_operation_options;
 
 /* Writes the beginning of a struct of `size` bytes, as the caller knows it. */

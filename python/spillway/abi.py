@@ -25,6 +25,8 @@ SUM, AVERAGE, MIN, MAX, PRODUCT, BIT_AND, BIT_OR, BIT_XOR = range(8)
 ALGORITHMS = ("automatic", "direct", "ring", "tree", "servers", "levels", "switch")
 CODES = ("planes", "thc", "blocks", "coded", "sketch")
 
+MEMORY_HOST, MEMORY_CUDA = range(2)  # spillway_memory
+
 ANY_RANK = 2**32 - 1
 IMPORTANCE_BY_ENERGY = EXPENDABLE_AS_LOST = 2**32 - 1
 MAX_TAG = 2**24 - 1
@@ -63,7 +65,8 @@ class OperationOptions(ctypes.Structure):
                 ("min_planes", c_uint32), ("lossy_gather", c_uint32), ("feedback_tensor", c_uint64),
                 ("least_contributors", c_double), ("callback", Callback), ("context", c_void_p), ("tag", c_uint32),
                 ("timeout_ms", c_uint32), ("importance", c_uint32), ("expendable_ppm", c_uint32),
-                ("code", c_uint32), ("predicts_scale", c_uint32), ("room", c_uint8 * ROOM_FOR_NEWER_FIELDS)]
+                ("code", c_uint32), ("predicts_scale", c_uint32), ("memory", c_uint32), ("device", c_uint32),
+                ("stream", c_void_p), ("room", c_uint8 * ROOM_FOR_NEWER_FIELDS)]
 
 
 class OperationReport(ctypes.Structure):
@@ -138,6 +141,7 @@ SIGNATURES = {
     "spillway_comm_error": (c_int, [c_void_p]),
     "spillway_operation_options_init": (None, [POINTER(OperationOptions)]),
     "spillway_operation_options_check": (c_int, [POINTER(OperationOptions)]),
+    "spillway_cuda_check": (c_int, [c_uint32]),
     "spillway_request_wait": (c_int, [c_void_p, c_int64]),
     "spillway_request_test": (c_int, [c_void_p]),
     "spillway_request_status": (c_int, [c_void_p]),
@@ -214,6 +218,11 @@ class Library:
         if self.lib.spillway_variable(name.encode(), text, len(text), ctypes.byref(is_set)) != Status.OK:
             raise ValueError(self.last_error())
         return text.value.decode(), bool(is_set.value)
+
+    def why_not_cuda(self, device: int) -> Optional[str]:
+        """The sentence why tensors of that GPU are not coded there; None where they can be. The first call loads what
+        that takes."""
+        return None if self.lib.spillway_cuda_check(device) == Status.OK else self.last_error()
 
     def launch(self) -> Optional[Launch]:
         """What the launcher told this process; None where there is none, or what it says makes no sense."""

@@ -366,6 +366,26 @@ inline constexpr auto kVariables = std::to_array<Variable>({
 
     // With the time to tell the others, a dead rank is named everywhere within two seconds. Below
     // the least, a rank that a busy machine does not let run for a moment is dead.
+    {.name = "SPILLWAY_GPU_CODING",
+     .topic = internal::kMachine,
+     .kind = VariableKind::kFlag,
+     .otherwise = "1",
+     .readers = "PyTorch",
+     .meaning = "1: tensors of a GPU are coded there, where that is possible; 0: by the CPU. Each "
+                "rank for itself"},
+    {.name = "SPILLWAY_NVRTC",
+     .topic = internal::kMachine,
+     .kind = VariableKind::kPath,
+     .otherwise_words =
+         "looked for in library folders and /usr/local/cuda; Python looks in torch's",
+     .readers = "library, PyTorch, tool",
+     .meaning = "the libnvrtc.so that compiles kernels for GPUs"},
+    {.name = "SPILLWAY_CACHE_DIR",
+     .topic = internal::kMachine,
+     .kind = VariableKind::kPath,
+     .otherwise_words = "$XDG_CACHE_HOME/spillway, else ~/.cache/spillway",
+     .readers = "library, tool",
+     .meaning = "where compiled kernels for GPUs are kept"},
     {.name = "SPILLWAY_PEER_TIMEOUT",
      .topic = internal::kPatience,
      .kind = VariableKind::kSeconds,

@@ -19,6 +19,7 @@
 #include "capi/last_error.h"
 #include "capi/request.h"
 #include "capi/sized_struct.h"
+#include "gpu/cuda_tensor.h"
 #include "runtime/communicator.h"
 
 namespace spillway::capi {
@@ -48,6 +49,10 @@ static_assert(SPILLWAY_SUM == static_cast<int>(ReduceOp::kSum) &&
               SPILLWAY_BIT_OR == static_cast<int>(ReduceOp::kBitOr) &&
               SPILLWAY_BIT_XOR == static_cast<int>(ReduceOp::kBitXor) &&
               collective::kReduceOps == 8);
+enum class Memory : std::uint8_t { kHost, kCuda };
+constexpr std::size_t kMemories = 2;
+static_assert(SPILLWAY_MEMORY_HOST == static_cast<int>(Memory::kHost) &&
+              SPILLWAY_MEMORY_CUDA == static_cast<int>(Memory::kCuda));
 static_assert(SPILLWAY_MAX_TAG == collective::kMaxTag);
 static_assert(SPILLWAY_ALGORITHM_AUTOMATIC == static_cast<int>(Algorithm::kAutomatic) &&
               SPILLWAY_ALGORITHM_DIRECT == static_cast<int>(Algorithm::kDirect) &&
@@ -70,6 +75,9 @@ template <typename Narrow>
 Narrow narrowed(std::uint32_t number) {
   return static_cast<Narrow>(std::min<std::uint32_t>(number, std::numeric_limits<Narrow>::max()));
 }
+
+// Beyond every device's number.
+constexpr std::uint32_t kNoDevice = 1U << 16;
 
 // The other end of a receive: any rank, or one by its number.
 std::uint32_t other_end(std::uint32_t from) {
@@ -149,6 +157,21 @@ base::Status apply_options(const spillway_operation_options& options, Operation&
   return read_enum(options.algorithm, collective::kAlgorithms, "algorithm", operation.algorithm);
 }
 
+// Where its memory is, if that is a GPU.
+base::Status apply_memory(const spillway_operation_options& options, Operation& operation) {
+  Memory memory = Memory::kHost;
+  if (base::Status status = read_enum(options.memory, kMemories, "memory", memory);
+      !status.ok() || memory == Memory::kHost) {
+    return status;
+  }
+  base::Result<std::shared_ptr<collective::DeviceTensor>> tensor = gpu::CudaTensor::make(
+      static_cast<int>(std::min(options.device, kNoDevice)), operation, options.stream);
+  if (tensor.ok()) {
+    operation.device = std::move(tensor).value();
+  }
+  return tensor.status();
+}
+
 // What a function of the C interface was called with, beside the options. `root`: or the other end
 // of send and receive.
 base::Result<Operation> described(Kind kind, const void* send, void* receive, std::size_t count,
@@ -217,6 +240,9 @@ spillway_status submit(spillway_comm* comm, const spillway_operation_options* gi
     if (base::Status status = apply_options(*options, operation.value()); !status.ok()) {
       return fail(status);
     }
+    if (base::Status status = apply_memory(*options, operation.value()); !status.ok()) {
+      return fail(status);
+    }
     return start(comm, *operation, *options, request);
   });
 }
@@ -254,6 +280,14 @@ void(spillway_operation_options_init)(spillway_operation_options* options) {
 spillway_status spillway_operation_options_check(const spillway_operation_options* options) {
   return guarded([&] {
     const spillway::base::Status status = spillway::capi::check_options(options);
+    return status.ok() ? SPILLWAY_OK : spillway::capi::fail(status);
+  });
+}
+
+spillway_status spillway_cuda_check(uint32_t device) {
+  return guarded([&] {
+    const int ordinal = static_cast<int>(std::min(device, spillway::capi::kNoDevice));
+    const spillway::base::Status status = spillway::gpu::CudaCoder::of(ordinal).status();
     return status.ok() ? SPILLWAY_OK : spillway::capi::fail(status);
   });
 }

@@ -10,6 +10,7 @@
 
 #include "base/version.h"
 #include "bench/codec/accuracy.h"
+#include "bench/codec/cuda_speed.h"
 #include "bench/codec/speed.h"
 #include "cli/commands.h"
 #include "cli/text_table.h"
@@ -24,6 +25,7 @@ struct BenchCodecOptions {
   bool json = false;
   bool quick = false;
   std::string part = "all";
+  std::string device = "cpu";
   std::string gradients = "tests/data/gradients";
 };
 
@@ -234,7 +236,68 @@ void print_paper(const std::vector<bench::TrimFigure>& results) {
   fmt::print("{}\n", table.to_string());
 }
 
+// ------------------------------------------------------------------ a GPU
+
+json cuda_json(const bench::CudaSpeedResults& results) {
+  json speeds = json::array();
+  for (const bench::CudaSpeed& row : results.speeds) {
+    json entry = {{"tensor_bytes", row.tensor_bytes},
+                  {"what", row.what},
+                  {"gigabytes_per_second", row.encode_gigabytes_per_second},
+                  {"over_copy", row.encode_gigabytes_per_second / row.copy_gigabytes_per_second}};
+    if (row.decode_gigabytes_per_second > 0.0) {
+      entry["decode_gigabytes_per_second"] = row.decode_gigabytes_per_second;
+      entry["decode_over_copy"] = row.decode_gigabytes_per_second / row.copy_gigabytes_per_second;
+    }
+    speeds.push_back(std::move(entry));
+  }
+  return {{"version", base::kVersion}, {"device", results.device.name}, {"speed", speeds}};
+}
+
+void print_cuda(const bench::CudaSpeedResults& results) {
+  fmt::print(
+      "Speed on one {}, GB/s of the tensor's bytes; in brackets over a copy of it on the device\n",
+      results.device.name);
+  TextTable table({"tensor", "what", "encode", "decode"});
+  for (const bench::CudaSpeed& row : results.speeds) {
+    const double limit = row.copy_gigabytes_per_second;
+    const double back = row.decode_gigabytes_per_second;
+    table.add_row({fmt::format("{} MiB", row.tensor_bytes >> 20), row.what,
+                   rate(row.encode_gigabytes_per_second, limit),
+                   back > 0.0 ? rate(back, limit) : ""});
+  }
+  fmt::print("{}\n", table.to_string());
+}
+
+// "cuda" is "cuda:0".
+int ordinal_of(const std::string& device) {
+  const std::string number = device == "cuda" ? "0" : device.substr(device.find(':') + 1);
+  const bool is_number = device.starts_with("cuda") && !number.empty() && number.size() <= 2 &&
+                         number.find_first_not_of("0123456789") == std::string::npos;
+  if (!is_number) {
+    throw CLI::ValidationError("--device", fmt::format("'{}' is not cpu, cuda or cuda:1", device));
+  }
+  return std::stoi(number);
+}
+
+void run_on_gpu(const BenchCodecOptions& options) {
+  bench::CudaSpeedOptions speed_options{.ordinal = ordinal_of(options.device)};
+  if (options.quick) {
+    speed_options.tensor_bytes.resize(1);
+  }
+  const bench::CudaSpeedResults results = value_or_throw(bench::measure_cuda_speed(speed_options));
+  if (options.json) {
+    fmt::print("{}\n", cuda_json(results).dump(2));
+  } else {
+    print_cuda(results);
+  }
+}
+
 void run(const BenchCodecOptions& options) {
+  if (options.device != "cpu") {
+    run_on_gpu(options);
+    return;
+  }
   const BenchCodecResults results = measure(options);
   if (options.json) {
     print_json(options, results);
@@ -264,6 +327,10 @@ void add_bench_codec(CLI::App& bench) {
       ->check(CLI::IsMember({"all", "speed", "error"}))
       ->capture_default_str();
   command
+      ->add_option("--device", options->device,
+                   "cpu, or cuda (cuda:1): the planes code's speed on a GPU alone")
+      ->capture_default_str();
+  command
       ->add_option("--gradients", options->gradients,
                    "Folder of real gradients (.f32 files) to include")
       ->capture_default_str();
@@ -271,6 +338,7 @@ void add_bench_codec(CLI::App& bench) {
       "Examples:\n"
       "  spillway bench codec --part speed\n"
       "  spillway bench codec --json > codec.json\n"
+      "  spillway bench codec --device cuda\n"
       "SPILLWAY_SIMD=scalar (neon, avx2, ...) makes another instruction set the default one.");
   command->callback([options] { run(*options); });
 }

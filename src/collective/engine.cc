@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "collective/coded/coded_run.h"
+#include "collective/device_tensor.h"
 #include "collective/summed/summed_run.h"
 #include "collective/tolerant/tolerant_run.h"
 
@@ -139,12 +140,16 @@ base::Result<std::unique_ptr<OperationRun>> Engine::make_tolerant_run(const Oper
   if (!layout.ok()) {
     return layout.status();
   }
+  const base::Result<std::span<float>> residual = residual_of(operation);
+  if (!residual.ok()) {
+    return residual.status();
+  }
   const Tolerance& tolerance = *operation.tolerance;
   const std::uint64_t alike = std::uint64_t{operation.count} << 16 |
                               std::uint64_t{tolerance.precision} << 8 | tolerance.gather_precision;
   return std::unique_ptr<OperationRun>(
       std::make_unique<TolerantRun>(operation, key, std::move(layout).value(), tolerant_window(),
-                                    run_config_, paces_.of(alike), residual_of(operation)));
+                                    run_config_, paces_.of(alike), *residual));
 }
 
 base::Result<std::unique_ptr<OperationRun>> Engine::make_summed_run(const Operation& operation,
@@ -158,17 +163,18 @@ base::Result<std::unique_ptr<OperationRun>> Engine::make_summed_run(const Operat
       std::uint64_t{operation.count} << 16 | 0xFF00 | operation.tolerance->precision;
   return std::unique_ptr<OperationRun>(std::make_unique<SummedRun>(
       operation, key, std::move(layout).value(), run_config_, paces_.of(alike),
-      residual_of(operation), scale_book_.next(operation.tolerance->feedback_tensor)));
+      residual_of(operation).value(), scale_book_.next(operation.tolerance->feedback_tensor)));
 }
 
 std::unique_ptr<OperationRun> Engine::make_coded_run(const Operation& operation, Key key) {
   return std::make_unique<CodedRun>(operation, key, coded_chunks(operation), run_config_,
-                                    residual_of(operation), code_book_, coder_shelf_);
+                                    residual_of(operation).value(), code_book_, coder_shelf_);
 }
 
-// What the tensor is owed; zeros where it is new or has another length than before. Nothing while
-// another operation of the same tensor still uses it.
-std::span<float> Engine::residual_of(const Operation& operation) {
+// What the tensor is owed; zeros where it is new, was elsewhere or had another length before.
+// Nothing while another operation of the same tensor still uses it. Fails only for want of a
+// device's memory.
+base::Result<std::span<float>> Engine::residual_of(const Operation& operation) {
   const std::uint64_t tensor = operation.tolerance->feedback_tensor;
   const bool is_full = residuals_.size() >= config_.limits.feedback_tensors;
   const bool is_used = std::any_of(running_.begin(), running_.end(), [tensor](const auto& entry) {
@@ -177,13 +183,21 @@ std::span<float> Engine::residual_of(const Operation& operation) {
   });
   if (tensor == 0 || config_.group.is_server() || is_used ||
       (is_full && !residuals_.contains(tensor))) {
-    return {};
+    return std::span<float>();
   }
-  std::vector<float>& residual = residuals_[tensor];
-  if (residual.size() != operation.count) {
-    residual.assign(operation.count, 0.0F);
+  Residual& residual = residuals_[tensor];
+  const bool is_on_device = operation.device != nullptr;
+  if (residual.count != operation.count || residual.is_on_device != is_on_device) {
+    residual = {};
+    base::Result<std::shared_ptr<float[]>> made =
+        is_on_device ? operation.device->make_residual(operation.count)
+                     : std::shared_ptr<float[]>(new float[operation.count]());
+    if (!made.ok()) {
+      return made.status();
+    }
+    residual = {std::move(made).value(), operation.count, is_on_device};
   }
-  return residual;
+  return std::span<float>(residual.values.get(), residual.count);
 }
 
 void Engine::start(const Waiting& waiting, Key key, transport::Endpoint& endpoint,
@@ -357,7 +371,7 @@ void Engine::watch(transport::Endpoint& endpoint, base::Instant now) {
 std::size_t Engine::memory_bytes() const {
   std::size_t bytes = scratch_.kept_bytes() + scratch_.used_bytes();
   for (const auto& [tensor, residual] : residuals_) {
-    bytes += residual.size() * sizeof(float);
+    bytes += residual.is_on_device ? 0 : residual.count * sizeof(float);
   }
   return bytes;
 }

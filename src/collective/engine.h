@@ -154,6 +154,13 @@ class Engine {
   std::size_t memory_bytes() const;
 
  private:
+  // What a tensor is owed, where the tensor is: in the host's memory or in a device's.
+  struct Residual {
+    std::shared_ptr<float[]> values;
+    std::size_t count = 0;
+    bool is_on_device = false;
+  };
+
   struct Active {
     std::unique_ptr<OperationRun> run;
     std::uint64_t token = 0;
@@ -222,7 +229,7 @@ class Engine {
                                                                 const Shares& shares);
   base::Result<std::unique_ptr<OperationRun>> make_summed_run(const Operation& operation, Key key);
   std::unique_ptr<OperationRun> make_coded_run(const Operation& operation, Key key);
-  std::span<float> residual_of(const Operation& operation);
+  base::Result<std::span<float>> residual_of(const Operation& operation);
   void after(Key key, const base::Status& status, transport::Endpoint& endpoint, base::Instant now);
   void on_summed(const transport::SumReport& report, transport::Endpoint& endpoint,
                  base::Instant now);
@@ -280,7 +287,7 @@ class Engine {
   ScaleBook scale_book_;
   CodeBook code_book_;
   CoderShelf coder_shelf_;
-  std::map<std::uint64_t, std::vector<float>> residuals_;  // by tensor
+  std::map<std::uint64_t, Residual> residuals_;  // by tensor
   std::uint64_t next_sequence_ = 0;
   bool is_numbering_ = false;  // the endpoint knows
   std::map<Key, Active> running_;

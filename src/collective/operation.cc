@@ -184,6 +184,20 @@ base::Status validate_sums(const Operation& operation, const Group& group) {
   return {};
 }
 
+// Of a tensor in a device's memory.
+base::Status validate_device(const Operation& operation, const Group& group) {
+  const bool is_planes = operation.tolerance && operation.tolerance->code == SumCode::kPlanes &&
+                         operation.tolerance->least_contributors == 0.0;
+  const bool has_type = is_floating(operation.type) && operation.type != DataType::kFloat64;
+  if (is_planes && has_type && group.world > 1) {
+    return {};
+  }
+  return base::invalid_argument(
+      "a device codes tolerant all_reduces of planes, of float32, bfloat16 or float16, without "
+      "least_contributors, among two ranks or more; copy the tensor to the "
+      "host for all else");
+}
+
 base::Status validate_ranks(const Operation& operation, const Group& group) {
   const bool names_rank = has_root(operation.kind) || is_point_to_point(operation.kind);
   const bool takes_any = operation.kind == Kind::kReceive && operation.root == kAnyRank;
@@ -342,6 +356,11 @@ base::Status validate(const Operation& operation, const Group& group) {
   }
   if (base::Status status = validate_sums(operation, group); !status.ok()) {
     return status;
+  }
+  if (operation.device != nullptr) {
+    if (base::Status status = validate_device(operation, group); !status.ok()) {
+      return status;
+    }
   }
   if (operation.count > kMaxBytes / element_size(operation.type) / group.world) {
     return base::invalid_argument(

@@ -31,6 +31,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -178,6 +179,8 @@ struct Group {
 // "rank 2", or "parameter server 0 (rank 4)".
 std::string rank_name(const Group& group, std::uint16_t rank);
 
+class DeviceTensor;
+
 struct Operation {
   Kind kind = Kind::kAllReduce;
   DataType type = DataType::kFloat32;
@@ -196,6 +199,9 @@ struct Operation {
   // Both outlive the operation; may be the same. NULL where the rank has none (input_bytes()).
   const void* input = nullptr;
   void* output = nullptr;
+  // Where input and output are, if that is a device (device_tensor.h). Tolerant all-reduces of
+  // planes without deadlines, among several ranks, can be of such; a rank's own business.
+  std::shared_ptr<DeviceTensor> device{};
 
   std::size_t bytes() const { return count * element_size(type); }
 };

@@ -38,6 +38,8 @@ class ComputeJob {
   // On any thread; touches what the job was given and nothing else.
   virtual void run() = 0;
 
+  base::Status failure{};       // of one that has run: why it could not do it
+  bool sleeps = false;          // it waits for a device nearly all of its time
   std::uint64_t operation = 0;  // whose job this is: Engine's key
   std::uint32_t tag = 0;        // the operation's own number for it
   std::uint8_t priority = 0;

@@ -65,6 +65,22 @@ Depacketizer::Depacketizer(const PacketPlan& plan, const Job& job, const wire::M
   report_.rows = rows_.size();
 }
 
+Depacketizer::Depacketizer(const PacketPlan& plan, const Job& job, const wire::MessageId& message,
+                           KeptPlanes& kept)
+    : plan_(plan),
+      job_(job),
+      message_(message),
+      kept_(&kept),
+      estimate_(codec::Estimate::kUnbiased),
+      kernels_(codec::best_kernels()),
+      rows_(plan.layout().row_count()),
+      received_bytes_(plan.packet_count()),
+      sent_planes_(plan.packet_count()) {
+  SPILLWAY_CHECK(kept.rows.size() == rows_.size() && kept.bytes.size() == plan.packet_count());
+  report_.expected = plan.packet_count();
+  report_.rows = rows_.size();
+}
+
 bool Depacketizer::is_ours(const wire::DataHeader& header) const {
   // What a header that was only read has of the epoch and the operation are low bits.
   const wire::DataStamp& stamp = header.stamp;
@@ -80,6 +96,9 @@ bool Depacketizer::fits_plan(const wire::DataHeader& header) const {
   if (header.codec != wire::Codec::kPlanes || header.stamp.packet >= plan_.packet_count() ||
       header.quanta != plan_.quanta()) {
     return false;
+  }
+  if (kept_ != nullptr && header.planes > plan_.planes()) {
+    return false;  // there is no room for more
   }
   const PacketPlace place = plan_.place(header.stamp.packet);
   return header.row == place.row && header.slot == place.slot &&
@@ -131,6 +150,13 @@ PacketOutcome Depacketizer::add(const wire::OpenedPacket& opened, base::ByteView
   return add_planes(opened.header, base::ByteView(planes_).first(trusted.bytes));
 }
 
+void Depacketizer::keep(const wire::DataHeader& header, base::ByteView planes) {
+  const std::size_t packet = header.stamp.packet;
+  std::copy(planes.begin(), planes.end(), kept_->memory.get() + packet * plane_stride(plan_));
+  kept_->bytes[packet] = static_cast<std::uint16_t>(planes.size());
+  kept_->rows[header.row] = {header.scale, header.rotations};
+}
+
 PacketOutcome Depacketizer::add_planes(const wire::DataHeader& header, base::ByteView planes) {
   const std::size_t before = received_bytes_[header.stamp.packet];
   if (planes.size() <= before) {
@@ -140,9 +166,13 @@ PacketOutcome Depacketizer::add_planes(const wire::DataHeader& header, base::Byt
   rows_[header.row] = {.scale = header.scale, .rotations = header.rotations, .seen = true};
   received_bytes_[header.stamp.packet] = static_cast<std::uint16_t>(planes.size());
   sent_planes_[header.stamp.packet] = header.planes;
-  codec::decode_planes(kernels_,
-                       {.bytes = planes, .count = header.count(), .planes = header.planes},
-                       estimate_, row_data(header.row) + header.first());
+  if (kept_ != nullptr) {
+    keep(header, planes);
+  } else {
+    codec::decode_planes(kernels_,
+                         {.bytes = planes, .count = header.count(), .planes = header.planes},
+                         estimate_, row_data(header.row) + header.first());
+  }
   if (before > 0) {
     ++report_.improved;
     return PacketOutcome::kImproved;
@@ -168,7 +198,9 @@ std::size_t Depacketizer::tally_packet(std::size_t packet) {
   if (bytes == 0) {
     ++report_.missing;
     report_.coordinates_by_planes[0] += place.count;
-    std::fill_n(row_data(place.row) + place.first, place.count, 0.0F);
+    if (kept_ == nullptr) {
+      std::fill_n(row_data(place.row) + place.first, place.count, 0.0F);
+    }
     return 0;
   }
   const std::size_t plane_bytes = place.count / 8;
@@ -193,6 +225,9 @@ void Depacketizer::finish_row(std::size_t row_index) {
   state.finished = true;
   report_.lost_rows += arrived == 0 ? 1 : 0;
   report_.non_finite_rows += std::isnan(state.scale) ? 1 : 0;
+  if (kept_ != nullptr) {
+    return;
+  }
   const codec::Row row = plan_.layout().row(row_index);
   float* data = row_data(row_index);
   codec::finish_row(kernels_, {state.scale, state.rotations},

@@ -4,7 +4,8 @@
 // report of what came. Loss is data, and the DeliveryReport is that data.
 //
 // add() verifies a packet and decodes what can be trusted of it straight into the tensor's memory,
-// still rotated; finish() rotates the rows back, makes up for what is missing, and reports. Memory
+// still rotated; finish() rotates the rows back, makes up for what is missing, and reports. Where
+// something else decodes, planes are kept instead. Memory
 // is fixed when the object is made (two bytes per packet, eight per row, one padded row); nothing a
 // peer sends makes it grow, and no packet writes outside its own coordinates.
 //
@@ -23,6 +24,7 @@
 #include "codec/kernels.h"
 #include "codec/plane_code.h"
 #include "codec/row.h"
+#include "packetize/kept_planes.h"
 #include "packetize/packet_plan.h"
 #include "wire/data_packet.h"
 
@@ -78,6 +80,11 @@ class Depacketizer {
                std::span<float> tensor, codec::Estimate estimate = codec::Estimate::kUnbiased,
                const codec::Kernels& kernels = codec::best_kernels());
 
+  // The same without decoding: planes are kept as they come, in memory for the same plan, which
+  // must outlive the object, and finishing a row only counts.
+  Depacketizer(const PacketPlan& plan, const Job& job, const wire::MessageId& message,
+               KeptPlanes& kept);
+
   // A packet whose number is near the message's first, `near`.
   PacketOutcome add(base::ByteView packet, const wire::PacketAuth& auth, std::uint64_t near = 0);
   // The same for a packet that was opened before.
@@ -109,6 +116,7 @@ class Depacketizer {
   bool fits_plan(const wire::DataHeader& header) const;
   bool agrees_with_row(const wire::DataHeader& header) const;
   PacketOutcome check(const wire::DataHeader& header);
+  void keep(const wire::DataHeader& header, base::ByteView planes);
   float* row_data(std::size_t row);
   std::size_t estimated_coordinates(std::size_t packet) const;
   std::size_t tally_packet(std::size_t packet);
@@ -117,6 +125,7 @@ class Depacketizer {
   Job job_;
   wire::MessageId message_;
   std::span<float> tensor_;
+  KeptPlanes* kept_ = nullptr;  // instead of a tensor
   codec::Estimate estimate_;
   const codec::Kernels& kernels_;
 

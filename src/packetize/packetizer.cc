@@ -29,35 +29,17 @@ void PacketBuffer::commit(std::size_t size) {
 Packetizer::Packetizer(const PacketPlan& plan, const codec::Kernels& kernels)
     : plan_(plan), encoder_(kernels), planes_(SPILLWAY_MAX_PACKET) {}
 
-wire::DataHeader Packetizer::encode_row(std::span<const float> tensor, std::size_t row_index,
-                                        const Job& job, const wire::DataStamp& stamp) {
+codec::RowHeader Packetizer::encode_row(std::span<const float> tensor, std::size_t row_index,
+                                        const Job& job, const wire::MessageId& message) {
   SPILLWAY_CHECK(tensor.size() == plan_.layout().tensor_length());
   const codec::Row row = plan_.layout().row(row_index);
-  const codec::RotationId rotation{rotation_key(job, stamp.message),
+  const codec::RotationId rotation{rotation_key(job, message),
                                    static_cast<std::uint32_t>(row_index)};
-  const codec::RowHeader coded = encoder_.encode(tensor.subspan(row.offset, row.values),
-                                                 row.log2_length, rotation, plan_.planes());
-  wire::DataHeader header;
-  header.stamp = stamp;
-  header.stamp.job = job.id;
-  header.stamp.epoch = job.epoch;
-  header.row_log2 = static_cast<std::uint8_t>(row.log2_length);
-  header.rotations = static_cast<std::uint8_t>(coded.rotations);
-  header.planes = static_cast<std::uint8_t>(plan_.planes());
-  header.row = static_cast<std::uint16_t>(row_index);
-  header.quanta = static_cast<std::uint8_t>(plan_.quanta());
-  header.scale = coded.scale;
-  return header;
+  return encoder_.encode(tensor.subspan(row.offset, row.values), row.log2_length, rotation,
+                         plan_.planes());
 }
 
-base::ByteView Packetizer::cut_packet(std::size_t row, std::size_t slot, std::uint64_t first,
-                                      wire::DataHeader& header) {
-  const std::size_t packet = plan_.first_packet(row) + slot;
-  header.slot = static_cast<std::uint8_t>(slot);
-  header.stamp.packet = static_cast<std::uint16_t>(packet);
-  header.stamp.number = first + packet;
-  header.stamp.last = packet + 1 == plan_.packet_count();
-  header.head_bytes = static_cast<std::uint16_t>(plan_.head_bytes(header.count()));
+base::ByteView Packetizer::cut_packet(const wire::DataHeader& header) {
   encoder_.write_planes(header.first(), header.count(), plan_.planes(), planes_.data());
   return base::ByteView(planes_).first(header.plane_bytes());
 }

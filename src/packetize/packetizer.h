@@ -14,6 +14,7 @@
 
 #include "codec/kernels.h"
 #include "codec/row_encoder.h"
+#include "packetize/kept_planes.h"
 #include "packetize/packet_plan.h"
 #include "wire/data_packet.h"
 #include "wire/packet_auth.h"
@@ -62,13 +63,10 @@ class Packetizer {
                          const wire::DataStamp& stamp, const wire::PacketAuth& auth);
 
  private:
-  // The header that the row's packets have in common.
-  wire::DataHeader encode_row(std::span<const float> tensor, std::size_t row, const Job& job,
-                              const wire::DataStamp& stamp);
-  // The planes of one of its packets, for which it completes the header. `first` is the number of
-  // the message's first packet.
-  base::ByteView cut_packet(std::size_t row, std::size_t slot, std::uint64_t first,
-                            wire::DataHeader& header);
+  codec::RowHeader encode_row(std::span<const float> tensor, std::size_t row, const Job& job,
+                              const wire::MessageId& message);
+  // The planes of one of its packets.
+  base::ByteView cut_packet(const wire::DataHeader& header);
 
   PacketPlan plan_;
   codec::RowEncoder encoder_;
@@ -78,10 +76,18 @@ class Packetizer {
 template <typename Visit>
 void Packetizer::visit_row(std::span<const float> tensor, std::size_t row, const Job& job,
                            const wire::DataStamp& stamp, Visit&& visit) {
-  wire::DataHeader header = encode_row(tensor, row, job, stamp);
+  const codec::RowHeader coded = encode_row(tensor, row, job, stamp.message);
   for (std::size_t slot = 0; slot < plan_.packets_in(row); ++slot) {
-    const base::ByteView planes = cut_packet(row, slot, stamp.number, header);
-    visit(header, planes);
+    const std::size_t packet = plan_.first_packet(row) + slot;
+    wire::DataHeader header = packet_header(plan_, packet, coded);
+    const bool last = header.stamp.last;
+    header.stamp = stamp;
+    header.stamp.job = job.id;
+    header.stamp.epoch = job.epoch;
+    header.stamp.packet = static_cast<std::uint16_t>(packet);
+    header.stamp.number = stamp.number + packet;
+    header.stamp.last = last;
+    visit(header, cut_packet(header));
   }
 }
 

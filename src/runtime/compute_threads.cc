@@ -28,7 +28,7 @@ base::Status run_job(collective::ComputeJob& job) {
   } catch (const std::exception& thrown) {
     return {base::StatusCode::kInternal, std::string("a calculation failed: ") + thrown.what()};
   }
-  return {};
+  return job.failure;
 }
 
 base::Result<std::unique_ptr<ComputeThreads>> ComputeThreads::start(unsigned threads,
@@ -49,6 +49,9 @@ ComputeThreads::~ComputeThreads() {
 }
 
 void ComputeThreads::finish() {
+  if (sleepers_) {
+    sleepers_->finish();
+  }
   {
     const std::lock_guard lock(mutex_);
     is_closing_ = true;
@@ -61,7 +64,23 @@ void ComputeThreads::finish() {
   }
 }
 
+// Without them such jobs are jobs like others.
+bool ComputeThreads::has_sleepers() {
+  if (!sleepers_) {
+    base::Result<std::unique_ptr<ComputeThreads>> made = start(kSleepers, on_done_);
+    if (made.ok()) {
+      sleepers_ = std::move(made).value();
+    }
+  }
+  return sleepers_ != nullptr;
+}
+
 void ComputeThreads::submit(collective::ComputeJob& job) {
+  if (job.sleeps && has_sleepers()) {
+    job.sleeps = false;  // there it is a job like others
+    sleepers_->submit(job);
+    return;
+  }
   {
     const std::lock_guard lock(mutex_);
     jobs_.push_back(&job);

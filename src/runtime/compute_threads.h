@@ -4,7 +4,11 @@
 // ranks on the machine than processors) jobs wait in a list for the communicator's own thread,
 // which runs them between packets: nobody is starved, and nobody waits to be woken.
 //
-// A job that throws, for want of memory, is done as well: `on_done` is told of it.
+// Jobs that sleep, as they wait for a device, have kSleepers threads of their own, which are made
+// for the first of them: they need no processor, and a device is busy only with many of them.
+//
+// A job that throws, for want of memory, or could not do its work, is done as well: `on_done` is
+// told of it.
 //
 // submit() and take_inline() on the communicator's thread; `on_done` is called from the threads.
 #pragma once
@@ -28,7 +32,9 @@ namespace spillway::runtime {
 // one for its packets, four at most.
 unsigned compute_thread_count(unsigned processors, unsigned local_ranks);
 
-// Runs it; a sentence where it threw.
+inline constexpr unsigned kSleepers = 16;
+
+// Runs it; a sentence where it threw or could not do it.
 base::Status run_job(collective::ComputeJob& job);
 
 class ComputeThreads final : public collective::ComputePool {
@@ -47,7 +53,7 @@ class ComputeThreads final : public collective::ComputePool {
   collective::ComputeJob* take_inline();
 
   // Something that was submitted to a thread is not done.
-  bool is_busy() const { return unfinished_ > 0; }
+  bool is_busy() const { return unfinished_ > 0 || (sleepers_ && sleepers_->is_busy()); }
 
   unsigned threads() const { return static_cast<unsigned>(threads_.size()); }
 
@@ -56,6 +62,7 @@ class ComputeThreads final : public collective::ComputePool {
   void work();
   void tell_done(collective::ComputeJob& job, const base::Status& status);
   collective::ComputeJob* take_most_urgent();
+  bool has_sleepers();
 
   Done on_done_;
   std::mutex mutex_;
@@ -64,6 +71,7 @@ class ComputeThreads final : public collective::ComputePool {
   std::atomic<std::size_t> unfinished_ = 0;  // with threads
   bool is_closing_ = false;
   std::vector<std::thread> threads_;
+  std::unique_ptr<ComputeThreads> sleepers_;
 };
 
 }  // namespace spillway::runtime

@@ -37,7 +37,8 @@ class Help(unittest.TestCase):
         self.assertRegex(run("--version").stdout, r"^spillway \d+\.\d+\.\d+\n$")
 
     def test_wrong_usage_exits_with_2(self):
-        for command in ([], ["nonsense"], ["codec", "tour", "--precision", "33"], ["bench", "codec", "--part", "x"]):
+        for command in ([], ["nonsense"], ["codec", "tour", "--precision", "33"], ["bench", "codec", "--part", "x"],
+                        ["bench", "codec", "--device", "cuda:x"]):
             self.assertEqual(run(*command).returncode, 2, command)
 
 
@@ -246,6 +247,17 @@ class Bench(unittest.TestCase):
             self.assertAlmostEqual(
                 row["encode_of_memcpy"], row["encode_gb_per_s"] / speed["memcpy_gb_per_s"], places=6
             )
+
+    def test_a_gpu_is_measured_beside_a_copy_or_its_absence_gets_a_sentence(self):
+        result = run("bench", "codec", "--device", "cuda", "--quick", "--json")
+        if result.returncode != 0:
+            self.assertEqual(result.returncode, 1, result.stderr)
+            self.assertRegex(result.stderr, r"unavailable: .+")
+            return
+        told = json.loads(result.stdout)
+        self.assertEqual(told["speed"][0]["what"], "copy")
+        for row in told["speed"]:
+            self.assertGreater(row["over_copy"], 0.1, row)
 
     def test_lossless_codes_stay_close_to_the_entropy(self):
         result = run("bench", "entropy", "--quick", "--json", "--gradients", GRADIENT.parent)

@@ -18,7 +18,7 @@ import unittest
 TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
 LOCAL = {"kernel", "cap-net_admin", "cap-net_raw", "cap-bpf", "user-namespaces", "bpffs", "btf",
          "iproute2", "mtu", "net.core.rmem_max", "net.core.wmem_max", "gso", "gro", "batching",
-         "marks-ipv4", "marks-ipv6", "receive-stamps", "clocksource", "clock-read"}
+         "marks-ipv4", "marks-ipv6", "receive-stamps", "clocksource", "clock-read", "gpu"}
 WAY = {"round-trip", "clock-offset", "path-mtu", "dscp-there", "dscp-back", "ecn-there", "ecn-back",
        "trim", "stale-lengths"}
 EXIT_CODES = {"ok": 0, "note": 0, "warning": 3, "error": 4}

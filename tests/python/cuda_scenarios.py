@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensors of a CUDA device, at one rank of cuda_test.py. Ranks share the device."""
+import os
+
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import spillway.torch
+from spillway import abi
+from spillway.torch import device_span
+from spillway.torch.operation import Operation
 
 CYCLES = 200_000_000  # of a kernel that keeps a stream busy: a tenth of a second or so
 
@@ -138,7 +143,44 @@ def a_hook():
         assert report.contributors == world and report.buckets > 1 and 0 < report.nmse < 1e-6, report
 
 
+def ranks_whose_gpu_codes_and_others_end_with_the_same_bytes():
+    os.environ["SPILLWAY_GPU_CODING"] = "0" if rank == 0 else "1"
+    device_span.is_coder.cache_clear()
+    assert device_span.is_coder(device) == (rank != 0)
+    for feedback in (True, False):
+        ours, hook = trained(None, attach=lambda model: spillway.torch.attach(
+            model, precision=12, error_feedback=feedback, measure_every=1))
+        reference, _ = trained(gloo)
+        assert torch.allclose(ours, reference, rtol=1e-2, atol=1e-2), (ours - reference).abs().max()
+        assert_same_everywhere(ours)
+        report = hook.report()
+        assert report.contributors == world and 0 < report.nmse < 1e-4, report
+        assert report.gpu_bytes == (0 if rank == 0 else report.gradient_bytes), report
+
+
+def a_gpu_codes_behind_what_the_stream_does_before():
+    os.environ["SPILLWAY_GPU_CODING"] = "1"
+    device_span.is_coder.cache_clear()
+    assert device_span.is_coder(device)
+    member = spillway.torch.ddp_hook.member_of(dist.group.WORLD, {})
+    for dtype in [torch.float32, torch.bfloat16, torch.float16]:
+        options = abi.default_library().tolerant_options(loss_bound=0.0, precision=16, gather_precision=16)
+        mine = full(0, 3_000_001, dtype)
+        torch.cuda._sleep(CYCLES)
+        mine.copy_(torch.randn(mine.shape, generator=torch.Generator().manual_seed(rank)).to(dtype))
+        span = device_span.span_of(mine, "all_reduce", options, world)
+        assert isinstance(span, device_span.DeviceSpan)
+        Operation("all_reduce", span, span, span.pointer, span.pointer, span.count, span.type, abi.SUM,
+                  options=options).start(member).wait()
+        exact = sum(torch.randn(mine.shape, generator=torch.Generator().manual_seed(peer)).to(dtype).float()
+                    for peer in range(world))
+        error = (mine.float().cpu() - exact).square().sum() / exact.square().sum()
+        assert error < (1e-5 if dtype == torch.bfloat16 else 1e-6), (dtype, error)
+        assert_same_everywhere(mine.float().cpu())
+
+
 SCENARIOS = [collectives, values_are_taken_behind_what_the_stream_does_before,
              values_are_written_behind_what_the_stream_does_before,
              operations_on_both_kinds_of_tensors_keep_their_order, futures_are_ready_behind_the_copies,
-             training_is_close_to_gloo_and_the_same_everywhere, a_hook]
+             training_is_close_to_gloo_and_the_same_everywhere, a_hook,
+             ranks_whose_gpu_codes_and_others_end_with_the_same_bytes, a_gpu_codes_behind_what_the_stream_does_before]

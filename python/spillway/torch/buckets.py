@@ -12,7 +12,7 @@ import torch
 
 from .. import abi
 from ..request import OperationReport
-from .host_span import HostSpan
+from .device_span import span_of
 from .operation import Member, Operation
 from .threads import waiters
 from .work import make_future, resolve
@@ -37,19 +37,21 @@ class BucketRun:
 
     def __init__(self, buffer: torch.Tensor, is_measured: bool) -> None:
         self._buffer = buffer
-        self._span = HostSpan([buffer], "all_reduce")
         self._operation: Optional[Operation] = None
         self._copy = buffer.detach().clone() if is_measured else None
         self._exact_operation: Optional[Operation] = None
         self.bytes = buffer.numel() * buffer.element_size()
+        self.is_coded_by_gpu = False
 
     def start(self, member: Member, options: abi.OperationOptions) -> None:
-        self._operation = self._average(member, self._span, options)
+        self._operation = self._average(member, self._buffer, options)
+        self.is_coded_by_gpu = options.memory == abi.MEMORY_CUDA
         if self._copy is not None:
-            self._exact_operation = self._average(member, HostSpan([self._copy], "all_reduce"), None)
+            self._exact_operation = self._average(member, self._copy, None)
 
     @staticmethod
-    def _average(member: Member, span: HostSpan, options: Optional[abi.OperationOptions]) -> Operation:
+    def _average(member: Member, tensor: torch.Tensor, options: Optional[abi.OperationOptions]) -> Operation:
+        span = span_of(tensor, "all_reduce", options, member.communicator.world)
         return Operation("all_reduce", span, span, span.pointer, span.pointer, span.count, span.type, abi.AVERAGE,
                          options=options).start(member)
 

@@ -139,7 +139,8 @@ class DdpHook:
         errors = [run.error_and_energy() for run in runs] if self._is_measured() else []
         nmse = sum(error for error, _ in errors) / max(sum(energy for _, energy in errors), 1e-300) if errors else None
         self._report = step_report(self._step, self._is_exact(), sum(run.bytes for run in runs),
-                                   reports, nmse, self._auto and self._auto.choice)
+                                   reports, nmse, self._auto and self._auto.choice,
+                                   sum(run.bytes for run in runs if run.is_coded_by_gpu))
         self._buckets = len(runs)
         self._step += 1
         self._write_scalars(self._report)

@@ -16,7 +16,7 @@ from ..communicator import Communicator
 from ..errors import SpillwayError, Status
 from ..request import Request
 from . import cuda_copies
-from .host_span import HostSpan
+from .device_span import Span
 from .threads import SubmissionOrder
 
 
@@ -42,7 +42,7 @@ class Member:
 class Operation:
     """`send` and `receive` are its sides, or None; the same span where it works in place."""
 
-    def __init__(self, name: str, send: Optional[HostSpan], receive: Optional[HostSpan], *arguments: Any,
+    def __init__(self, name: str, send: Optional[Span], receive: Optional[Span], *arguments: Any,
                  options: Optional[abi.OperationOptions] = None) -> None:
         self._name, self._send, self._receive = name, send, receive
         self._arguments, self._options = arguments, options

@@ -14,6 +14,7 @@ from torch.distributed import ProcessGroup
 from .. import abi
 from ..communicator import Communicator
 from .backward import BackwardOrder
+from .device_span import Span, span_of
 from .element_types import reduction_of
 from .host_span import HostSpan
 from .layers import LayerPolicy
@@ -127,9 +128,9 @@ class SpillwayGroup(ProcessGroup):
             sparse = SparseAllReduce(tensor, opts if op is None else op)
             return self._work(sparse.start(self.member), [tensor])
         reduction = self._reduction([tensor], opts if op is None else op, "all_reduce")
-        span = HostSpan([tensor], "all_reduce")
-        return self._start("all_reduce", span, span, [tensor], reduction,
-                           options=self._all_reduce_options(tensor, reduction))
+        options = self._all_reduce_options(tensor, reduction)
+        span = span_of(tensor, "all_reduce", options, self._world)
+        return self._start("all_reduce", span, span, [tensor], reduction, options=options)
 
     def reduce(self, tensors: Any, opts: Any = None, op: Any = None, root: Optional[int] = None) -> SpillwayWork:
         tensor = one_of(tensors, "reduce")
@@ -278,7 +279,7 @@ class SpillwayGroup(ProcessGroup):
 
     # ---- What they share ----
 
-    def _start(self, name: str, send: Optional[HostSpan], receive: Optional[HostSpan], result: List[torch.Tensor],
+    def _start(self, name: str, send: Optional[Span], receive: Optional[Span], result: List[torch.Tensor],
                *rest: Any, options: Optional[abi.OperationOptions] = None) -> SpillwayWork:
         """`rest`: the arguments behind the type."""
         either = send if send is not None else receive

@@ -36,12 +36,15 @@ class StepReport:
     predicted: int = 0           # of sketch, values that were expected not to be zero; all of them in a dense step
     misses: int = 0              # others that were not
     unrecovered: int = 0         # of these, that are owed to the next step
+    gpu_bytes: int = 0           # of the gradients, that a GPU coded
     choice: Optional[Choice] = None  # of auto: what was chosen last, why, and what was tried; None before the first
 
     def scalars(self) -> "dict[str, float]":
         """For plots."""
         values = {"gradient_bytes": self.gradient_bytes, "wire_bytes": self.wire_bytes, "trimmed": self.trimmed,
                   "lost": self.lost, "late_ranks": len(self.late_ranks), "seconds": self.seconds}
+        if self.gpu_bytes:
+            values.update(gpu_bytes=self.gpu_bytes)
         if self.codec in ("thc", "blocks"):
             values.update(parts_added=self.parts_added, parts_alone=self.parts_alone,
                           chunks_flushed=self.chunks_flushed, values_clipped=self.values_clipped)
@@ -60,7 +63,7 @@ def codec_of(exact: bool, reports: Sequence[OperationReport]) -> str:
 
 
 def step_report(step: int, exact: bool, gradient_bytes: int, reports: Sequence[OperationReport],
-                nmse: Optional[float], choice: Optional[Choice] = None) -> StepReport:
+                nmse: Optional[float], choice: Optional[Choice] = None, gpu_bytes: int = 0) -> StepReport:
     def total(field: str) -> Any:
         return sum(getattr(report, field) for report in reports)
 
@@ -79,4 +82,4 @@ def step_report(step: int, exact: bool, gradient_bytes: int, reports: Sequence[O
                       nmse=nmse, seconds=max((report.seconds for report in reports), default=0.0),
                       bits_per_value=8 * total("coded_bytes") / coded_values if coded_values else None,
                       tables=total("coded_tables"), predicted=total("sketch_predicted"), misses=total("sketch_misses"),
-                      unrecovered=total("sketch_unrecovered"), choice=choice)
+                      unrecovered=total("sketch_unrecovered"), gpu_bytes=gpu_bytes, choice=choice)

@@ -13,55 +13,51 @@ namespace spillway::collective {
 void CodedSource::encode(std::span<const float> values, const packetize::Job& job,
                          const wire::MessageId& message) {
   packetize::Packetizer packetizer(plan_);
-  headers_.reserve(plan_.packet_count());
-  offsets_.reserve(plan_.packet_count());
-  planes_.reserve(plan_.wire_bytes());
+  coded_ = packetize::KeptPlanes::make(plan_);
+  const std::size_t stride = packetize::plane_stride(plan_);
   for (std::size_t row = 0; row < plan_.layout().row_count(); ++row) {
     packetizer.visit_row(values, row, job, {.message = message},
-                         [this](const wire::DataHeader& header, base::ByteView planes) {
-                           headers_.push_back(header);
-                           offsets_.push_back(planes_.size());
-                           planes_.insert(planes_.end(), planes.begin(), planes.end());
+                         [this, stride](const wire::DataHeader& header, base::ByteView planes) {
+                           const std::size_t packet = header.stamp.packet;
+                           std::copy(planes.begin(), planes.end(),
+                                     coded_.memory.get() + packet * stride);
+                           coded_.bytes[packet] = static_cast<std::uint16_t>(planes.size());
+                           coded_.rows[header.row] = {header.scale, header.rotations};
                          });
   }
 }
 
+wire::DataHeader CodedSource::header_of(std::size_t packet) const {
+  return packetize::packet_header(plan_, packet, coded_.rows[plan_.place(packet).row]);
+}
+
 void CodedSource::rank_packets(std::uint32_t expendable_ppm) {
-  std::vector<float> scales(plan_.layout().row_count());
-  for (std::size_t row = 0; row < scales.size(); ++row) {
-    scales[row] = headers_[plan_.first_packet(row)].scale;
+  std::vector<float> scales;
+  for (const codec::RowHeader& row : coded_.rows) {
+    scales.push_back(row.scale);
   }
   importance_ = packetize::importance_by_energy(plan_, scales, expendable_ppm);
 }
 
 std::size_t CodedSource::write(const wire::DataStamp& stamp, const wire::PacketAuth& auth,
                                base::MutableByteView out) {
-  wire::DataHeader header = headers_[stamp.packet];
+  wire::DataHeader header = header_of(stamp.packet);
   header.stamp = stamp;
-  return wire::write_data_packet(
-      header, base::ByteView(planes_).subspan(offsets_[stamp.packet], header.plane_bytes()), auth,
-      out);
+  return wire::write_data_packet(header, coded_.planes_of(plan_, stamp.packet), auth, out);
 }
 
 void CodedSource::decode(std::span<float> values, const packetize::Job& job,
                          const wire::MessageId& message) const {
-  packetize::Depacketizer depacketizer(plan_, job, message, values);
-  for (std::size_t packet = 0; packet < headers_.size(); ++packet) {
-    const wire::DataHeader& header = headers_[packet];
-    depacketizer.add_planes(
-        header, base::ByteView(planes_).subspan(offsets_[packet], header.plane_bytes()));
-  }
-  depacketizer.finish();
+  decode_part(coded_.bytes, values, job, message);
 }
 
 void CodedSource::decode_part(std::span<const std::uint16_t> bytes, std::span<float> values,
                               const packetize::Job& job, const wire::MessageId& message) const {
   packetize::Depacketizer depacketizer(plan_, job, message, values);
-  for (std::size_t packet = 0; packet < std::min(bytes.size(), headers_.size()); ++packet) {
-    const wire::DataHeader& header = headers_[packet];
-    const std::size_t count = std::min<std::size_t>(bytes[packet], header.plane_bytes());
+  for (std::size_t packet = 0; packet < std::min(bytes.size(), coded_.bytes.size()); ++packet) {
+    const std::size_t count = std::min(bytes[packet], coded_.bytes[packet]);
     if (count > 0) {
-      depacketizer.add_planes(header, base::ByteView(planes_).subspan(offsets_[packet], count));
+      depacketizer.add_planes(header_of(packet), coded_.planes_of(plan_, packet).first(count));
     }
   }
   depacketizer.finish();

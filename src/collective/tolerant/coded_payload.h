@@ -10,9 +10,11 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "packetize/depacketizer.h"
+#include "packetize/kept_planes.h"
 #include "packetize/packetizer.h"
 #include "transport/message.h"
 
@@ -25,6 +27,8 @@ class CodedSource final : public transport::PayloadSource {
   // Of the plan's length. The message's id is part of the code: it seeds the rotation.
   void encode(std::span<const float> values, const packetize::Job& job,
               const wire::MessageId& message);
+  // What somebody else encoded, all of it.
+  void adopt(packetize::KeptPlanes coded) { coded_ = std::move(coded); }
 
   // Says how little of each packet may be lost, by the energy of its row (packetize/importance.h).
   void rank_packets(std::uint32_t expendable_ppm);
@@ -33,6 +37,7 @@ class CodedSource final : public transport::PayloadSource {
                     base::MutableByteView out) override;
 
   const packetize::PacketPlan& plan() const { return plan_; }
+  const packetize::KeptPlanes& coded() const { return coded_; }
   // By packet; empty where they were not ranked.
   std::span<const std::uint8_t> packet_importance() const { return importance_; }
   // What a receiver of everything would have.
@@ -43,10 +48,10 @@ class CodedSource final : public transport::PayloadSource {
                    const packetize::Job& job, const wire::MessageId& message) const;
 
  private:
+  wire::DataHeader header_of(std::size_t packet) const;
+
   packetize::PacketPlan plan_;
-  std::vector<std::uint8_t> planes_;  // of all packets, one behind the other
-  std::vector<wire::DataHeader> headers_;
-  std::vector<std::size_t> offsets_;  // per packet, in planes_
+  packetize::KeptPlanes coded_;
   std::vector<std::uint8_t> importance_;
 };
 
@@ -63,6 +68,13 @@ class CodedSink final : public transport::PayloadSink {
         count_(plan.layout().tensor_length()),
         values_(std::make_unique_for_overwrite<float[]>(count_)),
         depacketizer_(plan, job, message, {values_.get(), count_}) {}
+  // Keeps planes as they come, in `kept`, for somebody else to decode: there are no values().
+  CodedSink(const packetize::PacketPlan& plan, const packetize::Job& job,
+            const wire::MessageId& message, packetize::KeptPlanes kept)
+      : plan_(plan),
+        kept_(std::move(kept)),
+        key_(packetize::rotation_key(job, message)),
+        depacketizer_(plan, job, message, kept_) {}
   CodedSink(const CodedSink&) = delete;
   CodedSink& operator=(const CodedSink&) = delete;
 
@@ -73,6 +85,9 @@ class CodedSink final : public transport::PayloadSink {
   packetize::DeliveryReport finish() { return depacketizer_.finish(); }
   void finish_row(std::size_t row) { depacketizer_.finish_row(row); }
   std::span<const float> values() const { return {values_.get(), count_}; }
+  const packetize::KeptPlanes& kept() const { return kept_; }
+  // Of the rotations of what is kept.
+  std::uint64_t key() const { return key_; }
   bool has_row(std::size_t row) const { return depacketizer_.has_row(row); }
   // Bytes of planes that came of a packet.
   std::uint16_t bytes_of(std::size_t packet) const { return depacketizer_.bytes_of(packet); }
@@ -83,8 +98,10 @@ class CodedSink final : public transport::PayloadSink {
 
  private:
   packetize::PacketPlan plan_;
-  std::size_t count_;
+  std::size_t count_ = 0;
   std::unique_ptr<float[]> values_;  // what the depacketizer has not written is not looked at
+  packetize::KeptPlanes kept_;
+  std::uint64_t key_ = 0;
   packetize::Depacketizer depacketizer_;
   bool has_begun_ = false;
 };

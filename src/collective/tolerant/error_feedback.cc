@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "collective/device_tensor.h"
 #include "collective/tolerant/own_values.h"
 
 namespace spillway::collective {
@@ -40,8 +41,14 @@ void keep_input(const PieceContext& context, const PieceState& piece) {
   keep(context, piece, own_and_owed(context, piece));
 }
 
-void settle_contribution(const PieceContext& context, const wire::MessageId& message,
-                         PieceState& piece) {
+base::Status settle_contribution(const PieceContext& context, const wire::MessageId& message,
+                                 PieceState& piece) {
+  if (context.operation.device) {
+    const CodedSource& sent = *piece.contribution;
+    return context.operation.device->settle(
+        piece.place.extent, sent.plan(), packetize::rotation_key(context.config.job, message),
+        sent.coded(), piece.receipt.used, context.owed(piece.place.extent));
+  }
   const std::span<float> owed = owed_of(context, piece);
   if (context.may_drop()) {
     piece.whole.assign(owed.begin(), owed.end());
@@ -52,6 +59,7 @@ void settle_contribution(const PieceContext& context, const wire::MessageId& mes
     owed[i] -= used[i];
   }
   forget_unless_finite(owed);
+  return {};
 }
 
 void restore(const PieceContext& context, PieceState& piece) {

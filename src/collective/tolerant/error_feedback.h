@@ -29,8 +29,9 @@ std::vector<float> own_and_owed(const PieceContext& context, const PieceState& p
 void keep(const PieceContext& context, const PieceState& piece, std::span<const float> values);
 void keep_input(const PieceContext& context, const PieceState& piece);
 // `message`: of the contribution. Remembers all of it where the shard may still be dropped.
-void settle_contribution(const PieceContext& context, const wire::MessageId& message,
-                         PieceState& piece);
+// Fails only where a device does.
+base::Status settle_contribution(const PieceContext& context, const wire::MessageId& message,
+                                 PieceState& piece);
 // Where nothing is remembered the residual is all of it already.
 void restore(const PieceContext& context, PieceState& piece);
 

@@ -35,7 +35,7 @@ class Contributor {
     operation_.input = gradient.data();
     message_ = {.operation = ++sequence_, .source = 1};
     piece_.contribution = std::make_unique<CodedSource>(plan_);
-    encode_contribution(context(), message_, piece_);
+    EXPECT_TRUE(encode_contribution(context(), message_, piece_).ok());
   }
   // So many bytes of each packet are in the sum; what that makes there.
   std::vector<float> settle(const std::vector<std::uint16_t>& used) {
@@ -43,7 +43,7 @@ class Contributor {
     std::vector<float> estimate(kLength);
     piece_.contribution->decode_part(used, estimate, config_.job, message_);
     if (!residual_.empty()) {
-      settle_contribution(context(), message_, piece_);
+      EXPECT_TRUE(settle_contribution(context(), message_, piece_).ok());
     }
     return estimate;
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "collective/device_tensor.h"
 #include "collective/reduction.h"
 #include "collective/tolerant/error_feedback.h"
 #include "collective/tolerant/own_values.h"
@@ -64,6 +65,25 @@ class RowSums {
       receipt.absent.push_back(contributors == 0);
       if (contributors > 0) {
         scale(sums_.subspan(row.offset, row.values), parts / static_cast<float>(contributors));
+        fewest = fewest == 0 ? contributors : std::min(fewest, contributors);
+      }
+    }
+    receipt.contributors = static_cast<std::uint16_t>(fewest);
+    return receipt;
+  }
+
+  // The same without adding: what each row of the sum is to be multiplied by.
+  Receipt weigh(float parts, std::vector<float>& factors) const {
+    Receipt receipt;
+    unsigned fewest = 0;
+    for (std::size_t row = 0; row < rows_.row_count(); ++row) {
+      unsigned contributors = has_own_part_ ? 1 : 0;
+      for (std::size_t from = 0; from < piece_.contributions.size(); ++from) {
+        contributors += counts(from, row) ? 1 : 0;
+      }
+      receipt.absent.push_back(contributors == 0);
+      factors.push_back(contributors == 0 ? 0.0F : parts / static_cast<float>(contributors));
+      if (contributors > 0) {
         fewest = fewest == 0 ? contributors : std::min(fewest, contributors);
       }
     }
@@ -150,6 +170,65 @@ void write_receipts(const PieceContext& context, const RowSums& rows, PieceState
   }
 }
 
+float parts_of(const PieceContext& context) {
+  const bool averages = context.operation.op == ReduceOp::kAverage;
+  return averages ? 1.0F : static_cast<float>(context.config.group.workers());
+}
+
+void drop_contributions(PieceState& piece) {
+  for (std::unique_ptr<CodedSink>& contribution : piece.contributions) {
+    contribution.reset();
+  }
+}
+
+// ------------------------------------------------------------------ on a device
+
+base::Status encode_on_device(const PieceContext& context, const wire::MessageId& message,
+                              PieceState& piece) {
+  DeviceTensor& device = *context.operation.device;
+  const packetize::PacketPlan& plan = piece.contribution->plan();
+  base::Result<packetize::KeptPlanes> coded = device.make_planes(plan);
+  if (!coded.ok()) {
+    return coded.status();
+  }
+  const base::Status status =
+      device.encode(piece.place.extent, plan, packetize::rotation_key(context.config.job, message),
+                    context.owed(piece.place.extent), coded.value());
+  piece.contribution->adopt(std::move(coded).value());
+  return status;
+}
+
+base::Status add_up_on_device(const PieceContext& context, const wire::MessageId& message,
+                              PieceState& piece) {
+  DeviceTensor& device = *context.operation.device;
+  const packetize::PacketPlan& plan = piece.result->plan();
+  const RowSums rows(piece, true, context.has_feedback(), {});
+  DeviceSum sum{plan,
+                {},
+                {},
+                plan,
+                packetize::rotation_key(context.config.job, message),
+                context.owed(piece.place.extent)};
+  piece.receipt = rows.weigh(parts_of(context), sum.factors);
+  if (has_receipts(context.operation, context.config.group)) {
+    write_receipts(context, rows, piece);
+  }
+  for (std::size_t from = 0; from < piece.contributions.size(); ++from) {
+    if (const CodedSink* const sink = piece.contributions[from].get()) {
+      sum.contribution_plan = sink->plan();
+      sum.contributions.push_back({&sink->kept(), rows.used_of(from), sink->key()});
+    }
+  }
+  base::Result<packetize::KeptPlanes> coded = device.make_planes(plan);
+  if (!coded.ok()) {
+    return coded.status();
+  }
+  const base::Status status = device.add_up(piece.place.extent, sum, coded.value());
+  drop_contributions(piece);
+  piece.result->adopt(std::move(coded).value());
+  return status;
+}
+
 }  // namespace
 
 base::Result<TolerantLayout> TolerantLayout::make(const Operation& operation, const Group& group,
@@ -196,9 +275,13 @@ base::Result<packetize::PacketPlan> TolerantLayout::gather_plan(const TolerantPi
   return packetize::PacketPlan::make(piece.extent.count, limits, gather_encoding);
 }
 
-void encode_contribution(const PieceContext& context, const wire::MessageId& message,
-                         PieceState& piece) {
-  if (!context.has_residual()) {
+base::Status encode_contribution(const PieceContext& context, const wire::MessageId& message,
+                                 PieceState& piece) {
+  if (context.operation.device) {
+    if (base::Status status = encode_on_device(context, message, piece); !status.ok()) {
+      return status;
+    }
+  } else if (!context.has_residual()) {
     const OwnValues own(context.operation, piece.place.extent);
     piece.contribution->encode(own.view(), context.config.job, message);
   } else {
@@ -207,37 +290,49 @@ void encode_contribution(const PieceContext& context, const wire::MessageId& mes
     keep(context, piece, values);
   }
   rank_packets(context, *piece.contribution);
+  return {};
 }
 
-void add_up_contributions(const PieceContext& context, const wire::MessageId& message,
-                          PieceState& piece) {
+base::Status add_up_contributions(const PieceContext& context, const wire::MessageId& message,
+                                  PieceState& piece) {
+  const bool is_ranked = context.operation.tolerance->lossy_gather;
+  if (context.operation.device) {
+    base::Status status = add_up_on_device(context, message, piece);
+    if (status.ok() && is_ranked) {
+      rank_packets(context, *piece.result);
+    }
+    return status;
+  }
   const bool has_part = !context.config.group.is_server();
   std::vector<float> sums =
       has_part ? own_part_of_sum(context, piece) : std::vector<float>(piece.place.extent.count);
   RowSums rows(piece, has_part, context.has_feedback(), sums);
-  const bool averages = context.operation.op == ReduceOp::kAverage;
-  piece.receipt = rows.add_up(averages ? 1.0F : static_cast<float>(context.config.group.workers()));
+  piece.receipt = rows.add_up(parts_of(context));
   if (has_receipts(context.operation, context.config.group)) {
     write_receipts(context, rows, piece);
   }
-  for (std::unique_ptr<CodedSink>& contribution : piece.contributions) {
-    contribution.reset();
-  }
+  drop_contributions(piece);
   piece.result->encode(sums, context.config.job, message);
-  if (context.operation.tolerance->lossy_gather) {
+  if (is_ranked) {
     rank_packets(context, *piece.result);
   }
   if (has_part) {
     piece.result->decode(sums, context.config.job, message);
     store(context, piece.place.extent, sums);
   }
+  return {};
 }
 
-void decode_sum(const PieceContext& context, PieceState& piece) {
+base::Status decode_sum(const PieceContext& context, PieceState& piece) {
   const packetize::DeliveryReport report = piece.sum->finish();
   const Tolerance& tolerance = *context.operation.tolerance;
   piece.drift = tolerance.lossy_gather ? expected_drift(report, tolerance.gather_precision) : 0.0;
+  if (context.operation.device) {
+    return context.operation.device->decode(piece.place.extent, piece.sum->plan(), piece.sum->key(),
+                                            piece.sum->kept());
+  }
   store(context, piece.place.extent, piece.sum->values());
+  return {};
 }
 
 void clear_output(const PieceContext& context, const PieceState& piece) {

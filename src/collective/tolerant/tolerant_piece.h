@@ -104,6 +104,10 @@ struct PieceContext {
   const RunConfig& config;
   std::span<float> residual;  // of the tensor, for error feedback; or empty
 
+  // Of the residual, which may be a device's.
+  float* owed(const Extent& extent) const {
+    return residual.empty() ? nullptr : residual.data() + extent.first;
+  }
   // This rank keeps what does not arrive; all ranks do, and owners tell them what did.
   bool has_residual() const { return !residual.empty(); }
   bool has_feedback() const { return operation.tolerance->feedback_tensor != 0; }
@@ -113,20 +117,22 @@ struct PieceContext {
   }
 };
 
+// Calculations fail only where a device does (Operation::device).
+//
 // Encodes this rank's part. With error feedback: and what it is owed; all of which it goes on being
 // owed until the owner says what arrived.
-void encode_contribution(const PieceContext& context, const wire::MessageId& message,
-                         PieceState& piece);
+base::Status encode_contribution(const PieceContext& context, const wire::MessageId& message,
+                                 PieceState& piece);
 // Adds up what came: the owner's own, then by rank; corrects for what did not, encodes the sum and
 // writes the receipts; the output becomes what everybody will decode. Of a contribution that was
 // cut, or of which what does not count comes back (error feedback), rows count of which enough came
 // (about half): with less, what is missing is a greater error than doing without the rank. A server
 // has no part of its own and no output.
-void add_up_contributions(const PieceContext& context, const wire::MessageId& message,
-                          PieceState& piece);
+base::Status add_up_contributions(const PieceContext& context, const wire::MessageId& message,
+                                  PieceState& piece);
 // The sum that came, into the output.
-void decode_sum(const PieceContext& context, PieceState& piece);
-// Zero into the output.
+base::Status decode_sum(const PieceContext& context, PieceState& piece);
+// Zero into the output, which is not a device's.
 void clear_output(const PieceContext& context, const PieceState& piece);
 
 }  // namespace spillway::collective

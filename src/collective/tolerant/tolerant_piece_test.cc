@@ -57,8 +57,9 @@ class ThreeRanks {
   void cut(std::uint16_t from) { piece_.was_cut[from] = true; }
 
   double error_of_mean() {
-    add_up_contributions({operation_, config_, {}}, {.source = 0, .phase = wire::Phase::kGather},
-                         piece_);
+    EXPECT_TRUE(add_up_contributions({operation_, config_, {}},
+                                     {.source = 0, .phase = wire::Phase::kGather}, piece_)
+                    .ok());
     return codec::nmse(mean_, ones_);
   }
   unsigned contributors() const { return piece_.receipt.contributors; }

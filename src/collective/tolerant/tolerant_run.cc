@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "collective/device_tensor.h"
 #include "collective/tolerant/error_feedback.h"
 
 namespace spillway::collective {
@@ -54,16 +55,19 @@ void TolerantRun::PieceJob::run() {
   const std::uint16_t rank = owner_.config_.group.rank;
   switch (work_) {
     case Work::kEncode:
-      encode_contribution(context, owner_.message_id(wire::Phase::kReduce, piece_, rank), piece);
+      failure = encode_contribution(context, owner_.message_id(wire::Phase::kReduce, piece_, rank),
+                                    piece);
       break;
     case Work::kAddUp:
-      add_up_contributions(context, owner_.message_id(wire::Phase::kGather, piece_, rank), piece);
+      failure = add_up_contributions(context, owner_.message_id(wire::Phase::kGather, piece_, rank),
+                                     piece);
       break;
     case Work::kDecode:
-      decode_sum(context, piece);
+      failure = decode_sum(context, piece);
       break;
     case Work::kSettle:
-      settle_contribution(context, owner_.message_id(wire::Phase::kReduce, piece_, rank), piece);
+      failure = settle_contribution(context, owner_.message_id(wire::Phase::kReduce, piece_, rank),
+                                    piece);
       break;
     case Work::kKeep:
       keep_input(context, piece);
@@ -181,6 +185,19 @@ base::Status TolerantRun::begin_next(std::uint32_t ended, RunContext& context) {
   return {};
 }
 
+// Where a device decodes, planes are kept for it.
+base::Result<std::unique_ptr<CodedSink>> TolerantRun::make_sink(const wire::MessageId& id,
+                                                                const packetize::PacketPlan& plan) {
+  if (!operation().device) {
+    return std::make_unique<CodedSink>(plan, config_.job, id);
+  }
+  base::Result<packetize::KeptPlanes> kept = operation().device->make_planes(plan);
+  if (!kept.ok()) {
+    return kept.status();
+  }
+  return std::make_unique<CodedSink>(plan, config_.job, id, std::move(kept).value());
+}
+
 base::Status TolerantRun::expect_contributions(std::uint32_t index, RunContext& context) {
   PieceState& piece = pieces_[index];
   const packetize::PacketPlan reduce = layout_.reduce_plan(piece.place).value();
@@ -193,7 +210,11 @@ base::Status TolerantRun::expect_contributions(std::uint32_t index, RunContext& 
       continue;
     }
     const wire::MessageId id = message_id(wire::Phase::kReduce, index, from);
-    piece.contributions[from] = std::make_unique<CodedSink>(reduce, config_.job, id);
+    base::Result<std::unique_ptr<CodedSink>> sink = make_sink(id, reduce);
+    if (!sink.ok()) {
+      return sink.status();
+    }
+    piece.contributions[from] = std::move(sink).value();
     ++piece.open_contributions;
     if (base::Status status =
             expect_coded(id, reduce, reduce_loss(), *piece.contributions[from], context);
@@ -208,7 +229,11 @@ base::Status TolerantRun::expect_sum(std::uint32_t index, RunContext& context) {
   PieceState& piece = pieces_[index];
   const packetize::PacketPlan gather = layout_.gather_plan(piece.place).value();
   const wire::MessageId id = message_id(wire::Phase::kGather, index, piece.place.owner);
-  piece.sum = std::make_unique<CodedSink>(gather, config_.job, id);
+  base::Result<std::unique_ptr<CodedSink>> sink = make_sink(id, gather);
+  if (!sink.ok()) {
+    return sink.status();
+  }
+  piece.sum = std::move(sink).value();
   piece.contribution = std::make_unique<CodedSource>(layout_.reduce_plan(piece.place).value());
   if (base::Status status = expect_coded(id, gather, gather_loss(), *piece.sum, context);
       !status.ok()) {
@@ -266,8 +291,9 @@ void TolerantRun::encode(std::uint32_t index, RunContext& context) {
 }
 
 void TolerantRun::submit(std::uint32_t piece, Work work, RunContext& context) {
-  hand_out(jobs_.emplace_back(*this, piece, work),
-           piece << kWorkBits | static_cast<std::uint32_t>(work), context);
+  PieceJob& job = jobs_.emplace_back(*this, piece, work);
+  job.sleeps = operation().device != nullptr;
+  hand_out(job, piece << kWorkBits | static_cast<std::uint32_t>(work), context);
   ++jobs_out_;
 }
 

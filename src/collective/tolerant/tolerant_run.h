@@ -88,6 +88,8 @@ class TolerantRun final : public OperationRun {
   base::Status expect_piece(std::uint32_t index, RunContext& context);
   base::Status expect_contributions(std::uint32_t index, RunContext& context);
   base::Status expect_sum(std::uint32_t index, RunContext& context);
+  base::Result<std::unique_ptr<CodedSink>> make_sink(const wire::MessageId& id,
+                                                     const packetize::PacketPlan& plan);
   base::Status expect_coded(const wire::MessageId& id, const packetize::PacketPlan& plan,
                             const transport::LossPolicy& loss, transport::PayloadSink& sink,
                             RunContext& context);

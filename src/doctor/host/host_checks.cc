@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/environment.h"
+#include "doctor/host/gpus.h"
 #include "doctor/host/host_files.h"
 #include "doctor/host/interfaces.h"
 #include "doctor/host/privileges.h"
@@ -47,6 +49,7 @@ Findings check_this_host(const net::Offloads& wanted) {
   append(findings, check_interfaces(up_interfaces()));
   append(findings, check_sockets(files, capabilities, wanted));
   append(findings, {check_clock_source(files), check_clock(measure_clock())});
+  append(findings, check_gpus(look_at_gpus(base::Environment::of_process())));
   return findings;
 }
 

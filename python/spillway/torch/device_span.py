@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A tensor that its GPU codes: the library is handed the device's memory, and only planes travel to the host.
+
+That is possible of tolerant all-reduces of planes without deadlines, of contiguous float32, float16 and bfloat16
+tensors, where the library finds NVIDIA's driver and compiler. Everything else is copied to the host
+(host_span.py).
+SPILLWAY_GPU_CODING=0 turns it off. Each rank decides for itself: the bits are the same.
+"""
+import contextlib
+import ctypes
+import functools
+import glob
+import os
+import warnings
+from typing import Optional, Union
+
+import torch
+
+from .. import abi
+from .element_types import TYPES
+from .host_span import HostSpan, check_tensor
+
+CODED = (torch.float32, torch.float16, torch.bfloat16)
+OF_TORCH = ("nvidia/cu*/lib/libnvrtc.so.*", "nvidia/cuda_nvrtc/lib/libnvrtc.so.*")  # where its packages have NVRTC
+
+
+def load_nvrtc_of_torch() -> None:
+    """The libnvrtc.so of torch's own packages, the newest: loaded, the library finds it by its name."""
+    folder = os.path.dirname(os.path.dirname(torch.__file__))
+    found = [path for pattern in OF_TORCH for path in glob.glob(os.path.join(folder, pattern))]
+    newest = max((path for path in found if ".alt." not in path), default=None)
+    if newest is not None:
+        with contextlib.suppress(OSError):  # then the library says what is missing
+            ctypes.CDLL(newest)
+
+
+@functools.lru_cache(maxsize=None)
+def is_coder(device: torch.device) -> bool:
+    """Whether the device codes its tensors. Says why not, once."""
+    library = abi.default_library()
+    if library.variable("SPILLWAY_GPU_CODING") == "0":
+        return False
+    if library.variable_if_set("SPILLWAY_NVRTC") is None:
+        load_nvrtc_of_torch()
+    number = device.index if device.index is not None else torch.cuda.current_device()
+    reason = library.why_not_cuda(number)
+    if reason is not None:
+        warnings.warn(f"Spillway: tensors of {device} are coded by the CPU: {reason}", stacklevel=2)
+    return reason is None
+
+
+def takes_device(options: abi.OperationOptions) -> bool:
+    """Whether an all-reduce with these options may be of a device's memory."""
+    return bool(options.tolerant and options.code == abi.CODES.index("planes") and options.least_contributors == 0.0)
+
+
+def can_be_coded(tensor: torch.Tensor) -> bool:
+    """Whether it is on a device that codes, and lies there as the library reads it."""
+    return (tensor.device.type == "cuda" and tensor.dtype in CODED and tensor.numel() > 0 and tensor.is_contiguous()
+            and not tensor.is_conj() and not tensor.is_neg() and is_coder(tensor.device))
+
+
+class DeviceSpan:
+    """As a HostSpan of one tensor, but of the device's memory: there is nothing to bring, and nothing to take back."""
+
+    is_direct = True
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._tensor = tensor.detach()
+        self.dtype, self.device = tensor.dtype, tensor.device
+        self.type, self.count, self.pointer = TYPES[tensor.dtype], tensor.numel(), tensor.data_ptr()
+
+    def bring(self) -> None:
+        return None
+
+    def order_behind_caller(self) -> None:
+        """The library puts an event on the caller's stream."""
+
+    def take_back(self) -> None:
+        return None
+
+
+Span = Union[HostSpan, DeviceSpan]
+
+
+def span_of(tensor: torch.Tensor, operation: str, options: Optional[abi.OperationOptions], world: int) -> Span:
+    """Of an operation with these options, which are told where the tensor is."""
+    check_tensor(tensor, operation)
+    if options is None or world < 2 or not takes_device(options) or not can_be_coded(tensor):
+        return HostSpan([tensor], operation)
+    options.memory, options.device = abi.MEMORY_CUDA, tensor.device.index
+    options.stream = torch.cuda.current_stream(tensor.device).cuda_stream
+    return DeviceSpan(tensor)

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A tensor that is in the memory of a device and is coded there: a tolerant all-reduce of bit
+// planes then moves planes between host and device, and values stay where they are. Whoever
+// describes the operation hands one in (Operation::device); gpu/cuda_tensor.h is NVIDIA's.
+//
+// With error feedback what the tensor is owed is in the device's memory, too: floats, one for each
+// of its elements; `owed` are those of an extent, or null.
+//
+// What is said of an extent is said of the operation's input or output. Calls block until the
+// device is done, may come from several threads at once, for extents that do not overlap, and give
+// the bits that the CPU would.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "collective/shards.h"
+#include "packetize/kept_planes.h"
+
+namespace spillway::collective {
+
+// What came of one rank's contribution, and what of it counts.
+struct DeviceContribution {
+  const packetize::KeptPlanes* planes;
+  std::vector<std::uint16_t> used;  // bytes by packet, no more than came
+  std::uint64_t key;                // of its rotations
+};
+
+// A sum to be formed: the input's own part, then contributions in their order; each row times its
+// factor.
+struct DeviceSum {
+  packetize::PacketPlan contribution_plan;
+  std::vector<DeviceContribution> contributions;
+  std::vector<float> factors;
+  packetize::PacketPlan sum_plan;
+  std::uint64_t key;
+  float* owed = nullptr;  // joins the input's part, and is nothing afterwards
+};
+
+class DeviceTensor {
+ public:
+  virtual ~DeviceTensor() = default;
+
+  // Room for a message, in memory of the host that the device reaches quickly.
+  virtual base::Result<packetize::KeptPlanes> make_planes(const packetize::PacketPlan& plan) = 0;
+
+  // Zeros, for what is owed of so many elements.
+  virtual base::Result<std::shared_ptr<float[]>> make_residual(std::size_t count) = 0;
+
+  // The input and what it is owed, which becomes all of it; nothing, where that is not finite.
+  virtual base::Status encode(const Extent& extent, const packetize::PacketPlan& plan,
+                              std::uint64_t key, float* owed, packetize::KeptPlanes& coded) = 0;
+  // `used` bytes of each packet of what was sent are in the sum: takes them off what is owed.
+  virtual base::Status settle(const Extent& extent, const packetize::PacketPlan& plan,
+                              std::uint64_t key, const packetize::KeptPlanes& sent,
+                              std::span<const std::uint16_t> used, float* owed) = 0;
+  // The sum, coded; what that decodes to becomes the output.
+  virtual base::Status add_up(const Extent& extent, const DeviceSum& sum,
+                              packetize::KeptPlanes& coded) = 0;
+  // Into the output.
+  virtual base::Status decode(const Extent& extent, const packetize::PacketPlan& plan,
+                              std::uint64_t key, const packetize::KeptPlanes& came) = 0;
+};
+
+}  // namespace spillway::collective

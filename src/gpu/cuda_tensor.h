@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A tensor in the memory of an NVIDIA GPU, coded there: collective::DeviceTensor for CUDA.
+//
+// Work goes to streams of our own, behind what the caller's stream had been given when the tensor
+// was made; threads that wait for it sleep. When an operation has ended, so has all of its work on
+// the device, and its output is there for every stream.
+//
+// The caller's memory must last until the operation has ended.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "collective/device_tensor.h"
+#include "collective/operation.h"
+#include "gpu/cuda_coder.h"
+
+namespace spillway::gpu {
+
+class CudaTensor final : public collective::DeviceTensor {
+ public:
+  // Of an operation whose input and output are on that GPU. `stream`: where the caller's work on
+  // them is.
+  static base::Result<std::shared_ptr<collective::DeviceTensor>> make(
+      int ordinal, const collective::Operation& operation, Stream stream);
+
+  base::Result<packetize::KeptPlanes> make_planes(const packetize::PacketPlan& plan) override;
+  base::Result<std::shared_ptr<float[]>> make_residual(std::size_t count) override;
+  base::Status encode(const collective::Extent& extent, const packetize::PacketPlan& plan,
+                      std::uint64_t key, float* owed, packetize::KeptPlanes& coded) override;
+  base::Status settle(const collective::Extent& extent, const packetize::PacketPlan& plan,
+                      std::uint64_t key, const packetize::KeptPlanes& sent,
+                      std::span<const std::uint16_t> used, float* owed) override;
+  base::Status add_up(const collective::Extent& extent, const collective::DeviceSum& sum,
+                      packetize::KeptPlanes& coded) override;
+  base::Status decode(const collective::Extent& extent, const packetize::PacketPlan& plan,
+                      std::uint64_t key, const packetize::KeptPlanes& came) override;
+
+ private:
+  CudaTensor(std::shared_ptr<CudaCoder> coder, OwnedEvent ready,
+             const collective::Operation& operation);
+
+  // A workspace whose stream comes behind the caller's.
+  base::Result<CudaCoder::Lease> begin();
+  DeviceArray input(const collective::Extent& extent) const;
+  DeviceArray output(const collective::Extent& extent) const;
+
+  std::shared_ptr<CudaCoder> coder_;
+  OwnedEvent ready_;  // the input is there, and the output may be written
+  DevicePointer input_;
+  DevicePointer output_;
+  Element element_;
+};
+
+}  // namespace spillway::gpu

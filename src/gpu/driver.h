@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// NVIDIA's driver, found when it is first wanted: nothing is linked, so one binary serves machines
+// with and without a GPU. What is used of it has had this binary interface since CUDA 11.
+//
+// Handles are the driver's own; a stream of PyTorch's can be handed in as it is. Calls work on the
+// context that is current on the calling thread: CurrentContext makes one so.
+//
+// Any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace spillway::gpu {
+
+using DevicePointer = std::uint64_t;
+using Context = void*;
+using Module = void*;
+using Function = void*;
+using Stream = void*;  // nullptr: the context's default stream
+using Event = void*;
+
+// The driver's functions, by their names without "cu".
+struct DriverCalls {
+  int (*Init)(unsigned flags);
+  int (*DriverGetVersion)(int* version);
+  int (*GetErrorString)(int error, const char** text);
+  int (*DeviceGetCount)(int* count);
+  int (*DeviceGet)(int* device, int ordinal);
+  int (*DeviceGetName)(char* name, int size, int device);
+  int (*DeviceGetAttribute)(int* value, int attribute, int device);
+  int (*DeviceTotalMem)(std::size_t* bytes, int device);
+  int (*DevicePrimaryCtxRetain)(Context* context, int device);
+  int (*CtxPushCurrent)(Context context);
+  int (*CtxPopCurrent)(Context* context);
+  int (*ModuleLoadData)(Module* module, const void* image);
+  int (*ModuleGetFunction)(Function* function, Module module, const char* name);
+  int (*FuncSetAttribute)(Function function, int attribute, int value);
+  int (*LaunchKernel)(Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                      unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                      Stream stream, void** arguments, void** extra);
+  int (*MemAlloc)(DevicePointer* pointer, std::size_t bytes);
+  int (*MemFree)(DevicePointer pointer);
+  int (*MemHostAlloc)(void** pointer, std::size_t bytes, unsigned flags);
+  int (*MemFreeHost)(void* pointer);
+  int (*MemcpyHtoDAsync)(DevicePointer to, const void* from, std::size_t bytes, Stream stream);
+  int (*MemcpyDtoHAsync)(void* to, DevicePointer from, std::size_t bytes, Stream stream);
+  int (*MemcpyDtoDAsync)(DevicePointer to, DevicePointer from, std::size_t bytes, Stream stream);
+  int (*MemsetD8Async)(DevicePointer to, unsigned char value, std::size_t bytes, Stream stream);
+  int (*StreamCreate)(Stream* stream, unsigned flags);
+  int (*StreamDestroy)(Stream stream);
+  int (*StreamSynchronize)(Stream stream);
+  int (*StreamWaitEvent)(Stream stream, Event event, unsigned flags);
+  int (*EventCreate)(Event* event, unsigned flags);
+  int (*EventDestroy)(Event event);
+  int (*EventRecord)(Event event, Stream stream);
+  int (*EventSynchronize)(Event event);
+  int (*EventElapsedTime)(float* milliseconds, Event begin, Event end);
+};
+
+class Driver {
+ public:
+  // Found and started at the first call; the same answer ever after. The error says what is
+  // missing, in one sentence.
+  static base::Result<const Driver*> find();
+
+  const DriverCalls& calls() const { return calls_; }
+  // 13000 for CUDA 13.0: the newest that it serves.
+  int version() const { return version_; }
+  int device_count() const { return device_count_; }
+
+  // Of what a call returned. Memory that ran out is a limit, the rest a failure of the device.
+  base::Status status(int code, std::string_view what) const;
+
+ private:
+  static base::Result<const Driver*> load();
+
+  DriverCalls calls_{};
+  int version_ = 0;
+  int device_count_ = 0;
+};
+
+// Makes a context current on this thread, and the one before it again at the end.
+class CurrentContext {
+ public:
+  CurrentContext(const Driver& driver, Context context) : driver_(driver) {
+    is_current_ = driver.calls().CtxPushCurrent(context) == 0;
+  }
+  ~CurrentContext() {
+    Context popped = nullptr;
+    if (is_current_) {
+      driver_.calls().CtxPopCurrent(&popped);
+    }
+  }
+  CurrentContext(const CurrentContext&) = delete;
+  CurrentContext& operator=(const CurrentContext&) = delete;
+
+ private:
+  const Driver& driver_;
+  bool is_current_ = false;
+};
+
+}  // namespace spillway::gpu

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A device for tests: collective::DeviceTensor of floats in the host's memory, coded by the kernels
+// on the CPU (block_testing.h). Any thread; one works at a time.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "collective/device_tensor.h"
+#include "collective/operation.h"
+#include "gpu/block_testing.h"
+
+namespace spillway::gpu {
+
+class EmulatedTensor final : public collective::DeviceTensor {
+ public:
+  EmulatedTensor(const float* input, float* output) : input_(input), output_(output) {}
+
+  base::Result<packetize::KeptPlanes> make_planes(const packetize::PacketPlan& plan) override {
+    return packetize::KeptPlanes::make(plan);
+  }
+
+  base::Result<std::shared_ptr<float[]>> make_residual(std::size_t count) override {
+    return std::shared_ptr<float[]>(new float[count]());
+  }
+
+  base::Status encode(const collective::Extent& extent, const packetize::PacketPlan& plan,
+                      std::uint64_t key, float* owed, packetize::KeptPlanes& coded) override {
+    const std::vector<float> values = own_and_owed(extent, owed);
+    if (owed != nullptr) {
+      std::copy(values.begin(), values.end(), owed);
+      forget_unless_finite(owed, extent.count);
+    }
+    encode_values(plan, key, values.data(), nullptr, coded);
+    return {};
+  }
+
+  base::Status settle(const collective::Extent& extent, const packetize::PacketPlan& plan,
+                      std::uint64_t key, const packetize::KeptPlanes& sent,
+                      std::span<const std::uint16_t> used, float* owed) override {
+    std::vector<std::uint16_t> bytes(used.begin(), used.end());
+    bytes.resize(sent.bytes.size());
+    decode_values(plan, key, sent, bytes.data(), Store::kSubtract, owed);
+    forget_unless_finite(owed, extent.count);
+    return {};
+  }
+
+  base::Status add_up(const collective::Extent& extent, const collective::DeviceSum& sum,
+                      packetize::KeptPlanes& coded) override {
+    std::vector<float> sums = own_and_owed(extent, sum.owed);
+    if (sum.owed != nullptr) {
+      std::fill_n(sum.owed, extent.count, 0.0F);
+    }
+    for (const collective::DeviceContribution& part : sum.contributions) {
+      decode_values(sum.contribution_plan, part.key, *part.planes, part.used.data(), Store::kAdd,
+                    sums.data());
+    }
+    encode_values(sum.sum_plan, sum.key, sums.data(), sum.factors.data(), coded);
+    decode_values(sum.sum_plan, sum.key, coded, nullptr, Store::kWrite, output_ + extent.first);
+    return {};
+  }
+
+  base::Status decode(const collective::Extent& extent, const packetize::PacketPlan& plan,
+                      std::uint64_t key, const packetize::KeptPlanes& came) override {
+    decode_values(plan, key, came, came.bytes.data(), Store::kWrite, output_ + extent.first);
+    return {};
+  }
+
+ private:
+  // Four values a thread.
+  static Launch launch_for(std::size_t count) {
+    return {{}, static_cast<unsigned>((count + 127) / 128), 32, 0};
+  }
+
+  std::vector<float> own_and_owed(const collective::Extent& extent, const float* owed) const {
+    const std::lock_guard lock(mutex());
+    std::vector<float> values(extent.count);
+    run_on_cpu(spillway_widen_float32, launch_for(extent.count),
+               WidenArguments{input_ + extent.first, values.data(), owed, extent.count});
+    return values;
+  }
+
+  static void forget_unless_finite(float* values, std::size_t count) {
+    const std::lock_guard lock(mutex());
+    unsigned found = 0;
+    for (const auto kernel : {spillway_find_not_finite, spillway_forget_if_found}) {
+      run_on_cpu(kernel, launch_for(count), FiniteArguments{values, &found, count});
+    }
+  }
+
+  static const CodeTables& tables() {
+    static const CodeTables made = make_code_tables();
+    return made;
+  }
+  static std::mutex& mutex() {
+    static std::mutex one;
+    return one;
+  }
+
+  static void encode_values(const packetize::PacketPlan& plan, std::uint64_t key,
+                            const float* values, const float* factors,
+                            packetize::KeptPlanes& coded) {
+    const std::lock_guard lock(mutex());
+    std::vector<RowCode> rows(coded.rows.size());
+    for (const Launch& launch : launches_of(plan.layout(), 0, rows.size())) {
+      run_on_cpu(spillway_encode_float32, launch,
+                 EncodeArguments{values, coded.memory.get(), rows.data(), factors, &tables(), key,
+                                 shape_of(plan), launch.rows});
+    }
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      coded.rows[row] = {rows[row].scale, rows[row].rotations};
+    }
+    for (std::size_t packet = 0; packet < coded.bytes.size(); ++packet) {
+      coded.bytes[packet] =
+          static_cast<std::uint16_t>(plan.place(packet).count / 8 * plan.planes());
+    }
+  }
+
+  static void decode_values(const packetize::PacketPlan& plan, std::uint64_t key,
+                            const packetize::KeptPlanes& came, const std::uint16_t* received,
+                            Store store, float* values) {
+    const std::lock_guard lock(mutex());
+    std::vector<RowCode> rows;
+    for (const codec::RowHeader& row : came.rows) {
+      rows.push_back({row.scale, row.rotations});
+    }
+    for (const Launch& launch : launches_of(plan.layout(), 0, rows.size())) {
+      run_on_cpu(spillway_decode_float32, launch,
+                 DecodeArguments{came.memory.get(), received, rows.data(), values, &tables(), key,
+                                 shape_of(plan), launch.rows, 0, store});
+    }
+  }
+
+  const float* input_;
+  float* output_;
+};
+
+}  // namespace spillway::gpu

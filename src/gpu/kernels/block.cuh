@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the kernels need of a device. Kernels are written in steps: each_thread() runs a step for
+// every thread of the block and meets at a barrier; between steps everything lives in shared
+// memory. The same sources therefore run on a CPU, a thread after the other (block_testing.h), and
+// the order of threads within a step must not matter.
+
+namespace spillway::gpu {
+
+template <typename Step>
+DEVICE void each_thread(Step step) {
+  step(threadIdx.x);
+  __syncthreads();
+}
+
+DEVICE unsigned thread_count() {
+  return blockDim.x;
+}
+
+DEVICE unsigned block_number() {
+  return blockIdx.x;
+}
+
+DEVICE unsigned bits_of(float value) {
+  return __float_as_uint(value);
+}
+
+DEVICE float float_of(unsigned bits) {
+  return __uint_as_float(bits);
+}
+
+DEVICE double power_of_two(int exponent) {
+  return __longlong_as_double(static_cast<long long>(1023 + exponent) << 52);
+}
+
+DEVICE float fused(float a, float b, float c) {
+  return __fmaf_rn(a, b, c);
+}
+
+// Of a number from 0 to 2^23 - 1, rounded down.
+DEVICE unsigned whole_of(float number) {
+  return __float_as_uint(__fadd_rz(number, 8388608.0F)) & 0x7FFFFFU;
+}
+
+// Four of the eight bytes of `low` and `high`, by the digits of `which`, the lowest first.
+DEVICE unsigned pick_bytes(unsigned low, unsigned high, unsigned which) {
+  return __byte_perm(low, high, which);
+}
+
+// The larger of what is there and `value`. All threads of a warp come here with the same `slot`.
+DEVICE void raise_to(unsigned* slot, unsigned value) {
+#if __CUDA_ARCH__ >= 800
+  value = __reduce_max_sync(0xFFFFFFFFU, value);
+#else
+  for (unsigned distance = 16; distance > 0; distance /= 2) {
+    value = max(value, __shfl_xor_sync(0xFFFFFFFFU, value, distance));
+  }
+#endif
+  if (threadIdx.x % 32 == 0) {
+    atomicMax(slot, value);
+  }
+}
+
+DEVICE void add_to(unsigned* slot, unsigned value) {
+  atomicAdd(slot, value);
+}
+
+DEVICE float float16_of(unsigned short bits) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+}
+
+// Every NaN becomes one quiet NaN.
+DEVICE unsigned short to_float16(float value) {
+  unsigned short bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return value != value ? static_cast<unsigned short>(0x7E00U) : bits;
+}
+
+}  // namespace spillway::gpu

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Coordinates to codes: the compander of codec/plane_code.h, as codec/kernels_scalar.cc evaluates
+// it.
+
+namespace spillway::gpu {
+
+// A line of the compander and its constants (codec/plane_code.h), spelt out: `first` is its first
+// code. Tests hold them to the codec's.
+struct Line {
+  float first_code;
+  float code_per_unit;
+  float code_offset;
+  float unit_per_code;
+  float unit_offset;
+};
+
+DEVICE constexpr Line line_between(double code, double next_code, double unit, double next_unit) {
+  const double codes = next_code - code;
+  const double units = next_unit - unit;
+  return {static_cast<float>(code), static_cast<float>(codes / units),
+          static_cast<float>(code - codes / units * unit), static_cast<float>(units / codes),
+          static_cast<float>(unit - units / codes * code)};
+}
+
+DEVICE constexpr Line compander_line(unsigned number) {
+  constexpr double kCodes[] = {0.0, 16384.0, 24576.0, 28672.0, 30720.0, 31744.0, 32768.0};
+  constexpr double kUnits[] = {0.0, 1.125, 1.9375, 2.59375, 3.1875, 3.8125, 6.0};
+  return line_between(kCodes[number], kCodes[number + 1], kUnits[number], kUnits[number + 1]);
+}
+
+inline constexpr float kMaxCode = 32767.0F;
+inline constexpr float kMaxMagnitude = 6.0F;
+
+// codec::ScaledCompander.
+struct alignas(16) Compander {
+  float inner_slope;
+  float bend[2];
+  float bend_at[2];
+  float outer_slope[3];
+};
+
+DEVICE Compander scaled_compander(float inverse_scale) {
+  constexpr Line kLine0 = compander_line(0);
+  constexpr Line kLine1 = compander_line(1);
+  constexpr Line kLine2 = compander_line(2);
+  constexpr Line kLine3 = compander_line(3);
+  constexpr Line kLine4 = compander_line(4);
+  constexpr Line kLine5 = compander_line(5);
+  Compander compander;
+  compander.inner_slope = kLine2.code_per_unit * inverse_scale;
+  compander.bend[0] = (kLine0.code_per_unit - kLine1.code_per_unit) * inverse_scale;
+  compander.bend[1] = (kLine1.code_per_unit - kLine2.code_per_unit) * inverse_scale;
+  compander.bend_at[0] = 1.125F / inverse_scale;
+  compander.bend_at[1] = 1.9375F / inverse_scale;
+  compander.outer_slope[0] = kLine3.code_per_unit * inverse_scale;
+  compander.outer_slope[1] = kLine4.code_per_unit * inverse_scale;
+  compander.outer_slope[2] = kLine5.code_per_unit * inverse_scale;
+  return compander;
+}
+
+// The first sixteen planes of a coordinate: sign and magnitude.
+DEVICE unsigned code_of(float coordinate, const Compander& compander) {
+  constexpr Line kLine3 = compander_line(3);
+  constexpr Line kLine4 = compander_line(4);
+  constexpr Line kLine5 = compander_line(5);
+  const float absolute = fabsf(coordinate);
+  float code = absolute * compander.inner_slope;
+  code = fused(fminf(absolute, compander.bend_at[0]), compander.bend[0], code);
+  code = fused(fminf(absolute, compander.bend_at[1]), compander.bend[1], code);
+  code = fminf(code, fused(absolute, compander.outer_slope[0], kLine3.code_offset));
+  code = fminf(code, fused(absolute, compander.outer_slope[1], kLine4.code_offset));
+  code = fminf(code, fused(absolute, compander.outer_slope[2], kLine5.code_offset));
+  const unsigned magnitude = whole_of(fminf(code, kMaxCode));
+  return (magnitude & 0x7FFFU) | (bits_of(coordinate) >> 16 & ~0x7FFFU);
+}
+
+// The line on which a code lies.
+DEVICE Line line_of(float code) {
+  Line found = compander_line(0);
+  UNROLL
+  for (unsigned i = 1; i < 6; ++i) {
+    const Line line = compander_line(i);
+    found = code >= line.first_code ? line : found;
+  }
+  return found;
+}
+
+// Planes 16 to 31, given the first sixteen.
+DEVICE unsigned refinement_of(float coordinate, float inverse_scale, unsigned code16) {
+  const float code = static_cast<float>(code16 & 0x7FFFU);
+  const Line line = line_of(code);
+  const float bound = code * line.unit_per_code + line.unit_offset;  // exact
+  const float inside = (fabsf(coordinate) * inverse_scale - bound) * line.code_per_unit;
+  return whole_of(fminf(fmaxf(inside * 65536.0F, 0.0F), 65535.0F));
+}
+
+}  // namespace spillway::gpu

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What kernels must give, said by the codec's scalar oracle: messages as they lie in a device's
+// memory, and tensors of every kind that a row can be.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "codec/row_decoder.h"
+#include "codec/row_encoder.h"
+#include "codec/sample_data.h"
+#include "gpu/launch_plan.h"
+#include "packetize/kept_planes.h"
+#include "packetize/packet_plan.h"
+
+namespace spillway::gpu {
+
+struct CodedMessage {
+  std::vector<std::uint8_t> payload;
+  std::vector<RowCode> rows;
+  std::vector<std::uint16_t> received;  // all of every packet
+};
+
+inline CodedMessage oracle_encode(const packetize::PacketPlan& plan, std::uint64_t key,
+                                  std::span<const float> tensor) {
+  const std::size_t stride = packetize::plane_stride(plan);
+  CodedMessage message;
+  message.payload.resize(packetize::plane_memory_bytes(plan));
+  codec::RowEncoder encoder(codec::scalar_kernels());
+  for (std::size_t index = 0; index < plan.layout().row_count(); ++index) {
+    const codec::Row row = plan.layout().row(index);
+    const codec::RowHeader header =
+        encoder.encode(tensor.subspan(row.offset, row.values), row.log2_length,
+                       {key, static_cast<std::uint32_t>(index)}, plan.planes());
+    message.rows.push_back({header.scale, header.rotations});
+    for (std::size_t slot = 0; slot < plan.packets_in(index); ++slot) {
+      const std::size_t packet = plan.first_packet(index) + slot;
+      const packetize::PacketPlace place = plan.place(packet);
+      encoder.write_planes(place.first, place.count, plan.planes(),
+                           message.payload.data() + packet * stride);
+      message.received.push_back(static_cast<std::uint16_t>(place.count / 8 * plan.planes()));
+    }
+  }
+  return message;
+}
+
+inline std::vector<float> oracle_decode(const packetize::PacketPlan& plan, std::uint64_t key,
+                                        const CodedMessage& message, codec::Estimate estimate) {
+  const std::size_t stride = packetize::plane_stride(plan);
+  std::vector<float> tensor(plan.layout().tensor_length());
+  for (std::size_t index = 0; index < plan.layout().row_count(); ++index) {
+    const codec::Row row = plan.layout().row(index);
+    std::vector<float> values(row.length());
+    std::size_t arrived = 0;
+    for (std::size_t slot = 0; slot < plan.packets_in(index); ++slot) {
+      const std::size_t packet = plan.first_packet(index) + slot;
+      const packetize::PacketPlace place = plan.place(packet);
+      arrived += codec::decode_planes(
+          codec::scalar_kernels(),
+          {.bytes = {message.payload.data() + packet * stride, message.received[packet]},
+           .count = place.count,
+           .planes = plan.planes()},
+          estimate, values.data() + place.first);
+    }
+    codec::finish_row(codec::scalar_kernels(),
+                      {message.rows[index].scale, message.rows[index].rotations},
+                      {key, static_cast<std::uint32_t>(index)}, row.log2_length, arrived, estimate,
+                      values.data());
+    std::copy_n(values.begin(), row.values, tensor.begin() + static_cast<long>(row.offset));
+  }
+  return tensor;
+}
+
+// Loses a tenth of the packets and cuts a third.
+inline void lose_some(CodedMessage& message, std::uint64_t seed) {
+  base::RandomSequence random(seed);
+  for (std::uint16_t& bytes : message.received) {
+    const std::uint64_t draw = random.next_below(30);
+    if (draw < 3) {
+      bytes = 0;
+    } else if (draw < 13) {
+      bytes = static_cast<std::uint16_t>(random.next_below(std::uint64_t{bytes} + 1));
+    }
+  }
+}
+
+// One kind of row after the other, so that a tile of short rows has several.
+inline std::vector<float> mixed_tensor(std::size_t length, unsigned row_log2, std::uint64_t seed) {
+  std::vector<float> tensor = codec::gaussian_values(length, seed);
+  base::RandomSequence random(seed ^ 0x3172);
+  const std::size_t full = std::size_t{1} << row_log2;
+  for (std::size_t first = 0, kind = seed % 13; first < length; first += full, ++kind) {
+    const std::span<float> row = std::span(tensor).subspan(first, std::min(full, length - first));
+    const std::size_t some = random.next_below(row.size());
+    switch (kind % 13) {
+      case 1:  // spiky
+        row[some] = 1000.0F;
+        break;
+      case 2:  // zeros
+        std::fill(row.begin(), row.end(), 0.0F);
+        break;
+      case 3:  // one value
+        std::fill(row.begin(), row.end(), -0.0F);
+        row[some] = 3.0F;
+        break;
+      case 4:  // equal values: a lattice after one round
+        std::fill(row.begin(), row.end(), 0.25F);
+        break;
+      case 5:
+        row[some] = std::numeric_limits<float>::infinity();
+        break;
+      case 6:
+        row[some] = std::numeric_limits<float>::quiet_NaN();
+        break;
+      case 7:  // squares overflow
+        std::for_each(row.begin(), row.end(), [](float& value) { value *= 1e37F; });
+        break;
+      case 8:  // squares vanish, some values are denormal
+        std::for_each(row.begin(), row.end(), [](float& value) { value *= 1e-38F; });
+        break;
+      case 9: {  // heavy tails
+        const std::vector<float> heavy = codec::lognormal_values(row.size(), seed + first);
+        std::copy(heavy.begin(), heavy.end(), row.begin());
+        break;
+      }
+      case 10: {  // sparse
+        const std::vector<float> sparse = codec::sparse_values(row.size(), 50, seed + first);
+        std::copy(sparse.begin(), sparse.end(), row.begin());
+        break;
+      }
+      case 11:  // denormals alone
+        std::for_each(row.begin(), row.end(), [](float& value) { value *= 1e-44F; });
+        break;
+      default:  // Gaussian
+        break;
+    }
+  }
+  return tensor;
+}
+
+struct MessageCase {
+  std::size_t length;
+  unsigned row_log2;
+  unsigned precision;
+  packetize::PacketLimits limits = {};
+
+  packetize::PacketPlan plan() const {
+    return packetize::PacketPlan::make(length, limits,
+                                       {.precision = precision, .row_log2 = row_log2})
+        .value();
+  }
+  std::string name() const {
+    return std::to_string(length) + " values, rows of 2^" + std::to_string(row_log2) + ", " +
+           std::to_string(precision) + " bits, MTU " + std::to_string(limits.mtu);
+  }
+};
+
+// Every length of rows and last rows, precisions of every kind, packets that end inside blocks.
+inline std::vector<MessageCase> message_cases() {
+  const packetize::PacketLimits large{.mtu = 9000, .trim_bytes = 0};
+  const packetize::PacketLimits tiny{.mtu = 1500, .trim_bytes = 120};
+  return {
+      {1, 13, 8},
+      {255, 13, 5},
+      {300, 8, 1},
+      {5'000, 8, 7, tiny},
+      {20'000, 8, 16},
+      {30'011, 9, 12},
+      {50'000, 10, 8, tiny},
+      {70'001, 11, 3, large},
+      {100'003, 12, 17},
+      {150'000, 13, 5},
+      {200'001, 13, 16},
+      {120'000, 13, 8, large},
+      {130'000, 13, 32},
+      {200'000, 14, 9},
+      {270'000, 14, 24, tiny},
+      {400'000, 15, 8},
+      {300'000, 15, 16, large},
+  };
+}
+
+}  // namespace spillway::gpu

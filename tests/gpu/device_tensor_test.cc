@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tolerant all-reduces of tensors that a device codes, the device being the kernels on a CPU: the
+// same bytes at ranks with a device and without. What a GPU makes of it is in cuda_test.cc.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <mutex>
+
+#include "gpu/emulated_tensor_testing.h"
+#include "gpu/sum_testing.h"
+#include "runtime/job_testing.h"
+
+namespace spillway::gpu {
+namespace {
+
+using collective::Operation;
+using runtime::testing_job::kPatience;
+using runtime::testing_job::run_job;
+
+TEST(DeviceTensor, AddsUpToTheCpusBits) {
+  const SumCase sum(20'001);
+  std::vector<float> output(sum.own.size());
+  EmulatedTensor tensor(sum.own.data(), output.data());
+  sum.check(tensor, output);
+}
+
+TEST(DeviceTensor, KeepsWhatItIsOwedToTheCpusBits) {
+  for (const bool is_finite : {true, false}) {
+    const OwedCase owed(20'001, is_finite);
+    EmulatedTensor tensor(owed.own.data(), nullptr);
+    std::vector<float> memory = owed.before;
+    owed.check(tensor, memory.data(), [&] { return memory; });
+  }
+}
+
+struct RankResult {
+  std::vector<float> values;
+  base::Status status;
+};
+
+std::vector<RankResult> reduce(std::uint16_t world, std::size_t count,
+                               const std::function<std::shared_ptr<collective::DeviceTensor>(
+                                   std::uint16_t, std::vector<float>&)>& device_of) {
+  std::vector<RankResult> results(world);
+  run_job(world, 0, [&](runtime::Communicator& rank) {
+    RankResult& result = results[rank.rank()];
+    result.values = codec::gaussian_values(count, rank.rank() + 1U);
+    Operation operation{.op = collective::ReduceOp::kAverage,
+                        .count = count,
+                        .tolerance = collective::Tolerance{.precision = 12, .loss_bound_ppm = 0},
+                        .input = result.values.data(),
+                        .output = result.values.data()};
+    operation.device = device_of(static_cast<std::uint16_t>(rank.rank()), result.values);
+    const auto request = rank.submit(operation);
+    ASSERT_TRUE(request.ok()) << request.status().message();
+    const auto ended = (*request)->wait(kPatience);
+    ASSERT_TRUE(ended.has_value());
+    result.status = *ended;
+  });
+  return results;
+}
+
+TEST(DeviceTensor, RanksWithAndWithoutADeviceEndWithTheSameBytes) {
+  constexpr std::size_t kCount = 300'001;
+  const auto results = reduce(3, kCount, [](std::uint16_t rank, std::vector<float>& values) {
+    return rank == 2 ? nullptr : std::make_shared<EmulatedTensor>(values.data(), values.data());
+  });
+  std::vector<float> exact(kCount);
+  for (std::uint16_t rank = 0; rank < 3; ++rank) {
+    ASSERT_TRUE(results[rank].status.ok()) << results[rank].status.message();
+    EXPECT_TRUE(results[rank].values == results[0].values) << "rank " << rank;
+    const std::vector<float> part = codec::gaussian_values(kCount, rank + 1U);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      exact[i] += part[i] / 3.0F;
+    }
+  }
+  EXPECT_LT(codec::nmse(results[0].values, exact), 1e-4);
+}
+
+// Steps with the same gradients: with feedback their outputs add up to steps times the average,
+// but for what is still owed.
+TEST(DeviceTensor, ErrorFeedbackWorksOnADeviceAsItDoesOnTheHost) {
+  constexpr std::size_t kCount = 100'001;
+  constexpr int kSteps = 12;
+  std::vector<std::vector<float>> totals(3, std::vector<float>(kCount));
+  run_job(3, 0, [&](runtime::Communicator& rank) {
+    const std::vector<float> gradient = codec::gaussian_values(kCount, rank.rank() + 1U);
+    for (int step = 0; step < kSteps; ++step) {
+      std::vector<float> values = gradient;
+      Operation operation{.op = collective::ReduceOp::kAverage,
+                          .count = kCount,
+                          .tolerance = collective::Tolerance{.precision = 2,
+                                                             .gather_precision = 16,
+                                                             .loss_bound_ppm = 0,
+                                                             .feedback_tensor = 7},
+                          .input = values.data(),
+                          .output = values.data()};
+      if (rank.rank() != 2) {
+        operation.device = std::make_shared<EmulatedTensor>(values.data(), values.data());
+      }
+      const auto request = rank.submit(operation);
+      ASSERT_TRUE(request.ok()) << request.status().message();
+      ASSERT_TRUE((*request)->wait(kPatience).value().ok());
+      for (std::size_t i = 0; i < kCount; ++i) {
+        totals[rank.rank()][i] += values[i] / kSteps;
+      }
+    }
+  });
+  std::vector<float> exact(kCount);
+  for (std::uint16_t rank = 0; rank < 3; ++rank) {
+    EXPECT_TRUE(totals[rank] == totals[0]) << "rank " << rank;
+    const std::vector<float> part = codec::gaussian_values(kCount, rank + 1U);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      exact[i] += part[i] / 3.0F;
+    }
+  }
+  // One step is off by 0.1 or so, and without feedback twelve are by a twelfth of that.
+  EXPECT_LT(codec::nmse(totals[0], exact), 0.003);
+}
+
+// A device whose memory is full.
+class FullDevice final : public collective::DeviceTensor {
+ public:
+  base::Result<packetize::KeptPlanes> make_planes(const packetize::PacketPlan& plan) override {
+    return packetize::KeptPlanes::make(plan);
+  }
+  base::Result<std::shared_ptr<float[]>> make_residual(std::size_t) override { return full(); }
+  base::Status encode(const collective::Extent&, const packetize::PacketPlan&, std::uint64_t,
+                      float*, packetize::KeptPlanes&) override {
+    return full();
+  }
+  base::Status settle(const collective::Extent&, const packetize::PacketPlan&, std::uint64_t,
+                      const packetize::KeptPlanes&, std::span<const std::uint16_t>,
+                      float*) override {
+    return full();
+  }
+  base::Status add_up(const collective::Extent&, const collective::DeviceSum&,
+                      packetize::KeptPlanes&) override {
+    return full();
+  }
+  base::Status decode(const collective::Extent&, const packetize::PacketPlan&, std::uint64_t,
+                      const packetize::KeptPlanes&) override {
+    return full();
+  }
+
+ private:
+  static base::Status full() {
+    return {base::StatusCode::kLimitExceeded, "the GPU's memory is full"};
+  }
+};
+
+TEST(DeviceTensor, OneThatFailsEndsTheOperationWithItsSentence) {
+  const auto results = reduce(
+      2, 100'000,
+      [](std::uint16_t rank, std::vector<float>&) -> std::shared_ptr<collective::DeviceTensor> {
+        return rank == 1 ? std::make_shared<FullDevice>() : nullptr;
+      });
+  EXPECT_FALSE(results[0].status.ok());
+  EXPECT_EQ(results[1].status.code(), base::StatusCode::kLimitExceeded);
+  EXPECT_NE(results[1].status.message().find("memory is full"), std::string::npos);
+}
+
+TEST(DeviceTensor, IsRefusedWhereNoDeviceCodes) {
+  std::vector<float> values(10);
+  const collective::Group group{.rank = 0, .world = 2};
+  Operation operation{.count = 10, .input = values.data(), .output = values.data()};
+  operation.device = std::make_shared<FullDevice>();
+  EXPECT_FALSE(collective::validate(operation, group).ok());
+  operation.tolerance = collective::Tolerance{};
+  EXPECT_TRUE(collective::validate(operation, group).ok());
+  EXPECT_FALSE(collective::validate(operation, {.rank = 0, .world = 1}).ok());
+  operation.tolerance = collective::Tolerance{.least_contributors = 0.5};
+  EXPECT_FALSE(collective::validate(operation, group).ok());
+  operation.tolerance = collective::Tolerance{.code = collective::SumCode::kBlocks};
+  EXPECT_FALSE(collective::validate(operation, group).ok());
+}
+
+}  // namespace
+}  // namespace spillway::gpu
