@@ -62,9 +62,9 @@ def run_worker(options, ranks: int, state_mb: int, trouble: str, folder: pathlib
 def outcome_of(trained: List[Dict[str, Any]], trouble: str, event_s: float) -> Outcome:
     """Phases end when the last rank has ended them, so they add up."""
     changes = [each["changes"][-1] for each in trained]
-    told = [change["interrupted"] or change["parked"] for each, change in zip(trained, changes) if len(each["steps"]) > 1
-            and each["steps"][0][3] == 1]
-    begin = min(change["parked"] for change in changes) if trouble == "move" else event_s
+    stopped = [each["changes"][-1] for each in trained if each["steps"][0][3] == 1]  # a standby stood still before
+    told = [change["interrupted"] or change["parked"] for change in stopped]
+    begin = min(change["parked"] for change in stopped) if trouble == "move" else event_s
     ends = {"detect": begin if trouble == "move" else max(told), "decide": max(each["decided"] for each in changes),
             "connect": max(each["connected"] for each in changes), "state": max(each["state"] for each in changes),
             "first step": max(each["stepped"] for each in changes)}

@@ -252,7 +252,8 @@ class Contract(unittest.TestCase):
             self.assertIs(row["quick"], is_quick)
 
     def test_every_experiment_is_here(self):
-        self.assertEqual(NAMES, sorted([*self.MEASURING, "asc", "loss_tolerance", "oscar_hw", "oscar_sw", "trim_accuracy"]))
+        self.assertEqual(NAMES, sorted([*self.MEASURING, "asc", "loss_tolerance", "oscar_hw", "oscar_sw", "trainmover",
+                                        "trim_accuracy"]))
 
     def test_help_names_what_every_run_takes(self):
         for name in NAMES:
@@ -340,6 +341,30 @@ class Contract(unittest.TestCase):
             source = (EXPERIMENTS / name / "run.py").read_text() + (EXPERIMENTS / "common/report.py").read_text()
             for option in re.findall(r"--[\w-]+", arguments):
                 self.assertIn(f'"{option}"', source, f"{name}{arguments}")
+
+
+class Trainmover(unittest.TestCase):
+    @staticmethod
+    def trained(rank, epoch, change):
+        steps = [[step, 10.0 + step, 10.5 + step, 1] for step in range(6)] if epoch == 1 else []
+        return {"rank": rank, "changes": [change], "bytes": 10_000_000, "steps": [*steps, [6, 21.0, 21.6, 2]]}
+
+    def outcome(self, trouble):
+        stayed = {"interrupted": 20.1, "parked": 20.2, "decided": 20.3, "connected": 20.4, "state": 20.5, "stepped": 21.5}
+        joined = {"interrupted": 0.0, "parked": 19.0, "decided": 20.35, "connected": 20.6, "state": 20.9, "stepped": 21.6}
+        return MODULES["trainmover"].outcome_of([self.trained(0, 1, stayed), self.trained(1, 2, joined)], trouble, 20.0)
+
+    def test_phases_add_up_to_the_downtime(self):
+        for trouble, begin in (("kill", 20.0), ("move", 20.2)):
+            made = self.outcome(trouble)
+            self.assertAlmostEqual(made.downtime_s, 21.6 - begin)
+            self.assertAlmostEqual(sum(made.phases.values()), made.downtime_s)
+            self.assertTrue(all(phase >= 0 for phase in made.phases.values()), made.phases)
+
+    def test_steps_are_those_of_ranks_that_stayed_and_of_the_one_that_joined(self):
+        made = self.outcome("kill")
+        self.assertAlmostEqual(made.step_s, 0.5)
+        self.assertAlmostEqual(made.joiner_step_s, 0.6)
 
 
 class Trimming(unittest.TestCase):
