@@ -121,7 +121,8 @@ class JobProcesses {
     }
     fmt::print(stderr, "spillway: process {} {}; {} others go on\n", ended, how(status),
                living_.size());
-    if (replaced_ < options_.respawn) {
+    // One that ended by itself would do so again, or was removed.
+    if (WIFSIGNALED(status) && replaced_ < options_.respawn) {
       ++replaced_;
       owed_until_.push_back(base::MonotonicClock().now() + kReplacePatience);
     }
@@ -206,7 +207,8 @@ void run_job(const JobRunOptions& options) {
 void add_job_run(CLI::App& noun) {
   const auto options = std::make_shared<JobRunOptions>();
   CLI::App* verb = noun.add_subcommand(
-      "run", "Starts processes; when one dies the others go on, and a standby is started for it");
+      "run",
+      "Starts processes; when one is killed the others go on, and a standby is started for it");
   verb->add_option("-n,--processes", options->processes, "To start here, standbys included")
       ->required()
       ->check(CLI::Range(1, 4096));
