@@ -3,7 +3,7 @@
 // Whatever arrives where ranks meet. The first byte chooses who listens (host or guest, with a
 // secret, an id or nothing) and in what pieces the rest arrives: frames, handshakes, sealed and
 // plain messages. Every parser gives a value or an error, and what it accepts it writes the same
-// again; ids, cards and node lists are tried on the same bytes.
+// again; ids, cards and node lists are tried on the same bytes, and what a job's members say.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -11,6 +11,9 @@
 #include <string>
 
 #include "fuzzing.h"
+#include "runtime/job/handle.h"
+#include "runtime/job/mesh_message.h"
+#include "runtime/job/ticket.h"
 #include "runtime/launch/slurm.h"
 #include "runtime/rank_card.h"
 #include "runtime/rendezvous/channel.h"
@@ -75,8 +78,35 @@ void read_gather(ByteView body, std::uint32_t world) {
   }
 }
 
+// What a job's members say to each other.
+void read_mesh(ByteView body) {
+  const auto hello = parse_member_hello(body);
+  if (hello.ok()) {
+    const auto again = parse_member_hello(encode(*hello).body);
+    require(again.ok() && again->card == hello->card && again->job == hello->job);
+  }
+  const auto welcome = parse_member_welcome(body);
+  if (welcome.ok()) {
+    const auto again = parse_member_welcome(encode(*welcome).body);
+    require(again.ok() && again->cards == welcome->cards && again->key == welcome->key);
+  }
+  const auto roster = parse_roster(body);
+  if (roster.ok()) {
+    require(parse_roster(encode_roster(*roster).body).value() == *roster);
+  }
+  const auto cards = parse_handle(Blob(body.begin(), body.end()));
+  if (cards.ok()) {
+    require(!encode_handle(*cards).ok() || parse_handle(*encode_handle(*cards)).value() == *cards);
+  }
+  const auto ticket = parse_ticket(std::string(body.begin(), body.end()));
+  if (ticket.ok()) {
+    require(parse_ticket(ticket->to_string()).value().job == ticket->job);
+  }
+}
+
 void read_body(ByteView body) {
   read_hello(body);
+  read_mesh(body);
   read_gather(body, kWorld);
   static_cast<void>(parse_refusal(body));
   static_cast<void>(parse_failure(body));

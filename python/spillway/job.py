@@ -20,7 +20,7 @@ from .communicator import Communicator
 from .errors import SpillwayError, Status
 
 MAX_TICKET = 128
-MAX_ANSWER = 1 << 20
+MAX_ANSWER = 4 << 20
 # A wait is cut into pieces of this length, so that Ctrl-C is heard between them.
 LONGEST_DEAFNESS_MS = 200
 

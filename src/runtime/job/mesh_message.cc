@@ -105,7 +105,7 @@ Frame encode_roster(const std::vector<MemberCard>& cards) {
 }
 
 Frame encode_text(FrameType type, std::string_view text) {
-  const std::string_view cut = text.substr(0, kMaxMeshText);
+  const std::string_view cut = text.substr(0, kMaxReplyBytes);
   return {type, Blob(cut.begin(), cut.end())};
 }
 

@@ -13,7 +13,7 @@
 //   card      id 8, address text, name text; a text is its length in 2 bytes and so many bytes
 //
 // Pure functions: any bytes give a value or an error. Limits: kMaxRoster cards, kMaxMeshText a
-// text.
+// text, kMaxReplyBytes a reply.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,8 @@
 namespace spillway::runtime {
 
 inline constexpr std::size_t kMaxRoster = membership::kMaxMembers;
-inline constexpr std::size_t kMaxMeshText = 60000;
+inline constexpr std::size_t kMaxMeshText = 65535;
+inline constexpr std::size_t kMaxReplyBytes = 4 * 1024 * 1024;
 
 // Who a member is, and where it can be spoken to.
 struct MemberCard {
