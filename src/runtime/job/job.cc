@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <fstream>
 #include <functional>
 #include <future>
 #include <mutex>
@@ -19,6 +18,7 @@
 #include "base/chrome_events.h"
 #include "base/clock.h"
 #include "net/task_queue.h"
+#include "runtime/job/founding.h"
 #include "runtime/job/handle.h"
 #include "runtime/job/mesh.h"
 #include "runtime/launch/secret.h"
@@ -37,8 +37,6 @@ constexpr base::Duration kFoundingPatience = base::seconds(10);
 constexpr base::Duration kJoiningPatience = base::seconds(10);
 // For the last words of a process that leaves to be read.
 constexpr base::Duration kLastWords = base::milliseconds(100);
-// What a founder tells the others: its card and handle.
-constexpr std::size_t kFoundingBytes = 6144;
 
 std::int64_t wall_clock_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -69,99 +67,6 @@ base::Result<MemberId> draw_member_id() {
     return random.status();
   }
   return std::max<MemberId>(base::load_le<MemberId>(random->data()), 1);
-}
-
-base::Result<Credential> credential_of(base::ByteView secret, const Nonce& job) {
-  return secret.empty() ? Credential::of_id(job) : Credential::of_secret(secret);
-}
-
-// Card and handle, padded to kFoundingBytes.
-base::Result<Blob> founding_record(const MemberCard& card, const membership::Handle& handle) {
-  const Frame roster = encode_roster({card});
-  Blob record(kFoundingBytes);
-  if (4 + roster.body.size() + handle.size() > record.size()) {
-    return base::Status(base::StatusCode::kLimitExceeded, "this member's addresses are too long");
-  }
-  base::store_le(record.data(), static_cast<std::uint16_t>(roster.body.size()));
-  base::store_le(record.data() + 2, static_cast<std::uint16_t>(handle.size()));
-  std::copy(handle.begin(), handle.end(),
-            std::copy(roster.body.begin(), roster.body.end(), record.begin() + 4));
-  return record;
-}
-
-struct Founder {
-  MemberCard card{};
-  membership::Handle handle{};
-};
-
-base::Result<Founder> parse_founder(base::ByteView record) {
-  base::ByteReader reader(record);
-  const auto card_bytes = reader.read<std::uint16_t>();
-  const auto handle_bytes = reader.read<std::uint16_t>();
-  const base::Result<std::vector<MemberCard>> cards = parse_roster(reader.take(card_bytes));
-  const base::ByteView handle = reader.take(handle_bytes);
-  if (!reader.ok() || !cards.ok() || cards->size() != 1) {
-    return base::Status(base::StatusCode::kCorrupt, "a founder's card makes no sense");
-  }
-  return Founder{cards->front(), {handle.begin(), handle.end()}};
-}
-
-base::Result<std::vector<Founder>> gather_founders(Communicator& communicator, const Blob& own) {
-  Blob all(own.size() * communicator.world());
-  collective::Operation operation;
-  operation.kind = collective::Kind::kAllGather;
-  operation.type = collective::DataType::kUint8;
-  operation.count = own.size();
-  operation.input = own.data();
-  operation.output = all.data();
-  const base::Result<std::shared_ptr<Request>> request = communicator.submit(operation);
-  if (!request.ok()) {
-    return request.status();
-  }
-  if (const base::Status status = *(*request)->wait(std::nullopt); !status.ok()) {
-    return status;
-  }
-  std::vector<Founder> founders;
-  for (std::size_t rank = 0; rank < communicator.world(); ++rank) {
-    const base::Result<Founder> founder =
-        parse_founder(base::ByteView(all).subspan(rank * own.size(), own.size()));
-    if (!founder.ok()) {
-      return founder.status();
-    }
-    founders.push_back(*founder);
-  }
-  return founders;
-}
-
-// Epoch 1, which needs no vote: all founders know the same.
-Decision founding_decision(const std::vector<Founder>& founders, std::size_t standbys) {
-  Decision decision;
-  decision.why = "the job was founded";
-  decision.view.epoch = 1;
-  for (std::size_t i = 0; i < founders.size(); ++i) {
-    if (i + standbys < founders.size()) {
-      decision.sources.push_back(static_cast<std::uint32_t>(i));
-      decision.view.ranks.push_back(founders[i].card.id);
-      decision.handles.push_back(founders[i].handle);
-    } else {
-      decision.view.standbys.push_back(founders[i].card.id);
-    }
-  }
-  return decision;
-}
-
-base::Status write_ticket(const std::string& path, const Ticket& ticket) {
-  const std::string part = path + ".part";
-  std::ofstream file(part);
-  file << ticket.to_string() << "\n";
-  file.close();
-  if (!file || std::rename(part.c_str(), path.c_str()) != 0) {
-    return base::invalid_argument(
-        fmt::format("the job's ticket cannot be written to {}: name a file in a folder that this "
-                    "process may write to (SPILLWAY_JOB_FILE)",
-                    path));
-  }
-  return {};
 }
 
 base::Result<membership::Request> request_of(const std::string& question) {
@@ -321,7 +226,7 @@ base::Status Job::Impl::open_seats() {
 }
 
 base::Status Job::Impl::open_mesh(base::ByteView secret, Standing standing, MemberId id) {
-  const base::Result<Credential> credential = credential_of(secret, ticket_.job);
+  const base::Result<Credential> credential = ticket_.credential(secret);
   if (!credential.ok()) {
     return credential.status();
   }
@@ -369,11 +274,8 @@ base::Status Job::Impl::found(Communicator& communicator) {
   }
   secret_.wipe();
   ticket_.address = mesh_->own().address;
-  const base::Result<Blob> own = founding_record(mesh_->own(), next_handle_);
-  if (!own.ok()) {
-    return own.status();
-  }
-  const base::Result<std::vector<Founder>> founders = gather_founders(communicator, *own);
+  const base::Result<std::vector<Founder>> founders =
+      gather_founders(communicator, {mesh_->own(), next_handle_});
   if (!founders.ok()) {
     return founders.status();
   }
@@ -393,7 +295,7 @@ base::Status Job::Impl::found(Communicator& communicator) {
 // Rank 0's: it is in the job for sure.
 base::Status Job::Impl::publish_ticket() const {
   const bool is_first = !present_.view.ranks.empty() && present_.view.ranks.front() == id_;
-  return is_first && !config_.ticket_file.empty() ? write_ticket(config_.ticket_file, ticket_)
+  return is_first && !config_.ticket_file.empty() ? ticket_.write_to(config_.ticket_file)
                                                   : base::Status();
 }
 

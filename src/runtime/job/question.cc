@@ -101,8 +101,7 @@ class Questioner {
 base::Result<std::string> ask_job(const Ticket& ticket, base::ByteView secret,
                                   const std::string& question, base::Duration limit) {
   const base::Instant deadline = base::MonotonicClock().now() + limit;
-  const base::Result<Credential> credential =
-      secret.empty() ? Credential::of_id(ticket.job) : Credential::of_secret(secret);
+  const base::Result<Credential> credential = ticket.credential(secret);
   const base::Result<Random> random = draw_random();
   base::Result<net::UniqueFd> stream =
       connect_to(door_of(ticket.address, ticket.address.to_string()), limit);

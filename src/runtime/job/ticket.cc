@@ -4,11 +4,31 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cstdio>
+#include <fstream>
 
 namespace spillway::runtime {
 
 std::string Ticket::to_string() const {
   return fmt::format("{}/{}", address.to_string(), to_hex(job));
+}
+
+base::Result<Credential> Ticket::credential(base::ByteView secret) const {
+  return secret.empty() ? Credential::of_id(job) : Credential::of_secret(secret);
+}
+
+base::Status Ticket::write_to(const std::string& path) const {
+  const std::string part = path + ".part";
+  std::ofstream file(part);
+  file << to_string() << "\n";
+  file.close();
+  if (!file || std::rename(part.c_str(), path.c_str()) != 0) {
+    return base::invalid_argument(
+        fmt::format("the job's ticket cannot be written to {}: name a file in a folder that this "
+                    "process may write to (SPILLWAY_JOB_FILE)",
+                    path));
+  }
+  return {};
 }
 
 base::Result<Ticket> parse_ticket(std::string_view text) {
