@@ -58,8 +58,8 @@ class Listener {
         member_->on_step(from, milliseconds(from), now_);
         break;
       case 5:
-        static_cast<void>(
-            member_->ask({.kind = RequestKind(from % 3), .ranks = {from % 4U}}, now_));
+        static_cast<void>(member_->ask(
+            {.kind = RequestKind(from % 4), .ranks = {from % 4U}, .places = from % 3U}, now_));
         break;
       default:
         member_->on_message(peer, message, now_);

@@ -511,7 +511,9 @@ typedef struct spillway_job_config {
   uint32_t park_limit_ms;      /* for a rank to stand still once it must; 300000 */
   uint32_t straggler_percent;  /* of the median time of ranks, from which one is a straggler; 200 */
   uint32_t replace_stragglers; /* 1: as if somebody had asked to move it; 0 */
-  const char* ticket_file;     /* where the first rank writes the ticket; NULL: SPILLWAY_JOB_FILE */
+  uint32_t may_grow;           /* 0: requests to grow are refused; 1 */
+  uint32_t reserved;
+  const char* ticket_file; /* where the first rank writes the ticket; NULL: SPILLWAY_JOB_FILE */
   const spillway_comm_config* comm; /* of epochs' communicators; id, rank, world and servers have no
                                      * say; NULL: as the environment says */
 } spillway_job_config;
@@ -589,8 +591,8 @@ SPILLWAY_API spillway_status spillway_job_finish(spillway_job* job, uint32_t tim
                                                  int* is_done);
 /* This process ends its part, and the others need not find out. */
 SPILLWAY_API spillway_status spillway_job_leave(spillway_job* job);
-/* "status" (one object of JSON), "move RANK...", "remove RANK...", "end": as the tool `spillway
- * job` asks. From any thread. */
+/* "status" (one object of JSON), "move RANK...", "remove RANK...", "grow COUNT", "end": as the tool
+ * `spillway job` asks. From any thread. */
 SPILLWAY_API spillway_status spillway_job_ask(spillway_job* job, const char* question,
                                               uint32_t timeout_ms, char* answer, size_t size);
 

@@ -95,7 +95,8 @@ class ShardReport(ctypes.Structure):
 class JobConfig(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("standbys", c_uint32), ("channels", c_uint32), ("may_shrink", c_uint32),
                 ("min_ranks", c_uint32), ("silence_ms", c_uint32), ("park_limit_ms", c_uint32),
-                ("straggler_percent", c_uint32), ("replace_stragglers", c_uint32), ("ticket_file", c_char_p),
+                ("straggler_percent", c_uint32), ("replace_stragglers", c_uint32),
+                ("may_grow", c_uint32), ("reserved", c_uint32), ("ticket_file", c_char_p),
                 ("comm", POINTER(CommConfig)), ("room", c_uint8 * ROOM_FOR_NEWER_FIELDS)]
 
 

@@ -35,7 +35,8 @@ spillway_job_config default_job_config() {
   spillway_job_config config{};
   config.size = sizeof(config);
   config.channels = 1;
-  config.min_ranks = made.min_ranks;
+  config.min_ranks = made.size.min_ranks;
+  config.may_grow = made.size.may_grow ? 1 : 0;
   config.park_limit_ms = static_cast<std::uint32_t>(made.park_limit.count() / 1'000'000);
   config.straggler_percent = static_cast<std::uint32_t>(made.straggler_factor * kPercent);
   return config;
@@ -94,8 +95,9 @@ base::Result<runtime::JobConfig> job_config_from(const spillway_job_config* give
   made.membership.silence =
       config->silence_ms == 0 ? timeouts->peer : base::milliseconds(config->silence_ms);
   made.membership.park_limit = base::milliseconds(config->park_limit_ms);
-  made.membership.may_shrink = config->may_shrink != 0;
-  made.membership.min_ranks = config->min_ranks;
+  made.membership.size.may_shrink = config->may_shrink != 0;
+  made.membership.size.min_ranks = config->min_ranks;
+  made.membership.size.may_grow = config->may_grow != 0;
   made.membership.straggler_factor = config->straggler_percent / kPercent;
   made.membership.replace_stragglers = config->replace_stragglers != 0;
   made.ticket_file =

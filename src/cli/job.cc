@@ -36,6 +36,8 @@ struct JobOptions {
   std::string patience = "60s";
   std::vector<std::uint32_t> ranks;
   std::string host;
+  std::uint32_t places = 1;
+  std::uint32_t local_rank = 0;
   std::string every = "1s";
   std::uint32_t times = 0;
   std::string page;
@@ -242,7 +244,7 @@ void watch(const JobOptions& options) {
 }
 
 void join(const JobOptions& options) {
-  for (const auto& [name, value] : newcomer_variables(ticket_text(options))) {
+  for (const auto& [name, value] : newcomer_variables(ticket_text(options), options.local_rank)) {
     ::setenv(name.c_str(), value.c_str(), 1);
   }
   run_command(options.command);
@@ -259,18 +261,30 @@ CLI::App* add_verb(CLI::App& noun, const std::string& name, const std::string& w
   return verb;
 }
 
+void add_waiting(CLI::App& verb, JobOptions& options) {
+  verb.add_option("--patience", options.patience, "How long to wait until it is done")
+      ->capture_default_str();
+  verb.add_flag("--json", options.json, "Print JSON");
+}
+
 void add_change(CLI::App& noun, const std::string& name, const std::string& what,
                 const std::string& rank_help, JobOptions& options) {
   CLI::App* verb = add_verb(noun, name, what, options);
   if (!rank_help.empty()) {
     verb->add_option("RANK", options.ranks, rank_help)->required();
   }
-  verb->add_option("--patience", options.patience, "How long to wait until it is done")
-      ->capture_default_str();
-  verb->add_flag("--json", options.json, "Print JSON");
+  add_waiting(*verb, options);
   verb->callback([&options, name] {
     change(options, options.ranks.empty() ? name : of_ranks(name, options.ranks));
   });
+}
+
+void add_grow(CLI::App& noun, JobOptions& options) {
+  CLI::App* verb =
+      add_verb(noun, "grow", "Standbys become ranks behind the last, at a step's edge", options);
+  verb->add_option("COUNT", options.places, "How many")->capture_default_str();
+  add_waiting(*verb, options);
+  verb->callback([&options] { change(options, fmt::format("grow {}", options.places)); });
 }
 
 void add_watch(CLI::App& noun, JobOptions& options) {
@@ -297,12 +311,13 @@ std::uint16_t free_port() {
   throw CommandError("no port is free for torch's store; try again");
 }
 
-std::vector<std::pair<std::string, std::string>> newcomer_variables(const std::string& ticket) {
+std::vector<std::pair<std::string, std::string>> newcomer_variables(const std::string& ticket,
+                                                                    std::uint32_t local_rank) {
   return {{"SPILLWAY_JOB", ticket},
           {"RANK", "0"},
           {"WORLD_SIZE", "1"},
-          {"LOCAL_RANK", "0"},
-          {"LOCAL_WORLD_SIZE", "1"},
+          {"LOCAL_RANK", std::to_string(local_rank)},
+          {"SPILLWAY_LOCAL_RANK", std::to_string(local_rank)},
           {"MASTER_ADDR", "127.0.0.1"},
           {"MASTER_PORT", std::to_string(free_port())}};
 }
@@ -330,16 +345,18 @@ void add_job(CLI::App& app) {
              "Ranks to be moved", *options);
   add_change(*noun, "remove", "The same, and the processes end; without standbys the job shrinks",
              "Ranks to be removed", *options);
+  add_grow(*noun, *options);
   add_change(*noun, "end", "All processes end at a step's edge", "", *options);
   CLI::App* drained = add_verb(*noun, "drain", "Removes all ranks of a host", *options);
   drained->add_option("HOST", options->host, "As `spillway job ls` names it")->required();
-  drained->add_option("--patience", options->patience, "How long to wait until it is done")
-      ->capture_default_str();
-  drained->add_flag("--json", options->json, "Print JSON");
+  add_waiting(*drained, *options);
   drained->callback([options] { drain(*options); });
   add_watch(*noun, *options);
   add_job_run(*noun);
   CLI::App* joined = add_verb(*noun, "join", "Starts a process that becomes a standby", *options);
+  joined
+      ->add_option("--local-rank", options->local_rank, "LOCAL_RANK, by which scripts choose a GPU")
+      ->capture_default_str();
   joined->add_option("COMMAND", options->command, "The job's script, as its other processes run it")
       ->required();
   joined->positionals_at_end();
@@ -351,6 +368,7 @@ void add_job(CLI::App& app) {
       "  SPILLWAY_JOB_FILE=/tmp/job spillway job run -n 5 -- python3 train.py   and then, there:\n"
       "  spillway job ls\n"
       "  spillway job move 2\n"
+      "  spillway job grow 2\n"
       "  spillway job drain host3\n"
       "  spillway job watch --page job.html\n"
       "  spillway job join -- python3 train.py");

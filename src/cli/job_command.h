@@ -14,7 +14,8 @@ namespace spillway::cli {
 std::uint16_t free_port();
 
 // For a process that joins the job of this ticket: alone for torch, until it is called in.
-std::vector<std::pair<std::string, std::string>> newcomer_variables(const std::string& ticket);
+std::vector<std::pair<std::string, std::string>> newcomer_variables(const std::string& ticket,
+                                                                    std::uint32_t local_rank);
 
 // Becomes the command. Ends the process where that cannot be run.
 [[noreturn]] void run_command(const std::vector<std::string>& command);

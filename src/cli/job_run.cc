@@ -14,8 +14,8 @@
 #include <deque>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -91,7 +91,8 @@ class JobProcesses {
              {"LOCAL_RANK", std::to_string(i)},
              {"LOCAL_WORLD_SIZE", std::to_string(options_.processes)},
              {"MASTER_ADDR", master.host},
-             {"MASTER_PORT", std::to_string(master.port)}});
+             {"MASTER_PORT", std::to_string(master.port)}},
+            i);
     }
   }
 
@@ -100,8 +101,10 @@ class JobProcesses {
     while (!living_.empty()) {
       int status = 0;
       const pid_t ended = ::waitpid(-1, &status, WNOHANG);
-      if (ended > 0 && living_.erase(ended) > 0) {
-        note_end(ended, status);
+      if (const auto known = living_.find(ended); known != living_.end()) {
+        const std::uint32_t local_rank = known->second;
+        living_.erase(known);
+        note_end(ended, local_rank, status);
       } else if (ended <= 0) {
         forward_signal();
         replace_if_possible();
@@ -114,7 +117,13 @@ class JobProcesses {
  private:
   using Variables = std::vector<std::pair<std::string, std::string>>;
 
-  void note_end(pid_t ended, int status) {
+  // A standby for a dead one, while the job lives.
+  struct Owed {
+    std::uint32_t local_rank = 0;
+    base::Instant until{};
+  };
+
+  void note_end(pid_t ended, std::uint32_t local_rank, int status) {
     is_well_ = WIFEXITED(status) && WEXITSTATUS(status) == 0;
     if (is_well_ || living_.empty() || end_signal != 0) {
       return;
@@ -124,20 +133,20 @@ class JobProcesses {
     // One that ended by itself would do so again, or was removed.
     if (WIFSIGNALED(status) && replaced_ < options_.respawn) {
       ++replaced_;
-      owed_until_.push_back(base::MonotonicClock().now() + kReplacePatience);
+      owed_.push_back({local_rank, base::MonotonicClock().now() + kReplacePatience});
     }
   }
 
   // The ticket may be that of the dead process, until another is rank 0.
   void replace_if_possible() {
-    if (owed_until_.empty() || end_signal != 0) {
+    if (owed_.empty() || end_signal != 0) {
       return;
     }
     if (const std::string ticket = living_ticket(); !ticket.empty()) {
-      start(newcomer_variables(ticket));
-      owed_until_.pop_front();
-    } else if (base::MonotonicClock().now() > owed_until_.front()) {
-      owed_until_.pop_front();
+      start(newcomer_variables(ticket, owed_.front().local_rank), owed_.front().local_rank);
+      owed_.pop_front();
+    } else if (base::MonotonicClock().now() > owed_.front().until) {
+      owed_.pop_front();
     }
   }
 
@@ -164,12 +173,12 @@ class JobProcesses {
     if (number == 0 || std::exchange(has_forwarded_, true)) {
       return;
     }
-    for (const pid_t process : living_) {
+    for (const auto& [process, local_rank] : living_) {
       ::kill(process, number);
     }
   }
 
-  void start(const Variables& variables) {
+  void start(const Variables& variables, std::uint32_t local_rank) {
     const pid_t child = ::fork();
     if (child < 0) {
       throw CommandError("cannot start a process: " + std::generic_category().message(errno));
@@ -180,14 +189,14 @@ class JobProcesses {
       }
       run_command(options_.command);
     }
-    living_.insert(child);
+    living_.emplace(child, local_rank);
   }
 
   const JobRunOptions& options_;
   std::string ticket_file_;
   bool owns_file_ = false;
-  std::set<pid_t> living_;
-  std::deque<base::Instant> owed_until_;  // standbys for dead ones, while the job lives
+  std::map<pid_t, std::uint32_t> living_;  // by process, its local rank
+  std::deque<Owed> owed_;
   std::uint32_t replaced_ = 0;
   bool is_well_ = false;  // the last that ended
   bool has_forwarded_ = false;

@@ -52,7 +52,8 @@ class Choice {
   }
 
   void take(const Request& request) {
-    if (request.kind == RequestKind::kEnd) {
+    if (request.kind == RequestKind::kEnd || request.kind == RequestKind::kGrow) {
+      growth_ += request.kind == RequestKind::kGrow ? request.places : 0;
       return;
     }
     auto& kind = request.kind == RequestKind::kMove ? moved_ : removed_;
@@ -114,15 +115,19 @@ class Choice {
       } else if (!spares_.empty()) {
         ranks.push_back(spares_.front()->id);
         spares_.pop_front();
-      } else if (!findings_.may_shrink) {
+      } else if (!findings_.size.may_shrink) {
         ends("more ranks are gone than there are standbys, and the job may not shrink" + because());
         return false;
       }
     }
-    if (ranks.size() < std::max<std::size_t>(findings_.min_ranks, 1)) {
+    if (ranks.size() < std::max<std::size_t>(findings_.size.min_ranks, 1)) {
       ends(fmt::format("{} ranks are left, and the job needs {}{}", ranks.size(),
-                       findings_.min_ranks, because()));
+                       findings_.size.min_ranks, because()));
       return false;
+    }
+    for (; growth_ > 0 && !spares_.empty(); --growth_, ++grown_) {
+      ranks.push_back(spares_.front()->id);
+      spares_.pop_front();
     }
     return true;
   }
@@ -138,7 +143,8 @@ class Choice {
       }
       if (spare > 0) {
         --spare;
-      } else if (removed_.contains(member) && findings_.may_shrink && left > findings_.min_ranks) {
+      } else if (removed_.contains(member) && findings_.size.may_shrink &&
+                 left > findings_.size.min_ranks) {
         --left;
       } else {
         moved_.erase(member);
@@ -206,6 +212,9 @@ class Choice {
         }
       }
     }
+    if (grown_ > 0) {
+      parts.push_back(fmt::format("the job grows by {}", grown_));
+    }
     if (parts.empty()) {
       return findings_.otherwise.substr(0, kMaxWhyBytes);
     }
@@ -223,6 +232,8 @@ class Choice {
   std::map<MemberId, const Present*> present_{};
   std::set<MemberId> moved_{};
   std::set<MemberId> removed_{};
+  std::size_t growth_ = 0;  // places that were asked for
+  std::size_t grown_ = 0;   // and came to be
   std::optional<std::uint64_t> step_{};
   std::deque<const Present*> spares_{};
   Decision decision_{};
@@ -234,10 +245,22 @@ Decision choose(const Findings& findings) {
   return Choice(findings).decide();
 }
 
-std::string objection(const Request& request, const View& view, std::size_t spares, bool may_shrink,
-                      std::uint32_t min_ranks) {
+std::string objection(const Request& request, const View& view, std::size_t spares,
+                      const SizeRules& size) {
   if (request.kind == RequestKind::kEnd) {
     return {};
+  }
+  const auto too_few = [spares](std::size_t needed) {
+    return fmt::format("{} standbys are in reach and {} are needed: start more, then ask again",
+                       spares, needed);
+  };
+  if (request.kind == RequestKind::kGrow) {
+    if (!size.may_grow || request.places == 0 || request.places > kMaxRequestRanks) {
+      return size.may_grow
+                 ? fmt::format("a job grows by 1 to {} ranks at a time", kMaxRequestRanks)
+                 : "the job was made not to grow: its groups are of the ranks that it has";
+    }
+    return request.places <= spares ? "" : too_few(request.places);
   }
   const std::set<std::uint32_t> ranks(request.ranks.begin(), request.ranks.end());
   if (ranks.empty() || *ranks.rbegin() >= view.ranks.size()) {
@@ -249,12 +272,9 @@ std::string objection(const Request& request, const View& view, std::size_t spar
   if (ranks.size() <= spares) {
     return {};
   }
-  const bool shrinks = request.kind == RequestKind::kRemove && may_shrink &&
-                       view.ranks.size() - (ranks.size() - spares) >= min_ranks;
-  return shrinks
-             ? ""
-             : fmt::format("{} standbys are in reach and {} are needed: start more, then ask again",
-                           spares, ranks.size());
+  const bool shrinks = request.kind == RequestKind::kRemove && size.may_shrink &&
+                       view.ranks.size() - (ranks.size() - spares) >= size.min_ranks;
+  return shrinks ? "" : too_few(ranks.size());
 }
 
 }  // namespace spillway::membership

@@ -6,7 +6,8 @@
 //
 //   places   a rank that stands still keeps its place. A place that is free goes to a standby: warm
 //            ones first, then in order, newcomers last. If none is left, the ranks behind move up
-//            where shrinking is allowed; else the job ends.
+//            where shrinking is allowed; else the job ends. New places come last, for whoever is
+//            left over.
 //   step     the greatest that any rank has reached. To begin step s, a rank needs everybody's part
 //            of step s - 1: so nothing of it is missing, and whoever is behind can be given it.
 //   sources  the ranks that have it. A request is put aside where it would leave none.
@@ -35,15 +36,14 @@ struct Findings {
   std::vector<std::pair<MemberId, std::string>> gone{};  // and how: "its connection closed"
   std::vector<Request> requests{};
   std::string otherwise{};  // why, where nobody is gone and nothing is asked for
-  bool may_shrink = false;
-  std::uint32_t min_ranks = 1;
+  SizeRules size{};
   EpochNonce nonce{};
 };
 
 Decision choose(const Findings& findings);
 
 // Why `request` cannot be met with `spares` standbys in reach; empty when it can.
-std::string objection(const Request& request, const View& view, std::size_t spares, bool may_shrink,
-                      std::uint32_t min_ranks);
+std::string objection(const Request& request, const View& view, std::size_t spares,
+                      const SizeRules& size);
 
 }  // namespace spillway::membership

@@ -45,32 +45,44 @@ TEST(Choice, AStandbysStateIsOfNoUse) {
 
 TEST(Choice, AMoveThatWouldTakeTheLastStateAwayIsPutAside) {
   Findings findings = of_four({rank(1, 9), rank(2, 10), rank(3, 9), rank(4, 9), standby(5)});
-  findings.requests = {{RequestKind::kMove, {1}, ""}};
+  findings.requests = {{.kind = RequestKind::kMove, .ranks = {1}}};
   EXPECT_EQ(choose(findings).view.ranks, (Ids{1, 2, 3, 4}));
   findings.present[0] = rank(1, 10);
   EXPECT_EQ(choose(findings).view, (View{5, {1, 5, 3, 4}, {2}}));
 }
 
+TEST(Choice, NewPlacesAreBehindTheLastAndForWhoeverIsLeftOver) {
+  Findings findings =
+      of_four({rank(1, 9), rank(2, 9), rank(3, 9), rank(4, 9), standby(5), standby(6), standby(9)});
+  findings.requests = {{.kind = RequestKind::kGrow, .places = 2}};
+  const Decision grown = choose(findings);
+  EXPECT_EQ(grown.view, (View{5, {1, 2, 3, 4, 5, 6}, {9}}));
+  EXPECT_EQ(grown.why, "the job grows by 2");
+  EXPECT_EQ(grown.sources, (std::vector<std::uint32_t>{0, 1, 2, 3}));
+  findings.present = {rank(1, 9), rank(3, 9), rank(4, 9), standby(5), standby(6)};
+  EXPECT_EQ(choose(findings).view, (View{5, {1, 5, 3, 4, 6}, {}}));
+}
+
 TEST(Choice, TheDeadComeBeforeMoves) {
   Findings findings = of_four({rank(1, 9), rank(2, 9), rank(4, 9), standby(5)});
   for (const std::uint32_t moved : {0U, 3U}) {
-    findings.requests = {{RequestKind::kMove, {moved}, ""}};
+    findings.requests = {{.kind = RequestKind::kMove, .ranks = {moved}}};
     EXPECT_EQ(choose(findings).view, (View{5, {1, 2, 5, 4}, {}}));
   }
 }
 
 TEST(Choice, ShrinkingKeepsTheOrder) {
   Findings findings = of_four({rank(1, 9), rank(3, 9), rank(4, 9)});
-  findings.may_shrink = true;
-  findings.min_ranks = 3;
+  findings.size.may_shrink = true;
+  findings.size.min_ranks = 3;
   EXPECT_EQ(choose(findings).view, (View{5, {1, 3, 4}, {}}));
-  findings.min_ranks = 4;
+  findings.size.min_ranks = 4;
   EXPECT_EQ(choose(findings).outcome, Outcome::kEnds);
 }
 
 TEST(Choice, ManyReasonsAreCounted) {
   Findings findings = of_four({rank(1, 9)});
-  findings.may_shrink = true;
+  findings.size.may_shrink = true;
   for (MemberId id = 2; id <= 6; ++id) {
     findings.gone.emplace_back(id, "gone");
   }

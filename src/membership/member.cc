@@ -205,15 +205,17 @@ base::Status Member::ask(const Request& request, base::Instant now) {
   }
   Request checked = request;
   checked.why = printable(request.why);
-  if (checked.kind == RequestKind::kEnd) {
+  if (checked.kind == RequestKind::kEnd || checked.kind == RequestKind::kGrow) {
     checked.ranks.clear();
-  } else {
-    const std::string wrong = objection(checked, view_, view_.ranks.size(), true, 1);
-    if (!wrong.empty()) {
-      return base::invalid_argument(wrong);
-    }
+  }
+  const SizeRules size{.may_shrink = true, .may_grow = config_.size.may_grow};
+  if (const std::string wrong = objection(checked, view_, kMaxMembers, size); !wrong.empty()) {
+    return base::invalid_argument(wrong);
   }
   Asked asked{.number = next_number_++, .kind = checked.kind, .since = now};
+  if (checked.kind == RequestKind::kGrow) {
+    asked.least_ranks = view_.ranks.size() + checked.places;
+  }
   for (const std::uint32_t rank : checked.ranks) {
     asked.members.push_back(view_.ranks[rank]);
   }
@@ -230,11 +232,11 @@ base::Status Member::ask(const Request& request, base::Instant now) {
 // A decision answers all that was asked for: it was done, or something came in between.
 void Member::answer_asked(const View& before, const Decision& decision) {
   for (const Asked& asked : std::exchange(asked_, {})) {
+    const bool is_left = std::ranges::any_of(
+        asked.members, [&](MemberId member) { return decision.view.rank_of(member).has_value(); });
     const bool is_done = asked.kind == RequestKind::kEnd
                              ? decision.outcome == Outcome::kEnds
-                             : std::ranges::none_of(asked.members, [&](MemberId member) {
-                                 return decision.view.rank_of(member).has_value();
-                               });
+                             : !is_left && decision.view.ranks.size() >= asked.least_ranks;
     events_.push_back(Answered{
         .text = is_done
                     ? fmt::format("done in epoch {}: {}", decision.view.epoch, decision.why)

@@ -70,8 +70,7 @@ struct MemberConfig {
   base::Duration answer_limit = base::seconds(2);   // for everything else that is waited for
   base::Duration quorum_limit = base::seconds(10);  // for a quorum to be in reach again, and for
                                                     // members of a view to get connected
-  bool may_shrink = false;  // where there is no standby left; else the job ends
-  std::uint32_t min_ranks = 1;
+  SizeRules size{};
   double straggler_factor = 2.0;  // times the median of ranks' own work per step
   bool replace_stragglers = false;
   std::uint64_t seed = 0;  // of nonces and of waiting times
@@ -202,6 +201,7 @@ class Member {
     std::uint32_t number = 0;
     RequestKind kind = RequestKind::kMove;
     std::vector<MemberId> members{};  // whose places are meant
+    std::size_t least_ranks = 0;      // afterwards
     base::Instant since{};
   };
   struct Wanted {

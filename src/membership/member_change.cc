@@ -248,7 +248,7 @@ void Member::adopt(const Decision& decision, base::Instant now) {
 
 void Member::take_wanted(MemberId from, std::uint32_t number, const Request& request,
                          base::Instant now) {
-  std::string why = objection(request, view_, spares(), config_.may_shrink, config_.min_ranks);
+  std::string why = objection(request, view_, spares(), config_.size);
   if (wanted_.size() >= kMaxAsked) {
     why = "too many requests wait: ask again later";
   }

@@ -113,10 +113,7 @@ MemberId Member::worst_connected() const {
 }
 
 Findings Member::findings() {
-  Findings findings{.view = view_,
-                    .otherwise = drive_.why,
-                    .may_shrink = config_.may_shrink,
-                    .min_ranks = config_.min_ranks};
+  Findings findings{.view = view_, .otherwise = drive_.why, .size = config_.size};
   const MemberId unreachable = fruitless_ >= kMaxFruitless ? worst_connected() : 0;
   for (const MemberId voter : roster_.voters()) {
     const auto parked = drive_.parked.find(voter);

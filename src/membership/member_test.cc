@@ -79,7 +79,7 @@ TEST(Member, OneThatComesBackIsToldToLeave) {
 
 TEST(Member, OfTwoHalvesTheOneWithTheFirstGoesOn) {
   MemberConfig config;
-  config.may_shrink = true;
+  config.size.may_shrink = true;
   Cluster cluster(config, 4, 0);
   for (const MemberId a : Ids{1, 2}) {
     for (const MemberId b : Ids{3, 4}) {
@@ -106,8 +106,8 @@ TEST(Member, WithoutStandbysTheJobEndsOrShrinks) {
               "gone: its connection closed");
   }
   MemberConfig config;
-  config.may_shrink = true;
-  config.min_ranks = 3;
+  config.size.may_shrink = true;
+  config.size.min_ranks = 3;
   Cluster shrinks(config, 4, 0);
   shrinks.kill(2);
   EXPECT_EQ(shrinks.at(1).view().ranks, (Ids{1, 3, 4}));
@@ -194,6 +194,25 @@ TEST(Member, WrongRequestsAreRefusedWithASentence) {
   cluster.settle();
   EXPECT_TRUE(says(cluster.seen<Answered>(2).front().text, "0 standbys are in reach"));
   EXPECT_EQ(cluster.at(1).view().epoch, 1U);
+}
+
+TEST(Member, StandbysBecomeRanksWhenTheJobIsAskedToGrow) {
+  Cluster cluster({}, 3, 2);
+  cluster.all_begin(4);
+  ASSERT_TRUE(cluster.at(2).ask({.kind = RequestKind::kGrow, .places = 3}, cluster.now()).ok());
+  cluster.settle();
+  EXPECT_TRUE(says(cluster.seen<Answered>(2).front().text, "2 standbys are in reach and 3 are"));
+  ASSERT_TRUE(cluster.at(2).ask({.kind = RequestKind::kGrow, .places = 1}, cluster.now()).ok());
+  cluster.settle();
+  EXPECT_EQ(cluster.at(4).view(), (View{.epoch = 2, .ranks = {1, 2, 3, 4}, .standbys = {5}}));
+  EXPECT_EQ(cluster.seen<Answered>(2).back().text, "done in epoch 2: the job grows by 1");
+
+  MemberConfig config;
+  config.size.may_grow = false;
+  Cluster fixed(config, 2, 1);
+  EXPECT_TRUE(
+      says(fixed.at(1).ask({.kind = RequestKind::kGrow, .places = 1}, fixed.now()).message(),
+           "made not to grow"));
 }
 
 TEST(Member, AJobEndsWhenItIsAskedTo) {

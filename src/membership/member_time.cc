@@ -238,10 +238,10 @@ void Member::check_stragglers(base::Instant now) {
     take(self_, word, now);
     if (config_.replace_stragglers && spares() > 0) {
       take_wanted(self_, 0,
-                  Request{RequestKind::kMove,
-                          {straggler.rank},
-                          fmt::format("its steps take {:.1f} times as long as others'",
-                                      straggler.times_median)},
+                  Request{.kind = RequestKind::kMove,
+                          .ranks = {straggler.rank},
+                          .why = fmt::format("its steps take {:.1f} times as long as others'",
+                                             straggler.times_median)},
                   now);
     }
   }

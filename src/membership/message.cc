@@ -121,6 +121,7 @@ class MessageWriter {
     put(m.number);
     put(static_cast<std::uint8_t>(m.request.kind));
     put_list(m.request.ranks);
+    put(m.request.places);
     put_why(m.request.why);
   }
   void write(const Refusal& m) {
@@ -290,6 +291,7 @@ class MessageReader {
     m.number = get<std::uint32_t>();
     m.request.kind = get_enum(RequestKind::kEnd);
     m.request.ranks = get_list<std::uint32_t>(kMaxRequestRanks);
+    m.request.places = get<std::uint32_t>();
     m.request.why = get_why();
   }
   void read(Refusal& m) {

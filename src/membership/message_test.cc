@@ -37,7 +37,8 @@ std::vector<Message> one_of_each() {
           Refused{7, ballot},
           Chosen{7, ballot},
           Verdict{decision},
-          Petition{7, 1, {RequestKind::kRemove, {0, 1}, "why"}},
+          Petition{7, 1, {RequestKind::kRemove, {0, 1}, 0, "why"}},
+          Petition{7, 2, {RequestKind::kGrow, {}, 3, ""}},
           Refusal{7, 1, "no"}};
 }
 

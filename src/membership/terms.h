@@ -12,12 +12,19 @@
 
 namespace spillway::membership {
 
-inline constexpr std::size_t kMaxRequestRanks = 1024;  // that one request names
+inline constexpr std::size_t kMaxRequestRanks = 1024;  // that one request names or adds
 
 enum class LossCause : std::uint8_t {
   kClosed,  // the connection ended: the process has, or its host says so
   kSilent,  // nothing came for too long
   kData,    // an operation failed and named it
+};
+
+// How many ranks a job may have.
+struct SizeRules {
+  bool may_shrink = false;  // where there is no standby left; else the job ends
+  std::uint32_t min_ranks = 1;
+  bool may_grow = true;  // when asked to
 };
 
 // What a process has when its training stands still.
@@ -32,12 +39,14 @@ struct Position {
 enum class RequestKind : std::uint8_t {
   kMove,    // these ranks' places go to standbys, and they become standbys
   kRemove,  // the same, but they leave
-  kEnd,     // the job ends for all; no ranks are named
+  kGrow,    // standbys become ranks behind the last; none is named
+  kEnd,     // the job ends for all; none is named
 };
 
 struct Request {
   RequestKind kind = RequestKind::kMove;
   std::vector<std::uint32_t> ranks{};  // of the present view
+  std::uint32_t places = 0;            // to grow by
   std::string why{};
 
   friend bool operator==(const Request&, const Request&) = default;

@@ -280,6 +280,13 @@ base::Result<Preparation> prepare(const CommunicatorConfig& config,
   }
   preparation.driver = *driver;
   preparation.launch = *launch;
+  if (config.seat_on_one_machine || config.id) {
+    const base::Result<std::uint16_t> local_rank = local_rank_from(environment);
+    if (!local_rank.ok()) {
+      return local_rank.status();
+    }
+    preparation.launch.local_rank = *local_rank;
+  }
   preparation.group = {launch->rank, launch->world, launch->servers};
   if (base::Status status = take_variables(config, environment, preparation); !status.ok()) {
     return status;

@@ -7,12 +7,15 @@
 import json
 import os
 import pathlib
+import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
+import urllib.request
 
 TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
 LIBRARY = pathlib.Path(sys.argv.pop(1)).resolve()
@@ -109,6 +112,39 @@ class Command(unittest.TestCase):
         self.assertIn("rank 1 moves", page.read_text())
         said = self.tool("end")
         self.assertEqual(said.returncode, 0, said.stderr)
+        self.assertEqual(job.wait(PATIENCE_S), 0)
+
+    def metrics_at(self, port):
+        text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE_S).read().decode()
+        lines = [line for line in text.splitlines() if not line.startswith("#")]
+        names = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
+        self.assertEqual(len(names), len(set(names)), text)
+        return {re.sub(r'job="[0-9a-f]+",?', "", line.rsplit(" ", 1)[0]): float(line.rsplit(" ", 1)[1]) for line in lines}
+
+    def test_a_job_grows_and_monitoring_sees_it_where_it_was(self):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.environment["SPILLWAY_METRICS_PORT"] = str(port)
+        job = self.start(3, standbys=1)
+        self.wait_for(lambda status: status["step"] > 3)
+        before = self.metrics_at(port)
+        self.assertEqual(before['spillway_job_members{standing="standby"}'], 1)
+        self.assertEqual(self.metrics_at(port + 2)["spillway_job_rank{}"], -1)  # the standby's
+        self.assertTrue(any(name.startswith("spillway_communicator_") for name in before), before)
+        self.assertIn("1 standbys are in reach and 2 are needed", self.tool("grow", "2").stderr)
+        said = self.tool("grow")
+        self.assertEqual(said.returncode, 0, said.stderr)
+        status = self.wait_for(lambda status: status["epoch"] == 2 and status["step"] > 6)
+        self.assertEqual([each["rank"] for each in status["members"]], [0, 1, 2])
+        self.assertIn("the job grows by 1", status["last_change"]["why"])
+        after = self.metrics_at(port)
+        self.assertEqual(after['spillway_job_members{standing="rank"}'], 3)
+        self.assertEqual((after["spillway_job_epoch{}"], after["spillway_job_changes_total{}"]), (2, 1))
+        self.assertEqual(after["spillway_job_interruptions_total{}"], 0)
+        self.assertTrue(any(name.startswith("spillway_communicator_") for name in after), after)
+        self.assertEqual(self.metrics_at(port + 2)["spillway_job_rank{}"], 2)
+        self.assertEqual(self.tool("end").returncode, 0)
         self.assertEqual(job.wait(PATIENCE_S), 0)
 
     def test_a_killed_process_is_replaced_and_another_started(self):

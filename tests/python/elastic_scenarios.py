@@ -86,3 +86,102 @@ def join(say, ticket, steps):
     """As a process that comes later."""
     os.environ.update({"SPILLWAY_JOB": ticket, "RANK": "0", "WORLD_SIZE": "1"})
     train(say, steps)
+
+
+# ---- Ranks with different parts of a model ----
+
+TENSOR, DATA = [[0, 1], [2, 3]], [[0, 2], [1, 3]]
+
+
+class SumOver(torch.autograd.Function):
+    """Of what the ranks of a group have; its gradient is everybody's."""
+
+    @staticmethod
+    def forward(context, values, group):
+        total = values.clone()
+        dist.all_reduce(total, group=group)
+        return total
+
+    @staticmethod
+    def backward(context, gradient):
+        return gradient, None
+
+
+class Half(torch.nn.Module):
+    """This rank's hidden units of a perceptron, of which the other of its pair has as many."""
+
+    def __init__(self, seed, tensor):
+        super().__init__()
+        torch.manual_seed(seed)
+        self.tensor = tensor
+        self.inner, self.outer = torch.nn.Linear(FEATURES, 150), torch.nn.Linear(150, CLASSES)
+
+    def forward(self, inputs):
+        return SumOver.apply(self.outer(torch.relu(self.inner(inputs))), self.tensor.group)
+
+
+def fail_after(operation_type, at_step, job):
+    """The last word of this step's agreement does not come, at this rank alone."""
+    from spillway.errors import SpillwayError, Status
+    wait = operation_type.wait
+
+    def wait_and_fail(operation, timeout_s=None):
+        wait(operation, timeout_s)
+        if operation._name == "barrier" and job._step == at_step and job.epoch == 1:
+            job._member.forgives(SpillwayError(Status.PEER_FAILED, "a last word was lost"))
+
+    operation_type.wait = wait_and_fail
+
+
+def train_in_parts(say, steps, deaths, standbys, deaf=None):
+    """Two by two ranks. `deaf`: (rank, step) of one that does not hear whether others have agreed."""
+    import spillway.torch
+    from spillway.torch.operation import Operation
+    said = {}
+    try:
+        torch.set_num_threads(1)
+        dist.init_process_group("spillway")
+        tensor, data = spillway.torch.partition(TENSOR), spillway.torch.partition(DATA)
+        model = Half(10 + dist.get_rank() % 2, tensor)
+        ddp = DistributedDataParallel(model, process_group=data.group)
+        optimizer = torch.optim.Adam(ddp.parameters(), lr=0.01)
+        counter = Counter()
+        job = spillway.torch.elastic(ddp, optimizer, counter, standbys=standbys, groups=[tensor, data], replicas=data)
+        if deaf is not None and job.rank == deaf[0]:
+            fail_after(Operation, deaf[1], job)
+        for step in job.steps(steps):
+            inputs, targets = sample(step, job.shard([0, 1], data)[0])
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(ddp(inputs), targets)
+            if (step, job.rank, job.epoch) in [tuple(death) for death in deaths]:
+                os.kill(os.getpid(), signal.SIGKILL)
+            loss.backward()
+            optimizer.step()
+            counter.steps += 1
+        said.update(rank=job.rank, epoch=job.epoch, parameters=digest(model.parameters()), steps=counter.steps,
+                    why=[change["why"] for change in job.changes], bytes=[change.get("bytes", 0) for change in job.changes])
+        if job.rank is not None:
+            said.update(places=[dist.get_rank(tensor.group), dist.get_rank(data.group),
+                                dist.get_world_size(tensor.group), dist.get_world_size(data.group)])
+    except BaseException as error:
+        said.update(type=type(error).__name__, message=str(error))
+    say(said)
+
+
+def refusals(say):
+    import spillway.torch
+    dist.init_process_group("spillway")
+    pairs, other = spillway.torch.partition([[0, 1]]), spillway.torch.partition([[0], [1]])
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    attempts = [lambda: spillway.torch.partition([[0, 2]]), lambda: spillway.torch.partition([[0, 1], [2, 3]]),
+                lambda: spillway.torch.elastic(model, optimizer, groups=[pairs], shrink=True),
+                lambda: spillway.torch.elastic(model, optimizer, groups=[pairs], replicas=other)]
+    said = []
+    for attempt in attempts:
+        try:
+            attempt()
+            said.append("")
+        except (TypeError, ValueError) as error:
+            said.append(str(error))
+    say(said)

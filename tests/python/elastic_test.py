@@ -97,5 +97,58 @@ class Elastic(unittest.TestCase):
             self.assertIn("leave no rank", said["message"])
 
 
+def run_parts(processes, deaths=(), deaf=None):
+    return run_ranks(processes, elastic_scenarios.train_in_parts, STEPS, list(deaths), processes - 4, deaf)
+
+
+class ElasticParts(unittest.TestCase):
+    """Ranks 0 and 2, and 1 and 3, have the same half of a model."""
+
+    def check_like(self, said, plain):
+        ended = {each["rank"]: each for each in said if each is not None and each.get("rank") is not None}
+        self.assertEqual(sorted(ended), [0, 1, 2, 3], said)
+        for rank, each in ended.items():
+            self.assertEqual(each["parameters"], plain[rank]["parameters"], said)
+            self.assertEqual(each["steps"], STEPS)
+            self.assertEqual(each["places"], [rank % 2, rank // 2, 2, 2])
+        self.assertNotEqual(ended[0]["parameters"], ended[1]["parameters"])
+
+    def test_groups_follow_and_a_part_comes_from_who_has_it(self):
+        plain = run_parts(4)
+        said = run_parts(6, deaths=[(5, 3, 1), (8, 0, 2)])
+        self.check_like(said, plain)
+        self.assertEqual(said[1]["epoch"], 3)
+
+    def test_who_had_its_gradients_takes_the_step_that_others_have_taken(self):
+        plain = run_parts(4)
+        said = run_parts(4, deaf=(2, 6))
+        self.check_like(said, plain)
+        self.assertEqual({each["epoch"] for each in said}, {2})
+        self.assertEqual([each["bytes"] for each in said], [[0]] * 4)  # nobody had to be given anything
+
+    def test_a_part_that_nobody_has_any_more_ends_the_job(self):
+        said = run_parts(6, deaths=[(4, 1, 1), (4, 3, 1)])
+        for rank in (0, 2):
+            self.assertEqual(said[rank].get("type"), "JobEnded", said)
+            self.assertIn("nobody has the state of ranks 1 and 3 any more", said[rank]["message"])
+        self.assertEqual({said[rank].get("type") for rank in (4, 5)}, {"JobEnded"}, said)
+
+    def test_groups_that_make_no_sense_are_refused(self):
+        said = run_ranks(2, elastic_scenarios.refusals)
+        for each in said:
+            self.assertIn("each rank from 0 on", each[0])
+            self.assertIn("names 4 ranks, and there are 2", each[1])
+            self.assertIn("cannot shrink", each[2])
+            self.assertIn("one of `groups`", each[3])
+
+
+class ElasticGrowth(unittest.TestCase):
+    def test_standbys_become_ranks_when_it_is_asked_to_grow(self):
+        said = run(4, arguments={"standbys": 2}, move=(3, "grow 2"))
+        ended = Elastic.check_ended(self, said, 4)
+        self.assertEqual([each["rank"] for each in said], [0, 1, 2, 3])
+        self.assertIn("the job grows by 2", ended[0]["why"][0])
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -31,6 +31,7 @@ from .barrier import monitored_barrier
 from .ddp_hook import DdpHook, attach
 from .elastic_job import ElasticJob, JobEnded, elastic
 from .launcher import torch_variables
+from .partition import Partition, partition
 from .process_group import BACKEND, SpillwayGroup
 from .registration import register
 from .step_report import StepReport
@@ -39,4 +40,5 @@ os.environ.update(torch_variables())
 register()
 
 __all__ = ["BACKEND", "DdpHook", "ElasticJob", "JobEnded", "LibraryNotFoundError", "LibraryVersionError",
-           "SpillwayError", "SpillwayGroup", "Status", "StepReport", "attach", "elastic", "monitored_barrier"]
+           "Partition", "SpillwayError", "SpillwayGroup", "Status", "StepReport", "attach", "elastic",
+           "monitored_barrier", "partition"]

@@ -14,12 +14,16 @@ Invariants: at the beginning of a step that steps() yields, all ranks have the s
 An optimizer's step is taken by all ranks or comes again for all. In exact jobs, with `seed`, a run with changes ends
 with the same bits as one without.
 
+Where ranks have different parts of a model (`replicas`), they take an optimizer's step together: one enters it when all
+have their gradients, so that whoever is interrupted there can still take it if others have (UntakenSteps).
+
 Limits: every step ends with a step of the optimizer. What else a step does (logging, files) it does again; `job.is_lost`
-says whether it will. Object collectives and sub-groups inside of steps are not carried on. The thread that trains.
+says whether it will. Object collectives, and groups that are no partition's, are not carried on. The thread that trains.
 """
 import random
+import threading
 import time
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
@@ -27,14 +31,22 @@ import torch.distributed as dist
 from ..errors import SpillwayError, Status
 from ..job import Change, Job
 from .ddp_hook import attach, hook_of
-from .elastic_state import Snapshot, TrainingState, receive_state, send_state
+from .elastic_state import Snapshot, TrainingState, receive_state, send_state, who_has_it
+from .operation import Operation
+from .partition import Partition
 from .process_group import SpillwayGroup
 from .threads import waiters
 
 SEED_BITS = 63
+END_LIMIT_S = 10.0  # for all to hear that a job ends
 MAX_TRIES = 3  # at a step that fails although nobody is gone
 # What ends a communicator and no more.
 BROKEN = (Status.PEER_FAILED, Status.ABORTED, Status.TIMED_OUT, Status.MISMATCH)
+
+
+def ranks_named(ranks: Sequence[int]) -> str:
+    names = [str(rank) for rank in ranks]
+    return f"rank {names[0]}" if len(names) == 1 else f"ranks {', '.join(names[:-1])} and {names[-1]}"
 
 
 class JobEnded(RuntimeError):
@@ -42,8 +54,9 @@ class JobEnded(RuntimeError):
 
 
 def elastic(model: torch.nn.Module, optimizer: Any, state: Any = None, *, standbys: int = 0, shrink: bool = False,
-            min_ranks: int = 1, seed: Optional[int] = 0, park_limit: float = 300.0, straggler: float = 2.0,
-            replace_stragglers: bool = False, on_change: Optional[Callable[[Change], None]] = None) -> "ElasticJob":
+            min_ranks: int = 1, groups: Sequence[Partition] = (), replicas: Optional[Partition] = None,
+            seed: Optional[int] = 0, park_limit: float = 300.0, straggler: float = 2.0, replace_stragglers: bool = False,
+            on_change: Optional[Callable[[Change], None]] = None) -> "ElasticJob":
     """Makes the default group's processes a job whose members may change. All of them call it, with the same arguments,
     behind init_process_group("spillway") and DistributedDataParallel. A process with SPILLWAY_JOB set joins the job of
     that ticket instead, and becomes a standby.
@@ -54,6 +67,9 @@ def elastic(model: torch.nn.Module, optimizer: Any, state: Any = None, *, standb
     standbys            of the processes, the last so many train only when they are called in
     shrink              where no standby is left the others go on without who is gone, as long as there are `min_ranks`;
                         gradients are averages of those who are there
+    groups              partitions (partition.py) whose groups stay when members change; the job then has as many ranks
+                        as they name, and neither shrinks nor grows
+    replicas            the one of them whose groups' members have the same state, where not all have
     seed                every step begins with random numbers that follow from it, the step and the rank. None: they are
                         left as they are, and differ when a step comes again
     park_limit          seconds that a rank may take to end its step when another is gone
@@ -67,16 +83,52 @@ def elastic(model: torch.nn.Module, optimizer: Any, state: Any = None, *, standb
     hook = hook_of(model)
     if hook is None and isinstance(model, torch.nn.parallel.DistributedDataParallel):
         hook = attach(model, codec="exact")
-    if hook is not None and (hook.member is not group.member or hook.is_auto):
-        raise ValueError('elastic() needs a hook over the default group, whose codec is not "auto"')
-    fields = {"may_shrink": int(shrink), "min_ranks": min_ranks, "park_limit_ms": int(park_limit * 1000),
+    members = [group.member, *(each.group.member for each in groups)]
+    if hook is not None and (hook.member not in members or hook.is_auto):
+        raise ValueError('elastic() needs a hook over the default group or one of `groups`, whose codec is not "auto"')
+    check_groups(groups, replicas, shrink)
+    fields = {"may_shrink": int(shrink), "min_ranks": min_ranks, "may_grow": int(not groups),
+              "channels": len(members), "park_limit_ms": int(park_limit * 1000),
               "straggler_percent": int(straggler * 100), "replace_stragglers": int(replace_stragglers)}
     ticket = group.communicator.library.variable_if_set("SPILLWAY_JOB")
     job = (Job.join(ticket, **fields) if ticket is not None
            else Job.found(group.communicator, standbys=standbys, **fields))
     optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
     extra = list(state) if isinstance(state, (list, tuple)) else [] if state is None else [state]
-    return ElasticJob(job, group, model, optimizers, extra + ([] if hook is None else [hook]), seed, on_change)
+    return ElasticJob(job, group, model, optimizers, extra + ([] if hook is None else [hook]), list(groups), replicas,
+                      seed, on_change)
+
+
+def check_groups(groups: Sequence[Partition], replicas: Optional[Partition], shrink: bool) -> None:
+    if replicas is not None and replicas not in groups:
+        raise ValueError("`replicas` must be one of `groups`")
+    if groups and shrink:
+        raise ValueError("a job with groups cannot shrink: they would miss a rank")
+    if len({each.world for each in groups}) > 1:
+        raise ValueError(f"all groups must be of the same ranks, not of {sorted({each.world for each in groups})}")
+
+
+class UntakenSteps:
+    """Steps of optimizers that had all they need when this rank was interrupted. Whether others have taken theirs, and so
+    the step is done, only the next change says."""
+
+    def __init__(self) -> None:
+        self._steps: List[Tuple[Callable[[], Any], List[Tuple[torch.Tensor, torch.Tensor]]]] = []
+        self.snapshot: Optional[Snapshot] = None
+
+    def add(self, optimizer: Any, take: Callable[[], Any]) -> None:
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        self._steps.append((take, [(each, each.grad.clone()) for each in parameters if each.grad is not None]))
+
+    def take(self) -> None:
+        for take, gradients in self._steps:
+            for parameter, gradient in gradients:
+                parameter.grad = gradient
+            take()
+
+    def drop(self) -> None:
+        if self.snapshot is not None:
+            self.snapshot.restore()
 
 
 class ElasticJob:
@@ -84,12 +136,17 @@ class ElasticJob:
     had the state and had done a step, in seconds of the wall clock."""
 
     def __init__(self, job: Job, group: SpillwayGroup, model: torch.nn.Module, optimizers: List[Any], extra: List[Any],
-                 seed: Optional[int], on_change: Optional[Callable[[Change], None]]) -> None:
-        self._job, self._group, self._model, self._seed, self._on_change = job, group, model, seed, on_change
+                 groups: List[Partition], replicas: Optional[Partition], seed: Optional[int],
+                 on_change: Optional[Callable[[Change], None]]) -> None:
+        self._job, self._model, self._seed, self._on_change = job, model, seed, on_change
+        self._groups, self._replicas = groups, replicas
         self._state = TrainingState(model, optimizers, extra)
         self._member = group.member
-        self._member.forgives, self._member.is_step_lost = self._forgives, lambda: self.is_lost
-        self._is_lost = self._has_stepped = self._has_rebuilt = False
+        self._members = [group.member, *(each.group.member for each in groups)]
+        for member in self._members:
+            member.forgives, member.is_step_lost = self._forgives, lambda: self.is_lost
+        self._is_lost = self._has_stepped = self._has_rebuilt = self._has_agreed = False
+        self._untaken: Optional[UntakenSteps] = None
         self._is_shadow = False
         self._tries, self._trouble = 0, ""
         self.changes: List[Dict[str, Any]] = []
@@ -98,11 +155,15 @@ class ElasticJob:
         for optimizer in optimizers:
             self._guard(optimizer)
         self._change = job.first_change()
-        self._close_communicator()
+        if groups and self._change is not None and self._change.world != groups[0].world:
+            raise ValueError(f"the job has {self._change.world} ranks beside its standbys, and its groups name "
+                             f"{groups[0].world}")
+        self._close_communicators()
         if self.rank is not None:
             self._connect()
         else:
-            self._has_state, self._member.is_alone = False, True
+            self._has_state = False
+            self._be_alone(True)
 
     # ---- What a script may ask ----
 
@@ -132,9 +193,11 @@ class ElasticJob:
     def status(self) -> Dict[str, Any]:
         return self._job.status()
 
-    def shard(self, indices: Sequence[int]) -> Sequence[int]:
-        """Of what all ranks go through together, this rank's part, among those who are there now."""
-        return indices[self.rank or 0::max(1, self.world)]
+    def shard(self, indices: Sequence[int], over: Optional[Partition] = None) -> Sequence[int]:
+        """Of what all ranks go through together, or those of one of this partition's groups, this rank's part, among
+        those who are there now."""
+        rank, ranks = self.rank or 0, list(range(max(1, self.world))) if over is None else over.part_of(self.rank or 0)
+        return indices[ranks.index(rank)::len(ranks)]
 
     def steps(self, total: int, start: int = 0) -> Iterator[int]:
         """The numbers of the steps, from `start` to total - 1."""
@@ -144,13 +207,13 @@ class ElasticJob:
                 yield from self._rehearse()
                 self._go_over()
             while self._step < total or not self._end_together():
-                began, waited_s = time.monotonic(), self._member.waited_s
+                began, waited_s = time.monotonic(), self._waited_s()
                 snapshot = self._state.snapshot()
-                self._is_lost = self._has_stepped = False
+                self._is_lost = self._has_stepped = self._has_agreed = False
                 self._draw_anew()
                 yield self._step
                 self._end_step(snapshot)
-                waited_s = self._member.waited_s - waited_s
+                waited_s = self._waited_s() - waited_s
                 if self._job.step(self._step, max(0.0, time.monotonic() - began - waited_s)) or self._is_lost:
                     self._go_over()
         except Done:
@@ -171,6 +234,9 @@ class ElasticJob:
         take = optimizer.step
 
         def step(*arguments: Any, **keywords: Any) -> Any:
+            self._agree()
+            if self._untaken is not None:
+                self._untaken.add(optimizer, lambda: take(*arguments, **keywords))
             if self._is_lost and not self._has_stepped:
                 return None
             result = take(*arguments, **keywords)
@@ -178,6 +244,18 @@ class ElasticJob:
             return result
 
         optimizer.step = step
+
+    def _agree(self) -> None:
+        """With all ranks, that each has its gradients."""
+        if self._replicas is None or self.is_lost or self._has_agreed:
+            return
+        self._has_agreed = True
+        Operation("barrier", None, None).start(self._member).wait()
+        if self._is_lost:
+            self._untaken = UntakenSteps()
+
+    def _waited_s(self) -> float:
+        return sum(member.waited_s for member in self._members)
 
     def _draw_anew(self) -> None:
         if self._seed is not None:
@@ -189,17 +267,21 @@ class ElasticJob:
         if self._has_rebuilt or reducer is None:
             return
         self._has_rebuilt = True
-        before, self._member.is_alone = self._member.is_alone, True
+        before = self._member.is_alone
+        self._be_alone(True)
         reducer._rebuild_buckets()
-        self._member.is_alone = before
+        self._be_alone(before)
 
     def _end_step(self, snapshot: Snapshot) -> None:
         self._rebuild_buckets()
         if self._has_stepped or not self._is_lost:
             self._step, self._tries = self._step + 1, 0
         else:
-            snapshot.restore()
             self._tries += 1
+            if self._untaken is not None:
+                self._untaken.snapshot = snapshot
+            else:
+                snapshot.restore()
         if self.changes and "stepped" not in self.changes[-1] and not self._is_lost:
             self.changes[-1]["stepped"] = time.time()
 
@@ -218,13 +300,25 @@ class ElasticJob:
             raise JobEnded(f"step {self._step} failed {self._tries} times although nobody is gone: {self._trouble}")
         while True:
             change = self._park()
+            self._settle_untaken(change)
             if change.rank is None:
-                self._has_state, self._member.is_alone = False, True
+                self._has_state = False
+                self._be_alone(True)
             elif self._move_to(change):
                 return
 
+    def _settle_untaken(self, change: Change) -> None:
+        untaken, self._untaken = self._untaken, None
+        if untaken is None:
+            return
+        if change.step == self._step + 1:
+            untaken.take()
+            self._step += 1
+        else:
+            untaken.drop()
+
     def _park(self) -> Change:
-        self._close_communicator()
+        self._close_communicators()
         change = self._job.park(self._step, has_state=self._has_state, is_warm=self._has_rebuilt)
         assert change is not None
         if change.is_done:
@@ -253,22 +347,54 @@ class ElasticJob:
             self._on_change(change)
         return True
 
-    def _close_communicator(self) -> None:
-        """In the background: it answers others for a moment."""
-        waiters.run(self._member.communicator.close)
+    def _close_communicators(self) -> None:
+        """In the background: they answer others for a moment."""
+        for member in self._members:
+            waiters.run(member.communicator.close)
+
+    def _be_alone(self, is_alone: bool) -> None:
+        for member in self._members:
+            member.is_alone = is_alone
 
     def _connect(self) -> None:
+        assert self.rank is not None
         self._member.move_to(self._job.communicator())
-        self._member.is_alone = False
+        for channel, each in enumerate(self._groups, 1):
+            each.follow(self._job.communicator(channel, each.part_of(self.rank)), self.rank)
+        self._be_alone(False)
 
     def _take_state(self, change: Change) -> None:
-        receivers = [rank for rank in range(change.world) if rank not in change.sources]
-        communicator = self._member.communicator
-        if change.rank not in change.sources:
+        communicator, have_it, peers = self._member.communicator, list(change.sources), list(range(change.world))
+        assert change.rank is not None
+        if self._replicas is not None:
+            have_it = who_has_it(communicator, self._has_state and self._step == change.step)
+            peers = self._replicas.part_of(change.rank)
+            self._end_unless_whole(have_it)
+        sources = [rank for rank in peers if rank in have_it]
+        receivers = [rank for rank in peers if rank not in have_it]
+        if change.rank in receivers:
             self._has_state = False
-            self.changes[-1]["bytes"] = receive_state(communicator, self._state, change.sources)
+            self.changes[-1]["bytes"] = receive_state(communicator, self._state, sources)
         elif receivers:
-            send_state(communicator, self._state, change.sources.index(change.rank), len(change.sources), receivers)
+            send_state(communicator, self._state, sources.index(change.rank), len(sources), receivers)
+
+    def _end_unless_whole(self, have_it: Sequence[int]) -> None:
+        """All ranks know the same, and end alike. Standbys are told."""
+        assert self._replicas is not None
+        lost = [part for part in self._replicas.parts if not set(part) & set(have_it)]
+        if not lost:
+            return
+        if self.rank == 0:
+            threading.Thread(target=self._ask_to_end, daemon=True).start()
+        self._job.park(self._step, has_state=self._has_state, timeout_s=END_LIMIT_S)
+        self._job.close()
+        raise JobEnded(f"nobody has the state of {ranks_named(lost[0])} any more: all who had it are gone")
+
+    def _ask_to_end(self) -> None:
+        try:
+            self._job.ask("end", END_LIMIT_S)
+        except SpillwayError:
+            pass  # it ends all the same
 
     # ---- A standby ----
 

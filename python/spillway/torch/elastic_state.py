@@ -26,6 +26,7 @@ from ..request import Request
 
 SMALL_BYTES = 256 << 10    # tensors below are packed together
 PIECE_BYTES = 16 << 20
+CHECKING_THREADS = 2
 MAX_PIECES = 60_000        # tags of messages
 SIZE_TAG, DESCRIPTION_TAG, CHECKSUMS_TAG, FIRST_PIECE_TAG = 1, 2, 3, 16
 
@@ -205,6 +206,14 @@ def bytes_tensor(data: bytes) -> torch.Tensor:
     return torch.frombuffer(bytearray(data), dtype=torch.uint8)
 
 
+def who_has_it(comm: Communicator, has_it: bool) -> List[int]:
+    """Of all ranks, which say so."""
+    own = torch.tensor([int(has_it)], dtype=torch.uint8)
+    said = torch.zeros(comm.world, dtype=torch.uint8)
+    comm.start("all_gather", own.data_ptr(), said.data_ptr(), own.numel(), abi.UINT8, keep=(own, said)).wait()
+    return [rank for rank in range(comm.world) if said[rank]]
+
+
 def send_state(comm: Communicator, state: TrainingState, place: int, sources: int, receivers: Sequence[int]) -> None:
     """From the source at this place among so many."""
     flat = flatten(state.tree())
@@ -226,7 +235,7 @@ def send_state(comm: Communicator, state: TrainingState, place: int, sources: in
 
 
 def checksums(pieces: Sequence[Piece]) -> List[int]:
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(CHECKING_THREADS) as pool:
         return list(pool.map(checksum, pieces))
 
 
@@ -241,16 +250,22 @@ def receive_state(comm: Communicator, state: TrainingState, sources: Sequence[in
     tensors = places_for(kinds, flatten(own))
     layout = Layout(tensors)
     pieces = layout.pieces()
-    shares = [share_of(pieces, place, len(sources)) for place in range(len(sources))]
-    requests = [start_message(comm, "receive", piece.tensor, source, piece.tag)
-                for source, share in zip(sources, shares) for piece in share]
-    sums = [torch.zeros(max(1, len(share)), dtype=torch.int64) for share in shares]
-    requests += [start_message(comm, "receive", bytes_of(each), source, CHECKSUMS_TAG)
-                 for source, each in zip(sources, sums)]
-    for request in requests:
+    arrivals = [start_message(comm, "receive", piece.tensor, sources[at % len(sources)], piece.tag)
+                for at, piece in enumerate(pieces)]
+    told = [torch.zeros(max(1, len(share_of(pieces, place, len(sources)))), dtype=torch.int64)
+            for place in range(len(sources))]
+    last_words = [start_message(comm, "receive", bytes_of(each), source, CHECKSUMS_TAG)
+                  for source, each in zip(sources, told)]
+    with ThreadPoolExecutor(CHECKING_THREADS) as pool:
+        found = []
+        for piece, arrival in zip(pieces, arrivals):
+            arrival.wait()
+            found.append(pool.submit(checksum, piece))  # while the next ones come
+    for request in last_words:
         request.wait()
-    for source, share, each in zip(sources, shares, sums):
-        if checksums(share) != each[:len(share)].tolist():
+    for place, source in enumerate(sources):
+        here = [each.result() for each in found[place::len(sources)]]
+        if here != told[place][:len(here)].tolist():
             raise RuntimeError(f"the state that came from rank {source} is not what it sent: its checksums differ")
     layout.unpack()
     state.adopt(fill(tree, tensors), own)

@@ -12,19 +12,21 @@
 #include <future>
 #include <mutex>
 #include <set>
-#include <sstream>
 #include <thread>
 
-#include "base/chrome_events.h"
 #include "base/clock.h"
 #include "net/task_queue.h"
 #include "runtime/job/founding.h"
 #include "runtime/job/handle.h"
+#include "runtime/job/job_report.h"
 #include "runtime/job/mesh.h"
+#include "runtime/job/question.h"
+#include "runtime/launch/launch.h"
 #include "runtime/launch/secret.h"
 #include "runtime/launch/timeouts.h"
 #include "runtime/observe/identity.h"
 #include "runtime/observe/log.h"
+#include "runtime/observe/metrics_export.h"
 
 namespace spillway::runtime {
 namespace {
@@ -35,6 +37,8 @@ using membership::MemberId;
 // How long founders wait for streams to each other, and whoever asks for an answer.
 constexpr base::Duration kFoundingPatience = base::seconds(10);
 constexpr base::Duration kJoiningPatience = base::seconds(10);
+// For a text of metrics.
+constexpr base::Duration kMetricsPatience = base::seconds(1);
 // For the last words of a process that leaves to be read.
 constexpr base::Duration kLastWords = base::milliseconds(100);
 
@@ -67,29 +71,6 @@ base::Result<MemberId> draw_member_id() {
     return random.status();
   }
   return std::max<MemberId>(base::load_le<MemberId>(random->data()), 1);
-}
-
-base::Result<membership::Request> request_of(const std::string& question) {
-  std::istringstream words(question);
-  std::string verb;
-  words >> verb;
-  membership::Request request{
-      .kind = membership::RequestKind::kEnd, .ranks = {}, .why = "asked for: " + question};
-  if (verb == "move" || verb == "remove") {
-    request.kind =
-        verb == "move" ? membership::RequestKind::kMove : membership::RequestKind::kRemove;
-    for (std::uint32_t rank = 0; words >> rank;) {
-      request.ranks.push_back(rank);
-    }
-    if (request.ranks.empty() || !words.eof()) {
-      return base::invalid_argument(
-          fmt::format("\"{}\": name the ranks, as in \"{} 2\"", question, verb));
-    }
-  } else if (verb != "end") {
-    return base::invalid_argument(fmt::format(
-        "\"{}\" is no question that a job answers; ask status, move, remove or end", question));
-  }
-  return request;
 }
 
 }  // namespace
@@ -128,6 +109,12 @@ class Job::Impl final : private MeshListener {
   base::Status wait_for_streams(std::size_t others);
   std::optional<Change> take_decision(bool had_state);
   Change change_of(const Decision& decision) const;
+  base::Status export_metrics(std::uint32_t rank);
+  std::string metrics();
+  // When training was told to stop for it; 0: it was not.
+  std::int64_t interrupted_before(const Decision& decision) const {
+    return interrupt_ && interrupt_->epoch + 1 == decision.view.epoch ? interrupted_ns_ : 0;
+  }
   bool applies(const membership::Interrupt& interrupt) const {
     return interrupt.epoch == epoch_ && !interrupt.at_step;
   }
@@ -137,7 +124,8 @@ class Job::Impl final : private MeshListener {
   void pump();
   void take(const membership::Event& event);
   void interrupt(const membership::Interrupt& interrupt);
-  std::string status() const;
+  void count_change();
+  JobReport report() const;
   void answer(const std::string& question, std::function<void(std::string)> reply);
   void stop();
 
@@ -165,14 +153,14 @@ class Job::Impl final : private MeshListener {
 
   net::TaskQueue<Task> tasks_;
   std::thread thread_;
+  std::unique_ptr<MetricsExport> exported_;
 
   // Of the job's thread, once that runs.
   wire::RunKey key_;
   std::unique_ptr<Mesh> mesh_;
   std::unique_ptr<membership::Member> member_;
   std::vector<std::function<void(std::string)>> askers_;  // who wait for a change that they want
-  std::vector<std::string> stragglers_;
-  std::uint64_t last_step_ = 0;
+  JobReport report_;  // what is not asked of others when it is told
   bool is_stopping_ = false;
 
   mutable std::mutex mutex_;
@@ -289,6 +277,9 @@ base::Status Job::Impl::found(Communicator& communicator) {
     return status;
   }
   start(present_.view);
+  if (base::Status status = export_metrics(communicator.rank()); !status.ok()) {
+    return status;
+  }
   return wait_for_streams(founders->size() - 1);
 }
 
@@ -318,6 +309,9 @@ base::Status Job::Impl::join(const Ticket& ticket) {
   mesh_->dial(ticket.address);
   ticket_.address = mesh_->own().address;
   start(std::nullopt);
+  if (base::Status status = export_metrics(0); !status.ok()) {
+    return status;
+  }
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, std::chrono::nanoseconds(kJoiningPatience.count()),
                     [this] { return is_welcome_ || dismissed_; });
@@ -335,6 +329,22 @@ void Job::Impl::start(std::optional<membership::View> view) {
   member_ = std::make_unique<membership::Member>(config, id_, std::move(view), next_handle_,
                                                  clock_.now());
   thread_ = std::thread([this] { run(); });
+}
+
+base::Status Job::Impl::export_metrics(std::uint32_t rank) {
+  const base::Environment environment = base::Environment::of_process();
+  const base::Result<std::uint16_t> local_rank = local_rank_from(environment);
+  if (!local_rank.ok()) {
+    return local_rank.status();
+  }
+  Identity identity{.communicator = "job", .rank = rank, .world = 1, .local_rank = *local_rank};
+  const base::Result<MetricsConfig> config = metrics_config(environment, identity);
+  if (!config.ok()) {
+    return config.status();
+  }
+  exported_ =
+      std::make_unique<MetricsExport>(*config, MetricsSource{.text = [this] { return metrics(); }});
+  return {};
 }
 
 base::Status Job::Impl::wait_for_streams(std::size_t others) {
@@ -382,15 +392,15 @@ void Job::Impl::take(const membership::Event& event) {
     const std::lock_guard lock(mutex_);
     decision_ = decided->decision;
     decided_ns_ = wall_clock_ns();
-    stragglers_.clear();
+    count_change();
   } else if (const auto* dismissed = std::get_if<membership::Dismissed>(&event)) {
     log_info(LogSubsystem::kInit, "no longer a member: {}", dismissed->why);
     const std::lock_guard lock(mutex_);
     dismissed_ = dismissed->why;
   } else if (const auto* straggler = std::get_if<membership::StragglerFound>(&event)) {
-    stragglers_.push_back(fmt::format("rank {} takes {:.1f} times as long as the median",
-                                      straggler->rank, straggler->times_median));
-    log_warn("{}", stragglers_.back());
+    report_.stragglers.push_back(fmt::format("rank {} takes {:.1f} times as long as the median",
+                                             straggler->rank, straggler->times_median));
+    log_warn("{}", report_.stragglers.back());
   } else if (const auto* answered = std::get_if<membership::Answered>(&event)) {
     for (const auto& reply : std::exchange(askers_, {})) {
       reply((answered->ok ? "done: " : "refused: ") + answered->text);
@@ -399,7 +409,19 @@ void Job::Impl::take(const membership::Event& event) {
   changed_.notify_all();
 }
 
+// Under the mutex, when something was decided.
+void Job::Impl::count_change() {
+  report_.stragglers.clear();
+  ++report_.changes;
+  if (const std::int64_t told_ns = interrupted_before(*decision_);
+      told_ns != 0 && parked_ns_ >= told_ns) {
+    report_.stopping += base::nanoseconds(parked_ns_ - told_ns);
+    report_.deciding += base::nanoseconds(decided_ns_ - parked_ns_);
+  }
+}
+
 void Job::Impl::interrupt(const membership::Interrupt& asked) {
+  report_.interruptions += asked.at_step ? 0 : 1;
   std::vector<std::shared_ptr<Communicator>> ended;
   {
     const std::lock_guard lock(mutex_);
@@ -420,7 +442,7 @@ void Job::Impl::interrupt(const membership::Interrupt& asked) {
 
 Verdict Job::Impl::step(std::uint64_t step, base::Duration work) {
   tasks_.push([this, step, work] {
-    last_step_ = step;
+    report_.step = step;
     member_->on_step(step, work, clock_.now());
   });
   const std::lock_guard lock(mutex_);
@@ -516,7 +538,7 @@ Change Job::Impl::change_of(const Decision& decision) const {
                 .sources = decision.sources,
                 .why = decision.why,
                 .is_done = false,
-                .interrupted_ns = interrupted_ns_,
+                .interrupted_ns = interrupted_before(decision),
                 .parked_ns = parked_ns_,
                 .decided_ns = decided_ns_};
   if (const std::optional<std::uint32_t> rank = decision.view.rank_of(id_)) {
@@ -590,6 +612,7 @@ void Job::Impl::stop() {
   if (!thread_.joinable()) {
     return;
   }
+  exported_.reset();  // asks the thread
   tasks_.push([this] {
     pump();
     for (const base::Instant end = clock_.now() + kLastWords; clock_.now() < end;) {
@@ -638,10 +661,10 @@ void Job::Impl::on_question(std::uint64_t asker, const std::string& question) {
 
 void Job::Impl::answer(const std::string& question, std::function<void(std::string)> reply) {
   if (question == "status") {
-    reply(status());
+    reply(status_json(report()));
     return;
   }
-  const base::Result<membership::Request> request = request_of(question);
+  const base::Result<membership::Request> request = parse_request(question);
   if (!request.ok()) {
     reply("refused: " + request.status().message());
     return;
@@ -654,35 +677,41 @@ void Job::Impl::answer(const std::string& question, std::function<void(std::stri
   }
 }
 
-std::string Job::Impl::status() const {
+JobReport Job::Impl::report() const {
   const membership::View& view = member_->view();
-  std::string members;
-  const auto add = [&](MemberId id, const std::string& rank) {
+  JobReport report = report_;
+  report.job = to_hex(ticket_.job);
+  report.epoch = view.epoch;
+  report.rank = view.rank_of(id_);
+  report.waits_for = member_->waits_for(clock_.now());
+  const auto add = [&](MemberId id, std::optional<std::uint32_t> rank) {
     const MemberCard* card = mesh_->find(id);
-    members += fmt::format("{}{{\"rank\":{},\"id\":\"{:016x}\",\"name\":{},\"address\":{}}}",
-                           members.empty() ? "" : ",", rank, id,
-                           base::json_quoted(card != nullptr ? card->name : "unknown"),
-                           base::json_quoted(card != nullptr ? card->address.to_string() : ""));
+    report.members.push_back({rank, id, card != nullptr ? card->name : "unknown",
+                              card != nullptr ? card->address.to_string() : ""});
   };
-  for (std::size_t rank = 0; rank < view.ranks.size(); ++rank) {
-    add(view.ranks[rank], std::to_string(rank));
+  for (std::uint32_t rank = 0; rank < view.ranks.size(); ++rank) {
+    add(view.ranks[rank], rank);
   }
   for (const MemberId standby : view.standbys) {
-    add(standby, "null");
-  }
-  std::string stragglers;
-  for (const std::string& straggler : stragglers_) {
-    stragglers += (stragglers.empty() ? "" : ",") + base::json_quoted(straggler);
+    add(standby, std::nullopt);
   }
   const std::lock_guard lock(mutex_);
-  return fmt::format(
-      "{{\"job\":\"{}\",\"epoch\":{},\"step\":{},\"members\":[{}],\"stragglers\":[{}],"
-      "\"waits_for\":{},\"last_change\":{{\"why\":{},\"step\":{},\"interrupted_ns\":{},"
-      "\"parked_ns\":{},\"decided_ns\":{}}}}}",
-      to_hex(ticket_.job), view.epoch, last_step_, members, stragglers,
-      base::json_quoted(member_->waits_for(clock_.now())),
-      base::json_quoted(decision_ ? decision_->why : ""), decision_ ? decision_->step : 0,
-      interrupted_ns_, parked_ns_, decided_ns_);
+  report.why = decision_ ? decision_->why : "";
+  report.change_step = decision_ ? decision_->step : 0;
+  report.interrupted_ns = decision_ ? interrupted_before(*decision_) : 0;
+  report.parked_ns = parked_ns_;
+  report.decided_ns = decided_ns_;
+  return report;
+}
+
+// Asked for by threads of the metrics.
+std::string Job::Impl::metrics() {
+  const auto reply = std::make_shared<std::promise<std::string>>();
+  std::future<std::string> answered = reply->get_future();
+  tasks_.push([this, reply] { reply->set_value(metrics_text(report())); });
+  const bool is_there = answered.wait_for(std::chrono::nanoseconds(kMetricsPatience.count())) ==
+                        std::future_status::ready;
+  return is_there ? answered.get() : "";
 }
 
 base::Result<std::string> Job::Impl::ask(const std::string& question, base::Duration limit) {

@@ -102,7 +102,8 @@ class Job {
   // All steps are done here. True: at every rank; false: training must stop, because somebody is
   // gone who was not done. Nothing after `limit`.
   std::optional<bool> finish(base::Duration limit);
-  // As a tool asks: "status" (one object of JSON), "move RANK...", "remove RANK...", "end".
+  // As a tool asks: "status" (one object of JSON), "move RANK...", "remove RANK...", "grow COUNT",
+  // "end".
   base::Result<std::string> ask(const std::string& question, base::Duration limit);
 
  private:

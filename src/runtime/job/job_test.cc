@@ -119,7 +119,7 @@ TEST(Job, AStandbyTakesTheDeadRanksPlace) {
 
 TEST(Job, GoesOnWithFewerWhereItMay) {
   JobConfig config;
-  config.membership.may_shrink = true;
+  config.membership.size.may_shrink = true;
   with_job(3, config, [&](TestMember& member, std::uint16_t founder) {
     member.connect();
     const std::uint64_t reached = train(member, 0, founder == 0 ? 3 : 1000);

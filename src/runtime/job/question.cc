@@ -5,6 +5,7 @@
 #include <poll.h>
 
 #include <optional>
+#include <sstream>
 
 #include "base/clock.h"
 #include "runtime/job/mesh.h"
@@ -122,6 +123,36 @@ base::Result<std::string> ask_job(const Ticket& ticket, base::ByteView secret,
     return reply.status();
   }
   return text_of(*reply);
+}
+
+base::Result<membership::Request> parse_request(const std::string& question) {
+  std::istringstream words(question);
+  std::string verb;
+  words >> verb;
+  membership::Request request{.kind = membership::RequestKind::kEnd,
+                              .why = "asked for: " + question};
+  if (verb == "move" || verb == "remove") {
+    request.kind =
+        verb == "move" ? membership::RequestKind::kMove : membership::RequestKind::kRemove;
+    for (std::uint32_t rank = 0; words >> rank;) {
+      request.ranks.push_back(rank);
+    }
+    if (request.ranks.empty() || !words.eof()) {
+      return base::invalid_argument(
+          fmt::format("\"{}\": name the ranks, as in \"{} 2\"", question, verb));
+    }
+  } else if (verb == "grow") {
+    request.kind = membership::RequestKind::kGrow;
+    if (!(words >> request.places) || !(words >> std::ws).eof()) {
+      return base::invalid_argument(
+          fmt::format("\"{}\": say by how many ranks, as in \"grow 2\"", question));
+    }
+  } else if (verb != "end") {
+    return base::invalid_argument(fmt::format(
+        "\"{}\" is no question that a job answers; ask status, move, remove, grow or end",
+        question));
+  }
+  return request;
 }
 
 }  // namespace spillway::runtime

@@ -95,6 +95,18 @@ base::Result<std::optional<LaunchOutline>> outline_of_launch(const base::Environ
       LaunchOutline{std::string(family->launcher), *seat, store_of(environment, *family, *seat)});
 }
 
+base::Result<std::uint16_t> local_rank_from(const base::Environment& environment) {
+  const auto said = environment.optional_number("SPILLWAY_LOCAL_RANK");
+  if (!said.ok()) {
+    return said.status();
+  }
+  if (*said) {
+    return static_cast<std::uint16_t>(**said);
+  }
+  const base::Result<std::optional<LaunchOutline>> outline = outline_of_launch(environment);
+  return outline.ok() && *outline ? (*outline)->seat.local_rank : std::uint16_t{0};
+}
+
 base::Status read_data_addresses(const base::Environment& environment, Launch& launch) {
   if (const std::optional<std::string> text = environment.get("SPILLWAY_PEERS")) {
     const auto peers = net::parse_addresses(*text);

@@ -70,6 +70,9 @@ struct LaunchOutline {
 // Nothing where no launcher has set a rank.
 base::Result<std::optional<LaunchOutline>> outline_of_launch(const base::Environment& environment);
 
+// Of a process that learns its rank by other means than its launcher's; 0 where nothing says it.
+base::Result<std::uint16_t> local_rank_from(const base::Environment& environment);
+
 // SPILLWAY_PEERS and SPILLWAY_LISTEN, for a launch that has everything else but where to meet.
 base::Status read_data_addresses(const base::Environment& environment, Launch& launch);
 

@@ -9,9 +9,11 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <map>
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "net/system_call.h"
 #include "runtime/observe/identity.h"
@@ -192,22 +194,112 @@ base::Result<MetricsConfig> metrics_config(const base::Environment& environment,
                        .listen = own_address(*asked, identity)};
 }
 
-MetricsExport::MetricsExport(const MetricsConfig& config,
-                             const std::function<std::string()>& render) {
-  if (!config.file.empty()) {
+// A file, or a port, and what is told there.
+class MetricsPlace {
+ public:
+  ~MetricsPlace() {
+    file_.reset();  // writes once more
+    server_.reset();
+  }
+
+  void write_to(const std::string& path, base::Duration period) {
     try {
-      file_ = std::make_unique<MetricsFile>(config.file, config.period, render);
+      file_ = std::make_unique<MetricsFile>(path, period, [this] { return text(); });
     } catch (const std::system_error& error) {
       log_warn("no metrics: {}", net::cannot_make_thread("writes them", error).message());
     }
   }
+  void serve_at(const net::SocketAddress& address) {
+    server_ = start_server(address, [this] { return text(); });
+  }
+  std::optional<net::SocketAddress> address() const {
+    return server_ ? std::optional(server_->address()) : std::nullopt;
+  }
+
+  void add(const MetricsSource& source) {
+    const std::lock_guard lock(mutex_);
+    sources_.push_back(&source);
+  }
+  // The last one's stays: what a file says in the end.
+  void remove(const MetricsSource& source) {
+    const std::lock_guard lock(mutex_);
+    if (sources_.size() == 1) {
+      last_text_ = text_of_sources();
+    }
+    std::erase(sources_, &source);
+  }
+
+ private:
+  std::string text() {
+    const std::lock_guard lock(mutex_);
+    return sources_.empty() ? last_text_ : text_of_sources();
+  }
+  std::string text_of_sources() const {
+    std::vector<CommunicatorMetrics> communicators;
+    std::string others;
+    for (const MetricsSource* source : sources_) {
+      if (source->communicator) {
+        communicators.push_back(source->communicator());
+      } else {
+        others += source->text();
+      }
+    }
+    return (communicators.empty() ? "" : metrics_text(communicators)) + others;
+  }
+
+  std::mutex mutex_;
+  std::vector<const MetricsSource*> sources_;
+  std::string last_text_;
+  std::unique_ptr<MetricsFile> file_;  // last: they read the others
+  std::unique_ptr<net::MetricsServer> server_;
+};
+
+namespace {
+
+// By name; a child of fork() has none of its parent's.
+std::shared_ptr<MetricsPlace> shared_place(const std::string& name, const MetricsSource& source,
+                                           const std::function<void(MetricsPlace&)>& open) {
+  static std::mutex mutex;
+  static std::map<std::pair<pid_t, std::string>, std::weak_ptr<MetricsPlace>> places;
+  const std::lock_guard lock(mutex);
+  std::erase_if(places, [](const auto& place) { return place.second.expired(); });
+  std::weak_ptr<MetricsPlace>& known = places[{::getpid(), name}];
+  std::shared_ptr<MetricsPlace> place = known.lock();
+  if (place != nullptr) {
+    place->add(source);
+    return place;
+  }
+  place = std::make_shared<MetricsPlace>();
+  place->add(source);
+  open(*place);
+  known = place;
+  return place;
+}
+
+}  // namespace
+
+MetricsExport::MetricsExport(const MetricsConfig& config, MetricsSource source)
+    : source_(std::move(source)) {
+  if (!config.file.empty()) {
+    file_ = shared_place("file " + config.file, source_,
+                         [&](MetricsPlace& place) { place.write_to(config.file, config.period); });
+  }
   if (config.listen) {
-    server_ = start_server(*config.listen, render);
+    server_ = shared_place("port " + config.listen->to_string(), source_,
+                           [&](MetricsPlace& place) { place.serve_at(*config.listen); });
+  }
+}
+
+MetricsExport::~MetricsExport() {
+  for (const std::shared_ptr<MetricsPlace>& place : {file_, server_}) {
+    if (place != nullptr) {
+      place->remove(source_);
+    }
   }
 }
 
 std::optional<net::SocketAddress> MetricsExport::address() const {
-  return server_ ? std::optional(server_->address()) : std::nullopt;
+  return server_ ? server_->address() : std::nullopt;
 }
 
 }  // namespace spillway::runtime

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Where a process's metrics go, as its variables say: into a file, to whoever asks over HTTP, both,
-// or nowhere, which is the default.
+// or nowhere, which is the default. All that a process sends to one place, communicators and a job,
+// stands there together.
 //
 //   SPILLWAY_METRICS_FILE     a path (identity.h), for node-exporter's textfile collector. Where it
 //                             holds neither %r nor %p, ranks of one machine would write over each
@@ -15,8 +16,8 @@
 // under another name and then renamed. A file that cannot be written is warned of once, until it
 // can be again; a port that is taken is warned of, and the rest goes on.
 //
-// `render` is called from threads of the export, which end with it. Making and destroying: one
-// thread.
+// Sources are called from threads of the place, and not any more once the export is destroyed. Any
+// thread may make and destroy exports.
 #pragma once
 
 #include <condition_variable>
@@ -33,6 +34,7 @@
 #include "net/address.h"
 #include "net/metrics_server.h"
 #include "runtime/observe/identity.h"
+#include "runtime/observe/metrics.h"
 
 namespace spillway::runtime {
 
@@ -61,6 +63,8 @@ class MetricsFile {
   std::thread thread_;
 };
 
+class MetricsPlace;
+
 struct MetricsConfig {
   std::string file{};  // empty: none
   base::Duration period{};
@@ -70,16 +74,26 @@ struct MetricsConfig {
 base::Result<MetricsConfig> metrics_config(const base::Environment& environment,
                                            const Identity& identity);
 
+// One of the two.
+struct MetricsSource {
+  std::function<CommunicatorMetrics()> communicator{};
+  std::function<std::string()> text{};  // whole families, whose names no communicator has
+};
+
 class MetricsExport {
  public:
-  MetricsExport(const MetricsConfig& config, const std::function<std::string()>& render);
+  MetricsExport(const MetricsConfig& config, MetricsSource source);
+  ~MetricsExport();
+  MetricsExport(const MetricsExport&) = delete;
+  MetricsExport& operator=(const MetricsExport&) = delete;
 
   // Where it answers; none where it does not.
   std::optional<net::SocketAddress> address() const;
 
  private:
-  std::unique_ptr<MetricsFile> file_;
-  std::unique_ptr<net::MetricsServer> server_;
+  MetricsSource source_;
+  std::shared_ptr<MetricsPlace> file_;
+  std::shared_ptr<MetricsPlace> server_;
 };
 
 }  // namespace spillway::runtime

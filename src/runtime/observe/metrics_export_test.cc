@@ -130,19 +130,50 @@ TEST(MetricsExport, AnswersAndWrites) {
     const MetricsExport metrics({.file = path,
                                  .period = base::seconds(3600),
                                  .listen = net::SocketAddress::parse("127.0.0.1:0").value()},
-                                [] { return "some 1\n"; });
+                                {.text = [] { return "some 1\n"; }});
     ASSERT_TRUE(metrics.address().has_value());
     EXPECT_TRUE(ask(*metrics.address()).ends_with("\r\n\r\nsome 1\n"));
   }
   EXPECT_EQ(text_of(path), "some 1\n");
 }
 
+TEST(MetricsExport, AllOfAProcessStandTogetherInOnePlace) {
+  const TemporaryFolder folder;
+  const MetricsConfig config{.file = folder.file("spillway.prom"),
+                             .period = base::seconds(3600),
+                             .listen = net::SocketAddress::parse("127.0.0.1:0").value()};
+  const auto of = [](const char* name) {
+    return MetricsSource{.communicator = [name] {
+      CommunicatorMetrics metrics;
+      metrics.communicator = name;
+      return metrics;
+    }};
+  };
+  {
+    const MetricsExport first(config, of("first"));
+    const MetricsExport job(config, {.text = [] { return "job 1\n"; }});
+    std::string text;
+    {
+      const MetricsExport second(config, of("second"));
+      EXPECT_EQ(second.address()->port(), first.address()->port());
+      text = ask(*first.address());
+    }
+    const std::string type = "# TYPE spillway_communicator_memory_bytes";
+    EXPECT_EQ(text.find(type), text.rfind(type));
+    for (const char* part : {"communicator=\"first\"", "communicator=\"second\"", "job 1\n"}) {
+      EXPECT_NE(text.find(part), std::string::npos) << part;
+    }
+    EXPECT_EQ(ask(*first.address()).find("\"second\""), std::string::npos);
+  }
+  EXPECT_NE(text_of(config.file).find("communicator=\"first\""), std::string::npos);
+}
+
 TEST(MetricsExport, APortThatIsTakenIsWarnedOf) {
   const CapturedLog log;
   const auto any = net::SocketAddress::parse("127.0.0.1:0").value();
-  const auto render = [] { return std::string(); };
-  const MetricsExport first({.period = base::seconds(1), .listen = any}, render);
-  const MetricsExport second({.period = base::seconds(1), .listen = first.address()}, render);
+  const MetricsSource source{.text = [] { return std::string(); }};
+  const MetricsExport first({.period = base::seconds(1), .listen = any}, source);
+  const MetricsExport second({.period = base::seconds(1), .listen = first.address()}, source);
   EXPECT_FALSE(second.address().has_value());
   EXPECT_TRUE(log.says("choose another port"));
 }

@@ -75,10 +75,10 @@ OperationObserver::OperationObserver(const Identity& identity, const ObserverCon
   if (const base::Status status = install_signal_dump(config.dump); !status.ok()) {
     log_warn("{}", status.message());
   }
-  exported_ = std::make_unique<MetricsExport>(config.metrics, [this] {
-    const std::lock_guard lock(mutex_);
-    return metrics_text({&metrics_, 1});
-  });
+  exported_ = std::make_unique<MetricsExport>(config.metrics, MetricsSource{.communicator = [this] {
+                                                const std::lock_guard lock(mutex_);
+                                                return metrics_;
+                                              }});
 }
 
 void OperationObserver::begin(std::uint64_t token, const collective::Operation& operation,

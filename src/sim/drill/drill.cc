@@ -70,9 +70,9 @@ bool must_survive(const DrillWorld& world, const DrillRecord& record) {
       record.processes,
       [](const ProcessRecord& process) { return process.is_affected && !process.is_newcomer; }));
   const std::size_t voters = world.ranks + world.standbys;
-  const bool has_places = affected <= world.standbys ||
-                          (world.config.may_shrink &&
-                           world.ranks + world.standbys >= affected + world.config.min_ranks);
+  const bool has_places = affected + record.grown <= world.standbys ||
+                          (world.config.size.may_shrink &&
+                           world.ranks + world.standbys >= affected + world.config.size.min_ranks);
   return has_places && affected + record.moved < world.ranks && 2 * (voters - affected) > voters;
 }
 

@@ -57,6 +57,7 @@ struct DrillRecord {
   std::vector<Completion> completions{};
   std::vector<std::string> wrongs{};  // seen on the spot
   std::uint32_t moved = 0;            // ranks that were asked away, and stragglers
+  std::uint32_t grown = 0;            // places that were asked for
   std::array<std::uint64_t, kTroubleKinds> troubles{};  // that came to pass
   std::array<std::uint64_t, kDrillPhases> in_phase{};   // of these, by phase
   std::uint64_t steps_repeated = 0;

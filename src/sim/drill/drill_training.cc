@@ -319,7 +319,7 @@ void DrillTraining::check_end() {
   }
   const bool differs = std::ranges::any_of(
       final_states_, [state](std::uint64_t final_state) { return final_state != state; });
-  if (differs && !world_.config.may_shrink) {
+  if (differs && !world_.config.size.may_shrink && record_.grown == 0) {
     wrong("the job ended with another state than an undisturbed one");
   }
 }

@@ -111,6 +111,7 @@ void DrillRun::come(std::size_t index) {
       break;
     case TroubleKind::kMove:
     case TroubleKind::kRemove:
+    case TroubleKind::kGrow:
       ask(trouble, first);
       break;
     case TroubleKind::kSlow:
@@ -199,13 +200,18 @@ void DrillRun::ask(const Trouble& trouble, ProcessIndex victim) {
   const auto rank = known.rank_of(id_of(victim))
                         .value_or(trouble.pick % static_cast<std::uint32_t>(known.ranks.size()));
   const bool is_removal = trouble.kind == TroubleKind::kRemove;
-  const base::Status status = processes_[asked].member->ask(
-      {.kind = is_removal ? membership::RequestKind::kRemove : membership::RequestKind::kMove,
-       .ranks = {rank},
-       .why = "asked for"},
-      queue_.now());
+  const bool is_growth = trouble.kind == TroubleKind::kGrow;
+  const base::Status status =
+      processes_[asked].member->ask({.kind = is_growth    ? membership::RequestKind::kGrow
+                                             : is_removal ? membership::RequestKind::kRemove
+                                                          : membership::RequestKind::kMove,
+                                     .ranks = {rank},
+                                     .places = trouble.count,
+                                     .why = "asked for"},
+                                    queue_.now());
   if (status.ok()) {
-    ++record_.moved;
+    record_.moved += is_growth ? 0 : 1;
+    record_.grown += is_growth ? trouble.count : 0;
     if (is_removal) {
       record_.processes[process_of(known.ranks[rank])].is_affected = true;
     }

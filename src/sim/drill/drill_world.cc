@@ -17,7 +17,7 @@ using base::seconds;
 constexpr std::uint32_t kManyRanks = 64;  // from which on signs of life are rarer, and delays short
 
 constexpr std::array<std::string_view, kTroubleKinds> kTroubleNames = {
-    "kill", "silence", "pause", "cut", "reset", "pair", "move", "remove", "join", "slow"};
+    "kill", "silence", "pause", "cut", "reset", "pair", "move", "remove", "grow", "join", "slow"};
 constexpr std::array<std::string_view, 5> kVictimNames = {"driver", "joiner", "rank", "standby",
                                                           "any"};
 constexpr std::array<std::string_view, kDrillPhases> kPhaseNames = {
@@ -33,7 +33,7 @@ Trouble draw_trouble(SoakDraw& draw, const DrillWorld& world) {
       draw.pick({TroubleKind::kKill, TroubleKind::kKill, TroubleKind::kKill, TroubleKind::kKill,
                  TroubleKind::kSilence, TroubleKind::kPause, TroubleKind::kCut, TroubleKind::kCut,
                  TroubleKind::kReset, TroubleKind::kPair, TroubleKind::kMove, TroubleKind::kMove,
-                 TroubleKind::kRemove, TroubleKind::kJoin, TroubleKind::kSlow});
+                 TroubleKind::kRemove, TroubleKind::kGrow, TroubleKind::kJoin, TroubleKind::kSlow});
   trouble.victim = draw.pick({Victim::kDriver, Victim::kJoiner, Victim::kRank, Victim::kRank,
                               Victim::kStandby, Victim::kAny});
   trouble.pick = static_cast<std::uint32_t>(draw.between(0, 1023));
@@ -103,8 +103,8 @@ DrillWorld draw_drill_world(std::uint64_t seed, std::uint32_t ranks) {
   world.config.answer_limit = draw.time(milliseconds(200), seconds(2));
   world.config.quorum_limit = draw.time(seconds(2), seconds(10));
   world.config.park_limit = draw.time(seconds(2), seconds(20));
-  world.config.may_shrink = draw.chance(0.3);
-  world.config.min_ranks = static_cast<std::uint32_t>(draw.between(1, world.ranks));
+  world.config.size.may_shrink = draw.chance(0.3);
+  world.config.size.min_ranks = static_cast<std::uint32_t>(draw.between(1, world.ranks));
   world.config.replace_stragglers = draw.chance(0.3);
   const base::Duration most_delay = draw.time(base::microseconds(50), milliseconds(20));
   world.most_delay = world.ranks < kManyRanks ? most_delay : world.most_delay;
@@ -173,7 +173,8 @@ std::string describe(const DrillWorld& world) {
       world.ranks, world.standbys, world.steps, in_ms(world.work), in_ms(world.config.silence),
       in_ms(world.config.answer_limit), in_ms(world.config.quorum_limit),
       in_ms(world.config.park_limit), in_ms(world.most_delay),
-      world.config.may_shrink ? fmt::format("; may shrink to {}", world.config.min_ranks) : "");
+      world.config.size.may_shrink ? fmt::format("; may shrink to {}", world.config.size.min_ranks)
+                                   : "");
   for (const Trouble& trouble : world.troubles) {
     text += fmt::format(
         "  {} {} {}x{} {}{}\n", trouble_name(trouble.kind), victim_name(trouble.victim),

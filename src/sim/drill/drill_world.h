@@ -25,10 +25,11 @@ enum class TroubleKind : std::uint8_t {
   kPair,     // nothing passes between two
   kMove,     // somebody asks for ranks to be moved
   kRemove,   // or removed
+  kGrow,     // or for standbys to become ranks
   kJoin,     // a process comes that was not there before
   kSlow,     // its steps take several times as long from now on
 };
-inline constexpr std::size_t kTroubleKinds = 10;
+inline constexpr std::size_t kTroubleKinds = 11;
 
 enum class Victim : std::uint8_t { kDriver, kJoiner, kRank, kStandby, kAny };
 

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Groups of which every rank of a job has one, such as its tensor-parallel pairs, and that stay when its members change.
+
+    data = spillway.torch.partition([[0, 2], [1, 3]])        # all processes call it, standbys too
+    model = DistributedDataParallel(model, process_group=data.group)
+    job = spillway.torch.elastic(model, optimizer, standbys=1, groups=[data], replicas=data)
+
+`group` is one of torch's, for everything that torch.distributed has; of a standby it has one member until it takes a place.
+After a change of members it is the group of the rank that the process then is (elastic_job.py).
+
+Threads: the one that trains.
+"""
+from typing import Dict, List, Sequence
+
+import torch.distributed as dist
+
+from ..abi import default_library
+from ..communicator import Communicator
+from .process_group import SpillwayGroup
+
+
+def partition(parts: Sequence[Sequence[int]]) -> "Partition":
+    """Makes a group of each part, and one of its own for every process that is in none. Parts have the ranks from 0 on,
+    each once, in the order that their groups have."""
+    lists = [list(part) for part in parts]
+    ranks = sorted(rank for part in lists for rank in part)
+    if not ranks or ranks != list(range(len(ranks))) or not all(lists):
+        raise ValueError(f"a partition has each rank from 0 on in one of its parts, unlike {lists}")
+    if default_library().variable_if_set("SPILLWAY_JOB") is not None:
+        lists_here = []  # comes later, and has nobody yet
+    elif len(ranks) > dist.get_world_size():
+        raise ValueError(f"the partition names {len(ranks)} ranks, and there are {dist.get_world_size()}")
+    else:
+        lists_here = lists
+    named = {rank for part in lists_here for rank in part}
+    alone = [[rank] for rank in range(dist.get_world_size()) if rank not in named]
+    own = [group for group in [dist.new_group(part) for part in lists_here + alone] if isinstance(group, SpillwayGroup)]
+    if len(own) != 1:
+        raise TypeError('partition() needs the backend "spillway": init_process_group("spillway")')
+    return Partition(lists, own[0])
+
+
+class Partition:
+    """Made by partition()."""
+
+    def __init__(self, parts: List[List[int]], group: SpillwayGroup) -> None:
+        self.parts, self.group = parts, group
+
+    @property
+    def world(self) -> int:
+        return sum(len(part) for part in self.parts)
+
+    def part_of(self, rank: int) -> List[int]:
+        return next(part for part in self.parts if rank in part)
+
+    def follow(self, communicator: Communicator, rank: int) -> None:
+        """The process is this rank now."""
+        self.group.member.move_to(communicator)
+        known = ranks_of_groups()[self.group]
+        known.clear()
+        known.update({each: place for place, each in enumerate(self.part_of(rank))})
+
+
+def ranks_of_groups() -> Dict[dist.ProcessGroup, Dict[int, int]]:
+    """What torch goes by: of each group, by a job's rank, the rank in it."""
+    world = getattr(dist.distributed_c10d, "_world", None)
+    return world.pg_group_ranks if world is not None else dist.distributed_c10d._pg_group_ranks
