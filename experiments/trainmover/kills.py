@@ -8,7 +8,8 @@
 Processes are forked from this one, which has imported torch: a new one is there in a moment. A process is killed at a
 random moment, whatever it is doing; any, standbys included, as long as two standbys are ready. Writes
 {"kills", "steps", "downtime_p50_ms", "downtime_max_ms", "accuracy", "undisturbed", "is_same"}, or with --preparing
-{"without_ms", "while_ms", "joins"}.
+{"without_ms", "while_ms", "beside_ms", "joins"}: steps without, while standbys join, and while as many processes do the
+same by themselves, which is what sharing a machine with them costs.
 """
 import argparse
 import hashlib
@@ -28,6 +29,7 @@ sys.path.insert(0, str(ROOT / "python"))
 
 RANKS, STANDBYS = 4, 2
 FEATURES, CLASSES, BATCH, TESTED = 64, 10, 16, 4000
+LARGE_BATCH = 512               # of steps that are long beside what is measured
 PATIENCE_S, LAST_PATIENCE_S = 120.0, 900.0
 MOST_JOINS = 8
 LEAST_GAP_S, GAP_S = 0.05, 0.5  # between a standby that is ready and the next kill
@@ -80,12 +82,13 @@ def train(options, steps, environment, said, standbys, pause_s):
     last = 0
     for step in job.steps(steps):
         begun = time.time()
-        inputs, targets = samples(1 + step * 100 + (job.rank or 0), BATCH)
+        inputs, targets = samples(1 + step * 100 + (job.rank or 0), LARGE_BATCH if options.preparing else BATCH)
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(ddp(inputs), targets).backward()
         optimizer.step()
         time.sleep(pause_s)
-        if job.rank == 0 and not job.is_lost and (len(job.changes) != last or step % 20 == 0):
+        is_telling = options.preparing or len(job.changes) != last or step % 20 == 0
+        if job.rank == 0 and not job.is_lost and is_telling:
             last = len(job.changes)
             said.send({"step": step, "epoch": job.epoch, "time": time.time(), "took": time.time() - begun})
     inputs, targets = samples(99, TESTED)
@@ -207,20 +210,35 @@ def kill_again_and_again(options):
 
 
 def prepare_beside(options):
-    fleet, joins = Fleet(options, options.steps * 20, 0), []
+    fleet, joins, beside = Fleet(options, options.steps, 0), [], []
     fleet.wait_until_ready(RANKS)
     while len(joins) < MOST_JOINS and fleet.wait_until_ready(RANKS + len(joins)):
         time.sleep(0.5)
-        joins.append((time.time(), float("inf")))
-        fleet.add_standby()
-        fleet.wait_until_ready(RANKS + len(joins))
-        joins[-1] = (joins[-1][0], time.time())
+        beside.append(span_of(lambda: train_alone(options)))
+        time.sleep(0.5)
+        joins.append(span_of(lambda: fleet.add_standby() or fleet.wait_until_ready(RANKS + len(joins) + 1)))
     fleet.wait_for_end()
     steps = fleet.told()
-    within = [word["took"] for word in steps if any(begin <= word["time"] <= end for begin, end in joins)]
-    without = [word["took"] for word in steps if not any(begin <= word["time"] <= end for begin, end in joins)]
-    return {"without_ms": 1000 * statistics.median(without), "while_ms": 1000 * statistics.median(within or without),
-            "joins": len(joins)}
+
+    def median_ms(spans, is_within=True):
+        took = [word["took"] for word in steps if any(begin <= word["time"] <= end for begin, end in spans) == is_within]
+        return 1000 * statistics.median(took or [word["took"] for word in steps])
+
+    return {"without_ms": median_ms(joins + beside, is_within=False), "while_ms": median_ms(joins),
+            "beside_ms": median_ms(beside), "joins": len(joins)}
+
+
+def train_alone(options):
+    """A process of the same kind, which is a job of its own."""
+    process = Process(options, 1, {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1",
+                                   "MASTER_PORT": str(free_port())}, 0, 0.0)
+    process.process.join()
+
+
+def span_of(action):
+    begin = time.time()
+    action()
+    return begin, time.time()
 
 
 def main():

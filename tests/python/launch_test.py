@@ -18,6 +18,7 @@ from unittest import mock
 from torch_ranks import HERE, PACKAGE, PATIENCE_S, free_port, prepare
 
 PROGRAM = str(HERE / "launched_program.py")
+ELASTIC_PROGRAM = str(HERE / "elastic_program.py")
 WORLD = 2
 # Of Open MPI: to start as root, more ranks than cores, nothing outside this machine.
 MPIRUN = ["mpirun", "-n", str(WORLD), "--oversubscribe", "--bind-to", "none", "--host", f"localhost:{WORLD}"]
@@ -69,6 +70,39 @@ class Launch(unittest.TestCase):
         finally:
             for rank in ranks:
                 rank.kill()
+
+
+class ElasticLaunch(unittest.TestCase):
+    """A rank is killed, and what the launcher does about it is no end of the job."""
+
+    def check(self, output, ranks, epoch):
+        for rank in ranks:
+            self.assertIn(f"rank {rank} of 2 has come to the end in epoch {epoch}", output)
+
+    @unittest.skipIf(shutil.which("mpirun") is None, "mpirun is not installed")
+    def test_mpirun_that_was_told_to_let_others_live(self):
+        ran = subprocess.run(["mpirun", "-n", "3", "--enable-recovery", "--oversubscribe", "--bind-to", "none", "--host",
+                              "localhost:3", sys.executable, ELASTIC_PROGRAM, "1"], env=environment(**ALLOW_ROOT),
+                             text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=PATIENCE_S, check=False)
+        self.check(ran.stdout, (0, 1), 2)
+
+    def test_torchrun_of_several_machines(self):
+        """It ends the processes of the machine where one has died; others' go on."""
+        port = str(free_port())
+        machines = [subprocess.Popen([sys.executable, "-m", "torch.distributed.run", "-r", "1", "--tee", "1", "--nnodes",
+                                      "3", "--node_rank", str(machine), "--nproc_per_node", "1", "--master_addr",
+                                      "127.0.0.1", "--master_port", port, ELASTIC_PROGRAM, "1"], env=environment(),
+                                     text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+                    for machine in range(3)]
+        try:
+            outputs = [machine.communicate(timeout=PATIENCE_S)[0] for machine in machines]
+        finally:
+            for machine in machines:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(machine.pid, signal.SIGKILL)
+        self.check(outputs[0], (0,), 2)
+        self.check(outputs[2], (1,), 2)
+        self.assertEqual([machine.returncode == 0 for machine in machines], [True, False, True], outputs)
 
 
 class LauncherVariables(unittest.TestCase):
