@@ -216,7 +216,8 @@ def prepare_beside(options):
         time.sleep(0.5)
         beside.append(span_of(lambda: train_alone(options)))
         time.sleep(0.5)
-        joins.append(span_of(lambda: fleet.add_standby() or fleet.wait_until_ready(RANKS + len(joins) + 1)))
+        if fleet.wait_until_ready(RANKS + len(joins)):
+            joins.append(span_of(lambda: fleet.add_standby() or fleet.wait_until_ready(RANKS + len(joins) + 1)))
     fleet.wait_for_end()
     steps = fleet.told()
 

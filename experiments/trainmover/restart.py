@@ -26,6 +26,17 @@ def write_time(path):
     path.write_text(json.dumps({"time": time.time()}))
 
 
+def join_group(dist):
+    """In a store that outlives starts, by names of this one: some releases of torch find addresses of the last."""
+    told = os.environ
+    if told["TORCHELASTIC_USE_AGENT_STORE"] != "True":
+        dist.init_process_group("gloo")
+        return
+    store = dist.TCPStore(told["MASTER_ADDR"], int(told["MASTER_PORT"]), is_master=False)
+    dist.init_process_group("gloo", store=dist.PrefixStore(f"start {told['TORCHELASTIC_RESTART_COUNT']}", store),
+                            rank=int(told["RANK"]), world_size=int(told["WORLD_SIZE"]))
+
+
 def main():
     parser = argparse.ArgumentParser()
     for name in ("--state-mb", "--steps", "--at"):
@@ -35,7 +46,7 @@ def main():
     import torch
     import torch.distributed as dist
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    join_group(dist)
     torch.manual_seed(1)
     model, width = model_of(options.state_mb)
     ddp = torch.nn.parallel.DistributedDataParallel(model)

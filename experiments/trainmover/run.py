@@ -94,7 +94,7 @@ def restart(options, ranks: int, state_mb: int) -> Optional[float]:
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         command = [options.python, "-m", "torch.distributed.run", "--nproc_per_node", str(ranks), "--max_restarts", "1",
-                   "-r", "1", "--tee", "1", "--log_dir", str(folder / "logs"), "--master_port", "29617",
+                   "-r", "1", "--tee", "1", "--log_dir", str(folder / "logs"), "--standalone",
                    str(HERE / "restart.py"), "--state-mb", str(state_mb), "--steps", str(AT + 3), "--at", str(AT),
                    "--out", str(folder)]
         environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
@@ -122,6 +122,7 @@ def phases(options, claims: report.Claims) -> None:
                              f"{1000 * made.step_s:.0f}", f"{1000 * made.joiner_step_s:.0f}",
                              "-" if again is None else f"{1000 * again:.0f}"])
                 judge(options, claims, ranks, trouble, made, again)
+                print(f"{ranks} ranks, {made.state_mb:.0f} MB, {trouble}: {made.downtime_s:.2f} s", file=sys.stderr, flush=True)
     columns = ["ranks", "state", "trouble", *PHASES, "downtime, ms", "a step", "the joiner's first", "restart"]
     print("\n## Downtime by phase, ms\n\n" + report.table(columns, rows), end="", flush=True)
 
