@@ -81,7 +81,8 @@ bool Member::is_planned() const {
 // One more loss could cost the quorum, and a new view would be better off: without standbys that
 // are lost, or with newcomers.
 bool Member::is_thin() const {
-  if (lost_count_ == 0 && applicants_.empty()) {
+  const auto most_lost = static_cast<std::size_t>(lost_count_);  // some may be no voters
+  if ((lost_count_ == 0 && applicants_.empty()) || roster_.size() > 2 * (most_lost + 1)) {
     return false;
   }
   std::size_t lost = 0;
