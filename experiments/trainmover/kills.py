@@ -8,8 +8,8 @@
 Processes are forked from this one, which has imported torch: a new one is there in a moment. A process is killed at a
 random moment, whatever it is doing; any, standbys included, as long as two standbys are ready. Writes
 {"kills", "steps", "downtime_p50_ms", "downtime_max_ms", "accuracy", "undisturbed", "is_same"}, or with --preparing
-{"without_ms", "while_ms", "beside_ms", "joins"}: steps without, while standbys join, and while as many processes do the
-same by themselves, which is what sharing a machine with them costs.
+{"without_ms", "while_ms", "beside_ms", "joins", "standby_percent"}: steps without, while standbys join, and while as many processes do the
+same by themselves, which is what sharing a machine with them costs; and how much of a processor one uses that waits.
 """
 import argparse
 import hashlib
@@ -32,6 +32,7 @@ FEATURES, CLASSES, BATCH, TESTED = 64, 10, 16, 4000
 LARGE_BATCH = 512               # of steps that are long beside what is measured
 PATIENCE_S, LAST_PATIENCE_S = 120.0, 900.0
 MOST_JOINS = 8
+SETTLING_S, WATCHED_S = 3.0, 5.0  # of a standby, until it waits, and how long that is looked at
 LEAST_GAP_S, GAP_S = 0.05, 0.5  # between a standby that is ready and the next kill
 STEPS_A_KILL, LAST_STEPS = 15, 100
 PAUSE_S = 0.03                  # in a step of a run with kills, so that it lasts until the last of them
@@ -218,6 +219,7 @@ def prepare_beside(options):
         time.sleep(0.5)
         if fleet.wait_until_ready(RANKS + len(joins)):
             joins.append(span_of(lambda: fleet.add_standby() or fleet.wait_until_ready(RANKS + len(joins) + 1)))
+    used_s, waited_s = processor_use(fleet.processes[-1].process.pid) if joins else (0.0, 1.0)
     fleet.wait_for_end()
     steps = fleet.told()
 
@@ -226,7 +228,19 @@ def prepare_beside(options):
         return 1000 * statistics.median(took or [word["took"] for word in steps])
 
     return {"without_ms": median_ms(joins + beside, is_within=False), "while_ms": median_ms(joins),
-            "beside_ms": median_ms(beside), "joins": len(joins)}
+            "beside_ms": median_ms(beside), "joins": len(joins), "standby_percent": 100 * used_s / waited_s}
+
+
+def processor_use(process):
+    """Seconds that it computes, of so many, while it waits to be called in."""
+    def used_s():
+        fields = pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    time.sleep(SETTLING_S)
+    begun, before = time.time(), used_s()
+    time.sleep(WATCHED_S)
+    return used_s() - before, time.time() - begun
 
 
 def train_alone(options):

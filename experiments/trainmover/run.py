@@ -161,9 +161,11 @@ def preparing(options, claims: report.Claims) -> None:
     claims.add("steps while a standby joins over steps without", ratio, report.at_most(1.03))
     claims.add("the same over steps beside a process that joins nothing", told["while_ms"] / told["beside_ms"],
                report.at_most(1.03))
+    claims.add("of a processor, a standby that waits uses, per cent", told["standby_percent"], report.at_most(1))
     print(f"\n## While a standby joins\n\nMedian step {told['without_ms']:.2f} ms without, {told['while_ms']:.2f} ms while "
           f"standbys join one after the other ({told['joins']} of them): {ratio:.3f}. While processes of their kind start "
-          f"on the same machine and join nothing: {told['beside_ms']:.2f} ms.")
+          f"on the same machine and join nothing: {told['beside_ms']:.2f} ms. A standby that waits uses "
+          f"{told['standby_percent']:.2f} % of a processor.")
 
 
 def kills(options, claims: report.Claims) -> None:
