@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include <filesystem>
 #include <fstream>
@@ -21,6 +22,8 @@ namespace {
 
 // `spillway emulate calibrate`: what collectives take on the network that this process is in.
 
+using nlohmann::json;
+
 constexpr std::uint64_t kMostCalibrated = std::uint64_t{1} << 30;
 
 struct EmulateCalibrateOptions {
@@ -28,6 +31,7 @@ struct EmulateCalibrateOptions {
   std::vector<std::string> kinds = {"all_reduce", "all_gather", "broadcast", "barrier"};
   std::vector<std::uint64_t> bytes = {64, 4096, 65'536, 1'048'576, 8'388'608};
   std::uint32_t repeats = 9;
+  std::string like;
   std::string rest = "5ms";
   std::string patience = "60s";
   std::string preset;
@@ -35,17 +39,53 @@ struct EmulateCalibrateOptions {
   std::vector<std::string> lab;
 };
 
+emulate::CollectiveKind kind_named(const std::string& name) {
+  const auto kind = chakra::parse_collective_kind(name);
+  if (!kind) {
+    throw CLI::ValidationError("--kinds", fmt::format("'{}' is no collective", name));
+  }
+  return *kind;
+}
+
+std::vector<emulate::CalibratedShape> shapes_of(const EmulateCalibrateOptions& options) {
+  std::vector<emulate::CalibratedShape> shapes;
+  for (const std::string& name : options.kinds) {
+    const emulate::CollectiveKind kind = kind_named(name);
+    for (const std::uint64_t bytes : options.bytes) {
+      const bool has_size = kind != emulate::CollectiveKind::kBarrier;
+      shapes.push_back({kind, has_size ? bytes : 0});
+      if (!has_size) {
+        break;
+      }
+    }
+  }
+  return shapes;
+}
+
+// What a staged run called among this many ranks.
+std::vector<emulate::CalibratedShape> shapes_like(const std::string& report, std::uint32_t ranks) {
+  std::ifstream file(report);
+  const json read = json::parse(file, nullptr, false);
+  std::vector<emulate::CalibratedShape> shapes;
+  try {
+    for (const json& shape : read.at("shapes")) {
+      const auto bytes = shape.at("bytes").get<std::uint64_t>();
+      if (shape.at("ranks").get<std::uint32_t>() == ranks && bytes <= kMostCalibrated) {
+        shapes.push_back({kind_named(shape.at("kind").get<std::string>()), bytes});
+      }
+    }
+  } catch (const json::exception&) {
+    throw CommandError(fmt::format("--like: {} is no report of `spillway emulate stage`", report));
+  }
+  if (shapes.empty()) {
+    throw CommandError(fmt::format("--like: {} has no collectives of {} ranks", report, ranks));
+  }
+  return shapes;
+}
+
 emulate::CalibrationOptions calibration_of(const EmulateCalibrateOptions& options) {
   emulate::CalibrationOptions made;
-  made.kinds.clear();
-  for (const std::string& name : options.kinds) {
-    const auto kind = chakra::parse_collective_kind(name);
-    if (!kind) {
-      throw CLI::ValidationError("--kinds", fmt::format("'{}' is no collective", name));
-    }
-    made.kinds.push_back(*kind);
-  }
-  made.bytes = options.bytes;
+  made.shapes = shapes_of(options);
   made.repeats = options.repeats;
   made.rest = parsed("--rest", base::parse_duration(options.rest));
   made.patience = parsed("--patience", base::parse_duration(options.patience));
@@ -59,16 +99,17 @@ emulate::CalibrationOptions calibration_of(const EmulateCalibrateOptions& option
   }
   std::error_code error;
   const std::string tool = std::filesystem::read_symlink("/proc/self/exe", error).string();
-  std::vector<std::string> words = {tool,     "lab",     "run",
-                                    "--preset", options.preset, "--hosts",
-                                    std::to_string(options.ranks)};
+  std::vector<std::string> words = {
+      tool, "lab", "run", "--preset", options.preset, "--hosts", std::to_string(options.ranks)};
   words.insert(words.end(), options.lab.begin(), options.lab.end());
   words.insert(words.end(),
-               {"--", tool, "emulate", "calibrate",
-                std::filesystem::absolute(options.out).string(), "--repeats",
-                std::to_string(options.repeats), "--rest", options.rest, "--patience",
+               {"--", tool, "emulate", "calibrate", std::filesystem::absolute(options.out).string(),
+                "--repeats", std::to_string(options.repeats), "--rest", options.rest, "--patience",
                 options.patience, "--kinds", fmt::format("{}", fmt::join(options.kinds, ",")),
                 "--bytes", fmt::format("{}", fmt::join(options.bytes, ","))});
+  if (!options.like.empty()) {
+    words.insert(words.end(), {"--like", std::filesystem::absolute(options.like).string()});
+  }
   run_command(words);
 }
 
@@ -83,6 +124,9 @@ void calibrate_network(const EmulateCalibrateOptions& options) {
         "or use one of `spillway lab run -- ...`, mpirun, srun and torchrun --no-python");
   }
   const auto everybody = value_or_throw(runtime::Communicator::create({}));
+  if (!options.like.empty()) {
+    calibration.shapes = shapes_like(options.like, everybody->world());
+  }
   const bool speaks = everybody->rank() == 0;
   if (speaks) {
     calibration.on_row = [](const emulate::MeasuredRow& row) {
@@ -111,11 +155,15 @@ void add_emulate_calibrate(CLI::App& noun) {
   CLI::App* command = noun.add_subcommand(
       "calibrate", "Measures collectives on the network it is in: a table for emulate stage");
   command->add_option("out", options->out, "The table's file")->required();
-  command->add_option("--kinds", options->kinds, "Collectives")->delimiter(',')->capture_default_str();
+  command->add_option("--kinds", options->kinds, "Collectives")
+      ->delimiter(',')
+      ->capture_default_str();
   command->add_option("--bytes", options->bytes, "Sizes, of what a rank hands in")
       ->delimiter(',')
       ->capture_default_str()
       ->check(CLI::Range(std::uint64_t{1}, kMostCalibrated));
+  command->add_option("--like", options->like,
+                      "A report of `spillway emulate stage`: the kinds and sizes that it called");
   command->add_option("--repeats", options->repeats, "Of each; their median counts")
       ->capture_default_str()
       ->check(CLI::Range(1U, 100'000U));
@@ -124,7 +172,8 @@ void add_emulate_calibrate(CLI::App& noun) {
   command->add_option("--preset", options->preset,
                       "Start the ranks in a lab with this network (spillway lab presets)");
   command->add_option("--ranks", options->ranks, "Hosts of that lab");
-  command->add_option("--lab", options->lab, "A further word for that lab: --lab=--rate --lab=1gbit")
+  command
+      ->add_option("--lab", options->lab, "A further word for that lab: --lab=--rate --lab=1gbit")
       ->allow_extra_args(false);
   command->footer(
       "Examples:\n"

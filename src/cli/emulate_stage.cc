@@ -70,7 +70,7 @@ emulate::StageConfig stage_config(const EmulateStageOptions& options) {
   }
   config.learns_spread = !options.no_spread;
   config.seed = options.seed;
-  const base::Status status = emulate::validate(config);
+  const base::Status status = emulate::validate_stage(config);
   if (!status.ok()) {
     throw CLI::ValidationError("--real", status.message());
   }
@@ -96,8 +96,7 @@ emulate::MeasuredTable read_table(const std::string& path) {
 class StageFolder {
  public:
   StageFolder() {
-    std::string made =
-        (std::filesystem::temp_directory_path() / "spillway-stage-XXXXXX").string();
+    std::string made = (std::filesystem::temp_directory_path() / "spillway-stage-XXXXXX").string();
     if (::mkdtemp(made.data()) == nullptr) {
       throw CommandError(fmt::format("cannot make a folder like {}", made));
     }
@@ -152,14 +151,14 @@ std::vector<pid_t> start_here(const EmulateStageOptions& options,
   const std::string port = std::to_string(free_port());
   std::vector<pid_t> children;
   for (std::size_t i = 0; i < config.real.size(); ++i) {
-    children.push_back(start_child(options.command,
-                                   {{"SPILLWAY_STAGE", socket},
-                                    {"RANK", std::to_string(config.real[i])},
-                                    {"WORLD_SIZE", std::to_string(config.world)},
-                                    {"LOCAL_RANK", std::to_string(i)},
-                                    {"LOCAL_WORLD_SIZE", std::to_string(config.real.size())},
-                                    {"MASTER_ADDR", "127.0.0.1"},
-                                    {"MASTER_PORT", port}}));
+    children.push_back(
+        start_child(options.command, {{"SPILLWAY_STAGE", socket},
+                                      {"RANK", std::to_string(config.real[i])},
+                                      {"WORLD_SIZE", std::to_string(config.world)},
+                                      {"LOCAL_RANK", std::to_string(i)},
+                                      {"LOCAL_WORLD_SIZE", std::to_string(config.real.size())},
+                                      {"MASTER_ADDR", "127.0.0.1"},
+                                      {"MASTER_PORT", port}}));
   }
   return children;
 }
@@ -168,13 +167,16 @@ std::vector<pid_t> start_here(const EmulateStageOptions& options,
 pid_t start_in_lab(const EmulateStageOptions& options, const emulate::StageConfig& config,
                    const std::string& socket) {
   const std::string tool = own_program();
-  std::vector<std::string> words = {tool,      "lab",
-                                    "run",     "--preset",
-                                    options.preset, "--hosts",
+  std::vector<std::string> words = {tool,
+                                    "lab",
+                                    "run",
+                                    "--preset",
+                                    options.preset,
+                                    "--hosts",
                                     std::to_string(config.real.size())};
   words.insert(words.end(), options.lab.begin(), options.lab.end());
-  words.insert(words.end(), {"--env", "SPILLWAY_STAGE=" + socket, "--", tool, "emulate", "enter",
-                             "--"});
+  words.insert(words.end(),
+               {"--env", "SPILLWAY_STAGE=" + socket, "--", tool, "emulate", "enter", "--"});
   words.insert(words.end(), options.command.begin(), options.command.end());
   return start_child(words, {});
 }
@@ -215,6 +217,14 @@ json stage_json(const emulate::Stage& stage, const emulate::StageProtocol& proto
     ranks.push_back(rank_json(rank, summary));
   }
   const emulate::StageTotals& totals = stage.totals();
+  json shapes = json::array();
+  for (const auto& [shape, calls] : totals.shapes) {
+    const auto& [kind, members, bytes] = shape;
+    shapes.push_back({{"kind", chakra::collective_kind_name(kind)},
+                      {"ranks", members},
+                      {"bytes", bytes},
+                      {"calls", calls}});
+  }
   return {{"world", stage.config().world},
           {"real", stage.config().real},
           {"collectives", totals.collectives},
@@ -223,6 +233,7 @@ json stage_json(const emulate::Stage& stage, const emulate::StageProtocol& proto
           {"modelled_us", base::microseconds_of(totals.duration)},
           {"waited_virtual_us", base::microseconds_of(totals.waited_virtual)},
           {"ranks", ranks},
+          {"shapes", shapes},
           {"not_in_table", uncovered},
           {"stage_mib", own_memory_mib()}};
 }
@@ -233,12 +244,10 @@ void print_stage(const json& report) {
              "messages; {:.3f} ms more for virtual ranks that came later\n",
              report["real"].size(), report["world"].get<std::uint32_t>(),
              report["collectives"].get<std::uint64_t>(),
-             report["modelled_us"].get<double>() / 1000.0,
-             report["messages"].get<std::uint64_t>(),
+             report["modelled_us"].get<double>() / 1000.0, report["messages"].get<std::uint64_t>(),
              report["waited_virtual_us"].get<double>() / 1000.0);
   for (const json& what : report["not_in_table"]) {
-    fmt::print(stderr, "spillway: not in the table, and modelled: {}\n",
-               what.get<std::string>());
+    fmt::print(stderr, "spillway: not in the table, and modelled: {}\n", what.get<std::string>());
   }
   for (const json& rank : report["ranks"]) {
     fmt::print(stderr, "spillway: rank {}: {} waits, late by {:.1f} us at the median, {:.1f} p99\n",
@@ -263,14 +272,14 @@ void run_stage(const EmulateStageOptions& options) {
   emulate::StageProtocol protocol(stage, options.strict);
   const StageFolder folder;
   auto server = value_or_throw(emulate::StageServer::start(folder.socket(), protocol, stage));
-  const bool is_well =
-      wait_for(options.preset.empty() ? start_here(options, config, folder.socket())
-                                      : std::vector{start_in_lab(options, config, folder.socket())});
+  const bool is_well = wait_for(options.preset.empty()
+                                    ? start_here(options, config, folder.socket())
+                                    : std::vector{start_in_lab(options, config, folder.socket())});
   server.reset();
-  const json report = stage_json(
-      stage, protocol,
-      measured ? std::vector<std::string>(measured->uncovered().begin(), measured->uncovered().end())
-               : std::vector<std::string>());
+  const json report = stage_json(stage, protocol,
+                                 measured ? std::vector<std::string>(measured->uncovered().begin(),
+                                                                     measured->uncovered().end())
+                                          : std::vector<std::string>());
   print_stage(report);
   if (!options.report.empty()) {
     std::ofstream file(options.report);
@@ -309,8 +318,9 @@ void add_stage_options(CLI::App& command, EmulateStageOptions& options) {
       ->delimiter(',');
   command.add_option("--table", options.table,
                      "Durations that `spillway emulate calibrate` measured; else the network's");
-  command.add_option("--slow", options.slow,
-                     "RANK=FACTOR: a virtual rank whose computing takes so much longer")
+  command
+      .add_option("--slow", options.slow,
+                  "RANK=FACTOR: a virtual rank whose computing takes so much longer")
       ->allow_extra_args(false);
   command.add_flag("--no-spread", options.no_spread,
                    "Virtual ranks come with the last real one, not apart as real ones do");
@@ -330,8 +340,8 @@ void add_stage_options(CLI::App& command, EmulateStageOptions& options) {
 
 void add_emulate_stage(CLI::App& noun) {
   const auto options = std::make_shared<EmulateStageOptions>();
-  CLI::App* command = noun.add_subcommand(
-      "stage", "A training script as a few real ranks of a world of thousands");
+  CLI::App* command =
+      noun.add_subcommand("stage", "A training script as a few real ranks of a world of thousands");
   add_stage_options(*command, *options);
   add_network_options(*command, options->network);
   command->add_option("COMMAND", options->command, "The script, with Spillway's backend")

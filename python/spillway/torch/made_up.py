@@ -54,17 +54,20 @@ class MadeUp:
         text = self._text_of(tensor) or (self._text_of(tensor._base) if tensor._base is not None else None)
         if text is None:
             return
+        self.tell(f"{read}() looks at a result that virtual ranks had a part in ({text})")
+
+    def tell(self, what: str) -> None:
+        """Of the place that called this, once."""
         place = place_of_caller()
         with self._lock:
             if place in self._told:
                 return
             self._told.add(place)
             self._link.reads = len(self._told)
-        message = (f"{place}: {read}() looks at a result that virtual ranks had a part in ({text}): what the script does "
-                   "with it may differ from the real job")
+        message = f"{place}: {what}: what the script does with it may differ from the real job"
         if self._link.is_strict:
             raise SpillwayError(Status.MISMATCH, message)
-        warnings.warn(f"Spillway: {message}", stacklevel=3)
+        warnings.warn(f"Spillway: {message}", stacklevel=4)
 
     def _text_of(self, tensor: torch.Tensor) -> Optional[str]:
         noted = self._noted.get(id(tensor))

@@ -115,7 +115,7 @@ class StagedCommunicator:
     def __init__(self, link: StageLink, name: str, ranks: Sequence[int], communicator: Optional[Communicator]) -> None:
         self.library = abi.default_library()
         self.rank, self.world = ranks.index(link.rank), len(ranks)
-        self._link, self._name, self._ranks, self._communicator = link, name, ranks, communicator
+        self._link, self._name, self.ranks, self._communicator = link, name, ranks, communicator
         real = set(link.real)
         self.place = Place(self.world, [place for place, rank in enumerate(ranks) if rank in real], self.rank,
                            communicator)
@@ -139,10 +139,10 @@ class StagedCommunicator:
             root = arguments[-1] if operation in ROOTED else 0
             described = f"{operation} {sequence} of group '{self._name}' at rank {self._link.rank}"
             if operation == UNEVEN:
-                answer = self._link.call("all_to_all", self._group, arguments[0], self._ranks[0], uneven=True)
+                answer = self._link.call("all_to_all", self._group, arguments[0], self.ranks[0], uneven=True)
                 exchange = Exchange()
             else:
-                answer = self._link.call(operation, self._group, self._bytes(operation, arguments), self._ranks[root],
+                answer = self._link.call(operation, self._group, self._bytes(operation, arguments), self.ranks[root],
                                          patience_ms=0 if options is None else options.timeout_ms)
                 exchange = getattr(staged_data, operation)(self.place, *arguments, options=options)
             made_up = described if self._has_virtual_part(operation, root) else None
@@ -155,9 +155,9 @@ class StagedCommunicator:
         if peer == abi.ANY_RANK:
             raise SpillwayError(Status.INVALID_ARGUMENT, f"{self._describe(verb)}: in a staged world a receive must say "
                                 "from which rank: any rank may be a virtual one")
-        described = f"{verb} {'to' if verb == 'send' else 'from'} rank {self._ranks[peer]} in group '{self._name}' at " \
+        described = f"{verb} {'to' if verb == 'send' else 'from'} rank {self.ranks[peer]} in group '{self._name}' at " \
                     f"rank {self._link.rank}"
-        answer = self._link.message(verb, self._ranks[peer], self._group, count * SIZES[element_type],
+        answer = self._link.message(verb, self.ranks[peer], self._group, count * SIZES[element_type],
                                     0 if options is None else options.tag)
         exchange = getattr(staged_data, verb)(self.place, *arguments, options=options)
         made_up = described if verb == "receive" and not self.place.is_real(peer) else None

@@ -3,10 +3,13 @@
 
 torch meets in a store that rank 0 hosts and that waits for all ranks. Here the lowest real rank hosts it, as an agent
 of torchrun's would, whether rank 0 is real or not, and adds the virtual ranks to what torch counts in it.
+
+Objects that a virtual rank would broadcast or scatter nobody has: those of the lowest real rank are broadcast instead,
+and None is scattered.
 """
 import datetime
 import os
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Sequence
 
 import torch
 import torch.distributed as dist
@@ -87,6 +90,7 @@ class StagedWorld:
                            "SPILLWAY_GPU_CODING": "0"})  # virtual ranks' parts are filled in by the host
         self._store = self._host_store() if self.link.rank == self.link.real[0] else None
         self._stand_in_at_barriers()
+        self._stand_in_for_objects()
 
     def _host_store(self) -> Any:
         return dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), None, True, STORE_PATIENCE,
@@ -101,6 +105,36 @@ class StagedWorld:
             counted(rank, StandInStore(store, virtual), *arguments, **named)
 
         distributed_c10d._store_based_barrier = barrier
+
+    def _stand_in_for_objects(self) -> None:
+        broadcast, scatter = dist.broadcast_object_list, dist.scatter_object_list
+
+        def broadcast_object_list(object_list: List[Any], src: Optional[int] = None, group: Any = None,
+                                  *arguments: Any, **named: Any) -> None:
+            source = self._source_of(src, group, named.pop("group_src", None))
+            if source not in self.link.real:
+                self.made_up.tell(f"broadcast_object_list() from rank {source}, a virtual one")
+                source = next(rank for rank in self.link.real if rank in self._ranks_of(group))
+            broadcast(object_list, source, group, *arguments, **named)
+
+        def scatter_object_list(scatter_object_output_list: List[Any], scatter_object_input_list: Any = None,
+                                src: Optional[int] = None, group: Any = None, group_src: Optional[int] = None) -> None:
+            source = self._source_of(src, group, group_src)
+            if source in self.link.real:
+                scatter(scatter_object_output_list, scatter_object_input_list, source, group)
+                return
+            self.made_up.tell(f"scatter_object_list() from rank {source}, a virtual one")
+            scatter_object_output_list[0] = None
+
+        for module in (dist, distributed_c10d):
+            module.broadcast_object_list, module.scatter_object_list = broadcast_object_list, scatter_object_list
+
+    def _ranks_of(self, group: Any) -> Sequence[int]:
+        return group.communicator.ranks if isinstance(group, StagedGroup) else range(self.link.world)
+
+    def _source_of(self, src: Optional[int], group: Any, group_src: Optional[int]) -> int:
+        """A rank of the job; newer releases of torch let callers say one of the group."""
+        return (src or 0) if group_src is None else self._ranks_of(group)[group_src]
 
     def create_group(self, options: Any, name: str, mode: Optional[TolerantMode],
                      layers: Optional[LayerPolicy]) -> StagedGroup:

@@ -149,18 +149,14 @@ base::Result<MeasuredRow> measure(runtime::Communicator& everybody, CollectiveKi
 base::Result<MeasuredTable> calibrate(runtime::Communicator& everybody,
                                       const CalibrationOptions& options) {
   MeasuredTable table;
-  for (const CollectiveKind kind : options.kinds) {
-    const std::vector<std::uint64_t> sizes =
-        kind == CollectiveKind::kBarrier ? std::vector<std::uint64_t>{0} : options.bytes;
-    for (const std::uint64_t bytes : sizes) {
-      const base::Result<MeasuredRow> row = measure(everybody, kind, bytes, options);
-      if (!row.ok()) {
-        return row.status();
-      }
-      table.rows.push_back(*row);
-      if (options.on_row) {
-        options.on_row(*row);
-      }
+  for (const CalibratedShape& shape : options.shapes) {
+    const base::Result<MeasuredRow> row = measure(everybody, shape.kind, shape.bytes, options);
+    if (!row.ok()) {
+      return row.status();
+    }
+    table.rows.push_back(*row);
+    if (options.on_row) {
+      options.on_row(*row);
     }
   }
   return table;

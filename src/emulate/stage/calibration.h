@@ -20,9 +20,13 @@
 
 namespace spillway::emulate {
 
+struct CalibratedShape {
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  std::uint64_t bytes = 0;  // as of a trace's node
+};
+
 struct CalibrationOptions {
-  std::vector<CollectiveKind> kinds = {CollectiveKind::kAllReduce, CollectiveKind::kBarrier};
-  std::vector<std::uint64_t> bytes;  // as of a trace's node; of a barrier there is one size
+  std::vector<CalibratedShape> shapes;
   std::uint32_t repeats = 9;
   base::Duration rest = base::milliseconds(5);
   base::Duration patience = base::seconds(60);

@@ -32,6 +32,8 @@ class FlowDurations final : public StageDurations {
   static constexpr std::size_t kMaxRemembered = 1'000'000;
 
   FlowDurations(std::uint32_t world, FabricPaths paths, const FlowModelOptions& options);
+  FlowDurations(const FlowDurations&) = delete;
+  FlowDurations& operator=(const FlowDurations&) = delete;
 
   base::Result<base::Duration> collective(const StagedCollective& collective) override;
   base::Result<base::Duration> message(std::uint32_t from, std::uint32_t to,

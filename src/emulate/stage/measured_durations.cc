@@ -99,9 +99,8 @@ MeasuredDurations::MeasuredDurations(const MeasuredTable& table, StageDurations&
 
 base::Result<base::Duration> MeasuredDurations::collective(const StagedCollective& collective) {
   const auto found = curves_.find({collective.kind, collective.ranks.size()});
-  const std::string what = fmt::format("{} among {} ranks",
-                                       chakra::collective_kind_name(collective.kind),
-                                       collective.ranks.size());
+  const std::string what = fmt::format(
+      "{} among {} ranks", chakra::collective_kind_name(collective.kind), collective.ranks.size());
   if (found == curves_.end()) {
     uncovered_.insert(what);
     return otherwise_.collective(collective);

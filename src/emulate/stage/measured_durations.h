@@ -52,8 +52,8 @@ class MeasuredDurations final : public StageDurations {
   base::Result<base::Duration> collective(const StagedCollective& collective) override;
   base::Result<base::Duration> message(std::uint32_t from, std::uint32_t to,
                                        std::uint64_t bytes) override;
-  // "all-gather among 4 ranks", "messages": what the table did not have and was asked of `otherwise`;
-  // "all-reduce among 8 ranks beyond 1048576 bytes": what it was continued for.
+  // "all-gather among 4 ranks", "messages": what the table did not have and was asked of
+  // `otherwise`; "all-reduce among 8 ranks beyond 1048576 bytes": what it was continued for.
   const std::set<std::string>& uncovered() const { return uncovered_; }
 
  private:

@@ -39,20 +39,19 @@ std::string group_text(const std::string& name) {
 
 }  // namespace
 
-base::Status validate(const StageConfig& config) {
+base::Status validate_stage(const StageConfig& config) {
   if (config.world < 1 || config.world > chakra::kMaxTraceRanks) {
     return base::invalid_argument(fmt::format("a world of {} ranks: 1 to {} can be staged",
                                               config.world, chakra::kMaxTraceRanks));
   }
   if (config.real.empty() || !is_ascending(config.real) || config.real.back() >= config.world) {
-    return base::invalid_argument(
-        fmt::format("real ranks must be different ones of 0 to {}, at least one",
-                    config.world - 1));
+    return base::invalid_argument(fmt::format(
+        "real ranks must be different ones of 0 to {}, at least one", config.world - 1));
   }
   for (const SlowRank& slow : config.slow) {
     if (slow.rank >= config.world || is_among(config.real, slow.rank)) {
-      return base::invalid_argument(fmt::format(
-          "rank {} is no virtual rank: only those can be made slow here", slow.rank));
+      return base::invalid_argument(
+          fmt::format("rank {} is no virtual rank: only those can be made slow here", slow.rank));
     }
   }
   return {};
@@ -60,7 +59,7 @@ base::Status validate(const StageConfig& config) {
 
 Stage::Stage(const StageConfig& config, StageDurations& durations)
     : config_(config), durations_(durations), slow_(config.slow) {
-  SPILLWAY_CHECK(validate(config).ok());
+  SPILLWAY_CHECK(validate_stage(config).ok());
 }
 
 bool Stage::is_real(std::uint32_t rank) const {
@@ -120,8 +119,8 @@ void Stage::answer(std::uint32_t rank, std::uint64_t ticket, const base::Status&
 void Stage::call(std::uint32_t rank, std::uint32_t index, const StageCall& call) {
   base::Status refused = check(rank, index);
   if (refused.ok() && (call.bytes > kMaxBytes || !is_among(groups_[index].ranks, call.root))) {
-    refused = base::invalid_argument(
-        fmt::format("{}: its size or root cannot be", call_text(call)));
+    refused =
+        base::invalid_argument(fmt::format("{}: its size or root cannot be", call_text(call)));
   }
   if (!refused.ok()) {
     answer(rank, call.ticket, refused);
@@ -174,6 +173,10 @@ void Stage::complete(std::uint32_t index, std::uint64_t sequence, const Meeting&
   group.free = std::max(group.free, latest_arrival(index, sequence, meeting)) + *duration;
   ++totals_.collectives;
   totals_.duration += *duration;
+  const std::tuple shape(call.kind, group.ranks.size(), call.bytes);
+  if (totals_.shapes.size() < StageTotals::kMaxShapes || totals_.shapes.contains(shape)) {
+    ++totals_.shapes[shape];
+  }
   for (const Came& came : meeting.came) {
     answer(came.rank, came.call.ticket, {}, group.free);
   }
@@ -190,9 +193,9 @@ base::Instant Stage::latest_arrival(std::uint32_t index, std::uint64_t sequence,
   const base::Instant mean = group.spread.learn(arrivals);
   base::Instant latest = last_real;
   if (config_.learns_spread) {
-    const base::RandomBlock drawn = base::random_block(
-        config_.seed, {index, static_cast<std::uint32_t>(sequence),
-                       static_cast<std::uint32_t>(sequence >> 32), 0});
+    const base::RandomBlock drawn =
+        base::random_block(config_.seed, {index, static_cast<std::uint32_t>(sequence),
+                                          static_cast<std::uint32_t>(sequence >> 32), 0});
     latest = std::max(latest, mean + group.spread.latest_of(group.ranks.size() - group.real.size(),
                                                             base::uniform_float(drawn[0])));
   }
@@ -235,9 +238,9 @@ void Stage::message(std::uint32_t rank, std::uint32_t index, const StageMessage&
   base::Status refused = check(rank, index);
   if (refused.ok() && (message.bytes > kMaxBytes || message.peer == rank ||
                        !is_among(groups_[index].ranks, message.peer))) {
-    refused = base::invalid_argument(fmt::format("rank {}: a message of {} bytes with rank {}, of {}",
-                                                 rank, message.bytes, message.peer,
-                                                 group_text(groups_[index].name)));
+    refused = base::invalid_argument(
+        fmt::format("rank {}: a message of {} bytes with rank {}, of {}", rank, message.bytes,
+                    message.peer, group_text(groups_[index].name)));
   }
   if (refused.ok() && channels_.size() >= kMaxChannels) {
     refused = {base::StatusCode::kLimitExceeded,
@@ -290,8 +293,7 @@ void Stage::receive(const ChannelKey& key, std::uint32_t rank, const StageMessag
 void Stage::deliver(Channel& channel) {
   while (!channel.sent.empty() && !channel.asked.empty()) {
     const Receive& first = channel.asked.front();
-    answer(first.rank, first.message.ticket, {},
-           std::max(channel.sent.front(), first.message.at));
+    answer(first.rank, first.message.ticket, {}, std::max(channel.sent.front(), first.message.at));
     channel.sent.pop_front();
     channel.asked.pop_front();
     ++channel.received;
@@ -323,11 +325,11 @@ void Stage::leave(std::uint32_t rank, const std::string& how) {
       continue;
     }
     const auto first = group.open.begin();
-    const std::string what =
-        first == group.open.end() ? group_text(group.name)
-                                  : who_came(group, first->first, first->second);
-    break_group(group, {base::StatusCode::kPeerFailed,
-                        fmt::format("{}: rank {} {}", what, rank, how)});
+    const std::string what = first == group.open.end()
+                                 ? group_text(group.name)
+                                 : who_came(group, first->first, first->second);
+    break_group(group,
+                {base::StatusCode::kPeerFailed, fmt::format("{}: rank {} {}", what, rank, how)});
   }
   fail_receives_from(rank, how);
 }
@@ -372,8 +374,7 @@ base::Instant Stage::expire_receives(base::Instant now) {
   for (auto& [key, channel] : channels_) {
     while (!channel.asked.empty() && channel.asked.front().expires <= now) {
       const Receive& late = channel.asked.front();
-      answer(late.rank, late.message.ticket,
-             {base::StatusCode::kTimedOut, who_sent(key, channel)});
+      answer(late.rank, late.message.ticket, {base::StatusCode::kTimedOut, who_sent(key, channel)});
       channel.asked.pop_front();
       --open_;
     }

@@ -17,7 +17,8 @@
 // because a member left or members called different things, ends at once. Each waiting call then
 // gets a sentence with the group, the sequence, who came and who did not.
 //
-// Pure: time is what calls say; one thread. Limits: kMaxGroups, kMaxOpen waiting calls, kMaxChannels.
+// Pure: time is what calls say; one thread. Limits: kMaxGroups, kMaxOpen waiting calls,
+// kMaxChannels.
 #pragma once
 
 #include <cstdint>
@@ -37,15 +38,15 @@ namespace spillway::emulate {
 
 struct StageConfig {
   std::uint32_t world = 1;
-  std::vector<std::uint32_t> real;  // ascending
+  std::vector<std::uint32_t> real{};  // ascending
   base::Duration patience = base::seconds(60);
-  std::vector<SlowRank> slow;
+  std::vector<SlowRank> slow{};
   bool learns_spread = true;
   std::uint64_t seed = 1;
 };
 
 // Whether a world can be staged so; the sentence where not.
-base::Status validate(const StageConfig& config);
+base::Status validate_stage(const StageConfig& config);
 
 struct StageCall {
   std::uint64_t ticket = 0;  // the caller's, for the answer
@@ -80,6 +81,9 @@ struct StageTotals {
   std::uint64_t failures = 0;
   base::Duration duration{};        // of all collectives, as modelled
   base::Duration waited_virtual{};  // for virtual ranks, beyond the last real one
+  // How often each was called: kind, ranks and bytes; the first kMaxShapes of them.
+  std::map<std::tuple<CollectiveKind, std::size_t, std::uint64_t>, std::uint64_t> shapes;
+  static constexpr std::size_t kMaxShapes = 4096;
 };
 
 class Stage {
@@ -141,8 +145,7 @@ class Stage {
 
   base::Status check(std::uint32_t rank, std::uint32_t group) const;
   void complete(std::uint32_t index, std::uint64_t sequence, const Meeting& meeting);
-  base::Instant latest_arrival(std::uint32_t index, std::uint64_t sequence,
-                               const Meeting& meeting);
+  base::Instant latest_arrival(std::uint32_t index, std::uint64_t sequence, const Meeting& meeting);
   // Ends all that waits in the group, and whatever is called in it later.
   void break_group(Group& group, const base::Status& why);
   base::Instant expire_collectives(base::Instant now);

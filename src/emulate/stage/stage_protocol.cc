@@ -181,7 +181,8 @@ base::Status StageProtocol::call(Member& member, const json& said) {
   call.root = static_cast<std::uint32_t>(*root);
   call.at = heading->at;
   call.is_uneven = said.contains("uneven");
-  if (const auto patience = number(said, "patience_ms", kMaxPatienceMs); patience && *patience > 0) {
+  if (const auto patience = number(said, "patience_ms", kMaxPatienceMs);
+      patience && *patience > 0) {
     call.patience = base::milliseconds(*patience);
   }
   stage_.call(member.rank, heading->group, call);

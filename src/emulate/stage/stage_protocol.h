@@ -4,7 +4,7 @@
 //
 //   {"enter": 5}                            this connection is rank 5; null: it only asks
 //       {"world": 8, "real": [0, 5], "strict": false, "waits": false}
-//   {"group": 3, "name": "0", "ranks": [0, 2, 4, 6]}      3 is the caller's number for it; [] is all
+//   {"group": 3, "name": "0", "ranks": [0, 2]}    3 is the caller's number for it; [] is all ranks
 //   {"call": "all_reduce", "group": 3, "ticket": 9, "bytes": 4096, "root": 0, "at": NS}
 //       with "uneven" where members may hand in different sizes, "patience_ms" where they wait less
 //   {"send": 2, "group": 3, "tag": 0, "ticket": 9, "bytes": 4096, "at": NS}, and "receive"

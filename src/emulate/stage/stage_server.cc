@@ -167,7 +167,8 @@ void StageServer::say() {
 
 void StageServer::send_some(Peer& peer) {
   while (!peer.unsent.empty()) {
-    const ssize_t sent = ::send(peer.fd.get(), peer.unsent.data(), peer.unsent.size(), MSG_NOSIGNAL);
+    const ssize_t sent =
+        ::send(peer.fd.get(), peer.unsent.data(), peer.unsent.size(), MSG_NOSIGNAL);
     if (sent <= 0) {
       if (errno != EAGAIN && errno != EINTR) {
         peer.unsent.clear();  // it has gone; reading says so
@@ -179,9 +180,8 @@ void StageServer::send_some(Peer& peer) {
 }
 
 void StageServer::drop_ended() {
-  std::erase_if(peers_, [](const auto& each) {
-    return each.second.is_ending && each.second.unsent.empty();
-  });
+  std::erase_if(
+      peers_, [](const auto& each) { return each.second.is_ending && each.second.unsent.empty(); });
 }
 
 base::Result<StagedWorld> ask_stage(const std::string& path, base::Duration patience) {

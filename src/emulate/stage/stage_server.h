@@ -41,8 +41,8 @@ class StageServer {
     bool is_ending = false;  // when all is sent
   };
 
-  StageServer(std::string path, net::UniqueFd listener, net::UniqueFd stop,
-              StageProtocol& protocol, Stage& stage);
+  StageServer(std::string path, net::UniqueFd listener, net::UniqueFd stop, StageProtocol& protocol,
+              Stage& stage);
   void serve();
   void welcome();
   void hear(StageProtocol::Connection from, Peer& peer);
