@@ -25,6 +25,7 @@ from common import report
 MODELS = {  # arguments of examples/train.py; a batch is divided among all ranks
     "cnn": ["--model", "cnn", "--batch", "512"],
     "charlm": ["--model", "charlm", "--batch", "64"],
+    "hybrid": ["--model", "hybrid"],  # worker.py's own, with tensor and data parallel groups
 }
 REAL = (0, 1)
 TRIES = 2

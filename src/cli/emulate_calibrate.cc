@@ -30,6 +30,8 @@ struct EmulateCalibrateOptions {
   std::string out;
   std::vector<std::string> kinds = {"all_reduce", "all_gather", "broadcast", "barrier"};
   std::vector<std::uint64_t> bytes = {64, 4096, 65'536, 1'048'576, 8'388'608};
+  std::uint32_t members = 0;  // 0: all ranks
+  std::uint32_t stride = 1;
   std::uint32_t repeats = 9;
   std::string like;
   std::string rest = "5ms";
@@ -47,13 +49,15 @@ emulate::CollectiveKind kind_named(const std::string& name) {
   return *kind;
 }
 
-std::vector<emulate::CalibratedShape> shapes_of(const EmulateCalibrateOptions& options) {
+std::vector<emulate::CalibratedShape> shapes_of(const EmulateCalibrateOptions& options,
+                                                std::uint32_t world) {
+  const std::uint32_t members = options.members == 0 ? world : options.members;
   std::vector<emulate::CalibratedShape> shapes;
   for (const std::string& name : options.kinds) {
     const emulate::CollectiveKind kind = kind_named(name);
     for (const std::uint64_t bytes : options.bytes) {
       const bool has_size = kind != emulate::CollectiveKind::kBarrier;
-      shapes.push_back({kind, has_size ? bytes : 0});
+      shapes.push_back({kind, members, options.stride, has_size ? bytes : 0});
       if (!has_size) {
         break;
       }
@@ -62,30 +66,31 @@ std::vector<emulate::CalibratedShape> shapes_of(const EmulateCalibrateOptions& o
   return shapes;
 }
 
-// What a staged run called among this many ranks.
-std::vector<emulate::CalibratedShape> shapes_like(const std::string& report, std::uint32_t ranks) {
+// What a staged run called, in groups that divide the world.
+std::vector<emulate::CalibratedShape> shapes_like(const std::string& report) {
   std::ifstream file(report);
   const json read = json::parse(file, nullptr, false);
   std::vector<emulate::CalibratedShape> shapes;
   try {
     for (const json& shape : read.at("shapes")) {
       const auto bytes = shape.at("bytes").get<std::uint64_t>();
-      if (shape.at("ranks").get<std::uint32_t>() == ranks && bytes <= kMostCalibrated) {
-        shapes.push_back({kind_named(shape.at("kind").get<std::string>()), bytes});
+      const auto ranks = shape.at("ranks").get<std::uint32_t>();
+      const auto stride = shape.at("stride").get<std::uint32_t>();
+      if (ranks > 1 && stride > 0 && bytes <= kMostCalibrated) {
+        shapes.push_back({kind_named(shape.at("kind").get<std::string>()), ranks, stride, bytes});
       }
     }
   } catch (const json::exception&) {
     throw CommandError(fmt::format("--like: {} is no report of `spillway emulate stage`", report));
   }
   if (shapes.empty()) {
-    throw CommandError(fmt::format("--like: {} has no collectives of {} ranks", report, ranks));
+    throw CommandError(fmt::format("--like: {} has no collectives of several ranks", report));
   }
   return shapes;
 }
 
 emulate::CalibrationOptions calibration_of(const EmulateCalibrateOptions& options) {
   emulate::CalibrationOptions made;
-  made.shapes = shapes_of(options);
   made.repeats = options.repeats;
   made.rest = parsed("--rest", base::parse_duration(options.rest));
   made.patience = parsed("--patience", base::parse_duration(options.patience));
@@ -107,6 +112,10 @@ emulate::CalibrationOptions calibration_of(const EmulateCalibrateOptions& option
                 "--repeats", std::to_string(options.repeats), "--rest", options.rest, "--patience",
                 options.patience, "--kinds", fmt::format("{}", fmt::join(options.kinds, ",")),
                 "--bytes", fmt::format("{}", fmt::join(options.bytes, ","))});
+  if (options.members != 0) {
+    words.insert(words.end(), {"--members", std::to_string(options.members), "--stride",
+                               std::to_string(options.stride)});
+  }
   if (!options.like.empty()) {
     words.insert(words.end(), {"--like", std::filesystem::absolute(options.like).string()});
   }
@@ -124,14 +133,13 @@ void calibrate_network(const EmulateCalibrateOptions& options) {
         "or use one of `spillway lab run -- ...`, mpirun, srun and torchrun --no-python");
   }
   const auto everybody = value_or_throw(runtime::Communicator::create({}));
-  if (!options.like.empty()) {
-    calibration.shapes = shapes_like(options.like, everybody->world());
-  }
+  calibration.shapes =
+      options.like.empty() ? shapes_of(options, everybody->world()) : shapes_like(options.like);
   const bool speaks = everybody->rank() == 0;
   if (speaks) {
     calibration.on_row = [](const emulate::MeasuredRow& row) {
-      fmt::print("{} of {} bytes among {} ranks: {:.1f} us\n",
-                 chakra::collective_kind_name(row.kind), row.bytes, row.ranks,
+      fmt::print("{} of {} bytes among {} ranks, {} apart: {:.1f} us\n",
+                 chakra::collective_kind_name(row.kind), row.bytes, row.ranks, row.stride,
                  base::microseconds_of(row.duration));
     };
   }
@@ -162,6 +170,11 @@ void add_emulate_calibrate(CLI::App& noun) {
       ->delimiter(',')
       ->capture_default_str()
       ->check(CLI::Range(std::uint64_t{1}, kMostCalibrated));
+  command->add_option("--members", options->members,
+                      "Of groups that divide the world, all measured at once; else of all ranks");
+  command->add_option("--stride", options->stride, "By which a group's ranks are apart")
+      ->capture_default_str()
+      ->check(CLI::Range(1U, 65'536U));
   command->add_option("--like", options->like,
                       "A report of `spillway emulate stage`: the kinds and sizes that it called");
   command->add_option("--repeats", options->repeats, "Of each; their median counts")

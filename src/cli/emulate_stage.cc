@@ -219,9 +219,10 @@ json stage_json(const emulate::Stage& stage, const emulate::StageProtocol& proto
   const emulate::StageTotals& totals = stage.totals();
   json shapes = json::array();
   for (const auto& [shape, calls] : totals.shapes) {
-    const auto& [kind, members, bytes] = shape;
+    const auto& [kind, members, stride, bytes] = shape;
     shapes.push_back({{"kind", chakra::collective_kind_name(kind)},
                       {"ranks", members},
+                      {"stride", stride},
                       {"bytes", bytes},
                       {"calls", calls}});
   }

@@ -16,6 +16,7 @@ from typing import Any, List, Optional, Sequence
 from .. import abi
 from ..communicator import Communicator
 from ..errors import SpillwayError, Status
+from ..request import OperationReport, operation_report_from
 from . import staged_data
 from .meeting import join_through_store
 from .stage_link import Answer, StageLink
@@ -99,10 +100,10 @@ class StagedRequest:
     def source(self) -> Optional[int]:
         return self._source
 
-    def report(self) -> Any:
-        """Of what real ranks exchanged."""
+    def report(self) -> OperationReport:
+        """Of what real ranks exchanged; all zeros where that was nothing."""
         if self._exchange.request is None:
-            raise SpillwayError(Status.UNAVAILABLE, f"{self._described}: nothing was exchanged, there is nothing to report")
+            return operation_report_from(abi.OperationReport(), (), ())
         return self._exchange.request.report()
 
 

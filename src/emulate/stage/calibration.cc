@@ -4,9 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <thread>
 
 #include "base/clock.h"
+#include "emulate/replay/replay_groups.h"
+#include "emulate/stage/flow_durations.h"
 
 namespace spillway::emulate {
 namespace {
@@ -87,8 +90,8 @@ base::Status meet(runtime::Communicator& everybody, base::Duration patience) {
   return do_one(everybody, barrier, patience);
 }
 
-base::Result<double> median_ns(runtime::Communicator& everybody, const Measured& measured,
-                               const CalibrationOptions& options) {
+base::Result<double> median_ns(runtime::Communicator& everybody, runtime::Communicator& group,
+                               const Measured& measured, const CalibrationOptions& options) {
   const base::MonotonicClock clock;
   std::vector<double> times;
   for (std::uint32_t i = 0; i <= options.repeats; ++i) {
@@ -96,7 +99,7 @@ base::Result<double> median_ns(runtime::Communicator& everybody, const Measured&
     base::Status status = meet(everybody, options.patience);
     const base::Instant began = clock.now();
     if (status.ok()) {
-      status = do_one(everybody, measured.operation(), options.patience);
+      status = do_one(group, measured.operation(), options.patience);
     }
     if (!status.ok()) {
       return status;
@@ -127,30 +130,90 @@ base::Result<double> together(runtime::Communicator& everybody, double own, bool
   return most ? sum : sum / everybody.world();
 }
 
-base::Result<MeasuredRow> measure(runtime::Communicator& everybody, CollectiveKind kind,
-                                  std::uint64_t bytes, const CalibrationOptions& options) {
-  const Measured measured(kind, bytes, everybody.world());
-  const base::Result<double> own = median_ns(everybody, measured, options);
+base::Result<MeasuredRow> measure(runtime::Communicator& everybody,
+                                  const ReplayGroups::Member& member, const CalibratedShape& shape,
+                                  const CalibrationOptions& options) {
+  const Measured measured(shape.kind, shape.bytes, shape.ranks);
+  const base::Result<double> own = median_ns(everybody, *member.communicator, measured, options);
   if (!own.ok()) {
     return base::Status(own.status().code(),
-                        fmt::format("{} of {} bytes: {}", collective_kind_name(kind), bytes,
-                                    own.status().message()));
+                        fmt::format("{} of {} bytes: {}", collective_kind_name(shape.kind),
+                                    shape.bytes, own.status().message()));
   }
-  const base::Result<double> all = together(everybody, *own, has_root(kind), options.patience);
+  const base::Result<double> all =
+      together(everybody, *own, has_root(shape.kind), options.patience);
   if (!all.ok()) {
     return all.status();
   }
-  return MeasuredRow{kind, everybody.world(), bytes,
+  return MeasuredRow{shape.kind, shape.ranks, shape.stride, shape.bytes,
                      base::nanoseconds(static_cast<std::int64_t>(*all))};
+}
+
+using Pattern = std::pair<std::uint32_t, std::uint32_t>;  // ranks and stride
+
+// A world in which each rank uses its group of every division, and which group that is.
+base::Result<World> world_of_divisions(const CalibrationOptions& options, std::uint32_t size,
+                                       std::uint32_t rank,
+                                       std::map<Pattern, std::uint32_t>& own_group) {
+  World world;
+  world.ranks.resize(size);
+  world.has_trace.resize(size, true);
+  world.groups.push_back({"", {}});
+  for (std::uint32_t each = 0; each < size; ++each) {
+    world.groups[0].ranks.push_back(each);
+  }
+  for (const CalibratedShape& shape : options.shapes) {
+    const Pattern pattern(shape.ranks, shape.stride);
+    const std::uint64_t block = std::uint64_t{shape.ranks} * shape.stride;
+    if (shape.ranks < 2 || block == 0 || size % block != 0) {
+      return base::invalid_argument(
+          fmt::format("{} ranks cannot be divided into groups of {}, {} apart", size, shape.ranks,
+                      shape.stride));
+    }
+    if (own_group.contains(pattern)) {
+      continue;
+    }
+    std::vector<std::uint32_t> first;
+    for (std::uint32_t i = 0; i < shape.ranks; ++i) {
+      first.push_back(i * shape.stride);
+    }
+    for (const std::vector<std::uint32_t>& ranks : sister_groups(first, size)) {
+      const bool is_all = ranks.size() == size;
+      const auto index = is_all ? 0U : static_cast<std::uint32_t>(world.groups.size());
+      if (!is_all) {
+        world.groups.push_back({fmt::format("{}/{}", shape.ranks, shape.stride), ranks});
+      }
+      if (std::binary_search(ranks.begin(), ranks.end(), rank)) {
+        own_group[pattern] = index;
+        GraphNode node;
+        node.kind = NodeKind::kCollective;
+        node.group = index;
+        node.has_collective = node.has_bytes = true;
+        world.ranks[rank].nodes.push_back(node);
+      }
+    }
+  }
+  return world;
 }
 
 }  // namespace
 
 base::Result<MeasuredTable> calibrate(runtime::Communicator& everybody,
                                       const CalibrationOptions& options) {
+  std::map<Pattern, std::uint32_t> own_group;
+  const base::Result<World> world =
+      world_of_divisions(options, everybody.world(), everybody.rank(), own_group);
+  if (!world.ok()) {
+    return world.status();
+  }
+  const base::Result<ReplayGroups> groups = ReplayGroups::make(*world, everybody, options.patience);
+  if (!groups.ok()) {
+    return groups.status();
+  }
   MeasuredTable table;
   for (const CalibratedShape& shape : options.shapes) {
-    const base::Result<MeasuredRow> row = measure(everybody, shape.kind, shape.bytes, options);
+    const ReplayGroups::Member member = groups->member(own_group.at({shape.ranks, shape.stride}));
+    const base::Result<MeasuredRow> row = measure(everybody, member, shape, options);
     if (!row.ok()) {
       return row.status();
     }

@@ -22,11 +22,9 @@ World empty_world(std::uint32_t size) {
 std::vector<std::vector<std::uint32_t>> sister_groups(const std::vector<std::uint32_t>& ranks,
                                                       std::uint32_t world) {
   const auto size = static_cast<std::uint32_t>(ranks.size());
-  const std::uint32_t stride = size < 2 ? 1 : ranks[1] - ranks[0];
-  for (std::uint32_t i = 1; i < size; ++i) {
-    if (ranks[i] - ranks[i - 1] != stride) {
-      return {ranks};
-    }
+  const std::uint32_t stride = stride_of(ranks);
+  if (stride == 0) {
+    return {ranks};
   }
   const std::uint64_t block = std::uint64_t{stride} * size;
   // The pattern must begin where a division of the world has one of its groups.

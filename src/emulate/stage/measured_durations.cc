@@ -30,16 +30,17 @@ base::Result<MeasuredRow> parse_row(const json& row) {
       row.is_object() && kind != row.end() && kind->is_string()
           ? chakra::parse_collective_kind(kind->get_ref<const std::string&>())
           : std::nullopt;
-  if (!parsed || !is_count("ranks") || !is_count("bytes") || !row.contains("us") ||
-      !row.at("us").is_number()) {
-    return no_table("a row has not kind, ranks, bytes and us");
+  if (!parsed || !is_count("ranks") || !is_count("stride") || !is_count("bytes") ||
+      !row.contains("us") || !row.at("us").is_number()) {
+    return no_table("a row has not kind, ranks, stride, bytes and us");
   }
   const auto us = row.at("us").get<double>();
-  if (!(us >= 0.0 && us <= kLongestUs) || row.at("ranks").get<std::uint64_t>() > UINT32_MAX) {
+  if (!(us >= 0.0 && us <= kLongestUs) || row.at("ranks").get<std::uint64_t>() > UINT32_MAX ||
+      row.at("stride").get<std::uint64_t>() > UINT32_MAX) {
     return no_table("a row's numbers cannot be");
   }
   return MeasuredRow{*parsed, row.at("ranks").get<std::uint32_t>(),
-                     row.at("bytes").get<std::uint64_t>(),
+                     row.at("stride").get<std::uint32_t>(), row.at("bytes").get<std::uint64_t>(),
                      base::nanoseconds(std::llround(us * 1e3))};
 }
 
@@ -82,6 +83,7 @@ std::string table_text(const MeasuredTable& table) {
   for (const MeasuredRow& row : table.rows) {
     rows.push_back({{"kind", chakra::collective_kind_name(row.kind)},
                     {"ranks", row.ranks},
+                    {"stride", row.stride},
                     {"bytes", row.bytes},
                     {"us", base::microseconds_of(row.duration)}});
   }
@@ -93,14 +95,17 @@ std::string table_text(const MeasuredTable& table) {
 MeasuredDurations::MeasuredDurations(const MeasuredTable& table, StageDurations& otherwise)
     : otherwise_(otherwise) {
   for (const MeasuredRow& row : table.rows) {
-    curves_[{row.kind, row.ranks}][row.bytes] = static_cast<double>(row.duration.count());
+    curves_[{row.kind, row.ranks, row.stride}][row.bytes] =
+        static_cast<double>(row.duration.count());
   }
 }
 
 base::Result<base::Duration> MeasuredDurations::collective(const StagedCollective& collective) {
-  const auto found = curves_.find({collective.kind, collective.ranks.size()});
-  const std::string what = fmt::format(
-      "{} among {} ranks", chakra::collective_kind_name(collective.kind), collective.ranks.size());
+  const std::uint32_t stride = stride_of(collective.ranks);
+  const auto found = curves_.find({collective.kind, collective.ranks.size(), stride});
+  const std::string what =
+      fmt::format("{} among {} ranks {} apart", chakra::collective_kind_name(collective.kind),
+                  collective.ranks.size(), stride);
   if (found == curves_.end()) {
     uncovered_.insert(what);
     return otherwise_.collective(collective);

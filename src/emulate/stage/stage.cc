@@ -173,7 +173,7 @@ void Stage::complete(std::uint32_t index, std::uint64_t sequence, const Meeting&
   group.free = std::max(group.free, latest_arrival(index, sequence, meeting)) + *duration;
   ++totals_.collectives;
   totals_.duration += *duration;
-  const std::tuple shape(call.kind, group.ranks.size(), call.bytes);
+  const std::tuple shape(call.kind, group.ranks.size(), stride_of(group.ranks), call.bytes);
   if (totals_.shapes.size() < StageTotals::kMaxShapes || totals_.shapes.contains(shape)) {
     ++totals_.shapes[shape];
   }

@@ -81,8 +81,9 @@ struct StageTotals {
   std::uint64_t failures = 0;
   base::Duration duration{};        // of all collectives, as modelled
   base::Duration waited_virtual{};  // for virtual ranks, beyond the last real one
-  // How often each was called: kind, ranks and bytes; the first kMaxShapes of them.
-  std::map<std::tuple<CollectiveKind, std::size_t, std::uint64_t>, std::uint64_t> shapes;
+  // How often each was called: kind, ranks, their stride and bytes; the first kMaxShapes of them.
+  std::map<std::tuple<CollectiveKind, std::size_t, std::uint32_t, std::uint64_t>, std::uint64_t>
+      shapes;
   static constexpr std::size_t kMaxShapes = 4096;
 };
 

@@ -20,6 +20,17 @@ struct StagedCollective {
   std::uint32_t root = 0;   // a rank of the world, where the collective has one
 };
 
+// How far apart ranks are, all by the same; 0 where they are not, 1 of one alone.
+inline std::uint32_t stride_of(const std::vector<std::uint32_t>& ranks) {
+  const std::uint32_t stride = ranks.size() < 2 ? 1 : ranks[1] - ranks[0];
+  for (std::size_t i = 1; i < ranks.size(); ++i) {
+    if (ranks[i] - ranks[i - 1] != stride) {
+      return 0;
+    }
+  }
+  return stride;
+}
+
 class StageDurations {
  public:
   virtual ~StageDurations() = default;

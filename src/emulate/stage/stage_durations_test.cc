@@ -71,8 +71,8 @@ class NoDurations final : public StageDurations {
 TEST(MeasuredDurations, AreOnTheLineBetweenWhatWasMeasured) {
   NoDurations otherwise;
   const MeasuredTable table{"test",
-                            {{CollectiveKind::kAllReduce, 2, 1000, base::microseconds(10)},
-                             {CollectiveKind::kAllReduce, 2, 3000, base::microseconds(30)}}};
+                            {{CollectiveKind::kAllReduce, 2, 1, 1000, base::microseconds(10)},
+                             {CollectiveKind::kAllReduce, 2, 1, 3000, base::microseconds(30)}}};
   const base::Result<MeasuredTable> read = parse_table(table_text(table));
   ASSERT_TRUE(read.ok()) << read.status().message();
   EXPECT_EQ(read->about, "test");
@@ -87,25 +87,27 @@ TEST(MeasuredDurations, AreOnTheLineBetweenWhatWasMeasured) {
   EXPECT_EQ(of(3000), 30);
   EXPECT_TRUE(durations.uncovered().empty());
   EXPECT_EQ(of(6000), 60);
-  EXPECT_EQ(*durations.uncovered().begin(), "all-reduce among 2 ranks beyond 3000 bytes");
+  EXPECT_EQ(*durations.uncovered().begin(), "all-reduce among 2 ranks 1 apart beyond 3000 bytes");
 }
 
 TEST(MeasuredDurations, WhatIsNotInTheTableIsSaid) {
   NoDurations otherwise;
-  MeasuredDurations durations({"", {{CollectiveKind::kAllReduce, 2, 1000, base::microseconds(10)}}},
-                              otherwise);
-  const std::vector<std::uint32_t> three = {0, 1, 2};
-  EXPECT_EQ(*durations.collective({three, CollectiveKind::kAllReduce, 10, 0}),
+  MeasuredDurations durations(
+      {"", {{CollectiveKind::kAllReduce, 2, 1, 1000, base::microseconds(10)}}}, otherwise);
+  const std::vector<std::uint32_t> apart = {0, 2};
+  EXPECT_EQ(*durations.collective({apart, CollectiveKind::kAllReduce, 10, 0}),
             base::microseconds(7));
   EXPECT_EQ(*durations.message(0, 1, 10), base::microseconds(8));
-  EXPECT_EQ(durations.uncovered(), (std::set<std::string>{"all-reduce among 3 ranks", "messages"}));
+  EXPECT_EQ(durations.uncovered(),
+            (std::set<std::string>{"all-reduce among 2 ranks 2 apart", "messages"}));
 }
 
 TEST(MeasuredDurations, RefusesWhatIsNoTable) {
-  for (const char* text :
-       {"", "[]", "{}", R"({"table": 2, "rows": []})", R"({"table": 1, "rows": [{}]})",
-        R"({"table": 1, "rows": [{"kind": "all_reduce", "ranks": 2, "bytes": 1, "us": -1}]})",
-        R"({"table": 1, "rows": [{"kind": "dance", "ranks": 2, "bytes": 1, "us": 1}]})"}) {
+  for (
+      const char* text :
+      {"", "[]", "{}", R"({"table": 2, "rows": []})", R"({"table": 1, "rows": [{}]})",
+       R"({"table": 1, "rows": [{"kind": "all_reduce", "ranks": 2, "stride": 1, "bytes": 1, "us": -1}]})",
+       R"({"table": 1, "rows": [{"kind": "dance", "ranks": 2, "stride": 1, "bytes": 1, "us": 1}]})"}) {
     const auto table = parse_table(text);
     ASSERT_FALSE(table.ok()) << text;
     EXPECT_FALSE(table.status().message().empty());
