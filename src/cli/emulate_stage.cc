@@ -29,7 +29,9 @@
 #include "emulate/stage/flow_durations.h"
 #include "emulate/stage/measured_durations.h"
 #include "emulate/stage/stage_server.h"
+#include "emulate/stage/trace_arrivals.h"
 #include "emulate/trace/meetings.h"
+#include "emulate/trace/reader.h"
 #include "runtime/launch/launch.h"
 
 namespace spillway::cli {
@@ -42,6 +44,7 @@ struct EmulateStageOptions {
   std::uint32_t world = 0;
   std::vector<std::uint32_t> real;
   std::string table;
+  std::string trace;
   std::vector<std::string> slow;
   bool no_spread = false;
   std::uint64_t seed = 1;
@@ -88,6 +91,24 @@ emulate::MeasuredTable read_table(const std::string& path) {
     throw CommandError(fmt::format("--table {}: {}", path, table.status().message()));
   }
   return *table;
+}
+
+// The trace in virtual time on the network's flows.
+emulate::TraceArrivals arrivals_of(const EmulateStageOptions& options,
+                                   const emulate::StageConfig& config) {
+  const emulate::World world = value_or_throw(emulate::read_world(options.trace, {}));
+  if (world.size() != config.world) {
+    throw CommandError(fmt::format("--trace {} has {} ranks, the staged world {}", options.trace,
+                                   world.size(), config.world));
+  }
+  const emulate::FabricPaths paths = paths_of(options.network, world.size());
+  const emulate::Meetings meetings(world);
+  emulate::FlowModel model(world, paths, flow_options_of(options.network));
+  emulate::GraphRunOptions run_options;
+  run_options.keeps_times = true;
+  const emulate::GraphRunResult run = emulate::GraphRun(world, meetings, model, run_options).run();
+  throw_unless_ok(run.status);
+  return emulate::TraceArrivals(world, run, config.real);
 }
 
 // ------------------------------------------------------------------ processes
@@ -269,7 +290,11 @@ void run_stage(const EmulateStageOptions& options) {
   }
   emulate::StageDurations& durations =
       measured ? static_cast<emulate::StageDurations&>(*measured) : flows;
-  emulate::Stage stage(config, durations);
+  std::optional<emulate::TraceArrivals> arrivals;
+  if (!options.trace.empty()) {
+    arrivals.emplace(arrivals_of(options, config));
+  }
+  emulate::Stage stage(config, durations, arrivals ? &*arrivals : nullptr);
   emulate::StageProtocol protocol(stage, options.strict);
   const StageFolder folder;
   auto server = value_or_throw(emulate::StageServer::start(folder.socket(), protocol, stage));

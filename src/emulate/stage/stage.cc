@@ -57,8 +57,8 @@ base::Status validate_stage(const StageConfig& config) {
   return {};
 }
 
-Stage::Stage(const StageConfig& config, StageDurations& durations)
-    : config_(config), durations_(durations), slow_(config.slow) {
+Stage::Stage(const StageConfig& config, StageDurations& durations, const TraceArrivals* trace)
+    : config_(config), durations_(durations), trace_(trace), slow_(config.slow) {
   SPILLWAY_CHECK(validate_stage(config).ok());
 }
 
@@ -191,19 +191,42 @@ base::Instant Stage::latest_arrival(std::uint32_t index, std::uint64_t sequence,
   }
   const base::Instant last_real = *std::max_element(arrivals.begin(), arrivals.end());
   const base::Instant mean = group.spread.learn(arrivals);
-  base::Instant latest = last_real;
-  if (config_.learns_spread) {
+  const base::Instant latest =
+      std::max(last_real, mean + virtual_delay(index, sequence, meeting.came.front().call));
+  totals_.waited_virtual += latest - last_real;
+  return latest;
+}
+
+base::Duration Stage::virtual_delay(std::uint32_t index, std::uint64_t sequence,
+                                    const StageCall& call) {
+  Group& group = groups_[index];
+  base::Duration delay{};
+  std::optional<base::Duration> traced;
+  if (trace_ != nullptr) {
+    const std::uint64_t n = group.done[{call.kind, call.bytes}]++;
+    traced = trace_->behind(group.ranks, call.kind, call.bytes, n);
+  }
+  if (traced) {
+    delay = *traced;
+  } else if (config_.learns_spread) {
     const base::RandomBlock drawn =
         base::random_block(config_.seed, {index, static_cast<std::uint32_t>(sequence),
                                           static_cast<std::uint32_t>(sequence >> 32), 0});
-    latest = std::max(latest, mean + group.spread.latest_of(group.ranks.size() - group.real.size(),
-                                                            base::uniform_float(drawn[0])));
+    delay = group.spread.latest_of(group.ranks.size() - group.real.size(),
+                                   base::uniform_float(drawn[0]));
   }
   if (const std::optional<base::Duration> behind = slow_.furthest_behind(group.ranks)) {
-    latest = std::max(latest, mean + *behind);
+    delay = std::max(delay, *behind);
   }
-  totals_.waited_virtual += latest - last_real;
-  return latest;
+  return delay;
+}
+
+base::Duration Stage::sending_delay(std::uint32_t from, std::uint32_t to) {
+  if (trace_ == nullptr) {
+    return {};
+  }
+  const std::uint64_t n = asked_[{from, to}]++;
+  return std::max(base::Duration(), trace_->sent_behind(from, to, n).value_or(base::Duration()));
 }
 
 void Stage::break_group(Group& group, const base::Status& why) {
@@ -264,7 +287,8 @@ void Stage::message(std::uint32_t rank, std::uint32_t index, const StageMessage&
     answer(rank, message.ticket, duration.status());
     return;
   }
-  const base::Instant end = message.at + *duration;
+  const base::Instant end =
+      message.at + *duration + (sends ? base::Duration() : sending_delay(from, to));
   answer(rank, message.ticket, {}, end);
   if (sends && is_real(to)) {
     Channel& channel = channels_[key];

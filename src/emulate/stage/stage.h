@@ -3,11 +3,11 @@
 // A staged world: a job of `world` ranks of which a few are real processes and nobody runs the
 // others. The stage is told of what real ranks call and says when it ends:
 //
-//   a collective   when its last member has come, real (calls) or virtual (virtual_arrivals.h), and
-//                  the one before it in its group has ended, and then its duration
-//                  (stage_durations.h)
-//   a message      its duration after it is sent; what a virtual rank sends comes its duration
-//                  after it is asked for
+//   a collective   when its last member has come, real (calls) or virtual (trace_arrivals.h, or
+//                  else virtual_arrivals.h), and the one before it in its group has ended, and then
+//                  its duration (stage_durations.h)
+//   a message      its duration after it is sent; a virtual rank sends when it is asked to, or
+//                  later, as a trace says
 //
 // Collectives of a group are matched by their order at each member; messages by group, ends, tag
 // and order. Groups of virtual ranks alone are nobody's call and cost nothing. Data is not the
@@ -32,6 +32,7 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "emulate/stage/stage_durations.h"
+#include "emulate/stage/trace_arrivals.h"
 #include "emulate/stage/virtual_arrivals.h"
 
 namespace spillway::emulate {
@@ -93,8 +94,8 @@ class Stage {
   static constexpr std::size_t kMaxOpen = 1'000'000;
   static constexpr std::size_t kMaxChannels = 1'000'000;  // pairs of real ranks with a tag
 
-  // The config is valid; the durations outlive it.
-  Stage(const StageConfig& config, StageDurations& durations);
+  // The config is valid; durations and trace, which may be null, outlive it.
+  Stage(const StageConfig& config, StageDurations& durations, const TraceArrivals* trace = nullptr);
 
   // The same for the same name and members, which are ascending.
   base::Result<std::uint32_t> group(const std::string& name, std::vector<std::uint32_t> ranks);
@@ -129,6 +130,8 @@ class Stage {
     std::map<std::uint32_t, std::uint64_t> called;  // by rank
     std::map<std::uint64_t, Meeting> open;          // by sequence
     SpreadProfile spread;
+    // How many of a kind and size were called.
+    std::map<std::pair<CollectiveKind, std::uint64_t>, std::uint64_t> done;
     base::Instant free;   // the end of the last collective
     base::Status broken;  // not ok: what every call gets
   };
@@ -147,6 +150,10 @@ class Stage {
   base::Status check(std::uint32_t rank, std::uint32_t group) const;
   void complete(std::uint32_t index, std::uint64_t sequence, const Meeting& meeting);
   base::Instant latest_arrival(std::uint32_t index, std::uint64_t sequence, const Meeting& meeting);
+  // Of virtual members, behind the mean of the real ones.
+  base::Duration virtual_delay(std::uint32_t index, std::uint64_t sequence, const StageCall& call);
+  // Of a message from a virtual rank.
+  base::Duration sending_delay(std::uint32_t from, std::uint32_t to);
   // Ends all that waits in the group, and whatever is called in it later.
   void break_group(Group& group, const base::Status& why);
   base::Instant expire_collectives(base::Instant now);
@@ -161,9 +168,11 @@ class Stage {
 
   StageConfig config_;
   StageDurations& durations_;
+  const TraceArrivals* trace_;
   std::vector<Group> groups_;
   std::map<std::pair<std::string, std::vector<std::uint32_t>>, std::uint32_t> by_name_;
-  std::map<ChannelKey, Channel> channels_;  // group, from, to, tag
+  std::map<ChannelKey, Channel> channels_;                                  // group, from, to, tag
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> asked_;  // of virtual ranks
   std::map<std::uint32_t, std::string> left_;
   SlowRanks slow_;
   std::size_t open_ = 0;

@@ -5,6 +5,10 @@
 
 #include <numeric>
 
+#include "emulate/simulate/graph_run.h"
+#include "emulate/simulate/recorded_model.h"
+#include "emulate/trace/trace_testing.h"
+
 namespace spillway::emulate {
 namespace {
 
@@ -209,6 +213,42 @@ TEST(Stage, RefusesWhatCannotBe) {
   for (const StageAnswer& answer : staged.stage.take_answers()) {
     EXPECT_FALSE(answer.status.ok());
   }
+}
+
+TEST(TraceArrivals, SayWhenVirtualRanksComeAndSend) {
+  // Rank 0, which is virtual, computes for 500 us, sends, and comes to the all-reduce; rank 1 for
+  // 200 us.
+  const auto all_reduce = [](std::uint64_t dep) {
+    return collective_node(3, CollectiveKind::kAllReduce, 4096, "", {dep});
+  };
+  const World world = world_of({{compute_node(1, {}, base::microseconds(500)),
+                                 message_node(2, NodeKind::kSend, 1, 64, {1}), all_reduce(2)},
+                                {compute_node(1, {}, base::microseconds(200)),
+                                 message_node(2, NodeKind::kReceive, 0, 64), all_reduce(1)}});
+  const Meetings meetings(world);
+  RecordedModel model;
+  GraphRunOptions options;
+  options.keeps_times = true;
+  const GraphRunResult run = GraphRun(world, meetings, model, options).run();
+  ASSERT_TRUE(run.status.ok()) << run.status.message();
+  const TraceArrivals arrivals(world, run, {1});
+  EXPECT_EQ(arrivals.behind({0, 1}, CollectiveKind::kAllReduce, 4096, 7), base::microseconds(300));
+  EXPECT_EQ(arrivals.behind({0, 1}, CollectiveKind::kAllReduce, 8, 0), std::nullopt);
+  EXPECT_EQ(arrivals.sent_behind(0, 1, 0), base::microseconds(500));
+  EXPECT_EQ(arrivals.sent_behind(1, 0, 0), std::nullopt);
+
+  PlainDurations durations;
+  Stage stage({.world = 2, .real = {1}}, durations, &arrivals);
+  const std::uint32_t both = *stage.group("both", {0, 1});
+  StageCall call;
+  call.bytes = 4096;
+  call.at = us(1000);
+  stage.call(1, both, call);
+  stage.message(1, both, {1, StageMessage::End::kReceive, 0, 0, 64, us(2000)});
+  const std::vector<StageAnswer> answers = stage.take_answers();
+  ASSERT_EQ(answers.size(), 2U);
+  EXPECT_EQ(answers[0].end, us(1000 + 300 + 104));
+  EXPECT_EQ(answers[1].end, us(2000 + 500 + 10));
 }
 
 TEST(SpreadProfile, TheLatestOfManyComesLaterThanOfFew) {
