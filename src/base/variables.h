@@ -112,6 +112,13 @@ inline constexpr auto kVariables = std::to_array<Variable>({
      .otherwise_words = "none",
      .readers = "library, PyTorch, tool",
      .meaning = "file for the ticket of a job whose members may change"},
+    {.name = "SPILLWAY_STAGE",
+     .topic = internal::kJob,
+     .kind = VariableKind::kPath,
+     .otherwise_words = "all ranks are real",
+     .readers = "PyTorch, tool",
+     .meaning = "socket of a stage: this process is one of the few real ranks of a world of many; "
+                "spillway emulate stage sets it"},
     {.name = "SPILLWAY_SERVERS",
      .topic = internal::kJob,
      .kind = VariableKind::kNumber,

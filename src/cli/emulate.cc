@@ -396,6 +396,9 @@ void add_emulate(CLI::App& app) {
   add_emulate_simulate(*noun);
   add_emulate_run(*noun);
   add_emulate_timers(*noun);
+  add_emulate_calibrate(*noun);
+  add_emulate_stage(*noun);
+  add_emulate_enter(*noun);
 }
 
 }  // namespace spillway::cli

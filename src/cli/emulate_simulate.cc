@@ -16,16 +16,13 @@
 #include "base/units_text.h"
 #include "cli/commands.h"
 #include "cli/emulate_model.h"
-#include "cli/scenario_file.h"
+#include "cli/emulate_network.h"
 #include "cli/text_table.h"
-#include "emulate/simulate/fabric_paths.h"
 #include "emulate/simulate/flow_model.h"
 #include "emulate/simulate/graph_run.h"
 #include "emulate/simulate/packet_model.h"
 #include "emulate/simulate/timeline_page.h"
 #include "emulate/trace/reader.h"
-#include "sim/stacks/spillway_stack.h"
-#include "wire/frame_overhead.h"
 
 namespace spillway::cli {
 namespace {
@@ -35,23 +32,12 @@ namespace {
 using nlohmann::json;
 
 enum class SimulationLevel { kFlows, kPackets };
-enum class CarriedBy { kSpillway, kTcp };
 
 struct EmulateSimulateOptions {
   std::string trace;
   emulate::LlmStepOptions model;
-  std::string scenario;
-  std::vector<std::string> overrides;
-  std::string rate = "100gbit";
-  double oversubscription = 1.0;
-  std::uint32_t leaf_hosts = 32;
+  EmulateNetworkOptions network;
   SimulationLevel level = SimulationLevel::kFlows;
-  CarriedBy carried_by = CarriedBy::kSpillway;
-  emulate::CutAlgorithm algorithm = emulate::CutAlgorithm::kAutomatic;
-  double bits = 32.0;
-  std::uint32_t node_ranks = 1;
-  std::string node_rate = "3600gbit";
-  std::string step_overhead = "0";
   std::string limit = "100000s";
   std::vector<std::string> slow;
   std::vector<std::string> dead;
@@ -62,32 +48,10 @@ struct EmulateSimulateOptions {
 
 // ------------------------------------------------------------------ what is said
 
-template <typename T>
-T parsed(const char* option, const base::Result<T>& result) {
-  if (!result.ok()) {
-    throw CLI::ValidationError(option, result.status().message());
-  }
-  return *result;
-}
-
-// "3=1.5", "3=20ms": a rank and something.
-std::pair<std::uint32_t, std::string> rank_and(const char* option, const std::string& text) {
-  const std::size_t at = text.find('=');
-  std::uint32_t rank = 0;
-  if (at == std::string::npos || !CLI::detail::lexical_cast(text.substr(0, at), rank)) {
-    throw CLI::ValidationError(option, fmt::format("'{}' is not RANK=VALUE", text));
-  }
-  return {rank, text.substr(at + 1)};
-}
-
 std::vector<emulate::RankTrouble> troubles_of(const EmulateSimulateOptions& options) {
   std::map<std::uint32_t, emulate::RankTrouble> by_rank;
   for (const std::string& text : options.slow) {
-    const auto [rank, value] = rank_and("--slow", text);
-    double factor = 0.0;
-    if (!CLI::detail::lexical_cast(value, factor) || !(factor > 0.0 && factor <= 1e6)) {
-      throw CLI::ValidationError("--slow", fmt::format("'{}' is no factor", value));
-    }
+    const auto [rank, factor] = rank_and_factor("--slow", text);
     by_rank[rank].factor = factor;
   }
   for (const std::string& text : options.dead) {
@@ -100,32 +64,6 @@ std::vector<emulate::RankTrouble> troubles_of(const EmulateSimulateOptions& opti
     troubles.push_back(trouble);
   }
   return troubles;
-}
-
-// Leaves of --leaf-hosts hosts under spines that together carry what leaves do, over the
-// oversubscription.
-std::string leaf_spine_lines(const EmulateSimulateOptions& options, std::uint32_t ranks) {
-  const base::BitRate rate = parsed("--rate", base::parse_rate(options.rate));
-  const std::uint32_t hosts = std::max(ranks, 2U);
-  const std::uint32_t leaves = (hosts + options.leaf_hosts - 1) / options.leaf_hosts;
-  const std::string job = options.carried_by == CarriedBy::kTcp
-                              ? "job protocol=newreno\nswitch mode=drop-tail queue=256k\n"
-                              : "";
-  if (leaves < 2) {
-    return fmt::format("topology one-switch hosts={} rate={}bit\n{}", hosts, rate.count(), job);
-  }
-  const std::uint32_t spines = std::min(options.leaf_hosts, 16U);
-  const double uplink =
-      static_cast<double>(rate.count()) * options.leaf_hosts / spines / options.oversubscription;
-  return fmt::format(
-      "topology leaf-spine hosts={} leaves={} spines={} rate={}bit uplink-rate={:.0f}bit\n{}",
-      leaves * options.leaf_hosts, leaves, spines, rate.count(), uplink, job);
-}
-
-scenario::Scenario network_of(const EmulateSimulateOptions& options, std::uint32_t ranks) {
-  return options.scenario.empty()
-             ? scenario_from(leaf_spine_lines(options, ranks), "the network", options.overrides)
-             : load_scenario(options.scenario, options.overrides);
 }
 
 emulate::World world_of(const EmulateSimulateOptions& options) {
@@ -217,42 +155,21 @@ double computing_share_of(const emulate::GraphRunResult& run) {
   return run.ranks.empty() || all <= 0.0 ? 0.0 : sum / all / static_cast<double>(run.ranks.size());
 }
 
-// What of a full packet on the wire is data.
-double efficiency_of(CarriedBy carried_by) {
-  sim::SpillwayStackConfig config;
-  config.packet_bytes = scenario::SpillwayOptions().packet_bytes;
-  const double wire = config.packet_bytes + spillway_frame_overhead(0) + SPILLWAY_WIRE_OVERHEAD;
-  const double data = carried_by == CarriedBy::kTcp ? scenario::TcpConfig().payload_bytes
-                                                    : sim::payload_bytes(config);
-  return data / wire;
-}
-
 void run_flows(const EmulateSimulateOptions& options, const emulate::World& world,
                const emulate::GraphRunOptions& run_options, SimulationOutcome& outcome) {
-  const scenario::Topology topology =
-      value_or_throw(scenario::build_topology(network_of(options, world.size())));
-  const emulate::FabricPaths paths = value_or_throw(emulate::FabricPaths::make(
-      topology, world.size(),
-      {.node_ranks = options.node_ranks,
-       .node_rate = parsed("--node-rate", base::parse_rate(options.node_rate)),
-       .paths = options.carried_by == CarriedBy::kTcp ? 1U : 8U}));
+  const emulate::FabricPaths paths = paths_of(options.network, world.size());
   const emulate::Meetings meetings(world);
-  emulate::FlowModel model(
-      world, paths,
-      {.algorithm = options.algorithm,
-       .efficiency = efficiency_of(options.carried_by),
-       .all_reduce_factor = options.bits / 32.0,
-       .step_overhead = parsed("--step-overhead", base::parse_duration(options.step_overhead))});
+  emulate::FlowModel model(world, paths, flow_options_of(options.network));
   outcome.run = emulate::GraphRun(world, meetings, model, run_options).run();
 }
 
 void run_packets(const EmulateSimulateOptions& options, const emulate::World& world,
                  const emulate::GraphRunOptions& run_options, SimulationOutcome& outcome) {
-  if (options.node_ranks != 1 || options.bits != 32.0) {
+  if (options.network.node_ranks != 1 || options.network.bits != 32.0) {
     throw CommandError("--level packets has ranks alone on hosts, and no codes");
   }
-  const auto model = value_or_throw(
-      emulate::PacketModel::make(world, network_of(options, world.size()), options.algorithm));
+  const auto model = value_or_throw(emulate::PacketModel::make(
+      world, network_of(options.network, world.size()), options.network.algorithm));
   const emulate::Meetings meetings(world);
   outcome.run = emulate::GraphRun(world, meetings, *model, run_options).run();
   outcome.packets = model->packets_sent();
@@ -341,54 +258,10 @@ void simulate_trace(const EmulateSimulateOptions& options) {
   throw_unless_ok(outcome.run.status);
 }
 
-void add_network_options(CLI::App& command, EmulateSimulateOptions& options) {
-  command.add_option("--scenario", options.scenario,
-                     "A network of your own, a host for each rank (src/scenario/scenario.h)");
-  command.add_option("--set", options.overrides, "noun.key=value: changes a line of the network")
-      ->allow_extra_args(false);
-  command.add_option("--rate", options.rate, "Of hosts' links, where no scenario says otherwise")
-      ->capture_default_str();
-  command
-      .add_option("--oversubscription", options.oversubscription,
-                  "What a leaf's hosts can send over what its uplinks carry")
-      ->capture_default_str()
-      ->check(CLI::Range(0.01, 1000.0));
-  command.add_option("--leaf-hosts", options.leaf_hosts, "Under one switch")
-      ->capture_default_str()
-      ->check(CLI::Range(2U, 4096U));
-  command
-      .add_option("--node-ranks", options.node_ranks,
-                  "Ranks of a node, which reach each other without the network")
-      ->capture_default_str()
-      ->check(CLI::Range(1U, 4096U));
-  command.add_option("--node-rate", options.node_rate, "Of each rank inside its node")
-      ->capture_default_str();
-}
-
 void add_simulation_options(CLI::App& command, EmulateSimulateOptions& options) {
   command.add_option("--level", options.level, "flows, or packets for small worlds")
       ->transform(CLI::CheckedTransformer(std::map<std::string, SimulationLevel>{
           {"flows", SimulationLevel::kFlows}, {"packets", SimulationLevel::kPackets}}));
-  command.add_option("--transport", options.carried_by, "spillway or tcp")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, CarriedBy>{
-          {"spillway", CarriedBy::kSpillway}, {"tcp", CarriedBy::kTcp}}));
-  command
-      .add_option("--algorithm", options.algorithm,
-                  "auto: as the library chooses; ring, direct, or switch: switches add")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, emulate::CutAlgorithm>{
-          {"auto", emulate::CutAlgorithm::kAutomatic},
-          {"ring", emulate::CutAlgorithm::kRing},
-          {"direct", emulate::CutAlgorithm::kDirect},
-          {"switch", emulate::CutAlgorithm::kSwitch}}));
-  command
-      .add_option("--bits", options.bits,
-                  "That a code sends of 32 in all-reduces: 5 with planes, 8 with thc's lanes")
-      ->capture_default_str()
-      ->check(CLI::Range(0.1, 32.0));
-  command
-      .add_option("--step-overhead", options.step_overhead,
-                  "Of hosts, for each step of a collective")
-      ->capture_default_str();
   command.add_option("--slow", options.slow, "RANK=FACTOR: its computing takes so much longer")
       ->allow_extra_args(false);
   command.add_option("--dead", options.dead, "RANK=TIME: it does nothing from then on")
@@ -405,7 +278,7 @@ void add_emulate_simulate(CLI::App& noun) {
   command->add_option(
       "trace", options->trace,
       "A trace: a file, a folder or a prefix; without one, a step of the model below");
-  add_network_options(*command, *options);
+  add_network_options(*command, options->network);
   add_simulation_options(*command, *options);
   command->add_option("--results", options->results,
                       "Write every transfer here as it ends, as CSV");

@@ -221,5 +221,91 @@ class Run(Folder):
         self.assertEqual([row["pending"] for row in json.loads(result.stdout)], [10, 1000])
 
 
+# A real rank of a staged world without torch: what it says to the stage, and what it is told.
+RANK = """
+import json, os, socket, time
+link = socket.socket(socket.AF_UNIX)
+link.connect(os.environ["SPILLWAY_STAGE"])
+lines = link.makefile("rw")
+def say(**said):
+    lines.write(json.dumps(said) + "\\n"); lines.flush()
+say(enter=int(os.environ["RANK"]))
+told = json.loads(lines.readline())
+assert (told["world"], os.environ["WORLD_SIZE"]) == (1024, "1024"), told
+say(group=0, name="world", ranks=[])
+at = time.monotonic_ns()
+say(call="all_reduce", group=0, ticket=0, bytes=1000000, root=0, at=at)
+answer = json.loads(lines.readline())
+print("took", (answer["end"] - at) // 1000, flush=True)
+say(leave={"waits": 1, "late_p50_us": 2.5})
+"""
+
+
+class Stage(Folder):
+    def stage(self, *options):
+        return run("stage", "--world", "1024", "--real", "3,700", *options, "--", sys.executable, self.write("rank.py", RANK))
+
+    def test_real_ranks_are_told_when_their_calls_end(self):
+        report = self.folder / "report.json"
+        result = self.stage("--rate", "10gbit", "--report", report)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        # 2 x 1 MB at 94 % of 10 Gb/s: 1.7 ms, and what the later rank comes later.
+        took = [int(line.split()[1]) for line in result.stdout.splitlines()]
+        self.assertEqual(len(took), 2)
+        self.assertGreater(min(took), 1600)
+        said = json.loads(report.read_text())
+        self.assertEqual((said["world"], said["real"], said["collectives"]), (1024, [3, 700], 1))
+        self.assertEqual(said["shapes"], [{"kind": "all-reduce", "ranks": 1024, "stride": 1, "bytes": 1000000, "calls": 1}])
+        self.assertEqual([rank["late_p50_us"] for rank in said["ranks"]], [2.5, 2.5])
+
+    def test_measured_durations_go_before_the_networks(self):
+        table = self.write("table.json", json.dumps({"table": 1, "rows": [
+            {"kind": "all_reduce", "ranks": 1024, "stride": 1, "bytes": 1000, "us": 1e6}]}))
+        result = self.stage("--table", table, "--no-spread")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertGreaterEqual(min(int(line.split()[1]) for line in result.stdout.splitlines()), 1_000_000)
+
+    def test_wrong_options_get_a_sentence(self):
+        for options, words in ((("--world", "4", "--real", "4"), "different ones of 0 to 3"),
+                               (("--world", "4", "--real", "1", "--slow", "1=2"), "no virtual rank"),
+                               (("--world", "4", "--real", "1", "--table", "nowhere"), "cannot read nowhere"),
+                               (("--world", "4", "--real", "1", "--patience", "1ms"), "100ms or more")):
+            result = run("stage", *options, "--", "true")
+            self.assertNotEqual(result.returncode, 0)
+            self.assertIn(words, result.stderr)
+
+    def test_a_rank_that_fails_is_the_runs_failure(self):
+        result = run("stage", "--world", "4", "--real", "1,2", "--", "false")
+        self.assertEqual(result.returncode, 1)
+
+    def test_enter_needs_a_stage(self):
+        result = run("enter", "--", "true")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("SPILLWAY_STAGE is not set", result.stderr)
+
+
+class Calibrate(Folder):
+    def test_collectives_of_all_ranks_and_of_groups_are_measured(self):
+        out = self.folder / "table.json"
+        for options, ranks, stride in (((), 4, 1), (("--members", "2", "--stride", "2"), 2, 2)):
+            meeting = f"127.0.0.1:{free_port()}"
+            processes = [subprocess.Popen(
+                [TOOL, "emulate", "calibrate", out, "--bytes", "64,4096", "--kinds", "all_reduce,broadcast,barrier",
+                 "--repeats", "2", "--rest", "0", *options], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                env={**os.environ, "SPILLWAY_RANK": str(rank), "SPILLWAY_WORLD_SIZE": "4", "SPILLWAY_COMM_ID": meeting,
+                     "SPILLWAY_SOCKET_IFNAME": "=lo"}) for rank in range(4)]
+            said = [process.communicate(timeout=60)[0] for process in processes]
+            self.assertEqual([process.returncode for process in processes], [0] * 4, said)
+            rows = json.loads(out.read_text())["rows"]
+            self.assertEqual([(row["kind"], row["bytes"]) for row in rows],
+                             [("all-reduce", 64), ("all-reduce", 4096), ("broadcast", 64), ("broadcast", 4096), ("barrier", 0)])
+            self.assertTrue(all((row["ranks"], row["stride"]) == (ranks, stride) and row["us"] > 0 for row in rows), rows)
+
+    def test_without_a_launcher_it_says_what_to_do(self):
+        result = run("calibrate", self.folder / "table.json")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("--preset NAME --ranks N", result.stderr)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -28,6 +28,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 import torch
 import torch.distributed as dist
 
+from ..communicator import Communicator
 from ..errors import SpillwayError, Status
 from ..job import Change, Job
 from .ddp_hook import attach, hook_of
@@ -80,6 +81,8 @@ def elastic(model: torch.nn.Module, optimizer: Any, state: Any = None, *, standb
     group = dist.distributed_c10d._get_default_group()
     if not isinstance(group, SpillwayGroup):
         raise TypeError('elastic() needs the backend "spillway": init_process_group("spillway")')
+    if not isinstance(group.communicator, Communicator):
+        raise TypeError("elastic() has no place in a staged world: virtual ranks neither die nor join")
     hook = hook_of(model)
     if hook is None and isinstance(model, torch.nn.parallel.DistributedDataParallel):
         hook = attach(model, codec="exact")

@@ -5,13 +5,17 @@ Releases differ in what register_backend takes: `devices` came with 2.0. A creat
 is accepted as it is by all.
 """
 import inspect
-from typing import Any
+from typing import Any, Optional
 
 import torch.distributed as dist
 
+from ..errors import LibraryNotFoundError
 from .meeting import join_through_store
 from .mode import layers_from_environment, mode_from_environment
 from .process_group import BACKEND, SpillwayGroup
+from .staged_group import StagedWorld, staged_world
+
+_staged: Optional[StagedWorld] = None
 
 
 def create_group(options: Any, pg_options: Any = None) -> SpillwayGroup:
@@ -19,6 +23,8 @@ def create_group(options: Any, pg_options: Any = None) -> SpillwayGroup:
     # Before the ranks meet: what is wrong here is said at once, and by each rank of itself.
     mode, layers = mode_from_environment(), layers_from_environment()
     name = str(options.group_id or "default")
+    if _staged is not None:
+        return _staged.create_group(options, name, mode, layers)
     communicator = join_through_store(options.store, options.group_rank, options.group_size, options.timeout,
                                       f"torch {name}", options.global_ranks_in_group)
     return SpillwayGroup(communicator, mode, layers)
@@ -26,8 +32,13 @@ def create_group(options: Any, pg_options: Any = None) -> SpillwayGroup:
 
 def register() -> None:
     """Does nothing the second time."""
+    global _staged
     if hasattr(dist.Backend, BACKEND.upper()):
         return
+    try:
+        _staged = staged_world()
+    except LibraryNotFoundError:
+        pass  # who makes a group is told so
     takes = inspect.signature(dist.Backend.register_backend).parameters
     extra = {"devices": ["cpu", "cuda"]} if "devices" in takes else {}
     dist.Backend.register_backend(BACKEND, create_group, extended_api=True, **extra)

@@ -21,13 +21,13 @@ class UseSum {
  public:
   explicit UseSum(std::size_t links) : weights_(links, 0.0) {}
 
-  void add(const RankPath& path) {
+  void add(const RankPath& path, double flows = 1.0) {
     delay_ = std::max(delay_, path.delay);
     for (const LinkUse& use : path.uses) {
       if (weights_[use.link] == 0.0) {
         touched_.push_back(use.link);
       }
-      weights_[use.link] += use.weight;
+      weights_[use.link] += flows * use.weight;
     }
   }
   std::vector<LinkUse> uses() {
@@ -140,12 +140,6 @@ base::Result<const FlowModel::Shape*> FlowModel::collective_shape(std::uint32_t 
                                                                   CutShape shape,
                                                                   std::uint32_t root) {
   const std::vector<std::uint32_t>& ranks = world_.groups[group].ranks;
-  if (shape == CutShape::kPairs && ranks.size() > kMaxPairMembers) {
-    return base::Status(base::StatusCode::kLimitExceeded,
-                        fmt::format("group '{}' has {} members who all send to each other; {} is "
-                                    "the limit: try --algorithm ring",
-                                    world_.groups[group].name, ranks.size(), kMaxPairMembers));
-  }
   if (ranks.back() >= paths_.ranks()) {
     return base::invalid_argument(fmt::format("group '{}' has rank {}, of {} ranks",
                                               world_.groups[group].name, ranks.back(),
@@ -165,6 +159,9 @@ FlowModel::Shape FlowModel::make_shape(const std::vector<std::uint32_t>& ranks, 
     RankPath tree = paths_.tree(ranks, ranks.front());
     return {std::move(tree.uses), tree.delay};
   }
+  if (shape == CutShape::kPairs) {
+    return make_pairs(ranks);
+  }
   UseSum sum(paths_.capacities().size());
   const std::size_t n = ranks.size();
   const std::uint32_t centre =
@@ -172,13 +169,23 @@ FlowModel::Shape FlowModel::make_shape(const std::vector<std::uint32_t>& ranks, 
   for (std::size_t i = 0; i < n; ++i) {
     if (shape == CutShape::kRing) {
       sum.add(paths_.path(ranks[i], ranks[(i + 1) % n]));
-    } else if (shape == CutShape::kPairs) {
-      for (std::size_t j = 1; j < n; ++j) {
-        sum.add(paths_.path(ranks[i], ranks[(i + j) % n]));
-      }
     } else if (ranks[i] != centre) {
       sum.add(shape == CutShape::kToRoot ? paths_.path(ranks[i], centre)
                                          : paths_.path(centre, ranks[i]));
+    }
+  }
+  return {sum.uses(), sum.delay()};
+}
+
+FlowModel::Shape FlowModel::make_pairs(const std::vector<std::uint32_t>& ranks) const {
+  UseSum sum(paths_.capacities().size());
+  const std::size_t n = ranks.size();
+  const std::size_t shifts = n > kMaxPairMembers ? kSampledShifts : n - 1;
+  const double flows = static_cast<double>(n - 1) / static_cast<double>(shifts);
+  for (std::size_t s = 0; s < shifts; ++s) {
+    const std::size_t shift = 1 + s * (n - 1) / shifts;
+    for (std::size_t i = 0; i < n; ++i) {
+      sum.add(paths_.path(ranks[i], ranks[(i + shift) % n]), flows);
     }
   }
   return {sum.uses(), sum.delay()};

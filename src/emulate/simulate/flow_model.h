@@ -7,8 +7,9 @@
 // What is not modelled: queues, loss, and rates that need time to find their share. How far off
 // that is, packets say (packet_model.h).
 //
-// Paths of a group are found once and kept: 16 bytes for each link and shape. Limit: groups of
-// kMaxPairMembers where every rank sends to every other.
+// Paths of a group are found once and kept: 16 bytes for each link and shape. Where every rank of
+// more than kMaxPairMembers sends to every other, kSampledShifts of the distances between ranks,
+// evenly apart, stand for all.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +29,7 @@
 namespace spillway::emulate {
 
 inline constexpr std::uint32_t kMaxPairMembers = 4096;
+inline constexpr std::uint32_t kSampledShifts = 64;
 
 struct FlowModelOptions {
   CutAlgorithm algorithm = CutAlgorithm::kAutomatic;
@@ -60,6 +62,7 @@ class FlowModel final : public CommunicationModel {
                                               std::uint32_t root);
   Shape make_shape(const std::vector<std::uint32_t>& ranks, CutShape shape,
                    std::uint32_t root) const;
+  Shape make_pairs(const std::vector<std::uint32_t>& ranks) const;
   void start(MeetingIndex meeting, const Shape& shape, double bytes, std::uint32_t steps,
              base::Instant now);
   void take_ended_loads(base::Instant now);

@@ -16,10 +16,6 @@ std::uint64_t channel_key(std::uint32_t from, std::uint32_t to, std::int32_t tag
   return std::uint64_t{from} << 48 | std::uint64_t{to} << 32 | static_cast<std::uint32_t>(tag);
 }
 
-std::string subject(std::span<const std::uint32_t> ranks) {
-  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", ranks_text(ranks));
-}
-
 }  // namespace
 
 static_assert(kMaxTraceRanks <= 1U << 16);
@@ -156,7 +152,7 @@ std::string Meetings::describe(MeetingIndex meeting, std::span<const NodePlace> 
   return fmt::format("{} {} of {}: {} came, {} did not", collective_kind_name(first.collective),
                      sequence_of(meeting),
                      group.name.empty() ? "all ranks" : fmt::format("group '{}'", group.name),
-                     subject(here), subject(absent));
+                     ranks_subject(here), ranks_subject(absent));
 }
 
 std::string ranks_text(std::span<const std::uint32_t> ranks) {
@@ -175,6 +171,10 @@ std::string ranks_text(std::span<const std::uint32_t> ranks) {
     i = end;
   }
   return text;
+}
+
+std::string ranks_subject(std::span<const std::uint32_t> ranks) {
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", ranks_text(ranks));
 }
 
 }  // namespace spillway::emulate

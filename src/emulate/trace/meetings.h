@@ -83,5 +83,7 @@ class Meetings {
 
 // "0-2, 5": of ascending ranks, at most a few runs of them.
 std::string ranks_text(std::span<const std::uint32_t> ranks);
+// "rank 3", "ranks 0-2, 5".
+std::string ranks_subject(std::span<const std::uint32_t> ranks);
 
 }  // namespace spillway::emulate

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process group of a staged world, and what makes torch's own start-up work there.
+
+torch meets in a store that rank 0 hosts and that waits for all ranks. Here the lowest real rank hosts it, as an agent
+of torchrun's would, whether rank 0 is real or not, and adds the virtual ranks to what torch counts in it.
+
+Objects that a virtual rank would broadcast or scatter nobody has: those of the lowest real rank are broadcast instead,
+and None is scattered.
+"""
+import datetime
+import os
+from typing import Any, List, Optional, Sequence
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+
+from .. import abi
+from ..errors import SpillwayError, Status
+from .layers import LayerPolicy
+from .made_up import MadeUp, NotedOperation
+from .mode import TolerantMode
+from .operation import Operation, OperationGroup
+from .process_group import OWN_TAG, SpillwayGroup
+from .stage_link import StageLink
+from .staged import UNEVEN, StagedCommunicator, join_staged
+from .work import SpillwayWork
+
+STORE_PATIENCE = datetime.timedelta(minutes=30)
+
+
+class StagedGroup(SpillwayGroup):
+    def __init__(self, communicator: StagedCommunicator, made_up: MadeUp, mode: Optional[TolerantMode],
+                 layers: Optional[LayerPolicy]) -> None:
+        self._made_up, self._place = made_up, communicator.place
+        super().__init__(communicator, mode, layers)  # type: ignore[arg-type]
+
+    def _work(self, operation: Any, result: List[torch.Tensor]) -> SpillwayWork:
+        if isinstance(operation, Operation) and self._place.virtual > 0 and result:
+            is_per_rank = len(result) == self._world
+            virtual = [tensor for place, tensor in enumerate(result)
+                       if not is_per_rank or not self._place.is_real(place)]
+            operation = NotedOperation(operation, self._made_up, virtual)
+        return super()._work(operation, result)
+
+    def alltoall(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> SpillwayWork:
+        """With real ranks messages, as in any world; with all together one collective of the stage's. What virtual ranks
+        send is what they are sent, or zeros where sizes differ."""
+        outputs, inputs = list(output_tensors), list(input_tensors)
+        if len(outputs) != self._world or len(inputs) != self._world:
+            raise ValueError(f"all_to_all: {self._world} ranks need as many tensors; there are {len(inputs)} in and "
+                             f"{len(outputs)} out")
+        real = [peer for peer in self._place.real if peer != self._rank]
+        operations: List[Any] = [self._begin_receive(outputs[peer], peer, OWN_TAG)
+                                 for peer in real if outputs[peer].numel()]
+        operations += [self._begin_send(inputs[peer], peer, OWN_TAG) for peer in real if inputs[peer].numel()]
+        size = sum(tensor.numel() * tensor.element_size() for tensor in inputs)
+        operations.append(Operation(UNEVEN, None, None, size).start(self.member))
+        for peer, (output, given) in enumerate(zip(outputs, inputs)):
+            if peer == self._rank or not self._place.is_real(peer):
+                same = output.numel() == given.numel()
+                output.detach().copy_(given.detach().view_as(output)) if same else output.detach().zero_()
+        return self._work(OperationGroup(operations), outputs)
+
+
+class StandInStore:
+    """A store in which the lowest real rank counts for the virtual ones, too."""
+
+    def __init__(self, store: Any, virtual: int) -> None:
+        self._store, self._virtual = store, virtual
+
+    def add(self, key: str, amount: int) -> int:
+        return self._store.add(key, amount + self._virtual if amount == 1 else amount)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+class StagedWorld:
+    """This process's part in one. Made once, before torch's groups are."""
+
+    def __init__(self, path: str) -> None:
+        if "RANK" not in os.environ:
+            raise SpillwayError(Status.INVALID_ARGUMENT, "SPILLWAY_STAGE is set and RANK is not: start the script with "
+                                "`spillway emulate stage` or `spillway emulate enter`")
+        self.link = StageLink(path, int(os.environ["RANK"]))
+        self.made_up = MadeUp(self.link)
+        self.made_up.watch()
+        os.environ.update({"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0",
+                           "SPILLWAY_GPU_CODING": "0"})  # virtual ranks' parts are filled in by the host
+        self._store = self._host_store() if self.link.rank == self.link.real[0] else None
+        self._stand_in_at_barriers()
+        self._stand_in_for_objects()
+
+    def _host_store(self) -> Any:
+        return dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), None, True, STORE_PATIENCE,
+                             wait_for_workers=False)
+
+    def _stand_in_at_barriers(self) -> None:
+        """torch counts ranks in its store at the end of init_process_group and new_group, some releases always."""
+        counted = distributed_c10d._store_based_barrier
+        virtual = self.link.world - len(self.link.real) if self.link.rank == self.link.real[0] else 0
+
+        def barrier(rank: int, store: Any, *arguments: Any, **named: Any) -> None:
+            counted(rank, StandInStore(store, virtual), *arguments, **named)
+
+        distributed_c10d._store_based_barrier = barrier
+
+    def _stand_in_for_objects(self) -> None:
+        broadcast, scatter = dist.broadcast_object_list, dist.scatter_object_list
+
+        def broadcast_object_list(object_list: List[Any], src: Optional[int] = None, group: Any = None,
+                                  *arguments: Any, **named: Any) -> None:
+            source = self._source_of(src, group, named.pop("group_src", None))
+            if source not in self.link.real:
+                self.made_up.tell(f"broadcast_object_list() from rank {source}, a virtual one")
+                source = next(rank for rank in self.link.real if rank in self._ranks_of(group))
+            broadcast(object_list, source, group, *arguments, **named)
+
+        def scatter_object_list(scatter_object_output_list: List[Any], scatter_object_input_list: Any = None,
+                                src: Optional[int] = None, group: Any = None, group_src: Optional[int] = None) -> None:
+            source = self._source_of(src, group, group_src)
+            if source in self.link.real:
+                scatter(scatter_object_output_list, scatter_object_input_list, source, group)
+                return
+            self.made_up.tell(f"scatter_object_list() from rank {source}, a virtual one")
+            scatter_object_output_list[0] = None
+
+        for module in (dist, distributed_c10d):
+            module.broadcast_object_list, module.scatter_object_list = broadcast_object_list, scatter_object_list
+
+    def _ranks_of(self, group: Any) -> Sequence[int]:
+        return group.communicator.ranks if isinstance(group, StagedGroup) else range(self.link.world)
+
+    def _source_of(self, src: Optional[int], group: Any, group_src: Optional[int]) -> int:
+        """A rank of the job; newer releases of torch let callers say one of the group."""
+        return (src or 0) if group_src is None else self._ranks_of(group)[group_src]
+
+    def create_group(self, options: Any, name: str, mode: Optional[TolerantMode],
+                     layers: Optional[LayerPolicy]) -> StagedGroup:
+        communicator = join_staged(self.link, options.store, options.group_size, options.timeout, name,
+                                   options.global_ranks_in_group)
+        return StagedGroup(communicator, self.made_up, mode, layers)
+
+
+def staged_world() -> Optional[StagedWorld]:
+    """What SPILLWAY_STAGE says; None where all ranks are real."""
+    path = abi.default_library().variable_if_set("SPILLWAY_STAGE")
+    return StagedWorld(path) if path else None

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/environment.h"
+#include "base/units_text.h"
+#include "cli/commands.h"
+#include "cli/emulate_network.h"
+#include "cli/job_command.h"
+#include "emulate/stage/calibration.h"
+#include "runtime/launch/launch.h"
+
+namespace spillway::cli {
+namespace {
+
+// `spillway emulate calibrate`: what collectives take on the network that this process is in.
+
+using nlohmann::json;
+
+constexpr std::uint64_t kMostCalibrated = std::uint64_t{1} << 30;
+
+struct EmulateCalibrateOptions {
+  std::string out;
+  std::vector<std::string> kinds = {"all_reduce", "all_gather", "broadcast", "barrier"};
+  std::vector<std::uint64_t> bytes = {64, 4096, 65'536, 1'048'576, 8'388'608};
+  std::uint32_t members = 0;  // 0: all ranks
+  std::uint32_t stride = 1;
+  std::uint32_t repeats = 9;
+  std::string like;
+  std::string rest = "5ms";
+  std::string patience = "60s";
+  std::string preset;
+  std::uint32_t ranks = 0;
+  std::vector<std::string> lab;
+};
+
+emulate::CollectiveKind kind_named(const std::string& name) {
+  const auto kind = chakra::parse_collective_kind(name);
+  if (!kind) {
+    throw CLI::ValidationError("--kinds", fmt::format("'{}' is no collective", name));
+  }
+  return *kind;
+}
+
+std::vector<emulate::CalibratedShape> shapes_of(const EmulateCalibrateOptions& options,
+                                                std::uint32_t world) {
+  const std::uint32_t members = options.members == 0 ? world : options.members;
+  std::vector<emulate::CalibratedShape> shapes;
+  for (const std::string& name : options.kinds) {
+    const emulate::CollectiveKind kind = kind_named(name);
+    for (const std::uint64_t bytes : options.bytes) {
+      const bool has_size = kind != emulate::CollectiveKind::kBarrier;
+      shapes.push_back({kind, members, options.stride, has_size ? bytes : 0});
+      if (!has_size) {
+        break;
+      }
+    }
+  }
+  return shapes;
+}
+
+// What a staged run called, in groups that divide the world.
+std::vector<emulate::CalibratedShape> shapes_like(const std::string& report) {
+  std::ifstream file(report);
+  const json read = json::parse(file, nullptr, false);
+  std::vector<emulate::CalibratedShape> shapes;
+  try {
+    for (const json& shape : read.at("shapes")) {
+      const auto bytes = shape.at("bytes").get<std::uint64_t>();
+      const auto ranks = shape.at("ranks").get<std::uint32_t>();
+      const auto stride = shape.at("stride").get<std::uint32_t>();
+      if (ranks > 1 && stride > 0 && bytes <= kMostCalibrated) {
+        shapes.push_back({kind_named(shape.at("kind").get<std::string>()), ranks, stride, bytes});
+      }
+    }
+  } catch (const json::exception&) {
+    throw CommandError(fmt::format("--like: {} is no report of `spillway emulate stage`", report));
+  }
+  if (shapes.empty()) {
+    throw CommandError(fmt::format("--like: {} has no collectives of several ranks", report));
+  }
+  return shapes;
+}
+
+emulate::CalibrationOptions calibration_of(const EmulateCalibrateOptions& options) {
+  emulate::CalibrationOptions made;
+  made.repeats = options.repeats;
+  made.rest = parsed("--rest", base::parse_duration(options.rest));
+  made.patience = parsed("--patience", base::parse_duration(options.patience));
+  return made;
+}
+
+// The same command at every host of a lab: this process becomes `spillway lab run`.
+[[noreturn]] void calibrate_in_lab(const EmulateCalibrateOptions& options) {
+  if (options.ranks < 2) {
+    throw CLI::ValidationError("--ranks", "with --preset it is how many hosts the lab has");
+  }
+  std::error_code error;
+  const std::string tool = std::filesystem::read_symlink("/proc/self/exe", error).string();
+  std::vector<std::string> words = {
+      tool, "lab", "run", "--preset", options.preset, "--hosts", std::to_string(options.ranks)};
+  words.insert(words.end(), options.lab.begin(), options.lab.end());
+  words.insert(words.end(),
+               {"--", tool, "emulate", "calibrate", std::filesystem::absolute(options.out).string(),
+                "--repeats", std::to_string(options.repeats), "--rest", options.rest, "--patience",
+                options.patience, "--kinds", fmt::format("{}", fmt::join(options.kinds, ",")),
+                "--bytes", fmt::format("{}", fmt::join(options.bytes, ","))});
+  if (options.members != 0) {
+    words.insert(words.end(), {"--members", std::to_string(options.members), "--stride",
+                               std::to_string(options.stride)});
+  }
+  if (!options.like.empty()) {
+    words.insert(words.end(), {"--like", std::filesystem::absolute(options.like).string()});
+  }
+  run_command(words);
+}
+
+void calibrate_network(const EmulateCalibrateOptions& options) {
+  emulate::CalibrationOptions calibration = calibration_of(options);
+  if (!options.preset.empty()) {
+    calibrate_in_lab(options);
+  }
+  if (!runtime::is_launched(base::Environment::of_process())) {
+    throw CommandError(
+        "no launcher started this as one of several ranks: say --preset NAME --ranks N for a lab, "
+        "or use one of `spillway lab run -- ...`, mpirun, srun and torchrun --no-python");
+  }
+  const auto everybody = value_or_throw(runtime::Communicator::create({}));
+  calibration.shapes =
+      options.like.empty() ? shapes_of(options, everybody->world()) : shapes_like(options.like);
+  const bool speaks = everybody->rank() == 0;
+  if (speaks) {
+    calibration.on_row = [](const emulate::MeasuredRow& row) {
+      fmt::print("{} of {} bytes among {} ranks, {} apart: {:.1f} us\n",
+                 chakra::collective_kind_name(row.kind), row.bytes, row.ranks, row.stride,
+                 base::microseconds_of(row.duration));
+    };
+  }
+  emulate::MeasuredTable table = value_or_throw(emulate::calibrate(*everybody, calibration));
+  if (!speaks) {
+    return;
+  }
+  table.about = fmt::format("{} ranks, {} times each", everybody->world(), options.repeats);
+  std::ofstream file(options.out);
+  file << emulate::table_text(table);
+  file.close();
+  if (!file) {
+    throw CommandError(fmt::format("cannot write {}", options.out));
+  }
+}
+
+}  // namespace
+
+void add_emulate_calibrate(CLI::App& noun) {
+  const auto options = std::make_shared<EmulateCalibrateOptions>();
+  CLI::App* command = noun.add_subcommand(
+      "calibrate", "Measures collectives on the network it is in: a table for emulate stage");
+  command->add_option("out", options->out, "The table's file")->required();
+  command->add_option("--kinds", options->kinds, "Collectives")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--bytes", options->bytes, "Sizes, of what a rank hands in")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->check(CLI::Range(std::uint64_t{1}, kMostCalibrated));
+  command->add_option("--members", options->members,
+                      "Of groups that divide the world, all measured at once; else of all ranks");
+  command->add_option("--stride", options->stride, "By which a group's ranks are apart")
+      ->capture_default_str()
+      ->check(CLI::Range(1U, 65'536U));
+  command->add_option("--like", options->like,
+                      "A report of `spillway emulate stage`: the kinds and sizes that it called");
+  command->add_option("--repeats", options->repeats, "Of each; their median counts")
+      ->capture_default_str()
+      ->check(CLI::Range(1U, 100'000U));
+  command->add_option("--rest", options->rest, "Before each")->capture_default_str();
+  command->add_option("--patience", options->patience, "With each")->capture_default_str();
+  command->add_option("--preset", options->preset,
+                      "Start the ranks in a lab with this network (spillway lab presets)");
+  command->add_option("--ranks", options->ranks, "Hosts of that lab");
+  command
+      ->add_option("--lab", options->lab, "A further word for that lab: --lab=--rate --lab=1gbit")
+      ->allow_extra_args(false);
+  command->footer(
+      "Examples:\n"
+      "  spillway emulate calibrate clean8.json --preset clean --ranks 8\n"
+      "  mpirun -n 16 spillway emulate calibrate cluster16.json --bytes 4096,26214400");
+  command->callback([options] { calibrate_network(*options); });
+}
+
+}  // namespace spillway::cli

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The options of a network that is not there, which `emulate simulate` and `emulate stage` share,
+// and what they make of them.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "emulate/simulate/fabric_paths.h"
+#include "emulate/simulate/flow_model.h"
+#include "scenario/scenario.h"
+
+namespace spillway::cli {
+
+enum class CarriedBy { kSpillway, kTcp };
+
+struct EmulateNetworkOptions {
+  std::string scenario;
+  std::vector<std::string> overrides;
+  std::string rate = "100gbit";
+  double oversubscription = 1.0;
+  std::uint32_t leaf_hosts = 32;
+  std::uint32_t node_ranks = 1;
+  std::string node_rate = "3600gbit";
+  CarriedBy carried_by = CarriedBy::kSpillway;
+  emulate::CutAlgorithm algorithm = emulate::CutAlgorithm::kAutomatic;
+  double bits = 32.0;
+  std::string step_overhead = "0";
+};
+
+void add_network_options(CLI::App& command, EmulateNetworkOptions& options);
+
+// With a host for each of so many ranks.
+scenario::Scenario network_of(const EmulateNetworkOptions& options, std::uint32_t ranks);
+emulate::FabricPaths paths_of(const EmulateNetworkOptions& options, std::uint32_t ranks);
+emulate::FlowModelOptions flow_options_of(const EmulateNetworkOptions& options);
+
+// What an option's text says, or the usage error.
+template <typename T>
+T parsed(const char* option, const base::Result<T>& result) {
+  if (!result.ok()) {
+    throw CLI::ValidationError(option, result.status().message());
+  }
+  return *result;
+}
+
+// "3=1.5", "3=20ms": a rank and something.
+std::pair<std::uint32_t, std::string> rank_and(const char* option, const std::string& text);
+// "3=1.5": by what a rank's computing takes longer.
+std::pair<std::uint32_t, double> rank_and_factor(const char* option, const std::string& text);
+
+}  // namespace spillway::cli

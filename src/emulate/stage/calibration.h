@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Measures what collectives of a communicator's ranks take, for measured_durations.h. All ranks
+// call it with the same options.
+//
+// Groups smaller than the world are measured in all groups of their division of it at once, each
+// over a communicator of its own.
+//
+// Each kind and size is done `repeats` times. Before each, ranks rest for `rest`, as training does
+// between its collectives, and meet at a barrier; the time is from a rank's end of the barrier to
+// its end of the collective. Of these a rank takes the median. The table has the mean of all ranks,
+// and of collectives with a root, which some ranks leave early, the most.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "base/status.h"
+#include "base/units.h"
+#include "emulate/stage/measured_durations.h"
+#include "runtime/communicator.h"
+
+namespace spillway::emulate {
+
+struct CalibratedShape {
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  std::uint32_t ranks = 0;   // of the group; it must divide the world,
+  std::uint32_t stride = 1;  // with its ranks so far apart
+  std::uint64_t bytes = 0;   // as of a trace's node
+};
+
+struct CalibrationOptions {
+  std::vector<CalibratedShape> shapes;
+  std::uint32_t repeats = 9;
+  base::Duration rest = base::milliseconds(5);
+  base::Duration patience = base::seconds(60);
+  // Told of each row as it is there; may be empty.
+  std::function<void(const MeasuredRow&)> on_row;
+};
+
+base::Result<MeasuredTable> calibrate(runtime::Communicator& everybody,
+                                      const CalibrationOptions& options);
+
+}  // namespace spillway::emulate

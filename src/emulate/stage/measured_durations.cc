@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "emulate/stage/measured_durations.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+namespace spillway::emulate {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kTableVersion = 1;
+constexpr double kLongestUs = 1e12;
+
+base::Status no_table(std::string why) {
+  return {base::StatusCode::kMalformed,
+          fmt::format("no table of `spillway emulate calibrate`: {}", why)};
+}
+
+base::Result<MeasuredRow> parse_row(const json& row) {
+  const auto is_count = [&row](const char* name) {
+    const auto found = row.find(name);
+    return found != row.end() && found->is_number_unsigned();
+  };
+  const auto kind = row.is_object() ? row.find("kind") : row.end();
+  const std::optional<CollectiveKind> parsed =
+      row.is_object() && kind != row.end() && kind->is_string()
+          ? chakra::parse_collective_kind(kind->get_ref<const std::string&>())
+          : std::nullopt;
+  if (!parsed || !is_count("ranks") || !is_count("stride") || !is_count("bytes") ||
+      !row.contains("us") || !row.at("us").is_number()) {
+    return no_table("a row has not kind, ranks, stride, bytes and us");
+  }
+  const auto us = row.at("us").get<double>();
+  if (!(us >= 0.0 && us <= kLongestUs) || row.at("ranks").get<std::uint64_t>() > UINT32_MAX ||
+      row.at("stride").get<std::uint64_t>() > UINT32_MAX) {
+    return no_table("a row's numbers cannot be");
+  }
+  return MeasuredRow{*parsed, row.at("ranks").get<std::uint32_t>(),
+                     row.at("stride").get<std::uint32_t>(), row.at("bytes").get<std::uint64_t>(),
+                     base::nanoseconds(std::llround(us * 1e3))};
+}
+
+// Along the line through the points before and behind, which are different.
+double on_line(std::pair<std::uint64_t, double> a, std::pair<std::uint64_t, double> b,
+               std::uint64_t bytes) {
+  const double from_a = static_cast<double>(bytes) - static_cast<double>(a.first);
+  const double slope =
+      (b.second - a.second) / (static_cast<double>(b.first) - static_cast<double>(a.first));
+  return a.second + slope * from_a;
+}
+
+}  // namespace
+
+base::Result<MeasuredTable> parse_table(std::string_view text) {
+  const json read = json::parse(text, nullptr, false);
+  if (!read.is_object() || !read.contains("rows") || !read.at("rows").is_array() ||
+      read.value("table", json(0)) != json(kTableVersion)) {
+    return no_table("not JSON with table 1 and rows");
+  }
+  if (read.at("rows").size() > kMaxTableRows) {
+    return no_table(fmt::format("more than {} rows", kMaxTableRows));
+  }
+  MeasuredTable table;
+  if (const auto about = read.find("about"); about != read.end() && about->is_string()) {
+    table.about = about->get<std::string>();
+  }
+  for (const json& row : read.at("rows")) {
+    const base::Result<MeasuredRow> parsed = parse_row(row);
+    if (!parsed.ok()) {
+      return parsed.status();
+    }
+    table.rows.push_back(*parsed);
+  }
+  return table;
+}
+
+std::string table_text(const MeasuredTable& table) {
+  json rows = json::array();
+  for (const MeasuredRow& row : table.rows) {
+    rows.push_back({{"kind", chakra::collective_kind_name(row.kind)},
+                    {"ranks", row.ranks},
+                    {"stride", row.stride},
+                    {"bytes", row.bytes},
+                    {"us", base::microseconds_of(row.duration)}});
+  }
+  return json{{"table", kTableVersion}, {"about", table.about}, {"rows", rows}}.dump(
+             1, ' ', false, json::error_handler_t::replace) +
+         "\n";
+}
+
+MeasuredDurations::MeasuredDurations(const MeasuredTable& table, StageDurations& otherwise)
+    : otherwise_(otherwise) {
+  for (const MeasuredRow& row : table.rows) {
+    curves_[{row.kind, row.ranks, row.stride}][row.bytes] =
+        static_cast<double>(row.duration.count());
+  }
+}
+
+base::Result<base::Duration> MeasuredDurations::collective(const StagedCollective& collective) {
+  const std::uint32_t stride = stride_of(collective.ranks);
+  const auto found = curves_.find({collective.kind, collective.ranks.size(), stride});
+  const std::string what =
+      fmt::format("{} among {} ranks {} apart", chakra::collective_kind_name(collective.kind),
+                  collective.ranks.size(), stride);
+  if (found == curves_.end()) {
+    uncovered_.insert(what);
+    return otherwise_.collective(collective);
+  }
+  const Curve& curve = found->second;
+  auto above = curve.lower_bound(collective.bytes);
+  if (above == curve.end() && curve.size() > 1) {
+    uncovered_.insert(fmt::format("{} beyond {} bytes", what, curve.rbegin()->first));
+    --above;
+  }
+  if (above == curve.end() || above == curve.begin()) {
+    const double nearest = above == curve.end() ? curve.rbegin()->second : above->second;
+    return base::nanoseconds(std::llround(nearest));
+  }
+  const double found_ns = on_line(*std::prev(above), *above, collective.bytes);
+  return base::nanoseconds(std::llround(std::clamp(found_ns, 0.0, kLongestUs * 1e3)));
+}
+
+base::Result<base::Duration> MeasuredDurations::message(std::uint32_t from, std::uint32_t to,
+                                                        std::uint64_t bytes) {
+  uncovered_.insert("messages");
+  return otherwise_.message(from, to, bytes);
+}
+
+}  // namespace spillway::emulate

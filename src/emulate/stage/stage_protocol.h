@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What real ranks of a staged world (stage.h) and the stage say to each other: lines of JSON.
+//
+//   {"enter": 5}                            this connection is rank 5; null: it only asks
+//       {"world": 8, "real": [0, 5], "strict": false, "waits": false}
+//   {"group": 3, "name": "0", "ranks": [0, 2]}    3 is the caller's number for it; [] is all ranks
+//   {"call": "all_reduce", "group": 3, "ticket": 9, "bytes": 4096, "root": 0, "at": NS}
+//       with "uneven" where members may hand in different sizes, "patience_ms" where they wait less
+//   {"send": 2, "group": 3, "tag": 0, "ticket": 9, "bytes": 4096, "at": NS}, and "receive"
+//       {"ticket": 9, "end": NS} or {"ticket": 9, "code": "timed-out", "error": "..."}
+//   {"waited": [NS, NS, ...]}               from, until, from, until; where `waits` asked for it
+//   {"leave": {"late_p50_us": 8.1, "late_p99_us": 40.0, "late_us": 90.5, "waits": 120, "reads": 2}}
+//
+// Times are of the machine's monotonic clock, which all real ranks share. A line that makes no
+// sense ends its connection with a sentence ({"error": "..."}). A connection that ends without
+// leave is a rank that died.
+//
+// Pure; one thread. Limits: kMaxLineBytes, kMaxGroupNumber.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "base/status.h"
+#include "emulate/stage/stage.h"
+
+namespace spillway::emulate {
+
+// What a real rank says of itself when it leaves.
+struct RankSummary {
+  std::uint64_t waits = 0;
+  double late_p50_us = 0.0;  // of waits that ended by the clock
+  double late_p99_us = 0.0;
+  double late_us = 0.0;     // the most
+  std::uint64_t reads = 0;  // places where the script read what virtual ranks had a part in
+};
+
+class StageProtocol {
+ public:
+  using Connection = std::uint64_t;
+  static constexpr std::size_t kMaxLineBytes = 1 << 20;
+  static constexpr std::uint32_t kMaxGroupNumber = 65'535;
+
+  // The stage outlives it. `strict`: what real ranks are told.
+  StageProtocol(Stage& stage, bool strict) : stage_(stage), strict_(strict) {}
+
+  // A line, without its end. Not ok: hang up; the other side has the sentence among the lines.
+  base::Status line(Connection from, std::string_view text);
+  void closed(Connection from);
+  // Lines to be sent, each with its end, in their order.
+  std::vector<std::pair<Connection, std::string>> take_lines();
+
+  const std::map<std::uint32_t, RankSummary>& summaries() const { return summaries_; }
+  bool has_entered(std::uint32_t rank) const { return connections_.contains(rank); }
+
+ private:
+  struct Member {
+    std::uint32_t rank = 0;
+    std::map<std::uint32_t, std::uint32_t> groups;  // by the caller's number
+  };
+
+  base::Status act(Connection from, const nlohmann::json& said);
+  base::Status enter(Connection from, const nlohmann::json& said);
+  base::Status make_group(Member& member, const nlohmann::json& said);
+  base::Status call(Member& member, const nlohmann::json& said);
+  base::Status message(Member& member, const nlohmann::json& said, StageMessage::End end);
+  base::Status waited(const Member& member, const nlohmann::json& said);
+  void leave(Connection from, const nlohmann::json& said);
+
+  Stage& stage_;
+  bool strict_;
+  std::map<Connection, Member> members_;
+  std::map<std::uint32_t, Connection> connections_;  // by rank, of all who entered
+  std::map<std::uint32_t, RankSummary> summaries_;
+  std::vector<std::pair<Connection, std::string>> lines_;
+};
+
+}  // namespace spillway::emulate

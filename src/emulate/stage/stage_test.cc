@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "emulate/stage/stage.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "emulate/simulate/graph_run.h"
+#include "emulate/simulate/recorded_model.h"
+#include "emulate/trace/trace_testing.h"
+
+namespace spillway::emulate {
+namespace {
+
+base::Instant us(std::int64_t microseconds) {
+  return base::Instant(base::microseconds(microseconds));
+}
+
+// Every collective takes 100 us and 1 us a KiB, every message 10 us.
+class PlainDurations final : public StageDurations {
+ public:
+  base::Result<base::Duration> collective(const StagedCollective& collective) override {
+    if (collective.kind == CollectiveKind::kScatter) {
+      return base::invalid_argument("no scatters here");
+    }
+    asked = collective.bytes;
+    return base::microseconds(100 + static_cast<std::int64_t>(collective.bytes / 1024));
+  }
+  base::Result<base::Duration> message(std::uint32_t, std::uint32_t, std::uint64_t) override {
+    return base::microseconds(10);
+  }
+  std::uint64_t asked = 0;
+};
+
+struct StagedFour {
+  explicit StagedFour(StageConfig config = {.world = 4,
+                                            .real = {1, 2},
+                                            .patience = base::seconds(1)})
+      : stage(config, durations) {
+    std::vector<std::uint32_t> ranks(config.world);
+    std::iota(ranks.begin(), ranks.end(), 0U);
+    everybody = *stage.group("world", ranks);
+  }
+  void call(std::uint32_t rank, std::int64_t at, std::uint64_t bytes = 0,
+            CollectiveKind kind = CollectiveKind::kAllReduce) {
+    StageCall call;
+    call.ticket = 100 * rank + tickets++;
+    call.kind = kind;
+    call.bytes = bytes;
+    call.at = us(at);
+    stage.call(rank, everybody, call);
+  }
+  void message(std::uint32_t rank, StageMessage::End end, std::uint32_t peer, std::int64_t at) {
+    stage.message(rank, everybody, {tickets++, end, peer, 0, 64, us(at)});
+  }
+  // The one failure of all answers, which are `count`.
+  std::string failure(std::size_t count) {
+    const std::vector<StageAnswer> answers = stage.take_answers();
+    EXPECT_EQ(answers.size(), count);
+    for (const StageAnswer& answer : answers) {
+      EXPECT_EQ(answer.status.message(), answers.front().status.message());
+    }
+    return answers.empty() ? "" : answers.front().status.message();
+  }
+
+  PlainDurations durations;
+  Stage stage;
+  std::uint32_t everybody = 0;
+  std::uint64_t tickets = 0;
+};
+
+TEST(Stage, ACollectiveEndsItsDurationAfterTheLastRealMemberCame) {
+  StagedFour staged;
+  staged.call(1, 1000, 2048);
+  EXPECT_TRUE(staged.stage.take_answers().empty());
+  staged.call(2, 1050, 2048);
+  const std::vector<StageAnswer> answers = staged.stage.take_answers();
+  ASSERT_EQ(answers.size(), 2U);
+  for (const StageAnswer& answer : answers) {
+    EXPECT_TRUE(answer.status.ok());
+    EXPECT_GE(answer.end, us(1152));
+  }
+  EXPECT_EQ(answers[0].end, answers[1].end);
+  EXPECT_EQ(staged.stage.totals().collectives, 1U);
+}
+
+TEST(Stage, CollectivesOfAGroupFollowEachOther) {
+  StagedFour staged({.world = 4, .real = {1}});
+  staged.call(1, 1000);
+  staged.call(1, 1010);
+  const std::vector<StageAnswer> answers = staged.stage.take_answers();
+  ASSERT_EQ(answers.size(), 2U);
+  EXPECT_EQ(answers[0].end, us(1100));
+  EXPECT_EQ(answers[1].end, us(1200));
+}
+
+TEST(Stage, MembersThatCallDifferentThingsAreNamed) {
+  StagedFour staged;
+  staged.call(1, 1000, 64);
+  staged.call(2, 1001, 64, CollectiveKind::kBroadcast);
+  EXPECT_EQ(staged.failure(2),
+            "collective 0 of group 'world': rank 1 calls all-reduce of 64 bytes, root 0, rank 2 "
+            "calls broadcast of 64 bytes, root 0");
+  staged.call(1, 1002, 64);  // the group stays broken: nobody waits in it
+  EXPECT_EQ(staged.stage.take_answers().size(), 1U);
+}
+
+TEST(Stage, WhoDoesNotComeIsNamedWhenPatienceEnds) {
+  StagedFour staged;
+  staged.call(2, 1000);
+  EXPECT_EQ(staged.stage.expire(us(2000)), us(1'001'000));
+  EXPECT_TRUE(staged.stage.take_answers().empty());
+  EXPECT_EQ(staged.stage.expire(us(1'001'000)), std::nullopt);
+  EXPECT_EQ(staged.failure(1), "all-reduce 0 of group 'world': rank 2 came, rank 1 did not");
+}
+
+TEST(Stage, WhoLeavesEndsWhatOthersWaitFor) {
+  StagedFour staged;
+  staged.call(2, 1000);
+  staged.stage.leave(1, "has died");
+  EXPECT_EQ(staged.failure(1),
+            "all-reduce 0 of group 'world': rank 2 came, rank 1 did not: rank 1 has died");
+  staged.call(2, 1001);
+  EXPECT_EQ(staged.stage.take_answers().size(), 1U);
+  EXPECT_EQ(staged.stage.expire(us(2000)), std::nullopt);
+}
+
+TEST(Stage, WhatHasNoDurationIsAnErrorAtAllMembers) {
+  StagedFour staged;
+  staged.call(1, 1000, 64, CollectiveKind::kScatter);
+  staged.call(2, 1000, 64, CollectiveKind::kScatter);
+  EXPECT_EQ(staged.failure(2), "collective 0 of group 'world': no scatters here");
+}
+
+TEST(Stage, OfUnevenSizesTheMostCounts) {
+  StagedFour staged;
+  for (const std::uint32_t rank : {1U, 2U}) {
+    StageCall call;
+    call.kind = CollectiveKind::kAllToAll;
+    call.bytes = 1000 * rank;
+    call.is_uneven = true;
+    staged.stage.call(rank, staged.everybody, call);
+  }
+  EXPECT_EQ(staged.durations.asked, 2000U);
+  EXPECT_TRUE(staged.stage.take_answers().front().status.ok());
+}
+
+TEST(Stage, MessagesWithVirtualRanksTakeTheirTimeAndNoMore) {
+  StagedFour staged;
+  staged.message(1, StageMessage::End::kSend, 3, 1000);
+  staged.message(1, StageMessage::End::kReceive, 0, 2000);
+  const std::vector<StageAnswer> answers = staged.stage.take_answers();
+  ASSERT_EQ(answers.size(), 2U);
+  EXPECT_EQ(answers[0].end, us(1010));
+  EXPECT_EQ(answers[1].end, us(2010));
+}
+
+TEST(Stage, AReceiveFromARealRankEndsWhenItsMessageCame) {
+  StagedFour staged;
+  staged.message(2, StageMessage::End::kReceive, 1, 1000);
+  EXPECT_TRUE(staged.stage.take_answers().empty());
+  staged.message(1, StageMessage::End::kSend, 2, 1500);
+  std::vector<StageAnswer> answers = staged.stage.take_answers();
+  ASSERT_EQ(answers.size(), 2U);
+  EXPECT_EQ(answers[1].rank, 2U);
+  EXPECT_EQ(answers[1].end, us(1510));
+
+  staged.message(2, StageMessage::End::kReceive, 1, 2000);
+  staged.stage.expire(us(1'002'000));
+  EXPECT_EQ(staged.failure(1),
+            "message 1 from rank 1 to rank 2 with tag 0 in group 'world': rank 2 came, rank 1 did "
+            "not");
+}
+
+TEST(Stage, ASlowRankHoldsUpTheOthersUntilTheyHaveWaited) {
+  StagedFour staged({.world = 4, .real = {1}, .slow = {{3, 1.5}}});
+  staged.call(1, 1000);
+  staged.call(1, 2000);  // 1000 us of computing: rank 3 is 500 behind
+  std::vector<StageAnswer> answers = staged.stage.take_answers();
+  ASSERT_EQ(answers.size(), 2U);
+  EXPECT_EQ(answers[1].end, us(2600));
+  staged.stage.waited(1, us(2000), us(2600));  // so it has caught up
+  staged.call(1, 3000);
+  EXPECT_EQ(staged.stage.take_answers().front().end, us(3300));
+}
+
+TEST(Stage, TheSameSeedDrawsTheSameArrivals) {
+  const auto ends = [](std::uint64_t seed) {
+    StagedFour staged({.world = 5, .real = {1, 2}, .seed = seed});
+    std::vector<std::int64_t> made;
+    for (std::int64_t i = 1; i <= 50; ++i) {
+      staged.call(1, 10'000 * i);
+      staged.call(2, 10'000 * i + 7 * i * i % 90);
+      made.push_back(staged.stage.take_answers().front().end.since_zero().count());
+    }
+    return made;
+  };
+  EXPECT_EQ(ends(1), ends(1));
+  EXPECT_NE(ends(1), ends(2));
+}
+
+TEST(Stage, RefusesWhatCannotBe) {
+  EXPECT_FALSE(validate_stage({.world = 4, .real = {}}).ok());
+  EXPECT_FALSE(validate_stage({.world = 4, .real = {4}}).ok());
+  EXPECT_FALSE(validate_stage({.world = 4, .real = {1, 1}}).ok());
+  EXPECT_FALSE(validate_stage({.world = 4, .real = {1}, .slow = {{1, 2.0}}}).ok());
+  StagedFour staged;
+  EXPECT_FALSE(staged.stage.group("odd", {2, 1}).ok());
+  EXPECT_FALSE(staged.stage.group("odd", {2, 9}).ok());
+  EXPECT_EQ(*staged.stage.group("world", {0, 1, 2, 3}), staged.everybody);
+  staged.call(3, 1000);  // a virtual rank
+  staged.message(1, StageMessage::End::kSend, 1, 1000);
+  for (const StageAnswer& answer : staged.stage.take_answers()) {
+    EXPECT_FALSE(answer.status.ok());
+  }
+}
+
+TEST(TraceArrivals, SayWhenVirtualRanksComeAndSend) {
+  // Rank 0, which is virtual, computes for 500 us, sends, and comes to the all-reduce; rank 1 for
+  // 200 us.
+  const auto all_reduce = [](std::uint64_t dep) {
+    return collective_node(3, CollectiveKind::kAllReduce, 4096, "", {dep});
+  };
+  const World world = world_of({{compute_node(1, {}, base::microseconds(500)),
+                                 message_node(2, NodeKind::kSend, 1, 64, {1}), all_reduce(2)},
+                                {compute_node(1, {}, base::microseconds(200)),
+                                 message_node(2, NodeKind::kReceive, 0, 64), all_reduce(1)}});
+  const Meetings meetings(world);
+  RecordedModel model;
+  GraphRunOptions options;
+  options.keeps_times = true;
+  const GraphRunResult run = GraphRun(world, meetings, model, options).run();
+  ASSERT_TRUE(run.status.ok()) << run.status.message();
+  const TraceArrivals arrivals(world, run, {1});
+  EXPECT_EQ(arrivals.behind({0, 1}, CollectiveKind::kAllReduce, 4096, 7), base::microseconds(300));
+  EXPECT_EQ(arrivals.behind({0, 1}, CollectiveKind::kAllReduce, 8, 0), std::nullopt);
+  EXPECT_EQ(arrivals.sent_behind(0, 1, 0), base::microseconds(500));
+  EXPECT_EQ(arrivals.sent_behind(1, 0, 0), std::nullopt);
+
+  PlainDurations durations;
+  Stage stage({.world = 2, .real = {1}}, durations, &arrivals);
+  const std::uint32_t both = *stage.group("both", {0, 1});
+  StageCall call;
+  call.bytes = 4096;
+  call.at = us(1000);
+  stage.call(1, both, call);
+  stage.message(1, both, {1, StageMessage::End::kReceive, 0, 0, 64, us(2000)});
+  const std::vector<StageAnswer> answers = stage.take_answers();
+  ASSERT_EQ(answers.size(), 2U);
+  EXPECT_EQ(answers[0].end, us(1000 + 300 + 104));
+  EXPECT_EQ(answers[1].end, us(2000 + 500 + 10));
+}
+
+TEST(SpreadProfile, TheLatestOfManyComesLaterThanOfFew) {
+  SpreadProfile profile;
+  EXPECT_EQ(profile.latest_of(1000, 0.5), base::Duration());
+  for (std::int64_t i = 0; i < 100; ++i) {
+    const std::vector<base::Instant> arrivals = {us(1000), us(1000 + i)};
+    EXPECT_EQ(profile.learn(arrivals), us(1000) + base::nanoseconds(500 * i));
+  }
+  EXPECT_LT(profile.latest_of(1, 0.5), base::microseconds(10));
+  EXPECT_GT(profile.latest_of(1000, 0.5), base::microseconds(60));
+}
+
+}  // namespace
+}  // namespace spillway::emulate
