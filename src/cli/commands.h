@@ -44,6 +44,8 @@ void add_bench_sim(CLI::App& bench);
 void add_bench_switch(CLI::App& bench);
 void add_bench_transport(CLI::App& bench);
 void add_bench_transport_core(CLI::App& bench);
+void add_emulate_convert(CLI::App& emulate);
+void add_emulate_merge(CLI::App& emulate);
 void add_emulate_run(CLI::App& emulate);
 void add_emulate_simulate(CLI::App& emulate);
 void add_emulate_synthesize(CLI::App& emulate);

@@ -307,81 +307,6 @@ void add_emulate_show(CLI::App& noun) {
   command->callback([options] { show_trace(*options); });
 }
 
-// ------------------------------------------------------------------ spillway emulate convert
-
-struct EmulateConvertOptions {
-  std::string trace;
-  std::string out;
-  bool gzip = false;
-};
-
-// A file for each rank, as ranks come.
-class RankFiles final : public emulate::NodeSink {
- public:
-  RankFiles(std::string prefix, bool gzip) : prefix_(std::move(prefix)), gzip_(gzip) {}
-
-  void set_default_rank(std::uint32_t rank) { default_rank_ = rank; }
-  base::Status on_rank(const emulate::RankInfo& info) override {
-    if (base::Status status = finish(); !status.ok()) {
-      return status;
-    }
-    emulate::RankInfo named = info;
-    named.rank = info.rank.value_or(default_rank_);
-    base::Result<std::unique_ptr<emulate::ChakraWriter>> made = emulate::ChakraWriter::create(
-        fmt::format("{}.{}.et{}", prefix_, *named.rank, gzip_ ? ".gz" : ""));
-    if (!made.ok()) {
-      return made.status();
-    }
-    writer_ = std::move(made).value();
-    ++ranks_;
-    return writer_->on_rank(named);
-  }
-  base::Status on_node(const emulate::Node& node) override {
-    ++nodes_;
-    return writer_->on_node(node);
-  }
-  base::Status finish() {
-    base::Status status = writer_ ? writer_->finish() : base::Status();
-    writer_.reset();
-    return status;
-  }
-  std::uint64_t ranks() const { return ranks_; }
-  std::uint64_t nodes() const { return nodes_; }
-
- private:
-  std::string prefix_;
-  bool gzip_;
-  std::uint32_t default_rank_ = 0;
-  std::unique_ptr<emulate::ChakraWriter> writer_;
-  std::uint64_t ranks_ = 0;
-  std::uint64_t nodes_ = 0;
-};
-
-void convert_trace(const EmulateConvertOptions& options) {
-  RankFiles files(options.out, options.gzip);
-  for (const emulate::TraceFile& file : value_or_throw(emulate::find_trace_files(options.trace))) {
-    files.set_default_rank(file.rank);
-    throw_unless_ok(emulate::read_trace_file(file.path, files));
-    throw_unless_ok(files.finish());
-  }
-  fmt::print("{} ranks, {} nodes: {}.*.et{}\n", files.ranks(), files.nodes(), options.out,
-             options.gzip ? ".gz" : "");
-}
-
-void add_emulate_convert(CLI::App& noun) {
-  const auto options = std::make_shared<EmulateConvertOptions>();
-  CLI::App* command =
-      noun.add_subcommand("convert", "A trace of any kind that is read, written as Chakra");
-  command->add_option("trace", options->trace, kTracePlace)->required();
-  command->add_option("out", options->out, "The prefix of the files to write: OUT.0.et, ...")
-      ->required();
-  command->add_flag("--gzip", options->gzip, "Write OUT.0.et.gz, ...");
-  command->footer(
-      "Nodes are handed on one by one: files of any length take the memory of one node.\n"
-      "Example:\n  spillway emulate convert ring.goal traces/ring");
-  command->callback([options] { convert_trace(*options); });
-}
-
 }  // namespace
 
 void add_emulate(CLI::App& app) {
@@ -392,6 +317,7 @@ void add_emulate(CLI::App& app) {
   add_emulate_lint(*noun);
   add_emulate_show(*noun);
   add_emulate_convert(*noun);
+  add_emulate_merge(*noun);
   add_emulate_synthesize(*noun);
   add_emulate_simulate(*noun);
   add_emulate_run(*noun);

@@ -6,9 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include <cstdlib>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/environment.h"
@@ -20,11 +22,12 @@
 #include "emulate/trace/lint.h"
 #include "emulate/trace/reader.h"
 #include "runtime/launch/launch.h"
+#include "runtime/rendezvous/unique_id.h"
 
 namespace spillway::cli {
 namespace {
 
-// `spillway emulate run`: this process is one rank of a trace, as real traffic.
+// `spillway emulate run`: this process is one rank of a trace, or several, as real traffic.
 
 using nlohmann::json;
 
@@ -37,8 +40,12 @@ struct EmulateRunOptions {
   std::string transport;
   std::string patience = "60s";
   std::vector<std::string> slow;
+  std::uint32_t ranks_here = 1;
   bool json = false;
 };
+
+constexpr std::uint32_t kMostRanksHere = 1024;
+constexpr unsigned kThreadsOfOne = 1;  // of a communicator, where a process has many
 
 // What every rank tells of one replay; travels as it is in memory, between ranks of one build.
 struct RankFigures {
@@ -141,7 +148,7 @@ RankFigures replay_once(const EmulateRunOptions& options, const emulate::World& 
           .computing_ns = report.computing.count(),
           .late_p50_ns = report.lateness.p50.count(),
           .late_p99_ns = report.lateness.p99.count(),
-          .cpu_ns = cpu_time_ns() - cpu,
+          .cpu_ns = (cpu_time_ns() - cpu) / options.ranks_here,
           .operations = report.operations,
           .bytes = report.bytes};
 }
@@ -212,7 +219,8 @@ void print_replay(const std::vector<RankFigures>& ranks) {
   for (const std::string& word :
        {std::string("--"), std::string(tool), std::string("emulate"), std::string("run"),
         std::string("--trace"), options.trace, std::string("--repeat"),
-        std::to_string(options.repeat), std::string("--patience"), options.patience}) {
+        std::to_string(options.repeat), std::string("--patience"), options.patience,
+        std::string("--ranks-here"), std::to_string(options.ranks_here)}) {
     words.push_back(word);
   }
   if (options.precision) {
@@ -236,22 +244,9 @@ void print_replay(const std::vector<RankFigures>& ranks) {
   throw CommandError("the lab cannot be started");
 }
 
-void run_rank(const EmulateRunOptions& options) {
-  const base::Duration patience = run_patience(options);
-  const emulate::World world = sound_world(options.trace);
-  if (!options.preset.empty()) {
-    start_lab(options, world.size());
-  }
-  if (world.size() > 1 && !runtime::is_launched(base::Environment::of_process())) {
-    throw CommandError(fmt::format(
-        "no launcher started this as one of {} ranks: say --preset NAME for a lab, or use one of "
-        "`spillway lab run -- ...`, mpirun, srun and torchrun --no-python",
-        world.size()));
-  }
-  if (!options.transport.empty()) {
-    setenv("SPILLWAY_CARRIER", options.transport == "tcp" ? "tcp" : "udp", 1);
-  }
-  const auto everybody = value_or_throw(runtime::Communicator::create({}));
+void run_rank(const EmulateRunOptions& options, const emulate::World& world,
+              const runtime::CommunicatorConfig& config, base::Duration patience) {
+  const auto everybody = value_or_throw(runtime::Communicator::create(config));
   const emulate::ReplayGroups groups =
       value_or_throw(emulate::ReplayGroups::make(world, *everybody, patience));
   std::vector<std::vector<RankFigures>> replays;
@@ -264,6 +259,89 @@ void run_rank(const EmulateRunOptions& options) {
   }
   if (everybody->rank() == 0 && options.json) {
     fmt::print("{}\n", replays_json(replays).dump(2));
+  }
+}
+
+// Processes meet as their launcher says, and the first makes an id for all their ranks.
+struct RanksHere {
+  runtime::UniqueId id;
+  std::uint32_t first = 0;
+};
+
+RanksHere meet(const EmulateRunOptions& options, const emulate::World& world, bool is_launched,
+               base::Duration patience) {
+  const auto made = [] { return value_or_throw(runtime::create_reachable_unique_id()); };
+  if (!is_launched) {
+    return {made(), 0};
+  }
+  const auto processes = value_or_throw(runtime::Communicator::create({}));
+  if (processes->world() * options.ranks_here != world.size()) {
+    throw CommandError(fmt::format("{} processes with {} ranks each are not the {} of the trace",
+                                   processes->world(), options.ranks_here, world.size()));
+  }
+  RanksHere here{processes->rank() == 0 ? made() : runtime::UniqueId{},
+                 processes->rank() * options.ranks_here};
+  collective::Operation operation;
+  operation.kind = collective::Kind::kBroadcast;
+  operation.type = collective::DataType::kUint8;
+  operation.count = here.id.bytes.size();
+  operation.input = operation.output = here.id.bytes.data();
+  call(*processes, operation, patience);
+  return here;
+}
+
+void run_ranks(const EmulateRunOptions& options, const emulate::World& world, const RanksHere& here,
+               base::Duration patience) {
+  std::vector<std::exception_ptr> failures(options.ranks_here);
+  std::vector<std::thread> threads;
+  for (std::uint32_t i = 0; i < options.ranks_here; ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        runtime::CommunicatorConfig config;
+        config.id = here.id;
+        config.member = {here.first + i, world.size()};
+        config.threads = kThreadsOfOne;
+        run_rank(options, world, config, patience);
+      } catch (...) {
+        failures[i] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) {
+      std::rethrow_exception(failure);
+    }
+  }
+}
+
+void run_trace(const EmulateRunOptions& options) {
+  const base::Duration patience = run_patience(options);
+  const emulate::World world = sound_world(options.trace);
+  if (world.size() % options.ranks_here != 0) {
+    throw CommandError(
+        fmt::format("{} ranks cannot be {} in each process", world.size(), options.ranks_here));
+  }
+  if (!options.preset.empty()) {
+    start_lab(options, world.size() / options.ranks_here);
+  }
+  const bool is_launched = runtime::is_launched(base::Environment::of_process());
+  if (world.size() > options.ranks_here && !is_launched) {
+    throw CommandError(fmt::format(
+        "no launcher started this as one of {} ranks: say --preset NAME for a lab, --ranks-here {} "
+        "for all of them in this process, or use one of `spillway lab run -- ...`, mpirun, srun "
+        "and torchrun --no-python",
+        world.size(), world.size()));
+  }
+  if (!options.transport.empty()) {
+    setenv("SPILLWAY_CARRIER", options.transport == "tcp" ? "tcp" : "udp", 1);
+  }
+  if (options.ranks_here == 1) {
+    run_rank(options, world, {}, patience);
+  } else {
+    run_ranks(options, world, meet(options, world, is_launched, patience), patience);
   }
 }
 
@@ -323,12 +401,18 @@ void add_emulate_run(CLI::App& noun) {
       ->capture_default_str();
   command->add_option("--slow", options->slow, "RANK=FACTOR: its computing takes so much longer")
       ->allow_extra_args(false);
+  command
+      ->add_option("--ranks-here", options->ranks_here,
+                   "Ranks that this process is, one behind the other; each has threads of its own")
+      ->capture_default_str()
+      ->check(CLI::Range(1U, kMostRanksHere));
   command->add_flag("--json", options->json, "Rank 0 prints JSON");
   command->footer(
       "Examples:\n"
       "  spillway emulate run --trace traces/small --preset congested\n"
+      "  spillway emulate run --trace traces/small --ranks-here 8\n"
       "  mpirun -n 8 spillway emulate run --trace traces/small");
-  command->callback([options] { run_rank(*options); });
+  command->callback([options] { run_trace(*options); });
 }
 
 void add_emulate_timers(CLI::App& noun) {

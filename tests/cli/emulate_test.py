@@ -204,6 +204,24 @@ class Run(Folder):
         for key, count in calls(trace).items():
             self.assertEqual(again[key], count)
 
+    def test_jobs_share_a_network_and_ranks_a_process(self):
+        for name, model in (("first", ["--tensor", "2", "--data", "2"]), ("second", ["--data", "4"])):
+            self.assertEqual(run("synthesize", self.folder / name, *model, "--layers", "1", "--hidden", "64", "--sequence",
+                                 "16", "--flops", "1e9").returncode, 0)
+        both = self.folder / "both"
+        merged = run("merge", both, self.folder / "first", self.folder / "second", "--among")
+        self.assertIn("2 jobs, 8 ranks", merged.stdout, merged.stderr)
+        self.assertEqual(run("lint", both).returncode, 0, run("lint", both).stdout)
+        alone = run("run", "--trace", both, "--ranks-here", "8", "--json")
+        self.assertEqual(alone.returncode, 0, alone.stderr)
+        outputs, codes = self.start(2, "--trace", both, "--ranks-here", "4", "--json")
+        self.assertEqual(codes, [0, 0], outputs)
+        for said in (alone.stdout, outputs[0][0]):
+            ranks = json.loads(said)["replays"][0]["ranks"]
+            self.assertEqual([rank["operations"] for rank in ranks], [5, 1] * 4)  # of the first job, of the second
+        self.assertIn("not the 8 of the trace", self.start(1, "--trace", both, "--ranks-here", "4")[0][0][1])
+        self.assertIn("cannot be 3 in each", run("run", "--trace", both, "--ranks-here", "3").stderr)
+
     def test_what_cannot_run_is_refused_before_anybody_waits(self):
         trace = self.write("pair.goal", GOAL.replace("send 4096b to 1 tag 0", "calc 1"))
         outputs, codes = self.start(2, "--trace", trace)
@@ -236,7 +254,7 @@ say(group=0, name="world", ranks=[])
 at = time.monotonic_ns()
 say(call="all_reduce", group=0, ticket=0, bytes=1000000, root=0, at=at)
 answer = json.loads(lines.readline())
-print("took", (answer["end"] - at) // 1000, flush=True)
+print(f"took {(answer['end'] - at) // 1000}\\n", end="", flush=True)
 say(leave={"waits": 1, "late_p50_us": 2.5})
 """
 

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Several jobs as one trace, to be run on one network at once. Each job's ranks, groups and
+// messages stay its own:
+//
+//   ranks    kBehind: one job behind the other. kAmong: rank 0 of each, then rank 1 of each, so
+//   that
+//            a host with as many ranks as there are jobs has one of each
+//   groups   "1/dp" is the second job's "dp", and "1/" all of its ranks
+//
+// A sink between a reader and a writer. One thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "emulate/trace/node.h"
+
+namespace spillway::emulate {
+
+enum class MergeOrder : std::uint8_t { kBehind, kAmong };
+
+// How many ranks a trace has, as it is read.
+class RankCounter final : public NodeSink {
+ public:
+  void set_default_rank(std::uint32_t rank) { default_rank_ = rank; }
+  base::Status on_rank(const RankInfo& info) override;
+  base::Status on_node(const Node&) override { return {}; }
+  std::uint32_t ranks() const { return ranks_; }
+
+ private:
+  std::uint32_t default_rank_ = 0;
+  std::uint32_t ranks_ = 0;
+};
+
+class JobMerger final : public NodeSink {
+ public:
+  // `ranks`: of each job. `out` outlives it.
+  JobMerger(const std::vector<std::uint32_t>& ranks, MergeOrder order, NodeSink& out);
+
+  // What comes next is of this job, and of this rank where it does not say so itself.
+  void set_source(std::size_t job, std::uint32_t rank);
+  base::Status on_rank(const RankInfo& info) override;
+  base::Status on_node(const Node& node) override;
+
+ private:
+  base::Result<std::uint32_t> place_of(std::uint32_t rank) const;
+  std::string name_of(const std::string& group) const;
+
+  std::vector<std::vector<std::uint32_t>> places_;  // by job and rank
+  std::uint32_t world_ = 0;
+  NodeSink& out_;
+  std::size_t job_ = 0;
+  std::uint32_t default_rank_ = 0;
+  Node node_;
+};
+
+}  // namespace spillway::emulate
