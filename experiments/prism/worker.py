@@ -43,7 +43,7 @@ def made_up(train, model):
     draw = torch.Generator().manual_seed(7)
 
     def integers(most, *shape, dtype=torch.uint8):
-        return torch.randint(0, most, shape, generator=draw).to(dtype)
+        return torch.randint(0, most, shape, generator=draw, dtype=dtype)
 
     if model == "cnn":
         inputs, targets = integers(256, SAMPLES, 28, 28), integers(10, SAMPLES, dtype=torch.int64)
