@@ -33,7 +33,7 @@ base::Instant SpreadProfile::learn(std::span<const base::Instant> arrivals) {
 }
 
 base::Duration SpreadProfile::latest_of(std::uint64_t ranks, double unit) const {
-  if (off_.empty() || ranks == 0) {
+  if (off_.size() < kLeast || ranks == 0) {
     return {};
   }
   std::vector<double> sizes;

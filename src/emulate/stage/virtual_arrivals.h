@@ -31,6 +31,7 @@ namespace spillway::emulate {
 class SpreadProfile {
  public:
   static constexpr std::size_t kRemembered = 64;
+  static constexpr std::size_t kLeast = 8;  // with fewer, all come with the mean
 
   // Real arrivals at one collective; their mean.
   base::Instant learn(std::span<const base::Instant> arrivals);
