@@ -24,8 +24,10 @@ from common import report
 
 MODELS = {  # arguments of examples/train.py; a batch is divided among all ranks
     "cnn": ["--model", "cnn", "--batch", "512"],
+    "cnn-small-batch": ["--model", "cnn", "--batch", "32"],
     "charlm": ["--model", "charlm", "--batch", "64"],
     "hybrid": ["--model", "hybrid"],  # worker.py's own, with tensor and data parallel groups
+    "asleep": ["--model", "asleep"],  # the same, computed by an accelerator that is not there
 }
 REAL = (0, 1)
 TRIES = 2

@@ -4,10 +4,12 @@
 model in tensor and data parallel groups; and what it took written down.
 
     worker.py FOLDER [arguments of examples/train.py]
-    worker.py FOLDER --model hybrid --steps N
+    worker.py FOLDER --model hybrid|asleep --steps N
 
 The hybrid model's layers are divided among TENSOR ranks, whose activations are added up behind each layer, forward and
-back; then its gradients are, among the ranks that have the same part.
+back; then its gradients are, among the ranks that have the same part. asleep communicates the same and computes nothing:
+where an accelerator would compute, it sleeps, for times that differ from rank to rank and from step to step. So ranks do
+not slow each other down, however few cores there are.
 
 Writes FOLDER/RANK.json: {"step_ms": [...], "peak_kib", "init_s", "bootstrap_s"}; init is init_process_group(),
 bootstrap all from the interpreter's start to the first step.
@@ -16,6 +18,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import random
 import resource
 import sys
 import time
@@ -28,7 +31,8 @@ import torch
 import torch.distributed as dist
 
 SAMPLES = 16_384
-TENSOR, LAYERS, WIDTH, ROWS = 2, 4, 512, 128  # of hybrid
+TENSOR, LAYERS, WIDTH, ROWS = 2, 4, 512, 32  # of hybrid
+ASLEEP_S = 0.02  # a layer's forward pass
 
 
 def load_example():
@@ -43,7 +47,7 @@ def made_up(train, model):
     draw = torch.Generator().manual_seed(7)
 
     def integers(most, *shape, dtype=torch.uint8):
-        return torch.randint(0, most, shape, generator=draw).to(dtype)
+        return torch.randint(0, most, shape, generator=draw, dtype=dtype)
 
     if model == "cnn":
         inputs, targets = integers(256, SAMPLES, 28, 28), integers(10, SAMPLES, dtype=torch.int64)
@@ -76,7 +80,47 @@ def own_group(divisions):
     return next(group for ranks, group in made if dist.get_rank() in ranks)
 
 
-def train_hybrid(steps, took):
+class HybridStep:
+    """A step of the hybrid model up to its gradients."""
+
+    def __init__(self, tensor):
+        self._tensor = tensor
+        torch.manual_seed(3)
+        self._layers = torch.nn.ModuleList(torch.nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS))
+        self._optimizer = torch.optim.SGD(self._layers.parameters(), lr=1e-4)
+
+    def gradients(self):
+        values = torch.randn(ROWS, WIDTH)
+        for layer in self._layers:
+            values = torch.tanh(AddUp.apply(layer(values), self._tensor))
+        self._optimizer.zero_grad()
+        values.square().mean().backward()
+        return [parameter.grad for parameter in self._layers.parameters()]
+
+    def end(self):
+        self._optimizer.step()
+
+
+class SleepingStep:
+    def __init__(self, tensor):
+        self._tensor, self._draw = tensor, random.Random(dist.get_rank())
+        self._values = torch.zeros(ROWS, WIDTH)
+        self._gradients = [torch.zeros(WIDTH * WIDTH + WIDTH) for _ in range(LAYERS)]
+
+    def _sleep(self, share):
+        time.sleep(share * ASLEEP_S * self._draw.uniform(0.9, 1.1))
+
+    def gradients(self):
+        for share in [1] * LAYERS + [2] * LAYERS:
+            self._sleep(share)
+            dist.all_reduce(self._values, group=self._tensor)
+        return self._gradients
+
+    def end(self):
+        self._sleep(1)
+
+
+def train_hybrid(make_step, steps, took):
     import spillway.torch
     torch.set_num_threads(1)
     begin = time.monotonic()
@@ -85,24 +129,19 @@ def train_hybrid(steps, took):
     world = dist.get_world_size()
     tensor = own_group([list(range(first, first + TENSOR)) for first in range(0, world, TENSOR)])
     data = own_group([list(range(first, world, TENSOR)) for first in range(TENSOR)])
-    torch.manual_seed(3)
-    layers = torch.nn.ModuleList(torch.nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS))
-    optimizer = torch.optim.SGD(layers.parameters(), lr=1e-4)
+    step = make_step(tensor)
     took["bootstrap_s"], took["step_ms"] = time.monotonic() - BEGAN, []
     for _ in range(steps):
         begin = time.monotonic()
-        values = torch.randn(ROWS, WIDTH)
-        for layer in layers:
-            values = torch.tanh(AddUp.apply(layer(values), tensor))
-        optimizer.zero_grad()
-        values.square().mean().backward()
-        works = [dist.all_reduce(parameter.grad, group=data, async_op=True) for parameter in layers.parameters()]
-        for work in works:
+        for work in [dist.all_reduce(gradient, group=data, async_op=True) for gradient in step.gradients()]:
             work.wait()
-        optimizer.step()
+        step.end()
         took["step_ms"].append(1000 * (time.monotonic() - begin))
     dist.barrier()
     dist.destroy_process_group()
+
+
+STEPS = {"hybrid": HybridStep, "asleep": SleepingStep}
 
 
 def train_example(took):
@@ -129,8 +168,9 @@ def train_example(took):
 def main():
     folder, took = pathlib.Path(sys.argv.pop(1)), {}
     rank = int(os.environ["RANK"])
-    if "hybrid" in sys.argv:
-        train_hybrid(int(sys.argv[sys.argv.index("--steps") + 1]), took)
+    make_step = next((STEPS[name] for name in STEPS if name in sys.argv), None)
+    if make_step is not None:
+        train_hybrid(make_step, int(sys.argv[sys.argv.index("--steps") + 1]), took)
     else:
         train_example(took)
     took["peak_kib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include <chrono>
 #include <cstdlib>
 #include <exception>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "base/environment.h"
 #include "base/units_text.h"
 #include "cli/commands.h"
+#include "cli/emulate_network.h"
 #include "cli/text_table.h"
 #include "emulate/replay/replay.h"
 #include "emulate/replay/timer_queue.h"
@@ -40,6 +42,7 @@ struct EmulateRunOptions {
   std::string transport;
   std::string patience = "60s";
   std::vector<std::string> slow;
+  std::vector<std::string> dead;
   std::uint32_t ranks_here = 1;
   bool json = false;
 };
@@ -68,19 +71,32 @@ base::Duration run_patience(const EmulateRunOptions& options) {
 
 double slowness_of(const EmulateRunOptions& options, std::uint32_t rank) {
   for (const std::string& text : options.slow) {
-    const std::size_t at = text.find('=');
-    std::uint32_t which = 0;
-    double factor = 0.0;
-    if (at == std::string::npos || !CLI::detail::lexical_cast(text.substr(0, at), which) ||
-        !CLI::detail::lexical_cast(text.substr(at + 1), factor) ||
-        !(factor > 0.0 && factor <= 1e6)) {
-      throw CLI::ValidationError("--slow", fmt::format("'{}' is not RANK=FACTOR", text));
-    }
+    const auto [which, factor] = rank_and_factor("--slow", text);
     if (which == rank) {
       return factor;
     }
   }
   return 1.0;
+}
+
+// When a rank is to die, after the replay's begin.
+std::optional<base::Duration> death_of(const EmulateRunOptions& options, std::uint32_t rank) {
+  for (const std::string& text : options.dead) {
+    const auto [which, time] = rank_and("--dead", text);
+    const base::Duration after = parsed("--dead", base::parse_duration(time));
+    if (which == rank) {
+      return after;
+    }
+  }
+  return std::nullopt;
+}
+
+// As a process that is killed dies: nobody is told.
+void die_after(base::Duration after) {
+  std::thread([after] {
+    std::this_thread::sleep_for(std::chrono::nanoseconds(after.count()));
+    ::_exit(kExitFailure);
+  }).detach();
 }
 
 std::int64_t cpu_time_ns() {
@@ -142,6 +158,9 @@ RankFigures replay_once(const EmulateRunOptions& options, const emulate::World& 
                           .patience = patience,
                           .precision = options.precision});
   barrier(groups.everybody(), patience);
+  if (const std::optional<base::Duration> death = death_of(options, rank)) {
+    die_after(*death);
+  }
   const std::int64_t cpu = cpu_time_ns();
   const emulate::ReplayReport report = value_or_throw(replay.run());
   return {.length_ns = report.length.count(),
@@ -231,6 +250,9 @@ void print_replay(const std::vector<RankFigures>& ranks) {
   }
   for (const std::string& slow : options.slow) {
     words.insert(words.end(), {"--slow", slow});
+  }
+  for (const std::string& dead : options.dead) {
+    words.insert(words.end(), {"--dead", dead});
   }
   if (options.json) {
     words.emplace_back("--json");
@@ -400,6 +422,8 @@ void add_emulate_run(CLI::App& noun) {
   command->add_option("--patience", options->patience, "With whatever takes time")
       ->capture_default_str();
   command->add_option("--slow", options->slow, "RANK=FACTOR: its computing takes so much longer")
+      ->allow_extra_args(false);
+  command->add_option("--dead", options->dead, "RANK=TIME: its process dies then, without a word")
       ->allow_extra_args(false);
   command
       ->add_option("--ranks-here", options->ranks_here,

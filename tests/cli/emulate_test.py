@@ -228,6 +228,15 @@ class Run(Folder):
         self.assertEqual(codes, [1, 1])
         self.assertIn("cannot be replayed", outputs[0][1])
 
+    def test_who_dies_is_named_by_the_others(self):
+        trace = self.folder / "llm"
+        model = ["--data", "3", "--layers", "2", "--hidden", "64", "--sequence", "64", "--flops", "1e8", "--steps", "20"]
+        self.assertEqual(run("synthesize", trace, *model).returncode, 0)
+        outputs, codes = self.start(3, "--trace", trace, "--dead", "1=20ms")
+        self.assertEqual(codes, [1] * 3, outputs)
+        for rank in (0, 2):
+            self.assertIn("rank 1", outputs[rank][1])
+
     def test_without_a_launcher_it_says_what_to_do(self):
         result = run("run", "--trace", self.write("pair.goal", GOAL))
         self.assertEqual(result.returncode, 1)
@@ -254,7 +263,7 @@ say(group=0, name="world", ranks=[])
 at = time.monotonic_ns()
 say(call="all_reduce", group=0, ticket=0, bytes=1000000, root=0, at=at)
 answer = json.loads(lines.readline())
-print(f"took {(answer['end'] - at) // 1000}\\n", end="", flush=True)
+os.write(1, f"took {(answer['end'] - at) // 1000}\\n".encode())  # whole, beside the other rank's
 say(leave={"waits": 1, "late_p50_us": 2.5})
 """
 

@@ -9,6 +9,7 @@ Threads: any may call; one of the link's own reads.
 import atexit
 import ctypes
 import json
+import os
 import socket
 import threading
 import time
@@ -95,7 +96,7 @@ class PreciseSleep:
 
 class StageLink:
     def __init__(self, path: str, rank: int) -> None:
-        self.rank = rank
+        self.rank, self._process = rank, os.getpid()
         self._socket = socket.socket(socket.AF_UNIX)
         try:
             self._socket.connect(path)
@@ -148,6 +149,8 @@ class StageLink:
                 self._waited += [began_ns, ended_ns]
 
     def leave(self) -> None:
+        if os.getpid() != self._process:
+            return  # a child's end is not the rank's
         with self._lock:
             if self._lost is None:
                 self._say({"leave": {**self.sleep.summary(), "reads": self.reads}})

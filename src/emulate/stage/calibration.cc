@@ -42,33 +42,29 @@ collective::Kind library_kind(CollectiveKind kind) {
   return Kind::kBarrier;
 }
 
-bool has_root(CollectiveKind kind) {
-  return kind == CollectiveKind::kReduce || kind == CollectiveKind::kGather ||
-         kind == CollectiveKind::kScatter || kind == CollectiveKind::kBroadcast;
-}
-
-// Of one kind and size, with memory for all it may read and write.
+// Of one kind and size, with the memory that it reads and writes.
 class Measured {
  public:
-  Measured(CollectiveKind kind, std::uint64_t bytes, std::uint32_t world)
-      : input_(bytes + kRoom), output_(bytes * world + kRoom) {
-    operation_.kind = library_kind(kind);
+  Measured(const CalibratedShape& shape, const ReplayGroups::Member& member) {
+    operation_.kind = library_kind(shape.kind);
     const bool adds = operation_.kind == Kind::kAllReduce || operation_.kind == Kind::kReduce ||
                       operation_.kind == Kind::kReduceScatter;
     const bool is_whole = operation_.kind == Kind::kReduceScatter ||
                           operation_.kind == Kind::kAllToAll || operation_.kind == Kind::kScatter;
-    const std::uint64_t part = is_whole ? bytes / world : bytes;
+    const std::uint64_t part = is_whole ? shape.bytes / shape.ranks : shape.bytes;
     operation_.type = adds ? DataType::kFloat32 : DataType::kUint8;
     operation_.count = operation_.kind == Kind::kBarrier
                            ? 0
                            : std::max<std::uint64_t>(1, part / (adds ? sizeof(float) : 1));
-    operation_.input = input_.data();
-    operation_.output = output_.data();
+    const collective::Group group{member.rank, member.size};
+    input_.resize(collective::input_bytes(operation_, group));
+    output_.resize(collective::output_bytes(operation_, group));
+    operation_.input = input_.empty() ? nullptr : input_.data();
+    operation_.output = output_.empty() ? nullptr : output_.data();
   }
   const collective::Operation& operation() const { return operation_; }
 
  private:
-  static constexpr std::size_t kRoom = 65'536;  // parts are rounded up to an element
   collective::Operation operation_;
   std::vector<std::byte> input_;
   std::vector<std::byte> output_;
@@ -90,8 +86,10 @@ base::Status meet(runtime::Communicator& everybody, base::Duration patience) {
   return do_one(everybody, barrier, patience);
 }
 
-base::Result<double> median_ns(runtime::Communicator& everybody, runtime::Communicator& group,
-                               const Measured& measured, const CalibrationOptions& options) {
+// Of each time that it is done, what it takes here.
+base::Result<std::vector<double>> times_ns(runtime::Communicator& everybody,
+                                           runtime::Communicator& group, const Measured& measured,
+                                           const CalibrationOptions& options) {
   const base::MonotonicClock clock;
   std::vector<double> times;
   for (std::uint32_t i = 0; i <= options.repeats; ++i) {
@@ -108,45 +106,42 @@ base::Result<double> median_ns(runtime::Communicator& everybody, runtime::Commun
       times.push_back(static_cast<double>((clock.now() - began).count()));
     }
   }
-  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2),
-                   times.end());
-  return times[times.size() / 2];
+  return times;
 }
 
-// Of all ranks: their mean, or the most of them.
-base::Result<double> together(runtime::Communicator& everybody, double own, bool most,
-                              base::Duration patience) {
-  double sum = 0.0;
+// Each time at the rank that took longest.
+base::Status take_longest(runtime::Communicator& everybody, std::vector<double>& times,
+                          base::Duration patience) {
   collective::Operation operation;
   operation.kind = Kind::kAllReduce;
   operation.type = DataType::kFloat64;
-  operation.op = most ? collective::ReduceOp::kMax : collective::ReduceOp::kSum;
-  operation.count = 1;
-  operation.input = &own;
-  operation.output = &sum;
-  if (base::Status status = do_one(everybody, operation, patience); !status.ok()) {
-    return status;
-  }
-  return most ? sum : sum / everybody.world();
+  operation.op = collective::ReduceOp::kMax;
+  operation.count = times.size();
+  operation.input = times.data();
+  operation.output = times.data();
+  return do_one(everybody, operation, patience);
 }
 
 base::Result<MeasuredRow> measure(runtime::Communicator& everybody,
                                   const ReplayGroups::Member& member, const CalibratedShape& shape,
                                   const CalibrationOptions& options) {
-  const Measured measured(shape.kind, shape.bytes, shape.ranks);
-  const base::Result<double> own = median_ns(everybody, *member.communicator, measured, options);
-  if (!own.ok()) {
-    return base::Status(own.status().code(),
+  const Measured measured(shape, member);
+  base::Result<std::vector<double>> times =
+      times_ns(everybody, *member.communicator, measured, options);
+  base::Status status = times.status();
+  if (times.ok()) {
+    status = take_longest(everybody, times.value(), options.patience);
+  }
+  if (!status.ok()) {
+    return base::Status(status.code(),
                         fmt::format("{} of {} bytes: {}", collective_kind_name(shape.kind),
-                                    shape.bytes, own.status().message()));
+                                    shape.bytes, status.message()));
   }
-  const base::Result<double> all =
-      together(everybody, *own, has_root(shape.kind), options.patience);
-  if (!all.ok()) {
-    return all.status();
-  }
+  std::vector<double>& all = times.value();
+  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
+  std::nth_element(all.begin(), middle, all.end());
   return MeasuredRow{shape.kind, shape.ranks, shape.stride, shape.bytes,
-                     base::nanoseconds(static_cast<std::int64_t>(*all))};
+                     base::nanoseconds(static_cast<std::int64_t>(*middle))};
 }
 
 using Pattern = std::pair<std::uint32_t, std::uint32_t>;  // ranks and stride

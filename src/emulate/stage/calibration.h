@@ -7,9 +7,9 @@
 // over a communicator of its own.
 //
 // Each kind and size is done `repeats` times. Before each, ranks rest for `rest`, as training does
-// between its collectives, and meet at a barrier; the time is from a rank's end of the barrier to
-// its end of the collective. Of these a rank takes the median. The table has the mean of all ranks,
-// and of collectives with a root, which some ranks leave early, the most.
+// between its collectives, and meet at a barrier. What it took is the time from a rank's end of the
+// barrier to its end of the collective, at the rank where that is longest: those who end early
+// wait for it at the next one. The table has the median of the repeats.
 #pragma once
 
 #include <cstdint>

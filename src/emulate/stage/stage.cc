@@ -190,21 +190,25 @@ base::Instant Stage::latest_arrival(std::uint32_t index, std::uint64_t sequence,
     arrivals.push_back(came.call.at);
   }
   const base::Instant last_real = *std::max_element(arrivals.begin(), arrivals.end());
-  const base::Instant mean = group.spread.learn(arrivals);
+  const StageCall& call = meeting.came.front().call;
+  const bool is_known = group.habits.contains({call.kind, call.bytes});
+  // Beyond the limit all sizes of a kind share one.
+  Habit& habit = group.habits[{
+      call.kind, is_known || group.habits.size() < kMaxHabits ? call.bytes : UINT64_MAX}];
+  const base::Instant mean = habit.spread.learn(arrivals);
   const base::Instant latest =
-      std::max(last_real, mean + virtual_delay(index, sequence, meeting.came.front().call));
+      std::max(last_real, mean + virtual_delay(index, sequence, call, habit));
   totals_.waited_virtual += latest - last_real;
   return latest;
 }
 
 base::Duration Stage::virtual_delay(std::uint32_t index, std::uint64_t sequence,
-                                    const StageCall& call) {
-  Group& group = groups_[index];
+                                    const StageCall& call, Habit& habit) {
+  const Group& group = groups_[index];
   base::Duration delay{};
   std::optional<base::Duration> traced;
   if (trace_ != nullptr) {
-    const std::uint64_t n = group.done[{call.kind, call.bytes}]++;
-    traced = trace_->behind(group.ranks, call.kind, call.bytes, n);
+    traced = trace_->behind(group.ranks, call.kind, call.bytes, habit.calls++);
   }
   if (traced) {
     delay = *traced;
@@ -212,7 +216,7 @@ base::Duration Stage::virtual_delay(std::uint32_t index, std::uint64_t sequence,
     const base::RandomBlock drawn =
         base::random_block(config_.seed, {index, static_cast<std::uint32_t>(sequence),
                                           static_cast<std::uint32_t>(sequence >> 32), 0});
-    delay = group.spread.latest_of(group.ranks.size() - group.real.size(),
+    delay = habit.spread.latest_of(group.ranks.size() - group.real.size(),
                                    base::uniform_float(drawn[0]));
   }
   if (const std::optional<base::Duration> behind = slow_.furthest_behind(group.ranks)) {

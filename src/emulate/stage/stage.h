@@ -18,7 +18,7 @@
 // gets a sentence with the group, the sequence, who came and who did not.
 //
 // Pure: time is what calls say; one thread. Limits: kMaxGroups, kMaxOpen waiting calls,
-// kMaxChannels.
+// kMaxChannels, kMaxHabits sizes of a group whose ranks' habits are learned apart.
 #pragma once
 
 #include <cstdint>
@@ -92,6 +92,7 @@ class Stage {
  public:
   static constexpr std::size_t kMaxGroups = 65'536;
   static constexpr std::size_t kMaxOpen = 1'000'000;
+  static constexpr std::size_t kMaxHabits = 4096;
   static constexpr std::size_t kMaxChannels = 1'000'000;  // pairs of real ranks with a tag
 
   // The config is valid; durations and trace, which may be null, outlive it.
@@ -123,15 +124,18 @@ class Stage {
     std::vector<Came> came;
     base::Instant expires;
   };
+  // Of collectives of a kind and size: how often they were called, and how ranks come to them.
+  struct Habit {
+    std::uint64_t calls = 0;
+    SpreadProfile spread;
+  };
   struct Group {
     std::string name;
     std::vector<std::uint32_t> ranks;
     std::vector<std::uint32_t> real;
-    std::map<std::uint32_t, std::uint64_t> called;  // by rank
-    std::map<std::uint64_t, Meeting> open;          // by sequence
-    SpreadProfile spread;
-    // How many of a kind and size were called.
-    std::map<std::pair<CollectiveKind, std::uint64_t>, std::uint64_t> done;
+    std::map<std::uint32_t, std::uint64_t> called;                     // by rank
+    std::map<std::uint64_t, Meeting> open;                             // by sequence
+    std::map<std::pair<CollectiveKind, std::uint64_t>, Habit> habits;  // by kind and bytes
     base::Instant free;   // the end of the last collective
     base::Status broken;  // not ok: what every call gets
   };
@@ -151,7 +155,8 @@ class Stage {
   void complete(std::uint32_t index, std::uint64_t sequence, const Meeting& meeting);
   base::Instant latest_arrival(std::uint32_t index, std::uint64_t sequence, const Meeting& meeting);
   // Of virtual members, behind the mean of the real ones.
-  base::Duration virtual_delay(std::uint32_t index, std::uint64_t sequence, const StageCall& call);
+  base::Duration virtual_delay(std::uint32_t index, std::uint64_t sequence, const StageCall& call,
+                               Habit& habit);
   // Of a message from a virtual rank.
   base::Duration sending_delay(std::uint32_t from, std::uint32_t to);
   // Ends all that waits in the group, and whatever is called in it later.

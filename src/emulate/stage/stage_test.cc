@@ -255,11 +255,22 @@ TEST(SpreadProfile, TheLatestOfManyComesLaterThanOfFew) {
   SpreadProfile profile;
   EXPECT_EQ(profile.latest_of(1000, 0.5), base::Duration());
   for (std::int64_t i = 0; i < 100; ++i) {
-    const std::vector<base::Instant> arrivals = {us(1000), us(1000 + i)};
-    EXPECT_EQ(profile.learn(arrivals), us(1000) + base::nanoseconds(500 * i));
+    const std::vector<base::Instant> arrivals = {us(1000), us(1000 + i % 10)};
+    EXPECT_EQ(profile.learn(arrivals), us(1000) + base::nanoseconds(500 * (i % 10)));
   }
-  EXPECT_LT(profile.latest_of(1, 0.5), base::microseconds(10));
-  EXPECT_GT(profile.latest_of(1000, 0.5), base::microseconds(60));
+  const base::Duration of_many = profile.latest_of(1000, 0.5);
+  EXPECT_NEAR(base::microseconds_of(profile.latest_of(1, 0.5)), 0.0, 0.01);
+  EXPECT_GT(of_many, base::microseconds(10));
+  EXPECT_LT(of_many, base::microseconds(30));
+  const std::vector<base::Instant> slow_start = {us(1000), us(900'000)};
+  profile.learn(slow_start);
+  EXPECT_LT(profile.latest_of(1000, 0.5), base::microseconds(30));
+}
+
+TEST(SpreadProfile, QuantilesAreThoseOfTheNormalDistribution) {
+  EXPECT_NEAR(normal_quantile(0.5), 0.0, 1e-9);
+  EXPECT_NEAR(normal_quantile(0.975), 1.959964, 1e-5);
+  EXPECT_NEAR(normal_quantile(0.001), -3.090232, 1e-5);
 }
 
 }  // namespace

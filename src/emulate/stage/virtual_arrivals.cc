@@ -5,6 +5,13 @@
 #include <cmath>
 
 namespace spillway::emulate {
+namespace {
+
+constexpr double kMedianOfNormal = 0.67449;  // of a standard normal number's size
+constexpr double kLeastUnit = 1e-6;
+constexpr double kMostSpreads = 8.0;
+
+}  // namespace
 
 base::Instant SpreadProfile::learn(std::span<const base::Instant> arrivals) {
   double sum = 0.0;
@@ -26,15 +33,30 @@ base::Instant SpreadProfile::learn(std::span<const base::Instant> arrivals) {
 }
 
 base::Duration SpreadProfile::latest_of(std::uint64_t ranks, double unit) const {
-  if (off_.empty() || ranks == 0) {
+  if (off_.size() < kLeast || ranks == 0) {
     return {};
   }
-  const double quantile = std::pow(std::clamp(unit, 0.0, 1.0), 1.0 / static_cast<double>(ranks));
-  std::vector<double> off(off_.begin(), off_.end());
-  const auto last = static_cast<double>(off.size() - 1);
-  const auto place = static_cast<std::ptrdiff_t>(std::lround(quantile * last));
-  std::nth_element(off.begin(), off.begin() + place, off.end());
-  return base::nanoseconds(static_cast<std::int64_t>(off[static_cast<std::size_t>(place)]));
+  std::vector<double> sizes;
+  for (const double off : off_) {
+    sizes.push_back(std::abs(off));
+  }
+  const auto middle = sizes.begin() + static_cast<std::ptrdiff_t>(sizes.size() / 2);
+  std::nth_element(sizes.begin(), middle, sizes.end());
+  const double spread = *middle / kMedianOfNormal;
+  const double drawn = std::clamp(unit, kLeastUnit, 1.0 - kLeastUnit);
+  const double quantile = std::pow(drawn, 1.0 / static_cast<double>(ranks));
+  return base::nanoseconds(static_cast<std::int64_t>(spread * normal_quantile(quantile)));
+}
+
+// By bisection of the distribution function, which the library has: 60 steps are all its digits.
+double normal_quantile(double p) {
+  double low = -kMostSpreads;
+  double high = kMostSpreads;
+  for (int step = 0; step < 60; ++step) {
+    const double middle = 0.5 * (low + high);
+    (0.5 * std::erfc(-middle / std::sqrt(2.0)) < p ? low : high) = middle;
+  }
+  return 0.5 * (low + high);
 }
 
 SlowRanks::SlowRanks(std::vector<SlowRank> ranks) {

@@ -2,11 +2,12 @@
 //
 // When ranks that nobody runs come to a collective of a staged world (stage.h).
 //
-// Most are like the real ones. How far real ranks come apart is learned, group by group: of the
-// last kRemembered arrivals, by how much each was off the mean of its collective (a mean of K
-// ranks hides a share of 1/K, which is put back). The latest of V virtual ranks is the quantile
-// u^(1/V) of these, with u drawn by seed, group and sequence: the same run, the same draws. With
-// one real rank nothing is learned, and all come when it does.
+// Most are like the real ones. How far real ranks come apart is learned, for each group, kind and
+// size: of the last kRemembered arrivals, by how much each was off the mean of its collective (a
+// mean of K ranks hides a share of 1/K, which is put back). Their spread is taken from the median
+// of these, so that a slow start does not count, and the latest of V virtual ranks is the quantile
+// u^(1/V) of a normal distribution with that spread; u is drawn by seed, group and sequence: the
+// same run, the same draws. With one real rank nothing is learned, and all come when it does.
 //
 // A slow rank (SlowRank) takes `factor` of the time that the first real rank computes, and falls
 // behind by the difference. Whenever that rank is blocked, the slow one catches up, as it has to
@@ -29,7 +30,8 @@ namespace spillway::emulate {
 // By how much the ranks of one group come apart.
 class SpreadProfile {
  public:
-  static constexpr std::size_t kRemembered = 256;
+  static constexpr std::size_t kRemembered = 64;
+  static constexpr std::size_t kLeast = 8;  // with fewer, all come with the mean
 
   // Real arrivals at one collective; their mean.
   base::Instant learn(std::span<const base::Instant> arrivals);
@@ -37,8 +39,11 @@ class SpreadProfile {
   base::Duration latest_of(std::uint64_t ranks, double unit) const;
 
  private:
-  std::deque<double> off_;  // nanoseconds
+  std::deque<double> off_;  // nanoseconds, below zero as well
 };
+
+// The quantile of the standard normal distribution, 0 < p < 1.
+double normal_quantile(double p);
 
 struct SlowRank {
   std::uint32_t rank = 0;
