@@ -52,7 +52,8 @@ class Listener {
         member_->on_connected(peer, now_);
         break;
       case 3:
-        member_->on_parked({.has_state = true, .step = from}, Handle{from}, now_);
+        member_->on_parked(member_->view().epoch, {.has_state = true, .step = from}, Handle{from},
+                           now_);
         break;
       case 4:
         member_->on_step(from, milliseconds(from), now_);

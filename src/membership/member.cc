@@ -117,8 +117,9 @@ void Member::on_step(std::uint64_t step, base::Duration work, base::Instant /*no
   greatest_step_ = std::max(greatest_step_, step);
 }
 
-void Member::on_parked(const Position& position, const Handle& next_handle, base::Instant now) {
-  if (standing_ == Standing::kOver) {
+void Member::on_parked(std::uint32_t epoch, const Position& position, const Handle& next_handle,
+                       base::Instant now) {
+  if (standing_ == Standing::kOver || (is_voter() && epoch != view_.epoch)) {
     return;
   }
   handle_ = fitting(next_handle);

@@ -136,8 +136,11 @@ class Member {
   void on_step(std::uint64_t step, base::Duration work, base::Instant now);
   // In answer to Interrupt, or of its own accord before one (an operation failed and training has
   // stopped): then a change follows. `next_handle`: for the next epoch. A standby or newcomer calls
-  // it when its handle or its warmth changes.
-  void on_parked(const Position& position, const Handle& next_handle, base::Instant now);
+  // it when its handle or its warmth changes. `epoch`: the last that the application has heard of,
+  // 0 for none. What a member says of one that is over is not heard: it says so again when it has
+  // heard of the next.
+  void on_parked(std::uint32_t epoch, const Position& position, const Handle& next_handle,
+                 base::Instant now);
   // Made at any member; Answered says what became of it.
   base::Status ask(const Request& request, base::Instant now);
   // This process ends by itself: tells the others, so that nobody takes it for dead. `is_whole`:

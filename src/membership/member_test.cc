@@ -196,6 +196,22 @@ TEST(Member, WrongRequestsAreRefusedWithASentence) {
   EXPECT_EQ(cluster.at(1).view().epoch, 1U);
 }
 
+// A standby whose word that it stands still comes when it has been called in: it has used the
+// handle that it names, and has not heard that it trains.
+TEST(Member, WhatIsSaidOfAnEpochThatIsOverIsNotHeard) {
+  Cluster cluster({}, 3, 1);
+  cluster.kill(2);
+  cluster.settle();
+  ASSERT_EQ(cluster.at(4).view(), (View{.epoch = 2, .ranks = {1, 4, 3}, .standbys = {}}));
+  cluster.at(4).on_parked(1, {.has_state = false}, {7}, cluster.now());
+  cluster.settle();
+  EXPECT_EQ(cluster.at(4).view().epoch, 2U);
+  cluster.at(4).on_parked(2, {.has_state = false}, {8}, cluster.now());
+  cluster.settle();
+  EXPECT_EQ(cluster.at(4).view().epoch, 3U);
+  EXPECT_EQ(cluster.seen<Decided>(1).back().decision.handles[1], (Handle{8}));
+}
+
 TEST(Member, StandbysBecomeRanksWhenTheJobIsAskedToGrow) {
   Cluster cluster({}, 3, 2);
   cluster.all_begin(4);

@@ -125,7 +125,8 @@ class Cluster {
   std::set<MemberId> stateless_{};
 
   void park(MemberId id) {
-    at(id).on_parked({.has_state = !stateless_.contains(id), .step = step_[id]},
+    at(id).on_parked(at(id).view().epoch,
+                     {.has_state = !stateless_.contains(id), .step = step_[id]},
                      handle(id, ++handles_[id]), now_);
   }
 

@@ -441,9 +441,11 @@ void Job::Impl::interrupt(const membership::Interrupt& asked) {
 }
 
 Verdict Job::Impl::step(std::uint64_t step, base::Duration work) {
-  tasks_.push([this, step, work] {
+  tasks_.push([this, epoch = epoch_, step, work] {
     report_.step = step;
-    member_->on_step(step, work, clock_.now());
+    if (epoch == member_->view().epoch) {
+      member_->on_step(step, work, clock_.now());
+    }
   });
   const std::lock_guard lock(mutex_);
   const bool must_stop = dismissed_ || (interrupt_ && interrupt_->epoch == epoch_ &&
@@ -477,8 +479,8 @@ base::Result<std::optional<Change>> Job::Impl::park(const membership::Position& 
     return status;
   }
   const auto say = [&] {
-    tasks_.push([this, position, handle = next_handle_] {
-      member_->on_parked(position, handle, clock_.now());
+    tasks_.push([this, epoch = epoch_, position, handle = next_handle_] {
+      member_->on_parked(epoch, position, handle, clock_.now());
     });
   };
   say();

@@ -225,7 +225,7 @@ void DrillTraining::fetch(ProcessIndex process) {
 void DrillTraining::park(ProcessIndex process) {
   App& app = apps_[process];
   enter(process, Stage::kParked);
-  host_.member(process).on_parked({.has_state = app.has_state, .step = app.step},
+  host_.member(process).on_parked(app.epoch, {.has_state = app.has_state, .step = app.step},
                                   first_handle(process), host_.now());
 }
 
