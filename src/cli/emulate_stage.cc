@@ -51,6 +51,7 @@ struct EmulateStageOptions {
   std::string patience = "300s";
   bool strict = false;
   std::string preset;
+  bool launcher = false;
   std::vector<std::string> lab;
   std::string report;
   std::vector<std::string> command;
@@ -202,6 +203,15 @@ pid_t start_in_lab(const EmulateStageOptions& options, const emulate::StageConfi
   return start_child(words, {});
 }
 
+std::vector<pid_t> start_real(const EmulateStageOptions& options,
+                              const emulate::StageConfig& config, const std::string& socket) {
+  if (!options.preset.empty()) {
+    return {start_in_lab(options, config, socket)};
+  }
+  return options.launcher ? std::vector{start_child(options.command, {{"SPILLWAY_STAGE", socket}})}
+                          : start_here(options, config, socket);
+}
+
 // Whether all ended well.
 bool wait_for(const std::vector<pid_t>& children) {
   bool is_well = true;
@@ -298,9 +308,7 @@ void run_stage(const EmulateStageOptions& options) {
   emulate::StageProtocol protocol(stage, options.strict);
   const StageFolder folder;
   auto server = value_or_throw(emulate::StageServer::start(folder.socket(), protocol, stage));
-  const bool is_well = wait_for(options.preset.empty()
-                                    ? start_here(options, config, folder.socket())
-                                    : std::vector{start_in_lab(options, config, folder.socket())});
+  const bool is_well = wait_for(start_real(options, config, folder.socket()));
   server.reset();
   const json report = stage_json(stage, protocol,
                                  measured ? std::vector<std::string>(measured->uncovered().begin(),
@@ -332,6 +340,14 @@ void enter_stage(const std::vector<std::string>& command) {
     throw CommandError(fmt::format("the launcher started {} processes, the stage has {} real ranks",
                                    launch.world, staged.real.size()));
   }
+  // What torch wants to know beside, where the launcher does not say it in torch's words.
+  const auto outline = value_or_throw(runtime::outline_of_launch(environment));
+  if (outline && !outline->store.host.empty()) {
+    ::setenv("MASTER_ADDR", outline->store.host.c_str(), 0);
+    ::setenv("MASTER_PORT", std::to_string(outline->store.port).c_str(), 0);
+  }
+  ::setenv("LOCAL_RANK", std::to_string(launch.local_rank).c_str(), 0);
+  ::setenv("LOCAL_WORLD_SIZE", std::to_string(launch.local_world).c_str(), 0);
   ::setenv("RANK", std::to_string(staged.real[launch.rank]).c_str(), 1);
   ::setenv("WORLD_SIZE", std::to_string(staged.world).c_str(), 1);
   run_command(command);
@@ -357,6 +373,8 @@ void add_stage_options(CLI::App& command, EmulateStageOptions& options) {
                    "A script that reads values in which virtual ranks had a part fails");
   command.add_option("--preset", options.preset,
                      "Real ranks are hosts of a lab with this network (spillway lab presets)");
+  command.add_flag("--launcher", options.launcher,
+                   "The command starts the real ranks itself, each with `spillway emulate enter`");
   command.add_option("--lab", options.lab, "A further word for that lab: --lab=--rate --lab=1gbit")
       ->allow_extra_args(false);
   command.add_option("--report", options.report, "Write what was staged here, as JSON");
@@ -391,7 +409,7 @@ void add_emulate_enter(CLI::App& noun) {
   command->footer(
       "SPILLWAY_STAGE names the stage, the launcher says which of its real ranks this is.\n"
       "Example:\n"
-      "  spillway lab run --hosts 2 --env SPILLWAY_STAGE=/tmp/stage/socket -- spillway emulate "
+      "  spillway emulate stage --world 64 --real 0,1 --launcher -- mpirun -n 2 spillway emulate "
       "enter -- python3 train.py");
   command->callback([words] { enter_stage(*words); });
 }
