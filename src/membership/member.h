@@ -284,6 +284,7 @@ class Member {
   void hail(MemberId to);
   void inform(MemberId peer, base::Instant now);
   bool is_for_now(MemberId from, std::uint32_t epoch, base::Instant now);
+  bool promise(MemberId driver, std::uint32_t epoch, Ballot ballot, base::Instant now);
   void take(MemberId from, const Hello& m, base::Instant now);
   void take(MemberId from, const Welcome& m, base::Instant now);
   void take(MemberId from, const Leave& m, base::Instant now);

@@ -182,6 +182,26 @@ void Member::take(MemberId from, const Done& m, base::Instant now) {
 
 // ------------------------------------------------------------------ deciding: a voter's part
 
+// Follows the driver of a ballot, unless a greater one was promised.
+bool Member::promise(MemberId driver, std::uint32_t epoch, Ballot ballot, base::Instant now) {
+  if (!is_for_now(driver, epoch, now) || !is_drivers(driver, ballot)) {
+    return false;
+  }
+  if (ballot < promised_) {
+    send(driver, Refused{view_.epoch, promised_});
+    return false;
+  }
+  if (ballot > promised_) {
+    promised_ = ballot;
+    drive_ = {};
+    peers_[driver].since = now;
+  }
+  driver_ = driver;
+  driver_heard_ = now;
+  needed_since_ = needed_since_.value_or(now);
+  return true;
+}
+
 void Member::take(MemberId from, const Halt& m, base::Instant now) {
   if (standing_ == Standing::kNewcomer) {
     // No voter, so it promises nothing; but it is there.
@@ -193,21 +213,9 @@ void Member::take(MemberId from, const Halt& m, base::Instant now) {
                       .handle = handle_});
     return;
   }
-  if (!is_for_now(from, m.epoch, now) || !is_drivers(from, m.ballot)) {
+  if (!promise(from, m.epoch, m.ballot, now)) {
     return;
   }
-  if (m.ballot < promised_) {
-    send(from, Refused{view_.epoch, promised_});
-    return;
-  }
-  if (m.ballot > promised_) {
-    promised_ = m.ballot;
-    drive_ = {};
-    peers_[from].since = now;
-  }
-  driver_ = from;
-  driver_heard_ = now;
-  needed_since_ = needed_since_.value_or(now);
   const bool has_begun = step_ && m.at_step && *step_ >= *m.at_step;
   if (m.at_step && training_ == Training::kRunning && (has_begun || has_finished_)) {
     send(from, Beyond{view_.epoch, m.ballot});
@@ -218,22 +226,11 @@ void Member::take(MemberId from, const Halt& m, base::Instant now) {
 }
 
 void Member::take(MemberId from, const Accept& m, base::Instant now) {
-  if (!is_for_now(from, m.epoch, now) || !is_drivers(from, m.ballot)) {
+  if (!promise(from, m.epoch, m.ballot, now)) {
     return;
-  }
-  if (m.ballot < promised_) {
-    send(from, Refused{view_.epoch, promised_});
-    return;
-  }
-  if (m.ballot > promised_) {
-    promised_ = m.ballot;
-    drive_ = {};
   }
   accepted_ballot_ = m.ballot;
   accepted_ = m.decision;
-  driver_ = from;
-  driver_heard_ = now;
-  needed_since_ = needed_since_.value_or(now);
   stop_training(std::nullopt, m.decision.why);
   send(from, Accepted{view_.epoch, m.ballot});
 }
