@@ -338,10 +338,10 @@ inline constexpr auto kVariables = std::to_array<Variable>({
      .kind = VariableKind::kNumber,
      .least = 1,
      .most = 3,
-     .otherwise = "1",
+     .otherwise_words = "by the machine: 3 where a rank has four processors or more, else 1",
      .readers = "library, tool",
-     .meaning = "threads that move packets: one that decides, one that sends for it, one that "
-                "reads ahead"},
+     .meaning = "threads that move packets: one that decides, one that writes and sends for it, "
+                "one that reads ahead"},
     {.name = "SPILLWAY_BUSY_POLL",
      .topic = internal::kMachine,
      .kind = VariableKind::kNumber,

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "gpu/device.h"
+#include "gpu/level_coder.h"
 #include "gpu/plane_coder.h"
 #include "packetize/kept_planes.h"
 
@@ -28,8 +29,16 @@ class Workspace {
  public:
   static base::Result<std::unique_ptr<Workspace>> make(const DeviceHandle& device);
 
-  enum class Buffer : unsigned { kSums, kPlanes, kRows, kReceived, kFactors, kFound };
-  static constexpr std::size_t kBuffers = 6;
+  enum class Buffer : unsigned {
+    kSums,
+    kPlanes,
+    kRows,
+    kReceived,
+    kFactors,
+    kFound,
+    kNumbers,
+  };
+  static constexpr std::size_t kBuffers = 7;
   // At least so long. What was in it is lost when it grows, and the stream must be idle then.
   base::Result<DevicePointer> buffer(Buffer which, std::size_t bytes);
   // The same in pinned memory, for what is small and travels beside planes.
@@ -57,6 +66,7 @@ class CudaCoder : public std::enable_shared_from_this<CudaCoder> {
   static base::Result<std::shared_ptr<CudaCoder>> of(int ordinal);
 
   const PlaneCoder& planes() const { return planes_; }
+  const LevelCoder& levels() const { return levels_; }
   const DeviceHandle& device() const { return planes_.device(); }
 
   // Both go back when they are let go.
@@ -65,11 +75,12 @@ class CudaCoder : public std::enable_shared_from_this<CudaCoder> {
   base::Result<Lease> take_workspace();
 
  private:
-  explicit CudaCoder(PlaneCoder planes) : planes_(std::move(planes)) {}
+  explicit CudaCoder(PlaneCoder planes) : planes_(std::move(planes)), levels_(planes_.device()) {}
   static base::Result<std::shared_ptr<CudaCoder>> make(int ordinal);
   void give_back(PinnedMemory memory);
 
   PlaneCoder planes_;
+  LevelCoder levels_;
   std::mutex mutex_;
   std::vector<PinnedMemory> idle_pinned_;
   std::size_t idle_pinned_bytes_ = 0;

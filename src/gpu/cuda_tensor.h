@@ -13,12 +13,15 @@
 #include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "collective/device_tensor.h"
 #include "collective/operation.h"
 #include "gpu/cuda_coder.h"
 
 namespace spillway::gpu {
+
+class Sequence;
 
 class CudaTensor final : public collective::DeviceTensor {
  public:
@@ -39,6 +42,18 @@ class CudaTensor final : public collective::DeviceTensor {
   base::Status decode(const collective::Extent& extent, const packetize::PacketPlan& plan,
                       std::uint64_t key, const packetize::KeptPlanes& came) override;
 
+  base::Result<std::shared_ptr<std::uint64_t[]>> make_words(std::size_t count) override;
+  base::Status measure(const collective::DeviceLevels& levels, const float* owed,
+                       std::span<codec::RotatedRow> rows) override;
+  base::Status round(const collective::DeviceLevels& levels, const float* owed,
+                     std::span<const codec::RotatedRow> rows, std::span<const float> scales,
+                     std::span<std::uint64_t> words, std::size_t& clipped) override;
+  base::Status decode_sums(const collective::DeviceLevels& levels,
+                           const collective::DeviceLevelSums& sums) override;
+  base::Status settle_levels(const collective::DeviceLevels& levels,
+                             const collective::DeviceLevelSums& sums,
+                             const std::vector<bool>& not_finite, float* owed) override;
+
  private:
   CudaTensor(std::shared_ptr<CudaCoder> coder, OwnedEvent ready,
              const collective::Operation& operation);
@@ -47,6 +62,10 @@ class CudaTensor final : public collective::DeviceTensor {
   base::Result<CudaCoder::Lease> begin();
   DeviceArray input(const collective::Extent& extent) const;
   DeviceArray output(const collective::Extent& extent) const;
+  DeviceArray values_of(const collective::Extent& extent, const float* owed, Sequence& steps) const;
+  static void read_sums(const collective::DeviceLevels& levels,
+                        const collective::DeviceLevelSums& sums, const std::vector<bool>& forgotten,
+                        Store store, const DeviceArray& values, Sequence& steps);
 
   std::shared_ptr<CudaCoder> coder_;
   OwnedEvent ready_;  // the input is there, and the output may be written

@@ -20,10 +20,28 @@ constexpr unsigned kNonBlockingStream = 1;
 constexpr unsigned kSleepingEvent = 3;  // and without times, which cost a little
 
 constexpr std::array<const char*, kKernels> kKernelNames = {
-    "spillway_encode_float32", "spillway_encode_bfloat16", "spillway_encode_float16",
-    "spillway_decode_float32", "spillway_decode_bfloat16", "spillway_decode_float16",
-    "spillway_rotate",         "spillway_widen_float32",   "spillway_widen_bfloat16",
-    "spillway_widen_float16",  "spillway_find_not_finite", "spillway_forget_if_found",
+    "spillway_encode_float32",
+    "spillway_encode_bfloat16",
+    "spillway_encode_float16",
+    "spillway_decode_float32",
+    "spillway_decode_bfloat16",
+    "spillway_decode_float16",
+    "spillway_rotate",
+    "spillway_widen_float32",
+    "spillway_widen_bfloat16",
+    "spillway_widen_float16",
+    "spillway_find_not_finite",
+    "spillway_forget_if_found",
+    "spillway_measure_float32",
+    "spillway_measure_bfloat16",
+    "spillway_measure_float16",
+    "spillway_round_float32",
+    "spillway_round_bfloat16",
+    "spillway_round_float16",
+    "spillway_pack_levels",
+    "spillway_decode_sums_float32",
+    "spillway_decode_sums_bfloat16",
+    "spillway_decode_sums_float16",
 };
 
 base::Result<DeviceInfo> describe(const Driver& driver, int ordinal) {
@@ -150,7 +168,22 @@ base::Status Device::clear(DevicePointer to, std::size_t bytes, Stream stream) c
                          "clearing the GPU's memory");
 }
 
+base::Status Device::check_not_capturing(Stream stream) const {
+  const CurrentContext current(*driver_, context_);
+  int capturing = 0;
+  const int error = driver_->calls().StreamIsCapturing(stream, &capturing);
+  if (error != 0) {
+    return driver_->status(error, "asking a stream whether it captures a graph");
+  }
+  return capturing == 0
+             ? base::Status()
+             : base::invalid_argument(
+                   "an operation cannot be captured in a CUDA graph, because it goes through the "
+                   "host: capture what is before and behind it, and call it between the replays");
+}
+
 base::Result<DeviceMemory> DeviceMemory::make(DeviceHandle device, std::size_t bytes) {
+  const BesideCaptures beside(device->driver());
   const CurrentContext current(device->driver(), device->context());
   DeviceMemory memory;
   const int error = device->driver().calls().MemAlloc(&memory.pointer_, bytes > 0 ? bytes : 1);
@@ -172,12 +205,14 @@ DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
 
 DeviceMemory::~DeviceMemory() {
   if (pointer_ != 0) {
+    const BesideCaptures beside(device_->driver());
     const CurrentContext current(device_->driver(), device_->context());
     device_->driver().calls().MemFree(pointer_);
   }
 }
 
 base::Result<PinnedMemory> PinnedMemory::make(DeviceHandle device, std::size_t bytes) {
+  const BesideCaptures beside(device->driver());
   const CurrentContext current(device->driver(), device->context());
   PinnedMemory memory;
   const int error =
@@ -202,6 +237,7 @@ PinnedMemory& PinnedMemory::operator=(PinnedMemory&& other) noexcept {
 
 PinnedMemory::~PinnedMemory() {
   if (pointer_ != nullptr) {
+    const BesideCaptures beside(device_->driver());
     const CurrentContext current(device_->driver(), device_->context());
     device_->driver().calls().MemFreeHost(pointer_);
   }

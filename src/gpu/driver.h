@@ -56,6 +56,8 @@ struct DriverCalls {
   int (*StreamDestroy)(Stream stream);
   int (*StreamSynchronize)(Stream stream);
   int (*StreamWaitEvent)(Stream stream, Event event, unsigned flags);
+  int (*StreamIsCapturing)(Stream stream, int* status);
+  int (*ThreadExchangeStreamCaptureMode)(int* mode);
   int (*EventCreate)(Event* event, unsigned flags);
   int (*EventDestroy)(Event event);
   int (*EventRecord)(Event event, Stream stream);
@@ -103,6 +105,23 @@ class CurrentContext {
  private:
   const Driver& driver_;
   bool is_current_ = false;
+};
+
+// While it lives, this thread may take and free memory although another captures a graph: what is
+// called here is no part of the graph.
+class BesideCaptures {
+ public:
+  explicit BesideCaptures(const Driver& driver) : driver_(driver) {
+    driver.calls().ThreadExchangeStreamCaptureMode(&mode_);
+  }
+  ~BesideCaptures() { driver_.calls().ThreadExchangeStreamCaptureMode(&mode_); }
+  BesideCaptures(const BesideCaptures&) = delete;
+  BesideCaptures& operator=(const BesideCaptures&) = delete;
+
+ private:
+  static constexpr int kRelaxed = 2;  // the driver's number
+  const Driver& driver_;
+  int mode_ = kRelaxed;
 };
 
 }  // namespace spillway::gpu

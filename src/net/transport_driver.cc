@@ -66,7 +66,7 @@ base::Bytes wire_bytes(std::size_t datagram, const SocketAddress& address) {
 base::Result<DriverConfig> driver_config_from(const base::Environment& environment) {
   const base::Result<Offloads> offloads = offloads_from(environment);
   const base::Result<std::int64_t> microseconds = environment.number("SPILLWAY_BUSY_POLL");
-  const auto threads = environment.number("SPILLWAY_IO_THREADS");
+  const auto threads = environment.optional_number("SPILLWAY_IO_THREADS");
   for (const base::Status& status : {offloads.status(), microseconds.status(), threads.status()}) {
     if (!status.ok()) {
       return status;
@@ -75,11 +75,13 @@ base::Result<DriverConfig> driver_config_from(const base::Environment& environme
   DriverConfig config;
   config.offloads = *offloads;
   config.busy_poll = base::microseconds(*microseconds);
-  config.io_threads = static_cast<unsigned>(*threads);
+  if (threads->has_value()) {
+    config.io_threads = static_cast<unsigned>(**threads);
+  }
   return config;
 }
 
-class TransportDriver::Loop final : private StreamOwner {
+class TransportDriver::Loop final : private StreamOwner, private DatagramWriter {
  public:
   Loop(const DriverConfig& config, std::vector<UdpSocket> sockets, DriverListener& listener)
       : config_(config),
@@ -114,7 +116,7 @@ class TransportDriver::Loop final : private StreamOwner {
   base::Status start();
   void post(Task task) { tasks_.push(std::move(task)); }
 
-  base::Status begin_helpers();
+  base::Status begin_helpers(unsigned threads);
   void begin_epoch(const transport::Epoch& epoch);
   base::Result<unsigned> add_peer(std::uint16_t rank, const SocketAddress& address);
   void add_source(const SocketAddress& address) {
@@ -126,6 +128,7 @@ class TransportDriver::Loop final : private StreamOwner {
   const SocketAddress& local() const { return sender_.sockets()[0].local(); }
   const Offloads& offloads() const { return sender_.offloads(); }
   DriverCounters counters() const;
+  bool has_told_threads() const { return config_.io_threads.has_value(); }
 
   std::vector<std::string> warnings;
 
@@ -147,6 +150,11 @@ class TransportDriver::Loop final : private StreamOwner {
   std::size_t write_to_stream();
   void report_events();
   void wait();
+  std::size_t write_data(const transport::Route& route, const wire::DataStamp& stamp,
+                         transport::PayloadSource& source,
+                         base::MutableByteView out) const override {
+    return port_.write_data(route, stamp, source, out);
+  }
   void on_stream_packet(std::uint16_t rank, base::ByteView packet) override;
   void on_stream_room(std::uint16_t rank, bool has_room) override;
   void on_stream_lost(std::uint16_t rank) override;
@@ -191,6 +199,7 @@ class TransportDriver::Loop final : private StreamOwner {
 };
 
 void TransportDriver::Loop::begin_epoch(const transport::Epoch& epoch) {
+  sender_.wait_until_written();
   port_.begin_epoch(epoch);
   receiver_.forget_sources();
   ranks_.clear();
@@ -261,15 +270,15 @@ base::Result<unsigned> TransportDriver::Loop::add_peer(std::uint16_t rank,
   return limit;
 }
 
-base::Status TransportDriver::Loop::begin_helpers() {
-  if (config_.io_threads > 1) {
+base::Status TransportDriver::Loop::begin_helpers(unsigned threads) {
+  if (threads > 1) {
     base::Result<std::unique_ptr<HelperThread>> sends = HelperThread::make("sends packets");
     if (!sends.ok()) {
       return sends.status();
     }
-    sender_.use_helper(std::move(sends).value());
+    sender_.use_helper(std::move(sends).value(), this);
   }
-  if (config_.io_threads > 2) {
+  if (threads > 2) {
     base::Result<std::unique_ptr<HelperThread>> reads = HelperThread::make("reads packets");
     if (!reads.ok()) {
       return reads.status();
@@ -300,6 +309,7 @@ void TransportDriver::Loop::run() {
       note_broken(thrown);
     }
   }
+  sender_.take_back();  // behind it nothing is read of what messages are written from
 }
 
 void TransportDriver::Loop::turn_and_wait(base::Instant& last_active) {
@@ -326,6 +336,7 @@ void TransportDriver::Loop::tell_broken() {
     return;
   }
   told_ = std::max(told_, now());
+  sender_.wait_until_written();
   listener_.on_broken(is_out_of_memory_ ? out_of_memory_ : *broken_, port_.endpoint(), told_);
   is_out_of_memory_ = false;
   broken_.reset();
@@ -337,6 +348,7 @@ void TransportDriver::Loop::turn() {
   active_ |= receive();
   look_at_errors();
   run_timeouts();
+  report_events();
   active_ |= transmit();
   report_events();
 }
@@ -353,6 +365,7 @@ void TransportDriver::Loop::run_tasks() {
     due_tasks_.pop_front();
     told_ = now();
     active_ = true;
+    sender_.wait_until_written();
     task(port_.endpoint(), told_);
   }
 }
@@ -481,6 +494,7 @@ void TransportDriver::Loop::run_timeouts() {
   if (listener_.next_timeout() <= at) {
     report_events();  // what happened before the clock ran out comes before it
     told_ = std::max(told_, at);
+    sender_.wait_until_written();
     listener_.on_timeout(port_.endpoint(), told_);
     active_ = true;
   }
@@ -538,6 +552,11 @@ void TransportDriver::Loop::gather(base::Instant at) {
       streamed += write_to_stream();
       continue;
     }
+    if (sender_.has_writer() && transmission_.kind == transport::TransmissionKind::kData) {
+      sender_.add(transmission_);
+      pacer_.sent(wire_bytes(transmission_.data_bytes, config_.listen), at);
+      continue;
+    }
     const std::size_t size = port_.write(transmission_, sender_.room());
     sender_.commit(transmission_.route, size);
     pacer_.sent(wire_bytes(size, config_.listen), at);
@@ -558,6 +577,7 @@ std::size_t TransportDriver::Loop::write_to_stream() {
 void TransportDriver::Loop::report_events() {
   transport::Event event;
   while (port_.endpoint().poll_event(event)) {
+    sender_.wait_until_written();  // messages that ended go
     listener_.on_event(event, port_.endpoint(), told_);
     active_ = true;
   }
@@ -644,7 +664,7 @@ base::Result<std::unique_ptr<TransportDriver::Loop>> TransportDriver::open_loop(
     warnings.push_back(*warning);
   }
   auto loop = std::make_unique<Loop>(settled, std::move(sockets), listener);
-  if (base::Status status = loop->begin_helpers(); !status.ok()) {
+  if (base::Status status = loop->begin_helpers(config.io_threads.value_or(1)); !status.ok()) {
     return status;
   }
   loop->warnings = std::move(warnings);
@@ -672,8 +692,10 @@ void TransportDriver::add_source(const SocketAddress& address) {
 void TransportDriver::post(Task task) {
   loop_->post(std::move(task));
 }
-base::Status TransportDriver::start() {
-  return loop_->start();
+base::Status TransportDriver::start(unsigned io_threads) {
+  const base::Status status =
+      loop_->has_told_threads() ? base::Status() : loop_->begin_helpers(io_threads);
+  return status.ok() ? loop_->start() : status;
 }
 void TransportDriver::run() {
   loop_->run();

@@ -20,7 +20,9 @@
 // start(). Other threads hand in work with post(); listeners are called on the loop's thread, as is
 // posted work, and may use the endpoint they are given. Epochs begin and peers are added before the
 // loop runs, or on its thread: sockets outlive epochs. Where io_threads asks for them, up to two
-// helpers make system calls for the loop meanwhile; they see sockets and buffers and nothing else.
+// helpers work for the loop meanwhile: one writes datagrams of data and sends them, one reads
+// ahead. They see sockets and buffers, and what messages are written from (PayloadSource), which
+// may go only on the loop's thread, from where listeners and posted work are called.
 //
 //   auto driver = TransportDriver::open(config, listener);
 //   driver->begin_epoch(epoch);  // whose keys its packets are sealed with
@@ -61,12 +63,12 @@ struct DriverConfig {
   base::BitRate send_rate{};                        // of this host's link; zero: not paced
   base::Bytes send_burst = base::bytes(64 * 1024);  // that may leave at once where it is
   base::Duration busy_poll{};
-  unsigned io_threads = 1;  // up to kMaxIoThreads, the loop's included
+  std::optional<unsigned> io_threads{};  // up to kMaxIoThreads, the loop's included; else as told
   Carrier carrier = Carrier::kUdp;
   TcpOptions tcp;
 };
 
-// What moves packets: the loop's thread, one that sends for it, one that reads ahead.
+// What moves packets: the loop's thread, one that writes and sends for it, one that reads ahead.
 inline constexpr unsigned kMaxIoThreads = 3;
 
 // Offloads and busy polling as SPILLWAY_GSO, SPILLWAY_GRO, SPILLWAY_BATCHING and
@@ -122,7 +124,8 @@ class TransportDriver {
   void add_source(const SocketAddress& address);
 
   void post(Task task);  // any thread
-  base::Status start();  // fails where no thread can be made
+  // Fails where no thread can be made. `io_threads`: where the configuration does not say.
+  base::Status start(unsigned io_threads = 1);
   void run();            // until stop()
   void stop();           // any thread
   void stop_and_wait();  // and for the thread of start() to end; not on the loop's thread

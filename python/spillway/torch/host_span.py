@@ -23,6 +23,9 @@ def check_tensor(tensor: torch.Tensor, operation: str) -> None:
     if tensor.device.type not in ("cpu", "cuda"):
         raise TypeError(f"{operation}: Spillway moves tensors of the CPU and of CUDA devices, not of "
                         f"{tensor.device.type}. Copy it to the CPU first")
+    if tensor.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        raise RuntimeError(f"{operation} cannot be captured in a CUDA graph, because it goes through the host: capture "
+                           "what is before and behind it, and call it between the replays")
 
 
 def check_alike(tensors: Sequence[torch.Tensor], operation: str) -> None:
