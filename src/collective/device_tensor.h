@@ -23,6 +23,7 @@
 #include "codec/lanes.h"
 #include "codec/level_encoder.h"
 #include "codec/row.h"
+#include "collective/report.h"
 #include "collective/shards.h"
 #include "packetize/kept_planes.h"
 
@@ -68,6 +69,9 @@ struct DeviceLevelSums {
 class DeviceTensor {
  public:
   virtual ~DeviceTensor() = default;
+
+  // What its calls have taken so far, by the device's own clock; nothing where it has none.
+  virtual PartTimes times() const { return {}; }
 
   // Room for a message, in memory of the host that the device reaches quickly.
   virtual base::Result<packetize::KeptPlanes> make_planes(const packetize::PacketPlan& plan) = 0;

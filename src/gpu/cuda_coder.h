@@ -48,6 +48,12 @@ class Workspace {
   // Sleeps until the stream has done what it was given.
   base::Status wait();
 
+  // A mark on the stream, behind what it was given; those of one sequence are numbered from 0.
+  base::Status mark(std::size_t number);
+  // From a mark to the one behind it or, of the last of `count`, to the end; once that was waited
+  // for. Nothing where the device cannot say.
+  base::Duration time_from(std::size_t number, std::size_t count) const;
+
  private:
   Workspace(DeviceHandle device, OwnedStream stream, OwnedEvent done)
       : device_(std::move(device)), stream_(std::move(stream)), done_(std::move(done)) {}
@@ -55,6 +61,7 @@ class Workspace {
   DeviceHandle device_;
   OwnedStream stream_;
   OwnedEvent done_;
+  std::vector<OwnedEvent> marks_;
   std::array<DeviceMemory, kBuffers> buffers_;
   PinnedMemory staging_;
 };

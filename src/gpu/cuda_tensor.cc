@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "gpu/level_plan.h"
-#include "gpu/sequence.h"
 
 namespace spillway::gpu {
 namespace {
@@ -54,7 +53,7 @@ base::Result<std::shared_ptr<collective::DeviceTensor>> CudaTensor::make(
     return status;
   }
   base::Result<OwnedEvent> ready =
-      OwnedEvent::make((*coder)->device(), OwnedEvent::Waiting::kSleeping);
+      OwnedEvent::make((*coder)->device(), OwnedEvent::Waiting::kSleepingUntimed);
   if (!ready.ok()) {
     return ready.status();
   }
@@ -63,6 +62,15 @@ base::Result<std::shared_ptr<collective::DeviceTensor>> CudaTensor::make(
   }
   return std::shared_ptr<collective::DeviceTensor>(
       new CudaTensor(*coder, std::move(ready).value(), operation));
+}
+
+collective::PartTimes CudaTensor::times() const {
+  collective::PartTimes times;
+  times.encode = base::Duration(times_.encode.load());
+  times.to_host = base::Duration(times_.to_host.load());
+  times.to_device = base::Duration(times_.to_device.load());
+  times.decode = base::Duration(times_.decode.load());
+  return times;
 }
 
 base::Result<KeptPlanes> CudaTensor::make_planes(const PacketPlan& plan) {
@@ -104,7 +112,7 @@ base::Result<std::shared_ptr<float[]>> CudaTensor::make_residual(std::size_t cou
   }
   const auto memory = std::make_shared<DeviceMemory>(std::move(made).value());
   auto* const values = reinterpret_cast<float*>(static_cast<std::uintptr_t>(memory->get()));
-  Sequence steps(*coder_, *workspace.value());
+  Sequence steps(*coder_, *workspace.value(), Sequence::Work::kDecode, times_);
   steps.clear(memory->get(), count * sizeof(float));
   steps.wait();
   if (!steps.status().ok()) {
@@ -119,7 +127,7 @@ base::Status CudaTensor::encode(const Extent& extent, const PacketPlan& plan, st
   if (!workspace.ok()) {
     return workspace.status();
   }
-  Sequence steps(*coder_, *workspace.value());
+  Sequence steps(*coder_, *workspace.value(), Sequence::Work::kEncode, times_);
   std::uint8_t* const staged = steps.staging(Sequence::staged_bytes(plan));
   const DeviceMessage message = steps.room_for(plan);
   DeviceArray values = input(extent);
@@ -141,7 +149,7 @@ base::Status CudaTensor::settle(const Extent& extent, const PacketPlan& plan, st
   if (!workspace.ok()) {
     return workspace.status();
   }
-  Sequence steps(*coder_, *workspace.value());
+  Sequence steps(*coder_, *workspace.value(), Sequence::Work::kDecode, times_);
   std::uint8_t* const staged = steps.staging(Sequence::staged_bytes(plan));
   std::vector<std::uint16_t> bytes(plan.packet_count());
   for (std::size_t packet = 0; packet < std::min(bytes.size(), used.size()); ++packet) {
@@ -160,7 +168,7 @@ base::Status CudaTensor::decode(const Extent& extent, const PacketPlan& plan, st
   if (!workspace.ok()) {
     return workspace.status();
   }
-  Sequence steps(*coder_, *workspace.value());
+  Sequence steps(*coder_, *workspace.value(), Sequence::Work::kDecode, times_);
   std::uint8_t* const staged = steps.staging(Sequence::staged_bytes(plan));
   const DeviceMessage message = steps.upload(plan, came, came.bytes, staged);
   steps.decode(plan, key, message, Store::kWrite, output(extent));
@@ -174,7 +182,7 @@ base::Status CudaTensor::add_up(const Extent& extent, const collective::DeviceSu
   if (!workspace.ok()) {
     return workspace.status();
   }
-  Sequence steps(*coder_, *workspace.value());
+  Sequence steps(*coder_, *workspace.value(), Sequence::Work::kDecode, times_);
   // A place for each message's rows and bytes: copies of earlier ones may still be under way.
   const std::size_t each = Sequence::staged_bytes(sum.contribution_plan);
   const std::size_t factor_bytes = sum.factors.size() * sizeof(float);
@@ -235,7 +243,7 @@ base::Status CudaTensor::measure(const DeviceLevels& levels, const float* owed,
     return workspace.status();
   }
   static_assert(sizeof(RowMeasure) == sizeof(codec::RotatedRow));
-  Sequence steps(*coder_, *workspace.value());
+  Sequence steps(*coder_, *workspace.value(), Sequence::Work::kEncode, times_);
   std::uint8_t* const staged = steps.staging(rows.size_bytes());
   const DevicePointer measures = steps.buffer(Buffer::kRows, rows.size_bytes());
   steps.measure(levels, values_of(levels.extent, owed, steps), measures);
@@ -255,7 +263,7 @@ base::Status CudaTensor::round(const DeviceLevels& levels, const float* owed,
   if (!workspace.ok()) {
     return workspace.status();
   }
-  Sequence steps(*coder_, *workspace.value());
+  Sequence steps(*coder_, *workspace.value(), Sequence::Work::kEncode, times_);
   const std::vector<LevelRow> rounded = rounded_rows(levels, rows, scales);
   const std::size_t row_bytes = rounded.size() * sizeof(LevelRow);
   std::uint8_t* const staged = steps.staging(row_bytes + sizeof(unsigned));
@@ -309,7 +317,7 @@ base::Status CudaTensor::decode_sums(const DeviceLevels& levels, const DeviceLev
   if (!workspace.ok()) {
     return workspace.status();
   }
-  Sequence steps(*coder_, *workspace.value());
+  Sequence steps(*coder_, *workspace.value(), Sequence::Work::kDecode, times_);
   read_sums(levels, sums, {}, Store::kWrite, output(levels.extent), steps);
   return steps.status();
 }
@@ -320,7 +328,7 @@ base::Status CudaTensor::settle_levels(const DeviceLevels& levels, const DeviceL
   if (!workspace.ok()) {
     return workspace.status();
   }
-  Sequence steps(*coder_, *workspace.value());
+  Sequence steps(*coder_, *workspace.value(), Sequence::Work::kDecode, times_);
   steps.widen(input(levels.extent), owed, pointer_of(owed), levels.extent.count);
   read_sums(levels, sums, not_finite, Store::kSubtract, {pointer_of(owed), Element::kFloat32},
             steps);

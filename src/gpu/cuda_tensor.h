@@ -18,10 +18,9 @@
 #include "collective/device_tensor.h"
 #include "collective/operation.h"
 #include "gpu/cuda_coder.h"
+#include "gpu/sequence.h"
 
 namespace spillway::gpu {
-
-class Sequence;
 
 class CudaTensor final : public collective::DeviceTensor {
  public:
@@ -30,6 +29,7 @@ class CudaTensor final : public collective::DeviceTensor {
   static base::Result<std::shared_ptr<collective::DeviceTensor>> make(
       int ordinal, const collective::Operation& operation, Stream stream);
 
+  collective::PartTimes times() const override;
   base::Result<packetize::KeptPlanes> make_planes(const packetize::PacketPlan& plan) override;
   base::Result<std::shared_ptr<float[]>> make_residual(std::size_t count) override;
   base::Status encode(const collective::Extent& extent, const packetize::PacketPlan& plan,
@@ -72,6 +72,7 @@ class CudaTensor final : public collective::DeviceTensor {
   DevicePointer input_;
   DevicePointer output_;
   Element element_;
+  SequenceTimes times_;
 };
 
 }  // namespace spillway::gpu

@@ -17,7 +17,8 @@ constexpr int kMinor = 76;
 constexpr int kSharedBytesOfBlock = 97;
 constexpr int kDynamicSharedBytes = 8;
 constexpr unsigned kNonBlockingStream = 1;
-constexpr unsigned kSleepingEvent = 3;  // and without times, which cost a little
+constexpr unsigned kSleepingEvent = 1;
+constexpr unsigned kUntimedEvent = 2;
 
 constexpr std::array<const char*, kKernels> kKernelNames = {
     "spillway_encode_float32",
@@ -287,8 +288,10 @@ base::Status OwnedStream::wait() {
 base::Result<OwnedEvent> OwnedEvent::make(DeviceHandle device, Waiting waiting) {
   const CurrentContext current(device->driver(), device->context());
   Event event = nullptr;
-  const int error = device->driver().calls().EventCreate(
-      &event, waiting == Waiting::kSleeping ? kSleepingEvent : 0);
+  const unsigned flags = waiting == Waiting::kSpinning   ? 0
+                         : waiting == Waiting::kSleeping ? kSleepingEvent
+                                                         : kSleepingEvent | kUntimedEvent;
+  const int error = device->driver().calls().EventCreate(&event, flags);
   if (error != 0) {
     return device->driver().status(error, "making an event");
   }

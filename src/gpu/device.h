@@ -165,8 +165,8 @@ class OwnedStream {
 // A point on a stream.
 class OwnedEvent {
  public:
-  // How a thread waits for it. One that sleeps tells no times.
-  enum class Waiting { kSpinning, kSleeping };
+  // How a thread waits for it, and whether it tells times, which costs a little.
+  enum class Waiting { kSpinning, kSleeping, kSleepingUntimed };
   static base::Result<OwnedEvent> make(DeviceHandle device, Waiting waiting = Waiting::kSpinning);
   OwnedEvent(OwnedEvent&& other) noexcept { *this = std::move(other); }
   OwnedEvent& operator=(OwnedEvent&& other) noexcept;

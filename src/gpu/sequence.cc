@@ -8,6 +8,31 @@ namespace spillway::gpu {
 using packetize::KeptPlanes;
 using packetize::PacketPlan;
 
+void Sequence::enter(Step step) {
+  if (status_.ok() && (steps_.empty() || steps_.back() != step)) {
+    add(workspace_.mark(steps_.size()));
+    steps_.push_back(step);
+  }
+}
+
+void Sequence::wait() {
+  add(workspace_.wait());
+  if (status_.ok()) {
+    count_times();
+  }
+}
+
+void Sequence::count_times() {
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    std::atomic<std::int64_t>& part = steps_[i] == Step::kToDevice ? times_.to_device
+                                      : steps_[i] == Step::kToHost ? times_.to_host
+                                      : work_ == Work::kEncode     ? times_.encode
+                                                                   : times_.decode;
+    part += workspace_.time_from(i, steps_.size()).count();
+  }
+  steps_.clear();
+}
+
 DevicePointer Sequence::buffer(Buffer which, std::size_t bytes) {
   if (!status_.ok()) {
     return 0;
@@ -25,24 +50,28 @@ std::uint8_t* Sequence::staging(std::size_t bytes) {
 }
 
 void Sequence::copy_in(DevicePointer to, const void* from, std::size_t bytes) {
+  enter(Step::kToDevice);
   if (status_.ok()) {
     add(workspace_.stream().copy_to_device(to, from, bytes));
   }
 }
 
 void Sequence::copy_out(void* to, DevicePointer from, std::size_t bytes) {
+  enter(Step::kToHost);
   if (status_.ok()) {
     add(workspace_.stream().copy_to_host(to, from, bytes));
   }
 }
 
 void Sequence::copy(float* to, DevicePointer from, std::size_t count) {
+  enter(Step::kCalculate);
   if (status_.ok()) {
     add(coder_.device()->copy(pointer_of(to), from, count * sizeof(float), stream()));
   }
 }
 
 void Sequence::clear(DevicePointer to, std::size_t bytes) {
+  enter(Step::kCalculate);
   if (status_.ok()) {
     add(coder_.device()->clear(to, bytes, stream()));
   }
@@ -50,12 +79,14 @@ void Sequence::clear(DevicePointer to, std::size_t bytes) {
 
 void Sequence::widen(const DeviceArray& from, const float* owed, DevicePointer to,
                      std::size_t count) {
+  enter(Step::kCalculate);
   if (status_.ok()) {
     add(coder_.planes().widen(from, pointer_of(owed), to, count, stream()));
   }
 }
 
 void Sequence::forget_unless_finite(float* values, std::size_t count) {
+  enter(Step::kCalculate);
   const DevicePointer found = buffer(Buffer::kFound, sizeof(unsigned));
   if (status_.ok()) {
     add(coder_.planes().forget_unless_finite(pointer_of(values), count, found, stream()));
@@ -102,6 +133,7 @@ void Sequence::download(const PacketPlan& plan, const DeviceMessage& message, st
 
 void Sequence::encode(const PacketPlan& plan, std::uint64_t key, const DeviceArray& values,
                       const DeviceMessage& message, DevicePointer factors) {
+  enter(Step::kCalculate);
   if (status_.ok()) {
     add(coder_.planes().encode(plan, key, all_rows(plan), values, message, stream(), factors));
   }
@@ -109,6 +141,7 @@ void Sequence::encode(const PacketPlan& plan, std::uint64_t key, const DeviceArr
 
 void Sequence::decode(const PacketPlan& plan, std::uint64_t key, const DeviceMessage& message,
                       Store store, const DeviceArray& values) {
+  enter(Step::kCalculate);
   if (status_.ok()) {
     add(coder_.planes().decode(plan, key, all_rows(plan), message, codec::Estimate::kUnbiased,
                                store, values, stream()));
@@ -119,6 +152,7 @@ void Sequence::decode(const PacketPlan& plan, std::uint64_t key, const DeviceMes
 
 void Sequence::measure(const collective::DeviceLevels& levels, const DeviceArray& values,
                        DevicePointer measures) {
+  enter(Step::kCalculate);
   if (status_.ok()) {
     add(coder_.levels().measure(levels, values, measures, stream()));
   }
@@ -127,6 +161,7 @@ void Sequence::measure(const collective::DeviceLevels& levels, const DeviceArray
 void Sequence::round(const collective::DeviceLevels& levels, const DeviceArray& values,
                      DevicePointer rows, DevicePointer numbers, DevicePointer clipped,
                      DevicePointer words) {
+  enter(Step::kCalculate);
   clear(clipped, sizeof(unsigned));
   if (status_.ok()) {
     add(coder_.levels().round(levels, values, rows, numbers, clipped, words, stream()));
@@ -136,6 +171,7 @@ void Sequence::round(const collective::DeviceLevels& levels, const DeviceArray& 
 void Sequence::decode_sums(const collective::DeviceLevels& levels, DevicePointer words,
                            DevicePointer chunks, DevicePointer rows, Store store,
                            const DeviceArray& values) {
+  enter(Step::kCalculate);
   if (status_.ok()) {
     add(coder_.levels().decode(levels, words, chunks, rows, store, values, stream()));
   }

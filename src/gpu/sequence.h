@@ -7,6 +7,7 @@
 // One thread.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -22,11 +23,22 @@ inline DevicePointer pointer_of(const void* memory) {
   return reinterpret_cast<std::uintptr_t>(memory);
 }
 
+// What sequences have taken, by the device's clock, in nanoseconds. Any thread.
+struct SequenceTimes {
+  std::atomic<std::int64_t> encode{0};
+  std::atomic<std::int64_t> to_host{0};
+  std::atomic<std::int64_t> to_device{0};
+  std::atomic<std::int64_t> decode{0};
+};
+
 class Sequence {
  public:
   using Buffer = Workspace::Buffer;
+  // What its calculations are.
+  enum class Work { kEncode, kDecode };
 
-  Sequence(CudaCoder& coder, Workspace& workspace) : coder_(coder), workspace_(workspace) {}
+  Sequence(CudaCoder& coder, Workspace& workspace, Work work, SequenceTimes& times)
+      : coder_(coder), workspace_(workspace), work_(work), times_(times) {}
 
   Stream stream() { return workspace_.stream().get(); }
   const base::Status& status() const { return status_; }
@@ -37,7 +49,7 @@ class Sequence {
   }
   // Sleeps until the device is done, whatever went wrong before: what was started uses memory that
   // is somebody else's afterwards.
-  void wait() { add(workspace_.wait()); }
+  void wait();
 
   DevicePointer buffer(Buffer which, std::size_t bytes);
   std::uint8_t* staging(std::size_t bytes);
@@ -75,8 +87,16 @@ class Sequence {
                    const DeviceArray& values);
 
  private:
+  enum class Step : std::uint8_t { kToDevice, kCalculate, kToHost };
+  // What follows is of this step.
+  void enter(Step step);
+  void count_times();
+
   CudaCoder& coder_;
   Workspace& workspace_;
+  Work work_;
+  SequenceTimes& times_;
+  std::vector<Step> steps_;  // a mark each
   base::Status status_;
 };
 

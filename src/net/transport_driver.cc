@@ -348,7 +348,6 @@ void TransportDriver::Loop::turn() {
   active_ |= receive();
   look_at_errors();
   run_timeouts();
-  report_events();
   active_ |= transmit();
   report_events();
 }

@@ -155,7 +155,16 @@ def ranks_whose_gpu_codes_and_others_end_with_the_same_bytes():
         assert_same_everywhere(ours)
         report = hook.report()
         assert report.contributors == world and 0 < report.nmse < 1e-4, report
-        assert report.gpu_bytes == (0 if rank == 0 else report.gradient_bytes), report
+        assert_says_what_was_coded_where(report)
+
+
+def assert_says_what_was_coded_where(report):
+    """By the CPU at rank 0, with copies of values; else by the GPU."""
+    by_gpu, by_cpu = (0, report.gradient_bytes) if rank == 0 else (report.gradient_bytes, 0)
+    assert (report.gpu_bytes, report.cpu_bytes) == (by_gpu, by_cpu), report
+    parts = report.parts
+    assert min(parts.encode, parts.to_host, parts.exchange, parts.to_device, parts.decode) > 0, parts
+    assert (parts.gpu_wait > 0) == (rank != 0), parts
 
 
 def a_gpu_codes_behind_what_the_stream_does_before():
@@ -190,7 +199,7 @@ def thc_is_coded_by_the_gpu_and_the_same_everywhere():
         assert_same_everywhere(ours)
         report = hook.report()
         assert report.codec == "thc" and 0 < report.nmse < 1e-2, report
-        assert report.gpu_bytes == (0 if rank == 0 else report.gradient_bytes), report
+        assert_says_what_was_coded_where(report)
 
 
 def reduce_coded(tensor, member):

@@ -72,6 +72,7 @@ class DeviceSpan:
     """As a HostSpan of one tensor, but of the device's memory: there is nothing to bring, and nothing to take back."""
 
     is_direct = True
+    brought = taken_back = None
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self._tensor = tensor.detach()

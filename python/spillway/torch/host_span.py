@@ -58,6 +58,9 @@ class HostSpan:
         self._stride = self._part_bytes if self._is_native else -(-self._part_bytes // PADDING) * PADDING
         self.is_direct = self._may_be_direct()
         self._memory = first if self.is_direct else self._allocate()
+        # Of a CUDA device's tensors, once they are started.
+        self.brought: Optional[cuda_copies.Copy] = None
+        self.taken_back: Optional[cuda_copies.Copy] = None
 
     def _may_be_direct(self) -> bool:
         if self._part_bytes == 0:
@@ -95,7 +98,8 @@ class HostSpan:
         if self.is_direct:
             return None
         if self.device.type == "cuda":
-            return cuda_copies.to_host(self.device, self._outgoing())
+            self.brought = cuda_copies.to_host(self.device, self._outgoing())
+            return self.brought.wait
         for host, tensor in self._outgoing():
             host.copy_(tensor)
         return None
@@ -111,7 +115,8 @@ class HostSpan:
         if self.is_direct:
             return None
         if self.device.type == "cuda":
-            return cuda_copies.to_device(self.device, self._incoming())
+            self.taken_back = cuda_copies.to_device(self.device, self._incoming())
+            return self.taken_back.end
         for tensor, host in self._incoming():
             tensor.copy_(host)
         return None

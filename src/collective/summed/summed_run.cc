@@ -106,6 +106,7 @@ void SummedRun::submit(std::uint32_t index, Work work, RunContext& context) {
   ++jobs_out_;
   PieceJob& job = jobs_.emplace_back(*this, index, work);
   job.sleeps = operation().device != nullptr;
+  job.part = work == Work::kDecode ? ComputeJob::Part::kDecode : ComputeJob::Part::kEncode;
   hand_out(job, index * kWorks + static_cast<std::uint32_t>(work), context);
 }
 
