@@ -184,7 +184,6 @@ base::Status Device::check_not_capturing(Stream stream) const {
 }
 
 base::Result<DeviceMemory> DeviceMemory::make(DeviceHandle device, std::size_t bytes) {
-  const BesideCaptures beside(device->driver());
   const CurrentContext current(device->driver(), device->context());
   DeviceMemory memory;
   const int error = device->driver().calls().MemAlloc(&memory.pointer_, bytes > 0 ? bytes : 1);
@@ -206,14 +205,12 @@ DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
 
 DeviceMemory::~DeviceMemory() {
   if (pointer_ != 0) {
-    const BesideCaptures beside(device_->driver());
     const CurrentContext current(device_->driver(), device_->context());
     device_->driver().calls().MemFree(pointer_);
   }
 }
 
 base::Result<PinnedMemory> PinnedMemory::make(DeviceHandle device, std::size_t bytes) {
-  const BesideCaptures beside(device->driver());
   const CurrentContext current(device->driver(), device->context());
   PinnedMemory memory;
   const int error =
@@ -238,7 +235,6 @@ PinnedMemory& PinnedMemory::operator=(PinnedMemory&& other) noexcept {
 
 PinnedMemory::~PinnedMemory() {
   if (pointer_ != nullptr) {
-    const BesideCaptures beside(device_->driver());
     const CurrentContext current(device_->driver(), device_->context());
     device_->driver().calls().MemFreeHost(pointer_);
   }

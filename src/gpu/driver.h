@@ -87,13 +87,17 @@ class Driver {
   int device_count_ = 0;
 };
 
-// Makes a context current on this thread, and the one before it again at the end.
+// Makes a context current on this thread, and the one before it again at the end. Meanwhile the
+// thread may wait, take memory and free it although another captures a graph: what is called here
+// is no part of the graph.
 class CurrentContext {
  public:
   CurrentContext(const Driver& driver, Context context) : driver_(driver) {
     is_current_ = driver.calls().CtxPushCurrent(context) == 0;
+    driver.calls().ThreadExchangeStreamCaptureMode(&mode_);
   }
   ~CurrentContext() {
+    driver_.calls().ThreadExchangeStreamCaptureMode(&mode_);
     Context popped = nullptr;
     if (is_current_) {
       driver_.calls().CtxPopCurrent(&popped);
@@ -103,25 +107,10 @@ class CurrentContext {
   CurrentContext& operator=(const CurrentContext&) = delete;
 
  private:
-  const Driver& driver_;
-  bool is_current_ = false;
-};
-
-// While it lives, this thread may take and free memory although another captures a graph: what is
-// called here is no part of the graph.
-class BesideCaptures {
- public:
-  explicit BesideCaptures(const Driver& driver) : driver_(driver) {
-    driver.calls().ThreadExchangeStreamCaptureMode(&mode_);
-  }
-  ~BesideCaptures() { driver_.calls().ThreadExchangeStreamCaptureMode(&mode_); }
-  BesideCaptures(const BesideCaptures&) = delete;
-  BesideCaptures& operator=(const BesideCaptures&) = delete;
-
- private:
   static constexpr int kRelaxed = 2;  // the driver's number
   const Driver& driver_;
-  int mode_ = kRelaxed;
+  bool is_current_ = false;
+  int mode_ = kRelaxed;  // and at the end the thread's own
 };
 
 }  // namespace spillway::gpu
