@@ -338,7 +338,7 @@ inline constexpr auto kVariables = std::to_array<Variable>({
      .kind = VariableKind::kNumber,
      .least = 1,
      .most = 3,
-     .otherwise_words = "by the machine: 3 where a rank has four processors or more, else 1",
+     .otherwise = "1",
      .readers = "library, tool",
      .meaning = "threads that move packets: one that decides, one that writes and sends for it, "
                 "one that reads ahead"},

@@ -66,7 +66,7 @@ base::Bytes wire_bytes(std::size_t datagram, const SocketAddress& address) {
 base::Result<DriverConfig> driver_config_from(const base::Environment& environment) {
   const base::Result<Offloads> offloads = offloads_from(environment);
   const base::Result<std::int64_t> microseconds = environment.number("SPILLWAY_BUSY_POLL");
-  const auto threads = environment.optional_number("SPILLWAY_IO_THREADS");
+  const auto threads = environment.number("SPILLWAY_IO_THREADS");
   for (const base::Status& status : {offloads.status(), microseconds.status(), threads.status()}) {
     if (!status.ok()) {
       return status;
@@ -75,9 +75,7 @@ base::Result<DriverConfig> driver_config_from(const base::Environment& environme
   DriverConfig config;
   config.offloads = *offloads;
   config.busy_poll = base::microseconds(*microseconds);
-  if (threads->has_value()) {
-    config.io_threads = static_cast<unsigned>(**threads);
-  }
+  config.io_threads = static_cast<unsigned>(*threads);
   return config;
 }
 
@@ -116,7 +114,7 @@ class TransportDriver::Loop final : private StreamOwner, private DatagramWriter 
   base::Status start();
   void post(Task task) { tasks_.push(std::move(task)); }
 
-  base::Status begin_helpers(unsigned threads);
+  base::Status begin_helpers();
   void begin_epoch(const transport::Epoch& epoch);
   base::Result<unsigned> add_peer(std::uint16_t rank, const SocketAddress& address);
   void add_source(const SocketAddress& address) {
@@ -128,7 +126,6 @@ class TransportDriver::Loop final : private StreamOwner, private DatagramWriter 
   const SocketAddress& local() const { return sender_.sockets()[0].local(); }
   const Offloads& offloads() const { return sender_.offloads(); }
   DriverCounters counters() const;
-  bool has_told_threads() const { return config_.io_threads.has_value(); }
 
   std::vector<std::string> warnings;
 
@@ -270,15 +267,15 @@ base::Result<unsigned> TransportDriver::Loop::add_peer(std::uint16_t rank,
   return limit;
 }
 
-base::Status TransportDriver::Loop::begin_helpers(unsigned threads) {
-  if (threads > 1) {
+base::Status TransportDriver::Loop::begin_helpers() {
+  if (config_.io_threads > 1) {
     base::Result<std::unique_ptr<HelperThread>> sends = HelperThread::make("sends packets");
     if (!sends.ok()) {
       return sends.status();
     }
     sender_.use_helper(std::move(sends).value(), this);
   }
-  if (threads > 2) {
+  if (config_.io_threads > 2) {
     base::Result<std::unique_ptr<HelperThread>> reads = HelperThread::make("reads packets");
     if (!reads.ok()) {
       return reads.status();
@@ -663,7 +660,7 @@ base::Result<std::unique_ptr<TransportDriver::Loop>> TransportDriver::open_loop(
     warnings.push_back(*warning);
   }
   auto loop = std::make_unique<Loop>(settled, std::move(sockets), listener);
-  if (base::Status status = loop->begin_helpers(config.io_threads.value_or(1)); !status.ok()) {
+  if (base::Status status = loop->begin_helpers(); !status.ok()) {
     return status;
   }
   loop->warnings = std::move(warnings);
@@ -691,10 +688,8 @@ void TransportDriver::add_source(const SocketAddress& address) {
 void TransportDriver::post(Task task) {
   loop_->post(std::move(task));
 }
-base::Status TransportDriver::start(unsigned io_threads) {
-  const base::Status status =
-      loop_->has_told_threads() ? base::Status() : loop_->begin_helpers(io_threads);
-  return status.ok() ? loop_->start() : status;
+base::Status TransportDriver::start() {
+  return loop_->start();
 }
 void TransportDriver::run() {
   loop_->run();

@@ -63,7 +63,7 @@ struct DriverConfig {
   base::BitRate send_rate{};                        // of this host's link; zero: not paced
   base::Bytes send_burst = base::bytes(64 * 1024);  // that may leave at once where it is
   base::Duration busy_poll{};
-  std::optional<unsigned> io_threads{};  // up to kMaxIoThreads, the loop's included; else as told
+  unsigned io_threads = 1;  // up to kMaxIoThreads, the loop's included
   Carrier carrier = Carrier::kUdp;
   TcpOptions tcp;
 };
@@ -124,8 +124,7 @@ class TransportDriver {
   void add_source(const SocketAddress& address);
 
   void post(Task task);  // any thread
-  // Fails where no thread can be made. `io_threads`: where the configuration does not say.
-  base::Status start(unsigned io_threads = 1);
+  base::Status start();  // fails where no thread can be made
   void run();            // until stop()
   void stop();           // any thread
   void stop_and_wait();  // and for the thread of start() to end; not on the loop's thread

@@ -21,7 +21,7 @@ TEST(DriverConfig, IsAsVariablesSay) {
   ASSERT_TRUE(plain.ok());
   EXPECT_TRUE(plain->offloads.gso && plain->offloads.gro && plain->offloads.batching);
   EXPECT_EQ(plain->busy_poll, base::Duration());
-  EXPECT_FALSE(plain->io_threads.has_value());
+  EXPECT_EQ(plain->io_threads, 1U);
   const auto told = driver_config_from(
       {{"SPILLWAY_GRO", "0"}, {"SPILLWAY_BUSY_POLL", "50"}, {"SPILLWAY_IO_THREADS", "2"}});
   ASSERT_TRUE(told.ok());

@@ -192,9 +192,8 @@ base::Status Communicator::Impl::begin(const Introductions& introductions) {
   if (base::Status status = add_peers(addresses_, cards, rank(), *limits, *driver_); !status.ok()) {
     return status;
   }
-  const unsigned processors = std::thread::hardware_concurrency();
-  const unsigned neighbours = ranks_here(cards, rank());
-  const unsigned threads = prepared_.threads.value_or(compute_thread_count(processors, neighbours));
+  const unsigned threads = prepared_.threads.value_or(
+      compute_thread_count(std::thread::hardware_concurrency(), ranks_here(cards, rank())));
   base::Result<std::unique_ptr<ComputeThreads>> pool = ComputeThreads::start(
       threads, [this](collective::ComputeJob& job, const base::Status& status) {
         on_calculated(job, status);
@@ -226,7 +225,7 @@ base::Status Communicator::Impl::begin(const Introductions& introductions) {
            collective::rank_name(prepared_.group, rank()), world(), prepared_.group.servers,
            driver_->local().to_string(), protocols_of(prepared_.driver.carrier), limits->mtu,
            threads, prepared_.launch.launcher);
-  if (base::Status status = driver_->start(io_thread_count(processors, neighbours)); !status.ok()) {
+  if (base::Status status = driver_->start(); !status.ok()) {
     engine_.reset();  // nobody would answer it
     return status;
   }

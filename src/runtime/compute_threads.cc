@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "net/system_call.h"
-#include "net/transport_driver.h"
 
 namespace spillway::runtime {
 
@@ -18,10 +17,6 @@ unsigned compute_thread_count(unsigned processors, unsigned local_ranks) {
   constexpr unsigned kMax = 4;
   const unsigned share = processors / std::max(local_ranks, 1U);
   return std::min(share > 0 ? share - 1 : 0, kMax);
-}
-
-unsigned io_thread_count(unsigned processors, unsigned local_ranks) {
-  return processors / std::max(local_ranks, 1U) >= net::kMaxIoThreads + 1 ? net::kMaxIoThreads : 1;
 }
 
 base::Status run_job(collective::ComputeJob& job) {

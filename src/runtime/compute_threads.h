@@ -32,9 +32,6 @@ namespace spillway::runtime {
 // one for its packets, four at most.
 unsigned compute_thread_count(unsigned processors, unsigned local_ranks);
 
-// And how many move its packets: three where that leaves one to calculate.
-unsigned io_thread_count(unsigned processors, unsigned local_ranks);
-
 inline constexpr unsigned kSleepers = 16;
 
 // Runs it; a sentence where it threw or could not do it.

@@ -34,13 +34,6 @@ TEST(ComputeThreads, JobsWaitForTheCommunicatorsThreadWhereThereAreNoOthers) {
   EXPECT_EQ(pool->take_inline(), nullptr);
 }
 
-TEST(ComputeThreads, ThreadsThatMovePacketsLeaveOneThatCalculates) {
-  EXPECT_EQ(io_thread_count(16, 4), 3U);
-  EXPECT_EQ(io_thread_count(16, 5), 1U);
-  EXPECT_EQ(io_thread_count(2, 1), 1U);
-  EXPECT_EQ(io_thread_count(4, 0), 3U);
-}
-
 TEST(ComputeThreads, JobsThatSleepHaveThreadsOfTheirOwn) {
   const auto pool = pool_of(0);
   NotedJob job;
