@@ -438,6 +438,14 @@ typedef struct spillway_operation_report {
   uint64_t sketch_predicted;   /* values that were expected not to be zero; all in a dense step */
   uint64_t sketch_misses;      /* others that were not, at some rank */
   uint64_t sketch_unrecovered; /* of these, in no sum: zero at all ranks, and owed */
+  /* How long parts took, of all pieces together; pieces overlap. What a GPU coded: by its clock. */
+  uint64_t encode_ns;    /* values to messages */
+  uint64_t to_host_ns;   /* messages that a GPU made */
+  uint64_t exchange_ns;  /* from the first message that could leave to the last that came */
+  uint64_t to_device_ns; /* messages that a GPU is to read */
+  uint64_t decode_ns;    /* messages to values, and their sums */
+  uint64_t gpu_wait_ns;  /* until it was this rank's turn on the GPU */
+  uint64_t gpu_bytes;    /* of the tensor, that a GPU coded */
 } spillway_operation_report;
 
 /* What came from one rank. */

@@ -79,7 +79,9 @@ class OperationReport(ctypes.Structure):
                 ("parts_added", c_uint64), ("parts_alone", c_uint64), ("chunks_flushed", c_uint64),
                 ("values_clipped", c_uint64),
                 ("coded_values", c_uint64), ("coded_bytes", c_uint64), ("coded_tables", c_uint64),
-                ("sketch_predicted", c_uint64), ("sketch_misses", c_uint64), ("sketch_unrecovered", c_uint64)]
+                ("sketch_predicted", c_uint64), ("sketch_misses", c_uint64), ("sketch_unrecovered", c_uint64),
+                ("encode_ns", c_uint64), ("to_host_ns", c_uint64), ("exchange_ns", c_uint64), ("to_device_ns", c_uint64),
+                ("decode_ns", c_uint64), ("gpu_wait_ns", c_uint64), ("gpu_bytes", c_uint64)]
 
 
 class PeerReport(ctypes.Structure):

@@ -36,6 +36,27 @@ class ShardReport:
 
 
 @dataclasses.dataclass(frozen=True)
+class PartSeconds:
+    """How long the parts of an operation took at this rank, each of all its pieces together; pieces overlap, so that
+    parts may add up to more than the operation. Of what a GPU coded the times are its own.
+
+    `encode`: values to messages. `to_host`, `to_device`: copies from and to a GPU, of messages or, where the CPU codes,
+    of values. `exchange`: from the first message that could leave to the last that came. `decode`: messages to values,
+    and their sums. `gpu_wait`: until it was this rank's turn on the GPU."""
+
+    encode: float = 0.0
+    to_host: float = 0.0
+    exchange: float = 0.0
+    to_device: float = 0.0
+    decode: float = 0.0
+    gpu_wait: float = 0.0
+
+    def __add__(self, other: "PartSeconds") -> "PartSeconds":
+        return PartSeconds(*(mine + theirs for mine, theirs in zip(dataclasses.astuple(self),
+                                                                   dataclasses.astuple(other))))
+
+
+@dataclasses.dataclass(frozen=True)
 class OperationReport:
     """Of this rank. Packets from others are in exactly one of whole, trimmed and missing; what is sent
     includes repeats. `contributors`, `empty_shards`, `drift`, `absent_elements`, `shards` and `code` are of tolerant
@@ -49,7 +70,9 @@ class OperationReport:
     Of coded and sketch, what this rank coded itself: `coded_values`, the `coded_bytes` they took, in messages of which
     `coded_tables` had to carry a table. Of sketch, the same at all ranks: `sketch_predicted` values were expected not to
     be zero, all in a dense step; `sketch_misses` others were not, of which `sketch_unrecovered` are owed to the next
-    step."""
+    step.
+
+    `parts`: how long each took. `gpu_bytes`: of the tensor, that a GPU coded."""
 
     seconds: float
     packets_whole: int
@@ -77,6 +100,8 @@ class OperationReport:
     sketch_predicted: int = 0
     sketch_misses: int = 0
     sketch_unrecovered: int = 0
+    parts: PartSeconds = PartSeconds()
+    gpu_bytes: int = 0
 
     @property
     def late_ranks(self) -> Tuple[int, ...]:
@@ -113,7 +138,11 @@ def operation_report_from(raw: abi.OperationReport, peers: Tuple[PeerReport, ...
                            chunks_flushed=raw.chunks_flushed, values_clipped=raw.values_clipped,
                            coded_values=raw.coded_values, coded_bytes=raw.coded_bytes,
                            coded_tables=raw.coded_tables, sketch_predicted=raw.sketch_predicted,
-                           sketch_misses=raw.sketch_misses, sketch_unrecovered=raw.sketch_unrecovered)
+                           sketch_misses=raw.sketch_misses, sketch_unrecovered=raw.sketch_unrecovered,
+                           parts=PartSeconds(encode=raw.encode_ns / 1e9, to_host=raw.to_host_ns / 1e9,
+                                             exchange=raw.exchange_ns / 1e9, to_device=raw.to_device_ns / 1e9,
+                                             decode=raw.decode_ns / 1e9, gpu_wait=raw.gpu_wait_ns / 1e9),
+                           gpu_bytes=raw.gpu_bytes)
 
 
 class Request:

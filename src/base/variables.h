@@ -347,8 +347,8 @@ inline constexpr auto kVariables = std::to_array<Variable>({
      .most = 3,
      .otherwise = "1",
      .readers = "library, tool",
-     .meaning = "threads that move packets: one that decides, one that sends for it, one that "
-                "reads ahead"},
+     .meaning = "threads that move packets: one that decides, one that writes and sends for it, "
+                "one that reads ahead"},
     {.name = "SPILLWAY_BUSY_POLL",
      .topic = internal::kMachine,
      .kind = VariableKind::kNumber,

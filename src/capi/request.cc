@@ -88,6 +88,16 @@ spillway_operation_report report_of(const OperationReport& from) {
   to.sketch_predicted = from.coded.sketch.predicted;
   to.sketch_misses = from.coded.sketch.misses;
   to.sketch_unrecovered = from.coded.sketch.unrecovered;
+  const auto nanoseconds = [](spillway::base::Duration duration) {
+    return static_cast<std::uint64_t>(duration.count());
+  };
+  to.encode_ns = nanoseconds(from.parts.encode);
+  to.to_host_ns = nanoseconds(from.parts.to_host);
+  to.exchange_ns = nanoseconds(from.parts.exchange);
+  to.to_device_ns = nanoseconds(from.parts.to_device);
+  to.decode_ns = nanoseconds(from.parts.decode);
+  to.gpu_wait_ns = nanoseconds(from.parts.waits);
+  to.gpu_bytes = from.device_bytes;
   return to;
 }
 

@@ -30,6 +30,13 @@ void decode_level_sums(const LevelCode& code, std::span<const std::uint32_t> sum
   }
 }
 
+float level_row_factor(const LevelCode& code, float scale, std::size_t length, std::size_t arrived,
+                       double weight) {
+  const double missing = static_cast<double>(length) / static_cast<double>(arrived);
+  const double factor = static_cast<double>(code.limit) * scale * weight * missing;
+  return static_cast<float>(std::min<double>(factor, std::numeric_limits<float>::max()));
+}
+
 void finish_level_row(const Kernels& kernels, const LevelCode& code, float scale,
                       RotationId rotation, std::size_t arrived, double weight,
                       std::span<float> row) {
@@ -38,12 +45,9 @@ void finish_level_row(const Kernels& kernels, const LevelCode& code, float scale
     std::fill(row.begin(), row.end(), std::isnan(scale) ? scale : 0.0F);
     return;
   }
-  const double missing = static_cast<double>(row.size()) / static_cast<double>(arrived);
-  const double factor = static_cast<double>(code.limit) * scale * weight * missing;
-  const auto capped =
-      static_cast<float>(std::min<double>(factor, std::numeric_limits<float>::max()));
   unrotate_row(kernels, rotation, kLevelRotations,
-               static_cast<unsigned>(std::countr_zero(row.size())), capped, row.data());
+               static_cast<unsigned>(std::countr_zero(row.size())),
+               level_row_factor(code, scale, row.size(), arrived, weight), row.data());
 }
 
 }  // namespace spillway::codec

@@ -27,6 +27,11 @@ namespace spillway::codec {
 void decode_level_sums(const LevelCode& code, std::span<const std::uint32_t> sums,
                        unsigned contributors, std::span<float> means);
 
+// What means of a row of so many coordinates, of which so many arrived, are multiplied by to be
+// values, the rotation aside.
+float level_row_factor(const LevelCode& code, float scale, std::size_t length, std::size_t arrived,
+                       double weight);
+
 // Means of a whole row back into values, in place, times `weight`: 1 for the mean, the number of
 // ranks for a sum. `scale` is the one that ranks rounded with, `arrived` says how many coordinates
 // had contributors; with none, or with a scale of 0, the row is zero. A scale of NaN gives NaN.

@@ -76,10 +76,21 @@ RotatedRow rotate_for_levels(const Kernels& kernels, std::span<const float> valu
   return {static_cast<float>(root_mean_square(moments, rotated.size())), 0};
 }
 
+double steps_per_unit(const LevelCode& code) {
+  return code.range / (2.0 * code.limit);
+}
+
+float rounding_factor(double steps_per_unit, const RotatedRow& row, float scale,
+                      unsigned log2_length) {
+  const double factor = std::ldexp(steps_per_unit, row.exponent) /
+                        (scale * rotation_gain(log2_length, kLevelRotations));
+  return static_cast<float>(std::min<double>(factor, std::numeric_limits<float>::max()));
+}
+
 LevelRounder::LevelRounder(const LevelCode& code, unsigned rank, const Kernels& kernels)
     : kernels_(&kernels),
       range_(static_cast<float>(code.range)),
-      steps_per_unit_(code.range / (2.0 * code.limit)),
+      steps_per_unit_(steps_per_unit(code)),
       rank_(rank) {
   SPILLWAY_CHECK(code.range >= 1 && code.range <= kMaxLevelRange && code.levels.size() >= 2);
   SPILLWAY_CHECK(code.levels.front() == 0 && code.levels.back() == code.range);
@@ -97,10 +108,7 @@ std::size_t LevelRounder::round(std::span<const float> rotated, const RotatedRow
     return 0;
   }
   const auto log2_length = static_cast<unsigned>(std::countr_zero(rotated.size()));
-  const double factor = std::ldexp(steps_per_unit_, row.exponent) /
-                        (scale * rotation_gain(log2_length, kLevelRotations));
-  const auto capped =
-      static_cast<float>(std::min<double>(factor, std::numeric_limits<float>::max()));
+  const float factor = rounding_factor(steps_per_unit_, row, scale, log2_length);
   const std::uint32_t* const cells = cells_.empty() ? nullptr : cells_.data();
   std::size_t clipped = 0;
   std::array<std::uint32_t, kPiece / 2> dither;
@@ -109,7 +117,7 @@ std::size_t LevelRounder::round(std::span<const float> rotated, const RotatedRow
     const auto counter = static_cast<std::uint32_t>(at / 8);  // four words of two halves each
     kernels_->draw_words(rotation.key, {counter, rotation.row, rank_, kDitherDomain}, count / 2,
                          dither.data());
-    clipped += kernels_->round_levels(rotated.data() + at, count, capped, range_, cells,
+    clipped += kernels_->round_levels(rotated.data() + at, count, factor, range_, cells,
                                       dither.data(), levels.data() + at);
   }
   return clipped;

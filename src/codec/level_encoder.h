@@ -38,6 +38,13 @@ struct RotatedRow {
 RotatedRow rotate_for_levels(const Kernels& kernels, std::span<const float> values,
                              unsigned log2_length, RotationId rotation, std::span<float> rotated);
 
+// Levels in a unit of the scale.
+double steps_per_unit(const LevelCode& code);
+// What coordinates of a rotated row are multiplied by to be steps from the middle level, at a
+// shared scale that is not special.
+float rounding_factor(double steps_per_unit, const RotatedRow& row, float scale,
+                      unsigned log2_length);
+
 // Rounds rows of one rank to the levels of one code. Copyable; shared by any number of threads.
 class LevelRounder {
  public:

@@ -56,13 +56,17 @@ RowMoments rotate_first(const Kernels& kernels, RotationId id, unsigned log2_len
 void unrotate_row(const Kernels& kernels, RotationId id, unsigned rounds, unsigned log2_length,
                   float factor, float* row) {
   SPILLWAY_CHECK(log2_length >= kMinRowLog2 && log2_length <= kMaxRowLog2);
-  const double normalised = 1.0 / rotation_gain(log2_length, 1);
+  const float normalised = unrotation_step(log2_length, 1.0F);
   SignWords words;
   for (unsigned round = rounds; round-- > 0;) {
-    const double step = round == 0 ? normalised * factor : normalised;
+    const float step = round == 0 ? unrotation_step(log2_length, factor) : normalised;
     draw_signs(id, round, log2_length, words);
-    kernels.unrotate(row, log2_length, words.data(), static_cast<float>(step));
+    kernels.unrotate(row, log2_length, words.data(), step);
   }
+}
+
+float unrotation_step(unsigned log2_length, float factor) {
+  return static_cast<float>(1.0 / rotation_gain(log2_length, 1) * factor);
 }
 
 double rotation_gain(unsigned log2_length, unsigned rounds) {

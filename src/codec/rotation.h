@@ -56,6 +56,9 @@ RowMoments rotate_first(const Kernels& kernels, RotationId id, unsigned log2_len
 void unrotate_row(const Kernels& kernels, RotationId id, unsigned rounds, unsigned log2_length,
                   float factor, float* row);
 
+// What the last step of that multiplies by, the rotation being taken back but for its length.
+float unrotation_step(unsigned log2_length, float factor);
+
 // sqrt(2^(log2_length * rounds)): what `rounds` unnormalised rounds multiply lengths by.
 double rotation_gain(unsigned log2_length, unsigned rounds);
 

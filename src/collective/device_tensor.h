@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A tensor that is in the memory of a device and is coded there: a tolerant all-reduce of bit
-// planes then moves planes between host and device, and values stay where they are. Whoever
-// describes the operation hands one in (Operation::device); gpu/cuda_tensor.h is NVIDIA's.
+// planes, or of levels that are added, then moves these between host and device, and values stay
+// where they are. Whoever describes the operation hands one in (Operation::device);
+// gpu/cuda_tensor.h is NVIDIA's.
 //
 // With error feedback what the tensor is owed is in the device's memory, too: floats, one for each
 // of its elements; `owed` are those of an extent, or null.
@@ -19,6 +20,10 @@
 #include <vector>
 
 #include "base/status.h"
+#include "codec/lanes.h"
+#include "codec/level_encoder.h"
+#include "codec/row.h"
+#include "collective/report.h"
 #include "collective/shards.h"
 #include "packetize/kept_planes.h"
 
@@ -42,9 +47,31 @@ struct DeviceSum {
   float* owed = nullptr;  // joins the input's part, and is nothing afterwards
 };
 
+// A piece that becomes levels, side by side in the lanes of words (codec/lanes.h).
+struct DeviceLevels {
+  Extent extent;
+  codec::RowLayout rows;
+  std::uint64_t key;             // of rotations and draws
+  const codec::LevelCode* code;  // whose levels are all integers of its range; outlives the call
+  codec::LaneLayout lanes;
+  unsigned rank;
+};
+
+// Sums of levels, and how they are to be read.
+struct DeviceLevelSums {
+  std::span<const std::uint64_t> words;    // in memory that make_words() gave
+  std::span<const unsigned> contributors;  // by chunk
+  std::span<const float> scales;           // by row, that ranks coded with; NaN: a row of NaN
+  double weight = 1.0;                     // of the contributors' mean
+  bool makes_up = true;                    // chunks of no contributor are made up for by their row
+};
+
 class DeviceTensor {
  public:
   virtual ~DeviceTensor() = default;
+
+  // What its calls have taken so far, by the device's own clock; nothing where it has none.
+  virtual PartTimes times() const { return {}; }
 
   // Room for a message, in memory of the host that the device reaches quickly.
   virtual base::Result<packetize::KeptPlanes> make_planes(const packetize::PacketPlan& plan) = 0;
@@ -65,6 +92,22 @@ class DeviceTensor {
   // Into the output.
   virtual base::Status decode(const Extent& extent, const packetize::PacketPlan& plan,
                               std::uint64_t key, const packetize::KeptPlanes& came) = 0;
+
+  // Levels. Room for words, as make_planes().
+  virtual base::Result<std::shared_ptr<std::uint64_t[]>> make_words(std::size_t count) = 0;
+  // What each row of the input and what it is owed measures.
+  virtual base::Status measure(const DeviceLevels& levels, const float* owed,
+                               std::span<codec::RotatedRow> rows) = 0;
+  // The same as words, at the shared scales by row; `clipped` coordinates were too large for them.
+  virtual base::Status round(const DeviceLevels& levels, const float* owed,
+                             std::span<const codec::RotatedRow> rows, std::span<const float> scales,
+                             std::span<std::uint64_t> words, std::size_t& clipped) = 0;
+  // Into the output.
+  virtual base::Status decode_sums(const DeviceLevels& levels, const DeviceLevelSums& sums) = 0;
+  // `sums` are of this rank's own words: the input joins what is owed, and they are taken off it.
+  // Rows that were `not finite` are owed nothing.
+  virtual base::Status settle_levels(const DeviceLevels& levels, const DeviceLevelSums& sums,
+                                     const std::vector<bool>& not_finite, float* owed) = 0;
 };
 
 }  // namespace spillway::collective

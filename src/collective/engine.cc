@@ -269,7 +269,30 @@ void Engine::complete(Active& active, base::Instant now) {
   active.is_complete = true;
   OperationReport& report = active.run->report();
   report.finished = now;
+  count_parts(active, report);
   listener_.on_complete(active.token, {}, report);
+}
+
+void Engine::count_job(Active& active, const ComputeJob& job, base::Instant now) {
+  PartTimes& parts = active.run->report().parts;
+  (job.part == ComputeJob::Part::kEncode ? parts.encode : parts.decode) += job.took;
+  if (!active.first_message && job.part == ComputeJob::Part::kEncode) {
+    active.first_message = now;
+  }
+}
+
+// Of jobs that a device did, the device knows better; what they took beyond is waiting.
+void Engine::count_parts(const Active& active, OperationReport& report) {
+  PartTimes& parts = report.parts;
+  if (const auto& device = report.operation.device) {
+    const base::Duration jobs = parts.encode + parts.decode;
+    parts = device->times();
+    parts.waits = std::max(base::Duration(),
+                           jobs - parts.encode - parts.to_host - parts.to_device - parts.decode);
+    report.device_bytes = report.operation.bytes();
+  }
+  parts.exchange = std::max(base::Duration(),
+                            active.last_message - active.first_message.value_or(report.started));
 }
 
 void Engine::retire(Key key, transport::Endpoint& endpoint, base::Instant now) {

@@ -165,7 +165,9 @@ class Engine {
     std::unique_ptr<OperationRun> run;
     std::uint64_t token = 0;
     bool is_complete = false;  // its caller was told; it still owes other ranks something
-    std::unique_ptr<CapacityNotes> notes{};  // of a survey
+    std::optional<base::Instant> first_message{};  // that could leave
+    base::Instant last_message{};                  // that came or arrived
+    std::unique_ptr<CapacityNotes> notes{};        // of a survey
 
     bool is_idle() const { return run->is_idle() && (!notes || notes->is_idle()); }
   };
@@ -236,6 +238,8 @@ class Engine {
   void on_message_event(const transport::Event& event, transport::Endpoint& endpoint,
                         base::Instant now);
   void complete(Active& active, base::Instant now);
+  static void count_job(Active& active, const ComputeJob& job, base::Instant now);
+  static void count_parts(const Active& active, OperationReport& report);
   void retire(Key key, transport::Endpoint& endpoint, base::Instant now);
   void tell_floor(Key key, transport::Endpoint& endpoint);
   void on_unexpected(const transport::UnexpectedMessage& event, transport::Endpoint& endpoint,

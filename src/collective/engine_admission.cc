@@ -40,6 +40,10 @@ constexpr std::size_t kPlanLanes = 4;
 constexpr std::size_t kTolerantLanes = 6;
 // Pieces of a shard of a tolerant operation, at a time.
 constexpr std::size_t kTolerantWindow = 16;
+// Shards of planes are cut into so many pieces where that makes these no longer than so many times
+// the usual: enough to overlap, and each is worth its calculations and messages.
+constexpr std::size_t kPlanesPieces = 8;
+constexpr std::size_t kLongPiece = 4;
 // Of what a message carries as it is, what it surely carries coded: packets have heads, rows are
 // padded.
 constexpr std::size_t kCodedShare = 4;
@@ -86,8 +90,13 @@ std::size_t Engine::tolerant_piece_bytes(const Operation& operation) const {
   }
   PlanOptions options = config_.plan;
   options.max_message_bytes /= kCodedShare;
-  return piece_size(longest_of(operation, config_.group) * sizeof(float), sizeof(float),
-                    options.piece_bytes, options, std::max<std::size_t>(most, 1));
+  const std::size_t longest = longest_of(operation, config_.group) * sizeof(float);
+  if (operation.tolerance->code == SumCode::kPlanes) {
+    options.piece_bytes =
+        std::clamp(longest / kPlanesPieces, options.piece_bytes, options.piece_bytes * kLongPiece);
+  }
+  return piece_size(longest, sizeof(float), options.piece_bytes, options,
+                    std::max<std::size_t>(most, 1));
 }
 
 ChunkOptions Engine::coded_chunks(const Operation& operation) const {

@@ -166,6 +166,7 @@ void Engine::on_message_event(const transport::Event& event, transport::Endpoint
     return;
   }
   OperationRun& run = *found->second.run;
+  found->second.last_message = now;
   after(key,
         received != nullptr ? run.on_received(*received, context) : run.on_sent(*sent, context),
         endpoint, now);
@@ -178,6 +179,7 @@ void Engine::on_summed(const transport::SumReport& report, transport::Endpoint& 
     return;  // of an operation that failed
   }
   RunContext context = this->context(endpoint, now);
+  found->second.last_message = now;
   after(report.id.operation, found->second.run->on_summed(report, context), endpoint, now);
 }
 
@@ -264,6 +266,7 @@ void Engine::on_computed(const ComputeJob& job, transport::Endpoint& endpoint, b
   }
   const auto found = running_.find(job.operation);
   SPILLWAY_CHECK(found != running_.end());
+  count_job(found->second, job, now);
   after(job.operation, found->second.run->on_computed(job.tag, context), endpoint, now);
 }
 

@@ -200,7 +200,8 @@ struct Operation {
   const void* input = nullptr;
   void* output = nullptr;
   // Where input and output are, if that is a device (device_tensor.h). Tolerant all-reduces of
-  // planes without deadlines, among several ranks, can be of such; a rank's own business.
+  // planes without deadlines, and of levels, among several ranks, can be of such; a rank's own
+  // business.
   std::shared_ptr<DeviceTensor> device{};
 
   std::size_t bytes() const { return count * element_size(type); }

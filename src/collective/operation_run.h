@@ -34,11 +34,16 @@ namespace spillway::collective {
 
 class ComputeJob {
  public:
+  // Which part of an operation it is (PartTimes).
+  enum class Part : std::uint8_t { kEncode, kDecode };
+
   virtual ~ComputeJob() = default;
   // On any thread; touches what the job was given and nothing else.
   virtual void run() = 0;
 
-  base::Status failure{};       // of one that has run: why it could not do it
+  Part part = Part::kDecode;
+  base::Duration took{};        // of one that has run, where its pool has a clock
+  base::Status failure{};       // the same: why it could not do it
   bool sleeps = false;          // it waits for a device nearly all of its time
   std::uint64_t operation = 0;  // whose job this is: Engine's key
   std::uint32_t tag = 0;        // the operation's own number for it

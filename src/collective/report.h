@@ -87,6 +87,28 @@ struct CodedDelivery {
   }
 };
 
+// How long the parts of an operation took at this rank, each of all its pieces together. Pieces
+// overlap, so that parts may add up to more than the operation took. Of values that a device codes
+// the times are the device's own.
+struct PartTimes {
+  base::Duration encode{};     // values to messages
+  base::Duration to_host{};    // messages that a device made
+  base::Duration exchange{};   // from the first message that could leave to the last that came
+  base::Duration to_device{};  // messages that it is to read
+  base::Duration decode{};     // messages to values, and their sums
+  base::Duration waits{};      // calculations for a device that others use
+
+  PartTimes& operator+=(const PartTimes& other) {
+    encode += other.encode;
+    to_host += other.to_host;
+    exchange += other.exchange;
+    to_device += other.to_device;
+    decode += other.decode;
+    waits += other.waits;
+    return *this;
+  }
+};
+
 struct OperationReport {
   std::uint64_t sequence = 0;
   Operation operation;
@@ -107,6 +129,8 @@ struct OperationReport {
   CodedDelivery coded;
   double drift = 0.0;  // expected squared distance to the owners' sums, over their energy
   SumDelivery sums;
+  PartTimes parts;
+  std::uint64_t device_bytes = 0;   // of the tensor, that a device coded
   std::vector<PeerDelivery> peers;  // by rank; this rank's own entry is empty
 
   std::size_t absent_elements() const {

@@ -152,6 +152,7 @@ void run_on_cpu(Kernel kernel, const Launch& launch, const Arguments& arguments,
 #include "gpu/kernels/encode.cuh"
 #include "gpu/kernels/decode.cuh"
 #include "gpu/kernels/owed.cuh"
+#include "gpu/kernels/levels.cuh"
 // clang-format on
 
 namespace spillway::gpu {

@@ -52,6 +52,24 @@ base::Status Workspace::wait() {
   return status.ok() ? done_.wait() : status;
 }
 
+base::Status Workspace::mark(std::size_t number) {
+  if (number == marks_.size()) {
+    base::Result<OwnedEvent> made = OwnedEvent::make(device_);
+    if (!made.ok()) {
+      return made.status();
+    }
+    marks_.push_back(std::move(made).value());
+  }
+  return marks_[number].record(stream_.get());
+}
+
+base::Duration Workspace::time_from(std::size_t number, std::size_t count) const {
+  const OwnedEvent& end = number + 1 < count ? marks_[number + 1] : done_;
+  const base::Result<double> seconds = OwnedEvent::seconds_between(marks_[number], end);
+  return seconds.ok() ? base::Duration(static_cast<std::int64_t>(*seconds * 1e9))
+                      : base::Duration();
+}
+
 base::Result<std::shared_ptr<CudaCoder>> CudaCoder::make(int ordinal) {
   const base::Result<DeviceHandle> device = Device::open(ordinal);
   if (!device.ok()) {

@@ -6,15 +6,17 @@
 #include <span>
 #include <vector>
 
+#include "gpu/level_plan.h"
+
 namespace spillway::gpu {
 namespace {
 
+using collective::DeviceLevels;
+using collective::DeviceLevelSums;
 using collective::Extent;
 using packetize::KeptPlanes;
 using packetize::PacketPlan;
 using Buffer = Workspace::Buffer;
-
-static_assert(sizeof(codec::RowHeader) == sizeof(RowCode));
 
 Element element_of(collective::DataType type) {
   switch (type) {
@@ -30,135 +32,6 @@ Element element_of(collective::DataType type) {
 std::size_t bytes_of(Element element) {
   return element == Element::kFloat32 ? 4 : 2;
 }
-
-DevicePointer pointer_of(const void* memory) {
-  return reinterpret_cast<std::uintptr_t>(memory);
-}
-
-// Calls to the device, one after the other as long as they succeed, on one workspace.
-class Sequence {
- public:
-  Sequence(CudaCoder& coder, Workspace& workspace) : coder_(coder), workspace_(workspace) {}
-
-  Stream stream() { return workspace_.stream().get(); }
-  const base::Status& status() const { return status_; }
-  void add(base::Status status) {
-    if (status_.ok()) {
-      status_ = std::move(status);
-    }
-  }
-
-  DevicePointer buffer(Buffer which, std::size_t bytes) {
-    if (!status_.ok()) {
-      return 0;
-    }
-    const base::Result<DevicePointer> memory = workspace_.buffer(which, bytes);
-    add(memory.status());
-    return memory.ok() ? *memory : 0;
-  }
-
-  // Room for a message on the device.
-  DeviceMessage room_for(const PacketPlan& plan) {
-    return {buffer(Buffer::kPlanes, packetize::plane_memory_bytes(plan)),
-            buffer(Buffer::kRows, plan.layout().row_count() * sizeof(RowCode)), 0};
-  }
-
-  // What came of a message, onto the device. `staged`: pinned, message_bytes() long.
-  DeviceMessage upload(const PacketPlan& plan, const KeptPlanes& came,
-                       std::span<const std::uint16_t> received, std::uint8_t* staged) {
-    DeviceMessage message = room_for(plan);
-    message.received = buffer(Buffer::kReceived, received.size_bytes());
-    if (!status_.ok()) {
-      return message;
-    }
-    const std::size_t row_bytes = came.rows.size() * sizeof(RowCode);
-    std::memcpy(staged, came.rows.data(), row_bytes);
-    std::memcpy(staged + row_bytes, received.data(), received.size_bytes());
-    add(copy_in(message.payload, came.memory.get(), packetize::plane_memory_bytes(plan)));
-    add(copy_in(message.rows, staged, row_bytes));
-    add(copy_in(message.received, staged + row_bytes, received.size_bytes()));
-    return message;
-  }
-  static std::size_t staged_bytes(const PacketPlan& plan) {
-    return plan.layout().row_count() * sizeof(RowCode) + plan.packet_count() * 2;
-  }
-
-  std::uint8_t* staging(std::size_t bytes) {
-    const base::Result<std::uint8_t*> memory =
-        status_.ok() ? workspace_.staging(bytes) : base::Result<std::uint8_t*>(status_);
-    add(memory.status());
-    return memory.ok() ? *memory : nullptr;
-  }
-
-  base::Status copy_in(DevicePointer to, const void* from, std::size_t bytes) {
-    return status_.ok() ? workspace_.stream().copy_to_device(to, from, bytes) : status_;
-  }
-
-  // A coded message back to the host, where all of it is there.
-  void download(const PacketPlan& plan, const DeviceMessage& message, std::uint8_t* staged,
-                KeptPlanes& coded) {
-    const std::size_t row_bytes = coded.rows.size() * sizeof(RowCode);
-    if (status_.ok()) {
-      add(workspace_.stream().copy_to_host(coded.memory.get(), message.payload,
-                                           packetize::plane_memory_bytes(plan)));
-    }
-    if (status_.ok()) {
-      add(workspace_.stream().copy_to_host(staged, message.rows, row_bytes));
-    }
-    wait();
-    if (!status_.ok()) {
-      return;
-    }
-    std::memcpy(coded.rows.data(), staged, row_bytes);
-    for (std::size_t packet = 0; packet < coded.bytes.size(); ++packet) {
-      coded.bytes[packet] =
-          static_cast<std::uint16_t>(plan.place(packet).count / 8 * plan.planes());
-    }
-  }
-
-  // Whatever went wrong before: what was started uses memory that is somebody else's afterwards.
-  void wait() { add(workspace_.wait()); }
-
-  void encode(const PacketPlan& plan, std::uint64_t key, const DeviceArray& values,
-              const DeviceMessage& message, DevicePointer factors = 0) {
-    if (status_.ok()) {
-      add(coder_.planes().encode(plan, key, all_rows(plan), values, message, stream(), factors));
-    }
-  }
-  void decode(const PacketPlan& plan, std::uint64_t key, const DeviceMessage& message, Store store,
-              const DeviceArray& values) {
-    if (status_.ok()) {
-      add(coder_.planes().decode(plan, key, all_rows(plan), message, codec::Estimate::kUnbiased,
-                                 store, values, stream()));
-    }
-  }
-  void widen(const DeviceArray& from, const float* owed, DevicePointer to, std::size_t count) {
-    if (status_.ok()) {
-      add(coder_.planes().widen(from, pointer_of(owed), to, count, stream()));
-    }
-  }
-  void copy(float* to, DevicePointer from, std::size_t count) {
-    if (status_.ok()) {
-      add(coder_.device()->copy(pointer_of(to), from, count * sizeof(float), stream()));
-    }
-  }
-  void clear(float* values, std::size_t count) {
-    if (status_.ok()) {
-      add(coder_.device()->clear(pointer_of(values), count * sizeof(float), stream()));
-    }
-  }
-  void forget_unless_finite(float* values, std::size_t count) {
-    const DevicePointer found = buffer(Buffer::kFound, sizeof(unsigned));
-    if (status_.ok()) {
-      add(coder_.planes().forget_unless_finite(pointer_of(values), count, found, stream()));
-    }
-  }
-
- private:
-  CudaCoder& coder_;
-  Workspace& workspace_;
-  base::Status status_;
-};
 
 }  // namespace
 
@@ -176,8 +49,11 @@ base::Result<std::shared_ptr<collective::DeviceTensor>> CudaTensor::make(
   if (!coder.ok()) {
     return coder.status();
   }
+  if (base::Status status = (*coder)->device()->check_not_capturing(stream); !status.ok()) {
+    return status;
+  }
   base::Result<OwnedEvent> ready =
-      OwnedEvent::make((*coder)->device(), OwnedEvent::Waiting::kSleeping);
+      OwnedEvent::make((*coder)->device(), OwnedEvent::Waiting::kSleepingUntimed);
   if (!ready.ok()) {
     return ready.status();
   }
@@ -186,6 +62,15 @@ base::Result<std::shared_ptr<collective::DeviceTensor>> CudaTensor::make(
   }
   return std::shared_ptr<collective::DeviceTensor>(
       new CudaTensor(*coder, std::move(ready).value(), operation));
+}
+
+collective::PartTimes CudaTensor::times() const {
+  collective::PartTimes times;
+  times.encode = base::Duration(times_.encode.load());
+  times.to_host = base::Duration(times_.to_host.load());
+  times.to_device = base::Duration(times_.to_device.load());
+  times.decode = base::Duration(times_.decode.load());
+  return times;
 }
 
 base::Result<KeptPlanes> CudaTensor::make_planes(const PacketPlan& plan) {
@@ -227,8 +112,8 @@ base::Result<std::shared_ptr<float[]>> CudaTensor::make_residual(std::size_t cou
   }
   const auto memory = std::make_shared<DeviceMemory>(std::move(made).value());
   auto* const values = reinterpret_cast<float*>(static_cast<std::uintptr_t>(memory->get()));
-  Sequence steps(*coder_, *workspace.value());
-  steps.clear(values, count);
+  Sequence steps(*coder_, *workspace.value(), Sequence::Work::kDecode, times_);
+  steps.clear(memory->get(), count * sizeof(float));
   steps.wait();
   if (!steps.status().ok()) {
     return steps.status();
@@ -242,7 +127,7 @@ base::Status CudaTensor::encode(const Extent& extent, const PacketPlan& plan, st
   if (!workspace.ok()) {
     return workspace.status();
   }
-  Sequence steps(*coder_, *workspace.value());
+  Sequence steps(*coder_, *workspace.value(), Sequence::Work::kEncode, times_);
   std::uint8_t* const staged = steps.staging(Sequence::staged_bytes(plan));
   const DeviceMessage message = steps.room_for(plan);
   DeviceArray values = input(extent);
@@ -264,7 +149,7 @@ base::Status CudaTensor::settle(const Extent& extent, const PacketPlan& plan, st
   if (!workspace.ok()) {
     return workspace.status();
   }
-  Sequence steps(*coder_, *workspace.value());
+  Sequence steps(*coder_, *workspace.value(), Sequence::Work::kDecode, times_);
   std::uint8_t* const staged = steps.staging(Sequence::staged_bytes(plan));
   std::vector<std::uint16_t> bytes(plan.packet_count());
   for (std::size_t packet = 0; packet < std::min(bytes.size(), used.size()); ++packet) {
@@ -283,7 +168,7 @@ base::Status CudaTensor::decode(const Extent& extent, const PacketPlan& plan, st
   if (!workspace.ok()) {
     return workspace.status();
   }
-  Sequence steps(*coder_, *workspace.value());
+  Sequence steps(*coder_, *workspace.value(), Sequence::Work::kDecode, times_);
   std::uint8_t* const staged = steps.staging(Sequence::staged_bytes(plan));
   const DeviceMessage message = steps.upload(plan, came, came.bytes, staged);
   steps.decode(plan, key, message, Store::kWrite, output(extent));
@@ -297,7 +182,7 @@ base::Status CudaTensor::add_up(const Extent& extent, const collective::DeviceSu
   if (!workspace.ok()) {
     return workspace.status();
   }
-  Sequence steps(*coder_, *workspace.value());
+  Sequence steps(*coder_, *workspace.value(), Sequence::Work::kDecode, times_);
   // A place for each message's rows and bytes: copies of earlier ones may still be under way.
   const std::size_t each = Sequence::staged_bytes(sum.contribution_plan);
   const std::size_t factor_bytes = sum.factors.size() * sizeof(float);
@@ -310,7 +195,7 @@ base::Status CudaTensor::add_up(const Extent& extent, const collective::DeviceSu
                          Element::kFloat32};
   steps.widen(input(extent), sum.owed, sums.values, extent.count);
   if (sum.owed != nullptr) {
-    steps.clear(sum.owed, extent.count);
+    steps.clear(pointer_of(sum.owed), extent.count * sizeof(float));
   }
   for (std::size_t i = 0; i < sum.contributions.size() && steps.status().ok(); ++i) {
     const collective::DeviceContribution& part = sum.contributions[i];
@@ -322,11 +207,131 @@ base::Status CudaTensor::add_up(const Extent& extent, const collective::DeviceSu
   std::uint8_t* const rest = staged + sum.contributions.size() * each;
   if (steps.status().ok()) {
     std::memcpy(rest, sum.factors.data(), factor_bytes);
-    steps.add(steps.copy_in(factors, rest, factor_bytes));
+    steps.copy_in(factors, rest, factor_bytes);
   }
   steps.encode(sum.sum_plan, sum.key, sums, message, factors);
   steps.decode(sum.sum_plan, sum.key, message, Store::kWrite, output(extent));
   steps.download(sum.sum_plan, message, rest + factor_bytes, coded);
+  return steps.status();
+}
+
+// ------------------------------------------------------------------ levels
+
+base::Result<std::shared_ptr<std::uint64_t[]>> CudaTensor::make_words(std::size_t count) {
+  base::Result<packetize::PlaneMemory> memory = coder_->take_pinned(count * sizeof(std::uint64_t));
+  if (!memory.ok()) {
+    return memory.status();
+  }
+  auto* const words = reinterpret_cast<std::uint64_t*>(memory->get());
+  return std::shared_ptr<std::uint64_t[]>(*memory, words);
+}
+
+// The input, and what it is owed.
+DeviceArray CudaTensor::values_of(const Extent& extent, const float* owed, Sequence& steps) const {
+  if (owed == nullptr) {
+    return input(extent);
+  }
+  const DevicePointer sums = steps.buffer(Buffer::kSums, extent.count * sizeof(float));
+  steps.widen(input(extent), owed, sums, extent.count);
+  return {sums, Element::kFloat32};
+}
+
+base::Status CudaTensor::measure(const DeviceLevels& levels, const float* owed,
+                                 std::span<codec::RotatedRow> rows) {
+  base::Result<CudaCoder::Lease> workspace = begin();
+  if (!workspace.ok()) {
+    return workspace.status();
+  }
+  static_assert(sizeof(RowMeasure) == sizeof(codec::RotatedRow));
+  Sequence steps(*coder_, *workspace.value(), Sequence::Work::kEncode, times_);
+  std::uint8_t* const staged = steps.staging(rows.size_bytes());
+  const DevicePointer measures = steps.buffer(Buffer::kRows, rows.size_bytes());
+  steps.measure(levels, values_of(levels.extent, owed, steps), measures);
+  steps.copy_out(staged, measures, rows.size_bytes());
+  steps.wait();
+  if (steps.status().ok()) {
+    std::memcpy(rows.data(), staged, rows.size_bytes());
+  }
+  return steps.status();
+}
+
+base::Status CudaTensor::round(const DeviceLevels& levels, const float* owed,
+                               std::span<const codec::RotatedRow> rows,
+                               std::span<const float> scales, std::span<std::uint64_t> words,
+                               std::size_t& clipped) {
+  base::Result<CudaCoder::Lease> workspace = begin();
+  if (!workspace.ok()) {
+    return workspace.status();
+  }
+  Sequence steps(*coder_, *workspace.value(), Sequence::Work::kEncode, times_);
+  const std::vector<LevelRow> rounded = rounded_rows(levels, rows, scales);
+  const std::size_t row_bytes = rounded.size() * sizeof(LevelRow);
+  std::uint8_t* const staged = steps.staging(row_bytes + sizeof(unsigned));
+  const DevicePointer row_memory = steps.buffer(Buffer::kRows, row_bytes);
+  const DevicePointer numbers =
+      steps.buffer(Buffer::kNumbers, coordinates_of(levels.rows) * sizeof(std::uint16_t));
+  const DevicePointer found = steps.buffer(Buffer::kFound, sizeof(unsigned));
+  const DevicePointer packed = steps.buffer(Buffer::kPlanes, words.size_bytes());
+  const DeviceArray values = values_of(levels.extent, owed, steps);
+  if (steps.status().ok()) {
+    std::memcpy(staged, rounded.data(), row_bytes);
+  }
+  steps.copy_in(row_memory, staged, row_bytes);
+  steps.round(levels, values, row_memory, numbers, found, packed);
+  steps.copy_out(words.data(), packed, words.size_bytes());
+  steps.copy_out(staged + row_bytes, found, sizeof(unsigned));
+  steps.wait();
+  if (steps.status().ok()) {
+    unsigned count = 0;
+    std::memcpy(&count, staged + row_bytes, sizeof count);
+    clipped = count;
+  }
+  return steps.status();
+}
+
+// Sums onto the device and into values there.
+void CudaTensor::read_sums(const DeviceLevels& levels, const DeviceLevelSums& sums,
+                           const std::vector<bool>& forgotten, Store store,
+                           const DeviceArray& values, Sequence& steps) {
+  const std::vector<LevelRow> rows = decoded_rows(levels, sums, forgotten);
+  const std::vector<ChunkShare> chunks = chunk_shares(levels, sums);
+  const std::size_t row_bytes = rows.size() * sizeof(LevelRow);
+  const std::size_t chunk_bytes = chunks.size() * sizeof(ChunkShare);
+  std::uint8_t* const staged = steps.staging(row_bytes + chunk_bytes);
+  const DevicePointer words = steps.buffer(Buffer::kPlanes, sums.words.size_bytes());
+  const DevicePointer row_memory = steps.buffer(Buffer::kRows, row_bytes);
+  const DevicePointer chunk_memory = steps.buffer(Buffer::kFactors, chunk_bytes);
+  if (steps.status().ok()) {
+    std::memcpy(staged, rows.data(), row_bytes);
+    std::memcpy(staged + row_bytes, chunks.data(), chunk_bytes);
+  }
+  steps.copy_in(words, sums.words.data(), sums.words.size_bytes());
+  steps.copy_in(row_memory, staged, row_bytes);
+  steps.copy_in(chunk_memory, staged + row_bytes, chunk_bytes);
+  steps.decode_sums(levels, words, chunk_memory, row_memory, store, values);
+  steps.wait();
+}
+
+base::Status CudaTensor::decode_sums(const DeviceLevels& levels, const DeviceLevelSums& sums) {
+  base::Result<CudaCoder::Lease> workspace = begin();
+  if (!workspace.ok()) {
+    return workspace.status();
+  }
+  Sequence steps(*coder_, *workspace.value(), Sequence::Work::kDecode, times_);
+  read_sums(levels, sums, {}, Store::kWrite, output(levels.extent), steps);
+  return steps.status();
+}
+
+base::Status CudaTensor::settle_levels(const DeviceLevels& levels, const DeviceLevelSums& sums,
+                                       const std::vector<bool>& not_finite, float* owed) {
+  base::Result<CudaCoder::Lease> workspace = begin();
+  if (!workspace.ok()) {
+    return workspace.status();
+  }
+  Sequence steps(*coder_, *workspace.value(), Sequence::Work::kDecode, times_);
+  steps.widen(input(levels.extent), owed, pointer_of(owed), levels.extent.count);
+  read_sums(levels, sums, not_finite, Store::kSubtract, {pointer_of(owed), Element::kFloat32},
+            steps);
   return steps.status();
 }
 

@@ -13,10 +13,12 @@
 #include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "collective/device_tensor.h"
 #include "collective/operation.h"
 #include "gpu/cuda_coder.h"
+#include "gpu/sequence.h"
 
 namespace spillway::gpu {
 
@@ -27,6 +29,7 @@ class CudaTensor final : public collective::DeviceTensor {
   static base::Result<std::shared_ptr<collective::DeviceTensor>> make(
       int ordinal, const collective::Operation& operation, Stream stream);
 
+  collective::PartTimes times() const override;
   base::Result<packetize::KeptPlanes> make_planes(const packetize::PacketPlan& plan) override;
   base::Result<std::shared_ptr<float[]>> make_residual(std::size_t count) override;
   base::Status encode(const collective::Extent& extent, const packetize::PacketPlan& plan,
@@ -39,6 +42,18 @@ class CudaTensor final : public collective::DeviceTensor {
   base::Status decode(const collective::Extent& extent, const packetize::PacketPlan& plan,
                       std::uint64_t key, const packetize::KeptPlanes& came) override;
 
+  base::Result<std::shared_ptr<std::uint64_t[]>> make_words(std::size_t count) override;
+  base::Status measure(const collective::DeviceLevels& levels, const float* owed,
+                       std::span<codec::RotatedRow> rows) override;
+  base::Status round(const collective::DeviceLevels& levels, const float* owed,
+                     std::span<const codec::RotatedRow> rows, std::span<const float> scales,
+                     std::span<std::uint64_t> words, std::size_t& clipped) override;
+  base::Status decode_sums(const collective::DeviceLevels& levels,
+                           const collective::DeviceLevelSums& sums) override;
+  base::Status settle_levels(const collective::DeviceLevels& levels,
+                             const collective::DeviceLevelSums& sums,
+                             const std::vector<bool>& not_finite, float* owed) override;
+
  private:
   CudaTensor(std::shared_ptr<CudaCoder> coder, OwnedEvent ready,
              const collective::Operation& operation);
@@ -47,12 +62,17 @@ class CudaTensor final : public collective::DeviceTensor {
   base::Result<CudaCoder::Lease> begin();
   DeviceArray input(const collective::Extent& extent) const;
   DeviceArray output(const collective::Extent& extent) const;
+  DeviceArray values_of(const collective::Extent& extent, const float* owed, Sequence& steps) const;
+  static void read_sums(const collective::DeviceLevels& levels,
+                        const collective::DeviceLevelSums& sums, const std::vector<bool>& forgotten,
+                        Store store, const DeviceArray& values, Sequence& steps);
 
   std::shared_ptr<CudaCoder> coder_;
   OwnedEvent ready_;  // the input is there, and the output may be written
   DevicePointer input_;
   DevicePointer output_;
   Element element_;
+  SequenceTimes times_;
 };
 
 }  // namespace spillway::gpu

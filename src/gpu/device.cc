@@ -17,13 +17,32 @@ constexpr int kMinor = 76;
 constexpr int kSharedBytesOfBlock = 97;
 constexpr int kDynamicSharedBytes = 8;
 constexpr unsigned kNonBlockingStream = 1;
-constexpr unsigned kSleepingEvent = 3;  // and without times, which cost a little
+constexpr unsigned kSleepingEvent = 1;
+constexpr unsigned kUntimedEvent = 2;
 
 constexpr std::array<const char*, kKernels> kKernelNames = {
-    "spillway_encode_float32", "spillway_encode_bfloat16", "spillway_encode_float16",
-    "spillway_decode_float32", "spillway_decode_bfloat16", "spillway_decode_float16",
-    "spillway_rotate",         "spillway_widen_float32",   "spillway_widen_bfloat16",
-    "spillway_widen_float16",  "spillway_find_not_finite", "spillway_forget_if_found",
+    "spillway_encode_float32",
+    "spillway_encode_bfloat16",
+    "spillway_encode_float16",
+    "spillway_decode_float32",
+    "spillway_decode_bfloat16",
+    "spillway_decode_float16",
+    "spillway_rotate",
+    "spillway_widen_float32",
+    "spillway_widen_bfloat16",
+    "spillway_widen_float16",
+    "spillway_find_not_finite",
+    "spillway_forget_if_found",
+    "spillway_measure_float32",
+    "spillway_measure_bfloat16",
+    "spillway_measure_float16",
+    "spillway_round_float32",
+    "spillway_round_bfloat16",
+    "spillway_round_float16",
+    "spillway_pack_levels",
+    "spillway_decode_sums_float32",
+    "spillway_decode_sums_bfloat16",
+    "spillway_decode_sums_float16",
 };
 
 base::Result<DeviceInfo> describe(const Driver& driver, int ordinal) {
@@ -150,6 +169,20 @@ base::Status Device::clear(DevicePointer to, std::size_t bytes, Stream stream) c
                          "clearing the GPU's memory");
 }
 
+base::Status Device::check_not_capturing(Stream stream) const {
+  const CurrentContext current(*driver_, context_);
+  int capturing = 0;
+  const int error = driver_->calls().StreamIsCapturing(stream, &capturing);
+  if (error != 0) {
+    return driver_->status(error, "asking a stream whether it captures a graph");
+  }
+  return capturing == 0
+             ? base::Status()
+             : base::invalid_argument(
+                   "an operation cannot be captured in a CUDA graph, because it goes through the "
+                   "host: capture what is before and behind it, and call it between the replays");
+}
+
 base::Result<DeviceMemory> DeviceMemory::make(DeviceHandle device, std::size_t bytes) {
   const CurrentContext current(device->driver(), device->context());
   DeviceMemory memory;
@@ -251,8 +284,10 @@ base::Status OwnedStream::wait() {
 base::Result<OwnedEvent> OwnedEvent::make(DeviceHandle device, Waiting waiting) {
   const CurrentContext current(device->driver(), device->context());
   Event event = nullptr;
-  const int error = device->driver().calls().EventCreate(
-      &event, waiting == Waiting::kSleeping ? kSleepingEvent : 0);
+  const unsigned flags = waiting == Waiting::kSpinning   ? 0
+                         : waiting == Waiting::kSleeping ? kSleepingEvent
+                                                         : kSleepingEvent | kUntimedEvent;
+  const int error = device->driver().calls().EventCreate(&event, flags);
   if (error != 0) {
     return device->driver().status(error, "making an event");
   }

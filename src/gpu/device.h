@@ -39,8 +39,18 @@ enum class Kernel : unsigned {
   kWidenFloat16,
   kFindNotFinite,
   kForgetIfFound,
+  kMeasureFloat32,
+  kMeasureBfloat16,
+  kMeasureFloat16,
+  kRoundFloat32,
+  kRoundBfloat16,
+  kRoundFloat16,
+  kPackLevels,
+  kDecodeSumsFloat32,
+  kDecodeSumsBfloat16,
+  kDecodeSumsFloat16,
 };
-inline constexpr std::size_t kKernels = 12;
+inline constexpr std::size_t kKernels = 22;
 
 struct DeviceInfo {
   int ordinal = 0;
@@ -79,6 +89,8 @@ class Device {
                       Stream stream) const;
   // From the device to itself.
   base::Status copy(DevicePointer to, DevicePointer from, std::size_t bytes, Stream stream) const;
+  // Fails, with what to do instead, where the stream captures a graph.
+  base::Status check_not_capturing(Stream stream) const;
   // Zeros.
   base::Status clear(DevicePointer to, std::size_t bytes, Stream stream) const;
 
@@ -153,8 +165,8 @@ class OwnedStream {
 // A point on a stream.
 class OwnedEvent {
  public:
-  // How a thread waits for it. One that sleeps tells no times.
-  enum class Waiting { kSpinning, kSleeping };
+  // How a thread waits for it, and whether it tells times, which costs a little.
+  enum class Waiting { kSpinning, kSleeping, kSleepingUntimed };
   static base::Result<OwnedEvent> make(DeviceHandle device, Waiting waiting = Waiting::kSpinning);
   OwnedEvent(OwnedEvent&& other) noexcept { *this = std::move(other); }
   OwnedEvent& operator=(OwnedEvent&& other) noexcept;

@@ -62,6 +62,8 @@ void load_memory_calls(SymbolLoader& loader, DriverCalls& calls) {
   loader.load("cuStreamDestroy_v2", calls.StreamDestroy);
   loader.load("cuStreamSynchronize", calls.StreamSynchronize);
   loader.load("cuStreamWaitEvent", calls.StreamWaitEvent);
+  loader.load("cuStreamIsCapturing", calls.StreamIsCapturing);
+  loader.load("cuThreadExchangeStreamCaptureMode", calls.ThreadExchangeStreamCaptureMode);
   loader.load("cuEventCreate", calls.EventCreate);
   loader.load("cuEventDestroy_v2", calls.EventDestroy);
   loader.load("cuEventRecord", calls.EventRecord);

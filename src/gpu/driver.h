@@ -56,6 +56,8 @@ struct DriverCalls {
   int (*StreamDestroy)(Stream stream);
   int (*StreamSynchronize)(Stream stream);
   int (*StreamWaitEvent)(Stream stream, Event event, unsigned flags);
+  int (*StreamIsCapturing)(Stream stream, int* status);
+  int (*ThreadExchangeStreamCaptureMode)(int* mode);
   int (*EventCreate)(Event* event, unsigned flags);
   int (*EventDestroy)(Event event);
   int (*EventRecord)(Event event, Stream stream);
@@ -85,13 +87,17 @@ class Driver {
   int device_count_ = 0;
 };
 
-// Makes a context current on this thread, and the one before it again at the end.
+// Makes a context current on this thread, and the one before it again at the end. Meanwhile the
+// thread may wait, take memory and free it although another captures a graph: what is called here
+// is no part of the graph.
 class CurrentContext {
  public:
   CurrentContext(const Driver& driver, Context context) : driver_(driver) {
     is_current_ = driver.calls().CtxPushCurrent(context) == 0;
+    driver.calls().ThreadExchangeStreamCaptureMode(&mode_);
   }
   ~CurrentContext() {
+    driver_.calls().ThreadExchangeStreamCaptureMode(&mode_);
     Context popped = nullptr;
     if (is_current_) {
       driver_.calls().CtxPopCurrent(&popped);
@@ -101,8 +107,10 @@ class CurrentContext {
   CurrentContext& operator=(const CurrentContext&) = delete;
 
  private:
+  static constexpr int kRelaxed = 2;  // the driver's number
   const Driver& driver_;
   bool is_current_ = false;
+  int mode_ = kRelaxed;  // and at the end the thread's own
 };
 
 }  // namespace spillway::gpu

@@ -13,6 +13,7 @@
 #include "collective/device_tensor.h"
 #include "collective/operation.h"
 #include "gpu/block_testing.h"
+#include "gpu/level_plan.h"
 
 namespace spillway::gpu {
 
@@ -70,7 +71,87 @@ class EmulatedTensor final : public collective::DeviceTensor {
     return {};
   }
 
+  base::Result<std::shared_ptr<std::uint64_t[]>> make_words(std::size_t count) override {
+    return std::shared_ptr<std::uint64_t[]>(new std::uint64_t[count]());
+  }
+
+  base::Status measure(const collective::DeviceLevels& levels, const float* owed,
+                       std::span<codec::RotatedRow> rows) override {
+    const std::vector<float> values = own_and_owed(levels.extent, owed);
+    std::vector<RowMeasure> measures(rows.size());
+    for_each_launch(levels, [&](const Launch& launch) {
+      run_on_cpu(spillway_measure_float32, launch,
+                 MeasureArguments{tensor_of(levels, values.data()), measures.data(), launch.rows});
+    });
+    std::transform(measures.begin(), measures.end(), rows.begin(), [](const RowMeasure& row) {
+      return codec::RotatedRow{row.measure, row.exponent};
+    });
+    return {};
+  }
+
+  base::Status round(const collective::DeviceLevels& levels, const float* owed,
+                     std::span<const codec::RotatedRow> rows, std::span<const float> scales,
+                     std::span<std::uint64_t> words, std::size_t& clipped) override {
+    const std::vector<float> values = own_and_owed(levels.extent, owed);
+    const std::vector<LevelRow> rounded = rounded_rows(levels, rows, scales);
+    std::vector<unsigned short> numbers(coordinates_of(levels.rows));
+    unsigned found = 0;
+    for_each_launch(levels, [&](const Launch& launch) {
+      run_on_cpu(
+          spillway_round_float32, launch,
+          RoundArguments{tensor_of(levels, values.data()), rounded.data(), numbers.data(), &found,
+                         launch.rows, levels.rank, static_cast<float>(levels.code->range)});
+    });
+    clipped = found;
+    std::vector<unsigned long long> packed(words.size());
+    const std::lock_guard lock(mutex());
+    run_on_cpu(spillway_pack_levels,
+               Launch{{}, static_cast<unsigned>((packed.size() + 31) / 32), 32, 0},
+               PackArguments{numbers.data(), packed.data(), numbers.size(), packed.size(),
+                             lanes_of(levels.lanes)});
+    std::copy(packed.begin(), packed.end(), words.begin());
+    return {};
+  }
+
+  base::Status decode_sums(const collective::DeviceLevels& levels,
+                           const collective::DeviceLevelSums& sums) override {
+    read_sums(levels, sums, {}, Store::kWrite, output_ + levels.extent.first);
+    return {};
+  }
+
+  base::Status settle_levels(const collective::DeviceLevels& levels,
+                             const collective::DeviceLevelSums& sums,
+                             const std::vector<bool>& not_finite, float* owed) override {
+    const std::vector<float> values = own_and_owed(levels.extent, owed);
+    std::copy(values.begin(), values.end(), owed);
+    read_sums(levels, sums, not_finite, Store::kSubtract, owed);
+    return {};
+  }
+
  private:
+  static LevelTensor tensor_of(const collective::DeviceLevels& levels, const float* values) {
+    return {values, levels.rows.tensor_length(), levels.key, levels.rows.row_log2()};
+  }
+  template <typename Run>
+  static void for_each_launch(const collective::DeviceLevels& levels, const Run& run) {
+    const std::lock_guard lock(mutex());
+    for (const Launch& launch : launches_of(levels.rows, 0, levels.rows.row_count())) {
+      run(launch);
+    }
+  }
+  static void read_sums(const collective::DeviceLevels& levels,
+                        const collective::DeviceLevelSums& sums, const std::vector<bool>& forgotten,
+                        Store store, float* values) {
+    const std::vector<LevelRow> rows = decoded_rows(levels, sums, forgotten);
+    const std::vector<ChunkShare> chunks = chunk_shares(levels, sums);
+    const std::vector<unsigned long long> words(sums.words.begin(), sums.words.end());
+    for_each_launch(levels, [&](const Launch& launch) {
+      run_on_cpu(spillway_decode_sums_float32, launch,
+                 SumArguments{tensor_of(levels, values), words.data(), chunks.data(), rows.data(),
+                              launch.rows, lanes_of(levels.lanes), store});
+    });
+  }
+
   // Four values a thread.
   static Launch launch_for(std::size_t count) {
     return {{}, static_cast<unsigned>((count + 127) / 128), 32, 0};

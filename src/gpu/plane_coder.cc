@@ -8,19 +8,6 @@
 namespace spillway::gpu {
 namespace {
 
-template <typename T>
-T* device_memory(DevicePointer pointer) {
-  return reinterpret_cast<T*>(static_cast<std::uintptr_t>(pointer));
-}
-
-Kernel kernel_for(Kernel first, Element element) {
-  return static_cast<Kernel>(static_cast<unsigned>(first) + static_cast<unsigned>(element));
-}
-
-LaunchSize size_of(const Launch& launch) {
-  return {launch.blocks, launch.threads, launch.shared_bytes};
-}
-
 // Four values a thread.
 LaunchSize size_for(std::size_t count) {
   constexpr std::size_t kThreads = 256;

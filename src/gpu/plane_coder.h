@@ -35,6 +35,18 @@ struct DeviceArray {
   Element element = Element::kFloat32;
 };
 
+template <typename T>
+T* device_memory(DevicePointer pointer) {
+  return reinterpret_cast<T*>(static_cast<std::uintptr_t>(pointer));
+}
+// Of the three kernels from `first` on, that of the element.
+inline Kernel kernel_for(Kernel first, Element element) {
+  return static_cast<Kernel>(static_cast<unsigned>(first) + static_cast<unsigned>(element));
+}
+inline LaunchSize size_of(const Launch& launch) {
+  return {launch.blocks, launch.threads, launch.shared_bytes};
+}
+
 // A coded message there.
 struct DeviceMessage {
   DevicePointer payload = 0;   // packetize::plane_memory_bytes(plan)

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstring>
 #include <new>
+#include <thread>
 #include <utility>
 
 #include "base/check.h"
@@ -21,6 +22,7 @@ constexpr std::size_t kMainBytes = 192 * 1024;  // stays in a second-level cache
 constexpr std::size_t kAsideBytes = 32 * 1024;
 constexpr std::size_t kShort = 1500;         // may be put aside: a copy that costs less than a call
 constexpr std::size_t kMaxRuns = 64;         // in one call
+constexpr std::size_t kNamedPerRun = 2;      // named datagrams that count as a run, about
 constexpr std::size_t kMaxSegments = 64;     // what every kernel with UDP_SEGMENT takes
 constexpr std::size_t kMaxRunBytes = 65000;  // an IP packet with its headers is below 64 KiB
 constexpr unsigned kMaxTries = 4;            // of a run whose error may be another's
@@ -60,16 +62,19 @@ void DatagramSender::set_address(std::uint16_t peer, const SocketAddress& addres
 }
 
 bool DatagramSender::has_room() const {
-  const auto& [main, aside] = next_out_;
-  return !waits_ && main.used + SPILLWAY_MAX_PACKET <= kMainBytes &&
-         aside.used + kShort <= kAsideBytes && main.runs.size() < kMaxRuns &&
+  const Lane& main = next_out_.main;
+  const Lane& aside = next_out_.aside;
+  return !waits_ && main.used + next_out_.named_bytes + SPILLWAY_MAX_PACKET <= kMainBytes &&
+         aside.used + kShort <= kAsideBytes &&
+         main.runs.size() + next_out_.named.size() / kNamedPerRun < kMaxRuns &&
          aside.runs.size() < kMaxRuns;
 }
 
 base::MutableByteView DatagramSender::room() {
   SPILLWAY_CHECK(has_room());
   Lane& main = next_out_.main;
-  return base::MutableByteView(main.buffer).subspan(main.used, SPILLWAY_MAX_PACKET);
+  return base::MutableByteView(main.buffer)
+      .subspan(main.used + next_out_.named_bytes, SPILLWAY_MAX_PACKET);
 }
 
 bool DatagramSender::extends(const Lane& lane, const transport::Route& route,
@@ -100,14 +105,45 @@ void DatagramSender::append(Lane& lane, const transport::Route& route, std::size
 
 void DatagramSender::commit(const transport::Route& route, std::size_t size) {
   SPILLWAY_CHECK(size > 0 && size <= SPILLWAY_MAX_PACKET);
-  auto& [main, aside] = next_out_;
-  const bool goes_aside = route.is_control && offloads_.gso && size <= kShort && !main.runs.empty();
+  Lane& main = next_out_.main;
+  Lane& aside = next_out_.aside;
+  const bool breaks_run = route.is_control && offloads_.gso && !main.runs.empty();
+  const bool goes_aside = size <= kShort && (breaks_run || !next_out_.named.empty());
+  const std::uint8_t* const written = main.buffer.data() + main.used + next_out_.named_bytes;
   if (!goes_aside) {
+    write_named(next_out_);  // in their order
+    std::memmove(main.buffer.data() + main.used, written, size);
     append(main, route, size);
     return;
   }
-  std::memcpy(aside.buffer.data() + aside.used, main.buffer.data() + main.used, size);
+  std::memcpy(aside.buffer.data() + aside.used, written, size);
   append(aside, route, size);
+}
+
+void DatagramSender::add(const transport::Transmission& named) {
+  SPILLWAY_CHECK(has_room());
+  next_out_.named.push_back({named.route, named.data, named.source});
+  next_out_.named_bytes += named.data_bytes;
+}
+
+void DatagramSender::wait_until_written() {
+  if (!next_out_.named.empty()) {
+    write_named(next_out_);
+  }
+  while (!is_written_.load(std::memory_order_acquire)) {
+    std::this_thread::yield();  // a batch is written in microseconds
+  }
+}
+
+void DatagramSender::write_named(Batch& batch) const {
+  Lane& main = batch.main;
+  for (const Named& named : batch.named) {
+    const base::MutableByteView out =
+        base::MutableByteView(main.buffer).subspan(main.used, SPILLWAY_MAX_PACKET);
+    append(main, named.route, writer_->write_data(named.route, named.stamp, *named.source, out));
+  }
+  batch.named.clear();
+  batch.named_bytes = 0;
 }
 
 // How many of the runs to send leave through the same socket, as far as one call takes them.
@@ -164,16 +200,23 @@ bool DatagramSender::flush() {
   }
   std::swap(next_out_, leaving_.batch);
   leaving_.lane = &leaving_.batch.aside;
-  if (helper_ && leaving_.batch.main.used >= kWorthHelp) {
+  if (helper_ && leaving_.batch.main.used + leaving_.batch.named_bytes >= kWorthHelp) {
+    is_written_.store(false, std::memory_order_relaxed);
     helper_->start([this] {
       try {
+        write_named(leaving_.batch);
+        is_written_.store(true, std::memory_order_release);
         send_all();
       } catch (const std::bad_alloc&) {
+        leaving_.batch.named.clear();  // not written: lost
+        leaving_.batch.named_bytes = 0;
         leaving_.tries = 0;  // some is left, as where a socket has no room: flush() goes on with it
       }
+      is_written_.store(true, std::memory_order_release);
     });
     return true;
   }
+  write_named(leaving_.batch);
   if (send_all()) {
     std::swap(next_out_, leaving_.batch);  // the buffer that is in a cache
   }

@@ -14,12 +14,14 @@
 // times. Datagrams that cannot be sent at all are dropped and counted, and the latest is told: to
 // the transport that is loss, but one it can give a reason for.
 //
-// With a helper, calls that take long are its: flush() hands over what was gathered and the next
-// datagrams are written meanwhile, into another buffer. What came of it is known when it is taken
-// back, by the next flush() or by take_back(), which whoever goes to sleep calls first. One thread,
-// and the helper's between the two.
+// With a helper, calls that take long are its, and so is the writing of datagrams that were only
+// named (add()): flush() hands over what was gathered, and the next is gathered meanwhile, into
+// another buffer. What came of it is known when it is taken back, by the next flush() or by
+// take_back(), which whoever goes to sleep calls first. What datagrams are written from must stay
+// until wait_until_written() has returned. One thread, and the helper's between the two.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -32,6 +34,7 @@
 #include "net/address.h"
 #include "net/helper_thread.h"
 #include "net/udp_socket.h"
+#include "transport/endpoint.h"
 #include "transport/route.h"
 
 namespace spillway::net {
@@ -51,12 +54,26 @@ struct Unsent {
   int error = 0;  // an errno
 };
 
+// Writes datagrams that were named, on whichever thread.
+class DatagramWriter {
+ public:
+  virtual ~DatagramWriter() = default;
+  virtual std::size_t write_data(const transport::Route& route, const wire::DataStamp& stamp,
+                                 transport::PayloadSource& source,
+                                 base::MutableByteView out) const = 0;
+};
+
 class DatagramSender {
  public:
   // Route::path is the number of a socket.
   DatagramSender(std::vector<UdpSocket> sockets, const Offloads& offloads);
 
-  void use_helper(std::unique_ptr<HelperThread> helper) { helper_ = std::move(helper); }
+  // `writer`, which outlives the sender: of datagrams that are named; none: none are.
+  void use_helper(std::unique_ptr<HelperThread> helper, const DatagramWriter* writer = nullptr) {
+    helper_ = std::move(helper);
+    writer_ = writer;
+  }
+  bool has_writer() const { return writer_ != nullptr; }
 
   // Where datagrams to Route::peer go; said before the first of them.
   void set_address(std::uint16_t peer, const SocketAddress& address);
@@ -66,6 +83,10 @@ class DatagramSender {
   // Where to write it: SPILLWAY_MAX_PACKET bytes.
   base::MutableByteView room();
   void commit(const transport::Route& route, std::size_t size);
+  // With a writer: names a datagram of data instead, which the helper will write.
+  void add(const transport::Transmission& named);
+  // Nothing that was named is still to be written: what it is written from may go.
+  void wait_until_written();
 
   // False if some datagrams wait for room in a socket (waiting_fd()).
   bool flush();
@@ -99,10 +120,18 @@ class DatagramSender {
     std::size_t used = 0;
     std::vector<Run> runs;
   };
+  // A datagram that is still to be written.
+  struct Named {
+    transport::Route route;
+    wire::DataStamp stamp;
+    transport::PayloadSource* source = nullptr;
+  };
   struct Batch {
     Lane main;
-    Lane aside;  // control packets that would have broken a run
-    bool empty() const { return main.runs.empty() && aside.runs.empty(); }
+    Lane aside;                // control packets that would have broken a run
+    std::vector<Named> named;  // behind what is in the main lane
+    std::size_t named_bytes = 0;
+    bool empty() const { return main.runs.empty() && aside.runs.empty() && named.empty(); }
   };
   // A batch on its way to the kernel, and what came of it: the helper's while that is busy.
   struct Departure {
@@ -117,6 +146,7 @@ class DatagramSender {
 
   bool extends(const Lane& lane, const transport::Route& route, std::size_t size) const;
   void append(Lane& lane, const transport::Route& route, std::size_t size) const;
+  void write_named(Batch& batch) const;
   bool send_all();
   bool send_all(Lane& lane);
   std::size_t same_socket(const Lane& lane) const;
@@ -130,9 +160,11 @@ class DatagramSender {
   Offloads offloads_;
   Batch next_out_;  // being gathered
   Departure leaving_;
-  bool waits_ = false;  // some of it, for room in a socket
+  std::atomic<bool> is_written_{true};  // what was named of it
+  bool waits_ = false;                  // some of it, for room in a socket
   std::optional<Unsent> unsent_;
   SendCounters counters_;
+  const DatagramWriter* writer_ = nullptr;
   std::unique_ptr<HelperThread> helper_;  // last: it ends first
 };
 

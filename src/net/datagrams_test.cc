@@ -163,6 +163,62 @@ TEST_P(EveryOffload, HelpersChangeNothing) {
   EXPECT_EQ(wire.receiver->counters().datagrams, committed);
 }
 
+// Writes what it is asked for: as many bytes, of such a value.
+class NumberWriter final : public DatagramWriter {
+ public:
+  std::size_t write_data(const transport::Route&, const wire::DataStamp& stamp,
+                         transport::PayloadSource&, base::MutableByteView out) const override {
+    const std::size_t size = stamp.packet % 3 == 2 ? 900 : 1400;
+    std::fill_n(out.begin(), size, static_cast<std::uint8_t>(stamp.number));
+    return size;
+  }
+};
+
+class NoSource final : public transport::PayloadSource {
+ public:
+  std::size_t write(const wire::DataStamp&, const wire::PacketAuth&,
+                    base::MutableByteView) override {
+    return 0;
+  }
+};
+
+// Named ones between ones that are written at once, few and many at a time.
+TEST_P(EveryOffload, DatagramsThatAHelperWritesAreThoseThatWereNamed) {
+  const NumberWriter writer;
+  NoSource source;
+  Wire wire(address(), offloads());
+  wire.target.size_buffers(4 << 20);
+  wire.sender->use_helper(HelperThread::make("sends packets").value(), &writer);
+  std::vector<std::size_t> sizes(256);
+  std::uint8_t number = 0;
+  for (const int count : {1, 3, 25, 40}) {
+    for (int i = 0; i < count; ++i) {
+      transport::Transmission named;
+      named.route.peer = kPeer;
+      named.data.number = ++number;
+      named.data.packet = static_cast<std::uint16_t>(i);
+      named.data_bytes = 1400;
+      named.source = &source;
+      ASSERT_TRUE(wire.sender->has_room());
+      wire.sender->add(named);
+      sizes[number] = i % 3 == 2 ? 900 : 1400;
+      if (i % 10 == 4) {
+        sizes[++number] = i % 20 == 4 ? 2000 : 100;
+        wire.commit(sizes[number], number);
+      }
+    }
+    ASSERT_TRUE(wire.sender->flush());
+    wire.sender->wait_until_written();
+    ASSERT_TRUE(wire.sender->take_back());
+    for (const Received& received : wire.receive_all()) {
+      EXPECT_EQ(received.bytes,
+                std::vector<std::uint8_t>(sizes[received.bytes[0]], received.bytes[0]));
+      sizes[received.bytes[0]] = 0;
+    }
+  }
+  EXPECT_EQ(std::count(sizes.begin(), sizes.end(), 0U), 256);
+}
+
 TEST(Datagrams, AreStampedWithTheirArrival) {
   Wire wire("127.0.0.1:0", {});
   // The kernel begins to stamp a moment after the first socket has asked for it.

@@ -79,7 +79,7 @@ base::Result<DriverConfig> driver_config_from(const base::Environment& environme
   return config;
 }
 
-class TransportDriver::Loop final : private StreamOwner {
+class TransportDriver::Loop final : private StreamOwner, private DatagramWriter {
  public:
   Loop(const DriverConfig& config, std::vector<UdpSocket> sockets, DriverListener& listener)
       : config_(config),
@@ -147,6 +147,11 @@ class TransportDriver::Loop final : private StreamOwner {
   std::size_t write_to_stream();
   void report_events();
   void wait();
+  std::size_t write_data(const transport::Route& route, const wire::DataStamp& stamp,
+                         transport::PayloadSource& source,
+                         base::MutableByteView out) const override {
+    return port_.write_data(route, stamp, source, out);
+  }
   void on_stream_packet(std::uint16_t rank, base::ByteView packet) override;
   void on_stream_room(std::uint16_t rank, bool has_room) override;
   void on_stream_lost(std::uint16_t rank) override;
@@ -191,6 +196,7 @@ class TransportDriver::Loop final : private StreamOwner {
 };
 
 void TransportDriver::Loop::begin_epoch(const transport::Epoch& epoch) {
+  sender_.wait_until_written();
   port_.begin_epoch(epoch);
   receiver_.forget_sources();
   ranks_.clear();
@@ -267,7 +273,7 @@ base::Status TransportDriver::Loop::begin_helpers() {
     if (!sends.ok()) {
       return sends.status();
     }
-    sender_.use_helper(std::move(sends).value());
+    sender_.use_helper(std::move(sends).value(), this);
   }
   if (config_.io_threads > 2) {
     base::Result<std::unique_ptr<HelperThread>> reads = HelperThread::make("reads packets");
@@ -300,6 +306,7 @@ void TransportDriver::Loop::run() {
       note_broken(thrown);
     }
   }
+  sender_.take_back();  // behind it nothing is read of what messages are written from
 }
 
 void TransportDriver::Loop::turn_and_wait(base::Instant& last_active) {
@@ -326,6 +333,7 @@ void TransportDriver::Loop::tell_broken() {
     return;
   }
   told_ = std::max(told_, now());
+  sender_.wait_until_written();
   listener_.on_broken(is_out_of_memory_ ? out_of_memory_ : *broken_, port_.endpoint(), told_);
   is_out_of_memory_ = false;
   broken_.reset();
@@ -353,6 +361,7 @@ void TransportDriver::Loop::run_tasks() {
     due_tasks_.pop_front();
     told_ = now();
     active_ = true;
+    sender_.wait_until_written();
     task(port_.endpoint(), told_);
   }
 }
@@ -481,6 +490,7 @@ void TransportDriver::Loop::run_timeouts() {
   if (listener_.next_timeout() <= at) {
     report_events();  // what happened before the clock ran out comes before it
     told_ = std::max(told_, at);
+    sender_.wait_until_written();
     listener_.on_timeout(port_.endpoint(), told_);
     active_ = true;
   }
@@ -538,6 +548,11 @@ void TransportDriver::Loop::gather(base::Instant at) {
       streamed += write_to_stream();
       continue;
     }
+    if (sender_.has_writer() && transmission_.kind == transport::TransmissionKind::kData) {
+      sender_.add(transmission_);
+      pacer_.sent(wire_bytes(transmission_.data_bytes, config_.listen), at);
+      continue;
+    }
     const std::size_t size = port_.write(transmission_, sender_.room());
     sender_.commit(transmission_.route, size);
     pacer_.sent(wire_bytes(size, config_.listen), at);
@@ -558,6 +573,7 @@ std::size_t TransportDriver::Loop::write_to_stream() {
 void TransportDriver::Loop::report_events() {
   transport::Event event;
   while (port_.endpoint().poll_event(event)) {
+    sender_.wait_until_written();  // messages that ended go
     listener_.on_event(event, port_.endpoint(), told_);
     active_ = true;
   }

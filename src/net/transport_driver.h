@@ -20,7 +20,9 @@
 // start(). Other threads hand in work with post(); listeners are called on the loop's thread, as is
 // posted work, and may use the endpoint they are given. Epochs begin and peers are added before the
 // loop runs, or on its thread: sockets outlive epochs. Where io_threads asks for them, up to two
-// helpers make system calls for the loop meanwhile; they see sockets and buffers and nothing else.
+// helpers work for the loop meanwhile: one writes datagrams of data and sends them, one reads
+// ahead. They see sockets and buffers, and what messages are written from (PayloadSource), which
+// may go only on the loop's thread, from where listeners and posted work are called.
 //
 //   auto driver = TransportDriver::open(config, listener);
 //   driver->begin_epoch(epoch);  // whose keys its packets are sealed with
@@ -66,7 +68,7 @@ struct DriverConfig {
   TcpOptions tcp;
 };
 
-// What moves packets: the loop's thread, one that sends for it, one that reads ahead.
+// What moves packets: the loop's thread, one that writes and sends for it, one that reads ahead.
 inline constexpr unsigned kMaxIoThreads = 3;
 
 // Offloads and busy polling as SPILLWAY_GSO, SPILLWAY_GRO, SPILLWAY_BATCHING and

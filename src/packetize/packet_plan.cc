@@ -85,6 +85,17 @@ std::size_t choose_quanta(const PacketLimits& limits, const Encoding& encoding,
   return quanta;
 }
 
+// As many packets as that gives a row, but alike where nothing is trimmed: packets of one size
+// leave and arrive many at a time, and a short one at the end of each row keeps them from it.
+std::size_t shared_out(std::size_t quanta, unsigned row_log2, const PacketLimits& limits) {
+  const std::size_t row = (std::size_t{1} << row_log2) / SPILLWAY_QUANTUM;
+  if (limits.trim_bytes != 0 || quanta >= row) {
+    return quanta;
+  }
+  const std::size_t packets = (row + quanta - 1) / quanta;
+  return (row + packets - 1) / packets;
+}
+
 // A row's packets are numbered in one byte: tiny packets want shorter rows.
 unsigned fitting_row_log2(unsigned row_log2, std::size_t quanta) {
   while (row_log2 > codec::kMinRowLog2 &&
@@ -133,9 +144,10 @@ base::Result<PacketPlan> PacketPlan::make(std::size_t tensor_length, const Packe
   if (!head_capacity.ok()) {
     return head_capacity.status();
   }
-  const std::size_t quanta = choose_quanta(limits, encoding, *head_capacity);
-  SPILLWAY_CHECK(quanta > 0);  // kMinMtu holds 32 coordinates of 32 planes
-  const unsigned row_log2 = fitting_row_log2(encoding.row_log2, quanta);
+  const std::size_t most = choose_quanta(limits, encoding, *head_capacity);
+  SPILLWAY_CHECK(most > 0);  // kMinMtu holds 32 coordinates of 32 planes
+  const unsigned row_log2 = fitting_row_log2(encoding.row_log2, most);
+  const std::size_t quanta = shared_out(most, row_log2, limits);
   const std::size_t per_row =
       ((std::size_t{1} << row_log2) + quanta * SPILLWAY_QUANTUM - 1) / (quanta * SPILLWAY_QUANTUM);
   const std::size_t max_values = (SPILLWAY_MAX_PACKETS / per_row) << row_log2;

@@ -35,7 +35,17 @@ TEST(PacketPlan, HeadSurvivesTheWorstCutAndHoldsAWholePlane) {
 TEST(PacketPlan, SmallTrimSizesCapTheCoordinatesWhateverTheMtu) {
   EXPECT_EQ(plan_for(1 << 20, 9000, 206).coordinates_per_packet(), 832U);
   EXPECT_EQ(plan_for(1 << 20, 9000, 128).coordinates_per_packet(), 192U);
-  EXPECT_EQ(plan_for(1 << 20, 9000, 0).coordinates_per_packet(), 4384U);
+}
+
+// A row of 2^13 needs as many packets as it would with none but the last filled.
+TEST(PacketPlan, PacketsOfARowAreAlikeWhereNothingIsTrimmed) {
+  EXPECT_EQ(plan_for(1 << 20, 9000, 0).coordinates_per_packet(), 4096U);
+  for (const unsigned precision : {1U, 5U, 8U, 16U}) {
+    const PacketPlan plan =
+        PacketPlan::make(1 << 20, {.mtu = 9000, .trim_bytes = 0}, {.precision = precision}).value();
+    EXPECT_EQ(plan.packets_in(0), 2U) << precision;
+    EXPECT_EQ(plan.place(0).count, plan.place(1).count) << precision;
+  }
 }
 
 TEST(PacketPlan, PlacesCoverEveryCoordinateOnce) {

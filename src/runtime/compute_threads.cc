@@ -8,6 +8,7 @@
 #include <string>
 #include <system_error>
 
+#include "base/clock.h"
 #include "net/system_call.h"
 
 namespace spillway::runtime {
@@ -19,8 +20,11 @@ unsigned compute_thread_count(unsigned processors, unsigned local_ranks) {
 }
 
 base::Status run_job(collective::ComputeJob& job) {
+  const base::MonotonicClock clock;
+  const base::Instant begun = clock.now();
   try {
     job.run();
+    job.took = clock.now() - begun;
   } catch (const std::bad_alloc&) {
     return {base::StatusCode::kLimitExceeded,
             "there is no memory left to calculate with; use smaller tensors or fewer at once, or "

@@ -132,7 +132,12 @@ std::size_t DatagramPort::write(const Transmission& transmission, base::MutableB
       break;
   }
   SPILLWAY_CHECK(transmission.source != nullptr);
-  return transmission.source->write(transmission.data, auth, out);
+  return write_data(transmission.route, transmission.data, *transmission.source, out);
+}
+
+std::size_t DatagramPort::write_data(const Route& route, const wire::DataStamp& stamp,
+                                     PayloadSource& source, base::MutableByteView out) const {
+  return source.write(stamp, *session_.find(route.peer)->out, out);
 }
 
 }  // namespace spillway::transport

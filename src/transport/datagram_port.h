@@ -44,6 +44,10 @@ class DatagramPort {
   std::size_t poll_datagram(base::Instant now, base::MutableByteView out, Route& route);
   // Writes one that poll_transmit() of the endpoint handed out.
   std::size_t write(const Transmission& transmission, base::MutableByteView out) const;
+  // The same of one with data. May be called on another thread while datagrams are taken in, as
+  // long as no peer comes and no epoch begins.
+  std::size_t write_data(const Route& route, const wire::DataStamp& stamp, PayloadSource& source,
+                         base::MutableByteView out) const;
 
   // Datagrams that were refused, by wire::PacketFault.
   const std::array<std::uint64_t, wire::kPacketFaults>& faults() const { return faults_; }

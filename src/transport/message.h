@@ -36,7 +36,8 @@ struct LossPolicy {
   }
 };
 
-// Writes the packets of a message, when their turn comes.
+// Writes the packets of a message, when their turn comes: on the endpoint's thread, or on another
+// while the endpoint's takes packets in. So it reads, and changes nothing.
 class PayloadSource {
  public:
   virtual ~PayloadSource() = default;

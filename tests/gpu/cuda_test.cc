@@ -18,6 +18,7 @@
 
 #include "collective/half_float.h"
 #include "gpu/cuda_tensor.h"
+#include "gpu/level_testing.h"
 #include "gpu/message_testing.h"
 #include "gpu/plane_coder.h"
 #include "gpu/sum_testing.h"
@@ -248,6 +249,82 @@ TEST_F(Cuda, KeepsWhatItIsOwedToTheOraclesBytes) {
                  download(residual, fetched);
                  return fetched;
                });
+  }
+}
+
+// Of levels, which ranks add without decoding them.
+class CudaLevels : public Cuda {
+ protected:
+  void check(const LevelCase& one) {
+    const DeviceMemory input = upload(one.own);
+    const DeviceMemory output = memory(one.own.size() * sizeof(float));
+    const DeviceMemory residual = upload(one.before);
+    const collective::Operation operation{
+        .count = one.own.size(), .input = pointer(input), .output = pointer(output)};
+    auto tensor = CudaTensor::make(0, operation, stream_->get());
+    ASSERT_TRUE(tensor.ok()) << tensor.status().message();
+    const auto fetch = [&](const DeviceMemory& from) {
+      std::vector<float> fetched(one.own.size());
+      download(from, fetched);
+      return fetched;
+    };
+    one.check(
+        **tensor, one.before.empty() ? nullptr : static_cast<float*>(pointer(residual)),
+        [&] { return fetch(output); }, [&] { return fetch(residual); });
+  }
+
+  static void* pointer(const DeviceMemory& memory) {
+    return reinterpret_cast<void*>(static_cast<std::uintptr_t>(memory.get()));
+  }
+};
+
+TEST_F(CudaLevels, AreTheOraclesBytesThereAndBack) {
+  for_each_level_case([this](const LevelCase& one) {
+    SCOPED_TRACE(one.name());
+    check(one);
+  });
+}
+
+TEST_F(CudaLevels, OfTenThousandRandomRowsAreTheOraclesBytes) {
+  for (const auto& [row_log2, rows] : {std::pair{8U, 6'000U}, {10U, 2'500U}, {13U, 1'500U}}) {
+    check(LevelCase(std::size_t{rows} << row_log2, row_log2, 4, Owed::kSomething, row_log2));
+  }
+}
+
+TEST_F(CudaLevels, ReadAndWriteBothHalfFloats) {
+  const LevelCase one(50'001, 13, 4, Owed::kNothing, 5);
+  for (const collective::DataType type :
+       {collective::DataType::kBfloat16, collective::DataType::kFloat16}) {
+    const bool is_bfloat16 = type == collective::DataType::kBfloat16;
+    const auto narrow = is_bfloat16 ? collective::float_to_bfloat16 : collective::float_to_float16;
+    const auto widen = is_bfloat16 ? collective::bfloat16_to_float : collective::float16_to_float;
+    std::vector<std::uint16_t> halves;
+    std::vector<float> values;
+    for (const float value : one.own) {
+      halves.push_back(narrow(value));
+      values.push_back(widen(halves.back()));
+    }
+    const OracleLevels expected = oracle_round(one.levels, values, one.scales);
+    const DeviceMemory memory = upload(halves);
+    const collective::Operation operation{
+        .type = type, .count = halves.size(), .input = pointer(memory), .output = pointer(memory)};
+    auto tensor = CudaTensor::make(0, operation, stream_->get()).value();
+    std::vector<codec::RotatedRow> rows(expected.rows.size());
+    ASSERT_TRUE(tensor->measure(one.levels, nullptr, rows).ok());
+    const auto words = tensor->make_words(expected.words.size()).value();
+    std::size_t clipped = 0;
+    ASSERT_TRUE(tensor
+                    ->round(one.levels, nullptr, rows, one.scales,
+                            {words.get(), expected.words.size()}, clipped)
+                    .ok());
+    EXPECT_EQ(clipped, expected.clipped);
+    EXPECT_TRUE(std::equal(expected.words.begin(), expected.words.end(), words.get()));
+    std::copy(one.sums.begin(), one.sums.end(), words.get());
+    ASSERT_TRUE(tensor->decode_sums(one.levels, one.sums_in({words.get(), one.sums.size()})).ok());
+    download(memory, halves);
+    for (std::size_t i = 0; i < halves.size(); ++i) {
+      ASSERT_EQ(halves[i], narrow(one.decoded[i])) << i;
+    }
   }
 }
 

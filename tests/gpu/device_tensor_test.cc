@@ -39,16 +39,18 @@ struct RankResult {
   base::Status status;
 };
 
-std::vector<RankResult> reduce(std::uint16_t world, std::size_t count,
-                               const std::function<std::shared_ptr<collective::DeviceTensor>(
-                                   std::uint16_t, std::vector<float>&)>& device_of) {
+std::vector<RankResult> reduce(
+    std::uint16_t world, std::size_t count,
+    const std::function<std::shared_ptr<collective::DeviceTensor>(std::uint16_t,
+                                                                  std::vector<float>&)>& device_of,
+    const collective::Tolerance& tolerance = {.precision = 12, .loss_bound_ppm = 0}) {
   std::vector<RankResult> results(world);
   run_job(world, 0, [&](runtime::Communicator& rank) {
     RankResult& result = results[rank.rank()];
     result.values = codec::gaussian_values(count, rank.rank() + 1U);
     Operation operation{.op = collective::ReduceOp::kAverage,
                         .count = count,
-                        .tolerance = collective::Tolerance{.precision = 12, .loss_bound_ppm = 0},
+                        .tolerance = tolerance,
                         .input = result.values.data(),
                         .output = result.values.data()};
     operation.device = device_of(static_cast<std::uint16_t>(rank.rank()), result.values);
@@ -119,6 +121,67 @@ TEST(DeviceTensor, ErrorFeedbackWorksOnADeviceAsItDoesOnTheHost) {
   EXPECT_LT(codec::nmse(totals[0], exact), 0.003);
 }
 
+// Levels, which ranks add without decoding them: with feedback, and as the CPU alone has it.
+TEST(DeviceTensor, SumsOfLevelsAreTheSameBytesAtAllRanks) {
+  constexpr std::size_t kCount = 200'001;
+  const collective::Tolerance levels{
+      .code = collective::SumCode::kLevels, .precision = 8, .loss_bound_ppm = 0};
+  const auto on_cpus = reduce(
+      3, kCount, [](std::uint16_t, std::vector<float>&) { return nullptr; }, levels);
+  const auto mixed = reduce(
+      3, kCount,
+      [](std::uint16_t rank, std::vector<float>& values) {
+        return rank == 0 ? nullptr : std::make_shared<EmulatedTensor>(values.data(), values.data());
+      },
+      levels);
+  for (std::uint16_t rank = 0; rank < 3; ++rank) {
+    ASSERT_TRUE(on_cpus[rank].status.ok()) << on_cpus[rank].status.message();
+    ASSERT_TRUE(mixed[rank].status.ok()) << mixed[rank].status.message();
+    EXPECT_TRUE(mixed[rank].values == mixed[0].values) << "rank " << rank;
+  }
+  EXPECT_LT(codec::nmse(mixed[0].values, on_cpus[0].values), 1e-2);
+}
+
+// What is owed stays with each rank: after many steps the same gradient has got through.
+TEST(DeviceTensor, ErrorFeedbackOfLevelsWorksOnADeviceAsItDoesOnTheHost) {
+  constexpr std::size_t kCount = 50'001;
+  constexpr int kSteps = 12;
+  std::vector<std::vector<float>> totals(3, std::vector<float>(kCount));
+  run_job(3, 0, [&](runtime::Communicator& rank) {
+    const std::vector<float> gradient = codec::gaussian_values(kCount, rank.rank() + 1U);
+    for (int step = 0; step < kSteps; ++step) {
+      std::vector<float> values = gradient;
+      Operation operation{.op = collective::ReduceOp::kAverage,
+                          .count = kCount,
+                          .tolerance = collective::Tolerance{.code = collective::SumCode::kLevels,
+                                                             .precision = 2,
+                                                             .loss_bound_ppm = 0,
+                                                             .feedback_tensor = 7,
+                                                             .predicts_scale = true},
+                          .input = values.data(),
+                          .output = values.data()};
+      if (rank.rank() != 2) {
+        operation.device = std::make_shared<EmulatedTensor>(values.data(), values.data());
+      }
+      const auto request = rank.submit(operation);
+      ASSERT_TRUE(request.ok()) << request.status().message();
+      ASSERT_TRUE((*request)->wait(kPatience).value().ok());
+      for (std::size_t i = 0; i < kCount; ++i) {
+        totals[rank.rank()][i] += values[i] / kSteps;
+      }
+    }
+  });
+  std::vector<float> exact(kCount);
+  for (std::uint16_t rank = 0; rank < 3; ++rank) {
+    EXPECT_TRUE(totals[rank] == totals[0]) << "rank " << rank;
+    const std::vector<float> part = codec::gaussian_values(kCount, rank + 1U);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      exact[i] += part[i] / 3.0F;
+    }
+  }
+  EXPECT_LT(codec::nmse(totals[0], exact), 0.01);
+}
+
 // A device whose memory is full.
 class FullDevice final : public collective::DeviceTensor {
  public:
@@ -143,6 +206,24 @@ class FullDevice final : public collective::DeviceTensor {
                       const packetize::KeptPlanes&) override {
     return full();
   }
+  base::Result<std::shared_ptr<std::uint64_t[]>> make_words(std::size_t) override { return full(); }
+  base::Status measure(const collective::DeviceLevels&, const float*,
+                       std::span<codec::RotatedRow>) override {
+    return full();
+  }
+  base::Status round(const collective::DeviceLevels&, const float*,
+                     std::span<const codec::RotatedRow>, std::span<const float>,
+                     std::span<std::uint64_t>, std::size_t&) override {
+    return full();
+  }
+  base::Status decode_sums(const collective::DeviceLevels&,
+                           const collective::DeviceLevelSums&) override {
+    return full();
+  }
+  base::Status settle_levels(const collective::DeviceLevels&, const collective::DeviceLevelSums&,
+                             const std::vector<bool>&, float*) override {
+    return full();
+  }
 
  private:
   static base::Status full() {
@@ -151,14 +232,18 @@ class FullDevice final : public collective::DeviceTensor {
 };
 
 TEST(DeviceTensor, OneThatFailsEndsTheOperationWithItsSentence) {
-  const auto results = reduce(
-      2, 100'000,
-      [](std::uint16_t rank, std::vector<float>&) -> std::shared_ptr<collective::DeviceTensor> {
-        return rank == 1 ? std::make_shared<FullDevice>() : nullptr;
-      });
-  EXPECT_FALSE(results[0].status.ok());
-  EXPECT_EQ(results[1].status.code(), base::StatusCode::kLimitExceeded);
-  EXPECT_NE(results[1].status.message().find("memory is full"), std::string::npos);
+  for (const collective::SumCode code :
+       {collective::SumCode::kPlanes, collective::SumCode::kLevels}) {
+    const auto results = reduce(
+        2, 100'000,
+        [](std::uint16_t rank, std::vector<float>&) -> std::shared_ptr<collective::DeviceTensor> {
+          return rank == 1 ? std::make_shared<FullDevice>() : nullptr;
+        },
+        {.code = code, .precision = 8});
+    EXPECT_FALSE(results[0].status.ok());
+    EXPECT_EQ(results[1].status.code(), base::StatusCode::kLimitExceeded);
+    EXPECT_NE(results[1].status.message().find("memory is full"), std::string::npos);
+  }
 }
 
 TEST(DeviceTensor, IsRefusedWhereNoDeviceCodes) {
@@ -172,6 +257,8 @@ TEST(DeviceTensor, IsRefusedWhereNoDeviceCodes) {
   EXPECT_FALSE(collective::validate(operation, {.rank = 0, .world = 1}).ok());
   operation.tolerance = collective::Tolerance{.least_contributors = 0.5};
   EXPECT_FALSE(collective::validate(operation, group).ok());
+  operation.tolerance = collective::Tolerance{.code = collective::SumCode::kLevels, .precision = 4};
+  EXPECT_TRUE(collective::validate(operation, group).ok());
   operation.tolerance = collective::Tolerance{.code = collective::SumCode::kBlocks};
   EXPECT_FALSE(collective::validate(operation, group).ok());
 }

@@ -155,7 +155,16 @@ def ranks_whose_gpu_codes_and_others_end_with_the_same_bytes():
         assert_same_everywhere(ours)
         report = hook.report()
         assert report.contributors == world and 0 < report.nmse < 1e-4, report
-        assert report.gpu_bytes == (0 if rank == 0 else report.gradient_bytes), report
+        assert_says_what_was_coded_where(report)
+
+
+def assert_says_what_was_coded_where(report):
+    """By the CPU at rank 0, with copies of values; else by the GPU."""
+    by_gpu, by_cpu = (0, report.gradient_bytes) if rank == 0 else (report.gradient_bytes, 0)
+    assert (report.gpu_bytes, report.cpu_bytes) == (by_gpu, by_cpu), report
+    parts = report.parts
+    assert min(parts.encode, parts.to_host, parts.exchange, parts.to_device, parts.decode) > 0, parts
+    assert (parts.gpu_wait > 0) == (rank != 0), parts
 
 
 def a_gpu_codes_behind_what_the_stream_does_before():
@@ -179,8 +188,97 @@ def a_gpu_codes_behind_what_the_stream_does_before():
         assert_same_everywhere(mine.float().cpu())
 
 
+def thc_is_coded_by_the_gpu_and_the_same_everywhere():
+    os.environ["SPILLWAY_GPU_CODING"] = "0" if rank == 0 else "1"
+    device_span.is_coder.cache_clear()
+    for scale in ("exact", "predicted"):
+        ours, hook = trained(None, steps=6, attach=lambda model: spillway.torch.attach(
+            model, codec="thc", precision=8, scale=scale, measure_every=1))
+        reference, _ = trained(gloo, steps=6)
+        assert torch.allclose(ours, reference, rtol=1e-2, atol=3e-2), (ours - reference).abs().max()
+        assert_same_everywhere(ours)
+        report = hook.report()
+        assert report.codec == "thc" and 0 < report.nmse < 1e-2, report
+        assert_says_what_was_coded_where(report)
+
+
+def reduce_coded(tensor, member):
+    options = abi.default_library().tolerant_options(loss_bound=0.0, precision=16, gather_precision=16)
+    span = device_span.span_of(tensor, "all_reduce", options, world)
+    assert isinstance(span, device_span.DeviceSpan)
+    return Operation("all_reduce", span, span, span.pointer, span.pointer, span.count, span.type, abi.SUM,
+                     options=options).start(member)
+
+
+def several_streams_reduce_at_once():
+    os.environ["SPILLWAY_GPU_CODING"] = "1"
+    device_span.is_coder.cache_clear()
+    member = spillway.torch.ddp_hook.member_of(dist.group.WORLD, {})
+    streams = [torch.cuda.Stream(device) for _ in range(4)]
+    tensors, operations, results = [], [], []
+    for round_ in range(3):
+        for number, stream in enumerate(streams):
+            with torch.cuda.stream(stream):
+                torch.cuda._sleep(CYCLES // (10 * (number + 1)))
+                tensors.append(torch.full((500_001,), float(round_ * 4 + number + rank), device=device))
+                operations.append(reduce_coded(tensors[-1], member))
+    for number, operation in enumerate(operations):
+        operation.wait()
+        with torch.cuda.stream(streams[(number + 1) % 4]):  # there for every stream
+            results.append((tensors[number] * 2).mean())
+    torch.cuda.synchronize()
+    for number, result in enumerate(results):
+        expected = 2 * (number * world + sum(range(world)))
+        assert abs(result.item() - expected) <= 1e-3 * expected + 1e-3, (number, result.item(), expected)
+
+
+def graphs_are_captured_and_replayed_beside_and_around_all_reduces():
+    os.environ["SPILLWAY_GPU_CODING"] = "1"
+    device_span.is_coder.cache_clear()
+    member = spillway.torch.ddp_hook.member_of(dist.group.WORLD, {})
+    before, behind = torch.full((300_001,), 1.0, device=device), torch.zeros(300_001, device=device)
+    under_way = torch.full((4_000_001,), float(rank), device=device)
+    torch.cuda.synchronize()
+    operation = reduce_coded(under_way, member)  # while graphs are captured
+    first, second = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(first):
+        before.add_(1.0)
+    with torch.cuda.graph(second):
+        behind.copy_(before * 2)
+    operation.wait()
+    assert abs(under_way.mean().item() - sum(range(world))) < 1e-2
+    value = 1.0
+    for _ in range(3):
+        first.replay()
+        reduce_coded(before, member).wait()
+        second.replay()
+        value = (value + 1.0) * world
+        torch.cuda.synchronize()
+        assert abs(behind.mean().item() - 2 * value) <= 1e-3 * value, (behind.mean().item(), value)
+
+
+def an_operation_in_a_graph_is_refused_with_a_sentence():
+    mine = full(rank, 100_000)
+    stream = torch.cuda.Stream(device)
+    for kind in (torch.float32, torch.int64):
+        said = ""
+        try:
+            with torch.cuda.graph(torch.cuda.CUDAGraph(), stream=stream):
+                mine.add_(0.0)
+                dist.all_reduce(mine.to(kind))
+        except RuntimeError as error:
+            said = str(error)
+        assert "cannot be captured in a CUDA graph" in said, said
+    torch.cuda.synchronize()
+    dist.all_reduce(mine)
+    assert torch.equal(mine, full(sum(range(world)), 100_000))
+
+
 SCENARIOS = [collectives, values_are_taken_behind_what_the_stream_does_before,
              values_are_written_behind_what_the_stream_does_before,
              operations_on_both_kinds_of_tensors_keep_their_order, futures_are_ready_behind_the_copies,
              training_is_close_to_gloo_and_the_same_everywhere, a_hook,
-             ranks_whose_gpu_codes_and_others_end_with_the_same_bytes, a_gpu_codes_behind_what_the_stream_does_before]
+             ranks_whose_gpu_codes_and_others_end_with_the_same_bytes, a_gpu_codes_behind_what_the_stream_does_before,
+             thc_is_coded_by_the_gpu_and_the_same_everywhere, several_streams_reduce_at_once,
+             graphs_are_captured_and_replayed_beside_and_around_all_reduces,
+             an_operation_in_a_graph_is_refused_with_a_sentence]

@@ -121,7 +121,9 @@ def a_hook_that_is_exact_is_close_to_gloo():
     reference, _ = trained(gloo)
     assert torch.allclose(ours, reference, rtol=1e-4, atol=1e-6)
     assert_same_everywhere(ours)
-    assert hook.report().exact and hook.report().step == STEPS - 1
+    report = hook.report()
+    assert report.exact and report.step == STEPS - 1, report
+    assert report.cpu_bytes == 0 and report.parts.encode == 0.0 and report.parts.exchange > 0, report
 
 
 def a_hook_that_may_lose_leaves_replicas_the_same():
@@ -133,6 +135,16 @@ def a_hook_that_may_lose_leaves_replicas_the_same():
     assert report.step == 5 and not report.exact and report.buckets > 1, report
     assert report.contributors == world and report.late_ranks == () and report.seconds > 0, report
     assert report.gradient_bytes == 4 * ours.numel() and report.wire_bytes > 0 and report.packets > 0, report
+    assert report.cpu_bytes == report.gradient_bytes and report.gpu_bytes == 0, report
+    assert_has_parts(report)
+
+
+def assert_has_parts(report):
+    """Of gradients that the CPU coded."""
+    parts = report.parts
+    assert parts.encode > 0 and parts.decode > 0 and parts.exchange > 0, parts
+    assert parts.to_host == parts.to_device == parts.gpu_wait == 0.0, parts
+    assert report.scalars()["encode_seconds"] == parts.encode and "to_host_seconds" not in report.scalars()
 
 
 def a_hook_whose_numbers_can_be_added_leaves_replicas_the_same():
@@ -148,6 +160,7 @@ def a_hook_whose_numbers_can_be_added_leaves_replicas_the_same():
         assert (report.codec, report.contributors, report.exact) == (arguments["codec"], world, False), report
         assert report.parts_alone > 0 and report.parts_added == 0, report  # nothing here adds on the way
         assert report.scalars()["parts_alone"] == report.parts_alone
+        assert_has_parts(report)
 
 
 def a_hook_whose_numbers_are_coded_leaves_replicas_the_same():
@@ -161,6 +174,7 @@ def a_hook_whose_numbers_are_coded_leaves_replicas_the_same():
         assert (report.codec, report.contributors, report.exact) == (codec, world, False), report
         assert (report.predicted > 0) == (codec == "sketch"), report
         assert 0 < report.bits_per_value < 16, report
+        assert_has_parts(report)
 
 
 def error_feedback_makes_up_for_what_levels_round_away():

@@ -5,7 +5,7 @@
     tools/bench/cuda_allreduce.py LIBRARY [--ranks 4] [--megabytes 4,64,256] [--ways gloo,exact,5,8,5-cpu]
 
 Ranks share the devices that there are. Ways: gloo; exact (Spillway); 5 and 8 (tolerant, so many bits, coded by the
-GPU); 5-cpu (the same, values copied to the host and coded there). Prints bus bandwidth as nccl-tests define it,
+GPU); thc (THC's code with 4 bits); 5-cpu (the same, values copied to the host and coded there). Prints bus bandwidth as nccl-tests define it,
 2 (n - 1) / n times bytes over time, by the median of the slowest rank's times, and seconds of processors, of all ranks
 together, per GB of tensor.
 """
@@ -25,7 +25,9 @@ WARM_UP, ITERATIONS = 3, 8
 
 
 def environment_of(way):
-    tolerant = {} if way in ("gloo", "exact") else {"SPILLWAY_MODE": "tolerant", "SPILLWAY_PRECISION": way.split("-")[0]}
+    code = way.split("-")[0]
+    codec = {"SPILLWAY_CODEC": "thc"} if code == "thc" else {"SPILLWAY_PRECISION": code}
+    tolerant = {} if way in ("gloo", "exact") else {"SPILLWAY_MODE": "tolerant", **codec}
     return {"SPILLWAY_LOCAL_COPY": "0", "SPILLWAY_SOCKET_IFNAME": "=lo", "GLOO_SOCKET_IFNAME": "lo",
             "SPILLWAY_GPU_CODING": "0" if way.endswith("-cpu") else "1", **tolerant}
 

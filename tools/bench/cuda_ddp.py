@@ -3,12 +3,16 @@
 """Steps of DistributedDataParallel with a transformer, gradients through sockets of this machine.
 
     tools/bench/cuda_ddp.py LIBRARY [--ranks 4] [--layers 8] [--width 1024] [--ways gloo,gloo-fp16,5,5-cpu]
+                                    [--gigabits 10] [--steps 8]
 
 Ranks share the devices that there are; without one they train on the CPU. Ways: gloo; gloo-fp16, with torch's hook that
 sends halves; 5 and 8, Spillway's hook with so many bits, coded by the GPU; 5-cpu, the same coded by the CPU. Prints the
 median time of a step, of the slowest rank, and the loss after the last.
+
+Between ranks is loopback or, with --gigabits, which needs root, a link of so many Gb/s each to a bridge (links.py).
 """
 import argparse
+import contextlib
 import json
 import multiprocessing
 import os
@@ -18,12 +22,14 @@ import statistics
 import sys
 import time
 
+from links import Links
+
 PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "python"
 WARM_UP, STEPS = 4, 8
 BATCH, LENGTH, WORDS = 4, 128, 1000
 
 
-def train(way, device, layers, width):
+def train(way, device, layers, width, steps):
     import torch
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
     from torch.nn.parallel import DistributedDataParallel
@@ -41,7 +47,7 @@ def train(way, device, layers, width):
         spillway.torch.attach(model, precision=bits, gather_precision=bits)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     random, times, loss = torch.Generator().manual_seed(torch.distributed.get_rank()), [], None
-    for _ in range(WARM_UP + STEPS):
+    for _ in range(min(WARM_UP, steps) + steps):
         words = torch.randint(WORDS, (BATCH, LENGTH), generator=random).to(device)
         torch.distributed.barrier()
         start = time.perf_counter()
@@ -51,14 +57,16 @@ def train(way, device, layers, width):
         optimizer.step()
         value = loss.item()
         times.append(time.perf_counter() - start)
-    return parameters, times[WARM_UP:], value
+    return parameters, times[-steps:], value
 
 
-def be_rank(rank, world, port, way, layers, width, pipe):
+def be_rank(rank, world, port, way, layers, width, steps, links, pipe):
     os.environ.update({"SPILLWAY_LOCAL_COPY": "0", "SPILLWAY_SOCKET_IFNAME": "=lo",
                        "GLOO_SOCKET_IFNAME": "lo", "SPILLWAY_GPU_CODING": "0" if way.endswith("-cpu") else "1",
                        "RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank),
                        "LOCAL_WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
+    if links is not None:
+        os.environ.update(links.enter(rank))
     sys.path.insert(0, str(PACKAGE))
     import torch
     if not way.startswith("gloo"):
@@ -67,7 +75,7 @@ def be_rank(rank, world, port, way, layers, width, pipe):
     device = torch.device("cuda", rank % torch.cuda.device_count()) if torch.cuda.is_available() else torch.device("cpu")
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    pipe.send(json.dumps(train(way, device, layers, width)))
+    pipe.send(json.dumps(train(way, device, layers, width, steps)))
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
 
@@ -78,11 +86,11 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def measure(way, world, layers, width):
+def measure(way, world, layers, width, steps, links):
     context, port, ranks = multiprocessing.get_context("spawn"), free_port(), []
     for rank in range(world):
         ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=be_rank, args=(rank, world, port, way, layers, width, theirs))
+        process = context.Process(target=be_rank, args=(rank, world, port, way, layers, width, steps, links, theirs))
         process.start()
         theirs.close()
         ranks.append((process, ours))
@@ -100,12 +108,17 @@ def main():
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--width", type=int, default=1024)
     parser.add_argument("--ways", default="gloo,gloo-fp16,5,5-cpu")
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--gigabits", type=float)
     arguments = parser.parse_args()
     os.environ["SPILLWAY_LIBRARY"] = str(arguments.library.resolve())
     print(f"{'way':10} {'parameters':>11} {'ms':>9} {'loss':>8}")
-    for way in arguments.ways.split(","):
-        parameters, seconds, loss = measure(way, arguments.ranks, arguments.layers, arguments.width)
-        print(f"{way:10} {parameters:11} {seconds * 1e3:9.1f} {loss:8.4f}", flush=True)
+    links = Links(arguments.ranks, arguments.gigabits) if arguments.gigabits else None
+    with links or contextlib.nullcontext():
+        for way in arguments.ways.split(","):
+            parameters, seconds, loss = measure(way, arguments.ranks, arguments.layers, arguments.width, arguments.steps,
+                                                links)
+            print(f"{way:10} {parameters:11} {seconds * 1e3:9.1f} {loss:8.4f}", flush=True)
 
 
 if __name__ == "__main__":

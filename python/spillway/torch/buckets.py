@@ -41,11 +41,9 @@ class BucketRun:
         self._copy = buffer.detach().clone() if is_measured else None
         self._exact_operation: Optional[Operation] = None
         self.bytes = buffer.numel() * buffer.element_size()
-        self.is_coded_by_gpu = False
 
     def start(self, member: Member, options: abi.OperationOptions) -> None:
         self._operation = self._average(member, self._buffer, options)
-        self.is_coded_by_gpu = options.memory == abi.MEMORY_CUDA
         if self._copy is not None:
             self._exact_operation = self._average(member, self._copy, None)
 
@@ -69,6 +67,12 @@ class BucketRun:
     def report(self) -> OperationReport:
         assert self._operation is not None
         return self._operation.request.report()
+
+    @property
+    def operation(self) -> Operation:
+        """Of one that was started; it holds on to no tensor once it has ended."""
+        assert self._operation is not None
+        return self._operation
 
     def error_and_energy(self) -> Tuple[float, float]:
         assert self._copy is not None

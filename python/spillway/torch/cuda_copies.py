@@ -6,11 +6,34 @@ thread goes on. A copy back is followed by an event that the streams of whoever 
 """
 import contextlib
 import functools
-from typing import Callable, Iterable, Iterator, Sequence, Tuple
+from typing import Iterable, Iterator, Sequence, Tuple
 
 import torch
 
 Pairs = Iterable[Tuple[torch.Tensor, torch.Tensor]]  # (to, from)
+
+
+class Copy:
+    """Copies that were started; `end` is the event behind them."""
+
+    def __init__(self, stream: "torch.cuda.Stream", pairs: Pairs) -> None:
+        self._begin, self.end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        with torch.cuda.stream(stream):
+            self._begin.record(stream)
+            for to, source in pairs:
+                to.copy_(source, non_blocking=True)
+                for tensor in (to, source):
+                    if tensor.device.type == "cuda":
+                        tensor.record_stream(stream)
+            self.end.record(stream)
+
+    def wait(self) -> None:
+        self.end.synchronize()
+
+    def seconds(self) -> float:
+        """That they took, by the device's clock; waits for their end."""
+        self.end.synchronize()
+        return self._begin.elapsed_time(self.end) / 1e3
 
 
 @functools.lru_cache(maxsize=None)
@@ -23,26 +46,14 @@ def wait_for_caller(device: torch.device) -> None:
     copy_stream(device).wait_stream(torch.cuda.current_stream(device))
 
 
-def to_host(device: torch.device, pairs: Pairs) -> Callable[[], None]:
-    """Starts the copies; returns what blocks until they are there."""
-    stream = copy_stream(device)
+def to_host(device: torch.device, pairs: Pairs) -> Copy:
+    """Behind what the caller's stream has been given so far."""
     wait_for_caller(device)
-    with torch.cuda.stream(stream):
-        for host, tensor in pairs:
-            host.copy_(tensor, non_blocking=True)
-            tensor.record_stream(stream)
-        done = stream.record_event()
-    return done.synchronize
+    return Copy(copy_stream(device), pairs)
 
 
-def to_device(device: torch.device, pairs: Pairs) -> "torch.cuda.Event":
-    """Starts the copies; returns the event behind them."""
-    stream = copy_stream(device)
-    with torch.cuda.stream(stream):
-        for tensor, host in pairs:
-            tensor.copy_(host, non_blocking=True)
-            tensor.record_stream(stream)
-        return stream.record_event()
+def to_device(device: torch.device, pairs: Pairs) -> Copy:
+    return Copy(copy_stream(device), pairs)
 
 
 def let_current_stream_wait(device: torch.device, event: "torch.cuda.Event") -> None:

@@ -12,13 +12,15 @@ residual is ever dropped; without, that of the first step is.
 Threads: DDP calls it from the thread that runs the backward pass; reports may be read from any.
 """
 import contextlib
+import dataclasses
 import itertools
 import weakref
-from typing import Any, Dict, Iterator, List, Optional, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Union
 
 import torch
 
 from .. import abi
+from ..request import PartSeconds
 from .auto_codec import (HOOK_CANDIDATES, MAX_ERROR, MAX_ERROR_WITHOUT_FEEDBACK, AutoCodec, accepted,
                          tolerances_of)
 from .backward import before_backward_ends
@@ -56,9 +58,16 @@ class DdpHook:
         self._buckets = 0  # of the last step
         self._under_way: List[BucketRun] = []
         self._report: Optional[StepReport] = None
+        self._copies: List[Callable[[], PartSeconds]] = []  # of values, that the report is still to have
 
     def report(self) -> Optional[StepReport]:
-        """Of the last step that has ended; None before the first."""
+        """Of the last step that has ended; None before the first. Waits for the GPU where values are still on their
+        way back to it."""
+        report, copies = self._report, self._copies
+        if report is None or not copies:
+            return report
+        parts = sum((seconds() for seconds in copies), report.parts)
+        self._report, self._copies = dataclasses.replace(report, parts=parts), []
         return self._report
 
     @contextlib.contextmanager
@@ -139,14 +148,15 @@ class DdpHook:
         errors = [run.error_and_energy() for run in runs] if self._is_measured() else []
         nmse = sum(error for error, _ in errors) / max(sum(energy for _, energy in errors), 1e-300) if errors else None
         self._report = step_report(self._step, self._is_exact(), sum(run.bytes for run in runs),
-                                   reports, nmse, self._auto and self._auto.choice,
-                                   sum(run.bytes for run in runs if run.is_coded_by_gpu))
+                                   reports, nmse, self._auto and self._auto.choice)
+        self._copies = [run.operation.copy_seconds for run in runs]
         self._buckets = len(runs)
         self._step += 1
-        self._write_scalars(self._report)
+        self._write_scalars()
 
-    def _write_scalars(self, report: StepReport) -> None:
-        if self._writer is not None:
+    def _write_scalars(self) -> None:
+        report = self.report() if self._writer is not None else None
+        if report is not None:
             for name, value in report.scalars().items():
                 self._writer.add_scalar(f"{self._tag}/{name}", value, report.step)
 

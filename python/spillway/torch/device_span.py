@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A tensor that its GPU codes: the library is handed the device's memory, and only planes travel to the host.
 
-That is possible of tolerant all-reduces of planes without deadlines, of contiguous float32, float16 and bfloat16
-tensors, where the library finds NVIDIA's driver and compiler. Everything else is copied to the host
+That is possible of tolerant all-reduces of planes without deadlines, and of thc, of contiguous float32, float16 and
+bfloat16 tensors, where the library finds NVIDIA's driver and compiler. Everything else is copied to the host
 (host_span.py).
 SPILLWAY_GPU_CODING=0 turns it off. Each rank decides for itself: the bits are the same.
 """
@@ -49,9 +49,17 @@ def is_coder(device: torch.device) -> bool:
     return reason is None
 
 
+def becomes_blocks(options: abi.OperationOptions) -> bool:
+    """SPILLWAY_ALGORITHM makes of planes what switches can add: of more bits than thc has, blocks."""
+    return (options.algorithm == 0 and options.precision > 8
+            and abi.default_library().variable("SPILLWAY_ALGORITHM") == "switch")
+
+
 def takes_device(options: abi.OperationOptions) -> bool:
     """Whether an all-reduce with these options may be of a device's memory."""
-    return bool(options.tolerant and options.code == abi.CODES.index("planes") and options.least_contributors == 0.0)
+    is_planes = (options.code == abi.CODES.index("planes") and options.least_contributors == 0.0
+                 and not becomes_blocks(options))
+    return bool(options.tolerant and (is_planes or options.code == abi.CODES.index("thc")))
 
 
 def can_be_coded(tensor: torch.Tensor) -> bool:
@@ -64,6 +72,7 @@ class DeviceSpan:
     """As a HostSpan of one tensor, but of the device's memory: there is nothing to bring, and nothing to take back."""
 
     is_direct = True
+    brought = taken_back = None
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self._tensor = tensor.detach()

@@ -23,6 +23,9 @@ def check_tensor(tensor: torch.Tensor, operation: str) -> None:
     if tensor.device.type not in ("cpu", "cuda"):
         raise TypeError(f"{operation}: Spillway moves tensors of the CPU and of CUDA devices, not of "
                         f"{tensor.device.type}. Copy it to the CPU first")
+    if tensor.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        raise RuntimeError(f"{operation} cannot be captured in a CUDA graph, because it goes through the host: capture "
+                           "what is before and behind it, and call it between the replays")
 
 
 def check_alike(tensors: Sequence[torch.Tensor], operation: str) -> None:
@@ -55,6 +58,9 @@ class HostSpan:
         self._stride = self._part_bytes if self._is_native else -(-self._part_bytes // PADDING) * PADDING
         self.is_direct = self._may_be_direct()
         self._memory = first if self.is_direct else self._allocate()
+        # Of a CUDA device's tensors, once they are started.
+        self.brought: Optional[cuda_copies.Copy] = None
+        self.taken_back: Optional[cuda_copies.Copy] = None
 
     def _may_be_direct(self) -> bool:
         if self._part_bytes == 0:
@@ -92,7 +98,8 @@ class HostSpan:
         if self.is_direct:
             return None
         if self.device.type == "cuda":
-            return cuda_copies.to_host(self.device, self._outgoing())
+            self.brought = cuda_copies.to_host(self.device, self._outgoing())
+            return self.brought.wait
         for host, tensor in self._outgoing():
             host.copy_(tensor)
         return None
@@ -108,7 +115,8 @@ class HostSpan:
         if self.is_direct:
             return None
         if self.device.type == "cuda":
-            return cuda_copies.to_device(self.device, self._incoming())
+            self.taken_back = cuda_copies.to_device(self.device, self._incoming())
+            return self.taken_back.end
         for tensor, host in self._incoming():
             tensor.copy_(host)
         return None

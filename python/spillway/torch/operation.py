@@ -7,14 +7,14 @@ buffers. Any thread may wait.
 """
 import threading
 import time
-from typing import Any, Callable, List, Optional, Sequence
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import torch
 
 from .. import abi
 from ..communicator import Communicator
 from ..errors import SpillwayError, Status
-from ..request import Request
+from ..request import PartSeconds, Request
 from . import cuda_copies
 from .device_span import Span
 from .threads import SubmissionOrder
@@ -50,6 +50,8 @@ class Operation:
         self._lock = threading.Lock()
         self._device = receive.device if receive is not None and receive.device.type == "cuda" else None
         self._taken_back: Optional["torch.cuda.Event"] = None
+        # Of values to the host and back, of an operation that has ended; None where there are none.
+        self._copies: Tuple[Optional[cuda_copies.Copy], Optional[cuda_copies.Copy]] = (None, None)
         self._request: Optional[Request] = None
         self._error: Optional[Exception] = None
         self._member: Optional[Member] = None
@@ -121,6 +123,7 @@ class Operation:
         with self._lock:
             if self._receive is not None:
                 self._taken_back = self._receive.take_back()
+                self._copies = (self._send.brought if self._send is not None else None, self._receive.taken_back)
             self._send = self._receive = None
             self.request.keep = None
         if self._device is not None and self._taken_back is not None:
@@ -131,6 +134,11 @@ class Operation:
         """Of an operation that has begun."""
         assert self._request is not None
         return self._request
+
+    def copy_seconds(self) -> PartSeconds:
+        """Of one that was waited for: what copies of values from and to a GPU took. Waits for their end."""
+        to_host, to_device = (copy.seconds() if copy is not None else 0.0 for copy in self._copies)
+        return PartSeconds(to_host=to_host, to_device=to_device)
 
     def source_rank(self) -> int:
         """Of a receive that has ended well."""

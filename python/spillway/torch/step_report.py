@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any, Optional, Sequence, Tuple
 
-from ..request import OperationReport
+from ..request import OperationReport, PartSeconds
 from .codec_chooser import Choice
 
 
@@ -37,6 +37,8 @@ class StepReport:
     misses: int = 0              # others that were not
     unrecovered: int = 0         # of these, that are owed to the next step
     gpu_bytes: int = 0           # of the gradients, that a GPU coded
+    cpu_bytes: int = 0           # and that the CPU coded; the rest went as it was
+    parts: PartSeconds = PartSeconds()  # how long each took, of all buckets together
     choice: Optional[Choice] = None  # of auto: what was chosen last, why, and what was tried; None before the first
 
     def scalars(self) -> "dict[str, float]":
@@ -45,6 +47,7 @@ class StepReport:
                   "lost": self.lost, "late_ranks": len(self.late_ranks), "seconds": self.seconds}
         if self.gpu_bytes:
             values.update(gpu_bytes=self.gpu_bytes)
+        values.update({f"{part}_seconds": seconds for part, seconds in dataclasses.asdict(self.parts).items() if seconds})
         if self.codec in ("thc", "blocks"):
             values.update(parts_added=self.parts_added, parts_alone=self.parts_alone,
                           chunks_flushed=self.chunks_flushed, values_clipped=self.values_clipped)
@@ -63,7 +66,7 @@ def codec_of(exact: bool, reports: Sequence[OperationReport]) -> str:
 
 
 def step_report(step: int, exact: bool, gradient_bytes: int, reports: Sequence[OperationReport],
-                nmse: Optional[float], choice: Optional[Choice] = None, gpu_bytes: int = 0) -> StepReport:
+                nmse: Optional[float], choice: Optional[Choice] = None) -> StepReport:
     def total(field: str) -> Any:
         return sum(getattr(report, field) for report in reports)
 
@@ -82,4 +85,6 @@ def step_report(step: int, exact: bool, gradient_bytes: int, reports: Sequence[O
                       nmse=nmse, seconds=max((report.seconds for report in reports), default=0.0),
                       bits_per_value=8 * total("coded_bytes") / coded_values if coded_values else None,
                       tables=total("coded_tables"), predicted=total("sketch_predicted"), misses=total("sketch_misses"),
-                      unrecovered=total("sketch_unrecovered"), gpu_bytes=gpu_bytes, choice=choice)
+                      unrecovered=total("sketch_unrecovered"), gpu_bytes=total("gpu_bytes"),
+                      cpu_bytes=0 if exact else gradient_bytes - total("gpu_bytes"),
+                      parts=sum((report.parts for report in reports), PartSeconds()), choice=choice)

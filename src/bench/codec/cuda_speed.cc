@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "codec/sample_data.h"
+#include "gpu/level_coder.h"
+#include "gpu/level_plan.h"
 #include "gpu/plane_coder.h"
 #include "packetize/kept_planes.h"
 
@@ -55,6 +57,11 @@ class Rig {
   // Bytes of the tensor per second; 0 after an error, which stays.
   double rate(std::size_t tensor_bytes, const Work& work);
   void measure_rotations(std::size_t tensor_bytes, double copy, std::vector<CudaSpeed>& speeds);
+  base::Status copy_in(const gpu::DeviceMemory& to, const void* from) {
+    return stream_.copy_to_device(to.get(), from, to.size());
+  }
+  base::Status prepare(const collective::DeviceLevels& levels);
+  void measure_levels(std::size_t tensor_bytes, double copy, std::vector<CudaSpeed>& speeds);
   void measure_planes(std::size_t tensor_bytes, double copy, unsigned precision,
                       gpu::Element element, unsigned row_log2, std::vector<CudaSpeed>& speeds);
 
@@ -64,6 +71,8 @@ class Rig {
   gpu::OwnedEvent end_;
   CudaSpeedOptions options_;
   std::vector<TensorSet> sets_;
+  gpu::DeviceMemory numbers_;   // of levels, before they are packed
+  gpu::DeviceMemory measures_;  // of their rows
   base::Status error_;
 };
 
@@ -118,6 +127,33 @@ base::Status Rig::prepare(const packetize::PacketPlan& plan) {
     }
   }
   return stream_.wait();
+}
+
+// Memory for words of levels, and what kernels are told of their rows and chunks: scales are alike,
+// and all ranks are in every sum.
+base::Status Rig::prepare(const collective::DeviceLevels& levels) {
+  const std::vector<codec::RotatedRow> measured(levels.rows.row_count(), {1.0F, 0});
+  const std::vector<float> scales(levels.rows.row_count(), 1.0F);
+  const std::vector<unsigned> contributors(gpu::words_of(levels) / codec::kChunkWords, 1);
+  const std::vector<gpu::LevelRow> rows = gpu::rounded_rows(levels, measured, scales);
+  const std::vector<gpu::ChunkShare> chunks =
+      gpu::chunk_shares(levels, {.words = {}, .contributors = contributors, .scales = scales});
+  const auto take = [this](gpu::DeviceMemory& part, std::size_t bytes) -> base::Status {
+    base::Result<gpu::DeviceMemory> made = memory(bytes);
+    part = made.ok() ? std::move(made).value() : gpu::DeviceMemory();
+    return made.status();
+  };
+  base::Status status = take(numbers_, gpu::coordinates_of(levels.rows) * 2);
+  status = status.ok() ? take(measures_, rows.size() * sizeof(gpu::RowMeasure)) : status;
+  for (TensorSet& set : sets_) {
+    status = status.ok() ? take(set.payload, gpu::words_of(levels) * 8) : status;
+    status = status.ok() ? take(set.rows, rows.size() * sizeof rows[0]) : status;
+    status = status.ok() ? take(set.received, chunks.size() * sizeof chunks[0]) : status;
+    status = status.ok() ? copy_in(set.rows, rows.data()) : status;
+    status = status.ok() ? copy_in(set.received, chunks.data()) : status;
+    status = status.ok() ? stream_.wait() : status;
+  }
+  return status;
 }
 
 base::Status Rig::run_batch(const Work& work) {
@@ -191,6 +227,36 @@ void Rig::measure_planes(std::size_t tensor_bytes, double copy, unsigned precisi
                     encode, decode, copy});
 }
 
+// Of four ranks. What is clipped is counted where measures are, which nobody reads here.
+void Rig::measure_levels(std::size_t tensor_bytes, double copy, std::vector<CudaSpeed>& speeds) {
+  constexpr unsigned kRanks = 4;
+  constexpr unsigned kBits = 4;
+  const codec::LevelCode code = codec::choose_level_code(kBits, kRanks);
+  const collective::DeviceLevels levels{
+      .extent = {0, tensor_bytes / sizeof(float)},
+      .rows = {tensor_bytes / sizeof(float), 13},
+      .key = kKey,
+      .code = &code,
+      .lanes = codec::LaneLayout::make(kRanks, code.range).value(),
+      .rank = 0};
+  const gpu::LevelCoder coder(coder_.device());
+  error_ = error_.ok() ? prepare(levels) : error_;
+  const double encode = rate(tensor_bytes, [&](const TensorSet& set) {
+    const gpu::DeviceArray values{set.values.get(), gpu::Element::kFloat32};
+    const base::Status status = coder.measure(levels, values, measures_.get(), stream_.get());
+    return status.ok() ? coder.round(levels, values, set.rows.get(), numbers_.get(),
+                                     measures_.get(), set.payload.get(), stream_.get())
+                       : status;
+  });
+  const double decode = rate(tensor_bytes, [&](const TensorSet& set) {
+    return coder.decode(levels, set.payload.get(), set.received.get(), set.rows.get(),
+                        gpu::Store::kWrite, {set.result.get(), gpu::Element::kFloat32},
+                        stream_.get());
+  });
+  speeds.push_back({tensor_bytes, fmt::format("thc of float32, {} bits, rows of 2^13", kBits),
+                    encode, decode, copy});
+}
+
 base::Status Rig::measure(std::size_t tensor_bytes, std::vector<CudaSpeed>& speeds) {
   error_ = make_sets(tensor_bytes);
   const double copy = rate(tensor_bytes, [&](const TensorSet& set) {
@@ -204,6 +270,7 @@ base::Status Rig::measure(std::size_t tensor_bytes, std::vector<CudaSpeed>& spee
   measure_planes(tensor_bytes, copy, 8, gpu::Element::kFloat32, 10, speeds);
   measure_planes(tensor_bytes, copy, 8, gpu::Element::kFloat32, 15, speeds);
   measure_planes(tensor_bytes, copy, 8, gpu::Element::kBfloat16, 13, speeds);
+  measure_levels(tensor_bytes, copy, speeds);
   return error_;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How fast the planes code is on a GPU, beside a copy of the same tensor from the device to itself
-// in the same run. Throughput counts the tensor's bytes, whatever comes out; a copy's is the limit
-// of whatever reads and writes as much.
+// How fast the codes planes and thc are on a GPU, beside a copy of the same tensor from the device
+// to itself in the same run. Throughput counts the tensor's bytes, whatever comes out; a copy's is
+// the limit of whatever reads and writes as much.
 //
 // Each figure is the median of several batches, timed by the device's events; batches go round
 // tensors that together are larger than any cache.

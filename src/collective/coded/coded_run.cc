@@ -99,8 +99,10 @@ base::Status CodedRun::start(RunContext& context) {
 
 void CodedRun::submit(std::uint32_t index, Work work, RunContext& context) {
   ++jobs_out_;
-  hand_out(jobs_.emplace_back(*this, index, work),
-           index * kWorks + static_cast<std::uint32_t>(work), context);
+  Job& job = jobs_.emplace_back(*this, index, work);
+  const bool decodes = work == Work::kTakeSum || work == Work::kUnfold;
+  job.part = decodes ? ComputeJob::Part::kDecode : ComputeJob::Part::kEncode;
+  hand_out(job, index * kWorks + static_cast<std::uint32_t>(work), context);
 }
 
 void CodedRun::Job::run() {

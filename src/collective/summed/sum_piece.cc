@@ -48,10 +48,25 @@ std::vector<float> SumPiece::own_values() const {
   return values;
 }
 
-void SumPiece::measure() {
+DeviceLevels SumPiece::on_device() const {
+  return {.extent = place_.extent,
+          .rows = rows_,
+          .key = key_,
+          .code = std::get_if<codec::LevelCode>(&coder_.code),
+          .lanes = coder_.layout.lanes,
+          .rank = coder_.layout.group.rank};
+}
+
+base::Status SumPiece::measure() {
+  rotated_.resize(rows_.row_count());
+  if (DeviceTensor* const device = coder_.operation.device.get()) {
+    const base::Status status = device->measure(on_device(), coder_.owed(place_.extent), rotated_);
+    std::transform(rotated_.begin(), rotated_.end(), measures_.begin(),
+                   [](const codec::RotatedRow& row) { return row.measure; });
+    return status;
+  }
   const std::vector<float> values = own_values();
   coordinates_.assign(SumLayout::coordinates_of(place_), 0.0F);
-  rotated_.resize(rows_.row_count());
   for (std::size_t i = 0; i < rows_.row_count(); ++i) {
     const codec::Row row = rows_.row(i);
     const std::span<const float> own = std::span(values).subspan(row.offset, row.values);
@@ -65,16 +80,45 @@ void SumPiece::measure() {
                                            coordinates);
     measures_[i] = rotated_[i].measure;
   }
+  return {};
 }
 
 void SumPiece::begin_empty() {
   const std::size_t chunks = coder_.layout.chunks_of(place_);
-  words_.assign(chunks * codec::kChunkWords, 0);
+  memory_ = std::shared_ptr<std::uint64_t[]>(new std::uint64_t[chunks * codec::kChunkWords]());
+  words_ = {memory_.get(), chunks * codec::kChunkWords};
   ranks_.resize(chunks);
 }
 
-void SumPiece::encode(std::span<const float> scales) {
+base::Status SumPiece::encode_on_device() {
+  DeviceTensor& device = *coder_.operation.device;
+  const std::size_t chunks = coder_.layout.chunks_of(place_);
+  for (std::shared_ptr<std::uint64_t[]>* memory : {&memory_, &own_words_}) {
+    if (memory == &own_words_ && !coder_.has_residual()) {
+      continue;
+    }
+    base::Result<std::shared_ptr<std::uint64_t[]>> made =
+        device.make_words(chunks * codec::kChunkWords);
+    if (!made.ok()) {
+      return made.status();
+    }
+    *memory = std::move(made).value();
+  }
+  words_ = {memory_.get(), chunks * codec::kChunkWords};
+  ranks_.resize(chunks);
+  const base::Status status =
+      device.round(on_device(), coder_.owed(place_.extent), rotated_, scales_, words_, clipped_);
+  if (coder_.has_residual()) {
+    std::copy(words_.begin(), words_.end(), own_words_.get());
+  }
+  return status;
+}
+
+base::Status SumPiece::encode(std::span<const float> scales) {
   scales_.assign(scales.begin(), scales.end());
+  if (coder_.operation.device) {
+    return encode_on_device();
+  }
   std::vector<std::uint32_t> numbers(coordinates_.size());
   const codec::LevelCode* const levels = std::get_if<codec::LevelCode>(&coder_.code);
   std::optional<codec::LevelRounder> rounder;
@@ -92,17 +136,22 @@ void SumPiece::encode(std::span<const float> scales) {
                                           scales_[i], out);
   }
   coordinates_ = {};
+  write_words(numbers);
+  return {};
+}
+
+void SumPiece::write_words(std::span<const std::uint32_t> numbers) {
   begin_empty();
   const std::size_t per_chunk = coder_.layout.lanes.values_per_chunk();
   for (std::size_t chunk = 0; chunk < ranks_.size(); ++chunk) {
     const std::size_t first = chunk * per_chunk;
-    codec::pack_chunk(
-        coder_.layout.lanes,
-        std::span(numbers).subspan(first, std::min(per_chunk, numbers.size() - first)),
-        codec::ChunkWords(&words_[chunk * codec::kChunkWords], codec::kChunkWords));
+    codec::pack_chunk(coder_.layout.lanes,
+                      numbers.subspan(first, std::min(per_chunk, numbers.size() - first)),
+                      codec::ChunkWords(&words_[chunk * codec::kChunkWords], codec::kChunkWords));
   }
   if (coder_.has_residual()) {
-    own_words_ = words_;
+    own_words_ = std::shared_ptr<std::uint64_t[]>(new std::uint64_t[words_.size()]);
+    std::copy(words_.begin(), words_.end(), own_words_.get());
   }
 }
 
@@ -156,7 +205,44 @@ void SumPiece::decode_row(std::size_t index, std::span<const std::uint32_t> sums
   }
 }
 
-void SumPiece::decode(std::span<const float> shared) {
+// What of this rank's part is not in the sums first, while the input is still there.
+base::Status SumPiece::decode_on_device(std::span<const float> shared) {
+  DeviceTensor& device = *coder_.operation.device;
+  const std::uint16_t rank = coder_.layout.group.rank;
+  std::vector<unsigned> contributors(ranks_.size());
+  std::vector<float> scales = scales_;
+  std::vector<bool> not_finite(shared.size());
+  for (std::size_t i = 0; i < shared.size(); ++i) {
+    not_finite[i] = std::isnan(shared[i]);
+  }
+  if (coder_.has_residual()) {
+    std::transform(ranks_.begin(), ranks_.end(), contributors.begin(),
+                   [rank](const wire::RankSet& ranks) { return ranks.contains(rank) ? 1U : 0U; });
+    const base::Status status = device.settle_levels(on_device(),
+                                                     {.words = {own_words_.get(), words_.size()},
+                                                      .contributors = contributors,
+                                                      .scales = scales,
+                                                      .makes_up = false},
+                                                     not_finite, coder_.owed(place_.extent));
+    own_words_.reset();
+    if (!status.ok()) {
+      return status;
+    }
+  }
+  for (std::size_t i = 0; i < shared.size(); ++i) {
+    scales[i] = not_finite[i] ? shared[i] : scales[i];
+  }
+  std::transform(ranks_.begin(), ranks_.end(), contributors.begin(),
+                 [](const wire::RankSet& ranks) { return ranks.size(); });
+  return device.decode_sums(
+      on_device(),
+      {.words = words_, .contributors = contributors, .scales = scales, .weight = coder_.weight()});
+}
+
+base::Status SumPiece::decode(std::span<const float> shared) {
+  if (coder_.operation.device) {
+    return decode_on_device(shared);
+  }
   if (coder_.has_residual()) {
     settle_residual(shared);
   }
@@ -174,13 +260,14 @@ void SumPiece::decode(std::span<const float> shared) {
         std::span(values).first(row.length()));
     convert_from_float(type, values.data(), row.values, output + row.offset * element_size(type));
   }
+  return {};
 }
 
 // What of this rank's part is not in the sums: what rounding changed, and chunks without it. Rows
 // that are not finite are owed nothing.
 void SumPiece::settle_residual(std::span<const float> shared) {
   const std::vector<float> own = own_values();
-  const std::vector<std::uint32_t> numbers = numbers_of(own_words_);
+  const std::vector<std::uint32_t> numbers = numbers_of({own_words_.get(), words_.size()});
   const std::span<float> residual =
       coder_.residual.subspan(place_.extent.first, place_.extent.count);
   const std::uint16_t rank = coder_.layout.group.rank;
@@ -196,7 +283,7 @@ void SumPiece::settle_residual(std::span<const float> shared) {
       residual[row.offset + k] = is_finite ? own[row.offset + k] - sent[k] : 0.0F;
     }
   }
-  own_words_ = {};
+  own_words_.reset();
 }
 
 unsigned SumPiece::fewest_contributors() const {

@@ -8,11 +8,15 @@
 //   decode()    sums, who is in each chunk ─► values, at the caller's output; and what this rank
 //               goes on being owed
 //
+// A tensor of levels may be a device's (Operation::device): then its values stay there, words come
+// and go, and calculations fail where the device does.
+//
 // Calculations may run on any thread, one at a time per piece; of the caller's memory they touch
 // the piece's own extent.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <variant>
 #include <vector>
@@ -20,6 +24,7 @@
 #include "codec/block_code.h"
 #include "codec/level_code.h"
 #include "codec/level_encoder.h"
+#include "collective/device_tensor.h"
 #include "collective/summed/sum_layout.h"
 
 namespace spillway::collective {
@@ -35,6 +40,10 @@ struct SumCoder {
   std::span<float> residual;
 
   bool has_residual() const { return !residual.empty(); }
+  // Of the residual, which may be a device's.
+  float* owed(const Extent& extent) const {
+    return residual.empty() ? nullptr : residual.data() + extent.first;
+  }
   // What the mean of the contributors is multiplied by.
   double weight() const;
 };
@@ -47,12 +56,12 @@ class SumPiece {
   const SumPlace& place() const { return place_; }
   std::size_t row_count() const { return rows_.row_count(); }
 
-  void measure();
+  base::Status measure();
   // By row; the larger of what ranks measured is the scale.
   std::span<float> measures() { return measures_; }
 
   // With the scale by row.
-  void encode(std::span<const float> scales);
+  base::Status encode(std::span<const float> scales);
   // A piece that this rank owns and has no part of.
   void begin_empty();
   std::span<std::uint64_t> words() { return words_; }
@@ -61,7 +70,7 @@ class SumPiece {
   std::size_t clipped() const { return clipped_; }
 
   // `shared` is the largest measure by row, which tells rows that are not finite.
-  void decode(std::span<const float> shared);
+  base::Status decode(std::span<const float> shared);
   // Ranks in the chunk that has the fewest, and elements that have none.
   unsigned fewest_contributors() const;
 
@@ -77,6 +86,11 @@ class SumPiece {
   codec::RotationId rotation(std::size_t row) const {
     return {key_, static_cast<std::uint32_t>(row)};
   }
+  // The codes of rows, into words.
+  void write_words(std::span<const std::uint32_t> numbers);
+  base::Status encode_on_device();
+  base::Status decode_on_device(std::span<const float> shared);
+  DeviceLevels on_device() const;
   std::vector<float> own_values() const;
   std::vector<std::uint32_t> numbers_of(std::span<const std::uint64_t> words) const;
   // One row of sums, each chunk's by `count` of its ranks, into values.
@@ -93,8 +107,9 @@ class SumPiece {
   std::vector<codec::RotatedRow> rotated_;
   std::vector<float> measures_;
   std::vector<float> scales_;
-  std::vector<std::uint64_t> words_;
-  std::vector<std::uint64_t> own_words_;  // with error feedback
+  std::shared_ptr<std::uint64_t[]> memory_;  // of the words
+  std::span<std::uint64_t> words_;
+  std::shared_ptr<std::uint64_t[]> own_words_;  // with error feedback
   std::vector<wire::RankSet> ranks_;
   std::size_t clipped_ = 0;
 };

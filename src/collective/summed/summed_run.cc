@@ -91,21 +91,23 @@ void SummedRun::PieceJob::run() {
   Piece& piece = owner_.pieces_[piece_];
   switch (work_) {
     case Work::kMeasure:
-      piece.numbers.measure();
+      failure = piece.numbers.measure();
       return;
     case Work::kEncode:
-      piece.numbers.encode(piece.scales);
+      failure = piece.numbers.encode(piece.scales);
       return;
     case Work::kDecode:
-      piece.numbers.decode(piece.shared);
+      failure = piece.numbers.decode(piece.shared);
       return;
   }
 }
 
 void SummedRun::submit(std::uint32_t index, Work work, RunContext& context) {
   ++jobs_out_;
-  hand_out(jobs_.emplace_back(*this, index, work),
-           index * kWorks + static_cast<std::uint32_t>(work), context);
+  PieceJob& job = jobs_.emplace_back(*this, index, work);
+  job.sleeps = operation().device != nullptr;
+  job.part = work == Work::kDecode ? ComputeJob::Part::kDecode : ComputeJob::Part::kEncode;
+  hand_out(job, index * kWorks + static_cast<std::uint32_t>(work), context);
 }
 
 // An owner expects everybody's measures, everybody else the largest of them.

@@ -293,6 +293,7 @@ void TolerantRun::encode(std::uint32_t index, RunContext& context) {
 void TolerantRun::submit(std::uint32_t piece, Work work, RunContext& context) {
   PieceJob& job = jobs_.emplace_back(*this, piece, work);
   job.sleeps = operation().device != nullptr;
+  job.part = work == Work::kEncode ? ComputeJob::Part::kEncode : ComputeJob::Part::kDecode;
   hand_out(job, piece << kWorkBits | static_cast<std::uint32_t>(work), context);
   ++jobs_out_;
 }

@@ -89,6 +89,81 @@ struct WidenArguments {
   unsigned long long count;
 };
 
+// codec::RotatedRow.
+struct RowMeasure {
+  float measure;
+  int exponent;
+};
+
+// What a row of levels is made of, or becomes.
+enum class LevelRowKind : unsigned {
+  kValues,     // of its values
+  kAlike,      // of coordinates that are zero; or, decoded, its factor throughout
+  kNothing,    // levels of zero, which mean nothing
+  kForgotten,  // zeros, whatever is done with decoded values
+};
+
+struct LevelRow {
+  float factor;  // of coordinates: of a rotated row, or on the way back
+  int exponent;  // its values are divided by this power of two
+  LevelRowKind kind;
+};
+
+// codec::LaneLayout; a chunk has kLaneWords words.
+inline constexpr unsigned kLaneWords = 168;
+struct Lanes {
+  unsigned bits;
+  unsigned lanes;
+};
+
+// The rows that levels are of, with the key of their rotations and draws.
+struct LevelTensor {
+  const void* values;
+  unsigned long long count;
+  unsigned long long key;
+  unsigned row_log2;
+};
+
+struct MeasureArguments {
+  LevelTensor tensor;
+  RowMeasure* rows;
+  RowRange range;
+};
+
+struct RoundArguments {
+  LevelTensor tensor;
+  const LevelRow* rows;
+  unsigned short* levels;  // of all coordinates, row by row
+  unsigned* clipped;       // how many is added to it
+  RowRange range;
+  unsigned rank;
+  float range_of_levels;
+};
+
+struct PackArguments {
+  const unsigned short* levels;
+  unsigned long long* words;
+  unsigned long long levels_count;
+  unsigned long long words_count;
+  Lanes lanes;
+};
+
+// Of a chunk of sums: its contributors times the range, and one over it; 0 of none.
+struct ChunkShare {
+  unsigned middle;
+  float unit;
+};
+
+struct SumArguments {
+  LevelTensor tensor;  // where values go
+  const unsigned long long* words;
+  const ChunkShare* chunks;
+  const LevelRow* rows;
+  RowRange range;
+  Lanes lanes;
+  Store store;
+};
+
 // Values that are zero as soon as one of them is not finite.
 struct FiniteArguments {
   float* values;
