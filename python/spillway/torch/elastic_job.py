@@ -316,7 +316,7 @@ class ElasticJob:
             return
         if change.step == self._step + 1:
             untaken.take()
-            self._step += 1
+            self._step, self._tries = self._step + 1, 0
         else:
             untaken.drop()
 
