@@ -230,7 +230,7 @@ class Run(Folder):
 
     def test_who_dies_is_named_by_the_others(self):
         trace = self.folder / "llm"
-        model = ["--data", "3", "--layers", "2", "--hidden", "64", "--sequence", "64", "--flops", "1e8", "--steps", "20"]
+        model = ["--data", "3", "--layers", "2", "--hidden", "64", "--sequence", "64", "--flops", "1e9", "--steps", "20"]
         self.assertEqual(run("synthesize", trace, *model).returncode, 0)
         outputs, codes = self.start(3, "--trace", trace, "--dead", "1=20ms")
         self.assertEqual(codes, [1] * 3, outputs)
