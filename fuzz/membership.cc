@@ -30,7 +30,7 @@ class Listener {
  public:
   Listener(MemberId self, bool is_newcomer) : self_(self) {
     MemberConfig config;
-    config.may_shrink = self % 2 == 0;
+    config.size.may_shrink = self % 2 == 0;
     config.quorum_limit = milliseconds(500);
     const View view{.epoch = 3, .ranks = {1, 2, 3}, .standbys = {4, 5}};
     member_ = std::make_unique<Member>(
