@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/emulate_network.h"
 #include "cli/text_table.h"
 #include "emulate/simulate/graph_run.h"
 #include "emulate/simulate/recorded_model.h"
@@ -25,9 +26,6 @@ namespace spillway::cli {
 namespace {
 
 using nlohmann::json;
-
-constexpr const char* kTracePlace =
-    "A trace: a file, a folder, or the prefix of PREFIX.0.et, PREFIX.1.et, ...";
 
 // ------------------------------------------------------------------ spillway emulate lint
 

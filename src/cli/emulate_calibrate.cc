@@ -12,6 +12,7 @@
 #include "base/environment.h"
 #include "base/units_text.h"
 #include "cli/commands.h"
+#include "cli/emulate_lab.h"
 #include "cli/emulate_network.h"
 #include "cli/job_command.h"
 #include "emulate/stage/calibration.h"
@@ -36,9 +37,8 @@ struct EmulateCalibrateOptions {
   std::string like;
   std::string rest = "5ms";
   std::string patience = "60s";
-  std::string preset;
+  EmulateLabOptions lab;
   std::uint32_t ranks = 0;
-  std::vector<std::string> lab;
 };
 
 emulate::CollectiveKind kind_named(const std::string& name) {
@@ -102,16 +102,14 @@ emulate::CalibrationOptions calibration_of(const EmulateCalibrateOptions& option
   if (options.ranks < 2) {
     throw CLI::ValidationError("--ranks", "with --preset it is how many hosts the lab has");
   }
-  std::error_code error;
-  const std::string tool = std::filesystem::read_symlink("/proc/self/exe", error).string();
   std::vector<std::string> words = {
-      tool, "lab", "run", "--preset", options.preset, "--hosts", std::to_string(options.ranks)};
-  words.insert(words.end(), options.lab.begin(), options.lab.end());
-  words.insert(words.end(),
-               {"--", tool, "emulate", "calibrate", std::filesystem::absolute(options.out).string(),
-                "--repeats", std::to_string(options.repeats), "--rest", options.rest, "--patience",
-                options.patience, "--kinds", fmt::format("{}", fmt::join(options.kinds, ",")),
-                "--bytes", fmt::format("{}", fmt::join(options.bytes, ","))});
+      own_program(), "emulate",
+      "calibrate",   std::filesystem::absolute(options.out).string(),
+      "--repeats",   std::to_string(options.repeats),
+      "--rest",      options.rest,
+      "--patience",  options.patience,
+      "--kinds",     fmt::format("{}", fmt::join(options.kinds, ",")),
+      "--bytes",     fmt::format("{}", fmt::join(options.bytes, ","))};
   if (options.members != 0) {
     words.insert(words.end(), {"--members", std::to_string(options.members), "--stride",
                                std::to_string(options.stride)});
@@ -119,12 +117,12 @@ emulate::CalibrationOptions calibration_of(const EmulateCalibrateOptions& option
   if (!options.like.empty()) {
     words.insert(words.end(), {"--like", std::filesystem::absolute(options.like).string()});
   }
-  run_command(words);
+  run_command(lab_command(options.lab, options.ranks, words));
 }
 
 void calibrate_network(const EmulateCalibrateOptions& options) {
   emulate::CalibrationOptions calibration = calibration_of(options);
-  if (!options.preset.empty()) {
+  if (!options.lab.preset.empty()) {
     calibrate_in_lab(options);
   }
   if (!runtime::is_launched(base::Environment::of_process())) {
@@ -182,12 +180,8 @@ void add_emulate_calibrate(CLI::App& noun) {
       ->check(CLI::Range(1U, 100'000U));
   command->add_option("--rest", options->rest, "Before each")->capture_default_str();
   command->add_option("--patience", options->patience, "With each")->capture_default_str();
-  command->add_option("--preset", options->preset,
-                      "Start the ranks in a lab with this network (spillway lab presets)");
+  add_lab_options(*command, options->lab, "Start the ranks in");
   command->add_option("--ranks", options->ranks, "Hosts of that lab");
-  command
-      ->add_option("--lab", options->lab, "A further word for that lab: --lab=--rate --lab=1gbit")
-      ->allow_extra_args(false);
   command->footer(
       "Examples:\n"
       "  spillway emulate calibrate clean8.json --preset clean --ranks 8\n"

@@ -7,15 +7,13 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/emulate_network.h"
 #include "emulate/trace/chakra.h"
 #include "emulate/trace/merge.h"
 #include "emulate/trace/reader.h"
 
 namespace spillway::cli {
 namespace {
-
-constexpr const char* kConvertedPlace =
-    "A trace: a file, a folder, or the prefix of PREFIX.0.et, PREFIX.1.et, ...";
 
 // ------------------------------------------------------------------ spillway emulate convert
 
@@ -123,7 +121,7 @@ void add_emulate_convert(CLI::App& noun) {
   const auto options = std::make_shared<EmulateConvertOptions>();
   CLI::App* command =
       noun.add_subcommand("convert", "A trace of any kind that is read, written as Chakra");
-  command->add_option("trace", options->trace, kConvertedPlace)->required();
+  command->add_option("trace", options->trace, kTracePlace)->required();
   command->add_option("out", options->out, "The prefix of the files to write: OUT.0.et, ...")
       ->required();
   command->add_flag("--gzip", options->gzip, "Write OUT.0.et.gz, ...");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The options of a network that is not there, which `emulate simulate` and `emulate stage` share,
-// and what they make of them.
+// Options that verbs of `emulate` share: a network that is not there, ranks, traces; and what they
+// make of them.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -17,6 +17,9 @@
 #include "scenario/scenario.h"
 
 namespace spillway::cli {
+
+inline constexpr const char* kTracePlace =
+    "A trace: a file, a folder, or the prefix of PREFIX.0.et, PREFIX.1.et, ...";
 
 enum class CarriedBy { kSpillway, kTcp };
 

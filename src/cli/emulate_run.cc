@@ -17,7 +17,9 @@
 #include "base/environment.h"
 #include "base/units_text.h"
 #include "cli/commands.h"
+#include "cli/emulate_lab.h"
 #include "cli/emulate_network.h"
+#include "cli/job_command.h"
 #include "cli/text_table.h"
 #include "emulate/replay/replay.h"
 #include "emulate/replay/timer_queue.h"
@@ -35,8 +37,7 @@ using nlohmann::json;
 
 struct EmulateRunOptions {
   std::string trace;
-  std::string preset;
-  std::vector<std::string> lab;
+  EmulateLabOptions lab;
   std::uint32_t repeat = 1;
   std::optional<std::uint8_t> precision;
   std::string transport;
@@ -227,21 +228,18 @@ void print_replay(const std::vector<RankFigures>& ranks) {
 // ------------------------------------------------------------------ the run
 
 // The same command at every host of a lab: this process becomes `spillway lab run`.
-[[noreturn]] void start_lab(const EmulateRunOptions& options, std::uint32_t ranks) {
-  std::vector<std::string> words = {
-      "/proc/self/exe", "lab", "run", "--preset", options.preset, "--hosts", std::to_string(ranks)};
-  words.insert(words.end(), options.lab.begin(), options.lab.end());
-  char tool[4096] = {};
-  if (readlink("/proc/self/exe", tool, sizeof(tool) - 1) < 0) {
-    throw CommandError("/proc/self/exe cannot be read");
-  }
-  for (const std::string& word :
-       {std::string("--"), std::string(tool), std::string("emulate"), std::string("run"),
-        std::string("--trace"), options.trace, std::string("--repeat"),
-        std::to_string(options.repeat), std::string("--patience"), options.patience,
-        std::string("--ranks-here"), std::to_string(options.ranks_here)}) {
-    words.push_back(word);
-  }
+[[noreturn]] void start_lab(const EmulateRunOptions& options, std::uint32_t hosts) {
+  std::vector<std::string> words = {own_program(),
+                                    "emulate",
+                                    "run",
+                                    "--trace",
+                                    options.trace,
+                                    "--repeat",
+                                    std::to_string(options.repeat),
+                                    "--patience",
+                                    options.patience,
+                                    "--ranks-here",
+                                    std::to_string(options.ranks_here)};
   if (options.precision) {
     words.insert(words.end(), {"--precision", std::to_string(*options.precision)});
   }
@@ -257,13 +255,7 @@ void print_replay(const std::vector<RankFigures>& ranks) {
   if (options.json) {
     words.emplace_back("--json");
   }
-  std::vector<char*> arguments;
-  for (std::string& word : words) {
-    arguments.push_back(word.data());
-  }
-  arguments.push_back(nullptr);
-  execv(tool, arguments.data());
-  throw CommandError("the lab cannot be started");
+  run_command(lab_command(options.lab, hosts, words));
 }
 
 void run_rank(const EmulateRunOptions& options, const emulate::World& world,
@@ -346,7 +338,7 @@ void run_trace(const EmulateRunOptions& options) {
     throw CommandError(
         fmt::format("{} ranks cannot be {} in each process", world.size(), options.ranks_here));
   }
-  if (!options.preset.empty()) {
+  if (!options.lab.preset.empty()) {
     start_lab(options, world.size() / options.ranks_here);
   }
   const bool is_launched = runtime::is_launched(base::Environment::of_process());
@@ -403,11 +395,7 @@ void add_emulate_run(CLI::App& noun) {
   CLI::App* command = noun.add_subcommand(
       "run", "This process as one rank of a trace: waits for computing, real communication");
   command->add_option("--trace", options->trace, "A file, a folder or a prefix")->required();
-  command->add_option("--preset", options->preset,
-                      "Start all ranks in a lab with this network (spillway lab presets)");
-  command
-      ->add_option("--lab", options->lab, "A further word for that lab: --lab=--rate --lab=1gbit")
-      ->allow_extra_args(false);
+  add_lab_options(*command, options->lab, "Start all ranks in");
   command->add_option("--repeat", options->repeat, "Replays, one after another")
       ->capture_default_str()
       ->check(CLI::Range(1U, 1'000'000U));

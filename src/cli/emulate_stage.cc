@@ -24,6 +24,7 @@
 #include "base/environment.h"
 #include "base/units_text.h"
 #include "cli/commands.h"
+#include "cli/emulate_lab.h"
 #include "cli/emulate_network.h"
 #include "cli/job_command.h"
 #include "emulate/stage/flow_durations.h"
@@ -50,9 +51,8 @@ struct EmulateStageOptions {
   std::uint64_t seed = 1;
   std::string patience = "300s";
   bool strict = false;
-  std::string preset;
+  EmulateLabOptions lab;
   bool launcher = false;
-  std::vector<std::string> lab;
   std::string report;
   std::vector<std::string> command;
 };
@@ -137,15 +137,6 @@ class StageFolder {
   std::filesystem::path folder_;
 };
 
-std::string own_program() {
-  std::error_code error;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) {
-    throw CommandError("/proc/self/exe cannot be read");
-  }
-  return program.string();
-}
-
 using StageVariables = std::vector<std::pair<std::string, std::string>>;
 
 // Ends with this process.
@@ -188,24 +179,16 @@ std::vector<pid_t> start_here(const EmulateStageOptions& options,
 // A host of a lab for each real rank.
 pid_t start_in_lab(const EmulateStageOptions& options, const emulate::StageConfig& config,
                    const std::string& socket) {
-  const std::string tool = own_program();
-  std::vector<std::string> words = {tool,
-                                    "lab",
-                                    "run",
-                                    "--preset",
-                                    options.preset,
-                                    "--hosts",
-                                    std::to_string(config.real.size())};
-  words.insert(words.end(), options.lab.begin(), options.lab.end());
-  words.insert(words.end(),
-               {"--env", "SPILLWAY_STAGE=" + socket, "--", tool, "emulate", "enter", "--"});
-  words.insert(words.end(), options.command.begin(), options.command.end());
-  return start_child(words, {});
+  EmulateLabOptions lab = options.lab;
+  lab.words.insert(lab.words.end(), {"--env", "SPILLWAY_STAGE=" + socket});
+  std::vector<std::string> entering = {own_program(), "emulate", "enter", "--"};
+  entering.insert(entering.end(), options.command.begin(), options.command.end());
+  return start_child(lab_command(lab, config.real.size(), entering), {});
 }
 
 std::vector<pid_t> start_real(const EmulateStageOptions& options,
                               const emulate::StageConfig& config, const std::string& socket) {
-  if (!options.preset.empty()) {
+  if (!options.lab.preset.empty()) {
     return {start_in_lab(options, config, socket)};
   }
   return options.launcher ? std::vector{start_child(options.command, {{"SPILLWAY_STAGE", socket}})}
@@ -371,12 +354,9 @@ void add_stage_options(CLI::App& command, EmulateStageOptions& options) {
       ->capture_default_str();
   command.add_flag("--strict", options.strict,
                    "A script that reads values in which virtual ranks had a part fails");
-  command.add_option("--preset", options.preset,
-                     "Real ranks are hosts of a lab with this network (spillway lab presets)");
+  add_lab_options(command, options.lab, "Real ranks are hosts of");
   command.add_flag("--launcher", options.launcher,
                    "The command starts the real ranks itself, each with `spillway emulate enter`");
-  command.add_option("--lab", options.lab, "A further word for that lab: --lab=--rate --lab=1gbit")
-      ->allow_extra_args(false);
   command.add_option("--report", options.report, "Write what was staged here, as JSON");
 }
 
