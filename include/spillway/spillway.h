@@ -244,7 +244,7 @@ typedef enum spillway_code {
 /* Where an operation's memory is. */
 typedef enum spillway_memory {
   SPILLWAY_MEMORY_HOST = 0,
-  SPILLWAY_MEMORY_CUDA = 1 /* an NVIDIA GPU's, which codes what is in it */
+  SPILLWAY_MEMORY_CUDA = 1 /* an NVIDIA GPU's, which codes what is in it; what is exact is copied */
 } spillway_memory;
 
 /* Whether tensors of that GPU, as CUDA counts them, can be coded there. The first call loads what
@@ -298,7 +298,8 @@ typedef struct spillway_operation_options {
                             * this feedback_tensor, which saves a round trip; what is too large for
                             * it is cut off, and made up for in the next. 0: ranks agree on it */
 
-  /* Of a tolerant all-reduce of planes without least_contributors, each rank for its own memory. */
+  /* Of an exact all-reduce, and of a tolerant one of thc, or of planes without least_contributors;
+   * each rank for its own memory. */
   uint32_t memory; /* spillway_memory that send and receive are in; host */
   uint32_t device; /* of CUDA: which GPU; 0 */
   void* stream;    /* of CUDA: the cudaStream_t of the caller's work on them, behind which the

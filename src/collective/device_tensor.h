@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A tensor that is in the memory of a device and is coded there: a tolerant all-reduce of bit
+// A tensor that is in the memory of a device. It is coded there: a tolerant all-reduce of bit
 // planes, or of levels that are added, then moves these between host and device, and values stay
-// where they are. Whoever describes the operation hands one in (Operation::device);
-// gpu/cuda_tensor.h is NVIDIA's.
+// where they are. An exact one is copied to the host and back in pieces. Whoever describes the
+// operation hands one in (Operation::device); gpu/cuda_tensor.h is NVIDIA's.
 //
 // With error feedback what the tensor is owed is in the device's memory, too: floats, one for each
 // of its elements; `owed` are those of an extent, or null.
@@ -72,6 +72,13 @@ class DeviceTensor {
 
   // What its calls have taken so far, by the device's own clock; nothing where it has none.
   virtual PartTimes times() const { return {}; }
+
+  // Of an exact operation: memory of the host for its input and its output, one where these are
+  // one; and copies of so many bytes, as far from their beginnings, there and back.
+  virtual std::uint8_t* host_input() = 0;
+  virtual std::uint8_t* host_output() = 0;
+  virtual base::Status bring(std::size_t offset, std::size_t bytes) = 0;
+  virtual base::Status take_back(std::size_t offset, std::size_t bytes) = 0;
 
   // Room for a message, in memory of the host that the device reaches quickly.
   virtual base::Result<packetize::KeptPlanes> make_planes(const packetize::PacketPlan& plan) = 0;

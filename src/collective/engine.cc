@@ -11,6 +11,7 @@
 
 #include "collective/coded/coded_run.h"
 #include "collective/device_tensor.h"
+#include "collective/exact/plan_device.h"
 #include "collective/summed/summed_run.h"
 #include "collective/tolerant/tolerant_run.h"
 
@@ -126,9 +127,12 @@ base::Result<std::unique_ptr<OperationRun>> Engine::make_run(const Operation& op
         return make_coded_run(operation, key);
     }
   }
-  return std::unique_ptr<OperationRun>(std::make_unique<PlanRun>(
-      operation, key, make_plan(operation, config_.group, config_.plan, shares), run_config_,
-      scratch_));
+  Plan plan = make_plan(operation, config_.group, config_.plan, shares);
+  if (operation.device) {
+    plan = on_device(plan, operation.bytes(), copy_bytes_of(operation.bytes()));
+  }
+  return std::unique_ptr<OperationRun>(
+      std::make_unique<PlanRun>(operation, key, std::move(plan), run_config_, scratch_));
 }
 
 base::Result<std::unique_ptr<OperationRun>> Engine::make_tolerant_run(const Operation& operation,
@@ -275,8 +279,18 @@ void Engine::complete(Active& active, base::Instant now) {
 
 void Engine::count_job(Active& active, const ComputeJob& job, base::Instant now) {
   PartTimes& parts = active.run->report().parts;
-  (job.part == ComputeJob::Part::kEncode ? parts.encode : parts.decode) += job.took;
-  if (!active.first_message && job.part == ComputeJob::Part::kEncode) {
+  switch (job.part) {
+    case ComputeJob::Part::kEncode:
+      parts.encode += job.took;
+      break;
+    case ComputeJob::Part::kDecode:
+      parts.decode += job.took;
+      break;
+    case ComputeJob::Part::kCopy:
+      parts.waits += job.took;
+      break;
+  }
+  if (!active.first_message && job.part != ComputeJob::Part::kDecode) {
     active.first_message = now;
   }
 }
@@ -285,11 +299,18 @@ void Engine::count_job(Active& active, const ComputeJob& job, base::Instant now)
 void Engine::count_parts(const Active& active, OperationReport& report) {
   PartTimes& parts = report.parts;
   if (const auto& device = report.operation.device) {
-    const base::Duration jobs = parts.encode + parts.decode;
-    parts = device->times();
+    const PartTimes there = device->times();
+    base::Duration jobs = parts.waits;
+    if (report.operation.tolerance) {
+      jobs += parts.encode + parts.decode;
+      parts.encode = there.encode;
+      parts.decode = there.decode;
+      report.device_bytes = report.operation.bytes();
+    }
+    parts.to_host = there.to_host;
+    parts.to_device = there.to_device;
     parts.waits = std::max(base::Duration(),
-                           jobs - parts.encode - parts.to_host - parts.to_device - parts.decode);
-    report.device_bytes = report.operation.bytes();
+                           jobs - there.encode - there.to_host - there.to_device - there.decode);
   }
   parts.exchange = std::max(base::Duration(),
                             active.last_message - active.first_message.value_or(report.started));

@@ -190,13 +190,14 @@ base::Status validate_device(const Operation& operation, const Group& group) {
                          operation.tolerance->least_contributors == 0.0;
   const bool is_levels = operation.tolerance && operation.tolerance->code == SumCode::kLevels;
   const bool has_type = is_floating(operation.type) && operation.type != DataType::kFloat64;
-  if ((is_planes || is_levels) && has_type && group.world > 1) {
+  const bool is_exact = operation.kind == Kind::kAllReduce && !operation.tolerance;
+  if ((is_exact || ((is_planes || is_levels) && has_type)) && group.world > 1) {
     return {};
   }
   return base::invalid_argument(
-      "a device codes tolerant all_reduces of thc, and of planes without least_contributors, of "
-      "float32, bfloat16 or float16, among two ranks or more; copy the tensor to the host for all "
-      "else");
+      "a device's memory is taken by exact all_reduces, and by tolerant ones of thc, and of planes "
+      "without least_contributors, of float32, bfloat16 or float16, among two ranks or more; copy "
+      "the tensor to the host for all else");
 }
 
 base::Status validate_ranks(const Operation& operation, const Group& group) {

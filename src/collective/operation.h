@@ -199,9 +199,9 @@ struct Operation {
   // Both outlive the operation; may be the same. NULL where the rank has none (input_bytes()).
   const void* input = nullptr;
   void* output = nullptr;
-  // Where input and output are, if that is a device (device_tensor.h). Tolerant all-reduces of
-  // planes without deadlines, and of levels, among several ranks, can be of such; a rank's own
-  // business.
+  // Where input and output are, if that is a device (device_tensor.h). Exact all-reduces, and
+  // tolerant ones of planes without deadlines, and of levels, among several ranks, can be of such;
+  // a rank's own business.
   std::shared_ptr<DeviceTensor> device{};
 
   std::size_t bytes() const { return count * element_size(type); }

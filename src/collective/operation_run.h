@@ -35,7 +35,7 @@ namespace spillway::collective {
 class ComputeJob {
  public:
   // Which part of an operation it is (PartTimes).
-  enum class Part : std::uint8_t { kEncode, kDecode };
+  enum class Part : std::uint8_t { kEncode, kDecode, kCopy };
 
   virtual ~ComputeJob() = default;
   // On any thread; touches what the job was given and nothing else.

@@ -60,8 +60,46 @@ base::Result<std::shared_ptr<collective::DeviceTensor>> CudaTensor::make(
   if (const base::Status status = ready.value().record(stream); !status.ok()) {
     return status;
   }
-  return std::shared_ptr<collective::DeviceTensor>(
-      new CudaTensor(*coder, std::move(ready).value(), operation));
+  std::shared_ptr<CudaTensor> tensor(new CudaTensor(*coder, std::move(ready).value(), operation));
+  if (!operation.tolerance) {
+    if (base::Status status = tensor->make_host_memory(operation); !status.ok()) {
+      return status;
+    }
+  }
+  return std::shared_ptr<collective::DeviceTensor>(std::move(tensor));
+}
+
+base::Status CudaTensor::make_host_memory(const collective::Operation& operation) {
+  base::Result<packetize::PlaneMemory> input = coder_->take_pinned(operation.bytes());
+  base::Result<packetize::PlaneMemory> output =
+      input_ == output_ || !input.ok() ? input : coder_->take_pinned(operation.bytes());
+  if (output.ok()) {
+    host_input_ = *input;
+    host_output_ = *output;
+  }
+  return output.status();
+}
+
+base::Status CudaTensor::bring(std::size_t offset, std::size_t bytes) {
+  base::Result<CudaCoder::Lease> workspace = begin();
+  if (!workspace.ok()) {
+    return workspace.status();
+  }
+  Sequence steps(*coder_, *workspace.value(), Sequence::Work::kEncode, times_);
+  steps.copy_out(host_input_.get() + offset, input_ + offset, bytes);
+  steps.wait();
+  return steps.status();
+}
+
+base::Status CudaTensor::take_back(std::size_t offset, std::size_t bytes) {
+  base::Result<CudaCoder::Lease> workspace = begin();
+  if (!workspace.ok()) {
+    return workspace.status();
+  }
+  Sequence steps(*coder_, *workspace.value(), Sequence::Work::kDecode, times_);
+  steps.copy_in(output_ + offset, host_output_.get() + offset, bytes);
+  steps.wait();
+  return steps.status();
 }
 
 collective::PartTimes CudaTensor::times() const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A tensor in the memory of an NVIDIA GPU, coded there: collective::DeviceTensor for CUDA.
+// A tensor in the memory of an NVIDIA GPU, coded there or, of an exact operation, copied from there
+// and back: collective::DeviceTensor for CUDA.
 //
 // Work goes to streams of our own, behind what the caller's stream had been given when the tensor
 // was made; threads that wait for it sleep. When an operation has ended, so has all of its work on
@@ -30,6 +31,10 @@ class CudaTensor final : public collective::DeviceTensor {
       int ordinal, const collective::Operation& operation, Stream stream);
 
   collective::PartTimes times() const override;
+  std::uint8_t* host_input() override { return host_input_.get(); }
+  std::uint8_t* host_output() override { return host_output_.get(); }
+  base::Status bring(std::size_t offset, std::size_t bytes) override;
+  base::Status take_back(std::size_t offset, std::size_t bytes) override;
   base::Result<packetize::KeptPlanes> make_planes(const packetize::PacketPlan& plan) override;
   base::Result<std::shared_ptr<float[]>> make_residual(std::size_t count) override;
   base::Status encode(const collective::Extent& extent, const packetize::PacketPlan& plan,
@@ -58,6 +63,7 @@ class CudaTensor final : public collective::DeviceTensor {
   CudaTensor(std::shared_ptr<CudaCoder> coder, OwnedEvent ready,
              const collective::Operation& operation);
 
+  base::Status make_host_memory(const collective::Operation& operation);
   // A workspace whose stream comes behind the caller's.
   base::Result<CudaCoder::Lease> begin();
   DeviceArray input(const collective::Extent& extent) const;
@@ -72,6 +78,8 @@ class CudaTensor final : public collective::DeviceTensor {
   DevicePointer input_;
   DevicePointer output_;
   Element element_;
+  packetize::PlaneMemory host_input_;  // of an exact operation, pinned
+  packetize::PlaneMemory host_output_;
   SequenceTimes times_;
 };
 

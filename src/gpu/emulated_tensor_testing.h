@@ -4,6 +4,7 @@
 // on the CPU (block_testing.h). Any thread; one works at a time.
 #pragma once
 
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -19,7 +20,23 @@ namespace spillway::gpu {
 
 class EmulatedTensor final : public collective::DeviceTensor {
  public:
-  EmulatedTensor(const float* input, float* output) : input_(input), output_(output) {}
+  // `count`: of an exact operation, its elements.
+  EmulatedTensor(const float* input, float* output, std::size_t count = 0)
+      : input_(input), output_(output), host_(2 * count) {}
+
+  std::uint8_t* host_input() override { return reinterpret_cast<std::uint8_t*>(host_.data()); }
+  std::uint8_t* host_output() override {
+    return host_input() + (input_ == output_ ? 0 : host_.size() / 2 * sizeof(float));
+  }
+  base::Status bring(std::size_t offset, std::size_t bytes) override {
+    std::memcpy(host_input() + offset, reinterpret_cast<const std::uint8_t*>(input_) + offset,
+                bytes);
+    return {};
+  }
+  base::Status take_back(std::size_t offset, std::size_t bytes) override {
+    std::memcpy(reinterpret_cast<std::uint8_t*>(output_) + offset, host_output() + offset, bytes);
+    return {};
+  }
 
   base::Result<packetize::KeptPlanes> make_planes(const packetize::PacketPlan& plan) override {
     return packetize::KeptPlanes::make(plan);
@@ -218,6 +235,7 @@ class EmulatedTensor final : public collective::DeviceTensor {
 
   const float* input_;
   float* output_;
+  std::vector<float> host_;
 };
 
 }  // namespace spillway::gpu

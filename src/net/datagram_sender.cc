@@ -126,6 +126,20 @@ void DatagramSender::add(const transport::Transmission& named) {
   next_out_.named_bytes += named.data_bytes;
 }
 
+void DatagramSender::wait_until_written(const wire::MessageId& message, std::uint16_t to) {
+  const NamedMessage awaited{message, to};
+  const bool is_next =
+      std::any_of(next_out_.named.begin(), next_out_.named.end(), [&awaited](const Named& named) {
+        return NamedMessage{named.stamp.message, named.route.peer} == awaited;
+      });
+  const bool is_leaving = !is_written_.load(std::memory_order_acquire) &&
+                          std::find(leaving_messages_.begin(), leaving_messages_.end(), awaited) !=
+                              leaving_messages_.end();
+  if (is_next || is_leaving) {
+    wait_until_written();
+  }
+}
+
 void DatagramSender::wait_until_written() {
   if (!next_out_.named.empty()) {
     write_named(next_out_);
@@ -200,7 +214,14 @@ bool DatagramSender::flush() {
   }
   std::swap(next_out_, leaving_.batch);
   leaving_.lane = &leaving_.batch.aside;
-  if (helper_ && leaving_.batch.main.used + leaving_.batch.named_bytes >= kWorthHelp) {
+  if (helper_ && may_help_ && leaving_.batch.main.used + leaving_.batch.named_bytes >= kWorthHelp) {
+    leaving_messages_.clear();
+    for (const Named& named : leaving_.batch.named) {
+      const NamedMessage message{named.stamp.message, named.route.peer};
+      if (leaving_messages_.empty() || leaving_messages_.back() != message) {
+        leaving_messages_.push_back(message);
+      }
+    }
     is_written_.store(false, std::memory_order_relaxed);
     helper_->start([this] {
       try {

@@ -17,8 +17,9 @@
 // With a helper, calls that take long are its, and so is the writing of datagrams that were only
 // named (add()): flush() hands over what was gathered, and the next is gathered meanwhile, into
 // another buffer. What came of it is known when it is taken back, by the next flush() or by
-// take_back(), which whoever goes to sleep calls first. What datagrams are written from must stay
-// until wait_until_written() has returned. One thread, and the helper's between the two.
+// take_back(), which whoever goes to sleep calls first. What a message's datagrams are written from
+// must stay until wait_until_written() of that message has returned. One thread, and the helper's
+// between the two.
 #pragma once
 
 #include <atomic>
@@ -73,7 +74,9 @@ class DatagramSender {
     helper_ = std::move(helper);
     writer_ = writer;
   }
-  bool has_writer() const { return writer_ != nullptr; }
+  // Whether it is to work at present; at first it is.
+  void let_help(bool may_help) { may_help_ = may_help; }
+  bool has_writer() const { return writer_ != nullptr && may_help_; }
 
   // Where datagrams to Route::peer go; said before the first of them.
   void set_address(std::uint16_t peer, const SocketAddress& address);
@@ -83,9 +86,11 @@ class DatagramSender {
   // Where to write it: SPILLWAY_MAX_PACKET bytes.
   base::MutableByteView room();
   void commit(const transport::Route& route, std::size_t size);
-  // With a writer: names a datagram of data instead, which the helper will write.
+  // Where it has a writer: names a datagram of data instead, which the helper will write.
   void add(const transport::Transmission& named);
-  // Nothing that was named is still to be written: what it is written from may go.
+  // Nothing of this message, or nothing at all, that was named is still to be written: what it is
+  // written from may go.
+  void wait_until_written(const wire::MessageId& message, std::uint16_t to);
   void wait_until_written();
 
   // False if some datagrams wait for room in a socket (waiting_fd()).
@@ -126,6 +131,12 @@ class DatagramSender {
     wire::DataStamp stamp;
     transport::PayloadSource* source = nullptr;
   };
+  // Whose datagrams they are.
+  struct NamedMessage {
+    wire::MessageId id;
+    std::uint16_t to = 0;
+    friend bool operator==(const NamedMessage&, const NamedMessage&) = default;
+  };
   struct Batch {
     Lane main;
     Lane aside;                // control packets that would have broken a run
@@ -160,11 +171,13 @@ class DatagramSender {
   Offloads offloads_;
   Batch next_out_;  // being gathered
   Departure leaving_;
-  std::atomic<bool> is_written_{true};  // what was named of it
-  bool waits_ = false;                  // some of it, for room in a socket
+  std::vector<NamedMessage> leaving_messages_;  // of which something was named in it
+  std::atomic<bool> is_written_{true};          // what was named in it
+  bool waits_ = false;                          // some of it, for room in a socket
   std::optional<Unsent> unsent_;
   SendCounters counters_;
   const DatagramWriter* writer_ = nullptr;
+  bool may_help_ = true;
   std::unique_ptr<HelperThread> helper_;  // last: it ends first
 };
 

@@ -192,6 +192,7 @@ TEST_P(EveryOffload, DatagramsThatAHelperWritesAreThoseThatWereNamed) {
   std::vector<std::size_t> sizes(256);
   std::uint8_t number = 0;
   for (const int count : {1, 3, 25, 40}) {
+    wire.sender->let_help(count != 3);  // what was named before is written all the same
     for (int i = 0; i < count; ++i) {
       transport::Transmission named;
       named.route.peer = kPeer;

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <future>
@@ -77,6 +78,8 @@ class Events final : public DriverListener {
     broken_.push_back(cause);
     changed_.notify_all();
   }
+  bool leaves_processors() const override { return ++asked_for_processors_ % 3 == 0; }
+  unsigned asked_for_processors() const { return asked_for_processors_; }
   std::vector<base::Status> wait_for_broken(std::size_t count) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, kTestPatience, [&] { return broken_.size() >= count; });
@@ -107,6 +110,7 @@ class Events final : public DriverListener {
   std::vector<transport::Event> events_;
   std::vector<base::Status> broken_;
   std::size_t streams_used_ = 0;
+  mutable std::atomic<unsigned> asked_for_processors_ = 0;
 };
 
 inline DriverConfig config_of(std::uint16_t rank, const std::string& address) {
@@ -127,7 +131,8 @@ struct Rank {
     driver->begin_epoch({.job = kTestJob, .number = 1, .session = {}});
   }
 
-  void send(std::uint16_t to, std::uint32_t packets, std::uint32_t operation = 0) {
+  void send(std::uint16_t to, std::uint32_t packets, std::uint32_t operation = 0,
+            transport::PayloadSource* from = nullptr) {
     driver->post([=, this](transport::Endpoint& endpoint, base::Instant now) {
       EXPECT_TRUE(endpoint
                       .send({.id = {.operation = operation, .source = rank},
@@ -135,7 +140,7 @@ struct Rank {
                              .packets = packets,
                              .packet_bytes = kTestPacketBytes,
                              .loss = {.loss_bound_ppm = 0},
-                             .source = &source},
+                             .source = from != nullptr ? from : &source},
                             now)
                       .ok());
     });
@@ -162,7 +167,9 @@ struct Rank {
 };
 
 struct Two {
-  explicit Two(const DriverConfig& a, const DriverConfig& b) : zero(0, a), one(1, b) {
+  explicit Two(const DriverConfig& a, const DriverConfig& b, bool help_when_idle = false)
+      : zero(0, a), one(1, b) {
+    EXPECT_TRUE(!help_when_idle || zero.driver->help_when_idle().ok());
     EXPECT_TRUE(zero.driver->add_peer(1, one.driver->local()).ok());
     EXPECT_TRUE(one.driver->add_peer(0, zero.driver->local()).ok());
     EXPECT_TRUE(zero.driver->start().ok() && one.driver->start().ok());

@@ -19,6 +19,7 @@
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <variant>
 
 #include "base/clock.h"
 #include "net/path_mtu.h"
@@ -66,7 +67,7 @@ base::Bytes wire_bytes(std::size_t datagram, const SocketAddress& address) {
 base::Result<DriverConfig> driver_config_from(const base::Environment& environment) {
   const base::Result<Offloads> offloads = offloads_from(environment);
   const base::Result<std::int64_t> microseconds = environment.number("SPILLWAY_BUSY_POLL");
-  const auto threads = environment.number("SPILLWAY_IO_THREADS");
+  const auto threads = environment.optional_number("SPILLWAY_IO_THREADS");
   for (const base::Status& status : {offloads.status(), microseconds.status(), threads.status()}) {
     if (!status.ok()) {
       return status;
@@ -75,16 +76,20 @@ base::Result<DriverConfig> driver_config_from(const base::Environment& environme
   DriverConfig config;
   config.offloads = *offloads;
   config.busy_poll = base::microseconds(*microseconds);
-  config.io_threads = static_cast<unsigned>(*threads);
+  if (*threads) {
+    config.io_threads = static_cast<unsigned>(**threads);
+  }
   return config;
 }
 
-class TransportDriver::Loop final : private StreamOwner, private DatagramWriter {
+class TransportDriver::Loop final : private StreamOwner,
+                                    private DatagramWriter,
+                                    private transport::SourceReader {
  public:
   Loop(const DriverConfig& config, std::vector<UdpSocket> sockets, DriverListener& listener)
       : config_(config),
         listener_(listener),
-        port_(config.endpoint, {}),
+        port_(endpoint_config(), {}),
         sender_(std::move(sockets), config.offloads),
         receiver_(sender_.sockets()[0], config.offloads),
         pacer_(config.send_rate, config.send_burst) {
@@ -115,6 +120,7 @@ class TransportDriver::Loop final : private StreamOwner, private DatagramWriter 
   void post(Task task) { tasks_.push(std::move(task)); }
 
   base::Status begin_helpers();
+  base::Status help_when_idle();
   void begin_epoch(const transport::Epoch& epoch);
   base::Result<unsigned> add_peer(std::uint16_t rank, const SocketAddress& address);
   void add_source(const SocketAddress& address) {
@@ -130,7 +136,13 @@ class TransportDriver::Loop final : private StreamOwner, private DatagramWriter 
   std::vector<std::string> warnings;
 
  private:
+  transport::EndpointConfig endpoint_config() {
+    transport::EndpointConfig endpoint = config_.endpoint;
+    endpoint.reader = this;
+    return endpoint;
+  }
   base::Instant now() const { return clock_.now(); }
+  base::Status begin_to_send_with_helper();
   void turn();
   void turn_and_wait(base::Instant& last_active);
   void note_broken(const std::exception& thrown);
@@ -151,6 +163,9 @@ class TransportDriver::Loop final : private StreamOwner, private DatagramWriter 
                          transport::PayloadSource& source,
                          base::MutableByteView out) const override {
     return port_.write_data(route, stamp, source, out);
+  }
+  void let_go(const wire::MessageId& id, std::uint16_t to) override {
+    sender_.wait_until_written(id, to);
   }
   void on_stream_packet(std::uint16_t rank, base::ByteView packet) override;
   void on_stream_room(std::uint16_t rank, bool has_room) override;
@@ -188,10 +203,11 @@ class TransportDriver::Loop final : private StreamOwner, private DatagramWriter 
   bool is_out_of_memory_ = false;  // the same
   std::atomic<bool> stopped_{false};
   std::thread thread_;
-  base::Instant told_;         // the latest time the endpoint was handed
-  bool active_ = false;        // something was done in this turn
-  bool blocked_ = false;       // a socket has no room
-  unsigned turns_behind_ = 0;  // in a row that ended with more to read
+  base::Instant told_;                // the latest time the endpoint was handed
+  bool asks_for_processors_ = false;  // the listener, before a helper is used
+  bool active_ = false;               // something was done in this turn
+  bool blocked_ = false;              // a socket has no room
+  unsigned turns_behind_ = 0;         // in a row that ended with more to read
   std::uint64_t sleeps_ = 0;
 };
 
@@ -267,15 +283,30 @@ base::Result<unsigned> TransportDriver::Loop::add_peer(std::uint16_t rank,
   return limit;
 }
 
-base::Status TransportDriver::Loop::begin_helpers() {
-  if (config_.io_threads > 1) {
-    base::Result<std::unique_ptr<HelperThread>> sends = HelperThread::make("sends packets");
-    if (!sends.ok()) {
-      return sends.status();
-    }
+base::Status TransportDriver::Loop::begin_to_send_with_helper() {
+  base::Result<std::unique_ptr<HelperThread>> sends = HelperThread::make("sends packets");
+  if (sends.ok()) {
     sender_.use_helper(std::move(sends).value(), this);
   }
-  if (config_.io_threads > 2) {
+  return sends.status();
+}
+
+base::Status TransportDriver::Loop::help_when_idle() {
+  if (config_.io_threads || asks_for_processors_) {
+    return {};
+  }
+  asks_for_processors_ = true;
+  return begin_to_send_with_helper();
+}
+
+base::Status TransportDriver::Loop::begin_helpers() {
+  const unsigned threads = config_.io_threads.value_or(1);
+  if (threads > 1) {
+    if (base::Status status = begin_to_send_with_helper(); !status.ok()) {
+      return status;
+    }
+  }
+  if (threads > 2) {
     base::Result<std::unique_ptr<HelperThread>> reads = HelperThread::make("reads packets");
     if (!reads.ok()) {
       return reads.status();
@@ -333,7 +364,6 @@ void TransportDriver::Loop::tell_broken() {
     return;
   }
   told_ = std::max(told_, now());
-  sender_.wait_until_written();
   listener_.on_broken(is_out_of_memory_ ? out_of_memory_ : *broken_, port_.endpoint(), told_);
   is_out_of_memory_ = false;
   broken_.reset();
@@ -361,7 +391,6 @@ void TransportDriver::Loop::run_tasks() {
     due_tasks_.pop_front();
     told_ = now();
     active_ = true;
-    sender_.wait_until_written();
     task(port_.endpoint(), told_);
   }
 }
@@ -490,7 +519,6 @@ void TransportDriver::Loop::run_timeouts() {
   if (listener_.next_timeout() <= at) {
     report_events();  // what happened before the clock ran out comes before it
     told_ = std::max(told_, at);
-    sender_.wait_until_written();
     listener_.on_timeout(port_.endpoint(), told_);
     active_ = true;
   }
@@ -498,15 +526,24 @@ void TransportDriver::Loop::run_timeouts() {
 
 // Sends what the endpoint has, as far as pacer and sockets let it. True if anything left.
 bool TransportDriver::Loop::transmit() {
+  if (asks_for_processors_) {
+    sender_.let_help(listener_.leaves_processors());
+  }
   bool any = false;
   for (int i = 0; i < kFlushesPerTurn; ++i) {
-    if (sender_.empty() && pacer_.may_send(now())) {
+    if ((sender_.empty() || sender_.is_busy()) && pacer_.may_send(now())) {
       gather(now());
     }
     const bool streamed = streams_ && streams_->flush();
     any |= streamed;
+    if (sender_.is_busy()) {
+      // Whatever arrives meanwhile is read before what was gathered goes to the helper.
+      blocked_ = false;
+      any |= !sender_.empty();
+      break;
+    }
     // What a helper could not send is left to flush.
-    if (sender_.empty() && (sender_.is_busy() || take_back())) {
+    if (sender_.empty() && take_back()) {
       blocked_ = false;
       if (streamed) {
         continue;
@@ -573,7 +610,9 @@ std::size_t TransportDriver::Loop::write_to_stream() {
 void TransportDriver::Loop::report_events() {
   transport::Event event;
   while (port_.endpoint().poll_event(event)) {
-    sender_.wait_until_written();  // messages that ended go
+    if (const auto* sent = std::get_if<transport::SendReport>(&event)) {
+      sender_.wait_until_written(sent->id, sent->to);  // what it was written from goes
+    }
     listener_.on_event(event, port_.endpoint(), told_);
     active_ = true;
   }
@@ -684,6 +723,9 @@ base::Result<unsigned> TransportDriver::add_peer(std::uint16_t rank, const Socke
 }
 void TransportDriver::add_source(const SocketAddress& address) {
   loop_->add_source(address);
+}
+base::Status TransportDriver::help_when_idle() {
+  return loop_->help_when_idle();
 }
 void TransportDriver::post(Task task) {
   loop_->post(std::move(task));

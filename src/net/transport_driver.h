@@ -21,8 +21,9 @@
 // posted work, and may use the endpoint they are given. Epochs begin and peers are added before the
 // loop runs, or on its thread: sockets outlive epochs. Where io_threads asks for them, up to two
 // helpers work for the loop meanwhile: one writes datagrams of data and sends them, one reads
-// ahead. They see sockets and buffers, and what messages are written from (PayloadSource), which
-// may go only on the loop's thread, from where listeners and posted work are called.
+// ahead. Where nothing was said, help_when_idle() has one send while the listener leaves processors
+// to it. They see sockets and buffers, and what messages are written from (PayloadSource): that
+// may go, on the loop's thread, once a SendReport was told or the message withdrawn.
 //
 //   auto driver = TransportDriver::open(config, listener);
 //   driver->begin_epoch(epoch);  // whose keys its packets are sealed with
@@ -63,7 +64,8 @@ struct DriverConfig {
   base::BitRate send_rate{};                        // of this host's link; zero: not paced
   base::Bytes send_burst = base::bytes(64 * 1024);  // that may leave at once where it is
   base::Duration busy_poll{};
-  unsigned io_threads = 1;  // up to kMaxIoThreads, the loop's included
+  // The loop's included, up to kMaxIoThreads; nothing: one, and who helps when it is idle.
+  std::optional<unsigned> io_threads{};
   Carrier carrier = Carrier::kUdp;
   TcpOptions tcp;
 };
@@ -96,6 +98,8 @@ class DriverListener {
   // Datagrams do not get through between this rank and another, but TCP does: packets go over that
   // from now on.
   virtual void on_stream_used(std::uint16_t /*rank*/) {}
+  // Whether processors have time for a helper (help_when_idle()).
+  virtual bool leaves_processors() const { return true; }
   // Something was thrown on the loop's thread, by the listener, posted work or below; what it was
   // about to do is half done. Owners that do not know how to go on end the process.
   virtual void on_broken(const base::Status& cause, transport::Endpoint& endpoint,
@@ -122,6 +126,9 @@ class TransportDriver {
   base::Result<unsigned> add_peer(std::uint16_t rank, const SocketAddress& address);
   // A peer's datagrams may come from there, too.
   void add_source(const SocketAddress& address);
+
+  // Before the loop runs. Nothing where io_threads was said.
+  base::Status help_when_idle();
 
   void post(Task task);  // any thread
   base::Status start();  // fails where no thread can be made

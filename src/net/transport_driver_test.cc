@@ -5,8 +5,12 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
+#include <functional>
+#include <future>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 
@@ -21,7 +25,7 @@ TEST(DriverConfig, IsAsVariablesSay) {
   ASSERT_TRUE(plain.ok());
   EXPECT_TRUE(plain->offloads.gso && plain->offloads.gro && plain->offloads.batching);
   EXPECT_EQ(plain->busy_poll, base::Duration());
-  EXPECT_EQ(plain->io_threads, 1U);
+  EXPECT_EQ(plain->io_threads, std::nullopt);
   const auto told = driver_config_from(
       {{"SPILLWAY_GRO", "0"}, {"SPILLWAY_BUSY_POLL", "50"}, {"SPILLWAY_IO_THREADS", "2"}});
   ASSERT_TRUE(told.ok());
@@ -65,6 +69,60 @@ TEST(TransportDriver, CarriesAMessageWithHelpers) {
   a.io_threads = b.io_threads = kMaxIoThreads;
   Two ranks(a, b);
   expect_transfer(ranks, 20000);
+}
+
+TEST(TransportDriver, HasAHelperSendWhileProcessorsAreIdle) {
+  Two ranks(patient(0), patient(1), /*help_when_idle=*/true);
+  expect_transfer(ranks, 20000);
+  EXPECT_GE(ranks.zero.events.asked_for_processors(), 3U);  // which are idle every third time
+}
+
+// Says whether anybody wrote from it after it had gone. A helper takes its time.
+class SlowSource final : public transport::PayloadSource {
+ public:
+  std::size_t write(const wire::DataStamp& stamp, const wire::PacketAuth& auth,
+                    base::MutableByteView out) override {
+    if (std::this_thread::get_id() != loop) {
+      has_helper = true;
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+    was_used_late = was_used_late || has_gone;
+    return source_.write(stamp, auth, out);
+  }
+  std::thread::id loop;
+  std::atomic<bool> has_helper{false};
+  std::atomic<bool> has_gone{false};
+  std::atomic<bool> was_used_late{false};
+
+ private:
+  TestSource source_;
+};
+
+TEST(TransportDriver, ReadsNoSourceOfAMessageThatWasWithdrawn) {
+  DriverConfig a = patient(0);
+  a.io_threads = 2;
+  Two ranks(a, patient(1));
+  SlowSource source;
+  const auto on_loop = [&](const std::function<void(transport::Endpoint&, base::Instant)>& work) {
+    std::promise<void> done;
+    ranks.zero.driver->post([&](transport::Endpoint& endpoint, base::Instant now) {
+      work(endpoint, now);
+      done.set_value();
+    });
+    done.get_future().wait();
+  };
+  on_loop([&](auto&, auto) { source.loop = std::this_thread::get_id(); });
+  ranks.one.expect(0, 60000);
+  ranks.zero.send(1, 60000, /*operation=*/0, &source);
+  while (!source.has_helper) {
+    std::this_thread::yield();
+  }
+  on_loop([&](transport::Endpoint& endpoint, base::Instant now) {
+    endpoint.withdraw({.operation = 0, .source = 0}, 1, now);
+    source.has_gone = true;
+  });
+  ranks.zero.driver->stop_and_wait();  // behind it nothing is written
+  EXPECT_FALSE(source.was_used_late);
 }
 
 TEST(TransportDriver, CarriesManyMessagesBothWays) {

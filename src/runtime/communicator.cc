@@ -79,6 +79,7 @@ class Communicator::Impl final : private net::DriverListener, private collective
     return std::min(engine_->next_timeout(), observer_->waits().next_look());
   }
   void on_timeout(transport::Endpoint& endpoint, base::Instant now) override;
+  bool leaves_processors() const override { return !pool_->is_calculating(); }
   void on_broken(const base::Status& cause, transport::Endpoint& endpoint,
                  base::Instant now) override;
   void on_stream_used(std::uint16_t peer) override;
@@ -192,8 +193,9 @@ base::Status Communicator::Impl::begin(const Introductions& introductions) {
   if (base::Status status = add_peers(addresses_, cards, rank(), *limits, *driver_); !status.ok()) {
     return status;
   }
-  const unsigned threads = prepared_.threads.value_or(
-      compute_thread_count(std::thread::hardware_concurrency(), ranks_here(cards, rank())));
+  const unsigned processors = std::thread::hardware_concurrency();
+  const unsigned neighbours = ranks_here(cards, rank());
+  const unsigned threads = prepared_.threads.value_or(compute_thread_count(processors, neighbours));
   base::Result<std::unique_ptr<ComputeThreads>> pool = ComputeThreads::start(
       threads, [this](collective::ComputeJob& job, const base::Status& status) {
         on_calculated(job, status);
@@ -225,7 +227,9 @@ base::Status Communicator::Impl::begin(const Introductions& introductions) {
            collective::rank_name(prepared_.group, rank()), world(), prepared_.group.servers,
            driver_->local().to_string(), protocols_of(prepared_.driver.carrier), limits->mtu,
            threads, prepared_.launch.launcher);
-  if (base::Status status = driver_->start(); !status.ok()) {
+  const base::Status helped =
+      has_processor_for_helper(processors, neighbours) ? driver_->help_when_idle() : base::Status();
+  if (base::Status status = helped.ok() ? driver_->start() : helped; !status.ok()) {
     engine_.reset();  // nobody would answer it
     return status;
   }

@@ -19,6 +19,11 @@ unsigned compute_thread_count(unsigned processors, unsigned local_ranks) {
   return std::min(share > 0 ? share - 1 : 0, kMax);
 }
 
+bool has_processor_for_helper(unsigned processors, unsigned local_ranks) {
+  constexpr unsigned kLeast = 4;
+  return processors / std::max(local_ranks, 1U) >= kLeast;
+}
+
 base::Status run_job(collective::ComputeJob& job) {
   const base::MonotonicClock clock;
   const base::Instant begun = clock.now();

@@ -26,6 +26,13 @@ std::unique_ptr<ComputeThreads> pool_of(unsigned threads) {
       .value();
 }
 
+TEST(ComputeThreads, ARankHasAProcessorForAHelperOfFour) {
+  EXPECT_TRUE(has_processor_for_helper(16, 4));
+  EXPECT_FALSE(has_processor_for_helper(15, 4));
+  EXPECT_FALSE(has_processor_for_helper(2, 1));
+  EXPECT_TRUE(has_processor_for_helper(4, 0));
+}
+
 TEST(ComputeThreads, JobsWaitForTheCommunicatorsThreadWhereThereAreNoOthers) {
   const auto pool = pool_of(0);
   NotedJob job;

@@ -218,6 +218,9 @@ void Endpoint::cancel(const wire::MessageId& id, base::Instant now) {
 
 void Endpoint::withdraw(const wire::MessageId& id, std::uint16_t peer, base::Instant now) {
   if (id.source == impl_->core.config.rank) {
+    if (SourceReader* reader = impl_->core.config.reader; reader != nullptr) {
+      reader->let_go(id, peer);
+    }
     impl_->sender.withdraw(id, peer);
   } else {
     impl_->receiver.withdraw(id, now);

@@ -75,6 +75,14 @@ struct ExchangeConfig {
   base::Duration peer_timeout = base::milliseconds(1500);
 };
 
+// Who still reads the sources of packets after poll_transmit() has named them.
+class SourceReader {
+ public:
+  virtual ~SourceReader() = default;
+  // The message is withdrawn: once this returns, its source may go.
+  virtual void let_go(const wire::MessageId& id, std::uint16_t to) = 0;
+};
+
 struct EndpointConfig {
   std::uint16_t job = 0;
   std::uint64_t epoch = 0;
@@ -89,6 +97,7 @@ struct EndpointConfig {
   bool reports_unexpected = false;
   // Tell of messages of which nothing arrives though their peers live (stall.h).
   bool reports_stalls = false;
+  SourceReader* reader = nullptr;  // outlives the endpoint; none: nobody reads later
 };
 
 // A data packet that arrived and passed its head's check.

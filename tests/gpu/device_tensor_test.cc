@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tolerant all-reduces of tensors that a device codes, the device being the kernels on a CPU: the
+// All-reduces of tensors that are in a device's memory, the device being the kernels on a CPU: the
 // same bytes at ranks with a device and without. What a GPU makes of it is in cuda_test.cc.
 #include <gtest/gtest.h>
 
@@ -43,7 +43,8 @@ std::vector<RankResult> reduce(
     std::uint16_t world, std::size_t count,
     const std::function<std::shared_ptr<collective::DeviceTensor>(std::uint16_t,
                                                                   std::vector<float>&)>& device_of,
-    const collective::Tolerance& tolerance = {.precision = 12, .loss_bound_ppm = 0}) {
+    const std::optional<collective::Tolerance>& tolerance = collective::Tolerance{
+        .precision = 12, .loss_bound_ppm = 0}) {
   std::vector<RankResult> results(world);
   run_job(world, 0, [&](runtime::Communicator& rank) {
     RankResult& result = results[rank.rank()];
@@ -154,9 +155,45 @@ TEST(DeviceTensor, ErrorFeedbackOfLevelsWorksOnADeviceAsItDoesOnTheHost) {
   EXPECT_LT(error_after_steps(50'001, levels), 0.01);
 }
 
+// An exact all-reduce, which the host carries out: in place and not, a rank of three without a
+// device.
+TEST(DeviceTensor, OfAnExactOperationIsCopiedToTheHostAndBack) {
+  constexpr std::size_t kCount = 1'500'001;  // pieces at every rank
+  for (const bool in_place : {true, false}) {
+    std::vector<std::vector<float>> outputs(3);
+    run_job(3, 0, [&](runtime::Communicator& rank) {
+      std::vector<float> input = codec::gaussian_values(kCount, rank.rank() + 1U);
+      std::vector<float>& output = outputs[rank.rank()];
+      output = in_place ? input : std::vector<float>(kCount);
+      Operation operation{.count = kCount,
+                          .input = in_place ? output.data() : input.data(),
+                          .output = output.data()};
+      if (rank.rank() != 1) {
+        operation.device = std::make_shared<EmulatedTensor>(
+            static_cast<const float*>(operation.input), output.data(), kCount);
+      }
+      const auto request = rank.submit(operation);
+      ASSERT_TRUE(request.ok()) << request.status().message();
+      ASSERT_TRUE((*request)->wait(kPatience).value().ok());
+      EXPECT_EQ((*request)->report().device_bytes, 0U);  // nothing was coded
+    });
+    const std::vector<float> parts[] = {codec::gaussian_values(kCount, 1),
+                                        codec::gaussian_values(kCount, 2),
+                                        codec::gaussian_values(kCount, 3)};
+    for (std::size_t i = 0; i < kCount; ++i) {
+      ASSERT_EQ(outputs[0][i], parts[0][i] + parts[1][i] + parts[2][i]) << i;
+    }
+    EXPECT_TRUE(outputs[1] == outputs[0] && outputs[2] == outputs[0]);
+  }
+}
+
 // A device whose memory is full.
 class FullDevice final : public collective::DeviceTensor {
  public:
+  std::uint8_t* host_input() override { return host_.data(); }
+  std::uint8_t* host_output() override { return host_.data(); }
+  base::Status bring(std::size_t, std::size_t) override { return full(); }
+  base::Status take_back(std::size_t, std::size_t) override { return full(); }
   base::Result<packetize::KeptPlanes> make_planes(const packetize::PacketPlan& plan) override {
     return packetize::KeptPlanes::make(plan);
   }
@@ -201,17 +238,22 @@ class FullDevice final : public collective::DeviceTensor {
   static base::Status full() {
     return {base::StatusCode::kLimitExceeded, "the GPU's memory is full"};
   }
+  std::vector<std::uint8_t> host_ = std::vector<std::uint8_t>(400'000);
 };
 
 TEST(DeviceTensor, OneThatFailsEndsTheOperationWithItsSentence) {
-  for (const collective::SumCode code :
-       {collective::SumCode::kPlanes, collective::SumCode::kLevels}) {
+  const std::optional<collective::Tolerance> tolerances[] = {
+      collective::Tolerance{.code = collective::SumCode::kPlanes, .precision = 8},
+      collective::Tolerance{.code = collective::SumCode::kLevels, .precision = 8},
+      std::nullopt,
+  };
+  for (const std::optional<collective::Tolerance>& tolerance : tolerances) {
     const auto results = reduce(
         2, 100'000,
         [](std::uint16_t rank, std::vector<float>&) -> std::shared_ptr<collective::DeviceTensor> {
           return rank == 1 ? std::make_shared<FullDevice>() : nullptr;
         },
-        {.code = code, .precision = 8});
+        tolerance);
     EXPECT_FALSE(results[0].status.ok());
     EXPECT_EQ(results[1].status.code(), base::StatusCode::kLimitExceeded);
     EXPECT_NE(results[1].status.message().find("memory is full"), std::string::npos);
@@ -223,7 +265,10 @@ TEST(DeviceTensor, IsRefusedWhereNoDeviceCodes) {
   const collective::Group group{.rank = 0, .world = 2};
   Operation operation{.count = 10, .input = values.data(), .output = values.data()};
   operation.device = std::make_shared<FullDevice>();
+  EXPECT_TRUE(collective::validate(operation, group).ok());
+  operation.kind = collective::Kind::kReduce;
   EXPECT_FALSE(collective::validate(operation, group).ok());
+  operation.kind = collective::Kind::kAllReduce;
   operation.tolerance = collective::Tolerance{};
   EXPECT_TRUE(collective::validate(operation, group).ok());
   EXPECT_FALSE(collective::validate(operation, {.rank = 0, .world = 1}).ok());

@@ -210,6 +210,27 @@ def reduce_coded(tensor, member):
                      options=options).start(member)
 
 
+def exact_all_reduces_are_copied_in_pieces_and_right():
+    """Rank 0 copies its tensors as a whole."""
+    os.environ["SPILLWAY_GPU_CODING"] = "0" if rank == 0 else "1"
+    device_span.is_coder.cache_clear()
+    works, tensors = [], []
+    for dtype in [torch.float32, torch.bfloat16, torch.int64, torch.uint8, torch.float32]:
+        tensor = full(0, 5_000_003, dtype)
+        span = device_span.span_of(tensor, "all_reduce", abi.default_library().options(), world)
+        assert isinstance(span, device_span.DeviceSpan) == (rank != 0)
+        torch.cuda._sleep(CYCLES // 10)
+        tensor.copy_(torch.arange(tensor.numel(), device=device) % 31 + rank)
+        tensors.append(tensor)
+        works.append(dist.all_reduce(tensor, async_op=True))
+    for work, tensor in zip(works, tensors):
+        work.wait()
+        expected = (torch.arange(tensor.numel(), device=device) % 31) * world + sum(range(world))
+        assert torch.equal(tensor, expected.to(tensor.dtype)), tensor.dtype
+    parts = works[0].operation.request.report().parts
+    assert (parts.to_host > 0 and parts.to_device > 0) == (rank != 0), parts
+
+
 def several_streams_reduce_at_once():
     os.environ["SPILLWAY_GPU_CODING"] = "1"
     device_span.is_coder.cache_clear()

@@ -2,14 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """All-reduces of CUDA tensors through torch.distributed, over sockets of this machine: Spillway beside Gloo.
 
-    tools/bench/cuda_allreduce.py LIBRARY [--ranks 4] [--megabytes 4,64,256] [--ways gloo,exact,5,8,5-cpu]
+    tools/bench/cuda_allreduce.py LIBRARY [--ranks 4] [--megabytes 4,64,256] [--ways gloo,exact,5,8,5-cpu] [--parts]
 
 Ranks share the devices that there are. Ways: gloo; exact (Spillway); 5 and 8 (tolerant, so many bits, coded by the
 GPU); thc (THC's code with 4 bits); 5-cpu (the same, values copied to the host and coded there). Prints bus bandwidth as nccl-tests define it,
 2 (n - 1) / n times bytes over time, by the median of the slowest rank's times, and seconds of processors, of all ranks
-together, per GB of tensor.
+together, per GB of tensor. With --parts also what the parts of the last all-reduce took at the first rank, in ms (they
+overlap), and the share of its packets that were sent again.
 """
 import argparse
+import dataclasses
 import json
 import multiprocessing
 import os
@@ -53,14 +55,21 @@ def be_rank(rank, world, port, way, sizes, pipe):
             torch.cuda.synchronize()
             dist.barrier()
             before, start = seconds_of_processor(), time.perf_counter()
-            dist.all_reduce(tensor)
+            work = dist.all_reduce(tensor, async_op=True)
+            work.wait()
             torch.cuda.synchronize()
             times.append(time.perf_counter() - start)
             used += seconds_of_processor() - before if number >= WARM_UP else 0.0
-        said[megabytes] = (times[WARM_UP:], used / ITERATIONS)
+        said[megabytes] = (times[WARM_UP:], used / ITERATIONS, {} if way == "gloo" else parts_of(work))
     dist.barrier()
     dist.destroy_process_group()
     pipe.send(json.dumps(said))
+
+
+def parts_of(work):
+    report = work.operation.request.report()
+    parts = {name: seconds * 1e3 for name, seconds in dataclasses.asdict(report.parts).items()}
+    return {**parts, "repeated": report.packets_repeated / max(report.packets_sent, 1)}
 
 
 def seconds_of_processor():
@@ -75,7 +84,7 @@ def free_port():
 
 
 def measure(way, world, sizes):
-    """By size: seconds of an all-reduce, and of processors."""
+    """By size: seconds of an all-reduce, of processors, and parts of one."""
     context, port, ranks = multiprocessing.get_context("spawn"), free_port(), []
     for rank in range(world):
         ours, theirs = context.Pipe(duplex=False)
@@ -89,8 +98,8 @@ def measure(way, world, sizes):
     results = {}
     for megabytes in sizes:
         each = [rank[str(megabytes)] for rank in said]
-        slowest = [max(times) for times in zip(*(times for times, _ in each))]
-        results[megabytes] = (statistics.median(slowest), sum(used for _, used in each))
+        slowest = [max(times) for times in zip(*(times for times, _, _ in each))]
+        results[megabytes] = (statistics.median(slowest), sum(used for _, used, _ in each), each[0][2])
     return results
 
 
@@ -100,15 +109,18 @@ def main():
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--megabytes", default="4,64,256")
     parser.add_argument("--ways", default="gloo,exact,5,8,5-cpu,8-cpu")
+    parser.add_argument("--parts", action="store_true")
     arguments = parser.parse_args()
     os.environ["SPILLWAY_LIBRARY"] = str(arguments.library.resolve())
     sizes = [int(size) for size in arguments.megabytes.split(",")]
     print(f"{'way':8} {'MB':>5} {'ms':>9} {'GB/s':>7} {'CPU s/GB':>9}")
     for way in arguments.ways.split(","):
-        for megabytes, (seconds, used) in measure(way, arguments.ranks, sizes).items():
+        for megabytes, (seconds, used, parts) in measure(way, arguments.ranks, sizes).items():
             moved = megabytes * 1e-3
             bus = 2 * (arguments.ranks - 1) / arguments.ranks * moved / seconds
             print(f"{way:8} {megabytes:5} {seconds * 1e3:9.2f} {bus:7.2f} {used / moved:9.2f}", flush=True)
+            if arguments.parts and parts:
+                print("         " + ", ".join(f"{name} {value:.2f}" for name, value in parts.items()), flush=True)
 
 
 if __name__ == "__main__":

@@ -45,10 +45,10 @@ class BucketRun:
     def start(self, member: Member, options: abi.OperationOptions) -> None:
         self._operation = self._average(member, self._buffer, options)
         if self._copy is not None:
-            self._exact_operation = self._average(member, self._copy, None)
+            self._exact_operation = self._average(member, self._copy, member.communicator.options())
 
     @staticmethod
-    def _average(member: Member, tensor: torch.Tensor, options: Optional[abi.OperationOptions]) -> Operation:
+    def _average(member: Member, tensor: torch.Tensor, options: abi.OperationOptions) -> Operation:
         span = span_of(tensor, "all_reduce", options, member.communicator.world)
         return Operation("all_reduce", span, span, span.pointer, span.pointer, span.count, span.type, abi.AVERAGE,
                          options=options).start(member)

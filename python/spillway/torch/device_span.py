@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tensor that its GPU codes: the library is handed the device's memory, and only planes travel to the host.
+"""A tensor whose memory on a GPU the library is handed: the GPU codes it, and only planes travel to the host; or, in an
+exact all-reduce, the library copies it piece by piece, while others travel.
 
-That is possible of tolerant all-reduces of planes without deadlines, and of thc, of contiguous float32, float16 and
-bfloat16 tensors, where the library finds NVIDIA's driver and compiler. Everything else is copied to the host
-(host_span.py).
-SPILLWAY_GPU_CODING=0 turns it off. Each rank decides for itself: the bits are the same.
+That is possible of contiguous tensors, where the library finds NVIDIA's driver and compiler: in exact all-reduces, and in
+tolerant ones of planes without deadlines, and of thc, of float32, float16 and bfloat16. Everything else is copied to the
+host as a whole (host_span.py).
+SPILLWAY_GPU_CODING=0 turns all of it off. Each rank decides for itself: the bits are the same.
 """
 import contextlib
 import ctypes
@@ -12,7 +13,7 @@ import functools
 import glob
 import os
 import warnings
-from typing import Optional, Union
+from typing import Union
 
 import torch
 
@@ -21,6 +22,7 @@ from .element_types import TYPES
 from .host_span import HostSpan, check_tensor
 
 CODED = (torch.float32, torch.float16, torch.bfloat16)
+LEAST_COPIED_BYTES = 1 << 20  # in exact all-reduces: what is less is one piece or few
 OF_TORCH = ("nvidia/cu*/lib/libnvrtc.so.*", "nvidia/cuda_nvrtc/lib/libnvrtc.so.*")  # where its packages have NVRTC
 
 
@@ -55,16 +57,18 @@ def becomes_blocks(options: abi.OperationOptions) -> bool:
             and abi.default_library().variable("SPILLWAY_ALGORITHM") == "switch")
 
 
-def takes_device(options: abi.OperationOptions) -> bool:
+def takes_device(options: abi.OperationOptions, tensor: torch.Tensor) -> bool:
     """Whether an all-reduce with these options may be of a device's memory."""
+    if not options.tolerant:
+        return tensor.dtype in TYPES and tensor.numel() * tensor.element_size() >= LEAST_COPIED_BYTES
     is_planes = (options.code == abi.CODES.index("planes") and options.least_contributors == 0.0
                  and not becomes_blocks(options))
-    return bool(options.tolerant and (is_planes or options.code == abi.CODES.index("thc")))
+    return tensor.dtype in CODED and (is_planes or options.code == abi.CODES.index("thc"))
 
 
-def can_be_coded(tensor: torch.Tensor) -> bool:
+def can_be_read(tensor: torch.Tensor) -> bool:
     """Whether it is on a device that codes, and lies there as the library reads it."""
-    return (tensor.device.type == "cuda" and tensor.dtype in CODED and tensor.numel() > 0 and tensor.is_contiguous()
+    return (tensor.device.type == "cuda" and tensor.numel() > 0 and tensor.is_contiguous()
             and not tensor.is_conj() and not tensor.is_neg() and is_coder(tensor.device))
 
 
@@ -92,10 +96,10 @@ class DeviceSpan:
 Span = Union[HostSpan, DeviceSpan]
 
 
-def span_of(tensor: torch.Tensor, operation: str, options: Optional[abi.OperationOptions], world: int) -> Span:
+def span_of(tensor: torch.Tensor, operation: str, options: abi.OperationOptions, world: int) -> Span:
     """Of an operation with these options, which are told where the tensor is."""
     check_tensor(tensor, operation)
-    if options is None or world < 2 or not takes_device(options) or not can_be_coded(tensor):
+    if world < 2 or not takes_device(options, tensor) or not can_be_read(tensor):
         return HostSpan([tensor], operation)
     options.memory, options.device = abi.MEMORY_CUDA, tensor.device.index
     options.stream = torch.cuda.current_stream(tensor.device).cuda_stream

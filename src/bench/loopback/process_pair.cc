@@ -31,8 +31,8 @@ using net::UniqueFd;
 // A core for each thread that moves packets, none of them the other side's; where there are too
 // few, the kernel places them.
 void pin_to_cores(int side) {
-  const auto threads = base::Environment::of_process().number("SPILLWAY_IO_THREADS");
-  const int wanted = threads.ok() ? static_cast<int>(*threads) : 1;
+  const auto threads = base::Environment::of_process().optional_number("SPILLWAY_IO_THREADS");
+  const int wanted = threads.ok() ? static_cast<int>(threads->value_or(1)) : 1;
   cpu_set_t allowed;
   if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0 || CPU_COUNT(&allowed) < 2 * wanted) {
     return;

@@ -2,6 +2,7 @@
 #include "collective/exact/plan.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -32,6 +33,25 @@ std::span<const StepId> view(std::initializer_list<StepId> steps) {
 }
 
 }  // namespace
+
+void link(Plan& plan, std::vector<Edge> edges) {
+  std::stable_sort(edges.begin(), edges.end(),
+                   [](const Edge& a, const Edge& b) { return a.from < b.from; });
+  for (Step& step : plan.steps) {
+    step.unlocked_count = step.waits_for = 0;
+  }
+  plan.unlocked.clear();
+  plan.unlocked.reserve(edges.size());
+  for (const Edge& edge : edges) {
+    SPILLWAY_CHECK(edge.from < edge.to);
+    Step& step = plan.steps[edge.from];
+    if (step.unlocked_count++ == 0) {
+      step.first_unlocked = static_cast<std::uint32_t>(plan.unlocked.size());
+    }
+    plan.unlocked.push_back(edge.to);
+    ++plan.steps[edge.to].waits_for;
+  }
+}
 
 StepId PlanBuilder::add(const Step& step, std::span<const StepId> after) {
   if (step.span.bytes == 0) {
@@ -65,9 +85,7 @@ StepId PlanBuilder::add_message(const Step& step, std::span<const StepId> after)
 
 void PlanBuilder::order(StepId earlier, StepId later) {
   if (earlier != kNoStep && later != kNoStep) {
-    SPILLWAY_CHECK(earlier < later);
     edges_.push_back({earlier, later});
-    ++plan_.steps[later].waits_for;
   }
 }
 
@@ -126,17 +144,7 @@ Span PlanBuilder::scratch(std::size_t bytes) {
 
 Plan PlanBuilder::finish(Algorithm algorithm) {
   plan_.algorithm = algorithm;
-  // Stable: what a step unlocks goes on in the order in which it was planned.
-  std::stable_sort(edges_.begin(), edges_.end(),
-                   [](const Edge& a, const Edge& b) { return a.from < b.from; });
-  plan_.unlocked.reserve(edges_.size());
-  for (const Edge& edge : edges_) {
-    Step& step = plan_.steps[edge.from];
-    if (step.unlocked_count++ == 0) {
-      step.first_unlocked = static_cast<std::uint32_t>(plan_.unlocked.size());
-    }
-    plan_.unlocked.push_back(edge.to);
-  }
+  link(plan_, std::move(edges_));
   return std::move(plan_);
 }
 

@@ -53,7 +53,14 @@ struct Span {
 using StepId = std::uint32_t;
 
 struct Step {
-  enum class Kind : std::uint8_t { kSend, kReceive, kReduce, kCopy };
+  enum class Kind : std::uint8_t {
+    kSend,
+    kReceive,
+    kReduce,
+    kCopy,
+    kBring,     // of a device's input, to the host (plan_device.h)
+    kTakeBack,  // of the output, to the device
+  };
   Kind kind = Kind::kSend;
   wire::Phase phase = wire::Phase::kReduce;  // of a message
   std::uint16_t peer = 0;
@@ -82,6 +89,15 @@ struct Plan {
     return std::span(unlocked).subspan(step.first_unlocked, step.unlocked_count);
   }
 };
+
+// `to` waits for `from`.
+struct Edge {
+  StepId from;
+  StepId to;
+};
+// Has steps wait for each other so, and for nothing else. What a step unlocks goes on in the order
+// of its edges.
+void link(Plan& plan, std::vector<Edge> edges);
 
 // Stands for a step that was not needed: nothing waits for it.
 inline constexpr StepId kNoStep = UINT32_MAX;
@@ -115,10 +131,6 @@ class PlanBuilder {
   StepId add(const Step& step, std::span<const StepId> after);
   StepId add_message(const Step& step, std::span<const StepId> after);
 
-  struct Edge {
-    StepId from;
-    StepId to;
-  };
   struct Lane {
     std::size_t messages = 0;
     std::vector<StepId> latest;  // a ring of `window` steps

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "collective/device_tensor.h"
 #include "collective/reduction.h"
 
 namespace spillway::collective {
@@ -25,6 +26,15 @@ std::uint64_t message_key(bool sends, std::uint16_t peer, wire::Phase phase, std
 // Memory a job touches does not change place while it runs: buffers and scratch stay as long as
 // the run.
 void PlanRun::StepJob::run() {
+  const Operation& operation = owner_.operation();
+  if (step_.kind == Step::Kind::kBring) {
+    failure = operation.device->bring(step_.span.offset, step_.span.bytes);
+    return;
+  }
+  if (step_.kind == Step::Kind::kTakeBack) {
+    failure = operation.device->take_back(step_.span.offset, step_.span.bytes);
+    return;
+  }
   const std::span<const Span> sources = owner_.plan_.sources_of(step_);
   std::uint8_t* target = owner_.memory(step_.span);
   if (step_.kind == Step::Kind::kCopy) {
@@ -34,7 +44,6 @@ void PlanRun::StepJob::run() {
     }
     return;
   }
-  const Operation& operation = owner_.operation();
   std::vector<const std::uint8_t*> addends;
   addends.reserve(sources.size());
   for (const Span& source : sources) {
@@ -77,12 +86,16 @@ wire::MessageId PlanRun::id_of(const Step& step) const {
 }
 
 std::uint8_t* PlanRun::memory(const Span& span) const {
+  const std::shared_ptr<DeviceTensor>& device = operation().device;
   switch (span.region) {
     case Region::kInput:
-      // Only ever read.
-      return static_cast<std::uint8_t*>(const_cast<void*>(operation().input)) + span.offset;
+      return device
+                 ? device->host_input() + span.offset
+                 // Only ever read.
+                 : static_cast<std::uint8_t*>(const_cast<void*>(operation().input)) + span.offset;
     case Region::kOutput:
-      return static_cast<std::uint8_t*>(operation().output) + span.offset;
+      return (device ? device->host_output() : static_cast<std::uint8_t*>(operation().output)) +
+             span.offset;
     case Region::kScratch:
       return scratch_.data.get() + span.offset;
   }
@@ -118,9 +131,16 @@ base::Status PlanRun::launch(StepId id, RunContext& context) {
       return launch_receive(id, context);
     case Step::Kind::kReduce:
     case Step::Kind::kCopy:
+    case Step::Kind::kBring:
+    case Step::Kind::kTakeBack:
       break;
   }
-  hand_out(jobs_.emplace_back(*this, step), id, context);
+  StepJob& job = jobs_.emplace_back(*this, step);
+  if (step.kind == Step::Kind::kBring || step.kind == Step::Kind::kTakeBack) {
+    job.part = ComputeJob::Part::kCopy;
+    job.sleeps = true;
+  }
+  hand_out(job, id, context);
   ++jobs_out_;
   return {};
 }

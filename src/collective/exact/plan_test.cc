@@ -10,9 +10,11 @@
 #include <map>
 #include <numeric>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/random.h"
+#include "collective/exact/plan_device.h"
 #include "collective/exact/planner.h"
 #include "collective/reduction.h"
 
@@ -35,7 +37,7 @@ class World {
  public:
   World(const Operation& operation, std::uint16_t world, const PlanOptions& options, bool in_place,
         std::uint64_t seed, std::uint16_t servers = 0, const Shares& shares = {})
-      : operation_(operation), world_(world), in_place_(in_place), random_(seed) {
+      : operation_(operation), world_(world), random_(seed) {
     for (std::uint16_t rank = 0; rank < world; ++rank) {
       Operation own = operation;
       if (operation.kind == Kind::kSend && rank == operation.root) {
@@ -54,6 +56,25 @@ class World {
       if (in_place && !state.input.empty() && !state.output.empty()) {
         put_in_place(state, group);
       }
+      for (const Step& step : state.plan.steps) {
+        state.waits.push_back(step.waits_for);
+      }
+      state.done.resize(state.plan.steps.size());
+    }
+  }
+
+  // Has every other rank's tensors in the memory of a device, which copies so much at a time.
+  void put_on_devices(std::size_t copy_bytes) {
+    for (unsigned rank = 0; rank < world_; rank += 2) {
+      Rank& state = ranks_[rank];
+      state.is_on_device = true;
+      state.plan = on_device(state.plan, state.input.size(), copy_bytes);
+      state.on_device = std::exchange(state.input, Bytes(state.input.size(), 0xEE));
+      state.output_on_device = state.output;
+      if (!state.merged.empty()) {
+        state.merged.assign(state.merged.size(), 0xEE);
+      }
+      state.waits.clear();
       for (const Step& step : state.plan.steps) {
         state.waits.push_back(step.waits_for);
       }
@@ -112,7 +133,10 @@ class World {
     return mailbox_.empty();
   }
 
-  Bytes& output(unsigned rank) { return ranks_[rank].output_or_input(in_place_); }
+  const Bytes& output(unsigned rank) {
+    Rank& state = ranks_[rank];
+    return state.is_on_device ? state.taken_back() : state.output;
+  }
   const Bytes& sent_by(unsigned rank) const { return originals_[rank]; }
   const Plan& plan(unsigned rank) const { return ranks_[rank].plan; }
 
@@ -123,14 +147,16 @@ class World {
     Bytes input;
     Bytes output;
     Bytes scratch;
-    Bytes* shared = nullptr;
+    bool is_on_device = false;
     std::size_t input_offset = 0;
     std::size_t output_offset = 0;
     Bytes merged;
+    Bytes on_device;         // the input, where a device has it; the output, too, in place
+    Bytes output_on_device;  // the same of an output of its own
     std::vector<std::uint32_t> waits;
     std::vector<bool> done;
 
-    Bytes& output_or_input(bool /*in_place*/) { return output; }
+    Bytes& taken_back() { return merged.empty() ? output_on_device : on_device; }
   };
 
   void fill(Bytes& bytes, unsigned rank) {
@@ -241,6 +267,12 @@ class World {
                step.span.bytes / element_size(operation_.type), at, 0);
         break;
       }
+      case Step::Kind::kBring:
+        copy(at, state.on_device.data() + step.span.offset, step.span.bytes);
+        break;
+      case Step::Kind::kTakeBack:
+        copy(state.taken_back().data() + step.span.offset, at, step.span.bytes);
+        break;
       case Step::Kind::kCopy:
         std::memmove(at, memory(state, state.plan.sources_of(step).front()), step.span.bytes);
         break;
@@ -256,7 +288,6 @@ class World {
 
   Operation operation_;
   std::uint16_t world_;
-  bool in_place_;
   base::RandomSequence random_;
   std::vector<Rank> ranks_;
   std::vector<Bytes> originals_;
@@ -340,6 +371,32 @@ TEST_P(EveryPlan, LeavesTheRightBytesAtEveryRank) {
         const bool shares = operation.kind != Kind::kAllToAll && operation.kind != Kind::kSend;
         const PlanOptions options{.piece_bytes = 64, .window = 2, .message_bytes = 256};
         World world(operation, ranks, options, in_place && shares, count * 100 + ranks);
+        ASSERT_TRUE(world.run()) << ranks << " ranks, count " << count;
+        for (unsigned rank = 0; rank < ranks; ++rank) {
+          ASSERT_EQ(world.output(rank), expected(world, operation, ranks, rank))
+              << "rank " << rank << " of " << ranks << ", count " << count
+              << (in_place ? " in place" : "");
+        }
+      }
+    }
+  }
+}
+
+// All-reduces may be in place there.
+TEST_P(EveryPlan, LeavesThemOnDevicesAsWell) {
+  for (const std::uint16_t ranks : {2, 3, 5, 8}) {
+    for (const std::size_t count : {1, 40, 333}) {
+      for (const bool in_place : {false, true}) {
+        Operation operation;
+        operation.kind = GetParam().kind;
+        operation.algorithm = GetParam().algorithm;
+        operation.type = DataType::kInt32;
+        operation.count = count;
+        operation.root = static_cast<std::uint16_t>(ranks - 1);
+        const PlanOptions options{.piece_bytes = 64, .window = 2, .message_bytes = 256};
+        World world(operation, ranks, options, in_place && operation.kind == Kind::kAllReduce,
+                    count * 100 + ranks);
+        world.put_on_devices(in_place ? 100 : 24);
         ASSERT_TRUE(world.run()) << ranks << " ranks, count " << count;
         for (unsigned rank = 0; rank < ranks; ++rank) {
           ASSERT_EQ(world.output(rank), expected(world, operation, ranks, rank))
