@@ -3,7 +3,7 @@
 """Recorded training runs replayed as real traffic without what computed them; what a job of 512 ranks would do elsewhere.
 
   experiments/genie/run.py [--quick] [--json FILE] [--part replay|whatif] [--models NAME...] [--ranks N...]
-                           [--presets NAME...] [--steps N] [--rate RATE]
+                           [--presets NAME...] [--steps N] [--rate RATE] [--python FILE]
 
 replay: examples/train.py in a lab, recorded, and its trace in the same lab; needs root, or user namespaces, python3-torch,
 libopenblas0, dataset-fashion-mnist and bible-kjv. whatif: simulated, as flows. Prints Markdown; result.md is its last
@@ -21,7 +21,6 @@ sys.path.insert(0, str(HERE.parent))
 
 from common import report
 
-PYTHON = "/usr/bin/python3"  # Debian's, which Debian's torch belongs to
 MODELS = {  # arguments of examples/train.py: two networks, and one of them with half the computing for its bytes
     "cnn": ["--model", "cnn"],
     "cnn-small-batch": ["--model", "cnn", "--batch", "32"],
@@ -56,7 +55,7 @@ def of_rank_0(text):
 def trained(options, model, ranks, preset, carrier, folder):
     """Seconds of a run by the ranks' clocks, and of processor. Its trace is left in the folder."""
     _, processor = in_lab(options, preset, ranks, carrier, [f"SPILLWAY_EXECUTION_TRACE={folder}"],
-                          [PYTHON, str(report.ROOT / "examples/train.py"), "--backend", "spillway", *MODELS[model],
+                          [options.python, str(report.ROOT / "examples/train.py"), "--backend", "spillway", *MODELS[model],
                            "--steps", str(options.steps), "--test-samples", "64", "--threads", "1"])
     shown = json.loads(report.output_of([options.spillway, "emulate", "show", folder, "--json"]))
     return shown["span_us"] / 1e6, processor
@@ -141,6 +140,7 @@ def main():
     parser.add_size("--presets", ["clean", "congested", "oversubscribed"], ["clean"], "networks", type=str, nargs="+", metavar="NAME")
     parser.add_size("--steps", 12, 6, "of training")
     parser.add_argument("--rate", default="200mbit", help="of hosts' links (200mbit)")
+    parser.add_argument("--python", default="/usr/bin/python3", metavar="FILE", help="with torch (/usr/bin/python3, Debian's)")
     options = parser.parse_args()
     print(f"# Genie: replays\n\n`experiments/genie/run.py{' --quick' * options.quick} --steps {options.steps} --rate {options.rate}`")
     report.run_parts(PARTS, options)

@@ -345,7 +345,7 @@ inline constexpr auto kVariables = std::to_array<Variable>({
      .kind = VariableKind::kNumber,
      .least = 1,
      .most = 3,
-     .otherwise_words = "1; where a rank has 4 processors or more 2, while the others are idle",
+     .otherwise_words = "1; where a rank has 4 processors or more 2, unless these code",
      .readers = "library, tool",
      .meaning = "threads that move packets: one that decides, one that writes and sends for it, "
                 "one that reads ahead"},

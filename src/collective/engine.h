@@ -135,6 +135,8 @@ class Engine {
   bool has_failed() const { return failure_.has_value(); }
   const std::optional<base::Status>& failure() const { return failure_; }
   // At a parameter server: all workers have left and nothing is left to do.
+  // Whether operations are under way that keep the host's processors busy.
+  bool is_coding() const { return coding_ > 0; }
   bool is_service_over() const { return intake_->has_everybody_left() && is_idle(); }
   // Of the latest all-reduce that they matter to.
   Shares shares() const { return share_book_ ? share_book_->shares() : Shares(); }
@@ -298,6 +300,7 @@ class Engine {
   std::map<Key, Active> leaving_;  // failed, with jobs still in the pool
   std::deque<Waiting> waiting_;
   std::size_t group_running_ = 0;  // of the running ones, those of the group
+  std::size_t coding_ = 0;         // and those whose values the host's processors code
   std::size_t messages_ = 0;       // of these
   std::size_t sent_messages_ = 0;  // of sends
   std::size_t received_messages_ = 0;

@@ -54,6 +54,11 @@ bool is_tolerant(const Operation& operation, const Group& group) {
   return operation.tolerance && group.world > 1 && operation.count > 0;
 }
 
+// By this host's processors.
+bool is_coded_here(const Operation& operation) {
+  return operation.tolerance && !operation.device;
+}
+
 std::uint16_t owners_of(const Group& group) {
   return group.servers > 0 ? group.servers : group.world;
 }
@@ -215,11 +220,13 @@ std::size_t& Engine::messages_of(Key key) {
 
 void Engine::count_in(Key key, const OperationRun& run) {
   group_running_ += is_point_to_point_key(key) ? 0 : 1;
+  coding_ += is_coded_here(run.operation()) ? 1 : 0;
   messages_of(key) += run.message_count();
 }
 
 void Engine::count_out(Key key, const OperationRun& run) {
   group_running_ -= is_point_to_point_key(key) ? 0 : 1;
+  coding_ -= is_coded_here(run.operation()) ? 1 : 0;
   messages_of(key) -= run.message_count();
 }
 

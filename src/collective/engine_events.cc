@@ -286,6 +286,7 @@ void Engine::fail(const base::Status& cause, std::uint16_t culprit, wire::Failur
   }
   std::map<Key, Active> running = std::exchange(running_, {});
   group_running_ = 0;
+  coding_ = 0;
   messages_ = 0;
   sent_messages_ = 0;
   received_messages_ = 0;

@@ -79,7 +79,7 @@ class Communicator::Impl final : private net::DriverListener, private collective
     return std::min(engine_->next_timeout(), observer_->waits().next_look());
   }
   void on_timeout(transport::Endpoint& endpoint, base::Instant now) override;
-  bool leaves_processors() const override { return !pool_->is_calculating(); }
+  bool leaves_processors() const override { return !engine_->is_coding(); }
   void on_broken(const base::Status& cause, transport::Endpoint& endpoint,
                  base::Instant now) override;
   void on_stream_used(std::uint16_t peer) override;

@@ -31,8 +31,8 @@ namespace spillway::runtime {
 // How many threads a rank gets where `local_ranks` share `processors`: what is left once each has
 // one for its packets, four at most.
 unsigned compute_thread_count(unsigned processors, unsigned local_ranks);
-// Whether a rank has a processor for a second thread that moves packets, while nothing is
-// calculated: beside what it has of its own for the first, for the caller and for the device's.
+// Whether a rank has a processor for a second thread that moves packets, while nothing is coded:
+// beside those for the first, for the caller and for sums.
 bool has_processor_for_helper(unsigned processors, unsigned local_ranks);
 
 inline constexpr unsigned kSleepers = 16;
@@ -56,9 +56,7 @@ class ComputeThreads final : public collective::ComputePool {
   collective::ComputeJob* take_inline();
 
   // Something that was submitted to a thread is not done.
-  bool is_busy() const { return is_calculating() || (sleepers_ && sleepers_->is_busy()); }
-  // The same of what needs a processor.
-  bool is_calculating() const { return unfinished_ > 0; }
+  bool is_busy() const { return unfinished_ > 0 || (sleepers_ && sleepers_->is_busy()); }
 
   unsigned threads() const { return static_cast<unsigned>(threads_.size()); }
 

@@ -300,6 +300,7 @@ SCENARIOS = [collectives, values_are_taken_behind_what_the_stream_does_before,
              operations_on_both_kinds_of_tensors_keep_their_order, futures_are_ready_behind_the_copies,
              training_is_close_to_gloo_and_the_same_everywhere, a_hook,
              ranks_whose_gpu_codes_and_others_end_with_the_same_bytes, a_gpu_codes_behind_what_the_stream_does_before,
-             thc_is_coded_by_the_gpu_and_the_same_everywhere, several_streams_reduce_at_once,
+             thc_is_coded_by_the_gpu_and_the_same_everywhere, exact_all_reduces_are_copied_in_pieces_and_right,
+             several_streams_reduce_at_once,
              graphs_are_captured_and_replayed_beside_and_around_all_reduces,
              an_operation_in_a_graph_is_refused_with_a_sentence]

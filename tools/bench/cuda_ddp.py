@@ -3,16 +3,18 @@
 """Steps of DistributedDataParallel with a transformer, gradients through sockets of this machine.
 
     tools/bench/cuda_ddp.py LIBRARY [--ranks 4] [--layers 8] [--width 1024] [--ways gloo,gloo-fp16,5,5-cpu]
-                                    [--gigabits 10] [--steps 8]
+                                    [--gigabits 10] [--steps 8] [--parts]
 
 Ranks share the devices that there are; without one they train on the CPU. Ways: gloo; gloo-fp16, with torch's hook that
 sends halves; 5 and 8, Spillway's hook with so many bits, coded by the GPU; 5-cpu, the same coded by the CPU. Prints the
-median time of a step, of the slowest rank, and the loss after the last.
+median time of a step, of the slowest rank, and the loss after the last; with --parts also what the parts of the last step
+took at the first rank, in ms (they overlap), and how many packets it sent again and lost.
 
 Between ranks is loopback or, with --gigabits, which needs root, a link of so many Gb/s each to a bridge (links.py).
 """
 import argparse
 import contextlib
+import dataclasses
 import json
 import multiprocessing
 import os
@@ -41,10 +43,11 @@ def train(way, device, layers, width, steps):
     model = DistributedDataParallel(model)
     if way == "gloo-fp16":
         model.register_comm_hook(None, default_hooks.fp16_compress_hook)
-    elif way != "gloo":
+    hook = None
+    if not way.startswith("gloo"):
         import spillway.torch
         bits = int(way.split("-")[0])
-        spillway.torch.attach(model, precision=bits, gather_precision=bits)
+        hook = spillway.torch.attach(model, precision=bits, gather_precision=bits)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     random, times, loss = torch.Generator().manual_seed(torch.distributed.get_rank()), [], None
     for _ in range(min(WARM_UP, steps) + steps):
@@ -57,7 +60,13 @@ def train(way, device, layers, width, steps):
         optimizer.step()
         value = loss.item()
         times.append(time.perf_counter() - start)
-    return parameters, times[-steps:], value
+    return parameters, times[-steps:], value, parts_of(hook) if hook is not None else {}
+
+
+def parts_of(hook):
+    report = hook.report()
+    parts = {name: seconds * 1e3 for name, seconds in dataclasses.asdict(report.parts).items()}
+    return {**parts, "packets again": report.repeated, "lost": report.lost}
 
 
 def be_rank(rank, world, port, way, layers, width, steps, links, pipe):
@@ -97,8 +106,8 @@ def measure(way, world, layers, width, steps, links):
     said = [json.loads(pipe.recv()) for _, pipe in ranks]
     for process, _ in ranks:
         process.join()
-    slowest = [max(times) for times in zip(*(times for _, times, _ in said))]
-    return said[0][0], statistics.median(slowest), said[0][2]
+    slowest = [max(times) for times in zip(*(times for _, times, _, _ in said))]
+    return said[0][0], statistics.median(slowest), *said[0][2:]
 
 
 def main():
@@ -110,15 +119,18 @@ def main():
     parser.add_argument("--ways", default="gloo,gloo-fp16,5,5-cpu")
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--gigabits", type=float)
+    parser.add_argument("--parts", action="store_true")
     arguments = parser.parse_args()
     os.environ["SPILLWAY_LIBRARY"] = str(arguments.library.resolve())
     print(f"{'way':10} {'parameters':>11} {'ms':>9} {'loss':>8}")
     links = Links(arguments.ranks, arguments.gigabits) if arguments.gigabits else None
     with links or contextlib.nullcontext():
         for way in arguments.ways.split(","):
-            parameters, seconds, loss = measure(way, arguments.ranks, arguments.layers, arguments.width, arguments.steps,
-                                                links)
+            parameters, seconds, loss, parts = measure(way, arguments.ranks, arguments.layers, arguments.width,
+                                                       arguments.steps, links)
             print(f"{way:10} {parameters:11} {seconds * 1e3:9.1f} {loss:8.4f}", flush=True)
+            if arguments.parts and parts:
+                print("           " + ", ".join(f"{name} {value:.2f}" for name, value in parts.items()), flush=True)
 
 
 if __name__ == "__main__":
