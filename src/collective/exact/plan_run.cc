@@ -86,16 +86,15 @@ wire::MessageId PlanRun::id_of(const Step& step) const {
 }
 
 std::uint8_t* PlanRun::memory(const Span& span) const {
-  const std::shared_ptr<DeviceTensor>& device = operation().device;
+  DeviceTensor* const device = operation().device.get();
+  // The input is only ever read.
+  void* const input = const_cast<void*>(operation().input);
+  void* const output = operation().output;
   switch (span.region) {
     case Region::kInput:
-      return device
-                 ? device->host_input() + span.offset
-                 // Only ever read.
-                 : static_cast<std::uint8_t*>(const_cast<void*>(operation().input)) + span.offset;
+      return (device ? device->host_input() : static_cast<std::uint8_t*>(input)) + span.offset;
     case Region::kOutput:
-      return (device ? device->host_output() : static_cast<std::uint8_t*>(operation().output)) +
-             span.offset;
+      return (device ? device->host_output() : static_cast<std::uint8_t*>(output)) + span.offset;
     case Region::kScratch:
       return scratch_.data.get() + span.offset;
   }
