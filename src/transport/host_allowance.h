@@ -10,34 +10,51 @@
 // hosts are quick, what the link carries in a turn where they are not. It cannot feed itself, for a
 // turn brings no more than the link carried meanwhile.
 //
+// Unless the network's own queue is what was waited for: then all that is under way comes back at
+// once, whatever it is. So what finds no room there limits the allowance, and the limit rises by a
+// share of what is acknowledged, far slower than it falls.
+//
 // Pure; one per peer, one thread.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 
 namespace spillway::transport {
 
 class HostAllowance {
  public:
-  void on_acknowledged(std::int64_t bytes) { since_sent_ += bytes; }
+  void on_acknowledged(std::int64_t bytes) {
+    since_sent_ += bytes;
+    if (limit_ != kNoLimit) {
+      limit_ += bytes / kRegrowth;
+    }
+  }
   void on_sent() {
     if (since_sent_ > 0) {
-      bytes_ = std::max(bytes_ - bytes_ / kForgetting, since_sent_);
+      bytes_ = std::min(limit_, std::max(bytes_ - bytes_ / kForgetting, since_sent_));
       since_sent_ = 0;
     }
   }
   // So much of what was on its way found no room: no network that is full has room for this.
   void on_spoilt(double share) {
-    bytes_ -= static_cast<std::int64_t>(static_cast<double>(bytes_) * share);
+    if (share > 0.0) {
+      bytes_ -= static_cast<std::int64_t>(static_cast<double>(bytes_) * share);
+      limit_ = bytes_;
+      since_sent_ = 0;
+    }
   }
   std::int64_t bytes() const { return bytes_; }
 
  private:
   static constexpr std::int64_t kForgetting = 256;
+  static constexpr std::int64_t kRegrowth = 8;
+  static constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
 
   std::int64_t since_sent_ = 0;
   std::int64_t bytes_ = 0;
+  std::int64_t limit_ = kNoLimit;
 };
 
 }  // namespace spillway::transport

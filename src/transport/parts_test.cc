@@ -52,6 +52,32 @@ TEST(HostAllowance, ForgetsASlowTurnInTheEnd) {
   EXPECT_GE(hosts.bytes(), 12'000);
 }
 
+// All that is under way comes back at once from a network's queue: without a limit the allowance
+// would double each time.
+TEST(HostAllowance, DoesNotFeedItselfWhereTheNetworkIsFull) {
+  constexpr std::int64_t kWindow = 6'000;
+  HostAllowance hosts;
+  const auto go_round = [&](double spoilt) {
+    hosts.on_acknowledged(kWindow + hosts.bytes());
+    hosts.on_spoilt(spoilt);
+    hosts.on_sent();
+  };
+  for (int i = 0; i < 4; ++i) {
+    go_round(0.0);
+  }
+  const std::int64_t before = hosts.bytes();
+  EXPECT_EQ(before, 4 * kWindow);
+  go_round(0.25);
+  EXPECT_EQ(hosts.bytes(), before * 3 / 4);
+  go_round(0.0);
+  EXPECT_GT(hosts.bytes(), before * 3 / 4);
+  EXPECT_LT(hosts.bytes(), before);
+  for (int i = 0; i < 100; ++i) {
+    go_round(0.0);
+  }
+  EXPECT_GT(hosts.bytes(), 4 * before);  // a network that was full for a moment is not for ever
+}
+
 TEST(MessageTable, AgreesWithAMapUnderRandomUse) {
   MessageTable<int> table(500);
   std::map<std::uint32_t, std::uint32_t> slots;  // operation -> slot
