@@ -353,30 +353,41 @@ struct Case {
   Algorithm algorithm;
 };
 
-class EveryPlan : public testing::TestWithParam<Case> {};
+class EveryPlan : public testing::TestWithParam<Case> {
+ protected:
+  static Operation operation_of(std::uint16_t ranks, std::size_t count) {
+    Operation operation;
+    operation.kind = GetParam().kind;
+    operation.algorithm = GetParam().algorithm;
+    operation.type = DataType::kInt32;
+    operation.count = count;
+    operation.root = static_cast<std::uint16_t>(ranks - 1);
+    return operation;
+  }
+};
+
+void expect_right(World& world, const Operation& operation, unsigned ranks, bool in_place) {
+  ASSERT_TRUE(world.run()) << ranks << " ranks, count " << operation.count;
+  for (unsigned rank = 0; rank < ranks; ++rank) {
+    ASSERT_EQ(world.output(rank), expected(world, operation, ranks, rank))
+        << "rank " << rank << " of " << ranks << ", count " << operation.count
+        << (in_place ? " in place" : "");
+  }
+}
+
+constexpr PlanOptions kSmallPieces{.piece_bytes = 64, .window = 2, .message_bytes = 256};
 
 TEST_P(EveryPlan, LeavesTheRightBytesAtEveryRank) {
   for (const std::uint16_t ranks : {1, 2, 3, 4, 5, 8, 13}) {
     for (const std::size_t count : {0, 1, 5, 40, 333}) {
       for (const bool in_place : {false, true}) {
-        Operation operation;
-        operation.kind = GetParam().kind;
-        operation.algorithm = GetParam().algorithm;
-        operation.type = DataType::kInt32;
-        operation.count = count;
-        operation.root = static_cast<std::uint16_t>(ranks - 1);
+        const Operation operation = operation_of(ranks, count);
         if (operation.kind == Kind::kSend && ranks == 1) {
           continue;
         }
         const bool shares = operation.kind != Kind::kAllToAll && operation.kind != Kind::kSend;
-        const PlanOptions options{.piece_bytes = 64, .window = 2, .message_bytes = 256};
-        World world(operation, ranks, options, in_place && shares, count * 100 + ranks);
-        ASSERT_TRUE(world.run()) << ranks << " ranks, count " << count;
-        for (unsigned rank = 0; rank < ranks; ++rank) {
-          ASSERT_EQ(world.output(rank), expected(world, operation, ranks, rank))
-              << "rank " << rank << " of " << ranks << ", count " << count
-              << (in_place ? " in place" : "");
-        }
+        World world(operation, ranks, kSmallPieces, in_place && shares, count * 100 + ranks);
+        expect_right(world, operation, ranks, in_place);
       }
     }
   }
@@ -387,22 +398,11 @@ TEST_P(EveryPlan, LeavesThemOnDevicesAsWell) {
   for (const std::uint16_t ranks : {2, 3, 5, 8}) {
     for (const std::size_t count : {1, 40, 333}) {
       for (const bool in_place : {false, true}) {
-        Operation operation;
-        operation.kind = GetParam().kind;
-        operation.algorithm = GetParam().algorithm;
-        operation.type = DataType::kInt32;
-        operation.count = count;
-        operation.root = static_cast<std::uint16_t>(ranks - 1);
-        const PlanOptions options{.piece_bytes = 64, .window = 2, .message_bytes = 256};
-        World world(operation, ranks, options, in_place && operation.kind == Kind::kAllReduce,
+        const Operation operation = operation_of(ranks, count);
+        World world(operation, ranks, kSmallPieces, in_place && operation.kind == Kind::kAllReduce,
                     count * 100 + ranks);
         world.put_on_devices(in_place ? 100 : 24);
-        ASSERT_TRUE(world.run()) << ranks << " ranks, count " << count;
-        for (unsigned rank = 0; rank < ranks; ++rank) {
-          ASSERT_EQ(world.output(rank), expected(world, operation, ranks, rank))
-              << "rank " << rank << " of " << ranks << ", count " << count
-              << (in_place ? " in place" : "");
-        }
+        expect_right(world, operation, ranks, in_place);
       }
     }
   }
@@ -412,12 +412,7 @@ TEST_P(EveryPlan, LeavesThemOnDevicesAsWell) {
 TEST_P(EveryPlan, NeedsNoMoreMessagesAtATimeThanItSays) {
   for (const std::uint16_t ranks : {2, 3, 5, 8}) {
     for (const std::size_t window : {1, 2, 4}) {
-      Operation operation;
-      operation.kind = GetParam().kind;
-      operation.algorithm = GetParam().algorithm;
-      operation.type = DataType::kInt32;
-      operation.count = 701;
-      operation.root = static_cast<std::uint16_t>(ranks - 1);
+      const Operation operation = operation_of(ranks, 701);
       const PlanOptions options{
           .piece_bytes = 64, .window = window, .pair_window = window, .message_bytes = 64};
       World world(operation, ranks, options, /*in_place=*/false, ranks);
