@@ -28,7 +28,7 @@ class SizeIsTime final : public emulate::StageDurations {
 void say_lines(std::string_view text) {
   SizeIsTime durations;
   emulate::Stage stage({.world = 6, .real = {1, 3, 4}, .slow = {{5, 1.5}}}, durations);
-  emulate::StageProtocol protocol(stage, false);
+  emulate::StageProtocol protocol(stage, {});
   base::Instant now;
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));

@@ -69,11 +69,11 @@ def stage_words(options, ranks, *more):
 
 
 def table_for(options, model, ranks, preset, folder):
-    """Durations of what the model calls, measured in the same network: first it is found out what that is."""
+    """What the calls of the model take, of time and memory, in the same network: first it is found out what they are."""
     shapes, table = folder / "shapes.json", folder / "table.json"
     with tempfile.TemporaryDirectory() as aside:
-        report.output_of([*stage_words(options, ranks, "--report", str(shapes)), "--",
-                          *worker(options, aside, model, 2)], TRIES)
+        report.output_of([*stage_words(options, ranks, "--rate", options.rate, "--report", str(shapes)), "--",
+                          *worker(options, aside, model, 3)], TRIES)
     report.output_of([options.spillway, "emulate", "calibrate", str(table), "--like", str(shapes), "--preset", preset, "--ranks",
                       str(ranks), "--repeats", str(options.repeats), *lab_words(options)], TRIES)
     return table

@@ -16,6 +16,7 @@
 #include "cli/emulate_network.h"
 #include "cli/job_command.h"
 #include "emulate/stage/calibration.h"
+#include "emulate/stage/stage.h"
 #include "runtime/launch/launch.h"
 
 namespace spillway::cli {
@@ -49,10 +50,10 @@ emulate::CollectiveKind kind_named(const std::string& name) {
   return *kind;
 }
 
-std::vector<emulate::CalibratedShape> shapes_of(const EmulateCalibrateOptions& options,
+std::vector<emulate::CollectiveShape> shapes_of(const EmulateCalibrateOptions& options,
                                                 std::uint32_t world) {
   const std::uint32_t members = options.members == 0 ? world : options.members;
-  std::vector<emulate::CalibratedShape> shapes;
+  std::vector<emulate::CollectiveShape> shapes;
   for (const std::string& name : options.kinds) {
     const emulate::CollectiveKind kind = kind_named(name);
     for (const std::uint64_t bytes : options.bytes) {
@@ -66,27 +67,39 @@ std::vector<emulate::CalibratedShape> shapes_of(const EmulateCalibrateOptions& o
   return shapes;
 }
 
-// What a staged run called, in groups that divide the world.
-std::vector<emulate::CalibratedShape> shapes_like(const std::string& report) {
+// Those of groups that divide the world.
+std::vector<emulate::CollectiveShape> shapes_in(const json& list) {
+  std::vector<emulate::CollectiveShape> shapes;
+  for (const json& shape : list) {
+    const auto bytes = shape.at("bytes").get<std::uint64_t>();
+    const auto ranks = shape.at("ranks").get<std::uint32_t>();
+    const auto stride = shape.at("stride").get<std::uint32_t>();
+    if (ranks > 1 && stride > 0 && bytes <= kMostCalibrated) {
+      shapes.push_back({kind_named(shape.at("kind").get<std::string>()), ranks, stride, bytes});
+    }
+  }
+  return shapes;
+}
+
+// What a staged run called, and at once, and which of its ranks were real.
+void read_report(const std::string& report, std::uint32_t world,
+                 emulate::CalibrationOptions& calibration) {
   std::ifstream file(report);
   const json read = json::parse(file, nullptr, false);
-  std::vector<emulate::CalibratedShape> shapes;
   try {
-    for (const json& shape : read.at("shapes")) {
-      const auto bytes = shape.at("bytes").get<std::uint64_t>();
-      const auto ranks = shape.at("ranks").get<std::uint32_t>();
-      const auto stride = shape.at("stride").get<std::uint32_t>();
-      if (ranks > 1 && stride > 0 && bytes <= kMostCalibrated) {
-        shapes.push_back({kind_named(shape.at("kind").get<std::string>()), ranks, stride, bytes});
-      }
-    }
+    calibration.shapes = shapes_in(read.at("shapes"));
+    calibration.at_once = shapes_in(read.at("at_once"));
+    calibration.real = read.at("real").get<std::vector<std::uint32_t>>();
   } catch (const json::exception&) {
     throw CommandError(fmt::format("--like: {} is no report of `spillway emulate stage`", report));
   }
-  if (shapes.empty()) {
+  if (calibration.shapes.empty()) {
     throw CommandError(fmt::format("--like: {} has no collectives of several ranks", report));
   }
-  return shapes;
+  const emulate::StageConfig staged{.world = world, .real = calibration.real};
+  if (const base::Status status = emulate::validate_stage(staged); !status.ok()) {
+    throw CommandError(fmt::format("--like: {}: {}", report, status.message()));
+  }
 }
 
 emulate::CalibrationOptions calibration_of(const EmulateCalibrateOptions& options) {
@@ -131,8 +144,11 @@ void calibrate_network(const EmulateCalibrateOptions& options) {
         "or use one of `spillway lab run -- ...`, mpirun, srun and torchrun --no-python");
   }
   const auto everybody = value_or_throw(runtime::Communicator::create({}));
-  calibration.shapes =
-      options.like.empty() ? shapes_of(options, everybody->world()) : shapes_like(options.like);
+  if (options.like.empty()) {
+    calibration.shapes = shapes_of(options, everybody->world());
+  } else {
+    read_report(options.like, everybody->world(), calibration);
+  }
   const bool speaks = everybody->rank() == 0;
   if (speaks) {
     calibration.on_row = [](const emulate::MeasuredRow& row) {
@@ -144,6 +160,10 @@ void calibrate_network(const EmulateCalibrateOptions& options) {
   emulate::MeasuredTable table = value_or_throw(emulate::calibrate(*everybody, calibration));
   if (!speaks) {
     return;
+  }
+  if (table.memory) {
+    fmt::print("memory of the library for ranks that are not real: {:.1f} MiB\n",
+               static_cast<double>(table.memory->bytes) / (1 << 20));
   }
   table.about = fmt::format("{} ranks, {} times each", everybody->world(), options.repeats);
   std::ofstream file(options.out);
@@ -173,8 +193,10 @@ void add_emulate_calibrate(CLI::App& noun) {
   command->add_option("--stride", options->stride, "By which a group's ranks are apart")
       ->capture_default_str()
       ->check(CLI::Range(1U, 65'536U));
-  command->add_option("--like", options->like,
-                      "A report of `spillway emulate stage`: the kinds and sizes that it called");
+  command->add_option(
+      "--like", options->like,
+      "A report of `spillway emulate stage`: the kinds and sizes that it called, and "
+      "what memory they take");
   command->add_option("--repeats", options->repeats, "Of each; their median counts")
       ->capture_default_str()
       ->check(CLI::Range(1U, 100'000U));

@@ -224,6 +224,13 @@ double own_memory_mib() {
   return static_cast<double>(usage.ru_maxrss) / 1024.0;
 }
 
+json shape_json(const emulate::CollectiveShape& shape) {
+  return {{"kind", chakra::collective_kind_name(shape.kind)},
+          {"ranks", shape.ranks},
+          {"stride", shape.stride},
+          {"bytes", shape.bytes}};
+}
+
 json stage_json(const emulate::Stage& stage, const emulate::StageProtocol& protocol,
                 const std::vector<std::string>& uncovered) {
   json ranks = json::array();
@@ -233,12 +240,12 @@ json stage_json(const emulate::Stage& stage, const emulate::StageProtocol& proto
   const emulate::StageTotals& totals = stage.totals();
   json shapes = json::array();
   for (const auto& [shape, calls] : totals.shapes) {
-    const auto& [kind, members, stride, bytes] = shape;
-    shapes.push_back({{"kind", chakra::collective_kind_name(kind)},
-                      {"ranks", members},
-                      {"stride", stride},
-                      {"bytes", bytes},
-                      {"calls", calls}});
+    shapes.push_back(shape_json(shape));
+    shapes.back()["calls"] = calls;
+  }
+  json at_once = json::array();
+  for (const emulate::CollectiveShape& shape : totals.at_once) {
+    at_once.push_back(shape_json(shape));
   }
   return {{"world", stage.config().world},
           {"real", stage.config().real},
@@ -249,6 +256,8 @@ json stage_json(const emulate::Stage& stage, const emulate::StageProtocol& proto
           {"waited_virtual_us", base::microseconds_of(totals.waited_virtual)},
           {"ranks", ranks},
           {"shapes", shapes},
+          {"at_once", at_once},
+          {"held_mib", static_cast<double>(protocol.terms().memory_bytes) / (1 << 20)},
           {"not_in_table", uncovered},
           {"stage_mib", own_memory_mib()}};
 }
@@ -261,6 +270,10 @@ void print_stage(const json& report) {
              report["collectives"].get<std::uint64_t>(),
              report["modelled_us"].get<double>() / 1000.0, report["messages"].get<std::uint64_t>(),
              report["waited_virtual_us"].get<double>() / 1000.0);
+  if (const auto held = report["held_mib"].get<double>(); held > 0) {
+    fmt::print(stderr, "spillway: each real rank held {:.1f} MiB for the library's virtual peers\n",
+               held);
+  }
   for (const json& what : report["not_in_table"]) {
     fmt::print(stderr, "spillway: not in the table, and modelled: {}\n", what.get<std::string>());
   }
@@ -278,8 +291,13 @@ void run_stage(const EmulateStageOptions& options) {
   emulate::FlowDurations flows(config.world, paths_of(options.network, config.world),
                                flow_options_of(options.network));
   std::optional<emulate::MeasuredDurations> measured;
+  emulate::StageTerms terms{.is_strict = options.strict};
   if (!options.table.empty()) {
-    measured.emplace(read_table(options.table), flows);
+    const emulate::MeasuredTable table = read_table(options.table);
+    measured.emplace(table, flows);
+    if (table.memory && table.memory->real == config.real) {
+      terms.memory_bytes = table.memory->bytes;
+    }
   }
   emulate::StageDurations& durations =
       measured ? static_cast<emulate::StageDurations&>(*measured) : flows;
@@ -288,7 +306,7 @@ void run_stage(const EmulateStageOptions& options) {
     arrivals.emplace(arrivals_of(options, config));
   }
   emulate::Stage stage(config, durations, arrivals ? &*arrivals : nullptr);
-  emulate::StageProtocol protocol(stage, options.strict);
+  emulate::StageProtocol protocol(stage, terms);
   const StageFolder folder;
   auto server = value_or_throw(emulate::StageServer::start(folder.socket(), protocol, stage));
   const bool is_well = wait_for(start_real(options, config, folder.socket()));

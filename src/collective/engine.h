@@ -134,9 +134,9 @@ class Engine {
 
   bool has_failed() const { return failure_.has_value(); }
   const std::optional<base::Status>& failure() const { return failure_; }
-  // At a parameter server: all workers have left and nothing is left to do.
   // Whether operations are under way that keep the host's processors busy.
   bool is_coding() const { return coding_ > 0; }
+  // At a parameter server: all workers have left and nothing is left to do.
   bool is_service_over() const { return intake_->has_everybody_left() && is_idle(); }
   // Of the latest all-reduce that they matter to.
   Shares shares() const { return share_book_ ? share_book_->shares() : Shares(); }

@@ -62,7 +62,7 @@ struct DriverConfig {
   Offloads offloads;
   std::size_t socket_buffer_bytes = 4 * 1024 * 1024;
   base::BitRate send_rate{};                        // of this host's link; zero: not paced
-  base::Bytes send_burst = base::bytes(64 * 1024);  // that may leave at once where it is
+  base::Bytes send_burst = base::bytes(64 * 1024);  // that may leave at once where it is paced
   base::Duration busy_poll{};
   // The loop's included, up to kMaxIoThreads; nothing: one, and who helps when it is idle.
   std::optional<unsigned> io_threads{};

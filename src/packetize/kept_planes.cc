@@ -33,7 +33,7 @@ wire::DataHeader packet_header(const PacketPlan& plan, std::size_t packet,
   header.planes = static_cast<std::uint8_t>(plan.planes());
   header.row = static_cast<std::uint16_t>(place.row);
   header.slot = static_cast<std::uint8_t>(place.slot);
-  header.quanta = static_cast<std::uint8_t>(plan.quanta());
+  header.quanta = static_cast<std::uint16_t>(plan.quanta());
   header.scale = row.scale;
   header.head_bytes = static_cast<std::uint16_t>(plan.head_bytes(place.count));
   return header;

@@ -21,7 +21,6 @@ static_assert(SPILLWAY_MAX_ROW_LOG2 == codec::kMaxRowLog2);
 static_assert(SPILLWAY_MAX_ROTATIONS == codec::kMaxRotations);
 
 constexpr std::size_t kBytesPerQuantumPlane = SPILLWAY_QUANTUM / 8;
-constexpr std::size_t kMaxQuanta = 255;
 constexpr std::size_t kMaxSlots = 256;
 constexpr std::size_t kMaxHeadBytes = 255 * 4;
 constexpr unsigned kMinMtu = 576;
@@ -74,7 +73,7 @@ base::Result<std::size_t> head_capacity_of(const PacketLimits& limits) {
 
 std::size_t choose_quanta(const PacketLimits& limits, const Encoding& encoding,
                           std::size_t head_capacity) {
-  std::size_t quanta = kMaxQuanta;
+  std::size_t quanta = SPILLWAY_MAX_QUANTA;
   if (limits.trim_bytes != 0) {
     quanta = std::min(quanta, head_capacity / kBytesPerQuantumPlane);
   }

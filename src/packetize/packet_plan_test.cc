@@ -40,11 +40,19 @@ TEST(PacketPlan, SmallTrimSizesCapTheCoordinatesWhateverTheMtu) {
 // A row of 2^13 needs as many packets as it would with none but the last filled.
 TEST(PacketPlan, PacketsOfARowAreAlikeWhereNothingIsTrimmed) {
   EXPECT_EQ(plan_for(1 << 20, 9000, 0).coordinates_per_packet(), 4096U);
-  for (const unsigned precision : {1U, 5U, 8U, 16U}) {
-    const PacketPlan plan =
-        PacketPlan::make(1 << 20, {.mtu = 9000, .trim_bytes = 0}, {.precision = precision}).value();
+  for (const unsigned precision : {9U, 16U}) {
+    const PacketPlan plan = plan_for(1 << 20, 9000, 0, precision);
     EXPECT_EQ(plan.packets_in(0), 2U) << precision;
     EXPECT_EQ(plan.place(0).count, plan.place(1).count) << precision;
+  }
+}
+
+TEST(PacketPlan, LongPacketsHoldWholeRows) {
+  for (const unsigned precision : {1U, 5U, 8U}) {
+    const PacketPlan plan = plan_for(1 << 20, 9000, 0, precision);
+    EXPECT_EQ(plan.packets_in(0), 1U) << precision;
+    EXPECT_EQ(plan.packet_count(), plan.layout().row_count()) << precision;
+    EXPECT_LE(plan.max_packet_size(), 8972U) << precision;
   }
 }
 

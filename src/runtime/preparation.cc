@@ -34,6 +34,9 @@ void tune_for_loopback(net::DriverConfig& driver) {
 
 // Bursts and reports of less than this cost hosts more than they gain the network.
 constexpr unsigned kBurstBytes = 24 * 1024;
+// A loop that reads and reports comes back to sending after hundreds of microseconds. What the link
+// carries in this part of a second may leave at once, or a fast link would idle meanwhile.
+constexpr std::int64_t kTurnsPerSecond = 2000;
 
 void tune_for_link(base::BitRate rate, unsigned mtu, net::DriverConfig& driver) {
   transport::ExchangeConfig& exchange = driver.endpoint.exchange;
@@ -42,6 +45,7 @@ void tune_for_link(base::BitRate rate, unsigned mtu, net::DriverConfig& driver) 
   exchange.burst_packets = packets;
   exchange.report_packets = packets;
   driver.send_rate = rate;
+  driver.send_burst = std::max(driver.send_burst, base::bytes(rate.count() / 8 / kTurnsPerSecond));
 }
 
 // The first line of a file as a number; nothing where there is none.

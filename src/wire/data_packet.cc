@@ -114,11 +114,12 @@ void write_data_header(const DataHeader& header, base::MutableByteView out) {
   raw.planes = static_cast<__u8>(header.rotations << 6 | header.planes);
   raw.row = header.row;
   raw.slot = header.slot;
-  raw.quanta = header.quanta;
+  raw.quanta = static_cast<__u8>(header.quanta % SPILLWAY_MAX_QUANTA);
   raw.head_words = static_cast<__u8>(header.head_bytes / 4);
   raw.number = static_cast<__u32>(header.stamp.number);
   raw.scale = std::bit_cast<__u32>(header.scale);
-  SPILLWAY_CHECK(spillway_is_valid_data(&raw));
+  SPILLWAY_CHECK(header.quanta > 0 && header.quanta <= SPILLWAY_MAX_QUANTA &&
+                 spillway_is_valid_data(&raw));
   std::memcpy(out.data(), &raw, sizeof raw);
 }
 
@@ -163,7 +164,8 @@ PacketFault read_data_header(base::ByteView packet, DataHeader& header) {
   header.planes = spillway_planes_of(raw.planes);
   header.row = raw.row;
   header.slot = raw.slot;
-  header.quanta = raw.quanta;
+  header.quanta =
+      static_cast<std::uint16_t>(spillway_coordinates_per_slot(&raw) / SPILLWAY_QUANTUM);
   header.head_bytes = static_cast<std::uint16_t>(raw.head_words * 4);
   header.stamp.number = raw.number;
   header.scale = std::bit_cast<float>(raw.scale);

@@ -138,12 +138,29 @@ TEST(DataHeader, RefusesEveryFieldOutsideItsRange) {
   EXPECT_EQ(fault_with(33, 0x61), PacketFault::kField);  // 33 planes
   EXPECT_EQ(fault_with(33, 0x10), PacketFault::kField);  // a scale but no rotation
   EXPECT_EQ(fault_with(36, 200), PacketFault::kField);   // starts behind the row
-  EXPECT_EQ(fault_with(37, 0), PacketFault::kField);     // no coordinates
+  EXPECT_EQ(fault_with(37, 0), PacketFault::kField);     // the second of 256 quanta
   EXPECT_EQ(fault_with(37, 255), PacketFault::kField);   // longer than any packet
   EXPECT_EQ(fault_with(38, 0), PacketFault::kField);     // no head
   EXPECT_EQ(fault_with(39, 1), PacketFault::kField);     // a reserved byte
   EXPECT_EQ(fault_with(47, 0xBE), PacketFault::kField);  // negative scale
   EXPECT_EQ(fault_with(47, 0x7F), PacketFault::kField);  // infinite or NaN scale with rotations
+}
+
+TEST(DataPacket, HoldsAWholeRowOfTheDefaultLength) {
+  DataHeader header = example_header();
+  header.slot = 0;
+  header.planes = 8;
+  header.quanta = SPILLWAY_MAX_QUANTA;
+  ASSERT_EQ(header.count(), 8192U);
+  const std::vector<std::uint8_t> planes(header.plane_bytes(), 0x5A);
+  std::vector<std::uint8_t> packet(header.packet_size());
+  const PacketAuth auth = auth_for(Protection::kTags);
+  ASSERT_EQ(write_data_packet(header, planes, auth, packet), packet.size());
+  EXPECT_EQ(packet[37], 0);
+  OpenedPacket opened;
+  ASSERT_EQ(open_data_packet(packet, auth, opened, header.stamp.number), PacketFault::kNone);
+  EXPECT_EQ(opened.header.quanta, SPILLWAY_MAX_QUANTA);
+  EXPECT_EQ(opened.header.packet_size(), packet.size());
 }
 
 TEST(DataPacket, IsTrustedExactlyUpToTheLastWholeCheck) {

@@ -52,6 +52,7 @@
 
 /* Coordinates come in quanta of 32, so that a plane is a whole number of 4-byte words. */
 #define SPILLWAY_QUANTUM 32
+#define SPILLWAY_MAX_QUANTA 256 /* in a packet: a row of the default length */
 #define SPILLWAY_MAX_PLANES 32
 #define SPILLWAY_MIN_ROW_LOG2 8
 #define SPILLWAY_MAX_ROW_LOG2 15
@@ -87,7 +88,7 @@ struct spillway_data_header {
   __u8 planes;     /* rotations << 6 | planes sent, 1..32 */
   __u16 row;       /* index in the message */
   __u8 slot;       /* which of the row's packets */
-  __u8 quanta;     /* coordinates / 32 of each of the row's packets but the last */
+  __u8 quanta;     /* coordinates / 32 of each of the row's packets but the last; 0: 256 */
   __u8 head_words; /* bytes of planes under the first check / 4 */
   __u8 reserved;
   __u32 number; /* counts the data packets to this peer over this path from 1: low bits */

@@ -21,10 +21,15 @@ static inline int spillway_is_valid_scale(__u32 bits, __u8 rotations) {
   return bits < 0x7F800000U && rotations >= 1;
 }
 
+/* Coordinates of each of the row's packets but the last. */
+static inline __u32 spillway_coordinates_per_slot(const struct spillway_data_header* header) {
+  return ((header->quanta - 1U) % SPILLWAY_MAX_QUANTA + 1U) * SPILLWAY_QUANTUM;
+}
+
 /* Bytes of the packet as it was sent. The header's row and place in it must be valid. */
 static inline __u32 spillway_packet_size(const struct spillway_data_header* header) {
   const __u32 length = 1U << spillway_row_log2_of(header->code);
-  const __u32 per_slot = (__u32)header->quanta * SPILLWAY_QUANTUM;
+  const __u32 per_slot = spillway_coordinates_per_slot(header);
   const __u32 left = length - header->slot * per_slot;
   const __u32 count = per_slot < left ? per_slot : left;
   return spillway_packed_size(count / 8 * spillway_planes_of(header->planes),
@@ -36,11 +41,11 @@ static inline int spillway_is_valid_span(const struct spillway_data_header* head
   const __u32 row_log2 = spillway_row_log2_of(header->code);
   const __u32 planes = spillway_planes_of(header->planes);
   if (row_log2 < SPILLWAY_MIN_ROW_LOG2 || row_log2 > SPILLWAY_MAX_ROW_LOG2 || planes == 0 ||
-      planes > SPILLWAY_MAX_PLANES || header->quanta == 0 || header->head_words == 0) {
+      planes > SPILLWAY_MAX_PLANES || header->head_words == 0) {
     return 0;
   }
   const __u32 length = 1U << row_log2;
-  const __u32 per_slot = (__u32)header->quanta * SPILLWAY_QUANTUM;
+  const __u32 per_slot = spillway_coordinates_per_slot(header);
   const __u32 first = header->slot * per_slot;
   if (first >= length) {
     return 0;

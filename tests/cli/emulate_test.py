@@ -31,8 +31,9 @@ l2 requires l1
 """
 
 
-def run(*arguments, cwd=None):
-    return subprocess.run([TOOL, "emulate", *map(str, arguments)], capture_output=True, text=True, cwd=cwd, timeout=300)
+def run(*arguments, cwd=None, variables=None):
+    return subprocess.run([TOOL, "emulate", *map(str, arguments)], capture_output=True, text=True, cwd=cwd, timeout=300,
+                          env={**os.environ, **(variables or {})})
 
 
 class Folder(unittest.TestCase):
@@ -312,21 +313,41 @@ class Stage(Folder):
 
 
 class Calibrate(Folder):
+    def calibrate(self, *options):
+        """The table that four ranks of this machine make, through sockets."""
+        out, meeting = self.folder / "table.json", f"127.0.0.1:{free_port()}"
+        processes = [subprocess.Popen(
+            [TOOL, "emulate", "calibrate", out, "--repeats", "2", "--rest", "0", *options], text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env={**os.environ, "SPILLWAY_RANK": str(rank), "SPILLWAY_WORLD_SIZE": "4", "SPILLWAY_COMM_ID": meeting,
+                 "SPILLWAY_SOCKET_IFNAME": "=lo", "SPILLWAY_LOCAL_COPY": "0"}) for rank in range(4)]
+        said = [process.communicate(timeout=60)[0] for process in processes]
+        self.assertEqual([process.returncode for process in processes], [0] * 4, said)
+        return json.loads(out.read_text())
+
     def test_collectives_of_all_ranks_and_of_groups_are_measured(self):
-        out = self.folder / "table.json"
         for options, ranks, stride in (((), 4, 1), (("--members", "2", "--stride", "2"), 2, 2)):
-            meeting = f"127.0.0.1:{free_port()}"
-            processes = [subprocess.Popen(
-                [TOOL, "emulate", "calibrate", out, "--bytes", "64,4096", "--kinds", "all_reduce,broadcast,barrier",
-                 "--repeats", "2", "--rest", "0", *options], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                env={**os.environ, "SPILLWAY_RANK": str(rank), "SPILLWAY_WORLD_SIZE": "4", "SPILLWAY_COMM_ID": meeting,
-                     "SPILLWAY_SOCKET_IFNAME": "=lo"}) for rank in range(4)]
-            said = [process.communicate(timeout=60)[0] for process in processes]
-            self.assertEqual([process.returncode for process in processes], [0] * 4, said)
-            rows = json.loads(out.read_text())["rows"]
+            table = self.calibrate("--bytes", "64,4096", "--kinds", "all_reduce,broadcast,barrier", *options)
+            self.assertNotIn("memory", table)
+            rows = table["rows"]
             self.assertEqual([(row["kind"], row["bytes"]) for row in rows],
                              [("all-reduce", 64), ("all-reduce", 4096), ("broadcast", 64), ("broadcast", 4096), ("barrier", 0)])
             self.assertTrue(all((row["ranks"], row["stride"]) == (ranks, stride) and row["us"] > 0 for row in rows), rows)
+
+    def test_memory_is_measured_with_what_a_staged_run_had_under_way_at_once(self):
+        shape = {"kind": "all-reduce", "ranks": 4, "stride": 1, "bytes": 16 << 20}
+        report = self.write("report.json", json.dumps({"real": [0, 1], "shapes": [shape], "at_once": [shape]}))
+        memory = self.calibrate("--like", report)["memory"]
+        self.assertEqual(memory["real"], [0, 1])
+        # Of each peer four pieces of 512 KiB are kept to be added up: 2 MiB of one, 6 MiB of three.
+        self.assertTrue(1 << 20 <= memory["bytes"] <= 32 << 20, memory)
+
+    def test_a_report_that_does_not_fit_is_refused(self):
+        for report, words in (({"shapes": []}, "no report"), ({"shapes": [], "at_once": [], "real": [0]}, "no collectives")):
+            result = run("calibrate", self.folder / "table.json", "--like", self.write("report.json", json.dumps(report)),
+                         variables={"SPILLWAY_RANK": "0", "SPILLWAY_WORLD_SIZE": "1"})
+            self.assertEqual(result.returncode, 1)
+            self.assertIn(words, result.stderr)
 
     def test_without_a_launcher_it_says_what_to_do(self):
         result = run("calibrate", self.folder / "table.json")

@@ -3,6 +3,7 @@
 groups, object collectives and DDP. Its argument says what goes on; rank r of w prints what came of it.
 """
 import os
+import resource
 import sys
 import time
 
@@ -130,6 +131,8 @@ def main():
             time.sleep(0.1)
             dist.barrier()
         print(f"rank {rank} took {time_of(lambda: (time.sleep(0.1), dist.barrier())):.3f} s", flush=True)
+    elif what == "memory":
+        print(f"rank {rank} has {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss} KiB", flush=True)
     dist.destroy_process_group()
 
 

@@ -86,6 +86,18 @@ class Staged(unittest.TestCase):
         found = re.search(r"rank 2 took (\S+) s", said)
         self.assertTrue(0.14 <= float(found[1]) <= 0.25, said)
 
+    def test_real_ranks_hold_what_the_library_would_for_the_others(self):
+        peaks = {}
+        with tempfile.TemporaryDirectory() as folder:
+            table = pathlib.Path(folder) / "table.json"
+            for real in ([2], [3]):  # measured for rank 2, and so nothing to rank 3
+                table.write_text(json.dumps({"table": 1, "rows": [], "memory": {"real": [2], "bytes": 64 << 20}}))
+                said, code, _ = stage("memory", 8, real, "--table", str(table))
+                self.assertEqual(code, 0, said)
+                peaks[real[0]] = int(re.search(rf"rank {real[0]} has (\d+) KiB", said)[1]) / 1024
+                self.assertEqual("each real rank held 64.0 MiB" in said, real == [2], said)
+        self.assertTrue(56 <= peaks[2] - peaks[3] <= 72, peaks)
+
 
 if __name__ == "__main__":
     unittest.main()

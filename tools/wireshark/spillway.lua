@@ -40,6 +40,7 @@ local FLAG_ENCRYPTED, FLAGS_KNOWN = 0x01, 0x0F
 local CODEC_PLANES, CODEC_BYTES = 1, 2
 local COMMON_HEADER, DATA_HEADER, CONTROL_HEADER = 32, 48, 44
 local QUANTUM = 32       -- coordinates
+local MAX_QUANTA = 256   -- in a packet, written as 0
 local TAIL_SEGMENT = 512 -- bytes of planes under one tail check; of bytes all are under one
 local CHECK = 8          -- bytes of a tag
 local MAX_PACKET = 8972
@@ -252,7 +253,7 @@ local function read_data(tvb, header)
   header.rotations, header.planes = rshift(planes, 6), band(planes, 0x3F)
   header.row = tvb(34, 2):le_uint()
   header.slot = tvb(36, 1):uint()
-  header.quanta = tvb(37, 1):uint()
+  header.quanta = (tvb(37, 1):uint() - 1) % MAX_QUANTA + 1
   header.head_bytes = tvb(38, 1):uint() * 4
   header.reserved = tvb(39, 1):uint()
   header.scale_bits = tvb(44, 4):le_uint()
@@ -335,8 +336,8 @@ local function data_fault(header, bytes)
     return "a row of 2^" .. header.row_log2 .. " coordinates"
   elseif header.planes == 0 or header.planes > MAX_PLANES then
     return header.planes .. " planes"
-  elseif header.quanta == 0 or header.head_bytes == 0 then
-    return "no coordinates, or no head"
+  elseif header.head_bytes == 0 then
+    return "no head"
   elseif header.reserved ~= 0 then
     return "a reserved byte that is not zero"
   elseif not is_scale_valid(header) then

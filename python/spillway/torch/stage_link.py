@@ -120,6 +120,7 @@ class StageLink:
         self.real: List[int] = told["real"]
         self.is_strict: bool = told["strict"]
         self._wants_waits: bool = told["waits"]
+        self.memory_bytes: int = told["memory"]
         threading.Thread(target=self._read, name="spillway-stage", daemon=True).start()
         atexit.register(self.leave)
 

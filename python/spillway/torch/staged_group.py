@@ -88,6 +88,7 @@ class StagedWorld:
         self.made_up.watch()
         os.environ.update({"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0",
                            "SPILLWAY_GPU_CODING": "0"})  # virtual ranks' parts are filled in by the host
+        self._held: Optional[bytearray] = None
         self._store = self._host_store() if self.link.rank == self.link.real[0] else None
         self._stand_in_at_barriers()
         self._stand_in_for_objects()
@@ -138,6 +139,8 @@ class StagedWorld:
 
     def create_group(self, options: Any, name: str, mode: Optional[TolerantMode],
                      layers: Optional[LayerPolicy]) -> StagedGroup:
+        if self._held is None:  # what the library would hold for virtual ranks; written to, so that it is there
+            self._held = bytearray(b"\1") * self.link.memory_bytes
         communicator = join_staged(self.link, options.store, options.group_size, options.timeout, name,
                                    options.global_ranks_in_group)
         return StagedGroup(communicator, self.made_up, mode, layers)

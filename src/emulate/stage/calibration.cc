@@ -2,9 +2,16 @@
 #include "emulate/stage/calibration.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <deque>
+#include <fstream>
+#include <iterator>
 #include <map>
+#include <numeric>
+#include <string>
 #include <thread>
 
 #include "base/clock.h"
@@ -16,6 +23,14 @@ namespace {
 
 using collective::DataType;
 using collective::Kind;
+
+constexpr std::uint32_t kMemoryRepeats = 3;
+
+std::vector<std::uint32_t> ranks_below(std::uint32_t size) {
+  std::vector<std::uint32_t> ranks(size);
+  std::iota(ranks.begin(), ranks.end(), 0U);
+  return ranks;
+}
 
 collective::Kind library_kind(CollectiveKind kind) {
   switch (kind) {
@@ -45,7 +60,7 @@ collective::Kind library_kind(CollectiveKind kind) {
 // Of one kind and size, with the memory that it reads and writes.
 class Measured {
  public:
-  Measured(const CalibratedShape& shape, const ReplayGroups::Member& member) {
+  Measured(const CollectiveShape& shape, const ReplayGroups::Member& member) {
     operation_.kind = library_kind(shape.kind);
     const bool adds = operation_.kind == Kind::kAllReduce || operation_.kind == Kind::kReduce ||
                       operation_.kind == Kind::kReduceScatter;
@@ -63,6 +78,7 @@ class Measured {
     operation_.output = output_.empty() ? nullptr : output_.data();
   }
   const collective::Operation& operation() const { return operation_; }
+  std::uint64_t bytes() const { return input_.size() + output_.size(); }
 
  private:
   collective::Operation operation_;
@@ -109,28 +125,28 @@ base::Result<std::vector<double>> times_ns(runtime::Communicator& everybody,
   return times;
 }
 
-// Each time at the rank that took longest.
-base::Status take_longest(runtime::Communicator& everybody, std::vector<double>& times,
-                          base::Duration patience) {
+// Each number at the rank where it is largest.
+base::Status take_most(runtime::Communicator& everybody, std::vector<double>& numbers,
+                       base::Duration patience) {
   collective::Operation operation;
   operation.kind = Kind::kAllReduce;
   operation.type = DataType::kFloat64;
   operation.op = collective::ReduceOp::kMax;
-  operation.count = times.size();
-  operation.input = times.data();
-  operation.output = times.data();
+  operation.count = numbers.size();
+  operation.input = numbers.data();
+  operation.output = numbers.data();
   return do_one(everybody, operation, patience);
 }
 
 base::Result<MeasuredRow> measure(runtime::Communicator& everybody,
-                                  const ReplayGroups::Member& member, const CalibratedShape& shape,
+                                  const ReplayGroups::Member& member, const CollectiveShape& shape,
                                   const CalibrationOptions& options) {
   const Measured measured(shape, member);
   base::Result<std::vector<double>> times =
       times_ns(everybody, *member.communicator, measured, options);
   base::Status status = times.status();
   if (times.ok()) {
-    status = take_longest(everybody, times.value(), options.patience);
+    status = take_most(everybody, times.value(), options.patience);
   }
   if (!status.ok()) {
     return base::Status(status.code(),
@@ -146,18 +162,25 @@ base::Result<MeasuredRow> measure(runtime::Communicator& everybody,
 
 using Pattern = std::pair<std::uint32_t, std::uint32_t>;  // ranks and stride
 
-// A world in which each rank uses its group of every division, and which group that is.
-base::Result<World> world_of_divisions(const CalibrationOptions& options, std::uint32_t size,
-                                       std::uint32_t rank,
-                                       std::map<Pattern, std::uint32_t>& own_group) {
-  World world;
+// A rank's group of every division of the world that shapes want.
+struct Divisions {
+  World world;  // in which it uses them
+  std::map<Pattern, std::uint32_t> own_group;
+};
+
+// Groups have a communicator each, but for that of all ranks where `shares_all`; they have only
+// those ranks that are in `among`, which is ascending.
+base::Result<Divisions> divisions_of(const std::vector<CollectiveShape>& shapes,
+                                     const runtime::Communicator& everybody,
+                                     const std::vector<std::uint32_t>& among, bool shares_all) {
+  Divisions made;
+  World& world = made.world;
+  const std::uint32_t size = everybody.world();
+  const std::uint32_t rank = everybody.rank();
   world.ranks.resize(size);
   world.has_trace.resize(size, true);
-  world.groups.push_back({"", {}});
-  for (std::uint32_t each = 0; each < size; ++each) {
-    world.groups[0].ranks.push_back(each);
-  }
-  for (const CalibratedShape& shape : options.shapes) {
+  world.groups.push_back({"", ranks_below(size)});
+  for (const CollectiveShape& shape : shapes) {
     const Pattern pattern(shape.ranks, shape.stride);
     const std::uint64_t block = std::uint64_t{shape.ranks} * shape.stride;
     if (shape.ranks < 2 || block == 0 || size % block != 0) {
@@ -165,21 +188,24 @@ base::Result<World> world_of_divisions(const CalibrationOptions& options, std::u
           fmt::format("{} ranks cannot be divided into groups of {}, {} apart", size, shape.ranks,
                       shape.stride));
     }
-    if (own_group.contains(pattern)) {
+    if (made.own_group.contains(pattern)) {
       continue;
     }
     std::vector<std::uint32_t> first;
     for (std::uint32_t i = 0; i < shape.ranks; ++i) {
       first.push_back(i * shape.stride);
     }
-    for (const std::vector<std::uint32_t>& ranks : sister_groups(first, size)) {
-      const bool is_all = ranks.size() == size;
-      const auto index = is_all ? 0U : static_cast<std::uint32_t>(world.groups.size());
-      if (!is_all) {
+    for (const std::vector<std::uint32_t>& whole : sister_groups(first, size)) {
+      std::vector<std::uint32_t> ranks;
+      std::set_intersection(whole.begin(), whole.end(), among.begin(), among.end(),
+                            std::back_inserter(ranks));
+      const bool is_everybody = shares_all && ranks.size() == size;
+      const auto index = is_everybody ? 0U : static_cast<std::uint32_t>(world.groups.size());
+      if (!is_everybody) {
         world.groups.push_back({fmt::format("{}/{}", shape.ranks, shape.stride), ranks});
       }
       if (std::binary_search(ranks.begin(), ranks.end(), rank)) {
-        own_group[pattern] = index;
+        made.own_group[pattern] = index;
         GraphNode node;
         node.kind = NodeKind::kCollective;
         node.group = index;
@@ -188,26 +214,148 @@ base::Result<World> world_of_divisions(const CalibrationOptions& options, std::u
       }
     }
   }
-  return world;
+  return made;
+}
+
+// ------------------------------------------------------------------ memory
+
+// Of this process: what is resident, and the most that was since forget_peak().
+struct Resident {
+  std::uint64_t now = 0;
+  std::uint64_t peak = 0;
+
+  static Resident read() {
+    Resident found;
+    std::ifstream file("/proc/self/status");
+    for (std::string line; std::getline(file, line);) {
+      unsigned long long kib = 0;
+      if (std::sscanf(line.c_str(), "VmRSS: %llu kB", &kib) == 1) {
+        found.now = kib << 10;
+      } else if (std::sscanf(line.c_str(), "VmHWM: %llu kB", &kib) == 1) {
+        found.peak = kib << 10;
+      }
+    }
+    return found;
+  }
+  static void forget_peak() {
+    ::malloc_trim(0);
+    std::ofstream("/proc/self/clear_refs") << "5";
+  }
+};
+
+base::Status do_all(const std::vector<std::pair<runtime::Communicator*, const Measured*>>& all,
+                    base::Duration patience) {
+  std::vector<std::shared_ptr<runtime::Request>> requests;
+  base::Status status;
+  for (const auto& [communicator, measured] : all) {
+    collective::Operation operation = measured->operation();
+    operation.timeout = patience;
+    base::Result<std::shared_ptr<runtime::Request>> request = communicator->submit(operation);
+    if (!request.ok()) {
+      status = request.status();
+      break;
+    }
+    requests.push_back(std::move(request).value());
+  }
+  for (const std::shared_ptr<runtime::Request>& request : requests) {
+    const base::Status ended = request->wait(std::nullopt).value_or(base::Status());
+    status = status.ok() ? ended : status;
+  }
+  return status;
+}
+
+// What communicators among these ranks hold here, while all that is done at once; a rank that is
+// none of them waits.
+base::Result<double> held_bytes(runtime::Communicator& everybody, const CalibrationOptions& options,
+                                const std::vector<std::uint32_t>& among) {
+  const base::Result<Divisions> divisions =
+      divisions_of(options.at_once, everybody, among, /*shares_all=*/false);
+  if (!divisions.ok()) {
+    return divisions.status();
+  }
+  if (const base::Status status = meet(everybody, options.patience); !status.ok()) {
+    return status;
+  }
+  Resident::forget_peak();
+  const Resident before = Resident::read();
+  const base::Result<ReplayGroups> groups =
+      ReplayGroups::make(divisions->world, everybody, options.patience);
+  if (!groups.ok()) {
+    return groups.status();
+  }
+  std::deque<Measured> kept;
+  std::vector<std::pair<runtime::Communicator*, const Measured*>> all;
+  std::uint64_t own = 0;
+  for (const CollectiveShape& shape : options.at_once) {
+    const auto group = divisions->own_group.find({shape.ranks, shape.stride});
+    if (group == divisions->own_group.end()) {
+      continue;
+    }
+    const ReplayGroups::Member member = groups->member(group->second);
+    if (member.size > 1) {
+      const Measured& measured = kept.emplace_back(shape, member);
+      all.emplace_back(member.communicator, &measured);
+      own += measured.bytes();
+    }
+  }
+  for (std::uint32_t i = 0; i < kMemoryRepeats; ++i) {
+    base::Status status = do_all(all, options.patience);
+    if (status.ok()) {
+      status = meet(everybody, options.patience);
+    }
+    if (!status.ok()) {
+      return status;
+    }
+  }
+  return static_cast<double>(Resident::read().peak) - static_cast<double>(before.now) -
+         static_cast<double>(own);
+}
+
+base::Result<MeasuredMemory> measure_memory(runtime::Communicator& everybody,
+                                            const CalibrationOptions& options) {
+  const base::Result<double> of_real = held_bytes(everybody, options, options.real);
+  if (!of_real.ok()) {
+    return of_real.status();
+  }
+  const base::Result<double> of_all =
+      held_bytes(everybody, options, ranks_below(everybody.world()));
+  if (!of_all.ok()) {
+    return of_all.status();
+  }
+  const bool is_real =
+      std::binary_search(options.real.begin(), options.real.end(), everybody.rank());
+  std::vector<double> more = {is_real ? std::max(0.0, *of_all - *of_real) : 0.0};
+  if (const base::Status status = take_most(everybody, more, options.patience); !status.ok()) {
+    return status;
+  }
+  return MeasuredMemory{options.real, static_cast<std::uint64_t>(more.front())};
 }
 
 }  // namespace
 
 base::Result<MeasuredTable> calibrate(runtime::Communicator& everybody,
                                       const CalibrationOptions& options) {
-  std::map<Pattern, std::uint32_t> own_group;
-  const base::Result<World> world =
-      world_of_divisions(options, everybody.world(), everybody.rank(), own_group);
-  if (!world.ok()) {
-    return world.status();
+  const base::Result<Divisions> divisions =
+      divisions_of(options.shapes, everybody, ranks_below(everybody.world()), /*shares_all=*/true);
+  if (!divisions.ok()) {
+    return divisions.status();
   }
-  const base::Result<ReplayGroups> groups = ReplayGroups::make(*world, everybody, options.patience);
+  MeasuredTable table;
+  if (!options.at_once.empty()) {  // first: what durations leave behind would be in it
+    base::Result<MeasuredMemory> memory = measure_memory(everybody, options);
+    if (!memory.ok()) {
+      return base::Status(memory.status().code(), "memory: " + memory.status().message());
+    }
+    table.memory = std::move(memory).value();
+  }
+  const base::Result<ReplayGroups> groups =
+      ReplayGroups::make(divisions->world, everybody, options.patience);
   if (!groups.ok()) {
     return groups.status();
   }
-  MeasuredTable table;
-  for (const CalibratedShape& shape : options.shapes) {
-    const ReplayGroups::Member member = groups->member(own_group.at({shape.ranks, shape.stride}));
+  for (const CollectiveShape& shape : options.shapes) {
+    const ReplayGroups::Member member =
+        groups->member(divisions->own_group.at({shape.ranks, shape.stride}));
     const base::Result<MeasuredRow> row = measure(everybody, member, shape, options);
     if (!row.ok()) {
       return row.status();

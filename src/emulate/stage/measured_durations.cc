@@ -44,6 +44,26 @@ base::Result<MeasuredRow> parse_row(const json& row) {
                      base::nanoseconds(std::llround(us * 1e3))};
 }
 
+base::Result<MeasuredMemory> parse_memory(const json& said) {
+  MeasuredMemory memory;
+  const auto real = said.is_object() ? said.find("real") : said.end();
+  const auto bytes = said.is_object() ? said.find("bytes") : said.end();
+  const bool is_whole = said.is_object() && real != said.end() && real->is_array() &&
+                        bytes != said.end() && bytes->is_number_unsigned() &&
+                        bytes->get<std::uint64_t>() <= kMaxTableMemory;
+  if (!is_whole) {
+    return no_table("its memory has not real ranks and bytes that can be");
+  }
+  memory.bytes = bytes->get<std::uint64_t>();
+  for (const json& rank : *real) {
+    if (!rank.is_number_unsigned() || rank.get<std::uint64_t>() > UINT32_MAX) {
+      return no_table("its memory's real ranks are no ranks");
+    }
+    memory.real.push_back(rank.get<std::uint32_t>());
+  }
+  return memory;
+}
+
 // Along the line through the points before and behind, which are different.
 double on_line(std::pair<std::uint64_t, double> a, std::pair<std::uint64_t, double> b,
                std::uint64_t bytes) {
@@ -75,6 +95,13 @@ base::Result<MeasuredTable> parse_table(std::string_view text) {
     }
     table.rows.push_back(*parsed);
   }
+  if (const auto memory = read.find("memory"); memory != read.end()) {
+    base::Result<MeasuredMemory> parsed = parse_memory(*memory);
+    if (!parsed.ok()) {
+      return parsed.status();
+    }
+    table.memory = std::move(parsed).value();
+  }
   return table;
 }
 
@@ -87,9 +114,11 @@ std::string table_text(const MeasuredTable& table) {
                     {"bytes", row.bytes},
                     {"us", base::microseconds_of(row.duration)}});
   }
-  return json{{"table", kTableVersion}, {"about", table.about}, {"rows", rows}}.dump(
-             1, ' ', false, json::error_handler_t::replace) +
-         "\n";
+  json text{{"table", kTableVersion}, {"about", table.about}, {"rows", rows}};
+  if (table.memory) {
+    text["memory"] = {{"real", table.memory->real}, {"bytes", table.memory->bytes}};
+  }
+  return text.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
 MeasuredDurations::MeasuredDurations(const MeasuredTable& table, StageDurations& otherwise)

@@ -5,21 +5,26 @@
 // hosts' processors included.
 //
 //   {"table": 1, "about": "8 ranks, lab clean", "rows": [
-//     {"kind": "all_reduce", "ranks": 8, "stride": 1, "bytes": 4096, "us": 312.5}, ...]}
+//     {"kind": "all_reduce", "ranks": 8, "stride": 1, "bytes": 4096, "us": 312.5}, ...],
+//    "memory": {"real": [0, 1], "bytes": 9437184}}
 //
 // A row is of a group of ranks `stride` apart, while all other groups of the same division of the
 // world did the same.
+//
+// The memory, which may be missing, is what the library of a real rank holds more of where all
+// ranks are real than where only those are.
 //
 // Between two measured sizes a duration is on the line through them; below the smallest it is the
 // smallest's, above the largest it grows with the bytes as between the last two. A kind of group
 // that is not in the table, and messages, are asked of `otherwise`; which these were,
 // uncovered() says.
 //
-// Limit: kMaxTableRows. One thread.
+// Limits: kMaxTableRows, kMaxTableMemory. One thread.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -39,11 +44,18 @@ struct MeasuredRow {
   base::Duration duration{};
 };
 
+struct MeasuredMemory {
+  std::vector<std::uint32_t> real{};
+  std::uint64_t bytes = 0;
+};
+
 struct MeasuredTable {
   std::string about;
   std::vector<MeasuredRow> rows;
+  std::optional<MeasuredMemory> memory{};
 };
 inline constexpr std::size_t kMaxTableRows = 100'000;
+inline constexpr std::uint64_t kMaxTableMemory = std::uint64_t{1} << 36;
 
 // The sentence where a text is no such table.
 base::Result<MeasuredTable> parse_table(std::string_view text);

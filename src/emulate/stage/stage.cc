@@ -173,12 +173,37 @@ void Stage::complete(std::uint32_t index, std::uint64_t sequence, const Meeting&
   group.free = std::max(group.free, latest_arrival(index, sequence, meeting)) + *duration;
   ++totals_.collectives;
   totals_.duration += *duration;
-  const std::tuple shape(call.kind, group.ranks.size(), stride_of(group.ranks), call.bytes);
+  note(group, call);
+  for (const Came& came : meeting.came) {
+    answer(came.rank, came.call.ticket, {}, group.free);
+  }
+}
+
+// For the totals: a collective that has just been given its end.
+void Stage::note(const Group& group, const StageCall& call) {
+  const CollectiveShape shape{call.kind, static_cast<std::uint32_t>(group.ranks.size()),
+                              stride_of(group.ranks), call.bytes};
   if (totals_.shapes.size() < StageTotals::kMaxShapes || totals_.shapes.contains(shape)) {
     ++totals_.shapes[shape];
   }
-  for (const Came& came : meeting.came) {
-    answer(came.rank, came.call.ticket, {}, group.free);
+  if (group.real.front() != config_.real.front()) {
+    return;
+  }
+  std::erase_if(under_way_, [&call](const UnderWay& each) { return each.end <= call.at; });
+  if (under_way_.size() == StageTotals::kMaxAtOnce) {
+    return;
+  }
+  under_way_.push_back({shape, group.free});
+  std::uint64_t bytes = 0;
+  for (const UnderWay& each : under_way_) {
+    bytes += each.shape.bytes;
+  }
+  if (bytes > most_under_way_) {
+    most_under_way_ = bytes;
+    totals_.at_once.clear();
+    for (const UnderWay& each : under_way_) {
+      totals_.at_once.push_back(each.shape);
+    }
   }
 }
 

@@ -82,10 +82,12 @@ struct StageTotals {
   std::uint64_t failures = 0;
   base::Duration duration{};        // of all collectives, as modelled
   base::Duration waited_virtual{};  // for virtual ranks, beyond the last real one
-  // How often each was called: kind, ranks, their stride and bytes; the first kMaxShapes of them.
-  std::map<std::tuple<CollectiveKind, std::size_t, std::uint32_t, std::uint64_t>, std::uint64_t>
-      shapes;
+  // How often each was called; the first kMaxShapes of them.
+  std::map<CollectiveShape, std::uint64_t> shapes;
   static constexpr std::size_t kMaxShapes = 4096;
+  // What was under way at the lowest real rank when that was most bytes; up to kMaxAtOnce.
+  std::vector<CollectiveShape> at_once;
+  static constexpr std::size_t kMaxAtOnce = 256;
 };
 
 class Stage {
@@ -151,9 +153,15 @@ class Stage {
   };
   using ChannelKey = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t>;
 
+  struct UnderWay {
+    CollectiveShape shape;
+    base::Instant end;
+  };
+
   base::Status check(std::uint32_t rank, std::uint32_t group) const;
   void complete(std::uint32_t index, std::uint64_t sequence, const Meeting& meeting);
   base::Instant latest_arrival(std::uint32_t index, std::uint64_t sequence, const Meeting& meeting);
+  void note(const Group& group, const StageCall& call);
   // Of virtual members, behind the mean of the real ones.
   base::Duration virtual_delay(std::uint32_t index, std::uint64_t sequence, const StageCall& call,
                                Habit& habit);
@@ -181,6 +189,8 @@ class Stage {
   std::map<std::uint32_t, std::string> left_;
   SlowRanks slow_;
   std::size_t open_ = 0;
+  std::vector<UnderWay> under_way_;   // at the lowest real rank
+  std::uint64_t most_under_way_ = 0;  // bytes
   std::vector<StageAnswer> answers_;
   StageTotals totals_;
 };

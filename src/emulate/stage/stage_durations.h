@@ -4,6 +4,7 @@
 // thread.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <vector>
 
@@ -18,6 +19,16 @@ struct StagedCollective {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   std::uint64_t bytes = 0;  // as of a trace's node (chakra/node.h)
   std::uint32_t root = 0;   // a rank of the world, where the collective has one
+};
+
+// What of a collective matters to its costs.
+struct CollectiveShape {
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  std::uint32_t ranks = 0;   // of the group,
+  std::uint32_t stride = 1;  // so far apart
+  std::uint64_t bytes = 0;   // as of a trace's node
+
+  friend auto operator<=>(const CollectiveShape&, const CollectiveShape&) = default;
 };
 
 // How far apart ranks are, all by the same; 0 where they are not, 1 of one alone.

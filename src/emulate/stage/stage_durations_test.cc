@@ -102,6 +102,27 @@ TEST(MeasuredDurations, WhatIsNotInTheTableIsSaid) {
             (std::set<std::string>{"all-reduce among 2 ranks 2 apart", "messages"}));
 }
 
+TEST(MeasuredTable, HasMemoryWhereItWasMeasured) {
+  MeasuredTable table;
+  EXPECT_FALSE(parse_table(table_text(table))->memory);
+  table.memory = {{0, 3}, 5 << 20};
+  const base::Result<MeasuredTable> read = parse_table(table_text(table));
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read->memory->real, (std::vector<std::uint32_t>{0, 3}));
+  EXPECT_EQ(read->memory->bytes, 5U << 20);
+}
+
+TEST(MeasuredTable, RefusesMemoryThatCannotBe) {
+  for (const char* memory :
+       {"5", "{}", R"({"real": [0], "bytes": -1})", R"({"real": [-1], "bytes": 1})",
+        R"({"real": 0, "bytes": 1})", R"({"real": [0], "bytes": 99999999999999})"}) {
+    const auto table =
+        parse_table(std::string(R"({"table": 1, "rows": [], "memory": )") + memory + "}");
+    ASSERT_FALSE(table.ok()) << memory;
+    EXPECT_NE(table.status().message().find("memory"), std::string::npos);
+  }
+}
+
 TEST(MeasuredDurations, RefusesWhatIsNoTable) {
   for (
       const char* text :

@@ -133,8 +133,9 @@ base::Status StageProtocol::enter(Connection from, const json& said) {
   }
   lines_.emplace_back(from, line_of(json{{"world", stage_.config().world},
                                          {"real", stage_.config().real},
-                                         {"strict", strict_},
-                                         {"waits", !stage_.config().slow.empty()}}));
+                                         {"strict", terms_.is_strict},
+                                         {"waits", !stage_.config().slow.empty()},
+                                         {"memory", terms_.memory_bytes}}));
   return {};
 }
 

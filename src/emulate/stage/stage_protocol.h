@@ -3,7 +3,7 @@
 // What real ranks of a staged world (stage.h) and the stage say to each other: lines of JSON.
 //
 //   {"enter": 5}                            this connection is rank 5; null: it only asks
-//       {"world": 8, "real": [0, 5], "strict": false, "waits": false}
+//       {"world": 8, "real": [0, 5], "strict": false, "waits": false, "memory": 9437184}
 //   {"group": 3, "name": "0", "ranks": [0, 2]}    3 is the caller's number for it; [] is all ranks
 //   {"call": "all_reduce", "group": 3, "ticket": 9, "bytes": 4096, "root": 0, "at": NS}
 //       with "uneven" where members may hand in different sizes, "patience_ms" where they wait less
@@ -42,14 +42,21 @@ struct RankSummary {
   std::uint64_t reads = 0;  // places where the script read what virtual ranks had a part in
 };
 
+// What real ranks are told when they enter.
+struct StageTerms {
+  bool is_strict = false;  // to read what virtual ranks had a part in is an error
+  // To be held for what the library would hold for ranks that nobody runs.
+  std::uint64_t memory_bytes = 0;
+};
+
 class StageProtocol {
  public:
   using Connection = std::uint64_t;
   static constexpr std::size_t kMaxLineBytes = 1 << 20;
   static constexpr std::uint32_t kMaxGroupNumber = 65'535;
 
-  // The stage outlives it. `strict`: what real ranks are told.
-  StageProtocol(Stage& stage, bool strict) : stage_(stage), strict_(strict) {}
+  // The stage outlives it.
+  StageProtocol(Stage& stage, const StageTerms& terms) : stage_(stage), terms_(terms) {}
 
   // A line, without its end. Not ok: hang up; the other side has the sentence among the lines.
   base::Status line(Connection from, std::string_view text);
@@ -57,6 +64,7 @@ class StageProtocol {
   // Lines to be sent, each with its end, in their order.
   std::vector<std::pair<Connection, std::string>> take_lines();
 
+  const StageTerms& terms() const { return terms_; }
   const std::map<std::uint32_t, RankSummary>& summaries() const { return summaries_; }
   bool has_entered(std::uint32_t rank) const { return connections_.contains(rank); }
 
@@ -75,7 +83,7 @@ class StageProtocol {
   void leave(Connection from, const nlohmann::json& said);
 
   Stage& stage_;
-  bool strict_;
+  StageTerms terms_;
   std::map<Connection, Member> members_;
   std::map<std::uint32_t, Connection> connections_;  // by rank, of all who entered
   std::map<std::uint32_t, RankSummary> summaries_;

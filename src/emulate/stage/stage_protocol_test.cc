@@ -21,10 +21,12 @@ class TenMicroseconds final : public StageDurations {
   }
 };
 
+constexpr StageTerms kTerms{.is_strict = true, .memory_bytes = 4096};
+
 struct Spoken {
   TenMicroseconds durations;
   Stage stage{{.world = 4, .real = {0, 2}, .learns_spread = false}, durations};
-  StageProtocol protocol{stage, true};
+  StageProtocol protocol{stage, kTerms};
 
   // All lines that follow, one after another with their connections.
   std::string after(StageProtocol::Connection from, const std::string& line) {
@@ -40,7 +42,7 @@ struct Spoken {
 TEST(StageProtocol, RanksEnterCallAndAreTold) {
   Spoken spoken;
   EXPECT_EQ(spoken.after(7, R"({"enter": 0})"),
-            "7 {\"real\":[0,2],\"strict\":true,\"waits\":false,\"world\":4}\n");
+            "7 {\"memory\":4096,\"real\":[0,2],\"strict\":true,\"waits\":false,\"world\":4}\n");
   spoken.after(8, R"({"enter": 2})");
   for (const StageProtocol::Connection each : {7U, 8U}) {
     EXPECT_EQ(spoken.after(each, R"({"group": 0, "name": "world", "ranks": []})"), "");

@@ -199,6 +199,21 @@ TEST(Stage, TheSameSeedDrawsTheSameArrivals) {
   EXPECT_NE(ends(1), ends(2));
 }
 
+TEST(Stage, RemembersWhenMostWasUnderWay) {
+  StagedFour staged;
+  const auto call = [&staged](std::int64_t at, std::uint64_t bytes) {
+    staged.call(1, at, bytes);
+    staged.call(2, at, bytes);
+  };
+  call(0, 1024);
+  call(10, 2048);
+  call(5000, 2500);  // more than either, less than both
+  const CollectiveShape first{CollectiveKind::kAllReduce, 4, 1, 1024};
+  const CollectiveShape second{CollectiveKind::kAllReduce, 4, 1, 2048};
+  EXPECT_EQ(staged.stage.totals().at_once, (std::vector<CollectiveShape>{first, second}));
+  EXPECT_EQ(staged.stage.totals().shapes.at(second), 1U);
+}
+
 TEST(Stage, RefusesWhatCannotBe) {
   EXPECT_FALSE(validate_stage({.world = 4, .real = {}}).ok());
   EXPECT_FALSE(validate_stage({.world = 4, .real = {4}}).ok());
