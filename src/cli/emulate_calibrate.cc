@@ -197,7 +197,7 @@ void add_emulate_calibrate(CLI::App& noun) {
       "--like", options->like,
       "A report of `spillway emulate stage`: the kinds and sizes that it called, and "
       "what memory they take");
-  command->add_option("--repeats", options->repeats, "Of each; their median counts")
+  command->add_option("--repeats", options->repeats, "Of each; their mean counts")
       ->capture_default_str()
       ->check(CLI::Range(1U, 100'000U));
   command->add_option("--rest", options->rest, "Before each")->capture_default_str();

@@ -25,6 +25,8 @@ using collective::DataType;
 using collective::Kind;
 
 constexpr std::uint32_t kMemoryRepeats = 3;
+constexpr double kHiccup = 2.0;                  // times the median
+constexpr std::uint64_t kMostInARow = 64 << 20;  // bytes: longer ones hardly overlap
 
 std::vector<std::uint32_t> ranks_below(std::uint32_t size) {
   std::vector<std::uint32_t> ranks(size);
@@ -86,43 +88,32 @@ class Measured {
   std::vector<std::byte> output_;
 };
 
-base::Status do_one(runtime::Communicator& everybody, collective::Operation operation,
-                    base::Duration patience) {
-  operation.timeout = patience;
-  const base::Result<std::shared_ptr<runtime::Request>> request = everybody.submit(operation);
-  if (!request.ok()) {
-    return request.status();
+using Calls = std::vector<std::pair<runtime::Communicator*, collective::Operation>>;
+
+// All at once; returns when all have ended.
+base::Status carry_out(const Calls& calls, base::Duration patience) {
+  std::vector<std::shared_ptr<runtime::Request>> requests;
+  base::Status status;
+  for (auto [communicator, operation] : calls) {
+    operation.timeout = patience;
+    base::Result<std::shared_ptr<runtime::Request>> request = communicator->submit(operation);
+    if (!request.ok()) {
+      status = request.status();
+      break;
+    }
+    requests.push_back(std::move(request).value());
   }
-  return (*request)->wait(std::nullopt).value_or(base::Status());
+  for (const std::shared_ptr<runtime::Request>& request : requests) {
+    const base::Status ended = request->wait(std::nullopt).value_or(base::Status());
+    status = status.ok() ? ended : status;
+  }
+  return status;
 }
 
 base::Status meet(runtime::Communicator& everybody, base::Duration patience) {
   collective::Operation barrier;
   barrier.kind = Kind::kBarrier;
-  return do_one(everybody, barrier, patience);
-}
-
-// Of each time that it is done, what it takes here.
-base::Result<std::vector<double>> times_ns(runtime::Communicator& everybody,
-                                           runtime::Communicator& group, const Measured& measured,
-                                           const CalibrationOptions& options) {
-  const base::MonotonicClock clock;
-  std::vector<double> times;
-  for (std::uint32_t i = 0; i <= options.repeats; ++i) {
-    std::this_thread::sleep_for(std::chrono::nanoseconds(options.rest.count()));
-    base::Status status = meet(everybody, options.patience);
-    const base::Instant began = clock.now();
-    if (status.ok()) {
-      status = do_one(group, measured.operation(), options.patience);
-    }
-    if (!status.ok()) {
-      return status;
-    }
-    if (i > 0) {  // the first finds memory and paths
-      times.push_back(static_cast<double>((clock.now() - began).count()));
-    }
-  }
-  return times;
+  return carry_out({{&everybody, barrier}}, patience);
 }
 
 // Each number at the rank where it is largest.
@@ -135,29 +126,68 @@ base::Status take_most(runtime::Communicator& everybody, std::vector<double>& nu
   operation.count = numbers.size();
   operation.input = numbers.data();
   operation.output = numbers.data();
-  return do_one(everybody, operation, patience);
+  return carry_out({{&everybody, operation}}, patience);
+}
+
+// Of each time that these are done at once, what they take at the rank where that is longest.
+base::Result<std::vector<double>> times_ns(runtime::Communicator& everybody, const Calls& calls,
+                                           std::uint32_t repeats,
+                                           const CalibrationOptions& options) {
+  const base::MonotonicClock clock;
+  std::vector<double> times;
+  for (std::uint32_t i = 0; i <= repeats; ++i) {
+    std::this_thread::sleep_for(std::chrono::nanoseconds(options.rest.count()));
+    base::Status status = meet(everybody, options.patience);
+    const base::Instant began = clock.now();
+    if (status.ok()) {
+      status = carry_out(calls, options.patience);
+    }
+    if (!status.ok()) {
+      return status;
+    }
+    if (i > 0) {  // the first finds memory and paths
+      times.push_back(static_cast<double>((clock.now() - began).count()));
+    }
+  }
+  const base::Status status = take_most(everybody, times, options.patience);
+  return status.ok() ? base::Result<std::vector<double>>(std::move(times)) : status;
+}
+
+// The mean, as times of many calls are added up, without hiccups of the machine.
+double usual(std::vector<double>& times) {
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  std::erase_if(times, [most = kHiccup * *middle](double time) { return time > most; });
+  return std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(times.size());
 }
 
 base::Result<MeasuredRow> measure(runtime::Communicator& everybody,
                                   const ReplayGroups::Member& member, const CollectiveShape& shape,
                                   const CalibrationOptions& options) {
-  const Measured measured(shape, member);
-  base::Result<std::vector<double>> times =
-      times_ns(everybody, *member.communicator, measured, options);
-  base::Status status = times.status();
-  if (times.ok()) {
-    status = take_most(everybody, times.value(), options.patience);
+  std::deque<Measured> measured;
+  Calls calls;
+  for (std::uint32_t i = 0; i < (shape.bytes <= kMostInARow ? kInARow : 1); ++i) {
+    calls.emplace_back(member.communicator, measured.emplace_back(shape, member).operation());
   }
-  if (!status.ok()) {
-    return base::Status(status.code(),
+  const std::uint32_t bursts = (options.repeats + kInARow - 1) / kInARow;
+  base::Result<std::vector<double>> alone =
+      times_ns(everybody, {calls.front()}, options.repeats, options);
+  base::Result<std::vector<double>> in_a_row =
+      alone.ok() && calls.size() > 1 ? times_ns(everybody, calls, bursts, options) : alone;
+  if (!in_a_row.ok()) {
+    return base::Status(in_a_row.status().code(),
                         fmt::format("{} of {} bytes: {}", collective_kind_name(shape.kind),
-                                    shape.bytes, status.message()));
+                                    shape.bytes, in_a_row.status().message()));
   }
-  std::vector<double>& all = times.value();
-  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
-  std::nth_element(all.begin(), middle, all.end());
-  return MeasuredRow{shape.kind, shape.ranks, shape.stride, shape.bytes,
-                     base::nanoseconds(static_cast<std::int64_t>(*middle))};
+  const double one = usual(alone.value());
+  const auto whole = [](double time_ns) {
+    return base::nanoseconds(static_cast<std::int64_t>(time_ns));
+  };
+  MeasuredRow row{shape.kind, shape.ranks, shape.stride, shape.bytes, whole(one)};
+  if (calls.size() > 1) {
+    row.behind = whole(std::max(0.0, usual(in_a_row.value()) - one) / (kInARow - 1));
+  }
+  return row;
 }
 
 using Pattern = std::pair<std::uint32_t, std::uint32_t>;  // ranks and stride
@@ -243,27 +273,6 @@ struct Resident {
   }
 };
 
-base::Status do_all(const std::vector<std::pair<runtime::Communicator*, const Measured*>>& all,
-                    base::Duration patience) {
-  std::vector<std::shared_ptr<runtime::Request>> requests;
-  base::Status status;
-  for (const auto& [communicator, measured] : all) {
-    collective::Operation operation = measured->operation();
-    operation.timeout = patience;
-    base::Result<std::shared_ptr<runtime::Request>> request = communicator->submit(operation);
-    if (!request.ok()) {
-      status = request.status();
-      break;
-    }
-    requests.push_back(std::move(request).value());
-  }
-  for (const std::shared_ptr<runtime::Request>& request : requests) {
-    const base::Status ended = request->wait(std::nullopt).value_or(base::Status());
-    status = status.ok() ? ended : status;
-  }
-  return status;
-}
-
 // What communicators among these ranks hold here, while all that is done at once; a rank that is
 // none of them waits.
 base::Result<double> held_bytes(runtime::Communicator& everybody, const CalibrationOptions& options,
@@ -284,7 +293,7 @@ base::Result<double> held_bytes(runtime::Communicator& everybody, const Calibrat
     return groups.status();
   }
   std::deque<Measured> kept;
-  std::vector<std::pair<runtime::Communicator*, const Measured*>> all;
+  Calls calls;
   std::uint64_t own = 0;
   for (const CollectiveShape& shape : options.at_once) {
     const auto group = divisions->own_group.find({shape.ranks, shape.stride});
@@ -294,12 +303,12 @@ base::Result<double> held_bytes(runtime::Communicator& everybody, const Calibrat
     const ReplayGroups::Member member = groups->member(group->second);
     if (member.size > 1) {
       const Measured& measured = kept.emplace_back(shape, member);
-      all.emplace_back(member.communicator, &measured);
+      calls.emplace_back(member.communicator, measured.operation());
       own += measured.bytes();
     }
   }
   for (std::uint32_t i = 0; i < kMemoryRepeats; ++i) {
-    base::Status status = do_all(all, options.patience);
+    base::Status status = carry_out(calls, options.patience);
     if (status.ok()) {
       status = meet(everybody, options.patience);
     }

@@ -9,7 +9,8 @@
 // Each kind and size is done `repeats` times. Before each, ranks rest for `rest`, as training does
 // between its collectives, and meet at a barrier. What it took is the time from a rank's end of the
 // barrier to its end of the collective, at the rank where that is longest: those who end early
-// wait for it at the next one. The table has the median of the repeats.
+// wait for it at the next one. The table has the mean of the repeats, but for those of more than
+// twice the median. Then kInARow are called at once: what each of them takes more than one alone.
 //
 // Memory is what a process has resident at most, beyond what it had before and beyond what the
 // collectives read and write: once with communicators of the ranks that will be real, and once of
@@ -38,6 +39,8 @@ struct CalibrationOptions {
   // Told of each row as it is there; may be empty.
   std::function<void(const MeasuredRow&)> on_row;
 };
+
+inline constexpr std::uint32_t kInARow = 4;
 
 base::Result<MeasuredTable> calibrate(runtime::Communicator& everybody,
                                       const CalibrationOptions& options);

@@ -35,13 +35,21 @@ base::Result<MeasuredRow> parse_row(const json& row) {
     return no_table("a row has not kind, ranks, stride, bytes and us");
   }
   const auto us = row.at("us").get<double>();
-  if (!(us >= 0.0 && us <= kLongestUs) || row.at("ranks").get<std::uint64_t>() > UINT32_MAX ||
+  const auto behind = row.find("behind_us");
+  const bool has_behind = behind != row.end();
+  const double behind_us = has_behind && behind->is_number() ? behind->get<double>() : us;
+  const auto can_be = [](double time_us) { return time_us >= 0.0 && time_us <= kLongestUs; };
+  if (!can_be(us) || !can_be(behind_us) || (has_behind && !behind->is_number()) ||
+      row.at("ranks").get<std::uint64_t>() > UINT32_MAX ||
       row.at("stride").get<std::uint64_t>() > UINT32_MAX) {
     return no_table("a row's numbers cannot be");
   }
-  return MeasuredRow{*parsed, row.at("ranks").get<std::uint32_t>(),
-                     row.at("stride").get<std::uint32_t>(), row.at("bytes").get<std::uint64_t>(),
-                     base::nanoseconds(std::llround(us * 1e3))};
+  return MeasuredRow{*parsed,
+                     row.at("ranks").get<std::uint32_t>(),
+                     row.at("stride").get<std::uint32_t>(),
+                     row.at("bytes").get<std::uint64_t>(),
+                     base::nanoseconds(std::llround(us * 1e3)),
+                     base::nanoseconds(std::llround(behind_us * 1e3))};
 }
 
 base::Result<MeasuredMemory> parse_memory(const json& said) {
@@ -113,6 +121,9 @@ std::string table_text(const MeasuredTable& table) {
                     {"stride", row.stride},
                     {"bytes", row.bytes},
                     {"us", base::microseconds_of(row.duration)}});
+    if (row.behind) {
+      rows.back()["behind_us"] = base::microseconds_of(*row.behind);
+    }
   }
   json text{{"table", kTableVersion}, {"about", table.about}, {"rows", rows}};
   if (table.memory) {
@@ -124,8 +135,9 @@ std::string table_text(const MeasuredTable& table) {
 MeasuredDurations::MeasuredDurations(const MeasuredTable& table, StageDurations& otherwise)
     : otherwise_(otherwise) {
   for (const MeasuredRow& row : table.rows) {
-    curves_[{row.kind, row.ranks, row.stride}][row.bytes] =
-        static_cast<double>(row.duration.count());
+    Curves& curves = curves_[{row.kind, row.ranks, row.stride}];
+    curves.alone[row.bytes] = static_cast<double>(row.duration.count());
+    curves.behind[row.bytes] = static_cast<double>(row.behind.value_or(row.duration).count());
   }
 }
 
@@ -139,7 +151,7 @@ base::Result<base::Duration> MeasuredDurations::collective(const StagedCollectiv
     uncovered_.insert(what);
     return otherwise_.collective(collective);
   }
-  const Curve& curve = found->second;
+  const Curve& curve = collective.is_behind ? found->second.behind : found->second.alone;
   auto above = curve.lower_bound(collective.bytes);
   if (above == curve.end() && curve.size() > 1) {
     uncovered_.insert(fmt::format("{} beyond {} bytes", what, curve.rbegin()->first));

@@ -5,11 +5,13 @@
 // hosts' processors included.
 //
 //   {"table": 1, "about": "8 ranks, lab clean", "rows": [
-//     {"kind": "all_reduce", "ranks": 8, "stride": 1, "bytes": 4096, "us": 312.5}, ...],
+//     {"kind": "all_reduce", "ranks": 8, "stride": 1, "bytes": 4096, "us": 312.5,
+//      "behind_us": 290.1}, ...],
 //    "memory": {"real": [0, 1], "bytes": 9437184}}
 //
 // A row is of a group of ranks `stride` apart, while all other groups of the same division of the
-// world did the same.
+// world did the same. `behind_us` is what one takes more that was called while another like it was
+// under way in its group; without it, as much.
 //
 // The memory, which may be missing, is what the library of a real rank holds more of where all
 // ranks are real than where only those are.
@@ -42,6 +44,7 @@ struct MeasuredRow {
   std::uint32_t stride = 1;
   std::uint64_t bytes = 0;
   base::Duration duration{};
+  std::optional<base::Duration> behind{};
 };
 
 struct MeasuredMemory {
@@ -76,9 +79,13 @@ class MeasuredDurations final : public StageDurations {
 
  private:
   using Curve = std::map<std::uint64_t, double>;  // nanoseconds by bytes
+  struct Curves {
+    Curve alone;
+    Curve behind;
+  };
 
   // By kind, ranks and stride.
-  std::map<std::tuple<CollectiveKind, std::size_t, std::uint32_t>, Curve> curves_;
+  std::map<std::tuple<CollectiveKind, std::size_t, std::uint32_t>, Curves> curves_;
   StageDurations& otherwise_;
   std::set<std::string> uncovered_;
 };

@@ -156,9 +156,11 @@ void Stage::complete(std::uint32_t index, std::uint64_t sequence, const Meeting&
   for (const Came& came : meeting.came) {
     call.bytes = std::max(call.bytes, came.call.bytes);
   }
+  const base::Instant latest = latest_arrival(index, sequence, meeting);
   base::Result<base::Duration> duration = base::Duration();
   if (group.ranks.size() > 1) {
-    duration = durations_.collective({group.ranks, call.kind, call.bytes, call.root});
+    duration = durations_.collective(
+        {group.ranks, call.kind, call.bytes, call.root, /*is_behind=*/latest < group.free});
   }
   if (!duration.ok()) {
     const base::Status why(duration.status().code(),
@@ -170,7 +172,7 @@ void Stage::complete(std::uint32_t index, std::uint64_t sequence, const Meeting&
     break_group(group, why);
     return;
   }
-  group.free = std::max(group.free, latest_arrival(index, sequence, meeting)) + *duration;
+  group.free = std::max(group.free, latest) + *duration;
   ++totals_.collectives;
   totals_.duration += *duration;
   note(group, call);

@@ -19,6 +19,8 @@ struct StagedCollective {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   std::uint64_t bytes = 0;  // as of a trace's node (chakra/node.h)
   std::uint32_t root = 0;   // a rank of the world, where the collective has one
+  // The one before it in its group had not ended when its last member came.
+  bool is_behind = false;
 };
 
 // What of a collective matters to its costs.

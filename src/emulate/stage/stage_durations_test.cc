@@ -102,6 +102,22 @@ TEST(MeasuredDurations, WhatIsNotInTheTableIsSaid) {
             (std::set<std::string>{"all-reduce among 2 ranks 2 apart", "messages"}));
 }
 
+TEST(MeasuredDurations, WhatFollowsOthersMayTakeLess) {
+  NoDurations otherwise;
+  const MeasuredTable table{
+      "",
+      {{CollectiveKind::kAllReduce, 2, 1, 1000, base::microseconds(10), base::microseconds(6)},
+       {CollectiveKind::kBroadcast, 2, 1, 1000, base::microseconds(9)}}};
+  MeasuredDurations durations(*parse_table(table_text(table)), otherwise);
+  const std::vector<std::uint32_t> two = {0, 1};
+  const auto of = [&](CollectiveKind kind, bool is_behind) {
+    return *durations.collective({two, kind, 1000, 0, is_behind});
+  };
+  EXPECT_EQ(of(CollectiveKind::kAllReduce, false), base::microseconds(10));
+  EXPECT_EQ(of(CollectiveKind::kAllReduce, true), base::microseconds(6));
+  EXPECT_EQ(of(CollectiveKind::kBroadcast, true), base::microseconds(9));
+}
+
 TEST(MeasuredTable, HasMemoryWhereItWasMeasured) {
   MeasuredTable table;
   EXPECT_FALSE(parse_table(table_text(table))->memory);
@@ -128,6 +144,7 @@ TEST(MeasuredDurations, RefusesWhatIsNoTable) {
       const char* text :
       {"", "[]", "{}", R"({"table": 2, "rows": []})", R"({"table": 1, "rows": [{}]})",
        R"({"table": 1, "rows": [{"kind": "all_reduce", "ranks": 2, "stride": 1, "bytes": 1, "us": -1}]})",
+       R"({"table": 1, "rows": [{"kind": "all_reduce", "ranks": 2, "stride": 1, "bytes": 1, "us": 1, "behind_us": "2"}]})",
        R"({"table": 1, "rows": [{"kind": "dance", "ranks": 2, "stride": 1, "bytes": 1, "us": 1}]})"}) {
     const auto table = parse_table(text);
     ASSERT_FALSE(table.ok()) << text;

@@ -24,12 +24,14 @@ class PlainDurations final : public StageDurations {
       return base::invalid_argument("no scatters here");
     }
     asked = collective.bytes;
+    was_behind = collective.is_behind;
     return base::microseconds(100 + static_cast<std::int64_t>(collective.bytes / 1024));
   }
   base::Result<base::Duration> message(std::uint32_t, std::uint32_t, std::uint64_t) override {
     return base::microseconds(10);
   }
   std::uint64_t asked = 0;
+  bool was_behind = false;
 };
 
 struct StagedFour {
@@ -87,7 +89,9 @@ TEST(Stage, ACollectiveEndsItsDurationAfterTheLastRealMemberCame) {
 TEST(Stage, CollectivesOfAGroupFollowEachOther) {
   StagedFour staged({.world = 4, .real = {1}});
   staged.call(1, 1000);
+  EXPECT_FALSE(staged.durations.was_behind);
   staged.call(1, 1010);
+  EXPECT_TRUE(staged.durations.was_behind);
   const std::vector<StageAnswer> answers = staged.stage.take_answers();
   ASSERT_EQ(answers.size(), 2U);
   EXPECT_EQ(answers[0].end, us(1100));
