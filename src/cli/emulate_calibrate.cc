@@ -27,6 +27,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::uint64_t kMostCalibrated = std::uint64_t{1} << 30;
+constexpr std::uint64_t kMostAtOnce = std::uint64_t{256} << 20;  // every rank has them in memory
 
 struct EmulateCalibrateOptions {
   std::string out;
@@ -93,6 +94,10 @@ void read_report(const std::string& report, std::uint32_t world,
   } catch (const json::exception&) {
     throw CommandError(fmt::format("--like: {} is no report of `spillway emulate stage`", report));
   }
+  std::uint64_t bytes = 0;
+  std::erase_if(calibration.at_once, [&bytes](const emulate::CollectiveShape& shape) {
+    return (bytes += shape.bytes) > kMostAtOnce;
+  });
   if (calibration.shapes.empty()) {
     throw CommandError(fmt::format("--like: {} has no collectives of several ranks", report));
   }

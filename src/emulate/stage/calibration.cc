@@ -26,7 +26,7 @@ using collective::Kind;
 
 constexpr std::uint32_t kMemoryRepeats = 3;
 constexpr double kHiccup = 2.0;                  // times the median
-constexpr std::uint64_t kMostInARow = 64 << 20;  // bytes: longer ones hardly overlap
+constexpr std::uint64_t kMostInARow = 32 << 20;  // bytes: longer ones hardly overlap
 
 std::vector<std::uint32_t> ranks_below(std::uint32_t size) {
   std::vector<std::uint32_t> ranks(size);
