@@ -90,8 +90,8 @@ struct DataHeader {
   std::uint8_t row_log2 = 0;   // SPILLWAY_MIN_ROW_LOG2 .. SPILLWAY_MAX_ROW_LOG2
   std::uint8_t rotations = 0;  // 0 only for rows whose scale is 0 or NaN
   std::uint8_t planes = 0;     // 1 .. SPILLWAY_MAX_PLANES
-  std::uint16_t row = 0;
   std::uint8_t slot = 0;
+  std::uint16_t row = 0;
   std::uint16_t quanta = 0;      // 1 .. SPILLWAY_MAX_QUANTA
   std::uint16_t head_bytes = 0;  // > 0, a multiple of 4, at most plane_bytes()
   float scale = 0.0F;            // 0, NaN, or finite and positive

@@ -41,8 +41,8 @@ DataHeader example_header() {
           .row_log2 = 13,
           .rotations = 2,
           .planes = 16,
-          .row = 4,
           .slot = 1,
+          .row = 4,
           .quanta = 22,
           .head_bytes = 120,
           .scale = 0.25F};
