@@ -184,4 +184,5 @@ def refusals(say):
             said.append("")
         except (TypeError, ValueError) as error:
             said.append(str(error))
+    dist.barrier()  # rank 0 has torch's store, in which the other may still count
     say(said)
