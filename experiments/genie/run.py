@@ -103,6 +103,7 @@ def replay(options, claims):
 JOB = ["--tensor", "8", "--data", "64", "--layers", "32", "--hidden", "4096", "--node-ranks", "8"]  # 512 ranks
 WAYS = {
     "TCP, ring": ["--transport", "tcp", "--algorithm", "ring"],
+    "TCP, ring, fp16": ["--transport", "tcp", "--algorithm", "ring", "--bits", "16"],
     "Spillway exact, ring": ["--algorithm", "ring"],
     "Spillway exact": [],
     "planes, 5 bits": ["--bits", "5"],
