@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "cli/emulate_lab.h"
 #include "cli/emulate_network.h"
 #include "cli/job_command.h"
+#include "emulate/stage/calibrated_memory.h"
 #include "emulate/stage/calibration.h"
 #include "emulate/stage/stage.h"
 #include "runtime/launch/launch.h"
@@ -84,24 +86,24 @@ std::vector<emulate::CollectiveShape> shapes_in(const json& list) {
 
 // What a staged run called, and at once, and which of its ranks were real.
 void read_report(const std::string& report, std::uint32_t world,
-                 emulate::CalibrationOptions& calibration) {
+                 emulate::CalibrationOptions& calibration, emulate::MemoryOptions& memory) {
   std::ifstream file(report);
   const json read = json::parse(file, nullptr, false);
   try {
     calibration.shapes = shapes_in(read.at("shapes"));
-    calibration.at_once = shapes_in(read.at("at_once"));
-    calibration.real = read.at("real").get<std::vector<std::uint32_t>>();
+    memory.at_once = shapes_in(read.at("at_once"));
+    memory.real = read.at("real").get<std::vector<std::uint32_t>>();
   } catch (const json::exception&) {
     throw CommandError(fmt::format("--like: {} is no report of `spillway emulate stage`", report));
   }
   std::uint64_t bytes = 0;
-  std::erase_if(calibration.at_once, [&bytes](const emulate::CollectiveShape& shape) {
+  std::erase_if(memory.at_once, [&bytes](const emulate::CollectiveShape& shape) {
     return (bytes += shape.bytes) > kMostAtOnce;
   });
   if (calibration.shapes.empty()) {
     throw CommandError(fmt::format("--like: {} has no collectives of several ranks", report));
   }
-  const emulate::StageConfig staged{.world = world, .real = calibration.real};
+  const emulate::StageConfig staged{.world = world, .real = memory.real};
   if (const base::Status status = emulate::validate_stage(staged); !status.ok()) {
     throw CommandError(fmt::format("--like: {}: {}", report, status.message()));
   }
@@ -149,10 +151,15 @@ void calibrate_network(const EmulateCalibrateOptions& options) {
         "or use one of `spillway lab run -- ...`, mpirun, srun and torchrun --no-python");
   }
   const auto everybody = value_or_throw(runtime::Communicator::create({}));
+  emulate::MemoryOptions memory{.patience = calibration.patience};
   if (options.like.empty()) {
     calibration.shapes = shapes_of(options, everybody->world());
   } else {
-    read_report(options.like, everybody->world(), calibration);
+    read_report(options.like, everybody->world(), calibration, memory);
+  }
+  std::optional<emulate::MeasuredMemory> held;
+  if (!memory.at_once.empty()) {  // first: what durations leave behind would be in it
+    held = value_or_throw(emulate::measure_memory(*everybody, memory));
   }
   const bool speaks = everybody->rank() == 0;
   if (speaks) {
@@ -163,6 +170,7 @@ void calibrate_network(const EmulateCalibrateOptions& options) {
     };
   }
   emulate::MeasuredTable table = value_or_throw(emulate::calibrate(*everybody, calibration));
+  table.memory = held;
   if (!speaks) {
     return;
   }

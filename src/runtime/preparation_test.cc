@@ -45,6 +45,15 @@ TEST(Preparation, TheWindowAndOverSendAreAsTheVariablesOrTheCallerSay) {
   EXPECT_FALSE(said->driver.endpoint.exchange.trimmed_target.has_value());
 }
 
+TEST(Preparation, WhatMayLeaveAtOnceGrowsWithTheLink) {
+  const auto burst_at = [](const std::string& rate) {
+    const auto prepared = prepare({}, alone_with({{"SPILLWAY_LINK_RATE", rate}}));
+    return prepared.ok() ? prepared->driver.send_burst : base::Bytes();
+  };
+  EXPECT_EQ(burst_at("1000000000"), base::bytes(64 * 1024));
+  EXPECT_EQ(burst_at("10000000000"), base::bytes(625'000));  // half a millisecond
+}
+
 TEST(Preparation, PlansAndSharesAreAsTheVariablesSay) {
   const auto set = prepare({}, alone_with({{"SPILLWAY_ALGORITHM", "ring"},
                                            {"SPILLWAY_RACK_RANKS", "8"},

@@ -143,6 +143,16 @@ class Cuts(Captures):
         self.write([frame(packets.bytes_packet(1, 32))])  # all of it is head
         self.assertEqual(self.one("check.sent", "check.present", "planes_present"), ["1", "1", "32"])
 
+    def test_quanta_of_a_whole_row_are_written_as_none(self):
+        packet = bytearray(golden_packet("planes8"))
+        packet[36:38] = b"\0\0"  # the first slot, of 256 quanta
+        layout = packets.DataLayout(packet)
+        self.assertEqual((layout.count, layout.planes), (8192, 8))
+        tail = 8192 - layout.head_bytes
+        sent = layout.head_end + tail + -(-tail // packets.TAIL_SEGMENT) * packets.CHECK
+        self.write([frame(bytes(packet))])
+        self.assertEqual(self.one("sent_bytes", "trimmed")[0], str(sent))
+
     def test_what_the_capture_left_out_is_no_trim(self):
         packet = golden_packet("planes16")
         layout = packets.DataLayout(packet)

@@ -58,7 +58,7 @@ class DataLayout:
 
     def __init__(self, packet):
         code, planes, _, slot, quanta, head_words = struct.unpack_from("<BBHBBB", packet, 32)
-        length = 1 << (code & 15)
+        length, quanta = 1 << (code & 15), quanta or 256
         self.first = slot * quanta * 32
         self.count = min(quanta * 32, length - self.first)
         self.planes = planes & 63

@@ -2,132 +2,20 @@
 #include "emulate/stage/calibration.h"
 
 #include <fmt/format.h>
-#include <malloc.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <deque>
-#include <fstream>
-#include <iterator>
-#include <map>
 #include <numeric>
-#include <string>
 #include <thread>
 
 #include "base/clock.h"
-#include "emulate/replay/replay_groups.h"
-#include "emulate/stage/flow_durations.h"
+#include "emulate/stage/calibrated_calls.h"
 
 namespace spillway::emulate {
 namespace {
 
-using collective::DataType;
-using collective::Kind;
-
-constexpr std::uint32_t kMemoryRepeats = 3;
 constexpr double kHiccup = 2.0;                  // times the median
 constexpr std::uint64_t kMostInARow = 32 << 20;  // bytes: longer ones hardly overlap
-
-std::vector<std::uint32_t> ranks_below(std::uint32_t size) {
-  std::vector<std::uint32_t> ranks(size);
-  std::iota(ranks.begin(), ranks.end(), 0U);
-  return ranks;
-}
-
-collective::Kind library_kind(CollectiveKind kind) {
-  switch (kind) {
-    case CollectiveKind::kAllReduce:
-      return Kind::kAllReduce;
-    case CollectiveKind::kReduce:
-      return Kind::kReduce;
-    case CollectiveKind::kAllGather:
-      return Kind::kAllGather;
-    case CollectiveKind::kGather:
-      return Kind::kGather;
-    case CollectiveKind::kScatter:
-      return Kind::kScatter;
-    case CollectiveKind::kBroadcast:
-      return Kind::kBroadcast;
-    case CollectiveKind::kAllToAll:
-      return Kind::kAllToAll;
-    case CollectiveKind::kReduceScatter:
-    case CollectiveKind::kReduceScatterBlock:
-      return Kind::kReduceScatter;
-    case CollectiveKind::kBarrier:
-      break;
-  }
-  return Kind::kBarrier;
-}
-
-// Of one kind and size, with the memory that it reads and writes.
-class Measured {
- public:
-  Measured(const CollectiveShape& shape, const ReplayGroups::Member& member) {
-    operation_.kind = library_kind(shape.kind);
-    const bool adds = operation_.kind == Kind::kAllReduce || operation_.kind == Kind::kReduce ||
-                      operation_.kind == Kind::kReduceScatter;
-    const bool is_whole = operation_.kind == Kind::kReduceScatter ||
-                          operation_.kind == Kind::kAllToAll || operation_.kind == Kind::kScatter;
-    const std::uint64_t part = is_whole ? shape.bytes / shape.ranks : shape.bytes;
-    operation_.type = adds ? DataType::kFloat32 : DataType::kUint8;
-    operation_.count = operation_.kind == Kind::kBarrier
-                           ? 0
-                           : std::max<std::uint64_t>(1, part / (adds ? sizeof(float) : 1));
-    const collective::Group group{member.rank, member.size};
-    input_.resize(collective::input_bytes(operation_, group));
-    output_.resize(collective::output_bytes(operation_, group));
-    operation_.input = input_.empty() ? nullptr : input_.data();
-    operation_.output = output_.empty() ? nullptr : output_.data();
-  }
-  const collective::Operation& operation() const { return operation_; }
-  std::uint64_t bytes() const { return input_.size() + output_.size(); }
-
- private:
-  collective::Operation operation_;
-  std::vector<std::byte> input_;
-  std::vector<std::byte> output_;
-};
-
-using Calls = std::vector<std::pair<runtime::Communicator*, collective::Operation>>;
-
-// All at once; returns when all have ended.
-base::Status carry_out(const Calls& calls, base::Duration patience) {
-  std::vector<std::shared_ptr<runtime::Request>> requests;
-  base::Status status;
-  for (auto [communicator, operation] : calls) {
-    operation.timeout = patience;
-    base::Result<std::shared_ptr<runtime::Request>> request = communicator->submit(operation);
-    if (!request.ok()) {
-      status = request.status();
-      break;
-    }
-    requests.push_back(std::move(request).value());
-  }
-  for (const std::shared_ptr<runtime::Request>& request : requests) {
-    const base::Status ended = request->wait(std::nullopt).value_or(base::Status());
-    status = status.ok() ? ended : status;
-  }
-  return status;
-}
-
-base::Status meet(runtime::Communicator& everybody, base::Duration patience) {
-  collective::Operation barrier;
-  barrier.kind = Kind::kBarrier;
-  return carry_out({{&everybody, barrier}}, patience);
-}
-
-// Each number at the rank where it is largest.
-base::Status take_most(runtime::Communicator& everybody, std::vector<double>& numbers,
-                       base::Duration patience) {
-  collective::Operation operation;
-  operation.kind = Kind::kAllReduce;
-  operation.type = DataType::kFloat64;
-  operation.op = collective::ReduceOp::kMax;
-  operation.count = numbers.size();
-  operation.input = numbers.data();
-  operation.output = numbers.data();
-  return carry_out({{&everybody, operation}}, patience);
-}
 
 // Of each time that these are done at once, what they take at the rank where that is longest.
 base::Result<std::vector<double>> times_ns(runtime::Communicator& everybody, const Calls& calls,
@@ -164,10 +52,10 @@ double usual(std::vector<double>& times) {
 base::Result<MeasuredRow> measure(runtime::Communicator& everybody,
                                   const ReplayGroups::Member& member, const CollectiveShape& shape,
                                   const CalibrationOptions& options) {
-  std::deque<Measured> measured;
+  std::deque<ShapedOperation> shaped;
   Calls calls;
   for (std::uint32_t i = 0; i < (shape.bytes <= kMostInARow ? kInARow : 1); ++i) {
-    calls.emplace_back(member.communicator, measured.emplace_back(shape, member).operation());
+    calls.emplace_back(member.communicator, shaped.emplace_back(shape, member).operation());
   }
   const std::uint32_t bursts = (options.repeats + kInARow - 1) / kInARow;
   base::Result<std::vector<double>> alone =
@@ -190,156 +78,6 @@ base::Result<MeasuredRow> measure(runtime::Communicator& everybody,
   return row;
 }
 
-using Pattern = std::pair<std::uint32_t, std::uint32_t>;  // ranks and stride
-
-// A rank's group of every division of the world that shapes want.
-struct Divisions {
-  World world;  // in which it uses them
-  std::map<Pattern, std::uint32_t> own_group;
-};
-
-// Groups have a communicator each, but for that of all ranks where `shares_all`; they have only
-// those ranks that are in `among`, which is ascending.
-base::Result<Divisions> divisions_of(const std::vector<CollectiveShape>& shapes,
-                                     const runtime::Communicator& everybody,
-                                     const std::vector<std::uint32_t>& among, bool shares_all) {
-  Divisions made;
-  World& world = made.world;
-  const std::uint32_t size = everybody.world();
-  const std::uint32_t rank = everybody.rank();
-  world.ranks.resize(size);
-  world.has_trace.resize(size, true);
-  world.groups.push_back({"", ranks_below(size)});
-  for (const CollectiveShape& shape : shapes) {
-    const Pattern pattern(shape.ranks, shape.stride);
-    const std::uint64_t block = std::uint64_t{shape.ranks} * shape.stride;
-    if (shape.ranks < 2 || block == 0 || size % block != 0) {
-      return base::invalid_argument(
-          fmt::format("{} ranks cannot be divided into groups of {}, {} apart", size, shape.ranks,
-                      shape.stride));
-    }
-    if (made.own_group.contains(pattern)) {
-      continue;
-    }
-    std::vector<std::uint32_t> first;
-    for (std::uint32_t i = 0; i < shape.ranks; ++i) {
-      first.push_back(i * shape.stride);
-    }
-    for (const std::vector<std::uint32_t>& whole : sister_groups(first, size)) {
-      std::vector<std::uint32_t> ranks;
-      std::set_intersection(whole.begin(), whole.end(), among.begin(), among.end(),
-                            std::back_inserter(ranks));
-      const bool is_everybody = shares_all && ranks.size() == size;
-      const auto index = is_everybody ? 0U : static_cast<std::uint32_t>(world.groups.size());
-      if (!is_everybody) {
-        world.groups.push_back({fmt::format("{}/{}", shape.ranks, shape.stride), ranks});
-      }
-      if (std::binary_search(ranks.begin(), ranks.end(), rank)) {
-        made.own_group[pattern] = index;
-        GraphNode node;
-        node.kind = NodeKind::kCollective;
-        node.group = index;
-        node.has_collective = node.has_bytes = true;
-        world.ranks[rank].nodes.push_back(node);
-      }
-    }
-  }
-  return made;
-}
-
-// ------------------------------------------------------------------ memory
-
-// Of this process: what is resident, and the most that was since forget_peak().
-struct Resident {
-  std::uint64_t now = 0;
-  std::uint64_t peak = 0;
-
-  static Resident read() {
-    Resident found;
-    std::ifstream file("/proc/self/status");
-    for (std::string line; std::getline(file, line);) {
-      unsigned long long kib = 0;
-      if (std::sscanf(line.c_str(), "VmRSS: %llu kB", &kib) == 1) {
-        found.now = kib << 10;
-      } else if (std::sscanf(line.c_str(), "VmHWM: %llu kB", &kib) == 1) {
-        found.peak = kib << 10;
-      }
-    }
-    return found;
-  }
-  static void forget_peak() {
-    ::malloc_trim(0);
-    std::ofstream("/proc/self/clear_refs") << "5";
-  }
-};
-
-// What communicators among these ranks hold here, while all that is done at once; a rank that is
-// none of them waits.
-base::Result<double> held_bytes(runtime::Communicator& everybody, const CalibrationOptions& options,
-                                const std::vector<std::uint32_t>& among) {
-  const base::Result<Divisions> divisions =
-      divisions_of(options.at_once, everybody, among, /*shares_all=*/false);
-  if (!divisions.ok()) {
-    return divisions.status();
-  }
-  if (const base::Status status = meet(everybody, options.patience); !status.ok()) {
-    return status;
-  }
-  Resident::forget_peak();
-  const Resident before = Resident::read();
-  const base::Result<ReplayGroups> groups =
-      ReplayGroups::make(divisions->world, everybody, options.patience);
-  if (!groups.ok()) {
-    return groups.status();
-  }
-  std::deque<Measured> kept;
-  Calls calls;
-  std::uint64_t own = 0;
-  for (const CollectiveShape& shape : options.at_once) {
-    const auto group = divisions->own_group.find({shape.ranks, shape.stride});
-    if (group == divisions->own_group.end()) {
-      continue;
-    }
-    const ReplayGroups::Member member = groups->member(group->second);
-    if (member.size > 1) {
-      const Measured& measured = kept.emplace_back(shape, member);
-      calls.emplace_back(member.communicator, measured.operation());
-      own += measured.bytes();
-    }
-  }
-  for (std::uint32_t i = 0; i < kMemoryRepeats; ++i) {
-    base::Status status = carry_out(calls, options.patience);
-    if (status.ok()) {
-      status = meet(everybody, options.patience);
-    }
-    if (!status.ok()) {
-      return status;
-    }
-  }
-  return static_cast<double>(Resident::read().peak) - static_cast<double>(before.now) -
-         static_cast<double>(own);
-}
-
-base::Result<MeasuredMemory> measure_memory(runtime::Communicator& everybody,
-                                            const CalibrationOptions& options) {
-  const base::Result<double> of_real = held_bytes(everybody, options, options.real);
-  if (!of_real.ok()) {
-    return of_real.status();
-  }
-  const base::Result<double> of_all =
-      held_bytes(everybody, options, ranks_below(everybody.world()));
-  if (!of_all.ok()) {
-    return of_all.status();
-  }
-  const bool is_real =
-      std::binary_search(options.real.begin(), options.real.end(), everybody.rank());
-  std::vector<double> more = {is_real ? std::max(0.0, *of_all - *of_real) : 0.0};
-  if (const base::Status status = take_most(everybody, more, options.patience); !status.ok()) {
-    return status;
-  }
-  return MeasuredMemory{options.real, static_cast<std::uint64_t>(more.front())};
-}
-
 }  // namespace
 
 base::Result<MeasuredTable> calibrate(runtime::Communicator& everybody,
@@ -349,19 +87,12 @@ base::Result<MeasuredTable> calibrate(runtime::Communicator& everybody,
   if (!divisions.ok()) {
     return divisions.status();
   }
-  MeasuredTable table;
-  if (!options.at_once.empty()) {  // first: what durations leave behind would be in it
-    base::Result<MeasuredMemory> memory = measure_memory(everybody, options);
-    if (!memory.ok()) {
-      return base::Status(memory.status().code(), "memory: " + memory.status().message());
-    }
-    table.memory = std::move(memory).value();
-  }
   const base::Result<ReplayGroups> groups =
       ReplayGroups::make(divisions->world, everybody, options.patience);
   if (!groups.ok()) {
     return groups.status();
   }
+  MeasuredTable table;
   for (const CollectiveShape& shape : options.shapes) {
     const ReplayGroups::Member member =
         groups->member(divisions->own_group.at({shape.ranks, shape.stride}));

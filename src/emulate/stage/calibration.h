@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Measures what collectives of a communicator's ranks take, in time and of memory, for
-// measured_durations.h. All ranks call it with the same options.
+// Measures what collectives of a communicator's ranks take, for measured_durations.h. All ranks
+// call it with the same options. What memory they take: calibrated_memory.h.
 //
 // Groups smaller than the world are measured in all groups of their division of it at once, each
 // over a communicator of its own.
@@ -11,10 +11,6 @@
 // barrier to its end of the collective, at the rank where that is longest: those who end early
 // wait for it at the next one. The table has the mean of the repeats, but for those of more than
 // twice the median. Then kInARow are called at once: what each of them takes more than one alone.
-//
-// Memory is what a process has resident at most, beyond what it had before and beyond what the
-// collectives read and write: once with communicators of the ranks that will be real, and once of
-// all. The table has the difference at the rank where that is largest.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +26,6 @@ namespace spillway::emulate {
 
 struct CalibrationOptions {
   std::vector<CollectiveShape> shapes;  // of groups that divide the world
-  // What is under way at once, for the memory, at these ranks; none: it is not measured.
-  std::vector<CollectiveShape> at_once{};
-  std::vector<std::uint32_t> real{};
   std::uint32_t repeats = 9;
   base::Duration rest = base::milliseconds(5);
   base::Duration patience = base::seconds(60);

@@ -20,6 +20,13 @@ base::Status no_table(std::string why) {
           fmt::format("no table of `spillway emulate calibrate`: {}", why)};
 }
 
+std::optional<base::Duration> duration_of(const json& us) {
+  if (!us.is_number() || !(us.get<double>() >= 0.0 && us.get<double>() <= kLongestUs)) {
+    return std::nullopt;
+  }
+  return base::nanoseconds(std::llround(us.get<double>() * 1e3));
+}
+
 base::Result<MeasuredRow> parse_row(const json& row) {
   const auto is_count = [&row](const char* name) {
     const auto found = row.find(name);
@@ -34,13 +41,10 @@ base::Result<MeasuredRow> parse_row(const json& row) {
       !row.contains("us") || !row.at("us").is_number()) {
     return no_table("a row has not kind, ranks, stride, bytes and us");
   }
-  const auto us = row.at("us").get<double>();
+  const std::optional<base::Duration> alone = duration_of(row.at("us"));
   const auto behind = row.find("behind_us");
-  const bool has_behind = behind != row.end();
-  const double behind_us = has_behind && behind->is_number() ? behind->get<double>() : us;
-  const auto can_be = [](double time_us) { return time_us >= 0.0 && time_us <= kLongestUs; };
-  if (!can_be(us) || !can_be(behind_us) || (has_behind && !behind->is_number()) ||
-      row.at("ranks").get<std::uint64_t>() > UINT32_MAX ||
+  const std::optional<base::Duration> follows = behind == row.end() ? alone : duration_of(*behind);
+  if (!alone || !follows || row.at("ranks").get<std::uint64_t>() > UINT32_MAX ||
       row.at("stride").get<std::uint64_t>() > UINT32_MAX) {
     return no_table("a row's numbers cannot be");
   }
@@ -48,22 +52,20 @@ base::Result<MeasuredRow> parse_row(const json& row) {
                      row.at("ranks").get<std::uint32_t>(),
                      row.at("stride").get<std::uint32_t>(),
                      row.at("bytes").get<std::uint64_t>(),
-                     base::nanoseconds(std::llround(us * 1e3)),
-                     base::nanoseconds(std::llround(behind_us * 1e3))};
+                     *alone,
+                     follows};
 }
 
 base::Result<MeasuredMemory> parse_memory(const json& said) {
-  MeasuredMemory memory;
-  const auto real = said.is_object() ? said.find("real") : said.end();
-  const auto bytes = said.is_object() ? said.find("bytes") : said.end();
-  const bool is_whole = said.is_object() && real != said.end() && real->is_array() &&
-                        bytes != said.end() && bytes->is_number_unsigned() &&
-                        bytes->get<std::uint64_t>() <= kMaxTableMemory;
-  if (!is_whole) {
+  const json all = said.is_object() ? said : json::object();
+  const json real = all.value("real", json());
+  const json bytes = all.value("bytes", json());
+  if (!real.is_array() || !bytes.is_number_unsigned() ||
+      bytes.get<std::uint64_t>() > kMaxTableMemory) {
     return no_table("its memory has not real ranks and bytes that can be");
   }
-  memory.bytes = bytes->get<std::uint64_t>();
-  for (const json& rank : *real) {
+  MeasuredMemory memory{{}, bytes.get<std::uint64_t>()};
+  for (const json& rank : real) {
     if (!rank.is_number_unsigned() || rank.get<std::uint64_t>() > UINT32_MAX) {
       return no_table("its memory's real ranks are no ranks");
     }

@@ -33,6 +33,14 @@ bool agree(const StageCall& a, const StageCall& b) {
          (a.is_uneven || a.bytes == b.bytes);
 }
 
+std::uint64_t bytes_of(const std::vector<CollectiveShape>& shapes) {
+  std::uint64_t bytes = 0;
+  for (const CollectiveShape& shape : shapes) {
+    bytes += shape.bytes;
+  }
+  return bytes;
+}
+
 std::string group_text(const std::string& name) {
   return fmt::format("group '{}'", name);
 }
@@ -196,16 +204,12 @@ void Stage::note(const Group& group, const StageCall& call) {
     return;
   }
   under_way_.push_back({shape, group.free});
-  std::uint64_t bytes = 0;
+  std::vector<CollectiveShape> at_once;
   for (const UnderWay& each : under_way_) {
-    bytes += each.shape.bytes;
+    at_once.push_back(each.shape);
   }
-  if (bytes > most_under_way_) {
-    most_under_way_ = bytes;
-    totals_.at_once.clear();
-    for (const UnderWay& each : under_way_) {
-      totals_.at_once.push_back(each.shape);
-    }
+  if (bytes_of(at_once) > bytes_of(totals_.at_once)) {
+    totals_.at_once = std::move(at_once);
   }
 }
 

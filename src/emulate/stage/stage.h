@@ -189,8 +189,7 @@ class Stage {
   std::map<std::uint32_t, std::string> left_;
   SlowRanks slow_;
   std::size_t open_ = 0;
-  std::vector<UnderWay> under_way_;   // at the lowest real rank
-  std::uint64_t most_under_way_ = 0;  // bytes
+  std::vector<UnderWay> under_way_;  // at the lowest real rank
   std::vector<StageAnswer> answers_;
   StageTotals totals_;
 };
