@@ -20,12 +20,11 @@ namespace {
 
 constexpr std::size_t kMainBytes = 192 * 1024;  // stays in a second-level cache
 constexpr std::size_t kAsideBytes = 32 * 1024;
-constexpr std::size_t kShort = 1500;         // may be put aside: a copy that costs less than a call
-constexpr std::size_t kMaxRuns = 64;         // in one call
-constexpr std::size_t kNamedPerRun = 2;      // named datagrams that count as a run, about
-constexpr std::size_t kMaxSegments = 64;     // what every kernel with UDP_SEGMENT takes
-constexpr std::size_t kMaxRunBytes = 65000;  // an IP packet with its headers is below 64 KiB
-constexpr unsigned kMaxTries = 4;            // of a run whose error may be another's
+constexpr std::size_t kShort = 1500;      // may be put aside: a copy that costs less than a call
+constexpr std::size_t kMaxRuns = 64;      // in one call
+constexpr std::size_t kNamedPerRun = 2;   // named datagrams that count as a run, about
+constexpr std::size_t kMaxSegments = 64;  // what every kernel with UDP_SEGMENT takes
+constexpr unsigned kMaxTries = 4;         // of a run whose error may be another's
 // From here on a call takes longer than handing it to the helper.
 constexpr std::size_t kWorthHelp = 48 * 1024;
 

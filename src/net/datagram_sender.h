@@ -66,6 +66,9 @@ class DatagramWriter {
 
 class DatagramSender {
  public:
+  // Of datagrams that leave as one: an IP packet with its headers is below 64 KiB.
+  static constexpr std::size_t kMaxRunBytes = 65'000;
+
   // Route::path is the number of a socket.
   DatagramSender(std::vector<UdpSocket> sockets, const Offloads& offloads);
 

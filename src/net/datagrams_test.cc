@@ -135,8 +135,8 @@ TEST(Datagrams, OfOneRunLeaveInOneCall) {
 // More at a time than a call is worth a helper for, and more than one call reads.
 TEST_P(EveryOffload, HelpersChangeNothing) {
   Wire wire(address(), offloads());
-  wire.sender->use_helper(HelperThread::make("sends packets").value());
-  wire.receiver->use_helper(HelperThread::make("reads packets").value());
+  wire.sender->use_helper(HelperThread::make("send", "sends packets").value());
+  wire.receiver->use_helper(HelperThread::make("read", "reads packets").value());
   wire.target.size_buffers(4 << 20);
   constexpr std::size_t kBytes = 1400;
   std::size_t committed = 0;
@@ -188,7 +188,7 @@ TEST_P(EveryOffload, DatagramsThatAHelperWritesAreThoseThatWereNamed) {
   NoSource source;
   Wire wire(address(), offloads());
   wire.target.size_buffers(4 << 20);
-  wire.sender->use_helper(HelperThread::make("sends packets").value(), &writer);
+  wire.sender->use_helper(HelperThread::make("send", "sends packets").value(), &writer);
   std::vector<std::size_t> sizes(256);
   std::uint8_t number = 0;
   for (const int count : {1, 3, 25, 40}) {

@@ -17,10 +17,10 @@ constexpr int kLooksBetweenClocks = 64;
 
 }  // namespace
 
-base::Result<std::unique_ptr<HelperThread>> HelperThread::make(const char* does) {
+base::Result<std::unique_ptr<HelperThread>> HelperThread::make(const char* name, const char* does) {
   std::unique_ptr<HelperThread> helper(new HelperThread());
   try {
-    helper->thread_ = std::thread([raw = helper.get()] { raw->work(); });
+    helper->thread_ = std::thread([raw = helper.get(), name] { raw->work(name); });
   } catch (const std::system_error& error) {
     return cannot_make_thread(does, error);
   }
@@ -63,7 +63,8 @@ void HelperThread::wait_while(State state) const {
   }
 }
 
-void HelperThread::work() {
+void HelperThread::work(const char* name) {
+  name_thread(name);
   for (;;) {
     wait_while(State::kIdle);
     if (state_.load(std::memory_order_acquire) == State::kEnding) {

@@ -20,8 +20,8 @@ namespace spillway::net {
 
 class HelperThread {
  public:
-  // `does`: what it is for, as cannot_make_thread() takes it.
-  static base::Result<std::unique_ptr<HelperThread>> make(const char* does);
+  // `does`: what it is for, as cannot_make_thread() takes it; `name` as name_thread() does.
+  static base::Result<std::unique_ptr<HelperThread>> make(const char* name, const char* does);
   ~HelperThread();  // waits for the job
   HelperThread(const HelperThread&) = delete;
   HelperThread& operator=(const HelperThread&) = delete;
@@ -36,7 +36,7 @@ class HelperThread {
   enum class State : std::uint32_t { kIdle, kWorking, kEnding };
 
   HelperThread() = default;
-  void work();
+  void work(const char* name);
   void wait_while(State state) const;
 
   std::atomic<State> state_{State::kIdle};

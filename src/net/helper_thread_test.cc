@@ -11,7 +11,7 @@ namespace spillway::net {
 namespace {
 
 TEST(HelperThread, DoesOneJobAfterTheOtherOnAThreadOfItsOwn) {
-  const auto helper = HelperThread::make("is tested").value();
+  const auto helper = HelperThread::make("test", "is tested").value();
   std::vector<int> done;  // no lock: wait() hands it back
   std::thread::id where;
   for (int i = 0; i < 1000; ++i) {
@@ -28,7 +28,7 @@ TEST(HelperThread, DoesOneJobAfterTheOtherOnAThreadOfItsOwn) {
 }
 
 TEST(HelperThread, WakesUpForAJobThatComesLate) {
-  const auto helper = HelperThread::make("is tested").value();
+  const auto helper = HelperThread::make("test", "is tested").value();
   std::this_thread::sleep_for(std::chrono::milliseconds(20));  // by now it sleeps
   bool is_done = false;
   helper->start([&] { is_done = true; });
@@ -39,7 +39,7 @@ TEST(HelperThread, WakesUpForAJobThatComesLate) {
 TEST(HelperThread, EndsAfterItsJob) {
   bool is_done = false;
   {
-    const auto helper = HelperThread::make("is tested").value();
+    const auto helper = HelperThread::make("test", "is tested").value();
     helper->start([&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       is_done = true;

@@ -2,6 +2,7 @@
 #include "net/system_call.h"
 
 #include <fmt/format.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/utsname.h>
 
@@ -22,6 +23,10 @@ base::Status cannot_make_thread(std::string_view does, const std::system_error& 
   return system_error(fmt::format("make the thread that {}", does), error.code().value(),
                       "raise the limit on processes and threads (ulimit -u, or the container's "
                       "pids.max), or end some");
+}
+
+void name_thread(const char* name) {
+  ::prctl(PR_SET_NAME, name);
 }
 
 base::Status fill_random(base::MutableByteView bytes) {

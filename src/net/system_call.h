@@ -64,6 +64,9 @@ base::Status system_error(std::string_view attempt, int error, std::string_view 
 // A thread that `does` something could not be made, and what to do about it.
 base::Status cannot_make_thread(std::string_view does, const std::system_error& error);
 
+// What top and perf call this thread; of a longer name 15 characters count.
+void name_thread(const char* name);
+
 // Random bytes of the kernel's.
 base::Status fill_random(base::MutableByteView bytes);
 

@@ -284,7 +284,8 @@ base::Result<unsigned> TransportDriver::Loop::add_peer(std::uint16_t rank,
 }
 
 base::Status TransportDriver::Loop::begin_to_send_with_helper() {
-  base::Result<std::unique_ptr<HelperThread>> sends = HelperThread::make("sends packets");
+  base::Result<std::unique_ptr<HelperThread>> sends =
+      HelperThread::make("spillway-send", "sends packets");
   if (sends.ok()) {
     sender_.use_helper(std::move(sends).value(), this);
   }
@@ -307,7 +308,8 @@ base::Status TransportDriver::Loop::begin_helpers() {
     }
   }
   if (threads > 2) {
-    base::Result<std::unique_ptr<HelperThread>> reads = HelperThread::make("reads packets");
+    base::Result<std::unique_ptr<HelperThread>> reads =
+        HelperThread::make("spillway-read", "reads packets");
     if (!reads.ok()) {
       return reads.status();
     }
@@ -318,7 +320,10 @@ base::Status TransportDriver::Loop::begin_helpers() {
 
 base::Status TransportDriver::Loop::start() {
   try {
-    thread_ = std::thread([this] { run(); });
+    thread_ = std::thread([this] {
+      name_thread("spillway-io");
+      run();
+    });
   } catch (const std::system_error& error) {
     return cannot_make_thread("moves packets", error);
   }
@@ -539,7 +544,7 @@ bool TransportDriver::Loop::transmit() {
     if (sender_.is_busy()) {
       // Whatever arrives meanwhile is read before what was gathered goes to the helper.
       blocked_ = false;
-      any |= !sender_.empty();
+      any = true;
       break;
     }
     // What a helper could not send is left to flush.
@@ -689,15 +694,17 @@ base::Result<std::unique_ptr<TransportDriver::Loop>> TransportDriver::open_loop(
     }
     sockets.push_back(std::move(socket).value());
     sockets.back().tell_about_errors();
+    // One that is full holds up what would leave through the others.
+    const std::optional<std::string> warning =
+        sockets.back().size_buffers(config.socket_buffer_bytes);
     if (path > 0) {
       sockets.back().drop_arrivals();
+    } else if (warning) {
+      warnings.push_back(*warning);
     }
     address = address.with_port(0);
   }
   sockets[0].tell_about_arrivals(settled.offloads.gro);
-  if (const auto warning = sockets[0].size_buffers(config.socket_buffer_bytes)) {
-    warnings.push_back(*warning);
-  }
   auto loop = std::make_unique<Loop>(settled, std::move(sockets), listener);
   if (base::Status status = loop->begin_helpers(); !status.ok()) {
     return status;

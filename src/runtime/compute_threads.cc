@@ -45,7 +45,10 @@ base::Result<std::unique_ptr<ComputeThreads>> ComputeThreads::start(unsigned thr
   std::unique_ptr<ComputeThreads> pool(new ComputeThreads(std::move(on_done)));
   try {
     for (unsigned i = 0; i < threads; ++i) {
-      pool->threads_.emplace_back([raw = pool.get()] { raw->work(); });
+      pool->threads_.emplace_back([raw = pool.get()] {
+        net::name_thread("spillway-sums");
+        raw->work();
+      });
     }
   } catch (const std::system_error& error) {
     return net::cannot_make_thread("calculates", error);

@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/random.h"
+#include "net/datagram_sender.h"
 #include "runtime/carrier.h"
 #include "runtime/launch/interfaces.h"
 #include "runtime/rendezvous/rendezvous.h"
@@ -41,7 +42,9 @@ constexpr std::int64_t kTurnsPerSecond = 2000;
 void tune_for_link(base::BitRate rate, unsigned mtu, net::DriverConfig& driver) {
   transport::ExchangeConfig& exchange = driver.endpoint.exchange;
   exchange.receive_rate = rate;
-  const auto packets = static_cast<std::uint8_t>(std::clamp(kBurstBytes / mtu, 8U, 64U));
+  // One that is longer than a run does not leave in one piece.
+  const unsigned least = std::clamp(unsigned{net::DatagramSender::kMaxRunBytes} / mtu, 1U, 8U);
+  const auto packets = static_cast<std::uint8_t>(std::clamp(kBurstBytes / mtu, least, 64U));
   exchange.burst_packets = packets;
   exchange.report_packets = packets;
   driver.send_rate = rate;

@@ -54,6 +54,17 @@ TEST(Preparation, WhatMayLeaveAtOnceGrowsWithTheLink) {
   EXPECT_EQ(burst_at("10000000000"), base::bytes(625'000));  // half a millisecond
 }
 
+TEST(Preparation, BurstsLeaveInOnePiece) {
+  const auto burst_of = [](const std::string& mtu) {
+    const auto prepared =
+        prepare({}, alone_with({{"SPILLWAY_LINK_RATE", "10000000000"}, {"SPILLWAY_MTU", mtu}}));
+    return prepared.ok() ? prepared->driver.endpoint.exchange.burst_packets : std::uint8_t{0};
+  };
+  EXPECT_EQ(burst_of("1500"), 16);
+  EXPECT_EQ(burst_of("9000"), 7);
+  EXPECT_EQ(burst_of("65536"), 1);
+}
+
 TEST(Preparation, PlansAndSharesAreAsTheVariablesSay) {
   const auto set = prepare({}, alone_with({{"SPILLWAY_ALGORITHM", "ring"},
                                            {"SPILLWAY_RACK_RANKS", "8"},

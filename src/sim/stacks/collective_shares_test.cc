@@ -145,6 +145,19 @@ TEST(CollectiveShares, OnAQuietNetworkStayEqual) {
   EXPECT_TRUE(are_equal);
 }
 
+// There, hosts delay packets as queues do.
+TEST(CollectiveShares, OfFastLinksStayEqual) {
+  SimulatedGroupOptions options = options_with("", ShareRule::kAutomatic);
+  options.rate = base::gigabits_per_second(10);
+  options.scenario =
+      "topology one-switch hosts=5 rate=10gbit delay=10us\n"
+      "switch mode=ecn queue=4m ecn=2m\n"
+      "tenant from=host4 to=host0 protocol=udp rate=70% off=0\n";
+  Series series(options, all_reduce(2'000'000), 12);
+  ASSERT_TRUE(series.run());
+  EXPECT_TRUE(series.shares(0).are_equal());
+}
+
 TEST(CollectiveShares, OneRankThatWantsEqualOnesIsEnough) {
   SimulatedGroupOptions options = options_with(
       "tenant from=host4 to=host0 protocol=udp rate=70% off=0\n", ShareRule::kAutomatic);
