@@ -28,6 +28,8 @@ NAME = f"test{os.getpid()}"
 # 80 bytes of head.
 HEADER = (bytes([0x21]) + bytes(31) + bytes([0x1F, 0x50, 0, 0, 0, 22, 20, 0]) + bytes(4) +
           bytes([0, 0, 0x80, 0x3F]))
+# Another, of a whole row: 8192 coordinates, 8 planes, 256 quanta, which 0 stands for.
+WHOLE_ROW = HEADER[:32] + bytes([0x1D, 0x48, 0, 0, 0, 0]) + HEADER[38:]
 SUM = 0x8  # type of a sum packet
 
 # Frames as on a wire, with whole checksums; and eth0 able to take what XDP sends it.
@@ -264,11 +266,11 @@ class KernelSwitch(unittest.TestCase):
 
     def test_trims_at_the_ports_rate(self):
         for hook in ("xdp", "tc"):
-            for target in ("10.78.0.1", "fd78::1"):
+            for target, header in (("10.78.0.1", HEADER), ("fd78::1", WHOLE_ROW)):
                 with self.subTest(hook=hook, target=target):
                     done = self.attach("--hook", hook)
                     self.assertEqual(done.returncode, 0, done.stderr)
-                    lengths, sent = self.send(target)
+                    lengths, sent = self.send(target, header + bytes(1300))
                     self.check_trims(lengths, sent, target)
                     self.assertEqual(tool("switch", "detach", "--name", NAME).returncode, 0)
                     self.assertEqual(attached_programs(), (0, 0))
