@@ -21,9 +21,6 @@ constexpr std::size_t kMostPieces = kMaxParts / 2;
 
 constexpr std::uint64_t kWantsEqual = 0;
 constexpr double kCapacityUnit = 1'000.0;  // bits per second
-// On faster links packets wait for hosts that take turns as long as they would in a queue: nobody
-// can tell then how much of a link is somebody else's.
-constexpr base::BitRate kFastestMeasured = base::bits_per_second(2'500'000'000);
 
 }  // namespace
 
@@ -55,9 +52,8 @@ std::uint64_t Engine::own_capacity(const transport::Endpoint& endpoint, base::In
   if (config_.shares == ShareRule::kEqual || config_.memory != nullptr) {
     return kWantsEqual;
   }
-  const base::BitRate rate = endpoint.config().exchange.receive_rate;
-  const double share = rate <= kFastestMeasured ? endpoint.link_share(now).value_or(1.0) : 1.0;
-  const double own = static_cast<double>(rate.count()) * share / kCapacityUnit;
+  const auto rate = static_cast<double>(endpoint.config().exchange.receive_rate.count());
+  const double own = rate * endpoint.link_share(now).value_or(1.0) / kCapacityUnit;
   return std::clamp<std::uint64_t>(static_cast<std::uint64_t>(own), 1, kMaxCapacity);
 }
 

@@ -542,7 +542,8 @@ bool TransportDriver::Loop::transmit() {
     const bool streamed = streams_ && streams_->flush();
     any |= streamed;
     if (sender_.is_busy()) {
-      // Whatever arrives meanwhile is read before what was gathered goes to the helper.
+      // Whatever arrives meanwhile is read before what was gathered goes to the helper, so this is
+      // no time to sleep.
       blocked_ = false;
       any = true;
       break;

@@ -76,7 +76,7 @@ void LinkShare::tell(double bytes, double time_ns, base::Instant now) {
 }
 
 std::optional<double> LinkShare::share(base::Instant now) const {
-  if (time_ns_ < static_cast<double>(kEnough.count()) || now - told_ > kStale) {
+  if (rate_ > kFastest || time_ns_ < static_cast<double>(kEnough.count()) || now - told_ > kStale) {
     return std::nullopt;
   }
   return std::min(1.0, bytes_ * 8e9 / time_ns_ / static_cast<double>(rate_.count()));

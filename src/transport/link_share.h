@@ -21,7 +21,10 @@
 // kStale.
 //
 // Drift of clocks looks like a queue that grows: delays below kNoise count as none, which clocks
-// may drift in the time for which a least delay counts. Pure; one thread.
+// may drift in the time for which a least delay counts. Of links above kFastest nothing is known:
+// there packets wait for hosts that take turns as long as they would in a queue.
+//
+// Pure; one thread.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +43,7 @@ class LinkShare {
   static constexpr base::Duration kEnough = base::milliseconds(20);  // of windows that tell
   static constexpr base::Duration kNoise = base::microseconds(100);
   static constexpr base::Duration kLeastCounts = base::seconds(2);
+  static constexpr base::BitRate kFastest = base::bits_per_second(2'500'000'000);
   static constexpr double kFull = 0.9;           // of the link
   static constexpr double kLeastQueued = 0.125;  // of a window
 

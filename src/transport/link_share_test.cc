@@ -112,6 +112,14 @@ TEST(LinkShare, FollowsACrowdThatGoesAway) {
   EXPECT_GT(line.share(), 0.9);
 }
 
+TEST(LinkShare, OfAFastLinkIsUnknown) {
+  Line line;
+  line.link = LinkShare(LinkShare::kFastest + base::bits_per_second(1));
+  line.pass(base::milliseconds(10), kFrameTime * 3, base::Duration());
+  line.pass(base::seconds(1), kFrameTime * 4, base::milliseconds(1));
+  EXPECT_FALSE(line.link.share(line.now));
+}
+
 TEST(LinkShare, IsForgottenWhenNothingTellsOfItAnyMore) {
   Line line;
   line.pass(base::milliseconds(10), kFrameTime * 3, base::Duration());

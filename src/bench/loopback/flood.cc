@@ -18,6 +18,7 @@
 #include "bench/loopback/process_pair.h"
 #include "bench/plane_payload.h"
 #include "net/send_pacer.h"
+#include "net/system_call.h"
 #include "net/udp_socket.h"
 
 namespace spillway::bench {
@@ -69,7 +70,7 @@ std::vector<std::vector<std::uint8_t>> unwanted_datagrams() {
 
 [[noreturn]] void flood(const net::SocketAddress& target, base::BitRate rate) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  ::prctl(PR_SET_NAME, "flood");
+  net::name_thread("flood");
   cpu_set_t all;  // not only that of the receiver, whose process started this one
   std::memset(&all, 0xFF, sizeof(all));
   ::sched_setaffinity(0, sizeof(all), &all);

@@ -78,7 +78,7 @@ double cpu_seconds() {
 // `others` is the other side's end of the stream: closed, so that it ends when that side does.
 [[noreturn]] void run_side(const Side& side, int side_number, int stream, int others, int report) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  ::prctl(PR_SET_NAME, side_number == 0 ? "sender" : "receiver");
+  net::name_thread(side_number == 0 ? "sender" : "receiver");
   ::close(others);
   pin_to_cores(side_number);
   try {
