@@ -8,8 +8,11 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <functional>
 #include <future>
@@ -18,13 +21,19 @@
 
 #include "fabric/emulator.h"
 #include "fabric/frame_testing.h"
+#include "harness/slowdown.h"
 #include "net/system_call.h"
 
 namespace spillway::fabric {
 namespace {
 
 constexpr int kNotPermitted = 77;
-constexpr int kFramePatienceMs = 10'000;
+
+int frame_patience_ms() {
+  static const auto patience = std::chrono::duration_cast<std::chrono::milliseconds>(
+      harness::patience(std::chrono::seconds(60)));
+  return static_cast<int>(patience.count());
+}
 
 bool shell(const std::string& command) {
   return std::system(("{ " + command + "; } >/dev/null 2>&1").c_str()) == 0;
@@ -98,7 +107,7 @@ Bytes receive_all(int fd, std::size_t size) {
   while (got < size) {
     pollfd waiting = {fd, POLLIN, 0};
     const ssize_t part =
-        ::poll(&waiting, 1, kFramePatienceMs) > 0 ? ::recv(fd, &all[got], size - got, 0) : 0;
+        ::poll(&waiting, 1, frame_patience_ms()) > 0 ? ::recv(fd, &all[got], size - got, 0) : 0;
     if (part <= 0) {
       break;
     }
@@ -169,6 +178,7 @@ void run_fabric() {
 TEST(Veth, DatagramsAndTcpPassBetweenNamespaces) {
   const pid_t child = ::fork();
   if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that is killed leaves no namespaces
     const bool permitted =
         ::unshare(CLONE_NEWNET) == 0 || ::unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0;
     if (!permitted || !shell("ip link add probe0 type veth peer name probe1")) {

@@ -20,6 +20,7 @@
 
 #include "dataplane/port_config.h"
 #include "dataplane/sum_testing.h"
+#include "harness/slowdown.h"
 #include "kernel/kernel_switch.h"
 #include "kernel/measure/probe_programs.h"
 #include "net/system_call.h"
@@ -29,7 +30,12 @@ namespace {
 
 constexpr std::uint8_t kHosts = 4;  // rank 0 owns all chunks
 constexpr std::uint16_t kUdpPort = 7077;
-constexpr int kPatienceMs = 10'000;
+
+int patience_ms() {
+  static const auto patience = std::chrono::duration_cast<std::chrono::milliseconds>(
+      harness::patience(std::chrono::seconds(60)));
+  return static_cast<int>(patience.count());
+}
 
 bool shell(const std::string& command) {
   return std::system(("{ " + command + "; } >/dev/null 2>&1").c_str()) == 0;
@@ -103,7 +109,7 @@ class Host {
   std::optional<dataplane::SumPacket> receive() const {
     pollfd waiting = {socket_.get(), POLLIN, 0};
     std::array<std::uint8_t, 2048> bytes;
-    if (::poll(&waiting, 1, kPatienceMs) != 1) {
+    if (::poll(&waiting, 1, patience_ms()) != 1) {
       return std::nullopt;
     }
     const ssize_t size = ::recv(socket_.get(), bytes.data(), bytes.size(), 0);
@@ -150,7 +156,7 @@ SwitchPlan plan_of_hosts() {
                           .link = {.rate = 0xFFFFFFFF, .lost_of_2_32 = 0}});
   }
   plan.adder.config = {.slots = 64,
-                       .lease_us = SPILLWAY_SUM_LEASE_US * 100,
+                       .lease_us = 0xFFFFFFFF,  // the kernel's clock goes on
                        .pools = 1,
                        .policy = SPILLWAY_SUM_PREEMPTIVE,
                        .level = 0,
@@ -189,6 +195,15 @@ class World {
 
   std::uint64_t count(spillway_sum_outcome outcome) const {
     return center->snapshot().adders.front().counters.outcomes[outcome];
+  }
+  // False: the switch did not do that so often in time.
+  bool wait_for_count(spillway_sum_outcome outcome, std::uint64_t least) const {
+    const auto deadline =
+        std::chrono::steady_clock::now() + std::chrono::milliseconds(patience_ms());
+    while (count(outcome) < least && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::yield();
+    }
+    return count(outcome) >= least;
   }
 
   std::array<Host, kHosts> hosts;
@@ -235,9 +250,7 @@ void evict_to_the_sender(World& world) {
   }
   const std::uint64_t claims = world.count(SPILLWAY_SUM_DID_CLAIM);
   world.hosts[1].send(held, 2);
-  for (int i = 0; i < kPatienceMs && world.count(SPILLWAY_SUM_DID_CLAIM) == claims; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  ASSERT_TRUE(world.wait_for_count(SPILLWAY_SUM_DID_CLAIM, claims + 1));
   world.hosts[2].send(urgent, 0);
   const std::optional<dataplane::SumPacket> evicted = world.hosts[2].receive();
   expect_sum_of(evicted, {1});
@@ -273,9 +286,7 @@ void exchange(World& world) {
   dataplane::SumPacket flush = dataplane::sum_packet(SPILLWAY_SUM_FLUSH, 1, {1, 2, 3}, 3);
   flush.header().common.source = 0;
   flush.header().common.destination = 3;
-  for (int i = 0; i < kPatienceMs && world.count(SPILLWAY_SUM_DID_ADD) != 2; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  ASSERT_TRUE(world.wait_for_count(SPILLWAY_SUM_DID_ADD, 2));
   world.hosts[0].send(flush, 3);
   const std::optional<dataplane::SumPacket> partial = world.hosts[0].receive();
   expect_sum_of(partial, {1, 2});

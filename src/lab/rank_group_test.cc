@@ -12,6 +12,9 @@
 namespace spillway::lab {
 namespace {
 
+// Which commands that end by themselves never need.
+constexpr base::Duration kLongGrace = base::seconds(3600);
+
 class RankGroupTest : public testing::Test {
  protected:
   RankLaunch shell(const std::string& script) {
@@ -36,7 +39,7 @@ class RankGroupTest : public testing::Test {
 };
 
 TEST_F(RankGroupTest, MarksOutputAndKeepsExitCodes) {
-  RankGroup group(output_, base::seconds(10));
+  RankGroup group(output_, kLongGrace);
   ASSERT_TRUE(group.start(shell("echo one; echo bad >&2")).ok());
   ASSERT_TRUE(group.start(shell("printf two; exit 3")).ok());
   const GroupOutcome outcome = group.run(-1, false);
@@ -49,13 +52,13 @@ TEST_F(RankGroupTest, MarksOutputAndKeepsExitCodes) {
 }
 
 TEST_F(RankGroupTest, ProcessorTimeIsThatOfAllCommandsAndTheirChildren) {
-  RankGroup group(output_, base::seconds(10));
+  RankGroup group(output_, kLongGrace);
   const std::string burn = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
   ASSERT_TRUE(group.start(shell(burn)).ok());
   ASSERT_TRUE(group.start(shell("(" + burn + "); true")).ok());
   const base::Duration both = group.run(-1, false).cpu;
   EXPECT_GT(both, base::milliseconds(2));
-  RankGroup idle(output_, base::seconds(10));
+  RankGroup idle(output_, kLongGrace);
   ASSERT_TRUE(idle.start(shell("true")).ok());
   EXPECT_LT(idle.run(-1, false).cpu, both);
 }
@@ -68,7 +71,7 @@ TEST_F(RankGroupTest, AFailureEndsTheOthersAfterTheirGrace) {
 }
 
 TEST_F(RankGroupTest, ASignalIsPassedOn) {
-  RankGroup group(output_, base::seconds(10));
+  RankGroup group(output_, kLongGrace);
   ASSERT_TRUE(group.start(shell("trap 'exit 7' INT; sleep 600 & wait")).ok());
   ASSERT_EQ(::kill(::getpid(), SIGINT), 0);  // blocked, so it waits for run()
   const GroupOutcome outcome = group.run(-1, false);
@@ -77,7 +80,7 @@ TEST_F(RankGroupTest, ASignalIsPassedOn) {
 }
 
 TEST_F(RankGroupTest, ACommandThatIsNotThereIsNamed) {
-  RankGroup group(output_, base::seconds(10));
+  RankGroup group(output_, kLongGrace);
   RankLaunch launch = shell("");
   launch.argv = {"no-such-command-anywhere"};
   const base::Status status = group.start(launch);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "membership/roster.h"
 
 namespace spillway::membership {

@@ -16,13 +16,19 @@
 #include <string>
 #include <vector>
 
+#include "harness/slowdown.h"
 #include "net/transport_driver.h"
 #include "transport/planes_testing.h"
 
 namespace spillway::net {
 
 inline constexpr std::uint16_t kTestJob = 3;
-inline constexpr auto kTestPatience = std::chrono::seconds(120);
+
+// After so long a test that waits for something has failed.
+inline std::chrono::nanoseconds test_patience() {
+  static const std::chrono::nanoseconds patience = harness::patience(std::chrono::seconds(120));
+  return patience;
+}
 
 inline std::uint8_t planes_byte(std::uint16_t packet, std::size_t at) {
   return static_cast<std::uint8_t>(packet * 7 + at);
@@ -82,14 +88,14 @@ class Events final : public DriverListener {
   unsigned asked_for_processors() const { return asked_for_processors_; }
   std::vector<base::Status> wait_for_broken(std::size_t count) {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, kTestPatience, [&] { return broken_.size() >= count; });
+    changed_.wait_for(lock, test_patience(), [&] { return broken_.size() >= count; });
     return broken_;
   }
   template <typename T>
   std::optional<T> wait_for() {
     std::unique_lock lock(mutex_);
     std::optional<T> found;
-    changed_.wait_for(lock, kTestPatience, [&] {
+    changed_.wait_for(lock, test_patience(), [&] {
       for (const transport::Event& event : events_) {
         if (const T* wanted = std::get_if<T>(&event)) {
           found = *wanted;
@@ -101,7 +107,7 @@ class Events final : public DriverListener {
   }
   bool wait_for_count(std::size_t count) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, kTestPatience, [&] { return events_.size() >= count; });
+    return changed_.wait_for(lock, test_patience(), [&] { return events_.size() >= count; });
   }
 
  private:
@@ -113,6 +119,7 @@ class Events final : public DriverListener {
   mutable std::atomic<unsigned> asked_for_processors_ = 0;
 };
 
+// A rank that waits for a processor is silent, too: silence means death only where a test says so.
 inline DriverConfig config_of(std::uint16_t rank, const std::string& address) {
   DriverConfig config;
   config.listen = SocketAddress::parse(address).value();
@@ -120,6 +127,7 @@ inline DriverConfig config_of(std::uint16_t rank, const std::string& address) {
   config.endpoint.exchange.paths = 4;
   config.endpoint.exchange.burst_packets = 16;
   config.endpoint.exchange.probe_min = base::milliseconds(2);
+  config.endpoint.exchange.peer_timeout = base::seconds(3600);
   return config;
 }
 

@@ -10,6 +10,7 @@
 #include <optional>
 #include <thread>
 
+#include "net/driver_testing.h"
 #include "net/transport_driver.h"
 #include "transport/planes_testing.h"
 
@@ -20,7 +21,6 @@ constexpr std::uint16_t kJob = 3;
 constexpr std::uint32_t kPackets = 200;
 constexpr std::uint32_t kPacketBytes = 720;
 constexpr std::uint32_t kLate = 50;  // of these, all come without credit
-constexpr auto kPatience = std::chrono::seconds(20);
 
 class Planes final : public transport::PayloadSource {
  public:
@@ -68,7 +68,7 @@ class Happenings final : public DriverListener {
   template <typename Condition>
   bool wait(const Condition& condition) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, kPatience, condition);
+    return changed_.wait_for(lock, test_patience(), condition);
   }
 
   std::mutex mutex_;
@@ -84,7 +84,7 @@ class Process {
     config.listen = SocketAddress::parse(address).value();
     config.endpoint.rank = rank;
     config.endpoint.exchange.paths = 4;
-    config.endpoint.exchange.peer_timeout = base::seconds(60);
+    config.endpoint.exchange.peer_timeout = base::seconds(3600);
     driver_ = TransportDriver::open(config, happenings).value();
     EXPECT_TRUE(driver_->start().ok());
   }
@@ -132,7 +132,7 @@ class Process {
   // Until it holds; asked again and again.
   template <typename Condition>
   bool comes_to(const Condition& condition) {
-    const auto end = std::chrono::steady_clock::now() + kPatience;
+    const auto end = std::chrono::steady_clock::now() + test_patience();
     while (!condition(counters())) {
       if (std::chrono::steady_clock::now() > end) {
         return false;

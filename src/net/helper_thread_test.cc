@@ -4,11 +4,29 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
 
 namespace spillway::net {
 namespace {
+
+// Whether the thread of that name is in a system call that waits, as the kernel tells.
+bool sleeps(const std::string& name) {
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream file(task.path() / "stat");
+    std::string number;
+    std::string command;
+    std::string state;
+    file >> number >> command >> state;
+    if (command == "(" + name + ")") {
+      return state == "S";
+    }
+  }
+  return false;
+}
 
 TEST(HelperThread, DoesOneJobAfterTheOtherOnAThreadOfItsOwn) {
   const auto helper = HelperThread::make("test", "is tested").value();
@@ -29,7 +47,9 @@ TEST(HelperThread, DoesOneJobAfterTheOtherOnAThreadOfItsOwn) {
 
 TEST(HelperThread, WakesUpForAJobThatComesLate) {
   const auto helper = HelperThread::make("test", "is tested").value();
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // by now it sleeps
+  while (!sleeps("test")) {
+    std::this_thread::yield();
+  }
   bool is_done = false;
   helper->start([&] { is_done = true; });
   helper->wait();
@@ -41,7 +61,7 @@ TEST(HelperThread, EndsAfterItsJob) {
   {
     const auto helper = HelperThread::make("test", "is tested").value();
     helper->start([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // a job that takes its time
       is_done = true;
     });
   }

@@ -19,8 +19,6 @@ namespace {
 DriverConfig stream_config(std::uint16_t rank, Carrier carrier = Carrier::kTcp) {
   DriverConfig config = config_of(rank, "127.0.0.1:0");
   config.carrier = carrier;
-  // Silence would not be noticed before the test has run out of patience.
-  config.endpoint.exchange.peer_timeout = base::seconds(600);
   return config;
 }
 
@@ -163,7 +161,9 @@ TEST(StreamDriver, APeerThatIsGoneBeforeItIsNeededIsFoundGone) {
   Pair ranks;
   expect_transfer(ranks, 10);
   ranks.one.driver.reset();
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  while (counters_of(*ranks.zero.driver).streams.lost_peers == 0) {
+    std::this_thread::yield();
+  }
   ranks.zero.send(1, 100, 1);
   const auto dead = ranks.zero.events.wait_for<transport::PeerDead>();
   ASSERT_TRUE(dead.has_value());
@@ -172,9 +172,8 @@ TEST(StreamDriver, APeerThatIsGoneBeforeItIsNeededIsFoundGone) {
 
 TEST(StreamDriver, APeerThatNeverWasIsFoundGone) {
   Rank zero(0, stream_config(0));
-  const SocketAddress nobody =
-      UdpSocket::open(SocketAddress::parse("127.0.0.1:0").value())->local();
-  ASSERT_TRUE(zero.driver->add_peer(1, nobody).ok());
+  const UdpSocket nobody = UdpSocket::open(SocketAddress::parse("127.0.0.1:0").value()).value();
+  ASSERT_TRUE(zero.driver->add_peer(1, nobody.local()).ok());
   ASSERT_TRUE(zero.driver->start().ok());
   zero.send(1, 100);
   const auto dead = zero.events.wait_for<transport::PeerDead>();
@@ -282,6 +281,7 @@ TEST(StreamDriver, AnUnknownCongestionControlIsNamed) {
 
 // Whoever was answered may think that it is in: others are sent away first.
 TEST(StreamDoor, WhoeverWasAnsweredHasMoreTime) {
+  constexpr int kPollMs = 100;  // between two looks
   const UdpSocket port = UdpSocket::open(SocketAddress::parse("127.0.0.1:0").value()).value();
   StreamDoor door = StreamDoor::open(port.local(), {}).value();
   door.begin_epoch({.rank = 1, .epoch = 1});
@@ -290,7 +290,7 @@ TEST(StreamDoor, WhoeverWasAnsweredHasMoreTime) {
   const base::Instant now = base::MonotonicClock().now();
   const auto let_in = [&] {
     pollfd readable{door.fd(), POLLIN, 0};
-    ::poll(&readable, 1, 5000);
+    ::poll(&readable, 1, kPollMs);
     return door.let_in(now);
   };
   const UniqueFd silent = connect_to(port.local());
@@ -300,8 +300,8 @@ TEST(StreamDoor, WhoeverWasAnsweredHasMoreTime) {
   greeting.sent(greeting.reply().size());
   std::array<std::uint8_t, 32> answer;
   ssize_t heard = -1;
-  for (int i = 0; i < 100 && heard < 0; ++i) {
-    EXPECT_TRUE(let_in().empty());
+  while (heard < 0) {
+    ASSERT_TRUE(let_in().empty());
     heard = ::recv(rank.get(), answer.data(), answer.size(), MSG_DONTWAIT);
   }
   ASSERT_EQ(heard, 32);
@@ -311,7 +311,10 @@ TEST(StreamDoor, WhoeverWasAnsweredHasMoreTime) {
   EXPECT_TRUE(read_to_end(silent).empty());
   greeting.take(answer);
   send_all(rank, greeting.reply());
-  const std::vector<std::unique_ptr<StreamConnection>> known = let_in();
+  std::vector<std::unique_ptr<StreamConnection>> known;
+  while (known.empty()) {
+    known = let_in();
+  }
   ASSERT_EQ(known.size(), 1U);
   EXPECT_EQ(known[0]->peer(), 0);
   door.look(now + StreamDoor::kProofPatience);
@@ -321,11 +324,18 @@ TEST(StreamDoor, WhoeverWasAnsweredHasMoreTime) {
 
 // ------------------------------------------------------------------ by itself
 
+// A rank that waits for a processor at its first packet cannot be told from one that datagrams do
+// not reach: then another pair is asked.
 TEST(AutoCarrier, DatagramsThatGetThroughAreUsed) {
-  Pair ranks(Carrier::kAuto);
-  expect_transfer(ranks, 5000);
-  EXPECT_EQ(counters_of(*ranks.zero.driver).streams.packets_sent, 0U);
-  EXPECT_EQ(counters_of(*ranks.one.driver).streams.packets_sent, 0U);
+  constexpr int kPairs = 20;
+  std::uint64_t over_streams = 1;
+  for (int i = 0; i < kPairs && over_streams != 0; ++i) {
+    Pair ranks(Carrier::kAuto);
+    expect_transfer(ranks, 5000);
+    over_streams = counters_of(*ranks.zero.driver).streams.packets_sent +
+                   counters_of(*ranks.one.driver).streams.packets_sent;
+  }
+  EXPECT_EQ(over_streams, 0U);
 }
 
 // A host in front of another that lets TCP through and swallows datagrams.

@@ -13,11 +13,20 @@
 #include <thread>
 #include <vector>
 
+#include "harness/slowdown.h"
 #include "runtime/communicator.h"
 
 namespace spillway::runtime::testing_job {
 
-inline constexpr std::chrono::milliseconds kPatience{30'000};
+// After so long a test that waits for something has failed.
+inline std::chrono::milliseconds test_patience() {
+  static const auto patience = std::chrono::duration_cast<std::chrono::milliseconds>(
+      harness::patience(std::chrono::seconds(60)));
+  return patience;
+}
+inline base::Duration test_patience_duration() {
+  return base::milliseconds(test_patience().count());
+}
 
 // What became of a server.
 struct Served {
@@ -26,10 +35,9 @@ struct Served {
 };
 
 inline CommunicatorConfig config_of(const UniqueId& id, std::string_view secret) {
-  ::setenv("SPILLWAY_DUMP_SIGNAL", "NONE", 1);  // other tests of this program install theirs
   CommunicatorConfig config;
   config.id = id;
-  config.rendezvous_patience = base::seconds(20);
+  config.rendezvous_patience = test_patience_duration();
   if (!secret.empty()) {
     config.secret = Secret(secret);
   }
@@ -40,6 +48,9 @@ inline CommunicatorConfig config_of(const UniqueId& id, std::string_view secret)
 inline std::vector<Served> run_job(std::uint16_t workers, std::uint16_t servers,
                                    const std::function<void(Communicator&)>& body,
                                    std::string_view secret = {}) {
+  ::setenv("SPILLWAY_DUMP_SIGNAL", "NONE", 1);  // other tests of this program install theirs
+  // A rank that waits for a processor is silent, too. For communicators that a rank makes, as well.
+  ::setenv("SPILLWAY_PEER_TIMEOUT", "3600", 1);
   const UniqueId id = create_unique_id(net::SocketAddress::parse("127.0.0.1:0").value()).value();
   std::vector<std::thread> threads;
   std::vector<Served> served(servers);
@@ -49,7 +60,7 @@ inline std::vector<Served> run_job(std::uint16_t workers, std::uint16_t servers,
       config.serves = {.index = index, .servers = servers, .workers = workers};
       auto server = Communicator::create(config);
       ASSERT_TRUE(server.ok()) << server.status().message();
-      served[index].end = (*server)->wait_served(kPatience);
+      served[index].end = (*server)->wait_served(test_patience());
       served[index].totals = (*server)->server_totals();
       EXPECT_FALSE((*server)->submit({}).ok());
     });

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 
 #include "emulate/stage/stage_server.h"
+#include "harness/slowdown.h"
 
 namespace spillway::emulate {
 namespace {
@@ -91,18 +93,19 @@ TEST(StageProtocol, WhatMakesNoSenseEndsTheConnectionWithASentence) {
 
 TEST(StageServer, AnswersWhoAsksAndGoesWithItsSocket) {
   Spoken spoken;
+  const base::Duration patience(harness::patience(std::chrono::seconds(30)).count());
   const std::string path =
       (std::filesystem::temp_directory_path() / ("stage-test-" + std::to_string(::getpid())))
           .string();
   {
     const auto server = StageServer::start(path, spoken.protocol, spoken.stage);
     ASSERT_TRUE(server.ok()) << server.status().message();
-    const auto asked = ask_stage(path, base::seconds(5));
+    const auto asked = ask_stage(path, patience);
     ASSERT_TRUE(asked.ok()) << asked.status().message();
     EXPECT_EQ(asked->world, 4U);
     EXPECT_EQ(asked->real, (std::vector<std::uint32_t>{0, 2}));
   }
-  EXPECT_FALSE(ask_stage(path, base::seconds(1)).ok());
+  EXPECT_FALSE(ask_stage(path, patience).ok());
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "emulate/trace/chakra.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -157,7 +158,7 @@ TEST(Chakra, ALengthThatLiesIsRefusedWithoutTheMemory) {
 }
 
 TEST(Chakra, WhatIsWrittenIsReadAgain) {
-  const std::string folder = testing::TempDir();
+  const std::string folder = testing::TempDir() + std::to_string(::getpid()) + ".";
   for (const char* name : {"written.3.et", "written.3.et.gz"}) {
     const std::string path = folder + name;
     RankInfo info;
@@ -208,7 +209,7 @@ TEST(Chakra, AGzipFileThatEndsEarlyIsRefused) {
   std::ifstream whole(folder / "pytorch_real.0.et.gz", std::ios::binary);
   std::string bytes((std::istreambuf_iterator<char>(whole)), std::istreambuf_iterator<char>());
   bytes.resize(bytes.size() / 2);
-  const std::string path = testing::TempDir() + "half.0.et.gz";
+  const std::string path = testing::TempDir() + std::to_string(::getpid()) + ".half.0.et.gz";
   std::ofstream(path, std::ios::binary) << bytes;
   Kept kept;
   EXPECT_FALSE(read_trace_file(path, kept).ok());

@@ -18,15 +18,16 @@ namespace spillway::runtime {
 namespace {
 
 using testing_rendezvous::all_blobs;
+using testing_rendezvous::all_say;
 using testing_rendezvous::bytes_of;
 using testing_rendezvous::expect_all;
-using testing_rendezvous::expect_error;
+using testing_rendezvous::expect_with_some_patience;
 using testing_rendezvous::FakeHost;
 using testing_rendezvous::Gathered;
 using testing_rendezvous::join;
-using testing_rendezvous::kLong;
 using testing_rendezvous::launch_of;
 using testing_rendezvous::local_point;
+using testing_rendezvous::long_time;
 using testing_rendezvous::new_id;
 using testing_rendezvous::RawClient;
 using testing_rendezvous::RawEnd;
@@ -39,15 +40,15 @@ Hello hello_of(std::uint32_t rank, const Nonce& nonce) {
           .instance = 666,
           .world = 2,
           .rank = rank,
-          .patience = kLong,
-          .left = kLong,
+          .patience = long_time(),
+          .left = long_time(),
           .version = base::kVersion,
           .blob = {6, 6, 6}};
 }
 
 TEST(RendezvousAttack, WhoDoesNotKnowTheSecretLearnsNothingAndTakesNobodysPlace) {
   const RendezvousPoint point = local_point();
-  std::future<Gathered> host = join(launch_of(point, 0, 2), kLong, kJobSecret);
+  std::future<Gathered> host = join(launch_of(point, 0, 2), long_time(), kJobSecret);
   RawClient secretless(point);
   secretless.say(encode(Opening{Keying::kNone, {1}}));
   const Frame told = secretless.read_frame();
@@ -69,7 +70,7 @@ TEST(RendezvousAttack, WhoDoesNotKnowTheSecretLearnsNothingAndTakesNobodysPlace)
   rude.say(encode(hello_of(1, point.nonce)));
   EXPECT_EQ(rude.read_frame().type, FrameType::kRefusal);
 
-  expect_all(join(launch_of(point, 1, 2), kLong, kJobSecret), 2);
+  expect_all(join(launch_of(point, 1, 2), long_time(), kJobSecret), 2);
   const Gathered met = host.get();
   ASSERT_TRUE(met.ok()) << met.status().message();
   EXPECT_EQ(met->blobs, all_blobs(2));
@@ -81,7 +82,7 @@ TEST(RendezvousAttack, WhoDoesNotKnowTheSecretLearnsNothingAndTakesNobodysPlace)
 TEST(RendezvousAttack, AProofOfAnEarlierConnectionIsRefused) {
   const RendezvousPoint point = local_point();
   const Credential credential = Credential::of_secret(bytes_of(kJobSecret)).value();
-  std::future<Gathered> host = join(launch_of(point, 0, 2), kLong, kJobSecret);
+  std::future<Gathered> host = join(launch_of(point, 0, 2), long_time(), kJobSecret);
   // What a listener on the wire has of a real one.
   GuestHandshake real(credential, {1});
   RawClient first(point);
@@ -92,13 +93,13 @@ TEST(RendezvousAttack, AProofOfAnEarlierConnectionIsRefused) {
   again.read_frame();
   again.say(proof);
   EXPECT_EQ(again.read_frame().type, FrameType::kRefusal);
-  expect_all(join(launch_of(point, 1, 2), kLong, kJobSecret), 2);
+  expect_all(join(launch_of(point, 1, 2), long_time(), kJobSecret), 2);
   EXPECT_EQ(host.get()->strangers[StrangerKind::kUnproven], 1U);
 }
 
 TEST(RendezvousAttack, HelloThatWasChangedOnItsWayIsRefused) {
   const RendezvousPoint point = local_point();
-  std::future<Gathered> host = join(launch_of(point, 0, 2), kLong, kJobSecret);
+  std::future<Gathered> host = join(launch_of(point, 0, 2), long_time(), kJobSecret);
   {
     RawClient client(point);
     const Credential credential = Credential::of_secret(bytes_of(kJobSecret)).value();
@@ -111,7 +112,7 @@ TEST(RendezvousAttack, HelloThatWasChangedOnItsWayIsRefused) {
     client.send(hello);
     EXPECT_NE(client.read_to_end(), "");
   }
-  expect_all(join(launch_of(point, 1, 2), kLong, kJobSecret), 2);
+  expect_all(join(launch_of(point, 1, 2), long_time(), kJobSecret), 2);
   EXPECT_EQ(host.get()->strangers[StrangerKind::kUnproven], 1U);
 }
 
@@ -122,7 +123,7 @@ TEST(RendezvousAttack, AHostWithoutTheSecretHearsNothingAboutTheJobAndIsNotBelie
                                    encode(Challenge{Keying::kNone, {9}, {}}),
                                    encode(Refusal{true, "you are not wanted"}),
                                    encode_failure("it is over"), encode(forged).front()};
-  std::future<Gathered> guest = join(launch_of(point, 1, 2), kLong, kJobSecret);
+  std::future<Gathered> guest = join(launch_of(point, 1, 2), long_time(), kJobSecret);
   {
     FakeHost fake(point);
     for (const Frame& lie : lies) {
@@ -135,24 +136,24 @@ TEST(RendezvousAttack, AHostWithoutTheSecretHearsNothingAboutTheJobAndIsNotBelie
     }
   }
   // Nothing of that was the last word.
-  expect_all(join(launch_of(point, 0, 2), kLong, kJobSecret), 2);
+  expect_all(join(launch_of(point, 0, 2), long_time(), kJobSecret), 2);
   expect_all(std::move(guest), 2);
 }
 
 TEST(RendezvousAttack, AGuestSaysAtLastWhatAnUnprovenHostSaid) {
-  const RendezvousPoint point = local_point();
-  FakeHost fake(point);
-  std::future<Gathered> guest = join(launch_of(point, 1, 2), base::seconds(2), kJobSecret);
-  RawEnd end = fake.next_guest();
-  end.say(encode(Refusal{true, "you are not wanted"}));
-  EXPECT_NE(end.read_to_end(), "");
-  while (guest.wait_for(std::chrono::milliseconds(0)) != std::future_status::ready) {
-    if (std::optional<RawEnd> again = fake.next_guest_within(base::milliseconds(50))) {
-      again->say(encode(Refusal{true, "you are not wanted"}));
-      again->read_to_end();
+  expect_with_some_patience([](base::Duration patience) {
+    const RendezvousPoint point = local_point();
+    FakeHost fake(point);
+    std::vector<std::future<Gathered>> guest;
+    guest.push_back(join(launch_of(point, 1, 2), patience, kJobSecret));
+    while (guest[0].wait_for(std::chrono::milliseconds(0)) != std::future_status::ready) {
+      if (std::optional<RawEnd> end = fake.next_guest_within(base::milliseconds(50))) {
+        end->try_to_say(encode(Refusal{true, "you are not wanted"}));
+        end->read_to_end();
+      }
     }
-  }
-  expect_error(std::move(guest), "refused this rank: you are not wanted");
+    return all_say(std::move(guest), "refused this rank: you are not wanted");
+  });
 }
 
 TEST(RendezvousAttack, AnOldGatherIsNotTakenForThisOne) {
@@ -176,21 +177,28 @@ TEST(RendezvousAttack, AnOldGatherIsNotTakenForThisOne) {
 TEST(RendezvousAttack, RanksWithAndWithoutASecretAreToldSo) {
   const std::string advice = "give SPILLWAY_SECRET_FILE to all ranks or to none";
   for (const bool host_has : {true, false}) {
-    const RendezvousPoint point = local_point();
-    std::future<Gathered> host =
-        join(launch_of(point, 0, 2), base::seconds(3), host_has ? kJobSecret : "");
-    expect_error(join(launch_of(point, 1, 2), base::seconds(2), host_has ? "" : kJobSecret),
-                 advice);
-    expect_error(std::move(host), advice);
+    expect_with_some_patience([&](base::Duration patience) {
+      const RendezvousPoint point = local_point();
+      std::vector<std::future<Gathered>> outcomes;
+      outcomes.push_back(join(launch_of(point, 0, 2), patience * 2, host_has ? kJobSecret : ""));
+      outcomes.push_back(join(launch_of(point, 1, 2), patience, host_has ? "" : kJobSecret));
+      return all_say(std::move(outcomes), advice);
+    });
   }
 }
 
 TEST(RendezvousAttack, RanksWithDifferentSecretsDoNotMeet) {
-  const RendezvousPoint point = local_point();
-  std::future<Gathered> host = join(launch_of(point, 0, 2), base::seconds(3), kJobSecret);
-  expect_error(join(launch_of(point, 1, 2), base::seconds(2), "another secret, not that"),
-               "did not prove that it knows the job's secret");
-  expect_error(std::move(host), "rank 1 of 2 did not come");
+  expect_with_some_patience([](base::Duration patience) {
+    const RendezvousPoint point = local_point();
+    std::vector<std::future<Gathered>> host;
+    host.push_back(join(launch_of(point, 0, 2), patience * 2, kJobSecret));
+    std::vector<std::future<Gathered>> guest;
+    guest.push_back(join(launch_of(point, 1, 2), patience, "another secret, not that"));
+    const ::testing::AssertionResult refused =
+        all_say(std::move(guest), "did not prove that it knows the job's secret");
+    const ::testing::AssertionResult missed = all_say(std::move(host), "rank 1 of 2 did not come");
+    return refused ? missed : refused;
+  });
 }
 
 // The host's files and the strangers' are this process's.
@@ -246,9 +254,9 @@ TEST(RendezvousAttack, AllRanksHaveOneKeyAndEveryRunAnother) {
   for (int i = 0; i < 2; ++i) {
     for (const std::string& secret : {std::string(), kJobSecret}) {
       const RendezvousPoint point = local_point();
-      run([&](std::uint16_t rank) { return join(launch_of(point, rank, 3), kLong, secret); });
+      run([&](std::uint16_t rank) { return join(launch_of(point, rank, 3), long_time(), secret); });
       const UniqueId id = new_id();
-      run([&](std::uint16_t rank) { return join(id, rank, 3, kLong, secret); });
+      run([&](std::uint16_t rank) { return join(id, rank, 3, long_time(), secret); });
     }
   }
 }

@@ -9,12 +9,15 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <future>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
+#include "harness/slowdown.h"
 #include "runtime/rendezvous/handshake.h"
 #include "runtime/rendezvous/rendezvous.h"
 #include "runtime/rendezvous/socket.h"
@@ -23,8 +26,38 @@ namespace spillway::runtime::testing_rendezvous {
 
 using Gathered = base::Result<Meeting>;
 
-inline constexpr base::Duration kLong = base::seconds(30);
-inline constexpr base::Duration kShort = base::milliseconds(400);
+inline constexpr base::Duration kShort = base::milliseconds(400);  // for what will not happen
+
+// For what will happen.
+inline base::Duration long_time() {
+  static const base::Duration patience(harness::patience(std::chrono::seconds(60)).count());
+  return patience;
+}
+
+// Whether all failed with these words.
+inline ::testing::AssertionResult all_say(std::vector<std::future<Gathered>> outcomes,
+                                          const std::string& words) {
+  ::testing::AssertionResult result = ::testing::AssertionSuccess();
+  for (std::future<Gathered>& outcome : outcomes) {
+    const Gathered gathered = outcome.get();
+    if (gathered.ok() || gathered.status().message().find(words) == std::string::npos) {
+      result = ::testing::AssertionFailure() << gathered.status().message();
+    }
+  }
+  return result;
+}
+
+// Where a rank's patience is to end, others must have come before, and those may wait for a
+// processor: tries again with twice the patience until `attempt` saw what it should.
+inline void expect_with_some_patience(
+    const std::function<::testing::AssertionResult(base::Duration)>& attempt) {
+  ::testing::AssertionResult result = attempt(kShort);
+  for (base::Duration patience = kShort * 2; !result && patience < long_time();
+       patience = patience * 2) {
+    result = attempt(patience);
+  }
+  EXPECT_TRUE(result);
+}
 
 inline Blob blob_of(std::uint32_t rank) {
   return Blob(rank * 37 % 500 + 1, static_cast<std::uint8_t>(rank));
@@ -47,7 +80,8 @@ inline UniqueId new_id(const char* address = "127.0.0.1:0") {
 }
 
 inline std::future<Gathered> join(const UniqueId& id, std::uint32_t rank, std::uint32_t world,
-                                  base::Duration patience = kLong, const std::string& secret = {}) {
+                                  base::Duration patience = long_time(),
+                                  const std::string& secret = {}) {
   return std::async(std::launch::async, [=] {
     return exchange(id, {rank, world}, bytes_of(secret), blob_of(rank), patience);
   });
@@ -67,7 +101,7 @@ inline Launch launch_of(const RendezvousPoint& where, std::uint16_t rank, std::u
   return launch;
 }
 
-inline std::future<Gathered> join(const Launch& launch, base::Duration patience = kLong,
+inline std::future<Gathered> join(const Launch& launch, base::Duration patience = long_time(),
                                   const std::string& secret = {}) {
   return std::async(std::launch::async, [=] {
     return exchange(launch, bytes_of(secret), blob_of(launch.rank), patience);
@@ -99,11 +133,17 @@ class RawEnd {
   }
   // Through the channel.
   void say(const Frame& frame) { send(channel_.pack(frame).value()); }
+  // To one that may have closed.
+  void try_to_say(const Frame& frame) {
+    std::size_t sent = 0;
+    send_some(stream_, channel_.pack(frame).value(), sent);
+  }
 
   // Everything, until the other side has closed.
   std::string read_to_end() {
     Blob bytes;
-    while (wait_for(stream_, POLLIN, kLong) && receive_some(stream_, bytes) == StreamState::kOpen) {
+    while (wait_for(stream_, POLLIN, long_time()) &&
+           receive_some(stream_, bytes) == StreamState::kOpen) {
     }
     return {bytes.begin(), bytes.end()};
   }
@@ -112,7 +152,7 @@ class RawEnd {
     auto frame = reader_.next();
     StreamState state = StreamState::kOpen;
     while (frame.ok() && !frame->has_value() && state == StreamState::kOpen &&
-           wait_for(stream_, POLLIN, kLong)) {
+           wait_for(stream_, POLLIN, long_time())) {
       Blob bytes;
       state = receive_some(stream_, bytes);
       reader_.append(bytes);
@@ -151,12 +191,14 @@ class RawClient : public RawEnd {
  private:
   // The host may be about to come.
   static net::UniqueFd connect(const RendezvousPoint& point) {
-    for (int i = 0; i < 3000; ++i) {
-      auto stream = connect_to(doors_of(point).value().front(), kLong);
+    const base::MonotonicClock clock;
+    const base::Instant deadline = clock.now() + long_time();
+    while (clock.now() < deadline) {
+      auto stream = connect_to(doors_of(point).value().front(), long_time());
       if (stream.ok()) {
         return std::move(stream).value();
       }
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     return {};
   }
@@ -168,7 +210,7 @@ class FakeHost {
   explicit FakeHost(const RendezvousPoint& point) : listening_(listen_at(point).value()) {}
 
   RawEnd next_guest() {
-    EXPECT_TRUE(wait_for(listening_.socket, POLLIN, kLong));
+    EXPECT_TRUE(wait_for(listening_.socket, POLLIN, long_time()));
     return RawEnd(accept_from(listening_.socket).socket);
   }
   std::optional<RawEnd> next_guest_within(base::Duration patience) {
