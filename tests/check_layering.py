@@ -16,7 +16,7 @@ target_link_libraries(). What those folders use in turn does not count. The rule
               bpf/ folders, which hold programs for the kernel, may include <linux/bpf.h>)
   [rooted]    quoted includes are rooted at src/ and exist; angle brackets are for everything else
   [public]    <spillway/...> is for capi and cli; public headers include no header of src/
-  [tests]     only tests include GoogleTest and headers made for tests
+  [tests]     only tests include GoogleTest, headers made for tests and the harness in tests/harness/
 """
 
 import argparse
@@ -169,6 +169,8 @@ class Checker:
 
     def _check_quoted(self, path, folder, included):
         first = included.split("/")[0]
+        if first == "harness" and (self.root / "tests" / included).is_file():
+            return None if is_test(path) else "[tests] only tests include the harness"
         header = self.src / included
         sources = [header.with_name(header.name + ".in")]  # made by configure_file()
         if header.name.endswith(".skel.h"):  # made by spillway_bpf()
@@ -211,7 +213,10 @@ GOOD_TREE = {
     "src/base/status.h": "#pragma once\n",
     "src/base/version.h.in": "#pragma once\n",
     "src/codec/rotation.cc": '#include <hwy/highway.h>\n#include "base/status.h"\n',
-    "src/codec/rotation_test.cc": '#include <thread>\n#include "codec/testing.h"\n',
+    "src/codec/rotation_test.cc": (
+        '#include <thread>\n#include "codec/testing.h"\n#include "harness/slowdown.h"\n'
+    ),
+    "tests/harness/slowdown.h": "#pragma once\n",
     "src/codec/testing.h": "#include <gtest/gtest.h>\n",
     "src/wire/header.cc": '#include "wire/header.h"\n',
     "src/wire/header.h": "#include <linux/types.h>\n",
@@ -246,6 +251,8 @@ BREAKAGES = [
     ("public", "include/spillway/spillway.h", "#include <base/status.h>"),
     ("tests", "src/codec/rotation.cc", "#include <gtest/gtest.h>"),
     ("tests", "src/codec/rotation.cc", '#include "codec/testing.h"'),
+    ("tests", "src/codec/rotation.cc", '#include "harness/slowdown.h"'),
+    ("rooted", "src/codec/rotation_test.cc", '#include "harness/nothing.h"'),
 ]
 
 

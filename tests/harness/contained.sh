@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Runs a test in namespaces of its own, so that whatever it starts or makes ends with it, however it ends.
+#
+#   tests/harness/contained.sh COMMAND...
+#
+# - Processes: a PID namespace. When this script is killed, its first process dies, and the kernel kills the rest.
+# - Network: its own loopback, ports and interfaces; `ip netns add` mounts in the private /run and vanishes with it.
+# - Files: private /run and /dev/shm; TMPDIR lies in them. Programs that are pinned under /sys/fs/bpf vanish, too.
+# So names, ports and files of two tests cannot collide, and tests may run beside each other.
+#
+# Without root there are no such namespaces: the command then runs as it is.
+set -euo pipefail
+
+enter=(unshare --net --mount --pid --ipc --fork --kill-child --mount-proc)
+if [[ $(id -u) -ne 0 ]] || ! "${enter[@]}" true 2>/dev/null; then
+  exec "$@"
+fi
+
+# The inner shell stays as process 1: it collects orphans, which a test would not. unshare takes no notice of a polite
+# signal, so this shell passes it on as a kill, and setpriv has the kernel do so when this shell itself is killed.
+# shellcheck disable=SC2016
+setpriv --pdeathsig KILL "${enter[@]}" bash -c '
+  set -e
+  mount -t tmpfs -o mode=755 spillway-test /run
+  mount -t tmpfs -o mode=1777 spillway-test /dev/shm
+  mount -t bpf bpf /sys/fs/bpf 2>/dev/null || true
+  mkdir -m 1777 /run/tmp
+  export TMPDIR=/run/tmp
+  ip link set lo up
+  status=0
+  "$@" || status=$?
+  exit "$status"
+' contained "$@" <&0 &
+child=$!
+trap 'kill -KILL "$child"; exit 143' TERM INT HUP
+status=0
+wait "$child" || status=$?
+exit "$status"

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ranks count, asked of them over HTTP (SPILLWAY_METRICS_PORT) whenever a test wants to know."""
+import concurrent.futures
+import re
+import urllib.request
+
+from harness.namespaces import in_namespace
+
+
+def metrics_at(port, namespace=None):
+    """The text that a rank serves at a port of its loopback, in a network namespace or in this one."""
+    def fetch():
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            return answer.read().decode()
+
+    return in_namespace(namespace, fetch) if namespace else fetch()
+
+
+def metrics_in(port, namespaces):
+    """The texts of ranks that have a network namespace each."""
+    with concurrent.futures.ThreadPoolExecutor(len(namespaces)) as threads:
+        return list(threads.map(lambda namespace: metrics_at(port, namespace), namespaces))
+
+
+def disbelieved(text):
+    """By reason: datagrams and ICMP messages that changed nothing."""
+    return {reason: int(count) for reason, count in re.findall(r'disbelieved_total{.*reason="(\w+)"} (\d+)', text)}
