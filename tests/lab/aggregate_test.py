@@ -8,9 +8,12 @@ Results must be the same bits as without such a switch, and links to owners must
 """
 import json
 import pathlib
-import subprocess
 import sys
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from harness.processes import environment_with, run
 
 TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
 RANK = pathlib.Path(__file__).resolve().parent / "summing_rank.py"
@@ -18,8 +21,7 @@ COUNT = 400_000
 
 
 def lab(*arguments, command=("true",)):
-    return subprocess.run([TOOL, "lab", "run", "--json", *arguments, "--", *command], capture_output=True, text=True,
-                          timeout=60)
+    return run([TOOL, "lab", "run", "--json", *arguments, "--", *command], env=environment_with())
 
 
 def can_isolate():

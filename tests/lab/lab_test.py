@@ -16,6 +16,11 @@ import tempfile
 import time
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from harness.patience import wait_until
+from harness.processes import Started, environment_with, run
+
 TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
 NOBODY = 65534
 
@@ -32,9 +37,9 @@ if rank == 0:
     for peer in peers:
         peer.sendall(str(total).encode())
 else:
-    for attempt in range(100):
+    while True:
         try:
-            peer = socket.create_connection(address, timeout=10)
+            peer = socket.create_connection(address)
             break
         except ConnectionRefusedError:
             time.sleep(0.05)
@@ -56,9 +61,9 @@ if os.environ["RANK"] == "0":
     print("seconds", time.monotonic() - begin)
     peer.sendall(b"x")
 else:
-    for attempt in range(100):
+    while True:
         try:
-            peer = socket.create_connection(address, timeout=30)
+            peer = socket.create_connection(address)
             break
         except ConnectionRefusedError:
             time.sleep(0.05)
@@ -68,8 +73,7 @@ else:
 
 
 def lab(*arguments, prefix=(), **options):
-    return subprocess.run([*prefix, TOOL, "lab", *arguments], capture_output=True, text=True,
-                          timeout=60, **options)
+    return run([*prefix, TOOL, "lab", *arguments], env=environment_with(), **options)
 
 
 # Not sys.executable: that may be one that only its owner may run.
@@ -81,7 +85,7 @@ def python(code):
 
 
 def interfaces():
-    return re.sub(r"\s+", " ", subprocess.run(["ip", "-o", "link"], capture_output=True, text=True).stdout)
+    return re.sub(r"\s+", " ", run(["ip", "-o", "link"]).stdout)
 
 
 def processes_with(mark):
@@ -94,13 +98,6 @@ def processes_with(mark):
         except OSError:
             pass
     return found
-
-
-def wait_until(condition, seconds=15):
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.02)
-    return condition()
 
 
 def can_isolate():
@@ -165,11 +162,9 @@ class Ranks:
         self.assertIn("rank 1 on host1 exited with 3", result.stderr)
 
     def test_when_one_rank_fails_the_others_are_ended(self):
-        begin = time.monotonic()
         result = self.run_lab("--hosts", "2", "--grace", "0.2", "--", "sh", "-c",
-                              "[ $RANK = 0 ] && exit 1; sleep 600")
+                              "[ $RANK = 0 ] && exit 1; sleep infinity")
         self.assertEqual(result.returncode, 128 + signal.SIGTERM)
-        self.assertLess(time.monotonic() - begin, 30)
 
     def test_a_missing_command_is_named(self):
         result = self.run_lab("--hosts", "2", "--", "no-such-command")
@@ -325,17 +320,15 @@ class Endings(unittest.TestCase):
     def start(self, isolation):
         # A command line that no other process has, of a rank and of a child of it.
         self.mark = f"lab-test-{os.getpid()}-{time.monotonic_ns()}"
-        script = f"sh -c 'echo child; sleep 600; : {self.mark}' & echo ready; wait; : {self.mark}"
-        process = subprocess.Popen([TOOL, "lab", "run", "--hosts", "2", "--isolation", isolation, "--",
-                                    "sh", "-c", script], stdout=subprocess.PIPE,
-                                   stderr=subprocess.DEVNULL, text=True)
-        self.addCleanup(process.stdout.close)
-        lines = [process.stdout.readline() for _ in range(4)]
+        script = f"sh -c 'echo child; sleep infinity; : {self.mark}' & echo ready; wait; : {self.mark}"
+        process = Started([TOOL, "lab", "run", "--hosts", "2", "--isolation", isolation, "--", "sh", "-c", script],
+                          self, stderr=subprocess.DEVNULL)
+        lines = [process.line() for _ in range(4)]
         self.assertEqual(sum("ready" in line for line in lines), 2, lines)
         return process
 
     def check_nothing_is_left(self):
-        self.assertTrue(wait_until(lambda: not processes_with(self.mark)), processes_with(self.mark))
+        wait_until(lambda: not processes_with(self.mark), "the end of all ranks")
         names = [one["name"] for one in json.loads(lab("ps", "--json").stdout)]
         self.assertEqual(names, [])
 
@@ -348,7 +341,7 @@ class Endings(unittest.TestCase):
                 with self.subTest(isolation=isolation, signal=number):
                     process = self.start(isolation)
                     process.send_signal(number)
-                    self.assertEqual(process.wait(timeout=20), 128 + number)
+                    self.assertEqual(process.wait_for_end(), 128 + number)
                     self.check_nothing_is_left()
 
     def test_a_killed_lab_leaves_nothing_once_the_next_command_ran(self):
@@ -356,8 +349,8 @@ class Endings(unittest.TestCase):
             with self.subTest(isolation=isolation):
                 process = self.start(isolation)
                 process.kill()
-                process.wait(timeout=20)
-                self.assertTrue(wait_until(lambda: json.loads(lab("ps", "--json").stdout) == []))
+                process.wait_for_end()
+                wait_until(lambda: json.loads(lab("ps", "--json").stdout) == [], "no lab")
                 self.check_nothing_is_left()
 
 

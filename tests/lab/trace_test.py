@@ -11,12 +11,15 @@ import json
 import os
 import pathlib
 import signal
-import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from harness.namespaces import ip
+from harness.patience import patience, wait_until
+from harness.processes import Started, environment_with, run
 from kernel_rights import require_kernel_programs
 
 TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
@@ -47,11 +50,7 @@ sender.sendto(b"here", ("255.255.255.255", 7))
 
 
 def tool(*arguments):
-    return subprocess.run([str(TOOL), *arguments], capture_output=True, text=True, timeout=60, check=False)
-
-
-def ip(*words):
-    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=30)
+    return run([TOOL, *arguments], env=environment_with())
 
 
 class Trace:
@@ -216,33 +215,30 @@ class OfASwitch(unittest.TestCase):
         self.addCleanup(tool, "switch", "detach", "--name", NAME)
 
     def run_on(self, host, script, *arguments):
-        subprocess.run(["ip", "netns", "exec", self.space(host), sys.executable, "-c", script, *arguments],
-                       check=True, timeout=30)
+        run(["ip", "netns", "exec", self.space(host), sys.executable, "-c", script, *arguments], check=True)
 
     def send(self, host):
         self.run_on(host, SENDER, f"10.78.0.{2 - host}")
 
     def start_trace(self):
-        tracing = subprocess.Popen([str(TOOL), "trace", "switch", "--name", NAME, "--for", "30s", "--json",
-                                    "--out", str(self.path)], stdout=subprocess.PIPE, text=True)
-        self.addCleanup(tracing.stdout.close)
-        deadline = time.monotonic() + 20
-        while not self.path.exists():  # it is made once the switch is listened to
-            self.assertLess(time.monotonic(), deadline)
-            self.assertIsNone(tracing.poll())
-            time.sleep(0.01)
+        tracing = Started([TOOL, "trace", "switch", "--name", NAME, "--for", f"{patience(600):.0f}s", "--json", "--out",
+                           self.path], self)
+        # The file is made once the switch is listened to.
+        wait_until(lambda: self.path.exists() or tracing.poll() is not None, "a trace that has begun")
+        self.assertIsNone(tracing.poll())
         return tracing
 
     def test_what_it_decides(self):
         self.attach("--trace")
         self.run_on(0, ANNOUNCEMENT)
         self.send(1)  # what the switch tells of these nobody hears
+        wait_until(lambda: self.decided() == 600, "decisions about all packets")
         before = self.trimmed()
         tracing = self.start_trace()
         self.send(1)
-        time.sleep(0.2)
+        wait_until(lambda: self.decided() == 1200, "decisions about all packets")
         tracing.send_signal(signal.SIGINT)
-        told = json.loads(tracing.communicate(timeout=20)[0])
+        told = json.loads(tracing.finish()[0])
         self.assertEqual(tracing.returncode, 0)
         trace = Trace(self.path)
         self.assertEqual(len(trace.bars), 600)
@@ -255,9 +251,16 @@ class OfASwitch(unittest.TestCase):
         for bar in trace.bars:
             self.assertEqual(trace.processes[bar["pid"]], "switch0->host0")
 
-    def trimmed(self):
+    def verdicts(self):
+        """Of the port to host 0: packets by what became of them."""
         ports = json.loads(tool("switch", "stats", "--name", NAME, "--json").stdout)["ports"]
-        return sum(port["packets"]["trimmed"] for port in ports)
+        return next(port["packets"] for port in ports if port["port"] == "switch0->host0")
+
+    def decided(self):
+        return sum(self.verdicts().values())
+
+    def trimmed(self):
+        return self.verdicts()["trimmed"]
 
     def test_one_that_tells_nothing(self):
         self.attach()

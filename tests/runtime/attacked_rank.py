@@ -54,7 +54,7 @@ def main():
     asked, told = [], []
     signal.signal(signal.SIGUSR1, lambda *_: asked.append(True))
     signal.signal(signal.SIGTERM, lambda *_: told.append(True))
-    comm = sw.Communicator(sw.Library(sys.argv[1]), rendezvous_timeout_ms=30_000)
+    comm = sw.Communicator(sw.Library(sys.argv[1]))
     rounds, due = 0, None
     while not all_say_enough(comm, bool(told)):
         reduce_once(comm, rounds * len(SIZES))

@@ -12,28 +12,33 @@ aborts; ICMP messages about packets of long ago.
 import collections
 import os
 import pathlib
-import re
 import signal
 import socket
 import struct
-import subprocess
 import sys
 import tempfile
 import time
 import unittest
 
-from forged_packets import NO_PORT, TOO_BIG, icmp_message
-from hostile_host import Wiretap, in_namespace, ip_and_udp
-from network_namespaces import NetworkNamespaces
-from rank_processes import free_port, python, rank_environment
-
 HERE = pathlib.Path(__file__).resolve().parent
-PATIENCE_S = 60  # of the test: whatever takes longer hangs
+sys.path.insert(0, str(HERE.parent))
+
+from forged_packets import NO_PORT, TOO_BIG, icmp_message
+from harness.metrics import disbelieved, metrics_in
+from harness.namespaces import NetworkNamespaces, contain, in_namespace
+from harness.patience import patience, wait_until
+from harness.processes import RankProcesses, free_port, python
+from hostile_host import Wiretap, ip_and_udp
+
 WORLD = 3
 STRANGER = WORLD
-SETTLED_S = 8  # ranks write down what they have counted every second, later on a busy machine
+METRICS_PORT = 6000
+SAMPLE = 20  # datagrams of each pair of ranks and kind of packet
+SENT_AT_ONCE = 16
+MOST_UNREAD_BYTES = 64 << 10
 LEAST_SHARE = 0.5  # of packets sent that come through: a rank may have no room for some
 QUOTED_BYTES = 528  # of a datagram in an ICMP message
+JUST_NOW_S = 1.0  # a rank believes messages about data that it sent so recently
 
 # Where things stand in a packet (docs/wire.md).
 JOB, EPOCH, SOURCE, DESTINATION, SEQUENCE, NUMBER = 2, 4, 6, 8, 36, 40
@@ -46,48 +51,28 @@ HELLO, REFUSAL, FAILURE, OPENING, CHALLENGE, PROOF = 1, 3, 4, 7, 8, 9
 NO_KEY, SECRET = 0, 2
 
 
-class Job:
+class Job(RankProcesses):
     """Ranks that can be started one by one."""
 
-    def __init__(self, test, world, meeting, prefix=lambda rank: [], **environment):
-        self.test, self.world, self.meeting, self.prefix = test, world, meeting, prefix
-        self.environment = environment
-        self.ranks = {}
-
-    def start(self, *ranks):
-        for rank in ranks:
-            self.ranks[rank] = subprocess.Popen(
-                self.prefix(rank) + python(HERE / "attacked_rank.py", self.test.library), stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE, text=True,
-                env={**rank_environment(rank, self.world, self.meeting, one_machine=False), **self.environment})
-            self.test.addCleanup(self._end, self.ranks[rank])
-        return self
-
-    @staticmethod
-    def _end(process):
-        process.kill()
-        process.communicate()
-
-    def _expect_line(self, line):
-        for rank, process in self.ranks.items():
-            said = process.stdout.readline()
-            self.test.assertEqual(said, line + "\n", f"rank {rank}: {said or process.communicate()}")
+    def __init__(self, test, world, meeting, prefix=lambda rank: [], **variables):
+        super().__init__(world, lambda rank: python(HERE / "attacked_rank.py", test.library), meeting, prefix,
+                         variables=variables, starts_all=False)
+        self.test = test
+        test.addCleanup(self.__exit__)
 
     def wait_until_ready(self):
-        self._expect_line("ready")
+        self.expect_line("ready")
 
     def check_still_reducing(self):
-        for process in self.ranks.values():
-            process.send_signal(signal.SIGUSR1)
-        self._expect_line("still reducing")
+        self.send_signal(signal.SIGUSR1)
+        self.expect_line("still reducing")
 
     def end_well(self):
         """What the ranks wrote to their logs."""
-        for process in self.ranks.values():
-            process.send_signal(signal.SIGTERM)
+        self.send_signal(signal.SIGTERM)
         logs = {}
-        for rank, process in self.ranks.items():
-            output, logs[rank] = process.communicate(timeout=PATIENCE_S)
+        for rank, process in self.by_rank.items():
+            output, logs[rank] = process.finish()
             self.test.assertEqual(process.returncode, 0, f"rank {rank}: {output}{logs[rank]}")
             self.test.assertRegex(output, r"^[1-9]\d* results were right\n$")
         return logs
@@ -112,7 +97,7 @@ def frames_in(stream):
 
 
 def read_to_end(connection):
-    connection.settimeout(PATIENCE_S)
+    connection.settimeout(patience())
     stream = b""
     try:
         while part := connection.recv(4096):
@@ -123,14 +108,13 @@ def read_to_end(connection):
 
 
 def connect(port):
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
+    def try_it():
         try:
-            return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+            return socket.create_connection(("127.0.0.1", port))
         except ConnectionRefusedError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
+            return None
+
+    return wait_until(try_it, "somebody who listens")
 
 
 def hello_of(rank, world):
@@ -185,7 +169,7 @@ class AtTheRendezvous(Attacks):
         answers = [frame(CHALLENGE, bytes([SECRET]) + os.urandom(64)),
                    frame(CHALLENGE, bytes([NO_KEY]) + os.urandom(32)), refusal, frame(FAILURE, b"it is over")]
         with socket.create_server(("127.0.0.1", self.port)) as host:
-            host.settimeout(PATIENCE_S)
+            host.settimeout(patience())
             self.job.start(1)
             for answer in answers:
                 connection, _ = host.accept()
@@ -199,6 +183,12 @@ class AtTheRendezvous(Attacks):
 
 
 # ---------------------------------------------------------------- the network
+
+
+def unread_bytes(process):
+    """In the fullest UDP socket of the process's network namespace."""
+    rows = pathlib.Path(f"/proc/{process.pid}/net/udp").read_text(encoding="ascii").splitlines()[1:]
+    return max(int(row.split()[4].split(":")[1], 16) for row in rows)
 
 
 def is_data(datagram):
@@ -245,71 +235,94 @@ def of_now(old, like):
 class OnTheNetwork(Attacks):
     def setUp(self):
         self.network = self.enterContext(NetworkNamespaces(WORLD + 1))
-        self.folder = self.enterContext(tempfile.TemporaryDirectory())
         self.tap = self.enterContext(Wiretap(self.network, range(WORLD)))
         self.addresses = [self.network.address(rank) for rank in range(WORLD)]
 
     def start_job(self):
         job = Job(self, WORLD, f"{self.addresses[0]}:5000", self.network.enter, SPILLWAY_GSO="0",
-                  SPILLWAY_METRICS_FILE=f"{self.folder}/%r.prom", SPILLWAY_METRICS_SECONDS="1")
-        job.start(*range(WORLD)).wait_until_ready()
+                  SPILLWAY_METRICS_PORT=METRICS_PORT)
+        job.start(*range(WORLD))
+        job.wait_until_ready()
         return job
 
     def hear(self):
-        """A sample of what the ranks say to each other, data and control packets of every pair."""
-        heard = self.tap.hear(seconds=0.7, most=600)
-        pairs = {(one.source, one.destination, is_data(one)) for one in heard}
-        self.assertEqual(len(pairs), 2 * WORLD * (WORLD - 1), sorted(pairs))
-        return heard
+        """A sample of what the ranks say to each other: data and control packets of every pair."""
+        sample = collections.defaultdict(list)
+        for one in self.tap.hear():
+            some = sample[self.flow_of(one)]
+            if len(some) < SAMPLE:
+                some.append(one)
+            if len(sample) == 2 * WORLD * (WORLD - 1) and all(len(some) == SAMPLE for some in sample.values()):
+                return [one for some in sample.values() for one in some]
 
-    def counts(self, rank):
-        text = pathlib.Path(self.folder, f"{rank}.prom").read_text(encoding="utf-8")
-        return {reason: int(count) for reason, count in
-                re.findall(r'disbelieved_total{.*reason="(\w+)"} (\d+)', text)}
+    @staticmethod
+    def flow_of(datagram):
+        return datagram.source, datagram.destination, is_data(datagram)
 
-    def attack(self, name, send, expected):
-        """Sends, and waits until each rank has counted what came: everything once, unless it got lost on its way to it.
-        `expected` are counts by rank and reason.
+    def counts(self):
+        """By rank and reason."""
+        texts = metrics_in(METRICS_PORT, [self.network.names[rank] for rank in range(WORLD)])
+        return {(rank, reason): count for rank, text in enumerate(texts) for reason, count in disbelieved(text).items()}
+
+    def wait_for_fresh_counts(self, expected, is_done):
+        """Ranks look up their counts from time to time only. Once they have counted a datagram that was sent now, a
+        canary, they have counted all that was sent before. Its reason is none of the attack under way or of the next.
         """
-        before = [self.counts(rank) for rank in range(WORLD)]
+        canary = "repeated" if any(reason == "stranger" for _, reason in expected) else "stranger"
+        stranger = self.network.address(STRANGER)
+        canaries = [one if canary == "repeated" else aborting(one, stranger) for one in self.data_to_each]
+        before = self.counts()
+
+        def are_fresh():
+            for one in canaries:
+                self.tap.send(one)
+            now = self.counts()
+            return all(now[rank, canary] > before[rank, canary] for rank in range(WORLD))
+
+        wait_until(lambda: is_done() or are_fresh(), "fresh counts")
+
+    def attack(self, job, name, send, expected):
+        """Sends, and waits until each rank has counted what came: everything once, unless it got lost on its way to it.
+        `expected` are counts by rank and reason. The job goes on meanwhile.
+        """
+        before = self.counts()
+
+        def counted():
+            now = self.counts()
+            return {which: now[which] - before[which] for which in expected}
+
         send()
-        counted, changed_at = None, time.monotonic()
-        while counted != expected and time.monotonic() < changed_at + SETTLED_S:
-            time.sleep(0.1)
-            now = {(rank, reason): self.counts(rank)[reason] - before[rank][reason] for rank, reason in expected}
-            changed_at = changed_at if now == counted else time.monotonic()
-            counted = now
-        print(f"{name}: {counted}" + ("" if counted == expected else f" of {expected}"))
-        for which, count in counted.items():
+        job.check_still_reducing()
+        for _ in range(2):  # messages about datagrams wait in another queue than datagrams
+            self.wait_for_fresh_counts(expected, lambda: counted() == expected)
+        now = counted()
+        print(f"{name}: {now}" + ("" if now == expected else f" of {expected}"))
+        for which, count in now.items():
             self.assertLessEqual(count, expected[which], name)
             self.assertGreater(count, expected[which] * LEAST_SHARE, name)
 
-    def attack_with(self, name, forged, reason_of):
+    def attack_with(self, job, name, forged, reason_of):
         expected = collections.Counter((self.addresses.index(one.destination), reason_of(one)) for one in forged)
-        self.attack(name, lambda: self.send_all(forged), expected)
+        self.attack(job, name, lambda: self.send_all(job, forged, self.tap.send), expected)
 
-    def send_all(self, datagrams):
-        for number, datagram in enumerate(datagrams):
-            self.tap.send(datagram)
-            if number % 16 == 0:
-                time.sleep(0.002)  # receivers need not have room for them at once
-
-    def sample(self, heard, most=20):
-        """Some of each pair of ranks and kind of packet."""
-        chosen = {}
-        for one in heard:
-            chosen.setdefault((one.source, one.destination, is_data(one)), []).append(one)
-        return [one for some in chosen.values() for one in some[:most]]
+    def send_all(self, job, packets, send):
+        """No faster than ranks read: they would have no room for them."""
+        for number, packet in enumerate(packets):
+            if number % SENT_AT_ONCE == 0:
+                wait_until(lambda: max(map(unread_bytes, job.processes)) < MOST_UNREAD_BYTES, "ranks that read")
+            send(packet)
 
     def test_whatever_is_sent_the_job_goes_on(self):
         first = self.start_job()
-        earlier = self.sample(self.hear())
+        earlier = self.hear()
         first.end_well()
 
         job = self.start_job()
-        heard = self.sample(self.hear())
+        heard = self.hear()
+        heard_at = time.monotonic()
         ports = {one.destination: one.destination_port for one in heard}
-        flows = {(one.source, one.destination, is_data(one)): one for one in heard}
+        flows = {self.flow_of(one): one for one in heard}
+        self.data_to_each = list({one.destination: one for one in heard if is_data(one)}.values())
         stranger = self.network.address(STRANGER)
         attacks = [
             ("abort by a stranger", lambda one: [aborting(one, stranger)], lambda _: "stranger"),
@@ -320,33 +333,28 @@ class OnTheNetwork(Attacks):
             ("sequence push", pushed, lambda _: "bad"),
         ]
         for name, forge, reason_of in attacks:
-            self.attack_with(name, [packet for one in heard for packet in forge(one)], reason_of)
-            job.check_still_reducing()
-        old = [packet for one in earlier for packet in of_now(one, flows[one.source, one.destination, is_data(one)])]
-        self.attack_with("replay of an earlier run", old, lambda _: "bad")
-        job.check_still_reducing()
-        self.forge_icmp(earlier, heard, flows)
-        job.check_still_reducing()
+            self.attack_with(job, name, [packet for one in heard for packet in forge(one)], reason_of)
+        old = [packet for one in earlier for packet in of_now(one, flows[self.flow_of(one)])]
+        self.attack_with(job, "replay of an earlier run", old, lambda _: "bad")
+        wait_until(lambda: time.monotonic() > heard_at + JUST_NOW_S, "the end of just now")
+        self.forge_icmp(job, earlier, heard, flows)
         job.end_well()
 
-    def forge_icmp(self, earlier, heard, flows):
+    def forge_icmp(self, job, earlier, heard, flows):
         """From a host that is on no path: about datagrams of an earlier run, and of this one, but of a while ago."""
-        quoted = [of_now(one, flows[one.source, one.destination, is_data(one)])[1] for one in earlier]
+        quoted = [of_now(one, flows[self.flow_of(one)])[1] for one in earlier]
         quoted += [one for one in heard if is_data(one)]
-        time.sleep(1.0)  # "just now" is over
         raw = in_namespace(self.network.names[STRANGER],
                            lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP))
         self.addCleanup(raw.close)
-
-        def send():
-            for one in quoted:
-                for code in (TOO_BIG, NO_PORT):
-                    raw.sendto(icmp_message(code, ip_and_udp(one)[:QUOTED_BYTES]), (one.source, 0))
-
-        self.attack("forged ICMP", send, collections.Counter(
-            (self.addresses.index(one.source), reason) for one in quoted for reason in ("forged_refusal", "icmp")))
+        messages = [(icmp_message(code, ip_and_udp(one)[:QUOTED_BYTES]), (one.source, 0))
+                    for one in quoted for code in (TOO_BIG, NO_PORT)]
+        expected = collections.Counter(
+            (self.addresses.index(one.source), reason) for one in quoted for reason in ("forged_refusal", "icmp"))
+        self.attack(job, "forged ICMP", lambda: self.send_all(job, messages, lambda one: raw.sendto(*one)), expected)
 
 
 if __name__ == "__main__":
+    contain()
     Attacks.library = pathlib.Path(sys.argv.pop(1)).resolve()
     unittest.main()

@@ -12,17 +12,16 @@ import os
 import pathlib
 import re
 import signal
-import subprocess
 import sys
 import time
 import unittest
-from unittest import mock
-
-from network_namespaces import NetworkNamespaces
-from rank_processes import RankProcesses, python
 
 HERE = pathlib.Path(__file__).resolve().parent
-PATIENCE_S = 90  # of the test: whatever takes longer hangs
+sys.path.insert(0, str(HERE.parent))
+
+from harness.namespaces import NetworkNamespaces, contain
+from harness.processes import RankProcesses, python, run
+
 PEER_FAILED = 5
 # Classic BPF: load the IP protocol; if it is UDP's, drop the frame; else go on.
 DROP_UDP = "4,48 0 0 23,21 0 1 17,6 0 0 2,6 0 0 0"
@@ -33,8 +32,7 @@ def drop_udp(network):
     for host in range(network.hosts):
         for arguments in (["qdisc", "add", "dev", f"port{host}", "clsact"],
                           ["filter", "add", "dev", f"port{host}", "ingress", "bpf", "da", "bytecode", DROP_UDP]):
-            if subprocess.run(["tc", "-n", network.names["switch"], *arguments], capture_output=True,
-                              check=False).returncode != 0:
+            if run(["tc", "-n", network.names["switch"], *arguments]).returncode != 0:
                 return False
     return True
 
@@ -42,18 +40,16 @@ def drop_udp(network):
 class Carrier(unittest.TestCase):
     library = None
 
-    def start(self, world, script="carrier_rank.py", network=None, **environment):
+    def start(self, world, script="carrier_rank.py", network=None, **variables):
         command = python(HERE / script, self.library, *([1] if script == "reducing_rank.py" else []))
-        with mock.patch.dict(os.environ, {"SPILLWAY_LOCAL_COPY": "0", **environment}):
-            if network:
-                return RankProcesses(world, lambda rank: command, f"{network.address(0)}:5000", network.enter)
-            return RankProcesses(world, lambda rank: command)
+        place = {"meeting": f"{network.address(0)}:5000", "prefix": network.enter} if network else {}
+        return RankProcesses(world, lambda rank: command, variables={"SPILLWAY_LOCAL_COPY": "0", **variables}, **place)
 
     def outcomes(self, ranks):
         """What the ranks said, and their logs."""
         said = []
         for process in ranks.processes:
-            output, log = process.communicate(timeout=PATIENCE_S)
+            output, log = process.finish()
             self.assertIn("{", output, log)
             said.append({**json.loads(output[output.index("{"):]), "log": log})
         return said
@@ -88,11 +84,10 @@ class Carrier(unittest.TestCase):
 
     def test_a_rank_that_is_killed_is_named(self):
         with self.start(3, "reducing_rank.py", SPILLWAY_CARRIER="tcp") as ranks:
-            for process in ranks.processes:
-                self.assertEqual(process.stdout.readline(), "ready\n")
+            ranks.expect_line("ready")
             ranks[1].send_signal(signal.SIGKILL)
             for rank in (0, 2):
-                output, log = ranks[rank].communicate(timeout=PATIENCE_S)
+                output, log = ranks[rank].finish()
                 said = json.loads(output[output.index("{"):])
                 self.assertEqual(said["status"], PEER_FAILED, log)
                 self.assertRegex(said["message"], r"rank 1\b")
@@ -108,12 +103,14 @@ class Carrier(unittest.TestCase):
             for each in said:
                 self.assertEqual(len(re.findall("UDP does not get through", each["log"])), 1, each["log"])
             began = time.monotonic()
-            with self.start(2, network=network, SPILLWAY_CARRIER="udp") as ranks:
+            # However short the timeout is, it blames nobody wrongly: nothing comes through.
+            with self.start(2, network=network, SPILLWAY_CARRIER="udp", SPILLWAY_PEER_TIMEOUT="0.5") as ranks:
                 outcomes = self.outcomes(ranks)
             print(f"over UDP alone, after {time.monotonic() - began:.1f} s: {outcomes[0].get('failure')}")
             self.assertTrue(any("see that UDP goes" in each.get("failure", "") for each in outcomes), outcomes)
 
 
 if __name__ == "__main__":
+    contain()
     Carrier.library = pathlib.Path(sys.argv.pop(1)).resolve()
     unittest.main()

@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a rank of ctypes_test.py does: each function is a scenario; asserts, and says nothing else.
+"""What a rank of ctypes_test.py does: each function is a scenario, with a communicator of its own.
 
-    tests/runtime/ctypes_rank.py LIBRARY SCENARIO
+    tests/runtime/ctypes_rank.py LIBRARY MEETING...
+
+Ranks meet at the next of the places for each scenario. After each they write one line of JSON: its name, and what went
+wrong, if anything.
 """
 import ctypes
+import json
 import os
 import sys
 import threading
+import traceback
 import zlib
 
 import spillway_ctypes as sw
@@ -220,11 +225,24 @@ SCENARIOS = [every_type_and_reduction, every_operation, send_and_receive, a_tole
              a_forked_child, an_abort, a_rank_that_calls_something_else]
 
 
+def play(library, scenario, meeting):
+    """What went wrong, if anything."""
+    os.environ["SPILLWAY_COMM_ID"] = meeting
+    try:
+        comm = sw.Communicator(library)
+        try:
+            scenario(library, comm)
+        finally:
+            comm.close()
+    except Exception:
+        return traceback.format_exc()
+    return ""
+
+
 def main():
     library = sw.Library(sys.argv[1])
-    comm = sw.Communicator(library, rendezvous_timeout_ms=20_000)
-    globals()[sys.argv[2]](library, comm)
-    comm.close()
+    for scenario, meeting in zip(SCENARIOS, sys.argv[2:], strict=True):
+        print(json.dumps({"scenario": scenario.__name__, "fault": play(library, scenario, meeting)}), flush=True)
 
 
 if __name__ == "__main__":

@@ -5,29 +5,43 @@ loopback that load the library with ctypes. ctypes_rank.py says what they do.
 
     tests/runtime/ctypes_test.py LIBRARY
 """
+import json
 import os
 import pathlib
 import sys
 import unittest
 
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
 import ctypes_rank
-from rank_processes import RankProcesses, python
+from harness.processes import RankProcesses, free_port, python
 
 LIBRARY = pathlib.Path(sys.argv.pop(1)).resolve()
-RANK = pathlib.Path(__file__).resolve().parent / "ctypes_rank.py"
 WORLD = 3
-PATIENCE_S = 30
 
 
 class Ctypes(unittest.TestCase):
-    pass
+    """The same ranks go through all scenarios: their start takes longer than the scenarios do."""
+
+    @classmethod
+    def setUpClass(cls):
+        meetings = [f"127.0.0.1:{free_port()}" for _ in ctypes_rank.SCENARIOS]
+        command = python(HERE / "ctypes_rank.py", LIBRARY, *meetings)
+        with RankProcesses(WORLD, lambda rank: command) as ranks:
+            outputs = [process.finish() for process in ranks.processes]
+        cls.faults, cls.errors = {}, [errors for _, errors in outputs]
+        for rank, (output, _) in enumerate(outputs):
+            for line in output.splitlines():
+                told = json.loads(line)
+                cls.faults[told["scenario"], rank] = told["fault"]
 
 
 def add_test(scenario):
     def test(self):
-        command = python(RANK, LIBRARY, scenario.__name__)
-        with RankProcesses(WORLD, lambda rank: command) as ranks:
-            ranks.finish(PATIENCE_S)
+        for rank in range(WORLD):
+            fault = self.faults.get((scenario.__name__, rank), f"it did not get so far: {self.errors[rank]}")
+            self.assertEqual(fault, "", f"rank {rank}: {fault}")
 
     setattr(Ctypes, f"test_{scenario.__name__}", test)
 

@@ -17,9 +17,12 @@ import sys
 import tempfile
 import threading
 import time
-from unittest import mock
 
-from rank_processes import RankProcesses, python
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from harness.patience import wait_until
+from harness.processes import RankProcesses, python, run
 
 EXAMPLES = """examples:
   tests/runtime/endurance.py build/release/lib/libspillway.so
@@ -29,14 +32,13 @@ EXAMPLES = """examples:
 Ranks of one machine share memory unless they are told not to: here they are, so that everything goes through
 sockets; --local-copy lets them.
 """
-HERE = pathlib.Path(__file__).resolve().parent
 SHARES = (1, 10, 50, 100)  # percent
 MOST_GROWTH_MIB = 4.0
 # So many operations until all that is remembered of ended ones has been filled once: earlier growth is no leak.
 WARM_UP = 20_000
 METRICS_SECONDS = 1
-PATIENCE_S = 60  # for metrics and for the end of a process
 PAGE = os.sysconf("SC_PAGE_SIZE")
+EDGE_TESTS_S = 600
 EDGE_TESTS = {"transport_tests": "*Edge*:*Epoch*", "net_tests": "*Epoch*", "sim_tests": "*Edge*"}
 
 
@@ -88,36 +90,37 @@ def metrics_of(path):
     return {"ended": ended, "failed": failed, "refused": refused, "held_mib": int(held[1]) / 2**20 if held else None}
 
 
-def final_metrics(path, operations):
-    """Once they tell of all operations; they are written every second."""
-    deadline = time.monotonic() + PATIENCE_S
-    while metrics_of(path)["ended"] < operations and time.monotonic() < deadline:
-        time.sleep(METRICS_SECONDS / 4)
-    time.sleep(2 * METRICS_SECONDS)
-    return metrics_of(path)
+def final_metrics(paths, operations):
+    """Once they tell of all operations and have been written again since: what ranks refuse is written later."""
+    def written():
+        return [path.stat().st_mtime_ns for path in paths]
+
+    wait_until(lambda: all(metrics_of(path)["ended"] >= operations for path in paths), "metrics of all operations")
+    for _ in range(2):  # the first may have been begun before
+        last = written()
+        wait_until(lambda: all(map(int.__gt__, written(), last)), "metrics that are written again")
+    return [metrics_of(path) for path in paths]
 
 
 def errors_of(ranks):
     """What ranks that did not get to their end say; the others are let go."""
     for rank, process in enumerate(ranks.processes):
-        errors = process.communicate(timeout=PATIENCE_S)[1].strip()
+        errors = process.finish()[1].strip()
         if process.returncode != 0:
             yield f"rank {rank} ended with {process.returncode}: {errors}"
 
 
 def end(ranks):
     for process in ranks.processes:
-        process.stdin.write("\n")
-        process.stdin.flush()
-    ranks.finish(PATIENCE_S)
+        process.tell()
+    ranks.finish()
 
 
 def run_ranks(arguments, folder):
-    environment = {"SPILLWAY_METRICS_FILE": f"{folder}/%r.prom", "SPILLWAY_METRICS_SECONDS": str(METRICS_SECONDS),
-                   "SPILLWAY_LOCAL_COPY": "1" if arguments.local_copy else "0"}
+    variables = {"SPILLWAY_METRICS_FILE": f"{folder}/%r.prom", "SPILLWAY_METRICS_SECONDS": str(METRICS_SECONDS),
+                 "SPILLWAY_LOCAL_COPY": "1" if arguments.local_copy else "0"}
     command = python(HERE / "endurance_rank.py", arguments.library.resolve(), arguments.operations)
-    with mock.patch.dict(os.environ, environment), \
-            RankProcesses(arguments.ranks, lambda rank: command, stdin=subprocess.PIPE) as ranks:
+    with RankProcesses(arguments.ranks, lambda rank: command, stdin=subprocess.PIPE, variables=variables) as ranks:
         progress = show_progress(arguments.operations)
         watches = [Watch(process, progress if rank == 0 else lambda _: None)
                    for rank, process in enumerate(ranks.processes)]
@@ -129,9 +132,9 @@ def run_ranks(arguments, folder):
             raise AssertionError("\n".join(errors_of(ranks)))
         if sys.stderr.isatty():
             print(file=sys.stderr)
-        rows = [row_of(rank, watch, arguments, final_metrics(pathlib.Path(folder, f"{rank}.prom"),
-                                                            arguments.operations))
-                for rank, watch in enumerate(watches)]
+        metrics = final_metrics([pathlib.Path(folder, f"{rank}.prom") for rank in range(arguments.ranks)],
+                                arguments.operations)
+        rows = [row_of(rank, watch, arguments, metrics[rank]) for rank, watch in enumerate(watches)]
         end(ranks)
     return {"operations": arguments.operations, "ranks": arguments.ranks,
             "per_second": min(watch.per_second for watch in watches), "of_ranks": rows}
@@ -174,8 +177,7 @@ def run_edge_tests(folder, scratch):
         if not binary.exists():
             results.append({"tests": name, "run": 0, "failed": 0, "fault": f"{binary} is not built"})
             continue
-        process = subprocess.run([binary, f"--gtest_filter={wanted}", f"--gtest_output=json:{report}"],
-                                 capture_output=True, text=True, check=False)
+        process = run([binary, f"--gtest_filter={wanted}", f"--gtest_output=json:{report}"], EDGE_TESTS_S)
         outcome = json.loads(report.read_text(encoding="utf-8")) if report.exists() else {"tests": 0, "failures": 0}
         fault = None if process.returncode == 0 and outcome["tests"] > 0 else process.stdout[-2000:]
         results.append({"tests": name, "run": outcome["tests"], "failed": outcome["failures"], "fault": fault})

@@ -79,7 +79,7 @@ def finish(under_way):
 
 def main():
     library, operations = sw.Library(sys.argv[1]), int(sys.argv[2])
-    comm = sw.Communicator(library, rendezvous_timeout_ms=20_000)
+    comm = sw.Communicator(library)
     work = Work(library, comm)
     under_way = collections.deque()
     for number in range(operations):

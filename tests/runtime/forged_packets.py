@@ -5,7 +5,7 @@ datagrams of its own. Run in that host's network namespace, as root:
     forged_packets.py VICTIM PEER PORTS PEER_PORTS      the ports of both, with commas
 
 Messages are about datagrams from the victim to the peer: "too big" for the path, "nobody at that port", "no such
-host"; each for every pair of ports.
+host"; each for every pair of ports, and all of it many times.
 """
 import os
 import socket
@@ -16,6 +16,7 @@ ICMP_UNREACHABLE = 3
 NO_HOST, NO_PORT, TOO_BIG = 1, 3, 4
 SMALL_MTU = 600
 QUOTED_BYTES = 500
+ROUNDS = 20
 
 
 def checksum(data):
@@ -46,7 +47,7 @@ def main():
     ports, peer_ports = ([int(port) for port in text.split(",")] for text in sys.argv[3:5])
     with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as raw, \
             socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
-        for port in ports:
+        for port in ports * ROUNDS:
             for peer_port in peer_ports:
                 for code in (TOO_BIG, NO_PORT, NO_HOST):
                     quoted = quoted_datagram(victim, peer, port, peer_port)

@@ -2,36 +2,19 @@
 """What attackers have: sockets on other hosts (network namespaces; needs root), an ear on every link, and datagrams of
 any content in anybody's name.
 """
-import ctypes
-import os
+import contextlib
+import select
 import socket
 import struct
-import threading
-import time
 import typing
 
 from forged_packets import checksum
+from harness.namespaces import in_namespace
+from harness.patience import Limit
 
-CLONE_NEWNET = 0x40000000
 ETH_P_ALL, ETH_P_IP = 3, 0x0800
 OUTGOING = 4  # a packet socket's word for frames that leave
 FRAME_HEADERS = 14 + 20 + 8
-
-
-def in_namespace(name, make):
-    """What `make` returns, called in the network namespace: sockets stay in the one they were made in."""
-    made = []
-
-    def enter_and_make():
-        with open(f"/run/netns/{name}", "rb") as namespace:
-            if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), CLONE_NEWNET) != 0:
-                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-        made.append(make())
-
-    thread = threading.Thread(target=enter_and_make)
-    thread.start()
-    thread.join()
-    return made[0]
 
 
 class Datagram(typing.NamedTuple):
@@ -96,25 +79,20 @@ class Wiretap:
         for raw in self.sockets.values():
             raw.close()
 
-    def hear(self, seconds, most):
-        """Datagrams between the hosts from now on, up to `most` of each, in the order in which it sent them."""
-        heard = []
-        for host in self.hosts.values():
-            with self._open(host, ETH_P_ALL) as raw:
-                raw.settimeout(0.05)
-                end, left = time.monotonic() + seconds, most
-                while time.monotonic() < end and left > 0:
+    def hear(self):
+        """Datagrams between the hosts from now on, for as long as the caller asks for more."""
+        limit = Limit()
+        with contextlib.ExitStack() as ears:
+            raws = [ears.enter_context(self._open(host, ETH_P_ALL)) for host in self.hosts.values()]
+            while limit.left() > 0:
+                for raw in select.select(raws, [], [], limit.left())[0]:
                     datagram = self._hear_one(raw)
                     if datagram is not None:
-                        heard.append(datagram)
-                        left -= 1
-        return heard
+                        yield datagram
+        raise AssertionError("not all that was waited for was heard")
 
     def _hear_one(self, raw):
-        try:
-            frame, where = raw.recvfrom(65536)
-        except TimeoutError:
-            return None
+        frame, where = raw.recvfrom(65536)
         datagram = parse_frame(frame)
         if where[2] == OUTGOING or datagram is None or datagram.destination not in self.sockets:
             return None

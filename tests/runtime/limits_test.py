@@ -9,15 +9,15 @@ import json
 import os
 import pathlib
 import resource
-import subprocess
 import sys
 import unittest
 
-import spillway_ctypes as sw
-from rank_processes import RankProcesses, python, rank_environment
+THIS = pathlib.Path(__file__).resolve()
+sys.path.insert(0, str(THIS.parents[1]))
 
-HERE = pathlib.Path(__file__).resolve()
-PATIENCE_S = 60  # of the test: whatever takes longer hangs
+import spillway_ctypes as sw
+from harness.processes import RankProcesses, python, rank_environment, run
+
 NOBODY = 65534
 COUNT = 48 << 20
 SPARE_BYTES = 16 << 20
@@ -79,9 +79,8 @@ class Limits(unittest.TestCase):
     def test_without_a_thread_there_is_no_communicator_but_a_sentence(self):
         for threads in ("0", "2"):
             with self.subTest(threads=threads):
-                environment = rank_environment(0, 1, "127.0.0.1:5000", one_machine=True)
-                done = subprocess.run(python(HERE, self.library, "threads"), capture_output=True, text=True, check=False,
-                                      env=environment | {"SPILLWAY_THREADS": threads}, timeout=PATIENCE_S)
+                environment = rank_environment(0, 1, "127.0.0.1:5000", True, {"SPILLWAY_THREADS": threads})
+                done = run(python(THIS, self.library, "threads"), env=environment)
                 self.assertEqual(done.returncode, 0, done)
                 said = outcome(done.stdout)
                 self.assertEqual(said["status"], sw.UNAVAILABLE, said)
@@ -89,8 +88,8 @@ class Limits(unittest.TestCase):
                 self.assertIn("ulimit -u", said["message"])
 
     def test_without_memory_an_operation_fails_everywhere_and_no_process_ends(self):
-        with RankProcesses(2, lambda rank: python(HERE, self.library, "memory")) as ranks:
-            broken, other = (outcome(output) for output in ranks.finish(PATIENCE_S))
+        with RankProcesses(2, lambda rank: python(THIS, self.library, "memory")) as ranks:
+            broken, other = (outcome(output) for output in ranks.finish())
         self.assertEqual(broken["status"], sw.LIMIT_EXCEEDED, broken)
         self.assertIn("memory", broken["message"])
         self.assertEqual(other["status"], sw.PEER_FAILED, other)

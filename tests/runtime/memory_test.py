@@ -10,10 +10,12 @@ import json
 import pathlib
 import sys
 
-from rank_processes import RankProcesses, python
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
 
-RANK = pathlib.Path(__file__).resolve().parent / "memory_rank.py"
-PATIENCE_S = 600
+from harness.processes import RankProcesses, python
+
+HANGS_S = 600  # long runs by hand
 MOST_GROWTH_KIB = 256  # once all is warm
 # So many messages fill what remembers ended ones; each operation is one to every other rank.
 REMEMBERED = 20_000
@@ -24,9 +26,9 @@ def warm_up_of(world):
 
 
 def measure(library, world, operations):
-    command = python(RANK, library, operations, warm_up_of(world))
+    command = python(HERE / "memory_rank.py", library, operations, warm_up_of(world))
     with RankProcesses(world, lambda rank: command) as ranks:
-        return [json.loads(output) for output in ranks.finish(PATIENCE_S)]
+        return [json.loads(output) for output in ranks.finish(HANGS_S)]
 
 
 def report(world, operations, of_ranks):

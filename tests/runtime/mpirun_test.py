@@ -6,10 +6,13 @@
 
 Without mpirun it skips: exit code 77.
 """
-import os
+import pathlib
 import shutil
-import subprocess
 import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from harness.processes import environment_with, run
 
 RANKS = 4
 # Asked of Open MPI: to start as root, more ranks than cores, nothing outside this machine.
@@ -22,12 +25,11 @@ def main():
         print("skipped: mpirun is not installed")
         return 77
     for program in sys.argv[1:]:
-        run = subprocess.run([*LAUNCH, program, "100000"], env={**os.environ, **ALLOW_ROOT}, text=True,
-                             capture_output=True, timeout=60, check=False)
-        print(run.stdout, run.stderr, sep="")
-        missing = [rank for rank in range(RANKS) if f"rank {rank} of {RANKS}" not in run.stdout]
-        if run.returncode != 0 or missing:
-            print(f"{program} ended with {run.returncode}, no report from ranks {missing}", file=sys.stderr)
+        done = run([*LAUNCH, program, "100000"], env=environment_with(ALLOW_ROOT))
+        print(done.stdout, done.stderr, sep="")
+        missing = [rank for rank in range(RANKS) if f"rank {rank} of {RANKS}" not in done.stdout]
+        if done.returncode != 0 or missing:
+            print(f"{program} ended with {done.returncode}, no report from ranks {missing}", file=sys.stderr)
             return 1
     return 0
 

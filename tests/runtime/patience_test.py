@@ -6,62 +6,63 @@ with SPILLWAY_PEER_TIMEOUT the others wait for it, without they name it and the 
     tests/runtime/patience_test.py LIBRARY
 """
 import json
-import os
 import pathlib
 import signal
 import sys
-import time
 import unittest
-from unittest import mock
 
-from rank_processes import RankProcesses, python
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from harness.patience import Limit
+from harness.processes import RankProcesses, python
 
 LIBRARY = pathlib.Path(sys.argv.pop(1)).resolve()
-RANK = pathlib.Path(__file__).resolve().parent / "reducing_rank.py"
 WORLD = 2
-SILENCE_S = 2.5  # the usual timeout is 1.4 s
 PEER_FAILED = 5
 
 
-def line_of(process):
-    return process.stdout.readline()
+def start(peer_timeout):
+    """Ranks that reduce. None: the usual peer timeout."""
+    return RankProcesses(WORLD, lambda rank: python(HERE / "reducing_rank.py", LIBRARY, 1),
+                         variables={"SPILLWAY_PEER_TIMEOUT": peer_timeout})
 
 
-def start(**environment):
-    with mock.patch.dict(os.environ, environment):
-        ranks = RankProcesses(WORLD, lambda rank: python(RANK, LIBRARY, 1))
-    for rank in range(WORLD):
-        if line_of(ranks[rank]) != "ready\n":
-            raise AssertionError(ranks[rank].communicate())
-    return ranks
-
-
-def be_silent(process):
-    process.send_signal(signal.SIGSTOP)
-    time.sleep(SILENCE_S)
-    process.send_signal(signal.SIGCONT)
+def start_with_the_usual_timeout():
+    """Ranks that starved at their start and lost each other are started again: the machine was too busy."""
+    limit = Limit()
+    while True:
+        ranks = start(None)
+        try:
+            ranks.expect_line("ready")
+            return ranks
+        except AssertionError:
+            ranks.__exit__()
+            if limit.left() == 0:
+                raise
 
 
 class Patience(unittest.TestCase):
-    def test_with_more_of_it_a_silent_rank_is_waited_for(self):
-        with start(SPILLWAY_PEER_TIMEOUT="60") as ranks:
-            be_silent(ranks[1])
-            for rank in range(WORLD):
-                ranks[rank].send_signal(signal.SIGUSR1)  # a mark in what it prints
-            self.assertEqual([line_of(ranks[rank]) for rank in range(WORLD)], ["still reducing\n"] * WORLD)
-
-    def test_without_the_others_name_it_and_what_to_set(self):
-        with start() as ranks:
-            be_silent(ranks[1])
-            said = json.loads(line_of(ranks[0]))
-            self.assertEqual(said["status"], PEER_FAILED, said)
-            self.assertIn("rank 1 is dead: nothing was heard from it for 1400 ms; if it lives but waits for a "
-                          "processor, set SPILLWAY_PEER_TIMEOUT to more seconds", said["message"])
+    def test_with_more_of_it_a_silent_rank_is_waited_for_without_it_is_named(self):
+        """The patient job's rank is silent for as long as the usual job takes to give up: longer than the usual
+        timeout, however busy the machine is."""
+        with start("600") as patient:
+            patient.expect_line("ready")
+            with start_with_the_usual_timeout() as usual:
+                patient[1].send_signal(signal.SIGSTOP)
+                usual[1].send_signal(signal.SIGSTOP)
+                said = json.loads(usual[0].line())
+            patient[1].send_signal(signal.SIGCONT)
+            patient.send_signal(signal.SIGUSR1)  # a mark in what they print
+            patient.expect_line("still reducing")
+        self.assertEqual(said["status"], PEER_FAILED, said)
+        self.assertIn("rank 1 is dead: nothing was heard from it for 1400 ms; if it lives but waits for a "
+                      "processor, set SPILLWAY_PEER_TIMEOUT to more seconds", said["message"])
 
     def test_a_value_that_makes_no_sense_is_named(self):
-        with mock.patch.dict(os.environ, {"SPILLWAY_PEER_TIMEOUT": "2s"}), \
-                RankProcesses(1, lambda rank: python(RANK, LIBRARY, 1)) as ranks:
-            _, errors = ranks[0].communicate(timeout=30)
+        with RankProcesses(1, lambda rank: python(HERE / "reducing_rank.py", LIBRARY, 1),
+                           variables={"SPILLWAY_PEER_TIMEOUT": "2s"}) as ranks:
+            _, errors = ranks[0].finish()
             self.assertIn("SPILLWAY_PEER_TIMEOUT is '2s': it must be a number of seconds", errors)
 
 

@@ -47,7 +47,7 @@ def reduce_until_failure(comm, sizes):
 def main():
     library = sw.Library(sys.argv[1])
     sizes = random.Random(int(sys.argv[2]))  # the same at all ranks
-    comm = sw.Communicator(library, rendezvous_timeout_ms=20_000)
+    comm = sw.Communicator(library)
     try:
         reduce_until_failure(comm, sizes)
     except sw.SpillwayError as error:

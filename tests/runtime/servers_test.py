@@ -13,13 +13,15 @@ import subprocess
 import sys
 import unittest
 
-from rank_processes import free_port, python
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from harness.patience import patience
+from harness.processes import Started, environment_with, free_port, python
 
 LIBRARY = pathlib.Path(sys.argv.pop(1)).resolve()
 TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
-WORKER = pathlib.Path(__file__).resolve().parent / "servers_worker.py"
 WORKERS = 3
-PATIENCE_S = 30
 
 
 class Job:
@@ -28,30 +30,25 @@ class Job:
     def __init__(self, scenario, servers=2):
         meeting = f"127.0.0.1:{free_port()}"
         words = {name: value for name, value in os.environ.items() if not name.startswith("SPILLWAY_")}
-        self.servers = [self._start([TOOL, "ps", "--json", "--index", str(index), "--servers", str(servers),
-                                     "--workers", str(WORKERS), "--rendezvous", meeting, "--patience", "20s"], words)
+        self.servers = [Started([TOOL, "ps", "--json", "--index", index, "--servers", servers, "--workers", WORKERS,
+                                 "--rendezvous", meeting, "--patience", f"{patience():.0f}s"],
+                                env=environment_with(base=words))
                         for index in range(servers)]
-        told = {**words, "SPILLWAY_WORLD_SIZE": str(WORKERS), "SPILLWAY_COMM_ID": meeting,
-                "SPILLWAY_SERVERS": str(servers)}
-        self.workers = [self._start(python(WORKER, LIBRARY, scenario), {**told, "SPILLWAY_RANK": str(rank)})
+        told = {"SPILLWAY_WORLD_SIZE": WORKERS, "SPILLWAY_COMM_ID": meeting, "SPILLWAY_SERVERS": servers}
+        self.workers = [Started(python(HERE / "servers_worker.py", LIBRARY, scenario), stdin=subprocess.PIPE,
+                                env=environment_with({**told, "SPILLWAY_RANK": rank}, words))
                         for rank in range(WORKERS)]
-
-    @staticmethod
-    def _start(command, environment):
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                env=environment)
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
         for process in self.servers + self.workers:
-            process.kill()
-            process.communicate()
+            process.end()
 
 
 def end_of(process):
-    output, errors = process.communicate(timeout=PATIENCE_S)
+    output, errors = process.finish()
     return process.returncode, output, errors
 
 
@@ -73,7 +70,7 @@ class Servers(unittest.TestCase):
 
     def check_first_steps(self, job):
         for worker in job.workers:
-            self.assertEqual(worker.stdout.readline(), "step\n")
+            worker.expect_line("step")
 
     def test_sums_go_through_the_servers_and_these_end_with_the_workers(self):
         for servers in (1, 2):
@@ -92,6 +89,9 @@ class Servers(unittest.TestCase):
 
     def test_a_worker_that_pauses_is_not_waited_for_and_named(self):
         with Job("a_pause", 1) as job:
+            for rank in (0, 2):
+                job.workers[rank].expect_line("went on")
+            job.workers[1].tell()
             summaries = self.check_good_end(job)
         self.assertGreater(summaries[0]["workers"][1]["late"], 0)
 

@@ -16,6 +16,10 @@ from spillway.abi import ALGORITHMS, CODES, Callback
  IN_PROGRESS) = spillway.Status
 
 
+# The harness ends a test that hangs; ranks that start slowly are waited for.
+MEETING_TIMEOUT_MS = 600_000
+
+
 class Communicator(spillway.Communicator):
     def __init__(self, library, unique_id=None, **fields):
-        super().__init__(unique_id, library=library, **fields)
+        super().__init__(unique_id, library=library, **{"rendezvous_timeout_ms": MEETING_TIMEOUT_MS, **fields})

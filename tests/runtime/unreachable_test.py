@@ -8,10 +8,13 @@ names the rank, the address and the variable. In a network namespace that knows 
 Where there may be no namespaces it skips: exit code 77.
 """
 import pathlib
-import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from harness.processes import run
+
 SKIPPED = 77
 INSIDE = ["unshare", "--user", "--map-root-user", "--net", "sh", "-ec"]
 UP = "ip link set lo up"
@@ -26,11 +29,10 @@ ADVICE = "SPILLWAY_SOCKET_IFNAME at rank 1"
 
 
 def main():
-    if subprocess.run([*INSIDE, UP], capture_output=True, check=False).returncode != 0:
+    if run([*INSIDE, UP]).returncode != 0:
         print("skipped: no user or network namespaces here")
         return SKIPPED
-    done = subprocess.run([*INSIDE, RANKS, sys.executable, HERE / "reducing_rank.py", sys.argv[1]], text=True,
-                          stdout=subprocess.PIPE, timeout=60, check=False)
+    done = run([*INSIDE, RANKS, sys.executable, HERE / "reducing_rank.py", sys.argv[1]])
     if EXPECTED in done.stdout and ADVICE in done.stdout:
         return 0
     print(f"rank 0 said: {done.stdout}")

@@ -10,19 +10,26 @@ Without tshark it skips: exit code 77.
 import json
 import os
 import pathlib
+import re
 import shutil
 import struct
 import subprocess
 import sys
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
 import packets
+from harness.patience import wait_until
+from harness.processes import Started, environment_with, run
 from mutations import mutated_frames
 from packets import BITMAP, CREDIT, LEAVE, PROBE, STOP, WAIT, control_packet, frame, golden_packet
 from tshark_case import DISSECTOR, Captures, is_true
 
 SCENARIO = pathlib.Path(__file__).resolve().parents[2] / "experiments/incast_lab/incast.scn"
 TOOL = pathlib.Path()
+LAST_PORT = 0x5150
+LAST_SEGMENT = re.compile(rb"\x0a\x4d\x00\x02\x0a\x4d\x00\x01..\x51\x50", re.DOTALL)
 UNVERIFIED = "(not verifiable without the run's key)"
 
 
@@ -313,8 +320,7 @@ class InTheLab(Captures):
            "switch.early-drop=0", "--set", "job.bytes=300KB")
 
     def lab(self, *arguments):
-        return subprocess.run([TOOL, "lab", *arguments], capture_output=True, text=True, timeout=60,
-                              check=False)
+        return run([TOOL, "lab", *arguments], env=environment_with())
 
     def start_lab(self, name):
         up = self.lab("up", "--name", name, *self.JOB)
@@ -326,11 +332,8 @@ class InTheLab(Captures):
             self.skipTest("network namespaces are not allowed here")
 
     def start_capture(self, name):
-        capture = subprocess.Popen([TOOL, "lab", "exec", "--name", name, "host0", "--", "dumpcap", "-q", "-i",
-                                    "eth0", "-w", self.path], stderr=subprocess.PIPE, text=True)
-        self.addCleanup(capture.stderr.close)
-        self.addCleanup(capture.wait)
-        self.addCleanup(capture.terminate)
+        capture = Started([TOOL, "lab", "exec", "--name", name, "host0", "--", "dumpcap", "-q", "-i", "eth0", "-w",
+                           self.path], self, stdout=subprocess.DEVNULL)
         said = ""
         while "File: " not in said:  # it captures from then on
             line = capture.stderr.readline()
@@ -347,8 +350,12 @@ class InTheLab(Captures):
                 "--rank-folder", str(self.folder))
         ranks = self.lab("exec", "--name", name, "all", "--", *rank)
         self.assertEqual(ranks.returncode, 0, ranks.stderr)
+        # A connection to a port where nobody is: once its first segment is in the file, so is all before it.
+        self.lab("exec", "--name", name, "host1", "--", "python3", "-c",
+                 f"import socket; socket.socket().connect_ex(('10.77.0.1', {LAST_PORT}))")
+        wait_until(lambda: LAST_SEGMENT.search(self.path.read_bytes()), "the last segment in the capture")
         capture.terminate()
-        capture.wait(timeout=20)
+        capture.finish()
 
     def test_trims_of_a_real_incast(self):
         self.capture_incast()

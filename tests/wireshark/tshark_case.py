@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A test case that writes a capture and asks tshark, with the dissector, what is in it."""
-import os
 import pathlib
-import subprocess
 import tempfile
 import unittest
 
 import packets
+from harness.processes import environment_with, run
 
 DISSECTOR = pathlib.Path(__file__).resolve().parents[2] / "tools/wireshark/spillway.lua"
 
@@ -24,10 +23,9 @@ class Captures(unittest.TestCase):
 
     def tshark(self, *arguments, dissector=DISSECTOR):
         # A folder of our own: a copy of the dissector among the user's plugins would be in the way.
-        environment = {**os.environ, "WIRESHARK_CONFIG_DIR": str(self.folder), "LC_ALL": "C.UTF-8"}
+        environment = environment_with({"WIRESHARK_CONFIG_DIR": self.folder, "LC_ALL": "C.UTF-8"})
         command = ["tshark", "-n", "-X", f"lua_script:{dissector}", "-r", self.path, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment,
-                              check=False)
+        done = run(command, env=environment)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done
 
