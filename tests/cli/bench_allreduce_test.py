@@ -8,12 +8,15 @@ import json
 import os
 import pathlib
 import signal
-import subprocess
 import sys
 import tempfile
-import time
 import unittest
 import unittest.mock
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from harness.patience import wait_until
+from harness.processes import STEADY, Started, free_port, run
 
 TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
 # Of nccl-tests, then Spillway's: what the fields of a row are read as.
@@ -21,12 +24,11 @@ NCCL_FIELDS = (int, int, str, str, int) + 2 * (float, float, float, int)
 OWN_FIELDS = (float, float, float, float)
 # Whatever started the tests has no say in what is tested.
 ENVIRONMENT = {name: value for name, value in os.environ.items()
-               if name not in ("RANK", "WORLD_SIZE") and not name.startswith(("SPILLWAY_", "OMPI_", "PMI_", "SLURM_"))}
+               if name not in ("RANK", "WORLD_SIZE") and not name.startswith(("SPILLWAY_", "OMPI_", "PMI_", "SLURM_"))} | STEADY
 
 
-def bench(*arguments, timeout=60):
-    command = [TOOL, "bench", "allreduce", "-n", "3", "-w", "1", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=ENVIRONMENT)
+def bench(*arguments):
+    return run([TOOL, "bench", "allreduce", "-n", "3", "-w", "1", *arguments], env=ENVIRONMENT)
 
 
 def rows_of(text):
@@ -185,16 +187,14 @@ class Usage(unittest.TestCase):
 
 
 class Ends(unittest.TestCase):
-    """A benchmark that would go on for long ends at once, and nothing of it stays."""
+    """A benchmark that would go on for minutes ends when it is told to, and nothing of it stays."""
 
     def start(self, *arguments):
-        self.mark = f"BENCH_ALLREDUCE_TEST={os.getpid()}-{time.monotonic_ns()}"
+        self.mark = f"BENCH_ALLREDUCE_TEST={os.getpid()}-{self.id()}"
         name, value = self.mark.split("=")
-        command = [TOOL, "bench", "allreduce", "--ranks", "3", "-n", "100000", "-b", "4K", "-e", "4K", *arguments]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                   env=ENVIRONMENT | {name: value})
-        self.addCleanup(process.kill)
-        self.assertTrue(process.stdout.readline().startswith("# spillway"))  # the ranks have met
+        command = [TOOL, "bench", "allreduce", "--ranks", "3", "-n", "100000", "-b", "1M", "-e", "1M", *arguments]
+        process = Started(command, test=self, env=ENVIRONMENT | {name: value})
+        self.assertTrue(process.line().startswith("# spillway"))  # the ranks have met
         return process
 
     def rank_of(self, process, rank):
@@ -204,16 +204,13 @@ class Ends(unittest.TestCase):
         self.fail(f"no rank {rank}")
 
     def assert_nothing_stays(self):
-        deadline = time.monotonic() + 10
-        while processes_with(self.mark) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        self.assertEqual(processes_with(self.mark), [])
+        wait_until(lambda: not processes_with(self.mark), "the end of all ranks")
 
     def test_a_killed_rank_is_named_and_ends_all(self):
         for rank in (0, 1):
             process = self.start()
             os.kill(self.rank_of(process, rank), signal.SIGKILL)
-            _, errors = process.communicate(timeout=5)
+            _, errors = process.finish()
             self.assertEqual(process.returncode, 1)
             self.assertIn(f"rank {rank} was killed by signal 9", errors)
             self.assert_nothing_stays()
@@ -221,7 +218,7 @@ class Ends(unittest.TestCase):
     def test_an_interrupt_ends_all(self):
         process = self.start()
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=5)
+        _, errors = process.finish()
         self.assertEqual(process.returncode, 128 + signal.SIGINT)
         self.assertEqual(errors, "")
         self.assert_nothing_stays()
@@ -229,19 +226,19 @@ class Ends(unittest.TestCase):
     def test_ranks_do_not_outlive_who_started_them(self):
         process = self.start()
         process.kill()
-        process.communicate(timeout=5)
+        process.finish()
         self.assert_nothing_stays()
 
 
 class Launchers(unittest.TestCase):
     def test_under_a_launcher_it_is_one_rank(self):
         command = [TOOL, "bench", "allreduce", "-n", "2", "-b", "4K", "-e", "4K", "--compare", "mpi"]
-        ranks = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                  env=ENVIRONMENT | {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
-                                                     "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2",
-                                                     "MASTER_PORT": str(20000 + os.getpid() % 10000)})
+        port = str(free_port())
+        ranks = [Started(command, test=self,
+                         env=ENVIRONMENT | {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+                                            "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2", "MASTER_PORT": port})
                  for rank in (0, 1)]
-        outputs = [rank.communicate(timeout=60) for rank in ranks]
+        outputs = [rank.finish() for rank in ranks]
         self.assertEqual([rank.returncode for rank in ranks], [0, 0], outputs)
         self.assertEqual(len(rows_of(outputs[0][0])), 1)
         self.assertIn("# mpi: not measured: mpirun starts ranks of its own", outputs[0][0])

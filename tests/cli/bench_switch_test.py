@@ -4,11 +4,15 @@
 
     tests/cli/bench_switch_test.py PATH_TO_SPILLWAY
 """
+import functools
 import json
 import pathlib
-import subprocess
 import sys
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from harness.processes import run
 
 TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
 # What the tool says where this machine or build does not allow it.
@@ -18,20 +22,23 @@ SLOT_CHANGES = ("sum: claim", "sum: add", "sum: emit", "sum: evict", "sum: pass,
 
 
 def bench(*arguments):
-    command = [TOOL, "bench", "switch", "--rounds", "1", "--json", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return run([TOOL, "bench", "switch", "--rounds", "1", "--json", *arguments])
+
+
+@functools.cache
+def bench_programs():
+    return bench("--part", "programs", "--single-runs", "100", "--repeats", "1000")
 
 
 class BenchSwitch(unittest.TestCase):
-    def measure(self, *arguments):
-        result = bench(*arguments)
+    def measured(self, result):
         if result.returncode == 1 and any(word in result.stderr for word in REFUSALS):
             self.skipTest(result.stderr.strip())
         self.assertEqual(result.returncode, 0, result.stderr)
         return json.loads(result.stdout)
 
     def test_programs_are_timed_by_what_becomes_of_the_frame(self):
-        rows = self.measure("--part", "programs", "--single-runs", "100", "--repeats", "1000")["programs"]
+        rows = self.measured(bench_programs())["programs"]
         fates = {(row["hook"], row["ip"], row["fate"]) for row in rows}
         for hook in ("XDP", "tc"):
             for ip in (4, 6):
@@ -45,21 +52,21 @@ class BenchSwitch(unittest.TestCase):
             self.assertEqual(row["repeated_ns"] is None, is_changed or row["hook"] == "user space", row)
 
     def test_sums_are_timed_by_what_their_slot_makes_of_them(self):
-        rows = self.measure("--part", "programs", "--single-runs", "100", "--repeats", "1000")["programs"]
+        rows = self.measured(bench_programs())["programs"]
         fates = {(row["hook"], row["fate"]) for row in rows}
         for hook in ("XDP", "tc", "user space"):
             for fate in (*SLOT_CHANGES, "sum: duplicate", "sum: pass, of another level", "data of a sum's size: pass"):
                 self.assertIn((hook, fate), fates)
 
     def test_every_forwarder_forwards(self):
-        rows = self.measure("--part", "forwarding", "--frames", "3000")["forwarding"]
+        rows = self.measured(bench("--part", "forwarding", "--frames", "3000"))["forwarding"]
         self.assertEqual(len(rows), 8)
         for row in rows:
             self.assertGreater(row["arrived_share"], 0.5, row)
             self.assertGreater(row["packets_per_s"], 0, row)
 
     def test_a_switch_adds_all_that_it_is_sent(self):
-        rows = self.measure("--part", "sums", "--frames", "7000")["sums"]
+        rows = self.measured(bench("--part", "sums", "--frames", "7000"))["sums"]
         self.assertEqual([row["adds"] for row in rows], [False, True, False, True])
         for row in rows:
             self.assertGreater(row["taken_share"], 0.5, row)
@@ -70,7 +77,7 @@ class BenchSwitch(unittest.TestCase):
             self.assertEqual(bench(*arguments).returncode, 2, arguments)
 
     def test_help_has_examples(self):
-        result = subprocess.run([TOOL, "bench", "switch", "--help"], capture_output=True, text=True, timeout=60)
+        result = run([TOOL, "bench", "switch", "--help"])
         self.assertIn("Examples", result.stdout)
 
 

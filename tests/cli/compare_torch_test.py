@@ -9,10 +9,13 @@ Run by the Python that has torch; without torch or namespaces it skips: exit cod
 import json
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from harness.processes import STEADY, python, run
 
 try:
     import compare_script
@@ -23,7 +26,7 @@ except ImportError as error:
 TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
 SCRIPT = pathlib.Path(compare_script.__file__).resolve()
 ENVIRONMENT = {name: value for name, value in os.environ.items()
-               if not name.startswith("SPILLWAY_") and name != "PYTHONPATH"}
+               if not name.startswith("SPILLWAY_") and name != "PYTHONPATH"} | STEADY
 GRADIENT_BYTES = 4 * compare_script.WIDTH * compare_script.WIDTH
 
 
@@ -35,10 +38,9 @@ def notes_on_scripts(report):
 class Scripts(unittest.TestCase):
     def compare(self, transports, *arguments):
         with tempfile.TemporaryDirectory() as folder:
-            result = subprocess.run(
-                [TOOL, "lab", "compare", "--preset", "clean", "--hosts", "2", "--transports", transports, "--json",
-                 "--out", folder, "--", sys.executable, SCRIPT, *arguments], capture_output=True, text=True, timeout=240,
-                env=ENVIRONMENT)
+            result = run([TOOL, "lab", "compare", "--preset", "clean", "--hosts", "2", "--transports", transports,
+                          "--json", "--out", folder, "--", *python(SCRIPT, *arguments)], quiet_seconds=240,
+                         env=ENVIRONMENT)
             printed = {path.stem: path.read_text() for path in pathlib.Path(folder).glob("*.txt")}
         self.assertEqual(result.returncode, 0, (result.stderr, printed))
         report = json.loads(result.stdout)
@@ -69,9 +71,7 @@ class Scripts(unittest.TestCase):
 
 
 def can_isolate():
-    result = subprocess.run([TOOL, "lab", "run", "--hosts", "2", "--isolation", "root", "--quiet", "--", "true"],
-                            capture_output=True, timeout=60, check=False)
-    return result.returncode == 0
+    return run([TOOL, "lab", "run", "--hosts", "2", "--isolation", "root", "--quiet", "--", "true"]).returncode == 0
 
 
 if __name__ == "__main__":

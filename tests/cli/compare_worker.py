@@ -23,12 +23,12 @@ def receive(peer, size):
 
 
 def connected(address):
-    for _ in range(200):
+    """As soon as rank 0 listens; the lab ends this rank if rank 0 fails."""
+    while True:
         try:
-            return socket.create_connection(address, timeout=30)
+            return socket.create_connection(address)
         except OSError:
             time.sleep(0.02)
-    raise TimeoutError(f"nobody at {address}")
 
 
 def tell(told, peer):

@@ -7,11 +7,15 @@
 import json
 import os
 import pathlib
-import socket
-import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from harness import processes
+from harness.processes import RankProcesses, free_port, python
 
 TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
 FOREIGN = pathlib.Path(__file__).resolve().parents[3] / "shared" / "data" / "chakra"
@@ -32,8 +36,16 @@ l2 requires l1
 
 
 def run(*arguments, cwd=None, variables=None):
-    return subprocess.run([TOOL, "emulate", *map(str, arguments)], capture_output=True, text=True, cwd=cwd, timeout=300,
-                          env={**os.environ, **(variables or {})})
+    return processes.run([TOOL, "emulate", *arguments], cwd=cwd, env={**os.environ, **(variables or {})})
+
+
+def run_ranks(ranks, *arguments, **variables):
+    """All ranks of a job on loopback; what each printed, and its exit code."""
+    with mock.patch.dict(os.environ, variables):
+        job = RankProcesses(ranks, lambda rank: [TOOL, "emulate", *arguments], meeting=f"127.0.0.1:{free_port()}")
+    with job:
+        outputs = [process.finish() for process in job.processes]
+        return outputs, [process.returncode for process in job.processes]
 
 
 class Folder(unittest.TestCase):
@@ -167,23 +179,9 @@ class Simulate(Folder):
             self.assertIn(sentence, result.stderr)
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 class Run(Folder):
     def start(self, ranks, *arguments, **variables):
-        """All ranks of a job on loopback; what each printed, and its exit code."""
-        place = f"127.0.0.1:{free_port()}"
-        processes = []
-        for rank in range(ranks):
-            told = {"SPILLWAY_RANK": str(rank), "SPILLWAY_WORLD_SIZE": str(ranks), "SPILLWAY_COMM_ID": place, **variables}
-            processes.append(subprocess.Popen([TOOL, "emulate", "run", *map(str, arguments)], env={**os.environ, **told},
-                                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
-        outputs = [process.communicate(timeout=120) for process in processes]
-        return outputs, [process.returncode for process in processes]
+        return run_ranks(ranks, "run", *arguments, **variables)
 
     def test_replays_are_real_and_can_be_recorded_again(self):
         trace = self.folder / "llm"
@@ -259,7 +257,7 @@ def say(**said):
     lines.write(json.dumps(said) + "\\n"); lines.flush()
 say(enter=int(os.environ["RANK"]))
 told = json.loads(lines.readline())
-assert (told["world"], os.environ["WORLD_SIZE"]) == (1024, "1024"), told
+assert (told["world"], os.environ["WORLD_SIZE"]) == (256, "256"), told
 say(group=0, name="world", ranks=[])
 at = time.monotonic_ns()
 say(call="all_reduce", group=0, ticket=0, bytes=1000000, root=0, at=at)
@@ -271,7 +269,7 @@ say(leave={"waits": 1, "late_p50_us": 2.5})
 
 class Stage(Folder):
     def stage(self, *options):
-        return run("stage", "--world", "1024", "--real", "3,700", *options, "--", sys.executable, self.write("rank.py", RANK))
+        return run("stage", "--world", "256", "--real", "3,200", *options, "--", *python(self.write("rank.py", RANK)))
 
     def test_real_ranks_are_told_when_their_calls_end(self):
         report = self.folder / "report.json"
@@ -282,13 +280,13 @@ class Stage(Folder):
         self.assertEqual(len(took), 2)
         self.assertGreater(min(took), 1600)
         said = json.loads(report.read_text())
-        self.assertEqual((said["world"], said["real"], said["collectives"]), (1024, [3, 700], 1))
-        self.assertEqual(said["shapes"], [{"kind": "all-reduce", "ranks": 1024, "stride": 1, "bytes": 1000000, "calls": 1}])
+        self.assertEqual((said["world"], said["real"], said["collectives"]), (256, [3, 200], 1))
+        self.assertEqual(said["shapes"], [{"kind": "all-reduce", "ranks": 256, "stride": 1, "bytes": 1000000, "calls": 1}])
         self.assertEqual([rank["late_p50_us"] for rank in said["ranks"]], [2.5, 2.5])
 
     def test_measured_durations_go_before_the_networks(self):
         table = self.write("table.json", json.dumps({"table": 1, "rows": [
-            {"kind": "all_reduce", "ranks": 1024, "stride": 1, "bytes": 1000, "us": 1e6}]}))
+            {"kind": "all_reduce", "ranks": 256, "stride": 1, "bytes": 1000, "us": 1e6}]}))
         result = self.stage("--table", table, "--no-spread")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertGreaterEqual(min(int(line.split()[1]) for line in result.stdout.splitlines()), 1_000_000)
@@ -315,14 +313,10 @@ class Stage(Folder):
 class Calibrate(Folder):
     def calibrate(self, *options):
         """The table that four ranks of this machine make, through sockets."""
-        out, meeting = self.folder / "table.json", f"127.0.0.1:{free_port()}"
-        processes = [subprocess.Popen(
-            [TOOL, "emulate", "calibrate", out, "--repeats", "2", "--rest", "0", *options], text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env={**os.environ, "SPILLWAY_RANK": str(rank), "SPILLWAY_WORLD_SIZE": "4", "SPILLWAY_COMM_ID": meeting,
-                 "SPILLWAY_SOCKET_IFNAME": "=lo", "SPILLWAY_LOCAL_COPY": "0"}) for rank in range(4)]
-        said = [process.communicate(timeout=60)[0] for process in processes]
-        self.assertEqual([process.returncode for process in processes], [0] * 4, said)
+        out = self.folder / "table.json"
+        said, codes = run_ranks(4, "calibrate", out, "--repeats", "2", "--rest", "0", *options,
+                                SPILLWAY_SOCKET_IFNAME="=lo", SPILLWAY_LOCAL_COPY="0")
+        self.assertEqual(codes, [0] * 4, said)
         return json.loads(out.read_text())
 
     def test_collectives_of_all_ranks_and_of_groups_are_measured(self):

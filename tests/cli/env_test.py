@@ -11,7 +11,6 @@ import json
 import os
 import pathlib
 import re
-import subprocess
 import sys
 import unittest
 from unittest import mock
@@ -22,9 +21,10 @@ LIBRARY = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 and ".so"
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("SPILLWAY_")}
 INVALID_ARGUMENT = 1
 
-sys.path.insert(0, str(ROOT / "python"))
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests")]
 
 import spillway
+from harness.processes import run
 
 REFUSED = [
     ("SPILLWAY_MTU", "70000", "a whole number from 576 to 65536"),
@@ -47,8 +47,7 @@ REFUSED = [
 
 
 def tool(*arguments, **variables):
-    return subprocess.run([TOOL, *arguments], capture_output=True, text=True, timeout=60,
-                          env={**ENVIRONMENT, **variables})
+    return run([TOOL, *arguments], env={**ENVIRONMENT, **variables})
 
 
 def in_force(**variables):

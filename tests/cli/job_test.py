@@ -9,19 +9,21 @@ import os
 import pathlib
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 import urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from harness.patience import patience, wait_until
+from harness.processes import STEADY, Started, free_port, python, run
 
 TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
 LIBRARY = pathlib.Path(sys.argv.pop(1)).resolve()
 HERE = pathlib.Path(__file__).resolve().parent
-WORKER = [sys.executable, str(HERE / "job_worker.py"), str(HERE.parents[1] / "python")]
-PATIENCE_S = 60.0
+WORKER = python(HERE / "job_worker.py", HERE.parents[1] / "python")
 
 
 class Command(unittest.TestCase):
@@ -30,42 +32,38 @@ class Command(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
         self.path = pathlib.Path(self.folder.name)
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("SPILLWAY_")}
-        self.environment.update({"SPILLWAY_JOB_FILE": str(self.path / "ticket"), "SPILLWAY_LIBRARY": str(LIBRARY),
+        self.environment.update({**STEADY, "SPILLWAY_JOB_FILE": str(self.path / "ticket"), "SPILLWAY_LIBRARY": str(LIBRARY),
                                  "SPILLWAY_SOCKET_IFNAME": "=lo"})
 
     def tool(self, *arguments):
-        return subprocess.run([TOOL, "job", *arguments], capture_output=True, text=True, timeout=PATIENCE_S,
-                              env=self.environment)
+        return run([TOOL, "job", *arguments], env=self.environment)
 
     def start(self, processes, standbys):
         log = open(self.path / "log", "w")
         self.addCleanup(log.close)
-        job = subprocess.Popen([TOOL, "job", "run", "-n", str(processes), "--", *WORKER, str(standbys)], stdout=log,
-                               stderr=subprocess.STDOUT, env=self.environment, start_new_session=True)
-        self.addCleanup(self.kill_all, job)
+        job = Started([TOOL, "job", "run", "-n", processes, "--", *WORKER, standbys], test=self, stdout=log,
+                      stderr=subprocess.STDOUT, env=self.environment, start_new_session=True)
         self.wait_for(lambda status: len(status["members"]) == processes)
         return job
-
-    @staticmethod
-    def kill_all(job):
-        try:
-            os.killpg(job.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        job.wait()
 
     def status(self):
         asked = self.tool("ls", "--json")
         return json.loads(asked.stdout) if asked.returncode == 0 else None
 
     def wait_for(self, condition):
-        end = time.monotonic() + PATIENCE_S
-        while time.monotonic() < end:
+        def status_that_fits():
             status = self.status()
-            if status is not None and condition(status):
-                return status
-            time.sleep(0.1)
-        self.fail(f"it never came: {self.status()}\n{(self.path / 'log').read_text()[-3000:]}")
+            return status if status is not None and condition(status) else None
+
+        try:
+            return wait_until(status_that_fits, "the job's state")
+        except AssertionError as error:
+            self.fail(f"{error}: {self.status()}\n{(self.path / 'log').read_text()[-3000:]}")
+
+    def check_ended(self, job):
+        said = self.tool("end")
+        self.assertEqual(said.returncode, 0, said.stderr)
+        self.assertEqual(job.wait_for_end(), 0)
 
     @staticmethod
     def process_of(status, rank):
@@ -110,21 +108,17 @@ class Command(unittest.TestCase):
         page = self.path / "job.html"
         self.assertEqual(self.tool("watch", "--times", "1", "--page", str(page)).returncode, 0)
         self.assertIn("rank 1 moves", page.read_text())
-        said = self.tool("end")
-        self.assertEqual(said.returncode, 0, said.stderr)
-        self.assertEqual(job.wait(PATIENCE_S), 0)
+        self.check_ended(job)
 
     def metrics_at(self, port):
-        text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE_S).read().decode()
+        text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=patience()).read().decode()
         lines = [line for line in text.splitlines() if not line.startswith("#")]
         names = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
         self.assertEqual(len(names), len(set(names)), text)
         return {re.sub(r'job="[0-9a-f]+",?', "", line.rsplit(" ", 1)[0]): float(line.rsplit(" ", 1)[1]) for line in lines}
 
     def test_a_job_grows_and_monitoring_sees_it_where_it_was(self):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         self.environment["SPILLWAY_METRICS_PORT"] = str(port)
         job = self.start(3, standbys=1)
         self.wait_for(lambda status: status["step"] > 3)
@@ -144,8 +138,7 @@ class Command(unittest.TestCase):
         self.assertEqual(after["spillway_job_interruptions_total{}"], 0)
         self.assertTrue(any(name.startswith("spillway_communicator_") for name in after), after)
         self.assertEqual(self.metrics_at(port + 2)["spillway_job_rank{}"], 2)
-        self.assertEqual(self.tool("end").returncode, 0)
-        self.assertEqual(job.wait(PATIENCE_S), 0)
+        self.check_ended(job)
 
     def test_a_killed_process_is_replaced_and_another_started(self):
         job = self.start(3, standbys=1)
@@ -155,12 +148,9 @@ class Command(unittest.TestCase):
         self.assertEqual([each["rank"] for each in status["members"]][:2], [0, 1])
         self.assertIn("rank 0 is gone", status["last_change"]["why"])
         # The one that was started for it is called in next. Until it has come, there is nobody.
-        end = time.monotonic() + PATIENCE_S
-        while self.tool("move", "1").returncode != 0 and time.monotonic() < end:
-            time.sleep(0.2)
+        wait_until(lambda: self.tool("move", "1").returncode == 0, "a standby that rank 1 can move to")
         self.wait_for(lambda status: "rank 1 moves" in status["last_change"]["why"])
-        self.assertEqual(self.tool("end").returncode, 0)
-        self.assertEqual(job.wait(PATIENCE_S), 0)
+        self.check_ended(job)
 
 
 if __name__ == "__main__":

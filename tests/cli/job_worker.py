@@ -40,7 +40,7 @@ def main():
         try:
             while not job.step(step, 0.001):
                 adds_up(comm)
-                time.sleep(0.02)
+                time.sleep(0.02)  # computes, and leaves the processors to others
                 step += 1
         except spillway.SpillwayError:
             pass

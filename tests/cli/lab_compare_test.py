@@ -11,11 +11,14 @@ import pty
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
-import time
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from harness.patience import wait_until
+from harness.processes import Started, run
 
 TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
 WORKER = pathlib.Path(__file__).resolve().parent / "compare_worker.py"
@@ -32,14 +35,11 @@ ENVIRONMENT = {name: value for name, value in os.environ.items()
 
 
 def compare(*arguments, environment=ENVIRONMENT, **options):
-    return subprocess.run([TOOL, "lab", "compare", *arguments], capture_output=True, text=True, timeout=150,
-                          env=environment, **options)
+    return run([TOOL, "lab", "compare", *arguments], env=environment, **options)
 
 
 def can_isolate():
-    result = subprocess.run([TOOL, "lab", "run", "--hosts", "2", "--isolation", "root", "--quiet", "--", "true"],
-                            capture_output=True, timeout=60)
-    return result.returncode == 0
+    return run([TOOL, "lab", "run", "--hosts", "2", "--isolation", "root", "--quiet", "--", "true"]).returncode == 0
 
 
 NEEDS_NAMESPACES = unittest.skipUnless(can_isolate(), "network namespaces need root")
@@ -241,28 +241,21 @@ class Ends(InAFolder):
 
     def test_an_interrupt_ends_all_of_it(self):
         mark = f"compare-test-{os.getpid()}"
-        process = subprocess.Popen([TOOL, "lab", "compare", *NETWORK, "--out", self.folder, "--", PYTHON, "-c",
-                                    "import time; print('runs', flush=True); time.sleep(600)", mark],
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
-        self.addCleanup(process.kill)
+        process = Started([TOOL, "lab", "compare", *NETWORK, "--out", self.folder, "--", PYTHON, "-c",
+                           "import signal; print('runs', flush=True); signal.pause()", mark], test=self,
+                          env=ENVIRONMENT)
         output = self.folder / "tcp.txt"
-        self.wait_until(lambda: output.exists() and output.read_text().count("runs") == 2)
+        wait_until(lambda: output.exists() and output.read_text().count("runs") == 2, "both ranks")
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=20)
+        process.finish()
         self.assertEqual(process.returncode, 128 + signal.SIGINT)
         self.assertFalse((self.folder / "spillway.txt").exists())
-        self.wait_until(lambda: not processes_with(mark))
-
-    def wait_until(self, condition):
-        end = time.monotonic() + 20
-        while not condition() and time.monotonic() < end:
-            time.sleep(0.02)
-        self.assertTrue(condition())
+        wait_until(lambda: not processes_with(mark), "the end of all ranks")
 
     def test_a_terminal_sees_progress(self):
         master, slave = pty.openpty()
         command = [TOOL, "lab", "compare", *NETWORK, "--transports", "tcp", "--out", self.folder, *COMMAND, "60"]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=slave, text=True, env=ENVIRONMENT)
+        process = Started(command, test=self, stderr=slave, env=ENVIRONMENT)
         os.close(slave)
         shown = b""
         try:
@@ -271,7 +264,7 @@ class Ends(InAFolder):
         except OSError:  # the other end was closed
             pass
         os.close(master)
-        process.communicate(timeout=30)
+        process.finish()
         self.assertEqual(process.returncode, 0)
         self.assertIn(b"[1/1] tcp ", shown)
         self.assertIn(b"  step ", shown)

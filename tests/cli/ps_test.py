@@ -8,24 +8,20 @@ import os
 import pathlib
 import signal
 import socket
-import subprocess
 import sys
-import time
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from harness.patience import patience
+from harness.processes import Started, free_port, run
 
 TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("SPILLWAY_")}
 
 
 def ps(*arguments, **variables):
-    return subprocess.run([TOOL, "ps", *arguments], capture_output=True, text=True, timeout=30,
-                          env={**ENVIRONMENT, **variables})
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    return run([TOOL, "ps", *arguments], env={**ENVIRONMENT, **variables})
 
 
 class CommandLine(unittest.TestCase):
@@ -54,11 +50,16 @@ class CommandLine(unittest.TestCase):
         self.assertIn("rank 0", alone.stderr)
 
     def test_an_interrupt_ends_the_wait(self):
-        process = subprocess.Popen([TOOL, "ps", "--workers", "1", "--rendezvous", f"127.0.0.1:{free_port()}"],
-                                   env=ENVIRONMENT)
-        time.sleep(0.3)
-        process.send_signal(signal.SIGINT)
-        self.assertEqual(process.wait(timeout=10), 128 + signal.SIGINT)
+        with socket.create_server(("127.0.0.1", 0)) as rank_0:
+            port = rank_0.getsockname()[1]
+            process = Started([TOOL, "ps", "--workers", "1", "--rendezvous", f"127.0.0.1:{port}"], test=self,
+                              env=ENVIRONMENT)
+            rank_0.settimeout(patience())
+            connection, _ = rank_0.accept()  # so the server waits for what rank 0 says
+            with connection:
+                process.send_signal(signal.SIGINT)
+                process.finish()
+        self.assertEqual(process.returncode, 128 + signal.SIGINT)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ namespace spillway::gpu {
 namespace {
 
 using collective::Operation;
-using runtime::testing_job::kPatience;
 using runtime::testing_job::run_job;
+using runtime::testing_job::test_patience;
 
 TEST(DeviceTensor, AddsUpToTheCpusBits) {
   const SumCase sum(20'001);
@@ -57,7 +57,7 @@ std::vector<RankResult> reduce(
     operation.device = device_of(static_cast<std::uint16_t>(rank.rank()), result.values);
     const auto request = rank.submit(operation);
     ASSERT_TRUE(request.ok()) << request.status().message();
-    const auto ended = (*request)->wait(kPatience);
+    const auto ended = (*request)->wait(test_patience());
     ASSERT_TRUE(ended.has_value());
     result.status = *ended;
   });
@@ -101,7 +101,7 @@ double error_after_steps(std::size_t count, const collective::Tolerance& toleran
       }
       const auto request = rank.submit(operation);
       ASSERT_TRUE(request.ok()) << request.status().message();
-      ASSERT_TRUE((*request)->wait(kPatience).value().ok());
+      ASSERT_TRUE((*request)->wait(test_patience()).value().ok());
       for (std::size_t i = 0; i < count; ++i) {
         totals[rank.rank()][i] += values[i] / kSteps;
       }
@@ -174,7 +174,7 @@ TEST(DeviceTensor, OfAnExactOperationIsCopiedToTheHostAndBack) {
       }
       const auto request = rank.submit(operation);
       ASSERT_TRUE(request.ok()) << request.status().message();
-      ASSERT_TRUE((*request)->wait(kPatience).value().ok());
+      ASSERT_TRUE((*request)->wait(test_patience()).value().ok());
       EXPECT_EQ((*request)->report().device_bytes, 0U);  // nothing was coded
     });
     const std::vector<float> parts[] = {codec::gaussian_values(kCount, 1),

@@ -55,7 +55,7 @@ run_two_ranks() {
   local meeting rank
   meeting=127.0.0.1:$(free_port)
   for rank in 0 1; do
-    SPILLWAY_COMM_ID=$meeting SPILLWAY_WORLD_SIZE=2 SPILLWAY_RANK=$rank \
+    SPILLWAY_COMM_ID=$meeting SPILLWAY_WORLD_SIZE=2 SPILLWAY_RANK=$rank SPILLWAY_PEER_TIMEOUT=120 \
       SPILLWAY_LOCAL_WORLD_SIZE=2 SPILLWAY_LOCAL_RANK=$rank \
       "$1" 5000 >"$scratch/rank$rank.log" 2>&1 &
   done

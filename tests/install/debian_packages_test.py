@@ -14,13 +14,14 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import unittest
 
 import packages
 from packages import HERE, ROOT, run, run_two_ranks
+
+from harness import processes  # packages sets the path
 
 PRIVATE = "--in-a-mount-namespace-of-its-own"
 TOOLS = ("dpkg-deb", "dpkg-shlibdeps", "file")  # cpack needs the latter two
@@ -34,7 +35,7 @@ def enter_mount_namespace():
         sys.argv.remove(PRIVATE)
         return True
     unshare = ["unshare", "--mount"]
-    if os.geteuid() != 0 or subprocess.run([*unshare, "true"], check=False, capture_output=True).returncode != 0:
+    if os.geteuid() != 0 or processes.run([*unshare, "true"]).returncode != 0:
         return False
     os.execvp("unshare", [*unshare, sys.executable, *sys.argv, PRIVATE])
 

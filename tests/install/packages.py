@@ -8,13 +8,17 @@ import os
 import pathlib
 import re
 import shutil
-import socket
 import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-PATIENCE_S = 120
+sys.path.insert(0, str(ROOT / "tests"))
+
+from harness import processes
+from harness.processes import STEADY, Started, free_port
+
+BUILDS_S = 300  # ample on a quiet machine for a package that is built
 STEPS = 6
 
 # Imports what is installed, asks for the backend as torch does, and says where things came from.
@@ -53,13 +57,13 @@ def environment(**more):
     """This one, without what could lead to another Spillway than the installed one."""
     strangers = ("PYTHON", "SPILLWAY_", "LD_", "VIRTUAL_ENV")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(strangers)}
-    return {**kept, "OMP_NUM_THREADS": "1", "SPILLWAY_SOCKET_IFNAME": "=lo", "LC_ALL": "C.UTF-8", **more}
+    return {**kept, **STEADY, "OMP_NUM_THREADS": "1", "SPILLWAY_SOCKET_IFNAME": "=lo", "LC_ALL": "C.UTF-8", **more}
 
 
 def run(*command, **more):
     """What a command wrote; it must succeed."""
-    done = subprocess.run(list(map(str, command)), env=environment(**more), cwd="/", text=True, check=False,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=PATIENCE_S)
+    done = processes.run(command, BUILDS_S, env=environment(**more), cwd="/", capture_output=False,
+                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if done.returncode != 0:
         raise AssertionError(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout}")
     return done.stdout
@@ -69,22 +73,16 @@ def make(build, target):
     return run("cmake", "--build", build, "--target", target)
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def run_two_ranks(variables, *command):
     """What they wrote. `variables` makes those of a rank from its number and a free port."""
     port = free_port()
-    ranks = [subprocess.Popen(list(map(str, command)), env=environment(**variables(rank, port)), cwd="/", text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for rank in range(2)]
+    ranks = [Started(command, env=environment(**variables(rank, port)), cwd="/", stderr=subprocess.STDOUT)
+             for rank in range(2)]
     try:
-        said = [rank.communicate(timeout=PATIENCE_S)[0] for rank in ranks]
+        said = [rank.finish()[0] for rank in ranks]
     finally:
         for rank in ranks:
-            rank.kill()
+            rank.end()
     if any(rank.returncode != 0 for rank in ranks):
         raise AssertionError(f"{' '.join(map(str, command))} failed:\n" + "\n".join(said))
     return said

@@ -71,7 +71,9 @@ def the_backend_tries_and_chooses():
         assert_close(tensor, 3.0)
         if auto.choice is not None:
             break
-    assert {"planes", "coded", "exact"} <= codes, codes
+    # By times that a busy machine has made up, exact may be foretold to take too long.
+    (exact,) = [trial for trial in auto.choice.trials if trial.candidate.codec == "exact"]
+    assert {"planes", "coded"} <= codes and ("exact" in codes or exact.outcome.startswith("not tried")), codes
     assert_same_choice(auto.choice.candidate)
 
 

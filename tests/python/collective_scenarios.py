@@ -363,7 +363,7 @@ def receives_from_any_rank():
 
 def barriers_that_are_watched():
     spillway.torch.monitored_barrier()
-    spillway.torch.monitored_barrier(timeout=datetime.timedelta(seconds=60), wait_all_ranks=True)
+    spillway.torch.monitored_barrier(timeout=datetime.timedelta(hours=1), wait_all_ranks=True)
     spillway.torch.monitored_barrier(gloo, datetime.timedelta(seconds=60))
     pair = dist.new_group([0, 2])
     if rank in (0, 2):

@@ -9,6 +9,10 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+import spillway.torch
+from spillway.errors import SpillwayError, Status
+from spillway.torch.operation import Operation
+
 SAMPLES, FEATURES, CLASSES = 16, 20, 5
 
 
@@ -26,7 +30,6 @@ class Counter:
 
 
 def build(codec):
-    import spillway.torch
     torch.set_num_threads(1)
     dist.init_process_group("spillway")
     torch.manual_seed(1)
@@ -51,7 +54,6 @@ def digest(tensors):
 def train(say, steps, deaths=(), arguments=None, codec=None, move=None):
     """`deaths`: (step, rank, epoch) at which the process of that rank kills itself, in the middle of the step. `move`:
     (step, question), asked by rank 0. Says what became of it."""
-    import spillway.torch
     said = {"tries": {}}
     try:
         model, ddp, optimizer = build(codec)
@@ -122,7 +124,6 @@ class Half(torch.nn.Module):
 
 def fail_after(operation_type, at_step, job):
     """The last word of this step's agreement does not come, at this rank alone."""
-    from spillway.errors import SpillwayError, Status
     wait = operation_type.wait
 
     def wait_and_fail(operation, timeout_s=None):
@@ -135,8 +136,6 @@ def fail_after(operation_type, at_step, job):
 
 def train_in_parts(say, steps, deaths, standbys, deaf=None):
     """Two by two ranks. `deaf`: (rank, step) of one that does not hear whether others have agreed."""
-    import spillway.torch
-    from spillway.torch.operation import Operation
     said = {}
     try:
         torch.set_num_threads(1)
@@ -169,7 +168,6 @@ def train_in_parts(say, steps, deaths, standbys, deaf=None):
 
 
 def refusals(say):
-    import spillway.torch
     dist.init_process_group("spillway")
     pairs, other = spillway.torch.partition([[0, 1]]), spillway.torch.partition([[0], [1]])
     model = torch.nn.Linear(2, 2)

@@ -6,9 +6,12 @@
 
 Without torch it skips: exit code 77.
 """
+import functools
 import unittest
 
-from torch_ranks import prepare, run_ranks
+from torch_ranks import prepare
+
+from harness.forked_ranks import run_ranks
 
 prepare()
 
@@ -23,8 +26,10 @@ def run(processes, **keywords):
                                                                    ("codec", None), ("move", None))))
 
 
-def undisturbed(processes, **keywords):
-    return run(processes, **keywords)[0]
+@functools.cache
+def undisturbed(processes):
+    """What rank 0 says of a job in which nothing happens."""
+    return run(processes)[0]
 
 
 class Elastic(unittest.TestCase):
@@ -101,6 +106,11 @@ def run_parts(processes, deaths=(), deaf=None):
     return run_ranks(processes, elastic_scenarios.train_in_parts, STEPS, list(deaths), processes - 4, deaf)
 
 
+@functools.cache
+def undisturbed_parts():
+    return run_parts(4)
+
+
 class ElasticParts(unittest.TestCase):
     """Ranks 0 and 2, and 1 and 3, have the same half of a model."""
 
@@ -114,15 +124,13 @@ class ElasticParts(unittest.TestCase):
         self.assertNotEqual(ended[0]["parameters"], ended[1]["parameters"])
 
     def test_groups_follow_and_a_part_comes_from_who_has_it(self):
-        plain = run_parts(4)
         said = run_parts(6, deaths=[(5, 3, 1), (8, 0, 2)])
-        self.check_like(said, plain)
+        self.check_like(said, undisturbed_parts())
         self.assertEqual(said[1]["epoch"], 3)
 
     def test_who_had_its_gradients_takes_the_step_that_others_have_taken(self):
-        plain = run_parts(4)
         said = run_parts(4, deaf=(2, 6))
-        self.check_like(said, plain)
+        self.check_like(said, undisturbed_parts())
         self.assertEqual({each["epoch"] for each in said}, {2})
         self.assertEqual([each["bytes"] for each in said], [[0]] * 4)  # nobody had to be given anything
 

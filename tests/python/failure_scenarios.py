@@ -11,6 +11,7 @@ import spillway.torch
 
 VICTIM = 1
 FAIL_AT = 3  # steps
+BARRIER_TIMEOUT = datetime.timedelta(milliseconds=200)
 
 
 def die_if_it_is_time(step):
@@ -78,14 +79,14 @@ def types_that_differ():
 def a_monitored_barrier_that_some_miss():
     """Those that are not in it wait for something else."""
     if dist.get_rank() == 0:
-        spillway.torch.monitored_barrier(timeout=datetime.timedelta(seconds=1))
+        spillway.torch.monitored_barrier(timeout=BARRIER_TIMEOUT)
     dist.recv(torch.zeros(1), 0)
 
 
 def a_barrier_that_some_miss():
     if dist.get_rank() == 0:
         options = dist.BarrierOptions()
-        options.timeout = datetime.timedelta(seconds=1)
+        options.timeout = BARRIER_TIMEOUT
         dist.group.WORLD.barrier(options).wait()
     dist.recv(torch.zeros(1), 0)
 

@@ -9,7 +9,9 @@ Without torch it skips: exit code 77.
 """
 import unittest
 
-from torch_ranks import prepare, run_ranks
+from torch_ranks import prepare
+
+from harness.forked_ranks import run_ranks
 
 WORLD = 3
 PEER_FAILED, MISMATCH, TIMED_OUT = 5, 6, 7
@@ -75,7 +77,7 @@ class Failures(unittest.TestCase):
     def test_a_barrier_ends_after_its_timeout_and_names_who_is_missing(self):
         for scenario in ("a_barrier_that_some_miss", "a_monitored_barrier_that_some_miss"):
             said = said_in(scenario)
-            self.check(said[0], 0, TIMED_OUT, "barrier at", "after 1 s", "waits for rank 1, 2")
+            self.check(said[0], 0, TIMED_OUT, "barrier at", "after 0.2 s", "waits for rank 1, 2")
             for rank in (1, 2):
                 self.check(said[rank], rank, TIMED_OUT, "rank 1 was waited for too long, says rank ")
 

@@ -8,7 +8,6 @@ has the real one.
 import json
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 import textwrap
@@ -17,6 +16,10 @@ import unittest
 from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from harness.processes import run
+
 WATCH = ROOT / "python" / "spillway" / "lab"
 
 # As much of torch as is watched.
@@ -84,8 +87,7 @@ class Case(unittest.TestCase):
     def run_script(self, script, **variables):
         environment = {**os.environ, "PYTHONPATH": f"{WATCH}:{self.folder}", "SPILLWAY_LAB_STEPS": str(self.events),
                        "RANK": "0", "SPILLWAY_LAB_BACKEND": "", "SPILLWAY_LAB_HOOK": "", **variables}
-        done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], env=environment, text=True, timeout=60,
-                              capture_output=True, check=False)
+        done = run([sys.executable, "-c", textwrap.dedent(script)], env=environment)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done
 

@@ -6,19 +6,19 @@
 
 Without torch it skips: exit code 77.
 """
-import contextlib
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import unittest
 from unittest import mock
 
-from torch_ranks import HERE, PACKAGE, PATIENCE_S, free_port, prepare
+from torch_ranks import HERE, PACKAGE, prepare
 
-PROGRAM = str(HERE / "launched_program.py")
-ELASTIC_PROGRAM = str(HERE / "elastic_program.py")
+from harness.processes import RankProcesses, Started, free_port, python
+
+PROGRAM = HERE / "launched_program.py"
+ELASTIC_PROGRAM = HERE / "elastic_program.py"
 WORLD = 2
 # Of Open MPI: to start as root, more ranks than cores, nothing outside this machine.
 MPIRUN = ["mpirun", "-n", str(WORLD), "--oversubscribe", "--bind-to", "none", "--host", f"localhost:{WORLD}"]
@@ -28,9 +28,19 @@ prepare()
 
 from spillway.torch.launcher import torch_variables
 
+os.environ["PYTHONPATH"] = str(PACKAGE)  # for all that is started here
 
-def environment(**more):
-    return {**os.environ, "PYTHONPATH": str(PACKAGE), **more}
+
+def launch(*command, **variables):
+    """A launcher under way, with its output and its ranks' in one pipe."""
+    return Started(command, env={**os.environ, **variables}, stderr=subprocess.STDOUT, start_new_session=True)
+
+
+def torchrun(*arguments):
+    # Debian's torchrun 1.13 fails under Python 3.11 unless output is redirected. It looks after its ranks every five
+    # seconds unless it is told otherwise.
+    return launch(sys.executable, "-m", "torch.distributed.run", "-r", "1", "--tee", "1", "--monitor_interval", "0.1",
+                  "--master_addr", "127.0.0.1", *arguments)
 
 
 class Launch(unittest.TestCase):
@@ -38,38 +48,22 @@ class Launch(unittest.TestCase):
         for rank in range(WORLD):
             self.assertIn(f"rank {rank} of {WORLD}: 3.0 [0, 1]", output)
 
-    def run_command(self, command, **more):
-        launcher = subprocess.Popen(command, env=environment(**more), text=True, stdout=subprocess.PIPE,
-                                    stderr=subprocess.STDOUT, start_new_session=True)
-        try:
-            output = launcher.communicate(timeout=PATIENCE_S)[0]
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(launcher.pid, signal.SIGKILL)  # and the ranks with it
+    def check_launcher(self, started):
+        with started as launcher:
+            output, _ = launcher.finish()
         self.assertEqual(launcher.returncode, 0, output)
         self.check(output)
 
     def test_torchrun(self):
-        # Debian's torchrun 1.13 fails under Python 3.11 unless output is redirected.
-        self.run_command([sys.executable, "-m", "torch.distributed.run", "-r", "1", "--tee", "1", "--nproc_per_node",
-                          str(WORLD), "--master_addr", "127.0.0.1", "--master_port", str(free_port()), PROGRAM])
+        self.check_launcher(torchrun("--nproc_per_node", WORLD, "--master_port", free_port(), PROGRAM))
 
     @unittest.skipIf(shutil.which("mpirun") is None, "mpirun is not installed")
     def test_mpirun(self):
-        self.run_command([*MPIRUN, sys.executable, PROGRAM], **ALLOW_ROOT)
+        self.check_launcher(launch(*MPIRUN, *python(PROGRAM), **ALLOW_ROOT))
 
     def test_spillways_own_variables(self):
-        meeting = f"127.0.0.1:{free_port()}"
-        ranks = [subprocess.Popen([sys.executable, PROGRAM], text=True, stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT, env=environment(
-                                      SPILLWAY_RANK=str(rank), SPILLWAY_WORLD_SIZE=str(WORLD),
-                                      SPILLWAY_COMM_ID=meeting))
-                 for rank in range(WORLD)]
-        try:
-            self.check("".join(rank.communicate(timeout=PATIENCE_S)[0] for rank in ranks))
-        finally:
-            for rank in ranks:
-                rank.kill()
+        with RankProcesses(WORLD, lambda rank: python(PROGRAM), meeting=f"127.0.0.1:{free_port()}") as ranks:
+            self.check("".join(ranks.finish()))
 
 
 class ElasticLaunch(unittest.TestCase):
@@ -81,25 +75,18 @@ class ElasticLaunch(unittest.TestCase):
 
     @unittest.skipIf(shutil.which("mpirun") is None, "mpirun is not installed")
     def test_mpirun_that_was_told_to_let_others_live(self):
-        ran = subprocess.run(["mpirun", "-n", "3", "--enable-recovery", "--oversubscribe", "--bind-to", "none", "--host",
-                              "localhost:3", sys.executable, ELASTIC_PROGRAM, "1"], env=environment(**ALLOW_ROOT),
-                             text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=PATIENCE_S, check=False)
-        self.check(ran.stdout, (0, 1), 2)
+        with launch("mpirun", "-n", "3", "--enable-recovery", "--oversubscribe", "--bind-to", "none", "--host",
+                    "localhost:3", *python(ELASTIC_PROGRAM, 1), **ALLOW_ROOT) as launcher:
+            self.check(launcher.finish()[0], (0, 1), 2)
 
     def test_torchrun_of_several_machines(self):
         """It ends the processes of the machine where one has died; others' go on."""
-        port = str(free_port())
-        machines = [subprocess.Popen([sys.executable, "-m", "torch.distributed.run", "-r", "1", "--tee", "1", "--nnodes",
-                                      "3", "--node_rank", str(machine), "--nproc_per_node", "1", "--master_addr",
-                                      "127.0.0.1", "--master_port", port, ELASTIC_PROGRAM, "1"], env=environment(),
-                                     text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
-                    for machine in range(3)]
-        try:
-            outputs = [machine.communicate(timeout=PATIENCE_S)[0] for machine in machines]
-        finally:
-            for machine in machines:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(machine.pid, signal.SIGKILL)
+        port = free_port()
+        machines = [torchrun("--nnodes", 3, "--node_rank", machine, "--nproc_per_node", 1, "--master_port", port,
+                             ELASTIC_PROGRAM, 1) for machine in range(3)]
+        for machine in machines:
+            self.addCleanup(machine.end)
+        outputs = [machine.finish()[0] for machine in machines]
         self.check(outputs[0], (0,), 2)
         self.check(outputs[2], (1,), 2)
         self.assertEqual([machine.returncode == 0 for machine in machines], [True, False, True], outputs)

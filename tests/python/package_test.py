@@ -11,7 +11,6 @@ import importlib.util
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -23,9 +22,10 @@ LIBRARY = pathlib.Path(sys.argv.pop(1)).resolve()
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 OLDEST_PYTHON = (3, 9)
 
-sys.path.insert(0, str(ROOT / "python"))
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests")]
 
 import spillway
+from harness import processes
 from spillway import library_path, version
 
 SOURCES = sorted((ROOT / "python" / "spillway").rglob("*.py"))
@@ -36,10 +36,9 @@ def environment_without_library(**more):
 
 
 def run(*command, **more):
-    done = subprocess.run(list(map(str, command)), env=environment_without_library(**more), text=True, check=False,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+    done = processes.run(command, env=environment_without_library(**more))
     if done.returncode != 0:
-        raise AssertionError(f"{command} ended with {done.returncode}: {done.stdout}")
+        raise AssertionError(f"{command} ended with {done.returncode}: {done.stdout}{done.stderr}")
     return done.stdout
 
 
@@ -93,8 +92,7 @@ class WhichLibrary(unittest.TestCase):
 class WithoutTorch(unittest.TestCase):
     def test_it_says_which_python_lacks_it(self):
         code = "import sys; sys.modules['torch'] = None; import spillway.torch"
-        done = subprocess.run([sys.executable, "-c", code], env=environment_without_library(PYTHONPATH=ROOT / "python"),
-                              text=True, capture_output=True, check=False, timeout=60)
+        done = processes.run([sys.executable, "-c", code], env=environment_without_library(PYTHONPATH=ROOT / "python"))
         self.assertIn(f"spillway.torch needs PyTorch, which {sys.executable} has not", done.stderr)
 
 

@@ -10,35 +10,34 @@ import json
 import os
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
-from torch_ranks import HERE, PACKAGE, PATIENCE_S, prepare
+from torch_ranks import HERE, PACKAGE, prepare
+
+from harness.patience import HANGS_S, slowdown
+from harness.processes import python, run
 
 TOOL = str(pathlib.Path(sys.argv.pop(2)).resolve())
-PROGRAM = str(HERE / "staged_program.py")
+PROGRAM = HERE / "staged_program.py"
 
 prepare()
 
 
-def stage(what, world, real, *options):
-    """What it printed, its exit code, and how long it took."""
+def stage(what, world, real, *options, quiet_seconds=HANGS_S):
+    """What it printed, and its exit code."""
     ranks = ",".join(map(str, real))
-    begin = time.monotonic()
-    ended = subprocess.run([TOOL, "emulate", "stage", "--world", str(world), "--real", ranks, *options, "--",
-                            sys.executable, PROGRAM, what], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                           timeout=PATIENCE_S, env={**os.environ, "PYTHONPATH": str(PACKAGE), "STAGED_REAL": ranks})
-    return ended.stdout, ended.returncode, time.monotonic() - begin
+    ended = run([TOOL, "emulate", "stage", "--world", world, "--real", ranks, *options, "--", *python(PROGRAM, what)],
+                quiet_seconds, env={**os.environ, "PYTHONPATH": str(PACKAGE), "STAGED_REAL": ranks})
+    return ended.stdout + ended.stderr, ended.returncode
 
 
 class Staged(unittest.TestCase):
     def test_groups_objects_and_training_work_at_the_size_of_the_world(self):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder) / "report.json"
-            said, code, _ = stage("all", 64, [5, 6], "--rate", "1gbit", "--report", str(file))
+            said, code = stage("all", 64, [5, 6], "--rate", "1gbit", "--report", str(file))
             self.assertEqual(code, 0, said)
             report = json.loads(file.read_text())
         weights = set()
@@ -46,45 +45,44 @@ class Staged(unittest.TestCase):
             found = re.search(rf"rank {rank} of 64: fine, weights (\S+), all-reduce (\S+) ms", said)
             self.assertIsNotNone(found, said)
             weights.add(found[1])
-            # 4 MB among 64 ranks at 1 Gb/s: 2 x 63/64 x 4 MB of 94 % of it, 67 ms; two real ones alone need 1 ms.
-            self.assertTrue(60 <= float(found[2]) <= 200, found[0])
+            # 4 MB among 64 ranks at 1 Gb/s: 2 x 63/64 x 4 MB of 94 % of it, 67 ms; two real ones alone need 1 ms. A
+            # busy machine wakes a rank later than that, never earlier.
+            self.assertTrue(60 <= float(found[2]) <= 200 * slowdown(), found[0])
         self.assertEqual(len(weights), 1, "real ranks train one model")
         self.assertEqual((report["world"], report["real"], report["failures"]), (64, [5, 6], 0))
         self.assertEqual([rank["rank"] for rank in report["ranks"]], [5, 6])
         self.assertGreater(report["messages"], 0)
 
     def test_one_real_rank_is_enough_and_eight_thousand_are_not_too_many(self):
-        said, code, took = stage("read", 8192, [4097])
+        said, code = stage("read", 8192, [4097], quiet_seconds=30)
         self.assertEqual(code, 0, said)
         self.assertIn("rank 4097 goes one way", said)
-        self.assertLess(took, 30)
         place = re.search(r"staged_program.py:\d+: item\(\) looks at a result that virtual ranks had a part in "
                           r"\(all_reduce 0 of group '0' at rank 4097, called at \S+staged_program.py:\d+\)", said)
         self.assertIsNotNone(place, said)
 
     def test_strict_ends_a_run_that_looks_at_values_of_virtual_ranks(self):
-        said, code, _ = stage("read", 4, [1], "--strict")
+        said, code = stage("read", 4, [1], "--strict")
         self.assertEqual(code, 1, said)
         self.assertIn("SpillwayError", said)
         self.assertNotIn("goes one way", said)
 
     def test_ranks_that_call_different_things_are_named(self):
-        said, code, _ = stage("differ", 8, [2, 3])
+        said, code = stage("differ", 8, [2, 3])
         self.assertEqual(code, 1, said)
         self.assertIn("rank 2 calls all-reduce of 40 bytes", said)
         self.assertIn("rank 3 calls all-reduce of 80 bytes", said)
 
     def test_who_died_is_named(self):
-        said, code, took = stage("die", 8, [2, 3])
+        said, code = stage("die", 8, [2, 3], quiet_seconds=20)
         self.assertEqual(code, 1, said)
         self.assertRegex(said, "rank 3 has died|rank 3 .*has left|rank 1 of 2")
-        self.assertLess(took, 20)
 
     def test_a_slow_virtual_rank_holds_the_real_ones_up(self):
-        said, code, _ = stage("slow", 8, [2], "--slow", "5=1.5")
+        said, code = stage("slow", 8, [2], "--slow", "5=1.5")
         self.assertEqual(code, 0, said)
-        found = re.search(r"rank 2 took (\S+) s", said)
-        self.assertTrue(0.14 <= float(found[1]) <= 0.25, said)
+        found = re.search(r"rank 2 took at least (\S+) times what it computed", said)
+        self.assertTrue(1.4 <= float(found[1]) <= 2.5, said)
 
     def test_real_ranks_hold_what_the_library_would_for_the_others(self):
         peaks = {}
@@ -92,7 +90,7 @@ class Staged(unittest.TestCase):
             table = pathlib.Path(folder) / "table.json"
             table.write_text(json.dumps({"table": 1, "rows": [], "memory": {"real": [2], "bytes": 64 << 20}}))
             for real in ([2], [3]):  # measured for rank 2, and so nothing to rank 3
-                said, code, _ = stage("memory", 8, real, "--table", str(table))
+                said, code = stage("memory", 8, real, "--table", str(table))
                 self.assertEqual(code, 0, said)
                 peaks[real[0]] = int(re.search(rf"rank {real[0]} has (\d+) KiB", said)[1]) / 1024
                 self.assertEqual("each real rank held 64.0 MiB" in said, real == [2], said)

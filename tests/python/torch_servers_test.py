@@ -9,14 +9,15 @@ Without torch it skips: exit code 77.
 import json
 import os
 import pathlib
-import subprocess
 import sys
 import unittest
 
-from torch_ranks import PATIENCE_S, free_port, prepare, run_ranks
+from torch_ranks import prepare
+
+from harness.forked_ranks import run_ranks
+from harness.processes import Started, free_port
 
 LIBRARY = prepare()
-os.environ["SPILLWAY_PEER_TIMEOUT"] = "60"  # the server and the ranks share few processors
 TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
 
 import torch
@@ -58,14 +59,9 @@ def add_up(say, meeting):
 class Servers(unittest.TestCase):
     def test_the_default_groups_all_reduces_go_through_them(self):
         meeting = f"127.0.0.1:{free_port()}"
-        server = subprocess.Popen([TOOL, "ps", "--json", "--workers", str(WORKERS), "--rendezvous", meeting],
-                                  stdout=subprocess.PIPE, text=True)
-        try:
+        with Started([TOOL, "ps", "--json", "--workers", WORKERS, "--rendezvous", meeting]) as server:
             said = run_ranks(WORKERS, add_up, meeting)
-            summary = json.loads(server.communicate(timeout=PATIENCE_S)[0])
-        finally:
-            server.kill()
-            server.wait()
+            summary = json.loads(server.finish()[0])
         self.assertNotIn(None, said)
         for total, of_pair, gradient, contributors, of_levels in said:
             self.assertEqual((total, of_pair, contributors), (3.0 * 2 ** (STEPS - 1), 2.0, WORKERS))

@@ -13,13 +13,15 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 import tempfile
 import unittest
 from unittest import mock
 
-from torch_ranks import HERE, PACKAGE, PATIENCE_S, free_port, prepare, run_ranks
+from torch_ranks import HERE, PACKAGE, prepare
+
+from harness.forked_ranks import run_ranks
+from harness.processes import free_port, run
 
 EXAMPLES = HERE.parents[1] / "examples"
 BACKENDS = ("gloo", "spillway")
@@ -30,6 +32,8 @@ sys.path.insert(0, str(EXAMPLES))
 
 import torch
 import train
+
+import spillway.torch  # once for all ranks that are forked from here
 
 needs_fashion_mnist = unittest.skipUnless(train.FASHION_MNIST.is_dir(),
                                           "dataset-fashion-mnist is not installed; scripts/packages.txt names it")
@@ -184,10 +188,10 @@ class WithASmallDataset(Case):
         """Whose launcher's variables the script must read by itself."""
         environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "OMPI_ALLOW_RUN_AS_ROOT": "1",
                        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "MASTER_PORT": str(free_port())}
-        subprocess.run(["mpirun", "-n", "2", "--oversubscribe", "--bind-to", "none", "--host", "localhost:2",
-                        sys.executable, str(EXAMPLES / "train.py"), "--backend", "gloo", "--steps", "1", "--log",
-                        str(self.log), *map(str, self.arguments)], env=environment, check=True, timeout=PATIENCE_S,
-                       stdout=subprocess.DEVNULL)
+        done = run(["mpirun", "-n", "2", "--oversubscribe", "--bind-to", "none", "--host", "localhost:2", sys.executable,
+                    EXAMPLES / "train.py", "--backend", "gloo", "--steps", "1", "--log", self.log, *self.arguments],
+                   env=environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(json.loads(self.log.read_text().splitlines()[-1])["world"], 2)
 
 
