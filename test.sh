@@ -1,22 +1,39 @@
 #!/usr/bin/env bash
 # Builds Spillway and runs its tests. The last line is `N passed, M failed`.
 #
-#   ./test.sh [CTEST ARGUMENTS]     for example: ./test.sh -R Rotation
+#   ./test.sh                          everything that finds a broken build or a broken promise, in minutes
+#   ./test.sh --all                    also what is long: endurance, packages, experiments, soaks of many seeds,
+#                                      comparisons that train, GPU kernels (the label `long` in tests/CMakeLists.txt)
+#   ./test.sh FOLDER                   only the unit tests of src/FOLDER, and only what they need is built
+#   ./test.sh [--all] CTEST ARGUMENTS  for example: ./test.sh -R Rotation
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/scripts/common.sh"
+
+packages=("$root/scripts/packages.txt")
+targets=(quick_tests)
+chosen=("${quick_tier[@]}")
+if [[ ${1:-} == --all ]]; then
+  packages+=("$root/scripts/packages-all.txt")
+  targets=()
+  chosen=()
+  shift
+elif [[ -n ${1:-} && -d $root/src/${1:-} ]]; then
+  targets=("$1_tests")
+  chosen=(-L "^$1\$")
+  shift
+fi
 
 results=$root/build/release/tests.xml
 rm -f "$results"  # so that nobody counts the results of an earlier run
 
 step "checking packages"
-"$root/scripts/setup.sh"
-build_preset release
+"$root/scripts/setup.sh" "${packages[@]}"
+build_preset release ${targets[@]+"${targets[@]}"}
 
 step "testing"
 status=0
-ctest --test-dir "$root/build/release" -j 2 --timeout 300 --output-on-failure --no-tests=error \
-  --output-junit "$results" "$@" || status=$?
+run_tests "$results" ${chosen[@]+"${chosen[@]}"} "$@" || status=$?
 [[ -e $results ]] || fail "ctest wrote no results"
 python3 "$root/scripts/count_tests.py" "$results" || status=1
 exit "$status"

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What test.sh, demo.sh and .ci/run share. Source it; it runs nothing.
+# Shared by test.sh, demo.sh and .ci/run. Source it; it runs nothing.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -24,4 +24,19 @@ build_preset() {
   fi
   step "building build/$preset"
   cmake --build "$dir" -j "$(nproc)" ${1:+--target "$@"}
+}
+
+# How ctest chooses the quick tests. The second keeps it from missing programs that are not built for them.
+quick_tier=(-LE '^(long|cuda)$' -E '^(cuda|device_tensor)_tests_NOT_BUILT$')
+
+# run_tests RESULTS [CTEST ARGUMENTS...]: the tests of build/release, in parallel; RESULTS becomes a JUnit file.
+#
+# Tests of processes count as two jobs and mostly wait, so there are twice as many jobs as cores. The limit only ends
+# a test that hangs: it is ample on a quiet machine and grows with how slow this one is.
+run_tests() {
+  local results=$1 slowdown=1
+  shift
+  [[ ! -x $root/build/release/bin/slowdown ]] || slowdown=$("$root/build/release/bin/slowdown")
+  ctest --test-dir "$root/build/release" -j "$((2 * $(nproc)))" --timeout "$((900 * ${slowdown%.*}))" \
+    --output-on-failure --no-tests=error --output-junit "$results" "$@"
 }
