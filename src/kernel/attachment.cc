@@ -94,25 +94,22 @@ void detach_xdp(int program_fd, std::uint32_t ifindex, spillway_hook hook) {
   (void)::bpf_xdp_detach(static_cast<int>(ifindex), mode, &options);
 }
 
-base::Result<TcAttachment> attach_tc(int program_fd, const Interface& interface,
-                                     Direction direction) {
+base::Status attach_tc(int program_fd, const Interface& interface, Direction direction) {
   const LoadLog log;
-  TcAttachment attachment;
   bpf_tc_hook hook = hook_of(interface.index, direction);
   const int made = ::bpf_tc_hook_create(&hook);
   if (made != 0 && made != -EEXIST) {
     return attach_error(interface, "tc (clsact)", -made, log);
   }
-  attachment.made_qdisc = made == 0;
   bpf_tc_opts options = own_filter();
   options.prog_fd = program_fd;
   if (const int error = ::bpf_tc_attach(&hook, &options); error != 0) {
-    if (attachment.made_qdisc) {
+    if (made == 0) {
       remove_clsact(interface.index);
     }
     return attach_error(interface, "tc", -error, log);
   }
-  return attachment;
+  return {};
 }
 
 void detach_tc(int program_fd, std::uint32_t ifindex, Direction direction) {
@@ -124,6 +121,16 @@ void detach_tc(int program_fd, std::uint32_t ifindex, Direction direction) {
   }
   const bpf_tc_opts options = own_filter();
   (void)::bpf_tc_detach(&hook, &options);
+}
+
+bool uses_clsact(std::uint32_t ifindex) {
+  const LoadLog log;
+  const auto has_chain = [ifindex](Direction direction) {
+    const bpf_tc_hook hook = hook_of(ifindex, direction);
+    bpf_tc_opts found = own_filter();
+    return ::bpf_tc_query(&hook, &found) != -EINVAL;  // ENOENT: a chain without our filter
+  };
+  return has_chain(Direction::kIn) || has_chain(Direction::kOut);
 }
 
 void remove_clsact(std::uint32_t ifindex) {

@@ -28,13 +28,13 @@ base::Result<spillway_hook> attach_xdp(int program_fd, const Interface& interfac
 // Only if the program is that one.
 void detach_xdp(int program_fd, std::uint32_t ifindex, spillway_hook hook);
 
-struct TcAttachment {
-  bool made_qdisc = false;  // clsact was not there
-};
-base::Result<TcAttachment> attach_tc(int program_fd, const Interface& interface,
-                                     Direction direction);
+// Makes a clsact discipline where there is none.
+base::Status attach_tc(int program_fd, const Interface& interface, Direction direction);
 // Only if the program is that one.
 void detach_tc(int program_fd, std::uint32_t ifindex, Direction direction);
+// True if the interface has a clsact discipline with programs on it. An empty one may be removed:
+// nobody misses it.
+bool uses_clsact(std::uint32_t ifindex);
 // With it go all programs on it.
 void remove_clsact(std::uint32_t ifindex);
 

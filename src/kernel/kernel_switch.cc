@@ -197,18 +197,18 @@ base::Status KernelSwitch::attach_port_xdp(const Interface& interface, std::uint
   return maps_.write_label(number, label);
 }
 
+// Notes the discipline before it makes it, so that detach removes it even if this process is killed
+// in between.
 base::Status KernelSwitch::attach_port_tc(Program which, Direction direction,
                                           const Interface& interface, std::uint32_t number,
                                           spillway_port_label& label) {
-  const base::Result<TcAttachment> attached = attach_tc(program(which), interface, direction);
-  if (!attached.ok()) {
-    return attached.status();
+  if (label.made_qdisc == 0 && !uses_clsact(interface.index)) {
+    label.made_qdisc = 1;
+    if (base::Status status = maps_.write_label(number, label); !status.ok()) {
+      return status;
+    }
   }
-  if (!attached->made_qdisc) {
-    return {};
-  }
-  label.made_qdisc = 1;
-  return maps_.write_label(number, label);
+  return attach_tc(program(which), interface, direction);
 }
 
 base::Status KernelSwitch::attach_port(const Interface& interface, std::uint32_t number,
