@@ -24,7 +24,18 @@ WATCH = ROOT / "python" / "spillway" / "lab"
 
 # As much of torch as is watched.
 FAKE_TORCH = {
-    "torch/__init__.py": "from . import cuda, optim\n__version__ = '1.13'\ndef is_grad_enabled(): return True\n",
+    "torch/__init__.py": """
+        import contextlib
+        from . import cuda, futures, optim
+        __version__ = '1.13'
+        no_grad = contextlib.nullcontext
+        def is_grad_enabled(): return True
+        """,
+    "torch/futures.py": """
+        import concurrent.futures
+        class Future(concurrent.futures.Future):
+            def wait(self): return self.result(timeout=60)
+        """,
     "torch/cuda.py": "def is_initialized(): return False\n",
     "torch/optim/__init__.py": """
         from .optimizer import Optimizer
@@ -58,14 +69,28 @@ FAKE_TORCH = {
     "torch/nn/parallel/distributed.py": """
         class DistributedDataParallel:
             process_group = "world"
-            def register_comm_hook(self, state, hook): print("hook", state, hook)
+            def register_comm_hook(self, state, hook):
+                self.state, self.hook = state, hook
+                print("hook", state, getattr(hook, "__name__", hook))
             def _register_builtin_comm_hook(self, kind): pass
             def forward(self, x): return x + 1
         """,
     "torch/distributed/algorithms/ddp_comm_hooks/default_hooks.py": "fp16_compress_hook = 'fp16'\n",
     "torch/distributed/algorithms/ddp_comm_hooks/powerSGD_hook.py": """
-        powerSGD_hook = "powersgd"
+        import threading, torch
         def PowerSGDState(group, start_powerSGD_iter): return f"{group} from {start_powerSGD_iter}"
+        under_way = 0
+        def powerSGD_hook(state, bucket):
+            global under_way
+            under_way += 1
+            future = torch.futures.Future()
+            def finish():
+                global under_way
+                print(bucket.number, under_way)
+                under_way -= 1
+                future.set_result(-bucket.number) if bucket.number else future.set_exception(ValueError("of the hook"))
+            threading.Timer(0.01, finish).start()
+            return future
         """,
 }
 
@@ -245,11 +270,24 @@ class Hooks(Case):
         """
 
     def test_are_put_in_once_before_the_first_pass(self):
-        for hook, printed in (("fp16", "hook world fp16\n2 3\n"), ("powersgd", "hook world from 2 powersgd\n2 3\n")):
+        for hook, printed in (("fp16", "hook world fp16\n2 3\n"), ("powersgd", "hook world from 2 powerSGD_hook\n2 3\n")):
             done = self.run_script("import torch\n" + textwrap.dedent(self.SCRIPT), SPILLWAY_LAB_HOOK=hook)
             self.assertEqual(done.stdout, printed)
             self.assertEqual(self.seen()[-1], {"event": "hook", "hook": hook, "by": "lab"})
         self.assertEqual(len(self.seen()), 2)
+
+    def test_of_powersgd_do_one_bucket_after_the_other_beside_the_backward_pass(self):
+        done = self.run_script("import torch\n" + textwrap.dedent(self.SCRIPT) + textwrap.dedent("""
+            class Bucket:
+                is_cuda = False
+                def __init__(self, number): self.number = number
+                def buffer(self): return self
+            futures = [model.hook(model.state, Bucket(number)) for number in (3, 2, 0, 1)]
+            print(sum(future.done() for future in futures), "done at once")
+            print(futures[0].wait(), futures[1].wait(), futures[2].exception(timeout=60), futures[3].wait())
+            """), SPILLWAY_LAB_HOOK="powersgd")
+        self.assertEqual(done.stdout.splitlines()[2:],
+                         ["0 done at once", "3 1", "2 1", "0 1", "1 1", "-3 -2 of the hook -1"])
 
     def test_of_the_script_stay(self):
         script = textwrap.dedent(self.SCRIPT).replace("print", "model.register_comm_hook(1, 2); print")

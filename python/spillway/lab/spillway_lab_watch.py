@@ -22,11 +22,12 @@ import functools
 import importlib.machinery
 import json
 import os
+import queue
 import sys
 import threading
 import time
 from types import ModuleType
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Set
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Set, Tuple
 
 POWERSGD_START = 2  # the least that torch allows: DDP builds its buckets anew behind the first step
 
@@ -204,7 +205,40 @@ def register_powersgd(model: Any) -> None:
     """With torch's defaults, except that it does not wait a thousand steps before it begins."""
     from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
     state = powerSGD_hook.PowerSGDState(model.process_group, start_powerSGD_iter=POWERSGD_START)
-    model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    model.register_comm_hook(state, one_at_a_time(powerSGD_hook.powerSGD_hook))
+
+
+def one_at_a_time(hook: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """The hook begins with a bucket when the one before is done, on a thread of its own, so that the backward pass goes
+    on meanwhile.
+
+    torch's PowerSGD hook starts all-reduces in callbacks, on Gloo's threads. With two buckets under way, ranks start
+    them in different orders: sizes do not match, and Gloo aborts the process. Each callback also blocks its thread
+    until the next all-reduce is done; Gloo has two threads, so two buckets can wait for each other."""
+    torch: Any = sys.modules["torch"]
+    waiting: "queue.Queue[Tuple[Any, Any, Any]]" = queue.Queue()
+
+    def work() -> None:
+        while True:
+            state, bucket, future = waiting.get()
+            try:
+                with torch.no_grad():
+                    future.set_result(hook(state, bucket).wait())
+            except Exception as error:  # the backward pass raises it
+                future.set_exception(error)
+            del state, bucket, future  # none is kept until the next one comes
+
+    @functools.wraps(hook)  # torch looks at the name and at the signature
+    def queued(state: Any, bucket: Any) -> Any:
+        if bucket.buffer().is_cuda:  # kernels belong to the stream of the calling thread
+            future = hook(state, bucket)
+            future.wait()
+            return future
+        future = torch.futures.Future()
+        waiting.put((state, bucket, future))
+        return future
+    threading.Thread(target=work, daemon=True).start()
+    return queued
 
 
 HOOKS = {"fp16": register_fp16, "powersgd": register_powersgd}
