@@ -133,6 +133,8 @@ json fabric_json(const FabricSnapshot& snapshot) {
           {"unknown", snapshot.unknown},
           {"same_port", snapshot.same_port},
           {"lost_to_faults", snapshot.lost_to_faults},
+          {"tenant_bytes", snapshot.tenant_bytes},
+          {"tenants_wanted_bytes", snapshot.wanted_bytes},
           {"latest_us", snapshot.latest_us},
           {"mean_late_us", snapshot.mean_late_us},
           {"p99_late_us", snapshot.p99_late_us},

@@ -14,6 +14,7 @@
 #include "cli/text_table.h"
 #include "lab/enter.h"
 #include "lab/launcher.h"
+#include "lab/load.h"
 #include "lab/presets.h"
 #include "lab/state_directory.h"
 
@@ -47,11 +48,10 @@ void show_presets(const std::string& name) {
     fmt::print("{}", value_or_throw(lab::find_preset(name)).text);
     return;
   }
-  TextTable table({"preset", "what it is"});
   for (const lab::Preset& preset : lab::presets()) {
-    table.add_row({std::string(preset.name), std::string(preset.summary())});
+    fmt::print("{:<16}{}\n{:<16}Stands for: {}\n", preset.name, preset.summary(), "",
+               preset.stands_for());
   }
-  fmt::print("{}", table.to_string());
 }
 
 void add_lab_presets(CLI::App& lab) {
@@ -60,6 +60,22 @@ void add_lab_presets(CLI::App& lab) {
   command->add_option("preset", *name, "Print this one, as a scenario to start from");
   command->footer("Examples:\n  spillway lab presets\n  spillway lab presets incast > mine.scn");
   command->callback([name] { show_presets(*name); });
+}
+
+// `spillway lab load`: what ranks run while the lab tries whether it is on time
+// (lab/calibration.h). Not for people, and not in the help.
+void add_lab_load(CLI::App& lab) {
+  const auto options = std::make_shared<lab::LoadOptions>();
+  const auto rate = std::make_shared<std::int64_t>(0);
+  CLI::App* command = lab.add_subcommand("load", "The load of a trial")->group("");
+  command->add_option("--rate", *rate, "Bits per second")->required();
+  command->add_option("--mtu", options->mtu, "Of the interface")->required();
+  command->add_option("--peers", options->peers)->envname("SPILLWAY_PEERS")->required();
+  command->add_option("--rank", options->rank)->envname("RANK")->required();
+  command->callback([options, rate] {
+    options->rate = base::bits_per_second(*rate);
+    throw_unless_ok(lab::run_load(*options));
+  });
 }
 
 // `spillway lab run`: a command on every host of an emulated network, from the network's making to
@@ -252,6 +268,7 @@ void add_lab(CLI::App& app) {
   add_lab_compare(*noun);
   add_lab_down(*noun);
   add_lab_exec(*noun);
+  add_lab_load(*noun);
   add_lab_presets(*noun);
   add_lab_ps(*noun);
   add_lab_run(*noun);

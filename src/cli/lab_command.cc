@@ -13,9 +13,11 @@
 #include "cli/lab_report.h"
 #include "cli/scenario_file.h"
 #include "dataplane/port_config.h"
+#include "lab/calibration.h"
 #include "lab/launcher.h"
 #include "lab/presets.h"
 #include "lab/rank_environment.h"
+#include "scenario/dilation.h"
 #include "scenario/scenario.h"
 
 namespace spillway::cli {
@@ -208,6 +210,8 @@ void add_network_options(CLI::App& command, NetworkOptions& options) {
       ->allow_extra_args(false);
   command.add_option("--mtu", options.mtu,
                      "Of the hosts' interfaces; default: the scenario's, 1500");
+  command.add_flag("--allow-late", options.allow_late,
+                   "Do not try first whether this machine emulates the network on time");
   command.add_option("--tcp", options.tcp, "TCP congestion control of the hosts: cubic, bbr");
   command.add_option("--env", options.environment, "NAME=VALUE for every rank; may be repeated")
       ->allow_extra_args(false);
@@ -241,6 +245,38 @@ lab::LabOptions lab_options_of(const NetworkOptions& network) {
   return options;
 }
 
+bool has_fixed_rate(const NetworkOptions& network) {
+  return !network.rate.empty() ||
+         std::ranges::any_of(network.overrides, [](const std::string& change) {
+           return change.starts_with("topology.rate=");
+         });
+}
+
+lab::LabOptions on_time(lab::LabOptions options, const NetworkOptions& network) {
+  if (network.allow_late || !value_or_throw(lab::can_be_late(options))) {
+    return options;
+  }
+  const double dilation = value_or_throw(lab::calibrate(options));
+  if (dilation == 1) {
+    return options;
+  }
+  const base::BitRate asked = options.scenario.topology.rate;
+  options.scenario = scenario::dilated(options.scenario, dilation);
+  const std::string possible = lab::rate_option(options.scenario.topology.rate);
+  if (has_fixed_rate(network)) {
+    throw CommandError(fmt::format(
+        "this machine emulates these links on time up to {}, not at {}: give --rate {}, "
+        "leave --rate out, or take --allow-late and compare nothing",
+        possible, lab::rate_option(asked), possible));
+  }
+  fmt::print(
+      stderr,
+      "spillway: this machine emulates {} late, so time runs {:g} times slower: links of {}, "
+      "delays and bursts {:g} times as long, queues as they are\n",
+      lab::rate_option(asked), dilation, possible, dilation);
+  return options;
+}
+
 void add_lab_command_options(CLI::App& verb, LabCommandOptions& options) {
   add_network_options(verb, options.network);
   verb.add_option("--grace", options.grace_seconds,
@@ -256,6 +292,9 @@ void add_lab_command_options(CLI::App& verb, LabCommandOptions& options) {
 
 lab::LabOutcome run_lab_command(const LabCommandOptions& command, const lab::TraceOptions& trace) {
   lab::LabOptions options = lab_options_of(command.network);
+  if (!has_fixed_rate(command.network)) {  // else the summary warns
+    options = on_time(std::move(options), command.network);
+  }
   options.grace = base::nanoseconds(static_cast<std::int64_t>(command.grace_seconds * 1e9));
   options.trace = trace;
   if (command.json) {

@@ -41,12 +41,20 @@ struct NetworkOptions {
   std::optional<unsigned> mtu;  // else the scenario's
   std::string tcp;
   std::vector<std::string> environment;
+  bool allow_late = false;
 };
 
 void add_network_options(CLI::App& command, NetworkOptions& options);
 
 // Throws CommandError where they make no sense.
 lab::LabOptions lab_options_of(const NetworkOptions& network);
+
+// True if the user said how fast links are.
+bool has_fixed_rate(const NetworkOptions& network);
+
+// The same lab, slowed down if this machine would emulate it late otherwise; one line on standard
+// error says so. Where the rate is fixed it throws CommandError with the rate that is possible.
+lab::LabOptions on_time(lab::LabOptions options, const NetworkOptions& network);
 
 struct LabCommandOptions {
   NetworkOptions network;

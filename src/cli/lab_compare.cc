@@ -26,6 +26,7 @@
 #include "compare/split.h"
 #include "compare/transport.h"
 #include "compare/transport_run.h"
+#include "lab/calibration.h"
 #include "lab/network/links.h"
 
 namespace spillway::cli {
@@ -69,16 +70,50 @@ std::string factor(const std::optional<double>& value) {
 
 // How many times as fast as tcp, and by what.
 TextTable split_table(const compare::GainSplit& split) {
-  TextTable table({"times as fast as tcp", "gain", "by bits", "by transport", "same bits on TCP"});
+  TextTable table({"times as fast as tcp", "gain", "by bits", "by transport", "by scheduling",
+                   "same bits on TCP"});
   for (const compare::GainShare& share : split.shares) {
     table.add_row({share.title, factor(share.gain), factor(share.bits), factor(share.transport),
-                   share.control});
+                   factor(share.scheduling), share.control});
   }
   return table;
 }
 
-// The run that is under way, as a line on standard error that renews itself; silent unless that is
-// a terminal. The line goes with the object.
+constexpr std::size_t kMaxColumns = 4;
+
+std::string cell(const std::vector<compare::Metric>& metrics, std::string_view key,
+                 std::size_t run) {
+  const auto metric = std::ranges::find(metrics, key, &compare::Metric::key);
+  const std::optional<double>& value = metric->values[run];
+  return value ? compare::value_text(metric->unit, *value) : "-";
+}
+
+// Of many runs: a row for each, with what matters most. All metrics of so many do not fit on a
+// terminal side by side; the page has them.
+TextTable overview_table(const compare::Comparison& comparison) {
+  TextTable table({"", "median step", "p99", "accuracy", "tenants", "gain", "by bits",
+                   "by transport", "by scheduling"});
+  const std::vector<compare::Metric> metrics = compare::metrics_of(comparison);
+  const std::optional<compare::GainSplit> split = compare::split_of(comparison);
+  for (std::size_t i = 0; i < comparison.runs.size(); ++i) {
+    const compare::Transport& transport = comparison.runs[i].transport;
+    std::vector<std::string> row = {
+        transport.title, cell(metrics, "step_p50_ms", i), cell(metrics, "step_p99_ms", i),
+        cell(metrics, "final_accuracy", i), cell(metrics, "tenant_share", i)};
+    for (const compare::GainShare& share :
+         split ? split->shares : std::vector<compare::GainShare>()) {
+      if (share.name == transport.name) {
+        row.insert(row.end(), {factor(share.gain), factor(share.bits), factor(share.transport),
+                               factor(share.scheduling)});
+      }
+    }
+    table.add_row(row);
+  }
+  return table;
+}
+
+// The run that is under way, on standard error. On a terminal, a line that renews itself and goes
+// with the object; elsewhere a line when a run begins and one when it is over.
 class CompareProgress {
  public:
   explicit CompareProgress(std::size_t runs);
@@ -86,10 +121,13 @@ class CompareProgress {
   CompareProgress(const CompareProgress&) = delete;
   CompareProgress& operator=(const CompareProgress&) = delete;
 
-  void begin_run() { ++run_; }
+  void begin_run(const compare::Transport& transport);
+  void end_run(const compare::RunRecord& run) const;
   void show(const compare::RunProgress& progress) const;
   // So that something else can be printed.
   void clear() const;
+  // A line that stays.
+  void tell(const std::string& line) const;
 
  private:
   std::size_t runs_;
@@ -105,6 +143,29 @@ CompareProgress::CompareProgress(std::size_t runs)
 
 CompareProgress::~CompareProgress() {
   clear();
+}
+
+void CompareProgress::begin_run(const compare::Transport& transport) {
+  ++run_;
+  if (!shown_) {
+    tell(fmt::format("{} runs", transport.name));
+  }
+}
+
+// "[2/3] spillway took 24 s, 61 steps of 312.5 ms (median)".
+void CompareProgress::end_run(const compare::RunRecord& run) const {
+  std::string line =
+      fmt::format("{} took {:.0f} s", run.transport.name, compare::seconds_of(run.outcome.elapsed));
+  if (const auto median = compare::percentile(compare::steady_step_times(run), 0.5); median) {
+    line += fmt::format(", {} steps of {} (median)", compare::step_times(run).size(),
+                        compare::value_text(compare::Unit::kMilliseconds, *median));
+  }
+  tell(line);
+}
+
+void CompareProgress::tell(const std::string& line) const {
+  clear();
+  fmt::print(stderr, "[{}/{}] {}\n", run_, runs_, line);
 }
 
 void CompareProgress::show(const compare::RunProgress& progress) const {
@@ -256,17 +317,49 @@ void check_run(const compare::RunRecord& run, const CompareProgress& progress) {
   }
 }
 
+CommandError late_error(const compare::RunRecord& run, const compare::RunTask& task) {
+  const lab::Pace& pace = run.outcome.pace;
+  const base::BitRate half = task.options.scenario.topology.rate / 2;
+  return CommandError(fmt::format(
+      "over {} the lab was late twice, so nothing is compared: frames left {:.0f} us late on "
+      "average (up to {:.0f} is bearable), and the emulation lost {}. End other programs, or give "
+      "--rate {}; --allow-late compares all the same",
+      run.transport.name, pace.mean_late_us, pace.limit_us, pace.missed, lab::rate_option(half)));
+}
+
+// A run in which the lab was late says nothing: it is made once more. So is one during which the
+// host of a virtual machine was busy; where it still is, all runs have that in common, and a note
+// says so.
+compare::RunRecord run_on_time(const compare::RunTask& task, const compare::Transport& transport,
+                               bool allow_late, CompareProgress& progress) {
+  compare::RunRecord run = value_or_throw(compare::run_transport(task, transport));
+  const auto has_failed = [&run] { return run.outcome.worst_exit_code() != kExitOk; };
+  if (allow_late || has_failed() || run.outcome.pace.kept_up()) {
+    return run;
+  }
+  progress.tell(run.outcome.pace.fabric_kept_up() ? "the host of this machine was busy: once more"
+                                                  : "the lab was late: once more");
+  run = value_or_throw(compare::run_transport(task, transport));
+  if (!has_failed() && !run.outcome.pace.fabric_kept_up()) {
+    progress.clear();
+    throw late_error(run, task);
+  }
+  return run;
+}
+
 // Transports take turns, so that what else the machine does meanwhile falls on all of them.
 std::vector<compare::RunRecord> run_all(const std::vector<compare::Transport>& transports,
-                                        std::size_t rounds, compare::RunTask task) {
+                                        std::size_t rounds, bool allow_late,
+                                        compare::RunTask task) {
   CompareProgress progress(transports.size() * rounds);
   task.on_progress = [&progress](const compare::RunProgress& run) { progress.show(run); };
   std::vector<compare::RunRecord> runs;
   for (task.round = 1; task.round <= rounds; ++task.round) {
     for (std::size_t i = 0; i < transports.size(); ++i) {
-      progress.begin_run();
-      compare::RunRecord run = value_or_throw(compare::run_transport(task, transports[i]));
+      progress.begin_run(transports[i]);
+      compare::RunRecord run = run_on_time(task, transports[i], allow_late, progress);
       check_run(run, progress);
+      progress.end_run(run);
       (task.round == 1 ? runs : runs[i].repeats).push_back(std::move(run));
     }
   }
@@ -289,9 +382,15 @@ void print(const LabCompareOptions& options, const compare::Comparison& comparis
     fmt::print("{}\n", report.json);
     return;
   }
-  fmt::print("{}", compare_table(comparison).to_string());
-  if (const std::optional<compare::GainSplit> split = compare::split_of(comparison); split) {
-    fmt::print("\n{}{}\n\n", split_table(*split).to_string(), compare::split_explanation(*split));
+  const std::optional<compare::GainSplit> split = compare::split_of(comparison);
+  const bool is_wide = comparison.runs.size() > kMaxColumns;
+  fmt::print("{}", (is_wide ? overview_table(comparison) : compare_table(comparison)).to_string());
+  if (is_wide) {
+    fmt::print("Tenants: the share of what others on the network would have got through alone.\n");
+  }
+  if (split) {
+    fmt::print("\n{}{}\n\n", is_wide ? "" : split_table(*split).to_string(),
+               compare::split_explanation(*split));
   }
   for (const std::string& note : compare::notes_of(comparison)) {
     fmt::print("Note: {}\n", note);
@@ -307,13 +406,14 @@ void run(const LabCompareOptions& options) {
   }
   const auto transports =
       option_or_throw("--transports", compare::parse_transports(options.transports));
-  const lab::LabOptions lab_options = lab_options_for(options);
+  lab::LabOptions lab_options = lab_options_for(options);
   check_tcp(transports);
   const std::filesystem::path folder = compare_folder(options.out);
+  lab_options = on_time(std::move(lab_options), options.network);
   comparison.command = options.command;
   comparison.rounds = options.rounds;
-  comparison.runs =
-      run_all(transports, options.rounds, {lab_options, options.command, folder, 1, {}});
+  comparison.runs = run_all(transports, options.rounds, options.network.allow_late,
+                            {lab_options, options.command, folder, 1, {}});
   print(options, comparison,
         write_compare_report(folder, comparison, compare::network_facts(lab_options, transports)));
   if (const int worst = worst_exit_code(comparison); worst != kExitOk) {
@@ -330,7 +430,8 @@ constexpr const char* kFooter =
     "  spillway-exact     SPILLWAY_MODE=exact\n"
     "  spillway-16        SPILLWAY_MODE=tolerant, 16 bits per value\n"
     "  spillway           SPILLWAY_MODE=tolerant, with 5 bits unless SPILLWAY_PRECISION says\n"
-    "  spillway-over-tcp  the same with SPILLWAY_CARRIER=tcp, over TCP cubic\n"
+    "  spillway-flat      the same with SPILLWAY_PRIORITY=0: no layer goes first\n"
+    "  spillway-over-tcp  the same as spillway with SPILLWAY_CARRIER=tcp, over TCP cubic\n"
     "A PyTorch script needs nothing for it: the lab chooses what init_process_group() makes, puts\n"
     "hooks around models, and times optimizer steps. Other programs are told by their words:\n"
     "  {backend}    becomes gloo or spillway\n"

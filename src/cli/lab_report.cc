@@ -201,6 +201,17 @@ nlohmann::json pace_json(const lab::Pace& pace) {
 
 namespace {
 
+std::string tenants_text(const fabric::FabricSnapshot& fabric) {
+  if (fabric.wanted_bytes == 0) {
+    return {};
+  }
+  return fmt::format(
+      "tenants: {:.1f} MB got through, {:.1f} % of what they would have without the ranks\n",
+      megabytes(fabric.tenant_bytes),
+      percent_of(static_cast<double>(fabric.tenant_bytes),
+                 static_cast<double>(fabric.wanted_bytes)));
+}
+
 // What its switches added, and where: nothing where none adds.
 std::string sums_text(const lab::LabOutcome& outcome) {
   const std::vector<sim::AdderTotals>& adders = outcome.fabric.adders;
@@ -237,6 +248,7 @@ std::string lab_summary(const lab::LabOutcome& outcome) {
     switches.back() = '\n';
     text += "switches:" + switches;
   }
+  text += tenants_text(outcome.fabric);
   text += sums_text(outcome);
   text += time_text(outcome.time, totals);
   const std::string behind = lab::pace_sentence(outcome.pace);

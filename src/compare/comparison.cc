@@ -68,6 +68,18 @@ Value busiest_link_use(const RunRecord& run) {
   return first == last ? std::nullopt : Value(sum / static_cast<double>(last - first));
 }
 
+Value tenant_bytes(const RunRecord& run) {
+  const fabric::FabricSnapshot& fabric = run.outcome.fabric;
+  return fabric.wanted_bytes > 0 ? Value(static_cast<double>(fabric.tenant_bytes)) : std::nullopt;
+}
+
+// Unlike bytes, it does not grow with the time that a run takes.
+Value tenant_share(const RunRecord& run) {
+  const Value bytes = tenant_bytes(run);
+  return bytes ? Value(*bytes / static_cast<double>(run.outcome.fabric.wanted_bytes))
+               : std::nullopt;
+}
+
 std::vector<Value> ratios_of(const std::vector<Value>& values) {
   std::vector<Value> ratios;
   for (const Value& value : values) {
@@ -197,6 +209,9 @@ std::vector<Metric> metrics_of(const Comparison& comparison) {
       [](const RunRecord& run) { return Value(totals_of(run).trimmed); }, Better::kNeither);
   add("lost_packets", "packets lost", Unit::kPackets,
       [](const RunRecord& run) { return Value(totals_of(run).lost); });
+  add("tenant_bytes", "tenants' bytes that got through", Unit::kBytes, tenant_bytes,
+      Better::kNeither);
+  add("tenant_share", "share of what tenants wanted", Unit::kShare, tenant_share, Better::kMore);
   add("cpu_seconds", "processor time", Unit::kSeconds,
       [](const RunRecord& run) { return Value(seconds_of(run.outcome.cpu)); });
   return metrics;

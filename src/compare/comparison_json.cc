@@ -67,7 +67,8 @@ json split_json(const std::optional<GainSplit>& split) {
                       {"control", share.control},
                       {"gain", number_or_null(share.gain)},
                       {"bits", number_or_null(share.bits)},
-                      {"by_transport", number_or_null(share.transport)}});
+                      {"by_transport", number_or_null(share.transport)},
+                      {"by_scheduling", number_or_null(share.scheduling)}});
   }
   return {{"metric", split->metric.key},
           {"explanation", split_explanation(*split)},
@@ -90,6 +91,10 @@ json run_json(const RunRecord& run, std::size_t index, const std::vector<Metric>
           {"exit_codes", run.outcome.exit_codes},
           {"isolation", std::string(lab::isolation_name(run.outcome.isolation))},
           {"dataplane", std::string(lab::dataplane_name(run.outcome.dataplane))},
+          {"late",
+           {{"mean_us", run.outcome.pace.mean_late_us},
+            {"limit_us", run.outcome.pace.limit_us},
+            {"missed_frames", run.outcome.pace.missed}}},
           {"metrics", values},
           {"ratios", ratios},
           {"by_round", rounds},

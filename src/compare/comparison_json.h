@@ -7,10 +7,10 @@
 //              "exit_codes": [0, 0], "metrics": {...}, "ratios": {...}, "by_round": {...},
 //              "steps": 300, "steps_from": "log", "bad_lines": 0, "evaluations": [...],
 //              "samples": [...], "log": "PATH", "output": "PATH", "isolation": ..,
-//              "dataplane": ..}],
+//              "dataplane": .., "late": {"mean_us": 21.5, "limit_us": 200, "missed_frames": 0}}],
 //    "split": {"metric": "step_p50_ms", "explanation": "...",
 //              "shares": [{"transport": "spillway", "control": "spillway-over-tcp", "gain": 4.0,
-//                          "bits": 2.5, "by_transport": 1.6}]}}
+//                          "bits": 2.5, "by_transport": 1.6, "by_scheduling": null}]}}
 //
 // Keys of metrics, ratios and by_round are those of metrics_of(); by_round has a list for each.
 // What is unknown is null, and so is a split where there is none. Steps come from the command's

@@ -57,6 +57,16 @@ TEST(Metrics, WhereTheFirstHasNothingThereIsNoRatio) {
   EXPECT_EQ(lost.ratios[1], std::nullopt);
 }
 
+TEST(Comparison, TenantsAreShownWhereThereAreAny) {
+  Comparison comparison = sample_comparison();
+  EXPECT_EQ(metric_of(comparison, "tenant_bytes").values[0], std::nullopt);
+  comparison.runs[0].outcome.fabric.wanted_bytes = 1000;
+  comparison.runs[0].outcome.fabric.tenant_bytes = 800;
+  EXPECT_EQ(metric_of(comparison, "tenant_bytes").values[0], 800);
+  EXPECT_EQ(metric_of(comparison, "tenant_share").values[0], 0.8);
+  EXPECT_EQ(metric_of(comparison, "tenant_share").values[1], std::nullopt);
+}
+
 TEST(Metrics, TheTargetIsWhatAllRunsReachedUnlessOneWasWanted) {
   Comparison comparison = sample_comparison();
   EXPECT_EQ(target_accuracy(comparison), 0.75);

@@ -149,8 +149,9 @@ std::string factor_cell(const std::optional<double>& factor) {
 }
 
 std::string split_row(const GainShare& share) {
-  return fmt::format("<tr><th scope='row'>{}</th>{}{}{}<td>{}</td></tr>", html_escape(share.title),
-                     factor_cell(share.gain), factor_cell(share.bits), factor_cell(share.transport),
+  return fmt::format("<tr><th scope='row'>{}</th>{}{}{}{}<td>{}</td></tr>",
+                     html_escape(share.title), factor_cell(share.gain), factor_cell(share.bits),
+                     factor_cell(share.transport), factor_cell(share.scheduling),
                      html_escape(share.control));
 }
 
@@ -166,7 +167,8 @@ std::string split_section(const Comparison& comparison) {
   return fmt::format(
       "<section id='split'><h2>Where the gain comes from</h2><div class='scroll'><table><thead><tr>"
       "<th scope='col'></th><th scope='col'>times as fast as tcp</th><th scope='col'>by bits</th>"
-      "<th scope='col'>by transport</th><th scope='col'>the same bits on TCP</th></tr></thead>"
+      "<th scope='col'>by transport</th><th scope='col'>by scheduling</th><th scope='col'>the same "
+      "bits on TCP</th></tr></thead>"
       "<tbody>{}</tbody></table></div><p class='small'>{}</p></section>",
       rows, html_escape(split_explanation(*split)));
 }

@@ -52,9 +52,9 @@ TEST(Page, ARunWithoutALogLeavesGaps) {
   Comparison comparison = sample_comparison();
   comparison.runs[1].log = {};
   const std::string page = comparison_page(comparison, {});
-  // Three step times, time to target, accuracy; both runs' link; the parts of the gain, for which
-  // the control is missing.
-  EXPECT_EQ(count(page, "&ndash;"), 5U + 2U + 2U);
+  // Three step times, time to target, accuracy; both runs' link and tenants; the parts of the gain,
+  // for which the control is missing.
+  EXPECT_EQ(count(page, "&ndash;"), 5U + 2U + 4U + 3U);
   EXPECT_NE(page.find("spillway: the lab saw no steps"), std::string::npos);
 }
 
@@ -64,7 +64,7 @@ TEST(Page, SplitsTheGainIntoBitsAndTransport) {
   const std::string page = comparison_page(comparison, {});
   EXPECT_EQ(count(page, "Where the gain comes from"), 1U);
   EXPECT_NE(page.find("<th scope='row'>spillway</th><td>2.00x</td><td>1.25x</td><td>1.60x</td>"
-                      "<td>spillway-over-tcp</td>"),
+                      "<td class='none'>&ndash;</td><td>spillway-over-tcp</td>"),
             std::string::npos);
   comparison.runs.erase(comparison.runs.begin());  // tcp
   EXPECT_EQ(count(comparison_page(comparison, {}), "Where the gain comes from"), 0U);

@@ -62,9 +62,10 @@ std::optional<GainSplit> split_of(const Comparison& comparison) {
     if (transport.name != kBaseline) {
       const Value own = time_of(comparison, split.metric, transport.name);
       const Value control = time_of(comparison, split.metric, transport.control);
+      const Value flat = time_of(comparison, split.metric, transport.flat);
       split.shares.push_back({transport.name, transport.title, transport.control,
                               quotient(baseline, own), quotient(baseline, control),
-                              quotient(control, own)});
+                              quotient(control, flat && own ? flat : own), quotient(flat, own)});
     }
   }
   const bool is_split = baseline && !split.shares.empty();
@@ -74,9 +75,10 @@ std::optional<GainSplit> split_of(const Comparison& comparison) {
 std::string split_explanation(const GainSplit& split) {
   return fmt::format(
       "A gain over tcp ({}) is a product: by bits, tcp's time over that of the same bits on TCP, "
-      "times by transport, what is left. The same bits on TCP are tcp's for spillway-exact, "
+      "times by transport, times by scheduling. The same bits on TCP are tcp's for spillway-exact, "
       "tcp-fp16's for spillway-16, and those of spillway-over-tcp, which has Spillway's own codec "
-      "and collectives, for spillway.",
+      "and collectives, for spillway. Scheduling is what sending front layers first gains, over "
+      "spillway-flat; where that is not compared, it is part of the transport.",
       split.metric.label);
 }
 

@@ -48,6 +48,20 @@ TEST(Split, AGainIsBitsTimesTransport) {
   expect(5, "spillway", 2.5, 2);
 }
 
+TEST(Split, WithAFlatTwinSchedulingIsTakenOutOfTheTransport) {
+  const auto split = split_of(with_steps(
+      {{"tcp", 600}, {"spillway-over-tcp", 300}, {"spillway-flat", 150}, {"spillway", 120}}));
+  ASSERT_TRUE(split.has_value());
+  const GainShare& flat = split->shares[1];
+  EXPECT_EQ(flat.transport, 2);
+  EXPECT_EQ(flat.scheduling, std::nullopt);
+  const GainShare& ours = split->shares[2];
+  EXPECT_EQ(ours.gain, 5);
+  EXPECT_EQ(ours.bits, 2);
+  EXPECT_EQ(ours.transport, 2);
+  EXPECT_EQ(ours.scheduling, 1.25);
+}
+
 TEST(Split, WithoutTheControlTheGainStandsAlone) {
   const auto split = split_of(with_steps({{"spillway", 100}, {"tcp", 300}}));
   ASSERT_TRUE(split.has_value());

@@ -17,8 +17,9 @@ Transport over_gloo(std::string name, std::string tcp, std::string hook, std::st
   const std::string title = is_named ? name : fmt::format("{} ({})", name, tcp);
   std::vector<std::string> variables = {"SPILLWAY_LAB_BACKEND=gloo",
                                         fmt::format("SPILLWAY_LAB_HOOK={}", hook)};
-  return {std::move(name),     title, "gloo", std::move(tcp), std::move(hook), std::move(control),
-          std::move(variables)};
+  return {
+      std::move(name),     title, "gloo", std::move(tcp), std::move(hook), std::move(control), "",
+      std::move(variables)};
 }
 
 // A variable that is set but empty counts as not set: the caller's own has no say in it.
@@ -29,7 +30,9 @@ Transport over_spillway(std::string name, std::string control, std::string_view 
   variables.emplace_back("SPILLWAY_LAB_HOOK=");
   variables.push_back(fmt::format("SPILLWAY_CARRIER={}", carrier));
   variables.emplace_back("SPILLWAY_TCP_CONGESTION=");  // the host's, which the lab sets
-  return {std::move(name), title, "spillway", kCubic, "", std::move(control), std::move(variables)};
+  const std::string flat = name == "spillway" ? "spillway-flat" : "";
+  return {std::move(name),    title, "spillway",          kCubic, "",
+          std::move(control), flat,  std::move(variables)};
 }
 
 const std::vector<Transport>& known_transports() {
@@ -43,6 +46,8 @@ const std::vector<Transport>& known_transports() {
           "spillway-16", "tcp-fp16", "udp",
           {"SPILLWAY_MODE=tolerant", "SPILLWAY_PRECISION=16", "SPILLWAY_GATHER_PRECISION=16"}),
       over_spillway("spillway", "spillway-over-tcp", "udp", {"SPILLWAY_MODE=tolerant"}),
+      over_spillway("spillway-flat", "spillway-over-tcp", "udp",
+                    {"SPILLWAY_MODE=tolerant", "SPILLWAY_PRIORITY=0"}),
       over_spillway("spillway-over-tcp", "spillway-over-tcp", "tcp", {"SPILLWAY_MODE=tolerant"})};
   return kTransports;
 }

@@ -31,6 +31,7 @@ struct Transport {
   std::string tcp;      // congestion control of the hosts
   std::string hook;     // of torch, around DistributedDataParallel; empty: none
   std::string control;  // the name of the transport with the same bits over plain TCP
+  std::string flat;     // the one that differs only in that no layer goes first; empty: none
   std::vector<std::string> variables;  // "KEY=value"
 };
 

@@ -291,6 +291,8 @@ FabricSnapshot Emulator::Impl::take_snapshot() {
   sim::NetworkTotals totals = network_.totals();
   taken.lost_to_faults = totals.lost;
   taken.adders = std::move(totals.adders);
+  taken.tenant_bytes = tenants_.delivered_bytes();
+  taken.wanted_bytes = tenants_.wanted_bytes(network_.now());
   Lateness late;
   for (std::size_t i = 0; i < ports_.size(); ++i) {
     const PortCounters counters = ports_[i]->counters();

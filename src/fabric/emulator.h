@@ -57,6 +57,8 @@ struct FabricSnapshot {
   std::uint64_t foreign = 0;             // relays: not Spillway packets
   std::uint64_t oversized = 0;           // interfaces: longer than the MTU; turn off TSO, GSO, GRO
   std::uint64_t lost_to_faults = 0;      // on any link
+  std::uint64_t tenant_bytes = 0;        // of tenants, at their destinations
+  std::uint64_t wanted_bytes = 0;        // what tenants alone would have got through
   std::vector<sim::AdderTotals> adders;  // switches that add
 };
 

@@ -74,7 +74,7 @@ std::string pace_sentence(const Pace& pace) {
   if (pace.fabric_kept_up()) {
     return fmt::format(
         "this virtual machine's host took away {:.0f} % of its processors' time meanwhile (up to "
-        "{:.0f} is bearable). Comparisons of this run do not hold: repeat it",
+        "{:.0f} is bearable). All times of this run include that: repeat it when the host is quiet",
         100 * pace.stolen, 100 * kMaxStolen);
   }
   std::string sentence = fmt::format(

@@ -12,48 +12,57 @@ namespace spillway::lab {
 namespace {
 
 constexpr std::array<Preset, 9> kPresets = {{
-    {"clean", R"(# Four hosts under one switch with deep queues; nothing is wrong.
-topology one-switch hosts=4 rate=1gbit delay=10us
-switch mode=spillway queue=4m ecn=128k early-drop=3m trim=384
+    {"clean", R"(# Four hosts under one switch; nothing is wrong.
+# Stands for: a rack at 100 Gb/s, RTT 10 us, queues of two BDPs. Time runs 400 times slower.
+topology one-switch hosts=4 rate=250mbit delay=1ms
+switch mode=spillway queue=256k ecn=64k early-drop=192k trim=384
 )"},
     {"fast", R"(# The good day: 10 Gb/s, or what this machine carries, jumbo frames, nothing wrong.
+# Stands for: itself, a 10 Gb/s rack in real time. Runs in the kernel and measures processors.
 topology one-switch hosts=4 rate=10gbit delay=10us mtu=9000
-switch mode=spillway queue=16m ecn=1m early-drop=12m trim=2048
+switch mode=spillway queue=4m ecn=1m early-drop=3m trim=2048
 )"},
     {"congested", R"(# Shallow queues, and tenants that take most of two links in bursts.
-topology one-switch hosts=4 rate=1gbit delay=10us
+# Stands for: a rack at 100 Gb/s, RTT 10 us, queues of one BDP, bursts of 200 us and 70 us. Time runs 400 times slower.
+topology one-switch hosts=4 rate=250mbit delay=1ms
 switch mode=spillway queue=128k ecn=32k early-drop=64k trim=384
-tenant from=host1 to=host0 protocol=udp rate=70% on=20ms off=20ms
-tenant from=host3 to=host2 protocol=udp rate=50% on=7ms off=13ms
+tenant from=host1 to=host0 protocol=udp rate=70% on=80ms off=80ms
+tenant from=host3 to=host2 protocol=udp rate=50% on=28ms off=52ms
 )"},
-    {"incast", R"(# Four hosts under one switch with 64 KiB per queue: three into one overflow it.
-topology one-switch hosts=4 rate=1gbit delay=10us
-switch mode=spillway queue=64k ecn=0 early-drop=32k trim=384
+    {"incast", R"(# Four hosts under one switch with 128 KiB per queue: three into one overflow it.
+# Stands for: a rack at 100 Gb/s, RTT 10 us, queues of one BDP (16 MB for 128 ports). Time runs 400 times slower.
+topology one-switch hosts=4 rate=250mbit delay=1ms
+switch mode=spillway queue=128k ecn=0 early-drop=64k trim=384
 )"},
     {"gray", R"(# The last link to host0 silently loses one frame in a hundred.
-topology one-switch hosts=4 rate=1gbit delay=10us
-switch mode=spillway queue=512k ecn=64k early-drop=256k trim=384
+# Stands for: a rack at 100 Gb/s, RTT 10 us, queues of two BDPs, one bad cable. Time runs 400 times slower.
+topology one-switch hosts=4 rate=250mbit delay=1ms
+switch mode=spillway queue=256k ecn=64k early-drop=192k trim=384
 fault kind=gray link=switch0->host0 share=1%
 )"},
     {"aggregate",
      R"(# Four hosts under one switch that adds what is coded for it; as incast otherwise.
-topology one-switch hosts=4 rate=1gbit delay=10us
-switch mode=spillway queue=64k ecn=0 early-drop=32k trim=384
+# Stands for: a rack at 100 Gb/s, RTT 10 us, queues of one BDP, a switch with slots. Time runs 400 times slower.
+topology one-switch hosts=4 rate=250mbit delay=1ms
+switch mode=spillway queue=128k ecn=0 early-drop=64k trim=384
 aggregate slots=32768 policy=preemptive level=0
 )"},
     {"oversubscribed",
      R"(# Two leaves of two hosts; their uplinks carry half of what the hosts can send.
-topology leaf-spine hosts=4 leaves=2 spines=1 rate=1gbit uplink-rate=100% delay=10us
+# Stands for: two racks at 100 Gb/s, RTT 10 us between them, queues of one BDP. Time runs 400 times slower.
+topology leaf-spine hosts=4 leaves=2 spines=1 rate=250mbit uplink-rate=100% delay=500us
 switch mode=spillway queue=128k ecn=32k early-drop=64k trim=384
 )"},
     {"spray",
      R"(# Two leaves of two hosts, four spines: hosts' bits fit, but on no single path. Flows are hashed.
-topology leaf-spine hosts=4 leaves=2 spines=4 rate=1gbit uplink-rate=50% delay=10us spreading=flow
+# Stands for: two racks at 100 Gb/s with uplinks of 50 Gb/s, RTT 10 us, queues of one BDP. Time runs 400 times slower.
+topology leaf-spine hosts=4 leaves=2 spines=4 rate=250mbit uplink-rate=50% delay=500us spreading=flow
 switch mode=spillway queue=128k ecn=32k early-drop=64k trim=384
 )"},
-    {"wan", R"(# Hosts 20 ms apart over 500 Mb/s with deep queues and one frame in a thousand lost.
-topology one-switch hosts=4 rate=500mbit delay=10ms
-switch mode=spillway queue=4m ecn=1m early-drop=3m trim=384
+    {"wan", R"(# Hosts 20 ms apart over 250 Mb/s with deep queues and one frame in a thousand lost.
+# Stands for: itself, a leased line between two sites in real time, RTT 40 ms, routers that hold 64 ms.
+topology one-switch hosts=4 rate=250mbit delay=10ms
+switch mode=spillway queue=2m ecn=512k early-drop=1536k trim=384
 fault kind=loss link=switch0->host0 share=0.1%
 fault kind=loss link=switch0->host1 share=0.1%
 fault kind=loss link=switch0->host2 share=0.1%
@@ -79,6 +88,12 @@ int highest_host(std::string_view line) {
 
 std::string_view Preset::summary() const {
   return text.substr(2, text.find('\n') - 2);
+}
+
+std::string_view Preset::stands_for() const {
+  constexpr std::string_view kMark = "# Stands for: ";
+  const std::size_t begin = text.find(kMark) + kMark.size();
+  return text.substr(begin, text.find('\n', begin) - begin);
 }
 
 std::string Preset::text_for(std::uint32_t hosts) const {

@@ -61,11 +61,32 @@ TEST(Presets, TheGoodDayHasJumboFrames) {
   EXPECT_EQ(scenario::parse_scenario(find_preset("clean")->text)->topology.mtu, kDefaultMtu);
 }
 
+// 100 Gb/s, RTT 10 us: 125 KB are under way. A queue holds one or two times as much.
+TEST(Presets, DilatedDatacentresKeepTheirDimensionlessNumbers) {
+  for (const Preset& preset : presets()) {
+    if (preset.stands_for().find("100 Gb/s") == std::string_view::npos) {
+      continue;
+    }
+    EXPECT_NE(preset.stands_for().find("400 times slower"), std::string_view::npos) << preset.name;
+    const auto scenario = scenario::parse_scenario(preset.text);
+    const scenario::TopologyOptions& topology = scenario->topology;
+    const int links = topology.kind == scenario::TopologyKind::kLeafSpine ? 8 : 4;
+    const std::int64_t rtt_ns = links * topology.delay.count();
+    EXPECT_EQ(rtt_ns, 400 * 10'000) << preset.name;
+    EXPECT_EQ(topology.rate.count() * 400, 100'000'000'000) << preset.name;
+    const double bdp = 1e-9 * static_cast<double>(rtt_ns * topology.rate.count()) / 8;
+    EXPECT_GE(scenario->port.queue_bytes / bdp, 1.0) << preset.name;
+    EXPECT_LE(scenario->port.queue_bytes / bdp, 2.2) << preset.name;
+  }
+}
+
 TEST(Presets, SayWhatTheyAre) {
   for (const Preset& preset : presets()) {
     EXPECT_TRUE(preset.text.starts_with("# ")) << preset.name;
     EXPECT_GT(preset.summary().size(), 20U) << preset.name;
     EXPECT_EQ(preset.summary().find('\n'), std::string_view::npos) << preset.name;
+    EXPECT_NE(preset.text.find("\n# Stands for: "), std::string_view::npos) << preset.name;
+    EXPECT_EQ(preset.stands_for().find('\n'), std::string_view::npos) << preset.name;
   }
 }
 

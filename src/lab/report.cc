@@ -23,6 +23,8 @@ void visit_fabric(Snapshot& fabric, Visit visit) {
   visit(fabric.unknown);
   visit(fabric.same_port);
   visit(fabric.lost_to_faults);
+  visit(fabric.tenant_bytes);
+  visit(fabric.wanted_bytes);
   visit(fabric.latest_us);
   visit(fabric.mean_late_us);
   visit(fabric.p99_late_us);

@@ -13,6 +13,8 @@ LabOutcome sample_outcome() {
   outcome.fabric.frames_in = 11;
   outcome.fabric.latest_us = 12;
   outcome.fabric.mean_late_us = 1.5;
+  outcome.fabric.tenant_bytes = 1ULL << 42;
+  outcome.fabric.wanted_bytes = 1ULL << 43;
   fabric::PortSnapshot& port = outcome.fabric.ports.emplace_back();
   port.name = "switch0->host0";
   port.sent_bytes = 1ULL << 40;
@@ -61,6 +63,8 @@ TEST(Report, ComesThroughAsItWent) {
   EXPECT_EQ(report.outcome.fabric.frames_in, 11U);
   EXPECT_EQ(report.outcome.fabric.latest_us, 12U);
   EXPECT_EQ(report.outcome.fabric.mean_late_us, 1.5);
+  EXPECT_EQ(report.outcome.fabric.tenant_bytes, 1ULL << 42);
+  EXPECT_EQ(report.outcome.fabric.wanted_bytes, 1ULL << 43);
   ASSERT_EQ(report.outcome.fabric.ports.size(), 1U);
   const fabric::PortSnapshot& port = report.outcome.fabric.ports[0];
   EXPECT_EQ(port.name, "switch0->host0");

@@ -41,10 +41,11 @@ constexpr double kBottom = 50;
 
 // Distinguishable with common colour blindness (Okabe and Ito), black left for text; the last two,
 // of which that set has no more, by their dashes.
-constexpr std::array<const char*, kChartColours> kColours = {
-    "#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7f7f7f"};
+constexpr std::array<const char*, kChartColours> kColours = {"#d55e00", "#0072b2", "#009e73",
+                                                             "#cc79a7", "#e69f00", "#56b4e9",
+                                                             "#8c6bb1", "#7f7f7f", "#9a6324"};
 constexpr std::array<const char*, kChartColours> kDashes = {
-    "none", "9 3", "3 3", "12 3 3 3", "6 6", "1 3", "9 3 1 3 1 3", "2 6"};
+    "none", "9 3", "3 3", "12 3 3 3", "6 6", "1 3", "9 3 1 3 1 3", "2 6", "15 5"};
 
 // Inside the element, so that it looks the same in a page and as a file of its own.
 constexpr const char* kStyle =

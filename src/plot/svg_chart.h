@@ -39,7 +39,7 @@ struct Chart {
   std::vector<ChartGuide> guides{};
 };
 
-inline constexpr std::size_t kChartColours = 8;
+inline constexpr std::size_t kChartColours = 9;
 // A line with more points is thinner and has no dots at them.
 inline constexpr std::size_t kMaxDots = 60;
 

@@ -32,7 +32,7 @@ def can_isolate():
 class Aggregate(unittest.TestCase):
     def run_ranks(self, *arguments, code="blocks"):
         """The lab's account, and what each rank says."""
-        done = lab("--rate", "250mbit", *arguments, command=("python3", RANK, str(COUNT), "2", code))
+        done = lab("--rate", "250mbit", "--delay", "10us", *arguments, command=("python3", RANK, str(COUNT), "2", code))
         self.assertEqual(done.returncode, 0, done.stderr)
         told = [json.loads(line.split(" ", 1)[1]) for line in done.stderr.splitlines() if line.startswith("[")
                 and line.endswith("}")]

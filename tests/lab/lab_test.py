@@ -149,7 +149,7 @@ class Ranks:
     prefix = ()
 
     def run_lab(self, *arguments):
-        return lab("run", "--isolation", self.isolation, *arguments, prefix=self.prefix)
+        return lab("run", "--isolation", self.isolation, "--allow-late", *arguments, prefix=self.prefix)
 
     def test_ranks_reach_each_other_over_tcp(self):
         result = self.run_lab("--hosts", "3", *python(SUM_OVER_TCP))
@@ -253,15 +253,15 @@ class AsRoot(Ranks, unittest.TestCase):
         self.assertGreater(json.loads(result.stdout)["fabric"]["lost_to_faults"], 5)
 
     def test_the_switch_is_in_the_kernel_where_it_can_be(self):
-        for arguments, dataplane in ((["--preset", "clean"], "bpf"),
-                                     (["--preset", "clean", "--dataplane", "user"], "user"),
+        for arguments, dataplane in ((["--delay", "10us"], "bpf"),
+                                     (["--delay", "10us", "--dataplane", "user"], "user"),
                                      (["--preset", "congested"], "user")):
             result = self.run_lab(*arguments, "--json", "--", "true")
             self.assertEqual(result.returncode, 0, result.stderr)
             told = json.loads(result.stdout)["dataplane"]
             if "has no eBPF programs" not in result.stderr:
                 self.assertEqual(told, dataplane, arguments)
-        result = self.run_lab("--preset", "congested", "--dataplane", "bpf", "--", "true")
+        result = self.run_lab("--preset", "congested", "--delay", "10us", "--dataplane", "bpf", "--", "true")
         self.assertEqual(result.returncode, 1)
         self.assertIn("tenant", result.stderr)
 

@@ -44,17 +44,6 @@ class UdpTenantStack final : public HostStack {
   base::Instant seen_{base::nanoseconds(-1)};
 };
 
-// Takes packets and does nothing with them.
-class SinkStack final : public HostStack {
- public:
-  void expect_flow(const Flow& /*flow*/, base::Instant /*now*/) override {}
-  void start_flow(const Flow& /*flow*/, base::Instant /*now*/) override {}
-  void on_packet(Packet& /*packet*/, base::Instant /*now*/) override {}
-  void on_timeout(base::Instant /*now*/) override {}
-  base::Instant next_timeout() const override { return transport::kNever; }
-  bool poll_transmit(base::Instant /*now*/, Packet& /*packet*/) override { return false; }
-};
-
 UdpTenantStack::UdpTenantStack(const scenario::TenantPlan& plan, std::uint8_t far_stack,
                                std::uint32_t label)
     : plan_(plan), far_stack_(far_stack), label_(label), period_(plan.start) {}
@@ -106,12 +95,16 @@ bool UdpTenantStack::poll_transmit(base::Instant now, Packet& packet) {
 // Any fixed key: tenants only have to get labels that look random to a switch's hash.
 constexpr std::uint64_t kTenantLabelKey = 0x74656E616E747321;
 
-void add_udp(const scenario::TenantPlan& plan, std::uint32_t number, Network& network) {
+const TenantSink* add_udp(const scenario::TenantPlan& plan, std::uint32_t number,
+                          Network& network) {
   const std::uint32_t label =
       base::random_block(kTenantLabelKey, {number, plan.from, plan.to, 0})[0];
-  const std::uint8_t far = network.add_stack(plan.to, std::make_unique<SinkStack>());
+  auto sink = std::make_unique<TenantSink>();
+  const TenantSink* added = sink.get();
+  const std::uint8_t far = network.add_stack(plan.to, std::move(sink));
   network.add_stack(plan.from, std::make_unique<UdpTenantStack>(plan, far, label));
   network.wake(plan.from);
+  return added;
 }
 
 // ------------------------------------------------------------------ TCP
@@ -126,9 +119,32 @@ scenario::TcpConfig config_of(scenario::TenantProtocol protocol) {
   return config;
 }
 
+std::uint64_t bytes_in(base::Duration duration, base::BitRate rate) {
+  const __int128 bits = static_cast<__int128>(rate.count()) * duration.count() / 1'000'000'000;
+  return static_cast<std::uint64_t>(bits / 8);
+}
+
 std::uint64_t bytes_per_period(const scenario::TenantPlan& plan) {
-  const __int128 bits = static_cast<__int128>(plan.rate.count()) * plan.on.count() / 1'000'000'000;
-  return std::max<std::uint64_t>(static_cast<std::uint64_t>(bits / 8), 1);
+  return std::max<std::uint64_t>(bytes_in(plan.on, plan.rate), 1);
+}
+
+// How long a tenant has had its say by `now`.
+base::Duration time_on(const scenario::TenantPlan& plan, base::Instant now) {
+  const base::Duration since = std::max(now - plan.start, base::Duration());
+  const base::Duration whole = plan.on + plan.off;
+  if (plan.off == base::Duration()) {
+    return since;
+  }
+  const std::int64_t periods = since.count() / whole.count();
+  return plan.on * periods + std::min(since - whole * periods, plan.on);
+}
+
+// The rate of udp counts what surrounds a frame on the wire; its bytes here do not.
+std::uint64_t wanted_of(const scenario::TenantPlan& plan, base::Instant now) {
+  const std::uint64_t bytes = bytes_in(time_on(plan, now), plan.rate);
+  return plan.protocol == scenario::TenantProtocol::kUdp
+             ? bytes / (kTenantFrameBytes + SPILLWAY_WIRE_OVERHEAD) * kTenantFrameBytes
+             : bytes;
 }
 
 }  // namespace
@@ -194,13 +210,33 @@ base::Status Tenants::add_to(Network& network, const scenario::Topology& topolog
     if (!plan.ok()) {
       return plan.status();
     }
+    plans_.push_back(*plan);
     if (plan->protocol == scenario::TenantProtocol::kUdp) {
-      add_udp(*plan, number++, network);
+      sinks_.push_back(add_udp(*plan, number++, network));
     } else {
       tcp_.push_back(std::make_unique<TcpTenant>(*plan, number++, network));
     }
   }
   return {};
+}
+
+std::uint64_t Tenants::delivered_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const TenantSink* sink : sinks_) {
+    bytes += sink->bytes();
+  }
+  for (const auto& tenant : tcp_) {
+    bytes += tenant->delivered_bytes();
+  }
+  return bytes;
+}
+
+std::uint64_t Tenants::wanted_bytes(base::Instant now) const {
+  std::uint64_t bytes = 0;
+  for (const scenario::TenantPlan& plan : plans_) {
+    bytes += wanted_of(plan, now);
+  }
+  return bytes;
 }
 
 }  // namespace spillway::sim

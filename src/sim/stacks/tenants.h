@@ -12,10 +12,28 @@
 #include "base/status.h"
 #include "scenario/tenant.h"
 #include "scenario/topology.h"
+#include "sim/host_stack.h"
 #include "sim/network.h"
 #include "sim/tcp/stack.h"
+#include "transport/message.h"
 
 namespace spillway::sim {
+
+// Takes packets and counts their bytes: the receiving end of a UDP tenant.
+class TenantSink final : public HostStack {
+ public:
+  void expect_flow(const Flow& /*flow*/, base::Instant /*now*/) override {}
+  void start_flow(const Flow& /*flow*/, base::Instant /*now*/) override {}
+  void on_packet(Packet& packet, base::Instant /*now*/) override { bytes_ += packet.bytes; }
+  void on_timeout(base::Instant /*now*/) override {}
+  base::Instant next_timeout() const override { return transport::kNever; }
+  bool poll_transmit(base::Instant /*now*/, Packet& /*packet*/) override { return false; }
+
+  std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  std::uint64_t bytes_ = 0;
+};
 
 // Starts a flow per period on a pair of TCP stacks, one after the other, and has them forget each
 // flow that is over. A flow that takes longer than its period delays the next; periods it ran
@@ -29,6 +47,8 @@ class TcpTenant final : public FlowListener {
 
   void on_flow_end(const FlowResult& result, base::Instant now) override;
   std::uint64_t flows_ended() const { return flows_ended_; }
+  // Of flows that ended.
+  std::uint64_t delivered_bytes() const { return flows_ended_ * flow_.bytes; }
 
  private:
   void start_flow(base::Instant now);
@@ -49,7 +69,15 @@ class Tenants {
   base::Status add_to(Network& network, const scenario::Topology& topology,
                       std::span<const scenario::Tenant> tenants);
 
+  // What arrived: frames of udp, payload of flows that ended.
+  std::uint64_t delivered_bytes() const;
+  // What would have arrived by `now` had nothing been in the way. A sending host's own traffic may
+  // be, so this is more than what tenants sent.
+  std::uint64_t wanted_bytes(base::Instant now) const;
+
  private:
+  std::vector<scenario::TenantPlan> plans_;
+  std::vector<const TenantSink*> sinks_;  // the network's
   std::vector<std::unique_ptr<TcpTenant>> tcp_;
 };
 

@@ -57,6 +57,25 @@ TEST(Tenant, UdpIsSilentInItsPauses) {
   EXPECT_EQ(world.run(base::milliseconds(1'004)).packets, 100 * first);
 }
 
+TEST(Tenant, BytesThatGotThroughAreCountedBesideThoseThatWereWanted) {
+  World alone("tenant from=host0 to=host1 rate=50% on=5ms off=5ms start=10ms\n");
+  alone.run(base::milliseconds(110));
+  const std::uint64_t wanted = alone.tenants.wanted_bytes(alone.network.now());
+  EXPECT_NEAR(static_cast<double>(wanted), 500e6 / 8 * 0.05 * 1514 / 1538, 2 * 1514);
+  EXPECT_NEAR(static_cast<double>(alone.tenants.delivered_bytes()), static_cast<double>(wanted),
+              0.01 * static_cast<double>(wanted));
+  World crowded(
+      "tenant from=host0 to=host1 rate=100% off=0\ntenant from=host0 to=host1 rate=100% off=0\n");
+  crowded.run(base::milliseconds(100));
+  EXPECT_NEAR(static_cast<double>(crowded.tenants.delivered_bytes()) /
+                  static_cast<double>(crowded.tenants.wanted_bytes(crowded.network.now())),
+              0.5, 0.02);
+  World tcp("tenant from=host0 to=host1 protocol=dctcp rate=50% on=5ms off=5ms\n");
+  tcp.run(base::milliseconds(100));
+  EXPECT_NEAR(static_cast<double>(tcp.tenants.delivered_bytes()),
+              static_cast<double>(tcp.tenants.wanted_bytes(tcp.network.now())), 500e6 / 8 * 0.006);
+}
+
 TEST(Tenant, UdpBeyondTheLinksRateFillsItAndNoMore) {
   World world("tenant from=host0 to=host1 rate=5gbit on=10ms off=10ms\n");
   EXPECT_NEAR(static_cast<double>(world.run(base::milliseconds(995)).packets), 0.5e9 / (1538 * 8),

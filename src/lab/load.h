@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a rank does in a trial of a lab (calibration.h): as much as the busiest job would ask of the
+// fabric and of this machine's processors. It sends full datagrams to the next rank at its link's
+// rate, answers every second one that it gets with a small one, as TCP acknowledges, and computes
+// meanwhile.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "base/units.h"
+
+namespace spillway::lab {
+
+struct LoadOptions {
+  std::string peers;  // as SPILLWAY_PEERS has them; their ports are not used
+  std::size_t rank = 0;
+  base::BitRate rate;
+  unsigned mtu = 1500;
+  base::Duration length = base::milliseconds(500);
+};
+
+base::Status run_load(const LoadOptions& options);
+
+}  // namespace spillway::lab
