@@ -19,7 +19,7 @@ complete:
     {"event": "step", "step", "seconds", "step_ms", "loss"}        loss and time of rank 0
     {"event": "evaluation", "step", "seconds", "epoch", "accuracy"}
     {"event": "end", "step", "seconds", "epoch", "accuracy", "reason", "backend", "model", "parameters", "world",
-     "batch", "seed", "step_ms"}                                   reason: target, steps or epochs; step_ms: the median
+     "batch", "seed", "step_ms"}                                   reason: target, seconds, steps or epochs; step_ms: the median
 """
 import argparse
 import gzip
@@ -192,7 +192,7 @@ class Trainer:
         self.step = self._saved_step = 0
         # Kept, and dropped after the model: a thread of Gloo that drops the last reference to a tensor waits for
         # Python's lock, and in torch 1.13 the model's end waits for that thread without giving the lock up.
-        self._counts = torch.zeros(2, dtype=torch.int64)
+        self._counts = torch.zeros(3, dtype=torch.int64)
 
     def train_on(self, inputs: torch.Tensor, targets: torch.Tensor) -> float:
         self._optimizer.zero_grad(set_to_none=True)
@@ -203,15 +203,16 @@ class Trainer:
         return loss.item()
 
     @torch.no_grad()
-    def accuracy(self, data: Data, samples: int) -> float:
-        """Of the first so many, which the ranks share; the same at all."""
+    def accuracy(self, data: Data, samples: int, is_over: bool) -> Tuple[float, bool]:
+        """Of the first so many samples, which the ranks share, and whether any rank says that it is over; the same at
+        all."""
         rank, world = dist.get_rank(), dist.get_world_size()
         inputs, targets = data.test_inputs[:samples][rank::world], data.test_targets[:samples][rank::world]
         right = sum(int((self.model.module(some).argmax(-1) == expected).sum())
                     for some, expected in zip(inputs.split(256), targets.split(256)))
-        self._counts[0], self._counts[1] = right, targets.numel()
+        self._counts[0], self._counts[1], self._counts[2] = right, targets.numel(), is_over
         dist.all_reduce(self._counts)
-        return int(self._counts[0]) / int(self._counts[1])
+        return int(self._counts[0]) / int(self._counts[1]), int(self._counts[2]) > 0
 
     def save(self) -> None:
         """By rank 0. A checkpoint is there whole or not at all."""
@@ -284,9 +285,11 @@ class Run:
         reason = "steps" if self._last_step == self._options.steps else "epochs"
         while self._trainer.step < self._last_step:
             self._take_step()
-            if self._is_time_to_evaluate() and self._evaluate():
-                reason = "target"
-                break
+            if self._is_time_to_evaluate():
+                found = self._evaluate()
+                if found:
+                    reason = found
+                    break
         self._trainer.save()
         self._write_end(reason)
 
@@ -309,9 +312,10 @@ class Run:
         is_epochs_end = step % self._batches.steps_per_epoch == 0
         return is_epochs_end or step == self._last_step or step % self._options.evaluate_every == 0
 
-    def _evaluate(self) -> bool:
-        """Whether the target is reached."""
-        self._accuracy = self._trainer.accuracy(self._data, self._recipe.test_samples)
+    def _evaluate(self) -> str:
+        """Why training ends here; empty: it does not."""
+        is_over = self._options.seconds is not None and self._seconds() >= self._options.seconds
+        self._accuracy, is_over = self._trainer.accuracy(self._data, self._recipe.test_samples, is_over)
         step, epochs, seconds = self._trainer.step, self._epochs(), self._seconds()
         self._journal.write("evaluation", step=step, seconds=seconds, epoch=epochs, accuracy=self._accuracy)
         if step % self._batches.steps_per_epoch == 0:
@@ -319,9 +323,9 @@ class Run:
             self._journal.say(f"epoch {epochs}: accuracy {100 * self._accuracy:.1f} %, {step} steps, {seconds:.1f} s")
         target = self._options.target_accuracy
         if target is None or self._accuracy < target:
-            return False
+            return "seconds" if is_over else ""
         self._journal.say(f"accuracy {100 * self._accuracy:.1f} % reached after {step} steps, {seconds:.1f} s")
-        return True
+        return "target"
 
     def _write_end(self, reason: str) -> None:
         options, median = self._options, round(statistics.median(self._step_ms), 3) if self._step_ms else None
@@ -350,6 +354,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--data", type=pathlib.Path, help="folder of Fashion-MNIST, or file of text")
     parser.add_argument("--epochs", type=positive, default=3)
     parser.add_argument("--steps", type=positive, help="stop after so many, those before a checkpoint included")
+    parser.add_argument("--seconds", type=float, help="stop at the first evaluation after so many")
     parser.add_argument("--batch", type=positive, help="samples a step, of all ranks together")
     parser.add_argument("--lr", type=float, help="learning rate")
     parser.add_argument("--seed", type=int, default=1)
