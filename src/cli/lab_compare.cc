@@ -28,6 +28,7 @@
 #include "compare/transport_run.h"
 #include "lab/calibration.h"
 #include "lab/network/links.h"
+#include "scenario/dilation.h"
 
 namespace spillway::cli {
 namespace {
@@ -261,6 +262,7 @@ std::string end_of_file(const fs::path& path, std::size_t lines) {
 }
 
 constexpr std::size_t kMaxRounds = 1000;
+constexpr int kMaxSlowdowns = 2;         // behind the first run
 constexpr std::size_t kShownLines = 12;  // of what a failed run printed
 
 struct LabCompareOptions {
@@ -317,6 +319,11 @@ void check_run(const compare::RunRecord& run, const CompareProgress& progress) {
   }
 }
 
+// Thrown where the lab was late in a run and when that was repeated.
+struct LateRun {
+  CommandError error;  // for a user who has to decide
+};
+
 CommandError late_error(const compare::RunRecord& run, const compare::RunTask& task) {
   const lab::Pace& pace = run.outcome.pace;
   const base::BitRate half = task.options.scenario.topology.rate / 2;
@@ -342,7 +349,7 @@ compare::RunRecord run_on_time(const compare::RunTask& task, const compare::Tran
   run = value_or_throw(compare::run_transport(task, transport));
   if (!has_failed() && !run.outcome.pace.fabric_kept_up()) {
     progress.clear();
-    throw late_error(run, task);
+    throw LateRun{late_error(run, task)};
   }
   return run;
 }
@@ -364,6 +371,29 @@ std::vector<compare::RunRecord> run_all(const std::vector<compare::Transport>& t
     }
   }
   return runs;
+}
+
+// A machine that became busier than it was in the trial gets a slower network, and all runs begin
+// again on that: they must have the same.
+std::vector<compare::RunRecord> run_all_on_time(const std::vector<compare::Transport>& transports,
+                                                const LabCompareOptions& options,
+                                                compare::RunTask& task) {
+  scenario::Scenario& network = task.options.scenario;
+  const bool is_fixed = has_fixed_rate(options.network) || !scenario::can_be_dilated(network);
+  for (int slower = 0;; ++slower) {
+    try {
+      return run_all(transports, options.rounds, options.network.allow_late, task);
+    } catch (const LateRun& late) {
+      if (is_fixed || slower == kMaxSlowdowns) {
+        throw late.error;
+      }
+      network = scenario::dilated(network, 2);
+      fmt::print(stderr,
+                 "spillway: the lab was late again, so all runs begin again with time twice as "
+                 "slow: links of {}, delays and bursts twice as long, queues as they are\n",
+                 lab::rate_option(network.topology.rate));
+    }
+  }
 }
 
 int worst_exit_code(const compare::Comparison& comparison) {
@@ -412,10 +442,10 @@ void run(const LabCompareOptions& options) {
   lab_options = on_time(std::move(lab_options), options.network);
   comparison.command = options.command;
   comparison.rounds = options.rounds;
-  comparison.runs = run_all(transports, options.rounds, options.network.allow_late,
-                            {lab_options, options.command, folder, 1, {}});
+  compare::RunTask task = {lab_options, options.command, folder, 1, {}};
+  comparison.runs = run_all_on_time(transports, options, task);
   print(options, comparison,
-        write_compare_report(folder, comparison, compare::network_facts(lab_options, transports)));
+        write_compare_report(folder, comparison, compare::network_facts(task.options, transports)));
   if (const int worst = worst_exit_code(comparison); worst != kExitOk) {
     throw CommandExit{worst};
   }
