@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The functions of fmt 9, compiled once. Header-only fmt has every file compile them again, a fifth
-// of the whole build; Debian's libfmt.so would be one more library for a wheel to carry.
+// The functions of fmt 9, compiled once. With header-only fmt every file compiles them again, which
+// took a fifth of the time of src/runtime; Debian's libfmt.so would be one more library in a wheel.
 // src/CMakeLists.txt adds this file where fmt is of version 9, and takes fmt header-only otherwise.
 #include <fmt/format-inl.h>
 

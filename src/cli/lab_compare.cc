@@ -89,8 +89,8 @@ std::string cell(const std::vector<compare::Metric>& metrics, std::string_view k
   return value ? compare::value_text(metric->unit, *value) : "-";
 }
 
-// Of many runs: a row for each, with what matters most. All metrics of so many do not fit on a
-// terminal side by side; the page has them.
+// A row for each run, with the metrics that matter most. A terminal is too narrow for all metrics
+// of many runs side by side; the page has them.
 TextTable overview_table(const compare::Comparison& comparison) {
   TextTable table({"", "median step", "p99", "accuracy", "tenants", "gain", "by bits",
                    "by transport", "by scheduling"});

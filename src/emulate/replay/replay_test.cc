@@ -40,8 +40,8 @@ std::vector<RankOutcome> replay_all(const World& world, const ReplayOptions& opt
   return outcomes;
 }
 
-// Of many waits the least late, which other programs disturb least; several rounds, because a busy
-// machine may disturb all of a round.
+// Compares the least late of many waits, which other programs disturb least. It takes several
+// rounds, because a busy machine may disturb a whole one.
 TEST(TimerQueue, HowLateAThingIsDoesNotDependOnHowManyWait) {
   constexpr int kRounds = 20;
   const auto least = [](std::size_t pending) {

@@ -47,7 +47,7 @@ class TcpTenant final : public FlowListener {
 
   void on_flow_end(const FlowResult& result, base::Instant now) override;
   std::uint64_t flows_ended() const { return flows_ended_; }
-  // Of flows that ended.
+  // A flow counts once it has ended.
   std::uint64_t delivered_bytes() const { return flows_ended_ * flow_.bytes; }
 
  private:
