@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <vector>
 
 namespace spillway::base {
 
@@ -35,6 +36,14 @@ T load_le(const void* from) {
 template <WireScalar T>
 void store_le(void* to, T value) {
   std::memcpy(to, &value, sizeof(T));
+}
+
+// For messages whose size is known once they are written; packets are written in place.
+template <WireScalar T>
+void append_le(std::vector<std::uint8_t>& to, T value) {
+  const std::size_t at = to.size();
+  to.resize(at + sizeof(T));
+  store_le(to.data() + at, value);
 }
 
 // Copies bytes that do not overlap, for pieces of packets: up to a few hundred bytes, where the

@@ -58,6 +58,9 @@ constexpr Duration milliseconds(std::int64_t count) {
 constexpr Duration seconds(std::int64_t count) {
   return Duration(count * 1'000'000'000);
 }
+constexpr double seconds_of(Duration duration) {
+  return static_cast<double>(duration.count()) / 1e9;
+}
 constexpr double microseconds_of(Duration duration) {
   return static_cast<double>(duration.count()) / 1000.0;
 }

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Values of options: one that is wrong is a usage error (exit code 2) that names the option and
+// what it may be, wherever it is found out. What fails although the options are right is a
+// CommandError (exit code 1).
+#pragma once
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <charconv>
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+
+namespace spillway::cli {
+
+// What an option's text says.
+template <typename T>
+T parsed(const char* option, const base::Result<T>& result) {
+  if (!result.ok()) {
+    throw CLI::ValidationError(option, result.status().message());
+  }
+  return *result;
+}
+
+// CLI11's own check lets a number that has too many digits count as the largest there is, and
+// prints its limits as floating-point numbers.
+inline CLI::Validator whole_number(std::uint64_t least, std::uint64_t most) {
+  return {
+      [least, most](const std::string& text) -> std::string {
+        std::uint64_t value = 0;
+        const char* end = text.data() + text.size();
+        const auto [read, error] = std::from_chars(text.data(), end, value);
+        const bool is_good = error == std::errc{} && read == end && value >= least && value <= most;
+        return is_good ? ""
+                       : fmt::format("'{}' is not a whole number from {} to {}", text, least, most);
+      },
+      ""};
+}
+
+inline CLI::Validator any_seed() {
+  return whole_number(0, UINT64_MAX);
+}
+
+inline constexpr std::uint64_t kMaxSeeds = 1'000'000'000;  // worlds for years
+
+// For commands that go through random worlds: `seeds` of them from `first` on, or only `seed`.
+template <typename Options>
+void add_seed_options(CLI::App& command, Options& options) {
+  command.add_option("--seeds", options.seeds, "How many worlds")
+      ->check(whole_number(1, kMaxSeeds));
+  command.add_option("--first", options.first, "Seed of the first; the others follow it")
+      ->check(any_seed());
+  command.add_option("--seed", options.seed, "Only this world, and print what it is")
+      ->check(any_seed());
+}
+
+}  // namespace spillway::cli
