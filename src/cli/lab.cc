@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/lab_command.h"
 #include "cli/lab_report.h"
@@ -45,7 +46,7 @@ lab::LabRecord select_lab(const std::string& name) {
 
 void show_presets(const std::string& name) {
   if (!name.empty()) {
-    fmt::print("{}", value_or_throw(lab::find_preset(name)).text);
+    fmt::print("{}", parsed("preset", lab::find_preset(name)).text);
     return;
   }
   for (const lab::Preset& preset : lab::presets()) {

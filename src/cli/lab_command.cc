@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/units_text.h"
+#include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/lab_report.h"
 #include "cli/scenario_file.h"
@@ -30,7 +31,7 @@ std::string base_text(const NetworkOptions& options) {
     return read_text(options.scenario);
   }
   const std::string name = options.preset.empty() ? "clean" : options.preset;
-  const lab::Preset preset = value_or_throw(lab::find_preset(name));
+  const lab::Preset preset = parsed("--preset", lab::find_preset(name));
   return options.hosts ? preset.text_for(*options.hosts) : std::string(preset.text);
 }
 
@@ -79,7 +80,7 @@ Overrides switch_overrides(const NetworkOptions& options, const scenario::Scenar
     return overrides;
   }
   const auto bytes =
-      static_cast<std::uint32_t>(value_or_throw(base::parse_bytes(options.buffer)).count());
+      static_cast<std::uint32_t>(parsed("--buffer", base::parse_bytes(options.buffer)).count());
   const spillway_port_config port =
       scenario::with_buffer(dataplane::default_port_config(mode), bytes);
   overrides.push_back(fmt::format("switch.queue={}", bytes));
@@ -136,6 +137,12 @@ std::string aggregate_lines(const scenario::Topology& topology) {
 
 std::string additional_lines(const NetworkOptions& options, const scenario::Scenario& base) {
   std::string lines;
+  for (const auto& [option, share] :
+       {std::pair("--loss", options.loss), std::pair("--bursty", options.bursty)}) {
+    if (!share.empty()) {
+      parsed(option, base::parse_fraction(share));
+    }
+  }
   const bool adds = options.aggregate && base.aggregations.empty();
   if (adds || !options.loss.empty() || !options.bursty.empty()) {
     const scenario::Topology topology = value_or_throw(scenario::build_topology(base));
@@ -164,7 +171,7 @@ scenario::Scenario scenario_of(const NetworkOptions& options) {
 void check_lab_variables(const std::vector<std::string>& variables) {
   for (const std::string& variable : variables) {
     if (variable.find('=') == std::string::npos || variable.front() == '=') {
-      throw CommandError(fmt::format("--env '{}' is not NAME=VALUE", variable));
+      throw CLI::ValidationError("--env", fmt::format("'{}' is not NAME=VALUE", variable));
     }
   }
 }
@@ -256,7 +263,10 @@ lab::LabOptions on_time(lab::LabOptions options, const NetworkOptions& network) 
   if (network.allow_late || !value_or_throw(lab::can_be_late(options))) {
     return options;
   }
-  const double dilation = value_or_throw(lab::calibrate(options));
+  const auto [dilation, interrupted_by] = value_or_throw(lab::calibrate(options));
+  if (interrupted_by != 0) {
+    throw CommandExit{128 + interrupted_by};
+  }
   if (dilation == 1) {
     return options;
   }
@@ -272,8 +282,8 @@ lab::LabOptions on_time(lab::LabOptions options, const NetworkOptions& network) 
   fmt::print(
       stderr,
       "spillway: this machine emulates {} late, so time runs {:g} times slower: links of {}, "
-      "delays and bursts {:g} times as long, queues as they are\n",
-      lab::rate_option(asked), dilation, possible, dilation);
+      "delays and bursts {:g} times as long, queues as they are{}\n",
+      lab::rate_option(asked), dilation, possible, dilation, kComputingIsNotSlowed);
   return options;
 }
 

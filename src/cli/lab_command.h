@@ -52,8 +52,13 @@ lab::LabOptions lab_options_of(const NetworkOptions& network);
 // True if the user said how fast links are.
 bool has_fixed_rate(const NetworkOptions& network);
 
+// For lines that say how much slower time runs.
+inline constexpr const char* kComputingIsNotSlowed =
+    ". What ranks compute is not slowed, so it weighs less against communication";
+
 // The same lab, slowed down if this machine would emulate it late otherwise; one line on standard
-// error says so. Where the rate is fixed it throws CommandError with the rate that is possible.
+// error says so. Where the rate is fixed it throws CommandError with the rate that is possible, and
+// CommandExit where a signal ended the trial.
 lab::LabOptions on_time(lab::LabOptions options, const NetworkOptions& network);
 
 struct LabCommandOptions {

@@ -2,116 +2,32 @@
 #include <fmt/format.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "base/units_text.h"
+#include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/lab_command.h"
-#include "cli/text_table.h"
+#include "cli/lab_compare_report.h"
 #include "compare/comparison.h"
-#include "compare/comparison_json.h"
 #include "compare/notes.h"
-#include "compare/page.h"
-#include "compare/split.h"
 #include "compare/transport.h"
 #include "compare/transport_run.h"
 #include "lab/calibration.h"
 #include "lab/network/links.h"
+#include "lab/rank_group.h"
 #include "scenario/dilation.h"
 
 namespace spillway::cli {
 namespace {
-
-std::vector<std::string> headings(const compare::Comparison& comparison) {
-  std::vector<std::string> cells = {""};
-  for (const compare::RunRecord& run : comparison.runs) {
-    cells.push_back(run.transport.title);
-    if (cells.size() > 2) {
-      cells.emplace_back("ratio");
-    }
-  }
-  return cells;
-}
-
-std::vector<std::string> row(const compare::Metric& metric) {
-  std::vector<std::string> cells = {metric.label};
-  for (std::size_t run = 0; run < metric.values.size(); ++run) {
-    const auto& [value, ratio] = std::pair(metric.values[run], metric.ratios[run]);
-    cells.push_back(value ? compare::value_text(metric.unit, *value) : "-");
-    if (run > 0) {
-      cells.push_back(ratio ? compare::ratio_text(*ratio) : "-");
-    }
-  }
-  return cells;
-}
-
-// A row per metric, a column per run, ratios to the first beside the others.
-TextTable compare_table(const compare::Comparison& comparison) {
-  TextTable table(headings(comparison));
-  for (const compare::Metric& metric : compare::metrics_of(comparison)) {
-    table.add_row(row(metric));
-  }
-  return table;
-}
-
-std::string factor(const std::optional<double>& value) {
-  return value ? compare::ratio_text(*value) : "-";
-}
-
-// How many times as fast as tcp, and by what.
-TextTable split_table(const compare::GainSplit& split) {
-  TextTable table({"times as fast as tcp", "gain", "by bits", "by transport", "by scheduling",
-                   "same bits on TCP"});
-  for (const compare::GainShare& share : split.shares) {
-    table.add_row({share.title, factor(share.gain), factor(share.bits), factor(share.transport),
-                   factor(share.scheduling), share.control});
-  }
-  return table;
-}
-
-constexpr std::size_t kMaxColumns = 4;
-
-std::string cell(const std::vector<compare::Metric>& metrics, std::string_view key,
-                 std::size_t run) {
-  const auto metric = std::ranges::find(metrics, key, &compare::Metric::key);
-  const std::optional<double>& value = metric->values[run];
-  return value ? compare::value_text(metric->unit, *value) : "-";
-}
-
-// A row for each run, with the metrics that matter most. A terminal is too narrow for all metrics
-// of many runs side by side; the page has them.
-TextTable overview_table(const compare::Comparison& comparison) {
-  TextTable table({"", "median step", "p99", "accuracy", "tenants", "gain", "by bits",
-                   "by transport", "by scheduling"});
-  const std::vector<compare::Metric> metrics = compare::metrics_of(comparison);
-  const std::optional<compare::GainSplit> split = compare::split_of(comparison);
-  for (std::size_t i = 0; i < comparison.runs.size(); ++i) {
-    const compare::Transport& transport = comparison.runs[i].transport;
-    std::vector<std::string> row = {
-        transport.title, cell(metrics, "step_p50_ms", i), cell(metrics, "step_p99_ms", i),
-        cell(metrics, "final_accuracy", i), cell(metrics, "tenant_share", i)};
-    for (const compare::GainShare& share :
-         split ? split->shares : std::vector<compare::GainShare>()) {
-      if (share.name == transport.name) {
-        row.insert(row.end(), {factor(share.gain), factor(share.bits), factor(share.transport),
-                               factor(share.scheduling)});
-      }
-    }
-    table.add_row(row);
-  }
-  return table;
-}
 
 // The run that is under way, on standard error. On a terminal, a line that renews itself and goes
 // with the object; elsewhere a line when a run begins and one when it is over.
@@ -153,10 +69,15 @@ void CompareProgress::begin_run(const compare::Transport& transport) {
   }
 }
 
-// "[2/3] spillway took 24 s, 61 steps of 312.5 ms (median)".
+// "[2/3] spillway took 24 s, 61 steps of 312.5 ms (median)", or why it did not go well.
 void CompareProgress::end_run(const compare::RunRecord& run) const {
+  if (!compare::went_well(run)) {
+    clear();
+    tell_of_failed_run(run);
+    return;
+  }
   std::string line =
-      fmt::format("{} took {:.0f} s", run.transport.name, compare::seconds_of(run.outcome.elapsed));
+      fmt::format("{} took {:.0f} s", run.transport.name, base::seconds_of(run.outcome.elapsed));
   if (const auto median = compare::percentile(compare::steady_step_times(run), 0.5); median) {
     line += fmt::format(", {} steps of {} (median)", compare::step_times(run).size(),
                         compare::value_text(compare::Unit::kMilliseconds, *median));
@@ -199,71 +120,12 @@ std::string progress_line(std::size_t run, std::size_t runs, const compare::RunP
                             compare::count_text(progress.sample.lost));
 }
 
-namespace fs = std::filesystem;
-
-// What is left in the folder, besides what ranks printed and logged.
-struct CompareReport {
-  fs::path page;     // report.html
-  std::string json;  // of report.json
-};
-
-constexpr std::streamoff kMaxEndBytes = 8192;
-
-void write_report_file(const fs::path& path, const std::string& content) {
-  std::ofstream file(path, std::ios::binary);
-  file << content;
-  file.close();
-  if (!file) {
-    throw CommandError(
-        fmt::format("cannot write {}: choose another folder with --out", path.string()));
-  }
-}
-
-// Makes it where it is not there.
-fs::path compare_folder(const std::string& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error) {
-    throw CommandError(fmt::format("cannot make the folder {} ({}): choose another with --out",
-                                   path, error.message()));
-  }
-  return fs::absolute(path).lexically_normal();
-}
-
-CompareReport write_compare_report(const fs::path& folder, const compare::Comparison& comparison,
-                                   const std::vector<compare::Fact>& network) {
-  CompareReport report;
-  report.page = folder / "report.html";
-  nlohmann::json json = compare::comparison_json(comparison, network);
-  json["page"] = report.page.string();
-  // Bytes of a command that are no text would make dump() throw.
-  report.json = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
-  write_report_file(report.page, compare::comparison_page(comparison, network));
-  write_report_file(folder / "report.json", report.json + "\n");
-  return report;
-}
-
-// The last lines of a file, at most `lines` of them and a few kilobytes.
-std::string end_of_file(const fs::path& path, std::size_t lines) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  const std::streamoff size = file.tellg();
-  if (size <= 0) {
-    return {};
-  }
-  const std::streamoff taken = std::min(size, kMaxEndBytes);
-  std::string text(static_cast<std::size_t>(taken), '\0');
-  file.seekg(size - taken);
-  file.read(text.data(), taken);
-  std::size_t begin = text.size();
-  for (std::size_t i = 0; i <= lines && begin != std::string::npos && begin > 0; ++i) {
-    begin = text.rfind('\n', begin - 1);
-  }
-  return begin == std::string::npos || begin == 0 ? text : text.substr(begin + 1);
-}
-
 constexpr std::size_t kMaxRounds = 1000;
-constexpr int kMaxSlowdowns = 2;         // behind the first run
-constexpr std::size_t kShownLines = 12;  // of what a failed run printed
+// How long a run may take unless --limit says: as long as nothing is known, and then that multiple
+// of what the first to finish took. --help says so, too.
+constexpr base::Duration kFirstLimit = base::seconds(3600);
+constexpr base::Duration kLeastLimit = base::seconds(600);
+constexpr std::int64_t kLimitOverFirst = 10;
 
 struct LabCompareOptions {
   NetworkOptions network;
@@ -272,18 +134,11 @@ struct LabCompareOptions {
   std::string target_accuracy;
   std::string out = "spillway-compare";
   double grace_seconds = 10.0;
+  std::string limit_text;
+  std::optional<base::Duration> limit;  // of limit_text
   bool json = false;
   std::vector<std::string> command;
 };
-
-// What an option means, or wrong usage.
-template <typename T>
-T option_or_throw(const char* option, base::Result<T> parsed) {
-  if (!parsed.ok()) {
-    throw CLI::ValidationError(option, parsed.status().message());
-  }
-  return std::move(parsed).value();
-}
 
 lab::LabOptions lab_options_for(const LabCompareOptions& compared) {
   NetworkOptions network = compared.network;
@@ -302,36 +157,26 @@ void check_tcp(const std::vector<compare::Transport>& transports) {
   }
 }
 
-void tell_of_failure(const compare::RunRecord& run) {
-  fmt::print(stderr, "spillway: over {} the command failed with exit code {}; the end of {}:\n{}",
-             run.transport.name, run.outcome.worst_exit_code(), run.output_path,
-             end_of_file(run.output_path, kShownLines));
+// The longest time that a run may take; 0: any.
+base::Duration limit_for(const LabCompareOptions& options,
+                         const std::vector<compare::RunRecord>& runs) {
+  if (options.limit) {
+    return *options.limit;
+  }
+  const auto finished = std::ranges::find_if(runs, compare::went_well);
+  return finished == runs.end()
+             ? kFirstLimit
+             : std::max(kLeastLimit, finished->outcome.elapsed * kLimitOverFirst);
 }
 
-// An interrupt ends the comparison: what is left of it would compare nothing.
-void check_run(const compare::RunRecord& run, const CompareProgress& progress) {
-  if (run.outcome.interrupted_by != 0) {
-    throw CommandExit{run.outcome.worst_exit_code()};
-  }
-  if (run.outcome.worst_exit_code() != kExitOk) {
-    progress.clear();
-    tell_of_failure(run);
-  }
-}
-
-// Thrown where the lab was late in a run and when that was repeated.
-struct LateRun {
-  CommandError error;  // for a user who has to decide
-};
-
-CommandError late_error(const compare::RunRecord& run, const compare::RunTask& task) {
+std::string lateness_text(const compare::RunRecord& run, const compare::RunTask& task) {
   const lab::Pace& pace = run.outcome.pace;
   const base::BitRate half = task.options.scenario.topology.rate / 2;
-  return CommandError(fmt::format(
-      "over {} the lab was late twice, so nothing is compared: frames left {:.0f} us late on "
-      "average (up to {:.0f} is bearable), and the emulation lost {}. End other programs, or give "
-      "--rate {}; --allow-late compares all the same",
-      run.transport.name, pace.mean_late_us, pace.limit_us, pace.missed, lab::rate_option(half)));
+  return fmt::format(
+      "the lab was late twice: frames left {:.0f} us late on average (up to {:.0f} is bearable), "
+      "and the emulation lost {}. End other programs, or give --rate {}; --allow-late compares all "
+      "the same",
+      pace.mean_late_us, pace.limit_us, pace.missed, lab::rate_option(half));
 }
 
 // A run in which the lab was late says nothing: it is made once more. So is one during which the
@@ -339,115 +184,126 @@ CommandError late_error(const compare::RunRecord& run, const compare::RunTask& t
 // says so.
 compare::RunRecord run_on_time(const compare::RunTask& task, const compare::Transport& transport,
                                bool allow_late, CompareProgress& progress) {
-  compare::RunRecord run = value_or_throw(compare::run_transport(task, transport));
-  const auto has_failed = [&run] { return run.outcome.worst_exit_code() != kExitOk; };
-  if (allow_late || has_failed() || run.outcome.pace.kept_up()) {
+  compare::RunRecord run = compare::run_transport(task, transport);
+  if (allow_late || !compare::went_well(run) || run.outcome.pace.kept_up()) {
     return run;
   }
   progress.tell(run.outcome.pace.fabric_kept_up() ? "the host of this machine was busy: once more"
                                                   : "the lab was late: once more");
-  run = value_or_throw(compare::run_transport(task, transport));
-  if (!has_failed() && !run.outcome.pace.fabric_kept_up()) {
-    progress.clear();
-    throw LateRun{late_error(run, task)};
+  run = compare::run_transport(task, transport);
+  if (compare::went_well(run) && !run.outcome.pace.fabric_kept_up()) {
+    run.late = lateness_text(run, task);
   }
   return run;
 }
 
-// Transports take turns, so that what else the machine does meanwhile falls on all of them.
-std::vector<compare::RunRecord> run_all(const std::vector<compare::Transport>& transports,
-                                        std::size_t rounds, bool allow_late,
-                                        compare::RunTask task) {
-  CompareProgress progress(transports.size() * rounds);
+// How all runs ended, or why they have to begin again.
+struct Attempt {
+  std::vector<compare::RunRecord> runs;  // of every transport that had its turn
+  int interrupted_by = 0;
+  std::optional<lab::Pace> late;  // of the run that has to be made on a slower network
+};
+
+// Transports take turns, so that what else the machine does meanwhile falls on all of them. A run
+// that fails leaves the others alone; an interrupt ends them, as what is left would compare
+// nothing.
+Attempt run_all(const std::vector<compare::Transport>& transports, const LabCompareOptions& options,
+                compare::RunTask task, bool can_be_slower) {
+  CompareProgress progress(transports.size() * options.rounds);
   task.on_progress = [&progress](const compare::RunProgress& run) { progress.show(run); };
-  std::vector<compare::RunRecord> runs;
-  for (task.round = 1; task.round <= rounds; ++task.round) {
+  Attempt attempt;
+  for (task.round = 1; task.round <= options.rounds; ++task.round) {
     for (std::size_t i = 0; i < transports.size(); ++i) {
       progress.begin_run(transports[i]);
-      compare::RunRecord run = run_on_time(task, transports[i], allow_late, progress);
-      check_run(run, progress);
+      task.options.limit = limit_for(options, attempt.runs);
+      compare::RunRecord run =
+          run_on_time(task, transports[i], options.network.allow_late, progress);
+      if (can_be_slower && !run.late.empty()) {
+        attempt.late = run.outcome.pace;
+        return attempt;
+      }
       progress.end_run(run);
-      (task.round == 1 ? runs : runs[i].repeats).push_back(std::move(run));
+      attempt.interrupted_by = run.outcome.interrupted_by;
+      (task.round == 1 ? attempt.runs : attempt.runs[i].repeats).push_back(std::move(run));
+      if (attempt.interrupted_by != 0) {
+        return attempt;
+      }
     }
   }
-  return runs;
+  return attempt;
 }
 
 // A machine that became busier than it was in the trial gets a slower network, and all runs begin
-// again on that: they must have the same.
-std::vector<compare::RunRecord> run_all_on_time(const std::vector<compare::Transport>& transports,
-                                                const LabCompareOptions& options,
-                                                compare::RunTask& task) {
+// again on that, since they must have the same. That costs the time of all of them, so it happens
+// once: what is late then is left out.
+Attempt run_all_on_time(const std::vector<compare::Transport>& transports,
+                        const LabCompareOptions& options, compare::RunTask& task) {
   scenario::Scenario& network = task.options.scenario;
-  const bool is_fixed = has_fixed_rate(options.network) || !scenario::can_be_dilated(network);
-  for (int slower = 0;; ++slower) {
-    try {
-      return run_all(transports, options.rounds, options.network.allow_late, task);
-    } catch (const LateRun& late) {
-      if (is_fixed || slower == kMaxSlowdowns) {
-        throw late.error;
-      }
-      network = scenario::dilated(network, 2);
-      fmt::print(stderr,
-                 "spillway: the lab was late again, so all runs begin again with time twice as "
-                 "slow: links of {}, delays and bursts twice as long, queues as they are\n",
-                 lab::rate_option(network.topology.rate));
-    }
+  const bool can_be_slower = !has_fixed_rate(options.network) && scenario::can_be_dilated(network);
+  Attempt attempt = run_all(transports, options, task, can_be_slower);
+  if (!attempt.late) {
+    return attempt;
   }
+  const double slowdown = lab::slowdown_after(*attempt.late);
+  network = scenario::dilated(network, slowdown);
+  fmt::print(stderr,
+             "spillway: the lab was late again, so all runs begin again with time {:g} times as "
+             "slow: links of {}, delays and bursts {:g} times as long, queues as they are{}\n",
+             slowdown, lab::rate_option(network.topology.rate), slowdown, kComputingIsNotSlowed);
+  return run_all(transports, options, task, false);
 }
 
 int worst_exit_code(const compare::Comparison& comparison) {
   int worst = kExitOk;
   for (const compare::RunRecord& run : comparison.runs) {
     for (const compare::RunRecord* round : compare::rounds_of(run)) {
-      worst = std::max(worst, round->outcome.worst_exit_code());
+      const int code = round->outcome.worst_exit_code();
+      worst = std::max({worst, code, compare::went_well(*round) ? kExitOk : kExitFailure});
     }
   }
   return worst;
 }
 
-void print(const LabCompareOptions& options, const compare::Comparison& comparison,
-           const CompareReport& report) {
-  if (options.json) {
-    fmt::print("{}\n", report.json);
-    return;
+// Signals wait from here on: one that comes between two runs ends the next at once, so that there
+// is always a report. Returns the signal that ended the runs, or 0.
+int run_and_write(const std::vector<compare::Transport>& transports,
+                  const LabCompareOptions& options, compare::RunTask task,
+                  compare::Comparison& comparison, CompareReport& report) {
+  const lab::BlockedSignals blocked;
+  Attempt attempt = run_all_on_time(transports, options, task);
+  comparison.runs = std::move(attempt.runs);
+  for (std::size_t i = comparison.runs.size(); i < transports.size(); ++i) {
+    comparison.left_out.push_back(transports[i].name);
   }
-  const std::optional<compare::GainSplit> split = compare::split_of(comparison);
-  const bool is_wide = comparison.runs.size() > kMaxColumns;
-  fmt::print("{}", (is_wide ? overview_table(comparison) : compare_table(comparison)).to_string());
-  if (is_wide) {
-    fmt::print("Tenants: the share of what others on the network would have got through alone.\n");
-  }
-  if (split) {
-    fmt::print("\n{}{}\n\n", is_wide ? "" : split_table(*split).to_string(),
-               compare::split_explanation(*split));
-  }
-  for (const std::string& note : compare::notes_of(comparison)) {
-    fmt::print("Note: {}\n", note);
-  }
-  fmt::print("Page: {}\n", report.page.string());
+  report = write_compare_report(task.folder, comparison,
+                                compare::network_facts(task.options, transports));
+  return attempt.interrupted_by;
 }
 
 void run(const LabCompareOptions& options) {
   compare::Comparison comparison;
   if (!options.target_accuracy.empty()) {
     comparison.wanted_accuracy =
-        option_or_throw("--target-accuracy", base::parse_fraction(options.target_accuracy));
+        parsed("--target-accuracy", base::parse_fraction(options.target_accuracy));
   }
-  const auto transports =
-      option_or_throw("--transports", compare::parse_transports(options.transports));
+  const auto transports = parsed("--transports", compare::parse_transports(options.transports));
   lab::LabOptions lab_options = lab_options_for(options);
   check_tcp(transports);
   const std::filesystem::path folder = compare_folder(options.out);
   lab_options = on_time(std::move(lab_options), options.network);
   comparison.command = options.command;
   comparison.rounds = options.rounds;
-  compare::RunTask task = {lab_options, options.command, folder, 1, {}};
-  comparison.runs = run_all_on_time(transports, options, task);
-  print(options, comparison,
-        write_compare_report(folder, comparison, compare::network_facts(task.options, transports)));
-  if (const int worst = worst_exit_code(comparison); worst != kExitOk) {
-    throw CommandExit{worst};
+  CompareReport report;
+  const int interrupted_by = run_and_write(
+      transports, options, {lab_options, options.command, folder, 1, {}}, comparison, report);
+  if (options.json) {
+    fmt::print("{}\n", report.json);
+  } else {
+    print_compare_report(comparison, report);
+  }
+  const int code = interrupted_by != 0 ? 128 + interrupted_by : worst_exit_code(comparison);
+  if (code != kExitOk) {
+    throw CommandExit{code};
   }
 }
 
@@ -471,7 +327,12 @@ constexpr const char* kFooter =
     "    {\"event\":\"evaluation\",\"step\":50,\"seconds\":9.5,\"accuracy\":0.81}\n"
     "    {\"event\":\"end\"}\n"
     "PYTHONPATH and SPILLWAY_LIBRARY lead to the package of this tool unless they are set. What\n"
-    "ranks print goes to OUT/TRANSPORT.txt. The exit code is that of the worst rank of all runs.\n"
+    "ranks print goes to OUT/TRANSPORT.txt. A run that fails leaves the others alone. The exit "
+    "code is\n"
+    "that of the worst rank of all runs, 124 where a run was over its limit, 1 where it could not "
+    "be\n"
+    "made on time or at all; an interrupt ends it with 128 + the signal, behind the report so "
+    "far.\n"
     "Examples:\n"
     "  spillway lab compare -- python3 train.py\n"
     "  spillway lab compare --preset incast --transports tcp,tcp-fp16,spillway-16 --rounds 3 \\\n"
@@ -502,9 +363,18 @@ void add_lab_compare(CLI::App& lab) {
                    "Seconds the other ranks have to end when one fails")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 86400.0));
+  verb->add_option("--limit", options->limit_text,
+                   "Longest time of a run, such as 900s, after which it counts as failed; 0: none. "
+                   "Default: 3600s until one has finished, then 10 times what that took, at least "
+                   "600s");
   verb->add_option("command", options->command, "Behind --: what every rank runs")->required();
   verb->footer(kFooter);
-  verb->callback([options] { run(*options); });
+  verb->callback([options] {
+    if (!options->limit_text.empty()) {
+      options->limit = parsed("--limit", base::parse_duration(options->limit_text));
+    }
+    run(*options);
+  });
 }
 
 }  // namespace spillway::cli

@@ -5,12 +5,17 @@
 
 #include <algorithm>
 
+#include "base/printable.h"
+
 namespace spillway::cli {
 
 TextTable::TextTable(std::vector<std::string> headings) : rows_{std::move(headings)} {}
 
 void TextTable::add_row(std::vector<std::string> cells) {
   cells.resize(rows_.front().size());
+  for (std::string& cell : cells) {
+    cell = base::printable(cell);
+  }
   rows_.push_back(std::move(cells));
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A table for the terminal: columns as wide as their widest cell, numbers to the right.
+// A table for the terminal: columns as wide as their widest cell, numbers to the right. Control
+// characters in cells are shown and not obeyed: names come from other machines.
 #pragma once
 
 #include <string>

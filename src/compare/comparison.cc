@@ -26,6 +26,24 @@ std::vector<double> times_of(const ProgressLog& log) {
   return times;
 }
 
+// Leaves out runs that ended early.
+ValueOf of_whole_runs(ValueOf value_of) {
+  return [value_of = std::move(value_of)](const RunRecord& run) {
+    return went_well(run) ? value_of(run) : std::nullopt;
+  };
+}
+
+bool has_numbers(const RunRecord& run) {
+  return run.not_made.empty() && run.late.empty();
+}
+
+// A failed round counts only if no round of the run went well.
+bool counts(const RunRecord& round, const std::vector<const RunRecord*>& rounds) {
+  return has_numbers(round) &&
+         (went_well(round) ||
+          std::ranges::none_of(rounds, [](const auto* other) { return went_well(*other); }));
+}
+
 Value longest_first_step(const RunRecord& run) {
   std::vector<double> times = step_times(run);
   times.resize(std::min(kFirstSteps, times.size()));
@@ -51,6 +69,11 @@ Value best_accuracy(const RunRecord& run) {
     best = std::max(best, Value(evaluation.accuracy));
   }
   return best;
+}
+
+// Unknown values are ignored.
+Value lower(const Value& a, const Value& b) {
+  return a && b ? std::min(a, b) : a ? a : b;
 }
 
 // Of the whole run.
@@ -103,8 +126,9 @@ Value mean(const std::vector<Value>& values) {
 Metric metric(const Comparison& comparison, Metric named, const ValueOf& value_of) {
   for (const RunRecord& run : comparison.runs) {
     std::vector<Value>& rounds = named.by_round.emplace_back();
-    for (const RunRecord* round : rounds_of(run)) {
-      rounds.push_back(value_of(*round));
+    const std::vector<const RunRecord*> records = rounds_of(run);
+    for (const RunRecord* round : records) {
+      rounds.push_back(counts(*round, records) ? value_of(*round) : std::nullopt);
     }
     named.values.push_back(mean(rounds));
   }
@@ -114,6 +138,13 @@ Metric metric(const Comparison& comparison, Metric named, const ValueOf& value_o
 
 std::string target_label(Value target) {
   return target ? fmt::format("time to {:.1f} % accuracy", *target * 100) : "time to accuracy";
+}
+
+// The first to fail or, where none failed by itself, the first of those that did not end well.
+std::size_t first_failed_rank(const lab::LabOutcome& outcome) {
+  const auto found = std::ranges::find_if(outcome.exit_codes, [](int code) { return code != 0; });
+  return outcome.first_failed.value_or(
+      static_cast<std::size_t>(found - outcome.exit_codes.begin()));
 }
 
 std::string bytes_text(double bytes) {
@@ -128,8 +159,47 @@ std::string bytes_text(double bytes) {
 
 }  // namespace
 
-double seconds_of(base::Duration duration) {
-  return static_cast<double>(duration.count()) * 1e-9;
+bool went_well(const RunRecord& run) {
+  return has_numbers(run) && run.outcome.worst_exit_code() == 0;
+}
+
+std::string failure_of(const RunRecord& run) {
+  const lab::LabOutcome& outcome = run.outcome;
+  if (went_well(run)) {
+    return {};
+  }
+  if (!has_numbers(run)) {
+    return run.not_made.empty() ? run.late : run.not_made;
+  }
+  const double seconds = base::seconds_of(outcome.elapsed);
+  if (outcome.interrupted_by != 0) {
+    return fmt::format("stopped by signal {} after {:.0f} s", outcome.interrupted_by, seconds);
+  }
+  if (outcome.over_limit) {
+    return fmt::format("ended after {:.0f} s, at its limit (--limit); what it printed is in {}",
+                       seconds, run.output_path);
+  }
+  const std::size_t rank = first_failed_rank(outcome);
+  return fmt::format("rank {} failed first, with exit code {}; what it printed is in {}", rank,
+                     outcome.exit_codes[rank], run.output_path);
+}
+
+std::string result_text(const RunRecord& run) {
+  if (went_well(run)) {
+    return "done";
+  }
+  if (!run.not_made.empty()) {
+    return "failed: not started";
+  }
+  if (!run.late.empty()) {
+    return "failed: late";
+  }
+  if (run.outcome.interrupted_by != 0) {
+    return "stopped";
+  }
+  return run.outcome.over_limit
+             ? "failed: limit"
+             : fmt::format("failed: exit code {}", run.outcome.worst_exit_code());
 }
 
 std::optional<double> percentile(std::vector<double> values, double share) {
@@ -144,16 +214,25 @@ std::optional<double> percentile(std::vector<double> values, double share) {
 }
 
 std::optional<double> target_accuracy(const Comparison& comparison) {
-  Value lowest = comparison.wanted_accuracy;
+  if (comparison.wanted_accuracy) {
+    return comparison.wanted_accuracy;
+  }
+  Value of_good;
+  Value of_all;
   for (const RunRecord& run : comparison.runs) {
     for (const RunRecord* round : rounds_of(run)) {
       const Value best = best_accuracy(*round);
-      if (!comparison.wanted_accuracy && best) {
-        lowest = lowest ? std::min(*lowest, *best) : *best;
-      }
+      of_all = lower(of_all, best);
+      of_good = went_well(*round) ? lower(of_good, best) : of_good;
     }
   }
-  return lowest;
+  return of_good ? of_good : of_all;
+}
+
+const RunRecord* first_made(const Comparison& comparison) {
+  const auto made = std::ranges::find_if(comparison.runs,
+                                         [](const RunRecord& run) { return run.not_made.empty(); });
+  return made == comparison.runs.end() ? nullptr : &*made;
 }
 
 StepSource step_source(const RunRecord& run) {
@@ -182,6 +261,18 @@ std::vector<const RunRecord*> rounds_of(const RunRecord& run) {
   return rounds;
 }
 
+const RunRecord* first_failed_round(const RunRecord& run) {
+  const std::vector<const RunRecord*> rounds = rounds_of(run);
+  const auto failed =
+      std::ranges::find_if(rounds, [](const RunRecord* round) { return !went_well(*round); });
+  return failed == rounds.end() ? nullptr : *failed;
+}
+
+bool has_failures(const Comparison& comparison) {
+  return std::ranges::any_of(
+      comparison.runs, [](const RunRecord& run) { return first_failed_round(run) != nullptr; });
+}
+
 std::vector<Metric> metrics_of(const Comparison& comparison) {
   const Value target = target_accuracy(comparison);
   std::vector<Metric> metrics;
@@ -199,21 +290,22 @@ std::vector<Metric> metrics_of(const Comparison& comparison) {
   add("seconds_to_target", target_label(target), Unit::kSeconds,
       [target](const RunRecord& run) { return seconds_to(run, target); });
   add("final_accuracy", "final accuracy", Unit::kShare, final_accuracy, Better::kMore);
-  add("elapsed_seconds", "time in all", Unit::kSeconds,
-      [](const RunRecord& run) { return Value(seconds_of(run.outcome.elapsed)); });
+  add("elapsed_seconds", "time in all", Unit::kSeconds, of_whole_runs([](const RunRecord& run) {
+        return Value(base::seconds_of(run.outcome.elapsed));
+      }));
   add("link_use", "use of the busiest link", Unit::kShare, busiest_link_use, Better::kNeither);
   add("wire_bytes", "bytes on the wire", Unit::kBytes,
-      [](const RunRecord& run) { return Value(totals_of(run).sent_bytes); });
-  add(
-      "trimmed_packets", "packets trimmed", Unit::kPackets,
-      [](const RunRecord& run) { return Value(totals_of(run).trimmed); }, Better::kNeither);
+      of_whole_runs([](const RunRecord& run) { return Value(totals_of(run).sent_bytes); }));
+  add("trimmed_packets", "packets trimmed", Unit::kPackets,
+      of_whole_runs([](const RunRecord& run) { return Value(totals_of(run).trimmed); }),
+      Better::kNeither);
   add("lost_packets", "packets lost", Unit::kPackets,
-      [](const RunRecord& run) { return Value(totals_of(run).lost); });
-  add("tenant_bytes", "tenants' bytes that got through", Unit::kBytes, tenant_bytes,
+      of_whole_runs([](const RunRecord& run) { return Value(totals_of(run).lost); }));
+  add("tenant_bytes", "tenants' bytes that got through", Unit::kBytes, of_whole_runs(tenant_bytes),
       Better::kNeither);
   add("tenant_share", "share of what tenants wanted", Unit::kShare, tenant_share, Better::kMore);
   add("cpu_seconds", "processor time", Unit::kSeconds,
-      [](const RunRecord& run) { return Value(seconds_of(run.outcome.cpu)); });
+      of_whole_runs([](const RunRecord& run) { return Value(base::seconds_of(run.outcome.cpu)); }));
   return metrics;
 }
 

@@ -8,6 +8,9 @@
 // are in no percentile. With several rounds a number is the mean of those of the rounds, which took
 // turns: what else the machine did falls on all transports alike.
 //
+// A run that failed, was stopped or was over its limit has numbers of its steps only: its times and
+// bytes are those of a part. Rounds that failed are in no number of a run with better ones.
+//
 // Percentiles are the nearest rank. Bytes and packets are those of all switch ports, background
 // traffic included, which a longer run has more of.
 #pragma once
@@ -31,6 +34,8 @@ struct RunRecord {
   Transport transport;
   std::size_t round = 1;
   lab::LabOutcome outcome;
+  std::string not_made;  // why there was no run; the outcome is then empty
+  std::string late;      // why its numbers do not hold: the lab was late. They are left out
   std::vector<lab::FabricSample> samples;  // in the order of their times
   ProgressLog log;                         // of the command
   ProgressLog watched;                     // what the lab saw of a PyTorch script
@@ -47,7 +52,18 @@ struct Comparison {
   std::vector<RunRecord> runs;       // the first is what the others are compared with
   std::size_t rounds = 1;
   std::optional<double> wanted_accuracy;  // 0 to 1; none: see target_accuracy()
+  std::vector<std::string> left_out;      // names of transports that an interrupt kept from running
 };
+
+// Null: there is none.
+const RunRecord* first_made(const Comparison& comparison);
+
+// False for runs that failed in any way: not made, late, stopped, over the limit, exit code not 0.
+bool went_well(const RunRecord& run);
+// Why one did not go well, as the rest of a sentence; empty if it did.
+std::string failure_of(const RunRecord& run);
+// The same in a word or three, for a table: "done", "failed: exit code 3".
+std::string result_text(const RunRecord& run);
 
 enum class Unit : std::uint8_t { kMilliseconds, kSeconds, kShare, kBytes, kPackets };
 
@@ -77,11 +93,13 @@ std::vector<double> steady_step_times(const RunRecord& run);
 
 // The run and its repeats.
 std::vector<const RunRecord*> rounds_of(const RunRecord& run);
+// Null: all of them went well.
+const RunRecord* first_failed_round(const RunRecord& run);
+// True if a round of any run did not go well.
+bool has_failures(const Comparison& comparison);
 
 // Always the same metrics in the same order, also where no run has a value.
 std::vector<Metric> metrics_of(const Comparison& comparison);
-
-double seconds_of(base::Duration duration);
 
 // `share` of 0.5 is the median; none: there are no values.
 std::optional<double> percentile(std::vector<double> values, double share);

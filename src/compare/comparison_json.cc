@@ -27,7 +27,7 @@ json evaluations_json(const ProgressLog& log) {
 json samples_json(const std::vector<lab::FabricSample>& samples) {
   json all = json::array();
   for (const lab::FabricSample& sample : samples) {
-    all.push_back({{"seconds", seconds_of(sample.at)},
+    all.push_back({{"seconds", base::seconds_of(sample.at)},
                    {"sent_bytes", sample.sent_bytes},
                    {"queued_bytes", sample.queued_bytes},
                    {"deepest_bytes", sample.deepest_bytes},
@@ -55,6 +55,11 @@ json source_json(StepSource source) {
       break;
   }
   return {};
+}
+
+json failure_json(const RunRecord& run) {
+  const RunRecord* failed = first_failed_round(run);
+  return failed == nullptr ? json() : json(failure_of(*failed));
 }
 
 json split_json(const std::optional<GainSplit>& split) {
@@ -89,6 +94,7 @@ json run_json(const RunRecord& run, std::size_t index, const std::vector<Metric>
           {"tcp", run.transport.tcp},
           {"hook", run.transport.hook.empty() ? json() : json(run.transport.hook)},
           {"exit_codes", run.outcome.exit_codes},
+          {"failure", failure_json(run)},
           {"isolation", std::string(lab::isolation_name(run.outcome.isolation))},
           {"dataplane", std::string(lab::dataplane_name(run.outcome.dataplane))},
           {"late",

@@ -4,14 +4,15 @@
 //
 //   {"command": [...], "network": {...}, "target_accuracy": 0.8, "rounds": 1, "notes": [...],
 //    "runs": [{"transport": "tcp", "backend": "gloo", "tcp": "cubic", "hook": null,
-//              "exit_codes": [0, 0], "metrics": {...}, "ratios": {...}, "by_round": {...},
-//              "steps": 300, "steps_from": "log", "bad_lines": 0, "evaluations": [...],
-//              "samples": [...], "log": "PATH", "output": "PATH", "isolation": ..,
+//              "exit_codes": [0, 0], "failure": null, "metrics": {...}, "ratios": {...},
+//              "by_round": {...}, "steps": 300, "steps_from": "log", "bad_lines": 0, "evaluations":
+//              [...], "samples": [...], "log": "PATH", "output": "PATH", "isolation": ..,
 //              "dataplane": .., "late": {"mean_us": 21.5, "limit_us": 200, "missed_frames": 0}}],
 //    "split": {"metric": "step_p50_ms", "explanation": "...",
 //              "shares": [{"transport": "spillway", "control": "spillway-over-tcp", "gain": 4.0,
 //                          "bits": 2.5, "by_transport": 1.6, "by_scheduling": null}]}}
 //
+// A failure is why a run, in the first of its rounds that did, did not go well, as a sentence.
 // Keys of metrics, ratios and by_round are those of metrics_of(); by_round has a list for each.
 // What is unknown is null, and so is a split where there is none. Steps come from the command's
 // "log" or from its "optimizer". Exit codes, evaluations and samples, what the fabric was like over

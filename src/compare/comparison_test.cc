@@ -136,6 +136,63 @@ TEST(Metrics, SeveralRoundsHaveTheirMean) {
   EXPECT_EQ(target_accuracy(comparison), 0.6);
 }
 
+TEST(Metrics, OfARunThatFailedOnlyThoseOfItsStepsCount) {
+  Comparison comparison = sample_comparison();
+  comparison.runs[1].outcome.over_limit = true;
+  comparison.runs[1].log.evaluations.back().accuracy = 0.6;
+  EXPECT_EQ(metric_of(comparison, "step_p50_ms").values[1], 26);
+  for (const char* key : {"elapsed_seconds", "wire_bytes", "trimmed_packets", "cpu_seconds"}) {
+    EXPECT_EQ(metric_of(comparison, key).values[1], std::nullopt) << key;
+    EXPECT_NE(metric_of(comparison, key).values[0], std::nullopt) << key;
+  }
+  EXPECT_EQ(target_accuracy(comparison), 0.8);  // that of the good one
+  comparison.runs[0].outcome.exit_codes = {1, 0};
+  EXPECT_EQ(target_accuracy(comparison), 0.6);
+}
+
+TEST(Metrics, ARunThatWasLateHasNone) {
+  Comparison comparison = sample_comparison();
+  comparison.runs[1].late = "the lab was late";
+  for (const Metric& metric : metrics_of(comparison)) {
+    EXPECT_EQ(metric.values[1], std::nullopt) << metric.key;
+  }
+}
+
+TEST(Metrics, RoundsThatFailedAreInNoMean) {
+  Comparison comparison = sample_comparison();
+  comparison.runs[0].repeats = {sample_run("tcp", 3.0)};
+  comparison.runs[0].repeats[0].outcome.exit_codes = {0, 9};
+  const Metric median = metric_of(comparison, "step_p50_ms");
+  EXPECT_EQ(median.by_round[0], (std::vector<std::optional<double>>{52, std::nullopt}));
+  EXPECT_EQ(median.values[0], 52);
+}
+
+TEST(Failure, IsToldWithItsReason) {
+  RunRecord run = sample_run("tcp", 1.0);
+  run.output_path = "/out/tcp.txt";
+  EXPECT_TRUE(went_well(run));
+  EXPECT_EQ(failure_of(run), "");
+  EXPECT_EQ(result_text(run), "done");
+  run.outcome.exit_codes = {143, 3};
+  run.outcome.first_failed = 1;
+  EXPECT_EQ(failure_of(run),
+            "rank 1 failed first, with exit code 3; what it printed is in /out/tcp.txt");
+  EXPECT_EQ(result_text(run), "failed: exit code 143");
+  run.outcome.over_limit = true;
+  EXPECT_EQ(failure_of(run),
+            "ended after 20 s, at its limit (--limit); what it printed is in /out/tcp.txt");
+  EXPECT_EQ(result_text(run), "failed: limit");
+  run.outcome.interrupted_by = 15;
+  EXPECT_EQ(failure_of(run), "stopped by signal 15 after 20 s");
+  EXPECT_EQ(result_text(run), "stopped");
+  run.late = "late by 300 us";
+  EXPECT_EQ(failure_of(run), "late by 300 us");
+  EXPECT_EQ(result_text(run), "failed: late");
+  run.not_made = "no such program";
+  EXPECT_EQ(failure_of(run), "no such program");
+  EXPECT_EQ(result_text(run), "failed: not started");
+}
+
 TEST(Metrics, ValuesAreWrittenWithTheirUnits) {
   EXPECT_EQ(value_text(Unit::kMilliseconds, 80.456), "80.5 ms");
   EXPECT_EQ(value_text(Unit::kSeconds, 12.345), "12.35 s");

@@ -77,14 +77,22 @@ std::string tcp_text(const std::vector<Transport>& transports) {
   return usual + others;
 }
 
-void note_failures(const RunRecord& run, Notes& notes) {
-  for (std::size_t rank = 0; rank < run.outcome.exit_codes.size(); ++rank) {
-    if (run.outcome.exit_codes[rank] != 0) {
-      notes.push_back(fmt::format("{}: rank {} ended with exit code {}; what it printed is in {}",
-                                  name_of(run), rank, run.outcome.exit_codes[rank],
-                                  run.output_path));
-      return;
+void note_failure(const RunRecord& run, Notes& notes) {
+  if (const std::string failure = failure_of(run); !failure.empty()) {
+    notes.push_back(fmt::format("{}: {}", name_of(run), failure));
+  }
+}
+
+// A comparison that was stopped has fewer rounds than it was asked for.
+void note_missing_rounds(const Comparison& comparison, Notes& notes) {
+  for (const RunRecord& run : comparison.runs) {
+    if (const std::size_t made = rounds_of(run).size(); made < comparison.rounds) {
+      notes.push_back(fmt::format("{}: {} of {} rounds were made", run.transport.name, made,
+                                  comparison.rounds));
     }
+  }
+  if (!comparison.left_out.empty()) {
+    notes.push_back(fmt::format("not run: {}", fmt::join(comparison.left_out, ", ")));
   }
 }
 
@@ -103,7 +111,7 @@ void note_log(const RunRecord& run, Notes& notes) {
 // A run that is not what its name says.
 void note_hook(const RunRecord& run, Notes& notes) {
   const Transport& transport = run.transport;
-  if (transport.hook.empty() || run.watched.hook == HookFate::kUsed) {
+  if (transport.hook.empty() || run.watched.hook == HookFate::kUsed || !went_well(run)) {
     return;
   }
   const char* why = run.watched.hook == HookFate::kNoModel
@@ -117,7 +125,7 @@ void note_hook(const RunRecord& run, Notes& notes) {
 void note_missing_steps(const std::vector<RunRecord>& runs, Notes& notes) {
   std::vector<std::string> names;
   for (const RunRecord& run : runs) {
-    if (step_source(run) == StepSource::kNone) {
+    if (step_source(run) == StepSource::kNone && went_well(run)) {
       names.push_back(run.transport.name);
     }
   }
@@ -134,7 +142,9 @@ void note_missing_steps(const std::vector<RunRecord>& runs, Notes& notes) {
 void note_same_runs(const Comparison& comparison, Notes& notes) {
   const bool is_seen = std::any_of(comparison.runs.begin(), comparison.runs.end(),
                                    [](const RunRecord& run) { return run.watched.has_group; });
-  if (comparison.runs.size() > 1 && !is_seen && !tells_transports_apart(comparison.command)) {
+  const bool is_told = std::any_of(comparison.runs.begin(), comparison.runs.end(), went_well);
+  if (comparison.runs.size() > 1 && is_told && !is_seen &&
+      !tells_transports_apart(comparison.command)) {
     notes.emplace_back(
         "the command has no {backend} or {transport}, and the lab saw no process group of torch: "
         "only variables such as SPILLWAY_MODE tell its runs apart");
@@ -150,7 +160,8 @@ void note_unwatched(const Comparison& comparison, Notes& notes) {
 }
 
 void note_emulation(const RunRecord& run, Notes& notes) {
-  if (const std::string sentence = lab::pace_sentence(run.outcome.pace); !sentence.empty()) {
+  const std::string sentence = run.late.empty() ? lab::pace_sentence(run.outcome.pace) : "";
+  if (!sentence.empty()) {
     notes.push_back(fmt::format("{}: {}", name_of(run), sentence));
   }
 }
@@ -176,17 +187,18 @@ std::vector<std::string> notes_of(const Comparison& comparison) {
   Notes notes;
   for (const RunRecord& run : comparison.runs) {
     for (const RunRecord* round : rounds_of(run)) {
-      note_failures(*round, notes);
+      note_failure(*round, notes);
       note_log(*round, notes);
       note_hook(*round, notes);
       note_emulation(*round, notes);
     }
   }
+  note_missing_rounds(comparison, notes);
   note_missing_steps(comparison.runs, notes);
   note_same_runs(comparison, notes);
   note_unwatched(comparison, notes);
-  if (!comparison.runs.empty() &&
-      comparison.runs.front().outcome.isolation == lab::Isolation::kNone) {
+  const RunRecord* made = first_made(comparison);
+  if (made != nullptr && made->outcome.isolation == lab::Isolation::kNone) {
     notes.emplace_back(lab::kLoopbackNotice);
     notes.emplace_back("TCP is this machine's own, whatever a table calls it");
   }

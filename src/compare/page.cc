@@ -123,6 +123,20 @@ std::string rounds_text(const Comparison& comparison) {
                            comparison.rounds);
 }
 
+// Only where there is something to tell.
+std::string result_row(const Comparison& comparison) {
+  if (!has_failures(comparison)) {
+    return {};
+  }
+  std::string cells;
+  for (const RunRecord& run : comparison.runs) {
+    const RunRecord* failed = first_failed_round(run);
+    cells +=
+        fmt::format("<td>{}</td>", html_escape(result_text(failed == nullptr ? run : *failed)));
+  }
+  return fmt::format("<tr><th scope='row'>result</th>{}</tr>", cells);
+}
+
 std::string table_of(const Comparison& comparison) {
   std::string rows;
   for (const Metric& metric : metrics_of(comparison)) {
@@ -132,6 +146,7 @@ std::string table_of(const Comparison& comparison) {
     }
     rows += "</tr>";
   }
+  rows += result_row(comparison);
   return fmt::format(
       "<section><h2>Summary</h2><div class='scroll'><table>{}<tbody>{}</tbody></table></div>"
       "<p class='small'>Ratios are to {}; the best of a row is bold. {}Medians and percentiles "
@@ -201,11 +216,12 @@ std::string notes_section(const Comparison& comparison) {
 }
 
 std::string facts_section(const Comparison& comparison, const std::vector<Fact>& network) {
-  const lab::LabOutcome& outcome = comparison.runs.front().outcome;
   std::vector<Fact> facts = network;
-  facts.push_back({"emulation",
-                   fmt::format("isolation {}, dataplane {}", lab::isolation_name(outcome.isolation),
-                               lab::dataplane_name(outcome.dataplane))});
+  if (const RunRecord* made = first_made(comparison); made != nullptr) {
+    facts.push_back({"emulation", fmt::format("isolation {}, dataplane {}",
+                                              lab::isolation_name(made->outcome.isolation),
+                                              lab::dataplane_name(made->outcome.dataplane))});
+  }
   facts.push_back({"version", std::string(base::kVersion)});
   std::string items;
   for (const Fact& fact : facts) {

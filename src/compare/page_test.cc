@@ -124,10 +124,41 @@ TEST(Notes, SayWhatWentWrong) {
   comparison.runs[1].outcome.pace.missed = 7;
   const std::vector<std::string> notes = notes_of(comparison);
   ASSERT_EQ(notes.size(), 4U);
-  EXPECT_NE(notes[0].find("tcp: rank 1 ended with exit code 3"), std::string::npos);
+  EXPECT_NE(notes[0].find("tcp: rank 1 failed first, with exit code 3"), std::string::npos);
   EXPECT_NE(notes[1].find("left out: 2,000"), std::string::npos);
   EXPECT_NE(notes[2].find("5 steps"), std::string::npos);
   EXPECT_NE(notes[3].find("lost 7 itself"), std::string::npos);
+}
+
+TEST(Page, ARunThatWasNotMadeKeepsItsColumn) {
+  Comparison comparison = sample_comparison();
+  for (RunRecord& run : comparison.runs) {
+    run.outcome.isolation = lab::Isolation::kRoot;
+  }
+  EXPECT_EQ(count(comparison_page(comparison, {}), "<th scope='row'>result</th>"), 0U);
+  RunRecord& failed = comparison.runs[0];
+  failed = RunRecord();
+  failed.transport = parse_transports("tcp")->front();
+  failed.not_made = "cannot <run> it";
+  const std::string page = comparison_page(comparison, {});
+  EXPECT_NE(page.find("<th scope='row'>result</th><td>failed: not started</td><td>done</td>"),
+            std::string::npos);
+  EXPECT_NE(page.find("<li>tcp: cannot &lt;run&gt; it</li>"), std::string::npos);
+  EXPECT_NE(page.find("isolation root"), std::string::npos);  // of the one that was made
+  EXPECT_EQ(comparison_json(comparison, {})["runs"][0]["failure"], "cannot <run> it");
+  EXPECT_TRUE(comparison_json(comparison, {})["runs"][1]["failure"].is_null());
+}
+
+TEST(Notes, SayWhatAnInterruptLeftOut) {
+  Comparison comparison = sample_comparison();
+  for (RunRecord& run : comparison.runs) {
+    run.outcome.isolation = lab::Isolation::kRoot;
+  }
+  comparison.rounds = 2;
+  comparison.runs[0].repeats = {sample_run("tcp", 1.0)};
+  comparison.left_out = {"tcp-bbr", "spillway-16"};
+  EXPECT_EQ(notes_of(comparison), (std::vector<std::string>{"spillway: 1 of 2 rounds were made",
+                                                            "not run: tcp-bbr, spillway-16"}));
 }
 
 TEST(ComparisonJson, HasNumbersRatiosAndSeries) {

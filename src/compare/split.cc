@@ -14,9 +14,7 @@ constexpr const char* kBaseline = "tcp";
 
 // What a run took that was cut short says nothing.
 bool has_failed(const RunRecord& run) {
-  const std::vector<const RunRecord*> rounds = rounds_of(run);
-  return std::any_of(rounds.begin(), rounds.end(),
-                     [](const RunRecord* round) { return round->outcome.worst_exit_code() != 0; });
+  return first_failed_round(run) != nullptr;
 }
 
 // Of the run over `transport`; none: there is none, it failed, or its time is unknown.

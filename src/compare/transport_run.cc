@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compare/transport_run.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <system_error>
 
+#include "base/own_file.h"
 #include "compare/progress_log.h"
 #include "lab/launcher.h"
 #include "lab/rank_environment.h"
@@ -38,10 +39,12 @@ RunRecord record_for(const RunTask& task, const Transport& transport) {
 }
 
 base::Result<net::UniqueFd> open_output(const std::string& path) {
-  net::UniqueFd file(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644));
+  net::UniqueFd file(base::open_own_file(path.c_str(), base::Opening::kAppend));
   if (!file.valid()) {
-    return net::system_error(fmt::format("write {}", path), errno, "choose another folder");
+    return base::not_opened(path, errno, "choose another folder");
+  }
+  if (::ftruncate(file.get(), 0) != 0) {
+    return net::system_error(fmt::format("empty {}", path), errno);
   }
   return file;
 }
@@ -77,10 +80,8 @@ base::Result<std::vector<lab::RankCommand>> commands_for(const RunTask& task,
   return std::vector<lab::RankCommand>(plan->hosts.size(), command);
 }
 
-}  // namespace
-
-base::Result<RunRecord> run_transport(const RunTask& task, const Transport& transport) {
-  RunRecord record = record_for(task, transport);
+base::Status run_command(const RunTask& task, RunRecord& record) {
+  const Transport& transport = record.transport;
   if (base::Status status = remove_old(record); !status.ok()) {
     return status;
   }
@@ -114,6 +115,16 @@ base::Result<RunRecord> run_transport(const RunTask& task, const Transport& tran
   record.watched = watcher.log();
   record.outcome = std::move(outcome).value();
   record.samples.push_back(lab::sample_of(record.outcome.fabric, record.outcome.elapsed));
+  return {};
+}
+
+}  // namespace
+
+RunRecord run_transport(const RunTask& task, const Transport& transport) {
+  RunRecord record = record_for(task, transport);
+  if (const base::Status status = run_command(task, record); !status.ok()) {
+    record.not_made = status.message();
+  }
   return record;
 }
 

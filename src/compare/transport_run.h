@@ -5,8 +5,8 @@
 // PyTorch script FOLDER/NAME.steps.jsonl, with the transport's name, and the number of the round
 // behind it from the second on; older ones of these names are replaced.
 //
-// Call from a process with one thread (lab/launcher.h). A command that fails is no error: the
-// record has its exit codes.
+// Call from a process with one thread (lab/launcher.h). Whatever goes wrong is in the record, so
+// that other transports can still run: see failure_of().
 #pragma once
 
 #include <filesystem>
@@ -14,7 +14,6 @@
 #include <string>
 #include <vector>
 
-#include "base/status.h"
 #include "compare/comparison.h"
 #include "lab/lab_options.h"
 
@@ -36,6 +35,6 @@ struct RunTask {
   std::function<void(const RunProgress&)> on_progress;
 };
 
-base::Result<RunRecord> run_transport(const RunTask& task, const Transport& transport);
+RunRecord run_transport(const RunTask& task, const Transport& transport);
 
 }  // namespace spillway::compare

@@ -21,7 +21,7 @@ namespace {
 // trial's, because it carries them through the receiver's network stack.
 constexpr double kShareOfLimit = 0.25;
 
-base::Result<Pace> pace_of_trial(const LabOptions& options, double dilation, int output) {
+base::Result<LabOutcome> run_trial(const LabOptions& options, double dilation, int output) {
   LabOptions trial = options;
   trial.scenario = scenario::dilated(options.scenario, dilation);
   trial.dataplane = Dataplane::kUser;
@@ -39,16 +39,16 @@ base::Result<Pace> pace_of_trial(const LabOptions& options, double dilation, int
                          std::to_string(host.rate.count()), "--mtu", std::to_string(trial.mtu)},
                         {}});
   }
-  const base::Result<LabOutcome> outcome = run_lab(trial, commands);
-  if (!outcome.ok()) {
-    return outcome.status();
+  base::Result<LabOutcome> outcome = run_lab(trial, commands);
+  if (!outcome.ok() || outcome->interrupted_by != 0) {
+    return outcome;
   }
   if (outcome->worst_exit_code() != 0) {
     return base::Status(base::StatusCode::kInternal,
                         fmt::format("the trial of the network ended with exit code {}",
                                     outcome->worst_exit_code()));
   }
-  return outcome->pace;
+  return outcome;
 }
 
 }  // namespace
@@ -72,17 +72,28 @@ std::optional<double> next_dilation(const Pace& pace, double dilation) {
   return 2 * dilation <= kMaxDilation ? std::optional(2 * dilation) : std::nullopt;
 }
 
-base::Result<double> calibrate(const LabOptions& options) {
+double slowdown_after(const Pace& late) {
+  double slowdown = late.missed > 0 ? 4 : 2;
+  while (slowdown < kMaxSlowdown && late.mean_late_us > slowdown * late.limit_us) {
+    slowdown *= 2;
+  }
+  return slowdown;
+}
+
+base::Result<Calibration> calibrate(const LabOptions& options) {
   const net::UniqueFd nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
   if (!nowhere.valid()) {
     return net::system_error("open /dev/null", errno);
   }
   for (double dilation = 1;;) {
-    const base::Result<Pace> pace = pace_of_trial(options, dilation, nowhere.get());
-    if (!pace.ok()) {
-      return pace.status();
+    const base::Result<LabOutcome> trial = run_trial(options, dilation, nowhere.get());
+    if (!trial.ok()) {
+      return trial.status();
     }
-    const std::optional<double> next = next_dilation(*pace, dilation);
+    if (trial->interrupted_by != 0) {
+      return Calibration{dilation, trial->interrupted_by};
+    }
+    const std::optional<double> next = next_dilation(trial->pace, dilation);
     if (!next) {
       return base::Status(
           base::StatusCode::kUnavailable,
@@ -92,7 +103,7 @@ base::Result<double> calibrate(const LabOptions& options) {
                       dilation));
     }
     if (*next == dilation) {
-      return dilation;
+      return Calibration{dilation, 0};
     }
     if (!scenario::can_be_dilated(options.scenario)) {
       return base::Status(base::StatusCode::kUnavailable,

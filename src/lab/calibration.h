@@ -25,8 +25,19 @@ base::Result<bool> can_be_late(const LabOptions& options);
 // was on time, with room to spare for what a trial does not foresee. None: nothing helps.
 std::optional<double> next_dilation(const Pace& pace, double dilation);
 
-// The least dilation at which trials are on time; 1: as it is. Takes about a second a trial.
-base::Result<double> calibrate(const LabOptions& options);
+// By how much to slow down a network in which a run was late, so that one new start is enough:
+// lateness of as many microseconds would be bearable then, and it falls with the load. A power of
+// two up to kMaxSlowdown; where frames were lost, at least 4.
+inline constexpr double kMaxSlowdown = 8;
+double slowdown_after(const Pace& late);
+
+struct Calibration {
+  double dilation = 1;     // the least at which trials are on time; 1: as it is
+  int interrupted_by = 0;  // the signal that ended a trial; then nothing is known of the dilation
+};
+
+// Takes about a second a trial.
+base::Result<Calibration> calibrate(const LabOptions& options);
 
 // "125mbit", as --rate takes it.
 std::string rate_option(base::BitRate rate);

@@ -34,6 +34,15 @@ TEST(Calibration, ThereIsAnEnd) {
   EXPECT_EQ(next_dilation(pace_late_by(1e6), kMaxDilation), std::nullopt);
 }
 
+TEST(Calibration, AfterALateRunLatenessAsLongWouldBeBearable) {
+  EXPECT_EQ(slowdown_after(pace_late_by(250)), 2);
+  EXPECT_EQ(slowdown_after(pace_late_by(500)), 4);
+  EXPECT_EQ(slowdown_after(pace_late_by(1e6)), kMaxSlowdown);
+  Pace lossy = pace_late_by(10);
+  lossy.missed = 1;
+  EXPECT_EQ(slowdown_after(lossy), 4);
+}
+
 TEST(Calibration, RatesAreSaidAsTheOptionTakesThem) {
   EXPECT_EQ(rate_option(base::gigabits_per_second(1)), "1000mbit");
   EXPECT_EQ(rate_option(base::bits_per_second(62'500'000)), "62500kbit");

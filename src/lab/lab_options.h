@@ -33,6 +33,7 @@ struct LabOptions {
   std::uint16_t port = 7077;
   std::uint16_t master_port = 29500;
   base::Duration grace = base::seconds(10);
+  base::Duration limit;                  // of the commands' time; 0: none
   std::vector<std::string> environment;  // "KEY=value", for every rank
   std::string name;                      // empty: one is made up
   OutputFds output;
@@ -47,9 +48,13 @@ struct RankCommand {
   std::vector<std::string> environment;  // "KEY=value", over those of the lab
 };
 
+inline constexpr int kOverLimitExit = 124;  // as timeout(1) has it
+
 struct LabOutcome {
-  std::vector<int> exit_codes;  // per rank; 128 + n: killed by signal n
-  int interrupted_by = 0;       // the signal that ended the lab early; 0: none did
+  std::vector<int> exit_codes;              // per rank; 128 + n: killed by signal n
+  int interrupted_by = 0;                   // the signal that ended the lab early; 0: none did
+  std::optional<std::size_t> first_failed;  // rank_group.h
+  bool over_limit = false;                  // it was ended because its time was over
   Isolation isolation = Isolation::kNone;
   Dataplane dataplane = Dataplane::kUser;
   fabric::FabricSnapshot fabric;
@@ -59,7 +64,8 @@ struct LabOutcome {
   base::Duration elapsed;             // from the commands' start to the last one's end
   base::Duration cpu;                 // of the commands and what they started, user and system
 
-  // 128 + the signal of an interrupt, else the largest of the exit codes.
+  // 128 + the signal of an interrupt, else kOverLimitExit of a lab that was over its limit, else
+  // the largest of the exit codes.
   int worst_exit_code() const;
 };
 

@@ -19,6 +19,7 @@ namespace spillway::lab {
 namespace {
 
 constexpr std::size_t kReadBytes = 65536;
+constexpr base::Duration kLongestWait = base::seconds(3600);  // of a poll(), which takes an int
 
 base::Instant now() {
   return base::MonotonicClock().now();
@@ -83,6 +84,7 @@ GroupOutcome RankGroup::run(int stop_fd, bool stays) {
   sigset_t signals = end_signals();
   ::sigaddset(&signals, SIGCHLD);
   const net::UniqueFd signal_fd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  set_deadline(limit_);
   reap();
   while (!all_ended() || (stays && phase_ == Phase::kRunning)) {
     std::vector<pollfd> polled = {{signal_fd.get(), POLLIN, 0}, {stop_fd, POLLIN, 0}};
@@ -107,6 +109,8 @@ GroupOutcome RankGroup::run(int stop_fd, bool stays) {
     outcome.exit_codes.push_back(rank.exit_code.value_or(0));
   }
   outcome.interrupted_by = interrupted_by_;
+  outcome.first_failed = first_failed_;
+  outcome.over_limit = over_limit_;
   outcome.cpu = cpu_;
   return outcome;
 }
@@ -121,11 +125,15 @@ bool RankGroup::shares_terminal() const {
                      [](const Rank& rank) { return rank.launch.own_terminal; });
 }
 
+bool RankGroup::is_timed() const {
+  return phase_ == Phase::kRunning ? limit_ > base::Duration() : phase_ != Phase::kKilled;
+}
+
 int RankGroup::wait_milliseconds() const {
-  if (phase_ == Phase::kRunning || phase_ == Phase::kKilled) {
+  if (!is_timed()) {
     return -1;
   }
-  const base::Duration left = deadline_ - now();
+  const base::Duration left = std::min(deadline_ - now(), kLongestWait);
   return static_cast<int>(std::max<std::int64_t>(0, left.count() / 1'000'000 + 1));
 }
 
@@ -168,11 +176,12 @@ void RankGroup::note_end(Rank& rank, int wait_status) {
     return;
   }
   phase_ = Phase::kGrace;
+  first_failed_ = static_cast<std::size_t>(&rank - ranks_.data());
   set_deadline(grace_);
   const std::string others = all_ended() ? ""
                                          : fmt::format("; the others have {:g} s to end",
                                                        static_cast<double>(grace_.count()) / 1e9);
-  write_all(output_.err, fmt::format("spillway: rank {} on {} {}{}\n", &rank - ranks_.data(),
+  write_all(output_.err, fmt::format("spillway: rank {} on {} {}{}\n", *first_failed_,
                                      rank.launch.host, how_it_ended(wait_status), others));
 }
 
@@ -192,16 +201,25 @@ void RankGroup::send_all(int signal_number) {
 }
 
 void RankGroup::next_phase_if_due() {
-  const bool is_timed = phase_ == Phase::kGrace || phase_ == Phase::kAsked;
-  if (!is_timed || now() < deadline_) {
+  if (!is_timed() || now() < deadline_ || all_ended()) {
     return;
   }
-  if (phase_ == Phase::kGrace) {
+  if (phase_ == Phase::kRunning) {
+    end_at_limit();
+  } else if (phase_ == Phase::kGrace) {
     ask_for_the_end(SIGTERM);
   } else {
     phase_ = Phase::kKilled;
     send_all(SIGKILL);
   }
+}
+
+void RankGroup::end_at_limit() {
+  over_limit_ = true;
+  write_all(output_.err,
+            fmt::format("spillway: the ranks did not end within {:g} s: they are ended\n",
+                        base::seconds_of(limit_)));
+  ask_for_the_end(SIGTERM);
 }
 
 void RankGroup::set_deadline(base::Duration from_now) {

@@ -5,7 +5,8 @@
 //
 //   running     until all have ended
 //   grace       one failed: the others have `grace` to end by themselves
-//   asked       all that are left got SIGTERM (or the signal that asked for the end)
+//   asked       all that are left got SIGTERM (or the signal that asked for the end), also when
+//               `limit` is over before one failed
 //   killed      kKillAfter later, or at a second request, they get SIGKILL
 //
 // A command that keeps the terminal gets Ctrl-C from there and may live on.
@@ -38,12 +39,17 @@ struct OutputFds {
 struct GroupOutcome {
   std::vector<int> exit_codes;  // in the order of start()
   int interrupted_by = 0;       // a signal that asked for the end; 0: none did
-  base::Duration cpu;           // of all that was reaped, with what it reaped itself
+  // The rank that failed before anything asked for an end: what failed later may be its doing.
+  std::optional<std::size_t> first_failed;
+  bool over_limit = false;  // they were ended because their time was over
+  base::Duration cpu;       // of all that was reaped, with what it reaped itself
 };
 
 class RankGroup {
  public:
-  RankGroup(OutputFds output, base::Duration grace) : output_(output), grace_(grace) {}
+  // `limit` of 0: they may run for as long as they like.
+  RankGroup(OutputFds output, base::Duration grace, base::Duration limit = {})
+      : output_(output), grace_(grace), limit_(limit) {}
   ~RankGroup();  // kills what is left
   RankGroup(const RankGroup&) = delete;
   RankGroup& operator=(const RankGroup&) = delete;
@@ -69,6 +75,7 @@ class RankGroup {
 
   bool all_ended() const;
   bool shares_terminal() const;
+  bool is_timed() const;
   int wait_milliseconds() const;
   void take_signals(int signal_fd);
   void reap();
@@ -76,17 +83,21 @@ class RankGroup {
   void ask_for_the_end(int signal_number);
   void send_all(int signal_number);
   void next_phase_if_due();
+  void end_at_limit();
   void set_deadline(base::Duration from_now);
   void pump(Stream& stream);
   void drain();
 
   OutputFds output_;
   base::Duration grace_;
+  base::Duration limit_;
   std::vector<Rank> ranks_;
   std::vector<Stream> streams_;
   Phase phase_ = Phase::kRunning;
-  base::Instant deadline_;
+  base::Instant deadline_;  // of the phase, where that is timed
   int interrupted_by_ = 0;
+  std::optional<std::size_t> first_failed_;
+  bool over_limit_ = false;
   base::Duration cpu_;
 };
 

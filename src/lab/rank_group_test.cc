@@ -67,7 +67,30 @@ TEST_F(RankGroupTest, AFailureEndsTheOthersAfterTheirGrace) {
   RankGroup group(output_, base::milliseconds(10));
   ASSERT_TRUE(group.start(shell("sleep 600")).ok());
   ASSERT_TRUE(group.start(shell("exit 1")).ok());
-  EXPECT_EQ(group.run(-1, false).exit_codes, (std::vector<int>{128 + SIGTERM, 1}));
+  const GroupOutcome outcome = group.run(-1, false);
+  EXPECT_EQ(outcome.exit_codes, (std::vector<int>{128 + SIGTERM, 1}));
+  EXPECT_EQ(outcome.first_failed, 1U);
+  EXPECT_FALSE(outcome.over_limit);
+}
+
+TEST_F(RankGroupTest, ALimitEndsCommandsThatHang) {
+  RankGroup group(output_, kLongGrace, base::milliseconds(10));
+  ASSERT_TRUE(group.start(shell("sleep 600")).ok());
+  ASSERT_TRUE(group.start(shell("sleep 600")).ok());
+  const GroupOutcome outcome = group.run(-1, false);
+  EXPECT_EQ(outcome.exit_codes, (std::vector<int>{128 + SIGTERM, 128 + SIGTERM}));
+  EXPECT_TRUE(outcome.over_limit);
+  EXPECT_EQ(outcome.interrupted_by, 0);
+  EXPECT_EQ(outcome.first_failed, std::nullopt);
+  EXPECT_NE(text_of(err_.get()).find("did not end within 0.01 s"), std::string::npos);
+}
+
+TEST_F(RankGroupTest, CommandsThatEndInTimeDoNotSeeTheLimit) {
+  RankGroup group(output_, kLongGrace, kLongGrace);
+  ASSERT_TRUE(group.start(shell("true")).ok());
+  const GroupOutcome outcome = group.run(-1, false);
+  EXPECT_EQ(outcome.exit_codes, std::vector<int>{0});
+  EXPECT_FALSE(outcome.over_limit);
 }
 
 TEST_F(RankGroupTest, ASignalIsPassedOn) {

@@ -225,6 +225,10 @@ void read_line(const std::string& line, Report& report) {
     words >> report.outcome.exit_codes.emplace_back();
   } else if (noun == "interrupted") {
     words >> report.outcome.interrupted_by;
+  } else if (noun == "failed") {
+    words >> report.outcome.first_failed.emplace();
+  } else if (noun == "overlimit") {
+    report.outcome.over_limit = true;
   } else if (noun == "dataplane") {
     std::string name;
     words >> name;
@@ -265,6 +269,8 @@ std::string outcome_lines(const LabOutcome& outcome) {
   for (const int code : outcome.exit_codes) {
     text += fmt::format("exit {}\n", code);
   }
+  text += outcome.first_failed ? fmt::format("failed {}\n", *outcome.first_failed) : "";
+  text += outcome.over_limit ? "overlimit\n" : "";
   text +=
       fmt::format("interrupted {}\ntook {} {}\ndataplane {}\nfabric", outcome.interrupted_by,
                   outcome.elapsed.count(), outcome.cpu.count(), dataplane_name(outcome.dataplane));
@@ -318,6 +324,9 @@ Report parse_report(std::string_view text) {
 int LabOutcome::worst_exit_code() const {
   if (interrupted_by != 0) {
     return 128 + interrupted_by;
+  }
+  if (over_limit) {
+    return kOverLimitExit;
   }
   return exit_codes.empty() ? 0 : *std::max_element(exit_codes.begin(), exit_codes.end());
 }

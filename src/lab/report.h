@@ -6,6 +6,8 @@
 //   error CODE sentence            it does not, or the fabric broke
 //   exit CODE                      of a rank, in their order
 //   interrupted SIGNAL
+//   failed RANK                    the first to fail, where one did
+//   overlimit                      they were ended because their time was over
 //   dataplane NAME
 //   fabric N N N ...               FabricSnapshot's numbers in their order
 //   port NAME N N N ...            one per switch port

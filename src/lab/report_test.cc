@@ -10,6 +10,8 @@ LabOutcome sample_outcome() {
   LabOutcome outcome;
   outcome.exit_codes = {0, 3, 137};
   outcome.interrupted_by = 2;
+  outcome.first_failed = 1;
+  outcome.over_limit = true;
   outcome.fabric.frames_in = 11;
   outcome.fabric.latest_us = 12;
   outcome.fabric.mean_late_us = 1.5;
@@ -60,6 +62,8 @@ TEST(Report, ComesThroughAsItWent) {
   EXPECT_TRUE(report.error.ok());
   EXPECT_EQ(report.outcome.exit_codes, (std::vector<int>{0, 3, 137}));
   EXPECT_EQ(report.outcome.interrupted_by, 2);
+  EXPECT_EQ(report.outcome.first_failed, 1U);
+  EXPECT_TRUE(report.outcome.over_limit);
   EXPECT_EQ(report.outcome.fabric.frames_in, 11U);
   EXPECT_EQ(report.outcome.fabric.latest_us, 12U);
   EXPECT_EQ(report.outcome.fabric.mean_late_us, 1.5);
@@ -147,10 +151,12 @@ TEST(Report, ALineThatWasCutOffDoesNotCount) {
   EXPECT_EQ(parse_report("exit 1\nexit 2").outcome.exit_codes, std::vector<int>{1});
 }
 
-TEST(Report, TheWorstExitCodeIsTheLargestUnlessASignalEndedIt) {
+TEST(Report, TheWorstExitCodeIsTheLargestUnlessASignalOrTheLimitEndedIt) {
   LabOutcome outcome = sample_outcome();
   EXPECT_EQ(outcome.worst_exit_code(), 130);
   outcome.interrupted_by = 0;
+  EXPECT_EQ(outcome.worst_exit_code(), kOverLimitExit);
+  outcome.over_limit = false;
   EXPECT_EQ(outcome.worst_exit_code(), 137);
   outcome.exit_codes.clear();
   EXPECT_EQ(outcome.worst_exit_code(), 0);

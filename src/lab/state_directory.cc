@@ -17,6 +17,7 @@
 #include <sstream>
 
 #include "base/clock.h"
+#include "base/own_file.h"
 #include "net/system_call.h"
 
 namespace spillway::lab {
@@ -48,37 +49,14 @@ std::string read_text(const fs::path& path) {
   return text.str();
 }
 
-base::Status write_text(const fs::path& path, const std::string& text) {
-  std::ofstream file(path);
-  file << text;
-  file.close();
-  return file ? base::Status() : net::system_error(fmt::format("write {}", path.string()), errno);
-}
-
 // ------------------------------------------------------------------ the root and locks
 
 // A directory that somebody else prepared in /tmp is refused.
-base::Status check_is_ours(const fs::path& path) {
-  struct stat info = {};
-  if (::lstat(path.c_str(), &info) != 0) {
-    return net::system_error(fmt::format("look at {}", path.string()), errno);
-  }
-  if (!S_ISDIR(info.st_mode) || info.st_uid != ::geteuid() || (info.st_mode & 0022) != 0) {
-    return {base::StatusCode::kUnavailable,
-            fmt::format("{} does not belong to this user alone: remove it, or set XDG_RUNTIME_DIR",
-                        path.string())};
-  }
-  return {};
-}
-
 base::Status prepare_root(const fs::path& root) {
   for (const fs::path& folder : {root.parent_path(), root}) {
-    if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
-      return net::system_error(fmt::format("make {}", folder.string()), errno,
-                               "set XDG_RUNTIME_DIR to a directory of your own");
-    }
-    if (base::Status status = check_is_ours(folder); !status.ok()) {
-      return status;
+    if (base::Status status = base::prepare_own_folder(folder); !status.ok()) {
+      return {status.code(),
+              status.message() + "; or set XDG_RUNTIME_DIR to a directory of your own"};
     }
   }
   return {};
@@ -176,14 +154,7 @@ void signal_supervisor(const LabRecord& lab, int signal_number) {
 }  // namespace
 
 fs::path default_state_root() {
-  if (::geteuid() == 0) {
-    return "/run/spillway/lab";
-  }
-  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  if (runtime != nullptr && *runtime != '\0' && ::access(runtime, W_OK) == 0) {
-    return fs::path(runtime) / "spillway" / "lab";
-  }
-  return fmt::format("/tmp/spillway-{}/lab", ::geteuid());
+  return fs::path(base::runtime_folder(base::Environment::of_process())) / "lab";
 }
 
 base::Result<StateDirectory> StateDirectory::create(const fs::path& root, const std::string& name) {
@@ -214,10 +185,10 @@ base::Result<StateDirectory> StateDirectory::create(const fs::path& root, const 
 }
 
 base::Status StateDirectory::write(const LabRecord& record) const {
-  return write_text(path_ / "lab",
-                    fmt::format("{} {} {} {} {} {} {} {}\n", record.name, record.id,
-                                isolation_name(record.isolation), record.supervisor,
-                                record.supervisor_start, record.since, record.hosts, record.rate));
+  return base::replace_file(
+      path_ / "lab", fmt::format("{} {} {} {} {} {} {} {}\n", record.name, record.id,
+                                 isolation_name(record.isolation), record.supervisor,
+                                 record.supervisor_start, record.since, record.hosts, record.rate));
 }
 
 base::Status StateDirectory::write(std::size_t index, const HostRecord& host) const {
@@ -225,7 +196,7 @@ base::Status StateDirectory::write(std::size_t index, const HostRecord& host) co
   for (const std::string& variable : host.variables) {
     text += variable + '\0';  // values may hold line ends
   }
-  return write_text(path_ / fmt::format("host.{}", index), text);
+  return base::replace_file(path_ / fmt::format("host.{}", index), text);
 }
 
 void StateDirectory::remove() const {

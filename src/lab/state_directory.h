@@ -43,7 +43,7 @@ struct HostRecord {
   std::vector<std::string> variables;
 };
 
-// /run/spillway/lab for root, else $XDG_RUNTIME_DIR/spillway/lab, else /tmp/spillway-UID/lab.
+// The folder `lab` of base::runtime_folder().
 std::filesystem::path default_state_root();
 
 class StateDirectory {

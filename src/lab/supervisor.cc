@@ -177,6 +177,8 @@ LabOutcome run_commands(const SupervisorTask& task, const scenario::Topology& to
   LabOutcome outcome;
   outcome.exit_codes = ended.exit_codes;
   outcome.interrupted_by = ended.interrupted_by;
+  outcome.first_failed = ended.first_failed;
+  outcome.over_limit = ended.over_limit;
   outcome.elapsed = clock.now() - begin;
   outcome.time = watch ? watch->finish() : TimeReport();
   outcome.cpu = ended.cpu;
@@ -206,7 +208,7 @@ base::Status run_to_the_end(const SupervisorTask& task) {
   if (!trace.ok()) {
     return trace.status();
   }
-  RankGroup group(task.options.output, task.options.grace);
+  RankGroup group(task.options.output, task.options.grace, task.options.limit);
   const RankBoards boards(task.state.path(), task.commands.size());
   if (base::Status status = start_commands(task, *hosts, boards, group); !status.ok()) {
     return status;

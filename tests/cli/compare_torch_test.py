@@ -71,7 +71,8 @@ class Scripts(unittest.TestCase):
 
 
 def can_isolate():
-    return run([TOOL, "lab", "run", "--hosts", "2", "--isolation", "root", "--quiet", "--", "true"]).returncode == 0
+    return run([TOOL, "lab", "run", "--hosts", "2", "--isolation", "root", "--allow-late", "--quiet", "--",
+                "true"]).returncode == 0
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 
     tests/cli/lab_compare_test.py PATH_TO_SPILLWAY
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -17,8 +18,9 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from harness.patience import wait_until
+from harness.patience import patience, wait_until
 from harness.processes import Started, run
+from harness.tiers import TierLoader, long_tier
 
 TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
 WORKER = pathlib.Path(__file__).resolve().parent / "compare_worker.py"
@@ -41,7 +43,8 @@ def compare(*arguments, environment=ENVIRONMENT, **options):
 
 
 def can_isolate():
-    return run([TOOL, "lab", "run", "--hosts", "2", "--isolation", "root", "--quiet", "--", "true"]).returncode == 0
+    return run([TOOL, "lab", "run", "--hosts", "2", "--isolation", "root", "--allow-late", "--quiet", "--",
+                "true"]).returncode == 0
 
 
 NEEDS_NAMESPACES = unittest.skipUnless(can_isolate(), "network namespaces need root")
@@ -64,10 +67,14 @@ class Usage(InAFolder):
     def test_wrong_usage_exits_with_2_and_runs_nothing(self):
         for wrong in (("--transports", "udp"), ("--transports", "tcp,tcp"), ("--target-accuracy", "many"),
                       ("--target-accuracy", "150%"), ("--preset", "clean", "--scenario", "x"), ("--rounds", "0"),
-                      ("--tcp", "bbr")):  # a transport says which
+                      ("--tcp", "bbr"),  # a transport says which
+                      ("--limit", "900"), ("--limit", "soon"), ("--env", "FOO"), ("--loss", "200%"),
+                      ("--bursty", "x"), ("--buffer", "x")):
             result = compare(*wrong, "--out", self.folder, "--", "true")
             self.assertEqual(result.returncode, 2, (wrong, result.stderr))
             self.assertFalse(self.folder.exists(), wrong)
+            if wrong[0] not in ("--preset", "--tcp"):  # those are about words of other options
+                self.assertIn(wrong[0], result.stderr)
         self.assertEqual(compare("--out", self.folder).returncode, 2)
 
     def test_a_folder_that_cannot_be_made_is_named(self):
@@ -75,10 +82,33 @@ class Usage(InAFolder):
         self.assertEqual(result.returncode, 1)
         self.assertIn("/dev/null/x", result.stderr)
 
+    def test_lab_run_names_the_option_that_is_wrong(self):
+        for option, value in (("--env", "FOO"), ("--loss", "200%")):
+            result = run([TOOL, "lab", "run", option, value, "--", "true"], env=ENVIRONMENT)
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn(f"{option}: ", result.stderr)
+            self.assertIn(value, result.stderr)
+
     def test_a_command_that_is_not_there_is_named(self):
         result = compare(*NETWORK, "--out", self.folder, "--", "no-such-program", "{backend}")
         self.assertEqual(result.returncode, 1)
         self.assertIn("no-such-program", result.stderr)
+
+    @NEEDS_NAMESPACES
+    def test_a_run_that_cannot_be_made_leaves_the_others_alone(self):
+        program = self.folder.parent / "only-tcp"
+        program.symlink_to("/bin/true")
+        result = compare(*NETWORK, "--transports", "tcp,spillway-exact", "--json", "--out", self.folder, "--",
+                         self.folder.parent / "only-{transport}")
+        self.assertEqual(result.returncode, 1, result.stderr)
+        report = json.loads(result.stdout)
+        first, second = report["runs"]
+        self.assertIsNone(first["failure"])
+        self.assertGreater(first["metrics"]["elapsed_seconds"], 0)
+        self.assertIn("only-spillway-exact", second["failure"])
+        self.assertIn("only-spillway-exact", result.stderr)
+        self.assertTrue(any(note.startswith("spillway-exact: ") for note in report["notes"]), report["notes"])
+        self.assertIn("failed: not started", (self.folder / "report.html").read_text())
 
 
 @NEEDS_NAMESPACES
@@ -232,6 +262,7 @@ class TwoTransports(InAFolder):
 
 @NEEDS_NAMESPACES
 class OnTime(InAFolder):
+    @long_tier
     def test_a_rate_that_no_machine_emulates_is_refused_with_one_that_it_does(self):
         result = compare("--hosts", "2", "--rate", "40gbit", "--dataplane", "user", "--out", self.folder, "--", "true")
         self.assertEqual(result.returncode, 1)
@@ -243,7 +274,8 @@ class OnTime(InAFolder):
         result = compare(*NETWORK, "--transports", ",".join(TRANSPORTS), "--out", self.folder, *COMMAND, "5")
         self.assertEqual(result.returncode, 0, result.stderr)
         lines = result.stdout.splitlines()
-        self.assertEqual(re.split(r"\s{2,}", lines[0].strip())[:3], ["median step", "p99", "accuracy"])
+        self.assertEqual(re.split(r"\s{2,}", lines[0].strip())[:5],
+                         ["median step", "p99", "accuracy", "tenants", "tenants' bytes"])
         self.assertEqual([line.split()[0] for line in lines[1:1 + len(TRANSPORTS)]], list(TRANSPORTS))
 
 
@@ -259,18 +291,91 @@ class Ends(InAFolder):
         self.assertIn("Note: tcp: rank", result.stdout)
         self.assertIn("about to fail", (self.folder / "spillway.txt").read_text())
 
-    def test_an_interrupt_ends_all_of_it(self):
+    def test_the_rank_that_failed_first_is_told_first(self):
+        script = f"""
+import os, sys, time
+if os.environ["RANK"] == "1":
+    sys.exit("ValueError: the cause")
+while "rank 1 on host1 exited with 1" not in open("{self.folder}/tcp.txt").read():
+    time.sleep(0.01)
+print("connection reset\\n" * 50, flush=True)
+sys.exit(5)
+"""
+        result = compare(*NETWORK, "--transports", "tcp", "--grace", "3600", "--out", self.folder, "--", PYTHON, "-c",
+                         script)
+        self.assertEqual(result.returncode, 5, result.stderr)
+        lines = result.stderr.splitlines()
+        told = lines.index("spillway: rank 1 failed first, with exit code 1; the end of what it printed:")
+        self.assertEqual(lines[told + 1], "[1] ValueError: the cause")
+        self.assertEqual(lines[told + 2], f"spillway: the end of {self.folder}/tcp.txt without rank 1:")
+        self.assertEqual(lines.count("[0] connection reset"), 11)  # and a line that is empty
+        self.assertIn("Note: tcp: rank 1 failed first, with exit code 1; what it printed is in", result.stdout)
+
+    def test_a_run_that_hangs_is_ended_and_the_others_still_run(self):
+        script = "import signal, sys; print('runs', flush=True); sys.argv[1] == 'tcp' and signal.pause()"
+        result = compare(*NETWORK, "--transports", "tcp,spillway", "--limit", f"{patience(5):.0f}s", "--out",
+                         self.folder, "--", PYTHON, "-c", script, "{transport}")
+        self.assertEqual(result.returncode, 124, result.stderr)
+        self.assertRegex(result.stderr, r"run over tcp: ended after \d+ s, at its limit \(--limit\)")
+        self.assertIn("[0] runs", result.stderr)
+        (row,) = [line for line in result.stdout.splitlines() if line.startswith("  result ")]
+        self.assertEqual(re.split(r"\s{2,}", row.strip())[1], "failed: limit")
+        self.assertRegex(result.stdout, r"Note: tcp: ended after \d+ s, at its limit")
+        self.assertEqual(json.loads((self.folder / "report.json").read_text())["runs"][1]["transport"], "spillway")
+
+    def interrupted(self, number, *options):
+        """A comparison whose second run was under way; over tcp it ended well."""
         mark = f"compare-test-{os.getpid()}"
-        process = Started([TOOL, "lab", "compare", *NETWORK, "--out", self.folder, "--", PYTHON, "-c",
-                           "import signal; print('runs', flush=True); signal.pause()", mark], test=self,
+        script = "import signal, sys; print('runs', flush=True); sys.argv[1] == 'tcp' or signal.pause()"
+        process = Started([TOOL, "lab", "compare", *NETWORK, "--transports", "tcp,spillway,spillway-exact", *options,
+                           "--out", self.folder, "--", PYTHON, "-c", script, "{transport}", mark], test=self,
                           env=ENVIRONMENT)
-        output = self.folder / "tcp.txt"
+        output = self.folder / "spillway.txt"
         wait_until(lambda: output.exists() and output.read_text().count("runs") == 2, "both ranks")
+        process.send_signal(number)
+        printed, errors = process.finish()
+        self.assertEqual(process.returncode, 128 + number, errors)
+        self.assertFalse((self.folder / "spillway-exact.txt").exists())
+        wait_until(lambda: not processes_with(mark), "the end of all ranks")
+        return printed
+
+    def test_an_interrupt_ends_all_of_it_and_leaves_what_there_is(self):
+        printed = self.interrupted(signal.SIGINT)
+        self.assertEqual(printed.splitlines()[0].split(), ["tcp", "(cubic)", "spillway", "ratio"])
+        self.assertRegex(printed, r"\n  result +done +stopped")
+        self.assertRegex(printed, r"\nNote: spillway: stopped by signal 2 after \d+ s")
+        self.assertIn("\nNote: not run: spillway-exact", printed)
+        self.assertIn("Spillway", (self.folder / "report.html").read_text())
+
+    def test_so_does_the_end_of_a_session_in_json(self):
+        report = json.loads(self.interrupted(signal.SIGTERM, "--json"))
+        self.assertEqual(report, json.loads((self.folder / "report.json").read_text()))
+        first, second = report["runs"]
+        self.assertGreater(first["metrics"]["elapsed_seconds"], 0)
+        self.assertIsNone(first["failure"])
+        self.assertIn("stopped by signal 15", second["failure"])
+        self.assertIsNone(second["metrics"]["elapsed_seconds"])
+
+    def test_an_interrupt_of_the_trial_is_told_by_the_exit_code(self):
+        rate = 100_000 + os.getpid() % 100_000  # nobody else's
+        process = None
+
+        def a_rank_of_the_trial_stands_still():
+            """So that the trial is not over before the interrupt."""
+            for rank in processes_with(f"load\0--rate\0{rate}000\0"):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(rank, signal.SIGSTOP)
+                    return True
+            return process.poll() is not None
+
+        while process is None or process.poll() is not None:  # this test itself may have been too slow
+            process = Started([TOOL, "lab", "compare", "--hosts", "2", "--rate", f"{rate}kbit", "--dataplane", "user",
+                               "--transports", "tcp", "--out", self.folder, "--", "true"], test=self, env=ENVIRONMENT)
+            wait_until(a_rank_of_the_trial_stands_still, "the trial")
         process.send_signal(signal.SIGINT)
         process.finish()
         self.assertEqual(process.returncode, 128 + signal.SIGINT)
-        self.assertFalse((self.folder / "spillway.txt").exists())
-        wait_until(lambda: not processes_with(mark), "the end of all ranks")
+        self.assertEqual(list(self.folder.iterdir()), [])
 
     def test_a_terminal_sees_progress(self):
         master, slave = pty.openpty()
@@ -306,4 +411,4 @@ def processes_with(word):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(testLoader=TierLoader())

@@ -33,7 +33,8 @@ from kernel_rights import require_kernel_programs
 TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
 NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
 NAME = f"test{os.getpid()}"
-RATE, QUEUE_BYTES = 10e6, 32 << 10  # of a port, unless a test says otherwise: any machine sends faster
+RATE, QUEUE_BYTES = 10e6, 32 << 10  # of a port, unless a test says otherwise
+SLOW = "100kbit", 100e3  # a port's rate that this process exceeds many times over on any machine, however busy
 PORT = 7077
 WIRE_BYTES = 24  # preamble, checksum and gap of a frame
 
@@ -348,10 +349,11 @@ class KernelSwitch(unittest.TestCase):
                     ip("link", "set", f"p{i}", "master", "bridge0")
 
     def test_leaves_others_alone_or_queues_them(self):
+        slow, rate = SLOW
         for others, limited in (("pass", False), ("queue", True)):
             with self.subTest(others=others):
-                self.assertEqual(self.attach("--hook", "tc", "--others", others).returncode, 0)
-                traffic = self.send(lambda so_far: so_far.excess() > 200, "more than the link takes",
+                self.assertEqual(self.attach("--hook", "tc", "--others", others, rate=slow).returncode, 0)
+                traffic = self.send(lambda so_far: so_far.excess(rate) > 200, "more than the link takes",
                                     payload=bytes(1400))
                 port = self.stats()["switch0->host0"]
                 if limited:
@@ -412,8 +414,8 @@ class KernelSwitch(unittest.TestCase):
 
     def test_keeps_forwarding_under_a_flood_of_garbage(self):
         """Ten times the port's rate in small packets: whoever else sends still gets through."""
-        rate = 1e6
-        self.assertEqual(self.attach("--hook", "tc", "--others", "queue", rate="1mbit").returncode, 0)
+        slow, rate = SLOW
+        self.assertEqual(self.attach("--hook", "tc", "--others", "queue", rate=slow).returncode, 0)
         with Traffic(senders=(1,)) as traffic, Traffic(payload=os.urandom(40), senders=(2,), port=PORT + 1) as flood:
             traffic.lengths.clear()
             limit = Limit()
@@ -606,7 +608,7 @@ class KernelSwitch(unittest.TestCase):
         self.assertEqual(self.attach().returncode, 0)
         all_pins = self.pins()
         self.assertEqual(tool("switch", "detach", "--name", NAME).returncode, 0)
-        stages = [(pins, 0) for pins in (0, 1, all_pins // 2, all_pins)] + [(0, changes) for changes in (1, 2, 4)]
+        stages = [(pins, 0) for pins in (0, all_pins // 2)] + [(0, changes) for changes in (1, 4)]
         for pins, changes in stages:
             with self.subTest(pins=pins, changes=changes):
                 self.kill_attach_at(pins, changes)

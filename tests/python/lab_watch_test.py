@@ -67,8 +67,14 @@ FAKE_TORCH = {
             group = None
         """,
     "torch/nn/parallel/distributed.py": """
+        import types
         class DistributedDataParallel:
             process_group = "world"
+            def __init__(self, find_unused_parameters=False, static_graph=False, on_cuda=False):
+                self.find_unused_parameters, self.static_graph = find_unused_parameters, static_graph
+                self.on_cuda = on_cuda
+            def parameters(self):
+                return [types.SimpleNamespace(is_cuda=self.on_cuda, requires_grad=True)]
             def register_comm_hook(self, state, hook):
                 self.state, self.hook = state, hook
                 print("hook", state, getattr(hook, "__name__", hook))
@@ -145,6 +151,17 @@ class BesideTheScript(Case):
                                SPILLWAY_LAB_STEPS="/nowhere/x")
         self.assertEqual(done.stdout, "stepped\n")
         self.assertEqual(done.stderr.count("cannot write /nowhere/x"), 1)
+
+    def test_events_go_through_no_link_and_are_their_owners_alone(self):
+        victim = self.folder / "victim"
+        victim.write_text("kept")
+        self.events.symlink_to(victim)
+        done = self.run_script("import torch; torch.optim.Sgd().step()")
+        self.assertIn("cannot write", done.stderr)
+        self.assertEqual(victim.read_text(), "kept")
+        self.events.unlink()
+        self.run_script("import torch; torch.optim.Sgd().step()")
+        self.assertEqual(self.events.stat().st_mode & 0o777, 0o600)
 
     def test_a_hook_that_there_is_not_is_named(self):
         done = self.run_script("print('runs')", SPILLWAY_LAB_HOOK="zip")
@@ -288,6 +305,36 @@ class Hooks(Case):
             """), SPILLWAY_LAB_HOOK="powersgd")
         self.assertEqual(done.stdout.splitlines()[2:],
                          ["0 done at once", "3 1", "2 1", "0 1", "1 1", "-3 -2 of the hook -1"])
+
+    def test_of_powersgd_do_the_buckets_of_all_models_in_the_order_of_the_backward_passes(self):
+        done = self.run_script("import torch\n" + textwrap.dedent(self.SCRIPT) + textwrap.dedent("""
+            class Bucket:
+                is_cuda = False
+                def __init__(self, number): self.number = number
+                def buffer(self): return self
+            other = DistributedDataParallel()
+            other.forward(1)
+            futures = [one.hook(one.state, Bucket(number)) for number, one in enumerate((model, other) * 3, 1)]
+            for future in futures: future.wait()
+            """), SPILLWAY_LAB_HOOK="powersgd")
+        self.assertEqual(done.stdout.splitlines()[3:], [f"{number} 1" for number in range(1, 7)])
+
+    def test_of_powersgd_refuse_a_model_whose_own_all_reduces_would_get_between(self):
+        script = """
+            import torch
+            from torch.nn.parallel.distributed import DistributedDataParallel
+            def tried(**options):
+                try:
+                    return DistributedDataParallel(**options).forward(1)
+                except RuntimeError as error:
+                    return error
+            print(tried(find_unused_parameters=True))
+            for elsewhere in ("static_graph", "on_cuda"): print(tried(find_unused_parameters=True, **{elsewhere: True}))
+            """
+        lines = self.run_script(script, SPILLWAY_LAB_HOOK="powersgd").stdout.splitlines()
+        self.assertIn("tcp-powersgd cannot run a DistributedDataParallel with find_unused_parameters=True", lines[0])
+        self.assertEqual((lines[-3], lines[-1]), ("2", "2"))
+        self.assertNotIn("cannot", self.run_script(script, SPILLWAY_LAB_HOOK="fp16").stdout)
 
     def test_of_the_script_stay(self):
         script = textwrap.dedent(self.SCRIPT).replace("print", "model.register_comm_hook(1, 2); print")

@@ -23,6 +23,7 @@ import importlib.machinery
 import json
 import os
 import queue
+import stat
 import sys
 import threading
 import time
@@ -46,11 +47,21 @@ class EventFile:
         line = json.dumps({"event": event, **values}) + "\n"
         try:
             if self._file < 0:
-                self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+                self._file = open_own_file(self._path)
             os.write(self._file, line.encode())
         except OSError as error:
             print(f"spillway lab: cannot write {self._path}: {error}", file=sys.stderr)
             self._path = ""
+
+
+def open_own_file(path: str) -> int:
+    """To append to. Neither a link nor a file of another user may lead the lines astray."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    about = os.fstat(file)
+    if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid():
+        os.close(file)
+        raise PermissionError(f"it must be a regular file of user {os.geteuid()}")
+    return file
 
 
 def is_first_rank() -> bool:
@@ -204,8 +215,39 @@ def register_fp16(model: Any) -> None:
 def register_powersgd(model: Any) -> None:
     """With torch's defaults, except that it does not wait a thousand steps before it begins."""
     from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+    check_all_reduces_are_the_hooks(model)
     state = powerSGD_hook.PowerSGDState(model.process_group, start_powerSGD_iter=POWERSGD_START)
     model.register_comm_hook(state, one_at_a_time(powerSGD_hook.powerSGD_hook))
+
+
+def check_all_reduces_are_the_hooks(model: Any) -> None:
+    """With find_unused_parameters DistributedDataParallel itself all-reduces which parameters were used, from the
+    backward pass, while buckets wait in the queue: ranks would start the two in different orders."""
+    finds_unused = getattr(model, "find_unused_parameters", False) and not getattr(model, "static_graph", False)
+    if finds_unused and not all(parameter.is_cuda for parameter in model.parameters() if parameter.requires_grad):
+        raise RuntimeError("tcp-powersgd cannot run a DistributedDataParallel with find_unused_parameters=True on "
+                           "CPUs: its own all-reduces would get between those of the hook. Leave the option out, or "
+                           "tcp-powersgd out of --transports")
+
+
+@functools.lru_cache(maxsize=None)
+def bucket_queue() -> "queue.Queue[Tuple[Any, Any, Any, Any]]":
+    """One for all models of the process: with a queue each, ranks would interleave the all-reduces of two models
+    differently."""
+    torch: Any = sys.modules["torch"]
+    waiting: "queue.Queue[Tuple[Any, Any, Any, Any]]" = queue.Queue()
+
+    def work() -> None:
+        while True:
+            hook, state, bucket, future = waiting.get()
+            try:
+                with torch.no_grad():
+                    future.set_result(hook(state, bucket).wait())
+            except Exception as error:  # the backward pass raises it
+                future.set_exception(error)
+            del hook, state, bucket, future  # none is kept until the next one comes
+    threading.Thread(target=work, daemon=True).start()
+    return waiting
 
 
 def one_at_a_time(hook: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -216,17 +258,7 @@ def one_at_a_time(hook: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     them in different orders: sizes do not match, and Gloo aborts the process. Each callback also blocks its thread
     until the next all-reduce is done; Gloo has two threads, so two buckets can wait for each other."""
     torch: Any = sys.modules["torch"]
-    waiting: "queue.Queue[Tuple[Any, Any, Any]]" = queue.Queue()
-
-    def work() -> None:
-        while True:
-            state, bucket, future = waiting.get()
-            try:
-                with torch.no_grad():
-                    future.set_result(hook(state, bucket).wait())
-            except Exception as error:  # the backward pass raises it
-                future.set_exception(error)
-            del state, bucket, future  # none is kept until the next one comes
+    waiting = bucket_queue()
 
     @functools.wraps(hook)  # torch looks at the name and at the signature
     def queued(state: Any, bucket: Any) -> Any:
@@ -235,9 +267,8 @@ def one_at_a_time(hook: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
             future.wait()
             return future
         future = torch.futures.Future()
-        waiting.put((state, bucket, future))
+        waiting.put((hook, state, bucket, future))
         return future
-    threading.Thread(target=work, daemon=True).start()
     return queued
 
 

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/chrome_events.h"
+#include "base/own_file.h"
 #include "dataplane/port_config.h"
 #include "lab/trace/packet_paths.h"
 #include "net/system_call.h"
@@ -306,9 +307,11 @@ void write_packet_trace(const std::vector<PacketPath>& paths, const PacketLog& l
 }
 
 base::Result<TraceFile> TraceFile::create(const std::string& path) {
-  std::FILE* file = std::fopen(path.c_str(), "we");
+  const int fd =
+      base::open_own_file(path.c_str(), base::Opening::kTruncate, base::Readers::kEveryone);
+  std::FILE* file = fd < 0 ? nullptr : ::fdopen(fd, "w");
   if (file == nullptr) {
-    return net::system_error(fmt::format("write {}", path), errno);
+    return base::not_opened(path, errno);
   }
   return TraceFile(path, file);
 }

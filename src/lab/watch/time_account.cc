@@ -10,10 +10,6 @@
 namespace spillway::lab {
 namespace {
 
-double seconds_of(base::Duration duration) {
-  return static_cast<double>(duration.count()) * 1e-9;
-}
-
 base::Duration share_of(base::Duration duration, double share) {
   return base::nanoseconds(
       static_cast<std::int64_t>(static_cast<double>(duration.count()) * share));
@@ -112,7 +108,8 @@ TimeAccount::Parts TimeAccount::parts_of(std::span<const net::WaitCounts> ranks)
 void TimeAccount::carry(Link& link, std::size_t index, const PortLook& port, base::Instant at,
                         const Parts& parts, bool is_under_way) {
   const base::Duration length = at - last_;
-  const double room = static_cast<double>(rates_[index].rate.count()) / 8.0 * seconds_of(length);
+  const double room =
+      static_cast<double>(rates_[index].rate.count()) / 8.0 * base::seconds_of(length);
   link.waiting_bytes += wire_bytes(port, ports_[index]);
   const double carried = std::min(link.waiting_bytes, room);
   link.waiting_bytes -= carried;
@@ -190,13 +187,13 @@ TimeReport TimeAccount::report() const {
   const double bytes_per_second = static_cast<double>(rate.rate.count()) / 8.0;
   report.link = rate.name;
   report.rate = rate.rate;
-  report.use = busiest->carried_bytes / (bytes_per_second * seconds_of(report.elapsed));
+  report.use = busiest->carried_bytes / (bytes_per_second * base::seconds_of(report.elapsed));
   report.bin = bin_;
   for (std::size_t i = 0; i < busiest->bins.size(); ++i) {
     const base::Duration length =
         std::min(bin_, report.elapsed - bin_ * static_cast<std::int64_t>(i));
     report.use_over_time.push_back(
-        std::min(1.0, busiest->bins[i] / (bytes_per_second * seconds_of(length))));
+        std::min(1.0, busiest->bins[i] / (bytes_per_second * base::seconds_of(length))));
   }
   report.under_way = under_way_;
   report.idle = busiest->idle;
