@@ -5,7 +5,7 @@
 #   ./test.sh --all                    also what is long: endurance, packages, experiments, soaks of many seeds,
 #                                      comparisons that train, GPU kernels (the label `long` in tests/CMakeLists.txt)
 #   ./test.sh FOLDER                   only the unit tests of src/FOLDER, and only what they need is built
-#   ./test.sh [--all] CTEST ARGUMENTS  for example: ./test.sh -R Rotation
+#   ./test.sh [--all] CTEST ARGUMENTS  for example: ./test.sh -R ranks
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/scripts/common.sh"
@@ -24,14 +24,12 @@ elif [[ -n ${1:-} && -d $root/src/${1:-} ]]; then
   shift
 fi
 
-results=$root/build/release/tests.xml
-rm -f "$results"  # so that nobody counts the results of an earlier run
-
 step "checking packages"
 "$root/scripts/setup.sh" "${packages[@]}"
 build_preset release ${targets[@]+"${targets[@]}"}
 
 step "testing"
+results=$root/build/release/tests.xml
 status=0
 run_tests "$results" ${chosen[@]+"${chosen[@]}"} "$@" || status=$?
 [[ -e $results ]] || fail "ctest wrote no results"

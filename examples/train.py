@@ -220,20 +220,23 @@ class Trainer:
             return
         self._file.parent.mkdir(parents=True, exist_ok=True)
         unfinished = self._file.with_suffix(".unfinished")
-        torch.save({"step": self.step, "model": self.model.module.state_dict(),
-                    "optimizer": self._optimizer.state_dict()}, unfinished)
+        unfinished.unlink(missing_ok=True)  # of a job that was killed
+        with unfinished.open("xb") as file:  # x: never through a link that somebody else has laid
+            torch.save({"step": self.step, "model": self.model.module.state_dict(),
+                        "optimizer_state": self._optimizer.state_dict()["state"]}, file)
         os.replace(unfinished, self._file)
         self._saved_step = self.step
 
     def resume(self) -> None:
         """All ranks read the file of rank 0. Without one, from the beginning: a job that is started again need not
-        know how far it came."""
+        know how far it came. Learning rate and such are the script's: they are plain floats, which torch 1.13 does not
+        read with weights_only."""
         if self._file is None or not self._file.is_file():
             return
-        saved = torch.load(self._file)
+        saved = torch.load(self._file, weights_only=True)  # a checkpoint may run no code
         self.step = self._saved_step = saved["step"]
         self.model.module.load_state_dict(saved["model"])
-        self._optimizer.load_state_dict(saved["optimizer"])
+        self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": saved["optimizer_state"]})
 
 
 # ---- What is said about it, by rank 0 ----

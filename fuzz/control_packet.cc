@@ -52,6 +52,11 @@ void check_bounds(const ControlPacket& packet) {
       break;
     case ControlType::kLeave:
       require(static_cast<unsigned>(packet.leave.cause) < kFailureCauses);
+      if (packet.leave.cause == FailureCause::kMismatch) {
+        for (const CallText& call : packet.mismatch.calls) {
+          require(call.view().size() <= SPILLWAY_MAX_CALL_TEXT);
+        }
+      }
       break;
   }
 }

@@ -6,18 +6,22 @@
 
 First comes one run on the machine as it is. Then, while so many busy loops and one disk writer are at work, come the
 others. A test is listed when it failed in any run, or took more than thrice the time of the first run and a second
-more. `./test.sh` must have built the tests. The exit code is 1 when a test failed.
+more. What a run printed is in build/release/stress. `./test.sh` must have built the tests. The exit code is 1 when a
+test failed.
 """
 import argparse
 import contextlib
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-import xml.etree.ElementTree as ElementTree
+
+import count_tests
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+LOGS = ROOT / "build" / "release" / "stress"
 SLOW_TIMES = 3
 SLOW_SECONDS = 1.0  # less is the start of a process
 BUSY = "while True: pass"
@@ -46,15 +50,17 @@ def load(busy_loops, folder):
             process.wait()
 
 
-def run_tests(results, arguments):
-    """{test: (outcome, seconds)} of one run, and how long all of it took."""
+def run_tests(name, arguments):
+    """{name: test} of one run, and how long all of it took."""
     script = f'source "{ROOT}/scripts/common.sh"; run_tests "$@" "${{quick_tier[@]}}"'
+    results = LOGS / f"{name}.xml"
     began = time.monotonic()
-    subprocess.run(["bash", "-c", script, "run_tests", str(results), *arguments],
-                   check=False, stdout=subprocess.DEVNULL)
+    with open(LOGS / f"{name}.log", "w", encoding="utf-8") as log:
+        subprocess.run(["bash", "-c", script, "run_tests", str(results), *arguments],
+                       check=False, stdout=log, stderr=subprocess.STDOUT)
     took = time.monotonic() - began
-    cases = ElementTree.parse(results).getroot().iter("testcase")
-    return {case.get("name"): (case.get("status"), float(case.get("time") or 0)) for case in cases}, took
+    tests = count_tests.read_tests(results, ROOT / "build" / "release" / "unit_tests")
+    return {test.name: test for test in tests}, took
 
 
 def main():
@@ -63,28 +69,29 @@ def main():
     parser.add_argument("--busy", type=int, default=2, help="busy loops beside the disk writer")
     parser.add_argument("arguments", nargs="*", help="behind --: for ctest, such as -R ranks")
     options = parser.parse_args()
-    failed = 0
-    with tempfile.TemporaryDirectory() as folder:
-        quiet, took = run_tests(pathlib.Path(folder, "quiet.xml"), options.arguments)
-        failed += report("quiet", quiet, quiet, took)
-        with load(options.busy, folder):
-            for number in range(1, options.runs + 1):
-                run, took = run_tests(pathlib.Path(folder, f"{number}.xml"), options.arguments)
-                failed += report(f"busy {number}", run, quiet, took)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the load ends with it
+    LOGS.mkdir(parents=True, exist_ok=True)
+    quiet, took = run_tests("quiet", options.arguments)
+    failed = report("quiet", quiet, quiet, took)
+    with tempfile.TemporaryDirectory() as folder, load(options.busy, folder):
+        for number in range(1, options.runs + 1):
+            name = f"busy-{number}"
+            run, took = run_tests(name, options.arguments)
+            failed += report(name, run, quiet, took)
     print(f"{failed} failures in {options.runs + 1} runs")
     return 1 if failed else 0
 
 
 def report(name, run, quiet, took):
     """Prints a run's line and what is wrong with it; returns how many tests failed."""
-    broken = [test for test, (status, _) in run.items() if status == "fail"]
+    broken = [test.name for test in run.values() if test.outcome == "failed"]
     print(f"{name}: {len(run) - len(broken)} passed or skipped, {len(broken)} failed, {took:.0f} s", flush=True)
     for test in broken:
         print(f"  failed: {test}", flush=True)
-    for test, (_, seconds) in sorted(run.items(), key=lambda item: -item[1][1]):
-        before = quiet.get(test, ("", 0.0))[1]
-        if seconds > SLOW_TIMES * before + SLOW_SECONDS:
-            print(f"  slow: {test} took {seconds:.1f} s, {before:.1f} s when quiet", flush=True)
+    for test in sorted(run.values(), key=lambda test: -test.seconds):
+        before = quiet[test.name].seconds if test.name in quiet else 0.0
+        if test.seconds > SLOW_TIMES * before + SLOW_SECONDS:
+            print(f"  slow: {test.name} took {test.seconds:.1f} s, {before:.1f} s when quiet", flush=True)
     return len(broken)
 
 

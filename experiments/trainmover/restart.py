@@ -54,9 +54,10 @@ def main():
     rank, first, checkpoint = dist.get_rank(), 0, options.out / "checkpoint.pt"
     is_restarted = checkpoint.exists()
     if is_restarted:
-        saved = torch.load(checkpoint)
+        saved = torch.load(checkpoint, weights_only=True)
         model.load_state_dict(saved["model"])
-        optimizer.load_state_dict(saved["optimizer"])
+        # Without its parameters, which are floats: torch 1.13 does not read those with weights_only.
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": saved["optimizer"]})
         first = saved["step"]
     for step in range(first, options.steps):
         if step == options.at and rank == VICTIM and not is_restarted:
@@ -69,7 +70,7 @@ def main():
         if is_restarted and step == first and rank == 0:
             write_time(options.out / "stepped.json")
         if rank == 0 and not is_restarted:
-            torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step + 1},
+            torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()["state"], "step": step + 1},
                        options.out / "part.pt")
             os.replace(options.out / "part.pt", checkpoint)
     dist.barrier()

@@ -508,7 +508,7 @@ SPILLWAY_API spillway_status spillway_request_absent_range(const spillway_reques
 typedef struct spillway_job spillway_job;
 
 #define SPILLWAY_MAX_CHANNELS 8u
-#define SPILLWAY_MAX_TICKET 128u
+#define SPILLWAY_MAX_TICKET 256u
 
 typedef struct spillway_job_config {
   size_t size;
@@ -540,7 +540,7 @@ SPILLWAY_API spillway_status spillway_job_join(const char* ticket,
                                                spillway_job** job);
 SPILLWAY_API void spillway_job_free(spillway_job* job);
 
-/* "10.0.0.3:41234/3f09...": what others need to find the job. `text` has room for
+/* "10.0.0.3:41234,10.0.0.4:52000/3f09...": what others need to find the job. `text` has room for
  * SPILLWAY_MAX_TICKET bytes. */
 SPILLWAY_API spillway_status spillway_job_ticket(const spillway_job* job, char* text, size_t size);
 
@@ -552,7 +552,7 @@ typedef struct spillway_job_change {
   uint32_t world;   /* ranks, without standbys */
   uint64_t step;    /* at whose beginning all go on */
   uint32_t sources; /* how many ranks have that step's state (spillway_job_sources) */
-  uint32_t is_done; /* 1: it ends because all steps are done */
+  uint32_t is_done; /* 1: it ends as it should: all steps are done, or it was asked to end */
   int64_t
       interrupted_ns; /* when this process was told to stop, stood still, and knew: wall clock */
   int64_t parked_ns;

@@ -10,7 +10,7 @@ import ctypes
 import functools
 from ctypes import (POINTER, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint8, c_uint32, c_uint64,
                     c_void_p)
-from typing import Any, Optional, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 from .errors import SpillwayError, Status
 from .library_path import load_library
@@ -19,6 +19,7 @@ from .version import check_library, lacking
 LONGEST_VARIABLE = 256  # of those that Python reads
 
 FLOAT32, FLOAT64, FLOAT16, BFLOAT16, INT32, INT64, INT8, UINT8 = range(8)
+ELEMENT_BYTES = (4, 8, 2, 2, 4, 8, 1, 1)  # by type
 SUM, AVERAGE, MIN, MAX, PRODUCT, BIT_AND, BIT_OR, BIT_XOR = range(8)
 
 # By name, in the order of spillway_algorithm and spillway_code.
@@ -127,6 +128,23 @@ OPERATIONS = {
     "receive": [c_void_p, c_size_t, c_int, c_uint32],
 }
 
+# What their memory has, in blocks of `count` elements: one, one for each rank, or that at the root alone, which is
+# the last argument then.
+ONE, ALL, ROOTS, ROOTS_ALL = range(4)
+BLOCKS = {
+    "all_reduce": (ONE, ONE),
+    "reduce_scatter": (ALL, ONE),
+    "all_gather": (ONE, ALL),
+    "broadcast": (ROOTS, ONE),
+    "reduce": (ONE, ROOTS),
+    "gather": (ONE, ROOTS_ALL),
+    "scatter": (ROOTS_ALL, ONE),
+    "all_to_all": (ALL, ALL),
+    "barrier": (),
+    "send": (ONE,),
+    "receive": (ONE,),
+}
+
 SIGNATURES = {
     "spillway_version": (c_char_p, []),
     "spillway_last_error": (c_char_p, []),
@@ -171,9 +189,58 @@ SIGNATURES = {
 }
 
 
-def per_million(share: float) -> int:
-    """What is no share becomes more than all."""
-    return round(share * 1_000_000) if 0.0 <= share <= 4000.0 else 2**32 - 2
+# Besides addresses. ctypes has no public names for the types of pointer() and byref().
+MEMORY_TYPES = (c_void_p, ctypes.Array, POINTER(c_char).__mro__[1], type(ctypes.byref(c_int())))
+
+
+# A size_t is c_uint64 or c_ulong, as the platform has it.
+WHOLE_TYPES = (c_int, c_int32, c_int64, c_size_t, c_uint8, c_uint32, c_uint64)
+
+
+def share(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value <= 1.0:
+        raise ValueError(f"{name} is {value!r}: it is a share, from 0 to 1")
+    return value
+
+
+def per_million(name: str, value: Any) -> int:
+    return round(share(name, value) * 1_000_000)
+
+
+def set_fields(struct: ctypes.Structure, what: str, fields: Dict[str, Any]) -> None:
+    """ctypes itself would cut off bits that a field has no room for. `what` is the struct's name in messages."""
+    types = dict(struct._fields_)  # type: ignore[arg-type, misc]
+    for name, value in fields.items():
+        if name not in types:
+            raise TypeError(f"{what} has no field {name}; see include/spillway/spillway.h")
+        if types[name] in WHOLE_TYPES:
+            value = fitting(name, value, types[name])
+        setattr(struct, name, value)
+
+
+def fitting(name: str, value: Any, kind: Any) -> int:
+    """A whole number that the C type has room for."""
+    least, most = range_of(kind)
+    if not isinstance(value, int) or not least <= value <= most:
+        raise ValueError(f"{name} is {value!r:.40}: it is a whole number from {least} to {most}")
+    return int(value)
+
+
+def range_of(kind: Any) -> Tuple[int, int]:
+    bits = 8 * ctypes.sizeof(kind)
+    is_signed = kind(-1).value < 0
+    return (-2**(bits - 1), 2**(bits - 1) - 1) if is_signed else (0, 2**bits - 1)
+
+
+def is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def whole(name: str, value: Any) -> int:
+    """ctypes itself would cut off bits that a field has no room for."""
+    if not is_whole(value) or value >= 2**32:
+        raise ValueError(f"{name} is {value!r}: it is a whole number, 0 or more")
+    return value
 
 
 class Library:
@@ -241,19 +308,56 @@ class Library:
         return self._with_defaults(OperationOptions(), "spillway_operation_options_init")
 
     def tolerant_options(self, *, loss_bound: float, expendable: Optional[float] = None,
-                         **fields: Any) -> OperationOptions:
-        """The defaults of an operation that may lose something, with these fields. What is outside of its range is a
-        ValueError, in the library's words. `loss_bound` and `expendable` are shares, from 0 to 1."""
+                         least_contributors: float = 0.0, **fields: int) -> OperationOptions:
+        """The defaults of an operation that may lose something, with these fields. A value outside of its range is a
+        ValueError that names the argument, in the library's words where the library knows the range. `loss_bound`,
+        `expendable` and `least_contributors` are shares, from 0 to 1."""
         made = self.options()
         made.tolerant = 1
-        made.loss_bound_ppm = per_million(loss_bound)
+        made.loss_bound_ppm = per_million("loss_bound", loss_bound)
         if expendable is not None:
-            made.expendable_ppm = per_million(expendable)
+            made.expendable_ppm = per_million("expendable", expendable)
+        made.least_contributors = share("least_contributors", least_contributors)
         for name, value in fields.items():
-            setattr(made, name, value)
+            setattr(made, name, whole(name, value))
         if self.lib.spillway_operation_options_check(ctypes.byref(made)) != Status.OK:
             raise ValueError(self.last_error())
         return made
+
+    def check_arguments(self, operation: str, arguments: Sequence[Any], rank: int, world: int) -> None:
+        """Raises TypeError before a pointer is made of something that is no memory: ctypes would take a str. Raises
+        ValueError for a number that ctypes would cut, and for a ctypes array that is too short."""
+        if operation not in OPERATIONS:
+            raise ValueError(f"there is no operation {operation!r}; there are {', '.join(OPERATIONS)}")
+        wanted_types = OPERATIONS[operation]
+        if len(arguments) != len(wanted_types):
+            raise TypeError(f"{operation} takes {len(wanted_types)} arguments, not {len(arguments)}; see "
+                            "include/spillway/spillway.h")
+        for number, (wanted, value) in enumerate(zip(wanted_types, arguments), 1):
+            if wanted is c_void_p:
+                is_fit = value is None or is_whole(value) or isinstance(value, MEMORY_TYPES)
+                needed = "an address (such as tensor.data_ptr()), a ctypes array or pointer, or None"
+            else:
+                is_fit, needed = is_whole(value), "a whole number, 0 or more"
+            if not is_fit:
+                raise TypeError(f"{operation}: argument {number} is {value!r:.40}; it must be {needed}")
+            if wanted is not c_void_p:
+                fitting(f"{operation}: argument {number}", value, wanted)
+        self._check_arrays(operation, arguments, rank, world)
+
+    @staticmethod
+    def _check_arrays(operation: str, arguments: Sequence[Any], rank: int, world: int) -> None:
+        """That ctypes arrays have room for what the operation reads and writes."""
+        blocks = BLOCKS[operation]
+        if not blocks or arguments[len(blocks) + 1] >= len(ELEMENT_BYTES):
+            return  # the library names a type that there is not
+        count, element = arguments[len(blocks)], ELEMENT_BYTES[arguments[len(blocks) + 1]]
+        for number, (block, value) in enumerate(zip(blocks, arguments), 1):
+            is_used = block not in (ROOTS, ROOTS_ALL) or arguments[-1] == rank
+            needed = count * element * (world if block in (ALL, ROOTS_ALL) else 1)
+            if is_used and isinstance(value, ctypes.Array) and ctypes.sizeof(value) < needed:
+                raise ValueError(f"{operation}: argument {number} is an array of {ctypes.sizeof(value)} bytes; it must "
+                                 f"have at least {needed}")
 
     def _with_defaults(self, made: Any, initialiser: str) -> Any:
         """A library that can be told how much the caller knows, is."""

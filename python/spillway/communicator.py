@@ -49,10 +49,7 @@ class Communicator:
         config = self.library.config()
         if unique_id is not None:
             config.id = ctypes.pointer(unique_id)
-        for name, value in fields.items():
-            if not hasattr(config, name):
-                raise TypeError(f"spillway_comm_config has no field {name}; see include/spillway/spillway.h")
-            setattr(config, name, value)
+        abi.set_fields(config, "spillway_comm_config", fields)
         handle = ctypes.c_void_p()
         status = self.library.lib.spillway_comm_create(ctypes.byref(config), ctypes.byref(handle))
         if status != Status.OK:
@@ -66,6 +63,7 @@ class Communicator:
     def start(self, operation: str, *arguments: Any, options: Optional[abi.OperationOptions] = None,
               keep: Any = None) -> Request:
         """Returns at once. `arguments` are those of spillway_<operation> between comm and options."""
+        self.library.check_arguments(operation, arguments, self.rank, self.world)
         function = getattr(self.library.lib, "spillway_" + operation)
         handle = ctypes.c_void_p()
         with self._lock:

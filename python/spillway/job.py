@@ -19,7 +19,7 @@ from . import abi
 from .communicator import Communicator
 from .errors import SpillwayError, Status
 
-MAX_TICKET = 128
+MAX_TICKET = 256
 MAX_ANSWER = 4 << 20
 # A wait is cut into pieces of this length, so that Ctrl-C is heard between them.
 LONGEST_DEAFNESS_MS = 200
@@ -27,8 +27,9 @@ LONGEST_DEAFNESS_MS = 200
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """What the members agreed on. `rank` None: a standby. `is_done`: it ends because all steps are done. Times are of the wall clock, in ns: when this process was told to
-    stop, stood still, and knew."""
+    """What the members agreed on. `rank` None: a standby. `is_done`: it ends as it should, because all steps are done or
+    it was asked to end without a reason. Times are of the wall clock, in ns: when this process was told to stop, stood
+    still, and knew."""
 
     ends: bool
     epoch: int
@@ -70,10 +71,7 @@ class Job:
     def _config(library: abi.Library, fields: Dict[str, Any]) -> abi.JobConfig:
         config = abi.JobConfig()
         library.lib.spillway_job_config_init_sized(ctypes.byref(config), abi.JobConfig.room.offset)
-        for name, value in fields.items():
-            if not hasattr(config, name):
-                raise TypeError(f"spillway_job_config has no field {name}; see include/spillway/spillway.h")
-            setattr(config, name, value)
+        abi.set_fields(config, "spillway_job_config", fields)
         return config
 
     @property
@@ -146,7 +144,7 @@ class Job:
         self._library.check(self._library.lib.spillway_job_leave(self._handle))
 
     def ask(self, question: str, timeout_s: float = 10.0) -> str:
-        """"move RANK...", "remove RANK...", "end"; one line of answer. Raises what is refused."""
+        """"move RANK...", "remove RANK...", "end", "end REASON"; one line of answer. Raises what is refused."""
         text = ctypes.create_string_buffer(MAX_ANSWER)
         self._library.check(self._library.lib.spillway_job_ask(self._handle, question.encode(), int(timeout_s * 1000),
                                                                text, len(text)))

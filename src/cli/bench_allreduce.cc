@@ -6,7 +6,6 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <memory>
 
@@ -17,7 +16,9 @@
 #include "bench/allreduce/rivals.h"
 #include "bench/progress.h"
 #include "cli/allreduce_report.h"
+#include "cli/arguments.h"
 #include "cli/commands.h"
+#include "cli/output_file.h"
 #include "codec/plane_code.h"
 #include "runtime/communicator.h"
 #include "runtime/launch/launch.h"
@@ -111,14 +112,6 @@ bench::AllreduceWork work_of(const BenchAllreduceOptions& options) {
 }
 
 // ------------------------------------------------------------------ output
-
-void write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path);
-  file << text;
-  if (!file.flush()) {
-    throw CommandError("cannot write " + path);
-  }
-}
 
 std::string introduction(const BenchAllreduceOptions& options, const bench::AllreduceWork& work,
                          unsigned world) {
@@ -228,7 +221,7 @@ void RankRun::show_end(const std::vector<MeasuredSize>& sizes) const {
   show(table_footer(totals_of(sizes, peers_.world())));
   const std::string json = allreduce_json(work_, sizes, peers_.world());
   if (!options_.json_file.empty()) {
-    write_file(options_.json_file, json);
+    write_output(options_.json_file, json, "-J: ");
   }
   if (options_.json) {
     fmt::print("{}", json);
@@ -315,19 +308,19 @@ void add_sizes(CLI::App& verb, BenchAllreduceOptions& options) {
   verb.add_option("-i,--stepbytes", options.step_bytes, "From one size to the next")
       ->capture_default_str();
   verb.add_option("-f,--stepfactor", options.step_factor, "The same as a factor, where above 1")
-      ->check(CLI::Range(1, 1024))
+      ->check(whole_number(1, 1024))
       ->capture_default_str();
 }
 
 void add_work(CLI::App& verb, bench::AllreduceWork& work) {
   verb.add_option("-n,--iters", work.iterations, "Timed iterations of a size")
-      ->check(CLI::Range(1, 100'000))
+      ->check(whole_number(1, 100'000))
       ->capture_default_str();
   verb.add_option("-w,--warmup_iters", work.warmup, "Iterations before them")
-      ->check(CLI::Range(0, 100'000))
+      ->check(whole_number(0, 100'000))
       ->capture_default_str();
   verb.add_option("-c,--check", work.checks, "Checked iterations behind them; 0: no check")
-      ->check(CLI::Range(0, 1000))
+      ->check(whole_number(0, 1000))
       ->capture_default_str();
   verb.add_option("-d,--datatype", work.type,
                   "float, double, half, bfloat16, int32 or int64 (float)")
@@ -350,15 +343,15 @@ void add_work(CLI::App& verb, bench::AllreduceWork& work) {
                                           {"switch", Algorithm::kSwitch},
                                           {"tree", Algorithm::kTree}}));
   verb.add_option("--priority", work.priority, "0 to 7, 7 the most urgent")
-      ->check(CLI::Range(0, 7))
+      ->check(whole_number(0, 7))
       ->default_str(std::to_string(work.priority));
   verb.add_option("--in-flight", work.in_flight, "Operations of the size at once")
-      ->check(CLI::Range(1, 256))
+      ->check(whole_number(1, 256))
       ->capture_default_str();
 }
 
 void add_tolerance(CLI::App& verb, BenchAllreduceOptions& options) {
-  const CLI::Range precisions(1U, codec::kMaxPlanes);
+  const CLI::Validator precisions = whole_number(1, codec::kMaxPlanes);
   CLI::Option* mode = verb.add_option("--mode", options.is_tolerant, "exact or tolerant (exact)");
   mode->transform(one_of(Names<bool>{{"exact", false}, {"tolerant", true}}));
   collective::Tolerance& tolerance = options.tolerance;
@@ -399,12 +392,12 @@ void add_tolerance(CLI::App& verb, BenchAllreduceOptions& options) {
 void add_running(CLI::App& verb, BenchAllreduceOptions& options) {
   verb.add_option("--ranks", options.ranks,
                   "Processes on loopback, where no launcher has started this one (2)")
-      ->check(CLI::Range(1, 256));
+      ->check(whole_number(1, 256));
   verb.add_option("--servers", options.servers,
                   "Parameter servers beside them, as processes too: all-reduces go through these")
-      ->check(CLI::Range(0, 64));
+      ->check(whole_number(0, 64));
   verb.add_option("--threads", options.threads, "That calculate, in each rank; else by the machine")
-      ->check(CLI::Range(0, 256));
+      ->check(whole_number(0, 256));
   verb.add_option("--compare", options.rivals, "gloo, mpi: measured in turns, in the same place")
       ->delimiter(',')
       ->check(CLI::IsMember({"gloo", "mpi"}));

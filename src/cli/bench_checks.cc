@@ -12,6 +12,7 @@
 #include "bench/checks/check_layout.h"
 #include "bench/checks/check_speed.h"
 #include "bench/progress.h"
+#include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/text_table.h"
 #include "wire/packet.h"
@@ -64,10 +65,10 @@ void add_bench_checks(CLI::App& bench) {
   const auto options = std::make_shared<BenchChecksOptions>();
   verb->add_flag("--json", options->json, "Print JSON");
   verb->add_option("--bytes", options->speed.packet_bytes, "Sizes of packets")
-      ->check(CLI::Range(bench::CheckLayout::kLeastPacket, std::size_t{SPILLWAY_MAX_PACKET}))
+      ->check(whole_number(bench::CheckLayout::kLeastPacket, SPILLWAY_MAX_PACKET))
       ->capture_default_str();
   verb->add_option("--rounds", options->speed.rounds, "Runs of each check; the best counts")
-      ->check(CLI::Range(1, 1'000'000))
+      ->check(whole_number(1, 1'000'000))
       ->capture_default_str();
   verb->footer(
       "Examples:\n"

@@ -13,6 +13,7 @@
 #include "bench/incast/rank.h"
 #include "bench/incast/rounds.h"
 #include "bench/progress.h"
+#include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/lab_command.h"
 #include "cli/text_table.h"
@@ -164,7 +165,7 @@ void add_bench_incast(CLI::App& bench) {
       ->delimiter(',')
       ->capture_default_str();
   verb->add_option("--rounds", options->rounds, "Of each protocol")
-      ->check(CLI::Range(1, 10000))
+      ->check(whole_number(1, 10000))
       ->capture_default_str();
   verb->add_flag("--json", options->json, "Print JSON");
   verb->add_option("--as-rank", options->rank_protocol)->group("");

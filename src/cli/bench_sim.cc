@@ -12,6 +12,7 @@
 #include "base/version.h"
 #include "bench/progress.h"
 #include "bench/sim_speed.h"
+#include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/text_table.h"
 
@@ -78,13 +79,13 @@ void add_bench_sim(CLI::App& bench) {
   const auto options = std::make_shared<BenchSimOptions>();
   verb->add_flag("--json", options->json, "Print JSON");
   verb->add_option("--hosts", options->hosts, "Sizes of the network, multiples of 16")
-      ->check(CLI::Range(16U, 32768U))
+      ->check(whole_number(16, 32768))
       ->capture_default_str();
   verb->add_option("--megabytes", options->megabytes, "Size of each flow")
-      ->check(CLI::Range(1U, 200U))
+      ->check(whole_number(1, 200))
       ->capture_default_str();
   verb->add_option("--repetitions", options->repetitions, "Runs of each; the best counts")
-      ->check(CLI::Range(1, 100))
+      ->check(whole_number(1, 100))
       ->capture_default_str();
   verb->footer(
       "Example:\n  spillway bench sim --json\n  spillway bench sim --hosts 128 --megabytes 1");

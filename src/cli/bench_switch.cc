@@ -16,6 +16,7 @@
 #include "bench/forwarding/sum_forwarding.h"
 #include "bench/forwarding/switch_flood.h"
 #include "bench/progress.h"
+#include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/text_table.h"
 #include "kernel/measure/program_costs.h"
@@ -220,21 +221,21 @@ void add_bench_switch(CLI::App& bench) {
       ->check(CLI::IsMember({"all", "programs", "forwarding", "sums", "flood"}))
       ->capture_default_str();
   verb->add_option("--rounds", options->rounds, "Measurements of each, interleaved; medians count")
-      ->check(CLI::Range(1U, 100U))
+      ->check(whole_number(1, 100))
       ->capture_default_str();
   verb->add_option("--single-runs", options->costs.single_runs,
                    "Programs: runs on a fresh frame each, per round")
-      ->check(CLI::Range(4U, kernel::kMaxSingleRuns))
+      ->check(whole_number(4, kernel::kMaxSingleRuns))
       ->capture_default_str();
   verb->add_option("--repeats", options->costs.repeats,
                    "Programs: runs on one frame, where it stays as it is, per round")
-      ->check(CLI::Range(1U, 100'000'000U))
+      ->check(whole_number(1, 100'000'000))
       ->capture_default_str();
   verb->add_option("--frames", options->forwarding.frames, "Forwarding and sums: frames per round")
-      ->check(CLI::Range(64U, 100'000'000U))
+      ->check(whole_number(64, 100'000'000))
       ->capture_default_str();
   verb->add_option("--cpu", options->cpu, "The processor to measure on")
-      ->check(CLI::Range(0U, 1023U))
+      ->check(whole_number(0, 1023))
       ->capture_default_str();
   verb->add_flag("--json", options->json, "Print JSON");
   verb->footer(

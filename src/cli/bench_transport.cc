@@ -14,6 +14,7 @@
 #include "bench/loopback/wire_speed.h"
 #include "bench/progress.h"
 #include "bench/transport_speed.h"
+#include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/text_table.h"
 
@@ -185,19 +186,19 @@ void add_bench_transport(CLI::App& bench) {
       "transport", "Two processes on loopback: the transport beside raw UDP and TCP");
   const auto options = std::make_shared<BenchTransportOptions>();
   verb->add_option("--sizes", options->sizes, "Bytes of UDP payload, one row each")
-      ->check(CLI::Range(600, 8972))
+      ->check(whole_number(600, 8972))
       ->delimiter(',')
       ->capture_default_str();
   verb->add_option("--seconds", options->seconds, "For each figure")
       ->check(CLI::Range(0.1, 60.0))
       ->capture_default_str();
   verb->add_option("--paths", options->paths, "Source ports to spray over")
-      ->check(CLI::Range(1, 64))
+      ->check(whole_number(1, 64))
       ->capture_default_str();
   verb->add_option("--garbage", options->garbage,
                    "Rate of garbage, forged and foreign datagrams at the receiver's port: 1gbit");
   verb->add_option("--rounds", options->rounds, "Of everything; the median counts")
-      ->check(CLI::Range(1, 99))
+      ->check(whole_number(1, 99))
       ->capture_default_str();
   verb->add_flag("--json", options->json, "Print JSON");
   verb->footer(

@@ -8,7 +8,6 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -17,7 +16,9 @@
 #include "bench/codec/sum_speed.h"
 #include "bench/codec/trial.h"
 #include "bench/progress.h"
+#include "cli/arguments.h"
 #include "cli/commands.h"
+#include "cli/output_file.h"
 #include "cli/rate_report.h"
 #include "cli/text_table.h"
 #include "codec/plane_code.h"
@@ -223,13 +224,7 @@ error; gigabytes of fp32 a second on one core.</p>
 )";
 
 void write_page_file(const std::filesystem::path& path, const std::string& content) {
-  std::ofstream file(path);
-  file << content;
-  file.close();
-  if (!file) {
-    throw CommandError(
-        fmt::format("cannot write {}: choose another folder with --out", path.string()));
-  }
+  write_output(path.string(), content, {}, "; choose another folder with --out");
 }
 
 // What stands below the rates, a line per sentence.
@@ -298,9 +293,11 @@ void add_codec_tour(CLI::App& codec) {
                       "The same tensor one step before (.f32), for codes that remember it");
   command->add_option("--out", options->out, "Folder for the page with the plots")
       ->capture_default_str();
-  command->add_option("--mtu", options->mtu, "Bytes of IP packet")->capture_default_str();
+  command->add_option("--mtu", options->mtu, "Bytes of IP packet")
+      ->capture_default_str()
+      ->check(whole_number(1, 65'535));
   command->add_option("--precision", options->precision, "Bits per value, 1 to 32")
-      ->check(CLI::Range(1U, codec::kMaxPlanes))
+      ->check(whole_number(1, codec::kMaxPlanes))
       ->capture_default_str();
   command->add_flag("--json", options->json, "Print JSON instead of a table");
   command->footer(

@@ -18,7 +18,9 @@
 
 #include "base/clock.h"
 #include "base/environment.h"
+#include "base/printable.h"
 #include "base/units_text.h"
+#include "cli/arguments.h"
 #include "cli/commands.h"
 #include "doctor/finding.h"
 #include "doctor/host/host_checks.h"
@@ -82,9 +84,9 @@ std::string findings_text(std::span<const doctor::Finding> findings, bool colour
   std::string text;
   for (const doctor::Finding& finding : findings) {
     text += fmt::format("{}  {:<{}}  {}\n", label_text(finding.severity, coloured), finding.check,
-                        width, finding.finding);
+                        width, base::printable(finding.finding));
     if (!finding.remedy.empty()) {
-      text += fmt::format("{:{}}do: {}\n", "", width + 8, finding.remedy);
+      text += fmt::format("{:{}}do: {}\n", "", width + 8, base::printable(finding.remedy));
     }
   }
   return text + fmt::format("{}: {}\n", verdict(worst_of(findings)), counts_text(findings));
@@ -153,7 +155,7 @@ doctor::Listener open_listener(const DoctorOptions& options) {
   if (options.listen.empty()) {
     return value_or_throw(doctor::Listener::open_everywhere(doctor::kDefaultPort));
   }
-  const net::SocketAddress address = value_or_throw(net::SocketAddress::parse(options.listen));
+  const net::SocketAddress address = parsed("--listen", net::SocketAddress::parse(options.listen));
   return value_or_throw(doctor::Listener::open({&address, 1}));
 }
 
@@ -207,7 +209,7 @@ doctor::Findings run_checks(const DoctorOptions& options) {
   if (options.peer.empty()) {
     return doctor::check_this_host(offloads);
   }
-  const net::SocketAddress peer = value_or_throw(doctor::resolve_peer(options.peer));
+  const net::SocketAddress peer = parsed("--peer", doctor::resolve_peer(options.peer));
   doctor::Findings findings = doctor::check_this_host(offloads);
   append(findings, doctor::check_path_to(peer, trims, told_trim_bytes(environment)));
   return findings;
@@ -216,7 +218,8 @@ doctor::Findings run_checks(const DoctorOptions& options) {
 void examine(const DoctorOptions& options) {
   const doctor::Findings findings = run_checks(options);
   if (options.json) {
-    fmt::print("{}\n", findings_json(findings).dump(2));
+    fmt::print("{}\n", findings_json(findings).dump(2, ' ', true,
+                                                    nlohmann::json::error_handler_t::replace));
   } else {
     fmt::print("{}", findings_text(findings, wants_colours()));
   }

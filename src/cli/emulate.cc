@@ -5,14 +5,15 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/printable.h"
 #include "cli/commands.h"
 #include "cli/emulate_network.h"
+#include "cli/output_file.h"
 #include "cli/text_table.h"
 #include "emulate/simulate/graph_run.h"
 #include "emulate/simulate/recorded_model.h"
@@ -26,6 +27,11 @@ namespace spillway::cli {
 namespace {
 
 using nlohmann::json;
+
+// In ASCII: names come from traces, and a terminal obeys some of the other characters.
+std::string text_of(const json& value) {
+  return value.dump(2, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace);
+}
 
 // ------------------------------------------------------------------ spillway emulate lint
 
@@ -70,9 +76,10 @@ json lint_json(const emulate::World& world, const emulate::LintReport& report) {
 void print_findings(const emulate::World& world, const emulate::LintReport& report) {
   for (const emulate::Finding& finding : report.findings) {
     const std::string place = finding.node ? fmt::format("node {}: ", *finding.node) : "";
-    fmt::print("{}{}{}: {}: {}{}\n", finding.file, finding.file.empty() ? "" : ": ",
+    fmt::print("{}{}{}: {}: {}{}\n", base::printable(finding.file),
+               finding.file.empty() ? "" : ": ",
                emulate::severity_name(emulate::severity_of(finding.kind)),
-               emulate::finding_kind_name(finding.kind), place, finding.text);
+               emulate::finding_kind_name(finding.kind), place, base::printable(finding.text));
   }
   for (std::size_t kind = 0; kind < emulate::kFindingKinds; ++kind) {
     std::uint64_t told = 0;
@@ -95,8 +102,7 @@ void lint_trace(const EmulateLintOptions& options) {
       value_or_throw(emulate::read_world(options.trace, {.follows_control = options.control}));
   const emulate::LintReport report = emulate::lint(world);
   if (options.json) {
-    fmt::print("{}\n",
-               lint_json(world, report).dump(2, ' ', false, json::error_handler_t::replace));
+    fmt::print("{}\n", text_of(lint_json(world, report)));
   } else {
     print_findings(world, report);
   }
@@ -276,19 +282,13 @@ void show_trace(const EmulateShowOptions& options) {
   run_options.keeps_times = true;
   const emulate::GraphRunResult run = emulate::GraphRun(world, meetings, model, run_options).run();
   if (options.json) {
-    fmt::print("{}\n", show_json(world, run, span_of(options.trace))
-                           .dump(2, ' ', false, json::error_handler_t::replace));
+    fmt::print("{}\n", text_of(show_json(world, run, span_of(options.trace))));
   } else {
     print_show(world, run);
   }
   if (!options.out.empty()) {
-    std::ofstream file(options.out);
-    file << emulate::timeline_page(std::filesystem::path(options.trace).filename().string(), world,
-                                   run);
-    file.close();
-    if (!file) {
-      throw CommandError(fmt::format("--out: cannot write {}", options.out));
-    }
+    const std::string title = std::filesystem::path(options.trace).filename().string();
+    write_output(options.out, emulate::timeline_page(title, world, run), "--out: ");
   }
   throw_unless_ok(run.status);
 }

@@ -12,10 +12,12 @@
 
 #include "base/environment.h"
 #include "base/units_text.h"
+#include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/emulate_lab.h"
 #include "cli/emulate_network.h"
 #include "cli/job_command.h"
+#include "cli/output_file.h"
 #include "emulate/stage/calibrated_memory.h"
 #include "emulate/stage/calibration.h"
 #include "emulate/stage/stage.h"
@@ -179,12 +181,7 @@ void calibrate_network(const EmulateCalibrateOptions& options) {
                static_cast<double>(table.memory->bytes) / (1 << 20));
   }
   table.about = fmt::format("{} ranks, {} times each", everybody->world(), options.repeats);
-  std::ofstream file(options.out);
-  file << emulate::table_text(table);
-  file.close();
-  if (!file) {
-    throw CommandError(fmt::format("cannot write {}", options.out));
-  }
+  write_output(options.out, emulate::table_text(table));
 }
 
 }  // namespace
@@ -200,23 +197,26 @@ void add_emulate_calibrate(CLI::App& noun) {
   command->add_option("--bytes", options->bytes, "Sizes, of what a rank hands in")
       ->delimiter(',')
       ->capture_default_str()
-      ->check(CLI::Range(std::uint64_t{1}, kMostCalibrated));
-  command->add_option("--members", options->members,
-                      "Of groups that divide the world, all measured at once; else of all ranks");
+      ->check(whole_number(1, kMostCalibrated));
+  command
+      ->add_option("--members", options->members,
+                   "Of groups that divide the world, all measured at once; else of all ranks")
+      ->check(whole_number(0, 65'536));
   command->add_option("--stride", options->stride, "By which a group's ranks are apart")
       ->capture_default_str()
-      ->check(CLI::Range(1U, 65'536U));
+      ->check(whole_number(1, 65'536));
   command->add_option(
       "--like", options->like,
       "A report of `spillway emulate stage`: the kinds and sizes that it called, and "
       "what memory they take");
   command->add_option("--repeats", options->repeats, "Of each; their mean counts")
       ->capture_default_str()
-      ->check(CLI::Range(1U, 100'000U));
+      ->check(whole_number(1, 100'000));
   command->add_option("--rest", options->rest, "Before each")->capture_default_str();
   command->add_option("--patience", options->patience, "With each")->capture_default_str();
   add_lab_options(*command, options->lab, "Start the ranks in");
-  command->add_option("--ranks", options->ranks, "Hosts of that lab");
+  command->add_option("--ranks", options->ranks, "Hosts of that lab")
+      ->check(whole_number(2, kMaxJobRanks));
   command->footer(
       "Examples:\n"
       "  spillway emulate calibrate clean8.json --preset clean --ranks 8\n"

@@ -13,5 +13,7 @@ class App;
 namespace spillway::cli {
 
 void add_llm_options(CLI::App& command, emulate::LlmStepOptions& options);
+// A usage error where its numbers do not fit together.
+void check_model(const emulate::LlmStepOptions& options);
 
 }  // namespace spillway::cli

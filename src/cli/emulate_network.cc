@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/units_text.h"
+#include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/scenario_file.h"
 #include "sim/stacks/spillway_stack.h"
@@ -59,12 +60,12 @@ void add_topology_options(CLI::App& command, EmulateNetworkOptions& options) {
       ->check(CLI::Range(0.01, 1000.0));
   command.add_option("--leaf-hosts", options.leaf_hosts, "Under one switch")
       ->capture_default_str()
-      ->check(CLI::Range(2U, 4096U));
+      ->check(whole_number(2, 4096));
   command
       .add_option("--node-ranks", options.node_ranks,
                   "Ranks of a node, which reach each other without the network")
       ->capture_default_str()
-      ->check(CLI::Range(1U, 4096U));
+      ->check(whole_number(1, 4096));
   command.add_option("--node-rate", options.node_rate, "Of each rank inside its node")
       ->capture_default_str();
 }
@@ -103,11 +104,21 @@ std::pair<std::uint32_t, std::string> rank_and(const char* option, const std::st
   return {rank, text.substr(at + 1)};
 }
 
+void check_ranks(const char* option, const std::vector<std::string>& texts, std::uint32_t ranks) {
+  for (const std::string& text : texts) {
+    if (const std::uint32_t rank = rank_and(option, text).first; rank >= ranks) {
+      throw CLI::ValidationError(
+          option, fmt::format("rank {} is none of the trace's, 0 to {}", rank, ranks - 1));
+    }
+  }
+}
+
 std::pair<std::uint32_t, double> rank_and_factor(const char* option, const std::string& text) {
   const auto [rank, value] = rank_and(option, text);
   double factor = 0.0;
   if (!CLI::detail::lexical_cast(value, factor) || !(factor > 0.0 && factor <= 1e6)) {
-    throw CLI::ValidationError(option, fmt::format("'{}' is no factor", value));
+    throw CLI::ValidationError(
+        option, fmt::format("'{}' is not a factor above 0 and up to 1000000", value));
   }
   return {rank, factor};
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "cli/arguments.h"
 #include "emulate/simulate/fabric_paths.h"
 #include "emulate/simulate/flow_model.h"
 #include "scenario/scenario.h"
@@ -44,17 +45,10 @@ scenario::Scenario network_of(const EmulateNetworkOptions& options, std::uint32_
 emulate::FabricPaths paths_of(const EmulateNetworkOptions& options, std::uint32_t ranks);
 emulate::FlowModelOptions flow_options_of(const EmulateNetworkOptions& options);
 
-// What an option's text says, or the usage error.
-template <typename T>
-T parsed(const char* option, const base::Result<T>& result) {
-  if (!result.ok()) {
-    throw CLI::ValidationError(option, result.status().message());
-  }
-  return *result;
-}
-
 // "3=1.5", "3=20ms": a rank and something.
 std::pair<std::uint32_t, std::string> rank_and(const char* option, const std::string& text);
+// A usage error where one of such texts names a rank that is none of `ranks`.
+void check_ranks(const char* option, const std::vector<std::string>& texts, std::uint32_t ranks);
 // "3=1.5": by what a rank's computing takes longer.
 std::pair<std::uint32_t, double> rank_and_factor(const char* option, const std::string& text);
 

@@ -16,6 +16,7 @@
 
 #include "base/environment.h"
 #include "base/units_text.h"
+#include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/emulate_lab.h"
 #include "cli/emulate_network.h"
@@ -334,9 +335,11 @@ void run_ranks(const EmulateRunOptions& options, const emulate::World& world, co
 void run_trace(const EmulateRunOptions& options) {
   const base::Duration patience = run_patience(options);
   const emulate::World world = sound_world(options.trace);
+  check_ranks("--slow", options.slow, world.size());
+  check_ranks("--dead", options.dead, world.size());
   if (world.size() % options.ranks_here != 0) {
-    throw CommandError(
-        fmt::format("{} ranks cannot be {} in each process", world.size(), options.ranks_here));
+    throw CLI::ValidationError("--ranks-here", fmt::format("{} ranks cannot be {} in each process",
+                                                           world.size(), options.ranks_here));
   }
   if (!options.lab.preset.empty()) {
     start_lab(options, world.size() / options.ranks_here);
@@ -398,11 +401,11 @@ void add_emulate_run(CLI::App& noun) {
   add_lab_options(*command, options->lab, "Start all ranks in");
   command->add_option("--repeat", options->repeat, "Replays, one after another")
       ->capture_default_str()
-      ->check(CLI::Range(1U, 1'000'000U));
+      ->check(whole_number(1, 1'000'000));
   command
       ->add_option("--precision", options->precision,
                    "All-reduces may lose something, with so many bits per value; else exact")
-      ->check(CLI::Range(1, 32));
+      ->check(whole_number(1, 32));
   command
       ->add_option("--transport", options->transport,
                    "spillway: over UDP; tcp: the same messages over TCP")
@@ -417,7 +420,7 @@ void add_emulate_run(CLI::App& noun) {
       ->add_option("--ranks-here", options->ranks_here,
                    "Ranks that this process is, one behind the other; each has threads of its own")
       ->capture_default_str()
-      ->check(CLI::Range(1U, kMostRanksHere));
+      ->check(whole_number(1, kMostRanksHere));
   command->add_flag("--json", options->json, "Rank 0 prints JSON");
   command->footer(
       "Examples:\n"
@@ -432,10 +435,11 @@ void add_emulate_timers(CLI::App& noun) {
   CLI::App* command =
       noun.add_subcommand("timers", "How late this machine is with waits, as replays have them");
   command->add_option("--pending", options->pending, "Others that wait beside")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(whole_number(0, 10'000'000));
   command->add_option("--waits", options->waits, "To measure")
       ->capture_default_str()
-      ->check(CLI::Range(std::size_t{1}, std::size_t{1'000'000}));
+      ->check(whole_number(1, 1'000'000));
   command->add_flag("--json", options->json, "Print JSON");
   command->footer("Example:\n  spillway emulate timers --pending 10 100000");
   command->callback([options] { measure_timers(*options); });

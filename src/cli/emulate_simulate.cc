@@ -5,18 +5,21 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
-#include <fstream>
+#include <cstdio>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/printable.h"
 #include "base/units_text.h"
 #include "cli/commands.h"
 #include "cli/emulate_model.h"
 #include "cli/emulate_network.h"
+#include "cli/output_file.h"
 #include "cli/text_table.h"
 #include "emulate/simulate/flow_model.h"
 #include "emulate/simulate/graph_run.h"
@@ -48,7 +51,10 @@ struct EmulateSimulateOptions {
 
 // ------------------------------------------------------------------ what is said
 
-std::vector<emulate::RankTrouble> troubles_of(const EmulateSimulateOptions& options) {
+std::vector<emulate::RankTrouble> troubles_of(const EmulateSimulateOptions& options,
+                                              std::uint32_t ranks) {
+  check_ranks("--slow", options.slow, ranks);
+  check_ranks("--dead", options.dead, ranks);
   std::map<std::uint32_t, emulate::RankTrouble> by_rank;
   for (const std::string& text : options.slow) {
     const auto [rank, factor] = rank_and_factor("--slow", text);
@@ -71,6 +77,7 @@ emulate::World world_of(const EmulateSimulateOptions& options) {
   if (!options.trace.empty()) {
     return value_or_throw(emulate::read_world(options.trace, graph));
   }
+  check_model(options.model);
   emulate::GraphBuilder builder(graph);
   builder.set_source("synthesized", 0);
   throw_unless_ok(emulate::synthesize(options.model, builder));
@@ -83,42 +90,45 @@ emulate::World world_of(const EmulateSimulateOptions& options) {
 // told of what it did.
 class ResultLines {
  public:
-  ResultLines(const std::string& path, const emulate::World& world) : world_(world), path_(path) {
-    file_.open(path);
-    file_ << "what,group,members,bytes,began_us,ended_us\n";
-    check();
+  ResultLines(const std::string& path, const emulate::World& world)
+      : world_(world), path_(path), file_(open_output(path, kOption)) {
+    write("what,group,members,bytes,began_us,ended_us\n");
   }
 
   void add(const emulate::Transfer& transfer, base::Instant began, base::Instant ended) {
     const bool is_message = transfer.is_message;
-    file_ << fmt::format(
-        "{},{},{},{},{:.3f},{:.3f}\n",
-        is_message ? "message" : emulate::collective_kind_name(transfer.collective),
-        is_message ? fmt::format("{}>{}", transfer.from, transfer.to)
-                   : world_.groups[transfer.group].name,
-        is_message ? 2 : world_.groups[transfer.group].ranks.size(), transfer.bytes,
-        base::microseconds_of(began.since_zero()), base::microseconds_of(ended.since_zero()));
+    write(fmt::format("{},{},{},{},{:.3f},{:.3f}\n",
+                      is_message ? "message" : emulate::collective_kind_name(transfer.collective),
+                      is_message ? fmt::format("{}>{}", transfer.from, transfer.to)
+                                 : base::printable(world_.groups[transfer.group].name),
+                      is_message ? 2 : world_.groups[transfer.group].ranks.size(), transfer.bytes,
+                      base::microseconds_of(began.since_zero()),
+                      base::microseconds_of(ended.since_zero())));
     if (++lines_ % kLinesTogether == 0) {
-      file_.flush();
-      check();
+      flush();
     }
   }
   void finish() {
-    file_.close();
-    check();
+    flush();
+    check(std::fclose(file_.release()) == 0);
   }
 
  private:
   static constexpr std::uint64_t kLinesTogether = 1000;
-  void check() const {
-    if (!file_) {
-      throw CommandError(fmt::format("--results: cannot write {}", path_));
+  static constexpr const char* kOption = "--results: ";
+  void write(const std::string& text) {
+    check(std::fwrite(text.data(), 1, text.size(), file_.get()) == text.size());
+  }
+  void flush() { check(std::fflush(file_.get()) == 0); }
+  void check(bool is_good) const {
+    if (!is_good) {
+      throw CommandError(fmt::format("{}{}", kOption, base::not_opened(path_, errno).message()));
     }
   }
 
   const emulate::World& world_;
   std::string path_;
-  std::ofstream file_;
+  OutputFile file_;
   std::uint64_t lines_ = 0;
 };
 
@@ -166,7 +176,7 @@ void run_flows(const EmulateSimulateOptions& options, const emulate::World& worl
 void run_packets(const EmulateSimulateOptions& options, const emulate::World& world,
                  const emulate::GraphRunOptions& run_options, SimulationOutcome& outcome) {
   if (options.network.node_ranks != 1 || options.network.bits != 32.0) {
-    throw CommandError("--level packets has ranks alone on hosts, and no codes");
+    throw CLI::ValidationError("--level", "packets has ranks alone on hosts, and no codes");
   }
   const auto model = value_or_throw(emulate::PacketModel::make(
       world, network_of(options.network, world.size()), options.network.algorithm));
@@ -222,7 +232,7 @@ void simulate_trace(const EmulateSimulateOptions& options) {
   outcome.nodes = world.nodes();
   emulate::GraphRunOptions run_options;
   run_options.limit = parsed("--limit", base::parse_duration(options.limit));
-  run_options.troubles = troubles_of(options);
+  run_options.troubles = troubles_of(options, world.size());
   run_options.keeps_times = !options.out.empty();
   std::optional<ResultLines> lines;
   if (!options.results.empty()) {
@@ -243,12 +253,7 @@ void simulate_trace(const EmulateSimulateOptions& options) {
     lines->finish();
   }
   if (!options.out.empty()) {
-    std::ofstream file(options.out);
-    file << emulate::timeline_page("simulation", world, outcome.run);
-    file.close();
-    if (!file) {
-      throw CommandError(fmt::format("--out: cannot write {}", options.out));
-    }
+    write_output(options.out, emulate::timeline_page("simulation", world, outcome.run), "--out: ");
   }
   if (options.json) {
     fmt::print("{}\n", outcome_json(outcome).dump(2));

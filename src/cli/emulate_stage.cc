@@ -22,11 +22,14 @@
 #include <vector>
 
 #include "base/environment.h"
+#include "base/printable.h"
 #include "base/units_text.h"
+#include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/emulate_lab.h"
 #include "cli/emulate_network.h"
 #include "cli/job_command.h"
+#include "cli/output_file.h"
 #include "emulate/stage/flow_durations.h"
 #include "emulate/stage/measured_durations.h"
 #include "emulate/stage/stage_server.h"
@@ -275,7 +278,8 @@ void print_stage(const json& report) {
                held);
   }
   for (const json& what : report["not_in_table"]) {
-    fmt::print(stderr, "spillway: not in the table, and modelled: {}\n", what.get<std::string>());
+    fmt::print(stderr, "spillway: not in the table, and modelled: {}\n",
+               base::printable(what.get<std::string>()));
   }
   for (const json& rank : report["ranks"]) {
     fmt::print(stderr, "spillway: rank {}: {} waits, late by {:.1f} us at the median, {:.1f} p99\n",
@@ -317,12 +321,7 @@ void run_stage(const EmulateStageOptions& options) {
                                           : std::vector<std::string>());
   print_stage(report);
   if (!options.report.empty()) {
-    std::ofstream file(options.report);
-    file << report.dump(2) << "\n";
-    file.close();
-    if (!file) {
-      throw CommandError(fmt::format("--report: cannot write {}", options.report));
-    }
+    write_output(options.report, report.dump(2) + "\n", "--report: ");
   }
   if (!is_well) {
     throw CommandExit{kExitFailure};
@@ -355,10 +354,13 @@ void enter_stage(const std::vector<std::string>& command) {
 }
 
 void add_stage_options(CLI::App& command, EmulateStageOptions& options) {
-  command.add_option("--world", options.world, "Ranks of the job")->required();
+  command.add_option("--world", options.world, "Ranks of the job")
+      ->required()
+      ->check(whole_number(1, UINT32_MAX));
   command.add_option("--real", options.real, "Those that are processes: 0,1")
       ->required()
-      ->delimiter(',');
+      ->delimiter(',')
+      ->check(whole_number(0, UINT32_MAX));
   command.add_option("--table", options.table,
                      "Durations that `spillway emulate calibrate` measured; else the network's");
   command
@@ -367,7 +369,9 @@ void add_stage_options(CLI::App& command, EmulateStageOptions& options) {
       ->allow_extra_args(false);
   command.add_flag("--no-spread", options.no_spread,
                    "Virtual ranks come with the last real one, not apart as real ones do");
-  command.add_option("--seed", options.seed, "Of what is drawn")->capture_default_str();
+  command.add_option("--seed", options.seed, "Of what is drawn")
+      ->capture_default_str()
+      ->check(any_seed());
   command.add_option("--patience", options.patience, "With real ranks that others wait for")
       ->capture_default_str();
   command.add_flag("--strict", options.strict,

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/emulate_model.h"
 #include "emulate/synthesize/llm_step.h"
@@ -23,7 +24,7 @@ struct EmulateSynthesizeOptions {
 };
 
 void synthesize_trace(const EmulateSynthesizeOptions& options) {
-  throw_unless_ok(emulate::validate(options.model));
+  check_model(options.model);
   const std::filesystem::path folder = std::filesystem::path(options.out).parent_path();
   std::error_code error;
   if (!folder.empty()) {
@@ -41,9 +42,18 @@ void synthesize_trace(const EmulateSynthesizeOptions& options) {
 
 }  // namespace
 
+void check_model(const emulate::LlmStepOptions& options) {
+  if (const base::Status status = emulate::validate(options); !status.ok()) {
+    throw CLI::ValidationError("the model", status.message());
+  }
+}
+
 void add_llm_options(CLI::App& command, emulate::LlmStepOptions& options) {
   const auto add = [&command](const char* name, std::uint32_t& value, const char* text) {
-    command.add_option(name, value, text)->capture_default_str()->group("Model");
+    command.add_option(name, value, text)
+        ->capture_default_str()
+        ->check(whole_number(1, emulate::kMaxModelNumber))
+        ->group("Model");
   };
   add("--tensor", options.tensor, "Tensor-parallel ranks");
   add("--data", options.data, "Data-parallel ranks");

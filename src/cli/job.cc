@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cstdlib>
-#include <fstream>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
@@ -16,7 +16,10 @@
 
 #include "base/clock.h"
 #include "base/environment.h"
+#include "base/own_file.h"
+#include "base/printable.h"
 #include "base/units_text.h"
+#include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/job_command.h"
 #include "cli/text_table.h"
@@ -46,6 +49,7 @@ struct JobOptions {
 
 // ------------------------------------------------------------------ asking
 
+// No ticket at all is wrong usage. A ticket file that is missing may still be written.
 std::string ticket_text(const JobOptions& options) {
   const base::Environment told = base::Environment::of_process();
   if (!options.ticket.empty()) {
@@ -55,21 +59,34 @@ std::string ticket_text(const JobOptions& options) {
     return text;
   }
   const std::string path = told.text("SPILLWAY_JOB_FILE");
-  std::ifstream file(path);
-  std::string text;
-  if (path.empty() || !(file >> text)) {
-    throw CommandError(path.empty()
-                           ? "which job? say --ticket, or set SPILLWAY_JOB or "
-                             "SPILLWAY_JOB_FILE as its processes have it"
-                           : fmt::format("there is no ticket in {}: the job has not begun, "
-                                         "or has another SPILLWAY_JOB_FILE",
-                                         path));
+  if (path.empty()) {
+    throw CLI::ValidationError(
+        "--ticket",
+        "which job? Say --ticket, or set SPILLWAY_JOB or SPILLWAY_JOB_FILE as its processes have "
+        "it");
   }
-  return text;
+  if (!std::filesystem::exists(path)) {
+    throw CommandError(
+        fmt::format("there is no ticket in {}: the job has not begun, or has another "
+                    "SPILLWAY_JOB_FILE",
+                    path));
+  }
+  return value_or_throw(runtime::ticket_text_in(path));
+}
+
+runtime::Ticket ticket_in(const JobOptions& options, const std::string& text) {
+  const base::Result<runtime::Ticket> ticket = runtime::parse_ticket(text);
+  if (!options.ticket.empty()) {
+    return parsed("--ticket", ticket);
+  }
+  if (base::Environment::of_process().has("SPILLWAY_JOB")) {
+    return parsed("SPILLWAY_JOB", ticket);
+  }
+  return value_or_throw(ticket);
 }
 
 std::string ask(const JobOptions& options, const std::string& question, base::Duration limit) {
-  const runtime::Ticket ticket = value_or_throw(runtime::parse_ticket(ticket_text(options)));
+  const runtime::Ticket ticket = ticket_in(options, ticket_text(options));
   const base::Environment told = base::Environment::of_process();
   const runtime::Secret secret = value_or_throw(runtime::secret_from(told, {}));
   return value_or_throw(runtime::ask_job(ticket, secret.bytes(), question, limit));
@@ -85,6 +102,19 @@ nlohmann::json status_of(const JobOptions& options) {
 }
 
 // ------------------------------------------------------------------ what people see
+
+// In ASCII: a terminal obeys some of the other characters.
+std::string json_text(const nlohmann::json& value, int indent = -1) {
+  return value.dump(indent, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace);
+}
+
+// A rank's number, or what the process is instead.
+std::string standing_of(const nlohmann::json& member) {
+  const nlohmann::json& rank = member.at("rank");
+  return !rank.is_null()                ? std::to_string(rank.get<int>())
+         : member.value("waits", false) ? "newcomer"
+                                        : "standby";
+}
 
 std::string host_of(const nlohmann::json& member) {
   const std::string name = member.value("name", "");
@@ -109,15 +139,13 @@ std::string sentence_of(const nlohmann::json& status) {
   for (const auto& straggler : status.at("stragglers")) {
     text += fmt::format("  straggler: {}\n", straggler.get<std::string>());
   }
-  return text;
+  return base::printable(text, "\n");
 }
 
 std::string table_of(const nlohmann::json& status) {
   TextTable table({"rank", "process", "address", "id"});
   for (const auto& member : status.at("members")) {
-    const auto rank = member.at("rank");
-    table.add_row({rank.is_null() ? "standby" : std::to_string(rank.get<int>()),
-                   member.value("name", ""), member.value("address", ""),
+    table.add_row({standing_of(member), member.value("name", ""), member.value("address", ""),
                    member.value("id", "").substr(0, 8)});
   }
   return table.to_string();
@@ -135,9 +163,7 @@ std::string html_escaped(const std::string& text) {
 std::string page_of(const nlohmann::json& status, const std::vector<std::string>& changes) {
   std::string rows;
   for (const auto& member : status.at("members")) {
-    const auto rank = member.at("rank");
-    rows += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td></tr>\n",
-                        rank.is_null() ? "standby" : std::to_string(rank.get<int>()),
+    rows += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td></tr>\n", standing_of(member),
                         html_escaped(member.value("name", "")),
                         html_escaped(member.value("address", "")));
   }
@@ -157,12 +183,9 @@ std::string page_of(const nlohmann::json& status, const std::vector<std::string>
 }
 
 void write_page(const std::string& path, const std::string& page) {
-  const std::string part = path + ".part";
-  std::ofstream file(part);
-  file << page;
-  file.close();
-  if (!file || std::rename(part.c_str(), path.c_str()) != 0) {
-    throw CommandError(fmt::format("cannot write {}", path));
+  const base::Status status = base::replace_file(path, page, base::Readers::kEveryone);
+  if (!status.ok()) {
+    throw CommandError(status.message());
   }
 }
 
@@ -171,7 +194,7 @@ void write_page(const std::string& path, const std::string& page) {
 void list(const JobOptions& options) {
   const nlohmann::json status = status_of(options);
   if (options.json) {
-    fmt::print("{}\n", status.dump(2));
+    fmt::print("{}\n", json_text(status, 2));
   } else {
     fmt::print("{}{}", table_of(status), sentence_of(status));
   }
@@ -188,9 +211,9 @@ void change(const JobOptions& options, const std::string& question) {
     throw CommandError(answer.substr(kRefused.size()));
   }
   if (options.json) {
-    fmt::print("{}\n", nlohmann::json{{"answer", answer}}.dump());
+    fmt::print("{}\n", json_text({{"answer", answer}}));
   } else {
-    fmt::print("{}\n", answer);
+    fmt::print("{}\n", base::printable(answer));
   }
 }
 
@@ -235,7 +258,7 @@ void watch(const JobOptions& options) {
       write_page(options.page, page_of(status, changes));
     }
     if (options.json) {
-      fmt::print("{}\n", status.dump());
+      fmt::print("{}\n", json_text(status));
     } else {
       fmt::print("{}{}\n", table_of(status), sentence_of(status));
     }
@@ -244,7 +267,9 @@ void watch(const JobOptions& options) {
 }
 
 void join(const JobOptions& options) {
-  for (const auto& [name, value] : newcomer_variables(ticket_text(options), options.local_rank)) {
+  const std::string text = ticket_text(options);
+  ticket_in(options, text);  // before the script starts
+  for (const auto& [name, value] : newcomer_variables(text, options.local_rank)) {
     ::setenv(name.c_str(), value.c_str(), 1);
   }
   run_command(options.command);
@@ -271,7 +296,9 @@ void add_change(CLI::App& noun, const std::string& name, const std::string& what
                 const std::string& rank_help, JobOptions& options) {
   CLI::App* verb = add_verb(noun, name, what, options);
   if (!rank_help.empty()) {
-    verb->add_option("RANK", options.ranks, rank_help)->required();
+    verb->add_option("RANK", options.ranks, rank_help)
+        ->required()
+        ->check(whole_number(0, kMaxJobRanks - 1));
   }
   add_waiting(*verb, options);
   verb->callback([&options, name] {
@@ -282,7 +309,9 @@ void add_change(CLI::App& noun, const std::string& name, const std::string& what
 void add_grow(CLI::App& noun, JobOptions& options) {
   CLI::App* verb =
       add_verb(noun, "grow", "Standbys become ranks behind the last, at a step's edge", options);
-  verb->add_option("COUNT", options.places, "How many")->capture_default_str();
+  verb->add_option("COUNT", options.places, "How many")
+      ->capture_default_str()
+      ->check(whole_number(1, kMaxJobRanks));
   add_waiting(*verb, options);
   verb->callback([&options] { change(options, fmt::format("grow {}", options.places)); });
 }
@@ -291,7 +320,8 @@ void add_watch(CLI::App& noun, JobOptions& options) {
   CLI::App* verb = add_verb(noun, "watch", "Members, epochs and changes, again and again", options);
   verb->add_option("--every", options.every, "Time between two looks")->capture_default_str();
   verb->add_option("--times", options.times, "Looks; 0: until the job is gone")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(whole_number(0, UINT32_MAX));
   verb->add_option("--page", options.page, "Write a page, too, which looks again by itself");
   verb->add_flag("--json", options.json, "One object a line");
   verb->callback([&options] { watch(options); });
@@ -356,7 +386,8 @@ void add_job(CLI::App& app) {
   CLI::App* joined = add_verb(*noun, "join", "Starts a process that becomes a standby", *options);
   joined
       ->add_option("--local-rank", options->local_rank, "LOCAL_RANK, by which scripts choose a GPU")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(whole_number(0, kMaxJobRanks - 1));
   joined->add_option("COMMAND", options->command, "The job's script, as its other processes run it")
       ->required();
   joined->positionals_at_end();
@@ -365,7 +396,7 @@ void add_job(CLI::App& app) {
       "A job is one whose script calls spillway.torch.elastic(), or spillway_job_found() in C.\n"
       "Exit codes: 0 done, 1 failed or refused, 2 wrong usage.\n"
       "Examples:\n"
-      "  SPILLWAY_JOB_FILE=/tmp/job spillway job run -n 5 -- python3 train.py   and then, there:\n"
+      "  SPILLWAY_JOB_FILE=~/job spillway job run -n 5 -- python3 train.py   and then, there:\n"
       "  spillway job ls\n"
       "  spillway job move 2\n"
       "  spillway job grow 2\n"

@@ -10,6 +10,8 @@
 
 namespace spillway::cli {
 
+inline constexpr std::uint32_t kMaxJobRanks = 4096;
+
 // A port of loopback that nothing uses now, of those that Linux gives to no connection.
 std::uint16_t free_port();
 

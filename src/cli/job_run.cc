@@ -13,7 +13,6 @@
 #include <cstdlib>
 #include <deque>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <string>
@@ -23,6 +22,8 @@
 
 #include "base/clock.h"
 #include "base/environment.h"
+#include "base/own_file.h"
+#include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/job_command.h"
 #include "runtime/job/question.h"
@@ -59,6 +60,47 @@ void take_job_signals() {
   }
 }
 
+std::uint32_t world_of(const JobRunOptions& options) {
+  return options.world == 0 ? options.processes : options.world;
+}
+
+runtime::Place master_of(const JobRunOptions& options) {
+  const base::Result<runtime::Place> place = runtime::parse_place(options.master);
+  if (!place.ok()) {
+    throw CLI::ValidationError(
+        "--master",
+        fmt::format("'{}' is not HOST:PORT of the machine with rank 0, such as host0:29500",
+                    options.master));
+  }
+  return *place;
+}
+
+// Checks options against each other; each by itself was checked when it was parsed.
+void check_options(const JobRunOptions& options) {
+  if (!options.master.empty()) {
+    static_cast<void>(master_of(options));
+  }
+  const std::uint32_t world = world_of(options);
+  if (world < options.processes) {
+    throw CLI::ValidationError("--world",
+                               fmt::format("{} processes start here, so it must be from {} to {}",
+                                           options.processes, options.processes, kMaxJobRanks));
+  }
+  if (options.first > world - options.processes) {
+    throw CLI::ValidationError(
+        "--first", fmt::format("ranks {} to {} would start here, in a world of {}: it must be from "
+                               "0 to {}; --world counts the processes of all machines",
+                               options.first, options.first + options.processes - 1, world,
+                               world - options.processes));
+  }
+  if (world > options.processes && options.master.empty()) {
+    throw CLI::ValidationError(
+        "--master", fmt::format("must say HOST:PORT of the machine with rank 0: only {} of {} "
+                                "processes start here",
+                                options.processes, world));
+  }
+}
+
 // The processes that this one has started.
 class JobProcesses {
  public:
@@ -66,9 +108,11 @@ class JobProcesses {
     const base::Environment told = base::Environment::of_process();
     ticket_file_ = told.text("SPILLWAY_JOB_FILE");
     if (ticket_file_.empty()) {
-      ticket_file_ =
-          (std::filesystem::temp_directory_path() / fmt::format("spillway-job-{}", ::getpid()))
-              .string();
+      const std::string folder = base::runtime_folder(told);
+      if (const base::Status status = base::prepare_own_folder(folder); !status.ok()) {
+        throw CommandError(status.message() + "; or set SPILLWAY_JOB_FILE");
+      }
+      ticket_file_ = fmt::format("{}/job-{}", folder, ::getpid());
       ::setenv("SPILLWAY_JOB_FILE", ticket_file_.c_str(), 1);
       owns_file_ = true;
     }
@@ -81,10 +125,9 @@ class JobProcesses {
   }
 
   void start_founders() {
-    const bool is_alone = options_.master.empty();
-    const runtime::Place master = is_alone ? runtime::Place{"127.0.0.1", free_port()}
-                                           : value_or_throw(runtime::parse_place(options_.master));
-    const std::uint32_t world = options_.world == 0 ? options_.processes : options_.world;
+    const runtime::Place master =
+        options_.master.empty() ? runtime::Place{"127.0.0.1", free_port()} : master_of(options_);
+    const std::uint32_t world = world_of(options_);
     for (std::uint32_t i = 0; i < options_.processes; ++i) {
       start({{"RANK", std::to_string(options_.first + i)},
              {"WORLD_SIZE", std::to_string(world)},
@@ -157,15 +200,13 @@ class JobProcesses {
 
   // Of a job that answers; empty where it has not begun, or is over.
   std::string living_ticket() const {
-    std::ifstream file(ticket_file_);
-    std::string text;
-    file >> text;
-    const base::Result<runtime::Ticket> ticket = runtime::parse_ticket(text);
+    const base::Result<std::string> text = runtime::ticket_text_in(ticket_file_);
+    const base::Result<runtime::Ticket> ticket = runtime::parse_ticket(text.ok() ? *text : "");
     const base::Result<runtime::Secret> secret =
         runtime::secret_from(base::Environment::of_process(), {});
     const bool answers = ticket.ok() && secret.ok() &&
                          runtime::ask_job(*ticket, secret->bytes(), "status", kLookPatience).ok();
-    return answers ? text : "";
+    return answers ? *text : "";
   }
 
   void forward_signal() {
@@ -203,6 +244,7 @@ class JobProcesses {
 };
 
 void run_job(const JobRunOptions& options) {
+  check_options(options);
   take_job_signals();
   JobProcesses processes(options);
   processes.start_founders();
@@ -220,14 +262,17 @@ void add_job_run(CLI::App& noun) {
       "Starts processes; when one is killed the others go on, and a standby is started for it");
   verb->add_option("-n,--processes", options->processes, "To start here, standbys included")
       ->required()
-      ->check(CLI::Range(1, 4096));
+      ->check(whole_number(1, kMaxJobRanks));
   verb->add_option("--first", options->first, "Rank of the first of them, with other machines")
-      ->capture_default_str();
-  verb->add_option("--world", options->world, "Processes of all machines; else those of this one");
+      ->capture_default_str()
+      ->check(whole_number(0, kMaxJobRanks - 1));
+  verb->add_option("--world", options->world, "Processes of all machines; else those of this one")
+      ->check(whole_number(1, kMaxJobRanks));
   verb->add_option("--master", options->master,
                    "HOST:PORT of the machine with rank 0, with other machines");
   verb->add_option("--respawn", options->respawn, "Start at most so many in place of dead ones")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(whole_number(0, UINT32_MAX));
   verb->add_option("COMMAND", options->command, "The job's script")->required();
   verb->positionals_at_end();
   verb->footer(

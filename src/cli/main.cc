@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "base/printable.h"
 #include "base/version.h"
 #include "cli/commands.h"
 
@@ -74,7 +75,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kExitOk : kExitUsage;
   } catch (const CommandError& error) {
-    fmt::print(stderr, "spillway: {}\n", error.what());
+    fmt::print(stderr, "spillway: {}\n", base::printable(error.what(), "\n"));
     return kExitFailure;
   } catch (const CommandExit& exit) {
     return exit.code;

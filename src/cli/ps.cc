@@ -15,6 +15,7 @@
 
 #include "base/environment.h"
 #include "base/units_text.h"
+#include "cli/arguments.h"
 #include "cli/commands.h"
 #include "runtime/communicator.h"
 
@@ -153,19 +154,21 @@ void run(const PsOptions& options) {
 
 void add_options(CLI::App& command, PsOptions& options) {
   command.add_option("--workers", options.workers, "Ranks of the job; else SPILLWAY_WORLD_SIZE")
-      ->check(CLI::Range(1, 4095));
+      ->check(whole_number(1, 4095));
   command
       .add_option("--servers", options.servers,
                   "Parameter servers of the job; else SPILLWAY_SERVERS, else 1")
-      ->check(CLI::Range(1, 4095));
-  command.add_option("--index", options.index,
-                     "Which of them this is, from 0; else SPILLWAY_SERVER_INDEX, else 0");
+      ->check(whole_number(1, 4095));
+  command
+      .add_option("--index", options.index,
+                  "Which of them this is, from 0; else SPILLWAY_SERVER_INDEX, else 0")
+      ->check(whole_number(0, 4094));
   command.add_option("--rendezvous", options.rendezvous,
                      "HOST:PORT where all meet, at worker 0's host; else SPILLWAY_COMM_ID");
   command.add_option("--patience", options.patience, "How long to wait for the workers to come")
       ->capture_default_str();
   command.add_option("--threads", options.threads, "That calculate; else by the machine")
-      ->check(CLI::Range(0, 64));
+      ->check(whole_number(0, 64));
   command.add_flag("--json", options.json, "Print the summary at the end as JSON");
   command.add_flag("--quiet", options.is_quiet, "Print no summary");
 }

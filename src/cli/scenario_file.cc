@@ -2,6 +2,7 @@
 #include "cli/scenario_file.h"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <filesystem>
 #include <fstream>
@@ -26,6 +27,10 @@ std::string read_text(const std::filesystem::path& path) {
 scenario::Scenario scenario_from(const std::string& text, const std::string& source,
                                  std::span<const std::string> overrides) {
   base::Result<scenario::Scenario> parsed = scenario::parse_scenario(text, overrides);
+  if (!parsed.ok() && scenario::parse_scenario(text, {}).ok()) {
+    throw CLI::ValidationError(source,
+                               parsed.status().message());  // by what --set and its like say
+  }
   if (!parsed.ok()) {
     throw CommandError(fmt::format("{}: {}", source, parsed.status().message()));
   }

@@ -6,7 +6,6 @@
 #include <array>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -16,8 +15,10 @@
 
 #include "base/duration_summary.h"
 #include "bench/progress.h"
+#include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/fabric_report.h"
+#include "cli/output_file.h"
 #include "cli/scenario_file.h"
 #include "cli/sum_report.h"
 #include "cli/text_table.h"
@@ -41,15 +42,6 @@ struct SimRunOptions {
 };
 
 // ------------------------------------------------------------------ files
-
-void write_text(const std::string& path, const std::string& text) {
-  std::ofstream file(path);
-  file << text;
-  file.close();
-  if (!file) {
-    throw CommandError(fmt::format("cannot write {}", path));
-  }
-}
 
 scenario::Scenario scenario_of(const SimRunOptions& options) {
   std::vector<std::string> overrides = options.overrides;
@@ -214,7 +206,7 @@ void run_scenario_file(const SimRunOptions& options) {
     throw CommandError(fmt::format("{}: {}", options.scenario, result.status().message()));
   }
   if (!options.trace.empty()) {
-    write_text(options.trace, sim::chrome_trace_of(*result));
+    write_output(options.trace, sim::chrome_trace_of(*result), "--trace: ");
   }
   if (options.json) {
     fmt::print("{}\n", result_json(scenario, *result).dump(2));
@@ -236,7 +228,8 @@ void add_sim_run(CLI::App& sim) {
                    "noun.key=value: change a line; noun.2.key=value: only the second of that noun")
       ->allow_extra_args(false);
   command->add_option("--trace", options->trace, "Write a Chrome trace (ui.perfetto.dev) here");
-  command->add_option("--seed", options->seed, "Of everything random, instead of the scenario's");
+  command->add_option("--seed", options->seed, "Of everything random, instead of the scenario's")
+      ->check(any_seed());
   command->add_flag("--json", options->json, "Print JSON instead of tables");
   command->footer(
       "Examples:\n"

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "bench/progress.h"
+#include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/text_table.h"
 #include "sim/drill/drill.h"
@@ -201,11 +202,9 @@ void add_sim_drill(CLI::App& sim) {
   const auto options = std::make_shared<SimDrillOptions>();
   CLI::App* command = sim.add_subcommand(
       "drill", "Jobs that lose members: do they go on with the right ones, or say why not?");
-  command->add_option("--seeds", options->seeds, "How many worlds")->check(CLI::PositiveNumber);
-  command->add_option("--first", options->first, "Seed of the first; the others follow it");
-  command->add_option("--seed", options->seed, "Only this world, and print what it is");
+  add_seed_options(*command, *options);
   command->add_option("--members", options->members, "Ranks of each world; as drawn if not given")
-      ->check(CLI::Range(4U, kMostDrillRanks));
+      ->check(whole_number(4, kMostDrillRanks));
   command->add_flag("--phases", options->phases,
                     "Not random worlds: every trouble in every phase of a change");
   command->add_flag("--json", options->json, "Print JSON instead of a table");

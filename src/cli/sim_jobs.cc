@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/scenario_file.h"
 #include "cli/sum_report.h"
@@ -137,7 +138,8 @@ void add_sim_jobs(CLI::App& sim) {
       ->add_option("--set", options->overrides,
                    "noun.key=value: change a line; noun.2.key=value: only the second of that noun")
       ->allow_extra_args(false);
-  command->add_option("--seed", options->seed, "Of everything random, instead of the scenario's");
+  command->add_option("--seed", options->seed, "Of everything random, instead of the scenario's")
+      ->check(any_seed());
   command->add_flag("--json", options->json, "Print JSON instead of tables");
   command->footer(
       "Examples:\n"

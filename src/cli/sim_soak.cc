@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "bench/progress.h"
+#include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/text_table.h"
 #include "sim/soak/code_soak.h"
@@ -333,9 +334,7 @@ void add_sim_soak(CLI::App& sim) {
   const auto options = std::make_shared<SimSoakOptions>();
   CLI::App* command =
       sim.add_subcommand("soak", "Random worlds with every fault at once: does all hold?");
-  command->add_option("--seeds", options->seeds, "How many worlds")->check(CLI::PositiveNumber);
-  command->add_option("--first", options->first, "Seed of the first; the others follow it");
-  command->add_option("--seed", options->seed, "Only this world, and print what it is");
+  add_seed_options(*command, *options);
   CLI::Option* sums = command->add_flag("--sums", options->sums,
                                         "Worlds of switches that add: does every part count once?");
   command

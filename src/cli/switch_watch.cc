@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/units_text.h"
+#include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/fabric_report.h"
 #include "cli/sum_report.h"
@@ -41,7 +42,7 @@ std::unique_ptr<net::MetricsServer> serve_metrics(const WatchOptions& options,
   if (options.metrics.empty()) {
     return nullptr;
   }
-  const net::SocketAddress listen = value_or_throw(net::SocketAddress::parse(options.metrics));
+  const net::SocketAddress listen = parsed("--metrics", net::SocketAddress::parse(options.metrics));
   auto server = value_or_throw(
       net::MetricsServer::start(listen, [&snapshot] { return fabric_metrics(snapshot()); }));
   fmt::print(stderr, "metrics at http://{}/metrics\n", server->address().to_string());

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/units_text.h"
+#include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/lab_command.h"
 #include "cli/lab_report.h"
@@ -28,7 +29,7 @@ void add_trace_options(CLI::App& verb, lab::TraceOptions& options) {
   verb.add_option("--out", options.path, "The file to write")->capture_default_str();
   verb.add_option("--packets", options.packets, "How many are kept, at most: the first")
       ->capture_default_str()
-      ->check(CLI::Range(std::size_t{1}, kMaxPackets));
+      ->check(whole_number(1, kMaxPackets));
 }
 
 // `spillway trace run`: what `lab run` does, with every Spillway packet followed from sender to

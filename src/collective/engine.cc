@@ -352,6 +352,9 @@ base::Duration Engine::timeout_of(const OperationRun& run) const {
 }
 
 base::Instant Engine::next_timeout() const {
+  if (dispute_) {
+    return dispute_->until;
+  }
   if (!failure_ && config_.memory != nullptr && config_.memory->failure()) {
     return base::Instant();
   }
@@ -370,6 +373,9 @@ base::Instant Engine::next_timeout() const {
 }
 
 void Engine::on_timeout(transport::Endpoint& endpoint, base::Instant now) {
+  if (dispute_ && now >= dispute_->until) {
+    settle(endpoint);
+  }
   if (config_.memory != nullptr && config_.memory->failure()) {
     const MemoryFailure& failure = *config_.memory->failure();
     fail(failure.status, failure.peer, wire::FailureCause::kInternal, endpoint, now);

@@ -17,7 +17,9 @@
 //
 // Failure: a dead peer, a peer that says it failed or left too early, an operation that ranks do
 // not agree on, or an abort ends every operation, those submitted later included, with one Status
-// that names the rank; the other ranks are told. An engine that failed stays failed.
+// that names the rank; the other ranks are told. An engine that failed stays failed. Where ranks
+// call different operations, callers hear of it as soon as both calls are known in whole, or after
+// the peer timeout (engine_mismatch.cc).
 //
 // With parameter servers a worker calls them before each collective operation, and a server opens
 // those that go through it as their calls come (servers/call_delivery.h); it completes them to its
@@ -132,8 +134,9 @@ class Engine {
   void fail(const base::Status& cause, std::uint16_t culprit, wire::FailureCause reason,
             transport::Endpoint& endpoint, base::Instant now);
 
-  bool has_failed() const { return failure_.has_value(); }
-  const std::optional<base::Status>& failure() const { return failure_; }
+  // Callers were told, or will be when jobs that use their memory have ended.
+  bool has_failed() const { return failure_ && !dispute_; }
+  std::optional<base::Status> failure() const { return dispute_ ? std::nullopt : failure_; }
   // Whether operations are under way that keep the host's processors busy.
   bool is_coding() const { return coding_ > 0; }
   // At a parameter server: all workers have left and nothing is left to do.
@@ -144,14 +147,14 @@ class Engine {
   std::size_t waiting() const { return waiting_.size() + held_sends_; }
   // Nobody waits for an operation of this rank.
   bool is_done() const {
-    return waiting_.empty() && held_sends_ == 0 && leaving_.empty() &&
+    return waiting_.empty() && held_sends_ == 0 && leaving_.empty() && !dispute_ &&
            std::all_of(running_.begin(), running_.end(),
                        [](const auto& entry) { return entry.second.is_complete; });
   }
   // No operation, job or message is left.
   bool is_idle() const {
     return running_.empty() && waiting_.empty() && held_sends_ == 0 && leaving_.empty() &&
-           (!outbox_ || outbox_->is_empty());
+           !dispute_ && (!outbox_ || outbox_->is_empty());
   }
   std::size_t memory_bytes() const;
 
@@ -189,6 +192,19 @@ class Engine {
   struct HeldSend {
     Waiting waiting;
     Key key = 0;
+  };
+  // Ranks call different operations, and one of the two calls is not known in whole.
+  struct Dispute {
+    wire::Mismatch mismatch;
+    std::uint16_t culprit = 0;
+    base::Instant until;
+    bool was_whole = false;              // from the start, so that others know it, too
+    std::vector<std::uint16_t> spent{};  // ranks that will say nothing more
+  };
+  // A failed operation whose caller will be told when both calls are known.
+  struct Untold {
+    std::uint64_t token = 0;
+    OperationReport report;
   };
   // Point-to-point messages to one peer.
   struct SendsTo {
@@ -251,7 +267,19 @@ class Engine {
   void tell_of(const Closed& closed, transport::Endpoint& endpoint, base::Instant now);
   void fail_what_needs(std::uint16_t peer, transport::Endpoint& endpoint, base::Instant now);
   void watch(transport::Endpoint& endpoint, base::Instant now);
+  void end_all(const base::Status& cause, std::uint16_t culprit, wire::FailureCause reason,
+               transport::Endpoint& endpoint, base::Instant now);
+  void on_peer_failed(const transport::PeerFailed& event, transport::Endpoint& endpoint,
+                      base::Instant now);
   void complete_failed(const Waiting& waiting, base::Instant now);
+  // engine_mismatch.cc
+  const Operation* called_here(const wire::Mismatch& mismatch) const;
+  void dispute(wire::Mismatch mismatch, std::uint16_t culprit, transport::Endpoint& endpoint,
+               base::Instant now);
+  void hear_last_of(std::uint16_t rank, transport::Endpoint& endpoint);
+  void settle_if_known(transport::Endpoint& endpoint);
+  void settle(transport::Endpoint& endpoint);
+  void tell_failed(std::uint64_t token, const OperationReport& report);
   // engine_receives.cc
   static bool is_numbered_receive(Key key);
   static bool is_numbered_send(Key key);
@@ -314,6 +342,8 @@ class Engine {
   bool is_watching_ = false;
   std::vector<Closed> closed_;
   std::optional<base::Status> failure_;
+  std::optional<Dispute> dispute_;  // then callers have not been told of failure_
+  std::vector<Untold> untold_;
 };
 
 }  // namespace spillway::collective

@@ -46,7 +46,11 @@ void Engine::on_call_event(const transport::Event& event, transport::Endpoint& e
   }
   RunContext context = this->context(endpoint, now);
   if (const std::optional<CallFault> fault = intake_->on_received(received, context)) {
-    fail(fault->status, fault->culprit, fault->cause, endpoint, now);
+    if (fault->mismatch) {
+      dispute(*fault->mismatch, fault->culprit, endpoint, now);
+    } else {
+      fail(fault->status, fault->culprit, fault->cause, endpoint, now);
+    }
     return;
   }
   while (const std::optional<OpenedCall> opened = intake_->next()) {

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "collective/engine.h"
+#include "collective/mismatch.h"
 
 namespace spillway::collective {
 namespace {
@@ -39,8 +40,8 @@ std::string failure_sentence(const transport::PeerFailed& event, const Group& gr
       return fmt::format("{} is dead, says {}", culprit, from);
     case wire::FailureCause::kMismatch:
       return fmt::format(
-          "{} runs another operation, says {}; all ranks must call the same operations in the same "
-          "order",
+          "{} calls what cannot be run, says {}; all ranks must call the same operations in the "
+          "same order",
           culprit, from);
     case wire::FailureCause::kAborted:
       return fmt::format("{} aborted", culprit);
@@ -109,6 +110,10 @@ std::string stall_sentence(const transport::MessageStalled& stall, const Group& 
 void Engine::on_event(const transport::Event& event, transport::Endpoint& endpoint,
                       base::Instant now) {
   if (const auto* dead = std::get_if<transport::PeerDead>(&event)) {
+    if (dispute_) {
+      hear_last_of(dead->rank, endpoint);
+      return;
+    }
     fail({base::StatusCode::kPeerFailed,
           death_sentence(*dead, config_.group, endpoint.config().exchange.peer_timeout)},
          dead->rank, wire::FailureCause::kPeerDead, endpoint, now);
@@ -120,14 +125,7 @@ void Engine::on_event(const transport::Event& event, transport::Endpoint& endpoi
     return;
   }
   if (const auto* failed = std::get_if<transport::PeerFailed>(&event)) {
-    // Else it failed, because of another that closed too early.
-    const bool is_its_own = failed->culprit == failed->from;
-    if (failed->cause == wire::FailureCause::kClosed && is_its_own) {
-      on_closed(*failed, endpoint, now);
-      return;
-    }
-    fail({code_of(failed->cause), failure_sentence(*failed, config_.group)}, failed->culprit,
-         failed->cause, endpoint, now);
+    on_peer_failed(*failed, endpoint, now);
     return;
   }
   if (const auto* unexpected = std::get_if<transport::UnexpectedMessage>(&event)) {
@@ -143,6 +141,25 @@ void Engine::on_event(const transport::Event& event, transport::Endpoint& endpoi
     return;
   }
   on_message_event(event, endpoint, now);
+}
+
+void Engine::on_peer_failed(const transport::PeerFailed& event, transport::Endpoint& endpoint,
+                            base::Instant now) {
+  if (event.mismatch && has_texts(*event.mismatch)) {
+    dispute(*event.mismatch, event.culprit, endpoint, now);
+  }
+  if (dispute_) {
+    hear_last_of(event.from, endpoint);
+    return;
+  }
+  // Else it failed, because of another that closed too early.
+  const bool is_its_own = event.culprit == event.from;
+  if (event.cause == wire::FailureCause::kClosed && is_its_own) {
+    on_closed(event, endpoint, now);
+    return;
+  }
+  fail({code_of(event.cause), failure_sentence(event, config_.group)}, event.culprit, event.cause,
+       endpoint, now);
 }
 
 // A message of an operation has ended.
@@ -235,18 +252,22 @@ void Engine::on_unexpected(const transport::UnexpectedMessage& event, transport:
   if (active.run->signature() == event.id.signature && !event.contradicts) {
     return;  // its turn has not come
   }
-  const std::string ours = describe(active.run->operation());
-  const bool looks_alike =
-      describe_signature(event.id.signature) == describe_signature(active.run->signature());
-  const std::string theirs = looks_alike
-                                 ? "the same with another size, root, algorithm, code or tolerance"
-                                 : describe_signature(event.id.signature);
-  fail({base::StatusCode::kMismatch,
-        fmt::format(
-            "operation {} is {} at rank {}, but at rank {} it is {}; all ranks must call the same "
-            "operations with the same arguments in the same order",
-            active.run->report().sequence, ours, config_.group.rank, event.id.source, theirs)},
-       event.id.source, wire::FailureCause::kMismatch, endpoint, now);
+  const wire::CallText ours = call_text(config_.group.rank, active.run->operation());
+  const std::string theirs = describe_signature(event.id.signature);
+  const bool looks_alike = theirs == describe_signature(active.run->signature());
+  wire::Mismatch mismatch{
+      .operation = event.id.operation,
+      .is_point_to_point = event.id.phase == wire::Phase::kPointToPoint,
+      .calls = {ours, call_text(event.id.source,
+                                looks_alike ? "the same with another size, root, algorithm, code "
+                                              "or tolerance"
+                                            : theirs,
+                                /*is_whole=*/false)}};
+  if (event.id.signature == active.run->signature()) {
+    mismatch.calls[1] = ours;  // one call, in packets of other sizes
+    mismatch.calls[1].rank = event.id.source;
+  }
+  dispute(mismatch, event.id.source, endpoint, now);
 }
 
 void Engine::on_computed(const ComputeJob& job, transport::Endpoint& endpoint, base::Instant now) {
@@ -259,7 +280,7 @@ void Engine::on_computed(const ComputeJob& job, transport::Endpoint& endpoint, b
       leaving_.erase(leaving);
       if (!active.is_complete) {
         active.run->report().finished = now;
-        listener_.on_complete(active.token, *failure_, active.run->report());
+        tell_failed(active.token, active.run->report());
       }
     }
     return;
@@ -272,11 +293,18 @@ void Engine::on_computed(const ComputeJob& job, transport::Endpoint& endpoint, b
 
 void Engine::fail(const base::Status& cause, std::uint16_t culprit, wire::FailureCause reason,
                   transport::Endpoint& endpoint, base::Instant now) {
-  if (failure_) {
-    return;
+  if (dispute_ && reason == wire::FailureCause::kAborted) {
+    settle(endpoint);  // the owner waits no longer
   }
+  if (!failure_) {
+    end_all(cause, culprit, reason, endpoint, now);
+  }
+}
+
+void Engine::end_all(const base::Status& cause, std::uint16_t culprit, wire::FailureCause reason,
+                     transport::Endpoint& endpoint, base::Instant now) {
   failure_ = cause;
-  endpoint.leave(culprit, reason);
+  endpoint.leave(culprit, reason, dispute_ ? &dispute_->mismatch : nullptr);
   RunContext context = this->context(endpoint, now);
   if (intake_) {
     intake_->withdraw(context);
@@ -306,7 +334,7 @@ void Engine::fail(const base::Status& cause, std::uint16_t culprit, wire::Failur
       continue;
     }
     active.run->report().finished = now;
-    listener_.on_complete(active.token, cause, active.run->report());
+    tell_failed(active.token, active.run->report());
   }
   for (const Waiting& waiting : std::exchange(waiting_, {})) {
     complete_failed(waiting, now);
@@ -326,7 +354,7 @@ void Engine::complete_failed(const Waiting& waiting, base::Instant now) {
   report.queued = waiting.queued;
   report.finished = now;
   report.peers.resize(config_.group.world);
-  listener_.on_complete(waiting.token, *failure_, report);
+  tell_failed(waiting.token, report);
 }
 
 }  // namespace spillway::collective

@@ -230,6 +230,22 @@ base::Status validate_reduction(const Operation& operation) {
                                          : "it is of integers"));
 }
 
+std::string describe_tolerance(const Tolerance& tolerance) {
+  std::string text =
+      fmt::format("; {}, {}/{} bits, loss bound {} ppm", sum_code_name(tolerance.code),
+                  tolerance.precision, tolerance.gather_precision, tolerance.loss_bound_ppm);
+  if (tolerance.min_planes != 1) {
+    text += fmt::format(", at least {} planes", tolerance.min_planes);
+  }
+  if (tolerance.least_contributors > 0.0) {
+    text += fmt::format(", {:g} of the ranks", tolerance.least_contributors);
+  }
+  text += tolerance.lossy_gather ? ", lossy gather" : "";
+  text += tolerance.feedback_tensor != 0 ? ", error feedback" : "";
+  text += tolerance.predicts_scale ? ", predicted scale" : "";
+  return text;
+}
+
 // What of a tolerance both ends of a message must know alike.
 std::uint32_t tolerance_word(const Operation& operation) {
   if (!operation.tolerance) {
@@ -430,6 +446,14 @@ std::string describe(const Operation& operation) {
     text += fmt::format(", tag {}", operation.tag);
   }
   return text;
+}
+
+std::string describe_call(const Operation& operation) {
+  std::string text = describe(operation);
+  if (operation.algorithm != Algorithm::kAutomatic) {
+    text += fmt::format(", by {}", algorithm_name(operation.algorithm));
+  }
+  return operation.tolerance ? text + describe_tolerance(*operation.tolerance) : text;
 }
 
 }  // namespace spillway::collective

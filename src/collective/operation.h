@@ -228,5 +228,7 @@ std::uint32_t tag_of(std::uint64_t signature);
 // What can be read from a signature, for the message about two that differ.
 std::string describe_signature(std::uint64_t signature);
 std::string describe(const Operation& operation);
+// With all that ranks must agree on: two calls that differ in that differ in words.
+std::string describe_call(const Operation& operation);
 
 }  // namespace spillway::collective

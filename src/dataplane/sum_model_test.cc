@@ -41,6 +41,11 @@ bool are_disjoint(const Ranks& a, const Ranks& b) {
   return std::ranges::none_of(a, [&b](unsigned rank) { return b.contains(rank); });
 }
 
+// Every rank has a port of its own.
+unsigned port_of(const SumPacket& packet) {
+  return packet.header().common.source;
+}
+
 Chunk chunk_of(const SumPacket& packet) {
   const spillway_packet_header& common = packet.header().common;
   return {common.job, common.epoch, common.packet};
@@ -74,8 +79,9 @@ class Model {
     const Chunk chunk = chunk_of(packet);
     switch (packet.header().kind) {
       case SPILLWAY_SUM_PART:
-        return is_stale(chunk, now) ? Expected{SPILLWAY_SUM_ABSORB, SPILLWAY_SUM_DID_STALE}
-                                    : take_part(packet, chunk, slots_[slot], now);
+        return is_of_other_epoch(chunk, port_of(packet), now)
+                   ? Expected{SPILLWAY_SUM_FORWARD, SPILLWAY_SUM_DID_STALE}
+                   : take_part(packet, chunk, slots_[slot], now);
       case SPILLWAY_SUM_FLUSH:
         return take_flush(packet, chunk, slots_[slot]);
       case SPILLWAY_SUM_RESULT:
@@ -100,20 +106,26 @@ class Model {
     unsigned urgency = 0;
     std::uint64_t since = 0;
   };
+  // Its last sign of life: a part that came in at another port than the one before.
   struct Epoch {
     unsigned number = 0;
+    unsigned port = 0;
+    bool is_confirmed = false;
     std::uint64_t seen = 0;
   };
 
-  bool is_stale(const Chunk& chunk, std::uint64_t now) {
-    const unsigned epoch = std::get<1>(chunk);
-    const auto [at, is_new] = epochs_.try_emplace(std::get<0>(chunk), Epoch{epoch, now});
-    Epoch& newest = at->second;
-    if (epoch < newest.number && now - newest.seen <= lease_ns_) {
-      return true;
-    }
-    if (epoch != newest.number || now - newest.seen > lease_ns_ / 8) {
-      newest = {epoch, now};
+  bool is_of_other_epoch(const Chunk& chunk, unsigned port, std::uint64_t now) {
+    const auto [job, epoch, number] = chunk;
+    const auto [at, is_new] = epochs_.try_emplace(job, Epoch{epoch, port, false, now});
+    Epoch& present = at->second;
+    if (epoch != present.number) {
+      if (present.is_confirmed && now - present.seen <= lease_ns_) {
+        return true;
+      }
+      present = {epoch, port, false, now};
+    } else if (port != present.port &&
+               (!present.is_confirmed || now - present.seen > lease_ns_ / 8)) {
+      present = {epoch, port, true, now};
     }
     return false;
   }
@@ -239,9 +251,9 @@ TEST_P(SumPolicies, DoWhatTheModelDoes) {
   for (int i = 0; i < kPackets; ++i) {
     now += below(20'000);
     SumPacket packet = random_packet(i);
-    const auto slot = machine.slot_of(packet, now) - machine.slots().data();
+    const auto slot = machine.slot_of(packet, now, port_of(packet)) - machine.slots().data();
     const Expected expected = model.take(packet, static_cast<std::uint32_t>(slot), now);
-    const spillway_sum_decision met = machine.take(packet, now);
+    const spillway_sum_decision met = machine.take(packet, now, port_of(packet));
     ASSERT_EQ(met.action, expected.action) << "packet " << i;
     ASSERT_EQ(met.outcome, expected.outcome) << "packet " << i;
     if (expected.ranks) {
@@ -250,6 +262,7 @@ TEST_P(SumPolicies, DoWhatTheModelDoes) {
     }
   }
   EXPECT_GT(machine.count(SPILLWAY_SUM_DID_EMIT), 1000U);
+  EXPECT_GT(machine.count(SPILLWAY_SUM_DID_STALE), 100U);
 }
 
 // ------------------------------------------------------------------ what it is for
@@ -298,7 +311,7 @@ class Lossy {
     }
     for (unsigned times = below(10) == 0 ? 2 : below(10) == 0 ? 0 : 1; times > 0; --times) {
       SumPacket copy = packet;
-      const unsigned action = switch_.take(copy, now_).action;
+      const unsigned action = switch_.take(copy, now_, port_of(copy)).action;
       const bool is_sum =
           copy.header().kind == SPILLWAY_SUM_PART || copy.header().kind == SPILLWAY_SUM_REPEAT;
       if (action != SPILLWAY_SUM_ABSORB && is_sum && below(8) != 0) {

@@ -114,7 +114,7 @@ enum spillway_sum_outcome {
   SPILLWAY_SUM_DID_FLUSH = 10,
   SPILLWAY_SUM_DID_NOT_HELD = 11,
   SPILLWAY_SUM_DID_RESULT = 12,
-  SPILLWAY_SUM_DID_STALE = 13, /* of an old epoch: dropped */
+  SPILLWAY_SUM_DID_STALE = 13, /* of another epoch than the present one: goes on */
   /* Passed by, and why. */
   SPILLWAY_SUM_PAST_ALONE = 14,   /* whole by itself */
   SPILLWAY_SUM_PAST_REPEAT = 15,  /* REPEAT or WANT */
@@ -292,16 +292,18 @@ static inline int spillway_screen_sum(const struct spillway_sum_config* config,
   return 0;
 }
 
-/* A part that finds no slot to ask: of too many jobs, of an old epoch, of a job without slots. */
+/* The slot that a packet which came in at `port` asks. False: none, because it is a part of another
+ * epoch than its job's present one, or its job has no slots. */
 static inline int spillway_place_sum(const struct spillway_sum_config* config,
                                      struct spillway_sum_job* job,
                                      const struct spillway_sum_key* key,
                                      const union spillway_sum_image* packet, __u64 now_ns,
-                                     __u32* slot, struct spillway_sum_decision* decision) {
+                                     __u32 port, __u32* slot,
+                                     struct spillway_sum_decision* decision) {
   if (packet->fields.kind == SPILLWAY_SUM_PART &&
-      spillway_is_stale_epoch(job, packet->fields.common.epoch, now_ns,
-                              config->lease_us * 1000ULL)) {
-    spillway_sum_say(decision, SPILLWAY_SUM_ABSORB, SPILLWAY_SUM_DID_STALE);
+      spillway_is_other_epoch(job, packet->fields.common.epoch, now_ns, config->lease_us * 1000ULL,
+                              port)) {
+    spillway_sum_say(decision, SPILLWAY_SUM_FORWARD, SPILLWAY_SUM_DID_STALE);
     return 0;
   }
   *slot = spillway_sum_slot_of(config, job, key);

@@ -68,8 +68,9 @@ class SumSlots : public testing::Test {
   }
   void use(const spillway_sum_config& config) { switch_.emplace(config); }
 
-  void expect(SumPacket& packet, spillway_sum_action action, spillway_sum_outcome outcome) {
-    const spillway_sum_decision decision = switch_->take(packet, now_);
+  void expect(SumPacket& packet, spillway_sum_action action, spillway_sum_outcome outcome,
+              std::uint32_t port = 0) {
+    const spillway_sum_decision decision = switch_->take(packet, now_, port);
     EXPECT_EQ(decision.action, action);
     EXPECT_EQ(decision.outcome, outcome);
   }
@@ -269,20 +270,77 @@ TEST_F(SumSlots, RepeatsAndWantsTouchNothing) {
   EXPECT_EQ(slot().header.fields.ranks[0], 2U);
 }
 
-TEST_F(SumSlots, OldEpochsAreDropped) {
-  use(SPILLWAY_SUM_FIRST_COME, 16);
-  SumPacket newest = part(7, {1}, 2);
-  newest.header().common.epoch = 2;
-  expect_gone(newest, SPILLWAY_SUM_DID_CLAIM);
-  SumPacket old = part(7, {1}, 2);
-  old.header().common.epoch = 65535;
-  expect_gone(old, SPILLWAY_SUM_DID_STALE);
-  old.header().common.job = 9;
-  expect_gone(old, SPILLWAY_SUM_DID_CLAIM);
-  old.header().common.job = 1;
-  now_ += kLeaseNs + 1;
-  expect_gone(old, SPILLWAY_SUM_DID_CLAIM);
+// ------------------------------------------------------------------ epochs
+
+SumPacket of_epoch(SumPacket packet, std::uint16_t epoch) {
+  packet.header().common.epoch = epoch;
+  return packet;
 }
+
+constexpr std::uint32_t kStranger = 9;  // a port at which no rank of the job is
+
+// What a stranger can send costs neither a part nor its place in a sum.
+TEST_F(SumSlots, AMadeUpEpochTakesNothingFromAJob) {
+  use(SPILLWAY_SUM_FIRST_COME, 1U << 16);
+  constexpr std::uint16_t kMadeUp[] = {6, 4, 0x7FFF, 0x8004, 0xFFFF};
+  for (std::uint16_t chunk = 0; chunk < 1000; ++chunk) {
+    for (unsigned rank = 1; rank <= 2; ++rank) {
+      for (const std::uint16_t epoch : kMadeUp) {
+        SumPacket forged = of_epoch(part(chunk, {rank}, 3), epoch);
+        switch_->take(forged, now_, kStranger);
+      }
+      SumPacket real = of_epoch(part(chunk, {rank}, 2), 5);
+      EXPECT_NE(switch_->take(real, now_, rank).outcome, SPILLWAY_SUM_DID_STALE);
+      now_ += kLeaseNs / 2000;
+    }
+  }
+  EXPECT_GT(switch_->count(SPILLWAY_SUM_DID_EMIT), 900U) << "but for chunks that share a slot";
+}
+
+TEST_F(SumSlots, AnEpochThatNobodyElseConfirmsGivesWayAtOnce) {
+  use(SPILLWAY_SUM_FIRST_COME, 16);
+  SumPacket forged = of_epoch(part(7, {1}, 2), 6);
+  expect(forged, SPILLWAY_SUM_ABSORB, SPILLWAY_SUM_DID_CLAIM, kStranger);
+  SumPacket first = of_epoch(part(7, {1}, 2), 5);
+  expect(first, SPILLWAY_SUM_ABSORB, SPILLWAY_SUM_DID_CLAIM, 1);
+  SumPacket second = of_epoch(part(7, {2}, 2), 5);
+  expect(second, SPILLWAY_SUM_EMIT, SPILLWAY_SUM_DID_EMIT, 2);
+  forged = of_epoch(part(7, {2}, 2), 6);
+  expect(forged, SPILLWAY_SUM_FORWARD, SPILLWAY_SUM_DID_STALE, kStranger);
+}
+
+TEST_F(SumSlots, TheNextEpochBeginsALeaseAfterTheLast) {
+  use(SPILLWAY_SUM_FIRST_COME, 16);
+  for (unsigned rank = 1; rank <= 2; ++rank) {
+    SumPacket last = of_epoch(part(7, {rank}, 3), 5);
+    switch_->take(last, now_, rank);
+  }
+  now_ += kLeaseNs;
+  SumPacket early = of_epoch(part(7, {1}, 2), 6);
+  expect(early, SPILLWAY_SUM_FORWARD, SPILLWAY_SUM_DID_STALE, 1);
+  EXPECT_EQ(early.words[0], sum_of({1}, 0)) << "it goes on as it is";
+  now_ += 1;
+  SumPacket next = of_epoch(part(7, {1}, 2), 6);
+  expect(next, SPILLWAY_SUM_ABSORB, SPILLWAY_SUM_DID_CLAIM, 1);
+}
+
+// A rank that was left behind speaks alone.
+TEST_F(SumSlots, OnePortAloneDoesNotKeepAnEpoch) {
+  use(SPILLWAY_SUM_FIRST_COME, 16);
+  for (unsigned rank = 1; rank <= 2; ++rank) {
+    SumPacket last = of_epoch(part(7, {rank}, 3), 5);
+    switch_->take(last, now_, rank);
+  }
+  for (int i = 0; i < 10; ++i) {
+    now_ += kLeaseNs / 4;
+    SumPacket left_behind = of_epoch(part(8, {2}, 3), 5);
+    switch_->take(left_behind, now_, 2);
+  }
+  SumPacket next = of_epoch(part(7, {1}, 2), 6);
+  expect(next, SPILLWAY_SUM_ABSORB, SPILLWAY_SUM_DID_CLAIM, 1);
+}
+
+// ------------------------------------------------------------------ leases, levels, limits
 
 TEST_F(SumSlots, LeasesEnd) {
   use(SPILLWAY_SUM_FIRST_COME);
@@ -370,15 +428,38 @@ TEST_F(SumSlots, EqualPoolsGoByTheJobsNumber) {
 TEST_F(SumSlots, MoreJobsThanRowsPass) {
   use(SPILLWAY_SUM_FIRST_COME, 1024);
   for (std::uint16_t job = 0; job < 500; ++job) {
-    SumPacket packet = part(0, {1}, 2);
-    packet.header().common.job = job;
-    switch_->take(packet, now_);
+    for (unsigned rank = 1; rank <= 2; ++rank) {
+      SumPacket packet = part(0, {rank}, 2);
+      packet.header().common.job = job;
+      switch_->take(packet, now_, rank);
+    }
   }
-  EXPECT_GE(switch_->count(SPILLWAY_SUM_PAST_JOBS), 500U - SPILLWAY_SUM_JOBS);
+  EXPECT_GE(switch_->count(SPILLWAY_SUM_PAST_JOBS), 2 * (500U - SPILLWAY_SUM_JOBS));
   now_ += std::uint64_t{SPILLWAY_SUM_JOB_IDLE_S + 2} << 30;
   SumPacket packet = part(1, {1}, 2);
   packet.header().common.job = 499;
   EXPECT_NE(switch_->take(packet, now_).outcome, SPILLWAY_SUM_PAST_JOBS) << "the others are idle";
+}
+
+TEST_F(SumSlots, JobsMadeUpAtOnePortKeepNoRow) {
+  use(SPILLWAY_SUM_FIRST_COME, 1024);
+  const auto make_up_jobs = [this] {
+    for (std::uint16_t job = 100; job < 600; ++job) {
+      SumPacket packet = part(0, {1}, 2);
+      packet.header().common.job = job;
+      switch_->take(packet, now_, kStranger);
+    }
+  };
+  make_up_jobs();
+  SumPacket first = part(7, {1}, 3);
+  expect(first, SPILLWAY_SUM_ABSORB, SPILLWAY_SUM_DID_CLAIM, 1);
+  SumPacket second = part(7, {2}, 3);
+  expect(second, SPILLWAY_SUM_ABSORB, SPILLWAY_SUM_DID_ADD, 2);
+  EXPECT_EQ(held(), 1U);
+  make_up_jobs();
+  EXPECT_EQ(held(), 1U) << "the row is still the job's";
+  SumPacket third = part(7, {3}, 3);
+  expect(third, SPILLWAY_SUM_EMIT, SPILLWAY_SUM_DID_EMIT, 3);
 }
 
 // ------------------------------------------------------------------ hostile and broken packets

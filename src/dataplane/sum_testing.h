@@ -66,7 +66,7 @@ class SumSwitch {
   // What becomes of the packet, done to it.
   spillway_sum_decision take(SumPacket& packet, std::uint64_t now_ns, std::uint32_t port = 0) {
     spillway_sum_decision decision;
-    spillway_sum_job* job = find_job(packet.header().common.job, now_ns);
+    spillway_sum_job* job = find_job(packet.header().common.job, now_ns, port);
     if (job == nullptr) {
       spillway_sum_say(&decision, SPILLWAY_SUM_FORWARD, SPILLWAY_SUM_PAST_JOBS);
     } else {
@@ -74,7 +74,7 @@ class SumSwitch {
         spillway_learn_member(job, &packet.image, &packet.route, port);
       }
       if (spillway_screen_sum(&config_, &packet.image, packet.is_whole ? 1 : 0, &decision) != 0) {
-        ask_slot(*job, packet, now_ns, decision);
+        ask_slot(*job, packet, now_ns, port, decision);
       }
     }
     ++counters_.outcomes[decision.outcome];
@@ -82,10 +82,10 @@ class SumSwitch {
     return decision;
   }
 
-  spillway_sum_job* find_job(std::uint16_t number, std::uint64_t now_ns) {
+  spillway_sum_job* find_job(std::uint16_t number, std::uint64_t now_ns, std::uint32_t port = 0) {
     const std::uint32_t name = spillway_sum_name(number);
     const std::uint32_t row =
-        spillway_find_row(&directory_, name, static_cast<std::uint32_t>(now_ns >> 30));
+        spillway_find_row(&directory_, name, static_cast<std::uint32_t>(now_ns >> 30), port);
     if (row == SPILLWAY_SUM_NO_JOB) {
       return nullptr;
     }
@@ -94,9 +94,10 @@ class SumSwitch {
   }
 
   // The slot that a packet's chunk may be in; none: its job has none.
-  spillway_sum_slot* slot_of(const SumPacket& packet, std::uint64_t now_ns) {
+  spillway_sum_slot* slot_of(const SumPacket& packet, std::uint64_t now_ns,
+                             std::uint32_t port = 0) {
     const spillway_sum_key key = spillway_sum_key_of(&packet.image);
-    const spillway_sum_job* job = find_job(packet.header().common.job, now_ns);
+    const spillway_sum_job* job = find_job(packet.header().common.job, now_ns, port);
     const std::uint32_t slot =
         job == nullptr ? SPILLWAY_SUM_NO_SLOT : spillway_sum_slot_of(&config_, job, &key);
     return slot == SPILLWAY_SUM_NO_SLOT ? nullptr : &slots_[slot];
@@ -115,11 +116,12 @@ class SumSwitch {
   const std::vector<spillway_sum_job>& jobs() const { return jobs_; }
 
  private:
-  void ask_slot(spillway_sum_job& job, SumPacket& packet, std::uint64_t now_ns,
+  void ask_slot(spillway_sum_job& job, SumPacket& packet, std::uint64_t now_ns, std::uint32_t port,
                 spillway_sum_decision& decision) {
     const spillway_sum_key key = spillway_sum_key_of(&packet.image);
     std::uint32_t number = 0;
-    if (spillway_place_sum(&config_, &job, &key, &packet.image, now_ns, &number, &decision) == 0) {
+    if (spillway_place_sum(&config_, &job, &key, &packet.image, now_ns, port, &number, &decision) ==
+        0) {
       return;
     }
     spillway_sum_slot& slot = slots_[number];

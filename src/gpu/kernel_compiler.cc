@@ -3,16 +3,12 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <array>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "base/clock.h"
+#include "base/own_file.h"
 #include "gpu/kernel_source.h"
 
 namespace spillway::gpu {
@@ -156,23 +152,6 @@ std::string file_name(const Compiler& compiler, int major, int minor) {
                      compiler.minor, hash);
 }
 
-// Whole or not at all: other processes may be at it, too. What fails only costs time.
-void keep(const std::string& folder, const std::string& path, const std::vector<char>& image) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  const std::string unfinished = fmt::format("{}.{}", path, ::getpid());
-  {
-    std::ofstream file(unfinished, std::ios::binary);
-    file.write(image.data(), static_cast<std::streamsize>(image.size()));
-    if (!file.flush()) {
-      std::filesystem::remove(unfinished, error);
-      return;
-    }
-  }
-  ::chmod(unfinished.c_str(), S_IRUSR | S_IWUSR);
-  std::filesystem::rename(unfinished, path, error);
-}
-
 }  // namespace
 
 std::string_view kernel_source() {
@@ -191,21 +170,25 @@ std::string cache_folder(const base::Environment& environment) {
   return home ? *home + "/.cache/spillway" : "";
 }
 
-std::optional<std::vector<char>> read_kept_code(const std::string& path) {
-  struct stat about {};
-  if (::stat(path.c_str(), &about) != 0 || about.st_uid != ::geteuid() ||
-      (about.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-    return std::nullopt;
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::vector<char> content{std::istreambuf_iterator<char>(file), {}};
+std::optional<std::vector<char>> KernelCache::read(const std::string& name) const {
   constexpr std::string_view kElf =
       "\x7F"
       "ELF";
-  if (std::string_view(content.data(), content.size()).substr(0, kElf.size()) != kElf) {
+  if (!is_usable()) {
     return std::nullopt;
   }
-  return content;
+  const base::Result<std::string> content = base::read_own_file(path_of(name), kMaxCodeBytes);
+  if (!content.ok() || !content->starts_with(kElf)) {
+    return std::nullopt;
+  }
+  return std::vector<char>(content->begin(), content->end());
+}
+
+void KernelCache::keep(const std::string& name, const std::vector<char>& image) const {
+  if (is_usable()) {
+    // A failure only costs time: the next process compiles again.
+    (void)base::replace_file(path_of(name), {image.data(), image.size()});
+  }
 }
 
 base::Result<KernelCode> compile_kernels(int major, int minor,
@@ -216,11 +199,11 @@ base::Result<KernelCode> compile_kernels(int major, int minor,
   if (!compiler.ok()) {
     return compiler.status();
   }
-  const std::string folder = cache_folder(environment);
-  const std::string path = folder + "/" + file_name(*compiler, major, minor);
+  const KernelCache cache(cache_folder(environment));
+  const std::string name = file_name(*compiler, major, minor);
   KernelCode code;
   code.compiler = compiler->name();
-  if (auto kept = folder.empty() ? std::nullopt : read_kept_code(path)) {
+  if (auto kept = cache.read(name)) {
     code.image = std::move(*kept);
     code.origin = CodeOrigin::kCache;
   } else {
@@ -229,9 +212,7 @@ base::Result<KernelCode> compile_kernels(int major, int minor,
       return image.status();
     }
     code.image = std::move(*image);
-    if (!folder.empty()) {
-      keep(folder, path, code.image);
-    }
+    cache.keep(name, code.image);
   }
   code.seconds = static_cast<double>((clock.now() - begin).count()) * 1e-9;
   return code;

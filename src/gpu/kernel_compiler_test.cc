@@ -46,18 +46,37 @@ TEST_F(KernelCompiler, CompilesOnceAndReadsAfterwards) {
 }
 
 TEST_F(KernelCompiler, TrustsOnlyMachineCodeThatNobodyElseMayWrite) {
-  std::filesystem::create_directory(folder_);
+  const KernelCache cache(folder_);
   const std::string path = folder_ + "/kept";
-  EXPECT_FALSE(read_kept_code(path));
-  std::ofstream(path) << "\x7F"
-                      << "ELF and more";
-  ::chmod(path.c_str(), 0600);
-  EXPECT_TRUE(read_kept_code(path));
+  EXPECT_FALSE(cache.read("kept"));
+  const std::string code =
+      "\x7F"
+      "ELF and more";
+  cache.keep("kept", {code.begin(), code.end()});
+  EXPECT_TRUE(cache.read("kept"));
   ::chmod(path.c_str(), 0620);
-  EXPECT_FALSE(read_kept_code(path));
+  EXPECT_FALSE(cache.read("kept"));
   ::chmod(path.c_str(), 0600);
-  std::ofstream(path) << "text";
-  EXPECT_FALSE(read_kept_code(path));
+  std::filesystem::rename(path, folder_ + "/elsewhere");
+  ASSERT_EQ(::symlink("elsewhere", path.c_str()), 0);
+  EXPECT_FALSE(cache.read("kept")) << "a link is followed";
+  const std::string text = "text";
+  cache.keep("kept", {text.begin(), text.end()});
+  EXPECT_FALSE(cache.read("kept"));
+}
+
+TEST_F(KernelCompiler, UsesNoFolderThatOthersMayWriteTo) {
+  std::filesystem::create_directory(folder_);
+  ::chmod(folder_.c_str(), 0777);
+  const KernelCache cache(folder_);
+  const std::string code =
+      "\x7F"
+      "ELF and more";
+  std::ofstream(folder_ + "/planted") << code;
+  ::chmod((folder_ + "/planted").c_str(), 0600);
+  EXPECT_FALSE(cache.read("planted"));
+  cache.keep("kept", {code.begin(), code.end()});
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/kept"));
 }
 
 TEST_F(KernelCompiler, RefusesAGpuThatTheCompilerDoesNotKnow) {

@@ -12,7 +12,7 @@ namespace {
 base::Result<spillway_sum_job> fix_job(const scenario::JobSlots& limit,
                                        spillway_sum_directory& directory) {
   const std::uint32_t name = spillway_sum_name(limit.job);
-  const std::uint32_t row = spillway_find_row(&directory, name, 0);
+  const std::uint32_t row = spillway_find_row(&directory, name, 0, 0);
   if (row == SPILLWAY_SUM_NO_JOB) {
     return base::invalid_argument(
         fmt::format("a limit for job {}: too many jobs have one", limit.job));

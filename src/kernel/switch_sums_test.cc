@@ -66,7 +66,7 @@ class SumsModel {
       return {Fate::kOn, frame};
     }
     if (found.is_plain == 0) {
-      sums_.find_job(packet.header().common.job, kNow);
+      sums_.find_job(packet.header().common.job, kNow, kLoopbackIndex);
       ++sums_.counters().outcomes[SPILLWAY_SUM_PAST_IPV6];
       return {Fate::kOn, frame};
     }
@@ -76,7 +76,7 @@ class SumsModel {
     if (packet.is_whole && spillway_sum_has_words(packet.header().kind) != 0) {
       std::memcpy(packet.words.data(), &frame[words], SPILLWAY_SUM_WORD_BYTES);
     }
-    const spillway_sum_slot* slot = sums_.slot_of(packet, kNow);
+    const spillway_sum_slot* slot = sums_.slot_of(packet, kNow, kLoopbackIndex);
     const std::uint8_t held_class = slot == nullptr ? std::uint8_t{0} : slot->route.traffic_class;
     const spillway_sum_decision decision = sums_.take(packet, kNow, kLoopbackIndex);
     return {carry_out(decision, layout, held_class, packet, frame), frame};
@@ -121,7 +121,8 @@ class SumsModel {
     spillway_sum_spread spread;
     spillway_sum_copy copy;
     spillway_begin_spread(&packet.image, kLoopbackIndex, &spread);
-    EXPECT_EQ(spillway_next_copy(sums_.find_job(packet.header().common.job, kNow), &spread, &copy),
+    EXPECT_EQ(spillway_next_copy(sums_.find_job(packet.header().common.job, kNow, kLoopbackIndex),
+                                 &spread, &copy),
               0);
     if (spillway_keep_result(&spread, &packet.image) == 0) {
       return Fate::kGone;

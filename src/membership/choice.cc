@@ -31,8 +31,7 @@ class Choice {
     decision_.nonce = findings_.nonce;
     const auto asked_end = std::ranges::find(findings_.requests, RequestKind::kEnd, &Request::kind);
     if (asked_end != findings_.requests.end()) {
-      return ends("the job was asked to end" +
-                  (asked_end->why.empty() ? "" : ": " + asked_end->why));
+      return ends(std::string(kAskedToEnd) + (asked_end->why.empty() ? "" : ": " + asked_end->why));
     }
     if (!step_) {
       return ends("all that had the state are gone" + because());

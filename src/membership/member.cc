@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/printable.h"
+
 namespace spillway::membership {
 namespace {
 
@@ -16,13 +18,6 @@ std::uint64_t stream_of(std::uint64_t seed, MemberId self) {
 
 Handle fitting(const Handle& handle) {
   return handle.size() <= kMaxHandleBytes ? handle : Handle();
-}
-
-// Sentences end up in messages and on terminals.
-std::string printable(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c >= 127; }, '?');
-  return text.substr(0, kMaxWhyBytes);
 }
 
 }  // namespace
@@ -205,7 +200,7 @@ base::Status Member::ask(const Request& request, base::Instant now) {
             fmt::format("at most {} requests of {} ranks may wait", kMaxAsked, kMaxRequestRanks)};
   }
   Request checked = request;
-  checked.why = printable(request.why);
+  checked.why = base::printable_prefix(request.why, kMaxWhyBytes);
   if (checked.kind == RequestKind::kEnd || checked.kind == RequestKind::kGrow) {
     checked.ranks.clear();
   }

@@ -31,6 +31,16 @@
 // left behind can end the step that was under way, and none after it. A part without a quorum stops
 // at once and gives up after `quorum_limit`.
 //
+// A member that lies can stop the job, or have it go on without somebody. It cannot split it: where
+// two follow different decisions, they hear of it from each other (fork_watch.h) and end the job. A
+// voter takes one decision after the other: none has a place for it that it was not parked for in
+// the epoch before, so a verdict that leaves an epoch out and gives it one is a lie, and ends it.
+// Nor can a lie end the job well: ranks know themselves when all are done. Not held: a newcomer
+// that a liar alone lets in may follow it; none of the job's members does.
+//
+// Decisions are heard from voters of this view and of the one before. A newcomer that was not
+// admitted has no voice: what it says of decisions, ballots and requests is not heard.
+//
 // Limits: every wait is one of MemberConfig's, checked at every heartbeat; kMaxPeers connections,
 // kMaxAsked requests. One that was stopped itself for longer than half of `silence` blames nobody
 // for what it did not hear. No I/O, no threads, no clock. One thread.
@@ -38,6 +48,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -50,6 +61,7 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "membership/choice.h"
+#include "membership/fork_watch.h"
 #include "membership/message.h"
 #include "membership/roster.h"
 #include "membership/straggler.h"
@@ -73,7 +85,10 @@ struct MemberConfig {
   SizeRules size{};
   double straggler_factor = 2.0;  // times the median of ranks' own work per step
   bool replace_stragglers = false;
-  std::uint64_t seed = 0;  // of nonces and of waiting times
+  std::uint64_t seed = 0;  // of waiting times, and of epochs' nonces, which are no secrets
+  // 64 bits that no other member can guess, for points of fingerprints (fork_watch.h): of the
+  // system's generator for secrets. Unset, in simulations alone: from the seed.
+  std::function<std::uint64_t()> secret_word{};
 };
 
 // Training must stop: at once (whatever is under way is revoked), or when `at_step` is about to
@@ -250,6 +265,7 @@ class Member {
   void probe_the_last();
   void hail_in_turn(base::Instant now);
   void check_stragglers(base::Instant now);
+  void ask_those_ahead(base::Instant now);
 
   // ---- member_change.cc
   void evaluate(base::Instant now);
@@ -265,7 +281,11 @@ class Member {
   void repeat(MemberId peer, base::Instant now);
   void resign(base::Instant now);
   bool is_drivers(MemberId from, Ballot ballot) const;
-  void adopt(const Decision& decision, base::Instant now);
+  void adopt(const Decision& decided, base::Instant now);
+  void tell_what_is_followed(const std::set<MemberId>& whom);
+  std::set<MemberId> compared_with() const;
+  std::string refuted(const std::string& why) const;
+  void end_split_job(const Following& other);
   void take_wanted(MemberId from, std::uint32_t number, const Request& request, base::Instant now);
   void refuse_wanted(MemberId from, std::uint32_t number, const std::string& why);
 
@@ -284,6 +304,9 @@ class Member {
   void hail(MemberId to);
   void inform(MemberId peer, base::Instant now);
   bool is_for_now(MemberId from, std::uint32_t epoch, base::Instant now);
+  bool is_for_now_from_voter(MemberId from, std::uint32_t epoch, base::Instant now);
+  bool has_voice(MemberId from) const;
+  void ask_what_was_missed(MemberId from, base::Instant now);
   bool promise(MemberId driver, std::uint32_t epoch, Ballot ballot, base::Instant now);
   void take(MemberId from, const Hello& m, base::Instant now);
   void take(MemberId from, const Welcome& m, base::Instant now);
@@ -303,6 +326,7 @@ class Member {
   void take(MemberId from, const Verdict& m, base::Instant now);
   void take(MemberId from, const Petition& m, base::Instant now);
   void take(MemberId from, const Refusal& m, base::Instant now);
+  void take(MemberId from, const Following& m, base::Instant now);
 
   MemberConfig config_;
   MemberId self_;
@@ -312,6 +336,8 @@ class Member {
   Roster roster_{};
   Standing standing_ = Standing::kNewcomer;
   std::optional<Decision> last_{};  // that made the view
+  Roster former_{};                 // of the view before
+  ForkWatch forks_{};
 
   // The application's.
   Training training_ = Training::kParked;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "membership/member.h"
 
@@ -212,14 +213,72 @@ bool Member::is_drivers(MemberId from, Ballot ballot) const {
 
 // ------------------------------------------------------------------ deciding
 
-void Member::adopt(const Decision& decision, base::Instant now) {
+// At a point that nobody knew when the decision was made.
+void Member::tell_what_is_followed(const std::set<MemberId>& whom) {
+  std::uint64_t point = 0;
+  if (config_.secret_word) {
+    point = config_.secret_word();
+  } else {
+    const std::uint64_t upper = random_.next_word();
+    point = upper << 32U | random_.next_word();
+  }
+  if (const std::optional<Following> followed = forks_.fingerprint(point)) {
+    for (const MemberId member : whom) {
+      send(member, *followed);
+    }
+  }
+}
+
+// Members of the present view to compare decisions with; none if this one has no place in it.
+std::set<MemberId> Member::compared_with() const {
+  const std::optional<std::uint32_t> index = roster_.index_of(self_);
+  const std::vector<MemberId> found =
+      index ? roster_.compared_with(*index) : std::vector<MemberId>();
+  return {found.begin(), found.end()};
+}
+
+// All who are connected hear of both decisions: whichever they follow, they find another one.
+void Member::end_split_job(const Following& other) {
+  std::set<MemberId> all;
+  for (const auto& [id, peer] : peers_) {
+    all.insert(id);
+    send(id, other);
+  }
+  tell_what_is_followed(all);
+  dismiss(
+      fmt::format("members follow different decisions about epoch {}: one of them is broken or "
+                  "lies. The job has ended so that it is not split",
+                  other.epoch));
+}
+
+// A voter knows itself when the job is done: all ranks have said so. Who says it in a decision or
+// sends it away with it lies.
+std::string Member::refuted(const std::string& why) const {
+  return is_voter() && why == kJobDone
+             ? "a member ended the job as if it were done, and it is not: that member is broken or "
+               "lies. Start the job again without it"
+             : why;
+}
+
+void Member::adopt(const Decision& decided, base::Instant now) {
+  if (const std::optional<Following> other = forks_.contradiction(decided)) {
+    forks_.note(decided);
+    end_split_job(*other);
+    return;
+  }
+  Decision decision = decided;
+  decision.why = decision.outcome == Outcome::kEnds ? refuted(decided.why) : decided.why;
   std::erase_if(events_,
                 [](const Event& event) { return std::holds_alternative<Interrupt>(event); });
   const bool is_member = decision.view.has(self_);
   const bool changes_nothing =
       decision.view.ranks == view_.ranks && last_ && decision.step == last_->step;
-  last_ = decision;
+  last_ = decided;
+  forks_.note(decided);
+  const std::set<MemberId> compared = compared_with();
   if (is_voter()) {
+    tell_what_is_followed(compared);
+    former_ = roster_;
     answer_asked(view_, decision);
   }
   if (is_member) {
@@ -236,7 +295,11 @@ void Member::adopt(const Decision& decision, base::Instant now) {
   }
   fruitless_ = changes_nothing ? fruitless_ + 1 : 0;
   greatest_step_ = decision.step;
-  settle(decision.view, now);
+  settle(decided.view, now);
+  forks_.keep_only([this](MemberId id) { return has_voice(id); });
+  std::set<MemberId> added;
+  std::ranges::set_difference(compared_with(), compared, std::inserter(added, added.end()));
+  tell_what_is_followed(added);
   for (const auto& [id, peer] : peers_) {
     if (is_voter() && peer.reach == Reach::kLost && roster_.has(id)) {
       tell_of_loss(id, peer.cause);

@@ -73,11 +73,7 @@ bool Member::is_for_now(MemberId from, std::uint32_t epoch, base::Instant now) {
     return false;
   }
   if (epoch > view_.epoch) {
-    Peer& peer = peers_[from];
-    if (!peer.told || now - *peer.told >= config_.answer_limit) {
-      peer.told = now;
-      hail(from);
-    }
+    ask_what_was_missed(from, now);
     return false;
   }
   if (epoch < view_.epoch || (!roster_.has(from) && !applicants_.contains(from))) {
@@ -85,6 +81,25 @@ bool Member::is_for_now(MemberId from, std::uint32_t epoch, base::Instant now) {
     return false;
   }
   return true;
+}
+
+// The same, of what only voters may say.
+bool Member::is_for_now_from_voter(MemberId from, std::uint32_t epoch, base::Instant now) {
+  return is_for_now(from, epoch, now) && roster_.has(from);
+}
+
+// True for voters of this view and of the one before. A newcomer knows no voters yet, so it
+// believes the members that let it in.
+bool Member::has_voice(MemberId from) const {
+  return standing_ == Standing::kNewcomer || roster_.has(from) || former_.has(from);
+}
+
+void Member::ask_what_was_missed(MemberId from, base::Instant now) {
+  Peer* peer = find_peer(from);
+  if (peer != nullptr && (!peer->told || now - *peer->told >= config_.answer_limit)) {
+    peer->told = now;
+    hail(from);
+  }
 }
 
 // ------------------------------------------------------------------ meeting
@@ -116,10 +131,17 @@ void Member::take(MemberId /*from*/, const Welcome& m, base::Instant now) {
   }
 }
 
-void Member::take(MemberId /*from*/, const Leave& m, base::Instant /*now*/) {
-  if (standing_ == Standing::kNewcomer || m.epoch > view_.epoch) {
-    dismiss(m.why);
+// Passes on the fingerprints of the sender, so that others notice a decision that was made up.
+void Member::take(MemberId from, const Leave& m, base::Instant /*now*/) {
+  if (!has_voice(from) || (is_voter() && m.epoch <= view_.epoch)) {
+    return;
   }
+  for (const Following& said : forks_.early_of(from)) {
+    for (const auto& [id, peer] : peers_) {
+      send(id, said);
+    }
+  }
+  dismiss(refuted(m.why));
 }
 
 // ------------------------------------------------------------------ watching
@@ -137,7 +159,7 @@ void Member::take(MemberId from, const Alive& m, base::Instant now) {
   if (!is_for_now(from, m.epoch, now)) {
     return;
   }
-  greatest_step_ = std::max(greatest_step_, m.step);
+  greatest_step_ = roster_.has(from) ? std::max(greatest_step_, m.step) : greatest_step_;
   if (m.ballot != 0 && m.ballot == promised_ && from == driver_) {
     driver_heard_ = now;
   }
@@ -174,10 +196,16 @@ void Member::take(MemberId from, const Farewell& m, base::Instant now) {
   }
 }
 
+// Done means that all ranks have finished. A rank that has not finished knows that this is false.
 void Member::take(MemberId from, const Done& m, base::Instant now) {
-  if (is_for_now(from, m.epoch, now) && roster_.has(from)) {
-    end_job();
+  if (!is_for_now_from_voter(from, m.epoch, now)) {
+    return;
   }
+  if (standing_ == Standing::kRank && !has_finished_) {
+    ++refused_messages_;
+    return;
+  }
+  end_job();
 }
 
 // ------------------------------------------------------------------ deciding: a voter's part
@@ -236,7 +264,7 @@ void Member::take(MemberId from, const Accept& m, base::Instant now) {
 }
 
 void Member::take(MemberId from, const Chosen& m, base::Instant now) {
-  if (!is_for_now(from, m.epoch, now)) {
+  if (!is_for_now_from_voter(from, m.epoch, now) || !is_drivers(from, m.ballot)) {
     return;
   }
   if (accepted_ && accepted_ballot_ == m.ballot) {
@@ -245,16 +273,29 @@ void Member::take(MemberId from, const Chosen& m, base::Instant now) {
   }
 }
 
-void Member::take(MemberId /*from*/, const Verdict& m, base::Instant now) {
-  if (m.decision.view.epoch > view_.epoch) {
-    adopt(m.decision, now);
+// A place in an epoch is for those who were parked in the one before: a voter that was not left out
+// hears of all, one after the other.
+void Member::take(MemberId from, const Verdict& m, base::Instant now) {
+  const View& view = m.decision.view;
+  if (view.epoch <= view_.epoch || !has_voice(from)) {
+    return;
   }
+  if (is_voter() && view.epoch - view_.epoch > 1 && m.decision.outcome == Outcome::kGoesOn &&
+      view.has(self_)) {
+    dismiss(fmt::format(
+        "{} names a decision about epoch {} that has a place for this process, which "
+        "is in epoch {} and cannot have missed one: a member is broken or lies. "
+        "The job has ended here so that it is not split",
+        roster_.has(from) ? name_of(from) : "a former member", view.epoch, view_.epoch));
+    return;
+  }
+  adopt(m.decision, now);
 }
 
 // ------------------------------------------------------------------ deciding: a driver's part
 
 void Member::take(MemberId from, const Beyond& m, base::Instant now) {
-  if (is_for_now(from, m.epoch, now) && drive_.phase == Phase::kGathering &&
+  if (is_for_now_from_voter(from, m.epoch, now) && drive_.phase == Phase::kGathering &&
       m.ballot == drive_.ballot && drive_.at_step) {
     hurry();
   }
@@ -281,15 +322,15 @@ void Member::take(MemberId from, const Parked& m, base::Instant now) {
 }
 
 void Member::take(MemberId from, const Accepted& m, base::Instant now) {
-  if (is_for_now(from, m.epoch, now) && drive_.phase == Phase::kAccepting &&
-      m.ballot == drive_.ballot && roster_.has(from)) {
+  if (is_for_now_from_voter(from, m.epoch, now) && drive_.phase == Phase::kAccepting &&
+      m.ballot == drive_.ballot) {
     drive_.accepted.insert(from);
     conclude_if_accepted(now);
   }
 }
 
 void Member::take(MemberId from, const Refused& m, base::Instant now) {
-  if (is_for_now(from, m.epoch, now) && drive_.phase != Phase::kIdle &&
+  if (is_for_now_from_voter(from, m.epoch, now) && drive_.phase != Phase::kIdle &&
       m.promised > drive_.ballot) {
     greatest_round_ = std::max(greatest_round_, round_of(m.promised));
     resign(now);
@@ -299,14 +340,28 @@ void Member::take(MemberId from, const Refused& m, base::Instant now) {
 // ------------------------------------------------------------------ asking
 
 void Member::take(MemberId from, const Petition& m, base::Instant now) {
-  if (is_for_now(from, m.epoch, now) && roster_.has(from)) {
+  if (is_for_now_from_voter(from, m.epoch, now)) {
     take_wanted(from, m.number, m.request, now);
   }
 }
 
 void Member::take(MemberId from, const Refusal& m, base::Instant now) {
-  if (is_for_now(from, m.epoch, now)) {
+  if (is_for_now_from_voter(from, m.epoch, now)) {
     refuse_wanted(self_, m.number, m.why);
+  }
+}
+
+// ------------------------------------------------------------------ a job that is split
+
+void Member::take(MemberId from, const Following& m, base::Instant now) {
+  if (!roster_.has(from) && !former_.has(from)) {
+    return;
+  }
+  const ForkWatch::Comparison found = forks_.compare(from, m, now);
+  if (is_voter() && found == ForkWatch::Comparison::kContradicts) {
+    end_split_job(m);
+  } else if (is_voter() && found == ForkWatch::Comparison::kSkipped) {
+    inform(from, now);
   }
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -119,6 +120,18 @@ class Cluster {
     }
     settle();
   }
+  // `lie` replaces the messages of `liar`: it gets each of them with its receiver, and returns the
+  // messages that arrive there instead.
+  using Lie = std::function<std::vector<Message>(MemberId to, const Message& truth)>;
+  void let_lie(MemberId liar, Lie lie) {
+    liar_ = liar;
+    lie_ = std::move(lie);
+  }
+  void say(MemberId from, MemberId to, const Message& message) {
+    at(to).on_message(from, encode(message), now_);
+    settle();
+  }
+
   // What a rank has when it is interrupted; ranks that are to be slow do not park.
   std::map<MemberId, std::uint64_t> step_{};
   std::set<MemberId> slow_{};
@@ -133,8 +146,15 @@ class Cluster {
  private:
   void deliver(MemberId from, const Outgoing& out) {
     const auto to = members_.find(out.to);
-    if (to != members_.end() && !cut_.contains({from, out.to})) {
+    if (to == members_.end() || cut_.contains({from, out.to})) {
+      return;
+    }
+    if (!lie_ || from != liar_) {
       to->second->on_message(from, out.message, now_);
+      return;
+    }
+    for (const Message& said : lie_(out.to, parse_message(out.message).value())) {
+      to->second->on_message(from, encode(said), now_);
     }
   }
   void take(MemberId id, Event event) {
@@ -158,6 +178,8 @@ class Cluster {
   std::set<std::pair<MemberId, MemberId>> cut_{};
   std::map<MemberId, std::vector<Event>> seen_{};
   std::map<MemberId, std::uint8_t> handles_{};
+  MemberId liar_ = 0;
+  Lie lie_{};
 };
 
 }  // namespace spillway::membership

@@ -40,6 +40,7 @@ void Member::beat(base::Instant now) {
   send_signs();
   check_silence(now);
   check_limits(now);
+  ask_those_ahead(now);
   if (beats_ % kBeatsPerReport == 0 && standing_ == Standing::kNewcomer) {
     hail_in_turn(now);
   } else if (beats_ % kBeatsPerReport == 0) {
@@ -208,6 +209,17 @@ void Member::check_limits(base::Instant now) {
                                              roster_.size(), roster_.quorum_size());
   const std::string cause = reason();
   dismiss(cause.empty() ? why : why + ": " + cause);
+}
+
+// Some members follow a decision that has not come here, though it had time to. Either this one is
+// behind and now hears of it, or the job is split and both parts hear of that.
+void Member::ask_those_ahead(base::Instant now) {
+  if (!is_voter()) {
+    return;
+  }
+  for (const MemberId member : forks_.ahead_since(now - config_.answer_limit)) {
+    ask_what_was_missed(member, now);
+  }
 }
 
 void Member::check_stragglers(base::Instant now) {

@@ -82,6 +82,9 @@ void Member::on_connected(MemberId peer, base::Instant now) {
   state.heard = now;
   state.told.reset();
   hail(peer);
+  if (roster_.has(peer) || former_.has(peer)) {
+    tell_what_is_followed({peer});
+  }
   if (has_finished_) {
     send(peer, Farewell{.epoch = view_.epoch, .is_whole = true});
   }

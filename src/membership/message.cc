@@ -5,6 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/printable.h"
+
 namespace spillway::membership {
 namespace {
 
@@ -16,9 +18,7 @@ class MessageWriter {
 
   template <base::WireScalar T>
   void put(T value) {
-    const std::size_t at = bytes_.size();
-    bytes_.resize(at + sizeof(T));
-    base::store_le(bytes_.data() + at, value);
+    base::append_le(bytes_, value);
   }
   void put(bool value) { put<std::uint8_t>(value ? 1 : 0); }
   template <typename Bytes>
@@ -34,7 +34,9 @@ class MessageWriter {
       put(value);
     }
   }
-  void put_why(const std::string& why) { put_bytes(why, kMaxWhyBytes); }
+  void put_why(const std::string& why) {
+    put_bytes(base::printable_prefix(why, kMaxWhyBytes), kMaxWhyBytes);
+  }
   void put_handle(const Handle& handle) { put_bytes(handle, kMaxHandleBytes); }
 
   void put_view(const View& view) {
@@ -129,6 +131,11 @@ class MessageWriter {
     put(m.number);
     put_why(m.why);
   }
+  void write(const Following& m) {
+    put(m.epoch);
+    put(m.point);
+    put(m.value);
+  }
 
  private:
   void write_ballot(std::uint32_t epoch, Ballot ballot) {
@@ -171,9 +178,9 @@ class MessageReader {
   // Printable: it ends up on terminals.
   std::string get_why() {
     const base::ByteView bytes = get_bytes(kMaxWhyBytes);
-    is_sound_ =
-        is_sound_ && std::ranges::all_of(bytes, [](std::uint8_t c) { return c >= ' ' && c < 127; });
-    return {bytes.begin(), bytes.end()};
+    std::string why(bytes.begin(), bytes.end());
+    is_sound_ = is_sound_ && why == base::printable(why);
+    return why;
   }
   Handle get_handle() {
     const base::ByteView bytes = get_bytes(kMaxHandleBytes);
@@ -298,6 +305,11 @@ class MessageReader {
     m.epoch = get<std::uint32_t>();
     m.number = get<std::uint32_t>();
     m.why = get_why();
+  }
+  void read(Following& m) {
+    m.epoch = get<std::uint32_t>();
+    m.point = get<std::uint64_t>();
+    m.value = get<std::uint64_t>();
   }
 
  private:

@@ -5,7 +5,8 @@
 //   meeting    Hello (first on every connection; whoever is behind hears of it), Welcome, Leave
 //   watching   Alive, Suspect, Straggling, Farewell, Done
 //   deciding   Halt and Parked (Paxos: prepare and promise), Beyond, Accept, Accepted, Refused
-//   learning   Chosen (what you accepted under this ballot), Verdict (the decision itself)
+//   learning   Chosen (what you accepted under this ballot), Verdict (the decision itself),
+//              Following (a fingerprint of what the sender follows: fork_watch.h)
 //   asking     Petition, Refusal
 //
 // `epoch` is that of the sender's view. A ballot is a round and the index of its driver among the
@@ -145,6 +146,13 @@ struct Verdict {
   friend bool operator==(const Verdict&, const Verdict&) = default;
 };
 
+struct Following {
+  std::uint32_t epoch = 0;  // that began with the decision
+  std::uint64_t point = 0;
+  std::uint64_t value = 0;
+  friend bool operator==(const Following&, const Following&) = default;
+};
+
 struct Petition {
   std::uint32_t epoch = 0;
   std::uint32_t number = 0;  // the asker's
@@ -160,7 +168,7 @@ struct Refusal {
 
 using Message =
     std::variant<Hello, Welcome, Leave, Alive, Suspect, Straggling, Farewell, Done, Halt, Beyond,
-                 Parked, Accept, Accepted, Refused, Chosen, Verdict, Petition, Refusal>;
+                 Parked, Accept, Accepted, Refused, Chosen, Verdict, Petition, Refusal, Following>;
 
 // Texts and handles are cut to what fits.
 std::vector<std::uint8_t> encode(const Message& message);

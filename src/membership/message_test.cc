@@ -39,7 +39,8 @@ std::vector<Message> one_of_each() {
           Verdict{decision},
           Petition{7, 1, {RequestKind::kRemove, {0, 1}, 0, "why"}},
           Petition{7, 2, {RequestKind::kGrow, {}, 3, ""}},
-          Refusal{7, 1, "no"}};
+          Refusal{7, 1, "no"},
+          Following{8, 1234567890123, 42}};
 }
 
 TEST(Message, EveryKindIsReadAsItWasWritten) {
@@ -79,9 +80,20 @@ TEST(Message, WhatCannotBeIsRefused) {
   decision = some_decision();
   decision.view.epoch = 9;
   EXPECT_FALSE(is_read(Accept{7, make_ballot(1, 1), decision}));
-  EXPECT_FALSE(is_read(Leave{7, "tab\t"}));
+  std::vector<std::uint8_t> raw = encode(Leave{7, "bell!"});
+  raw.back() = '\a';
+  EXPECT_FALSE(parse_message(raw));
   EXPECT_FALSE(is_read(Accepted{7, 0}));
   EXPECT_FALSE(is_read(Welcome{View{.epoch = 1}}));
+}
+
+// A reason is often an exception's text, in any language.
+TEST(Message, AReasonInAnyLanguageArrives) {
+  const auto why_of = [](const std::string& why) {
+    return std::get<Leave>(parse_message(encode(Leave{1, why})).value()).why;
+  };
+  EXPECT_EQ(why_of("h\u00f6st ist weg"), "h\u00f6st ist weg");
+  EXPECT_EQ(why_of("two\nlines\xff"), "two\\x0alines\\xff");
 }
 
 TEST(Message, TextsAndHandlesAreCutToWhatFits) {

@@ -25,6 +25,16 @@ bool Roster::has_rank(MemberId member) const {
   return index && *index < rank_count_;
 }
 
+std::vector<MemberId> Roster::compared_with(std::uint32_t index) const {
+  if (size() <= kSmallJob) {
+    return voters_;
+  }
+  std::vector<MemberId> found = watchers_of(index);
+  const std::vector<MemberId> others = watched_by(index);
+  found.insert(found.end(), others.begin(), others.end());
+  return found;
+}
+
 std::vector<MemberId> Roster::watchers_of(std::uint32_t index) const {
   return around(index, true);
 }

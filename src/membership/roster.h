@@ -21,6 +21,8 @@
 
 namespace spillway::membership {
 
+inline constexpr std::size_t kSmallJob = 64;  // voters
+
 class Roster {
  public:
   Roster() = default;
@@ -38,6 +40,10 @@ class Roster {
   }
   // How many it takes when the first is not among them.
   std::size_t quorum_size() const { return size() / 2 + 1; }
+
+  // The members that compare decisions with `index`: all of them in a small job; else those that
+  // `index` watches or is watched by, so that no single liar separates two parts of a job.
+  std::vector<MemberId> compared_with(std::uint32_t index) const;
 
   // Whom `index` sends signs of life, and from whom it expects them.
   std::vector<MemberId> watchers_of(std::uint32_t index) const;

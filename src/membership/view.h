@@ -28,6 +28,12 @@ inline constexpr std::size_t kMaxWhyBytes = 512;
 
 // Why members are dismissed when nothing is left to do.
 inline constexpr std::string_view kJobDone = "the job is done";
+inline constexpr std::string_view kAskedToEnd = "the job was asked to end";  // without a reason
+
+// Whether a job that ends with this sentence ends as somebody wanted, and not because it must.
+inline bool is_wanted_end(std::string_view why) {
+  return why == kJobDone || why == kAskedToEnd;
+}
 
 // By which a member's data is reached in the next epoch: bytes of the runtime's.
 using Handle = std::vector<std::uint8_t>;

@@ -5,36 +5,29 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <string_view>
 #include <utility>
+#include <vector>
 
-#include "net/system_call.h"
+#include "net/tcp_socket.h"
 
 namespace spillway::net {
 namespace {
 
 constexpr int kBacklog = 16;
-constexpr int kPatienceMs = static_cast<int>(MetricsServer::kPatience.count() / 1'000'000);
+// After the process ran out of descriptors: the listening socket stays ready.
+constexpr base::Duration kCrowdedPause = base::milliseconds(100);
+constexpr std::string_view kEndOfRequest = "\r\n\r\n";
 
 std::string response(std::string_view status, std::string_view body) {
   return fmt::format(
       "HTTP/1.0 {}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
       "Content-Length: {}\r\nConnection: close\r\n\r\n{}",
       status, body.size(), body);
-}
-
-void send_all(int connection, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t sent = ::send(connection, text.data(), text.size(), MSG_NOSIGNAL);
-    if (sent <= 0) {
-      return;  // whoever asked has gone
-    }
-    text.remove_prefix(static_cast<std::size_t>(sent));
-  }
 }
 
 }  // namespace
@@ -79,49 +72,110 @@ MetricsServer::~MetricsServer() {
 }
 
 void MetricsServer::serve() {
-  std::array<pollfd, 2> waiting = {{{listener_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}}};
-  while (waiting[1].revents == 0) {
-    if (::poll(waiting.data(), waiting.size(), -1) > 0 && waiting[0].revents != 0) {
-      const UniqueFd connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-      if (connection.valid()) {
-        answer(connection.get());
+  std::vector<pollfd> waiting;
+  for (;;) {
+    waiting = {{listener_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
+    base::Duration patience = kPatience;
+    for (const Connection& connection : connections_) {
+      const short events = connection.unsent.empty() ? POLLIN : POLLOUT;
+      waiting.push_back({connection.fd.get(), events, 0});
+      patience = std::min(patience, connection.leave_by - clock_.now());
+    }
+    const timespec timeout = timespec_of(patience);
+    ::ppoll(waiting.data(), waiting.size(), connections_.empty() ? nullptr : &timeout, nullptr);
+    if (waiting[1].revents != 0) {
+      return;
+    }
+    auto polled = waiting.cbegin() + 2;
+    for (Connection& connection : connections_) {
+      const bool is_ready = (polled++)->revents != 0;
+      if (is_ready && connection.unsent.empty()) {
+        read_request(connection);
       }
+      if (is_ready && !connection.unsent.empty()) {
+        send_some(connection);
+      }
+      connection.is_over = connection.is_over || clock_.now() >= connection.leave_by;
+    }
+    connections_.remove_if([this](const Connection& connection) {
+      if (connection.is_over) {
+        book_.remove(connection.id);
+      }
+      return connection.is_over;
+    });
+    if (waiting[0].revents != 0) {
+      accept();
     }
   }
 }
 
-// False too when the server is to end.
-bool MetricsServer::wait_readable(int fd) const {
-  std::array<pollfd, 2> waiting = {{{fd, POLLIN, 0}, {stop_.get(), POLLIN, 0}}};
-  return ::poll(waiting.data(), waiting.size(), kPatienceMs) > 0 && waiting[1].revents == 0;
+void MetricsServer::accept() {
+  sockaddr_storage peer{};
+  socklen_t size = sizeof(peer);
+  UniqueFd fd(::accept4(listener_.get(), reinterpret_cast<sockaddr*>(&peer), &size,
+                        SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!fd.valid()) {
+    if (errno == EMFILE || errno == ENFILE) {
+      pollfd stop = {stop_.get(), POLLIN, 0};
+      const timespec pause = timespec_of(kCrowdedPause);
+      ::ppoll(&stop, 1, &pause, nullptr);
+    }
+    return;
+  }
+  const std::string source = SocketAddress::from(peer).with_port(0).to_string();
+  const StrangerBook::Room room = book_.room_for(source, clock_.now());
+  if (!room.is_free && !room.leaves) {
+    return;
+  }
+  if (room.leaves) {
+    close(*room.leaves);
+  }
+  book_.add(next_id_, source, clock_.now());
+  connections_.push_back(
+      {.id = next_id_++, .fd = std::move(fd), .leave_by = clock_.now() + kPatience});
 }
 
-// Up to the empty line; what has come so far where that does not.
-std::string MetricsServer::read_request(int connection) const {
-  std::string request;
+void MetricsServer::close(StrangerBook::Id id) {
+  book_.remove(id);
+  connections_.remove_if([id](const Connection& connection) { return connection.id == id; });
+}
+
+// Up to the empty line, the end of what the client says, or as much as a request may be.
+void MetricsServer::read_request(Connection& connection) {
   std::array<char, 512> part{};
-  while (request.size() < kMaxRequestBytes && request.find("\r\n\r\n") == std::string::npos &&
-         wait_readable(connection)) {
-    const ssize_t got = ::recv(connection, part.data(), part.size(), MSG_DONTWAIT);
-    if (got <= 0) {
-      break;
-    }
-    request.append(part.data(), static_cast<std::size_t>(got));
+  const ssize_t got = ::recv(connection.fd.get(), part.data(), part.size(), 0);
+  if (got < 0) {
+    connection.is_over = !is_for_later(errno);
+    return;
   }
-  return request;
+  std::string& request = connection.request;
+  request.append(part.data(), static_cast<std::size_t>(got));
+  if (got == 0 || request.size() >= kMaxRequestBytes ||
+      request.find(kEndOfRequest) != std::string::npos) {
+    connection.unsent = answer_to(request);
+    connection.leave_by = clock_.now() + kPatience;
+  }
 }
 
-void MetricsServer::answer(int connection) {
-  const timeval patience = {.tv_sec = kPatienceMs / 1000, .tv_usec = 0};
-  ::setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-  const std::string request = read_request(connection);
-  if (request.find("\r\n\r\n") == std::string::npos || !request.starts_with("GET ")) {
-    send_all(connection, response("400 Bad Request", "GET /metrics is what is understood here\n"));
-  } else if (!request.starts_with("GET /metrics ")) {
-    send_all(connection, response("404 Not Found", "there is only /metrics\n"));
-  } else {
-    send_all(connection, response("200 OK", render_()));
+std::string MetricsServer::answer_to(const std::string& request) const {
+  if (request.find(kEndOfRequest) == std::string::npos || !request.starts_with("GET ")) {
+    return response("400 Bad Request", "GET /metrics is what is understood here\n");
   }
+  if (!request.starts_with("GET /metrics ")) {
+    return response("404 Not Found", "there is only /metrics\n");
+  }
+  return response("200 OK", render_());
+}
+
+void MetricsServer::send_some(Connection& connection) {
+  const ssize_t sent =
+      ::send(connection.fd.get(), connection.unsent.data(), connection.unsent.size(), MSG_NOSIGNAL);
+  if (sent < 0) {
+    connection.is_over = !is_for_later(errno);
+    return;
+  }
+  connection.unsent.erase(0, static_cast<std::size_t>(sent));
+  connection.is_over = connection.unsent.empty();
 }
 
 }  // namespace spillway::net

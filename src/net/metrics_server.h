@@ -1,21 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Numbers for a monitoring system: answers `GET /metrics` over HTTP/1.0 with a text that is made
-// when it is asked for, and anything else with 404 or 400. One thread of its own, one connection at
-// a time, closed after the answer.
+// when it is asked for, and anything else with 404 or 400. One thread of its own serves all
+// connections, so none waits for another; each is closed after its answer.
 //
-// Limits: a request is kMaxRequestBytes long, and whoever dawdles for kPatience is hung up on.
-// `render` is called from the server's thread; destroying the server ends it.
+// Limits: a request is kMaxRequestBytes long. A client has kPatience for its whole request and as
+// long again to read the answer, however it spreads the bytes. Of more than kMaxConnections, or
+// more than its share of one address, the oldest of the address with the most is closed
+// (stranger_book.h). `render` is called from the server's thread; destroying the server ends it.
 #pragma once
 
 #include <functional>
+#include <list>
 #include <memory>
 #include <string>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "base/units.h"
 #include "net/address.h"
+#include "net/stranger_book.h"
 #include "net/system_call.h"
 
 namespace spillway::net {
@@ -23,6 +28,7 @@ namespace spillway::net {
 class MetricsServer {
  public:
   static constexpr std::size_t kMaxRequestBytes = 4096;
+  static constexpr std::size_t kMaxConnections = 16;
   static constexpr base::Duration kPatience = base::seconds(2);
 
   static base::Result<std::unique_ptr<MetricsServer>> start(const SocketAddress& listen,
@@ -38,15 +44,31 @@ class MetricsServer {
   MetricsServer(UniqueFd listener, UniqueFd stop, const SocketAddress& address,
                 std::function<std::string()> render);
 
+  struct Connection {
+    StrangerBook::Id id;
+    UniqueFd fd;
+    base::Instant leave_by;
+    std::string request{};
+    std::string unsent{};  // of the answer
+    bool is_over = false;
+  };
+
   void serve();
-  void answer(int connection);
-  bool wait_readable(int fd) const;
-  std::string read_request(int connection) const;
+  void accept();
+  void close(StrangerBook::Id id);
+  void read_request(Connection& connection);
+  std::string answer_to(const std::string& request) const;
+  static void send_some(Connection& connection);
 
   UniqueFd listener_;
   UniqueFd stop_;
   SocketAddress address_;
   std::function<std::string()> render_;
+  base::MonotonicClock clock_;
+  std::list<Connection> connections_;  // the thread's
+  StrangerBook::Shared places_{.strangers = 0, .most = kMaxConnections};
+  StrangerBook book_{kMaxConnections, places_};
+  StrangerBook::Id next_id_ = 1;
   std::thread thread_;
 };
 

@@ -10,13 +10,6 @@
 #include "net/tcp_socket.h"
 
 namespace spillway::net {
-namespace {
-
-bool is_for_later(int error) {
-  return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
-}
-
-}  // namespace
 
 StreamConnection::~StreamConnection() {
   if (fd_.valid()) {

@@ -44,31 +44,38 @@ void StreamDoor::begin_epoch(const StreamIdentity& own) {
 
 std::vector<std::unique_ptr<StreamConnection>> StreamDoor::let_in(base::Instant now) {
   std::array<epoll_event, kVisitsPerCall> events;
-  std::vector<std::unique_ptr<StreamConnection>> known;
-  std::array<std::uint8_t, 64> words;  // a greeting's are shorter
+  Connections known;
   const int count = ::epoll_wait(poll_.get(), events.data(), kVisitsPerCall, 0);
   for (int i = 0; i < count; ++i) {
     // A copy: the kernel's struct is packed, and nothing may refer to its field.
     const std::uint64_t key = events[static_cast<std::size_t>(i)].data.u64;
-    const auto found = strangers_.find(key);
-    if (found == strangers_.end()) {
-      accept(now);  // the door, or one that made room meanwhile
-      continue;
-    }
-    StreamConnection& stranger = *found->second;
-    stranger.read(words, now, {});
-    if (stranger.state() == StreamConnection::State::kOpen) {
-      ::epoll_ctl(poll_.get(), EPOLL_CTL_DEL, stranger.fd(), nullptr);
-      known.push_back(std::move(found->second));
-      strangers_.erase(found);
-    } else if (stranger.state() == StreamConnection::State::kClosed) {
-      turn_away(found->first);
+    if (strangers_.contains(key)) {
+      hear(key, now, known);
+    } else {
+      accept(now, known);  // the door, or one that made room meanwhile
     }
   }
   return known;
 }
 
-void StreamDoor::accept(base::Instant now) {
+void StreamDoor::hear(Id id, base::Instant now, Connections& known) {
+  std::array<std::uint8_t, 64> words;  // a greeting's are shorter
+  const auto found = strangers_.find(id);
+  StreamConnection& stranger = *found->second;
+  stranger.read(words, now, {});
+  if (stranger.state() == StreamConnection::State::kOpen) {
+    ::epoll_ctl(poll_.get(), EPOLL_CTL_DEL, stranger.fd(), nullptr);
+    known.push_back(std::move(found->second));
+    strangers_.erase(found);
+    book_.remove(id);
+  } else if (stranger.state() == StreamConnection::State::kClosed) {
+    turn_away(id);
+  } else if (stranger.has_said_hello()) {
+    book_.answered(id);
+  }
+}
+
+void StreamDoor::accept(base::Instant now, Connections& known) {
   for (int i = 0; i < kNewcomersPerCall; ++i) {
     Accepted accepted = accept_tcp(door_.get());
     if (has_run_out(accepted.error)) {
@@ -78,7 +85,8 @@ void StreamDoor::accept(base::Instant now) {
     if (!accepted.fd.valid()) {
       return;
     }
-    if (!sources_.has(accepted.from.data())) {
+    const std::string source = accepted.from.with_port(0).to_string();
+    if (!sources_.has(accepted.from.data()) || !make_room(source, now, known)) {
       ++turned_away_;
       continue;
     }
@@ -86,33 +94,28 @@ void StreamDoor::accept(base::Instant now) {
     if (!fill_random(nonce).ok()) {
       return;
     }
-    greet(std::make_unique<StreamConnection>(
-        std::move(accepted.fd), Greeting::answering(own_, nonce), /*is_ours=*/false, now));
+    auto stranger = std::make_unique<StreamConnection>(
+        std::move(accepted.fd), Greeting::answering(own_, nonce), /*is_ours=*/false, now);
+    const Id id = next_id_++;
+    epoll_event event{.events = EPOLLIN, .data = {.u64 = id}};
+    if (::epoll_ctl(poll_.get(), EPOLL_CTL_ADD, stranger->fd(), &event) == 0) {
+      next_look_ = std::min(next_look_, now + kGreetingPatience);
+      strangers_.emplace(id, std::move(stranger));
+      book_.add(id, source, now);
+    }
   }
 }
 
-void StreamDoor::greet(std::unique_ptr<StreamConnection> stranger) {
-  if (strangers_.size() >= kMaxStrangers && !make_room()) {
-    ++turned_away_;
-    return;
+// False if a stranger from `source` has to be turned away.
+bool StreamDoor::make_room(const std::string& source, base::Instant now, Connections& known) {
+  const StrangerBook::Room room = book_.room_for(source, now);
+  if (!room.leaves) {
+    return room.is_free;
   }
-  next_look_ = std::min(next_look_, stranger->begun() + kGreetingPatience);
-  const Id id = next_id_++;
-  epoll_event event{.events = EPOLLIN, .data = {.u64 = id}};
-  if (::epoll_ctl(poll_.get(), EPOLL_CTL_ADD, stranger->fd(), &event) == 0) {
-    strangers_.emplace(id, std::move(stranger));
+  hear(*room.leaves, now, known);  // its proof may be here, and it believes then that it is in
+  if (strangers_.contains(*room.leaves)) {
+    turn_away(*room.leaves);
   }
-}
-
-// False if there is none who has said nothing.
-bool StreamDoor::make_room() {
-  const auto silent = std::find_if(strangers_.begin(), strangers_.end(), [](const auto& stranger) {
-    return !stranger.second->has_said_hello();
-  });
-  if (silent == strangers_.end()) {
-    return false;
-  }
-  turn_away(silent->first);
   return true;
 }
 
@@ -121,6 +124,7 @@ void StreamDoor::turn_away(Id stranger) {
   // A child of this process may still have the descriptor, which keeps it in the set.
   ::epoll_ctl(poll_.get(), EPOLL_CTL_DEL, found->second->fd(), nullptr);
   strangers_.erase(found);
+  book_.remove(stranger);
   ++turned_away_;
 }
 

@@ -3,21 +3,23 @@
 // Where other ranks open streams to this one: lets them in, greets them (stream_greeting.h), and
 // hands on those that have proved who they are.
 //
-// The door is open to everybody, so a stranger is looked at no longer than it takes: hosts that are
-// no peer's are not let in, whoever says nothing has kGreetingPatience, kMaxStrangers may be at it,
-// and then whoever has said nothing for longest has to make room. Who was answered may have proved
-// itself and think that it is in, so it has kProofPatience and makes room for nobody. One thread.
+// The door is open to everybody, so hosts that are no peer's are not let in, and a stranger that
+// says nothing has kGreetingPatience. A stranger that was answered may have proved itself and
+// believe that it is in, so it has kProofPatience. How many strangers there may be and which one
+// makes room is the stranger book's to say (stranger_book.h). One thread.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "base/units.h"
 #include "net/address.h"
 #include "net/known_sources.h"
+#include "net/stranger_book.h"
 #include "net/stream_connection.h"
 #include "net/tcp_socket.h"
 #include "transport/message.h"
@@ -28,7 +30,7 @@ class StreamDoor {
  public:
   static constexpr base::Duration kGreetingPatience = base::seconds(5);
   static constexpr base::Duration kProofPatience = base::seconds(60);
-  static constexpr std::size_t kMaxStrangers = 4096;  // every rank of a large job at once
+  static constexpr std::size_t kStrangerBytes = 16 * 1024;  // that one takes, at most
 
   static base::Result<StreamDoor> open(const SocketAddress& address, const TcpOptions& options);
 
@@ -48,15 +50,17 @@ class StreamDoor {
   base::Instant next_look() const { return next_look_; }
 
   std::uint64_t turned_away() const { return turned_away_; }
+  std::size_t most_strangers() const { return book_.most(); }
 
  private:
-  using Id = std::uint64_t;
+  using Id = StrangerBook::Id;
+  using Connections = std::vector<std::unique_ptr<StreamConnection>>;
   static constexpr Id kDoor = 0;
 
   StreamDoor(UniqueFd door, UniqueFd poll) : door_(std::move(door)), poll_(std::move(poll)) {}
-  void accept(base::Instant now);
-  void greet(std::unique_ptr<StreamConnection> stranger);
-  bool make_room();
+  void accept(base::Instant now, Connections& known);
+  void hear(Id stranger, base::Instant now, Connections& known);
+  bool make_room(const std::string& source, base::Instant now, Connections& known);
   void turn_away(Id stranger);
   void watch_door(bool watch);
 
@@ -64,7 +68,8 @@ class StreamDoor {
   UniqueFd poll_;
   StreamIdentity own_;
   KnownSources sources_;
-  std::map<Id, std::unique_ptr<StreamConnection>> strangers_;  // the oldest first
+  std::map<Id, std::unique_ptr<StreamConnection>> strangers_;
+  StrangerBook book_{StrangerBook::most_of(StrangerBook::files_of_process(), kStrangerBytes)};
   Id next_id_ = kDoor + 1;
   bool is_watched_ = true;
   base::Instant next_look_ = transport::kNever;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <thread>
@@ -279,6 +280,22 @@ TEST(StreamDriver, AnUnknownCongestionControlIsNamed) {
   EXPECT_NE(driver.status().message().find("SPILLWAY_TCP_CONGESTION"), std::string::npos);
 }
 
+// What a door says to the greeting of a rank; `let_in` has it look.
+template <typename LetIn>
+std::array<std::uint8_t, 32> answer_to(Greeting& greeting, const UniqueFd& rank,
+                                       const LetIn& let_in) {
+  send_all(rank, greeting.reply());
+  greeting.sent(greeting.reply().size());
+  std::array<std::uint8_t, 32> answer{};
+  ssize_t heard = -1;
+  while (heard < 0 && !testing::Test::HasFatalFailure()) {
+    let_in();
+    heard = ::recv(rank.get(), answer.data(), answer.size(), MSG_DONTWAIT);
+  }
+  EXPECT_EQ(heard, 32);
+  return answer;
+}
+
 // Whoever was answered may think that it is in: others are sent away first.
 TEST(StreamDoor, WhoeverWasAnsweredHasMoreTime) {
   constexpr int kPollMs = 100;  // between two looks
@@ -296,15 +313,7 @@ TEST(StreamDoor, WhoeverWasAnsweredHasMoreTime) {
   const UniqueFd silent = connect_to(port.local());
   const UniqueFd rank = connect_to(port.local());
   Greeting greeting = Greeting::connecting({.rank = 0, .epoch = 1}, 1, {3});
-  send_all(rank, greeting.reply());
-  greeting.sent(greeting.reply().size());
-  std::array<std::uint8_t, 32> answer;
-  ssize_t heard = -1;
-  while (heard < 0) {
-    ASSERT_TRUE(let_in().empty());
-    heard = ::recv(rank.get(), answer.data(), answer.size(), MSG_DONTWAIT);
-  }
-  ASSERT_EQ(heard, 32);
+  const auto answer = answer_to(greeting, rank, [&] { ASSERT_TRUE(let_in().empty()); });
   EXPECT_EQ(door.next_look(), now + StreamDoor::kGreetingPatience);
   door.look(now + StreamDoor::kGreetingPatience);
   EXPECT_EQ(door.turned_away(), 1U);
@@ -320,6 +329,46 @@ TEST(StreamDoor, WhoeverWasAnsweredHasMoreTime) {
   door.look(now + StreamDoor::kProofPatience);
   EXPECT_EQ(door.turned_away(), 1U);
   EXPECT_EQ(door.next_look(), transport::kNever);
+}
+
+// A host of the job on which somebody without a key opens streams, and says what a rank would say.
+TEST(StreamDoor, AFloodFromOneHostKeepsNoRankOfAnotherOut) {
+  constexpr int kPollMs = 100;  // between two looks
+  const UdpSocket port = UdpSocket::open(SocketAddress::parse("127.0.0.1:0").value()).value();
+  StreamDoor door = StreamDoor::open(port.local(), {}).value();
+  ASSERT_LE(door.most_strangers(),
+            std::max(StrangerBook::files_of_process() / 8, std::uint64_t{8}));
+  door.begin_epoch({.rank = 1, .epoch = 1});
+  door.add_source(SocketAddress::parse("127.0.0.1:0").value());
+  door.add_source(SocketAddress::parse("127.0.0.2:0").value());
+  const base::Instant now = base::MonotonicClock().now();
+  std::vector<std::unique_ptr<StreamConnection>> known;
+  const auto let_in = [&] {
+    pollfd readable{door.fd(), POLLIN, 0};
+    ::poll(&readable, 1, kPollMs);
+    for (std::unique_ptr<StreamConnection>& one : door.let_in(now)) {
+      known.push_back(std::move(one));
+    }
+  };
+  const std::size_t share = door.most_strangers() / StrangerBook::kSourceShare;
+  std::vector<UniqueFd> flood;
+  for (std::size_t i = 0; i < share + 4; ++i) {
+    flood.push_back(connect_to(port.local(), "127.0.0.2:0"));
+    send_all(flood.back(), Greeting::connecting({.rank = 0, .epoch = 1}, 1, {7}).reply());
+    let_in();
+  }
+  while (door.turned_away() < 4) {
+    let_in();
+  }
+  const UniqueFd rank = connect_to(port.local());
+  Greeting greeting = Greeting::connecting({.rank = 0, .epoch = 1}, 1, {3});
+  const auto answer = answer_to(greeting, rank, let_in);
+  greeting.take(answer);
+  send_all(rank, greeting.reply());
+  while (known.empty()) {
+    let_in();
+  }
+  EXPECT_EQ(known[0]->peer(), 0);
 }
 
 // ------------------------------------------------------------------ by itself

@@ -7,6 +7,7 @@
 // No state of its own; any thread.
 #pragma once
 
+#include <cerrno>
 #include <optional>
 #include <string>
 
@@ -32,6 +33,11 @@ struct TcpAttempt {
 TcpAttempt connect_tcp(const SocketAddress& local, const SocketAddress& peer,
                        const TcpOptions& options);
 int connect_error(int fd);  // an errno; 0: it is connected
+
+// Whether a socket that blocks nobody refused with an errno that means: try again.
+inline bool is_for_later(int error) {
+  return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
+}
 
 struct Accepted {
   UniqueFd fd{};  // not valid: nobody waits, or `error`

@@ -435,7 +435,7 @@ void TransportDriver::Loop::on_stream_room(std::uint16_t rank, bool has_room) {
 }
 
 void TransportDriver::Loop::on_stream_lost(std::uint16_t rank) {
-  port_.endpoint().on_refused(rank, told_);
+  port_.endpoint().on_stream_lost(rank, told_);
   active_ = true;
 }
 

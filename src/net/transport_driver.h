@@ -4,8 +4,8 @@
 // between them. The loop sleeps when nothing is due; busy_poll has it look again for a while first.
 //
 // What the network says about datagrams that left is read as well: a peer whose port refuses one
-// that is proved to be ours is dead at once, everything else is counted and changes nothing
-// (error_queue.h). Datagrams from hosts that are no peer's are dropped unread.
+// of ours is asked at once, and dead if it does not answer soon; everything else is counted and
+// changes nothing (error_queue.h). Datagrams from hosts that are no peer's are dropped unread.
 //
 // Memory that runs out, or any other exception on the loop's thread, ends in on_broken(): the loop
 // lives on, and whoever owns it ends what was under way.

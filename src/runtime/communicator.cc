@@ -631,7 +631,7 @@ base::Status Communicator::health() const {
 base::Result<JobRoots> Communicator::job_roots() const {
   JobRoots roots{.key = {}, .on_one_machine = impl_->is_on_one_machine()};
   const base::Status status =
-      wire::derive(impl_->run_key().bytes, {}, "spillway membership v1", roots.key.bytes);
+      wire::derive(impl_->run_key(), {.use = wire::KeyUse::kJob}, roots.key.bytes);
   return status.ok() ? base::Result<JobRoots>(roots) : status;
 }
 std::optional<base::Status> Communicator::wait_served(milliseconds limit) const {

@@ -103,7 +103,8 @@ base::Result<Introductions> introduced(std::span<const Blob> blobs, const wire::
 base::Result<RunIdentity> identity_of(const wire::RunKey& key, bool encrypt) {
   constexpr std::uint64_t kFirstEpoch = 1;
   std::array<std::uint8_t, 10> drawn{};
-  if (base::Status status = wire::derive(key.bytes, {}, "spillway job v2", drawn); !status.ok()) {
+  if (base::Status status = wire::derive(key, {.use = wire::KeyUse::kNumbers}, drawn);
+      !status.ok()) {
     return status;
   }
   RunIdentity run;

@@ -70,10 +70,12 @@ ValueReader to_limits(std::vector<JobSlots>& limits) {
 base::Status check_rows(const std::vector<JobSlots>& limits) {
   spillway_sum_directory directory = {};
   for (const JobSlots& limit : limits) {
-    if (spillway_find_row(&directory, spillway_sum_name(limit.job), 0) == SPILLWAY_SUM_NO_JOB) {
+    const std::uint32_t row = spillway_find_row(&directory, spillway_sum_name(limit.job), 0, 0);
+    if (row == SPILLWAY_SUM_NO_JOB) {
       return base::invalid_argument(
           fmt::format("there is no room for the limit of job {} beside the others", limit.job));
     }
+    directory.seen_s[row] = SPILLWAY_SUM_JOB_FIXED;
   }
   return {};
 }

@@ -67,7 +67,7 @@ void SumTable::open_job(std::uint32_t row, std::uint32_t name) {
 
 void SumTable::fix_job(const scenario::JobSlots& limit) {
   const std::uint32_t name = spillway_sum_name(limit.job);
-  const std::uint32_t row = spillway_find_row(&directory_, name, 0);
+  const std::uint32_t row = spillway_find_row(&directory_, name, 0, 0);
   SPILLWAY_CHECK(row != SPILLWAY_SUM_NO_JOB);
   open_job(row, name);
   directory_.seen_s[row] = SPILLWAY_SUM_JOB_FIXED;
@@ -96,9 +96,9 @@ std::span<const PacketIndex> SumTable::take(PacketIndex index, std::uint32_t por
   return leaving_;
 }
 
-spillway_sum_job* SumTable::find_job(std::uint16_t job, base::Instant now) {
+spillway_sum_job* SumTable::find_job(std::uint16_t job, base::Instant now, std::uint32_t port) {
   const std::uint32_t name = spillway_sum_name(job);
-  const std::uint32_t row = spillway_find_row(&directory_, name, seconds_of(now));
+  const std::uint32_t row = spillway_find_row(&directory_, name, seconds_of(now), port);
   if (row == SPILLWAY_SUM_NO_JOB) {
     return nullptr;
   }
@@ -106,10 +106,10 @@ spillway_sum_job* SumTable::find_job(std::uint16_t job, base::Instant now) {
   return &jobs_[row];
 }
 
-// False: it passes by, or is of an old epoch.
+// False: it passes by, or is of another epoch.
 bool SumTable::reach_slot(Visit& visit) {
   const spillway_sum_image& image = visit.packet.image();
-  visit.job = find_job(image.fields.common.job, visit.now);
+  visit.job = find_job(image.fields.common.job, visit.now, visit.port);
   if (visit.job == nullptr || !visit.packet.is_plain()) {
     spillway_sum_say(&visit.decision, SPILLWAY_SUM_FORWARD,
                      visit.packet.is_plain() ? SPILLWAY_SUM_PAST_JOBS : SPILLWAY_SUM_PAST_IPV6);
@@ -123,7 +123,7 @@ bool SumTable::reach_slot(Visit& visit) {
     return false;
   }
   return spillway_place_sum(&config_, visit.job, &visit.key, &image, nanoseconds_of(visit.now),
-                            &visit.slot, &visit.decision) != 0;
+                            visit.port, &visit.slot, &visit.decision) != 0;
 }
 
 void SumTable::learn(const Visit& visit) {

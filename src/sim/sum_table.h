@@ -42,7 +42,7 @@ class SumTable {
 
   struct Visit;
 
-  spillway_sum_job* find_job(std::uint16_t job, base::Instant now);
+  spillway_sum_job* find_job(std::uint16_t job, base::Instant now, std::uint32_t port);
   void open_job(std::uint32_t row, std::uint32_t name);
   void fix_job(const scenario::JobSlots& limit);
   bool reach_slot(Visit& visit);

@@ -108,7 +108,7 @@ class PlainMachine {
     image.fields.marks |= ecn == SPILLWAY_ECN_CE ? SPILLWAY_SUM_CONGESTED : 0;
     const std::uint32_t name = spillway_sum_name(image.fields.common.job);
     const std::uint32_t row =
-        spillway_find_row(&directory_, name, static_cast<std::uint32_t>(now_ns >> 30));
+        spillway_find_row(&directory_, name, static_cast<std::uint32_t>(now_ns >> 30), from);
     EXPECT_NE(row, static_cast<std::uint32_t>(SPILLWAY_SUM_NO_JOB));
     spillway_sum_job& job = jobs_[row];
     spillway_open_job(&job, row, name);
@@ -123,7 +123,7 @@ class PlainMachine {
     spillway_sum_decision decision = {};
     std::uint32_t number = 0;
     if (spillway_screen_sum(&config_, &image, is_long ? 1 : 0, &decision) != 0 &&
-        spillway_place_sum(&config_, &job, &key, &image, now_ns, &number, &decision) != 0) {
+        spillway_place_sum(&config_, &job, &key, &image, now_ns, from, &number, &decision) != 0) {
       spillway_sum_slot& slot = slots_[number];
       spillway_decide_sum(&config_, &job, &key, now_ns, &slot, &image, &route, &decision);
       if (decision.action == SPILLWAY_SUM_TURN) {

@@ -103,6 +103,7 @@ struct Core {
   RoundTrip round_trip;                            // to peers, of whichever
   RetiredOperations retired;                       // see Endpoint::retire()
   std::optional<wire::ControlPacket::Leave> left;  // what peers are told
+  wire::Mismatch mismatch;                         // then, of kMismatch
 
   // The peer to exchange a message with, or a sentence about why that cannot be.
   base::Result<Peer*> find_living(std::uint16_t rank) {

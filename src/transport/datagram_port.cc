@@ -15,10 +15,11 @@ DatagramPort::DatagramPort(const EndpointConfig& config, const SessionConfig& se
     : endpoint_(config), session_(session, config.rank, config.epoch, config.first_number) {}
 
 base::Status DatagramPort::add_peer(std::uint16_t rank, base::Instant now) {
-  if (base::Status status = endpoint_.add_peer(rank, now); !status.ok()) {
+  // A peer needs its keys first: packets in its name would find none.
+  if (base::Status status = session_.add_peer(rank); !status.ok()) {
     return status;
   }
-  return session_.add_peer(rank);
+  return endpoint_.add_peer(rank, now);
 }
 
 void DatagramPort::begin_epoch(const Epoch& epoch) {

@@ -35,7 +35,8 @@ class DatagramPort {
 
   // A host said that nobody is behind the port of rank `to`, and quoted the beginning of a datagram
   // (ICMP port unreachable). That counts only if this port wrote that very datagram a moment ago:
-  // its check, which is in the quote, is known to nobody who is not on the path. False: it did not,
+  // its check, which is in the quote, is known to nobody who is not on the path. For those who are,
+  // it is no more than a reason to ask the peer (Endpoint::on_refused). False: this port did not,
   // and nothing changes.
   bool on_refused(std::uint16_t to, base::ByteView quoted, base::Instant now);
 

@@ -18,6 +18,12 @@ namespace {
 // A stream is silent for longer while it backs off, and says itself when its other end is gone.
 constexpr int kStreamPatience = 4;
 
+// How long a peer whose port is said to refuse may take to say something: this share of the peer
+// timeout, which grows where ranks wait for processors, and no longer than that; but round trips.
+constexpr int kRefusedShare = 4;
+constexpr base::Duration kRefusedPatience = base::seconds(1);
+constexpr int kRefusedRoundTrips = 4;
+
 }  // namespace
 
 class Endpoint::Impl {
@@ -56,14 +62,36 @@ class Endpoint::Impl {
     }
     const ExchangeConfig& exchange = core.config.exchange;
     const base::Duration silence = now - peer.last_heard;
+    if (peer.is_suspect() && now - *peer.refused >= refused_patience(peer)) {
+      bury(peer, DeathCause::kRefused, now);
+      return;
+    }
     if (silence >= exchange.peer_timeout * (peer.is_stream ? kStreamPatience : 1)) {
       bury(peer, DeathCause::kSilent, now);
       return;
     }
-    if (silence >= std::min(exchange.probe_max, core.watch_interval())) {
+    if (peer.is_suspect()) {
+      ask(peer);
+    } else if (silence >= std::min(exchange.probe_max, core.watch_interval())) {
       ask_for_sign_of_life(peer);
     }
     core.watch(peer, now);
+  }
+
+  base::Duration refused_patience(const Peer& peer) const {
+    const base::Duration timeout = core.config.exchange.peer_timeout;
+    const base::Duration usual = std::min(timeout / kRefusedShare, kRefusedPatience);
+    return std::min(timeout, std::max(usual, peer.round_trip.patience() * kRefusedRoundTrips));
+  }
+
+  // Anybody on the way can say that a port refuses. So it only begins an exchange that nobody else
+  // can have: the peer is asked, and one that lives answers.
+  void suspect(Peer& peer, base::Instant now) {
+    if (!peer.is_suspect()) {
+      peer.refused = now;
+      ask(peer);
+      core.watch(peer, now);
+    }
   }
 
   void bury(Peer& peer, DeathCause cause, base::Instant now) {
@@ -77,12 +105,17 @@ class Endpoint::Impl {
     if (peer.incoming > 0) {
       receiver.ask_for_answer(peer);
     } else if (peer.outgoing == 0) {  // who sends to it asks anyway
-      core.queue_reply({.kind = ControlWork::Kind::kReply,
-                        .peer = peer.rank,
-                        .reply = wire::ControlType::kCredit,
-                        .asks = true,
-                        .message = {.source = peer.rank}});
+      ask(peer);
     }
+  }
+
+  // About no message: whoever gets it answers.
+  void ask(const Peer& peer) {
+    core.queue_reply({.kind = ControlWork::Kind::kReply,
+                      .peer = peer.rank,
+                      .reply = wire::ControlType::kCredit,
+                      .asks = true,
+                      .message = {.source = peer.rank}});
   }
 
   void queue_leave(std::uint16_t peer) {
@@ -99,8 +132,12 @@ class Endpoint::Impl {
       // It was done, so it needs nothing more.
       sender.end_messages_to(peer, Outcome::kEverything);
     }
-    core.events.push_back(PeerFailed{packet.source, packet.leave.culprit, packet.leave.cause,
-                                     packet.message.operation});
+    PeerFailed failed{packet.source, packet.leave.culprit, packet.leave.cause,
+                      packet.message.operation};
+    if (packet.leave.cause == wire::FailureCause::kMismatch) {
+      failed.mismatch = std::make_shared<const wire::Mismatch>(packet.mismatch);
+    }
+    core.events.push_back(std::move(failed));
   }
 
   // The next control packet, if any message has something to say.
@@ -139,8 +176,11 @@ class Endpoint::Impl {
             static_cast<std::uint32_t>(core.peers.find(work.peer)->book.granted());
         packet.credit.answer = work.asks;
         packet.credit.path_count = 0;
-        packet.leave = core.left.value_or(wire::ControlPacket::Leave{});
         if (work.reply == wire::ControlType::kLeave) {
+          packet.leave = *core.left;
+          if (packet.leave.cause == wire::FailureCause::kMismatch) {
+            packet.mismatch = core.mismatch;
+          }
           packet.message.operation = core.retired.floor();
         }
         return true;
@@ -266,9 +306,11 @@ void Endpoint::watch_everybody(bool watch, base::Instant now) {
   });
 }
 
-void Endpoint::leave(std::uint16_t culprit, wire::FailureCause cause) {
+void Endpoint::leave(std::uint16_t culprit, wire::FailureCause cause,
+                     const wire::Mismatch* mismatch) {
   Core& core = impl_->core;
   core.left = {.culprit = culprit, .cause = cause};
+  core.mismatch = mismatch != nullptr ? *mismatch : wire::Mismatch{};
   core.peers.for_each([&](const Peer& peer) {
     if (!peer.dead) {
       impl_->queue_leave(peer.rank);
@@ -351,6 +393,9 @@ void Endpoint::on_control(const wire::ControlPacket& packet, base::Instant now) 
 
 void Endpoint::on_sum(const wire::SumPacket& packet, std::span<const std::uint64_t> words,
                       bool marked, base::Instant now) {
+  if (impl_->admit({packet.job, packet.epoch, packet.source, packet.destination}) == nullptr) {
+    return;
+  }
   if (impl_->core.left) {
     impl_->queue_leave(packet.source);
   }
@@ -358,10 +403,19 @@ void Endpoint::on_sum(const wire::SumPacket& packet, std::span<const std::uint64
 }
 
 void Endpoint::on_cut_sum(const wire::SumPacket& packet, base::Instant now) {
-  impl_->sums.on_cut(packet, now);
+  if (impl_->admit({packet.job, packet.epoch, packet.source, packet.destination}) != nullptr) {
+    impl_->sums.on_cut(packet, now);
+  }
 }
 
 void Endpoint::on_refused(std::uint16_t rank, base::Instant now) {
+  Peer* peer = impl_->core.peers.find(rank);
+  if (peer != nullptr && !peer->dead && peer->is_awaited()) {
+    impl_->suspect(*peer, now);
+  }
+}
+
+void Endpoint::on_stream_lost(std::uint16_t rank, base::Instant now) {
   Peer* peer = impl_->core.peers.find(rank);
   if (peer != nullptr && !peer->dead && peer->is_awaited()) {
     impl_->bury(*peer, DeathCause::kRefused, now);

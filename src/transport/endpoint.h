@@ -20,9 +20,9 @@
 // again.
 //
 // Limits: EndpointLimits bounds every table; what does not fit is refused and counted. A peer that
-// is silent for peer_timeout while something is due from it, or whose port refuses, is dead for
-// good: its messages end with Outcome::kPeerDead and an event names it. One thread per endpoint;
-// any number per process.
+// is silent for peer_timeout while something is due from it, or for less once its port is said to
+// refuse, is dead for good: its messages end with Outcome::kPeerDead and an event names it. One
+// thread per endpoint; any number per process.
 //
 // Ended messages are remembered for a while, so that a sender who missed the STOP gets another.
 // An owner who numbers its operations says with retire() which are over; then nothing of those is
@@ -127,7 +127,7 @@ struct Transmission {
 
 enum class DeathCause : std::uint8_t {
   kSilent,   // nothing was heard from it for peer_timeout
-  kRefused,  // its host says that its port has nobody behind it
+  kRefused,  // its port refuses and it did not answer, or its stream has ended
 };
 struct PeerDead {
   std::uint16_t rank = 0;
@@ -139,6 +139,7 @@ struct PeerFailed {
   std::uint16_t culprit = 0;
   wire::FailureCause cause = wire::FailureCause::kClosed;
   std::uint64_t finished_before = 0;  // operations before this one were over at `from`
+  std::shared_ptr<const wire::Mismatch> mismatch{};  // of kMismatch
 };
 // A peer announced a message that is not expected, or is with other sizes (`contradicts`).
 struct UnexpectedMessage {
@@ -246,7 +247,9 @@ class Endpoint {
   // As if something were due from every peer: whoever is silent dies.
   void watch_everybody(bool watch, base::Instant now);
   // Tells every living peer, and whoever asks later, that this rank takes part no longer.
-  void leave(std::uint16_t culprit, wire::FailureCause cause);
+  // What two ranks call, of kMismatch, as far as it is known; a later call may know more.
+  void leave(std::uint16_t culprit, wire::FailureCause cause,
+             const wire::Mismatch* mismatch = nullptr);
 
   void on_data(const DataArrival& arrival, base::Instant now);
   void on_control(const wire::ControlPacket& packet, base::Instant now);
@@ -256,10 +259,13 @@ class Endpoint {
   void on_cut_sum(const wire::SumPacket& packet, base::Instant now);
   void on_timeout(base::Instant now);
 
-  // The peer's host refused a datagram of this endpoint's, which the caller has proved: nobody is
-  // behind the peer's port any more. Whoever owes something is dead at once.
+  // Somebody says that the peer's host refused a datagram, and quotes one of this endpoint's. Every
+  // listener could say so. A peer that owes something is therefore only asked at once, and is dead
+  // if it then says nothing for a quarter of the peer timeout, or a second where that is less.
   void on_refused(std::uint16_t rank, base::Instant now);
-  // For that proof: the numbers of the latest control packet to the peer, and of the latest data
+  // The stream to the peer has ended: a peer that owes something is dead at once.
+  void on_stream_lost(std::uint16_t rank, base::Instant now);
+  // For the quote: the numbers of the latest control packet to the peer, and of the latest data
   // packet over a path; and what writes the data packet of this stamp, while its message lasts.
   std::uint64_t latest_control_to(std::uint16_t rank) const;
   std::uint64_t latest_data_to(std::uint16_t rank, std::uint8_t path) const;

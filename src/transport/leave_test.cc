@@ -4,6 +4,7 @@
 // what it was being sent.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "transport/exchange_testing.h"
@@ -27,12 +28,12 @@ TEST(Leave, EndsWhatIsSentToTheRankWithoutSayingThatItArrived) {
 }
 
 // What rank 0 of two is told when rank 1 has left.
-std::optional<PeerFailed> told_of(Endpoint& leaver, wire::FailureCause cause,
-                                  std::uint16_t culprit) {
+std::optional<PeerFailed> told_of(Endpoint& leaver, wire::FailureCause cause, std::uint16_t culprit,
+                                  const wire::Mismatch* mismatch = nullptr) {
   EndpointConfig config;
   Endpoint other(config);
   EXPECT_TRUE(other.add_peer(1, base::Instant()).ok());
-  leaver.leave(culprit, cause);
+  leaver.leave(culprit, cause, mismatch);
   Transmission sent;
   while (leaver.poll_transmit(base::Instant(), sent)) {
     other.on_control(sent.control, base::Instant());
@@ -56,6 +57,26 @@ TEST(Leave, SaysWhichOperationsAreOver) {
   ASSERT_TRUE(told.has_value());
   EXPECT_EQ(told->from, 1);
   EXPECT_EQ(told->finished_before, 17U);
+}
+
+TEST(Leave, TellsBothCallsWhereTheyDiffer) {
+  EndpointConfig config;
+  config.rank = 1;
+  Endpoint leaver(config);
+  ASSERT_TRUE(leaver.add_peer(0, base::Instant()).ok());
+  wire::Mismatch mismatch;
+  mismatch.operation = 5;
+  mismatch.calls[0].rank = 1;
+  mismatch.calls[0].bytes = 7;
+  std::copy_n("barrier", 7, mismatch.calls[0].text.begin());
+  const std::optional<PeerFailed> told =
+      told_of(leaver, wire::FailureCause::kMismatch, 2, &mismatch);
+  ASSERT_TRUE(told.has_value());
+  ASSERT_NE(told->mismatch, nullptr);
+  EXPECT_EQ(told->culprit, 2);
+  EXPECT_EQ(told->mismatch->operation, 5U);
+  EXPECT_EQ(told->mismatch->calls[0].view(), "barrier");
+  EXPECT_EQ(told->mismatch->calls[1].bytes, 0);
 }
 
 // It failed, because another closed too early: that is not the same as being done.

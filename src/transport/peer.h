@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/units.h"
@@ -48,6 +49,7 @@ struct Peer {
     return is_stream ? !is_full : paths.in_flight_bytes() < window_bytes + hosts.bytes();
   }
   bool may_send() const { return balance.has_credit() && has_room(); }
+  bool is_suspect() const { return refused && last_heard <= *refused; }
   // Something is due from it.
   bool is_awaited() const {
     return !has_left && (outgoing > 0 || incoming > 0 || sums > 0 || is_watched);
@@ -77,6 +79,8 @@ struct Peer {
   CreditBalance balance;             // to send to it
   std::vector<OutgoingMessage*> line;
   base::Instant last_heard;
+  // When its port was first said to refuse. Whatever was heard later refutes it.
+  std::optional<base::Instant> refused;
   base::Instant last_sent;            // of data
   IncomingMessage* latest = nullptr;  // the message of the latest data packet; may be over
   PathIntake intake;                  // what came from it

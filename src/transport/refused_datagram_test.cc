@@ -82,10 +82,38 @@ struct Fixture : testing::Test {
     EXPECT_FALSE(port.on_refused(to, quoted, now));
     EXPECT_FALSE(death().has_value());
   }
+  void pass(base::Duration time) {
+    now = now + time;
+    port.endpoint().on_timeout(now);
+    while (send()) {
+    }
+  }
+  // Something that only the peer can write, as it answers questions.
+  void hear(std::uint16_t from) {
+    wire::ControlPacket sign;
+    sign.type = wire::ControlType::kWait;
+    sign.job = 3;
+    sign.source = from;
+    sign.destination = kOwn;
+    sign.sequence = ++heard;
+    port.endpoint().on_control(sign, now);
+  }
+  // It is asked at once, and dead if it does not answer: long before its silence alone would tell.
   void expect_dead(const Bytes& quoted) {
+    const std::size_t asked = control.size();
     EXPECT_TRUE(port.on_refused(kPeer, quoted, now));
-    const std::optional<PeerDead> dead = death();
+    while (send()) {
+    }
+    EXPECT_GT(control.size(), asked);
+    EXPECT_FALSE(death().has_value());
+    const base::Instant said = now;
+    std::optional<PeerDead> dead;
+    while (!dead && now - said < EndpointConfig().exchange.peer_timeout / 2) {
+      pass(base::milliseconds(10));
+      dead = death();
+    }
     ASSERT_TRUE(dead.has_value());
+    EXPECT_GT(control.size(), asked + 3);
     EXPECT_EQ(dead->rank, kPeer);
     EXPECT_EQ(dead->cause, DeathCause::kRefused);
   }
@@ -93,6 +121,7 @@ struct Fixture : testing::Test {
   base::Instant now{base::seconds(5)};
   ConstantPlanes source;
   DatagramPort port{own_config(), SessionConfig()};
+  std::uint64_t heard = 0;
   std::vector<Bytes> control;
   std::vector<Bytes> data;
 };
@@ -143,25 +172,33 @@ TEST_F(RefusedDatagram, OfLongAgoIsIgnored) {
   const std::size_t before = control.size();
   // Questions go on, and are not answered.
   for (int i = 0; i < 3000 && control.size() < before + kLatest; ++i) {
-    now = now + base::milliseconds(20);
-    port.endpoint().on_timeout(now);
     // Still heard, over another way.
-    wire::ControlPacket sign;
-    sign.type = wire::ControlType::kWait;
-    sign.job = 3;
-    sign.source = kPeer;
-    sign.destination = kOwn;
-    sign.sequence = static_cast<std::uint64_t>(i) + 1;
-    port.endpoint().on_control(sign, now);
-    sign.source = kOther;
-    port.endpoint().on_control(sign, now);
-    while (send()) {
-    }
+    hear(kPeer);
+    hear(kOther);
+    pass(base::milliseconds(20));
   }
   ASSERT_GE(control.size(), before + kLatest);
   expect_ignored(kPeer, old_control);
   now = std::max(now, base::Instant(base::seconds(7)));
   expect_ignored(kPeer, old_data);
+  expect_dead(control.back());
+}
+
+// A listener can quote every packet that was just sent, and each question, too.
+TEST_F(RefusedDatagram, DoesNotEndAPeerThatAnswers) {
+  const base::Instant end = now + EndpointConfig().exchange.peer_timeout * 10;
+  const base::Duration slow = EndpointConfig().exchange.peer_timeout / 5;
+  base::Instant answered = now;
+  while (now < end) {
+    EXPECT_TRUE(port.on_refused(kPeer, control.back(), now));
+    pass(base::milliseconds(1));
+    if (now - answered >= slow) {
+      hear(kPeer);
+      hear(kOther);
+      answered = now;
+    }
+    ASSERT_FALSE(death().has_value());
+  }
   expect_dead(control.back());
 }
 

@@ -24,6 +24,9 @@ Session::Session(const SessionConfig& config, std::uint16_t rank, std::uint64_t 
 }
 
 base::Status Session::add_peer(std::uint16_t rank) {
+  if (find(rank) != nullptr) {
+    return {};
+  }
   auto link = std::make_unique<Link>();
   link->first_number = first_number_;
   link->newest_control = first_number_;

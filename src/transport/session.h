@@ -52,6 +52,7 @@ class Session {
   Session(const SessionConfig& config, std::uint16_t rank, std::uint64_t epoch,
           std::uint64_t first_number);
 
+  // One that is there already stays as it is.
   base::Status add_peer(std::uint16_t rank);
   // Null for who is no peer.
   Link* find(std::uint16_t rank) { return rank < links_.size() ? links_[rank].get() : nullptr; }

@@ -68,20 +68,19 @@ bool SumExchange::poll_flow(Flow& flow, base::Instant now, Transmission& out) {
   ++flow.in_flight;
   ++sum->report.sent;
   arm(*sum, now + sum->wait);
-  write({.kind = SumKind::kPart,
-         .slot = sum->slot,
-         .chunk = static_cast<std::uint16_t>(sum->touched++),
-         .to = sum->options.id.owner},
-        *sum, now, out);
-  return true;
+  return write({.kind = SumKind::kPart,
+                .slot = sum->slot,
+                .chunk = static_cast<std::uint16_t>(sum->touched++),
+                .to = sum->options.id.owner},
+               *sum, now, out);
 }
 
-void SumExchange::on_result(Sum& sum, const wire::SumPacket& packet,
+bool SumExchange::on_result(Sum& sum, const wire::SumPacket& packet,
                             std::span<const std::uint64_t> words, bool marked, base::Instant now) {
   Chunk& chunk = sum.chunks[packet.chunk.chunk];
   if (packet.source != sum.options.id.owner || chunk.state == ChunkState::kDone) {
     ++core_.counters.sums_duplicate;
-    return;
+    return false;
   }
   Flow& flow = flows_[sum.options.id.owner];
   if (chunk.state == ChunkState::kOpen) {
@@ -108,6 +107,7 @@ void SumExchange::on_result(Sum& sum, const wire::SumPacket& packet,
     remember_end(sum.options.id);
     end(sum);
   }
+  return true;
 }
 
 bool SumExchange::has_ended(const wire::SumPacket& packet) const {

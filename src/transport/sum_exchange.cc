@@ -33,6 +33,10 @@ base::Status SumExchange::check(const SumOptions& options) {
   if (options.id.owner >= SPILLWAY_SUM_RANKS || core_.config.rank >= SPILLWAY_SUM_RANKS) {
     return wrong("is of ranks below " + std::to_string(SPILLWAY_SUM_RANKS));
   }
+  if (options.contributors.contains(options.id.owner) ||
+      options.recipients.contains(options.id.owner)) {
+    return wrong("has an owner that is no contributor and no recipient: use owner_contributes");
+  }
   base::Status status;
   (options.contributors | options.recipients | RankSet::of(options.id.owner))
       .for_each([&](std::uint16_t rank) {
@@ -130,12 +134,13 @@ void SumExchange::hear(const RankSet& ranks, base::Instant now) {
 void SumExchange::await(const Sum& sum, bool begins, base::Instant now) {
   const RankSet others = is_owner(sum) ? sum.everybody() : RankSet::of(sum.options.id.owner);
   others.for_each([&](std::uint16_t rank) {
-    Peer& peer = *core_.peers.find(rank);
+    Peer* peer = core_.peers.find(rank);
+    SPILLWAY_CHECK(peer != nullptr);  // check() has looked
     if (begins) {
-      core_.await(peer, now);
-      ++peer.sums;
+      core_.await(*peer, now);
+      ++peer->sums;
     } else {
-      --peer.sums;
+      --peer->sums;
     }
   });
 }
@@ -176,11 +181,9 @@ void SumExchange::drop(Sum& sum) {
 void SumExchange::on_packet(const wire::SumPacket& packet, std::span<const std::uint64_t> words,
                             bool marked, base::Instant now) {
   ++core_.counters.sums_taken;
-  hear(RankSet::of(packet.source), now);
   Sum* sum = find(packet);
-  const bool is_part = packet.kind == SumKind::kPart || packet.kind == SumKind::kRepeat;
   if (sum == nullptr) {
-    if (is_part) {
+    if (is_part(packet)) {
       keep_early(packet, words, marked);
     } else if (packet.kind == SumKind::kResult && has_ended(packet)) {
       say_finished(
@@ -188,27 +191,39 @@ void SumExchange::on_packet(const wire::SumPacket& packet, std::span<const std::
     }
     return;
   }
-  if (packet.chunk.signature != sum->options.id.signature) {
+  if (take(*sum, packet, words, marked, now)) {
+    hear(is_part(packet) ? packet.ranks : RankSet::of(packet.source), now);
+  }
+}
+
+bool SumExchange::is_part(const wire::SumPacket& packet) {
+  return packet.kind == SumKind::kPart || packet.kind == SumKind::kRepeat;
+}
+
+bool SumExchange::take(Sum& sum, const wire::SumPacket& packet,
+                       std::span<const std::uint64_t> words, bool marked, base::Instant now) {
+  if (packet.chunk.signature != sum.options.id.signature) {
     ++core_.counters.contradicting;
     core_.events.push_back(UnexpectedMessage{{.operation = packet.chunk.operation,
                                               .signature = packet.chunk.signature,
                                               .piece = packet.chunk.piece,
                                               .source = packet.source},
                                              true});
-    return;
+    return false;
   }
   const bool is_about_all = packet.kind == SumKind::kWant && packet.chunk.chunk == kAllChunks;
-  if (!is_about_all && packet.chunk.chunk >= sum->chunks.size()) {
+  if (!is_about_all && packet.chunk.chunk >= sum.chunks.size()) {
     ++core_.counters.contradicting;
-  } else if (is_owner(*sum) && is_part) {
-    on_part(*sum, packet, words, marked, now);
-  } else if (is_owner(*sum) && packet.kind == SumKind::kWant) {
-    on_want(*sum, packet, now);
-  } else if (!is_owner(*sum) && packet.kind == SumKind::kResult) {
-    on_result(*sum, packet, words, marked, now);
-  } else if (!is_owner(*sum) && packet.kind == SumKind::kFlush) {
-    on_flush(*sum, packet, now);
+  } else if (is_owner(sum) && is_part(packet)) {
+    return on_part(sum, packet, words, marked, now);
+  } else if (is_owner(sum) && packet.kind == SumKind::kWant) {
+    on_want(sum, packet, now);
+  } else if (!is_owner(sum) && packet.kind == SumKind::kResult) {
+    return on_result(sum, packet, words, marked, now);
+  } else if (!is_owner(sum) && packet.kind == SumKind::kFlush) {
+    on_flush(sum, packet, now);
   }
+  return false;
 }
 
 void SumExchange::on_cut(const wire::SumPacket& packet, base::Instant now) {
@@ -249,11 +264,12 @@ void SumExchange::on_timer(std::uint32_t slot, base::Instant now) {
 }
 
 bool SumExchange::poll(base::Instant now, Transmission& out) {
-  if (!finished_.empty()) {
+  while (!finished_.empty()) {
     const SumId id = finished_.front();
     finished_.pop_front();
-    address({.kind = SumKind::kWant, .chunk = kAllChunks, .to = id.owner}, id, 0, now, out);
-    return true;
+    if (address({.kind = SumKind::kWant, .chunk = kAllChunks, .to = id.owner}, id, 0, now, out)) {
+      return true;
+    }
   }
   for (std::size_t turns = work_.size(); turns > 0; --turns) {
     const Work work = work_.front();
@@ -266,26 +282,31 @@ bool SumExchange::poll(base::Instant now, Transmission& out) {
       work_.push_back(work);
       continue;
     }
-    write(work, *found->second, now, out);
-    return true;
+    if (write(work, *found->second, now, out)) {
+      return true;
+    }
   }
   return poll_part(now, out);
 }
 
 // Whether the stream to this rank takes nothing now.
 bool SumExchange::is_full(std::uint16_t rank) {
-  const Peer& peer = *core_.peers.find(rank);
-  return peer.is_stream && peer.is_full;
+  const Peer* peer = core_.peers.find(rank);
+  return peer != nullptr && peer->is_stream && peer->is_full;
 }
 
-void SumExchange::address(const Work& work, const SumId& id, std::uint8_t priority,
+bool SumExchange::address(const Work& work, const SumId& id, std::uint8_t priority,
                           base::Instant now, Transmission& out) {
+  Peer* peer = core_.peers.find(work.to);
+  if (peer == nullptr) {
+    return false;
+  }
   const auto kind = static_cast<std::uint8_t>(work.kind);
   const bool is_control = spillway_sum_has_words(kind) == 0;
   // Parts and first results go one way, by which switches know ranks; what repairs goes any way.
   const std::uint8_t path = work.kind == SumKind::kPart || work.is_first
                                 ? std::uint8_t{0}
-                                : core_.peers.find(work.to)->paths.choose_for_control();
+                                : peer->paths.choose_for_control();
   out.sum = {.kind = work.kind,
              .chunk = {id.operation, id.signature, id.owner, id.piece, work.chunk},
              .ranks = work.ranks,
@@ -306,11 +327,14 @@ void SumExchange::address(const Work& work, const SumId& id, std::uint8_t priori
                .is_control = is_control};
   ++core_.counters.sums_sent;
   core_.counters.sums_sent_bytes += spillway_sum_packet_size(kind);
+  return true;
 }
 
-void SumExchange::write(const Work& work, const Sum& sum, base::Instant now, Transmission& out) {
+bool SumExchange::write(const Work& work, const Sum& sum, base::Instant now, Transmission& out) {
   const SumOptions& options = sum.options;
-  address(work, options.id, options.priority, now, out);
+  if (!address(work, options.id, options.priority, now, out)) {
+    return false;
+  }
   wire::SumPacket& packet = out.sum;
   packet.urgency = options.urgency;
   packet.need = options.need;
@@ -326,6 +350,7 @@ void SumExchange::write(const Work& work, const Sum& sum, base::Instant now, Tra
         static_cast<std::uint8_t>((work.ranks.size() > 1 ? SPILLWAY_SUM_MULTIPLY : 0) |
                                   (sum.chunks[work.chunk].congested ? SPILLWAY_SUM_CONGESTED : 0));
   }
+  return true;
 }
 
 std::size_t SumExchange::memory_bytes() const {

@@ -164,6 +164,12 @@ class SumExchange {
   Sum* find(const Key& key);
   Sum* find(const wire::SumPacket& packet);
   std::span<std::uint64_t> words_of(const Sum& sum, std::uint32_t chunk) const;
+  static bool is_part(const wire::SumPacket& packet);
+  // True if it brought numbers that were not there: only that is a sign of life. Whatever else
+  // passes its tag may have been recorded, and sent once more by anybody; such ranks are asked by
+  // control packets, which are numbered. Parts that came early tell of a time that has passed.
+  bool take(Sum& sum, const wire::SumPacket& packet, std::span<const std::uint64_t> words,
+            bool marked, base::Instant now);
   void hear(const wire::RankSet& ranks, base::Instant now);
   void await(const Sum& sum, bool begins, base::Instant now);
   void arm(Sum& sum, base::Instant due);
@@ -176,7 +182,7 @@ class SumExchange {
   void say_finished(const SumId& id);
 
   // ---- contributor
-  void on_result(Sum& sum, const wire::SumPacket& packet, std::span<const std::uint64_t> words,
+  bool on_result(Sum& sum, const wire::SumPacket& packet, std::span<const std::uint64_t> words,
                  bool marked, base::Instant now);
   void on_flush(Sum& sum, const wire::SumPacket& packet, base::Instant now);
   void adapt(Flow& flow, bool congested, base::Instant now);
@@ -190,7 +196,7 @@ class SumExchange {
   static void forget(const Sum& sum, Flow& flow);
 
   // ---- owner
-  void on_part(Sum& sum, const wire::SumPacket& packet, std::span<const std::uint64_t> words,
+  bool on_part(Sum& sum, const wire::SumPacket& packet, std::span<const std::uint64_t> words,
                bool marked, base::Instant now);
   void on_want(Sum& sum, const wire::SumPacket& packet, base::Instant now);
   void keep_early(const wire::SumPacket& packet, std::span<const std::uint64_t> words, bool marked);
@@ -217,9 +223,10 @@ class SumExchange {
   base::Duration answer_time() const;
   void note_switch(const wire::RankSet& ranks);
 
-  void address(const Work& work, const SumId& id, std::uint8_t priority, base::Instant now,
+  // False: it is for who is no peer, and there is no packet.
+  bool address(const Work& work, const SumId& id, std::uint8_t priority, base::Instant now,
                Transmission& out);
-  void write(const Work& work, const Sum& sum, base::Instant now, Transmission& out);
+  bool write(const Work& work, const Sum& sum, base::Instant now, Transmission& out);
 
   Core& core_;
   std::map<Key, std::uint32_t> slots_;

@@ -354,11 +354,104 @@ TEST(SumExchange, ALostPartIsAskedForOnceAllHaveSentTheirs) {
   }
 }
 
+// Every packet of a sum goes once more to each rank, from each other, as it was and as if it were
+// meant so: while the sum is under way, and after its end.
+TEST(SumExchange, NothingThatIsSentBackOrAsideEndsARank) {
+  SumWorld world(3);
+  std::vector<std::vector<std::uint8_t>> heard;
+  world.filter = [&](std::vector<std::uint8_t>& bytes, std::uint16_t from) {
+    const auto* header = reinterpret_cast<const spillway_sum_header*>(bytes.data());
+    const bool is_lost = from == 2 && bytes.size() == SPILLWAY_SUM_PACKET &&
+                         header->kind == SPILLWAY_SUM_PART && header->common.packet == 7;
+    if (spillway_type_of(bytes[0]) == SPILLWAY_TYPE_SUM) {
+      heard.push_back(bytes);
+    }
+    return Fate{.copies = is_lost ? 0 : 1};  // so that there is a FLUSH, too
+  };
+  const auto attack = [&] {
+    for (std::vector<std::uint8_t> bytes : std::vector(heard)) {
+      auto* header = reinterpret_cast<spillway_sum_header*>(bytes.data());
+      for (std::uint16_t from = 0; from < 3; ++from) {
+        for (std::uint16_t to = 0; to < 3; ++to) {
+          header->common.source = from;
+          header->common.destination = to;
+          world.port(to).on_datagram(bytes, false, world.now());
+        }
+      }
+    }
+  };
+  Parts parts(3, 20);
+  begin_all(world, parts, 0);
+  world.run(base::microseconds(100));
+  attack();
+  world.run(base::seconds(10));
+  attack();
+  for (std::uint16_t rank = 0; rank < 3; ++rank) {
+    world[rank].retire_before(6);
+  }
+  attack();
+  world.run(base::milliseconds(100));
+  expect_whole_sum(world, parts);
+  EXPECT_EQ(world.dead, std::vector<unsigned>(3));
+  EXPECT_GT(world.port(0).faults()[static_cast<std::size_t>(wire::PacketFault::kField)], 0U);
+}
+
+// A rank stops in the middle of a sum, and somebody repeats all that it ever said.
+TEST(SumExchange, WhatARankSaidBeforeItStoppedIsNoSignOfLife) {
+  for (const std::uint16_t stopped : {std::uint16_t{0}, std::uint16_t{2}}) {
+    SumWorld world(3);
+    std::vector<std::pair<std::uint16_t, std::vector<std::uint8_t>>> heard;
+    bool has_stopped = false;
+    world.filter = [&](std::vector<std::uint8_t>& bytes, std::uint16_t from) {
+      const auto* header = reinterpret_cast<const spillway_sum_header*>(bytes.data());
+      const bool is_sum = spillway_type_of(bytes[0]) == SPILLWAY_TYPE_SUM;
+      if (from == stopped && is_sum && !has_stopped) {
+        heard.emplace_back(header->common.destination, bytes);
+      }
+      // The last chunks never get through, so that the sum does not end.
+      return Fate{
+          .copies =
+              (is_sum && header->common.packet > 90) || (has_stopped && from == stopped) ? 0 : 1};
+    };
+    Parts parts(3, 100);
+    begin_all(world, parts, 0);
+    world.run(base::milliseconds(50));
+    has_stopped = true;
+    ASSERT_FALSE(heard.empty());
+    const std::uint16_t waiting = stopped == 0 ? 1 : 0;
+    const base::Instant end = world.now() + EndpointConfig().exchange.peer_timeout * 2;
+    while (world.dead[waiting] == 0 && world.now() < end) {
+      for (const auto& [to, bytes] : heard) {
+        world.port(to).on_datagram(bytes, false, world.now());
+      }
+      world.run(base::milliseconds(100));
+    }
+    EXPECT_EQ(world.dead[waiting], 1U) << "rank " << stopped;
+  }
+}
+
+// Ranks that wait for a slow one hear no news of it, and ask.
+TEST(SumExchange, ARankThatHasNothingToSendIsNotTakenForDead) {
+  SumWorld world(3);
+  Parts parts(3, 20);
+  for (const std::uint16_t rank : {std::uint16_t{0}, std::uint16_t{1}}) {
+    ASSERT_TRUE(world[rank].begin_sum(parts.options(rank, 0), world.now()).ok());
+  }
+  world.run(EndpointConfig().exchange.peer_timeout * 4);
+  EXPECT_EQ(world.dead, std::vector<unsigned>(3));
+  ASSERT_TRUE(world[2].begin_sum(parts.options(2, 0), world.now()).ok());
+  world.run();
+  expect_whole_sum(world, parts);
+}
+
 TEST(SumExchange, SaysWhatIsWrongWithASum) {
   SumWorld world(2);
   Parts parts(2, 4);
   SumOptions options = parts.options(0, 0);
   options.words = options.words.first(10);
+  EXPECT_FALSE(world[0].begin_sum(options, world.now()).ok());
+  options = parts.options(0, 0);
+  options.recipients.insert(0);
   EXPECT_FALSE(world[0].begin_sum(options, world.now()).ok());
   options = parts.options(0, 0);
   options.contributors.insert(9);

@@ -59,7 +59,7 @@ void SumExchange::take_early(Sum& sum, base::Instant now) {
   const std::uint32_t slot = sum.slot;
   for (const Early& early : mine) {
     if (sums_.contains(slot)) {
-      on_packet(early.packet, early.words, early.marked, now);
+      take(sum, early.packet, early.words, early.marked, now);
     }
   }
 }
@@ -90,10 +90,9 @@ void SumExchange::note_sent(Sum& sum, const RankSet& ranks, std::uint32_t index,
   }
 }
 
-void SumExchange::on_part(Sum& sum, const wire::SumPacket& packet,
+bool SumExchange::on_part(Sum& sum, const wire::SumPacket& packet,
                           std::span<const std::uint64_t> words, bool marked, base::Instant now) {
   const std::uint32_t index = packet.chunk.chunk;
-  hear(packet.ranks, now);
   touch(sum, index, now);
   Chunk& chunk = sum.chunks[index];
   const bool fits = !packet.ranks.empty() && packet.ranks.is_subset_of(sum.options.contributors) &&
@@ -106,7 +105,7 @@ void SumExchange::on_part(Sum& sum, const wire::SumPacket& packet,
   }
   if (chunk.state == ChunkState::kDone || !fits) {
     ++core_.counters.sums_duplicate;
-    return;
+    return false;
   }
   take_words(sum, index, packet, words);
   chunk.congested |= marked || packet.is_marked(SPILLWAY_SUM_CONGESTED);
@@ -118,6 +117,7 @@ void SumExchange::on_part(Sum& sum, const wire::SumPacket& packet,
   } else if (chunk.attempts > 0 && packet.ranks.size() > 1) {
     flush(sum, index, now);  // a switch gave what it had: the rest is not there
   }
+  return true;
 }
 
 void SumExchange::take_words(Sum& sum, std::uint32_t index, const wire::SumPacket& packet,

@@ -33,6 +33,14 @@ std::size_t bitmap_bytes(std::uint32_t count) {
   return (count + 7) / 8;
 }
 
+std::size_t leave_size(const ControlPacket& packet) {
+  if (packet.leave.cause != FailureCause::kMismatch) {
+    return sizeof(spillway_leave_body);
+  }
+  return sizeof(spillway_leave_body) + sizeof(spillway_mismatch_body) +
+         packet.mismatch.calls[0].bytes + packet.mismatch.calls[1].bytes;
+}
+
 // Bytes behind the header and before the check.
 std::size_t body_size(const ControlPacket& packet) {
   switch (packet.type) {
@@ -47,7 +55,7 @@ std::size_t body_size(const ControlPacket& packet) {
     case ControlType::kWait:
       return 0;
     case ControlType::kLeave:
-      return sizeof(spillway_leave_body);
+      return leave_size(packet);
   }
   return 0;
 }
@@ -64,6 +72,11 @@ bool is_valid(const ControlPacket::Bitmap& bitmap) {
          bitmap.missing <= SPILLWAY_MAX_PACKETS && bitmap.allowed <= SPILLWAY_MAX_PACKETS;
 }
 
+bool is_valid(const Mismatch& mismatch) {
+  return std::all_of(mismatch.calls.begin(), mismatch.calls.end(),
+                     [](const CallText& call) { return call.bytes <= SPILLWAY_MAX_CALL_TEXT; });
+}
+
 bool is_valid(const ControlPacket& packet) {
   switch (packet.type) {
     case ControlType::kProbe:
@@ -75,8 +88,9 @@ bool is_valid(const ControlPacket& packet) {
       return is_valid(packet.bitmap);
     case ControlType::kCredit:
       return packet.credit.path_count <= SPILLWAY_MAX_PATH_REPORTS;
-    case ControlType::kWait:
     case ControlType::kLeave:
+      return packet.leave.cause != FailureCause::kMismatch || is_valid(packet.mismatch);
+    case ControlType::kWait:
       return true;
   }
   return false;
@@ -100,6 +114,24 @@ void write_header(const ControlPacket& packet, base::MutableByteView out) {
   raw.sequence = static_cast<__u32>(packet.sequence);
   raw.generation = packet.generation;
   std::memcpy(out.data(), &raw, sizeof raw);
+}
+
+void write_mismatch(const Mismatch& mismatch, base::ByteWriter& writer) {
+  const CallText& first = mismatch.calls[0];
+  const CallText& second = mismatch.calls[1];
+  const unsigned flags = (mismatch.is_point_to_point ? SPILLWAY_MISMATCH_POINT_TO_POINT : 0U) |
+                         (first.is_whole ? SPILLWAY_MISMATCH_FIRST_WHOLE : 0U) |
+                         (second.is_whole ? SPILLWAY_MISMATCH_SECOND_WHOLE : 0U);
+  append_body(writer, spillway_mismatch_body{.operation = mismatch.operation,
+                                             .ranks = {first.rank, second.rank},
+                                             .bytes = {first.bytes, second.bytes},
+                                             .flags = static_cast<__u8>(flags),
+                                             .reserved = 0});
+  for (const CallText& call : mismatch.calls) {
+    const base::MutableByteView room = writer.reserve(call.bytes);
+    SPILLWAY_CHECK(room.size() == call.bytes);
+    std::copy_n(call.text.begin(), call.bytes, room.begin());
+  }
 }
 
 void write_body(const ControlPacket& packet, base::ByteWriter& writer) {
@@ -141,6 +173,9 @@ void write_body(const ControlPacket& packet, base::ByteWriter& writer) {
       append_body(writer, spillway_leave_body{.culprit = packet.leave.culprit,
                                               .cause = static_cast<__u8>(packet.leave.cause),
                                               .reserved = 0});
+      if (packet.leave.cause == FailureCause::kMismatch) {
+        write_mismatch(packet.mismatch, writer);
+      }
       return;
   }
 }
@@ -197,13 +232,35 @@ bool read_credit(base::ByteReader& reader, ControlPacket::Credit& credit) {
   return true;
 }
 
-bool read_leave(base::ByteReader& reader, ControlPacket::Leave& leave) {
+bool read_mismatch(base::ByteReader& reader, Mismatch& mismatch) {
+  spillway_mismatch_body raw;
+  if (!read_body(reader, raw) || (raw.flags & ~SPILLWAY_MISMATCH_FLAGS_KNOWN) != 0) {
+    return false;
+  }
+  mismatch.operation = raw.operation;
+  mismatch.is_point_to_point = (raw.flags & SPILLWAY_MISMATCH_POINT_TO_POINT) != 0;
+  for (std::size_t i = 0; i < mismatch.calls.size(); ++i) {
+    CallText& call = mismatch.calls[i];
+    call.rank = raw.ranks[i];
+    call.is_whole = (raw.flags >> (1 + i) & 1) != 0;
+    call.bytes = raw.bytes[i];
+    const base::ByteView text = reader.take(raw.bytes[i]);
+    if (!reader.ok() || call.bytes > SPILLWAY_MAX_CALL_TEXT) {
+      return false;
+    }
+    std::copy(text.begin(), text.end(), call.text.begin());
+  }
+  return true;
+}
+
+bool read_leave(base::ByteReader& reader, ControlPacket& packet) {
   spillway_leave_body raw;
   if (!read_body(reader, raw) || raw.cause >= kFailureCauses) {
     return false;
   }
-  leave = {.culprit = raw.culprit, .cause = static_cast<FailureCause>(raw.cause)};
-  return true;
+  packet.leave = {.culprit = raw.culprit, .cause = static_cast<FailureCause>(raw.cause)};
+  return packet.leave.cause != FailureCause::kMismatch ||
+         read_mismatch(reader, *::new (&packet.mismatch) Mismatch);
 }
 
 // The body must fill the packet to its check exactly.
@@ -222,7 +279,7 @@ bool read_whole_body(base::ByteView body, ControlPacket& packet) {
       case ControlType::kWait:
         return true;
       case ControlType::kLeave:
-        return read_leave(reader, packet.leave);
+        return read_leave(reader, packet);
     }
     return false;
   };

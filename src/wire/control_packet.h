@@ -10,6 +10,8 @@
 
 #include <array>
 #include <cstdint>
+#include <new>
+#include <string_view>
 
 #include "base/bytes.h"
 #include "wire/data_packet.h"
@@ -60,7 +62,27 @@ struct BitmapRange {
   }
 };
 
+// What one rank calls, in words.
+struct CallText {
+  std::uint16_t rank = 0;
+  bool is_whole = false;   // else it is what a signature tells
+  std::uint8_t bytes = 0;  // <= SPILLWAY_MAX_CALL_TEXT
+  std::array<char, SPILLWAY_MAX_CALL_TEXT> text;
+
+  // As it came: not fit for a terminal.
+  std::string_view view() const { return {text.data(), bytes}; }
+};
+
+// Two ranks that call different operations. Texts are empty where nobody knows them.
+struct Mismatch {
+  std::uint64_t operation = 0;
+  bool is_point_to_point = false;  // `operation` counts the messages from one of them to the other
+  std::array<CallText, 2> calls;
+};
+
 struct ControlPacket {
+  ControlPacket() { ::new (&bitmap) Bitmap; }  // its bits are not written
+
   ControlType type = ControlType::kWait;
   std::uint16_t job = 0;
   std::uint64_t epoch = 0;        // low bits, of a packet that was only read; as of the others
@@ -88,7 +110,12 @@ struct ControlPacket {
     BitmapRange range;
     std::uint32_t missing = 0;
     std::uint32_t allowed = 0;
-  } bitmap;
+  };
+  // In one place, because packets are kept by the thousand.
+  union {
+    Bitmap bitmap;      // of a BITMAP
+    Mismatch mismatch;  // of a LEAVE whose cause is kMismatch
+  };
   struct Credit {
     std::uint32_t granted = 0;  // low bits
     bool answer = false;

@@ -3,12 +3,24 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
 namespace spillway::wire {
 namespace {
 
 using Bytes = std::vector<std::uint8_t>;
+
+constexpr std::uint64_t kRange = std::uint64_t{1} << 32;
+
+CallText call_of(std::uint16_t rank, std::string_view text, bool is_whole) {
+  CallText call{.rank = rank,
+                .is_whole = is_whole,
+                .bytes = static_cast<std::uint8_t>(text.size()),
+                .text = {}};
+  std::copy(text.begin(), text.end(), call.text.begin());
+  return call;
+}
 
 ControlPacket sample(ControlType type) {
   ControlPacket packet;
@@ -36,19 +48,24 @@ ControlPacket sample(ControlType type) {
   packet.credit.path_count = 2;
   packet.credit.paths[0] = {1, {}, 15, 100, 140000, 3, 2, 55, 7};
   packet.credit.paths[1] = {2, {}, 16, 101, 150000, 4, 1, 56, 8};
+  packet.leave = {.culprit = 3, .cause = FailureCause::kMismatch};
+  if (type == ControlType::kLeave) {  // in the bitmap's place
+    packet.mismatch.operation = kRange + 77;
+    packet.mismatch.calls[0] = call_of(5, "all_reduce of 10 float32 (sum)", true);
+    packet.mismatch.calls[1] = call_of(3, "barrier", false);
+    packet.mismatch.is_point_to_point = false;
+  }
   return packet;
 }
 
-constexpr std::array kTypes = {ControlType::kProbe, ControlType::kStop, ControlType::kBitmap,
-                               ControlType::kCredit, ControlType::kWait};
+constexpr std::array kTypes = {ControlType::kProbe,  ControlType::kStop, ControlType::kBitmap,
+                               ControlType::kCredit, ControlType::kWait, ControlType::kLeave};
 
 Bytes written(const ControlPacket& packet, const PacketAuth& auth) {
   Bytes bytes(kMaxControlPacket);
   bytes.resize(write_control_packet(packet, auth, bytes));
   return bytes;
 }
-
-constexpr std::uint64_t kRange = std::uint64_t{1} << 32;
 
 PacketAuth tags(std::uint8_t secret = 0x5A) {
   return PacketAuth::of_secret(Bytes(16, secret)).value();
@@ -70,6 +87,36 @@ TEST(ControlPacket, EveryTypeReadsBackAsWritten) {
     EXPECT_EQ(read.generation, 7U);
     EXPECT_EQ(written(read, auth), bytes);  // the body too
   }
+}
+
+TEST(ControlPacket, ALeaveSaysBothCallsWhereTheyDiffer) {
+  ControlPacket read;
+  ASSERT_EQ(open_control_packet(written(sample(ControlType::kLeave), tags()), tags(), read),
+            PacketFault::kNone);
+  const Mismatch& mismatch = read.mismatch;
+  EXPECT_EQ(read.leave.culprit, 3);
+  EXPECT_EQ(mismatch.operation, kRange + 77);
+  EXPECT_FALSE(mismatch.is_point_to_point);
+  EXPECT_EQ(mismatch.calls[0].rank, 5);
+  EXPECT_TRUE(mismatch.calls[0].is_whole);
+  EXPECT_EQ(mismatch.calls[0].view(), "all_reduce of 10 float32 (sum)");
+  EXPECT_EQ(mismatch.calls[1].rank, 3);
+  EXPECT_FALSE(mismatch.calls[1].is_whole);
+  EXPECT_EQ(mismatch.calls[1].view(), "barrier");
+}
+
+TEST(ControlPacket, ALeaveForAnotherCauseHasNoCalls) {
+  ControlPacket packet = sample(ControlType::kLeave);
+  packet.leave.cause = FailureCause::kAborted;
+  EXPECT_EQ(written(packet, tags()).size(),
+            sizeof(spillway_control_header) + sizeof(spillway_leave_body) + SPILLWAY_CHECK_SIZE);
+}
+
+TEST(ControlPacket, TheLongestLeaveFitsTheSmallestMtu) {
+  ControlPacket packet = sample(ControlType::kLeave);
+  const std::string longest(SPILLWAY_MAX_CALL_TEXT, 'x');
+  packet.mismatch.calls = {call_of(0, longest, true), call_of(1, longest, true)};
+  EXPECT_LE(written(packet, tags()).size(), 576U - SPILLWAY_IPV4_HEADER - SPILLWAY_UDP_HEADER);
 }
 
 TEST(ControlPacket, BitmapTellsDeliveredPackets) {
@@ -146,6 +193,13 @@ TEST(ControlPacket, FieldsOutOfRangeAreRefusedBehindAGoodCheck) {
   EXPECT_EQ(resealed(ControlType::kBitmap, kBody + 2, 1), PacketFault::kField);        // first
   EXPECT_EQ(resealed(ControlType::kBitmap, kBody + 4, 30), PacketFault::kField);       // count
   EXPECT_EQ(resealed(ControlType::kCredit, kBody + 4, 3), PacketFault::kField);        // path_count
+  constexpr std::size_t kMismatch = kBody + sizeof(spillway_leave_body);
+  EXPECT_EQ(resealed(ControlType::kLeave, kBody + 2, kFailureCauses),
+            PacketFault::kField);                                               // cause
+  EXPECT_EQ(resealed(ControlType::kLeave, kBody + 2, 3), PacketFault::kField);  // without calls
+  EXPECT_EQ(resealed(ControlType::kLeave, kMismatch + 12, 201), PacketFault::kField);  // bytes
+  EXPECT_EQ(resealed(ControlType::kLeave, kMismatch + 13, 8), PacketFault::kField);    // bytes
+  EXPECT_EQ(resealed(ControlType::kLeave, kMismatch + 14, 8), PacketFault::kField);    // flags
   EXPECT_EQ(resealed(ControlType::kWait, offsetof(spillway_packet_header, packet), 1),
             PacketFault::kField);  // packet
 }

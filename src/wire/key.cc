@@ -8,6 +8,9 @@
 #include <openssl/params.h>
 
 #include <memory>
+#include <vector>
+
+#include "base/check.h"
 
 namespace spillway::wire {
 namespace {
@@ -22,7 +25,66 @@ OSSL_PARAM octets(const char* name, const std::uint8_t* data, std::size_t size) 
   return OSSL_PARAM_construct_octet_string(name, const_cast<std::uint8_t*>(data), size);
 }
 
+std::string_view label_of(KeyUse use) {
+  switch (use) {
+    case KeyUse::kPackets:
+      return "spillway packets v2: epoch, from, to";
+    case KeyUse::kSumParts:
+      return "spillway sums v1: parts";
+    case KeyUse::kSumResults:
+      return "spillway sums v1: results";
+    case KeyUse::kNumbers:
+      return "spillway job v2";
+    case KeyUse::kJob:
+      return "spillway membership v1";
+    case KeyUse::kTicket:
+      return "spillway job ticket v1";
+    case KeyUse::kCommunicator:
+      break;
+  }
+  return "spillway epoch v2: nonce, epoch, channel, members";
+}
+
+// Each layout has one length, or says how many members follow: HMAC fills salts up with zeros.
+std::vector<std::uint8_t> salt_of(const KeyContext& context) {
+  std::vector<std::uint8_t> salt;
+  const auto add = [&salt](auto value) {
+    salt.resize(salt.size() + sizeof(value));
+    base::store_le(salt.data() + salt.size() - sizeof(value), value);
+  };
+  switch (context.use) {
+    case KeyUse::kPackets:
+      add(context.epoch);
+      add(context.from);
+      add(context.to);
+      break;
+    case KeyUse::kSumParts:
+    case KeyUse::kSumResults:
+      add(context.epoch);
+      break;
+    case KeyUse::kNumbers:
+    case KeyUse::kJob:
+    case KeyUse::kTicket:
+      break;
+    case KeyUse::kCommunicator:
+      SPILLWAY_CHECK(context.members.size() <= UINT16_MAX);
+      salt.assign(context.nonce.begin(), context.nonce.end());
+      add(context.epoch);
+      add(context.channel);
+      add(static_cast<std::uint16_t>(context.members.size()));
+      for (const std::uint64_t member : context.members) {
+        add(member);
+      }
+      break;
+  }
+  return salt;
+}
+
 }  // namespace
+
+base::Status derive(const RunKey& parent, const KeyContext& context, base::MutableByteView out) {
+  return derive(parent.bytes, salt_of(context), label_of(context.use), out);
+}
 
 void wipe(base::MutableByteView bytes) {
   OPENSSL_cleanse(bytes.data(), bytes.size());

@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <set>
 #include <string>
 #include <vector>
+
+#include "wire/packet_auth.h"
 
 namespace spillway::wire {
 namespace {
@@ -48,6 +51,126 @@ TEST(Key, MayBeWithoutSalt) {
   RunKey key;
   EXPECT_TRUE(derive(run_of(1, 16), {}, "a", key.bytes).ok());
   EXPECT_NE(key, RunKey());
+}
+
+// What keys and nonces make of zeros: two that are alike were made by the same key and nonce.
+class Streams {
+ public:
+  void add(base::ByteView made) {
+    ++count_;
+    seen_.insert(std::string(made.begin(), made.end()));
+  }
+  // All sections that a packet of one direction may have.
+  void add_packets(const PacketAuth& auth) {
+    constexpr std::array<std::uint8_t, 32> kZeros{};
+    for (const std::uint64_t number :
+         {std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{1} << 40}) {
+      for (const std::uint8_t path : {std::uint8_t{0}, std::uint8_t{7}}) {
+        const PacketName data{.number = number, .path = path};
+        std::array<std::uint8_t, 32> made;
+        const Check head = auth.seal_head(data, {}, kZeros, made.data());
+        add(made);
+        for (std::uint32_t index = 0; index < 3; ++index) {
+          std::array<Check, 1> check;
+          auth.seal_segments(
+              data, head, index,
+              {.from = kZeros.data(), .to = made.data(), .length = 32, .last_length = 32}, check);
+          add(made);
+        }
+        add(auth.check({.number = number, .path = path, .kind = PacketName::Kind::kControl}, kZeros)
+                .bytes);
+      }
+    }
+  }
+  void add_key(const RunKey& parent, const KeyContext& context) {
+    Key<48> key;
+    ASSERT_TRUE(derive(parent, context, key.bytes).ok());
+    add(key.bytes);
+  }
+  void expect_distinct() const { EXPECT_EQ(seen_.size(), count_); }
+
+ private:
+  std::size_t count_ = 0;
+  std::set<std::string> seen_;
+};
+
+// Every communicator that four members and two standbys can have, in every channel and epoch, with
+// every direction, section and kind of key in it.
+TEST(KeyContext, NoTwoUsesOfAJobShareAKeyAndANonce) {
+  using Members = std::vector<std::uint64_t>;
+  const std::vector<Members> parts = {{11, 12, 13, 14},
+                                      {11, 12},
+                                      {13, 14},
+                                      {11, 13},
+                                      {12, 14},
+                                      {12, 11},
+                                      {11},
+                                      {12},
+                                      {13},
+                                      {14},
+                                      {15, 12},
+                                      {11, 12, 13, 15}};
+  constexpr std::uint64_t kFirstPacketEpoch = 1;
+  constexpr std::uint16_t kNobody = UINT16_MAX;  // draws of sums
+  RunKey job;
+  job.bytes.fill(5);
+  Streams streams;
+  streams.add_key(job, {.use = KeyUse::kTicket});
+  for (std::uint64_t epoch = 1; epoch <= 3; ++epoch) {
+    for (std::uint16_t channel = 0; channel < 3; ++channel) {
+      for (const Members& members : parts) {
+        RunKey run;
+        // Nonces are drawn; that of the founding epoch, and so of each here, is zero.
+        ASSERT_TRUE(derive(job,
+                           {.use = KeyUse::kCommunicator,
+                            .epoch = epoch,
+                            .channel = channel,
+                            .members = members},
+                           run.bytes)
+                        .ok());
+        for (const KeyUse use :
+             {KeyUse::kSumParts, KeyUse::kSumResults, KeyUse::kNumbers, KeyUse::kJob}) {
+          streams.add_key(run, {.use = use, .epoch = kFirstPacketEpoch});
+        }
+        const auto add_course = [&](std::uint16_t from, std::uint16_t to) {
+          streams.add_packets(PacketAuth::make(run,
+                                               {.epoch = kFirstPacketEpoch, .from = from, .to = to},
+                                               Protection::kEncryption)
+                                  .value());
+        };
+        add_course(kNobody, kNobody);
+        for (std::uint16_t from = 0; from < members.size(); ++from) {
+          for (std::uint16_t to = 0; to < members.size(); ++to) {
+            if (from != to) {
+              add_course(from, to);
+            }
+          }
+        }
+      }
+    }
+  }
+  streams.expect_distinct();
+}
+
+TEST(KeyContext, OfACommunicatorBindsAllThatItNames) {
+  const std::vector<std::uint64_t> members = {11, 12};
+  const std::vector<std::uint64_t> longer = {11, 12, 0};
+  const KeyContext context{
+      .use = KeyUse::kCommunicator, .epoch = 1, .channel = 2, .nonce = {3}, .members = members};
+  std::vector<KeyContext> others(5, context);
+  others[1].epoch = 2;
+  others[2].channel = 1;
+  others[3].nonce = {4};
+  others[4].members = longer;  // HMAC would take zeros behind a salt for nothing
+  RunKey job;
+  job.bytes.fill(5);
+  Streams streams;
+  for (const KeyContext& other : others) {
+    streams.add_key(job, other);
+  }
+  job.bytes.fill(6);
+  streams.add_key(job, context);
+  streams.expect_distinct();
 }
 
 }  // namespace

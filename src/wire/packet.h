@@ -156,6 +156,21 @@ struct spillway_leave_body {
   __u8 reserved;
 } __attribute__((packed));
 
+/* Behind it where ranks call different operations; followed by the two texts, without zeros. Where
+ * nobody knows the calls, all of it is zero. */
+struct spillway_mismatch_body {
+  __u64 operation; /* its whole number */
+  __u16 ranks[2];
+  __u8 bytes[2]; /* of what the first calls and of what the second does: of the text */
+  __u8 flags;
+  __u8 reserved;
+} __attribute__((packed));
+#define SPILLWAY_MISMATCH_POINT_TO_POINT 0x01 /* operation numbers a message between the two */
+#define SPILLWAY_MISMATCH_FIRST_WHOLE 0x02    /* its text says all; else what a signature tells */
+#define SPILLWAY_MISMATCH_SECOND_WHOLE 0x04
+#define SPILLWAY_MISMATCH_FLAGS_KNOWN 0x07
+#define SPILLWAY_MAX_CALL_TEXT 200 /* bytes; so that a LEAVE fits the smallest MTU */
+
 #define SPILLWAY_MAX_BITMAP_BYTES 1024 /* of one BITMAP packet: 8,192 packets */
 #define SPILLWAY_MAX_PATH_REPORTS 16   /* of one CREDIT packet */
 
@@ -197,6 +212,7 @@ SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_bitmap_body) == 16, "bitmap body i
 SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_credit_body) == 8, "credit body is 8 bytes");
 SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_path_report) == 32, "path report is 32 bytes");
 SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_leave_body) == 4, "leave body is 4 bytes");
+SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_mismatch_body) == 16, "mismatch body is 16 bytes");
 
 /* The bit fields, taken apart. */
 static inline __u8 spillway_version_of(__u8 version_type) {

@@ -42,7 +42,7 @@ Check check_of(std::uint64_t tag) {
 
 }  // namespace
 
-struct PacketAuth::Keys {
+struct PacketAuth::Keys : InKeyMemory {
   SectionKeys sections;
 
   std::uint64_t tag(Way way, const Section& section) const {
@@ -63,15 +63,7 @@ PacketAuth PacketAuth::crc32c(std::uint32_t salt) {
   return PacketAuth(salt, nullptr);
 }
 
-base::Result<PacketAuth> PacketAuth::derived(base::ByteView secret, base::ByteView salt,
-                                             std::string_view label, Protection protection) {
-  if (protection == Protection::kCrc32c) {
-    return crc32c(0);
-  }
-  Key<48> key;
-  if (base::Status status = derive(secret, salt, label, key.bytes); !status.ok()) {
-    return status;
-  }
+PacketAuth PacketAuth::expanded(const Key<48>& key, Protection protection) {
   auto keys = std::make_unique<Keys>();
   expand(key, protection == Protection::kEncryption, keys->sections);
   return PacketAuth(0, std::move(keys));
@@ -79,11 +71,16 @@ base::Result<PacketAuth> PacketAuth::derived(base::ByteView secret, base::ByteVi
 
 base::Result<PacketAuth> PacketAuth::make(const RunKey& run, const PacketCourse& course,
                                           Protection protection) {
-  std::array<std::uint8_t, 12> salt{};
-  base::store_le(salt.data(), course.epoch);
-  base::store_le(salt.data() + 8, course.from);
-  base::store_le(salt.data() + 10, course.to);
-  return derived(run.bytes, salt, "spillway packets v2: epoch, from, to", protection);
+  if (protection == Protection::kCrc32c) {
+    return crc32c(0);
+  }
+  Key<48> key;
+  const KeyContext context{
+      .use = KeyUse::kPackets, .epoch = course.epoch, .from = course.from, .to = course.to};
+  if (base::Status status = derive(run, context, key.bytes); !status.ok()) {
+    return status;
+  }
+  return expanded(key, protection);
 }
 
 base::Result<PacketAuth> PacketAuth::of_secret(base::ByteView secret, Protection protection) {
@@ -91,7 +88,15 @@ base::Result<PacketAuth> PacketAuth::of_secret(base::ByteView secret, Protection
     return base::invalid_argument("the key has " + std::to_string(secret.size()) +
                                   " bytes; give at least " + std::to_string(kMinSecretBytes));
   }
-  return derived(secret, {}, "spillway packets v2: secret", protection);
+  if (protection == Protection::kCrc32c) {
+    return crc32c(0);
+  }
+  Key<48> key;
+  if (base::Status status = derive(secret, {}, "spillway packets v2: secret", key.bytes);
+      !status.ok()) {
+    return status;
+  }
+  return expanded(key, protection);
 }
 
 bool PacketAuth::encrypts() const {

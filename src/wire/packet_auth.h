@@ -99,8 +99,7 @@ class PacketAuth {
   struct Keys;
   PacketAuth(std::uint32_t salt, std::unique_ptr<Keys> keys);
 
-  static base::Result<PacketAuth> derived(base::ByteView secret, base::ByteView salt,
-                                          std::string_view label, Protection protection);
+  static PacketAuth expanded(const Key<48>& key, Protection protection);
 
   enum class Way : std::uint8_t { kSeal, kOpen };
   Check head(Way way, const PacketName& name, base::ByteView header, base::ByteView planes,

@@ -29,6 +29,23 @@ SumTag tag_of(const SumPacket& packet, const SumAuth& auth, std::span<const std:
                    packet.ranks);
 }
 
+// Tags cover kind and owner, and by these the ways that packets go: parts and questions to the
+// owner, all else from it. Without this a RESULT would pass at its own owner, from anybody. Parts
+// of nobody, all zeros, have a tag of zero, which needs no key.
+bool is_plausible(const spillway_sum_header& header) {
+  switch (static_cast<SumKind>(header.kind)) {
+    case SumKind::kPart:
+    case SumKind::kRepeat:
+      return header.common.destination == header.owner && (header.ranks[0] | header.ranks[1]) != 0;
+    case SumKind::kWant:
+      return header.common.destination == header.owner;
+    case SumKind::kResult:
+    case SumKind::kFlush:
+      break;
+  }
+  return header.common.source == header.owner;
+}
+
 bool has_words(SumKind kind) {
   return spillway_sum_has_words(static_cast<std::uint8_t>(kind)) != 0;
 }
@@ -81,7 +98,7 @@ PacketFault read_sum_header(base::ByteView bytes, SumPacket& packet) {
   if (spillway_type_of(header.common.version_type) != SPILLWAY_TYPE_SUM) {
     return PacketFault::kType;
   }
-  if (!spillway_is_valid_sum(&header)) {
+  if (!spillway_is_valid_sum(&header) || !is_plausible(header)) {
     return PacketFault::kField;
   }
   if (bytes.size() > spillway_sum_packet_size(header.kind)) {

@@ -54,7 +54,8 @@ struct SumPacket {
 std::size_t write_sum_packet(const SumPacket& packet, const SumAuth& auth,
                              base::MutableByteView out);
 
-// The header as it stands there, before any tag is looked at.
+// The header as it stands there, before any tag is looked at. One that goes another way than its
+// kind does, to the owner or from it, or that has parts of nobody, is refused.
 PacketFault read_sum_header(base::ByteView bytes, SumPacket& packet);
 // Whether there is less of it than was sent.
 bool is_cut(base::ByteView bytes, const SumPacket& packet);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <vector>
 
 #include "base/random.h"
@@ -155,8 +156,43 @@ TEST(SumDatagram, RefusesWhatIsNoSumPacket) {
   EXPECT_EQ(with(1, 0x80), PacketFault::kField);
   EXPECT_EQ(with(32, 0), PacketFault::kField);
   EXPECT_EQ(with(32, 6), PacketFault::kField);
-  EXPECT_EQ(with(32, SPILLWAY_SUM_FLUSH), PacketFault::kTooLong);
+  EXPECT_EQ(with(32, SPILLWAY_SUM_WANT), PacketFault::kTooLong);
   EXPECT_EQ(with(37, 1), PacketFault::kField);  // an owner beyond the last rank
+}
+
+TEST(SumDatagram, RefusesWhatGoesAnotherWayThanItsKind) {
+  const SumAuth auth = auth_of(1);
+  const Words words = words_of(2);
+  for (const SumKind kind :
+       {SumKind::kPart, SumKind::kRepeat, SumKind::kFlush, SumKind::kResult, SumKind::kWant}) {
+    SumPacket packet = packet_of(kind, words);
+    const bool is_from_owner = packet.source == kChunk.owner;
+    packet.destination = is_from_owner ? 1 : kChunk.owner;
+    std::vector<std::uint8_t> bytes(SPILLWAY_MAX_PACKET);
+    bytes.resize(write_sum_packet(packet, auth, bytes));
+    SumPacket read;
+    ASSERT_EQ(read_sum_header(bytes, read), PacketFault::kNone);
+    spillway_sum_header header;
+    std::memcpy(&header, bytes.data(), sizeof(header));
+    header.common.source = packet.destination;
+    header.common.destination = packet.source;
+    std::memcpy(bytes.data(), &header, sizeof(header));
+    EXPECT_EQ(read_sum_header(bytes, read), PacketFault::kField) << static_cast<int>(kind);
+  }
+}
+
+// Nobody's part is zero, and so is its tag, whatever the key.
+TEST(SumDatagram, RefusesPartsOfNobody) {
+  const SumAuth auth = auth_of(1);
+  const Words zeros{};
+  for (const SumKind kind : {SumKind::kPart, SumKind::kRepeat}) {
+    SumPacket packet = packet_of(kind, zeros);
+    packet.ranks = {};
+    std::vector<std::uint8_t> bytes(SPILLWAY_MAX_PACKET);
+    bytes.resize(write_sum_packet(packet, auth, bytes));
+    SumPacket read;
+    EXPECT_EQ(read_sum_header(bytes, read), PacketFault::kField);
+  }
 }
 
 }  // namespace

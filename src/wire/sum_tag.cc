@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "wire/sum_tag.h"
 
-#include <string_view>
 #include <utility>
 
 #include "base/bytes.h"
@@ -9,7 +8,7 @@
 namespace spillway::wire {
 namespace {
 
-// Where draws come from: a direction that no packet has.
+// Where draws come from: a direction that no packet has, for no rank sends to itself.
 constexpr std::uint16_t kNobody = UINT16_MAX;
 
 template <typename Wide>
@@ -18,10 +17,8 @@ SumTag tag_of(Wide value) {
 }
 
 template <typename Factors>
-base::Status draw_factors(const RunKey& run, base::ByteView salt, std::string_view label,
-                          Factors& factors) {
-  return derive(run.bytes, salt, label,
-                {reinterpret_cast<std::uint8_t*>(factors.data()), sizeof(Factors)});
+base::Status draw_factors(const RunKey& run, const KeyContext& context, Factors& factors) {
+  return derive(run, context, {reinterpret_cast<std::uint8_t*>(factors.data()), sizeof(Factors)});
 }
 
 }  // namespace
@@ -33,16 +30,14 @@ SumAuth::Keys::~Keys() {
 }
 
 base::Result<SumAuth> SumAuth::make(const RunKey& run, std::uint64_t epoch) {
-  std::array<std::uint8_t, 8> salt;
-  base::store_le(salt.data(), epoch);
   base::Result<PacketAuth> draws = PacketAuth::make(run, {epoch, kNobody, kNobody});
   if (!draws.ok()) {
     return draws.status();
   }
-  auto keys = std::unique_ptr<Keys>(new Keys{{}, {}, std::move(draws).value()});
-  base::Status status = draw_factors(run, salt, "spillway sums v1: parts", keys->parts);
+  auto keys = std::unique_ptr<Keys>(new Keys{{}, {}, {}, std::move(draws).value()});
+  base::Status status = draw_factors(run, {.use = KeyUse::kSumParts, .epoch = epoch}, keys->parts);
   if (status.ok()) {
-    status = draw_factors(run, salt, "spillway sums v1: results", keys->results);
+    status = draw_factors(run, {.use = KeyUse::kSumResults, .epoch = epoch}, keys->results);
   }
   if (!status.ok()) {
     return status;

@@ -13,6 +13,10 @@
 // 2^-65 a try for who does not know the factors: two words differ by an odd multiple of at most
 // 2^63. Nor does a sum match that has a rank twice or not at all, for the draws do not.
 //
+// Draws cover kind and owner, hence the direction: readers refuse what goes another way than its
+// kind does (sum_datagram.h). What comes from the owner has it for its source; a WANT's source is
+// in its draw; that of a sum, which a switch may have written, counts for nothing.
+//
 // A value; const functions may run on many threads. Keys are wiped with their owner.
 #pragma once
 
@@ -55,7 +59,7 @@ class SumAuth {
  private:
   __extension__ using Wide = unsigned __int128;
   using Factors = std::array<Wide, SPILLWAY_SUM_WORDS>;
-  struct Keys {
+  struct Keys : InKeyMemory {
     Factors parts;
     Factors results;
     PacketAuth draws;

@@ -91,8 +91,10 @@ class Table(unittest.TestCase):
                     self.assertAlmostEqual(busbw, algbw * 2 * (ranks - 1) / ranks, delta=0.011)
                 self.assertEqual((row[14], row[15]), (0, 0))  # nothing trimmed or lost
                 self.assertLess(row[16], 1e-12)
-            # Bytes on the wire for a float; ranks that read each other's memory send next to none.
-            self.assertLess(abs(rows[-1][13] - (4 if through_sockets else 0)), 0.5)
+            # Bytes on the wire for each float: four, and what a busy machine makes ranks repeat. Ranks that read each
+            # other's memory send next to none.
+            least, most = (3.5, 12) if through_sockets else (0, 0.5)
+            self.assertTrue(least <= rows[-1][13] < most, rows[-1])
 
     def test_every_type_reduction_and_algorithm_is_right(self):
         for arguments in (("-d", "double", "-o", "avg"), ("-d", "half", "--algorithm", "ring"),

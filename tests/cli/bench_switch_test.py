@@ -12,6 +12,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+from harness.patience import Limit
 from harness.processes import run
 
 TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
@@ -59,18 +60,26 @@ class BenchSwitch(unittest.TestCase):
                 self.assertIn((hook, fate), fates)
 
     def test_every_forwarder_forwards(self):
-        rows = self.measured(bench("--part", "forwarding", "--frames", "3000"))["forwarding"]
-        self.assertEqual(len(rows), 8)
-        for row in rows:
-            self.assertGreater(row["arrived_share"], 0.5, row)
-            self.assertGreater(row["packets_per_s"], 0, row)
+        """Each of them in some run: a switch in user space that gets no processor meanwhile loses all frames."""
+        limit, forwarding = Limit(), set()
+        while len(forwarding) < 8:
+            rows = self.measured(bench("--part", "forwarding", "--frames", "3000"))["forwarding"]
+            self.assertEqual(len(rows), 8)
+            for row in rows:
+                self.assertGreater(row["packets_per_s"], 0, row)
+                if row["arrived_share"] > 0.5:
+                    forwarding.add((row["forwarder"], row["frame_bytes"]))
+            self.assertGreater(limit.left(), 0, f"{rows}; in some run: {forwarding}")
 
     def test_a_switch_adds_all_that_it_is_sent(self):
-        rows = self.measured(bench("--part", "sums", "--frames", "7000"))["sums"]
-        self.assertEqual([row["adds"] for row in rows], [False, True, False, True])
-        for row in rows:
-            self.assertGreater(row["taken_share"], 0.5, row)
-            self.assertGreater(row["packets_per_s"], 0, row)
+        limit, least_taken = Limit(), 0.0
+        while least_taken <= 0.5:
+            rows = self.measured(bench("--part", "sums", "--frames", "7000"))["sums"]
+            self.assertEqual([row["adds"] for row in rows], [False, True, False, True])
+            for row in rows:
+                self.assertGreater(row["packets_per_s"], 0, row)
+            least_taken = min(row["taken_share"] for row in rows)
+            self.assertGreater(limit.left(), 0, rows)
 
     def test_wrong_usage_exits_with_2(self):
         for arguments in (["--part", "x"], ["--rounds", "0"], ["--single-runs", "1000000"]):

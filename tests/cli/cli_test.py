@@ -169,7 +169,6 @@ class Switch(unittest.TestCase):
                 ("port host=host0 speed=3\n", [], "line 2"),
                 ("port host=host0 interface=nowhere0\nport host=host1 interface=nowhere1\n", [], "no interface nowhere0"),
                 (self.RELAYS.format(port, 0), [], "another process has the port"),
-                (self.RELAYS.format(0, 0), ["--metrics", "nonsense"], "nonsense"),
                 (self.RELAYS.format(0, 0), ["--set", "topology.rate=1bit"], "cannot be timed"),
                 (self.RELAYS.format(0, 0) + "tenant from=host0 to=host1 rate=0\n", [], "rate=0"),
             ):
@@ -177,7 +176,10 @@ class Switch(unittest.TestCase):
                 self.assertEqual(result.returncode, 1, (text, result.stderr))
                 self.assertIn(sentence, result.stderr)
                 self.assertEqual(result.stdout, "")
-        self.assertEqual(self.run_config(self.RELAYS.format(0, 0), "--for", "soon").returncode, 2)
+        for arguments in (["--for", "soon"], ["--metrics", "nonsense"], ["--set", "nonsense"]):
+            result = self.run_config(self.RELAYS.format(0, 0), *arguments)
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn(arguments[1], result.stderr)
         self.assertEqual(run("switch", "run", "no-such-file.scn").returncode, 1)
 
 
@@ -213,6 +215,18 @@ class Sim(unittest.TestCase):
     def test_an_override_changes_one_line(self):
         result = run("sim", "run", SCENARIOS / "incast_trim.scn", "--json", "--set", "job.protocol=dctcp", "--set", "switch.mode=ecn", "--set", "switch.ecn=30k")
         self.assertEqual(json.loads(result.stdout)["jobs"][0]["protocol"], "dctcp")
+
+    def test_numbers_out_of_range_are_named_with_their_range(self):
+        for verb, option, value, most in (
+            ("soak", "--seeds", "99999999999999999999", "1 to 1000000000"),
+            ("soak", "--seeds", "0", "1 to 1000000000"),
+            ("drill", "--seeds", "-1", "1 to 1000000000"),
+            ("soak", "--seed", "99999999999999999999", "0 to 18446744073709551615"),
+            ("drill", "--first", "1.5", "0 to 18446744073709551615"),
+        ):
+            result = run("sim", verb, option, value)
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn(f"{option}: '{value}' is not a whole number from {most}", result.stderr)
 
     def test_soak_replays_a_seed(self):
         first = run("sim", "soak", "--seeds", "3", "--json")

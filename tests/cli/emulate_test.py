@@ -34,6 +34,8 @@ l2 requires l1
 }
 """
 
+COMPUTES = {"Id": 1, "Name": "computes", "NodeType": 4, "runtime": 10, "data_deps": []}
+
 
 def run(*arguments, cwd=None, variables=None):
     return processes.run([TOOL, "emulate", *arguments], cwd=cwd, env={**os.environ, **(variables or {})})
@@ -73,6 +75,14 @@ class Lint(Folder):
         self.assertEqual(report["counts"]["cannot run"], 1)
         texts = [finding["text"] for finding in report["findings"]]
         self.assertIn("message 0 from rank 0 to rank 1 with tag 0: rank 1 came, rank 0 did not", texts)
+
+    def test_names_from_traces_cannot_move_the_cursor(self):
+        computes = {**COMPUTES, "data_deps": [7, "\x1b[2J\x9b1A"]}
+        for place in (self.write("\x1b[31m\x9bred.0.json", json.dumps(computes)),
+                      self.write("group.0.json", json.dumps([COMPUTES, {**COMPUTES, "Name": "\x1b[2J\x9b1A"}]))):
+            for arguments in ((), ("--json",)):
+                result = run("lint", place, *arguments)
+                self.assertNotRegex(result.stdout + result.stderr, "[\x1b\x9b]")
 
     def test_what_is_no_trace_gets_a_sentence(self):
         for name, text, sentence in (
@@ -171,15 +181,59 @@ class Simulate(Folder):
         for arguments, code, sentence in (
             (["--data", "64", "--set", "topology.hosts=4", "--leaf-hosts", "64"], 1, "64 ranks need as many hosts"),
             (["--slow", "x"], 2, "RANK=VALUE"),
-            (["--expert", "3", "--data", "4"], 1, "must divide"),
+            (["--slow", "99=2", "--data", "4"], 2, "--slow: rank 99 is none of the trace's, 0 to 3"),
+            (["--dead", "4=1ms", "--data", "4"], 2, "--dead: rank 4 is none of the trace's, 0 to 3"),
+            (["--tensor", "0"], 2, "--tensor: '0' is not a whole number from 1 to 1000000"),
+            (["--layers", "99999999999999"], 2, "--layers: '99999999999999' is not a whole number from 1 to 1000000"),
+            (["--expert", "3", "--data", "4"], 2, "must divide"),
             (["--rate", "fast"], 2, "fast"),
+            (["--set", "nonsense"], 2, "'nonsense' is not noun.key=value"),
+            (["--level", "packets", "--node-ranks", "2"], 2, "--level"),
         ):
             result = run("simulate", *arguments)
             self.assertEqual(result.returncode, code, arguments)
             self.assertIn(sentence, result.stderr)
 
 
+    def test_ranks_compute_no_more_than_all_the_time(self):
+        """Host and device beside each other, 10 us each."""
+        nodes = [{**COMPUTES, "Id": number, "is_cpu_op": number == 2} for number in (1, 2)]
+        trace = self.write("both.0.json", json.dumps({"workload_graph": nodes}))
+        outcome = run("simulate", trace, "--json")
+        self.assertEqual(outcome.returncode, 0, outcome.stderr)
+        self.assertEqual(json.loads(outcome.stdout)["time_us"], 10)
+        self.assertEqual(json.loads(outcome.stdout)["computing_share"], 1)
+
+    def test_a_node_that_depends_on_itself_is_not_run(self):
+        trace = self.write("self.goal", GOAL.replace("l2: calc 2000", "l2: calc 2000\nl2 requires l2"))
+        result = run("simulate", trace)
+        self.assertEqual(result.returncode, 1, result.stdout)
+        self.assertIn("depends on itself", result.stderr)
+
+    def test_files_that_are_no_rank_s_do_not_count(self):
+        """The "._" files that macOS puts beside others, and years that look like ranks."""
+        self.assertEqual(run("synthesize", self.folder / "a", "--data", "2", "--layers", "1").returncode, 0)
+        self.write("._a.0.et", "no trace")
+        result = run("lint", self.folder)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("2 ranks", result.stdout)
+        alone = self.folder / "alone"
+        alone.mkdir()
+        dated = alone / "resnet.2024.json"
+        dated.write_text(json.dumps({"workload_graph": [COMPUTES]}))
+        for place in (dated, alone, alone / "resnet"):
+            shown = run("lint", place)
+            self.assertIn("1 ranks, 1 nodes", shown.stdout, shown.stderr)
+
+
 class Run(Folder):
+    def test_a_rank_that_is_not_there_cannot_be_slow_or_die(self):
+        trace = self.write("pair.goal", GOAL)
+        for option in ("--slow", "--dead"):
+            result = run("run", "--trace", trace, "--ranks-here", "2", option, "99=2s" if option == "--dead" else "99=2")
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn(f"{option}: rank 99 is none of the trace's, 0 to 1", result.stderr)
+
     def start(self, ranks, *arguments, **variables):
         return run_ranks(ranks, "run", *arguments, **variables)
 

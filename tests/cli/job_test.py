@@ -4,7 +4,6 @@
 
     tests/cli/job_test.py PATH_TO_SPILLWAY PATH_TO_LIBRARY
 """
-import json
 import os
 import pathlib
 import re
@@ -17,8 +16,9 @@ import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from harness.patience import patience, wait_until
+from harness.patience import Limit, patience, wait_until
 from harness.processes import STEADY, Started, free_port, python, run
+from harness.watched_job import WatchedJob
 
 TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
 LIBRARY = pathlib.Path(sys.argv.pop(1)).resolve()
@@ -26,7 +26,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 WORKER = python(HERE / "job_worker.py", HERE.parents[1] / "python")
 
 
-class Command(unittest.TestCase):
+class Command(WatchedJob, unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
@@ -38,32 +38,26 @@ class Command(unittest.TestCase):
     def tool(self, *arguments):
         return run([TOOL, "job", *arguments], env=self.environment)
 
-    def start(self, processes, standbys):
+    def start(self, processes, standbys, *step_seconds):
         log = open(self.path / "log", "w")
         self.addCleanup(log.close)
-        job = Started([TOOL, "job", "run", "-n", processes, "--", *WORKER, standbys], test=self, stdout=log,
+        job = Started([TOOL, "job", "run", "-n", processes, "--", *WORKER, standbys, *step_seconds],
+                      test=self, stdout=log,
                       stderr=subprocess.STDOUT, env=self.environment, start_new_session=True)
         self.wait_for(lambda status: len(status["members"]) == processes)
         return job
 
-    def status(self):
-        asked = self.tool("ls", "--json")
-        return json.loads(asked.stdout) if asked.returncode == 0 else None
-
-    def wait_for(self, condition):
-        def status_that_fits():
-            status = self.status()
-            return status if status is not None and condition(status) else None
-
-        try:
-            return wait_until(status_that_fits, "the job's state")
-        except AssertionError as error:
-            self.fail(f"{error}: {self.status()}\n{(self.path / 'log').read_text()[-3000:]}")
+    def said(self):
+        return (self.path / "log").read_text()[-3000:]
 
     def check_ended(self, job):
         said = self.tool("end")
         self.assertEqual(said.returncode, 0, said.stderr)
         self.assertEqual(job.wait_for_end(), 0)
+
+    def nonce(self):
+        """The part of the ticket that must stay between members."""
+        return (self.path / "ticket").read_text().strip().rsplit("/", 1)[1]
 
     @staticmethod
     def process_of(status, rank):
@@ -80,15 +74,48 @@ class Command(unittest.TestCase):
         for arguments in ((), ("move",), ("move", "one"), ("run",), ("join",), ("drain",)):
             self.assertEqual(self.tool(*arguments).returncode, 2, arguments)
 
+    def check_refused(self, option, sentence, *arguments):
+        said = self.tool(*arguments)
+        self.assertEqual((said.returncode, option in said.stderr, sentence in said.stderr), (2, True, True), said.stderr)
+
+    def test_a_wrong_ticket_is_wrong_usage(self):
+        for verb in (("ls",), ("grow",), ("join", "--", "true")):
+            self.check_refused("--ticket", "no job's ticket", verb[0], "--ticket", "nonsense", *verb[1:])
+        self.environment["SPILLWAY_JOB"] = "nonsense"
+        self.check_refused("SPILLWAY_JOB", "no job's ticket", "ls")
+        del self.environment["SPILLWAY_JOB"], self.environment["SPILLWAY_JOB_FILE"]
+        self.check_refused("--ticket", "which job?", "ls")
+        self.check_refused("--ticket", "which job?", "join", "--", "true")
+
+    def test_wrong_numbers_are_refused_with_their_range(self):
+        large = 20 * "9"
+        for option, sentence, *arguments in (
+                ("COUNT", "from 1 to 4096", "grow", "0"), ("COUNT", "from 1 to 4096", "grow", large),
+                ("RANK", "from 0 to 4095", "move", large), ("--times", "from 0 to 4294967295", "watch", "--times", large),
+                ("--local-rank", "from 0 to 4095", "join", "--local-rank=-1", "--", "true")):
+            self.check_refused(option, sentence, *arguments)
+
+    def test_a_run_that_cannot_be_is_refused_before_it_starts(self):
+        large = 20 * "9"
+        for option, sentence, *arguments in (
+                ("--processes", "from 1 to 4096", "-n", large), ("--world", "from 1 to 4096", "--world", large),
+                ("--respawn", "from 0 to", "--respawn", large), ("--world", "from 3 to 4096", "-n", "3", "--world", "2"),
+                ("--first", "from 0 to 1", "--first", "5", "--world", "2"),
+                ("--first", "from 0 to 0", "--first", "1"), ("--master", "HOST:PORT", "--first", "1", "--world", "2"),
+                ("--master", "'nonsense' is not HOST:PORT", "--master", "nonsense")):
+            number = () if "-n" in arguments else ("-n", "1")
+            self.check_refused(option, sentence, "run", *number, *arguments, "--", "true")
+        self.assertNotIn("SPILLWAY_COMM_ID", self.tool("run", "-n", "1", "--master", "nonsense", "--", "true").stderr)
+
     def test_what_cannot_be_gets_a_sentence_and_exit_code_1(self):
         said = self.tool("ls")
         self.assertEqual((said.returncode, "no ticket in" in said.stderr), (1, True), said.stderr)
-        said = self.tool("ls", "--ticket", "somewhere")
-        self.assertEqual((said.returncode, "no job's ticket" in said.stderr), (1, True), said.stderr)
         said = self.tool("ls", "--ticket", "127.0.0.1:1/" + "0" * 32)
         self.assertEqual((said.returncode, "127.0.0.1:1" in said.stderr), (1, True), said.stderr)
-        del self.environment["SPILLWAY_JOB_FILE"]
-        self.assertIn("which job?", self.tool("ls").stderr)
+        (self.path / "ticket").write_text("nonsense\n")
+        (self.path / "ticket").chmod(0o600)
+        said = self.tool("ls")
+        self.assertEqual((said.returncode, "no job's ticket" in said.stderr), (1, True), said.stderr)
 
     # ---- With one ----
 
@@ -112,15 +139,24 @@ class Command(unittest.TestCase):
 
     def metrics_at(self, port):
         text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=patience()).read().decode()
+        self.assertNotIn(self.nonce()[:8], text)
         lines = [line for line in text.splitlines() if not line.startswith("#")]
         names = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
         self.assertEqual(len(names), len(set(names)), text)
         return {re.sub(r'job="[0-9a-f]+",?', "", line.rsplit(" ", 1)[0]): float(line.rsplit(" ", 1)[1]) for line in lines}
 
     def test_a_job_grows_and_monitoring_sees_it_where_it_was(self):
+        """Ranks hear of the change two steps ahead, so no step is interrupted. On a busy machine that takes longer
+        steps."""
+        limit, step_s = Limit(20), 0.02
+        while (interruptions := self.interruptions_of_growth(step_s)) > 0:
+            self.assertGreater(limit.left(), 0, f"{interruptions} interruptions of steps of {step_s} s")
+            step_s *= 4
+
+    def interruptions_of_growth(self, step_s):
         port = free_port()
         self.environment["SPILLWAY_METRICS_PORT"] = str(port)
-        job = self.start(3, standbys=1)
+        job = self.start(3, 1, step_s)
         self.wait_for(lambda status: status["step"] > 3)
         before = self.metrics_at(port)
         self.assertEqual(before['spillway_job_members{standing="standby"}'], 1)
@@ -135,10 +171,37 @@ class Command(unittest.TestCase):
         after = self.metrics_at(port)
         self.assertEqual(after['spillway_job_members{standing="rank"}'], 3)
         self.assertEqual((after["spillway_job_epoch{}"], after["spillway_job_changes_total{}"]), (2, 1))
-        self.assertEqual(after["spillway_job_interruptions_total{}"], 0)
         self.assertTrue(any(name.startswith("spillway_communicator_") for name in after), after)
         self.assertEqual(self.metrics_at(port + 2)["spillway_job_rank{}"], 2)
         self.check_ended(job)
+        return after["spillway_job_interruptions_total{}"]
+
+    def test_a_newcomer_that_waits_is_listed(self):
+        job = self.start(2, standbys=0)
+        came = Started([TOOL, "job", "join", "--", *WORKER, "0"], test=self, env=self.environment)
+        status = self.wait_for(lambda status: len(status["members"]) == 3)
+        # On a machine that stood still, ranks may have lost each other for a moment: the change has made it a standby.
+        waits = status["epoch"] == 1
+        self.assertEqual([(each["rank"], each["waits"]) for each in status["members"]],
+                         [(0, False), (1, False), (None, waits)])
+        listed = self.tool("ls").stdout
+        self.assertTrue("newcomer" in listed or self.status()["epoch"] > 1, listed)
+        self.check_ended(job)
+        self.assertEqual(came.wait_for_end(), 0)
+
+    def test_a_newcomer_finds_the_job_though_the_tickets_first_member_died(self):
+        job = self.start(3, standbys=1)
+        status = self.wait_for(lambda status: status["step"] > 3)
+        ticket = (self.path / "ticket").read_text().strip()
+        self.assertEqual(len(ticket.rsplit("/", 1)[0].split(",")), 2)  # a ticket names ranks
+        os.kill(self.process_of(status, 0), signal.SIGKILL)
+        environment = {name: value for name, value in self.environment.items() if name != "SPILLWAY_JOB_FILE"}
+        came = Started([TOOL, "job", "join", "--ticket", ticket, "--", *WORKER, "0"], test=self, env=environment)
+        # Two ranks, the one that was started for the dead one, and this one.
+        self.wait_for(lambda status: status["epoch"] >= 2 and len(status["members"]) == 4)
+        self.assertNotEqual((self.path / "ticket").read_text().strip(), ticket)
+        self.check_ended(job)
+        self.assertEqual(came.wait_for_end(), 0)
 
     def test_a_killed_process_is_replaced_and_another_started(self):
         job = self.start(3, standbys=1)

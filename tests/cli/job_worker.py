@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A process of job_test.py: adds ones with the others, step after step, without torch. The state is the step's number.
 
-    job_worker.py PATH_TO_PACKAGE STANDBYS     under `spillway job run`, or joined; ends when the job is ended
+    job_worker.py PATH_TO_PACKAGE STANDBYS [STEP_SECONDS]
+
+Runs under `spillway job run`, or joins; ends when the job is ended.
 """
 import ctypes
 import os
@@ -11,6 +13,9 @@ import time
 sys.path.insert(0, sys.argv[1])
 
 import spillway
+
+
+STEP_S = float(sys.argv[3]) if len(sys.argv) > 3 else 0.02
 
 
 def adds_up(comm):
@@ -40,7 +45,7 @@ def main():
         try:
             while not job.step(step, 0.001):
                 adds_up(comm)
-                time.sleep(0.02)  # computes, and leaves the processors to others
+                time.sleep(STEP_S)  # computes, and leaves the processors to others
                 step += 1
         except spillway.SpillwayError:
             pass

@@ -52,8 +52,9 @@ class NetworkNamespaces:
 
     _numbers = itertools.count()
 
-    def __init__(self, hosts):
+    def __init__(self, hosts, is_ipv6=False):
         self.hosts = hosts
+        self.is_ipv6 = is_ipv6
         self.number = next(NetworkNamespaces._numbers)
         self.names = {}
 
@@ -85,12 +86,17 @@ class NetworkNamespaces:
             ip("-n", switch, "link", "add", f"port{host}", "type", "veth", "peer", "name", "eth0", "netns",
                name)
             ip("-n", switch, "link", "set", f"port{host}", "master", "bridge", "up")
-            ip("-n", name, "address", "add", f"{self.address(host)}/24", "dev", "eth0")
+            if self.is_ipv6:
+                ip("-n", name, "address", "add", f"{self.address(host)}/64", "dev", "eth0", "nodad")
+            else:
+                ip("-n", name, "address", "add", f"{self.address(host)}/24", "dev", "eth0")
             ip("-n", name, "link", "set", "eth0", "up")
 
-    @staticmethod
-    def address(host):
-        return f"10.77.0.{host + 1}"
+    def address(self, host):
+        return f"fd77::{host + 1}" if self.is_ipv6 else f"10.77.0.{host + 1}"
+
+    def endpoint(self, host, port):
+        return f"[{self.address(host)}]:{port}" if self.is_ipv6 else f"{self.address(host)}:{port}"
 
     def enter(self, host):
         """What goes before a command for it to run there."""

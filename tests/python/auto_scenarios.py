@@ -88,7 +88,7 @@ def what_auto_chooses_itself_cannot_be_said():
                              ("chooses precision and algorithm itself", {"algorithm": "ring"}),
                              ("leave lossy_gather off", {"lossy_gather": True}),
                              ("above 0 and below 1", {"max_error": 0.0}),
-                             ("a loss bound of 3000000 per million", {"loss_bound": 3})):
+                             ("loss_bound is 3: it is a share", {"loss_bound": 3})):
         try:
             spillway.torch.attach(model, codec="auto", **arguments)
         except ValueError as caught:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What processes of elastic_test.py do: train a small model with DDP as an elastic job, and die where they are told to."""
 import hashlib
+import json
 import os
 import signal
 import threading
@@ -10,7 +11,9 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import spillway.torch
+from harness.patience import patience, wait_until
 from spillway.errors import SpillwayError, Status
+from spillway.torch import elastic_state
 from spillway.torch.operation import Operation
 
 SAMPLES, FEATURES, CLASSES = 16, 20, 5
@@ -72,16 +75,30 @@ def train(say, steps, deaths=(), arguments=None, codec=None, move=None):
     say(said)
 
 
+def ask_and_hold(job, question):
+    """Returns once the change is under way. The others cannot end this step without this rank, so the change comes
+    before the last step, however late the thread that asks gets a processor."""
+    limit_s = patience()
+    threading.Thread(target=job.ask, args=(question, limit_s), daemon=True).start()
+    wait_until(lambda: json.loads(job.ask("status", limit_s))["waits_for"], "the change that was asked for")
+
+
 def run_step(job, ddp, optimizer, step, deaths, move):
     inputs, targets = sample(step, job.rank or 0)
     if move is not None and step == move[0] and job.rank == 0 and job.epoch == 1:
-        threading.Thread(target=job._job.ask, args=(move[1],), daemon=True).start()
+        ask_and_hold(job._job, move[1])
     optimizer.zero_grad()
     loss = torch.nn.functional.cross_entropy(ddp(inputs), targets)
     if (step, job.rank, job.epoch) in [tuple(death) for death in deaths]:
         os.kill(os.getpid(), signal.SIGKILL)
     loss.backward()
     optimizer.step()
+
+
+def train_beside_a_forger(say, steps, deaths, arguments, forged):
+    """As train(), but what a source says of its state is `forged`."""
+    elastic_state.describe = lambda flat: forged
+    train(say, steps, deaths, arguments)
 
 
 def join(say, ticket, steps):

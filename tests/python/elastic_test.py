@@ -6,7 +6,14 @@
 
 Without torch it skips: exit code 77.
 """
+import collections
 import functools
+import json
+import os
+import pathlib
+import pickle
+import random
+import tempfile
 import unittest
 
 from torch_ranks import prepare
@@ -15,7 +22,11 @@ from harness.forked_ranks import run_ranks
 
 prepare()
 
+import torch
+
 import elastic_scenarios  # needs the path that prepare() sets
+from spillway.torch import elastic_state
+from spillway.torch.state_description import DescriptionError, describe, fill, flatten, read
 
 STEPS = 12
 
@@ -30,6 +41,16 @@ def run(processes, **keywords):
 def undisturbed(processes):
     """What rank 0 says of a job in which nothing happens."""
     return run(processes)[0]
+
+
+class Touch:
+    """Makes a file where it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (self.path, "w")
 
 
 class Elastic(unittest.TestCase):
@@ -97,6 +118,22 @@ class Elastic(unittest.TestCase):
         self.check_ended(said, 3)
         self.assertEqual((said[3]["rank"], said[3].get("type")), (None, None), said[3])
 
+    def test_a_job_that_is_asked_to_end_ends_well(self):
+        for each in run(4, arguments={"standbys": 1}, move=(3, "end")):
+            self.assertNotIn("type", each)
+            self.assertLess(each.get("steps", 0), STEPS)
+        for each in run(4, arguments={"standbys": 1}, move=(3, "end the disk is full")):
+            self.assertEqual(each.get("type"), "JobEnded", each)
+            self.assertIn("asked to end: the disk is full", each["message"])
+
+    def test_a_source_that_sends_a_program_is_not_obeyed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            trace = pathlib.Path(folder) / "ran"
+            said = run_ranks(4, elastic_scenarios.train_beside_a_forger, STEPS, [(5, 1, 1)], {"standbys": 1},
+                             pickle.dumps(Touch(str(trace))))
+            self.assertIn("no description of a state", said[3]["message"])
+            self.assertFalse(trace.exists())
+
     def test_more_standbys_than_processes_are_refused(self):
         for said in run(2, arguments={"standbys": 2}):
             self.assertIn("leave no rank", said["message"])
@@ -156,6 +193,134 @@ class ElasticGrowth(unittest.TestCase):
         ended = Elastic.check_ended(self, said, 4)
         self.assertEqual([each["rank"] for each in said], [0, 1, 2, 3])
         self.assertIn("the job grows by 2", ended[0]["why"][0])
+
+
+def sent(state):
+    """As a receiver has it."""
+    flat = flatten(state)
+    tree, kinds = read(describe(flat))
+    return fill(tree, [torch.empty(kind.shape, dtype=kind.dtype).copy_(tensor)
+                       for kind, tensor in zip(kinds, flat.tensors)])
+
+
+class OwnWill:
+    """Runs what its maker likes where it is unpickled."""
+
+    def __reduce__(self):
+        return os._exit, (66,)
+
+
+class StateDescription(unittest.TestCase):
+    def test_values_of_scripts_come_back_as_they_were(self):
+        state = {"none": None, "numbers": [1, -2.5, float("inf"), 1 << 100, True], "text": "\u00e4\n", "bytes": b"\0\xff",
+                 7: (1, (2,), []), "counter": collections.Counter([3, 3]), "ordered": collections.OrderedDict(b=1, a=2),
+                 "random": random.getstate()}
+        self.assertEqual(sent(state), state)
+        self.assertIs(type(sent(state)["counter"]), collections.Counter)
+        generator = torch.Generator().manual_seed(4)
+        self.assertTrue(torch.equal(sent({"rng": generator.get_state()})["rng"], generator.get_state()))
+
+    def test_numpys_random_state_comes_back(self):
+        numpy = self.import_numpy()
+        name, words, *rest = numpy.random.RandomState(5).get_state()
+        said = sent([name, words, *rest, numpy.float32(0.5)])
+        self.assertEqual([said[0], said[1].tolist(), *said[2:]], [name, words.tolist(), *rest, 0.5])
+        said[1][0] = 0  # it can be written to
+        with self.assertRaisesRegex(TypeError, "/0 is of type numpy.ndarray"):
+            flatten([numpy.array([object()])])
+
+    def import_numpy(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("numpy is not installed")
+        return numpy
+
+    def test_optimizers_and_schedulers_of_torch_come_back(self):
+        model = torch.nn.Linear(3, 3)
+        for name in ("SGD", "Adam", "AdamW", "Adagrad", "RMSprop", "Adamax", "NAdam", "RAdam", "LBFGS"):
+            optimizer = getattr(torch.optim, name)(model.parameters(), lr=0.1)
+
+            def loss():
+                optimizer.zero_grad()
+                total = model(torch.ones(2, 3)).pow(2).sum()
+                total.backward()
+                return total
+
+            optimizer.step(loss)
+            self.assertEqual(str(sent(optimizer.state_dict())), str(optimizer.state_dict()))
+            optimizer.load_state_dict(sent(optimizer.state_dict()))
+        schedulers = torch.optim.lr_scheduler
+        for make in (lambda by: schedulers.MultiStepLR(by, [2, 4]), lambda by: schedulers.LambdaLR(by, lambda epoch: 0.9),
+                     lambda by: schedulers.CosineAnnealingLR(by, 9), lambda by: schedulers.ReduceLROnPlateau(by),
+                     lambda by: schedulers.OneCycleLR(by, 1.0, 9, cycle_momentum=False),
+                     lambda by: schedulers.SequentialLR(by, [schedulers.StepLR(by, 2), schedulers.StepLR(by, 3)], [4])):
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            scheduler, twin = make(optimizer), make(torch.optim.SGD(model.parameters(), lr=0.1))
+            optimizer.step()
+            scheduler.step(1.0) if isinstance(scheduler, schedulers.ReduceLROnPlateau) else scheduler.step()
+            twin.load_state_dict(sent(elastic_state.TrainingState(model, [], [scheduler]).tree()["extra"][0]))
+            self.assertEqual(twin.last_epoch, scheduler.last_epoch)
+
+    def test_what_cannot_be_sent_is_refused_with_its_type_and_key(self):
+        for state, words in (({"extra": [{"seen": {1, 2}}]}, "/extra/0/seen is of type builtins.set"),
+                             ({"f": sent}, "/f is of type builtins.function"), ({"o": OwnWill()}, r"/o is of type .*OwnWill"),
+                             ({"k": {(1, 2): 3}}, "/k is of type builtins.tuple as a key"),
+                             ({"s": torch.eye(2).to_sparse()}, "/s is of type torch.Tensor .*sparse")):
+            with self.assertRaisesRegex(TypeError, words):
+                flatten(state)
+
+    def test_too_much_that_is_no_tensor_is_refused(self):
+        with self.assertRaisesRegex(RuntimeError, "return tensors for what is large"):
+            describe(flatten({"bytes": bytes(elastic_state.MAX_DESCRIPTION_BYTES)}))
+
+    def test_bytes_of_a_stranger_make_values_or_an_error(self):
+        harmless = describe(flatten({"a": [1, (2.5, None)], "b": b"x", "t": torch.zeros(2)}))
+        seeded = random.Random(1)
+        for attempt in range(3000):
+            bytes_ = bytearray(harmless)
+            for _ in range(seeded.randint(1, 4)):
+                bytes_[seeded.randrange(len(bytes_))] = seeded.randrange(256)
+            try:
+                tree, kinds = read(bytes(bytes_))
+                fill(tree, [torch.zeros(1)] * len(kinds))
+            except DescriptionError:
+                pass
+        for bytes_ in (pickle.dumps((OwnWill(), [])), b"[" * 100_000, b'{"tensors":[],"tree":' + b'{"list":[' * 50_000, b"",
+                       b"null", b"[]"):
+            with self.assertRaises(DescriptionError):
+                read(bytes_)
+        for tree in ({"os": "system"}, {"tensor": 0}, {"tensor": -1}, [1], {"list": 7}, {"dict": [[None, 1]]}, {},
+                     {"bytes": "?"}, {"array": ["O", [1], ""]}, {"array": ["i4,i4", [0], ""]}):
+            with self.assertRaises(DescriptionError, msg=tree):
+                fill(read(json.dumps({"tensors": [], "tree": tree}).encode())[0], [])
+
+    def test_a_receiver_allocates_no_more_than_its_model_explains(self):
+        def places(path, shape, dtype="float32"):
+            _, kinds = read(json.dumps({"tensors": [[path, shape, dtype]], "tree": None}).encode())
+            return elastic_state.places_for(kinds, flatten({"model": {"w": torch.zeros(4)}}))
+
+        self.assertEqual(places("/optimizers/0/state/0/exp_avg", [4])[0].shape, (4,))
+        self.assertEqual(places("/extra/0/table", [1 << 20])[0].numel(), 1 << 20)
+        with self.assertRaisesRegex(RuntimeError, "/extra/0/table with 4398046511104 bytes"):
+            places("/extra/0/table", [1 << 20, 1 << 20])
+        with self.assertRaisesRegex(RuntimeError, "are allowed beside its model"):
+            places("/extra/0/table", [1 << 60] * 60)
+        with self.assertRaisesRegex(RuntimeError, "this process's model is not the job's"):
+            places("/model/w", [1 << 40])
+        for shape in ([-1], [True], ["4"], 4, [1] * 65):
+            with self.assertRaises(DescriptionError, msg=shape):
+                places("/extra/0/table", shape)
+
+    def test_a_state_with_other_parts_is_refused(self):
+        model = torch.nn.Linear(2, 2)
+        state = elastic_state.TrainingState(model, [torch.optim.SGD(model.parameters(), lr=0.1)], [])
+        own = state.tree()
+        for tree in (None, {}, {**own, "optimizers": []}, {**own, "extra": [{}]}, {**own, "optimizers": [{"state": {}}]},
+                     {**own, "optimizers": [{"state": {}, "param_groups": [7]}]}):
+            with self.assertRaisesRegex(RuntimeError, "is not this job's"):
+                state.adopt(tree, own)
+        state.adopt(own, own)
 
 
 if __name__ == "__main__":

@@ -66,6 +66,12 @@ def reductions_that_differ():
     dist.all_reduce(torch.ones(10, dtype=torch.uint8), op=op)
 
 
+def roots_that_differ():
+    """Rank 2 has all that its root sends, perhaps before anybody notices: the barrier tells it then."""
+    dist.broadcast(torch.ones(10), 1 if dist.get_rank() == VICTIM else 0)
+    dist.barrier()
+
+
 def types_that_differ():
     """A send and its receive."""
     if dist.get_rank() == VICTIM:

@@ -16,6 +16,7 @@ from unittest import mock
 from torch_ranks import HERE, PACKAGE, prepare
 
 from harness.processes import RankProcesses, Started, free_port, python
+from harness.tiers import TierLoader, long_tier
 
 PROGRAM = HERE / "launched_program.py"
 ELASTIC_PROGRAM = HERE / "elastic_program.py"
@@ -57,6 +58,7 @@ class Launch(unittest.TestCase):
     def test_torchrun(self):
         self.check_launcher(torchrun("--nproc_per_node", WORLD, "--master_port", free_port(), PROGRAM))
 
+    @long_tier
     @unittest.skipIf(shutil.which("mpirun") is None, "mpirun is not installed")
     def test_mpirun(self):
         self.check_launcher(launch(*MPIRUN, *python(PROGRAM), **ALLOW_ROOT))
@@ -66,6 +68,7 @@ class Launch(unittest.TestCase):
             self.check("".join(ranks.finish()))
 
 
+@long_tier
 class ElasticLaunch(unittest.TestCase):
     """A rank is killed, and what the launcher does about it is no end of the job."""
 
@@ -135,4 +138,4 @@ class LauncherVariables(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(testLoader=TierLoader())

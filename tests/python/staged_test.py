@@ -16,7 +16,7 @@ import unittest
 
 from torch_ranks import HERE, PACKAGE, prepare
 
-from harness.patience import HANGS_S, slowdown
+from harness.patience import HANGS_S, Limit
 from harness.processes import python, run
 
 TOOL = str(pathlib.Path(sys.argv.pop(2)).resolve())
@@ -33,25 +33,39 @@ def stage(what, world, real, *options, quiet_seconds=HANGS_S):
     return ended.stdout + ended.stderr, ended.returncode
 
 
+def least(measure, most):
+    """Repeats measure() until it returns at most `most`, or the limit is over: a busy machine wakes ranks too late,
+    never too early."""
+    limit = Limit(20)
+    while (measured := measure()) > most and limit.left() > 0:
+        pass
+    return measured
+
+
 class Staged(unittest.TestCase):
     def test_groups_objects_and_training_work_at_the_size_of_the_world(self):
+        self.assertLessEqual(least(self.all_reduce_ms, 200), 200)
+
+    def all_reduce_ms(self):
+        """The time of the slower real rank, in a world without faults."""
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder) / "report.json"
             said, code = stage("all", 64, [5, 6], "--rate", "1gbit", "--report", str(file))
             self.assertEqual(code, 0, said)
             report = json.loads(file.read_text())
-        weights = set()
+        weights, times = set(), []
         for rank in (5, 6):
             found = re.search(rf"rank {rank} of 64: fine, weights (\S+), all-reduce (\S+) ms", said)
             self.assertIsNotNone(found, said)
             weights.add(found[1])
-            # 4 MB among 64 ranks at 1 Gb/s: 2 x 63/64 x 4 MB of 94 % of it, 67 ms; two real ones alone need 1 ms. A
-            # busy machine wakes a rank later than that, never earlier.
-            self.assertTrue(60 <= float(found[2]) <= 200 * slowdown(), found[0])
+            times.append(float(found[2]))
+        # 4 MB among 64 ranks at 1 Gb/s: 2 x 63/64 x 4 MB of 94 % of it, 67 ms; two real ones alone need 1 ms.
+        self.assertGreaterEqual(min(times), 60, said)
         self.assertEqual(len(weights), 1, "real ranks train one model")
         self.assertEqual((report["world"], report["real"], report["failures"]), (64, [5, 6], 0))
         self.assertEqual([rank["rank"] for rank in report["ranks"]], [5, 6])
         self.assertGreater(report["messages"], 0)
+        return max(times)
 
     def test_one_real_rank_is_enough_and_eight_thousand_are_not_too_many(self):
         said, code = stage("read", 8192, [4097], quiet_seconds=30)
@@ -79,10 +93,14 @@ class Staged(unittest.TestCase):
         self.assertRegex(said, "rank 3 has died|rank 3 .*has left|rank 1 of 2")
 
     def test_a_slow_virtual_rank_holds_the_real_ones_up(self):
+        self.assertLessEqual(least(self.step_over_computing, 2.5), 2.5)
+
+    def step_over_computing(self):
         said, code = stage("slow", 8, [2], "--slow", "5=1.5")
         self.assertEqual(code, 0, said)
-        found = re.search(r"rank 2 took at least (\S+) times what it computed", said)
-        self.assertTrue(1.4 <= float(found[1]) <= 2.5, said)
+        ratio = float(re.search(r"rank 2 took at least (\S+) times what it computed", said)[1])
+        self.assertGreaterEqual(ratio, 1.4, said)
+        return ratio
 
     def test_real_ranks_hold_what_the_library_would_for_the_others(self):
         peaks = {}

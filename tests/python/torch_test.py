@@ -6,6 +6,7 @@
 
 Without torch it skips: exit code 77.
 """
+import ctypes
 import os
 import unittest
 from unittest import mock
@@ -17,10 +18,89 @@ WORLD = 3
 prepare()
 
 from spillway import abi
+from spillway.communicator import Communicator
+from spillway.job import Job
 from spillway.torch.buckets import BucketNames
 from spillway.torch.codecs import code_fields, exact_algorithm
 from spillway.torch.layers import LayerPolicy, expendable_share, priority_of
 from spillway.torch.mode import layers_from_environment, mode_from_environment
+
+
+class Arguments(unittest.TestCase):
+    """A communicator of one rank: arguments that are refused leave it as it was."""
+
+    def setUp(self):
+        self.comm = Communicator(abi.default_library().unique_id(), rank=0, world=1)
+        self.addCleanup(self.comm.close)
+
+    def refused(self, error, says, operation, *arguments):
+        with self.assertRaisesRegex(error, f"^{operation}{says}"):
+            self.comm.run(operation, *arguments)
+        self.comm.check_health()
+
+    def test_only_memory_is_taken_for_memory(self):
+        memory = (ctypes.c_float * 4)()
+        for fit in (memory, ctypes.addressof(memory), ctypes.pointer(memory), ctypes.byref(memory)):
+            self.comm.run("all_reduce", fit, memory, 4, abi.FLOAT32, abi.SUM)
+        self.comm.run("all_reduce", None, None, 0, abi.FLOAT32, abi.SUM)
+        for number, arguments in ((1, ("text", memory, 4, abi.FLOAT32, abi.SUM)),
+                                  (2, (memory, b"bytes", 4, abi.FLOAT32, abi.SUM)),
+                                  (2, (memory, [0.0] * 4, 4, abi.FLOAT32, abi.SUM)),
+                                  (2, (memory, True, 4, abi.FLOAT32, abi.SUM)),
+                                  (3, (memory, memory, -1, abi.FLOAT32, abi.SUM)),
+                                  (3, (memory, memory, 4.0, abi.FLOAT32, abi.SUM))):
+            self.refused(TypeError, f": argument {number} is ", "all_reduce", *arguments)
+
+    def test_an_operation_that_does_not_exist_is_named(self):
+        with self.assertRaisesRegex(ValueError, "there is no operation 'all_reduced'; there are all_reduce, "):
+            self.comm.run("all_reduced")
+
+    def test_too_few_and_too_many_arguments_are_counted(self):
+        memory = (ctypes.c_float * 4)()
+        self.refused(TypeError, " takes 5 arguments, not 4", "all_reduce", memory, memory, 4, abi.FLOAT32)
+        self.refused(TypeError, " takes 5 arguments, not 6", "all_reduce", memory, memory, 4, abi.FLOAT32, abi.SUM, 0)
+        self.refused(TypeError, " takes 0 arguments, not 1", "barrier", 1)
+
+    def test_numbers_that_ctypes_would_cut_are_named(self):
+        memory = (ctypes.c_float * 4)()
+        for number, arguments in ((3, (memory, memory, 2**64, abi.FLOAT32, abi.SUM)),
+                                  (4, (memory, memory, 4, 2**32, abi.SUM)),
+                                  (5, (memory, memory, 4, abi.FLOAT32, 2**31))):
+            self.refused(ValueError, f": argument {number} is ", "all_reduce", *arguments)
+        self.refused(ValueError, ": argument 5 is 4294967296", "broadcast", memory, memory, 4, abi.FLOAT32, 2**32)
+
+    def test_arrays_that_are_too_short_are_named(self):
+        short, long = (ctypes.c_float * 3)(), (ctypes.c_float * 4)()
+        says = ": argument {} is an array of 12 bytes; it must have at least 16"
+        self.refused(ValueError, says.format(1), "all_reduce", short, long, 4, abi.FLOAT32, abi.SUM)
+        self.refused(ValueError, says.format(2), "all_reduce", long, short, 4, abi.FLOAT32, abi.SUM)
+        self.refused(ValueError, says.format(1), "send", short, 4, abi.FLOAT32, 0)
+        self.comm.run("broadcast", long, long, 4, abi.FLOAT32, 0)
+
+    def test_arrays_have_a_block_for_each_rank_where_the_operation_does(self):
+        four = (ctypes.c_float * 4)()
+
+        def check(operation, *arguments):
+            abi.default_library().check_arguments(operation, arguments, 1, 3)
+
+        check("gather", four, four, 4, abi.FLOAT32, 0)  # the root's memory is elsewhere
+        for operation, root in (("gather", [1]), ("scatter", [1]), ("all_gather", []), ("all_to_all", []),
+                                ("reduce_scatter", None)):
+            behind = [abi.SUM] if root is None else root
+            with self.assertRaisesRegex(ValueError, "an array of 16 bytes; it must have at least 48"):
+                check(operation, four, four, 4, abi.FLOAT32, *behind)
+
+    def test_fields_that_a_struct_has_no_room_for_are_named(self):
+        for field, value in (("peer_timeout_ms", -1), ("peer_timeout_ms", 2**32), ("rank", 2**31), ("window", 1.5)):
+            with self.assertRaisesRegex(ValueError, f"^{field} is .*: it is a whole number from "):
+                Communicator(abi.default_library().unique_id(), **{field: value})
+        for field in ("standbys", "min_ranks"):
+            with self.assertRaisesRegex(ValueError, f"^{field} is -1: it is a whole number from 0 to 4294967295"):
+                Job.found(self.comm, **{field: -1})
+            with self.assertRaisesRegex(ValueError, f"^{field} is -1"):
+                Job.join("ticket", **{field: -1})
+        with self.assertRaisesRegex(TypeError, "spillway_comm_config has no field mtus"):
+            Communicator(mtus=1)
 
 
 class Buckets(unittest.TestCase):

@@ -22,6 +22,7 @@ from torch_ranks import HERE, PACKAGE, prepare
 
 from harness.forked_ranks import run_ranks
 from harness.processes import free_port, run
+from harness.tiers import TierLoader, long_tier
 
 EXAMPLES = HERE.parents[1] / "examples"
 BACKENDS = ("gloo", "spillway")
@@ -71,6 +72,16 @@ def write_images(folder):
         write_idx(folder / f"{name}-labels-idx1-ubyte.gz", labels)
 
 
+class Touch:
+    """Makes a file where it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (self.path, "w")
+
+
 class Case(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp())
@@ -91,6 +102,7 @@ class Case(unittest.TestCase):
         return [event for event in log if event["event"] == kind]
 
 
+@long_tier
 class WithTheDatasets(Case):
     def check_log(self, log, steps):
         self.assertEqual([event["event"] for event in log], ["step"] * steps + ["evaluation", "end"])
@@ -171,6 +183,25 @@ class WithASmallDataset(Case):
         self.assertIn("epoch 2: accuracy", said[0][0])
         self.assertEqual(torch.load(self.folder / "kept" / train.CHECKPOINT)["step"], 6)
 
+    def test_a_link_in_the_place_of_a_part_is_not_followed(self):
+        kept = self.folder / "kept"
+        kept.mkdir()
+        victim = self.folder / "victim"
+        victim.write_text("kept")
+        (kept / train.CHECKPOINT).with_suffix(".unfinished").symlink_to(victim)
+        self.train(*self.arguments, "--steps", 1, "--checkpoint", kept)
+        self.assertEqual(victim.read_text(), "kept")
+        self.assertEqual([path.name for path in kept.iterdir()], [train.CHECKPOINT])
+
+    def test_a_checkpoint_runs_no_code(self):
+        kept, touched = self.folder / "kept", self.folder / "touched"
+        kept.mkdir()
+        torch.save({"step": Touch(str(touched))}, kept / train.CHECKPOINT)
+        given = [*map(str, self.arguments), "--steps", "1", "--checkpoint", str(kept), "--resume"]
+        with contextlib.redirect_stderr(io.StringIO()):
+            self.assertEqual(run_ranks(2, run_main, given, False), [None, None])
+        self.assertFalse(touched.exists())
+
     def test_a_run_stops_when_it_is_good_enough(self):
         said, log = self.train(*self.arguments, "--epochs", 200, "--lr", 0.02, "--target-accuracy", 0.9,
                                "--evaluate-every", 2)
@@ -183,6 +214,7 @@ class WithASmallDataset(Case):
         self.assertIn("[###############...............] step 1 of 2", said[0][1])
         self.assertEqual(said[1][1], "")
 
+    @long_tier
     @unittest.skipIf(shutil.which("mpirun") is None, "mpirun is not installed")
     def test_under_mpirun_with_gloo(self):
         """Whose launcher's variables the script must read by itself."""
@@ -211,4 +243,4 @@ class WhatIsWrong(Case):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(testLoader=TierLoader())

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rank that all-reduces without end, several at once, until something fails; then it says how.
 
-    tests/runtime/reducing_rank.py LIBRARY SEED
+    tests/runtime/reducing_rank.py LIBRARY SEED [CODE]
 
+CODE is "exact", or one that switches can add: "thc" or "blocks".
 Writes "ready" when its first operations have ended, then one line of JSON: status, message and the
 moment (CLOCK_MONOTONIC, which all processes of a machine share). When it is sent SIGUSR1, it writes
 "still reducing" as soon as further operations have ended.
@@ -22,20 +23,28 @@ IN_FLIGHT = 6
 WARM_UP = 10
 
 
-def start(comm, sizes):
+def start(comm, sizes, options):
     count = sizes.choice([1, 1000, 20_000, 200_000])
     buffer = (ctypes.c_float * count)()
-    return comm.start("all_reduce", buffer, buffer, count, sw.FLOAT32, sw.SUM)
+    return comm.start("all_reduce", buffer, buffer, count, sw.FLOAT32, sw.SUM, options=options)
 
 
-def reduce_until_failure(comm, sizes):
+def options_for(library, code):
+    options = library.options()
+    if code != "exact":
+        options.tolerant, options.loss_bound_ppm, options.precision = 1, 0, 4 if code == "thc" else 16
+        options.code, options.algorithm = sw.CODES.index(code), sw.ALGORITHMS.index("switch")
+    return options
+
+
+def reduce_until_failure(comm, sizes, options):
     asked = []
     signal.signal(signal.SIGUSR1, lambda *_: asked.append(done + WARM_UP))
-    pending = collections.deque(start(comm, sizes) for _ in range(IN_FLIGHT))
+    pending = collections.deque(start(comm, sizes, options) for _ in range(IN_FLIGHT))
     done = 0
     while True:
         pending.popleft().wait()
-        pending.append(start(comm, sizes))
+        pending.append(start(comm, sizes, options))
         done += 1
         if done == WARM_UP:
             print("ready", flush=True)
@@ -47,9 +56,10 @@ def reduce_until_failure(comm, sizes):
 def main():
     library = sw.Library(sys.argv[1])
     sizes = random.Random(int(sys.argv[2]))  # the same at all ranks
+    options = options_for(library, sys.argv[3] if len(sys.argv) > 3 else "exact")
     comm = sw.Communicator(library)
     try:
-        reduce_until_failure(comm, sizes)
+        reduce_until_failure(comm, sizes, options)
     except sw.SpillwayError as error:
         at = time.monotonic()
         print(json.dumps({"status": error.status, "message": str(error), "at": at}), flush=True)

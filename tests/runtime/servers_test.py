@@ -8,6 +8,7 @@ loopback.
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -131,7 +132,8 @@ class Servers(unittest.TestCase):
         with Job("disagreement", 1) as job:
             for worker in job.workers:
                 code, output, errors = end_of(worker)
-                self.assertIn("runs another operation", last_line(output)["message"])
+                message = last_line(output)["message"]
+                self.assertEqual(len(set(re.findall(r"all_reduce of (\d+) ", message))), 2, message)
             code, _, errors = end_of(job.servers[0])
             self.assertEqual(code, 1)
             self.assertIn("rank 2", errors)

@@ -22,6 +22,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import packets
 from harness.patience import wait_until
 from harness.processes import Started, environment_with, run
+from harness.tiers import TierLoader, long_tier
 from mutations import mutated_frames
 from packets import BITMAP, CREDIT, LEAVE, PROBE, STOP, WAIT, control_packet, frame, golden_packet
 from tshark_case import DISSECTOR, Captures, is_true
@@ -211,6 +212,15 @@ class ControlPackets(Captures):
         self.assertEqual(told[:2], ["9", "1"])
         self.assertTrue(told[2].endswith("because of 9: silent"), told[2])
 
+    def test_leave_because_of_calls_that_differ(self):
+        first, second = b"all_reduce of 10 float32 (sum)", b"barrier"
+        body = struct.pack("<HBxQHHBBBx", 1, 2, 1 << 33, 4, 1, len(first), len(second), 2) + first + second
+        names = [f"mismatch.{name}" for name in ("operation", "rank", "call", "first_whole", "second_whole")]
+        told = self.told_of(LEAVE, body, *names, "_ws.col.Info")
+        self.assertEqual(told[:3], [str(1 << 33), "4,1", "all_reduce of 10 float32 (sum),barrier"])
+        self.assertEqual([value in ("1", "True") for value in told[3:5]], [True, False])
+        self.assertTrue(told[5].endswith("because of 1: runs another operation"), told[5])
+
     def test_bitmap(self):
         bits = bytes([0b11111010, 0x0F, 0x00, 0b00000111])  # missing: 100, 102, 112 to 123
         body = struct.pack("<IIII", 100, 27, 14, 20) + bits
@@ -259,6 +269,9 @@ NONSENSE = {
     "a WAIT that is encrypted": control_packet(WAIT, b"", flags=1),
     "a WAIT with something reserved": control_packet(WAIT, b"", reserved=1),
     "a LEAVE for no cause": control_packet(LEAVE, struct.pack("<HBx", 1, 6)),
+    "a LEAVE without its calls": control_packet(LEAVE, struct.pack("<HBx", 1, 2)),
+    "a LEAVE with a call too long": control_packet(LEAVE, struct.pack("<HBxQHHBBBx", 1, 2, 0, 0, 1, 201, 0, 0)
+                                                   + bytes(201)),
     "nothing": b"",
 }
 
@@ -287,6 +300,7 @@ class Recognition(Captures):
         self.assertEqual(rows, [[["1"]]])
 
 
+@long_tier
 class Fuzz(Captures):
     SEED = 20240607
     PACKETS = 4000
@@ -313,6 +327,7 @@ class Fuzz(Captures):
         self.assertIn("Lua", self.tshark("-V", dissector=broken).stdout)
 
 
+@long_tier
 class InTheLab(Captures):
     TRIM_BYTES = 256  # of the scenario
     # Slow links and short queues: three senders overlap and overflow them on any machine.
@@ -390,4 +405,4 @@ if __name__ == "__main__":
         print("skipped: tshark is not installed")
         sys.exit(77)
     TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
-    unittest.main()
+    unittest.main(testLoader=TierLoader())

@@ -12,7 +12,9 @@ def _seeds():
     credit = struct.pack("<IBBH", 9, 3, 0, 0) + 3 * packets.path_report(1, 2, 3, 4, 5, 6, 7, 8)
     bodies = {PROBE: struct.pack("<IIIIB3x", 9, 2, 3, 4, 1), STOP: struct.pack("<IB3x", 9, 1), BITMAP: bits,
               CREDIT: credit, WAIT: b"", LEAVE: struct.pack("<HBx", 3, 1)}
-    return [golden_packet(name) for name in packets.golden_names()] + [packets.bytes_packet(10, 16)] + [
+    mismatch = struct.pack("<HBxQHHBBBx", 1, 2, 7, 0, 1, 20, 7, 6) + b"barrier" + bytes(range(20))
+    return [golden_packet(name) for name in packets.golden_names()] + [
+        packets.bytes_packet(10, 16), control_packet(LEAVE, mismatch)] + [
         control_packet(kind, body) for kind, body in bodies.items()]
 
 

@@ -51,6 +51,9 @@ local MAX_BITMAP_COUNT, MAX_PATH_REPORTS = 8192, 16
 local PATH_REPORT = 32
 local BODY = {[TYPE.PROBE] = 20, [TYPE.STOP] = 8, [TYPE.BITMAP] = 16, [TYPE.CREDIT] = 8, [TYPE.WAIT] = 0,
               [TYPE.LEAVE] = 4}
+local CAUSE_MISMATCH = 2
+local MISMATCH = 16 -- behind the body of a LEAVE because of that
+local MISMATCH_FLAGS_KNOWN, MAX_CALL_TEXT = 0x07, 200
 local DSCP_TRIMMED = 48 -- src/wire/traffic_class.h
 
 local MAX_RANGES_SHOWN = 32 -- of missing packets in a BITMAP
@@ -144,6 +147,12 @@ local f = {
   credit_answer = number(8, "credit.answer", "Answer asked for"),
   leave_culprit = number(16, "leave.culprit", "Because of rank"),
   leave_cause = number(8, "leave.cause", "Which", CAUSE_NAMES),
+  mismatch_operation = ProtoField.uint64("spillway.mismatch.operation", "Operation", base.DEC),
+  mismatch_point_to_point = flag("mismatch.point_to_point", "A message between the two", 0x01),
+  mismatch_first_whole = flag("mismatch.first_whole", "First call known in whole", 0x02),
+  mismatch_second_whole = flag("mismatch.second_whole", "Second call known in whole", 0x04),
+  mismatch_rank = number(16, "mismatch.rank", "Rank"),
+  mismatch_call = ProtoField.string("spillway.mismatch.call", "It calls"),
   report_item = ProtoField.none("spillway.report", "Path report"),
   report_path = number(8, "report.path", "Path"),
   report_hold = number(32, "report.hold", "Held for (us)"),
@@ -186,6 +195,10 @@ local BODY_FIELDS = { -- from the end of the header
   [TYPE.CREDIT] = {{f.credit_granted, 0, 4}, {f.credit_paths, 4, 1}, {f.credit_answer, 5, 1}},
   [TYPE.WAIT] = {},
   [TYPE.LEAVE] = {{f.leave_culprit, 0, 2}, {f.leave_cause, 2, 1}},
+}
+local MISMATCH_FIELDS = { -- from the body's start
+  {f.mismatch_operation, 4, 8}, {f.mismatch_point_to_point, 18, 1}, {f.mismatch_first_whole, 18, 1},
+  {f.mismatch_second_whole, 18, 1},
 }
 local REPORT_FIELDS = {
   {f.report_path, 0, 1}, {f.report_hold, 4, 4}, {f.report_packets, 8, 4}, {f.report_bytes, 12, 4},
@@ -386,12 +399,24 @@ local body_fault = {
   [TYPE.LEAVE] = function(body)
     if not CAUSE_NAMES[body(2, 1):uint()] then
       return "a LEAVE for a reason that cannot be"
+    elseif body(2, 1):uint() == CAUSE_MISMATCH and (body(16, 1):uint() > MAX_CALL_TEXT
+           or body(17, 1):uint() > MAX_CALL_TEXT or body(18, 1):uint() > MISMATCH_FLAGS_KNOWN) then
+      return "a LEAVE with calls that are too long, or with unknown flags"
     end
   end,
 }
 
+-- Bytes of the body that every packet like this one has, as far as what is captured tells.
+local function fixed_body(tvb, kind)
+  local cause = CONTROL_HEADER + 2
+  if kind == TYPE.LEAVE and tvb:captured_len() > cause and tvb(cause, 1):uint() == CAUSE_MISMATCH then
+    return BODY[kind] + MISMATCH
+  end
+  return BODY[kind]
+end
+
 local function has_fixed_body(tvb, kind)
-  return tvb:captured_len() >= CONTROL_HEADER + BODY[kind]
+  return tvb:captured_len() >= CONTROL_HEADER + fixed_body(tvb, kind)
 end
 
 -- Offsets within are the body's own. Nothing is behind the header of a WAIT.
@@ -406,6 +431,9 @@ local function control_length(tvb, kind)
     return length + math.ceil(body_of(tvb)(4, 4):le_uint() / 8)
   elseif kind == TYPE.CREDIT then
     return length + body_of(tvb)(4, 1):uint() * PATH_REPORT
+  elseif fixed_body(tvb, kind) > BODY[kind] then
+    local body = body_of(tvb)
+    return length + MISMATCH + body(16, 1):uint() + body(17, 1):uint()
   end
   return length
 end
@@ -414,7 +442,7 @@ local function control_fault(tvb, header)
   if header.packet ~= 0 or header.urgency ~= 0 or header.flags ~= 0 or header.reserved ~= 0 then
     return "a control packet whose packet, priority, importance and flags are not zero"
   end
-  local bytes, shortest = tvb:reported_len(), CONTROL_HEADER + BODY[header.type] + CHECK
+  local bytes, shortest = tvb:reported_len(), CONTROL_HEADER + fixed_body(tvb, header.type) + CHECK
   if bytes < shortest then
     return string.format("%d bytes where a %s has at least %d", bytes, TYPE_NAMES[header.type], shortest)
   elseif not has_fixed_body(tvb, header.type) then
@@ -620,7 +648,24 @@ local function add_path_reports(tree, body)
   end
 end
 
-local add_list = {[TYPE.BITMAP] = add_bitmap, [TYPE.CREDIT] = add_path_reports}
+local function add_calls(tree, body)
+  if body(2, 1):uint() ~= CAUSE_MISMATCH then
+    return
+  end
+  add_fields(tree, body, MISMATCH_FIELDS)
+  local at = BODY[TYPE.LEAVE] + MISMATCH
+  for i = 0, 1 do
+    local bytes = body(16 + i, 1):uint()
+    tree:add_le(f.mismatch_rank, body(12 + 2 * i, 2))
+    if bytes > 0 then
+      tree:add(f.mismatch_call, body(at, bytes))
+    end
+    at = at + bytes
+  end
+end
+
+local add_list = {[TYPE.BITMAP] = add_bitmap, [TYPE.CREDIT] = add_path_reports,
+                  [TYPE.LEAVE] = add_calls}
 
 local body_words = {
   [TYPE.PROBE] = function(body)

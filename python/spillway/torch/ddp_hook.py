@@ -175,6 +175,9 @@ _attached: "weakref.WeakKeyDictionary[Any, DdpHook]" = weakref.WeakKeyDictionary
 
 def member_of(group: Any, fields: Dict[str, Any]) -> Member:
     """The group's own if it is Spillway's, else one made through it."""
+    unknown = [name for name in fields if not hasattr(abi.CommConfig, name)]
+    if unknown:
+        raise TypeError(f"attach() has no argument {', '.join(unknown)}; help(spillway.torch.attach) lists them")
     if isinstance(group, SpillwayGroup):
         if fields:
             raise ValueError(f"{', '.join(fields)} cannot be set: the hook uses the communicator of the process group")

@@ -144,6 +144,7 @@ class ElasticJob:
         self._job, self._model, self._seed, self._on_change = job, model, seed, on_change
         self._groups, self._replicas = groups, replicas
         self._state = TrainingState(model, optimizers, extra)
+        self._state.check()  # a part that nobody could be given shows now, and not when a rank has died
         self._member = group.member
         self._members = [group.member, *(each.group.member for each in groups)]
         for member in self._members:
@@ -203,7 +204,7 @@ class ElasticJob:
         return indices[ranks.index(rank)::len(ranks)]
 
     def steps(self, total: int, start: int = 0) -> Iterator[int]:
-        """The numbers of the steps, from `start` to total - 1."""
+        """The numbers of the steps, from `start` to total - 1; fewer where the job is asked to end (`spillway job end`)."""
         self._step = start
         try:
             if not self._has_state:
@@ -387,15 +388,16 @@ class ElasticJob:
         lost = [part for part in self._replicas.parts if not set(part) & set(have_it)]
         if not lost:
             return
+        why = f"nobody has the state of {ranks_named(lost[0])} any more: all who had it are gone"
         if self.rank == 0:
-            threading.Thread(target=self._ask_to_end, daemon=True).start()
+            threading.Thread(target=self._ask_to_end, args=(why,), daemon=True).start()
         self._job.park(self._step, has_state=self._has_state, timeout_s=END_LIMIT_S)
         self._job.close()
-        raise JobEnded(f"nobody has the state of {ranks_named(lost[0])} any more: all who had it are gone")
+        raise JobEnded(why)
 
-    def _ask_to_end(self) -> None:
+    def _ask_to_end(self, why: str) -> None:
         try:
-            self._job.ask("end", END_LIMIT_S)
+            self._job.ask(f"end {why}", END_LIMIT_S)
         except SpillwayError:
             pass  # it ends all the same
 
@@ -410,4 +412,4 @@ class ElasticJob:
 
 
 class Done(Exception):
-    """All ranks have done all steps."""
+    """All ranks have done all steps, or the job was asked to end."""

@@ -10,72 +10,32 @@ epoch; nothing goes through a disk.
 A receiver whose tensors are not those of the description (another model) fails with a sentence. If a source dies, all of
 it fails, the receiver still has no state, and the next epoch begins again.
 
-Limits: pieces of PIECE_BYTES; MAX_PIECES of a state. The thread that trains.
+A source may be anybody who was let into the job, so a receiver takes data and never code (state_description.py), and
+allocates no more than follows from its own model: tensors that it lacks (an optimizer's, before its first step) have
+at most MAX_TIMES_OWN times the bytes of those it has, and MAX_NEW_BYTES beside.
+
+Limits: pieces of PIECE_BYTES; MAX_PIECES of a state; MAX_DESCRIPTION_BYTES. The thread that trains.
 """
 import copy
-import pickle
 import zlib
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 import torch
 
 from .. import abi
 from ..communicator import Communicator
 from ..request import Request
+from .state_description import MAX_DESCRIPTION_BYTES, Flat, TensorKind, describe, fill, flatten, read
 
+SCHEDULER = getattr(torch.optim.lr_scheduler, "LRScheduler", torch.optim.lr_scheduler._LRScheduler)
 SMALL_BYTES = 256 << 10    # tensors below are packed together
 PIECE_BYTES = 16 << 20
 CHECKING_THREADS = 2
 MAX_PIECES = 60_000        # tags of messages
+MAX_TIMES_OWN = 16         # Adam of a model in bfloat16 with float32 copies needs 6
+MAX_NEW_BYTES = 64 << 20
 SIZE_TAG, DESCRIPTION_TAG, CHECKSUMS_TAG, FIRST_PIECE_TAG = 1, 2, 3, 16
-
-
-class Placeholder(NamedTuple):
-    """Where a tensor stands in a description."""
-    index: int
-
-
-class TensorKind(NamedTuple):
-    path: str
-    shape: Tuple[int, ...]
-    dtype: torch.dtype
-
-
-class Flat(NamedTuple):
-    """A tree of plain values, and its tensors by themselves."""
-    tree: Any
-    kinds: List[TensorKind]
-    tensors: List[torch.Tensor]
-
-
-def flatten(tree: Any) -> Flat:
-    kinds: List[TensorKind] = []
-    tensors: List[torch.Tensor] = []
-
-    def walk(value: Any, path: str) -> Any:
-        if isinstance(value, torch.Tensor):
-            kinds.append(TensorKind(path, tuple(value.shape), value.dtype))
-            tensors.append(value.detach())
-            return Placeholder(len(tensors) - 1)
-        if isinstance(value, dict):
-            return type(value)((key, walk(each, f"{path}/{key}")) for key, each in value.items())
-        if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
-            return type(value)(walk(each, f"{path}/{at}") for at, each in enumerate(value))
-        return value
-
-    return Flat(walk(tree, ""), kinds, tensors)
-
-
-def fill(tree: Any, tensors: Sequence[torch.Tensor]) -> Any:
-    """The tree again, with these tensors at their places."""
-    if isinstance(tree, Placeholder):
-        return tensors[tree.index]
-    if isinstance(tree, dict):
-        return type(tree)((key, fill(each, tensors)) for key, each in tree.items())
-    if isinstance(tree, (list, tuple)) and not hasattr(tree, "_fields"):
-        return type(tree)(fill(each, tensors) for each in tree)
-    return tree
 
 
 class TrainingState:
@@ -87,10 +47,12 @@ class TrainingState:
     def tree(self) -> Dict[str, Any]:
         """Tensors are those that training uses."""
         return {"model": self._model.state_dict(), "optimizers": [each.state_dict() for each in self._optimizers],
-                "extra": [each.state_dict() for each in self._extra]}
+                "extra": [without_code(each.state_dict()) if isinstance(each, SCHEDULER) else each.state_dict()
+                          for each in self._extra]}
 
     def adopt(self, tree: Dict[str, Any], own: Dict[str, Any]) -> None:
         """`own`: tree() of before, into whose tensors those of `tree` were received where they fit."""
+        check_alike(tree, own)
         for optimizer, saved, before in zip(self._optimizers, tree["optimizers"], own["optimizers"]):
             if not is_same_state(saved["state"], before["state"]):
                 optimizer.load_state_dict(saved)
@@ -100,8 +62,37 @@ class TrainingState:
         for each, saved in zip(self._extra, tree["extra"]):
             each.load_state_dict(saved)
 
+    def check(self) -> None:
+        """Raises TypeError where a part of it could not be given to others."""
+        describe(flatten(self.tree()))
+
     def snapshot(self) -> "Snapshot":
         return Snapshot(self._model, self._extra)
+
+
+def check_alike(tree: Any, own: Dict[str, Any]) -> None:
+    """What came has the parts that adopt() goes through."""
+    fits = isinstance(tree, dict) and all(isinstance(tree.get(part), list) and len(tree[part]) == len(own[part])
+                                          for part in ("optimizers", "extra"))
+    fits = fits and all(isinstance(saved, dict) and isinstance(saved.get("state"), dict)
+                        and isinstance(saved.get("param_groups"), list)
+                        and len(saved["param_groups"]) == len(before["param_groups"])
+                        and all(isinstance(group, dict) for group in saved["param_groups"])
+                        for saved, before in zip(tree["optimizers"], own["optimizers"]))
+    if not fits:
+        raise RuntimeError("the state that came is not this job's: it has other optimizers or other states beside them; "
+                           "start every process with the same script")
+
+
+def without_code(state: Any) -> Any:
+    """Some of torch's schedulers have functions in their state. A process that joins has its own, of the same script:
+    what a scheduler's load_state_dict() is not given stays as it is."""
+    if isinstance(state, dict):
+        kept = copy.copy(state)  # a Counter stays one
+        kept.clear()
+        kept.update({key: without_code(each) for key, each in state.items() if not callable(each)})
+        return kept
+    return [without_code(each) for each in state] if isinstance(state, list) else state
 
 
 def is_same_state(one: Any, other: Any) -> bool:
@@ -220,7 +211,7 @@ def send_state(comm: Communicator, state: TrainingState, place: int, sources: in
     layout = Layout(flat.tensors)
     layout.pack()
     mine = share_of(layout.pieces(), place, sources)
-    description = bytes_tensor(pickle.dumps((flat.tree, flat.kinds)))
+    description = bytes_tensor(describe(flat))
     requests: List[Request] = []
     for receiver in receivers:
         if place == 0:
@@ -243,9 +234,12 @@ def receive_state(comm: Communicator, state: TrainingState, sources: Sequence[in
     """How many bytes of tensors came."""
     size = torch.zeros(1, dtype=torch.int64)
     start_message(comm, "receive", bytes_of(size), sources[0], SIZE_TAG).wait()
+    if not 0 < int(size[0]) <= MAX_DESCRIPTION_BYTES:
+        raise RuntimeError(f"rank {sources[0]} has a description of {int(size[0])} bytes for its state, which may have "
+                           f"1 to {MAX_DESCRIPTION_BYTES}")
     description = torch.empty(int(size[0]), dtype=torch.uint8)
     start_message(comm, "receive", description, sources[0], DESCRIPTION_TAG).wait()
-    tree, kinds = pickle.loads(description.numpy().tobytes())
+    tree, kinds = read(description.numpy().tobytes())
     own = state.tree()
     tensors = places_for(kinds, flatten(own))
     layout = Layout(tensors)
@@ -275,15 +269,22 @@ def receive_state(comm: Communicator, state: TrainingState, sources: Sequence[in
 def places_for(kinds: Sequence[TensorKind], own: Flat) -> List[torch.Tensor]:
     """This process's tensors where it has such, else new ones. A model's must be there."""
     here = {kind.path: (kind, tensor) for kind, tensor in zip(own.kinds, own.tensors)}
-    places = []
-    for kind in kinds:
-        known: Optional[Tuple[TensorKind, torch.Tensor]] = here.get(kind.path)
-        if known is not None and known[0] == kind:
-            places.append(known[1])
-            continue
-        if kind.path.startswith("/model/"):
+    found = [here.pop(kind.path, None) for kind in kinds]  # a path counts once
+    fits = [known is not None and known[0] == kind for kind, known in zip(kinds, found)]
+    for kind, known, is_fit in zip(kinds, found, fits):
+        if not is_fit and kind.path.startswith("/model/"):
             raise RuntimeError(f"this process's model is not the job's: {kind.path[7:]} is {kind.dtype} "
                                f"{list(kind.shape)} there, and here "
                                + ("missing" if known is None else f"{known[0].dtype} {list(known[0].shape)}"))
-        places.append(torch.empty(kind.shape, dtype=kind.dtype))
-    return places
+    check_new([kind for kind, is_fit in zip(kinds, fits) if not is_fit], own)
+    return [known[1] if known is not None and is_fit else torch.empty(kind.shape, dtype=kind.dtype)
+            for kind, known, is_fit in zip(kinds, found, fits)]
+
+
+def check_new(kinds: Sequence[TensorKind], own: Flat) -> None:
+    """Before anything is allocated."""
+    new, allowed = sum(kind.size for kind in kinds), MAX_TIMES_OWN * sum(map(size_of, own.tensors)) + MAX_NEW_BYTES
+    if new > allowed:
+        largest = max(kinds, key=lambda kind: kind.size)
+        raise RuntimeError(f"the job's state has tensors of {new} bytes that this process lacks, and {allowed} are allowed "
+                           f"beside its model; the largest is {largest.path} with {largest.size} bytes")

@@ -18,6 +18,7 @@ import os
 import time
 from typing import Any, Callable, List, Optional, Sequence
 
+import torch
 import torch.distributed as dist
 
 from ..abi import UniqueId, default_library
@@ -182,11 +183,27 @@ def join_through_group(group: Any, name: str, **fields: Any) -> Communicator:
     """A second communicator for the ranks of a process group of any backend."""
     rank, world = dist.get_rank(group), dist.get_world_size(group)
     ranks = [dist.get_global_rank(group, each) for each in range(world)] if is_sub_group(group) else range(world)
-    carried: List[Optional[str]] = [bytes(default_library().unique_id()).hex() if rank == 0 else None]
-    dist.broadcast_object_list(carried, src=ranks[0], group=group)
-    assert carried[0] is not None
-    return Communicator(id_from_hex(carried[0]), rank=rank, world=world, name=name.encode(),
+    made = default_library().unique_id() if rank == 0 else UniqueId()
+    return Communicator(carry_id(made, ranks[0], group), rank=rank, world=world, name=name.encode(),
                         note=note_on_ranks(ranks), **fields)
+
+
+def carry_id(own: UniqueId, source: int, group: Any) -> UniqueId:
+    """That of rank `source`, as so many bytes. torch's object collectives would unpickle what comes, so that somebody
+    in the source's place could run code here."""
+    carried = torch.tensor(list(bytes(own)), dtype=torch.uint8, device=device_of(group))
+    dist.broadcast(carried, src=source, group=group)
+    return UniqueId.from_buffer_copy(bytes(carried.tolist()))
+
+
+def device_of(group: Any) -> torch.device:
+    """Where the group's backend wants tensors: torch's own choice, for which it has no public name."""
+    for name in ("_get_object_coll_device", "_get_pg_default_device"):
+        choose = getattr(dist.distributed_c10d, name, None)
+        if choose is not None:
+            return torch.device(choose(group))
+    on_gpu = dist.get_backend(group) == "nccl"
+    return torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
 
 
 def is_sub_group(group: Any) -> bool:

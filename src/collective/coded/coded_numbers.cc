@@ -21,6 +21,9 @@ static_assert(BlockGrid::kMostValues % kRoundTogether == 0);
 // As far from the lower number as from the upper.
 constexpr std::uint32_t kHalfWay = 0x7FFF'7FFFU;
 constexpr std::uint32_t kNumberDomain = 0x434F'4445U;
+// Values are raised by this power of two if the reciprocal of their unit is not a float. The
+// smallest denormal at the highest precision then has a factor of about 1e30.
+constexpr int kRaisedBy = 64;
 
 std::size_t padded(std::size_t count) {
   return (count + kRoundTogether - 1) / kRoundTogether * kRoundTogether;
@@ -51,8 +54,10 @@ NumberCode::NumberCode(unsigned precision, float scale)
     : most_((1 << (precision - 1)) - 1), unit_(static_cast<double>(scale) / most_) {
   SPILLWAY_CHECK(precision >= kLeastCodedPrecision && precision <= kMostCodedPrecision);
   if (!codec::is_special_scale(scale)) {
-    factor_ = static_cast<float>(
-        std::min<double>(1.0 / unit_, static_cast<double>(std::numeric_limits<float>::max())));
+    const double factor = 1.0 / unit_;
+    const bool fits = factor <= static_cast<double>(std::numeric_limits<float>::max());
+    raised_by_ = fits ? 0 : kRaisedBy;
+    factor_ = static_cast<float>(std::ldexp(factor, -raised_by_));
   }
 }
 
@@ -61,7 +66,9 @@ std::size_t NumberCode::round(std::span<const float> values, std::span<const std
   std::array<float, BlockGrid::kMostValues> row;
   std::array<std::uint32_t, BlockGrid::kMostValues> levels;
   const std::size_t count = padded(values.size());
-  std::copy(values.begin(), values.end(), row.begin());
+  const float raise = std::ldexp(1.0F, raised_by_);
+  std::transform(values.begin(), values.end(), row.begin(),
+                 [raise](float value) { return value * raise; });  // exact
   std::fill(row.begin() + static_cast<std::ptrdiff_t>(values.size()),
             row.begin() + static_cast<std::ptrdiff_t>(count), 0.0F);
   const std::size_t clipped =

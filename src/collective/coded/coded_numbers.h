@@ -52,7 +52,8 @@ class NumberCode {
                     std::span<std::int32_t> numbers) const;
 
   std::int32_t most_ = 1;
-  float factor_ = 0.0F;  // 0: a special scale
+  float factor_ = 0.0F;  // of values raised by 2^raised_by_; 0: a special scale
+  int raised_by_ = 0;    // so that the factor is a float where the unit is tiny
   double unit_ = 0.0;
 };
 

@@ -77,6 +77,37 @@ TEST(CodedNumbers, SpecialScalesAreZerosAndNan) {
   EXPECT_EQ(back, std::vector<float>(2));
 }
 
+// The reciprocal of such a unit is not a float.
+TEST(CodedNumbers, TinyValuesAreAsPreciseAsOthers) {
+  for (const unsigned precision : {2U, 8U, 16U}) {
+    for (const double magnitude : {1e-35, 1e-37, 1e-38, 2e-39, 1e-41}) {
+      std::vector<float> values = gaussian_values(1000, precision);
+      for (float& value : values) {
+        value = static_cast<float>(value * magnitude);
+      }
+      const NumberCode code(precision, measure_magnitudes(values).largest);
+      std::vector<std::int32_t> nearest(values.size());
+      std::vector<std::int32_t> at_random(values.size());
+      EXPECT_LE(code.round_to_nearest(values, nearest),
+                1U);  // the largest, by the factor's rounding
+      code.round_at_random(values, 17, 1, at_random);
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const double exact = values[i] / code.unit();
+        ASSERT_LE(std::abs(nearest[i] - exact), 0.51) << precision << " bits of " << magnitude;
+        ASSERT_LE(std::abs(at_random[i] - exact), 1.01) << precision << " bits of " << magnitude;
+      }
+    }
+  }
+}
+
+TEST(CodedNumbers, ATinyScaleClipsWhatIsFarBeyondIt) {
+  const NumberCode code(8, std::numeric_limits<float>::denorm_min());
+  const std::vector<float> values = {1.0F, -std::numeric_limits<float>::max()};
+  std::vector<std::int32_t> numbers(values.size());
+  EXPECT_EQ(code.round_to_nearest(values, numbers), 2U);
+  EXPECT_EQ(numbers, (std::vector<std::int32_t>{127, -127}));
+}
+
 TEST(CodedNumbers, ScalesAtTheEndsOfTheRangeDoNoHarm) {
   for (const float scale :
        {std::numeric_limits<float>::denorm_min(), std::numeric_limits<float>::max()}) {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "collective/mismatch.h"
+
 namespace spillway::collective {
 
 wire::MessageId call_id(std::uint64_t sequence, std::uint16_t worker) {
@@ -94,17 +96,14 @@ std::optional<CallFault> CallIntake::compare(const Operation& operation, std::ui
   if (is_first || are_alike(first.operation, operation)) {
     return std::nullopt;
   }
-  const std::string ours = describe(first.operation);
-  const std::string theirs = describe(operation);
-  return CallFault{
-      {base::StatusCode::kMismatch,
-       fmt::format(
-           "operation {} is {} at rank {}, but at rank {} it is {}; all ranks must call the same "
-           "operations with the same arguments in the same order",
-           sequence, ours, first.caller, caller,
-           ours == theirs ? "the same with another algorithm or tolerance" : theirs)},
-      caller,
-      wire::FailureCause::kMismatch};
+  const wire::Mismatch mismatch{
+      .operation = sequence,
+      .is_point_to_point = false,
+      .calls = {call_text(first.caller, first.operation), call_text(caller, operation)}};
+  return CallFault{{base::StatusCode::kMismatch, mismatch_sentence(mismatch, config_.group)},
+                   caller,
+                   wire::FailureCause::kMismatch,
+                   mismatch};
 }
 
 std::optional<CallFault> CallIntake::on_received(const transport::ReceiveReport& report,

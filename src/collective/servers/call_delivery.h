@@ -65,6 +65,7 @@ struct CallFault {
   base::Status status;
   std::uint16_t culprit = 0;
   wire::FailureCause cause = wire::FailureCause::kMismatch;
+  std::optional<wire::Mismatch> mismatch{};  // of workers that call different operations
 };
 
 struct OpenedCall {

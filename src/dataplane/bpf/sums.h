@@ -103,14 +103,14 @@ static inline struct spillway_sum_job* job_in_row(__u32 row) {
 
 /* NULL: there are too many. */
 static inline struct spillway_sum_job* job_of_sum(const union spillway_sum_image* image,
-                                                  __u64 now_ns) {
+                                                  __u64 now_ns, __u32 port) {
   const __u32 zero = 0;
   const __u32 name = spillway_sum_name(image->fields.common.job);
   struct spillway_sum_directory* directory = bpf_map_lookup_elem(&sum_directory, &zero);
   if (directory == 0) {
     return 0;
   }
-  const __u32 row = spillway_find_row(directory, name, (__u32)(now_ns >> 30));
+  const __u32 row = spillway_find_row(directory, name, (__u32)(now_ns >> 30), port);
   struct spillway_sum_job* job = job_in_row(row);
   if (job != 0) {
     spillway_open_job(job, row, name);
@@ -208,12 +208,14 @@ static inline int ask_slot(const struct spillway_sum_config* config,
 
 /* A PART or RESULT, all of whose words are there. */
 static inline int pass_slot(const struct spillway_sum_config* config, struct spillway_sum_job* job,
-                            __u8* data, const __u8* end, const struct spillway_layout* layout,
+                            __u8* data, const __u8* end, const struct sum_passage* passage,
                             __u64 now_ns, struct sum_draft* draft,
                             struct spillway_sum_decision* decision) {
+  const struct spillway_layout* layout = &passage->layout;
   const struct spillway_sum_key key = spillway_sum_key_of(&draft->image);
   __u32 slot;
-  if (!spillway_place_sum(config, job, &key, &draft->image, now_ns, &slot, decision)) {
+  if (!spillway_place_sum(config, job, &key, &draft->image, now_ns, passage->port, &slot,
+                          decision)) {
     return step_of(decision);
   }
   __u8* words = spillway_sum_words_in(data, end, layout);
@@ -244,7 +246,7 @@ static inline int pass_sum(const struct spillway_sum_config* config, struct spil
   if (draft->image.fields.kind == SPILLWAY_SUM_FLUSH) {
     return SUM_UP;
   }
-  return pass_slot(config, job, data, end, &passage->layout, now_ns, draft, decision);
+  return pass_slot(config, job, data, end, passage, now_ns, draft, decision);
 }
 
 /* The counters of a job that has a row; 0: it has none. Most jobs are in the first row they may be
@@ -279,7 +281,7 @@ static inline int pass_draft(const struct spillway_sum_config* config, __u8* dat
                              const struct sum_passage* passage,
                              const struct spillway_sum_frame* sum, struct sum_draft* draft) {
   const __u64 now_ns = bpf_ktime_get_coarse_ns();
-  struct spillway_sum_job* job = job_of_sum(&draft->image, now_ns);
+  struct spillway_sum_job* job = job_of_sum(&draft->image, now_ns, passage->port);
   struct spillway_sum_decision decision;
   int step = SUM_AS_IS;
   spillway_sum_say(&decision, SPILLWAY_SUM_FORWARD, SPILLWAY_SUM_PAST_IPV6);

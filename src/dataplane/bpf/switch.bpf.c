@@ -515,7 +515,8 @@ __attribute__((noinline)) int spillway_finish_sum(struct __sk_buff* buffer,
       !sum.is_plain) {
     return TC_ACT_UNSPEC;
   }
-  struct spillway_sum_job* job = job_of_sum(&draft->image, bpf_ktime_get_coarse_ns());
+  struct spillway_sum_job* job =
+      job_of_sum(&draft->image, bpf_ktime_get_coarse_ns(), buffer->ifindex);
   if (job == 0) {
     return TC_ACT_UNSPEC;
   }

@@ -157,24 +157,25 @@ base::Status Replay::take_ended() {
     const std::lock_guard lock(mutex_);
     ended.swap(ended_);
   }
-  for (const Ended& each : ended) {
+  base::Status first;
+  for (const Ended& each : ended) {  // also behind one that failed: somebody waits for all of them
     --open_operations_;
     const auto found = in_use_.find(each.node);
     if (found != in_use_.end()) {
       keep(std::move(found->second));
       in_use_.erase(found);
     }
-    if (!each.status.ok()) {
-      return {each.status.code(),
-              fmt::format("node {}: {}", graph_.nodes[each.node].id, each.status.message())};
+    if (!first.ok()) {
+      continue;
     }
-    if (graph_.nodes[each.node].kind != NodeKind::kSend) {
-      if (base::Status status = end_node(each.node, each.at); !status.ok()) {
-        return status;
-      }
+    if (!each.status.ok()) {
+      first = {each.status.code(),
+               fmt::format("node {}: {}", graph_.nodes[each.node].id, each.status.message())};
+    } else if (graph_.nodes[each.node].kind != NodeKind::kSend) {
+      first = end_node(each.node, each.at);
     }
   }
-  return {};
+  return first;
 }
 
 base::Status Replay::take_due() {

@@ -32,9 +32,25 @@ GraphRun::GraphRun(const World& world, const Meetings& meetings, CommunicationMo
   result_.ranks.resize(world.size());
 }
 
+// Such a dependency is not in the graph, whose edges are between two nodes.
+base::Status GraphRun::find_self_dependency() const {
+  for (const RankGraph& rank : world_.ranks) {
+    if (!rank.first_own.empty()) {
+      return {base::StatusCode::kMalformed,
+              fmt::format("{}: node {} depends on itself and can never begin; `spillway emulate "
+                          "lint` names all such nodes",
+                          rank.source, rank.first_own.front().node)};
+    }
+  }
+  return {};
+}
+
 GraphRunResult GraphRun::run() {
-  begin_all();
-  settle();
+  failed_ = find_self_dependency();
+  if (failed_.ok()) {
+    begin_all();
+    settle();
+  }
   const base::Instant limit{options_.limit};
   while (failed_.ok() && now_ <= limit && (!computing_.empty() || model_.has_open())) {
     step();
@@ -137,7 +153,12 @@ void GraphRun::begin_computing(NodePlace place) {
   const auto length = factor == 1.0 ? base::nanoseconds(node.duration_ns)
                                     : bounded_duration(static_cast<std::int64_t>(std::min(
                                           factor * static_cast<double>(node.duration_ns), 1e15)));
-  result_.ranks[place.rank].computing += length;
+  // Host and device compute beside each other: such time counts once.
+  base::Instant& computes_until = ranks_[place.rank].computes_until;
+  const base::Instant until = now_ + length;
+  result_.ranks[place.rank].computing +=
+      std::max(base::Duration(), until - std::max(now_, computes_until));
+  computes_until = std::max(computes_until, until);
   if (options_.keeps_times) {
     result_.times[place.rank][place.node].began = now_;
   }

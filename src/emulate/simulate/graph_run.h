@@ -54,8 +54,8 @@ struct NodeTimes {
 };
 
 struct RankTotals {
-  base::Duration computing{};
-  base::Instant ended{};  // its last node
+  base::Duration computing{};  // on either lane or both, so never longer than the run
+  base::Instant ended{};       // its last node
 };
 
 struct GraphRunResult {
@@ -97,6 +97,7 @@ class GraphRun {
     Lane host;
     double factor = 1.0;
     base::Instant dies{base::Duration(INT64_MAX)};
+    base::Instant computes_until{};  // on either lane, as far as it is known
   };
   struct OpenTransfer {
     Transfer transfer;
@@ -107,6 +108,7 @@ class GraphRun {
     bool has_come = false;  // a message that is there, and not yet received
   };
 
+  base::Status find_self_dependency() const;
   void begin_all();
   void step();
   void become_ready(NodePlace place);

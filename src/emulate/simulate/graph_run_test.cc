@@ -49,7 +49,17 @@ TEST(GraphRun, ARankComputesOneThingAtATimeAndHostsBesideDevices) {
                              compute_node(2, {}, base::microseconds(10)),
                              compute_node(3, {}, base::microseconds(15))};
   nodes[2].on_host = true;
-  EXPECT_EQ(us(run_recorded(world_of({nodes})).ended), 20);
+  const GraphRunResult result = run_recorded(world_of({nodes}));
+  EXPECT_EQ(us(result.ended), 20);
+  EXPECT_EQ(result.ranks[0].computing, base::microseconds(20)) << "time on both counts once";
+}
+
+TEST(GraphRun, ANodeThatDependsOnItselfIsNotRun) {
+  const GraphRunResult result =
+      run_recorded(world_of({{compute_node(1, {}, base::microseconds(10)),
+                              compute_node(2, {1, 2}, base::microseconds(10))}}));
+  EXPECT_NE(result.status.message().find("node 2 depends on itself"), std::string::npos)
+      << result.status.message();
 }
 
 TEST(GraphRun, ASendDoesNotWaitForItsReceive) {

@@ -315,13 +315,12 @@ base::Status RankWriter::run() {
 }  // namespace
 
 base::Status validate(const LlmStepOptions& o) {
-  constexpr std::uint32_t kMostOfAnything = 1'000'000;
   for (const std::uint32_t value :
        {o.tensor, o.data, o.pipeline, o.expert, o.layers, o.hidden, o.sequence, o.vocabulary,
         o.micro_batch, o.micro_batches, o.experts, o.experts_per_token, o.value_bytes,
         o.gradient_bytes, o.steps}) {
-    if (value < 1 || value > kMostOfAnything) {
-      return base::invalid_argument(fmt::format("every number is 1 to {}", kMostOfAnything));
+    if (value < 1 || value > kMaxModelNumber) {
+      return base::invalid_argument(fmt::format("every number is 1 to {}", kMaxModelNumber));
     }
   }
   const std::uint64_t world = std::uint64_t{o.tensor} * o.data;

@@ -38,6 +38,8 @@
 
 namespace spillway::emulate {
 
+inline constexpr std::uint32_t kMaxModelNumber = 1'000'000;  // of layers, ranks, tokens, ...
+
 struct LlmStepOptions {
   std::uint32_t tensor = 1;
   std::uint32_t data = 1;

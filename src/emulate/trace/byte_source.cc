@@ -34,11 +34,34 @@ class FileSource final : public ByteSource {
         break;
       }
       done += static_cast<std::size_t>(count);
+      if (base::Status status = check_limits(); !status.ok()) {
+        return status;
+      }
     }
     return done;
   }
 
  private:
+  base::Status check_limits() const {
+    if (gzdirect(file_) != 0) {
+      return {};
+    }
+    const auto unpacked = static_cast<std::uint64_t>(gztell(file_));
+    const auto packed = static_cast<std::uint64_t>(gzoffset(file_));
+    if (unpacked > kMaxUnpackedBytes) {
+      return too_large(fmt::format("{} bytes", kMaxUnpackedBytes));
+    }
+    if (unpacked > kFreeUnpackedBytes && unpacked > kMaxUnpackRatio * packed) {
+      return too_large(fmt::format("{} times its size", kMaxUnpackRatio));
+    }
+    return {};
+  }
+  static base::Status too_large(const std::string& limit) {
+    return {base::StatusCode::kLimitExceeded,
+            fmt::format("it unpacks to more than {}: if you trust it, unpack it with gunzip and "
+                        "give the file that it makes",
+                        limit)};
+  }
   bool ended_well() const {
     int code = Z_OK;
     gzerror(file_, &code);

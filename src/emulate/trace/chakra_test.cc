@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include <filesystem>
 #include <fstream>
@@ -215,6 +216,37 @@ TEST(Chakra, AGzipFileThatEndsEarlyIsRefused) {
   EXPECT_FALSE(read_trace_file(path, kept).ok());
   EXPECT_GT(kept.nodes.size(), 100U);
   std::filesystem::remove(path);
+}
+
+// A megabyte of gzip that would be a gigabyte of nodes: each takes far more than its bytes here.
+TEST(Chakra, AGzipFileThatUnpacksToFarMoreThanItIsIsRefusedEarly) {
+  const std::string path = testing::TempDir() + std::to_string(::getpid()) + ".bomb.0.et";
+  const std::string nodes(kFreeUnpackedBytes / 4, '\0');  // as many messages without content
+  gzFile packed = gzopen((path + ".gz").c_str(), "wb9");
+  std::ofstream plain(path, std::ios::binary);
+  for (int i = 0; i < 16; ++i) {
+    gzwrite(packed, nodes.data(), static_cast<unsigned>(nodes.size()));
+    plain << nodes;
+  }
+  gzclose(packed);
+  plain.close();
+  struct : NodeSink {
+    base::Status on_rank(const RankInfo&) override { return {}; }
+    base::Status on_node(const Node&) override {
+      ++count;
+      return {};
+    }
+    std::uint64_t count = 0;
+  } counted, all;
+  const base::Status refused = read_trace_file(path + ".gz", counted);
+  EXPECT_FALSE(refused.ok());
+  EXPECT_NE(refused.message().find("unpack it with gunzip"), std::string::npos)
+      << refused.message();
+  EXPECT_LE(counted.count, 2 * kFreeUnpackedBytes);
+  EXPECT_TRUE(read_trace_file(path, all).ok());
+  EXPECT_GT(all.count, 3 * kFreeUnpackedBytes);
+  std::filesystem::remove(path);
+  std::filesystem::remove(path + ".gz");
 }
 
 // ------------------------------------------------------------------ files that others wrote

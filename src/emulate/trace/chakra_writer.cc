@@ -6,6 +6,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "base/own_file.h"
 #include "emulate/trace/chakra.h"
 
 namespace spillway::emulate {
@@ -49,9 +50,11 @@ ChakraWriter::~ChakraWriter() = default;
 
 base::Result<std::unique_ptr<ChakraWriter>> ChakraWriter::create(const std::string& path) {
   const char* mode = path.ends_with(".gz") ? "wb" : "wbT";  // T: as it is
-  gzFile file = gzopen(path.c_str(), mode);
+  const int fd =
+      base::open_own_file(path.c_str(), base::Opening::kTruncate, base::Readers::kEveryone);
+  gzFile file = fd < 0 ? nullptr : gzdopen(fd, mode);
   if (file == nullptr) {
-    return base::invalid_argument(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
+    return base::invalid_argument(base::not_opened(path, errno).message());
   }
   return std::unique_ptr<ChakraWriter>(new ChakraWriter(std::make_unique<File>(file, path)));
 }

@@ -47,6 +47,23 @@ std::optional<NumberedName> numbered(std::string_view name) {
   return NumberedName{name.substr(0, dot), *rank};
 }
 
+// Files that are not the user's, such as the "._" ones that macOS puts beside each file.
+bool is_hidden(std::string_view name) {
+  return name.starts_with('.');
+}
+
+// "resnet.2024.json" is no rank's but where there is a "resnet.0.json" or the like beside it.
+bool is_one_of_several(const fs::path& path, const NumberedName& number) {
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  for (const char* end : {".et", ".et.gz", ".json", ".json.gz"}) {
+    std::error_code error;
+    if (fs::exists(folder / fmt::format("{}.0{}", number.prefix, end), error)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 base::Status check_ranks(const std::string& place, std::vector<TraceFile>& files) {
   if (files.empty()) {
     return base::invalid_argument(fmt::format(
@@ -73,7 +90,8 @@ base::Result<std::vector<TraceFile>> find_trace_files(const std::string& place) 
   if (fs::is_regular_file(path, error)) {
     const std::string name = path.filename().string();
     const auto number = numbered(name);
-    return std::vector<TraceFile>{{place, number ? number->rank : 0}};
+    return std::vector<TraceFile>{
+        {place, number && is_one_of_several(path, *number) ? number->rank : 0}};
   }
   const bool is_folder = fs::is_directory(path, error);
   const fs::path folder = is_folder ? path : path.has_parent_path() ? path.parent_path() : ".";
@@ -81,7 +99,7 @@ base::Result<std::vector<TraceFile>> find_trace_files(const std::string& place) 
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    const auto number = numbered(name);
+    const auto number = is_hidden(name) ? std::nullopt : numbered(name);
     if (!number || (!prefix.empty() && number->prefix != prefix)) {
       if (number && is_folder) {
         return base::invalid_argument(
@@ -95,6 +113,9 @@ base::Result<std::vector<TraceFile>> find_trace_files(const std::string& place) 
   }
   if (base::Status status = check_ranks(place, files); !status.ok()) {
     return status;
+  }
+  if (files.size() == 1) {
+    files[0].rank = 0;  // a number that counts nothing
   }
   return files;
 }

@@ -23,7 +23,7 @@ enum class TraceFormat : std::uint8_t { kChakra, kJson, kGoal, kSimai };
 
 struct TraceFile {
   std::string path;
-  std::uint32_t rank = 0;  // by its name; 0 where it has none
+  std::uint32_t rank = 0;  // by its name; 0 where it has none, or is the only one
 };
 
 // In the order of their ranks. Two files of one rank, and folders with several traces, are errors.

@@ -21,19 +21,32 @@ using membership::MemberId;
 // How long founders wait for streams to each other, and a newcomer for an answer.
 constexpr base::Duration kFoundingPatience = base::seconds(10);
 constexpr base::Duration kJoiningPatience = base::seconds(10);
+// Wait for a silent member before the next one of the ticket is tried.
+constexpr std::chrono::milliseconds kSilentMember{2500};
+// Between two looks at the ticket's file, while nobody answers where the last one leads.
+constexpr std::chrono::milliseconds kTicketLook{100};
 
 base::Result<Nonce> nonce_of_job(const wire::RunKey& key) {
   Nonce nonce{};
-  const base::Status status = wire::derive(key.bytes, {}, "spillway job ticket v1", nonce);
+  const base::Status status = wire::derive(key, {.use = wire::KeyUse::kTicket}, nonce);
   return status.ok() ? base::Result<Nonce>(nonce) : status;
 }
 
-base::Result<MemberId> draw_member_id() {
+// The ticket in the file, if it names other members of the same job.
+std::optional<Ticket> other_ticket(const std::string& path, const Ticket& known) {
+  const base::Result<std::string> text = ticket_text_in(path);
+  const base::Result<Ticket> ticket = parse_ticket(text.ok() ? *text : "");
+  return ticket.ok() && ticket->job == known.job && ticket->addresses != known.addresses
+             ? std::optional(*ticket)
+             : std::nullopt;
+}
+
+base::Result<std::uint64_t> draw_word() {
   const base::Result<Random> random = draw_random();
   if (!random.ok()) {
     return random.status();
   }
-  return std::max<MemberId>(base::load_le<MemberId>(random->data()), 1);
+  return std::max<std::uint64_t>(base::load_le<std::uint64_t>(random->data()), 1);
 }
 
 }  // namespace
@@ -102,7 +115,7 @@ base::Status Job::Impl::found(Communicator& communicator) {
         config_.standbys, communicator.world()));
   }
   const base::Result<JobRoots> roots = communicator.job_roots();
-  const base::Result<MemberId> id = draw_member_id();
+  const base::Result<MemberId> id = draw_word();
   if (!roots.ok() || !id.ok()) {
     return roots.ok() ? id.status() : roots.status();
   }
@@ -122,7 +135,7 @@ base::Status Job::Impl::found(Communicator& communicator) {
     return status;
   }
   secret_.wipe();
-  ticket_.address = mesh_->own().address;
+  ticket_.addresses = {mesh_->own().address};
   const base::Result<std::vector<Founder>> founders =
       gather_founders(communicator, {mesh_->own(), next_handle_});
   if (!founders.ok()) {
@@ -133,31 +146,60 @@ base::Status Job::Impl::found(Communicator& communicator) {
   for (const Founder& founder : *founders) {
     mesh_->introduce(founder.card);
   }
+  doors_ = doors_of(decision_->view);
+  for (const net::SocketAddress& door : doors_) {
+    if (door != ticket_.addresses.front() && ticket_.addresses.size() < kMaxTicketAddresses) {
+      ticket_.addresses.push_back(door);
+    }
+  }
   first_change_ = take_decision(/*had_state=*/true);
   if (base::Status status = open_seats(); !status.ok()) {
     return status;
   }
-  start(present_.view);
+  if (base::Status status = start(present_.view); !status.ok()) {
+    return status;
+  }
   if (base::Status status = export_metrics(communicator.rank()); !status.ok()) {
     return status;
   }
   return wait_for_streams(founders->size() - 1);
 }
 
-// Rank 0's: it is in the job for sure.
+// Where the first ranks listen, of several hosts if there are.
+std::vector<net::SocketAddress> Job::Impl::doors_of(const membership::View& view) const {
+  std::vector<net::SocketAddress> doors;
+  std::set<std::string> hosts;
+  for (const bool wants_other_host : {true, false}) {
+    for (const MemberId rank : view.ranks) {
+      const MemberCard* card = mesh_->find(rank);
+      if (card == nullptr || doors.size() == kMaxTicketAddresses ||
+          std::ranges::find(doors, card->address) != doors.end()) {
+        continue;
+      }
+      const bool is_other_host = hosts.insert(card->address.with_port(0).to_string()).second;
+      if (is_other_host || !wants_other_host) {
+        doors.push_back(card->address);
+      }
+    }
+  }
+  return doors;
+}
+
+// Rank 0 writes the ticket. Called under the mutex, or before the job's thread runs.
 base::Status Job::Impl::publish_ticket() const {
   const bool is_first = !present_.view.ranks.empty() && present_.view.ranks.front() == id_;
-  return is_first && !config_.ticket_file.empty() ? ticket_.write_to(config_.ticket_file)
-                                                  : base::Status();
+  return is_first && !config_.ticket_file.empty() && !doors_.empty()
+             ? Ticket{.addresses = doors_, .job = ticket_.job}.write_to(config_.ticket_file)
+             : base::Status();
 }
 
 base::Status Job::Impl::join(const Ticket& ticket) {
-  const base::Result<MemberId> id = draw_member_id();
+  const base::Result<MemberId> id = draw_word();
   if (!id.ok()) {
     return id.status();
   }
   ticket_ = ticket;
-  on_one_machine_ = ticket.address.to_string().starts_with("127.");
+  on_one_machine_ = ticket.addresses.front().to_string().starts_with("127.");
   for (const base::Status& status : {take_secret(), open_seats()}) {
     if (!status.ok()) {
       return status;
@@ -167,29 +209,73 @@ base::Status Job::Impl::join(const Ticket& ticket) {
     return status;
   }
   secret_.wipe();
-  mesh_->dial(ticket.address);
-  ticket_.address = mesh_->own().address;
-  start(std::nullopt);
+  ticket_.addresses.insert(ticket_.addresses.begin(), mesh_->own().address);
+  if (ticket_.addresses.size() > kMaxTicketAddresses) {
+    ticket_.addresses.pop_back();
+  }
+  if (base::Status status = start(std::nullopt); !status.ok()) {
+    return status;
+  }
   if (base::Status status = export_metrics(0); !status.ok()) {
     return status;
   }
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, std::chrono::nanoseconds(kJoiningPatience.count()),
-                    [this] { return is_welcome_ || dismissed_; });
-  if (!is_welcome_) {
-    return {base::StatusCode::kUnavailable,
-            fmt::format("the job at {} cannot be joined: {}", ticket.address.to_string(),
-                        dismissed_.value_or("it does not answer"))};
-  }
-  return {};
+  return wait_for_welcome(ticket);
 }
 
-void Job::Impl::start(std::optional<membership::View> view) {
+// Members that the ticket names may be gone while the job goes on, and then either refuse or are
+// silent: one after the other is tried, then those that are in the ticket's file by now, which the
+// first rank of each epoch writes again. The last that was dialled may still answer meanwhile.
+base::Status Job::Impl::wait_for_welcome(Ticket ticket) {
+  const auto end =
+      std::chrono::steady_clock::now() + std::chrono::nanoseconds(kJoiningPatience.count());
+  std::size_t tried = 0;  // of the ticket's addresses
+  std::unique_lock lock(mutex_);
+  while (!is_welcome_ && std::chrono::steady_clock::now() < end) {
+    if (tried < ticket.addresses.size()) {
+      dismissed_.reset();
+      tasks_.push([this, address = ticket.addresses[tried]] { mesh_->dial_anybody(address); });
+      ++tried;
+      const auto turn_ends = std::min(end, std::chrono::steady_clock::now() + kSilentMember);
+      changed_.wait_until(lock, turn_ends, [this] { return is_welcome_ || dismissed_; });
+      continue;
+    }
+    if (config_.ticket_file.empty() && dismissed_) {
+      break;
+    }
+    lock.unlock();
+    const std::optional<Ticket> next =
+        config_.ticket_file.empty() ? std::nullopt : other_ticket(config_.ticket_file, ticket);
+    lock.lock();
+    if (next) {
+      ticket = *next;
+      tried = 0;
+    } else {
+      changed_.wait_for(lock, kTicketLook, [this] { return is_welcome_; });
+    }
+  }
+  if (is_welcome_) {
+    return {};
+  }
+  return {base::StatusCode::kUnavailable,
+          fmt::format("the job at {} cannot be joined: {}", ticket.addresses_text(),
+                      dismissed_.value_or("it does not answer"))};
+}
+
+base::Status Job::Impl::start(std::optional<membership::View> view) {
+  const base::Result<std::uint64_t> seed = draw_word();
+  if (!seed.ok()) {
+    return seed.status();
+  }
   membership::MemberConfig config = config_.membership;
-  config.seed = id_;
+  config.seed = *seed;
+  config.secret_word = [spare = *seed] {
+    const base::Result<std::uint64_t> word = draw_word();
+    return word.ok() ? *word : spare;
+  };
   member_ = std::make_unique<membership::Member>(config, id_, std::move(view), next_handle_,
                                                  clock_.now());
   thread_ = std::thread([this] { run(); });
+  return {};
 }
 
 base::Status Job::Impl::export_metrics(std::uint32_t rank) {

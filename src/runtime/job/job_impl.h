@@ -72,8 +72,10 @@ class Job::Impl final : private MeshListener {
   base::Status open_mesh(base::ByteView secret, Standing standing, MemberId id);
   base::Status take_secret();
   base::Status publish_ticket() const;
-  void start(std::optional<membership::View> view);
+  base::Status start(std::optional<membership::View> view);
   base::Status wait_for_streams(std::size_t others);
+  base::Status wait_for_welcome(Ticket ticket);
+  std::vector<net::SocketAddress> doors_of(const membership::View& view) const;
   std::optional<Change> take_decision(bool had_state);
   Change change_of(const Decision& decision) const;
   base::Status export_metrics(std::uint32_t rank);
@@ -101,6 +103,9 @@ class Job::Impl final : private MeshListener {
   void on_speech(MemberId from, base::ByteView speech) override;
   void on_welcome(const MemberWelcome& welcome) override;
   void on_refused(const std::string& why) override;
+  bool is_member(MemberId member) const override {
+    return member_ != nullptr && member_->view().has(member);
+  }
   wire::RunKey key() const override { return key_; }
   void on_question(std::uint64_t asker, const std::string& question) override;
 
@@ -136,7 +141,8 @@ class Job::Impl final : private MeshListener {
   std::optional<membership::Interrupt> interrupt_;
   std::int64_t interrupted_ns_ = 0;
   std::int64_t parked_ns_ = 0;
-  std::optional<Decision> decision_;  // the newest
+  std::optional<Decision> decision_;       // the newest
+  std::vector<net::SocketAddress> doors_;  // of some of its ranks
   std::int64_t decided_ns_ = 0;
   std::optional<std::string> dismissed_;
   std::set<MemberId> heard_of_;  // connected, or found to be gone

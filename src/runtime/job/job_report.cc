@@ -12,13 +12,11 @@ namespace spillway::runtime {
 namespace {
 
 std::string json_of(const MemberReport& member) {
-  return fmt::format("{{\"rank\":{},\"id\":\"{:016x}\",\"name\":{},\"address\":{}}}",
-                     member.rank ? std::to_string(*member.rank) : "null", member.id,
-                     base::json_quoted(member.name), base::json_quoted(member.address));
-}
-
-double seconds_of(base::Duration duration) {
-  return static_cast<double>(duration.count()) / 1e9;
+  return fmt::format(
+      "{{\"rank\":{},\"id\":\"{:016x}\",\"name\":{},\"address\":{},"
+      "\"waits\":{}}}",
+      member.rank ? std::to_string(*member.rank) : "null", member.id,
+      base::json_quoted(member.name), base::json_quoted(member.address), member.waits);
 }
 
 std::string family(const char* name, const char* type, const char* help,
@@ -73,11 +71,11 @@ std::string metrics_text(const JobReport& report) {
                 report.changes) +
          number("interruptions_total", "counter", "Steps that had to be stopped for one.",
                 report.interruptions) +
-         family(
-             "pause_seconds_total", "counter", "Time that training stood still for changes.",
-             {sample("pause_seconds_total", job + ",phase=\"stop\"", seconds_of(report.stopping)),
-              sample("pause_seconds_total", job + ",phase=\"decide\"",
-                     seconds_of(report.deciding))});
+         family("pause_seconds_total", "counter", "Time that training stood still for changes.",
+                {sample("pause_seconds_total", job + ",phase=\"stop\"",
+                        base::seconds_of(report.stopping)),
+                 sample("pause_seconds_total", job + ",phase=\"decide\"",
+                        base::seconds_of(report.deciding))});
 }
 
 }  // namespace spillway::runtime

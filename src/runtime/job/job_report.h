@@ -20,10 +20,11 @@ struct MemberReport {
   std::uint64_t id = 0;
   std::string name{};
   std::string address{};
+  bool waits = false;  // a newcomer: has no part in the view before the next change
 };
 
 struct JobReport {
-  std::string job{};  // its nonce
+  std::string job{};  // Ticket::name(): reports reach people who may not have the ticket
   std::uint32_t epoch = 0;
   std::optional<std::uint32_t> rank{};  // of who tells it; nothing: a standby
   std::uint64_t step = 0;

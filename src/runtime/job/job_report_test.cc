@@ -16,7 +16,7 @@ JobReport three_ranks_and_a_standby() {
           .members = {{0, 0xa, "host0:7", "10.0.0.1:9"},
                       {1, 0xb, "host1:7", "10.0.0.2:9"},
                       {2, 0xc, "ho\"st", "10.0.0.3:9"},
-                      {std::nullopt, 0xd, "host3:7", "10.0.0.4:9"}},
+                      {std::nullopt, 0xd, "host3:7", "10.0.0.4:9", true}},
           .stragglers = {"rank 2 takes 3.0 times as long as the median"},
           .changes = 3,
           .interruptions = 2,
@@ -49,6 +49,7 @@ TEST(JobReport, IsToldToTools) {
             std::string::npos)
       << text;
   EXPECT_NE(text.find("{\"rank\":null,\"id\":\"000000000000000d\""), std::string::npos) << text;
+  EXPECT_NE(text.find("\"10.0.0.4:9\",\"waits\":true}"), std::string::npos) << text;
 }
 
 TEST(JobQuestion, SaysWhatIsWantedOrHowToSayIt) {
@@ -62,6 +63,8 @@ TEST(JobQuestion, SaysWhatIsWantedOrHowToSayIt) {
   EXPECT_EQ(refusal("grow"), "\"grow\": say by how many ranks, as in \"grow 2\"");
   EXPECT_EQ(refusal("grow 2 3"), "\"grow 2 3\": say by how many ranks, as in \"grow 2\"");
   EXPECT_EQ(refusal("remove x"), "\"remove x\": name the ranks, as in \"remove 2\"");
+  EXPECT_EQ(parse_request("end")->why, "");
+  EXPECT_EQ(parse_request("end  the disk is full")->why, "the disk is full");
   EXPECT_EQ(refusal("dance"),
             "\"dance\" is no question that a job answers; ask status, move, remove, grow or end");
 }

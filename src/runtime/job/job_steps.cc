@@ -3,6 +3,7 @@
 // Job: steps and changes, on the application's thread.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <future>
 #include <utility>
 
@@ -15,14 +16,19 @@ namespace {
 
 using membership::Decision;
 
-base::Result<wire::RunKey> key_of_channel(const wire::RunKey& job, const Decision& decision,
-                                          std::uint16_t channel) {
-  Blob salt(decision.nonce.begin(), decision.nonce.end());
-  salt.resize(salt.size() + 6);
-  base::store_le(salt.data() + decision.nonce.size(), decision.view.epoch);
-  base::store_le(salt.data() + decision.nonce.size() + 4, channel);
+// The communicator of these members, by its ranks. Parts of a partition have the same channel and
+// epoch, and ranks from 0 on each: their members tell them apart.
+base::Result<wire::RunKey> key_of_communicator(const wire::RunKey& job, const Decision& decision,
+                                               std::uint16_t channel,
+                                               std::span<const membership::MemberId> members) {
   wire::RunKey key;
-  const base::Status status = wire::derive(job.bytes, salt, "spillway epoch v1", key.bytes);
+  const base::Status status = wire::derive(job,
+                                           {.use = wire::KeyUse::kCommunicator,
+                                            .epoch = decision.view.epoch,
+                                            .channel = channel,
+                                            .nonce = decision.nonce,
+                                            .members = members},
+                                           key.bytes);
   return status.ok() ? base::Result<wire::RunKey>(key) : status;
 }
 
@@ -89,7 +95,7 @@ base::Result<std::optional<Change>> Job::Impl::park(const membership::Position& 
                                   .step = 0,
                                   .sources = {},
                                   .why = *dismissed_,
-                                  .is_done = *dismissed_ == membership::kJobDone,
+                                  .is_done = membership::is_wanted_end(*dismissed_),
                                   .interrupted_ns = interrupted_ns_,
                                   .parked_ns = parked_ns_,
                                   .decided_ns = wall_clock_ns()});
@@ -127,7 +133,8 @@ Change Job::Impl::change_of(const Decision& decision) const {
                 .step = decision.step,
                 .sources = decision.sources,
                 .why = decision.why,
-                .is_done = false,
+                .is_done = decision.outcome == membership::Outcome::kEnds &&
+                           membership::is_wanted_end(decision.why),
                 .interrupted_ns = interrupted_before(decision),
                 .parked_ns = parked_ns_,
                 .decided_ns = decided_ns_};
@@ -146,11 +153,15 @@ base::Result<std::unique_ptr<Communicator>> Job::Impl::communicator(
         channel, config_.channels));
   }
   std::vector<Blob> cards;
+  std::vector<membership::MemberId> members;
   std::optional<std::uint16_t> own;
   for (const std::uint16_t rank : ranks) {
     if (rank >= present_.handles.size()) {
       return base::invalid_argument(
           fmt::format("there is no rank {} of {}", rank, present_.handles.size()));
+    }
+    if (std::find(members.begin(), members.end(), present_.view.ranks[rank]) != members.end()) {
+      return base::invalid_argument(fmt::format("rank {} is named twice: name each once", rank));
     }
     const base::Result<std::vector<Blob>> all = parse_handle(present_.handles[rank]);
     if (!all.ok() || all->size() <= channel) {
@@ -163,6 +174,7 @@ base::Result<std::unique_ptr<Communicator>> Job::Impl::communicator(
       own = static_cast<std::uint16_t>(cards.size());
     }
     cards.push_back((*all)[channel]);
+    members.push_back(present_.view.ranks[rank]);
   }
   if (!own) {
     return base::invalid_argument("this process is none of these ranks");
@@ -172,7 +184,7 @@ base::Result<std::unique_ptr<Communicator>> Job::Impl::communicator(
     const std::lock_guard lock(mutex_);
     job_key = key_;
   }
-  const base::Result<wire::RunKey> key = key_of_channel(job_key, present_, channel);
+  const base::Result<wire::RunKey> key = key_of_communicator(job_key, present_, channel, members);
   if (!key.ok()) {
     return key.status();
   }

@@ -2,17 +2,23 @@
 #include "runtime/job/job.h"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
+#include <array>
 #include <atomic>
+#include <cerrno>
 #include <functional>
 #include <future>
 #include <numeric>
 #include <thread>
 
+#include "net/stranger_book.h"
 #include "runtime/job/handle.h"
+#include "runtime/job/mesh.h"
 #include "runtime/job/mesh_message.h"
 #include "runtime/job/question.h"
 #include "runtime/job_testing.h"
+#include "runtime/observe/observe_testing.h"
 
 namespace spillway::runtime {
 namespace {
@@ -222,7 +228,13 @@ TEST(Job, AProcessThatComesLaterIsAStandby) {
     TestMember member;
     JobConfig config;
     config.membership = with_patience({});
-    auto job = Job::join(ticket.get(), config);
+    // The ticket that it was started with is of a member that is gone; the file has a living one's.
+    const TemporaryFolder folder;
+    config.ticket_file = folder.file("ticket");
+    ASSERT_TRUE(ticket.get().write_to(config.ticket_file).ok());
+    Ticket gone = ticket.get();
+    gone.addresses = {gone.addresses.front().with_port(1)};
+    auto job = Job::join(gone, config);
     has_joined = !job.ok();  // nobody trains for ever
     ASSERT_TRUE(job.ok()) << job.status().message();
     member.job = std::move(job).value();
@@ -261,6 +273,79 @@ TEST(Job, AProcessThatComesLaterIsAStandby) {
   newcomer.join();
 }
 
+// A ticket names several members, and any that lives will do.
+TEST(Job, IsFoundByAnyMemberThatItsTicketNames) {
+  with_job(3, {}, [&](TestMember& member, std::uint16_t founder) {
+    if (founder == 0) {
+      Ticket ticket = member.job->ticket();
+      EXPECT_EQ(ticket.addresses.size(), 3U);
+      ticket.addresses = {ticket.addresses[0].with_port(1), ticket.addresses[2]};
+      const auto told = ask_job(ticket, {}, "status", test_patience_duration());
+      ASSERT_TRUE(told.ok()) << told.status().message();
+      EXPECT_NE(told->find("\"rank\":2"), std::string::npos) << *told;
+      const auto newcomer = Job::join(ticket, {.membership = with_patience({})});
+      EXPECT_TRUE(newcomer.ok()) << newcomer.status().message();
+    }
+    EXPECT_EQ(member.job->finish(test_patience_duration()), std::optional(true));
+  });
+}
+
+// A tool waits for a change as long as its steps take, and not as long as a stranger may.
+TEST(Job, AnswersAToolBehindAStepThatIsLongerThanAGreeting) {
+  JobConfig config;
+  config.standbys = 1;
+  with_job(2, config, [&](TestMember& member, std::uint16_t founder) {
+    if (founder == 1) {
+      member.park(/*has_state=*/false, 0);
+      EXPECT_TRUE(member.change.is_done) << member.change.why;
+      return;
+    }
+    EXPECT_EQ(member.job->step(0, base::milliseconds(1)), Verdict::kGo);
+    std::thread asking([&] {
+      const auto answer = ask_job(member.job->ticket(), {}, "end", test_patience_duration());
+      ASSERT_TRUE(answer.ok()) << answer.status().message();
+      EXPECT_TRUE(answer->starts_with("done: ")) << *answer;
+    });
+    std::this_thread::sleep_for(std::chrono::nanoseconds(Mesh::kGreetingPatience.count()) +
+                                std::chrono::seconds(1));  // step 0
+    std::uint64_t step = 1;
+    while (member.job->step(step, base::milliseconds(1)) == Verdict::kGo) {
+      ++step;
+    }
+    member.park(/*has_state=*/true, step);
+    EXPECT_EQ(member.change.outcome, membership::Outcome::kEnds);
+    asking.join();
+  });
+}
+
+// Ranks 0 and 2, and 1 and 3: what is sealed for one part must neither pass nor repeat in the
+// other.
+TEST(Job, PartsOfAPartitionShareNoKey) {
+  std::array<wire::RunKey, 4> parts;  // by founder
+  std::array<wire::RunKey, 4> all;
+  JobConfig config;
+  config.channels = 2;
+  with_job(4, config, [&](TestMember& member, std::uint16_t founder) {
+    const auto first = static_cast<std::uint16_t>(founder % 2);
+    const std::array<std::uint16_t, 2> part = {first, static_cast<std::uint16_t>(first + 2)};
+    const std::array<std::uint16_t, 2> twice = {founder, founder};
+    EXPECT_FALSE(member.job->communicator(1, twice).ok());
+    member.connect();
+    all[founder] = member.communicator->job_roots()->key;
+    member.communicator = member.job->communicator(1, part).value();
+    parts[founder] = member.communicator->job_roots()->key;
+    float sum = 0;
+    EXPECT_TRUE(member.sum_of_ones(sum).ok());
+    EXPECT_EQ(sum, 2.0F);
+    EXPECT_EQ(member.job->finish(test_patience_duration()), std::optional(true));
+  });
+  EXPECT_EQ(parts[0], parts[2]);
+  EXPECT_EQ(parts[1], parts[3]);
+  EXPECT_NE(parts[0], parts[1]);
+  EXPECT_EQ(all[0], all[1]);
+  EXPECT_NE(all[0], parts[0]);
+}
+
 TEST(Job, AnswersOnlyWhoKnowsItsSecret) {
   constexpr std::string_view kSecret = "sixteen bytes or more";
   constexpr std::string_view kOther = "another secret of the same kind";
@@ -293,20 +378,63 @@ TEST(Job, AnswersOnlyWhoKnowsItsSecret) {
       kSecret);
 }
 
+// A stranger needs no key to connect. All of them together hold a share of the descriptors, and who
+// knows the ticket is answered all the same.
+TEST(Job, StrangersThatConnectHoldAShareOfTheDescriptors) {
+  JobConfig config;
+  config.standbys = 1;
+  with_job(2, config, [&](TestMember& member, std::uint16_t founder) {
+    if (founder != 0) {
+      member.park(/*has_state=*/false, 0);
+      EXPECT_TRUE(member.change.is_done);
+      return;
+    }
+    const std::size_t most =
+        net::StrangerBook::most_of(net::StrangerBook::files_of_process(), Mesh::kStrangerBytes);
+    const Ticket& ticket = member.job->ticket();
+    const Door door = door_of(ticket.addresses.front(), ticket.addresses.front().to_string());
+    std::vector<net::UniqueFd> flood;
+    for (std::size_t i = 0; i < most + 1; ++i) {
+      base::Result<net::UniqueFd> stranger = connect_to(door, test_patience_duration());
+      ASSERT_TRUE(stranger.ok()) << stranger.status().message();
+      flood.push_back(std::move(stranger).value());
+    }
+    const auto told = ask_job(ticket, {}, "status", test_patience_duration());
+    ASSERT_TRUE(told.ok()) << told.status().message();
+    std::size_t held = 0;
+    std::uint8_t byte = 0;
+    for (const net::UniqueFd& stranger : flood) {
+      const ssize_t got = ::recv(stranger.get(), &byte, 1, MSG_DONTWAIT);
+      held += got < 0 && errno == EAGAIN ? 1 : 0;
+    }
+    EXPECT_LE(held, most / net::StrangerBook::kSourceShare);
+    EXPECT_EQ(member.job->finish(test_patience_duration()), std::optional(true));
+  });
+}
+
 TEST(Ticket, IsWrittenAndReadAgain) {
-  const Ticket ticket{.address = net::SocketAddress::parse("10.0.0.3:41234").value(),
-                      .job = {1, 2, 3, 0xFF}};
-  const auto parsed = parse_ticket(ticket.to_string());
-  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
-  EXPECT_EQ(parsed->address, ticket.address);
-  EXPECT_EQ(parsed->job, ticket.job);
+  Ticket ticket{.addresses = {net::SocketAddress::parse("10.0.0.3:41234").value()},
+                .job = {1, 2, 3, 0xFF}};
+  for (const char* more : {"[fe80::1]:9", "10.0.0.4:41234", ""}) {
+    const auto parsed = parse_ticket(ticket.to_string());
+    ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+    EXPECT_EQ(parsed->addresses, ticket.addresses);
+    EXPECT_EQ(parsed->job, ticket.job);
+    if (*more != 0) {
+      ticket.addresses.push_back(net::SocketAddress::parse(more).value());
+    }
+  }
 }
 
 TEST(Ticket, OfAnyOtherTextIsAnError) {
   for (const char* text :
        {"", "/", "10.0.0.3:41234", "10.0.0.3:41234/12", "10.0.0.3/00000000000000000000000000000000",
         "10.0.0.3:0/00000000000000000000000000000000",
-        "10.0.0.3:1/0000000000000000000000000000000g"}) {
+        "10.0.0.3:1/0000000000000000000000000000000g",
+        "10.0.0.3:1,/00000000000000000000000000000000",
+        ",10.0.0.3:1/00000000000000000000000000000000",
+        "10.0.0.3:1,10.0.0.3:0/00000000000000000000000000000000",
+        "1.1.1.1:1,1.1.1.1:2,1.1.1.1:3,1.1.1.1:4/00000000000000000000000000000000"}) {
     const auto parsed = parse_ticket(text);
     EXPECT_FALSE(parsed.ok()) << text;
   }
@@ -327,6 +455,17 @@ TEST(MeshMessage, IsReadAsItWasWritten) {
   const auto welcomed = parse_member_welcome(encode(welcome).body);
   ASSERT_TRUE(welcomed.ok());
   EXPECT_EQ(welcomed->cards, welcome.cards);
+}
+
+TEST(MeshMessage, NamesCannotDriveATerminal) {
+  const MemberCard card{.id = 42,
+                        .address = net::SocketAddress::parse("127.0.0.1:99").value(),
+                        .name = "\x1b[2Jhost\n\xff:1"};
+  const auto heard =
+      parse_member_hello(encode(MemberHello{.job = {}, .version = "\a", .card = card}).body);
+  ASSERT_TRUE(heard.ok());
+  EXPECT_EQ(heard->card.name, "\\x1b[2Jhost\\x0a\\xff:1");
+  EXPECT_EQ(heard->version, "\\x07");
 }
 
 TEST(MeshMessage, CutAnywhereIsAnError) {

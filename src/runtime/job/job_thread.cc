@@ -53,6 +53,7 @@ void Job::Impl::take(const membership::Event& event) {
              decided->decision.view.ranks.size(), decided->decision.why);
     const std::lock_guard lock(mutex_);
     decision_ = decided->decision;
+    doors_ = doors_of(decision_->view);
     decided_ns_ = wall_clock_ns();
     count_change();
   } else if (const auto* dismissed = std::get_if<membership::Dismissed>(&event)) {
@@ -174,7 +175,7 @@ void Job::Impl::answer(const std::string& question, std::function<void(std::stri
 JobReport Job::Impl::report() const {
   const membership::View& view = member_->view();
   JobReport report = report_;
-  report.job = to_hex(ticket_.job);
+  report.job = ticket_.name();
   report.epoch = view.epoch;
   report.rank = view.rank_of(id_);
   report.waits_for = member_->waits_for(clock_.now());
@@ -188,6 +189,13 @@ JobReport Job::Impl::report() const {
   }
   for (const MemberId standby : view.standbys) {
     add(standby, std::nullopt);
+  }
+  // Newcomers, which the next change makes standbys or calls in.
+  for (const MemberCard& card : mesh_->roster()) {
+    if (!view.has(card.id) && (card.id == id_ || mesh_->has_stream_to(card.id))) {
+      add(card.id, std::nullopt);
+      report.members.back().waits = true;
+    }
   }
   const std::lock_guard lock(mutex_);
   report.why = decision_ ? decision_->why : "";

@@ -19,6 +19,10 @@ namespace {
 
 // Of a hello: cards are short.
 constexpr std::size_t kMaxGreetingBytes = 4096;
+constexpr std::size_t kNewcomersPerTurn = 64;
+// Before a member that turned this one away is dialled again, and before anybody is accepted after
+// the process ran out of descriptors: either at once would keep the thread busy.
+constexpr base::Duration kCrowdedPause = base::milliseconds(100);
 
 void send_at_once(const net::UniqueFd& socket) {
   const int yes = 1;
@@ -70,10 +74,23 @@ class Mesh::Stream {
   }
   State state() const { return state_; }
   bool is_dialler() const { return std::holds_alternative<GuestHandshake>(handshake_); }
+  // It dialled this one, and has not proved to know the job's credential.
+  bool is_stranger() const { return !is_dialler() && state_ == State::kShaking; }
+  bool was_answered() const { return was_answered_; }
+  // This one dialled, and the other side closed the stream before anything was proved: as to a
+  // stranger, where too many come at once.
+  bool was_turned_away() const { return was_turned_away_; }
+  const Door& door() const { return door_; }
   bool is_overdue(base::Instant now) const {
-    return state_ != State::kOpen && state_ != State::kEnded && now >= leave_by_;
+    return state_ != State::kEnded && leave_by() && now >= *leave_by();
   }
-  base::Instant leave_by() const { return leave_by_; }
+  // None for a member's stream, and while its peer waits for an answer.
+  std::optional<base::Instant> leave_by() const {
+    const bool stays = state_ == State::kOpen || (state_ == State::kAsking && unanswered_ > 0);
+    return stays ? std::nullopt : std::optional(leave_by_);
+  }
+  // Until then a member that turned this one away is dialled again.
+  base::Instant dial_until() const { return leave_by_; }
   const std::string& trouble() const { return trouble_; }
   membership::MemberId member() const { return member_; }
   // Who was to be found there; 0: whoever.
@@ -84,7 +101,15 @@ class Mesh::Stream {
     state_ = State::kOpen;
     inbox_.set_most_body_bytes(kMaxSpeechBytes);
   }
-  void ask() { state_ = State::kAsking; }
+  void ask() {
+    state_ = State::kAsking;
+    ++unanswered_;
+  }
+  void answer(const Frame& frame, base::Instant leave_by) {
+    unanswered_ -= unanswered_ > 0 ? 1 : 0;
+    leave_by_ = leave_by;
+    say(frame);
+  }
   void end(std::string why) {
     if (state_ != State::kEnded) {
       state_ = State::kEnded;
@@ -141,6 +166,7 @@ class Mesh::Stream {
     }
     Blob bytes;
     if (receive_some(socket_, bytes) == StreamState::kClosed) {
+      was_turned_away_ = is_dialler() && state_ == State::kShaking;
       end("the connection was closed");
       return;
     }
@@ -185,6 +211,7 @@ class Mesh::Stream {
             return;
           }
           if (answer->has_value()) {
+            was_answered_ = true;
             say(**answer);
           }
           if (handshake.is_done() && state_ != State::kEnded) {
@@ -205,6 +232,9 @@ class Mesh::Stream {
   State state_;
   base::Instant leave_by_;
   bool has_just_shaken_ = false;
+  bool was_answered_ = false;
+  bool was_turned_away_ = false;
+  std::size_t unanswered_ = 0;  // questions
   membership::MemberId member_ = 0;
   FrameReader inbox_{kMaxHandshakeBytes};
   Channel channel_{};
@@ -255,24 +285,65 @@ void Mesh::introduce(const MemberCard& member) {
       !known_.emplace(member.id, member).second || member.id < own_.id) {
     return;
   }
-  dial(member.address, member.id);
+  waiting_.push_back(
+      {.door = door_of(member.address, member.address.to_string()), .expected = member.id});
 }
 
-void Mesh::dial(const net::SocketAddress& address, membership::MemberId expected) {
-  const Door door = door_of(address, address.to_string());
-  base::Result<net::UniqueFd> socket = begin_to_connect(door);
+void Mesh::dial_anybody(const net::SocketAddress& address) {
+  std::erase_if(redials_, [](const Dial& again) { return again.expected == 0; });
+  std::erase_if(streams_, [](const auto& each) {
+    const Stream& stream = *each.second;
+    return stream.is_dialler() && stream.expected() == 0 && stream.member() == 0;
+  });
+  dial({.door = door_of(address, address.to_string())});
+}
+
+std::size_t Mesh::dials_under_way() const {
+  return static_cast<std::size_t>(std::ranges::count_if(streams_, [](const auto& each) {
+    return each.second->is_dialler() && each.second->member() == 0;
+  }));
+}
+
+// Some have dialled this one in the meantime.
+void Mesh::dial_those_that_wait() {
+  if (waiting_.empty()) {
+    return;
+  }
+  for (std::size_t under_way = dials_under_way(); !waiting_.empty() && under_way < kMaxDials;) {
+    const Dial next = std::move(waiting_.front());
+    waiting_.pop_front();
+    if (!open_.contains(next.expected)) {
+      dial(next);
+      ++under_way;
+    }
+  }
+}
+
+void Mesh::forget(membership::MemberId member) {
+  if (!open_.contains(member) && !listener_.is_member(member)) {
+    known_.erase(member);
+  }
+}
+
+void Mesh::dial(Dial dial) {
+  if (dial.leave_by == base::Instant()) {
+    dial.leave_by = clock_.now() + kGreetingPatience;
+  }
+  base::Result<net::UniqueFd> socket = begin_to_connect(dial.door);
   const base::Result<Random> random = draw_random();
   if (!socket.ok() || !random.ok()) {
     log_warn("a member of the job cannot be reached: {}",
              socket.ok() ? random.status().message() : socket.status().message());
-    if (expected != 0) {
-      listener_.on_lost(expected);
+    if (dial.expected != 0) {
+      listener_.on_lost(dial.expected);
+      forget(dial.expected);
+    } else {
+      listener_.on_refused(socket.ok() ? random.status().message() : socket.status().message());
     }
     return;
   }
-  begin_stream(std::make_unique<Stream>(next_stream_++, std::move(socket).value(), door, expected,
-                                        config_.credential, *random,
-                                        clock_.now() + kGreetingPatience));
+  begin_stream(std::make_unique<Stream>(next_stream_++, std::move(socket).value(), dial.door,
+                                        dial.expected, config_.credential, *random, dial.leave_by));
 }
 
 void Mesh::begin_stream(std::unique_ptr<Stream> stream) {
@@ -281,15 +352,48 @@ void Mesh::begin_stream(std::unique_ptr<Stream> stream) {
 }
 
 void Mesh::accept_all() {
-  while (streams_.size() < kMaxStreams) {
+  for (std::size_t count = 0; count < kNewcomersPerTurn; ++count) {
     Newcomer newcomer = accept_from(listening_);
+    if (newcomer.is_crowded) {
+      closed_until_ = clock_.now() + kCrowdedPause;
+      return;
+    }
     const base::Result<Random> random = draw_random();
     if (!newcomer.socket.valid() || !random.ok()) {
       return;
     }
-    begin_stream(std::make_unique<Stream>(next_stream_++, std::move(newcomer.socket),
-                                          config_.credential, *random,
-                                          clock_.now() + kGreetingPatience));
+    if (make_room(newcomer.source)) {
+      strangers_.add(next_stream_, newcomer.source, clock_.now());
+      begin_stream(std::make_unique<Stream>(next_stream_++, std::move(newcomer.socket),
+                                            config_.credential, *random,
+                                            clock_.now() + kGreetingPatience));
+    }
+  }
+}
+
+// False if a newcomer from `source` has to be turned away.
+bool Mesh::make_room(const std::string& source) {
+  if (streams_.size() - strangers_.size() >= kMaxStreams) {
+    return false;
+  }
+  const net::StrangerBook::Room room = strangers_.room_for(source, clock_.now());
+  if (!room.leaves) {
+    return room.is_free;
+  }
+  Stream& leaves = *streams_.at(*room.leaves);
+  serve(leaves, POLLIN);  // its proof may be here, and it believes then that it is in
+  if (leaves.is_stranger()) {
+    strangers_.remove(*room.leaves);
+    streams_.erase(*room.leaves);
+  }
+  return true;
+}
+
+void Mesh::note_stranger(const Stream& stream) {
+  if (!stream.is_stranger()) {
+    strangers_.remove(stream.number());
+  } else if (stream.was_answered()) {
+    strangers_.answered(stream.number());
   }
 }
 
@@ -313,24 +417,31 @@ void Mesh::hang_up(membership::MemberId member) {
 void Mesh::reply(std::uint64_t asker, std::string_view text) {
   const auto found = streams_.find(asker);
   if (found != streams_.end()) {
-    found->second->say(encode_text(FrameType::kReply, text));
+    found->second->answer(encode_text(FrameType::kReply, text), clock_.now() + kGreetingPatience);
   }
 }
 
 void Mesh::turn(base::Instant until, int wake) {
   drop_ended();
-  std::vector<pollfd> polled = {{wake, POLLIN, 0}, {listening_.get(), POLLIN, 0}};
+  dial_those_that_wait();
+  const bool is_closed = clock_.now() < closed_until_;
+  std::vector<pollfd> polled = {{wake, POLLIN, 0}, {is_closed ? -1 : listening_.get(), POLLIN, 0}};
+  until = is_closed ? std::min(until, closed_until_) : until;
   std::vector<std::uint64_t> numbers;
   for (const auto& [number, stream] : streams_) {
     polled.push_back({stream->fd(), stream->wanted_events(), 0});
     numbers.push_back(number);
-    until = stream->state() == Stream::State::kOpen ? until : std::min(until, stream->leave_by());
+    until = std::min(until, stream->leave_by().value_or(until));
+  }
+  for (const Dial& again : redials_) {
+    until = std::min(until, again.at);
   }
   const timespec patience = net::timespec_of(until - clock_.now());
   ::ppoll(polled.data(), polled.size(), &patience, nullptr);
   if (polled[1].revents != 0) {
     accept_all();
   }
+  redial();
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     const auto found = streams_.find(numbers[i]);
     if (found != streams_.end() && polled[i + 2].revents != 0) {
@@ -340,8 +451,24 @@ void Mesh::turn(base::Instant until, int wake) {
   drop_ended();
 }
 
+void Mesh::redial() {
+  const base::Instant now = clock_.now();
+  const auto due = std::partition(redials_.begin(), redials_.end(),
+                                  [now](const Dial& again) { return now < again.at; });
+  const std::vector<Dial> dials(due, redials_.end());
+  redials_.erase(due, redials_.end());
+  for (const Dial& again : dials) {
+    dial(again);
+  }
+}
+
 void Mesh::serve(Stream& stream, short events) {
   stream.on_events(events);
+  hear_all(stream);
+  note_stranger(stream);
+}
+
+void Mesh::hear_all(Stream& stream) {
   while (true) {
     const std::optional<Frame> frame = stream.next();
     if (stream.has_just_shaken() && stream.is_dialler()) {
@@ -392,6 +519,8 @@ void Mesh::hear_hello(Stream& stream, const Frame& frame) {
     why = "there is such a member already";
   } else if (stream.expected() != 0 && stream.expected() != hello->card.id) {
     why = "another member was expected there";
+  } else if (known_.size() >= kMaxStreams && !known_.contains(hello->card.id)) {
+    why = "the job knows as many processes as it can";
   }
   if (!why.empty()) {
     stream.say(encode(Refusal{.final = true, .reason = why}));
@@ -468,17 +597,24 @@ void Mesh::drop_ended() {
                stream.trouble());
       open_.erase(stream.member());
       lost.push_back(stream.member());
+    } else if (stream.was_turned_away() && now + kCrowdedPause < stream.dial_until()) {
+      redials_.push_back({.door = stream.door(),
+                          .expected = stream.expected(),
+                          .at = now + kCrowdedPause,
+                          .leave_by = stream.dial_until()});
     } else if (stream.is_dialler()) {
       refusal = stream.trouble();
       log_info(LogSubsystem::kNet, "a member cannot be reached: {}", refusal);
-      if (stream.expected() != 0) {
+      if (stream.expected() != 0 && !open_.contains(stream.expected())) {
         lost.push_back(stream.expected());
       }
     }
+    strangers_.remove(at->first);
     at = streams_.erase(at);
   }
   for (const membership::MemberId member : lost) {
     listener_.on_lost(member);
+    forget(member);
   }
   if (!refusal.empty() && config_.standing == Standing::kNewcomer && open_.empty()) {
     listener_.on_refused(refusal);

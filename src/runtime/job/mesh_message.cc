@@ -3,35 +3,30 @@
 
 #include <algorithm>
 
+#include "base/printable.h"
+
 namespace spillway::runtime {
 namespace {
-
-template <typename T>
-void put(Blob& out, T value) {
-  const std::size_t at = out.size();
-  out.resize(at + sizeof(T));
-  base::store_le(out.data() + at, value);
-}
 
 void put_bytes(Blob& out, base::ByteView bytes) {
   out.insert(out.end(), bytes.begin(), bytes.end());
 }
 
 void put_text(Blob& out, std::string_view text) {
-  const std::string_view cut = text.substr(0, kMaxMeshText);
-  put(out, static_cast<std::uint16_t>(cut.size()));
+  const std::string cut = base::printable_prefix(text, kMaxMeshText);
+  base::append_le(out, static_cast<std::uint16_t>(cut.size()));
   out.insert(out.end(), cut.begin(), cut.end());
 }
 
 void put_card(Blob& out, const MemberCard& card) {
-  put(out, card.id);
+  base::append_le(out, card.id);
   put_text(out, card.address.to_string());
   put_text(out, card.name);
 }
 
 void put_cards(Blob& out, const std::vector<MemberCard>& cards) {
   const std::size_t count = std::min(cards.size(), kMaxRoster);
-  put(out, static_cast<std::uint16_t>(count));
+  base::append_le(out, static_cast<std::uint16_t>(count));
   for (std::size_t i = 0; i < count; ++i) {
     put_card(out, cards[i]);
   }
@@ -43,9 +38,10 @@ void take_bytes(base::ByteReader& reader, std::array<std::uint8_t, Size>& out) {
   std::copy(bytes.begin(), bytes.end(), out.begin());
 }
 
+// Printable: it ends up on terminals, in logs and in JSON.
 std::string take_text(base::ByteReader& reader) {
   const base::ByteView bytes = reader.take(reader.read<std::uint16_t>());
-  return {bytes.begin(), bytes.end()};
+  return base::printable(std::string(bytes.begin(), bytes.end()));
 }
 
 base::Status no_mesh_message() {
@@ -85,7 +81,7 @@ base::Result<std::vector<MemberCard>> take_cards(base::ByteReader& reader) {
 Frame encode(const MemberHello& hello) {
   Blob body;
   put_bytes(body, hello.job);
-  put(body, static_cast<std::uint8_t>(hello.standing));
+  base::append_le(body, static_cast<std::uint8_t>(hello.standing));
   put_text(body, hello.version);
   put_card(body, hello.card);
   return {FrameType::kMember, std::move(body)};

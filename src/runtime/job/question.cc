@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <optional>
 #include <sstream>
+#include <utility>
 
 #include "base/clock.h"
 #include "runtime/job/mesh.h"
@@ -20,6 +22,8 @@ class Questioner {
  public:
   Questioner(net::UniqueFd stream, base::Instant deadline)
       : stream_(std::move(stream)), deadline_(deadline) {}
+
+  void wait_until(base::Instant deadline) { deadline_ = deadline; }
 
   base::Status say(const Frame& frame) {
     const base::Result<Blob> packed = channel_.pack(frame);
@@ -97,23 +101,57 @@ class Questioner {
   Channel channel_{};
 };
 
+// Connects to the member at this address, which must prove that it belongs to the job, within
+// `patience`. Its answers may come until `deadline`.
+base::Result<Questioner> reach(const net::SocketAddress& address, const Credential& credential,
+                               base::Duration patience, base::Instant deadline) {
+  const base::Instant end = base::MonotonicClock().now() + patience;
+  const base::Result<Random> random = draw_random();
+  base::Result<net::UniqueFd> stream = connect_to(door_of(address, address.to_string()), patience);
+  if (!random.ok() || !stream.ok()) {
+    return random.ok() ? stream.status() : random.status();
+  }
+  Questioner questioner(std::move(stream).value(), end);
+  if (base::Status status = questioner.shake_hands(GuestHandshake(credential, *random));
+      !status.ok()) {
+    return status;
+  }
+  questioner.wait_until(deadline);
+  return questioner;
+}
+
+// The first of the ticket's members that is there. One that is silent has its share of the time.
+base::Result<Questioner> reach_any(const Ticket& ticket, const Credential& credential,
+                                   base::Instant deadline) {
+  base::Status status = base::invalid_argument("the ticket names no member of the job");
+  for (std::size_t i = 0; i < ticket.addresses.size(); ++i) {
+    const base::Duration left = deadline - base::MonotonicClock().now();
+    const auto share =
+        base::Duration(left.count() / static_cast<std::int64_t>(ticket.addresses.size() - i));
+    base::Result<Questioner> questioner =
+        reach(ticket.addresses[i], credential, std::max(share, base::Duration()), deadline);
+    if (questioner.ok()) {
+      return questioner;
+    }
+    status = questioner.status();
+  }
+  return status;
+}
+
 }  // namespace
 
 base::Result<std::string> ask_job(const Ticket& ticket, base::ByteView secret,
                                   const std::string& question, base::Duration limit) {
-  const base::Instant deadline = base::MonotonicClock().now() + limit;
   const base::Result<Credential> credential = ticket.credential(secret);
-  const base::Result<Random> random = draw_random();
-  base::Result<net::UniqueFd> stream =
-      connect_to(door_of(ticket.address, ticket.address.to_string()), limit);
-  if (!credential.ok() || !random.ok() || !stream.ok()) {
-    return !stream.ok() ? stream.status() : credential.ok() ? random.status() : credential.status();
+  if (!credential.ok()) {
+    return credential.status();
   }
-  Questioner questioner(std::move(stream).value(), deadline);
-  if (base::Status status = questioner.shake_hands(GuestHandshake(*credential, *random));
-      !status.ok()) {
-    return status;
+  base::Result<Questioner> reached =
+      reach_any(ticket, *credential, base::MonotonicClock().now() + limit);
+  if (!reached.ok()) {
+    return reached.status();
   }
+  Questioner questioner = std::move(reached).value();
   if (base::Status status = questioner.say(encode_text(FrameType::kQuestion, question));
       !status.ok()) {
     return status;
@@ -147,7 +185,11 @@ base::Result<membership::Request> parse_request(const std::string& question) {
       return base::invalid_argument(
           fmt::format("\"{}\": say by how many ranks, as in \"grow 2\"", question));
     }
-  } else if (verb != "end") {
+  } else if (verb == "end") {
+    // With a reason, the job must end; without one, somebody has seen enough.
+    request.why.clear();
+    std::getline(words >> std::ws, request.why);
+  } else {
     return base::invalid_argument(fmt::format(
         "\"{}\" is no question that a job answers; ask status, move, remove, grow or end",
         question));

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/own_file.h"
 #include "net/system_call.h"
 #include "wire/key.h"
 
@@ -40,18 +41,6 @@ std::optional<int> descriptor_in(std::string_view text) {
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, number);
   return error == std::errc() && stop == end && number >= 0 ? std::optional(number) : std::nullopt;
-}
-
-// What has no name any more (a memfd, a deleted file) cannot be opened by others, whatever its
-// mode.
-base::Status check_readers(const struct stat& file, const std::string& where) {
-  if (!S_ISREG(file.st_mode) || file.st_nlink == 0 || (file.st_mode & (S_IRWXG | S_IRWXO)) == 0) {
-    return {};
-  }
-  return base::invalid_argument(
-      fmt::format("SPILLWAY_SECRET_FILE is {}, which others than its owner may use (mode {:o}): "
-                  "chmod 600 it",
-                  where, file.st_mode & 07777U));
 }
 
 // A buffer that leaves nothing behind.
@@ -128,8 +117,8 @@ class PipeSecrets {
 };
 
 base::Result<Secret> read_open(int fd, const struct stat& file, const std::string& where) {
-  if (base::Status status = check_readers(file, where); !status.ok()) {
-    return status;
+  if (base::Status status = base::check_is_own(file, where); !status.ok()) {
+    return base::Status(status.code(), "SPILLWAY_SECRET_FILE: " + status.message());
   }
   return S_ISREG(file.st_mode) ? read_all(fd, /*is_file=*/true, where)
                                : PipeSecrets::of_process().read(fd, file, where);

@@ -4,7 +4,8 @@
 //
 //   an argument           goes before both variables
 //   SPILLWAY_SECRET       the bytes themselves: whoever may see the process's environment sees them
-//   SPILLWAY_SECRET_FILE  a file that only its owner can read, or the number of an open descriptor
+//   SPILLWAY_SECRET_FILE  a file of this user or root that only its owner can use, or the number of
+//   an open descriptor
 //                         (a pipe, a memfd, a file): read to its end, less newlines there
 //
 // A pipe can be read once only, so what came of one is kept for the process's next communicator.
@@ -16,12 +17,12 @@
 
 #include <cstdint>
 #include <string_view>
-#include <vector>
 
 #include "base/bytes.h"
 #include "base/environment.h"
 #include "base/status.h"
 #include "base/units.h"
+#include "wire/key_memory.h"
 
 namespace spillway::runtime {
 
@@ -47,7 +48,7 @@ class Secret {
   void wipe();
 
  private:
-  std::vector<std::uint8_t> bytes_{};
+  wire::KeyBytes bytes_{};  // in no core dump
 };
 
 // `given`: the argument, or empty. Without any: an empty one.

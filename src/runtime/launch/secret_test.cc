@@ -79,6 +79,15 @@ TEST_F(SecretFile, ThatOthersCanReadIsRefused) {
   EXPECT_EQ(from_file(write(kText, 0400)), kText);
 }
 
+TEST_F(SecretFile, ThatAnotherUserOwnsIsRefused) {
+  const std::string path = write(kText);
+  if (::chown(path.c_str(), 65'534, 65'534) != 0) {
+    GTEST_SKIP() << "only root gives files away";
+  }
+  const std::string said = from_file(path);
+  EXPECT_NE(said.find("belongs to user 65534"), std::string::npos) << said;
+}
+
 TEST_F(SecretFile, GoesNotTogetherWithTheOtherVariable) {
   EXPECT_NE(outcome({{"SPILLWAY_SECRET", kText}, {"SPILLWAY_SECRET_FILE", write(kText)}})
                 .find("are both set"),

@@ -16,7 +16,7 @@ using Names = std::vector<std::string>;
 // Wider numbers are no node's, and would not fit what they are read into.
 constexpr std::size_t kMaxDigits = 9;
 
-base::Status malformed(std::string_view list) {
+base::Status malformed_list(std::string_view list) {
   return base::invalid_argument(
       fmt::format("'{}' is not a list of nodes such as gnode[10,20-25],login1", list));
 }
@@ -89,7 +89,7 @@ Names joined(const Names& names, const Names& endings) {
 // One item of the list, "rack[1-2]n[01-04]". `whole` is for messages.
 base::Result<Names> expand_item(std::string_view item, std::string_view whole) {
   if (item.empty()) {
-    return malformed(whole);
+    return malformed_list(whole);
   }
   Names names = {""};
   while (!item.empty()) {
@@ -102,7 +102,7 @@ base::Result<Names> expand_item(std::string_view item, std::string_view whole) {
     const std::size_t close = item.find(']');
     Names numbers;
     if (close == std::string_view::npos || !parse_bracket(item.substr(1, close - 1), numbers)) {
-      return malformed(whole);
+      return malformed_list(whole);
     }
     if (names.size() * numbers.size() > kMaxNodes) {
       return too_many(whole);
@@ -122,7 +122,7 @@ bool only_name_characters(std::string_view list) {
 base::Result<Names> expand_node_list(std::string_view list) {
   const std::string_view whole = list;
   if (list.empty() || list.back() == ',' || !only_name_characters(list)) {
-    return malformed(whole);
+    return malformed_list(whole);
   }
   Names names;
   while (!list.empty()) {
@@ -138,7 +138,7 @@ base::Result<Names> expand_node_list(std::string_view list) {
   if (std::any_of(names.begin(), names.end(), [](const std::string& name) {
         return name.find_first_of("[]") != std::string::npos;
       })) {
-    return malformed(whole);
+    return malformed_list(whole);
   }
   return names;
 }

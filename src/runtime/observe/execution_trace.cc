@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/observe/execution_trace.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/own_file.h"
 #include "runtime/launch/launch.h"
 #include "runtime/observe/log.h"
 
@@ -123,10 +123,10 @@ base::Result<std::shared_ptr<ExecutionTrace>> ExecutionTrace::open(
   }
   ::mkdir(folder.c_str(), 0755);  // there already, or the next call says why not
   const std::string path = fmt::format("{}/trace.{}.et", folder, rank);
-  net::UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  net::UniqueFd fd(base::open_own_file(path.c_str(), base::Opening::kTruncate));
   if (!fd.valid()) {
-    return net::system_error(fmt::format("create {}", path), errno,
-                             "set SPILLWAY_EXECUTION_TRACE to a folder that can be written");
+    return base::not_opened(path, errno,
+                            "set SPILLWAY_EXECUTION_TRACE to a folder that can be written");
   }
   known.reset(new ExecutionTrace(std::move(fd), path, rank, world));
   return known;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/observe/flight_recorder.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/own_file.h"
 #include "base/status.h"
 #include "base/units.h"
 #include "net/system_call.h"
@@ -287,10 +287,9 @@ base::Result<bool> FlightRecorder::dump_to_file_on_error(const std::string& file
     return false;
   }
   dumped_on_error_ = true;
-  const net::UniqueFd fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  const net::UniqueFd fd(base::open_own_file(file.c_str(), base::Opening::kAppend));
   if (!fd.valid()) {
-    return net::system_error(fmt::format("write the flight recorder to {}", file), errno,
-                             "set SPILLWAY_FLIGHT_FILE to a path that can be written");
+    return base::not_opened(file, errno, "set SPILLWAY_FLIGHT_FILE to a path that can be written");
   }
   dump(fd.get());
   return true;

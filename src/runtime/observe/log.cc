@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/observe/log.h"
 
-#include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
-#include <cstring>
 #include <mutex>
 #include <optional>
 #include <vector>
 
+#include "base/own_file.h"
+#include "base/printable.h"
 #include "base/version.h"
 #include "runtime/observe/identity.h"
 
@@ -85,7 +85,7 @@ std::uint32_t subsystems_named(std::string_view text) {
 void redirect(const std::string& file) {
   int fd = STDERR_FILENO;
   if (!file.empty()) {
-    fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    fd = base::open_own_file(file.c_str(), base::Opening::kAppend);
   }
   const int error = errno;
   const int before = log_fd.exchange(fd < 0 ? STDERR_FILENO : fd, std::memory_order_relaxed);
@@ -93,8 +93,8 @@ void redirect(const std::string& file) {
     ::close(before);
   }
   if (fd < 0) {
-    log_warn("cannot write SPILLWAY_DEBUG_FILE {}: {}: the log goes to standard error", file,
-             std::strerror(error));
+    log_warn("SPILLWAY_DEBUG_FILE: {}: the log goes to standard error",
+             base::not_opened(file, error).message());
   }
 }
 
@@ -109,9 +109,9 @@ std::string rank_text() {
 
 // A line is one line, whatever a message holds.
 void finish_line(std::string& line) {
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  line = base::printable(line);  // a peer's name may be in it
   line.resize(std::min(line.size(), kMaxLineBytes - 1));
-  std::replace_if(
-      line.begin(), line.end(), [](unsigned char c) { return c < 0x20; }, ' ');
   line += '\n';
 }
 

@@ -43,10 +43,6 @@ namespace {
 
 constexpr const char* kPrefix = "spillway_communicator_";
 
-double seconds_of(base::Duration duration) {
-  return static_cast<double>(duration.count()) / 1e9;
-}
-
 std::uint64_t trouble(const PeerMetrics& peer) {
   return peer.lost_packets + peer.trimmed_packets + peer.late_operations;
 }
@@ -160,11 +156,11 @@ class MetricsWriter {
   void write_histogram(std::size_t communicator, const DurationHistogram& durations) {
     constexpr const char* kBucket = "operation_duration_seconds_bucket";
     for (std::size_t i = 0; i < DurationHistogram::kBuckets.size(); ++i) {
-      const double end = seconds_of(DurationHistogram::kBuckets[i]);
+      const double end = base::seconds_of(DurationHistogram::kBuckets[i]);
       sample(kBucket, communicator, fmt::format(",le=\"{}\"", end), durations.count_up_to(i));
     }
     sample(kBucket, communicator, ",le=\"+Inf\"", durations.count());
-    sample("operation_duration_seconds_sum", communicator, "", seconds_of(durations.sum()));
+    sample("operation_duration_seconds_sum", communicator, "", base::seconds_of(durations.sum()));
     sample("operation_duration_seconds_count", communicator, "", durations.count());
   }
 

@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/observe/metrics_export.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <map>
-#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "base/own_file.h"
 #include "net/system_call.h"
 #include "runtime/observe/identity.h"
 #include "runtime/observe/log.h"
@@ -39,38 +36,12 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-bool write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(fd, text.data(), text.size());
-    if (written < 0 && errno != EINTR) {
-      return false;
-    }
-    text.remove_prefix(written < 0 ? 0 : static_cast<std::size_t>(written));
-  }
-  return true;
-}
-
 std::thread start_thread(std::function<void()> work) {
   const SignalsBlocked blocked;
   return std::thread(std::move(work));
 }
 
 }  // namespace
-
-base::Status replace_file(const std::string& path, const std::string& text) {
-  // Not a name that a collector of *.prom would take.
-  const std::string beside = fmt::format("{}.{}.tmp", path, ::getpid());
-  const net::UniqueFd fd(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!fd.valid()) {
-    return net::system_error(fmt::format("create {}", beside), errno);
-  }
-  if (!write_all(fd.get(), text) || ::rename(beside.c_str(), path.c_str()) != 0) {
-    const int error = errno;
-    ::unlink(beside.c_str());
-    return net::system_error(fmt::format("write {}", path), error);
-  }
-  return {};
-}
 
 MetricsFile::MetricsFile(std::string path, base::Duration period,
                          std::function<std::string()> render)
@@ -100,7 +71,8 @@ void MetricsFile::run() {
 }
 
 void MetricsFile::write() {
-  const base::Status status = replace_file(path_, render_());
+  // The collector runs as another user.
+  const base::Status status = base::replace_file(path_, render_(), base::Readers::kEveryone);
   if (!status.ok() && !warned_) {
     log_warn("no metrics: {}: set SPILLWAY_METRICS_FILE to a path that can be written",
              status.message());

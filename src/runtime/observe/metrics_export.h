@@ -38,9 +38,6 @@
 
 namespace spillway::runtime {
 
-// Puts `text` in the place of the file, in one step.
-base::Status replace_file(const std::string& path, const std::string& text);
-
 class MetricsFile {
  public:
   // Throws std::system_error where no thread can be made.

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/observe/metrics_export.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <fstream>
 
 #include "net/system_call.h"
 #include "runtime/observe/observe_testing.h"
@@ -56,11 +60,21 @@ TEST(MetricsFile, OneThatCannotBeWrittenIsWarnedOfOnce) {
   EXPECT_TRUE(log.says("SPILLWAY_METRICS_FILE"));
 }
 
-TEST(MetricsFile, AReplacementThatFailsLeavesNothingBehind) {
+TEST(MetricsFile, CanBeReadByItsCollectorAndFollowsNoLinkThatSomebodyLaidBeside) {
   const TemporaryFolder folder;
-  std::filesystem::create_directory(folder.file("taken"));
-  EXPECT_FALSE(replace_file(folder.file("taken"), "text").ok());
-  EXPECT_EQ(folder.names(), (std::vector<std::string>{"taken"}));
+  const std::string path = folder.file("spillway.prom");
+  const std::string victim = folder.file("victim");
+  std::ofstream(victim) << "kept";
+  for (const std::string& name : {path + ".part", fmt::format("{}.{}.tmp", path, ::getpid())}) {
+    ASSERT_EQ(::symlink(victim.c_str(), name.c_str()), 0);
+  }
+  {
+    const MetricsFile file(path, base::seconds(3600), [] { return "count 1\n"; });
+  }
+  EXPECT_EQ(text_of(victim), "kept");
+  struct stat written {};
+  ASSERT_EQ(::stat(path.c_str(), &written), 0);
+  EXPECT_EQ(written.st_mode & 07777U, 0644U);
 }
 
 TEST(MetricsConfig, WithoutVariablesThereIsNothing) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/observe/signal_dump.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/own_file.h"
 #include "net/system_call.h"
 #include "runtime/observe/flight_recorder.h"
 #include "runtime/observe/identity.h"
@@ -39,9 +39,8 @@ HandlerState& handler_state() {
 HandlerState* installed = nullptr;
 
 void dump_to(const std::string& file) {
-  const int fd = file.empty()
-                     ? STDERR_FILENO
-                     : ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const int fd =
+      file.empty() ? STDERR_FILENO : base::open_own_file(file.c_str(), base::Opening::kAppend);
   dump_recorders(fd < 0 ? STDERR_FILENO : fd);
   if (fd > STDERR_FILENO) {
     ::close(fd);

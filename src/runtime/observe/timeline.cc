@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/observe/timeline.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 
 #include "base/chrome_events.h"
 #include "base/clock.h"
+#include "base/own_file.h"
 #include "net/system_call.h"
 #include "runtime/observe/identity.h"
 #include "runtime/observe/log.h"
@@ -69,10 +69,9 @@ std::string what_came_of_it(const OperationRecord& record) {
 base::Result<std::unique_ptr<Timeline>> Timeline::open(const std::string& path,
                                                        const Identity& identity,
                                                        std::size_t most_events) {
-  net::UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+  net::UniqueFd fd(base::open_own_file(path.c_str(), base::Opening::kKeep));
   if (!fd.valid()) {
-    return net::system_error(fmt::format("create {}", path), errno,
-                             "set SPILLWAY_TIMELINE to a path that can be written");
+    return base::not_opened(path, errno, "set SPILLWAY_TIMELINE to a path that can be written");
   }
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     return net::system_error(fmt::format("have {} alone", path), errno,

@@ -184,7 +184,7 @@ TEST_F(TimelineTest, TheVariableNamesTheFile) {
   EXPECT_EQ(json::parse(text_of(folder_.file("3.json"))).size(), 3U);
   EXPECT_EQ(log.text(), "");
   EXPECT_EQ(open("/nowhere/at/all"), nullptr);
-  EXPECT_TRUE(log.says("no timeline: cannot create /nowhere/at/all"));
+  EXPECT_TRUE(log.says("no timeline: cannot write /nowhere/at/all"));
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/printable.h"
+
 namespace spillway::runtime {
 namespace {
 
@@ -15,13 +17,6 @@ constexpr std::int64_t kNanosecondsPerMs = 1'000'000;
 
 base::Status malformed(std::string_view what) {
   return {base::StatusCode::kMalformed, fmt::format("these bytes are no {}", what)};
-}
-
-template <base::WireScalar T>
-void put(Blob& to, T value) {
-  const std::size_t at = to.size();
-  to.resize(at + sizeof(T));
-  base::store_le(to.data() + at, value);
 }
 
 template <typename Bytes>
@@ -52,11 +47,8 @@ std::uint32_t to_ms(base::Duration duration) {
 }
 
 // Texts come from strangers and end up on terminals.
-std::string printable(base::ByteView bytes) {
-  std::string text(bytes.begin(), bytes.end());
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c >= 127; }, '?');
-  return text;
+std::string text_of(base::ByteView bytes) {
+  return base::printable({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 std::optional<Blob> read_blob(base::ByteReader& reader) {
@@ -101,15 +93,15 @@ Frame encode(const Hello& hello) {
   Blob body;
   put_bytes(body, hello.nonce);
   put_bytes(body, hello.random);
-  put(body, hello.instance);
-  put(body, hello.world);
-  put(body, hello.rank);
-  put(body, to_ms(hello.patience));
-  put(body, to_ms(hello.left));
+  base::append_le(body, hello.instance);
+  base::append_le(body, hello.world);
+  base::append_le(body, hello.rank);
+  base::append_le(body, to_ms(hello.patience));
+  base::append_le(body, to_ms(hello.left));
   const std::string_view version = cut(hello.version, 255);
-  put(body, static_cast<std::uint8_t>(version.size()));
+  base::append_le(body, static_cast<std::uint8_t>(version.size()));
   put_bytes(body, version);
-  put(body, static_cast<std::uint32_t>(hello.blob.size()));
+  base::append_le(body, static_cast<std::uint32_t>(hello.blob.size()));
   put_bytes(body, hello.blob);
   return {FrameType::kHello, std::move(body)};
 }
@@ -132,11 +124,11 @@ Frame encode_failure(const std::string& reason) {
 
 std::vector<Frame> encode(const Gather& gather) {
   Blob body;
-  put(body, static_cast<std::uint32_t>(gather.blobs.size()));
+  base::append_le(body, static_cast<std::uint32_t>(gather.blobs.size()));
   put_bytes(body, gather.drawn.bytes);
   for (std::size_t rank = 0; rank < gather.blobs.size(); ++rank) {
     put_bytes(body, gather.randoms[rank]);
-    put(body, static_cast<std::uint32_t>(gather.blobs[rank].size()));
+    base::append_le(body, static_cast<std::uint32_t>(gather.blobs[rank].size()));
     put_bytes(body, gather.blobs[rank]);
   }
   std::vector<Frame> frames;
@@ -189,7 +181,7 @@ base::Result<Hello> parse_hello(base::ByteView body) {
   hello.rank = reader.read<std::uint32_t>();
   hello.patience = base::milliseconds(reader.read<std::uint32_t>());
   hello.left = base::milliseconds(reader.read<std::uint32_t>());
-  hello.version = printable(reader.take(reader.read<std::uint8_t>()));
+  hello.version = text_of(reader.take(reader.read<std::uint8_t>()));
   std::optional<Blob> blob = read_blob(reader);
   if (!blob || reader.remaining() != 0) {
     return malformed("greeting of a rank");
@@ -202,14 +194,14 @@ base::Result<Refusal> parse_refusal(base::ByteView body) {
   if (body.empty() || body.size() > 1 + kMaxText) {
     return malformed("refusal");
   }
-  return Refusal{.final = body[0] != 0, .reason = printable(body.subspan(1))};
+  return Refusal{.final = body[0] != 0, .reason = text_of(body.subspan(1))};
 }
 
 base::Result<std::string> parse_failure(base::ByteView body) {
   if (body.size() > kMaxText) {
     return malformed("failure");
   }
-  return printable(body);
+  return text_of(body);
 }
 
 base::Result<Gather> parse_gather(base::ByteView body, std::uint32_t world) {

@@ -55,7 +55,7 @@ static_assert(1 + kMaxText <= kMaxPartBytes && kMaxHelloBytes <= kMaxAnswerBytes
 
 // Of all parts of a gather together.
 constexpr std::size_t most_gather_bytes(std::uint32_t world) {
-  return 4 + sizeof(wire::RunKey) + std::size_t{world} * (sizeof(Random) + 4 + kMaxBlobBytes);
+  return 4 + wire::RunKey::kBytes + std::size_t{world} * (sizeof(Random) + 4 + kMaxBlobBytes);
 }
 
 enum class FrameType : std::uint16_t {

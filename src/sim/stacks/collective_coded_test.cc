@@ -57,6 +57,43 @@ TEST_P(CodedAllReduce, AllRanksHaveTheSameBitsWithinAUnit) {
   }
 }
 
+TEST_P(CodedAllReduce, TinyGradientsAreSummedAsPreciselyAsOthers) {
+  constexpr float kTiny = 1e-38F;
+  SimulatedGroup group(coded_group_of(3));
+  Gradients gradients(3, 30'000, 1);
+  for (std::vector<float>& input : gradients.input) {
+    for (float& value : input) {
+      value *= kTiny;
+    }
+  }
+  for (auto& value : gradients.mean) {
+    value *= kTiny;
+  }
+  CodedSteps steps(group, gradients, GetParam());
+  steps.step({coded()});
+  EXPECT_LT(largest_error(gradients), 6.0 / 127 * static_cast<double>(kTiny));
+}
+
+// The codec works on floats, so larger doubles have no number.
+TEST_P(CodedAllReduce, DoublesBeyondAFloatAreNanAtAllRanks) {
+  constexpr std::size_t kDoubles = 5'000;
+  SimulatedGroup group(coded_group_of(3));
+  std::vector<std::vector<double>> values(3, std::vector<double>(kDoubles, 1.0));
+  values[1][7] = 1e39;
+  collective::Operation operation = tolerant(kDoubles, coded());
+  operation.type = collective::DataType::kFloat64;
+  operation.algorithm = GetParam();
+  for (std::uint16_t rank = 0; rank < 3; ++rank) {
+    operation.input = operation.output = values[rank].data();
+    ASSERT_TRUE(group.submit(rank, operation).ok());
+  }
+  ASSERT_TRUE(group.run(3));
+  for (const std::vector<double>& at_rank : values) {
+    EXPECT_TRUE(std::all_of(at_rank.begin(), at_rank.end(),
+                            [](double value) { return std::isnan(value); }));
+  }
+}
+
 // What all ranks round alike, the sum of numbers is exact.
 TEST_P(CodedAllReduce, SumsOfWholeNumbersAreExact) {
   SimulatedGroup group(coded_group_of(5));

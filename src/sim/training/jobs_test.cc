@@ -18,7 +18,7 @@ std::string one_switch(int hosts) {
   return "topology one-switch rate=10gbit hosts=" + std::to_string(hosts) + "\n";
 }
 
-TrainingsResult run(const std::string& text) {
+TrainingsResult train(const std::string& text) {
   const scenario::Scenario scenario = parse(text);
   base::Result<TrainingsResult> result = run_trainings(scenario);
   EXPECT_TRUE(result.ok()) << result.status().message();
@@ -38,8 +38,8 @@ constexpr const char* kTwoJobs =
 
 TEST(TrainingJobs, WhereComputationIsAllItIsTheTime) {
   const TrainingsResult result =
-      run(one_switch(5) + kPlenty +
-          "training workers=4 servers=1 layers=4 bytes=4k forward=2ms backward=3ms steps=5\n");
+      train(one_switch(5) + kPlenty +
+            "training workers=4 servers=1 layers=4 bytes=4k forward=2ms backward=3ms steps=5\n");
   ASSERT_EQ(result.jobs[0].end, TrainingEnd::kDone);
   EXPECT_EQ(result.jobs[0].costs.computation, base::milliseconds(20));
   EXPECT_GE(result.jobs[0].completion, base::milliseconds(100));
@@ -48,8 +48,8 @@ TEST(TrainingJobs, WhereComputationIsAllItIsTheTime) {
 
 TEST(TrainingJobs, WhereCommunicationIsAllTheLinkIsTheBound) {
   const TrainingsResult result =
-      run(one_switch(5) + kPlenty +
-          "training workers=4 servers=1 layers=4 bytes=1MB forward=10us backward=10us steps=4\n");
+      train(one_switch(5) + kPlenty +
+            "training workers=4 servers=1 layers=4 bytes=1MB forward=10us backward=10us steps=4\n");
   const TrainingResult& job = result.jobs[0];
   ASSERT_EQ(job.end, TrainingEnd::kDone);
   const base::Duration bound = job.costs.communication * 4;
@@ -60,7 +60,7 @@ TEST(TrainingJobs, WhereCommunicationIsAllTheLinkIsTheBound) {
 
 TEST(TrainingJobs, WithoutServersWorkersOwnTheSums) {
   const TrainingsResult result =
-      run(one_switch(4) + kPlenty + "training workers=4 layers=2 bytes=256k steps=2 code=thc\n");
+      train(one_switch(4) + kPlenty + "training workers=4 layers=2 bytes=256k steps=2 code=thc\n");
   EXPECT_EQ(result.jobs[0].end, TrainingEnd::kDone);
   EXPECT_GT(result.network.adders[0].counters.outcomes[SPILLWAY_SUM_DID_EMIT], 0U);
 }
@@ -69,9 +69,9 @@ TEST(TrainingJobs, TheSameSeedGivesTheSameResult) {
   for (const char* policy : {"static pools=2", "first-come", "preemptive"}) {
     const std::string text =
         one_switch(10) + "aggregate slots=32 policy=" + policy + "\n" + kTwoJobs;
-    const TrainingsResult first = run("seed 3\n" + text);
-    const TrainingsResult again = run("seed 3\n" + text);
-    const TrainingsResult other = run("seed 4\n" + text);
+    const TrainingsResult first = train("seed 3\n" + text);
+    const TrainingsResult again = train("seed 3\n" + text);
+    const TrainingsResult other = train("seed 4\n" + text);
     for (std::size_t job = 0; job < 2; ++job) {
       ASSERT_EQ(first.jobs[job].end, TrainingEnd::kDone) << policy;
       EXPECT_EQ(first.jobs[job].completion, again.jobs[job].completion) << policy;
@@ -97,8 +97,8 @@ TEST(TrainingJobs, ScarceSlotsTurnPartsAway) {
 }
 
 TEST(TrainingJobs, ADeadWorkerEndsItsJobAlone) {
-  const TrainingsResult result = run(one_switch(10) + kPlenty + kTwoJobs +
-                                     "limit 60s\nfault kind=host-death host=1 from=400us\n");
+  const TrainingsResult result = train(one_switch(10) + kPlenty + kTwoJobs +
+                                       "limit 60s\nfault kind=host-death host=1 from=400us\n");
   EXPECT_TRUE(result.finished);
   EXPECT_EQ(result.jobs[0].end, TrainingEnd::kFailed);
   EXPECT_NE(result.jobs[0].failure.message().find("rank 1"), std::string::npos)

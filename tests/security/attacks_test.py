@@ -3,7 +3,7 @@
 """Running jobs under attack. Whatever is tried, all results are right to the last bit, the job ends well, and what was
 tried is counted.
 
-    tests/runtime/attacks_test.py LIBRARY
+    tests/security/attacks_test.py LIBRARY
 
 At the rendezvous: strangers who come first as a rank, or as the host. On the network, which needs root and is skipped
 without: packets played again, later, elsewhere, backwards, with numbers far ahead, and those of an earlier run; made-up

@@ -12,9 +12,9 @@ from forged_packets import checksum
 from harness.namespaces import in_namespace
 from harness.patience import Limit
 
-ETH_P_ALL, ETH_P_IP = 3, 0x0800
+ETH_P_ALL, ETH_P_IP, ETH_P_IPV6 = 3, 0x0800, 0x86DD
 OUTGOING = 4  # a packet socket's word for frames that leave
-FRAME_HEADERS = 14 + 20 + 8
+ETHERNET, IPV4, IPV6, UDP = 14, 20, 40, 8  # bytes of headers
 
 
 class Datagram(typing.NamedTuple):
@@ -37,7 +37,9 @@ class Datagram(typing.NamedTuple):
 
 
 def ip_and_udp(datagram):
-    """Without a UDP checksum, which IPv4 allows: what was heard on the way may not have had its own yet."""
+    """Over IPv4 without a UDP checksum: what was heard on the way may not have had its own yet."""
+    if ":" in datagram.source:
+        return ip6_and_udp(datagram)
     udp = struct.pack("!HHHH", datagram.source_port, datagram.destination_port, 8 + len(datagram.payload), 0)
     header = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 28 + len(datagram.payload), 1, 0x4000, 64, socket.IPPROTO_UDP, 0,
                          socket.inet_aton(datagram.source), socket.inet_aton(datagram.destination))
@@ -45,14 +47,30 @@ def ip_and_udp(datagram):
     return header + udp + datagram.payload
 
 
+def ip6_and_udp(datagram):
+    size = UDP + len(datagram.payload)
+    ends = b"".join(socket.inet_pton(socket.AF_INET6, end) for end in (datagram.source, datagram.destination))
+    ports = struct.pack("!HHH", datagram.source_port, datagram.destination_port, size)
+    pseudo = ends + struct.pack("!II", size, socket.IPPROTO_UDP)
+    total = checksum(pseudo + ports + b"\0\0" + datagram.payload) or 0xFFFF
+    header = struct.pack("!IHBB", 6 << 28, size, socket.IPPROTO_UDP, 64) + ends
+    return header + ports + struct.pack("!H", total) + datagram.payload
+
+
 def parse_frame(frame):
     """The UDP datagram in it, or none."""
-    if len(frame) <= FRAME_HEADERS or frame[12:14] != b"\x08\x00" or frame[14] != 0x45 or \
-            frame[23] != socket.IPPROTO_UDP:
+    if frame[12:15] == b"\x08\x00\x45" and frame[23] == socket.IPPROTO_UDP:
+        family, ends, header = socket.AF_INET, frame[26:34], IPV4
+    elif frame[12:14] == b"\x86\xdd" and frame[20] == socket.IPPROTO_UDP:
+        family, ends, header = socket.AF_INET6, frame[22:54], IPV6
+    else:
         return None
-    ports = struct.unpack_from("!HHH", frame, 34)
-    return Datagram(socket.inet_ntoa(frame[26:30]), ports[0], socket.inet_ntoa(frame[30:34]), ports[1],
-                    frame[42:34 + ports[2]])
+    at = ETHERNET + header
+    if len(frame) <= at + UDP:
+        return None
+    source, destination = (socket.inet_ntop(family, end) for end in (ends[:len(ends) // 2], ends[len(ends) // 2:]))
+    source_port, destination_port, size = struct.unpack_from("!HHH", frame, at)
+    return Datagram(source, source_port, destination, destination_port, frame[at + UDP:at + size])
 
 
 class Wiretap:
@@ -80,15 +98,18 @@ class Wiretap:
             raw.close()
 
     def hear(self):
-        """Datagrams between the hosts from now on, for as long as the caller asks for more."""
-        limit = Limit()
+        """Datagrams between the hosts from now on, for as long as the caller asks for more. The limit is for the next
+        datagram: a caller may take its time over each, and may want any number of them.
+        """
         with contextlib.ExitStack() as ears:
             raws = [ears.enter_context(self._open(host, ETH_P_ALL)) for host in self.hosts.values()]
+            limit = Limit()
             while limit.left() > 0:
                 for raw in select.select(raws, [], [], limit.left())[0]:
                     datagram = self._hear_one(raw)
                     if datagram is not None:
                         yield datagram
+                        limit = Limit()
         raise AssertionError("not all that was waited for was heard")
 
     def _hear_one(self, raw):
@@ -103,4 +124,5 @@ class Wiretap:
         """To its destination, as if its source had sent it."""
         stranger = b"\x02\0\0\0\0\1"
         frame = self.hardware[datagram.destination] + self.hardware.get(datagram.source, stranger)
-        self.sockets[datagram.destination].send(frame + struct.pack("!H", ETH_P_IP) + ip_and_udp(datagram))
+        kind = ETH_P_IPV6 if ":" in datagram.source else ETH_P_IP
+        self.sockets[datagram.destination].send(frame + struct.pack("!H", kind) + ip_and_udp(datagram))

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two ranks in a network that lies to them or swallows their packets.
 
-    tests/runtime/hostile_network_test.py LIBRARY
+    tests/security/hostile_network_test.py LIBRARY
 
 Hosts are network namespaces, which needs root; without it skips: exit code 77. A third host forges ICMP messages about
 their datagrams and sends some of its own: the job goes on and counts them. A link that takes no long packets, and an
@@ -18,6 +18,7 @@ import time
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
+RUNTIME = HERE.parent / "runtime"
 sys.path.insert(0, str(HERE.parent))
 
 from harness.metrics import disbelieved, metrics_in
@@ -57,7 +58,7 @@ class HostileNetwork(unittest.TestCase):
     library = None
 
     def start(self, network, port=5000, **variables):
-        command = python(HERE / "reducing_rank.py", self.library, 1)
+        command = python(RUNTIME / "reducing_rank.py", self.library, 1)
         return RankProcesses(WORLD, lambda rank: command, f"{network.address(0)}:{port}", network.enter,
                              variables=variables)
 

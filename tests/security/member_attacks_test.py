@@ -1,0 +1,289 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Attacks on a running job whose members change, over its streams: by somebody who holds the ticket and lies as a
+member (false_member.py), and by somebody without it who takes up connections.
+
+    tests/security/member_attacks_test.py TOOL LIBRARY [unittest's arguments]
+"""
+import os
+import pathlib
+import random
+import re
+import socket
+import struct
+import sys
+import tempfile
+import threading
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(HERE.parent))
+
+from false_member import PROOF, ROSTER, SPEECH, FalseMember, Speech, Stream, card, first_address, roster
+from harness.metrics import metrics_at
+from harness.namespaces import contain
+from harness.patience import wait_until
+from harness.processes import RankProcesses, Started, environment_with, free_port, python, run
+from harness.watched_job import WatchedJob
+
+TOOL = pathlib.Path(sys.argv[1]).resolve()
+LIBRARY = pathlib.Path(sys.argv[2]).resolve()
+WORKER = python(HERE.parent / "cli" / "job_worker.py", ROOT / "python")
+WORLD, STANDBYS = 4, 1
+NOISES = 500
+MOST_GROWTH_KIB = 96 << 10
+FEW_FILES = 192  # that a process may open: strangers at one socket get an eighth of them
+FLOOD = 100  # connections at each socket that listens
+SLOW_CLIENTS = 48
+HOSTILE_NAME = "\x1b]0;owned\x07\x1b[2J\x9b1m\r<script>alert(1)</script>\nrank 0:1"
+
+
+def resident_kib(process):
+    status = pathlib.Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")
+    return int(re.search(r"VmRSS:\s+(\d+)", status)[1])
+
+
+def listening_ports(process):
+    """TCP ports that this process listens at."""
+    sockets = set()
+    for file in pathlib.Path(f"/proc/{process.pid}/fd").iterdir():
+        try:
+            sockets.add(os.readlink(file))
+        except FileNotFoundError:  # closed meanwhile
+            continue
+    rows = [line.split() for line in pathlib.Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]]
+    return [int(row[1].split(":")[1], 16) for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in sockets]
+
+
+class Attack(WatchedJob, unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.ticket_file = self.folder / "ticket"
+        self.variables = {"SPILLWAY_JOB_FILE": self.ticket_file, "SPILLWAY_LIBRARY": LIBRARY,
+                          "SPILLWAY_SOCKET_IFNAME": "=lo"}
+
+    def start_job(self, prefix=(), **variables):
+        self.variables.update(variables)
+        # What the processes print goes to files: nobody reads it while they run.
+        self.job = RankProcesses(
+            WORLD, lambda rank: ["sh", "-c", f'exec "$@" > {self.folder}/log{rank} 2>&1', "sh", *prefix, *WORKER,
+                                 STANDBYS], variables=self.variables)
+        self.enterContext(self.job)
+        self.wait_for(lambda status: len(status["members"]) == WORLD and status["step"] > 3)
+
+    def ticket(self):
+        return self.ticket_file.read_text(encoding="ascii").strip()
+
+    def tool(self, *arguments):
+        return run([TOOL, "job", *arguments], env=environment_with(self.variables))
+
+    def said(self):
+        logs = sorted(self.folder.glob("log*"))
+        return "\n".join(f"{log.name}:\n{log.read_text(encoding='utf-8')[-2000:]}" for log in logs)
+
+    def check_goes_on(self, epoch=1):
+        """In this epoch, with every process that it began with."""
+        step = self.status()["step"]
+        status = self.wait_for(lambda status: status["step"] > step + 5)
+        self.assertEqual(status["epoch"], epoch)
+        self.assertTrue(all(process.poll() is None for process in self.job.processes), self.said())
+        return status
+
+    def check_ends_well(self):
+        said = self.tool("end")
+        self.assertEqual(said.returncode, 0, said.stderr)
+        for process in self.job.processes:
+            self.assertEqual(process.wait_for_end(), 0, self.said())
+
+    def false_member(self, **fields):
+        version = run([TOOL, "--version"]).stdout.split()[-1]
+        liar = FalseMember(self.ticket(), version, **fields)
+        self.addCleanup(liar.close)
+        self.assertEqual(len(liar.streams), WORLD)
+        return liar
+
+    def ids(self):
+        return [int(each["id"], 16) for each in self.status()["members"] if each["rank"] is not None]
+
+
+class AFalseMember(Attack):
+    def test_noise_and_words_that_need_a_vote_change_nothing(self):
+        self.start_job()
+        members = self.ids()
+        before = [resident_kib(process) for process in self.job.processes]
+        liar = self.false_member()
+        draw = random.Random(7)
+        speeches = list(Speech.that_need_a_vote(1, members))
+        for speech in speeches:
+            self.assertEqual(liar.speak(speech), WORLD)
+        for _ in range(NOISES):
+            speech = bytearray(draw.choice(speeches))
+            place = draw.randrange(len(speech))
+            # A kind that nobody knows, or a message that ends early: none of them means anything.
+            unknown = bytes([draw.randrange(19, 256)]) + draw.randbytes(draw.randrange(2000))
+            self.assertEqual(liar.speak(draw.choice((unknown, bytes(speech[:place])))), WORLD)
+        self.assertEqual(liar.speak(b"\xff" * (1 << 20)), WORLD)
+        self.check_goes_on()
+        for process, kib in zip(self.job.processes, before):
+            self.assertLess(resident_kib(process), kib + MOST_GROWTH_KIB)
+        self.check_ends_well()
+
+    def test_frames_that_do_not_belong_there_end_its_stream_and_no_more(self):
+        self.start_job()
+        huge = struct.pack("<4sHHI", b"SWRV", 2, SPEECH, 2**32 - 1)
+        for number, attack in enumerate((
+                lambda liar: liar.say(PROOF, os.urandom(32)),
+                lambda liar: liar.say(77, os.urandom(100)),
+                lambda liar: [stream.say_raw(huge) for stream in liar.streams.values()],
+                lambda liar: [stream.say_raw(os.urandom(4096)) for stream in liar.streams.values()])):
+            liar = self.false_member(member=number + 1)
+            attack(liar)
+            for stream in liar.streams.values():
+                self.assertRaises(ConnectionError, lambda: [stream.hear() for _ in range(1000)])
+            liar.close()
+            self.check_goes_on()
+        self.check_ends_well()
+
+    def test_a_newcomer_neither_ends_nor_changes_a_job(self):
+        """Whatever it says of epochs, steps and decisions: it was not admitted, so it has no vote."""
+        for claim in Speech.CLAIMS:
+            self.start_job()
+            before = [resident_kib(process) for process in self.job.processes]
+            self.claim(claim)
+            self.check_goes_on()
+            for process, kib in zip(self.job.processes, before):
+                self.assertLess(resident_kib(process), kib + MOST_GROWTH_KIB)
+            self.check_ends_well()
+
+    def claim(self, claim):
+        members, draw = self.ids(), random.Random(claim)
+        liar = self.false_member()
+        nobodies = [card(2**64 - 1 - each, f"127.0.0.1:{free_port()}", "nobody:1") for each in range(40)]
+        liar.say(ROSTER, roster(*nobodies))
+        for speech in (*Speech.of_another_epoch(1, members), Speech.claim(claim, members)):
+            for _ in range(20):
+                changed = bytearray(speech)
+                changed[draw.randrange(1, len(changed))] ^= 1 << draw.randrange(8)
+                liar.speak(bytes(changed))
+            liar.speak(speech)
+        liar.close()
+
+    def test_names_that_would_move_the_cursor_or_run_scripts_are_printed_as_text(self):
+        self.start_job()
+        liar = self.false_member(name=HOSTILE_NAME)
+        self.wait_for(lambda status: len(status["members"]) == WORLD + 1)
+        page = self.folder / "page"
+        for words in (("ls",), ("ls", "--json"), ("watch", "--times", "1", "--page", page)):
+            said = self.tool(*words)
+            self.assertEqual(said.returncode, 0, said.stderr)
+            self.assertNotRegex(said.stdout + said.stderr, r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+        self.assertEqual(len([line for line in self.tool("ls").stdout.splitlines() if "127.0.0.1:" in line]), WORLD + 1)
+        self.assertIn(r"\x1b[2J", self.tool("ls").stdout)
+        self.assertNotIn("<script", page.read_text(encoding="utf-8"))
+        liar.close()
+        self.check_goes_on()
+        self.check_ends_well()
+
+
+class Flood:
+    """Connections from another address of this machine, which say nothing or half a word. Those that are closed are
+    replaced at once.
+    """
+
+    def __init__(self, ports, address="127.0.0.9"):
+        self.ports, self.address = ports, address
+        self.held, self.opened, self.is_over = [], 0, threading.Event()
+        self.thread = threading.Thread(target=self._flood)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.is_over.set()
+        self.thread.join()
+        for connection in self.held:
+            connection.close()
+
+    def _open(self, port):
+        try:
+            connection = socket.create_connection(("127.0.0.1", port), source_address=(self.address, 0))
+            connection.setblocking(False)
+            if self.opened % 2:
+                connection.send(b"SWRV\2")
+            self.held.append(connection)
+            self.opened += 1
+        except OSError:  # turned away, or the process has ended
+            pass
+
+    def _flood(self):
+        while not self.is_over.is_set():
+            for port in self.ports:
+                self._open(port)
+            while len(self.held) > FLOOD * len(self.ports):
+                self.held.pop(0).close()
+            self.is_over.wait(0.002)  # leaves the processors to the job
+
+
+class SomebodyWithoutTheTicket(Attack):
+    def test_a_flood_of_connections_keeps_no_newcomer_out_and_stops_no_change(self):
+        self.start_job(prefix=("prlimit", f"--nofile={FEW_FILES}:{FEW_FILES}"), SPILLWAY_CARRIER="tcp")
+        ports = [port for process in self.job.processes for port in listening_ports(process)]
+        self.assertGreaterEqual(len(ports), 2 * WORLD - STANDBYS, "each member's socket, and each rank's door")
+        with Flood(ports) as flood:
+            wait_until(lambda: flood.opened > FLOOD * len(ports), "a flood")
+            self.check_goes_on()
+            came = Started(["prlimit", f"--nofile={FEW_FILES}:{FEW_FILES}", TOOL, "job", "join", "--", *WORKER, "0"],
+                           test=self, env=environment_with(self.variables))
+            self.wait_for(lambda status: len(status["members"]) == WORLD + 1)
+            said = self.tool("move", "1")  # new streams between all ranks
+            self.assertEqual(said.returncode, 0, said.stderr)
+            self.wait_for(lambda status: status["epoch"] == 2)
+            self.check_goes_on(epoch=2)
+            print(f"{flood.opened} connections were opened at {len(ports)} sockets")
+        self.check_ends_well()
+        self.assertEqual(came.wait_for_end(), 0)
+
+    def test_somebody_who_guesses_the_ticket_is_told_nothing(self):
+        self.start_job()
+        stream = Stream(first_address(self.ticket()), os.urandom(16))
+        self.addCleanup(stream.close)
+        self.assertRaises(ConnectionError, stream.hear)
+        self.check_goes_on()
+        self.check_ends_well()
+
+    def test_slow_clients_of_metrics_keep_nobody_from_reading_them(self):
+        port = free_port()
+        self.start_job(SPILLWAY_METRICS_LISTEN=f"127.0.0.1:{port}")
+        clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(SLOW_CLIENTS)]
+        for client in clients:
+            self.addCleanup(client.close)
+            client.setblocking(False)
+        ended = set()
+
+        def dribble():
+            """A byte of a request that never ends, to each."""
+            for client in clients:
+                try:
+                    client.send(b"G")
+                    if not client.recv(1000):
+                        ended.add(client)
+                except BlockingIOError:
+                    pass
+                except OSError:
+                    ended.add(client)
+            return len(ended) == len(clients)
+
+        for _ in range(10):
+            dribble()
+            self.assertIn("spillway_job_epoch", metrics_at(port))
+        wait_until(dribble, "the end of all slow clients")
+        self.check_goes_on()
+        self.check_ends_well()
+
+
+if __name__ == "__main__":
+    contain()
+    del sys.argv[1:3]
+    unittest.main()
