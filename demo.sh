@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Builds Spillway and shows its main job, in at most four minutes behind the build on two cores: the same training script
-# on the same congested network over TCP, over TCP with the hooks that PyTorch has for fewer bits, and over Spillway. One
-# table and one page say how long steps take, and how much of a gain is fewer bits, the transport and its scheduling.
+# Builds Spillway and shows its main purpose, in at most four minutes after the build on two cores. The same training
+# script runs on the same congested network over TCP, over TCP with PyTorch's hooks that send fewer bits, and over
+# Spillway. A table and a page show step times, and how much of a gain comes from fewer bits, the transport and its
+# scheduling.
 #
 #   ./demo.sh
 set -euo pipefail
@@ -11,9 +12,9 @@ source "$(dirname "${BASH_SOURCE[0]}")/scripts/common.sh"
 
 tool=build/release/bin/spillway
 output=demo-output
-seconds=11  # of training, per transport: steps follow from how fast the machine and the transport are
+seconds=11  # of training per transport; the number of steps depends on machine and transport
 
-# with_bbr: "tcp-bbr," where this kernel has it.
+# with_bbr: prints "tcp-bbr," if this kernel has it.
 with_bbr() {
   modprobe -q tcp_bbr 2>/dev/null || true
   if grep -qw bbr /proc/sys/net/ipv4/tcp_available_congestion_control; then
@@ -25,12 +26,12 @@ step "checking packages"
 "$root/scripts/setup.sh"
 build_preset release spillway spillway_tool
 cd "$root"
-rm -rf "$output"  # so that the page named below is this run's
+rm -rf "$output"  # the page named below must come from this run
 bbr=$(with_bbr)
 [[ -n $bbr ]] || step "this kernel has no TCP bbr: it is left out"
 
 step "training on a congested network, once per transport: about 20 s each"
-# Debian's Python, which Debian's torch belongs to. The lab chooses the backend; the log has step times and accuracy.
+# Debian's torch belongs to Debian's Python. The lab chooses the backend; the log has step times and accuracy.
 "$tool" lab compare --preset congested --out "$output" --transports \
   "tcp,${bbr}tcp-fp16,tcp-powersgd,spillway-exact,spillway-16,spillway-over-tcp,spillway-flat,spillway" -- \
   /usr/bin/python3 examples/train.py --log {log} --seconds "$seconds" --evaluate-every 5 --test-samples 1000

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Builds Spillway and runs its tests. The last line is `N passed, M failed`.
 #
-#   ./test.sh                          everything that finds a broken build or a broken promise, in minutes
-#   ./test.sh --all                    also what is long: endurance, packages, experiments, soaks of many seeds,
+#   ./test.sh                          all tests that find a broken build or a broken guarantee, in minutes
+#   ./test.sh --all                    also long ones: endurance, packages, experiments, soaks of many seeds,
 #                                      comparisons that train, GPU kernels (the label `long` in tests/CMakeLists.txt)
-#   ./test.sh FOLDER                   only the unit tests of src/FOLDER, and only what they need is built
+#   ./test.sh FOLDER                   only the unit tests of src/FOLDER; builds only what they need
 #   ./test.sh [--all] CTEST ARGUMENTS  for example: ./test.sh -R ranks
 set -euo pipefail
 # shellcheck source=scripts/common.sh

@@ -1,7 +1,7 @@
-# Programs for the kernel: C that clang compiles to eBPF, and the skeleton through which C++ loads
-# them. What clang makes of them stands in src/dataplane/bpf/compiled, too, for machines without
-# clang or bpftool: eBPF is the same on every little-endian machine (docs/adr/0016). Without libbpf
-# the rest is built, and `spillway switch attach` says so.
+# Kernel programs: clang compiles C to eBPF, and C++ loads it through a generated skeleton.
+#
+# src/dataplane/bpf/compiled holds clang's output for machines without clang or bpftool: eBPF is the same on every
+# little-endian machine (docs/adr/0016). Without libbpf the rest is built, and `spillway switch attach` reports it.
 
 set(SPILLWAY_HAVE_BPF OFF)
 option(SPILLWAY_BPF_SHIPPED "Take the kernel's programs as shipped, even where clang could compile them" OFF)
@@ -21,8 +21,8 @@ else()
   endif()
 endif()
 
-# spillway_bpf(<name>): src/dataplane/bpf/<name>.bpf.c as build/src/dataplane/bpf/<name>.skel.h, made
-# by the target spillway_bpf_<name>, or copied from what is shipped.
+# spillway_bpf(<name>): makes build/src/dataplane/bpf/<name>.skel.h from src/dataplane/bpf/<name>.bpf.c, or copies the
+# shipped one. The target is spillway_bpf_<name>.
 function(spillway_bpf name)
   set(folder "${PROJECT_BINARY_DIR}/src/dataplane/bpf")
   file(MAKE_DIRECTORY "${folder}")
@@ -39,10 +39,9 @@ function(spillway_compile_bpf name folder)
   set(source "${PROJECT_SOURCE_DIR}/src/dataplane/bpf/${name}.bpf.c")
   set(object "${folder}/${name}.bpf.o")
   set(skeleton "${folder}/${name}.skel.h")
-  # -mcpu=v3: 32-bit arithmetic and jumps, in every kernel since 5.1. The threshold: everything is
-  # inlined, for a program may call nothing while it holds a lock. asm/types.h is the machine's.
-  # What is shipped names no folder of this machine's. `gen object` leaves out what only debuggers
-  # read.
+  # -mcpu=v3: 32-bit arithmetic and jumps, in every kernel since 5.1. The threshold inlines everything, because a
+  # program may not call a function while it holds a lock. The target's include folder provides asm/types.h. The two
+  # path options keep this machine's folders out of the shipped files. `gen object` drops what only debuggers read.
   add_custom_command(OUTPUT "${skeleton}"
     COMMAND "${SPILLWAY_BPF_CLANG}" -O2 -g -target bpf -mcpu=v3 -Wall -Wextra -Werror
             -mllvm -inline-threshold=100000 -MD -MF "${object}.d" -MT "${skeleton}"
@@ -60,8 +59,8 @@ function(spillway_compile_bpf name folder)
   add_custom_target(spillway_bpf_${name} DEPENDS "${skeleton}")
 endfunction()
 
-# spillway_ship_bpf(<name>...): the target spillway_bpf_ship, which puts what was compiled where it
-# is shipped.
+# spillway_ship_bpf(<name>...): adds the target spillway_bpf_ship, which copies the compiled programs to the shipped
+# folder.
 function(spillway_ship_bpf)
   if(NOT SPILLWAY_BPF_COMPILES)
     return()

@@ -1,4 +1,4 @@
-# What Spillway stands on. docs/adr/0002-dependencies.md says why each was chosen.
+# Spillway's dependencies. docs/adr/0002-dependencies.md says why each was chosen.
 
 find_package(PkgConfig REQUIRED)
 
@@ -9,8 +9,8 @@ find_package(ZLIB REQUIRED)
 find_package(OpenSSL 3.0 REQUIRED COMPONENTS Crypto)
 pkg_check_modules(isal REQUIRED IMPORTED_TARGET libisal)
 
-# libcrypto: shared, but part of what has the property SPILLWAY_HOLDS_CRYPTO, which the wheel's library has. A
-# second libcrypto.so.3 in a process that has Python's would be taken for the first.
+# libcrypto: the shared library, or linked in if a target has the property SPILLWAY_HOLDS_CRYPTO, as the wheel's
+# library has. In a process with Python's libcrypto.so.3, the loader would take a second one for the first.
 find_library(SPILLWAY_CRYPTO_ARCHIVE libcrypto.a HINTS "${OPENSSL_ROOT_DIR}/lib")
 mark_as_advanced(SPILLWAY_CRYPTO_ARCHIVE)
 add_library(spillway_crypto INTERFACE)

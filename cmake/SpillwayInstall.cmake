@@ -1,13 +1,13 @@
-# What `cmake --install` puts where: the library with its headers, a CMake package and a pkg-config
-# file, the command-line tool, the Wireshark dissector, and the licence. tests/install builds programs
-# against the result. Components are what SpillwayPackages.cmake makes packages of.
+# What `cmake --install` puts where: the library with headers, CMake package and pkg-config file, the command-line
+# tool, the Wireshark dissector, and the licence. tests/install builds programs against the result.
+# SpillwayPackages.cmake makes packages of the components.
 
 include(CMakePackageConfigHelpers)
 
 if(TARGET spillway_tool)
   install(TARGETS spillway_tool RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT tool)
 endif()
-# Where the tool looks for it: src/cli/allreduce_mpi.cc.
+# src/cli/allreduce_mpi.cc looks for it here.
 if(TARGET spillway_mpi_allreduce)
   install(TARGETS spillway_mpi_allreduce RUNTIME DESTINATION "libexec/spillway" COMPONENT mpi)
 endif()
@@ -19,10 +19,11 @@ if(NOT TARGET spillway)
   return()
 endif()
 
-# spillway_install_library(<libdir> <prefix> [EXCLUDE_FROM_ALL]): the components <prefix>library and
-# <prefix>development, with the library in <libdir>. What else is installed says where it lies in
-# steps from its own folder, so it is made for that folder, and the tree may be installed with
-# --prefix or moved.
+# spillway_install_library(<libdir> <prefix> [EXCLUDE_FROM_ALL]): installs the components <prefix>library and
+# <prefix>development, with the library in <libdir>.
+#
+# The CMake and pkg-config files locate the library relative to their own folder. So they are generated for that
+# folder, and the tree may be installed with --prefix or moved.
 function(spillway_install_library libdir prefix)
   set(component COMPONENT ${prefix}development ${ARGN})
   set(made "${PROJECT_BINARY_DIR}/install/${prefix}development")

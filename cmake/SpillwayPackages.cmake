@@ -1,10 +1,10 @@
-# What people install: a wheel with the library inside, and Debian packages. Both are left in
-# build/<preset>/packages; neither takes a network.
+# Packages for users: a wheel with the library inside, and Debian packages. Both are written to
+# build/<preset>/packages; neither needs a network.
 #
 #   cmake --build build/release --target wheel    pip install of one file; scripts/build_wheel.py
 #   cmake --build build/release --target debs     libspillway0, libspillway-dev, spillway, python3-spillway
 #
-# tests/install installs them where nothing of Spillway is, and trains.
+# tests/install installs them on a system without Spillway, and trains.
 
 set(SPILLWAY_PACKAGES_DIR "${PROJECT_BINARY_DIR}/packages")
 set(SPILLWAY_MAINTAINER "The Spillway authors <spillway@packages.invalid>" CACHE STRING
@@ -13,7 +13,7 @@ set(SPILLWAY_MAINTAINER "The Spillway authors <spillway@packages.invalid>" CACHE
 # ---- The wheel ----
 
 if(SPILLWAY_CRYPTO_ARCHIVE)
-  # The same library again, with libcrypto inside and what else it needs beside it.
+  # The library built again: libcrypto is linked in, and its other dependencies go beside it.
   add_library(spillway_wheel_library SHARED EXCLUDE_FROM_ALL)
   foreach(property SOURCES LINK_LIBRARIES LINK_OPTIONS LINK_DEPENDS LINKER_LANGUAGE VERSION SOVERSION)
     get_target_property(value spillway ${property})
@@ -43,7 +43,7 @@ set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_DIRECTORY "${SPILLWAY_PACKAGES_DIR}")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_PACKAGE_CONTACT "${SPILLWAY_MAINTAINER}")
-set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "")  # it would be the first line of every description
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "")  # CPack would put it first in every description
 set(CPACK_VERBATIM_VARIABLES ON)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
@@ -57,8 +57,8 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY ">=")
 
-# spillway_deb(<component> PACKAGE <name> SUMMARY <line> TEXT <line>... [<field> <value>]...): a component
-# as a package, with the licence where Debian has it.
+# spillway_deb(<component> PACKAGE <name> SUMMARY <line> TEXT <line>... [<field> <value>]...): packages a component,
+# with the licence where Debian expects it.
 macro(spillway_deb component)
   set(fields SECTION ARCHITECTURE DEPENDS RECOMMENDS SUGGESTS CONTROL_EXTRA)
   cmake_parse_arguments(DEB "" "PACKAGE;SUMMARY" "TEXT;${fields}" ${ARGN})
@@ -81,8 +81,7 @@ ${text}")
     DESTINATION "share/doc/${DEB_PACKAGE}" COMPONENT ${component} EXCLUDE_FROM_ALL)
 endmacro()
 
-# Under /usr, Debian's libraries lie in a folder of their architecture, wherever `cmake --install` would
-# put them.
+# Under /usr, Debian's libraries are in a folder of their architecture, wherever `cmake --install` would put them.
 set(debian_libdir lib)
 if(CMAKE_LIBRARY_ARCHITECTURE)
   set(debian_libdir "lib/${CMAKE_LIBRARY_ARCHITECTURE}")
@@ -98,7 +97,7 @@ spillway_deb(debian_development PACKAGE libspillway-dev SECTION libdevel
   SUMMARY "development files"
   TEXT "This package has the headers for C and C++, and files for CMake and"
        "pkg-config.")
-# Without the component mpi: one comparison of `bench allreduce` is no reason to install Open MPI.
+# Excludes the component mpi: one comparison of `bench allreduce` does not justify installing Open MPI.
 spillway_deb(tool PACKAGE spillway SECTION net
   RECOMMENDS "iproute2"
   SUGGESTS "python3-spillway, tshark | wireshark"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sums a buffer over all ranks and says what it took. Every rank runs this program under a launcher
- * (mpirun, srun, torchrun), or by hand:
+ * Sums a buffer over all ranks and prints how long that took and what happened to the packets.
+ * Every rank runs this program under a launcher (mpirun, srun, torchrun), or by hand:
  *
  *   SPILLWAY_COMM_ID=127.0.0.1:5000 SPILLWAY_WORLD_SIZE=2 SPILLWAY_RANK=0 ./all_reduce_c &
  *   SPILLWAY_COMM_ID=127.0.0.1:5000 SPILLWAY_WORLD_SIZE=2 SPILLWAY_RANK=1 ./all_reduce_c
  *
- * With an argument: so many floats instead of a million.
+ * The optional argument is the number of floats; the default is a million.
  */
 #include <inttypes.h>
 #include <spillway/spillway.h>
@@ -35,7 +35,7 @@ static void print_report(const spillway_comm* comm, size_t count, const spillway
          report.packets_missing, report.packets_sent, report.packets_repeated);
 }
 
-/* Rank r brings r + 1 everywhere, so every sum is 1 + 2 + ... + world. */
+/* Rank r contributes r + 1 everywhere, so every sum is 1 + 2 + ... + world. */
 static int sum(spillway_comm* comm, float* values, size_t count) {
   const uint32_t world = spillway_comm_world(comm);
   const float expected = (float)world * (float)(world + 1) / 2;

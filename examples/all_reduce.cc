@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The averages of several buffers over all ranks, all under way at once, and what each took.
-// Started as all_reduce.c is; with an argument: so many floats in each buffer instead of 100,000.
+// Averages several buffers over all ranks, all in flight at once, and prints a report for each.
+// Start it like all_reduce.c; the optional argument is the number of floats per buffer, 100,000 by
+// default.
 #include <cstdio>
 #include <cstdlib>
 #include <span>
@@ -22,7 +23,7 @@ void print_report(const spillway::Communicator& comm, std::size_t buffer,
       static_cast<unsigned long long>(report.packets_missing));
 }
 
-// Rank r brings r everywhere, so every average is (world - 1) / 2.
+// Rank r contributes r everywhere, so every average is (world - 1) / 2.
 bool average(spillway::Communicator& comm, std::size_t count) {
   std::vector<std::vector<float>> buffers(
       kBuffers, std::vector<float>(count, static_cast<float>(comm.rank())));

@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a small model with DistributedDataParallel. The backend's name is all that it knows of Spillway.
+"""Trains a small model with DistributedDataParallel. Only the backend's name is specific to Spillway.
 
     torchrun --nproc_per_node 4 examples/train.py --backend spillway
     mpirun -n 4 examples/train.py --backend gloo
     spillway lab run --preset congested -- python3 examples/train.py --backend spillway --target-accuracy 0.85
     spillway lab compare --preset congested -- python3 examples/train.py --log {log}
 
---model cnn     images of clothes: Fashion-MNIST, Debian's dataset-fashion-mnist
---model charlm  a transformer that guesses the next character of the King James Bible of 1611, whose copyright has
+--model cnn     classifies images of clothes: Fashion-MNIST, Debian's dataset-fashion-mnist
+--model charlm  a transformer that predicts the next character of the King James Bible of 1611, whose copyright has
                 expired: Debian's bible-kjv
 
-What a step learns from follows from the seed, the step and the rank alone, and the models draw no random numbers: a run
-that is resumed from a checkpoint goes on as if it had never stopped, bit for bit where all-reduces are exact.
+The samples of a step depend only on the seed, the step and the rank, and the models draw no random numbers. So a run
+resumed from a checkpoint continues as if it had never stopped, bit for bit if all-reduces are exact.
 
---log writes a JSON object a line, by rank 0; `seconds` counts from the start of training, `epoch` those that are
-complete:
+With --log, rank 0 writes one JSON object per line; `seconds` counts from the start of training, `epoch` counts complete
+epochs:
     {"event": "step", "step", "seconds", "step_ms", "loss"}        loss and time of rank 0
     {"event": "evaluation", "step", "seconds", "epoch", "accuracy"}
     {"event": "end", "step", "seconds", "epoch", "accuracy", "reason", "backend", "model", "parameters", "world",
@@ -41,12 +41,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 FASHION_MNIST = pathlib.Path("/usr/share/datasets/fashion-mnist")
 WHOLE_BIBLE = ["bible", "-l79", "gen1:1-rev22:21"]
-BLOCK = 64               # characters a sample
-HELD_BACK = 0.05         # share of the text that is evaluated with
+BLOCK = 64               # characters per sample
+HELD_BACK = 0.05         # share of the text kept for evaluation
 BAR_COLUMNS = 30
 CHECKPOINT = "checkpoint.pt"
 
-# Where the launchers that do not set torch's variables say who a rank is.
+# Rank and world size as set by launchers that do not set torch's variables.
 LAUNCHERS = [("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"),
              ("SLURM_PROCID", "SLURM_NTASKS")]
 
@@ -54,7 +54,7 @@ LAUNCHERS = [("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI
 # ---- Data ----
 
 class Data(NamedTuple):
-    """uint8 inputs and int64 targets; row by row."""
+    """uint8 inputs and int64 targets, one row per sample."""
     inputs: torch.Tensor
     targets: torch.Tensor
     test_inputs: torch.Tensor
@@ -67,7 +67,7 @@ def missing(what: str, package: str) -> SystemExit:
 
 
 def read_idx(path: pathlib.Path) -> torch.Tensor:
-    """A file in MNIST's format: two zero bytes, a type, the number of dimensions, those, the bytes."""
+    """Reads a file in MNIST's format: two zero bytes, a type, the number of dimensions, the dimensions, the data."""
     if not path.is_file():
         raise missing(str(path), "dataset-fashion-mnist")
     content = bytearray(gzip.decompress(path.read_bytes()))
@@ -94,7 +94,7 @@ def read_text(path: Optional[pathlib.Path]) -> bytes:
 
 
 def blocks_of_text(path: Optional[pathlib.Path]) -> Data:
-    """Each block's targets are its characters, one further on."""
+    """Each block's targets are its characters shifted by one."""
     text = torch.frombuffer(bytearray(read_text(path)), dtype=torch.uint8)
     blocks = (len(text) - 1) // BLOCK
     held_back = int(blocks * HELD_BACK)
@@ -105,11 +105,11 @@ def blocks_of_text(path: Optional[pathlib.Path]) -> Data:
     return Data(inputs[:-held_back], targets[:-held_back], inputs[-held_back:], targets[-held_back:])
 
 
-# ---- Models: of uint8 inputs, with the classes' scores as the last dimension ----
+# ---- Models: they take uint8 inputs and return class scores in the last dimension ----
 
 class Cnn(nn.Module):
-    """Two convolutions, and a wide layer that has nearly all of the parameters: its gradients travel while those
-    of the convolutions are computed."""
+    """Two convolutions, and a wide layer with nearly all parameters. Its gradients travel while those of the
+    convolutions are computed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ class Cnn(nn.Module):
 
 
 class CharLm(nn.Module):
-    """A transformer of bytes."""
+    """A transformer over bytes."""
 
     def __init__(self, width: int = 128, layers: int = 2, heads: int = 4) -> None:
         super().__init__()
@@ -150,7 +150,7 @@ def adam(parameters: Iterator[nn.Parameter], lr: float) -> torch.optim.Optimizer
 
 
 class Recipe(NamedTuple):
-    """The numbers are defaults."""
+    """A model with its data and its default parameters."""
     make_model: Callable[[], nn.Module]
     read_data: Callable[[Optional[pathlib.Path]], Data]
     make_optimizer: Callable[[Iterator[nn.Parameter], float], torch.optim.Optimizer]
@@ -166,7 +166,7 @@ RECIPES = {"cnn": Recipe(Cnn, fashion_mnist, sgd, lr=0.03, batch=64, test_sample
 # ---- Training ----
 
 class Batches:
-    """This rank's part of every step's batch. An epoch is as many whole batches as there are samples for."""
+    """This rank's part of every step's batch. An epoch has as many batches as the samples fill completely."""
 
     def __init__(self, data: Data, batch: int, seed: int, rank: int, world: int) -> None:
         self._data, self._batch, self._seed, self._rank, self._world = data, batch, seed, rank, world
@@ -183,15 +183,15 @@ class Batches:
 
 
 class Trainer:
-    """The model, its optimizer, and how many steps they have taken."""
+    """The model, its optimizer and the number of steps taken."""
 
     def __init__(self, recipe: Recipe, checkpoint: Optional[pathlib.Path]) -> None:
         self.model = DistributedDataParallel(recipe.make_model())
         self._optimizer = recipe.make_optimizer(self.model.parameters(), recipe.lr)
         self._file = checkpoint / CHECKPOINT if checkpoint is not None else None
         self.step = self._saved_step = 0
-        # Kept, and dropped after the model: a thread of Gloo that drops the last reference to a tensor waits for
-        # Python's lock, and in torch 1.13 the model's end waits for that thread without giving the lock up.
+        # Kept as a member, so that it is released after the model. A Gloo thread that drops the last reference to a
+        # tensor waits for the GIL; in torch 1.13 the model's destructor waits for that thread while holding the GIL.
         self._counts = torch.zeros(3, dtype=torch.int64)
 
     def train_on(self, inputs: torch.Tensor, targets: torch.Tensor) -> float:
@@ -204,8 +204,8 @@ class Trainer:
 
     @torch.no_grad()
     def accuracy(self, data: Data, samples: int, is_over: bool) -> Tuple[float, bool]:
-        """Of the first so many samples, which the ranks share, and whether any rank says that it is over; the same at
-        all."""
+        """Returns the accuracy on the first `samples` samples, split among the ranks, and whether any rank passed
+        `is_over`. All ranks get the same result."""
         rank, world = dist.get_rank(), dist.get_world_size()
         inputs, targets = data.test_inputs[:samples][rank::world], data.test_targets[:samples][rank::world]
         right = sum(int((self.model.module(some).argmax(-1) == expected).sum())
@@ -215,31 +215,31 @@ class Trainer:
         return int(self._counts[0]) / int(self._counts[1]), int(self._counts[2]) > 0
 
     def save(self) -> None:
-        """By rank 0. A checkpoint is there whole or not at all."""
+        """Rank 0 writes the checkpoint atomically."""
         if self._file is None or dist.get_rank() != 0 or self.step == self._saved_step:
             return
         self._file.parent.mkdir(parents=True, exist_ok=True)
         unfinished = self._file.with_suffix(".unfinished")
-        unfinished.unlink(missing_ok=True)  # of a job that was killed
-        with unfinished.open("xb") as file:  # x: never through a link that somebody else has laid
+        unfinished.unlink(missing_ok=True)  # left by a killed job
+        with unfinished.open("xb") as file:  # x: never follows a link planted by another user
             torch.save({"step": self.step, "model": self.model.module.state_dict(),
                         "optimizer_state": self._optimizer.state_dict()["state"]}, file)
         os.replace(unfinished, self._file)
         self._saved_step = self.step
 
     def resume(self) -> None:
-        """All ranks read the file of rank 0. Without one, from the beginning: a job that is started again need not
-        know how far it came. Learning rate and such are the script's: they are plain floats, which torch 1.13 does not
-        read with weights_only."""
+        """All ranks read rank 0's file. Without one, training starts from the beginning, so a restarted job need not
+        know how far it came. Settings such as the learning rate come from the script: they are plain floats, which
+        torch 1.13 does not load with weights_only."""
         if self._file is None or not self._file.is_file():
             return
-        saved = torch.load(self._file, weights_only=True)  # a checkpoint may run no code
+        saved = torch.load(self._file, weights_only=True)  # a checkpoint must not run code
         self.step = self._saved_step = saved["step"]
         self.model.module.load_state_dict(saved["model"])
         self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": saved["optimizer_state"]})
 
 
-# ---- What is said about it, by rank 0 ----
+# ---- Output of rank 0 ----
 
 class Journal:
     def __init__(self, log: Optional[pathlib.Path], append: bool) -> None:
@@ -261,7 +261,7 @@ class Journal:
             print(text, flush=True)
 
     def show(self, text: str) -> None:
-        """In place of what was shown last, on a terminal only."""
+        """Replaces the progress line; does nothing without a terminal."""
         if self._has_terminal:
             print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
@@ -271,7 +271,7 @@ class Journal:
 
 
 class Run:
-    """From the first step to the last, with evaluations and checkpoints between."""
+    """Runs all steps, with evaluations and checkpoints in between."""
 
     def __init__(self, options: argparse.Namespace, recipe: Recipe, trainer: Trainer, data: Data, batches: Batches,
                  journal: Journal) -> None:
@@ -316,7 +316,7 @@ class Run:
         return is_epochs_end or step == self._last_step or step % self._options.evaluate_every == 0
 
     def _evaluate(self) -> str:
-        """Why training ends here; empty: it does not."""
+        """Returns why training ends here; empty if it continues."""
         is_over = self._options.seconds is not None and self._seconds() >= self._options.seconds
         self._accuracy, is_over = self._trainer.accuracy(self._data, self._recipe.test_samples, is_over)
         step, epochs, seconds = self._trainer.step, self._epochs(), self._seconds()
@@ -381,7 +381,7 @@ def chosen_recipe(options: argparse.Namespace) -> Recipe:
 
 
 def launchers_variables(environment: Dict[str, str]) -> Dict[str, str]:
-    """What is missing of torch's, as mpirun and srun say it. A process that nobody launched is a world of its own."""
+    """torch's variables that are not set, taken from mpirun or srun. Without a launcher the process is a world of 1."""
     rank, world = next((pair for pair in LAUNCHERS if pair[0] in environment), (None, None))
     values = {"RANK": environment.get(rank or "", "0"), "WORLD_SIZE": environment.get(world or "", "1"),
               "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
@@ -399,7 +399,7 @@ def main() -> None:
     options = parse_options()
     torch.set_num_threads(options.threads)
     recipe = chosen_recipe(options)
-    data = recipe.read_data(options.data)  # before the ranks meet: what is missing is said at once
+    data = recipe.read_data(options.data)  # before the ranks meet, so that missing data is reported at once
     join(options.backend)
     world = dist.get_world_size()
     if recipe.batch % world or recipe.batch > len(data.inputs):

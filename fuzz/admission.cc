@@ -2,11 +2,13 @@
 //
 // Arbitrary frames through a switch port with arbitrary settings.
 //
-// The input is a port config as it lies in memory, then eight-byte frames; a frame whose flags have
-// their highest bit set means: serve one packet instead. Configs that validate() refuses are not
-// tried. Whatever comes, queues keep their limits, control is never trimmed, important data never
-// dropped early, a frame is never marked that must not be, and the port serves in order and does
-// not idle.
+// The input is a port config as it lies in memory, then eight-byte frames. A frame with the highest
+// bit of its flags set means: serve one packet instead. Configs that validate() refuses are not
+// tried.
+//
+// Queues must keep their limits. Control packets are never trimmed, important data is never dropped
+// early, and frames that are not ECN-capable are never marked. The port serves in order and never
+// idles while packets wait.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -97,7 +99,7 @@ class Port {
   std::uint64_t offered_ = 0;
 };
 
-// Whatever a network card could hand over.
+// Maps arbitrary bytes to a frame that a network card could deliver.
 spillway_frame lawful(spillway_frame frame) {
   frame.bytes = 1 + frame.bytes % SPILLWAY_MAX_FRAME_BYTES;
   frame.dscp &= 63;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whatever a worker may call a parameter server with: a call or an error, and what is accepted is
-// written the same again.
+// Arbitrary bytes as a worker's call to a parameter server. Parsing gives a call or an error, and
+// encoding an accepted call gives the same bytes again.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any bytes at all into the reader of control packets.
+// Arbitrary bytes as a control packet.
 //
 // The first byte chooses the job's checks (tags, or tags and encryption) and whether to repair
-// them, so that fields no honest member writes get past it. What is accepted must satisfy the
-// bounds that ControlPacket states, and must come back the same when it is written and read once
-// more.
+// them. With repaired checks, fields that no honest member writes get past them. An accepted packet
+// must satisfy the bounds that ControlPacket states and survive a write and a second read
+// unchanged.
 #include <algorithm>
 #include <array>
 #include <vector>

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A message whose packets meet every accident the input describes: cuts, flipped bits, duplicates,
-// losses, foreign and made-up packets.
+// A message whose packets are cut, corrupted, duplicated, lost, or mixed with foreign and forged
+// ones.
 //
-// The input is a list of four-byte commands (what, which packet, where, with what). Whatever
-// happens, the report must add up, every value must be finite and bounded, and a message all of
-// whose packets also came whole must decode as if nothing had happened. Planes that are kept and
-// decoded in the end give the same.
+// The input is a list of four-byte commands (what, which packet, where, with what). The report must
+// add up, and every value must be finite and bounded. If all packets also arrive whole, the message
+// must decode exactly. Planes that are kept and decoded at the end give the same values.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -67,7 +66,7 @@ std::vector<float> decode_kept(const PacketPlan& plan, const KeptPlanes& kept) {
   return out;
 }
 
-// A row's values, made up for lost packets, stay below the packets of a row times the largest norm.
+// Estimates for lost packets stay below the packets of a row times the largest norm.
 constexpr float kBound = 1e4F;
 
 }  // namespace

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any bytes as a datagram between a prober and a listener. What is read as a probe must come back
-// the same when it is written once more; no answer may be longer than its question, and every
-// answer must be one that the prober can read.
+// Arbitrary bytes as a datagram between a prober and a listener. A datagram that parses as a probe
+// must re-encode to the same bytes. No answer may be longer than its question, and the prober must
+// be able to read every answer.
 #include <algorithm>
 #include <vector>
 
@@ -41,7 +41,7 @@ void try_summary(base::ByteView bytes) {
 
 void try_responder(base::ByteView bytes, std::uint8_t tos) {
   doctor::Responder responder("fuzz", true);
-  for (int i = 0; i < 2; ++i) {  // what the first began the second may ask about
+  for (int i = 0; i < 2; ++i) {  // the second datagram may ask about the first
     const doctor::Answer answer =
         responder.take({.bytes = bytes, .from = {}, .tos = tos}, 0, base::Instant(), 0);
     require(answer.bytes.size() <= bytes.size());
@@ -53,7 +53,7 @@ void try_responder(base::ByteView bytes, std::uint8_t tos) {
 
 }  // namespace
 
-// The first byte is the TOS it came with.
+// The first byte is the datagram's TOS.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) {
     return 0;

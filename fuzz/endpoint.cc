@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Two endpoints and a network that does what the input says: sends and expects messages, delivers,
-// drops, repeats, refuses and damages datagrams, lets time pass. With repaired checks, damaged
-// control packets get through, as they would from a member of the job gone mad.
+// Two endpoints and a network under the input's control. It sends and expects messages, delivers,
+// drops, duplicates, refuses and damages datagrams, and lets time pass. Damaged control packets
+// with repaired checks get through, as they would from a faulty member of the job.
 //
-// Whatever happens nothing crashes, memory stays bounded, and as long as every packet that got
-// through was honest, messages that both ends know of end once the network is good again.
+// Nothing may crash and memory stays bounded. If every accepted packet was honest, messages that
+// both ends know end once the network works again.
 #include <algorithm>
 #include <deque>
 #include <list>
@@ -27,7 +27,7 @@ constexpr std::size_t kMaxInFlight = 2048;
 constexpr int kFinalSteps = 20'000;
 constexpr std::size_t kMemoryBound = 256 * 1024;
 
-// Packets of 32 coordinates, whose planes say which packet they are.
+// Packets of 32 coordinates; their planes hold the packet's index.
 class Source final : public transport::PayloadSource {
  public:
   std::size_t write(const wire::DataStamp& stamp, const wire::PacketAuth& auth,
@@ -82,7 +82,7 @@ class World {
     }
   }
 
-  // One command of four bytes.
+  // Executes one four-byte command.
   void act(const std::uint8_t* command) {
     const std::uint16_t rank = command[1] & 1U;
     switch (command[0] % 10) {
@@ -210,8 +210,8 @@ class World {
     ports_[datagram.to].on_datagram(datagram.bytes, false, now_);
   }
 
-  // A host says that it would not take one, and quotes it, or something like it. Who believes that
-  // gives its peer up.
+  // A host refuses a datagram and quotes it, possibly altered. A port that believes the refusal
+  // gives the peer up.
   void refuse(const std::uint8_t* command) {
     if (in_flight_.empty()) {
       return;
@@ -223,7 +223,7 @@ class World {
     is_honest_ = is_honest_ && !is_believed;
   }
 
-  // As its sender would have sealed it.
+  // Recomputes the check, as the packet's sender would have.
   void repair(std::vector<std::uint8_t>& bytes) const {
     wire::ControlPacket header;
     if (wire::read_control_header(bytes, header) != wire::PacketFault::kNone || header.source > 1) {
@@ -244,7 +244,7 @@ class World {
     }
   }
 
-  // A step of a network that works. False: nothing is left to happen.
+  // One step of a working network. False if nothing is left to happen.
   bool step() {
     poll(0, 31);
     poll(1, 31);
@@ -262,7 +262,7 @@ class World {
     return true;
   }
 
-  // Takes events in and looks at what must always hold.
+  // Drains events and checks the invariants.
   void look() {
     std::uint64_t sent = 0;
     for (DatagramPort& port : ports_) {
@@ -289,9 +289,9 @@ class World {
   std::deque<Datagram> in_flight_;
   base::Instant now_{base::milliseconds(1)};
   std::uint32_t messages_ = 0;
-  std::uint32_t open_ = 0;  // ends of messages that are still to be told
+  std::uint32_t open_ = 0;  // ends of messages whose completion is still to be reported
   bool is_honest_ = true;
-  bool is_active_ = false;  // something was sent lately
+  bool is_active_ = false;  // a datagram was sent recently
   std::uint64_t sent_ = 0;
 };
 

@@ -2,10 +2,10 @@
 //
 // The entropy coder from both sides. The input's first byte says which:
 //
-//   bytes    as a block, a message, a packet or a table. Decoding them is a value or an error, the
-//            same by every kernel table, and touches nothing outside; values that a block decodes
-//            to encode and decode again
-//   values   come back, in no more bytes than the bound says, whatever the table
+//   bytes    as a block, a message, a packet or a table. Decoding gives a value or an error, the
+//            same for every kernel table, and stays inside its buffers. Values decoded from a block
+//            must survive encoding and decoding
+//   values   must come back, in no more bytes than the bound, whatever the table
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -44,7 +44,7 @@ void encode_and_decode(const std::vector<std::int32_t>& values, const Probabilit
   const auto block =
       encoder.encode(std::span<const std::int32_t>(values), EncodeTable(table), bytes, &sent);
   require(block.ok() && block->bytes <= bytes.size());
-  // Just the block, so that a read beyond it shows.
+  // A copy of exactly the block, so that ASan sees a read beyond it.
   const std::vector<std::uint8_t> exact(bytes.begin(),
                                         bytes.begin() + static_cast<long>(block->bytes));
   const DecodeTable decode_table(table);
@@ -109,7 +109,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::uint32_t scale = base::load_le<std::uint16_t>(data + 1);
   const ProbabilityTable table = (choice & 0x80U) != 0 ? ProbabilityTable::gauss(alphabet, scale)
                                                        : ProbabilityTable::laplace(alphabet, scale);
-  // Mostly few, for speed; sometimes enough for blocks with many states.
+  // Mostly few values, for speed; sometimes enough for blocks with many states.
   const std::size_t drawn = base::load_le<std::uint16_t>(data + 3);
   const bool is_long = (choice & 0x70U) == 0x70U;
   const std::size_t count = is_long ? kManyValues + drawn % 256 : drawn % 2048;
@@ -122,7 +122,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       decode_framed(rest, table);
       break;
     default: {
-      // Repeated until there are enough.
+      // The input repeats until there are enough values.
       std::vector<std::int32_t> values(rest.empty() ? 0 : count);
       for (std::size_t i = 0; i < values.size(); ++i) {
         const std::size_t at = i % rest.size();

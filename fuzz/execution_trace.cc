@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any bytes as an execution trace: the first says as which kind, the rest is the file. A refusal
-// must say why. What is accepted goes through all that users do with it: links between its nodes
-// that hold, and lint.
+// Arbitrary bytes as an execution trace: the first byte chooses the format, the rest is the file. A
+// refusal must say why. An accepted trace is linked and linted as its users would; links between
+// nodes must hold.
 #include <string_view>
 
 #include "emulate/trace/byte_source.h"
@@ -20,7 +20,7 @@ constexpr unsigned kFormats = 4;
 constexpr unsigned kMostRanks = 64;
 constexpr unsigned kMostNodes = 20'000;
 
-// Ends what a short text can ask for: thousands of ranks, millions of nodes.
+// Limits what a short text can ask for: thousands of ranks, millions of nodes.
 class Bounded final : public emulate::NodeSink {
  public:
   explicit Bounded(emulate::NodeSink& sink) : sink_(sink) {}
@@ -47,7 +47,7 @@ void try_format(emulate::TraceFormat format, base::ByteView bytes, bool follows_
   if (!status.ok()) {
     require(!status.message().empty());
   }
-  // What was read before the refusal is a world as well.
+  // Nodes read before the refusal also form a world.
   const emulate::World world = std::move(builder).finish();
   const emulate::LintReport report = emulate::lint(world);
   for (const emulate::Finding& finding : report.findings) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any bytes as an Ethernet frame, cut, reclassified, completed and fixed up in every way a switch
-// or a receiver does. What is taken for Spillway's must stay that when it is cut behind its header,
-// must keep the class it is given, must be the same with its outermost VLAN tag beside it, and
-// nothing may happen behind the frame's end.
+// Arbitrary bytes as an Ethernet frame, which is cut, reclassified, completed and fixed up in every
+// way a switch or a receiver does it. A frame recognised as Spillway's must stay so when it is cut
+// behind its header. It must keep the class it is given, and read the same with its outermost VLAN
+// tag beside it. Nothing may touch memory behind the frame's end.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -41,7 +41,7 @@ void try_class(Bytes frame, std::uint8_t tos) {
   }
 }
 
-// As a receiver does it: what was fixed needs no fix-up, and is Spillway's data.
+// Fixes the frame up as a receiver does: a fixed frame is Spillway data and needs no second fix-up.
 void try_fixup(Bytes frame) {
   if (frame.empty() ||
       spillway_fixup_frame(frame.data(), frame.data() + frame.size()) != SPILLWAY_FIXUP_DONE) {
@@ -90,7 +90,7 @@ void try_beside(Bytes frame) {
 
 }  // namespace
 
-// The first two bytes say where to cut and what class to give.
+// The first two bytes say where to cut and which class to set.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 2) {
     return 0;

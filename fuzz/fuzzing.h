@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What fuzz targets have in common: a check that stops the fuzzer in every build, and the checks of
-// packets of either kind.
+// Shared by the fuzz targets: a check that stops the fuzzer in every build, and packet checks with
+// tags alone or with encryption.
 #pragma once
 
 #include <array>

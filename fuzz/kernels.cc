@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any difference between a SIMD kernel table and the scalar oracle, and any row header that a
-// packet could not carry, on rows of arbitrary floats: NaN, infinities, denormals and magnitudes no
-// gradient has.
+// Rows of arbitrary floats: NaN, infinities, denormals and magnitudes no gradient has. Every SIMD
+// kernel table must match the scalar oracle, and a packet must be able to carry every row header.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>

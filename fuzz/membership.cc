@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What members of a job tell each other. The bytes are a talk: who says it (one byte), how long it
-// is (two), what. All of it is said to a rank, a standby and a newcomer, with time going on in
-// between. Whatever is said: what parses is written the same again, nobody crashes, a decision is
-// followed only by later epochs, and nothing comes after a dismissal.
+// Messages between members of a job. The input is a list of messages: the sender (one byte), the
+// length (two), the bytes. A rank, a standby and a newcomer receive all of them while time passes.
+//
+// No member may crash. A message that parses must re-encode to the same bytes. Decisions have
+// increasing epochs, and nothing follows a dismissal.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -42,7 +43,7 @@ class Listener {
   }
 
   void hear(std::uint8_t from, ByteView message) {
-    // The upper bits of who says it: what else happens.
+    // The upper bits of the sender's byte choose another event instead of the message.
     const MemberId peer = from % (kPeers + 1);
     switch (from >> 5) {
       case 1:

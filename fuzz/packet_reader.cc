@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any bytes at all into the packet reader.
+// Arbitrary bytes as a data packet.
 //
 // The first byte chooses the job's checks (tags, or tags and encryption) and whether to repair
-// them: with the right check in place, fields that no honest sender writes get past it, as they
-// would from a member of the job gone mad. Whatever is accepted must satisfy the bounds that
-// DataHeader states, and trusted planes must be what the packet holds.
+// them. With repaired checks, fields that no honest sender writes get past them, as they would from
+// a faulty member of the job. An accepted packet must satisfy the bounds that DataHeader states,
+// and trusted planes must be what the packet holds.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -20,7 +20,7 @@ using spillway::fuzzing::require;
 
 namespace {
 
-// Writes the check that the header and head of `packet` ought to have.
+// Writes the check that matches the header and head of `packet`.
 void repair_head(std::vector<std::uint8_t>& packet, const PacketAuth& auth) {
   DataHeader header;
   if (read_data_header(packet, header) != PacketFault::kNone || packet.size() < header.head_end()) {

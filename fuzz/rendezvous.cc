@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whatever arrives where ranks meet. The first byte chooses who listens (host or guest, with a
-// secret, an id or nothing) and in what pieces the rest arrives: frames, handshakes, sealed and
-// plain messages. Every parser gives a value or an error, and what it accepts it writes the same
-// again; ids, cards and node lists are tried on the same bytes, and what a job's members say.
+// Arbitrary bytes at the rendezvous. The first byte chooses who listens (host or guest, with a
+// secret, an id or nothing) and how the rest is cut: frames, handshakes, sealed and plain messages.
+// Every parser gives a value or an error, and an accepted value re-encodes to an equal one. Ids,
+// cards, node lists and messages between members are parsed from the same bytes.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -29,7 +29,7 @@ using spillway::base::ByteView;
 using spillway::fuzzing::require;
 
 constexpr std::uint32_t kWorld = 3;
-// Fixed, so that seeds can hold proofs that are right.
+// Fixed, so that seeds can hold valid proofs.
 constexpr Random kGuestRandom = {1};
 constexpr Random kHostRandom = {2};
 
@@ -78,7 +78,7 @@ void read_gather(ByteView body, std::uint32_t world) {
   }
 }
 
-// What a job's members say to each other.
+// Parses `body` as each message that members of a job exchange.
 void read_mesh(ByteView body) {
   const auto hello = parse_member_hello(body);
   if (hello.ok()) {
@@ -115,7 +115,7 @@ void read_body(ByteView body) {
   static_cast<void>(parse_proof(body));
 }
 
-// A side of a connection hears `stream` in pieces, and does with each frame what a host or a guest
+// One side of a connection receives `stream` in pieces and handles each frame as a host or a guest
 // would.
 template <typename Handshake>
 void listen(Handshake handshake, ByteView stream, std::size_t piece) {
@@ -148,7 +148,7 @@ void listen(Handshake handshake, ByteView stream, std::size_t piece) {
   }
 }
 
-// What one side seals the other opens, and nothing else.
+// One side opens what the other sealed, but not a damaged copy.
 void seal_and_open(const Blob& bytes) {
   GuestHandshake guest(credential_of(2), kGuestRandom);
   HostHandshake host(credential_of(2), kHostRandom);

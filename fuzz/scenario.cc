@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any text as a scenario and as a topology. A refusal must say why; what is accepted must be what
-// its users rely on: a port config and faults that validate() takes, a topology that is whole.
+// Arbitrary text as a scenario and as a topology. A refusal must say why. An accepted text must
+// give values that its users rely on: a port config and faults that validate() accepts, and a valid
+// topology.
 #include <string_view>
 
 #include "dataplane/port_config.h"

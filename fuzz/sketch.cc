@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What arrives of a sketch. The input's first byte says what it is taken for:
+// The receiving side of a sketch. The input's first byte says what the rest is:
 //
-//   bytes of a set of indices: decoding them is a set that keeps clear of the excluded one, and
-//   comes back by no more bytes than there may be, or an error
+//   a set of indices     decoding gives an error, or a set without the excluded indices that
+//                        re-encodes within the size limit
 //
-//   sums of a step, and where its misses are: decoding them is a value for every index that was
-//   recovered, or an error
+//   the sums of a step   and where its misses are; decoding gives an error, or a value for every
+//                        index that was recovered
 #include <algorithm>
 #include <cstdlib>
 #include <vector>
@@ -27,7 +27,7 @@ void require(bool condition) {
   }
 }
 
-// About `sixteenths` of all indices, in rows as zeros come in.
+// About `sixteenths` of all indices, in runs of 8, as gradients have zeros.
 Support drawn_support(std::size_t length, unsigned sixteenths, std::uint64_t seed) {
   base::RandomSequence random(seed);
   Support support(length);
@@ -54,7 +54,7 @@ void decode_set(base::ByteView bytes, const Support& excluded) {
   require(same.ok() && *same == *decoded);
 }
 
-// Bytes become numbers, and where a bit of them is set there is a miss.
+// Bytes become the sums; their set bits also mark the misses.
 void decode_sums(base::ByteView bytes, const Support& expected) {
   const std::size_t length = expected.length();
   SparseCode code = *SparseCode::make(length, {.contributors = 4, .rule = PredictionRule::kLast});

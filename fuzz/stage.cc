@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any lines as what real ranks say to a stage: the first byte of each says which connection it is
-// of, or that the connection ends, or that time passes; and any text as a table of measured
-// durations. Refusals must say why. In the end all leave and patience ends: nobody waits any more.
+// Arbitrary lines as the messages of real ranks to a stage, and arbitrary text as a table of
+// measured durations. The first byte of each line chooses its connection; a line can also end the
+// connection or let time pass. Refusals must say why. At the end all ranks leave and every timeout
+// passes: no rank may still wait.
 #include <map>
 #include <string_view>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whatever arrives on a TCP connection between ranks. The first byte chooses which side listens and
-// in what pieces the rest arrives: a greeting, then frames. A greeting never ends well with bytes
-// that nobody with the key has made; frames come out as they lie in the stream, however it is cut.
+// Arbitrary bytes on a TCP connection between ranks: a greeting, then frames. The first byte
+// chooses which side listens and how the rest is cut. A greeting never succeeds without the key.
+// The frames do not depend on the cuts.
 #include <algorithm>
 #include <array>
 #include <cstddef>

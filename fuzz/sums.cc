@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Three ranks that form a sum, and a network that does what the input says: delivers, drops,
-// repeats, cuts, damages and makes up sum packets, lets time pass. Each byte of the input is one of
-// these; its upper half says which datagram.
+// Three ranks form a sum over a network under the input's control, which delivers, drops,
+// duplicates, cuts, damages and forges sum packets and lets time pass. Each byte of the input is
+// one such act; its upper half says which datagram.
 //
-// Whatever happens nothing crashes and memory stays bounded. Damage does not get past the tags, so
-// once the network is good again every rank has, in every chunk, the sum of all parts.
+// Nothing may crash and memory stays bounded. Tags reject damage, so once the network works again
+// every rank has the sum of all parts in every chunk.
 #include <algorithm>
 #include <deque>
 #include <memory>
@@ -94,7 +94,7 @@ class World {
     }
   }
 
-  // Whatever bytes there are, as a datagram for somebody.
+  // Delivers arbitrary bytes as a sum packet.
   void make_up(const std::uint8_t* data, std::size_t size) {
     Datagram datagram{static_cast<std::uint16_t>(size % kRanks), {data, data + size}};
     if (!datagram.bytes.empty()) {

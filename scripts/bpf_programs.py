@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The kernel's programs as they are shipped, for machines without clang (docs/adr/0016).
+"""Ships and checks the compiled kernel programs for machines without clang (docs/adr/0016).
 
     scripts/bpf_programs.py ship --built build/release/src/dataplane/bpf --clang clang
     scripts/bpf_programs.py check [--built build/release/src/dataplane/bpf --clang clang]
 
-`ship` copies the skeletons of a build to src/dataplane/bpf/compiled and notes what they were made of.
-`check` fails where the sources have changed since; with `--built`, and by the clang that made what is
-shipped, also where that is not what the build made. Comments and line ends do not count.
+`ship` copies the skeletons of a build to src/dataplane/bpf/compiled and records a digest of their sources. `check`
+fails if the sources have changed since. With `--built`, and the compiler that made the shipped ones, it also fails if
+they differ from the build's. Comments and line ends do not count.
 """
 
 import argparse
@@ -23,7 +23,7 @@ HOW = "build with clang and bpftool, then run `cmake --build BUILD --target spil
 
 
 def sources_of(source):
-    """A program's source and every header of ours under it, as paths in src/."""
+    """A program's source and all headers of ours that it includes, as paths in src/."""
     found, left = set(), [source]
     while left:
         path = left.pop()
@@ -49,13 +49,13 @@ def compiler_of(clang):
 
 
 def object_of(skeleton):
-    """The object that a skeleton holds as a string of escaped bytes."""
+    """The object that a skeleton contains as a string of escaped bytes."""
     text = max(re.findall(r'"\\\n(.*?)"', skeleton, re.DOTALL), key=len).replace("\\\n", "")
     return bytes(int(byte[2:], 16) if byte.startswith("\\x") else 0 for byte in re.findall(r"\\x[0-9a-f]{2}|\\0", text))
 
 
 def loaded_sections(elf):
-    """What the kernel is given of an object: its sections by name, without types and line numbers."""
+    """The sections that the kernel loads, by name, without types and line numbers."""
     if elf[:6] != b"\x7fELF\x02\x01":
         raise ValueError("not a little-endian 64-bit ELF file")
     table, = struct.unpack_from("<Q", elf, 0x28)

@@ -4,9 +4,9 @@
 
     scripts/build_wheel.py --library build/release/wheel/lib/libspillway.so.0 --version 0.1.0 --scratch DIR --to DIR
 
-`cmake --build build/release --target wheel` calls it. Shared libraries that the library needs and that a machine need
-not have go beside it, where its run path ($ORIGIN) finds them, and their licences with them. The platform tag is that
-of the oldest glibc which has every symbol that is asked for, so that pip refuses the wheel where it would not load.
+`cmake --build build/release --target wheel` calls it. Shared libraries that the library needs, and that a machine may
+lack, go beside it with their licences; its run path ($ORIGIN) finds them. The platform tag names the oldest glibc
+that has every requested symbol, so that pip refuses the wheel where it would not load.
 """
 import argparse
 import os
@@ -20,9 +20,9 @@ from typing import Dict, List, NoReturn, Set, Tuple
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
-# What the manylinux tags promise of every machine (PEP 600), and torch needs as well.
+# Libraries that the manylinux tags guarantee on every machine (PEP 600), and that torch needs as well.
 EVERYWHERE = re.compile(r"(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|ld-linux[-\w]*)\.so\.\d+")
-# libstdc++ has no tags of its own: which glibc it came with, in the distributions that had it first.
+# libstdc++ has no tags. Maps its versions to the glibc of the first distributions that had them.
 GLIBC_OF_GLIBCXX = [((3, 4, 28), (2, 31)), ((3, 4, 29), (2, 34)), ((3, 4, 30), (2, 35)), ((3, 4, 32), (2, 38)),
                     ((3, 4, 33), (2, 39)), ((3, 4, 34), (2, 41))]
 
@@ -57,7 +57,7 @@ def output_of(*command: object) -> str:
                           env={**os.environ, "LC_ALL": "C"}).stdout
 
 
-# ---- What a library needs ----
+# ---- Library dependencies ----
 
 def needed(library: pathlib.Path) -> Set[str]:
     names = re.findall(r"\(NEEDED\).*\[(.+)\]", output_of("readelf", "--dynamic", library))
@@ -65,7 +65,7 @@ def needed(library: pathlib.Path) -> Set[str]:
 
 
 def places(library: pathlib.Path) -> Dict[str, str]:
-    """Of what a library needs, by name, as the loader would find it here."""
+    """A library's dependencies by name, at the place where the loader finds them here."""
     return dict(re.findall(r"^\s*(\S+) => (/\S+)", output_of("ldd", library), re.MULTILINE))
 
 
@@ -82,7 +82,7 @@ def companions(library: pathlib.Path) -> List[pathlib.Path]:
 
 
 def newest(library: pathlib.Path, tag: str) -> Tuple[int, ...]:
-    """Of the symbol versions tag_1.2.3 that a library asks for."""
+    """The newest symbol version tag_1.2.3 that a library requests."""
     text = output_of("readelf", "--version-info", library)
     return max((tuple(map(int, numbers.split("."))) for numbers in re.findall(rf"\b{tag}_([\d.]+)", text)),
                default=(0,))
@@ -97,10 +97,10 @@ def platform_tag(libraries: List[pathlib.Path]) -> str:
     return f"manylinux_{glibc[0]}_{glibc[1]}_{platform.machine()}"
 
 
-# ---- Licences of what is inside ----
+# ---- Licences of the contents ----
 
 def debian_licences(files: List[pathlib.Path]) -> Dict[str, pathlib.Path]:
-    """Of the packages that the files belong to; none where dpkg knows none."""
+    """Licences of the files' packages; none if dpkg does not know them."""
     licences = {}
     for file in files:
         asked = subprocess.run(["dpkg-query", "--search", str(file.resolve())], check=False, text=True,
@@ -115,7 +115,7 @@ def debian_licences(files: List[pathlib.Path]) -> Dict[str, pathlib.Path]:
 # ---- The wheel ----
 
 def fill(stage: pathlib.Path, options: argparse.Namespace) -> str:
-    """A project of its own, which pip makes a wheel of: its platform."""
+    """Assembles a project for pip to build; returns the wheel's platform."""
     package = stage / "python" / "spillway"
     shutil.copytree(ROOT / "python" / "spillway", package, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "LICENSE"):

@@ -12,8 +12,8 @@ fail() {
   exit 1
 }
 
-# build_preset PRESET [TARGET...]: configures build/PRESET unless that is done, and builds it.
-# Ninja itself configures again when a CMake file changes; the presets it does not know about.
+# build_preset PRESET [TARGET...]: configures build/PRESET if needed, and builds it. Ninja reconfigures by itself when
+# a CMake file changes, but it does not know the presets.
 build_preset() {
   local preset=$1 dir=$root/build/$1
   shift
@@ -26,18 +26,19 @@ build_preset() {
   cmake --build "$dir" -j "$(nproc)" ${1:+--target "$@"}
 }
 
-# How ctest chooses the quick tests.
+# ctest arguments that choose the quick tests.
 quick_tier=(-LE '^(long|cuda)$')
 
-# run_tests RESULTS [CTEST ARGUMENTS...]: the tests of build/release, in parallel; RESULTS becomes a JUnit file.
+# run_tests RESULTS [CTEST ARGUMENTS...]: runs the tests of build/release in parallel and writes RESULTS, a JUnit
+# file.
 #
-# Tests of processes mostly wait, so there are twice as many jobs as cores. The limit only ends a test that hangs: it is
-# ample on a quiet machine and grows with how slow this one is.
+# Tests of processes mostly wait, so there are twice as many jobs as cores. The limit only ends a hung test: it is
+# ample on a quiet machine and grows with this machine's slowness.
 run_tests() {
   local results=$1 slowdown=1
   shift
   [[ ! -x $root/build/release/bin/slowdown ]] || slowdown=$("$root/build/release/bin/slowdown")
-  rm -rf "$results" "$root/build/release/unit_tests"  # so that nobody counts the results of an earlier run
+  rm -rf "$results" "$root/build/release/unit_tests"  # an earlier run's results must not count
   ctest --test-dir "$root/build/release" -j "$((2 * $(nproc)))" --timeout "$((900 * ${slowdown%.*}))" \
     --output-on-failure --no-tests=error --output-junit "$results" "$@"
 }

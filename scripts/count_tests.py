@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prints `N passed, M failed` for a JUnit file written by ctest, after a line for each skipped test.
 
-A GoogleTest program counts with each of its tests, which it has listed in unit_tests/NAME.xml of the build folder. A
-test that could not be started counts as failed, and so does a program that ended without a list; a test that skipped
-itself or is disabled counts as neither. Exits with 1 when a test failed or none passed.
+A GoogleTest program counts with each of its tests, which it lists in unit_tests/NAME.xml of the build folder. A test
+that could not be started counts as failed, and so does a program that ended without a list. A test that skipped
+itself or is disabled counts as neither. Exits with 1 if a test failed or none passed.
 """
 
 import collections
@@ -16,14 +16,14 @@ Test = collections.namedtuple("Test", "name outcome seconds")  # outcome: passed
 
 
 def read_tests(results, unit_results):
-    """Every test of ctest's JUnit file; those of GoogleTest programs from their own files in `unit_results`."""
+    """Every test of ctest's JUnit file; tests of GoogleTest programs come from their own files in `unit_results`."""
     tests = []
     for case in ElementTree.parse(results).getroot().iter("testcase"):
         name, outcome = case.get("name"), classify(case)
         listed = pathlib.Path(unit_results, f"{name}.xml")
         units = read_unit_tests(listed) if listed.exists() else []
         tests += units
-        # A program that crashed has failed although none of its tests says so.
+        # A crashed program has failed, although none of its tests says so.
         if not units or (outcome == "failed" and all(unit.outcome != "failed" for unit in units)):
             tests.append(Test(name, outcome, float(case.get("time") or 0)))
     return tests

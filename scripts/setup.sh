@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Installs what is missing of the Debian packages that Spillway is built from.
+# Installs the missing Debian packages that Spillway is built from.
 #
 #   scripts/setup.sh [LIST...]     LIST is a file of package names; scripts/packages.txt by default
 #
-# When everything is there it only asks dpkg and calls no apt, so it works offline and without root.
+# If none is missing, it only asks dpkg and does not call apt, so it works offline and without root.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -36,7 +36,7 @@ as_root=()
 if [[ $(id -u) -ne 0 ]]; then
   command -v sudo >/dev/null || give_up "neither root nor sudo"
   as_root=(sudo)
-  [[ -t 0 ]] || as_root+=(-n)  # nobody there to type a password
+  [[ -t 0 ]] || as_root+=(-n)  # nobody is there to type a password
 fi
 
 apt() {
@@ -45,6 +45,6 @@ apt() {
 }
 
 echo "==> installing ${missing[*]}"
-# A stale index may still do, so a failed update is not the end.
+# A stale index may be good enough, so a failed update is not fatal.
 apt update || echo "==> apt-get update failed; trying with the package index at hand"
 apt install -y --no-install-recommends "${missing[@]}" || give_up "apt-get failed"

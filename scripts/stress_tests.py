@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the quick tests again and again on a busy machine, and lists those that failed or became slow.
+"""Runs the quick tests repeatedly on a busy machine, and lists those that failed or became slow.
 
   scripts/stress_tests.py [--runs 10] [--busy 2] [-- CTEST ARGUMENTS]
 
-First comes one run on the machine as it is. Then, while so many busy loops and one disk writer are at work, come the
-others. A test is listed when it failed in any run, or took more than thrice the time of the first run and a second
-more. What a run printed is in build/release/stress. `./test.sh` must have built the tests. The exit code is 1 when a
-test failed.
+The first run has the machine as it is. The others share it with `--busy` busy loops and one disk writer. A test is
+listed if it failed in any run, or took more than a second plus three times its first run. Output goes to
+build/release/stress. `./test.sh` must have built the tests. The exit code is 1 if a test failed.
 """
 import argparse
 import contextlib
@@ -23,7 +22,7 @@ import count_tests
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LOGS = ROOT / "build" / "release" / "stress"
 SLOW_TIMES = 3
-SLOW_SECONDS = 1.0  # less is the start of a process
+SLOW_SECONDS = 1.0  # less is only process start
 BUSY = "while True: pass"
 # Rewrites one file, through to the disk, until it is killed.
 DISK_WRITER = """
@@ -51,7 +50,7 @@ def load(busy_loops, folder):
 
 
 def run_tests(name, arguments):
-    """{name: test} of one run, and how long all of it took."""
+    """Returns {name: test} of one run, and its total duration."""
     script = f'source "{ROOT}/scripts/common.sh"; run_tests "$@" "${{quick_tier[@]}}"'
     results = LOGS / f"{name}.xml"
     began = time.monotonic()
@@ -69,7 +68,7 @@ def main():
     parser.add_argument("--busy", type=int, default=2, help="busy loops beside the disk writer")
     parser.add_argument("arguments", nargs="*", help="behind --: for ctest, such as -R ranks")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the load ends with it
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the load ends, too
     LOGS.mkdir(parents=True, exist_ok=True)
     quiet, took = run_tests("quiet", options.arguments)
     failed = report("quiet", quiet, quiet, took)
@@ -83,7 +82,7 @@ def main():
 
 
 def report(name, run, quiet, took):
-    """Prints a run's line and what is wrong with it; returns how many tests failed."""
+    """Prints a run's line and its problems; returns the number of failed tests."""
     broken = [test.name for test in run.values() if test.outcome == "failed"]
     print(f"{name}: {len(run) - len(broken)} passed or skipped, {len(broken)} failed, {took:.0f} s", flush=True)
     for test in broken:

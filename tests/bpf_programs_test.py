@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/bpf_programs.py: what it takes for the same program, and what for another."""
+"""scripts/bpf_programs.py: which programs it considers equal, and which not."""
 
 import pathlib
 import shutil

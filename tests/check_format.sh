@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fails when clang-format would change a C or C++ file. Without clang-format it skips: exit code 77.
+# Fails if clang-format would change a C or C++ file. Skips without clang-format: exit code 77.
 #
 #   tests/check_format.sh [--fix]
 set -euo pipefail

@@ -5,19 +5,19 @@
   tests/check_layering.py [--root DIR]    check the tree
   tests/check_layering.py --self-test     prove, on temporary trees, that each rule can fail
 
-A folder under src/ may include itself and the folders it names: after USES in spillway_folder(),
-or, for a folder that is a plain add_executable() or add_library(), as spillway_<folder> in
-target_link_libraries(). What those folders use in turn does not count. The rules, by their tags:
+A folder under src/ may include itself and the folders that it names: after USES in spillway_folder(), or, for a plain
+add_executable() or add_library(), as spillway_<folder> in target_link_libraries(). What those folders use in turn
+does not count. The rules, by their tags:
 
-  [uses]      another folder is included only when it is named
+  [uses]      another folder is included only if it is named
   [order]     a folder names only folders declared before it, so there are no cycles
   [declared]  every folder under src/ is declared, and every declared one exists
-  [core]      the core does no I/O and starts no threads: no such headers (its tests may, and
-              bpf/ folders, which hold programs for the kernel, may include <linux/bpf.h>);
-              EDGE and OS_MEMORY name what is excepted
+  [core]      the core does no I/O and starts no threads: no such headers. Its tests may use them, and
+              bpf/ folders, which contain kernel programs, may include <linux/bpf.h>.
+              EDGE and OS_MEMORY name the exceptions
   [rooted]    quoted includes are rooted at src/ and exist; angle brackets are for everything else
   [public]    <spillway/...> is for capi and cli; public headers include no header of src/
-  [tests]     only tests include GoogleTest, headers made for tests and the harness in tests/harness/
+  [tests]     only tests include GoogleTest, test headers and the harness in tests/harness/
 """
 
 import argparse
@@ -27,9 +27,9 @@ import sys
 import tempfile
 
 CORE = {"base", "codec", "wire", "dataplane", "transport", "collective", "membership", "packetize", "scenario"}
-# Below every folder that makes files, and so in base; the rest of the core may not include it.
+# In base, because every folder that makes files uses it; the rest of the core may not include it.
 EDGE = {"base/own_file"}
-# Where memory comes from is no I/O; keys need pages of their own, and a lock for their lists.
+# Allocating memory is not I/O: keys need their own pages, and a lock for their lists.
 OS_MEMORY = {"wire/key_memory.cc"}
 USES_PUBLIC_HEADERS = {"capi", "cli"}
 
@@ -50,7 +50,7 @@ SOURCE_SUFFIXES = {".h", ".hpp", ".inl", ".c", ".cc", ".cpp", ".in"}
 
 
 def is_test(path):
-    """Unit tests (*_test.cc) and what several of them share (testing.h, *_testing.h)."""
+    """True for unit tests (*_test.cc) and their shared helpers (testing.h, *_testing.h)."""
     return re.search(r"(^|_)test(ing)?$", path.stem) is not None
 
 
@@ -69,7 +69,7 @@ class Layering:
             getattr(self, "_" + match.group(1))(words[0], words[1:], targets)
 
     def _spillway_folder(self, folder, words, targets):
-        targets["spillway_" + folder] = None  # USES alone speaks for such a folder
+        targets["spillway_" + folder] = None  # such a folder is declared by USES alone
         self.uses[folder] = set()
         named = words[words.index("USES") + 1 :] if "USES" in words else []
         for used in named:
@@ -240,7 +240,7 @@ GOOD_TREE = {
     ),
 }
 
-# The rule that must speak up when this line is added to this file (or makes up a new file).
+# (rule, file, line): the rule must complain when the line is added to the file, which may be new.
 BREAKAGES = [
     ("uses", "src/codec/rotation.cc", '#include "wire/header.h"'),
     ("uses", "src/codec/rotation_test.cc", '#  include "wire/header.h"'),

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One rank of run.py's late ranks: steps of a tolerant all-reduce, at random ones of which one rank is stopped.
+"""One rank of run.py's late ranks: runs steps of a tolerant all-reduce and stops one rank at random steps.
 
     late_rank.py LIBRARY STEPS COUNT LEAST_CONTRIBUTORS PAUSE_MS COMPUTE_MS
 
@@ -22,7 +22,7 @@ PAUSE_EVERY = 40  # steps, on average
 
 
 def stop_myself(milliseconds):
-    """As if the machine had other things to do: the whole process stands still, its threads included."""
+    """Stops the whole process with all its threads, as if the machine were busy with something else."""
     parent = os.getpid()
     if os.fork() == 0:
         os.kill(parent, signal.SIGSTOP)
@@ -47,7 +47,7 @@ def main():
             stop_myself(pause)
             paused.append(step)
         started = time.monotonic()
-        time.sleep(compute)  # an accelerator is at work
+        time.sleep(compute)  # stands for an accelerator's work
         request = comm.start("all_reduce", buffer, buffer, count, sw.FLOAT32, sw.AVERAGE, options=options)
         assert request.wait()
         times.append((time.monotonic() - started) * 1000)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""All-reduces over an emulated network: exact beside what the links allow, tolerant beside Gloo, with late ranks.
+"""All-reduces over an emulated network: exact against the links' limit, tolerant against Gloo, and with late ranks.
 
   experiments/allreduce_lab/run.py [--quick] [--json FILE] [--part exact|tolerant|late]
 
@@ -37,7 +37,7 @@ def bench(options, network, *arguments):
 
 
 def bound_ms(ranks, size, mtu):
-    """Every link carries 2 (n - 1) / n of the tensor each way, as full Ethernet frames of UDP."""
+    """The links' limit: each carries 2 (n - 1) / n of the tensor each way, as full Ethernet frames of UDP."""
     return 2 * (ranks - 1) / ranks * size * 8 / RATE * 1e3 * (mtu + 38) / (mtu - 28)
 
 
@@ -80,7 +80,7 @@ def late(options, claims):
                       *map(str, (options.steps, 2**18, least, pause, COMPUTE_MS))])
         ranks = sorted((json.loads(line[line.index("{"):]) for line in output.splitlines() if "{" in line),
                        key=lambda rank: rank["rank"])
-        # What a paused rank takes, until it has caught up, is not the others' business.
+        # A paused rank's steps until it has caught up do not count against the others.
         times = sorted(time for rank in ranks for step, time in enumerate(rank["times"])
                        if not any(0 <= step - paused < CATCHING_UP for paused in rank["paused"]))
         p50, p99 = times[len(times) // 2], times[len(times) * 99 // 100]

@@ -137,7 +137,7 @@ void share_out(experiment_hops& hops, const std::int32_t* parts,
   }
 }
 
-// Of this thread, on the processor.
+// CPU time of the calling thread.
 double seconds_used() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Coded all-reduces from Python: hops.h and group.h. Tensors have a row per rank."""
+"""Coded all-reduces from Python (hops.h and group.h). Tensors have a row per rank."""
 import ctypes
 import pathlib
 from typing import Any, Dict, List, NamedTuple, Sequence
@@ -46,8 +46,8 @@ class Library:
 
 class HopStep(NamedTuple):
     bits: Dict[str, List[float]]                  # per value, by coder and ranks in the sum
-    seconds: Dict[str, List[float]]               # of the processor per value, by coder: to encode, decode, learn
-    imbalance: Dict[str, List[float]]             # by rule: of a rank's own numbers, of the sum
+    seconds: Dict[str, List[float]]               # processor time per value, by coder: to encode, decode, learn
+    imbalance: Dict[str, List[float]]             # by rule: for a rank's own numbers, for the sum
 
 
 def by_name(names: Sequence[str], rows: torch.Tensor) -> Dict[str, List[float]]:
@@ -55,7 +55,7 @@ def by_name(names: Sequence[str], rows: torch.Tensor) -> Dict[str, List[float]]:
 
 
 class Hops:
-    """What hops carry, with coders that learn from step to step."""
+    """Measures what hops carry, with coders that learn from step to step."""
 
     def __init__(self, library: Library, ranks: int, length: int) -> None:
         self._lib, self._ranks, self._names, self._handle = library.lib, ranks, library.coders(), ctypes.c_void_p()
@@ -76,7 +76,7 @@ class Hops:
 
 
 class Way(NamedTuple):
-    """How gradients go: fp32, fp16, planes, thc or coded."""
+    """A gradient's code: fp32, fp16, planes, thc or coded."""
     code: str
     precision: int = 0
     tensor: int = 0
@@ -91,7 +91,7 @@ class Outcome(NamedTuple):
 
 
 class Group:
-    """Ranks around one simulated switch, with codecs that take no time."""
+    """Ranks around one simulated switch; codecs take no time."""
 
     def __init__(self, library: Library, ranks: int, rate: float, chunks: str = "striped") -> None:
         self._lib, self._handle = library.lib, ctypes.c_void_p()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of training that follow each other, as coded all-reduces see them: float gradients of every rank, and whole
-numbers of them with one scale, rounded to the nearest with error feedback."""
+"""Consecutive training steps, as coded all-reduces see them: each rank's float gradients, and whole numbers made of
+them with one scale, rounded to the nearest with error feedback."""
 from typing import List, NamedTuple
 
 import torch
@@ -8,29 +8,29 @@ import torch
 from common import training
 from gradients.sparse_models import TASKS, Size
 
-SAMPLES = 512  # of all ranks together; layers has its own
+SAMPLES = 512  # over all ranks; layers has its own
 
 
 class Step(NamedTuple):
-    gradients: torch.Tensor  # a row per rank
-    integers: torch.Tensor   # of these and what is owed
+    gradients: torch.Tensor  # one row per rank
+    integers: torch.Tensor   # of gradients plus error feedback
 
 
 class Rounded(NamedTuple):
     integers: torch.Tensor
     unit: float
-    error: float  # of their sum, squared, of its energy
+    error: float  # of their sum: squared error over energy
 
 
 def rounded(values: torch.Tensor, bits: int) -> Rounded:
-    """With one scale for all rows: that of the largest magnitude."""
+    """All rows share one scale, which the largest magnitude sets."""
     unit = max(float(values.abs().max()), 1e-30) / (2 ** (bits - 1) - 1)
     integers = (values / unit).round().int()
     return Rounded(integers, unit, training.relative_error(integers.sum(0) * unit, values.sum(0)))
 
 
 def recorded(task_name: str, ranks: int, steps: int, kept: int, bits: int = 8, seed: int = 1) -> List[Step]:
-    """The last `kept` of `steps`. The model learns from the numbers' mean."""
+    """The last `kept` of `steps`. The model learns from the whole numbers' mean."""
     torch.set_num_threads(1)
     found: List[Step] = []
     with torch.backends.mkldnn.flags(enabled=False):

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Codes that are never sent: bits per value at every hop, and all-reduce times, beside other codes.
+"""Codes that are never sent: bits per value at every hop and all-reduce times, against other codes.
 
   experiments/asc/run.py [--quick] [--json FILE] [--part bits|time] [--tasks clicks words layers] [--ranks 4 8 16]
 
-Needs python3-torch, the target experiment_channel, bible-kjv for words and dataset-fashion-mnist for layers. README.md
-says how to read the tables.
+Needs python3-torch, the target experiment_channel, bible-kjv for words and dataset-fashion-mnist for layers.
+README.md explains the tables.
 """
 import math
 import pathlib
@@ -25,13 +25,13 @@ from gradients.sparse_models import TASKS
 
 import torch
 
-RATE = 1e9            # bits a second, of links
-BITS = 8              # of whole numbers
-LEARNED = 2           # steps from which coders only learn
-TIMED = 3             # steps that the simulator is given, of which the last counts
+RATE = 1e9            # links, bits per second
+BITS = 8              # per whole number
+LEARNED = 2           # first steps, in which coders only learn
+TIMED = 3             # simulated steps; the last one counts
 PLANES = range(1, 17)
 AS_THEY_ARE = {"none (fp32)": 32.0, "fp16": 16.0}
-SHIPPED, WORTH = "asc, as shipped", 0.97  # a table goes along where its message is so much shorter
+SHIPPED, WORTH = "asc, as shipped", 0.97  # send a table if it shortens the message to this share
 MODELLED = ("packed", "atalanta", "dual-length", "one-table", "inline", "parametric", "adaptive", "asc", SHIPPED)
 NOTHING = (4.66, "OSCAR: all-reduce 4.66 times faster than without compression, on average")
 ATALANTA = (1.05, "OSCAR: all-reduce 1.05 times faster than with Atalanta, on average")
@@ -40,10 +40,10 @@ PAPERS = {"bits, Atalanta over ours": ATALANTA, "bits, Atalanta over the last st
           "all-reduce time, simulated, fp32 over coded": NOTHING}
 
 
-# ---- Planes of the same error ----
+# ---- Planes of equal error ----
 
 class Planes(NamedTuple):
-    """Between two precisions, by the logarithm of the error."""
+    """Interpolated between two precisions by the logarithm of the error."""
     precision: float
     wire_bits: float
     seconds: float
@@ -56,7 +56,7 @@ def between(error: float, one: Planes, other: Planes) -> Planes:
 
 
 def planes_of_error(library: Library, gradients: torch.Tensor, error: float) -> Optional[Planes]:
-    """So many, in both directions, that the mean is as far from the true one; with one plane, maybe nearer."""
+    """The planes, in both directions, whose mean is as far from the true one; with one plane it may be nearer."""
     truth, before = gradients.mean(0), None
     group = Group(library, len(gradients), RATE)
     for precision in PLANES:
@@ -71,12 +71,12 @@ def planes_of_error(library: Library, gradients: torch.Tensor, error: float) -> 
 # ---- Bits ----
 
 class Codes(NamedTuple):
-    bits: Dict[str, List[float]]     # per value, by code and ranks in the sum
-    seconds: Dict[str, List[float]]  # of one core per value, by code: to encode, to decode, to learn
+    bits: Dict[str, List[float]]     # per value, by code and number of ranks in the sum
+    seconds: Dict[str, List[float]]  # per value on one core, by code: to encode, to decode, to learn
 
 
 def coded(library: Library, steps: Sequence[Step]) -> Codes:
-    """The mean and the median of the steps behind the first."""
+    """Mean and median over the steps after learning."""
     ranks, length = steps[0].integers.shape
     hops = Hops(library, ranks, length)
     found = [hops.step(step.integers) for step in steps][LEARNED:]
@@ -92,13 +92,13 @@ def coded(library: Library, steps: Sequence[Step]) -> Codes:
 
 
 def ring_bits(hops: Sequence[float]) -> float:
-    """Of an all-reduce round a ring: every sum once, and the whole one as often again."""
+    """Mean over an all-reduce round a ring: every partial sum once, and as many times the complete one."""
     return (sum(hops[:-1]) + (len(hops) - 1) * hops[-1]) / (2 * (len(hops) - 1))
 
 
 def ring_seconds(hops: Sequence[float], length: int, works: Sequence[float] = (0.0, 0.0)) -> float:
-    """Of a ring that waits for every step: a chunk is on the wire, or one core decodes what came and encodes what goes
-    on, whichever takes longer. The whole sum is encoded once."""
+    """A ring that waits for every step: a chunk is on the wire, or one core decodes one message and encodes the next,
+    whichever takes longer. The complete sum is encoded once."""
     encode, decode = works[:2]
     steps = [max(bits / RATE, encode + decode) for bits in hops[:-1]] + [encode]
     return length / len(hops) * (sum(steps) + (len(hops) - 1) * max(hops[-1] / RATE, decode))
@@ -140,7 +140,7 @@ def add_bits(where: str, codes: Codes, planes: Optional[Planes], length: int, ra
 # ---- Times ----
 
 def outcomes_of(library: Library, steps: Sequence[Step], way: Way) -> Tuple[Outcome, float]:
-    """The last, after all before it, and its error; of what is owed to the next step, the error of rounding."""
+    """The last step's outcome after all earlier ones, and its error. With error feedback that is the rounding error."""
     group = Group(library, len(steps[0].gradients), RATE)
     outcome = [group.mean(way, step.gradients) for step in steps][-1]
     gradients = steps[-1].gradients
@@ -149,7 +149,7 @@ def outcomes_of(library: Library, steps: Sequence[Step], way: Way) -> Tuple[Outc
 
 
 def simulated(library: Library, steps: Sequence[Step]) -> Dict[str, Tuple[Outcome, float]]:
-    """Each in a group of its own."""
+    """Each way in its own group."""
     ways = {"fp32, direct": Way("fp32"), "fp32, ring": Way("fp32", is_ring=True), "fp16, direct": Way("fp16"),
             "coded, direct": Way("coded", BITS, 1), "coded, ring": Way("coded", BITS, 1, True),
             "coded, no memory": Way("coded", BITS)}
@@ -176,7 +176,7 @@ def add_times(where: str, found: Dict[str, Tuple[Outcome, float]], planes: Optio
         ratios.add(where, f"all-reduce time, simulated, {name} over coded", seconds / fastest)
 
 
-# ---- Everything ----
+# ---- Results ----
 
 def speed_table(all_codes: Sequence[Codes]) -> str:
     rows = [[code, *(f"{1e-6 / max(statistics.median(codes.seconds[code][work] for codes in all_codes), 1e-12):.0f}"

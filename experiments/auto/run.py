@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""codec="auto" against every fixed choice: time to the same accuracy with its trials counted, and steps behind them.
+"""codec="auto" against every fixed choice: time to equal accuracy, including trials, and step times after them.
 
   experiments/auto/run.py [--quick] [--json FILE] [--presets NAME...] [--rates RATE...] [--variants NAME...]
                          [--steps N] [--seeds N]
@@ -21,10 +21,10 @@ sys.path.insert(0, str(HERE.parent))
 from common import report
 
 RANKS = 4
-PYTHON = "/usr/bin/python3"  # Debian's, which Debian's torch belongs to
-TRIES = 3                    # torch 1.13's Gloo aborts now and then while its process ends
-FIRST_STEPS = 3              # in which connections and buffers are made; they are in no median
-BELOW_BEST = 0.01            # of accuracy: near the best the curves are flat, and who crosses it first is luck
+PYTHON = "/usr/bin/python3"  # Debian's torch belongs to it
+TRIES = 3                    # torch 1.13's Gloo sometimes aborts when its process ends
+FIRST_STEPS = 3              # they make connections and buffers; no median contains them
+BELOW_BEST = 0.01            # of accuracy: near the best, curves are flat, and crossing is luck
 CLOSE = 1.05                 # to the best fixed choice
 FOR_ALL = ["--env", "SPILLWAY_PEER_TIMEOUT=20"]  # all hosts share the machine's processors
 
@@ -38,7 +38,7 @@ class Variant(NamedTuple):
 
     @property
     def is_rival(self) -> bool:
-        """Over Gloo: it learns what exact steps learn."""
+        """True for Gloo, which learns what exact steps learn."""
         return isinstance(self.hook, str)
 
 
@@ -59,19 +59,19 @@ QUICK_VARIANTS = (EXACT, FP32, "planes, 5 bits", AUTO)
 
 
 class Run(NamedTuple):
-    """One training. Seconds are those of its steps alone: evaluations take as long with every variant."""
+    """One training. Seconds count its steps only: evaluations take equally long with every variant."""
     step_ms: List[float]
-    curve: List[Tuple[int, float]]   # steps taken and accuracy
+    curve: List[Tuple[int, float]]   # (steps taken, accuracy)
     choices: List[Dict[str, Any]]
     kept_up: bool
 
     def behind_trials(self) -> float:
-        """Median milliseconds."""
+        """Median milliseconds of the steps after the trials."""
         first = max(FIRST_STEPS, self.choices[0]["step"] if self.choices else 0)
         return statistics.median(self.step_ms[first:] or self.step_ms)
 
     def seconds_to(self, target: float, curve: List[Tuple[int, float]]) -> float:
-        """With that curve. Steps beyond those that were taken are as long as the others' mean."""
+        """Seconds until `curve` reaches the target. Steps beyond those taken count as the others' mean."""
         steps = next(step for step, accuracy in curve if accuracy >= target)
         mean = statistics.fmean(self.step_ms[FIRST_STEPS:] or self.step_ms)
         return (sum(self.step_ms[:steps]) + mean * max(0, steps - len(self.step_ms))) / 1e3
@@ -100,14 +100,14 @@ class Cell:
         self._targets: List[float] = []
 
     def add(self, runs: Dict[str, Run]) -> None:
-        """Of one seed."""
+        """Adds the runs of one seed."""
         self._targets.append(min(max(accuracy for _, accuracy in run.curve) for name, run in runs.items()
                                  if not VARIANTS[name].is_rival) - BELOW_BEST)
         for name, run in runs.items():
             self.runs.setdefault(name, []).append(run)
 
     def seconds(self, name: str) -> float:
-        """To the same accuracy, mean over seeds."""
+        """Seconds to equal accuracy, mean over seeds."""
         curves = self.runs[EXACT if VARIANTS[name].is_rival else name]
         return statistics.fmean(run.seconds_to(target, curve.curve)
                                 for run, curve, target in zip(self.runs[name], curves, self._targets))

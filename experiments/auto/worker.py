@@ -4,9 +4,9 @@
 
     worker.py --steps N --schedule N --seed N --evaluate-every N --test-samples N --hook HOOK --log FILE
 
-The rate falls as if there were --schedule steps. With codec="auto" rank 0 also writes to the log
+The learning rate falls as if there were --schedule steps. With codec="auto" rank 0 also writes to the log
 
-    {"event": "choice", "step", "codec", "why", "trials"}    what was chosen behind so many steps; trials, a line each
+    {"event": "choice", "step", "codec", "why", "trials"}    the choice after so many steps; trials: one line each
 """
 import argparse
 import json
@@ -19,7 +19,7 @@ from common.lab_training import OVER_GLOO, add_options, attach, train
 
 
 class Watch:
-    """As much of TensorBoard's SummaryWriter as the hook needs: it looks for choices after every step."""
+    """The part of TensorBoard's SummaryWriter that the hook needs. It looks for choices after every step."""
 
     def __init__(self, journal):
         self.hook, self._journal, self._last = None, journal, None

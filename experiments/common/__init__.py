@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What experiments have in common."""
+"""Code that experiments share."""
 import os
 
-# Before anything imports torch: OpenBLAS would start threads of its own, which spin. Runs take a core each.
+# Set before anything imports torch: OpenBLAS would start its own threads, which spin. Each run uses one core.
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")

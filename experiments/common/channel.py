@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A gradient through an imagined network: channel.h from Python. Tensors are flat and float32; nothing is changed in
-place. One process may hold any number of channels.
+"""A gradient through a modelled network (channel.h from Python). Tensors are flat and float32; nothing is changed in
+place. One process may have any number of channels.
 """
 import ctypes
 import pathlib
@@ -15,7 +15,7 @@ PAPERS_CODES = ("sign-magnitude", "sq", "sd", "rht")
 
 
 class Delivery(NamedTuple):
-    """What became of packets; bytes are those of Ethernet frames."""
+    """Packet counts; bytes are those of Ethernet frames."""
     packets: int = 0
     hit: int = 0
     bytes_sent: int = 0
@@ -33,7 +33,7 @@ class _Delivery(ctypes.Structure):
 
 
 def gradient_seed(seed: int, step: int, worker: int) -> int:
-    """A seed for every gradient of every run."""
+    """A distinct seed for every gradient of every run."""
     return seed << 40 | step << 8 | worker
 
 
@@ -51,7 +51,7 @@ class Channel:
         self._lose.argtypes = [share, seed, ctypes.c_int, pointer, length, pointer, pointer, delivery]
 
     def trim(self, code: str, share: float, seed: int, gradient: torch.Tensor) -> Tuple[torch.Tensor, Delivery]:
-        """The estimate of a gradient of which that share of packets is trimmed."""
+        """Estimates the gradient after `share` of its packets were trimmed."""
         source, estimate, delivery = gradient.contiguous(), torch.empty_like(gradient), _Delivery()
         check(self._trim(code.encode(), share, seed, source.data_ptr(), source.numel(), estimate.data_ptr(),
                          ctypes.byref(delivery)))
@@ -59,8 +59,8 @@ class Channel:
 
     def lose(self, share: float, seed: int, rescaled: bool,
              gradient: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor, Delivery]:
-        """The estimate of a gradient of which that share of Spillway's packets is lost, and by value whether anything
-        came of its row."""
+        """Estimates the gradient after `share` of Spillway's packets were lost. Also returns, per value, whether
+        anything of its row arrived."""
         source, estimate, delivery = gradient.contiguous(), torch.empty_like(gradient), _Delivery()
         has_come = torch.empty(gradient.shape, dtype=torch.bool)
         check(self._lose(share, seed, rescaled, source.data_ptr(), source.numel(), estimate.data_ptr(),

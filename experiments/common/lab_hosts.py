@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hosts of a lab when the last ones are parameter servers and the others workers: who a process is, and what it has
-to be told for that. Once per process, before anything of Spillway is imported.
+"""Roles in a lab whose last hosts are parameter servers and whose others are workers. Call take_seat() once per
+process, before anything of Spillway is imported.
 """
 import os
 from typing import Optional
@@ -9,7 +9,7 @@ MEETING_PORT = 7100
 
 
 def take_seat(servers: int) -> Optional[int]:
-    """Which server this host is, from 0; None at a worker. Variables are then as `spillway ps` and workers want them."""
+    """This host's server index, from 0; None for a worker. Sets the variables that `spillway ps` and workers need."""
     if servers == 0:
         return None
     rank, workers = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]) - servers

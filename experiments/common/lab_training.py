@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host of a lab that trains: what examples/train.py runs, with a rate that falls to 0, and gradients that go as a hook
-says: "fp32" and "fp16" through Gloo, else attach()'s arguments as JSON. Rank 0 writes the log of examples/train.py.
+"""A training host of a lab: runs the training of examples/train.py with a learning rate that falls to 0. A hook
+decides how gradients travel: "fp32" and "fp16" go through Gloo; anything else is attach()'s arguments as JSON. Rank 0
+writes the log of examples/train.py.
 
     options = add_options(argparse.ArgumentParser(), "--servers").parse_args()
     train(options)
@@ -15,7 +16,7 @@ OVER_GLOO = ("fp32", "fp16")
 
 
 def add_options(parser, *more_numbers):
-    """Those of train(), and some numbers of the caller's own."""
+    """Adds the options of train(), and the caller's numeric ones."""
     parser.add_argument("--hook", required=True)
     for name in ("--steps", "--seed", "--evaluate-every", "--test-samples", *more_numbers):
         parser.add_argument(name, type=int, required=True)
@@ -25,7 +26,7 @@ def add_options(parser, *more_numbers):
 
 
 def falling_sgd(steps):
-    """The rate falls linearly: accuracy at the end then varies less from run to run."""
+    """SGD whose rate falls linearly: the final accuracy then varies less between runs."""
     import torch
 
     class FallingSgd(torch.optim.SGD):
@@ -42,7 +43,7 @@ def falling_sgd(steps):
 
 
 def attach(model, hook, journal):
-    """Unless Gloo takes the gradients as they are."""
+    """Attaches the hook, unless Gloo takes the gradients as they are."""
     del journal
     if hook == "fp16":
         from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
@@ -53,8 +54,8 @@ def attach(model, hook, journal):
 
 
 def train(options, schedule=None, attach_hook=attach):
-    """The rate falls as if there were `schedule` steps, by default as many as there are. `attach_hook` gets the model, the
-    hook and the log."""
+    """Trains one rank. The rate falls as if there were `schedule` steps, by default as many as there are.
+    `attach_hook` gets the model, the hook and the log."""
     import torch
     import torch.distributed as dist
     import train as example

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every run.py has in common: its options, the commands it runs, its tables, and the claims it is held to.
+"""Shared parts of every run.py: options, commands, tables, and claims.
 
-A claim is a row: what is measured, what a paper says of it, our number, the bar that the number is held to, and whether
-it holds. `--json FILE` writes the rows as a JSON list of
+A claim is a row: what is measured, what a paper says about it, our number, the bar for that number, and whether it
+holds. `--json FILE` writes the rows as a JSON list of
 
     {"claim": text, "paper": text or null, "ours": number or null, "bar": text or null, "holds": bool or null,
      "quick": bool}
 
-"ours" is null where what was measured is not a finite number; that never holds. "holds" is null where there is no bar.
-Rows of a run with --quick have "quick": true: so small a run shows that everything works, not what it takes.
+"ours" is null if the measurement is not a finite number; that never holds. "holds" is null without a bar. Rows of a
+run with --quick have "quick": true: such a small run shows that everything works, not how fast it is.
 """
 import argparse
 import json
@@ -32,7 +32,7 @@ def positive(text: str) -> int:
 
 
 class Parser(argparse.ArgumentParser):
-    """With --quick and --json, and with options whose default depends on --quick. The help is the module's docstring."""
+    """Has --quick and --json, and options whose default depends on --quick. The help is the module's docstring."""
 
     def __init__(self, docstring: str) -> None:
         super().__init__(description=docstring, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -47,7 +47,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--part", choices=list(parts), help="only this one")
 
     def add_size(self, name: str, full: Any, quick: Any, what: str, **more: Any) -> None:
-        """An option that is `full` or, with --quick, `quick`, unless it is given."""
+        """An option whose default is `full` or, with --quick, `quick`."""
         action = self.add_argument(name, help=f"{what} ({text_of(full)}; --quick: {text_of(quick)})",
                                    **{"type": positive, "metavar": "N", **more})
         self._sizes[action.dest] = (full, quick)
@@ -67,7 +67,8 @@ def text_of(value: Any) -> str:
 # ---- Commands ----
 
 def output_of(command: Sequence[str], tries: int = 1) -> str:
-    """What it prints. One that fails `tries` times ends the experiment, and is shown with the end of what it said."""
+    """A command's output. If it fails `tries` times, the experiment ends and shows the command with the end of its
+    output."""
     for _ in range(tries):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode == 0:
@@ -98,7 +99,7 @@ def per_cent(part: float, whole: float, digits: int = 2) -> str:
 # ---- Claims ----
 
 class Bar(NamedTuple):
-    """The numbers that hold: from `least` to `most`, both included."""
+    """Numbers from `least` to `most`, both included, hold."""
     least: float = -math.inf
     most: float = math.inf
 
@@ -150,8 +151,7 @@ class Claims:
 
 
 class Ratios:
-    """The same ratios of many settings, each of them a claim without a bar; their means are held to what papers say on
-    average."""
+    """Ratios measured in many settings, each a claim without a bar. Papers' averages set the bars for their means."""
 
     def __init__(self, claims: Claims) -> None:
         self._claims = claims
@@ -162,11 +162,11 @@ class Ratios:
         self._found.setdefault(what, []).append(ratio)
 
     def mean(self, what: str) -> float:
-        """The geometric one."""
+        """The geometric mean."""
         return statistics.geometric_mean(self._found[what])
 
     def add_means(self, where: str, papers: Mapping[str, Tuple[float, str]]) -> None:
-        """`papers`: by what it is, the least that a paper says, and its words."""
+        """`papers`: by measurement, a paper's lower limit and its words."""
         for what in self._found:
             least, words = papers.get(what, (None, None))
             self._claims.add(f"{where}: {what}", self.mean(what), None if least is None else at_least(least), words)
@@ -176,7 +176,7 @@ Part = Callable[[argparse.Namespace, Claims], None]
 
 
 def run_parts(parts: Mapping[str, Part], options: argparse.Namespace) -> None:
-    """All of them, or the one that --part names, and then their claims."""
+    """Runs all parts, or the one that --part names, and then their claims."""
     claims = Claims(options.quick)
     for name, part in parts.items():
         if options.part in (None, name):

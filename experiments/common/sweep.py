@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many runs, some side by side, and what is written about them: the part that experiments that train have in common.
+"""Runs training experiments, some side by side, and writes their results.
 
-A run yields a record, a plain dictionary; a record's "seed" tells it from others of the same setting.
+A run yields a record, a plain dictionary; "seed" distinguishes the records of one setting.
 """
 import argparse
 import contextlib
@@ -53,7 +53,7 @@ _function: Callable[..., Record]
 
 
 def _hold(function: Callable[..., Record]) -> None:
-    global _function  # of the forked process alone
+    global _function  # in the forked process only
     _function = function
 
 
@@ -87,7 +87,7 @@ def run_settings(run_one: Callable[..., Record], settings: Sequence[Sequence[Any
 
 
 def show(text: str) -> None:
-    """In place of what was shown last, on a terminal only."""
+    """Replaces the last text shown; on a terminal only."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
@@ -99,7 +99,7 @@ def chosen(records: Iterable[Record], **setting: Any) -> List[Record]:
 
 
 def mean_and_spread(values: Sequence[float], sign: str = "") -> str:
-    """The spread is the standard deviation from seed to seed."""
+    """The spread is the standard deviation between seeds."""
     spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
     return f"{statistics.fmean(values):{sign}.2f}{spread}"
 
@@ -109,14 +109,14 @@ def accuracy(records: Sequence[Record]) -> str:
 
 
 def points(records: Sequence[Record], baseline: Sequence[Record]) -> List[float]:
-    """Of accuracy, from the baseline of the same seed."""
+    """Accuracy points over the baseline of the same seed."""
     usual = {record["seed"]: record["accuracy"] for record in baseline}
     return [record["accuracy"] - usual[record["seed"]] for record in records]
 
 
 def accuracy_tables(over_shares: Callable[[Callable[[Sequence[Record]], str]], str],
                     baseline: Sequence[Record]) -> List[str]:
-    """What every experiment shows of its runs. `over_shares` makes a table of what it is given for a cell."""
+    """The tables that every experiment shows. `over_shares` makes a table from a function for cells."""
     return [over_shares(accuracy),
             "## Points from the baseline of the same seed\n",
             over_shares(lambda some: mean_and_spread(points(some, baseline), "+")),
@@ -129,7 +129,7 @@ def mean_of(records: Sequence[Record], name: str) -> float:
 
 
 def heading(experiment: str, options: argparse.Namespace, runs: int) -> str:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)  # of the runs' processes, which have ended
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)  # of finished runs
     minutes = (used.ru_utime + used.ru_stime) / 60
     return (f"# Last measured\n\n`experiments/{experiment}/run.py{' --quick' * options.quick} --seeds {options.seeds} "
             f"--jobs {options.jobs}`: {runs} runs of {options.steps} steps, {options.test_images:,} test images, "

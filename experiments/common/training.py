@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training with four workers in one process. Each computes the gradient of its own part of the batch; what becomes of
-the four on their way, and so which mean is learnt from, is for the experiment to say.
+"""Training with four workers in one process. Each computes the gradient of its part of the batch. The experiment
+decides what happens to the four on their way, and so which mean the model learns from.
 
-A run is a function of its seed and of the means: the seed decides the weights at the beginning and the order of the
-images, which come from examples/train.py. Fashion-MNIST, all of its test images.
+A run is a function of its seed and of the means: the seed decides the initial weights and the order of the images,
+which come from examples/train.py. The dataset is Fashion-MNIST, with all of its test images.
 """
 import math
 import pathlib
@@ -23,22 +23,22 @@ WORKERS = 4
 MOMENTUM = 0.9
 PIXEL_MEAN, PIXEL_DEVIATION = 72.9, 90.0
 
-# The workers' mean gradient as it comes out of the network, from the step and what went in.
+# Maps a step and the workers' gradients to the mean that the network delivers.
 Mean = Callable[[int, List[torch.Tensor]], torch.Tensor]
 
 
 class Schedule(NamedTuple):
-    """The rate falls linearly from `lr` to 0: accuracy at the end then varies less from seed to seed."""
+    """The rate falls linearly from `lr` to 0: the final accuracy then varies less between seeds."""
     steps: int = 500
-    batch: int = 128  # of all workers together
+    batch: int = 128  # over all workers
     lr: float = 0.07
     test_images: int = 10_000
 
 
 class Outcome(NamedTuple):
     accuracy: float  # per cent of the test images
-    loss: float      # of the last step, mean of the workers; NaN or infinity where training diverged
-    error: float     # of the mean gradient: squared, relative to the true mean's square; the steps' median
+    loss: float      # last step, mean over workers; NaN or infinite if training diverged
+    error: float     # of the mean gradient: squared, over the true mean's energy; median over steps
 
 
 class Cnn(nn.Module):
@@ -76,7 +76,7 @@ class Learner:
         self._optimizer = torch.optim.SGD(self._model.parameters(), lr=0.0, momentum=MOMENTUM)
 
     def gradient(self, inputs: torch.Tensor, targets: torch.Tensor) -> Tuple[torch.Tensor, float]:
-        """Flat, as it would fill one bucket of DDP's; and the loss."""
+        """The gradient, flat as in one of DDP's buckets, and the loss."""
         loss = functional.cross_entropy(self._model(inputs), targets)
         parts = torch.autograd.grad(loss, list(self._model.parameters()))
         return torch.cat([part.flatten() for part in parts]), loss.item()
@@ -97,7 +97,7 @@ class Learner:
 
 
 class Workers:
-    """Their parts of the batches, learnt from with one model: all replicas are the same."""
+    """The workers' parts of the batches. One model stands for all replicas, which are equal."""
 
     def __init__(self, seed: int, data: example.Data, batch: int, workers: int = WORKERS) -> None:
         self._learner = Learner(seed)
@@ -107,7 +107,7 @@ class Workers:
         return self._learner.gradient(*self._batches[worker].at(step))
 
     def gradients(self, step: int) -> Tuple[List[torch.Tensor], float]:
-        """One each, and the mean of their losses."""
+        """One gradient per worker, and their mean loss."""
         found = [self.gradient(worker, step) for worker in range(len(self._batches))]
         return [gradient for gradient, _ in found], statistics.fmean(loss for _, loss in found)
 
@@ -119,7 +119,7 @@ class Workers:
 
 
 def learn(workers: Workers, mean: Mean, schedule: Schedule) -> Tuple[float, float]:
-    """The last loss, and the median error of the means. Ends early once the loss is no number."""
+    """The last loss, and the median error of the means. Ends early once the loss is not a finite number."""
     errors, loss = [], math.nan
     for step in range(schedule.steps):
         gradients, loss = workers.gradients(step)
@@ -133,7 +133,7 @@ def learn(workers: Workers, mean: Mean, schedule: Schedule) -> Tuple[float, floa
 
 def train(seed: int, mean: Mean, data: example.Data, schedule: Schedule) -> Outcome:
     torch.set_num_threads(1)
-    with torch.backends.mkldnn.flags(enabled=False):  # oneDNN is the slower one for images this small
+    with torch.backends.mkldnn.flags(enabled=False):  # oneDNN is slower for images this small
         workers = Workers(seed, data, schedule.batch)
         loss, error = learn(workers, mean, schedule)
         return Outcome(workers.accuracy(data, schedule.test_images), loss, error)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of examples/train.py at equal bits: Spillway beside TCP cubic and bbr, and beside TCP with torch's fp16 hook.
+"""Steps of examples/train.py at equal bits: Spillway against TCP cubic and bbr, and against TCP with torch's fp16
+hook.
 
   experiments/equal_bits/run.py [--quick] [--json FILE] [--part slow|fast] [--presets NAME...] [--steps N] [--rounds N]
 
@@ -18,21 +19,21 @@ sys.path.insert(0, str(HERE.parent))
 from common import report
 
 RANKS = 4
-PYTHON = "/usr/bin/python3"  # Debian's, which Debian's torch belongs to
-PRESETS = ("clean", "congested", "incast", "oversubscribed", "gray", "wan")  # the last at 250 Mb/s alone
+PYTHON = "/usr/bin/python3"  # Debian's torch belongs to it
+PRESETS = ("clean", "congested", "incast", "oversubscribed", "gray", "wan")  # the last at 250 Mb/s only
 TRANSPORTS = ("tcp", "tcp-bbr", "tcp-fp16", "spillway-exact", "spillway-16", "spillway", "spillway-over-tcp")
 BITS = {"tcp": 32, "tcp-bbr": 32, "tcp-fp16": 16, "spillway-exact": 32, "spillway-16": 16, "spillway": 5,
         "spillway-over-tcp": 5}
 SLOW, FAST = "250mbit", "1000mbit"
-WAN = "500mbit"  # its own rate, whatever the others'; a step over cubic takes ten seconds there,
-WAN_SHARE = 6    # so it gets one step where the others get so many
-TRIES = 3        # torch 1.13's Gloo aborts now and then while its process ends
-FRAME, SEGMENT = 1538, 1448  # bytes of an Ethernet frame with all around it, and of TCP's data in it
+WAN = "500mbit"  # a fixed rate. A step over cubic takes ten seconds there,
+WAN_SHARE = 6    # so it gets one step per so many elsewhere
+TRIES = 3        # torch 1.13's Gloo sometimes aborts when its process ends
+FRAME, SEGMENT = 1538, 1448  # bytes of an Ethernet frame on the wire, and of TCP's data in it
 BETTER_THAN_CUBIC = ("congested", "gray")
 
 
 def compare(options, preset, rate, steps):
-    """The runs of one `spillway lab compare`, by transport, what it noted, and how many parameters the model has."""
+    """The runs of one `spillway lab compare` by transport, its notes, and the model's number of parameters."""
     with tempfile.TemporaryDirectory() as out:
         command = [options.spillway, "lab", "compare", "--preset", preset, "--rate", rate, "--rounds", str(options.rounds),
                    "--transports", ",".join(TRANSPORTS), "--out", out, "--", PYTHON,
@@ -45,7 +46,7 @@ def compare(options, preset, rate, steps):
 
 
 def bound_ms(parameters, bits, rate):
-    """What a host's link needs to carry its share of an all-reduce in full TCP segments: no transport is quicker."""
+    """The time that a host's link needs for its share of an all-reduce in full TCP segments; no transport is faster."""
     size = parameters * bits / 8 * 2 * (RANKS - 1) / RANKS
     return size * FRAME / SEGMENT * 8 / (int(rate.removesuffix("mbit")) * 1e6) * 1e3
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""ESA's curve: how long training jobs take that share one switch's slots, by policy and number of slots.
+"""ESA's curve: completion times of training jobs that share one switch's slots, by policy and number of slots.
 
   experiments/esa_jct/run.py [--quick] [--json FILE]
 
@@ -29,7 +29,7 @@ PLENTY = 8192
 SLOTS = [PLENTY, 2048, 819, 256, 64, 16, JOBS]
 QUICK_SLOTS = [PLENTY, 819, JOBS]
 BY_LAYER = ["training.urgency=priority"]
-# Links and processors ten times as fast; how long the transport waits stays as it is.
+# Links and processors ten times as fast; the transport's timeouts stay.
 FAST = ["topology.rate=10gbit"] + [
     f"training.{job + 1}.{setting}"
     for job in range(JOBS)
@@ -39,14 +39,14 @@ FAST = ["topology.rate=10gbit"] + [
 
 
 class Result:
-    """Of runs that differ by their seed alone."""
+    """Runs that differ only by their seed."""
 
     def __init__(self, runs):
         self._runs = runs
         self.packets = [run["adders"][0]["packets"] for run in runs]
 
     def completion(self, kind=""):
-        """Mean of the jobs whose names begin so, in ms."""
+        """Mean in ms over the jobs whose names begin with `kind`."""
         times = [job["completion_us"] for run in self._runs for job in run["jobs"] if job["name"].startswith(kind)]
         return sum(times) / len(times) / 1000
 
@@ -57,7 +57,7 @@ class Result:
         return sum(packets[key] for packets in self.packets for key in keys)
 
     def parts(self):
-        """That asked the switch for a slot."""
+        """Parts that asked the switch for a slot."""
         return self.of_switch("claims", "adds", "emits", "evictions", "expired", "collisions", "late", "overlaps")
 
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Recorded training runs replayed as real traffic without what computed them; what a job of 512 ranks would do elsewhere.
+"""Recorded training runs replayed as real traffic without their computation; and a job of 512 ranks on other
+networks.
 
   experiments/genie/run.py [--quick] [--json FILE] [--part replay|whatif] [--models NAME...] [--ranks N...]
                            [--presets NAME...] [--steps N] [--rate RATE] [--python FILE]
 
-replay: examples/train.py in a lab, recorded, and its trace in the same lab; needs root, or user namespaces, python3-torch,
-libopenblas0, dataset-fashion-mnist and bible-kjv. whatif: simulated, as flows. Prints Markdown; result.md is its last
+replay: records examples/train.py in a lab and replays its trace there; needs root, or user namespaces, python3-torch,
+libopenblas0, dataset-fashion-mnist and bible-kjv. whatif: simulates flows. Prints Markdown; result.md is its last
 output.
 """
 import json
@@ -21,12 +22,12 @@ sys.path.insert(0, str(HERE.parent))
 
 from common import report
 
-MODELS = {  # arguments of examples/train.py: two networks, and one of them with half the computing for its bytes
+MODELS = {  # arguments of examples/train.py: two networks, one also with half the computing per byte
     "cnn": ["--model", "cnn"],
     "cnn-small-batch": ["--model", "cnn", "--batch", "32"],
     "charlm": ["--model", "charlm"],
 }
-TRANSPORTS = {"Spillway": "udp", "TCP": "tcp"}  # by what carries packets; Spillway's collectives over both
+TRANSPORTS = {"Spillway": "udp", "TCP": "tcp"}  # by carrier; both run Spillway's collectives
 TRIES = 2
 MOST_MEAN, MOST_WORST = 3.0, 8.0  # per cent
 
@@ -39,7 +40,7 @@ def processor_s():
 
 
 def in_lab(options, preset, ranks, carrier, variables, command):
-    """What a command at every host of the lab printed, and what processor it and the lab took."""
+    """The output of a command at every host of the lab, and the processor time of command and lab."""
     before = processor_s()
     told = [word for variable in (f"SPILLWAY_CARRIER={carrier}", "SPILLWAY_DEBUG=NONE", *variables) for word in ("--env", variable)]
     text = report.output_of([options.spillway, "lab", "run", "--preset", preset, "--hosts", str(ranks), "--rate", options.rate,
@@ -48,12 +49,12 @@ def in_lab(options, preset, ranks, carrier, variables, command):
 
 
 def of_rank_0(text):
-    """What rank 0 printed, as JSON."""
+    """Rank 0's output, as JSON."""
     return json.loads("\n".join(line[len("[0] "):] for line in text.splitlines() if line.startswith("[0] ")))
 
 
 def trained(options, model, ranks, preset, carrier, folder):
-    """Seconds of a run by the ranks' clocks, and of processor. Its trace is left in the folder."""
+    """A run's seconds by the ranks' clocks, and its processor time. Leaves its trace in the folder."""
     _, processor = in_lab(options, preset, ranks, carrier, [f"SPILLWAY_EXECUTION_TRACE={folder}"],
                           [options.python, str(report.ROOT / "examples/train.py"), "--backend", "spillway", *MODELS[model],
                            "--steps", str(options.steps), "--test-samples", "64", "--threads", "1"])
@@ -62,7 +63,7 @@ def trained(options, model, ranks, preset, carrier, folder):
 
 
 def cell(options, model, ranks, preset, carrier):
-    """A run, its replay, and the same run once more, each as trained() has it."""
+    """A run, its replay, and the same run again, each as returned by trained()."""
     with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as again:
         real = trained(options, model, ranks, preset, carrier, first)
         text, processor = in_lab(options, preset, ranks, carrier, [],

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models whose gradients really have zeros, small enough to train in seconds on a core.
+"""Models whose gradients really contain zeros, small enough to train in seconds on one core.
 
-Clicks   a recommendation model: embeddings of eight categorical fields and a small perceptron, of clicks that are made
-         up: identifiers follow a power law, and a hidden model of the same kind tosses a coin for every click
-Words    a language model: the next of the words of the King James Bible (Debian's bible-kjv) by the three before it;
+Clicks   a recommendation model: embeddings of eight categorical fields and a small perceptron. The clicks are
+         synthetic: identifiers follow a power law, and a hidden model of the same kind tosses a coin for every click
+Words    a language model: predicts the next word of the King James Bible (Debian's bible-kjv) from the three before it;
          embeddings, one full layer, a softmax over 4,096 words
 Layers   the CNN of ../common/training.py: convolutions and full layers, whose gradients are dense and have zeros only
-         where somebody sets small values to zero
+         where small values are set to zero
 
-A batch touches few rows of an embedding, so nearly all of its gradient is zero; that of a softmax is small everywhere
-and zero only once it is rounded. All tasks are alike: `gradients(step)` is one flat gradient per rank, each of its own
-part of the batch, and `gradient(rank, step)` that of one; `learn_from(mean)` changes the one model that all ranks have.
-What a run does follows from its seed.
+A batch touches few rows of an embedding, so nearly all of its gradient is zero. A softmax's gradient is small
+everywhere and zero only once it is rounded. All tasks have the same interface: `gradients(step)` is one flat gradient
+per rank, each of its own part of the batch; `gradient(rank, step)` is that of one rank; `learn_from(mean)` changes
+the one model that all ranks share. A run follows from its seed.
 """
 import pathlib
 import re
@@ -34,7 +34,7 @@ TEST_SAMPLES = 20_000
 
 class Size(NamedTuple):
     ranks: int = 4
-    batch: int = 128  # of each rank; layers has its own
+    batch: int = 128  # per rank; layers has its own
     steps: int = 400
 
 
@@ -57,7 +57,7 @@ class Task:
         return functional.cross_entropy(scores, targets)
 
     def gradient(self, rank: int, step: int) -> Tuple[torch.Tensor, float]:
-        """And its loss."""
+        """The gradient and its loss."""
         generator = torch.Generator().manual_seed((self._seed << 40) + (step << 8) + rank)
         inputs, targets = self.batch(generator, self._size.batch)
         loss = self.loss(self._model(inputs), targets)
@@ -65,7 +65,7 @@ class Task:
         return torch.cat([part.flatten() for part in parts]), loss.item()
 
     def gradients(self, step: int) -> Tuple[List[torch.Tensor], float]:
-        """One each, and the mean of their losses."""
+        """One gradient per rank, and their mean loss."""
         found = [self.gradient(rank, step) for rank in range(self._size.ranks)]
         return [gradient for gradient, _ in found], statistics.fmean(loss for _, loss in found)
 
@@ -76,7 +76,7 @@ class Task:
 
     @torch.no_grad()
     def accuracy(self) -> float:
-        """Per cent of samples that no rank has seen."""
+        """Per cent right on samples that no rank has seen."""
         inputs, targets = self.batch(torch.Generator().manual_seed(self._seed << 40 | 0xFFFFFFFF), TEST_SAMPLES)
         right = sum(int((self._model(some).argmax(-1) == expected).sum())
                     for some, expected in zip(inputs.split(1000), targets.split(1000)))
@@ -99,7 +99,7 @@ class ClickModel(nn.Module):
 class Clicks(Task):
     def __init__(self, seed: int, size: Size) -> None:
         torch.manual_seed(seed)
-        # Hidden: what every identifier likes, by itself and together with the others.
+        # The hidden model: what every identifier likes, alone and together with the others.
         generator = torch.Generator().manual_seed(7)
         self._liking = torch.randn(FIELDS * IDENTIFIERS, generator=generator)
         self._taste = torch.randn(FIELDS * IDENTIFIERS, 4, generator=generator)
@@ -133,7 +133,7 @@ class WordModel(nn.Module):
 
 
 def bible_words() -> torch.Tensor:
-    """Every word's rank by how often it occurs; all that are rarer than the vocabulary are the last of it."""
+    """Every word's rank by frequency; words rarer than the vocabulary share its last rank."""
     words = re.findall(rb"[a-z]+", training.example.read_text(None).lower())
     counts = {}
     for word in words:
@@ -154,7 +154,7 @@ class Words(Task):
         super().__init__(WordModel(), seed, size)
 
     def batch(self, generator: torch.Generator, samples: int) -> Tuple[torch.Tensor, torch.Tensor]:
-        # The last twentieth is for tests, which alone take so many samples.
+        # The last twentieth is for tests, which are the only callers with this many samples.
         places = len(self._text) - CONTEXT
         held_back = places // 20
         begin, end = (places - held_back, places) if samples == TEST_SAMPLES else (0, places - held_back)
@@ -167,7 +167,7 @@ class Words(Task):
 
 class Layers:
     """Workers as in ../common/training.py, where four have batches of 128."""
-    BATCH = 32  # of each rank
+    BATCH = 32  # per rank
 
     def __init__(self, seed: int, size: Size) -> None:
         self._data = training.example.fashion_mnist(None)

@@ -4,8 +4,9 @@
 
   experiments/incast_lab/run.py [--quick] [--json FILE] [--rounds N] [--kernel]
 
-Needs root, or user namespaces. Prints Markdown; result.md is its last full output. With --kernel, which needs root, the
-switch is the one in the kernel and Spillway sends too much on purpose; its last full output is result_kernel.md.
+Needs root, or user namespaces. Prints Markdown; result.md is its last full output. With --kernel, which needs root,
+the switch runs in the kernel and Spillway deliberately sends too much; the last full output of that is
+result_kernel.md.
 """
 import json
 import pathlib
@@ -25,12 +26,12 @@ CONDITIONS = {NOTHING_WRONG: [],
               **{f"{share} loss in bursts": ["--bursty", share] for share in SHARES},
               "a tenant takes half the link": ["--background", "from=host1 to=host0 protocol=udp rate=50%"]}
 QUICK_CONDITIONS = (NOTHING_WRONG, "1% random loss", "a tenant takes half the link")
-TARGETS = (5, 10, 20)  # per cent of Spillway's packets that shall be trimmed
+TARGETS = (5, 10, 20)  # per cent of Spillway's packets to be trimmed
 QUICK_TARGETS = (10,)
 
 
 def measure(options, name, condition):
-    """One row of the table, which it prints, and what it was made of."""
+    """Prints one row of the table, and returns it with the data behind it."""
     found = json.loads(report.output_of([options.spillway, "bench", "incast", "--rounds", str(options.rounds), "--json",
                                          *condition]))
     ours, cubic, bbr = found["protocols"]

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Test accuracy where a share of packets is lost: on all workers' paths or on one's, with sums rescaled and not.
+"""Test accuracy when a share of packets is lost: on all workers' paths or on one's, with sums rescaled or not.
 
   experiments/loss_tolerance/run.py [--quick] [--json FILE] [--out experiments/loss_tolerance/result.md]
 
-Needs python3-torch, dataset-fashion-mnist and the target experiment_channel. README.md says how to read the tables.
+Needs python3-torch, dataset-fashion-mnist and the target experiment_channel. README.md explains the tables.
 """
 import functools
 import pathlib
@@ -23,24 +23,24 @@ import torch
 SHARES, QUICK_SHARES = (0, 1, 3, 10, 20, 30), (3, 30)  # per cent
 EVEN, ONE = "all workers", "one worker"
 HOW = {True: "rescaled", False: "zero"}
-NO_HARM = report.at_least(-0.5)  # points: less cannot be told from noise (../common/README.md)
-# What papers say of a share that is lost at random on all paths.
+NO_HARM = report.at_least(-0.5)  # points; less is indistinguishable from noise (../common/README.md)
+# The papers' words on a share that is lost at random on all paths.
 SAME_ROUNDS = "MLT: 0.7 to 3.3 %, DLCP: 0.6 to 3.5 % in the same rounds"
 MORE_EPOCHS = "MLT, DLCP: 20 to 30 % needs more epochs"
 PAPER = {1: SAME_ROUNDS, 3: SAME_ROUNDS, 10: "MLT, DLCP: 10 % with more rounds", 20: MORE_EPOCHS, 30: MORE_EPOCHS}
 
 
 def worker_shares(pattern: str, share: float) -> List[float]:
-    """What each worker's path loses. One that loses for all of them cannot lose more than everything."""
+    """The loss on each worker's path. A path that loses for all of them cannot lose more than everything."""
     if pattern == EVEN:
         return [share] * training.WORKERS
     return [min(1.0, training.WORKERS * share)] + [0.0] * (training.WORKERS - 1)
 
 
 class LossyMean:
-    """As the tolerant all-reduce forms it (src/collective): within a row, what came of a contribution
-    stands for what did not; a row of which nothing came has a contributor less, and is divided by those it has. Not
-    rescaled, what is missing counts as zero."""
+    """Averages like the tolerant all-reduce (src/collective). Within a row, the arrived part of a contribution stands
+    for the missing part. A row of which nothing arrived has one contributor less, and is divided by the others'
+    number. Not rescaled, missing values count as zero."""
 
     def __init__(self, channel: Channel, shares: Sequence[float], rescaled: bool, seed: int) -> None:
         self._channel, self._shares, self._rescaled, self._seed = channel, shares, rescaled, seed
@@ -59,7 +59,7 @@ class LossyMean:
 
 def run_one(channel: Channel, data: Any, schedule: training.Schedule, pattern: Optional[str], rescaled: bool, share: float,
             seed: int) -> sweep.Record:
-    """With share in per cent; the baseline has no pattern."""
+    """`share` is in per cent; the baseline has no pattern."""
     mean = (training.plain_mean if pattern is None else
             LossyMean(channel, worker_shares(pattern, share / 100), rescaled, seed))
     outcome = training.train(seed, mean, data, schedule)
@@ -69,7 +69,7 @@ def run_one(channel: Channel, data: Any, schedule: training.Schedule, pattern: O
 
 
 def settings(shares: Sequence[float]) -> List[Tuple[Optional[str], bool, float]]:
-    """Without loss all are the same run."""
+    """Without loss, all settings are the same run."""
     lossless: List[Tuple[Optional[str], bool, float]] = [(None, True, 0.0)] + [(EVEN, True, 0.0)] * (0 in shares)
     return lossless + [(pattern, rescaled, share) for pattern in (EVEN, ONE) for rescaled in (True, False)
                        for share in shares if share > 0]

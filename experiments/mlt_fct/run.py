@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""MLT's table: flow completion times of Spillway against DCTCP, and where the gain comes from.
+"""MLT's table: flow completion times of Spillway against DCTCP, and the source of the gain.
 
   experiments/mlt_fct/run.py [--quick] [--json FILE]
 
-Prints Markdown; result.md is its last full output. --quick shrinks the tensors tenfold and leaves the paths out.
+Prints Markdown; result.md is its last full output. --quick shrinks the tensors tenfold and skips the paths.
 """
 import json
 import pathlib
@@ -49,7 +49,7 @@ VARIANTS = [
     ("without credit, trimming fabric", ["job.unsolicited=100MB", "switch.trim=256"]),
 ]
 
-# Few large flows, where one path or many makes the difference.
+# Few large flows, for which it matters whether there is one path or many.
 PERMUTATION = ["job.pattern=permutation", "job.bytes=10MB", "job.unsolicited=128k", "job.packet=4068"]
 ONE_PATH, SIXTEEN_PATHS = "Spillway, 1 path (per-flow ECMP)", "Spillway, 16 paths"
 PATHS = [
@@ -85,7 +85,7 @@ def shares_of(job, *keys):
 
 
 def change(ours, theirs, key):
-    """Of ours from theirs, in per cent."""
+    """Change from theirs to ours, in per cent."""
     return 100 * (ours["completion"][key] / theirs["completion"][key] - 1)
 
 

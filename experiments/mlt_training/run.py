@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Training where switches overflow: what bounded loss, priority, selective drop and spreading bring, at equal bits.
+"""Training while switches overflow: what bounded loss, priority, selective drop and spreading gain at equal bits.
 
   experiments/mlt_training/run.py [--quick] [--json FILE] [--part servers|collectives|spreading] [--steps N] [--rate RATE]
 
-Eight workers, with parameter servers and without, over switches that trim and over plain ones; every row beside the same
-collectives and codec over TCP. Needs root, or user namespaces, python3-torch and dataset-fashion-mnist. Prints
-Markdown; result.md is its last full output.
+Eight workers, with and without parameter servers, over switches that trim and over plain ones; every row is compared
+with the same collectives and codec over TCP. Needs root, or user namespaces, python3-torch and dataset-fashion-mnist.
+Prints Markdown; result.md is its last full output.
 """
 import json
 import pathlib
@@ -20,19 +20,19 @@ sys.path.insert(0, str(HERE.parent))
 from common import report
 
 WORKERS = 8
-PYTHON = "/usr/bin/python3"  # Debian's, which Debian's torch belongs to
+PYTHON = "/usr/bin/python3"  # Debian's torch belongs to it
 CONGESTION_CONTROLS = pathlib.Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
-EXPENDABLE = 4  # importance below which packets are dropped first
+EXPENDABLE = 4  # packets of lower importance are dropped first
 PAPER = "MLT: 12 to 62.2 % faster; DLCP: up to 84.3 %"
 BITS = {"precision": 16, "gather_precision": 16}
-LOSS_BOUND = 0.1  # MLT's
+LOSS_BOUND = 0.1  # as in MLT
 NOTHING = {"loss_bound": 0.0, "importance": 4, "priority": 3}
 ONE_PATH = {"SPILLWAY_PATHS": "1"}
 FOR_ALL = {"SPILLWAY_PEER_TIMEOUT": "20"}  # ten hosts share the machine's processors
 
 
 class Variant(NamedTuple):
-    """What differs between two rows: attach()'s arguments and variables."""
+    """The difference between two rows: attach()'s arguments and variables."""
     hook: Dict[str, Any]
     variables: Dict[str, str]
     needs_trimming: bool = False
@@ -54,7 +54,7 @@ OURS = {
 }
 QUICK_OURS = ("none of them", "together")
 
-# Queues of 64 KiB: a tenth of what eight workers may have on their way.
+# Queues of 64 KiB: a tenth of what eight workers may have in flight.
 SWITCHES = {"trim": ["--mode", "spillway"], "mark": ["--mode", "ecn"], "only drop": ["--mode", "drop-tail"]}
 QUICK_SWITCHES = ("trim", "only drop")
 
@@ -84,7 +84,7 @@ class Rivals:
 
 
 def measure(options, fabric: Fabric, variant: Variant) -> Dict[str, Any]:
-    """What worker 0 saw, and what the switches did."""
+    """Worker 0's log, and the switches' counters."""
     variables = {**FOR_ALL, **variant.variables}
     with tempfile.NamedTemporaryFile(suffix=".json") as log:
         output = report.output_of([

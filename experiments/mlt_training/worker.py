@@ -4,9 +4,9 @@
 
     worker.py --spillway BINARY --servers N --steps N --seed N --hook JSON --log FILE
 
-Workers train a small network on Fashion-MNIST with DistributedDataParallel and spillway.torch.attach(), whose arguments
-are --hook. What a step learns from follows from the seed, the step and the rank alone. Worker 0 writes the log: what it
-measured, as one JSON object.
+Workers train a small network on Fashion-MNIST with DistributedDataParallel and spillway.torch.attach(), whose
+arguments are --hook. The data of a step follows from the seed, the step and the rank alone. Worker 0 writes its
+measurements to the log, as one JSON object.
 """
 import argparse
 import json
@@ -17,9 +17,9 @@ import sys
 import time
 
 MEETING_PORT = 7100
-BATCH = 32        # images of each worker and step
+BATCH = 32        # images per worker and step
 TEST_IMAGES = 10_000
-BUCKET_MB = 0.1   # so that layers travel apart
+BUCKET_MB = 0.1   # so that layers travel separately
 
 
 def become_server(options, workers):
@@ -52,7 +52,7 @@ def train(options):
     model = torch.nn.parallel.DistributedDataParallel(make_model(), bucket_cap_mb=BUCKET_MB)
     hook = spillway.torch.attach(model, **json.loads(options.hook))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    # The rate falls to 0: accuracy at the end then varies less.
+    # The rate falls to 0: the final accuracy then varies less.
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / options.steps)
     times, counts = [], dict.fromkeys(("packets", "trimmed", "lost", "repeated", "wire_bytes", "gradient_bytes"), 0)
     for step in range(options.steps):
@@ -69,7 +69,7 @@ def train(options):
         with torch.no_grad():
             guesses = model.module(scaled(data.test_inputs[:TEST_IMAGES])).argmax(1)
         accuracy = float((guesses == data.test_targets[:TEST_IMAGES]).float().mean())
-        # First steps, in which connections and buckets are made, are not what is measured.
+        # The first steps make connections and buckets, and are not measured.
         later = times[len(times) // 10 + 1:]
         pathlib.Path(options.log).write_text(json.dumps({
             "step_ms": 1e3 * statistics.fmean(later), "p50_ms": 1e3 * statistics.median(later),

@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Chunks of equal cost: the longest chunk over the mean one, and all-reduce times, by how blocks are shared out.
+"""Chunks of equal cost: the longest chunk over the mean one, and all-reduce times, by rule for sharing out blocks.
 
   experiments/oscar_hw/run.py [--quick] [--json FILE] [--part chunks|lab] [--tasks clicks words layers] [--ranks 4 8 16]
 
-chunks is the simulator with codecs of no cost, lab is training in an emulated network. Needs python3-torch, the target
-experiment_channel, bible-kjv for words and dataset-fashion-mnist for layers; the lab root, or user namespaces. README.md
-says how to read the tables.
+chunks is the simulator with codecs of no cost; lab is training in an emulated network. Needs python3-torch, the
+target experiment_channel, bible-kjv for words and dataset-fashion-mnist for layers; the lab needs root, or user
+namespaces. README.md explains the tables.
 """
 import argparse
 import json
@@ -26,22 +26,22 @@ from common import report
 from common.channel import DEFAULT_LIBRARY
 from gradients.sparse_models import TASKS
 
-PYTHON = "/usr/bin/python3"  # Debian's, which Debian's torch belongs to
+PYTHON = "/usr/bin/python3"  # Debian's torch belongs to it
 RATE, BITS = 1e9, 8
-LEARNED = 2                  # steps from which costs are only learned
+LEARNED = 2                  # first steps, in which costs are only learned
 ALL_REDUCE = "OSCAR: all-reduce 3.77 times faster, on average"
 END_TO_END = "OSCAR: end to end 1.38 times faster, on average"
-# Of a step, what all-reduces must have taken for 3.77 times faster ones to make it 1.38 times faster.
+# The share of all-reduces in a step at which 3.77 times faster ones make it 1.38 times faster.
 SHARE = (1 - 1 / 1.38) / (1 - 1 / 3.77)
 WAYS = ("direct", "ring")
 LAB_HOSTS = 4
-FIRST_STEPS = 5              # of the lab's, in which connections are made and tables learned; they are in no median
+FIRST_STEPS = 5              # of the lab; they make connections and learn tables, and no median contains them
 
 
 # ---- The simulator ----
 
 def imbalance(library: Library, steps: Sequence[Step]) -> Dict[str, Tuple[float, float]]:
-    """By rule, of a rank's own numbers and of the sum: the mean over steps."""
+    """By rule, for a rank's own numbers and for the sum: the mean over steps."""
     ranks, length = steps[0].integers.shape
     hops = Hops(library, ranks, length)
     found = [hops.step(step.integers).imbalance for step in steps][LEARNED:]
@@ -50,7 +50,7 @@ def imbalance(library: Library, steps: Sequence[Step]) -> Dict[str, Tuple[float,
 
 
 def simulated(library: Library, steps: Sequence[Step], rule: str, is_ring: bool) -> float:
-    """Seconds of a coded all-reduce: the mean of those behind the first."""
+    """Seconds of a coded all-reduce: the mean over the steps after learning."""
     group = Group(library, len(steps[0].gradients), RATE, rule)
     times = [group.mean(Way("coded", BITS, 1, is_ring), step.gradients).seconds for step in steps]
     return statistics.fmean(times[LEARNED:])
@@ -62,7 +62,7 @@ def exact(library: Library, steps: Sequence[Step], is_ring: bool) -> float:
 
 
 def add_ratios(where: str, times: Dict[Tuple[str, str], float], ratios: report.Ratios, what: str) -> None:
-    """Times by rule and way; "fp32" is a rule, too."""
+    """`times` are by rule and way; "fp32" also counts as a rule."""
     for way in WAYS:
         for one, other in (("equal", "balanced"), ("equal", "striped"), ("striped", "balanced"), ("fp32", "balanced"),
                            ("fp32", "striped")):
@@ -116,7 +116,7 @@ def train(options: argparse.Namespace, task: str, code: str, way: str, rule: str
 def lab(options: argparse.Namespace, claims: report.Claims) -> None:
     reducing, whole = report.Ratios(claims), report.Ratios(claims)
     for task in options.tasks:
-        # What is compared is run in a row: a machine that has other things to do has them for all.
+        # Runs that are compared follow each other, so that other load on the machine affects all of them.
         found = {(rule, way): train(options, task, "coded" if rule in RULES else "fp32", way, rule)
                  for way in WAYS for rule in (*options.rules, "fp32")}
         where = f"lab, {task}"

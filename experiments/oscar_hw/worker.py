@@ -36,7 +36,7 @@ def options_of(communicator, code, algorithm):
 
 
 def train(communicator, task, options, steps):
-    """Milliseconds: of all-reduces, of steps."""
+    """Returns milliseconds of all-reduces, and of steps."""
     reducing, whole = [], []
     for step in range(steps):
         begin = time.monotonic()

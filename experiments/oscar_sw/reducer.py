@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All-reduces of integer gradients that are mostly zero: reducer.h from Python. Tensors are int32, a row per rank."""
+"""All-reduces of integer gradients that are mostly zero (reducer.h from Python). Tensors are int32, one row per
+rank."""
 import ctypes
 import pathlib
 from typing import NamedTuple, Tuple
@@ -12,7 +13,7 @@ LIMIT = 127  # of a rank's magnitudes: 8 bits
 
 
 class Reduction(NamedTuple):
-    """What a step took: bits of a rank's part and of the sum, and how many values there were of which kind."""
+    """Costs of a step: bits of a rank's part and of the sum, and the number of values of each kind."""
     part_bits: int
     sum_bits: int
     nonzero: int
@@ -21,7 +22,7 @@ class Reduction(NamedTuple):
     unused: int
 
     def bits(self) -> float:
-        """In one direction, the mean of both."""
+        """Bits in one direction: the mean of both."""
         return (self.part_bits + self.sum_bits) / 2
 
 
@@ -46,7 +47,7 @@ class Library:
 
 
 class Reducer:
-    """One scheme with the state that it keeps from step to step."""
+    """One scheme, with its state from step to step."""
 
     def __init__(self, library: Library, scheme: str, size: int, length: int, ranks: int) -> None:
         self._library, self._handle = library, ctypes.c_void_p()
@@ -57,7 +58,7 @@ class Reducer:
             self._library.close(self._handle)
 
     def reduce(self, seed: int, parts: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor, Reduction]:
-        """The sum, which values of which rank are in it, and what it took."""
+        """The sum, which values of which rank are in it, and its costs."""
         source, total = parts.contiguous(), torch.empty(parts.shape[1], dtype=torch.int32)
         is_used, found = torch.empty(parts.shape, dtype=torch.bool), _Reduction()
         check(self._library.reduce(self._handle, seed, source.data_ptr(), total.data_ptr(), is_used.data_ptr(),

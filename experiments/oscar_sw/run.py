@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients with zeros: predicted supports and a sketch of the misses, beside plain count sketches, the union and top-k.
+"""Gradients with zeros: predicted supports and a sketch of misses, against plain count sketches, the union and top-k.
 
   experiments/oscar_sw/run.py [--quick] [--json FILE] [--out experiments/oscar_sw/result.md] [--tasks clicks words layers]
 
-Needs python3-torch, the target experiment_channel, bible-kjv for words and dataset-fashion-mnist for layers. README.md
-says how to read the tables.
+Needs python3-torch, the target experiment_channel, bible-kjv for words and dataset-fashion-mnist for layers.
+README.md explains the tables.
 """
 import functools
 import pathlib
@@ -28,17 +28,17 @@ import torch
 OURS, LAST = "predicted-counter", "predicted-last"
 STRONG, PUBLISHED = "peeled", "peeled-raw"
 LEAST_CELLS, PUBLISHED_CELLS = 130, 200  # per hundred values: LHC's demonstration takes two cells each
-HEADROOM, MEMORY = 1.25, 0.9             # of the scale: over the usual largest value, which it follows slowly
-KEPT_SHARE = {"layers": 0.05}            # of a dense gradient: smaller values are set to zero, and owed
-WARM_UP = 10                             # steps that are not counted: the first is dense
-LINK = 100e6                             # bits a second, where the network is the limit
+HEADROOM, MEMORY = 1.25, 0.9             # the scale over the usual largest value, and how slowly it follows
+KEPT_SHARE = {"layers": 0.05}            # of a dense gradient: smaller values become zero, and error feedback
+WARM_UP = 10                             # uncounted steps: the first one is dense
+LINK = 100e6                             # bits per second, so that the network is the limit
 ERRORS = (0.0, 0.01, 0.1)
 MEDIAN_CELLS = (130, 200, 400, 1000, 3000)
 
 
 class Setting(NamedTuple):
     name: str
-    scheme: Optional[str]  # none: the ranks' mean as it is
+    scheme: Optional[str]  # None: the ranks' plain mean
     size: int = 0
     has_ours_bits: bool = False  # sized to take as many bits as ours
 
@@ -59,13 +59,13 @@ SETTINGS = {setting.name: setting for setting in (*FIRST, *EQUAL)}
 # ---- One run ----
 
 class Quantizer:
-    """One scale for all ranks: by the largest magnitude of earlier steps, which all of them know."""
+    """One scale for all ranks, from earlier steps' largest magnitude, which all of them know."""
 
     def __init__(self, kept_share: Optional[float]) -> None:
         self._kept_share, self._peak, self._threshold = kept_share, 0.0, 0.0
 
     def integers(self, values: torch.Tensor) -> Tuple[torch.Tensor, float]:
-        """And what a value is multiplied with."""
+        """The integers, and the factor from values to them."""
         magnitudes = values.abs()
         peak = float(magnitudes.max())
         scale = LIMIT / (HEADROOM * max(self._peak or peak, 1e-30))
@@ -80,13 +80,13 @@ class Quantizer:
 
 
 class SparseMean:
-    """The ranks' mean through a reducer, with error feedback: what is not in the sum is owed by its rank."""
+    """The ranks' mean through a reducer, with error feedback: each rank keeps what is not in the sum."""
 
     def __init__(self, library: Library, setting: Setting, length: int, ranks: int, target_bits: float,
                  kept_share: Optional[float]) -> None:
         self._open = lambda size: Reducer(library, setting.scheme, size, length, ranks)
         self._size, self._target_bits = float(setting.size), target_bits if setting.has_ours_bits else None
-        self._most = length  # beyond which no size makes a difference
+        self._most = length  # a larger size makes no difference
         self._reducer, self._quantizer = self._open(setting.size), Quantizer(kept_share)
         self._owed = torch.zeros(ranks, length)
         self.reductions: List[Reduction] = []
@@ -106,7 +106,7 @@ class SparseMean:
         return total.float() / (scale * len(gradients))
 
     def resize(self) -> None:
-        """Slowly towards the bits that are aimed at: what a step holds varies, and cells per value should not."""
+        """Moves slowly towards the target bits: steps vary, and cells per value should not."""
         if self._target_bits is not None:
             recent = statistics.fmean(found.bits() for found in self.reductions[-WARM_UP:])
             self._size = min(max(self._size * min(max(self._target_bits / recent, 0.9), 1.1), 5.0), self._most)
@@ -142,10 +142,10 @@ def summary(mean: SparseMean, length: int, ranks: int) -> Dict[str, Any]:
                                  for some in (counted[begin:end] for begin, end in zip(cuts, cuts[1:]))]}
 
 
-# ---- Steps that follow each other, for what needs no training ----
+# ---- Consecutive steps, for measurements without training ----
 
 def recorded_steps(library: Library, size: Size, task_name: str, kept: int = 10) -> List[torch.Tensor]:
-    """The ranks' integers of the last steps."""
+    """The ranks' integers in the last steps."""
     task = TASKS[task_name](1, size)
     mean = SparseMean(library, Setting("", "union"), task.length(), size.ranks, 0.0, KEPT_SHARE.get(task_name))
     steps = []
@@ -157,12 +157,12 @@ def recorded_steps(library: Library, size: Size, task_name: str, kept: int = 10)
 
 
 class Point(NamedTuple):
-    bits: float   # a value
-    error: float  # squared, of the sum's energy
+    bits: float   # per value
+    error: float  # squared, over the sum's energy
 
 
 def point(library: Library, scheme: str, size: int, steps: Sequence[torch.Tensor], least: int = 0) -> Point:
-    """Of the last steps, in the mean and the median; of smaller magnitudes than `least` nothing is sent."""
+    """Mean bits and median error over the last steps. Magnitudes below `least` are not sent."""
     ranks, length = steps[0].shape
     reducer, found = Reducer(library, scheme, size, length, ranks), []
     for step, integers in enumerate(steps):
@@ -174,7 +174,7 @@ def point(library: Library, scheme: str, size: int, steps: Sequence[torch.Tensor
 
 
 def points_of(library: Library, scheme: str, steps: Sequence[torch.Tensor]) -> List[Point]:
-    """As much and as little as a scheme can send."""
+    """Points from the most to the least that a scheme can send."""
     if scheme == "median":
         return [point(library, scheme, cells, steps[-5:]) for cells in MEDIAN_CELLS]
     if scheme == "top-k":
@@ -184,14 +184,14 @@ def points_of(library: Library, scheme: str, steps: Sequence[torch.Tensor]) -> L
 
 
 def bits_at_error(points: Sequence[Point], error: float) -> str:
-    """The fewest that leave at most this error."""
+    """The fewest bits that leave at most this error."""
     good = [point.bits for point in points if point.error <= error]
     return f"{min(good):.2f}" if good else "none"
 
 
 def codec_seconds(library: Library, scheme: str, size: int, steps: Sequence[torch.Tensor]) -> float:
-    """What one rank computes in a step: its part, and the sum's values; the least of the last steps, in time of the
-    processor, because others may use it too."""
+    """One rank's computation in a step: its part, and the sum's values. The minimum over the last steps, in processor
+    time, because other programs may use the processor too."""
     sums = [integers.sum(0, dtype=torch.int32).clamp(-LIMIT, LIMIT)[None] for integers in steps]
     reducer, times = Reducer(library, scheme, size, sums[0].shape[1], 1), []
     for step, total in enumerate(sums):
@@ -243,7 +243,7 @@ def error_table(library: Library, streams: Dict[str, List[torch.Tensor]]) -> str
 
 def step_seconds(library: Library, records: Sequence[sweep.Record], task: str, setting: Setting,
                  steps: Sequence[torch.Tensor]) -> Tuple[float, float]:
-    """Of an all-reduce through owners over links of 100 Mb/s: on the wire, and in the codec."""
+    """Seconds of an all-reduce through owners over links of 100 Mb/s: on the wire, and in the codec."""
     ranks, length = steps[0].shape
     bits = sweep.mean_of(sweep.chosen(records, task=task, setting=setting.name), "bits")
     return (2 * bits * length * (ranks - 1) / ranks / LINK,
@@ -296,7 +296,7 @@ def add_claims(claims: report.Claims, records: Sequence[sweep.Record], tasks: Se
                    sweep.mean_of(mine, "bits") / sweep.mean_of(found["union, two rounds"], "bits"))
 
 
-# ---- Everything ----
+# ---- Results ----
 
 def make_parser() -> report.Parser:
     parser = report.Parser(__doc__)
@@ -306,7 +306,7 @@ def make_parser() -> report.Parser:
     parser.add_argument("--jobs", type=report.positive, default=2, metavar="N", help="runs at a time, a core each (2)")
     parser.add_argument("--library", type=pathlib.Path, default=DEFAULT_LIBRARY, help="libexperiment_channel.so")
     parser.add_argument("--out", type=pathlib.Path, metavar="FILE", help="for the tables, in place of standard output")
-    parser.set_defaults(runs=None)  # for sweep.run_all()
+    parser.set_defaults(runs=None)  # read by sweep.run_all()
     return parser
 
 

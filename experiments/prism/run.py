@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A few real ranks among virtual ones, against the same job with all ranks real; and worlds of thousands.
+"""A few real ranks among virtual ones, against the same job with only real ranks; and worlds of thousands.
 
   experiments/prism/run.py [--quick] [--json FILE] [--part accuracy|scale] [--ranks N...] [--models NAME...]
                            [--presets NAME...] [--steps N] [--rate RATE] [--worlds N...] [--python FILE]
 
-accuracy: examples/train.py in a lab, with all ranks and with two real ones; needs root, or user namespaces, python3-torch,
-libopenblas0, and a core for each rank, as ranks that share cores slow each other down where virtual ones do not. scale:
-two real ranks of many, without a lab. Prints Markdown; result.md is its last output.
+accuracy: examples/train.py in a lab, with all ranks and with two real ones. It needs root, or user namespaces,
+python3-torch, libopenblas0, and one core per rank: ranks that share cores slow each other down, virtual ones do not.
+scale: two real ranks of many, without a lab. Prints Markdown; result.md is its last output.
 """
 import json
 import os
@@ -22,16 +22,16 @@ sys.path.insert(0, str(HERE.parent))
 
 from common import report
 
-MODELS = {  # arguments of examples/train.py; a batch is divided among all ranks
+MODELS = {  # arguments of examples/train.py; all ranks share a batch
     "cnn": ["--model", "cnn", "--batch", "512"],
     "cnn-small-batch": ["--model", "cnn", "--batch", "32"],
     "charlm": ["--model", "charlm", "--batch", "64"],
     "hybrid": ["--model", "hybrid"],  # worker.py's own, with tensor and data parallel groups
-    "asleep": ["--model", "asleep"],  # the same, computed by an accelerator that is not there
+    "asleep": ["--model", "asleep"],  # the same, computed by an imaginary accelerator
 }
 REAL = (0, 1)
 TRIES = 2
-WARM_UP = 3  # steps that are not counted
+WARM_UP = 3  # steps that do not count
 MOST_MEAN, MOST_MEMORY, MOST_MINUTES = 2.0, 1.0, 80.0
 
 
@@ -52,7 +52,7 @@ def lab_words(options):
 
 
 def found_in(folder):
-    """What each rank wrote, and the step's time: the median of the steps after the first few, at the lowest rank."""
+    """Every rank's output, and the step time: the median after the warm-up, at the lowest rank."""
     ranks = {int(file.stem): json.loads(file.read_text()) for file in folder.glob("*.json")}
     return ranks, statistics.median(ranks[min(ranks)]["step_ms"][WARM_UP:])
 
@@ -69,7 +69,7 @@ def stage_words(options, ranks, *more):
 
 
 def table_for(options, model, ranks, preset, folder):
-    """What the calls of the model take, of time and memory, in the same network: first it is found out what they are."""
+    """Time and memory of the model's calls in the same network. A first run finds out which calls there are."""
     shapes, table = folder / "shapes.json", folder / "table.json"
     with tempfile.TemporaryDirectory() as aside:
         report.output_of([*stage_words(options, ranks, "--rate", options.rate, "--report", str(shapes)), "--",

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A rank of experiments/prism: examples/train.py with data that is made up, so that none has to be installed, or a
-model in tensor and data parallel groups; and what it took written down.
+"""A rank of experiments/prism: examples/train.py with synthetic data, so that no dataset must be installed, or a
+model in tensor and data parallel groups. Records its measurements.
 
     worker.py FOLDER [arguments of examples/train.py]
     worker.py FOLDER --model hybrid|asleep --steps N
 
-The hybrid model's layers are divided among TENSOR ranks, whose activations are added up behind each layer, forward and
-back; then its gradients are, among the ranks that have the same part. asleep communicates the same and computes nothing:
-where an accelerator would compute, it sleeps, for times that differ from rank to rank and from step to step. So ranks do
-not slow each other down, however few cores there are.
+The hybrid model's layers are divided among TENSOR ranks, which all-reduce activations after each layer, forward and
+backward. Ranks with the same part then all-reduce its gradients. asleep communicates the same and computes nothing:
+it sleeps while an accelerator would compute, for times that differ between ranks and steps. So ranks do not slow each
+other down, however few cores there are.
 
 Writes FOLDER/RANK.json: {"step_ms": [...], "peak_kib", "init_s", "bootstrap_s"}; init is init_process_group(),
-bootstrap all from the interpreter's start to the first step.
+bootstrap everything from the interpreter's start to the first step.
 """
 import importlib.util
 import json
@@ -43,7 +43,7 @@ def load_example():
 
 
 def made_up(train, model):
-    """Data of a model's shape."""
+    """Synthetic data in the model's shape."""
     draw = torch.Generator().manual_seed(7)
 
     def integers(most, *shape, dtype=torch.uint8):
@@ -58,7 +58,7 @@ def made_up(train, model):
 
 
 class AddUp(torch.autograd.Function):
-    """Values of all ranks of a group, and gradients on the way back."""
+    """All-reduces values within a group, and gradients on the way back."""
 
     @staticmethod
     def forward(context, values, group):
@@ -75,7 +75,7 @@ class AddUp(torch.autograd.Function):
 
 
 def own_group(divisions):
-    """Every rank makes every group; this one's."""
+    """Every rank makes every group; returns this rank's."""
     made = [(ranks, dist.new_group(ranks)) for ranks in divisions]
     return next(group for ranks, group in made if dist.get_rank() in ranks)
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients that are added on their way: time to the same accuracy, and what owners' links carry.
+"""Gradients that are added on their way: time to equal accuracy, and the load on owners' links.
 
   experiments/thc/run.py [--quick] [--json FILE] [--part accuracy|bytes|scale] [--steps N] [--seeds N] [--rate RATE]
 
-accuracy is THC by owners, by servers and in switches that add, beside fp32 and fp16 over TCP and planes. bytes is what
-an owner's link carries with such a switch and without. scale is a step with a scale that is agreed on and with one that
-is predicted. Needs root, or user namespaces, python3-torch, libopenblas0 and dataset-fashion-mnist. Prints Markdown;
-result.md is its last output.
+accuracy: THC added by owners, servers or switches, against fp32 and fp16 over TCP and against planes. bytes: the load
+on an owner's link, with such a switch and without. scale: a step with an agreed scale and with a predicted one. Needs
+root, or user namespaces, python3-torch, libopenblas0 and dataset-fashion-mnist. Prints Markdown; result.md is its
+last output.
 """
 import json
 import pathlib
@@ -21,10 +21,10 @@ sys.path.insert(0, str(HERE.parent))
 
 from common import report
 
-PYTHON = "/usr/bin/python3"  # Debian's, which Debian's torch belongs to
-TRIES = 3                    # torch 1.13's Gloo aborts now and then while its process ends
-FIRST_STEPS = 3              # in which connections and buffers are made; they are in no median
-BELOW_BEST = 0.01            # of accuracy: near the best the curves are flat, and who crosses it first is luck
+PYTHON = "/usr/bin/python3"  # Debian's torch belongs to it
+TRIES = 3                    # torch 1.13's Gloo sometimes aborts when its process ends
+FIRST_STEPS = 3              # they make connections and buffers; no median contains them
+BELOW_BEST = 0.01            # of accuracy: near the best, curves are flat, and crossing is luck
 LEAVES = 2
 FOR_ALL = {"SPILLWAY_PEER_TIMEOUT": "20"}  # up to twelve hosts share the machine's processors
 THC = {"codec": "thc", "precision": 4}
@@ -33,7 +33,7 @@ IN_SWITCH = "THC: 1.40 to 1.47 in the network"
 
 
 class Variant(NamedTuple):
-    """How gradients go: worker.py's hook, and what the network has for it."""
+    """How gradients travel: worker.py's hook, and the network's support."""
     hook: Union[str, Dict[str, Any]]
     aggregate: bool = False
     servers_per_rank: float = 0.0
@@ -61,7 +61,7 @@ QUICK_VARIANTS = (FP32, OWNERS, SWITCH)
 # ---- The lab ----
 
 def network(options, preset: str, hosts: int, aggregate: bool) -> List[str]:
-    """Arguments of `lab run`. Uplinks carry half of what their hosts can send, however many these are."""
+    """Arguments of `lab run`. Uplinks carry half of what their hosts can send, whatever their number."""
     uplinks = ["--set", f"topology.uplink-rate={50 * hosts // LEAVES}%"] if preset == "oversubscribed" else []
     return ["--preset", preset, "--hosts", str(hosts), "--rate", options.rate, "--tcp", "cubic", *uplinks,
             *["--aggregate"] * aggregate]
@@ -73,25 +73,25 @@ def variables(preset: str, hosts: int) -> List[str]:
 
 
 def lab_run(options, preset: str, hosts: int, aggregate: bool, more: List[str], command: List[str]) -> Dict[str, Any]:
-    """What the lab says of it."""
+    """The lab's report."""
     words = [options.spillway, "lab", "run", "--json", *network(options, preset, hosts, aggregate), *more,
              *variables(preset, hosts), "--", PYTHON, *command]
     return json.loads(report.output_of(words, TRIES))
 
 
 def home(lab: Dict[str, Any]) -> str:
-    """Where the switch was, and whether it kept up."""
+    """Where the switch ran, and whether it kept up."""
     return f"{'kernel' if lab['dataplane'] == 'bpf' else 'user space'}{'' if lab['pace']['kept_up'] else ', late'}"
 
 
 # ---- Training ----
 
 class Training(NamedTuple):
-    """One run. Seconds are those of its steps alone: evaluations take as long with every variant."""
+    """One run. Seconds count its steps only: evaluations take equally long with every variant."""
     median_ms: float
     p99_ms: float
-    curve: List[Any]  # of (seconds, accuracy), an evaluation each
-    whole: float      # share of the sums in switches that became whole there
+    curve: List[Any]  # (seconds, accuracy) per evaluation
+    whole: float      # share of the switches' sums that were completed there
     home: str
 
     def final(self) -> float:
@@ -105,7 +105,7 @@ class Training(NamedTuple):
 
 
 def whole_share(lab: Dict[str, Any]) -> float:
-    """Slots whose sum left when all parts were in it, of all that were taken."""
+    """The share of slots taken whose sum left complete."""
     packets = [adder["packets"] for adder in lab["fabric"]["adders"]]
     taken, whole = (sum(counts[name] for counts in packets) for name in ("claims", "emits"))
     return whole / taken if taken else 0.0
@@ -129,14 +129,14 @@ def train(options, preset: str, ranks: int, variant: Variant, seed: int, steps: 
 
 
 class Cell:
-    """All variants in one network with so many ranks, by seed."""
+    """All variants in one network with one number of ranks, by seed."""
 
     def __init__(self) -> None:
         self.runs: Dict[str, List[Training]] = {}
         self._targets: List[float] = []
 
     def add(self, runs: Dict[str, Training]) -> None:
-        """Of one seed."""
+        """Adds the runs of one seed."""
         self._targets.append(min(run.best() for run in runs.values()) - BELOW_BEST)
         for name, run in runs.items():
             self.runs.setdefault(name, []).append(run)
@@ -148,7 +148,7 @@ class Cell:
         return [run.seconds_to(target) for run, target in zip(self.runs[name], self._targets)]
 
     def faster(self, name: str, than: str) -> float:
-        """In time to the same accuracy, mean over seeds."""
+        """Ratio of times to equal accuracy, mean over seeds."""
         return statistics.fmean(theirs / ours for ours, theirs in zip(self.seconds(name), self.seconds(than)))
 
     def points(self, name: str) -> float:
@@ -158,7 +158,7 @@ class Cell:
         return statistics.fmean(self._targets)
 
     def notes(self) -> List[str]:
-        """What keeps its rows from being compared."""
+        """Reasons why the cell's rows cannot be compared."""
         homes = {run.home for runs in self.runs.values() for run in runs}
         late = ["a lab was late: its times do not hold"] if any("late" in home for home in homes) else []
         places = {home.split(",")[0] for home in homes}
@@ -166,7 +166,7 @@ class Cell:
 
 
 def variants_of(options, preset: str) -> List[str]:
-    """Servers are hosts of their own: where uplinks are thin, where they stand would decide."""
+    """Servers are separate hosts: with thin uplinks, their location would decide the result."""
     names = QUICK_VARIANTS if options.quick else VARIANTS
     return [name for name in names if preset == "incast" or VARIANTS[name].servers_per_rank == 0]
 
@@ -215,14 +215,14 @@ def accuracy(options, claims: report.Claims) -> None:
 # ---- Bytes ----
 
 class Carried(NamedTuple):
-    """By an owner's link, in bytes."""
+    """Bytes on an owner's link."""
     down: float
     up: float
     home: str
 
 
 def carried(options, hosts: int, servers: int, aggregate: bool) -> Carried:
-    """Of the server's link, or mean of all links where all ranks are owners."""
+    """On the server's link, or the mean of all links if all ranks are owners."""
     owners = range(hosts - servers, hosts) if servers else range(hosts)
     with tempfile.TemporaryDirectory() as folder:
         lab = lab_run(options, "clean", hosts, aggregate, [],
@@ -234,8 +234,8 @@ def carried(options, hosts: int, servers: int, aggregate: bool) -> Carried:
 
 
 def half_of(with_switch: float, without: float) -> float:
-    """Where every rank is an owner, half of what its link carries each way is of other ranks' shards, and a switch does
-    not change it. What is left is the owner's."""
+    """If every rank is an owner, half of its link's load each way is for other ranks' shards, which a switch does not
+    change. The rest is the owner's."""
     return 2 * with_switch / without - 1
 
 

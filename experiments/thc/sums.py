@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A host of experiments/thc that adds up and nothing else: the last --servers ranks are parameter servers.
+"""A host of experiments/thc that only adds up: the last --servers ranks are parameter servers.
 
     sums.py --spillway BINARY --servers N --values N --rounds N --folder FOLDER
 
-Workers take --rounds all-reduces of --values numbers in THC's code of 4 bits. Every host writes to FOLDER/RANK what its
-link has carried up, in bytes, all that was needed to meet included.
+Workers run --rounds all-reduces of --values numbers in THC's code of 4 bits. Every host writes to FOLDER/RANK the
+bytes that its link carried up, including the rendezvous.
 """
 import argparse
 import ctypes
@@ -26,7 +26,7 @@ COUNTERS = pathlib.Path("/proc/net/dev")
 
 
 def bytes_sent():
-    """Of the host's only link: the ninth number behind its name."""
+    """From the host's only link: the ninth number after its name."""
     line = next(line for line in COUNTERS.read_text().splitlines() if line.strip().startswith("eth0:"))
     return int(line.split(":")[1].split()[8])
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""examples/train.py over emulated networks: time to the same accuracy and step times, over TCP and over Spillway.
+"""examples/train.py over emulated networks: time to equal accuracy and step times, over TCP and over Spillway.
 
   experiments/train_lab/run.py [--quick] [--json FILE] [--part congestion|slow|gray|clean] [--steps N] [--seeds N]
 
-Needs root, or user namespaces, python3-torch, libopenblas0 and dataset-fashion-mnist. Prints Markdown; result.md is its
-last full output.
+Needs root, or user namespaces, python3-torch, libopenblas0 and dataset-fashion-mnist. Prints Markdown; result.md is
+its last full output.
 """
 import json
 import os
@@ -21,7 +21,7 @@ sys.path.insert(0, str(HERE.parent))
 from common import report
 
 RANKS = 4
-PYTHON = "/usr/bin/python3"  # Debian's, which Debian's torch belongs to
+PYTHON = "/usr/bin/python3"  # Debian's torch belongs to it
 PRESETS = ("congested", "incast")
 TRANSPORTS = ("spillway", "spillway-exact", "tcp")
 NETWORKS = {"one machine, without the lab": None,
@@ -47,7 +47,7 @@ def compare(options, network, transports, seed=1, steps=None):
 
 
 def on_this_machine(options, backend):
-    """Without a lab, as torchrun would start it: p50 and p99 of the step times."""
+    """p50 and p99 of the step times without a lab, started as torchrun does."""
     library = pathlib.Path(options.spillway).resolve().parent.parent / "lib" / "libspillway.so"
     launch = {**os.environ, "WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29511",
               "OMP_NUM_THREADS": "1", "PYTHONPATH": str(report.ROOT / "python"), "SPILLWAY_LIBRARY": str(library)}
@@ -93,12 +93,12 @@ def congestion(options, claims, rate="1gbit"):
 
 
 def slow(options, claims):
-    """Where the network is the limit, and not the processors that all hosts of the lab share."""
+    """The network is the limit here, not the processors that all hosts of the lab share."""
     congestion(options, claims, rate="200mbit")
 
 
 def gray(options, claims):
-    """The two take turns: what else the machine does then falls on both."""
+    """The transports alternate, so that other load on the machine affects both."""
     steps = options.steps // 3
     print(f"\n## One host's link silently loses 1 %: {steps} steps\n")
     print(report.head(["transport", "turn", "p50, nothing lost / 1 % ms", "ratio", "p99"]))

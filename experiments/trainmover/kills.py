@@ -1,15 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Processes of an elastic job on loopback that are killed again and again, each replaced by a new standby.
+"""Kills processes of an elastic job on loopback again and again, and replaces each by a new standby.
 
     kills.py --library FILE --out FILE [--model mlp|conv] [--codec exact|tolerant] [--kills N] [--seed N]
     kills.py --library FILE --out FILE --preparing --steps N
 
-Processes are forked from this one, which has imported torch: a new one is there in a moment. A process is killed at a
-random moment, whatever it is doing; any, standbys included, as long as two standbys are ready. Writes
-{"kills", "steps", "downtime_p50_ms", "downtime_max_ms", "accuracy", "undisturbed", "is_same"}, or with --preparing
-{"without_ms", "while_ms", "beside_ms", "joins", "standby_percent"}: steps without, while standbys join, and while as many processes do the
-same by themselves, which is what sharing a machine with them costs; and how much of a processor one uses that waits.
+Processes are forked from this one, which has imported torch, so a new one starts at once. Any process may be killed,
+at a random moment, standbys included, as long as two standbys are ready. Writes
+
+    {"kills", "steps", "downtime_p50_ms", "downtime_max_ms", "accuracy", "undisturbed", "is_same"}
+
+or with --preparing
+
+    {"without_ms", "while_ms", "beside_ms", "joins", "standby_percent"}
+
+These are step times without standbys, while standbys join, and while as many independent processes do the same work,
+which is the cost of sharing a machine with them; and the processor use of a waiting standby.
 """
 import argparse
 import hashlib
@@ -29,13 +35,13 @@ sys.path.insert(0, str(ROOT / "python"))
 
 RANKS, STANDBYS = 4, 2
 FEATURES, CLASSES, BATCH, TESTED = 64, 10, 16, 4000
-LARGE_BATCH = 512               # of steps that are long beside what is measured
+LARGE_BATCH = 512               # for steps that are long compared to what is measured
 PATIENCE_S, LAST_PATIENCE_S = 120.0, 900.0
 MOST_JOINS = 8
-SETTLING_S, WATCHED_S = 3.0, 5.0  # of a standby, until it waits, and how long that is looked at
-LEAST_GAP_S, GAP_S = 0.05, 0.5  # between a standby that is ready and the next kill
+SETTLING_S, WATCHED_S = 3.0, 5.0  # of a standby: until it waits, and its observation
+LEAST_GAP_S, GAP_S = 0.05, 0.5  # from a ready standby to the next kill
 STEPS_A_KILL, LAST_STEPS = 15, 100
-PAUSE_S = 0.03                  # in a step of a run with kills, so that it lasts until the last of them
+PAUSE_S = 0.03                  # per step of a run with kills, so that it lasts until the last one
 
 
 def free_port():
@@ -44,7 +50,7 @@ def free_port():
         return probe.getsockname()[1]
 
 
-# ---- A process ----
+# ---- One process ----
 
 def model_named(name):
     import torch
@@ -58,7 +64,7 @@ def model_named(name):
 
 
 def samples(seed, count):
-    """Classes are what a fixed random layer says."""
+    """A fixed random layer decides the classes."""
     import torch
     inputs = torch.randn(count, FEATURES, generator=torch.Generator().manual_seed(seed))
     teacher = torch.randn(FEATURES, CLASSES, generator=torch.Generator().manual_seed(0))
@@ -66,7 +72,7 @@ def samples(seed, count):
 
 
 def train(options, steps, environment, said, standbys, pause_s):
-    """`said`: a pipe for what there is to tell."""
+    """`said`: a pipe for reports."""
     os.environ.update(environment)
     import torch
     import torch.distributed as dist
@@ -100,7 +106,7 @@ def train(options, steps, environment, said, standbys, pause_s):
     said.send({"end": True, "rank": job.rank, "accuracy": accuracy, "digest": hashlib.sha256(parameters).hexdigest()})
 
 
-# ---- All of them ----
+# ---- All processes ----
 
 class Process:
     def __init__(self, options, steps, environment, standbys, pause_s):
@@ -146,7 +152,7 @@ class Fleet:
             "SPILLWAY_JOB": ticket}, 0, self._pause_s))
 
     def wait_until_ready(self, count):
-        """False: the job has come to its end."""
+        """False if the job has ended."""
         end = time.time() + PATIENCE_S
         while time.time() < end:
             living = self.living()
@@ -180,7 +186,7 @@ class Fleet:
 
 
 def downtimes(killed, told):
-    """From each kill to the first step of the epoch that it brought about; a standby's brings about none."""
+    """From each kill to the first step of the epoch that it caused; a standby's kill causes none."""
     found = []
     for at, when in enumerate(killed):
         before = killed[at + 1] if at + 1 < len(killed) else float("inf")
@@ -232,7 +238,7 @@ def prepare_beside(options):
 
 
 def processor_use(process):
-    """Seconds that it computes, of so many, while it waits to be called in."""
+    """Processor seconds that a waiting standby uses, and the seconds of its observation."""
     def used_s():
         fields = pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -244,7 +250,7 @@ def processor_use(process):
 
 
 def train_alone(options):
-    """A process of the same kind, which is a job of its own."""
+    """Runs a process of the same kind as a job of its own."""
     process = Process(options, 1, {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1",
                                    "MASTER_PORT": str(free_port())}, 0, 0.0)
     process.process.join()
@@ -269,7 +275,7 @@ def main():
     options = parser.parse_args()
     os.environ.update({"SPILLWAY_LIBRARY": options.library, "SPILLWAY_SOCKET_IFNAME": "=lo", "OMP_NUM_THREADS": "1",
                        "SPILLWAY_DEBUG": "NONE"})
-    import torch.distributed  # here once, so that no process does it again
+    import torch.distributed  # once here, so that no process repeats it
     options.out.write_text(json.dumps(prepare_beside(options) if options.preparing else kill_again_and_again(options)))
 
 

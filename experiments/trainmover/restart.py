@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The way people do it: a rank of a job that torchrun starts again from a checkpoint on the local disk.
+"""The conventional way: torchrun restarts a job from a checkpoint on the local disk after a rank's death.
 
     torchrun --nproc_per_node N --max_restarts 1 restart.py --state-mb N --steps N --at N --out FOLDER
 
-Trains what worker.py trains, over Gloo, with a checkpoint behind every step, so that no step is lost but the one in
-which rank 1 is killed. Writes event.json as worker.py does, and after the restart stepped.json {"time"} when the first
-step has ended.
+Trains what worker.py trains, over Gloo, with a checkpoint after every step, so that only the step in which rank 1 is
+killed is lost. Writes event.json as worker.py does, and after the restart stepped.json {"time"} when the first step
+has ended.
 """
 import argparse
 import json
@@ -27,7 +27,8 @@ def write_time(path):
 
 
 def join_group(dist):
-    """In a store that outlives starts, by names of this one: some releases of torch find addresses of the last."""
+    """The store outlives restarts, so this start's keys get their own prefix: some releases of torch find the last
+    one's addresses."""
     told = os.environ
     if told["TORCHELASTIC_USE_AGENT_STORE"] != "True":
         dist.init_process_group("gloo")
@@ -56,7 +57,7 @@ def main():
     if is_restarted:
         saved = torch.load(checkpoint, weights_only=True)
         model.load_state_dict(saved["model"])
-        # Without its parameters, which are floats: torch 1.13 does not read those with weights_only.
+        # Without its parameters, which are floats: torch 1.13 cannot read those with weights_only.
         optimizer.load_state_dict({**optimizer.state_dict(), "state": saved["optimizer"]})
         first = saved["step"]
     for step in range(first, options.steps):

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs that outlive their machines: how long training stands still, by phase, beside a restart from a checkpoint.
+"""Jobs that outlive their machines: how long training stands still, by phase, against a restart from a checkpoint.
 
   experiments/trainmover/run.py [--quick] [--json FILE] [--part phases|preparing|kills] [--ranks N ...] [--states MB ...]
                                 [--rate RATE] [--steps N] [--kills N] [--python PYTHON]
 
-phases: in the lab a rank is killed, falls silent or is moved; downtime is from that moment (of a move: from when the first
-rank stands still) until the last rank has done its first step, the repeated one included. preparing: steps while a
-standby joins, beside steps without. kills: processes are killed at random for as long as it takes, and the model's bits
-compared with those of a run without. Needs root, or user namespaces, and python3-torch. Prints Markdown; result.md is its
+phases: in the lab a rank is killed, falls silent or is moved. Downtime runs from that moment (for a move: from when
+the first rank stands still) until the last rank has done its first step, including the repeated one. preparing: step
+times while a standby joins, and without. kills: kills processes at random for the whole run, and compares the model's
+bits with an undisturbed run's. Needs root, or user namespaces, and python3-torch. Prints Markdown; result.md is its
 last output.
 """
 import json
@@ -25,8 +25,8 @@ sys.path.insert(0, str(HERE.parent))
 
 from common import report
 
-PYTHON = "/usr/bin/python3"  # Debian's, which Debian's torch belongs to
-AT = 6                       # step of the trouble
+PYTHON = "/usr/bin/python3"  # Debian's torch belongs to it
+AT = 6                       # the step with the fault
 TROUBLES = ("kill", "silent", "move")
 PHASES = ("detect", "decide", "connect", "state", "first step")
 PEER_TIMEOUT_S = 1.4         # the default: a host that is silent for so long is dead
@@ -37,7 +37,7 @@ LIMIT_S = 400
 class Outcome(NamedTuple):
     phases: Dict[str, float]
     downtime_s: float
-    step_s: float         # the median of ordinary steps
+    step_s: float         # median of ordinary steps
     joiner_step_s: float  # its first
     state_mb: float
 
@@ -50,7 +50,7 @@ def lab_command(options, hosts: int, command: List[str]) -> List[str]:
 
 
 def run_worker(options, ranks: int, state_mb: int, trouble: str, folder: pathlib.Path) -> List[Dict[str, Any]]:
-    """What each process that trained to the end wrote."""
+    """The output of each process that trained to the end."""
     standbys = 0 if trouble == "none" else 1
     report.output_of(lab_command(options, ranks + standbys, [
         str(HERE / "worker.py"), "--ranks", str(ranks), "--state-mb", str(state_mb), "--steps", str(options.steps),
@@ -87,7 +87,7 @@ def change_in_lab(options, ranks: int, state_mb: int, trouble: str) -> Outcome:
         return outcome_of(trained, trouble, event["time"])
 
 
-# ---- The way people do it ----
+# ---- The conventional way ----
 
 def restart(options, ranks: int, state_mb: int) -> Optional[float]:
     """Seconds from the kill to the end of the first step after it, over loopback, without the lab's network."""
@@ -115,7 +115,7 @@ def phases(options, claims: report.Claims) -> None:
             again = restart(options, ranks, state_mb)
             for trouble in TROUBLES:
                 if trouble == "silent" and state_mb != options.states[0]:
-                    continue  # what is detected has nothing to do with the state
+                    continue  # detection does not depend on the state
                 made = change_in_lab(options, ranks, state_mb, trouble)
                 rows.append([str(ranks), f"{made.state_mb:.0f} MB", trouble,
                              *(f"{1000 * made.phases[phase]:.0f}" for phase in PHASES), f"{1000 * made.downtime_s:.0f}",
@@ -150,7 +150,7 @@ def rate_of(text: str) -> float:
 
 
 def preparing(options, claims: report.Claims) -> None:
-    """A standby that starts, builds its model and rehearses beside a job of two ranks, in a process of its own."""
+    """A standby starts, builds its model and rehearses in its own process, beside a job of two ranks."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         command = [options.python, str(HERE / "kills.py"), "--library", options.library, "--preparing", "--model", "conv",

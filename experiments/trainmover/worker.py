@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A host of experiments/trainmover: trains as an elastic job, and has the trouble that it is told to have.
+"""A host of experiments/trainmover: trains as an elastic job, with the fault that it is told to have.
 
     worker.py --ranks N --state-mb N --steps N --trouble none|kill|silent|move --at N --out FOLDER
 
-All hosts beyond --ranks are standbys. The trouble is rank 1's, or asked for by rank 0, in step --at. Training runs in a
-process of its own, so that its death is not the host's. Writes to the folder
+All hosts beyond --ranks are standbys. The fault happens at rank 1, or rank 0 requests it, in step --at. Training runs
+in its own process, so that its death is not the host's. Writes to the folder
 
-    event.json      {"time"}: when the trouble came, of the wall clock
-    N.json          of the process that began as N: {"rank", "changes", "steps": [[step, begun, ended, epoch], ...], "bytes"}
+    event.json      {"time"}: wall-clock time of the fault
+    N.json          of the process begun as N: {"rank", "changes", "steps": [[step, begun, ended, epoch], ...], "bytes"}
 """
 import argparse
 import json
@@ -25,12 +25,12 @@ sys.path.insert(0, str(ROOT / "python"))
 
 VICTIM = 1
 LAYERS = 4
-BYTES_A_VALUE = 8   # of a parameter and its momentum
+BYTES_A_VALUE = 8   # a parameter and its momentum
 SILENCE_ENDS_S = 60
 
 
 def model_of(state_mb):
-    """Square layers, whose parameters and momenta are so large together."""
+    """Square layers whose parameters and momenta have this total size."""
     import torch
     width = int((state_mb * 1e6 / BYTES_A_VALUE / LAYERS) ** 0.5)
     layers = [layer for _ in range(LAYERS) for layer in (torch.nn.Linear(width, width), torch.nn.Tanh())]
@@ -38,7 +38,7 @@ def model_of(state_mb):
 
 
 def go_silent():
-    """The host is there, and nobody hears of it."""
+    """Takes the host's link down: the host is up, but nobody hears from it."""
     listed = subprocess.run(["ip", "-o", "-4", "addr"], capture_output=True, text=True, check=True).stdout
     device = next(line.split()[1] for line in listed.splitlines() if " lo " not in line)
     subprocess.run(["ip", "link", "set", device.split("@")[0], "down"], check=True)
@@ -103,7 +103,7 @@ def main():
         os._exit(0)
     status = os.waitpid(child, 0)[1]
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
-        sys.exit(0)  # as it was told
+        sys.exit(0)  # killed as requested
     sys.exit(os.WEXITSTATUS(status))
 
 

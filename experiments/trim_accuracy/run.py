@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Test accuracy where a share of packets is trimmed: Spillway's planes beside the trimmable-gradients paper's codes.
+"""Test accuracy when a share of packets is trimmed: Spillway's planes against the trimmable-gradients paper's codes.
 
   experiments/trim_accuracy/run.py [--quick] [--json FILE] [--out experiments/trim_accuracy/result.md]
 
-Needs python3-torch, dataset-fashion-mnist and the target experiment_channel. README.md says how to read the tables.
+Needs python3-torch, dataset-fashion-mnist and the target experiment_channel. README.md explains the tables.
 """
 import functools
 import pathlib
@@ -24,8 +24,8 @@ SHARES, QUICK_SHARES = (0, 1, 10, 25, 50, 75), (10, 50)  # per cent
 CODES = (PLANES, *PAPERS_CODES)
 NAMES = {None: "none (baseline)", "planes": "planes (Spillway)", "sign-magnitude": "sign-magnitude",
          "sq": "stochastic quantisation", "sd": "subtractive dithering", "rht": "rotated sign"}
-NO_HARM = report.at_least(-0.5)  # points: less cannot be told from noise (../common/README.md)
-# What the trimmable-gradients paper says of a code, or of its own best beside ours, at a share.
+NO_HARM = report.at_least(-0.5)  # points; less is indistinguishable from noise (../common/README.md)
+# The trimmable-gradients paper's words on a code at a share, or on its own best code for our planes.
 PAPER = {("planes", 50): "HotNets'24, rotated sign: baseline accuracy at 50 % trimmed",
          ("rht", 50): "HotNets'24: baseline accuracy at 50 % trimmed",
          ("sq", 10): "HotNets'24: no longer time to accuracy at 10 to 20 % trimmed"}
@@ -50,7 +50,7 @@ class TrimmedMean:
 
 def run_one(channel: Channel, data: Any, schedule: training.Schedule, code: Optional[str], share: float,
             seed: int) -> sweep.Record:
-    """With share in per cent; the baseline has no code."""
+    """`share` is in per cent; the baseline has no code."""
     mean = TrimmedMean(channel, code, share / 100, seed) if code is not None else training.plain_mean
     outcome = training.train(seed, mean, data, schedule)
     delivery = mean.delivery if code is not None else Delivery()
@@ -70,7 +70,7 @@ def surviving_bytes(records: Sequence[sweep.Record]) -> str:
 
 
 class Frames(NamedTuple):
-    """What a gradient of the model's size takes, in bits a value, and the error that is left when all are trimmed."""
+    """Bits per value of a gradient of the model's size, and the error that is left when all packets are trimmed."""
     whole: float
     trimmed: float
     error: float

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A thin C++ face over spillway.h: handles that free themselves, spans, and errors as exceptions
-// of one type. It adds nothing the C interface does not have; link with the same library.
+// A thin C++ wrapper over spillway.h: handles that free themselves, spans, and errors as exceptions
+// of one type. It adds nothing that the C interface lacks; link with the same library.
 //
 //   spillway::Communicator comm;                              // as the launcher says
 //   comm.all_reduce(std::span(gradient));                     // in place, returns when it is done
@@ -27,7 +27,7 @@ namespace spillway {
 
 class Error : public std::runtime_error {
  public:
-  // With the sentence of the thread's last failed call.
+  // Takes the message of this thread's last failed call.
   explicit Error(spillway_status status) : Error(status, spillway_last_error()) {}
   Error(spillway_status status, const std::string& message)
       : std::runtime_error(std::string(spillway_status_name(status)) + ": " + message),
@@ -64,7 +64,7 @@ inline spillway_operation_options default_operation_options() {
   return options;
 }
 
-// The bits of numbers that C++ has no type for.
+// The bit patterns of types that C++ does not have.
 enum class Float16 : std::uint16_t {};
 enum class Bfloat16 : std::uint16_t {};
 
@@ -91,14 +91,14 @@ template <typename T>
 concept Element = kDataTypeOf<std::remove_const_t<T>>
 .has_value();
 
-// An operation under way. Its end is waited for before its destructor returns, so buffers that were
-// made before the request outlive the operation.
+// An operation in progress. The destructor waits for its end, so buffers declared before the
+// request outlive the operation.
 class Request {
  public:
   explicit Request(spillway_request* request) : request_(request) {}
 
   void wait() const { check(spillway_request_wait(request_.get(), -1)); }
-  // Whether it has ended by then; throws if it has failed.
+  // Returns whether the operation has ended; throws if it has failed.
   bool wait_for(std::int64_t timeout_ms) const {
     const spillway_status status = spillway_request_wait(request_.get(), timeout_ms);
     if (status == SPILLWAY_IN_PROGRESS) {
@@ -110,7 +110,7 @@ class Request {
   bool is_done() const { return spillway_request_test(request_.get()) != 0; }
   spillway_status status() const { return spillway_request_status(request_.get()); }
   std::string message() const { return spillway_request_message(request_.get()); }
-  // Of an operation that has ended.
+  // The operation must have ended.
   spillway_operation_report report() const {
     spillway_operation_report report{};
     report.size = sizeof report;
@@ -147,7 +147,7 @@ class Request {
 };
 
 // Calls come in pairs: start_x() returns a request, x() returns when x has ended. Counts follow
-// from the spans; where one is `world` times as large as the other and is not, Error says so.
+// from the spans. Spans whose sizes do not fit each other throw Error.
 class Communicator {
  public:
   explicit Communicator(const spillway_comm_config& config = default_comm_config()) {
@@ -159,7 +159,7 @@ class Communicator {
   std::uint32_t rank() const { return spillway_comm_rank(comm_.get()); }
   std::uint32_t world() const { return spillway_comm_world(comm_.get()); }
   void abort(const char* why) { check(spillway_comm_abort(comm_.get(), why)); }
-  // Throws what broke it.
+  // Throws Error if the communicator is broken.
   void check_health() const { check(spillway_comm_error(comm_.get())); }
   spillway_comm* get() const { return comm_.get(); }
 
@@ -222,7 +222,7 @@ class Communicator {
     start_all_gather(send, receive, options).wait();
   }
 
-  // In at the root, out everywhere.
+  // Input at the root, output at every rank.
   template <Element T>
   Request start_broadcast(std::span<T> buffer, std::uint32_t root,
                           const spillway_operation_options* options = nullptr) {
@@ -237,7 +237,7 @@ class Communicator {
     start_broadcast(buffer, root, options).wait();
   }
 
-  // `receive` may be empty but at the root.
+  // `receive` may be empty except at the root.
   template <Element T>
   Request start_reduce(std::span<const std::type_identity_t<T>> send, std::span<T> receive,
                        std::uint32_t root, spillway_reduction op = SPILLWAY_SUM,
@@ -255,7 +255,7 @@ class Communicator {
     start_reduce(send, receive, root, op, options).wait();
   }
 
-  // `receive` may be empty but at the root.
+  // `receive` may be empty except at the root.
   template <Element T>
   Request start_gather(std::span<const std::type_identity_t<T>> send, std::span<T> receive,
                        std::uint32_t root, const spillway_operation_options* options = nullptr) {
@@ -271,7 +271,7 @@ class Communicator {
     start_gather(send, receive, root, options).wait();
   }
 
-  // `send` may be empty but at the root.
+  // `send` may be empty except at the root.
   template <Element T>
   Request start_scatter(std::span<const std::type_identity_t<T>> send, std::span<T> receive,
                         std::uint32_t root, const spillway_operation_options* options = nullptr) {

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spillway: gradients between training workers over ordinary, lossy Ethernet.
+"""Spillway moves gradients between training workers over ordinary, lossy Ethernet.
 
     import spillway.torch                                   # the PyTorch backend and DDP hook
     torch.distributed.init_process_group("spillway")
 
-This package is Python alone over libspillway.so's C interface; `import spillway` neither loads the library
-nor torch. docs/pytorch.md is the tutorial.
+This package is pure Python over libspillway.so's C interface; `import spillway` loads neither the library nor torch.
+docs/pytorch.md is the tutorial.
 """
 from .abi import (ANY_RANK, AVERAGE, BFLOAT16, BIT_AND, BIT_OR, BIT_XOR, FLOAT16, FLOAT32, FLOAT64, INT8, INT32, INT64,
                   MAX, MAX_TAG, MIN, PRODUCT, SUM, UINT8, Library, OperationOptions, UniqueId, default_library)

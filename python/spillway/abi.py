@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C interface of communicators (include/spillway/spillway.h) in ctypes: structs, constants and
-signatures, one to one. `Library` is a loaded libspillway.so.
+"""The C interface (include/spillway/spillway.h) in ctypes: structs, constants and signatures, one to one. `Library`
+is a loaded libspillway.so.
 
-Every function has its argtypes and restype: a default int would cut 64-bit handles short. Calls
-release the interpreter's lock while they run. Callbacks and buffers are the caller's to keep alive
-until an operation has ended.
+Every function declares argtypes and restype: ctypes' default int would truncate 64-bit handles. Calls release the
+interpreter's lock while they run. The caller keeps callbacks and buffers alive until an operation has ended.
 """
 import ctypes
 import functools
@@ -16,7 +15,7 @@ from .errors import SpillwayError, Status
 from .library_path import load_library
 from .version import check_library, lacking
 
-LONGEST_VARIABLE = 256  # of those that Python reads
+LONGEST_VARIABLE = 256  # Bytes for a variable's value, with the terminating 0.
 
 FLOAT32, FLOAT64, FLOAT16, BFLOAT16, INT32, INT64, INT8, UINT8 = range(8)
 ELEMENT_BYTES = (4, 8, 2, 2, 4, 8, 1, 1)  # by type
@@ -32,12 +31,11 @@ ANY_RANK = 2**32 - 1
 IMPORTANCE_BY_ENERGY = EXPENDABLE_AS_LOST = 2**32 - 1
 MAX_TAG = 2**24 - 1
 
-# spillway_callback. Comes on a thread of the library and takes the interpreter's lock there, which holds
-# up packets: the package waits for requests instead.
+# spillway_callback. It runs on a library thread and takes the interpreter's lock there, which delays packets. The
+# package waits for requests instead.
 Callback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 
-# A *_init that is not told a size writes the struct as the library knows it, which may be larger than the one
-# below.
+# A *_init function without a size argument writes the library's own struct, which may be larger than ours.
 ROOM_FOR_NEWER_FIELDS = 1024
 
 
@@ -113,7 +111,7 @@ class JobPosition(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("has_state", c_uint32), ("is_warm", c_uint32), ("step", c_uint64)]
 
 
-# Arguments behind (comm) and before (options, request).
+# Argument types between comm and (options, request).
 OPERATIONS = {
     "all_reduce": [c_void_p, c_void_p, c_size_t, c_int, c_int],
     "reduce_scatter": [c_void_p, c_void_p, c_size_t, c_int, c_int],
@@ -128,8 +126,8 @@ OPERATIONS = {
     "receive": [c_void_p, c_size_t, c_int, c_uint32],
 }
 
-# What their memory has, in blocks of `count` elements: one, one for each rank, or that at the root alone, which is
-# the last argument then.
+# Buffers of each operation, in blocks of `count` elements: one block, one per rank, or either at the root only. The
+# root is then the last argument.
 ONE, ALL, ROOTS, ROOTS_ALL = range(4)
 BLOCKS = {
     "all_reduce": (ONE, ONE),
@@ -189,11 +187,11 @@ SIGNATURES = {
 }
 
 
-# Besides addresses. ctypes has no public names for the types of pointer() and byref().
+# Accepted besides plain addresses. ctypes has no public names for the types of pointer() and byref().
 MEMORY_TYPES = (c_void_p, ctypes.Array, POINTER(c_char).__mro__[1], type(ctypes.byref(c_int())))
 
 
-# A size_t is c_uint64 or c_ulong, as the platform has it.
+# size_t is c_uint64 or c_ulong, depending on the platform.
 WHOLE_TYPES = (c_int, c_int32, c_int64, c_size_t, c_uint8, c_uint32, c_uint64)
 
 
@@ -208,7 +206,7 @@ def per_million(name: str, value: Any) -> int:
 
 
 def set_fields(struct: ctypes.Structure, what: str, fields: Dict[str, Any]) -> None:
-    """ctypes itself would cut off bits that a field has no room for. `what` is the struct's name in messages."""
+    """Sets fields with a range check, because ctypes would truncate silently. `what` names the struct in messages."""
     types = dict(struct._fields_)  # type: ignore[arg-type, misc]
     for name, value in fields.items():
         if name not in types:
@@ -219,7 +217,7 @@ def set_fields(struct: ctypes.Structure, what: str, fields: Dict[str, Any]) -> N
 
 
 def fitting(name: str, value: Any, kind: Any) -> int:
-    """A whole number that the C type has room for."""
+    """Checks that `value` is a whole number that the C type can hold."""
     least, most = range_of(kind)
     if not isinstance(value, int) or not least <= value <= most:
         raise ValueError(f"{name} is {value!r:.40}: it is a whole number from {least} to {most}")
@@ -237,14 +235,14 @@ def is_whole(value: Any) -> bool:
 
 
 def whole(name: str, value: Any) -> int:
-    """ctypes itself would cut off bits that a field has no room for."""
+    """Checks a 32-bit field, because ctypes would truncate silently."""
     if not is_whole(value) or value >= 2**32:
         raise ValueError(f"{name} is {value!r}: it is a whole number, 0 or more")
     return value
 
 
 class Library:
-    """A loaded library; `lib` has the C functions. Without a path: the one library_path finds."""
+    """A loaded library; `lib` has the C functions. Without a path, library_path finds it."""
 
     def __init__(self, path: Optional[Any] = None) -> None:
         self.lib = load_library() if path is None else ctypes.CDLL(str(path))
@@ -269,17 +267,17 @@ class Library:
         return self.lib.spillway_last_error().decode(errors="replace")
 
     def check(self, status: int) -> None:
-        """Raises what the calling thread's last call left behind."""
+        """Raises the calling thread's last error unless `status` is OK."""
         if status != Status.OK:
             raise SpillwayError(status, self.last_error())
 
     def variable(self, name: str) -> str:
-        """A variable of docs/environment.md: what is set, or else the default. What is not allowed is a ValueError, in
-        the library's words."""
+        """The value of a variable of docs/environment.md, or its default. Raises ValueError, in the library's words,
+        if the value is not allowed."""
         return self._read_variable(name)[0]
 
     def variable_if_set(self, name: str) -> Optional[str]:
-        """The same without the default."""
+        """Like variable(), but None if the variable is not set."""
         text, is_set = self._read_variable(name)
         return text if is_set else None
 
@@ -290,12 +288,11 @@ class Library:
         return text.value.decode(), bool(is_set.value)
 
     def why_not_cuda(self, device: int) -> Optional[str]:
-        """The sentence why tensors of that GPU are not coded there; None where they can be. The first call loads what
-        that takes."""
+        """Why this GPU cannot code tensors, as a sentence; None if it can. The first call loads what coding needs."""
         return None if self.lib.spillway_cuda_check(device) == Status.OK else self.last_error()
 
     def launch(self) -> Optional[Launch]:
-        """What the launcher told this process; None where there is none, or what it says makes no sense."""
+        """What the launcher told this process. None without a launcher, or if its variables make no sense."""
         made = Launch(size=ctypes.sizeof(Launch))
         return made if self.lib.spillway_launch_read(ctypes.byref(made)) == Status.OK else None
 
@@ -309,9 +306,10 @@ class Library:
 
     def tolerant_options(self, *, loss_bound: float, expendable: Optional[float] = None,
                          least_contributors: float = 0.0, **fields: int) -> OperationOptions:
-        """The defaults of an operation that may lose something, with these fields. A value outside of its range is a
-        ValueError that names the argument, in the library's words where the library knows the range. `loss_bound`,
-        `expendable` and `least_contributors` are shares, from 0 to 1."""
+        """Options of an operation that may lose something: the defaults with these fields.
+
+        `loss_bound`, `expendable` and `least_contributors` are shares, from 0 to 1. A value out of range raises a
+        ValueError that names the argument, in the library's words where the library knows the range."""
         made = self.options()
         made.tolerant = 1
         made.loss_bound_ppm = per_million("loss_bound", loss_bound)
@@ -325,8 +323,8 @@ class Library:
         return made
 
     def check_arguments(self, operation: str, arguments: Sequence[Any], rank: int, world: int) -> None:
-        """Raises TypeError before a pointer is made of something that is no memory: ctypes would take a str. Raises
-        ValueError for a number that ctypes would cut, and for a ctypes array that is too short."""
+        """Raises TypeError for an argument that is not memory: ctypes would make a pointer of a str. Raises
+        ValueError for a number that ctypes would truncate, and for a ctypes array that is too short."""
         if operation not in OPERATIONS:
             raise ValueError(f"there is no operation {operation!r}; there are {', '.join(OPERATIONS)}")
         wanted_types = OPERATIONS[operation]
@@ -347,10 +345,10 @@ class Library:
 
     @staticmethod
     def _check_arrays(operation: str, arguments: Sequence[Any], rank: int, world: int) -> None:
-        """That ctypes arrays have room for what the operation reads and writes."""
+        """Checks that ctypes arrays have room for what the operation reads and writes."""
         blocks = BLOCKS[operation]
         if not blocks or arguments[len(blocks) + 1] >= len(ELEMENT_BYTES):
-            return  # the library names a type that there is not
+            return  # the library reports an unknown type
         count, element = arguments[len(blocks)], ELEMENT_BYTES[arguments[len(blocks) + 1]]
         for number, (block, value) in enumerate(zip(blocks, arguments), 1):
             is_used = block not in (ROOTS, ROOTS_ALL) or arguments[-1] == rank
@@ -360,7 +358,7 @@ class Library:
                                  f"have at least {needed}")
 
     def _with_defaults(self, made: Any, initialiser: str) -> Any:
-        """A library that can be told how much the caller knows, is."""
+        """Passes our struct's size if the library has a *_init_sized function."""
         sized = initialiser + "_sized"
         if hasattr(self.lib, sized):
             self._declare(sized, None, [POINTER(type(made)), c_size_t])
@@ -377,5 +375,5 @@ class Library:
 
 @functools.lru_cache(maxsize=None)
 def default_library() -> Library:
-    """The process's one; loaded by the first who asks."""
+    """The process's library; the first call loads it."""
     return Library()

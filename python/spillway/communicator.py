@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank's place in a group, over the C interface; no torch in here.
+"""A rank's place in a group, over the C interface; independent of torch.
 
     with spillway.Communicator() as comm:                  # rank and world as the launcher set them
         comm.run("all_reduce", pointer, pointer, count, spillway.FLOAT32, spillway.SUM)
 
-Invariants: buffers handed in as `keep` live until their operation has ended, whatever becomes of its
-request. Communicators that are open when the interpreter ends are closed.
-Threads: any may start operations; they begin in the order of the calls.
+Invariants: buffers in `keep` live until their operation has ended, even if the caller drops the request.
+Communicators that are open when the interpreter exits are closed.
+
+Threads: any thread may start operations; they begin in the order of the calls.
 """
 import atexit
 import ctypes
@@ -20,8 +21,8 @@ from .request import Request
 
 
 class Communicator:
-    """From the environment, or by an id; other keywords are fields of spillway_comm_config. `note` is added
-    to the messages of errors."""
+    """Created from the environment or from an id; other keywords are fields of spillway_comm_config. `note` is
+    appended to error messages."""
 
     def __init__(self, unique_id: Optional[abi.UniqueId] = None, *, library: Optional[abi.Library] = None,
                  note: str = "", **fields: Any) -> None:
@@ -31,7 +32,7 @@ class Communicator:
 
     @classmethod
     def adopt(cls, library: abi.Library, handle: ctypes.c_void_p) -> "Communicator":
-        """One that the library has made already; it is closed as any other."""
+        """Wraps a communicator that the library has already created. Close it like any other."""
         made = cls.__new__(cls)
         made.library, made._note = library, ""
         made._begin(handle)
@@ -85,13 +86,13 @@ class Communicator:
                 self.library.check(self.library.lib.spillway_comm_abort(self.handle, why.encode()))
 
     def check_health(self) -> None:
-        """Raises what broke the communicator, if anything did."""
+        """Raises the error that broke the communicator, if any."""
         with self._lock:
             self._raise_if_closed("check_health")
             self.library.check(self.library.lib.spillway_comm_error(self.handle))
 
     def close(self) -> None:
-        """Ends what is under way, here and, by notice, elsewhere. May be called again."""
+        """Ends operations under way, here and, by a notice, at the other ranks. May be called again."""
         with self._lock:
             handle, self.handle = self.handle, None
         _open.discard(self)
@@ -121,6 +122,6 @@ _open: "weakref.WeakSet[Communicator]" = weakref.WeakSet()
 
 @atexit.register
 def close_all() -> None:
-    """Before the interpreter goes: threads that wait for operations come back while there is one."""
+    """Closes them before the interpreter exits, so that threads waiting for operations return while it still runs."""
     for communicator in list(_open):
         communicator.close()

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong, as Python sees it.
+"""The package's errors.
 
-Loss is no error: reports count it. A `SpillwayError` is a wrong call, a limit, or the end of a
-communicator; its message names the operation, the rank that raised it, and the cause.
+Loss is not an error: reports count it. A `SpillwayError` is a wrong call, a limit, or the end of a communicator. Its
+message names the operation, the rank that raised it, and the cause.
 """
 import enum
 
 
 class Status(enum.IntEnum):
-    """spillway_status of the C interface. A communicator that gave one of PEER_FAILED to ABORTED is of
-    no use any more."""
+    """spillway_status of the C interface. A communicator that returned PEER_FAILED to ABORTED cannot be used any
+    more."""
 
     OK = 0
     INVALID_ARGUMENT = 1
@@ -24,7 +24,7 @@ class Status(enum.IntEnum):
 
 
 class SpillwayError(RuntimeError):
-    """An operation that failed. `status` says of which kind."""
+    """A failed operation; `status` is the kind of failure."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -36,4 +36,4 @@ class LibraryVersionError(ImportError):
 
 
 class LibraryNotFoundError(ImportError):
-    """libspillway.so is nowhere; the message says where it was looked for and what to do."""
+    """libspillway.so was not found; the message says where the package looked and what to do."""

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A place in a job whose members change, over the C interface; no torch in here. Where torch is: spillway.torch.elastic.
+"""A process's place in a job whose members change, over the C interface; independent of torch. Training scripts use
+spillway.torch.elastic.
 
     job = spillway.Job.found(comm, standbys=1)     # all ranks together
     comm = job.communicator()                      # of the present epoch
-    if job.step(step) or an operation failed:      # somebody is gone
-        change = job.park(step)                    # training stands still; what was agreed on
+    if job.step(step) or an operation failed:      # a member is gone
+        change = job.park(step)                    # training stands still until the members agree
 
-Threads: one at a time, but for ask() and is_interrupted(). Jobs that are open when the interpreter ends are closed.
+Threads: one at a time, except for ask() and is_interrupted(). Jobs that are open when the interpreter exits are
+closed.
 """
 import atexit
 import ctypes
@@ -21,15 +23,15 @@ from .errors import SpillwayError, Status
 
 MAX_TICKET = 256
 MAX_ANSWER = 4 << 20
-# A wait is cut into pieces of this length, so that Ctrl-C is heard between them.
+# Waits are cut into pieces of this length, so that Ctrl-C is noticed between them.
 LONGEST_DEAFNESS_MS = 200
 
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """What the members agreed on. `rank` None: a standby. `is_done`: it ends as it should, because all steps are done or
-    it was asked to end without a reason. Times are of the wall clock, in ns: when this process was told to stop, stood
-    still, and knew."""
+    """A change that the members agreed on. `rank` is None for a standby. `is_done`: the job ends normally, because
+    all steps are done or it was asked to end without a reason. Times are wall-clock ns: when this process was told to
+    stop, stood still, and learned the decision."""
 
     ends: bool
     epoch: int
@@ -53,7 +55,7 @@ class Job:
 
     @classmethod
     def found(cls, communicator: Communicator, **fields: Any) -> "Job":
-        """At all ranks of the communicator."""
+        """Called at all ranks of the communicator."""
         library, handle = communicator.library, ctypes.c_void_p()
         config = cls._config(library, fields)
         library.check(library.lib.spillway_job_found(communicator.handle, ctypes.byref(config), ctypes.byref(handle)))
@@ -61,7 +63,7 @@ class Job:
 
     @classmethod
     def join(cls, ticket: str, *, library: Optional[abi.Library] = None, **fields: Any) -> "Job":
-        """Of a process that comes later: a standby."""
+        """Joins a running job as a standby."""
         library, handle = library or abi.default_library(), ctypes.c_void_p()
         config = cls._config(library, fields)
         library.check(library.lib.spillway_job_join(ticket.encode(), ctypes.byref(config), ctypes.byref(handle)))
@@ -81,7 +83,7 @@ class Job:
         return text.value.decode()
 
     def first_change(self) -> Optional[Change]:
-        """What a founder begins with."""
+        """A founder's first epoch; None for a process that joined later, which must park()."""
         raw = abi.JobChange(size=ctypes.sizeof(abi.JobChange))
         status = self._library.lib.spillway_job_first_change(self._handle, ctypes.byref(raw))
         if status == Status.UNAVAILABLE:
@@ -90,7 +92,8 @@ class Job:
         return self._change(raw)
 
     def step(self, step: int, work_s: float = 0.0) -> bool:
-        """A step is about to begin; the last took so much of this rank's own time. True: it must not begin; park()."""
+        """Announces the next step, and how much of this rank's own time the last one took. True: the step must not
+        begin; call park()."""
         must_stop = ctypes.c_int()
         self._library.check(self._library.lib.spillway_job_step(self._handle, step, int(work_s * 1e6),
                                                                 ctypes.byref(must_stop)))
@@ -101,7 +104,7 @@ class Job:
 
     def park(self, step: int, *, has_state: bool = True, is_warm: bool = True,
              timeout_s: Optional[float] = None) -> Optional[Change]:
-        """None where nothing was decided in time."""
+        """Waits for the next change. None if nothing was decided in time."""
         position = abi.JobPosition(size=ctypes.sizeof(abi.JobPosition), has_state=has_state, is_warm=is_warm, step=step)
         raw = abi.JobChange(size=ctypes.sizeof(abi.JobChange))
         left_ms = None if timeout_s is None else int(timeout_s * 1000)
@@ -124,14 +127,15 @@ class Job:
                       raw.why.decode(errors="replace"), bool(raw.is_done), raw.interrupted_ns, raw.parked_ns, raw.decided_ns)
 
     def communicator(self, channel: int = 0, ranks: Sequence[int] = ()) -> Communicator:
-        """Of the last change's epoch; once per channel. Without `ranks`: all."""
+        """The communicator of the last change's epoch, once per channel. Without `ranks`: all of them."""
         chosen, handle = (ctypes.c_uint32 * len(ranks))(*ranks), ctypes.c_void_p()
         self._library.check(self._library.lib.spillway_job_comm(self._handle, channel, chosen, len(ranks),
                                                                 ctypes.byref(handle)))
         return Communicator.adopt(self._library, handle)
 
     def finish(self) -> bool:
-        """All steps are done here. True: and at every rank; False: somebody is gone who was not done; park()."""
+        """Reports that this rank has done all steps. True: so have all ranks. False: a rank is gone that had not;
+        call park()."""
         is_done = ctypes.c_int()
         while True:
             status = self._library.lib.spillway_job_finish(self._handle, LONGEST_DEAFNESS_MS, ctypes.byref(is_done))
@@ -140,11 +144,12 @@ class Job:
                 return bool(is_done.value)
 
     def leave(self) -> None:
-        """This process's part ends; the others need not find out."""
+        """Ends this process's part. The others are told, so they need not detect it."""
         self._library.check(self._library.lib.spillway_job_leave(self._handle))
 
     def ask(self, question: str, timeout_s: float = 10.0) -> str:
-        """"move RANK...", "remove RANK...", "end", "end REASON"; one line of answer. Raises what is refused."""
+        """Asks "move RANK...", "remove RANK...", "end" or "end REASON", and returns one line. Raises if the job
+        refuses."""
         text = ctypes.create_string_buffer(MAX_ANSWER)
         self._library.check(self._library.lib.spillway_job_ask(self._handle, question.encode(), int(timeout_s * 1000),
                                                                text, len(text)))
@@ -179,6 +184,6 @@ _open: "weakref.WeakSet[Job]" = weakref.WeakSet()
 
 @atexit.register
 def close_all() -> None:
-    """Before the interpreter goes: the others see at once that this process has."""
+    """Closes jobs before the interpreter exits, so that the others notice at once."""
     for job in list(_open):
         job.close()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where libspillway.so is: the first that exists of
+"""Locates libspillway.so: the first that exists of
 
- 1. what SPILLWAY_LIBRARY names, and nothing else if it is set;
+ 1. the path in SPILLWAY_LIBRARY, and nothing else if that is set;
  2. next to this package's files, where the wheel has it;
  3. the library folders of the prefix the package is installed under, then of the interpreter's;
  4. whatever the loader finds (LD_LIBRARY_PATH, ldconfig).
@@ -16,13 +16,14 @@ from typing import List
 from .errors import LibraryNotFoundError
 
 VARIABLE = "SPILLWAY_LIBRARY"
-# The ABI's major version first: the plain name is a link for compilers and may be a newer one's.
+# The name with the ABI's major version goes first: the plain name is a link for compilers and may be a newer version.
 NAMES = ("libspillway.so.0", "libspillway.so")
 PACKAGE = pathlib.Path(__file__).resolve().parent
 
 
 def prefixes() -> List[pathlib.Path]:
-    """Of PREFIX/lib/python3/dist-packages/spillway (or python3.N/site-packages), PREFIX."""
+    """Candidate prefixes; first the PREFIX of PREFIX/lib/python3/dist-packages/spillway (or
+    python3.N/site-packages)."""
     found = [PACKAGE.parents[3]] if len(PACKAGE.parents) > 3 else []
     return found + [pathlib.Path(sys.prefix), pathlib.Path("/usr/local"), pathlib.Path("/usr")]
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An operation that was started: how it ends, and what came of it, as plain values.
+"""A started operation: how it ends, and its report as plain values.
 
-A request keeps what it is told to keep (buffers, options) as long as it lives. Any thread may ask it anything.
+A request keeps alive what it was given (buffers, options). Any thread may use it.
 """
 import ctypes
 import dataclasses
@@ -11,13 +11,13 @@ from typing import Any, Optional, Tuple
 from . import abi
 from .errors import SpillwayError, Status
 
-# A wait is cut into pieces of this length, so that Ctrl-C is heard between them.
+# Waits are cut into pieces of this length, so that Ctrl-C is noticed between them.
 LONGEST_DEAFNESS_MS = 200
 
 
 @dataclasses.dataclass(frozen=True)
 class PeerReport:
-    """What came from one rank. `late`: it was not waited for."""
+    """Packets from one rank. `late`: the operation did not wait for it."""
 
     packets_whole: int
     packets_trimmed: int
@@ -27,7 +27,7 @@ class PeerReport:
 
 @dataclasses.dataclass(frozen=True)
 class ShardReport:
-    """Who is in the sum of elements first to first + count - 1. `contributors` 0: nobody, they are zero."""
+    """Contributors to the sum of elements first to first + count - 1. With 0 contributors the elements are zero."""
 
     first: int
     count: int
@@ -37,12 +37,12 @@ class ShardReport:
 
 @dataclasses.dataclass(frozen=True)
 class PartSeconds:
-    """How long the parts of an operation took at this rank, each of all its pieces together; pieces overlap, so that
-    parts may add up to more than the operation. Of what a GPU coded the times are its own.
+    """Time of an operation's parts at this rank, each summed over all pieces. Pieces overlap, so the parts may add up
+    to more than the operation. For what a GPU coded, the times are measured on the GPU.
 
-    `encode`: values to messages. `to_host`, `to_device`: copies from and to a GPU, of messages or, where the CPU codes,
-    of values. `exchange`: from the first message that could leave to the last that came. `decode`: messages to values,
-    and their sums. `gpu_wait`: until it was this rank's turn on the GPU."""
+    `encode`: values to messages. `to_host`, `to_device`: copies from and to a GPU, of messages or, if the CPU codes,
+    of values. `exchange`: from the first message that could leave to the last that came. `decode`: messages to
+    values, and their sums. `gpu_wait`: until it was this rank's turn on the GPU."""
 
     encode: float = 0.0
     to_host: float = 0.0
@@ -58,21 +58,21 @@ class PartSeconds:
 
 @dataclasses.dataclass(frozen=True)
 class OperationReport:
-    """Of this rank. Packets from others are in exactly one of whole, trimmed and missing; what is sent
-    includes repeats. `contributors`, `empty_shards`, `drift`, `absent_elements`, `shards` and `code` are of tolerant
-    all-reduces; `absent_elements`: that no rank is in the sum of, so they are zero at all ranks. `source`: the rank
-    that a receive's message came from. `algorithm` and `code`: what was used, by name.
+    """This rank's view of an operation. Every packet from others is counted once: whole, trimmed or missing. Sent
+    packets include retransmissions. Only tolerant all-reduces set `contributors`, `empty_shards`, `drift`,
+    `absent_elements`, `shards` and `code`. `absent_elements`: elements without a contributor; they are zero at all
+    ranks. `source`: the rank that a receive's message came from. `algorithm` and `code`: the ones used, by name.
 
-    Of thc and blocks, in the shards that this rank owns: `parts_added` of other ranks' parts were added up by switches
-    on the way, `parts_alone` came by themselves, `chunks_flushed` had parts that had to be asked for. `values_clipped`:
-    of this rank's, too large for the scale; of coded and sketch as well.
+    With thc and blocks, in the shards that this rank owns: switches on the way added `parts_added` of the other
+    ranks' parts; `parts_alone` arrived unsummed; the owner had to request parts of `chunks_flushed`.
+    `values_clipped`: this rank's values that were too large for the scale; also with coded and sketch.
 
-    Of coded and sketch, what this rank coded itself: `coded_values`, the `coded_bytes` they took, in messages of which
-    `coded_tables` had to carry a table. Of sketch, the same at all ranks: `sketch_predicted` values were expected not to
-    be zero, all in a dense step; `sketch_misses` others were not, of which `sketch_unrecovered` are owed to the next
-    step.
+    With coded and sketch, for what this rank coded itself: `coded_values`, the `coded_bytes` they took, and the
+    `coded_tables` messages that had to carry a table. With sketch, equal at all ranks: `sketch_predicted` values were
+    expected to be nonzero (all of them in a dense step); `sketch_misses` others were nonzero, and
+    `sketch_unrecovered` of these are carried over to the next step.
 
-    `parts`: how long each took. `gpu_bytes`: of the tensor, that a GPU coded."""
+    `parts`: time of each part. `gpu_bytes`: bytes of the tensor that a GPU coded."""
 
     seconds: float
     packets_whole: int
@@ -121,7 +121,7 @@ def source_from(raw: abi.OperationReport) -> Optional[int]:
 
 
 def name_of(number: int, names: Tuple[str, ...]) -> str:
-    """A newer library may have more than these."""
+    """The name, or the number if a newer library has more of them."""
     return names[number] if number < len(names) else str(number)
 
 
@@ -151,7 +151,7 @@ class Request:
         self._described = described
 
     def wait(self, timeout_ms: int = -1) -> bool:
-        """False when the time was up, -1 waits for as long as it takes; raises when it failed."""
+        """False if the time was up; -1 waits without limit. Raises if the operation failed."""
         deadline = None if timeout_ms < 0 else time.monotonic() + timeout_ms / 1000
         while True:
             status = self.library.lib.spillway_request_wait(self.handle, self._piece_ms(deadline))
@@ -175,13 +175,13 @@ class Request:
         return Status(self.library.lib.spillway_request_status(self.handle))
 
     def report(self) -> OperationReport:
-        """Of an operation that has ended, well or not."""
+        """Report of an operation that has ended, successfully or not."""
         raw = self._raw_report()
         peers = tuple(self.peer_report(rank) for rank in range(raw.peers))
         return operation_report_from(raw, peers, tuple(self.shard_report(shard) for shard in range(raw.shards)))
 
     def source(self) -> Optional[int]:
-        """Of a receive that has ended: the rank that its message came from."""
+        """The rank that a finished receive's message came from."""
         return source_from(self._raw_report())
 
     def _raw_report(self) -> abi.OperationReport:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This package's version, and which libraries it gets along with: those of its major version that are not older.
-Newer ones know what this package does not, and are told how much it knows (abi.py).
+"""This package's version, and which libraries it works with: the same major version, not older. Newer libraries are
+told how large this package's structs are (abi.py).
 """
 import pathlib
 import re

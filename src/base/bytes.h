@@ -2,9 +2,9 @@
 //
 // Cursors over byte spans, and fixed-size little-endian loads and stores (Spillway's wire order).
 //
-// A cursor never reads or writes outside its span. The first access that would do so turns the
-// cursor bad; every later access is then a no-op that yields zero, so a parser may read all its
-// fields and check ok() once. Cursors do not own the bytes and are not for sharing.
+// A cursor never reads or writes outside its span. The first access that would do so makes the
+// cursor bad. Every later access then does nothing and yields zero, so a parser may read all its
+// fields and check ok() once. Cursors do not own the bytes and must not be shared.
 #pragma once
 
 #include <bit>
@@ -38,7 +38,7 @@ void store_le(void* to, T value) {
   std::memcpy(to, &value, sizeof(T));
 }
 
-// For messages whose size is known once they are written; packets are written in place.
+// For messages whose size is unknown until they are written; packets are written in place.
 template <WireScalar T>
 void append_le(std::vector<std::uint8_t>& to, T value) {
   const std::size_t at = to.size();
@@ -46,12 +46,12 @@ void append_le(std::vector<std::uint8_t>& to, T value) {
   store_le(to.data() + at, value);
 }
 
-// Copies bytes that do not overlap, for pieces of packets: up to a few hundred bytes, where the
-// call into memcpy and its choice of strategy cost more than the copy (on some VMs twice as much).
+// Copies non-overlapping bytes of packets, up to a few hundred. At that size the call to memcpy and
+// its dispatch cost more than the copy (on some VMs twice as much).
 inline void copy_bytes(const std::uint8_t* from, std::size_t count, std::uint8_t* to) {
   std::size_t i = 0;
   for (; i + 64 <= count; i += 64) {
-    std::memcpy(to + i, from + i, 64);  // a constant size: four vector moves, no call
+    std::memcpy(to + i, from + i, 64);  // constant size: four vector moves, no call
   }
   for (; i + 16 <= count; i += 16) {
     std::memcpy(to + i, from + i, 16);
@@ -75,7 +75,7 @@ class ByteReader {
     return field.empty() ? T{} : load_le<T>(field.data());
   }
 
-  // The next `count` bytes, or an empty view when they are not there.
+  // The next `count` bytes, or an empty view if fewer are left.
   ByteView take(std::size_t count) {
     if (!ok_ || count > remaining()) {
       ok_ = false;
@@ -115,7 +115,7 @@ class ByteWriter {
     }
   }
 
-  // Room for `count` bytes to be filled in by the caller, or an empty view when there is none.
+  // Room for `count` bytes that the caller fills in, or an empty view if there is too little.
   MutableByteView reserve(std::size_t count) {
     if (!ok_ || count > remaining()) {
       ok_ = false;

@@ -30,7 +30,7 @@ TEST(ByteReader, TurnsBadAtTheFirstReadPastTheEndAndStaysBad) {
   ByteReader reader(bytes);
   EXPECT_EQ(reader.read<std::uint32_t>(), 0U);
   EXPECT_FALSE(reader.ok());
-  EXPECT_EQ(reader.read<std::uint8_t>(), 0);  // though a byte would be there
+  EXPECT_EQ(reader.read<std::uint8_t>(), 0);  // although one byte is left
   EXPECT_TRUE(reader.take(1).empty());
 }
 

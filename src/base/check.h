@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Checks for bugs: the third kind of failure, beside loss (data, see a delivery report) and
-// operating errors (Status). A failed check means this program is wrong, so it says where and
-// stops. Nothing that received bytes or a caller's arguments can reach may be a check.
+// Checks for bugs, the third kind of failure beside loss (counted in delivery reports) and
+// operating errors (Status). A failed check means this program is wrong, so it prints where and
+// aborts. Received bytes and a caller's arguments must never be able to fail a check.
 //
 // SPILLWAY_CHECK is always on; use it per call and per packet. SPILLWAY_DCHECK disappears in
 // release builds; use it inside loops over coordinates.

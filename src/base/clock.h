@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where time comes from. The core never asks the operating system: it is handed a Clock, or better
-// an Instant. Real programs hand in a MonotonicClock, tests and the simulator a ManualClock. What
-// machines must agree on is put on the time of day, as well as their clocks do.
+// The source of time. The core never asks the operating system; it is given a Clock or, better, an
+// Instant. Real programs use a MonotonicClock, tests and the simulator a ManualClock. Times that
+// machines must agree on use the time of day, which is only as exact as their clocks.
 #pragma once
 
 #include "base/check.h"
@@ -22,15 +22,15 @@ class MonotonicClock final : public Clock {
   Instant now() const override;
 };
 
-// How long ago 1970 began, by the machine's time of day: what hosts can compare. It may be set, so
-// it may go back. Any thread.
+// Time since 1970 by the host's time of day, which hosts can compare. It can be set, so it may go
+// back. Any thread.
 Duration time_of_day();
-// What to add to an Instant's since_zero() of the monotonic clock for the time of day. It changes
-// when that is set: take it once for instants that must keep their distances. Any thread, and safe
-// in a signal handler.
+// The offset from a monotonic Instant's since_zero() to the time of day. It changes when the time
+// of day is set: read it once for instants whose distances must be kept. Any thread;
+// async-signal-safe.
 Duration unix_time_offset();
 
-// A clock that stands still until told otherwise, and never goes back. One thread.
+// A clock that stands still until it is advanced, and never goes back. One thread.
 class ManualClock final : public Clock {
  public:
   explicit ManualClock(Instant start = Instant()) : now_(start) {}

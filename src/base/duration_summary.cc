@@ -6,7 +6,7 @@
 namespace spillway::base {
 namespace {
 
-// The value that `percent` of the sorted durations do not exceed.
+// The nearest-rank percentile: at least `percent` of the sorted durations do not exceed it.
 Duration nearest_rank(const std::vector<Duration>& sorted, std::size_t percent) {
   const std::size_t rank = (sorted.size() * percent + 99) / 100;
   return sorted[std::max<std::size_t>(rank, 1) - 1];
@@ -21,7 +21,7 @@ DurationSummary summarise(std::vector<Duration> durations) {
     return summary;
   }
   std::sort(durations.begin(), durations.end());
-  double sum = 0.0;  // of up to millions of hours: an int64 of nanoseconds might not hold it
+  double sum = 0.0;  // a double, because int64 nanoseconds of millions of hours could overflow
   for (const Duration duration : durations) {
     sum += static_cast<double>(duration.count());
   }

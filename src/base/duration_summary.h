@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Many durations in a few figures: how many, mean, median, 99th percentile, longest. Percentiles
-// are nearest-rank: the least of the durations that so many percent do not exceed, never a value
-// between two of them. Of no durations all figures are zero.
+// Summarises durations: count, mean, median, 99th percentile, longest. Percentiles are
+// nearest-rank, so each is one of the durations. Without durations all figures are zero.
 #pragma once
 
 #include <cstdint>

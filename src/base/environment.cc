@@ -9,7 +9,7 @@
 #include <cmath>
 #include <numeric>
 
-// POSIX's; <unistd.h> is not for the core.
+// POSIX declares it in <unistd.h>, which the core must not include.
 extern char** environ;
 
 namespace spillway::base {
@@ -45,7 +45,7 @@ std::vector<std::string_view> list_of(std::string_view text) {
   return parts;
 }
 
-// The whole of `text` as a number; nothing when it is none, or NaN.
+// Parses the whole of `text` as a number; empty if it is none, or NaN.
 template <typename T>
 std::optional<T> parse_number(std::string_view text) {
   T number{};
@@ -63,7 +63,7 @@ bool is_number_within(std::string_view text, T least, T most) {
 
 // ------------------------------------------------------------------ kinds
 
-// As the table spells it; empty where it is none of the choices.
+// The choice in the table's spelling; empty if there is none.
 std::string_view choice_named(std::string_view choices, std::string_view text) {
   for (const std::string_view choice : list_of(choices)) {
     if (same_word(choice, text)) {
@@ -81,8 +81,8 @@ bool are_choices(std::string_view choices, std::string_view text) {
   });
 }
 
-// Its name as the table spells it, or its number; empty where it is neither. Numbers are Linux's,
-// without those that the C library keeps for itself.
+// The signal's name in the table's spelling, or its number; empty if it is neither. Numbers are
+// Linux's, without those that the C library reserves.
 std::string_view signal_named(std::string_view choices, std::string_view text) {
   constexpr std::array<std::int64_t, 5> kOfNames = {0, 1, 3, 10, 12};  // none, HUP, QUIT, USR1, 2
   constexpr std::int64_t kFirstRealTime = 34;
@@ -125,7 +125,7 @@ bool is_place(std::string_view text) {
          (place->has_brackets || place->host.find(':') == std::string_view::npos);
 }
 
-// As far as characters tell.
+// Checks only the characters, not the address.
 bool is_address(std::string_view text) {
   const std::optional<HostAndPort> place = split_place(text);
   const std::string_view characters =
@@ -138,7 +138,7 @@ bool are_addresses(std::string_view text) {
   return std::all_of(parts.begin(), parts.end(), is_address);
 }
 
-// Numbers and choices may have space around them.
+// True for kinds whose values may have space around them.
 bool is_word(VariableKind kind) {
   switch (kind) {
     case VariableKind::kNumber:
@@ -205,7 +205,7 @@ std::string range_text(std::int64_t least, std::int64_t most) {
                                     : fmt::format("a whole number from {} to {}", least, most);
 }
 
-// "exact or tolerant"
+// For example "exact or tolerant".
 std::string alternatives(std::string_view choices) {
   const std::vector<std::string_view> words = list_of(choices);
   std::string text;
@@ -220,7 +220,7 @@ Status refused(std::string_view name, std::string_view value, std::string_view a
   return invalid_argument(fmt::format("{} is '{}': it must be {}", name, value, allowed));
 }
 
-// Changes of one character that make one word of the other.
+// The edit distance: single-character changes that turn one word into the other.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The variables of a process, as a value: what reads them can be handed any environment, and tests
-// never change the real one. A variable that is set but empty counts as not set, because job
-// scripts often "unset" one that way.
+// A process's environment as a value. Readers can be given any environment, and tests never change
+// the real one. A variable that is set but empty counts as unset, because job scripts often unset
+// one that way.
 //
-// SPILLWAY_* variables are read by their row of the table (base/variables.h), which has the range
-// and the default. A value that is not allowed is an error with one sentence everywhere:
+// SPILLWAY_* variables are read through the table (base/variables.h), which holds range and
+// default. An invalid value gives the same error everywhere:
 //
 //   SPILLWAY_MTU is '70000': it must be a whole number from 576 to 65536
 //
-// check() reads them all, so that a typing mistake is found before it matters: when a communicator
-// is made, and when the tool starts. What only a system call can tell of an address is left to
-// whoever uses it, with refusal() for the sentence.
+// check() validates all of them at once, when a communicator is made and when the tool starts, so
+// that typing errors surface early. Whether an address is usable only a system call can tell; its
+// user reports that with refusal().
 //
 // A plain value. of_process() must not run while another thread calls setenv.
 #pragma once
@@ -59,51 +59,51 @@ class Environment {
   bool has(std::string_view name) const { return get(name).has_value(); }
   std::optional<std::string> get(std::string_view name) const;
   std::string get_or(std::string_view name, std::string_view otherwise) const;
-  // Of those that are set, in alphabetical order.
+  // Names of the variables that are set, in alphabetical order.
   std::vector<std::string> names_with_prefix(std::string_view prefix) const;
 
-  // Of the table: what is set, else the default. What has no default may be none.
+  // The value of a variable in the table, else its default. Optional ones have no default.
   Result<std::int64_t> number(Number name) const;
   Result<std::optional<std::int64_t>> optional_number(OptionalNumber name) const;
   Result<std::optional<double>> optional_share(OptionalShare name) const;
   Result<Duration> seconds(Seconds name) const;
   Result<bool> flag(Flag name) const;
   std::string text(Text name) const;
-  // A choice or signal as the table spells it, the rest as it was set; empty where there is no
-  // default.
+  // A choice or signal in the table's spelling, other kinds as they were set; empty if unset
+  // without a default.
   Result<std::string> checked_text(Checked name) const;
 
-  // A launcher's variable, which must be set; with the same sentence.
+  // A launcher's variable, which must be set. Errors read as for the table's variables.
   Result<std::uint32_t> number_of(std::string_view name, const NumberRange& range) const;
 
  private:
   std::map<std::string, std::string, std::less<>> variables_;
 };
 
-// A variable of the table as text: what is set, else the default, which may be empty.
+// The text of a variable in the table, else its default, which may be empty.
 struct VariableValue {
   std::string text;
   bool is_set = false;
 };
 Result<VariableValue> value_of(const Environment& environment, const Variable& variable);
 
-// Whether all that are set are allowed; the sentences of those that are not.
+// Fails if any variable that is set has an invalid value; the message lists all of them.
 Status check(const Environment& environment);
 
-// "a whole number from 576 to 65536"
+// For example "a whole number from 576 to 65536".
 std::string allowed_values(const Variable& variable);
 
-// "SPILLWAY_MTU is '70000': it must be ..."
+// For example "SPILLWAY_MTU is '70000': it must be ...".
 Status refusal(const Variable& variable, std::string_view value);
 
-// SPILLWAY_* variables that are set and not in the table, each with the name it may have meant.
+// SPILLWAY_* variables that are set but not in the table, each with the nearest known name.
 struct UnknownVariable {
   std::string name;
   std::string_view nearest;
 };
 std::vector<UnknownVariable> unknown_variables(const Environment& environment);
 
-// The name in the table that takes the fewest changes.
+// The name in the table with the smallest edit distance.
 std::string_view nearest_variable(std::string_view name);
 
 }  // namespace spillway::base

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The functions of fmt 9, compiled once. With header-only fmt every file compiles them again, which
-// took a fifth of the time of src/runtime; Debian's libfmt.so would be one more library in a wheel.
-// src/CMakeLists.txt adds this file where fmt is of version 9, and takes fmt header-only otherwise.
+// The functions of fmt 9, compiled once. Header-only fmt compiles them in every file, which took a
+// fifth of the build time of src/runtime. Debian's libfmt.so would be one more library in a wheel.
+// src/CMakeLists.txt adds this file for fmt 9 and uses fmt header-only otherwise.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE
 namespace detail {
 
-// The templates that fmt's headers declare and leave to its library.
+// Templates that fmt's headers declare and its library instantiates.
 template auto dragonbox::to_decimal(float x) noexcept -> dragonbox::decimal_fp<float>;
 template auto dragonbox::to_decimal(double x) noexcept -> dragonbox::decimal_fp<double>;
 template locale_ref::locale_ref(const std::locale& locale);

@@ -22,7 +22,7 @@ constexpr mode_t kOthersWrite = S_IWGRP | S_IWOTH;
 constexpr mode_t kForEveryone = S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH;
 constexpr std::size_t kReadBytes = 64 * 1024;
 constexpr std::size_t kMaxFolderBytes = 1024;  // on the stack of a signal handler
-constexpr int kOpenAttempts = 8;               // of a file that others make and remove meanwhile
+constexpr int kOpenAttempts = 8;  // attempts for a file that others create and remove meanwhile
 
 class Descriptor {
  public:
@@ -91,8 +91,8 @@ bool look_at_folder_of(std::string_view path, struct stat& folder) noexcept {
   return ::stat(text.data(), &folder) == 0;
 }
 
-// False for what another user may have laid as a trap. Only root makes devices, and the owner of
-// the folder needs no trap.
+// False if another user may have planted the entry. Only root creates devices, and the folder's
+// owner can do as much without a trap.
 bool is_trusted(const char* path, const struct stat& entry) noexcept {
   if (is_ours(entry) || S_ISCHR(entry.st_mode) || S_ISBLK(entry.st_mode)) {
     return true;
@@ -113,7 +113,7 @@ int refuse(int fd, int error) noexcept {
   return -1;
 }
 
-// Checks the descriptor and not the name, so the file that was checked is the one that is used.
+// Checks the descriptor, not the name, so that the checked file is the one that is used.
 int checked(const char* path, int fd) noexcept {
   struct stat entry {};
   if (fd < 0 || ::fstat(fd, &entry) != 0) {
@@ -128,14 +128,14 @@ bool let_wait(int fd) noexcept {
 }
 
 int open_existing(const char* path, int flags, mode_t mode) noexcept {
-  // Without O_NONBLOCK a named pipe of another user would block this process.
+  // Without O_NONBLOCK another user's named pipe would block this process.
   const int found = checked(path, ::open(path, flags | O_NOFOLLOW | O_NONBLOCK));
   if (found >= 0) {
     return let_wait(found) ? found : refuse(found, errno);
   }
   const int error = errno;
   const bool is_link = error == ELOOP;
-  if (!is_link && error != ENXIO) {  // ENXIO: a pipe that nobody reads
+  if (!is_link && error != ENXIO) {  // ENXIO: a pipe without a reader
     return refuse(-1, error);
   }
   struct stat entry {};
@@ -169,7 +169,7 @@ bool empty_file(int fd) noexcept {
   return ::fstat(fd, &entry) == 0 && (!S_ISREG(entry.st_mode) || ::ftruncate(fd, 0) == 0);
 }
 
-// Why open_own_file() refuses what is there; empty where the kernel did.
+// Why open_own_file() refuses this path; empty if the kernel refused it.
 std::string refusal_of(const std::string& path) {
   struct stat entry {};
   if (::lstat(path.c_str(), &entry) != 0) {
@@ -210,7 +210,7 @@ Status write_own_file(const std::string& path, std::string_view content, Readers
   if (!fd.valid()) {
     return not_opened(path, errno);
   }
-  // Some file systems say only when it is closed that the disk is full.
+  // Some file systems report a full disk only on close.
   return write_all(fd.get(), content) && fd.close() == 0 ? Status()
                                                          : failed_to("write", path, errno);
 }
@@ -250,7 +250,7 @@ Status check_is_own(const struct stat& file, const std::string& where) {
 }
 
 Result<std::string> read_own_file(const std::string& path, std::size_t limit) {
-  // Without O_NONBLOCK a named pipe in the file's place would hold this process up.
+  // Without O_NONBLOCK a named pipe in the file's place would block this process.
   const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   struct stat file {};
   if (!fd.valid() || ::fstat(fd.get(), &file) != 0) {
@@ -278,7 +278,7 @@ Result<std::string> read_own_file(const std::string& path, std::size_t limit) {
 }
 
 Status prepare_own_folder(const std::string& path) {
-  std::error_code ignored;  // what is missing after all, mkdir() says
+  std::error_code ignored;  // mkdir() reports what is still missing
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
   if (!parent.empty()) {
     std::filesystem::create_directories(parent, ignored);

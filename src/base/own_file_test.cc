@@ -126,7 +126,7 @@ TEST_F(OwnFile, AFolderIsMadeForItsOwnerAndOneOfOthersIsRefused) {
 
 // ------------------------------------------------------------------ files that grow
 
-// Opens, writes and closes; what it says otherwise.
+// Opens, writes and closes; returns the error, if any.
 std::string write_to(const std::string& path, Opening opening, std::string_view text,
                      Readers readers = Readers::kOwner) {
   const int fd = open_own_file(path.c_str(), opening, readers);
@@ -201,7 +201,7 @@ TEST_F(OwnFile, IsNotOpenedByASecondName) {
 
 class Trap : public OwnFile, public testing::WithParamInterface<Opening> {
  protected:
-  // Whether `name` could be given to another user; its folder stays this user's.
+  // True if this process may give `name` to another user; its folder stays this user's.
   bool give_away(const std::string& name) const {
     return ::lchown(file(name).c_str(), kSomebody, kSomebody) == 0;
   }
@@ -233,7 +233,7 @@ TEST_P(Trap, AFileOrPipeOfAnotherUsersGetsNothing) {
   }
   expect_refusal("log");
   EXPECT_EQ(text_of(file("log")), "theirs");
-  expect_refusal("pipe");  // and does not wait for a reader
+  expect_refusal("pipe");  // without waiting for a reader
 }
 
 TEST_P(Trap, TheFoldersOwnerMayPutThereWhatHeLikes) {

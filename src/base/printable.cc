@@ -9,7 +9,7 @@
 namespace spillway::base {
 namespace {
 
-// The length of the character that begins the text and can be printed, or 0.
+// The length of the text's first character if it is printable, else 0.
 std::size_t printable_bytes(std::string_view text) {
   const auto first = static_cast<unsigned char>(text[0]);
   if (first < 0x80) {

@@ -2,10 +2,10 @@
 //
 // A counter-based random generator: Philox 4x32 with 10 rounds (Salmon et al., SC'11).
 //
-// The 128 bits at a counter depend on (key, counter) alone: there is no state to carry, so a sender
-// and a receiver that share a key draw the same bits in any order, on any machine, and packets may
-// be decoded in whatever order they arrive. The output is part of the wire format (it defines the
-// rotation) and never changes; golden values stand in the test.
+// The 128 bits at a counter depend only on (key, counter); there is no state. So a sender and a
+// receiver with the same key draw the same bits in any order on any machine, and packets can be
+// decoded in any order. The output is part of the wire format (it defines the rotation) and must
+// never change; the test holds golden values.
 //
 // Not a cipher: use it for spreading and sampling, never for secrecy.
 #pragma once
@@ -18,7 +18,7 @@ namespace spillway::base {
 
 using RandomBlock = std::array<std::uint32_t, 4>;
 
-// kCount counters, word by word, for code that draws many blocks: loops over lanes vectorise.
+// kCount counters, word by word, for code that draws many blocks; its loops vectorise.
 template <std::size_t kCount>
 struct RandomBlocks {
   std::array<std::array<std::uint32_t, kCount>, 4> word;
@@ -51,19 +51,19 @@ constexpr RandomBlock random_block(std::uint64_t key, RandomBlock counter) {
   return {blocks.word[0][0], blocks.word[1][0], blocks.word[2][0], blocks.word[3][0]};
 }
 
-// A key for an independent stream: `parent`'s own key with up to 128 bits of identity mixed in.
+// The key of an independent stream: `parent` with up to 128 bits of identity mixed in.
 constexpr std::uint64_t derive_key(std::uint64_t parent, RandomBlock identity) {
   const RandomBlock block = random_block(parent, identity);
   return (std::uint64_t{block[1]} << 32) | block[0];
 }
 
-// A uniform draw from [0, 1) with 24 bits: every value is a float.
+// A uniform draw from [0, 1) with 24 bits, which a float holds exactly.
 constexpr float uniform_float(std::uint32_t word) {
   return static_cast<float>(word >> 8) * (1.0F / 16777216.0F);
 }
 
-// Sequential draws from one stream, for code that needs "the next" number (tests, samplers,
-// simulations). One thread; copying it forks the stream at the same place.
+// Sequential draws from one stream (tests, samplers, simulations). One thread; a copy continues
+// from the same place.
 class RandomSequence {
  public:
   explicit RandomSequence(std::uint64_t key) : key_(key) {}

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operating errors as values. A Status is success or a code with a sentence that says what went
-// wrong and what to do; a Result<T> is a T or such a Status.
+// Operating errors as values. A Status is success, or a code with a message that says what went
+// wrong and what to do. A Result<T> is a T or such a Status.
 //
-// Codes are grouped by the largest thing that must be rebuilt before trying again (ErrorScope), so
-// a caller decides by scope and a person reads the message. Lost, trimmed or late packets are not
-// errors and never appear here; bugs are SPILLWAY_CHECKs.
+// Codes are grouped by the largest thing that must be rebuilt before a retry (ErrorScope): callers
+// decide by scope, people read the message. Lost, trimmed or late packets are not errors and never
+// appear here; bugs are SPILLWAY_CHECKs.
 //
 // Success allocates nothing. Both types are plain values: movable, not shared between threads.
 #pragma once
@@ -22,19 +22,19 @@ namespace spillway::base {
 enum class StatusCode {
   kOk = 0,
   kInvalidArgument,  // the call is wrong as written: fix the arguments
-  kMalformed,        // bytes that are not a Spillway packet, or not of a version we read
+  kMalformed,        // bytes that are not a Spillway packet of a version we read
   kCorrupt,          // the integrity check of received bytes failed
   kForeign,          // well-formed, but of another job, epoch or message
-  kLimitExceeded,    // a named limit would be passed
-  kUnavailable,      // this machine or build lacks something that was asked for
-  kInternal,         // a library underneath failed in a way it should not
+  kLimitExceeded,    // the call would exceed a named limit
+  kUnavailable,      // this machine or build lacks something that was requested
+  kInternal,         // an underlying library failed unexpectedly
   kPeerFailed,       // another rank died, left too early or failed
   kMismatch,         // ranks called different operations, or the same in another order
-  kTimedOut,         // something that waits for other ranks took longer than it may
-  kAborted,          // this rank's owner gave the group up
+  kTimedOut,         // waiting for other ranks exceeded its limit
+  kAborted,          // this rank's owner aborted the group
 };
 
-// What has to be made anew before the operation can succeed.
+// What must be recreated before the operation can succeed.
 enum class ErrorScope { kNone, kCall, kPacket, kGroup, kProcess };
 
 std::string_view status_code_name(StatusCode code);
@@ -51,7 +51,7 @@ class [[nodiscard]] Status {
   StatusCode code() const { return code_; }
   const std::string& message() const { return message_; }
 
-  // "invalid-argument: trim size 80 ..." for logs and command-line tools.
+  // For logs and command-line tools: "invalid-argument: trim size 80 ...".
   std::string to_string() const;
 
  private:

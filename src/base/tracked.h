@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A state that changes only as its enum allows: enter() asks may_follow(from, to), which stands
-// beside the enum, and stops the program where the transition is none of those. So an object has
-// one state, its life is drawn in one place, and a test can go through all pairs. A plain value.
+// A state that changes only as its enum allows. enter() asks may_follow(from, to), defined next to
+// the enum, and aborts on any other transition. So an object has one state, its life cycle is
+// stated in one place, and a test can try all pairs. A plain value.
 #pragma once
 
 #include "base/check.h"

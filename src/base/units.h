@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Strong units. A duration does not add to a byte count, and a point in time does not add to
-// another: mixing them up does not compile. Each unit wraps one int64_t and costs nothing.
+// Strong units. Adding a duration to a byte count, or one point in time to another, does not
+// compile. Each unit wraps one int64_t and costs nothing.
 //
 //   Duration  nanoseconds between two instants          Instant    nanoseconds since a clock's zero
 //   Bytes     a size on the wire or in memory           BitRate    bits per second
 //
-// Limits: 2^63 ns is 292 years; sums that leave int64_t are the caller's bug.
+// Limits: 2^63 ns is 292 years; callers must not overflow int64_t.
 #pragma once
 
 #include <compare>
@@ -92,8 +92,8 @@ class Instant {
   Duration since_zero_;
 };
 
-// How long `size` occupies a link of `rate`, rounded up so that a link is never overdriven.
-// 128-bit arithmetic: a terabyte at one bit per second does not overflow on the way.
+// How long `size` occupies a link of `rate`, rounded up so that a link is never overdriven. The
+// product needs 128 bits: a terabyte in bits times a billion overflows int64_t.
 constexpr Duration transmission_time(Bytes size, BitRate rate) {
   const __int128 bit_nanoseconds = static_cast<__int128>(size.count()) * 8 * 1'000'000'000;
   return Duration(static_cast<std::int64_t>((bit_nanoseconds + rate.count() - 1) / rate.count()));

@@ -22,7 +22,7 @@ struct Measure {
   std::string unit;  // in lower case
 };
 
-// Beyond 2^53 a double does not hold every whole number.
+// A double cannot hold every whole number above 2^53.
 constexpr double kLargest = 9007199254740992.0;
 
 bool starts_a_number(char c) {
@@ -36,7 +36,7 @@ char lower(char c) {
 std::optional<Measure> split(std::string_view text) {
   Measure measure;
   if (text.empty() || !starts_a_number(text.front())) {
-    return std::nullopt;  // std::from_chars would take -1, inf and nan
+    return std::nullopt;  // std::from_chars would accept -1, inf and nan
   }
   const char* end = text.data() + text.size();
   const auto [rest, error] =
@@ -50,7 +50,7 @@ std::optional<Measure> split(std::string_view text) {
   return measure;
 }
 
-// The number times its unit's factor; nothing when the text is not a number with one of `units`.
+// The number times its unit's factor; empty if the text is not a number with one of `units`.
 std::optional<double> measured(std::string_view text, std::initializer_list<Unit> units) {
   const std::optional<Measure> measure = split(text);
   if (!measure) {

@@ -7,8 +7,8 @@
 //   duration  10us, 1.5ms, 2s, 0     ns us ms s; a time other than 0 needs its unit
 //   fraction  1%, 0.01, 250ppm       from 0 to 1
 //
-// Case does not matter; numbers may have decimals and are rounded to the unit's whole count. What
-// is not understood is an error that quotes the text and says what would be.
+// Case does not matter. Numbers may have decimals and are rounded to whole units. Text that does
+// not parse is an error that quotes it and lists what is accepted.
 #pragma once
 
 #include <string_view>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every SPILLWAY_* variable, once: name, kind, what is allowed, default, meaning, who reads it.
-// What reads a variable names it and takes range and default from here (base/environment.h);
-// `spillway env` prints this table, and docs/environment.md is what it prints.
+// The table of all SPILLWAY_* variables: name, kind, allowed values, default, meaning, readers.
+// Code reads a variable by name and takes range and default from here (base/environment.h).
+// `spillway env` prints this table, and docs/environment.md is its output.
 //
-// A name is looked up while compiling: one that is not in the table, or is of another kind, does
+// Names are looked up at compile time: a name that is not in the table, or has another kind, does
 // not compile. To add a variable, add a row and run `spillway env --markdown >
 // docs/environment.md`.
 //
@@ -25,10 +25,10 @@ enum class VariableKind : std::uint8_t {
   kFlag,       // 0 or 1
   kChoice,     // one of `choices`
   kChoices,    // a list of `choices`; with ^ in front, all but these
-  kSignal,     // one of `choices`, SIG before it or not, its number, or a real-time signal's
+  kSignal,     // one of `choices`, with or without SIG, its number, or a real-time signal's number
   kPlace,      // a host and a port
   kAddress,    // a numeric address and a port
-  kAddresses,  // a list of these
+  kAddresses,  // a list of addresses with ports
   kSecret,     // at least `least` bytes; never shown
   kText,       // anything
   kPath,       // anything
@@ -40,10 +40,10 @@ struct Variable {
   VariableKind kind = VariableKind::kText;
   std::int64_t least = 0;
   std::int64_t most = 0;
-  std::string_view choices{};          // with commas; case does not matter
-  std::string_view otherwise{};        // the default as it would be set; empty: there is none
-  std::string_view otherwise_words{};  // what happens then
-  std::string_view readers{};          // with commas: library, PyTorch, Python, tool, lab sets it
+  std::string_view choices{};          // comma-separated; case does not matter
+  std::string_view otherwise{};        // the default as it would be set; empty: no default
+  std::string_view otherwise_words{};  // the default in words
+  std::string_view readers{};  // comma-separated: library, PyTorch, Python, tool, lab sets it
   std::string_view meaning{};
 };
 
@@ -371,8 +371,6 @@ inline constexpr auto kVariables = std::to_array<Variable>({
      .meaning = "instructions that codec and packet tags use, all with the same result; ones that "
                 "this processor lacks are passed over"},
 
-    // With the time to tell the others, a dead rank is named everywhere within two seconds. Below
-    // the least, a rank that a busy machine does not let run for a moment is dead.
     {.name = "SPILLWAY_GPU_CODING",
      .topic = internal::kMachine,
      .kind = VariableKind::kFlag,
@@ -393,6 +391,9 @@ inline constexpr auto kVariables = std::to_array<Variable>({
      .otherwise_words = "$XDG_CACHE_HOME/spillway, else ~/.cache/spillway",
      .readers = "library, tool",
      .meaning = "where compiled kernels for GPUs are kept"},
+    // The default leaves time to tell the others: a dead rank is named everywhere within two
+    // seconds. Below the least, a rank that a busy host does not schedule for a moment would count
+    // as dead.
     {.name = "SPILLWAY_PEER_TIMEOUT",
      .topic = internal::kPatience,
      .kind = VariableKind::kSeconds,
@@ -508,7 +509,7 @@ inline constexpr auto kVariables = std::to_array<Variable>({
      .otherwise = "exact",
      .readers = "PyTorch",
      .meaning = "whether the backend's all-reduces of floating-point tensors may lose something"},
-    // Of a mean of independent gradients, 5 bits make an error of 0.5 % of the energy.
+    // For a mean of independent gradients, 5 bits cause an error of 0.5 % of the energy.
     {.name = "SPILLWAY_PRECISION",
      .topic = internal::kTorch,
      .kind = VariableKind::kNumber,
@@ -517,7 +518,7 @@ inline constexpr auto kVariables = std::to_array<Variable>({
      .otherwise = "5",
      .readers = "PyTorch",
      .meaning = "bits per value that are sent to the sums"},
-    // Of what levels can have, 4 bits are those that THC recommends.
+    // Among the precisions that thc accepts, 4 bits is what its authors recommend.
     {.name = "SPILLWAY_CODEC",
      .topic = internal::kTorch,
      .kind = VariableKind::kChoice,
@@ -573,7 +574,7 @@ inline constexpr auto kVariables = std::to_array<Variable>({
      .otherwise = "0",
      .readers = "PyTorch",
      .meaning = "above 0: late ranks are not waited for while this share of the ranks is in a sum"},
-    // Below the default, what coding saves is less than what it costs.
+    // For tensors below the default, coding saves less time than it costs.
     {.name = "SPILLWAY_TOLERANT_BYTES",
      .topic = internal::kTorch,
      .kind = VariableKind::kNumber,
@@ -583,7 +584,7 @@ inline constexpr auto kVariables = std::to_array<Variable>({
      .meaning = "smaller tensors are added up exactly"},
 });
 
-// Null where it is not in the table.
+// Null if the name is not in the table.
 constexpr const Variable* find_variable(std::string_view name) {
   for (const Variable& variable : kVariables) {
     if (variable.name == name) {
@@ -593,7 +594,7 @@ constexpr const Variable* find_variable(std::string_view name) {
   return nullptr;
 }
 
-// A name of the table, for what is fixed in the code.
+// Looks up a name that is a constant in the code.
 consteval const Variable& variable(std::string_view name) {
   for (const Variable& variable : kVariables) {
     if (variable.name == name) {
@@ -603,7 +604,7 @@ consteval const Variable& variable(std::string_view name) {
   throw "this variable is not in the table";
 }
 
-// A name of the table whose variable is of one of these kinds.
+// A name in the table whose variable has one of these kinds.
 template <VariableKind... kinds>
 struct VariableOf {
   consteval VariableOf(const char* name)  // NOLINT(google-explicit-constructor)
@@ -615,7 +616,7 @@ struct VariableOf {
   const Variable& variable;
 };
 
-// The same for those with a default, and for those without.
+// The same for variables with a default, and below for those without.
 template <VariableKind kind>
 struct VariableWithDefault : VariableOf<kind> {
   consteval VariableWithDefault(const char* name)  // NOLINT(google-explicit-constructor)

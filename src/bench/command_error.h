@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a command ends when it cannot go on: by an exception that main() turns into a sentence and an
-// exit code.
+// How a command ends early: by an exception that main() turns into a sentence and an exit code.
 #pragma once
 
 #include <stdexcept>
@@ -23,7 +22,7 @@ class CommandError : public std::runtime_error {
   explicit CommandError(const base::Status& status) : CommandError(status.to_string()) {}
 };
 
-// The end of the tool with an exit code that is not its own: that of a command it ran.
+// Ends the tool with the exit code of a command that it ran.
 struct CommandExit {
   int code = kExitOk;
 };
@@ -34,7 +33,7 @@ inline void throw_unless_ok(const base::Status& status) {
   }
 }
 
-// The value of a result, or a CommandError.
+// Returns the value of a result, or throws CommandError.
 template <typename T>
 T value_or_throw(base::Result<T> result) {
   if (!result.ok()) {

@@ -12,7 +12,7 @@
 namespace spillway::bench {
 namespace {
 
-// Long rows: fewer packets that are shorter than the others and end a GSO run.
+// Long rows mean fewer short packets, which would end a GSO run.
 constexpr packetize::Encoding kEncoding{.precision = 16, .row_log2 = 15};
 constexpr std::uint64_t kPlanesKey = 0x5350494C4C574159ULL;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages for measurements on real sockets: packets as the packetizer would shape them, filled
-// with random planes instead of an encoded tensor, so that what is measured is the way and not the
-// codec. Everything on the way is real: headers, checks, copies.
+// Messages for measurements on real sockets: packets with the packetizer's layout, filled with
+// random planes instead of an encoded tensor, so that the codec is not measured. Headers, checks
+// and copies are real.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@
 
 namespace spillway::bench {
 
-// The plan of a message that fills packets of at most `datagram_bytes` of UDP payload and carries
-// at least `bytes` of planes.
+// The plan of a message with packets of at most `datagram_bytes` of UDP payload and at least
+// `bytes` of planes in total.
 packetize::PacketPlan plan_of_size(std::uint64_t bytes, unsigned datagram_bytes,
                                    unsigned trim_bytes);
 
-// Where a packet's planes lie among those of all packets.
+// A packet's planes within those of all packets.
 struct PlaneSpan {
   std::uint32_t offset = 0;
   std::uint32_t bytes = 0;
@@ -27,14 +27,14 @@ struct PlaneSpan {
 
 class PlaneSource final : public transport::PayloadSource {
  public:
-  // The message's id comes with each stamp.
+  // Each stamp carries the message's id.
   explicit PlaneSource(const packetize::PacketPlan& plan);
 
   std::size_t write(const wire::DataStamp& stamp, const wire::PacketAuth& auth,
                     base::MutableByteView out) override;
 
  private:
-  std::vector<std::uint8_t> planes_;  // of all packets, one behind the other
+  std::vector<std::uint8_t> planes_;  // of all packets, concatenated
   std::vector<PlaneSpan> spans_;      // per packet
   std::vector<wire::DataHeader> headers_;
 };
@@ -45,7 +45,7 @@ class PlaneSink final : public transport::PayloadSink {
 
   unsigned take(const wire::OpenedPacket& packet, base::ByteView bytes) override;
 
-  // Whether the planes that came, all of every packet, are those a PlaneSource sends.
+  // True if all planes of every packet match those of a PlaneSource.
   bool holds_what_was_sent() const;
 
  private:

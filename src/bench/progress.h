@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A progress line on standard error for work that takes seconds; silent unless that is a terminal.
+// A progress line on standard error for work that takes seconds; silent if that is no terminal.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Says what is being done now and counts one step.
+  // Shows the current action and counts one step.
   void step(std::string_view what);
 
  private:

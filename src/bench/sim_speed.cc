@@ -12,7 +12,7 @@
 namespace spillway::bench {
 namespace {
 
-// Sixteen hosts to a leaf, sixteen spines: no oversubscription. Packets of 4 KB, as htsim's.
+// Sixteen hosts per leaf and sixteen spines: no oversubscription. Packets of 4 KB, as in htsim.
 scenario::Scenario permutation(const SimSpeedOptions& options) {
   const std::string text = fmt::format(
       "limit 1s\n"
@@ -24,7 +24,7 @@ scenario::Scenario permutation(const SimSpeedOptions& options) {
   return value_or_throw(scenario::parse_scenario(text));
 }
 
-// Time of this process, so that others on the machine do not count.
+// CPU time of this process, so that other load on the machine does not count.
 double processor_seconds() {
   return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
 }

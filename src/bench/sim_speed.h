@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How many delivered data packets a second the simulator does on one core, and how that changes
-// with the size of the network. Hosts run the shipped transport.
+// How many data packets per second the simulator delivers on one core, for networks of various
+// sizes. Hosts run the production transport.
 //
 // Throws CommandError. One thread.
 #pragma once
@@ -17,7 +17,7 @@ struct SimSpeed {
   std::uint64_t packets = 0;  // delivered data packets
   std::uint64_t events = 0;
   double seconds = 0.0;
-  double slowdown = 0.0;  // of the flows, against an ideal network
+  double slowdown = 0.0;  // of the flows, relative to an ideal network
 
   double packets_per_second() const { return static_cast<double>(packets) / seconds; }
   double nanoseconds_per_packet() const { return seconds * 1e9 / static_cast<double>(packets); }
@@ -27,7 +27,7 @@ struct SimSpeed {
 // `repetitions` counts.
 struct SimSpeedOptions {
   unsigned hosts = 128;
-  unsigned megabytes = 10;  // of each flow
+  unsigned megabytes = 10;  // per flow
   int repetitions = 3;
 };
 SimSpeed measure_sim_speed(const SimSpeedOptions& options, Progress& progress);

@@ -13,9 +13,8 @@
 namespace spillway::bench {
 namespace {
 
-constexpr std::uint32_t kPackets = 16384;  // of a message
-constexpr std::uint32_t kCoordinates =
-    704;  // of a packet: what fills an Ethernet frame at 16 planes
+constexpr std::uint32_t kPackets = 16384;    // per message
+constexpr std::uint32_t kCoordinates = 704;  // per packet: fills an Ethernet frame at 16 planes
 constexpr std::uint8_t kSentPlanes = 16;
 constexpr base::Instant kStart{base::milliseconds(1)};
 constexpr base::Duration kPerPacket = base::nanoseconds(120);  // virtual: 1,500 bytes at 100 Gb/s
@@ -44,7 +43,7 @@ wire::DataHeader header_of(const wire::DataStamp& stamp) {
   return header;
 }
 
-// Writes every packet with the same planes; what they hold does not matter here.
+// Writes every packet with the same planes; their content does not matter here.
 class ConstantSource final : public transport::PayloadSource {
  public:
   ConstantSource() : planes_(kCoordinates / 8 * kSentPlanes, 0x5A) {}
@@ -74,7 +73,7 @@ struct Exchange {
   transport::PayloadSource* source = nullptr;
   transport::PayloadSink* sink = nullptr;
   std::uint32_t packet_bytes = 1460;
-  // Carries one packet each way, if there is one; false when there was none.
+  // Carries one packet in its direction; false if there was none.
   std::function<bool(base::Instant now)> forward;
   std::function<bool(base::Instant now)> back;
 };
@@ -92,7 +91,7 @@ void fire_timers(transport::Endpoint& endpoint, base::Instant now) {
   }
 }
 
-// Sends messages one after the other, in virtual time.
+// Sends messages one after another, in virtual time.
 void run_messages(Exchange& exchange, std::uint32_t messages) {
   base::Instant now = kStart;
   for (std::uint32_t step = 1; step <= messages; ++step) {
@@ -154,7 +153,7 @@ double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// The rate at which `sender` sent data packets in the time `work` took.
+// The rate at which `sender` sent data packets while `work` ran.
 TransportSpeed speed_of(std::string what, const transport::Endpoint& sender,
                         const transport::Endpoint& receiver, const std::function<void()>& work) {
   const double seconds = seconds_of(work);
@@ -243,7 +242,7 @@ TransportSpeedResults measure_transport_speed(const TransportSpeedOptions& optio
   progress.step("state machines");
   results.rows.push_back(
       best_of(options.repetitions, [&] { return time_records(options.messages); }));
-  // Datagrams are slower by an order of magnitude: fewer of them.
+  // Datagrams are an order of magnitude slower, so use fewer.
   const std::uint32_t messages = std::max(1U, options.messages / 8);
   for (const auto& [what, protection] : kProtections) {
     progress.step(what);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How many packets a second go through the sender's and the receiver's state machines on one core,
-// with no I/O: every data packet is taken from one endpoint and handed to the other, and so are
-// the control packets between them. Once as records (the state machines alone), and once as
+// Packets per second through the sender's and the receiver's state machines on one core, without
+// I/O: every data packet is taken from one endpoint and handed to the other, and so are the control
+// packets between them. Measured once with records (the state machines alone), and once with
 // datagrams, which adds writing and checking every byte of a packet.
 #pragma once
 
@@ -26,7 +26,7 @@ struct TransportSpeed {
 };
 
 struct TransportSpeedResults {
-  double memcpy_gigabytes_per_second = 0.0;  // of packet-sized pieces: the limit for datagrams
+  double memcpy_gigabytes_per_second = 0.0;  // for packet-sized pieces: the limit for datagrams
   std::vector<TransportSpeed> rows;
 };
 

@@ -27,7 +27,7 @@ std::uint32_t in_milliseconds(base::Duration duration) {
   return static_cast<std::uint32_t>(duration.count() / kNanosecondsPerMillisecond);
 }
 
-// 0 is what a struct of zeros says, and leaves it to the runtime.
+// 0, as in a zeroed struct, leaves the choice to the runtime.
 std::optional<base::Duration> duration_of(std::uint32_t ms) {
   return ms == 0 ? std::nullopt : std::optional(base::milliseconds(ms));
 }
@@ -74,7 +74,7 @@ base::Result<runtime::Member> member_from(const spillway_comm_config& config,
     return runtime::Member{static_cast<std::uint32_t>(config.rank),
                            static_cast<std::uint32_t>(config.world)};
   }
-  // Servers that the environment knows of do not know this id.
+  // Ignores SPILLWAY_SERVERS: those servers do not know this id.
   const base::Result<runtime::Launch> launch =
       runtime::launch_from_environment(environment, /*servers=*/0);
   if (!launch.ok()) {

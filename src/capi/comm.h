@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What spillway_comm points to, and how a caller's spillway_comm_config is checked and turned into
-// what the runtime takes. Pure, but that a rank to be taken from the environment is looked for
-// there.
+// Defines spillway_comm, and checks and converts a caller's spillway_comm_config for the runtime.
+// Pure, except that it may read the rank from the environment.
 #pragma once
 
 #include <spillway/spillway.h>
@@ -23,6 +22,6 @@ base::Result<runtime::CommunicatorConfig> communicator_config_from(
 }  // namespace spillway::capi
 
 struct spillway_comm {
-  // Shared with the job that ends it when its members change, for as long as that takes.
+  // Shared with a job while the job aborts it.
   std::shared_ptr<spillway::runtime::Communicator> communicator;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Communicators through the C interface and its C++ face, the ranks of a group as threads of one
-// process.
+// Communicators through the C interface and its C++ wrapper; the ranks of a group are threads of
+// one process.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ using spillway::Communicator;
 using spillway::Error;
 using spillway::Request;
 
-// A rank that waits for a processor is silent, too: silence is nobody's death here.
+// A rank that waits for a processor is silent too, so silence must not count as death here.
 spillway_comm_config patient_config(const spillway_unique_id& id, int rank, int world) {
   using std::chrono::milliseconds;
   static const auto patience = std::chrono::duration_cast<milliseconds>(
@@ -45,13 +45,13 @@ spillway_comm_config patient_config(const spillway_unique_id& id, int rank, int 
   return config;
 }
 
-// Ids of this file are for loopback.
+// Ids of this file use loopback.
 class CApiComm : public testing::Test {
  protected:
   void SetUp() override { ::setenv("SPILLWAY_SOCKET_IFNAME", "=lo", 1); }
   void TearDown() override { ::unsetenv("SPILLWAY_SOCKET_IFNAME"); }
 
-  // Runs `body` at every rank of a new group, each on a thread of its own.
+  // Runs `body` at every rank of a new group, each on its own thread.
   static void run_group(int world, const std::function<void(Communicator&)>& body) {
     const spillway_unique_id id = spillway::make_unique_id();
     std::vector<std::thread> threads;
@@ -70,8 +70,8 @@ class CApiComm : public testing::Test {
     }
   }
 
-  // What ranks 0 and 2 are told of a barrier that ranks 1 and 3 never call. Rank 0 alone has a
-  // limit.
+  // The messages at ranks 0 and 2 for a barrier that ranks 1 and 3 never call. Only rank 0 has a
+  // timeout.
   static std::array<std::string, 4> run_barrier_without_1_and_3(std::uint32_t timeout_ms) {
     std::array<std::string, 4> said;
     std::atomic<bool> has_begun{false};
@@ -118,7 +118,7 @@ T reduced(T a, T b, spillway_reduction op) {
 constexpr spillway_reduction kReductions[] = {SPILLWAY_SUM, SPILLWAY_AVERAGE, SPILLWAY_MIN,
                                               SPILLWAY_MAX, SPILLWAY_PRODUCT};
 
-// Rank r has 2 and 6 in turns, rotated by r.
+// Rank r sends 2 and 6 alternately, rotated by r.
 template <typename T>
 void expect_reductions(Communicator& communicator) {
   constexpr std::size_t kCount = 1001;
@@ -133,7 +133,7 @@ void expect_reductions(Communicator& communicator) {
   }
 }
 
-// Of integers alone; those of a byte have no average.
+// Integers only; bytes have no average.
 template <typename T>
 void expect_bit_reductions(Communicator& communicator) {
   const T own = communicator.rank() == 0 ? 100 : 6;
@@ -148,7 +148,7 @@ void expect_bit_reductions(Communicator& communicator) {
   }
 }
 
-// What a rank has of an all-reduce whose sum is not that of one rank.
+// A rank's input to an all-reduce; the sum differs from every rank's part.
 std::vector<float> waves(std::size_t count, std::uint32_t rank) {
   std::vector<float> values(count);
   for (std::size_t i = 0; i < count; ++i) {
@@ -157,7 +157,7 @@ std::vector<float> waves(std::size_t count, std::uint32_t rank) {
   return values;
 }
 
-// Of a sum of the waves of so many ranks: squared error over energy.
+// Squared error divided by energy, for a sum of the waves of `ranks` ranks.
 double error_of_waves(const std::vector<float>& sum, std::uint32_t ranks) {
   std::vector<double> exact(sum.size());
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
@@ -173,7 +173,7 @@ double error_of_waves(const std::vector<float>& sum, std::uint32_t ranks) {
   return error / energy;
 }
 
-// The same numbers as bits.
+// The same for half-precision numbers, given as bits.
 template <typename T>
 void expect_half_reductions(Communicator& communicator, T two, T six, const std::vector<T>& want) {
   const std::vector<T> send(5, communicator.rank() == 0 ? two : six);
@@ -268,7 +268,7 @@ spillway_operation_options tagged(std::uint32_t tag) {
   return options;
 }
 
-// Large ones too: the first is not received before the second has come.
+// Includes large messages: the first is received only after the second.
 TEST_F(CApiComm, TagsAreReceivedInAnotherOrderThanTheyWereSent) {
   for (const std::size_t count : {std::size_t{5}, std::size_t{300'000}}) {
     run_group(2, [count](Communicator& communicator) {
@@ -360,7 +360,7 @@ TEST_F(CApiComm, AReceiveFailsWhenNobodyIsLeftToSend) {
   }
 }
 
-// Rank 2 must have come when rank 0's time is over: where it waits for a processor, both try again.
+// Rank 2 must have called before rank 0's timeout. If it waits for a processor, both retry.
 TEST_F(CApiComm, ABarrierHasATimeoutOfItsOwnAndNamesWhoIsMissing) {
   std::array<std::string, 4> said;
   const auto is_right = [&said] {
@@ -441,7 +441,7 @@ TEST_F(CApiComm, NumbersThatCanBeAddedGiveAllRanksTheSameSums) {
       EXPECT_EQ(request.report().algorithm, static_cast<std::uint32_t>(SPILLWAY_ALGORITHM_SWITCH));
       EXPECT_EQ(request.report().contributors, 3U);
       EXPECT_EQ(request.report().absent_elements, 0U);
-      // Nothing on loopback adds.
+      // No switch adds on loopback.
       EXPECT_GT(request.report().parts_alone, 0U);
       EXPECT_EQ(request.report().parts_alone, request.report().packets_whole);
       EXPECT_EQ(request.report().parts_added, 0U);
@@ -478,7 +478,7 @@ TEST_F(CApiComm, OptionsOfAnOlderCallerHaveDefaultsBehindThem) {
     options.priority = 7;
     options.algorithm = SPILLWAY_ALGORITHM_RING;
     options.size = offsetof(spillway_operation_options, tolerant);
-    options.tolerant = 1;  // behind the end of what the caller says it knows
+    options.tolerant = 1;  // beyond the size that the caller names
     std::vector<std::int32_t> buffer(1000, 1);
     const Request request =
         communicator.start_all_reduce(std::span(buffer), SPILLWAY_SUM, &options);
@@ -534,7 +534,7 @@ TEST_F(CApiComm, CallbacksHaveReturnedWhenAWaitHas) {
 
 TEST_F(CApiComm, AHundredOperationsAtOnceInTwoCommunicators) {
   run_group(2, [](Communicator& first) {
-    // The first communicator carries the second's id.
+    // The first communicator broadcasts the second's id.
     spillway_unique_id id{};
     if (first.rank() == 0) {
       id = spillway::make_unique_id();
@@ -715,7 +715,7 @@ TEST(CApiCommConfig, ARankByHandNeedsAnIdAndARankCanComeFromTheEnvironment) {
       {"SPILLWAY_RANK", "2"},
       {"SPILLWAY_WORLD_SIZE", "4"},
       {"SPILLWAY_COMM_ID", "127.0.0.1:5000"},
-      {"SPILLWAY_SERVERS", "2"}};  // who do not know the id
+      {"SPILLWAY_SERVERS", "2"}};  // these servers do not know the id
   spillway_comm_config config = spillway::default_comm_config();
   config.rank = 0;
   EXPECT_FALSE(spillway::capi::communicator_config_from(&config, environment).ok());
@@ -762,7 +762,7 @@ TEST(CApiCommConfig, WindowAndOverSendAreTakenWhereTheyAreSaid) {
 
 TEST(CApiCommConfig, ACallerThatDoesNotKnowOfServersIsNotWrittenBehind) {
   spillway_comm_config config;
-  config.servers = 77;  // behind the end of what such a caller has
+  config.servers = 77;  // beyond the struct of such a caller
   (spillway_comm_config_init)(&config);
   EXPECT_EQ(config.size, offsetof(spillway_comm_config, servers));
   EXPECT_EQ(config.servers, 77);
@@ -771,7 +771,7 @@ TEST(CApiCommConfig, ACallerThatDoesNotKnowOfServersIsNotWrittenBehind) {
 
 TEST(CApiOperationOptions, AreSetUpAsFarAsTheCallerKnowsThem) {
   spillway_operation_options options{};
-  options.min_planes = 77;  // behind the end of what the caller knows of
+  options.min_planes = 77;  // beyond the struct of this caller
   spillway_operation_options_init_sized(&options, offsetof(spillway_operation_options, min_planes));
   EXPECT_EQ(options.size, offsetof(spillway_operation_options, min_planes));
   EXPECT_EQ(options.precision, 16U);
@@ -803,7 +803,7 @@ TEST(CApiLaunch, IsWhatTheLauncherSaid) {
   EXPECT_EQ(launch.port, 7101U);
 }
 
-// The options' own ranges, in the words that a call would fail with.
+// Checks the options' ranges; the messages are those of a failing call.
 TEST(CApiOperationOptions, AreCheckedWithoutACommunicator) {
   const auto refused = [](const auto& change) {
     spillway_operation_options options = spillway::default_operation_options();

@@ -20,7 +20,7 @@
 
 struct spillway_job {
   std::unique_ptr<spillway::runtime::Job> job;
-  std::optional<spillway::runtime::Change> last{};  // that the caller was told of
+  std::optional<spillway::runtime::Change> last{};  // last change that the caller got
 };
 
 namespace spillway::capi {
@@ -156,7 +156,7 @@ spillway_status make_job(const spillway_job_config* config, spillway_job** job, 
   });
 }
 
-// Those of the last change, all where none are named.
+// The named ranks, checked against the last change; all of its ranks if none are named.
 base::Result<std::vector<std::uint16_t>> ranks_of(const spillway_job& job, const uint32_t* ranks,
                                                   uint32_t count) {
   if (!job.last || !job.last->rank) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sentence behind spillway_last_error(), one per thread, and the one way by which functions of
-// the C interface fail. No exception leaves the library: guarded() turns those of the standard
-// library (out of memory) into a status.
+// The message of spillway_last_error(), one per thread, and the only way in which functions of the
+// C interface fail. No exception leaves the library: guarded() turns those of the standard library
+// (out of memory) into a status.
 #pragma once
 
 #include <spillway/spillway.h>
@@ -15,12 +15,12 @@
 
 namespace spillway::capi {
 
-// What an error of the library is called in C.
+// The C status of a library error.
 spillway_status status_of(base::StatusCode code);
 
 spillway_status fail(spillway_status status, std::string message);
 spillway_status fail(const base::Status& status);
-// An argument that must be there is NULL.
+// Fails because a required argument is NULL.
 spillway_status missing(const char* argument);
 const char* last_error();
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The operations of include/spillway/spillway.h. Here a call becomes a collective::Operation, the
-// one description that goes all the way down; Communicator::submit() checks it. Whatever a caller
-// hands in is refused with a sentence, or taken.
+// The operations of include/spillway/spillway.h. Each call becomes a collective::Operation, the one
+// description for all layers below; Communicator::submit() checks it. Arguments are accepted or
+// refused with a message.
 #include <fmt/format.h>
 #include <spillway/spillway.h>
 #include <unistd.h>
@@ -69,23 +69,23 @@ static_assert(SPILLWAY_CODE_PLANES == static_cast<int>(SumCode::kPlanes) &&
               SPILLWAY_CODE_SKETCH == static_cast<int>(SumCode::kSketch) &&
               collective::kSumCodes == 5);
 
-// A number as one of the core, which are narrower. What does not fit becomes the largest, which is
-// outside of every range: validate() refuses it.
+// Narrows a number to the core's type. A number that does not fit becomes the largest value, which
+// is outside every range, so validate() refuses it.
 template <typename Narrow>
 Narrow narrowed(std::uint32_t number) {
   return static_cast<Narrow>(std::min<std::uint32_t>(number, std::numeric_limits<Narrow>::max()));
 }
 
-// Beyond every device's number.
+// Larger than any device's number.
 constexpr std::uint32_t kNoDevice = 1U << 16;
 
-// The other end of a receive: any rank, or one by its number.
+// The source of a receive: any rank, or one by its number.
 std::uint32_t other_end(std::uint32_t from) {
   constexpr std::uint32_t kNoRank = collective::kAnyRank - 1;
   return from == SPILLWAY_ANY_RANK ? from : std::min(from, kNoRank);
 }
 
-// A number as an enumerator, of which there are `count`.
+// Converts a number to an enumerator; there are `count` of them.
 template <typename Enum>
 base::Status read_enum(unsigned number, std::size_t count, const char* what, Enum& out) {
   if (number >= count) {
@@ -111,7 +111,7 @@ spillway_operation_options default_options() {
   return options;
 }
 
-// The caller's options over the defaults.
+// The caller's options, with defaults for the rest.
 base::Result<spillway_operation_options> read_options(const spillway_operation_options* given) {
   return read_sized(given, default_options(), "spillway_operation_options");
 }
@@ -157,7 +157,7 @@ base::Status apply_options(const spillway_operation_options& options, Operation&
   return read_enum(options.algorithm, collective::kAlgorithms, "algorithm", operation.algorithm);
 }
 
-// Where its memory is, if that is a GPU.
+// Sets operation.device if the caller's memory is on a GPU.
 base::Status apply_memory(const spillway_operation_options& options, Operation& operation) {
   Memory memory = Memory::kHost;
   if (base::Status status = read_enum(options.memory, kMemories, "memory", memory);
@@ -172,8 +172,8 @@ base::Status apply_memory(const spillway_operation_options& options, Operation& 
   return tensor.status();
 }
 
-// What a function of the C interface was called with, beside the options. `root`: or the other end
-// of send and receive.
+// The operation that a C function's arguments describe, without its options. `root` is also the
+// peer of a send or receive.
 base::Result<Operation> described(Kind kind, const void* send, void* receive, std::size_t count,
                                   spillway_data_type type, spillway_reduction op = SPILLWAY_SUM,
                                   std::uint32_t root = 0) {
@@ -194,7 +194,7 @@ base::Result<Operation> described(Kind kind, const void* send, void* receive, st
   return operation;
 }
 
-// Waits for it if the caller does not want to.
+// Waits for the operation if the caller takes no request.
 spillway_status hand_over(std::unique_ptr<spillway_request> made, spillway_request** request) {
   if (request != nullptr) {
     *request = made.release();
@@ -221,7 +221,7 @@ spillway_status start(spillway_comm* comm, const Operation& operation,
   return hand_over(std::move(made), request);
 }
 
-// `arguments` are described()'s.
+// `arguments` are those of described().
 template <typename... Arguments>
 spillway_status submit(spillway_comm* comm, const spillway_operation_options* given,
                        spillway_request** request, Arguments... arguments) {
@@ -247,7 +247,7 @@ spillway_status submit(spillway_comm* comm, const spillway_operation_options* gi
   });
 }
 
-// As an all-reduce of floating-point numbers that has nothing to add up would find them.
+// Checks the options as an all-reduce of floats in a world of one would.
 base::Status check_options(const spillway_operation_options* given) {
   const base::Result<spillway_operation_options> options = read_options(given);
   if (!options.ok()) {

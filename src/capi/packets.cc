@@ -18,7 +18,7 @@
 
 namespace spillway::capi {
 
-// The C interface's options, checked and turned into what the core speaks.
+// The C interface's options, checked and converted for the core.
 struct PacketConfig {
   packetize::PacketPlan plan;
   wire::PacketAuth auth;
@@ -65,7 +65,7 @@ wire::DataStamp stamp_from(const spillway_packet_options& options) {
   return stamp;
 }
 
-// A key of its own for every message: so their packets may all be numbered from 0.
+// Each message has its own key, so the packets of every message may be numbered from 0.
 base::Result<wire::PacketAuth> auth_from(const spillway_packet_options& options) {
   std::array<std::uint8_t, 48> message{};
   base::ByteWriter writer(message);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The C interface through its C++ face, and its refusals.
+// The C interface through its C++ wrapper, and its error cases.
 #include <gtest/gtest.h>
 #include <spillway/spillway.hpp>
 

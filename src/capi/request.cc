@@ -37,7 +37,7 @@ std::optional<spillway::base::Status> spillway_request::wait(
 
 namespace {
 
-// Longer is for ever; keeps nanoseconds from overflowing.
+// Longer limits mean no limit, which keeps the nanoseconds from overflowing.
 constexpr std::int64_t kLongestWaitMs = std::int64_t{366} * 24 * 3600 * 1000;
 
 std::optional<std::chrono::nanoseconds> limit_of(std::int64_t timeout_ms) {
@@ -69,7 +69,7 @@ spillway_operation_report report_of(const OperationReport& from) {
   to.drift = from.drift;
   to.peers = static_cast<std::uint32_t>(from.peers.size());
   to.algorithm = static_cast<std::uint32_t>(from.algorithm);
-  // The report of a receive from any rank names the one that was found.
+  // The report of a receive from any rank names the rank that sent.
   const bool is_receive = from.operation.kind == spillway::collective::Kind::kReceive &&
                           from.operation.root != spillway::collective::kAnyRank;
   to.source = is_receive ? from.operation.root : SPILLWAY_ANY_RANK;
@@ -123,7 +123,7 @@ spillway_status no_request() {
   return fail(SPILLWAY_INVALID_ARGUMENT, "request is NULL");
 }
 
-// What `write` makes of the report of a request that has one.
+// Calls `write` with the report, if the request is done.
 template <typename Write>
 spillway_status with_report(const spillway_request* request, Write write) {
   if (request == nullptr) {

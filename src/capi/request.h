@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What spillway_request points to: an operation, and what the caller was told of it. Shares the
-// operation with its communicator, so it outlives that if it must.
+// Defines spillway_request: an operation and its callback. It shares the operation with its
+// communicator, so it may outlive the communicator.
 //
-// Threads: any, as the header promises; freeing is the caller's to serialise.
+// Any thread, as the header promises; the caller must serialise freeing with other calls.
 #pragma once
 
 #include <spillway/spillway.h>
@@ -20,7 +20,7 @@
 
 namespace spillway::capi {
 
-// The caller's callback, and whether it has returned: only then is its context free.
+// The caller's callback, and whether it has returned: its context is in use until then.
 class CallbackCall {
  public:
   CallbackCall(spillway_callback callback, void* context)
@@ -38,13 +38,13 @@ class CallbackCall {
 }  // namespace spillway::capi
 
 struct spillway_request {
-  // Nothing if it has not ended by then.
+  // nullopt if the operation has not ended within `limit`.
   std::optional<spillway::base::Status> wait(std::optional<std::chrono::nanoseconds> limit) const;
 
   std::shared_ptr<spillway::runtime::Request> request{};
-  std::shared_ptr<spillway::capi::CallbackCall> callback{};  // if there is one
-  pid_t process = 0;                                         // whose threads finish it
+  std::shared_ptr<spillway::capi::CallbackCall> callback{};  // null if there is none
+  pid_t process = 0;                                         // the process whose threads finish it
 
   mutable std::mutex mutex{};
-  mutable std::string message{};  // once asked for; does not change afterwards
+  mutable std::string message{};  // set on the first request, then constant
 };

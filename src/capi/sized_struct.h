@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Structs of the C interface that may grow: they begin with `size`, and callers were compiled with
-// older or newer headers than the library. What both know of is the struct's beginning:
+// Structs of the C interface that may grow. They begin with `size`, and callers may have been
+// compiled with older or newer headers than the library. Both sides know the beginning of the
+// struct:
 //
-//   a smaller one is read over the defaults, and written as far as it goes;
-//   a larger one is read if what the library does not know of is zero, and its rest is not written.
+//   a smaller struct is read over the defaults, and written up to its size;
+//   a larger struct is read if its unknown fields are zero; those are never written.
 #pragma once
 
 #include <fmt/format.h>
@@ -32,8 +33,8 @@ inline base::Status wrong_size(std::string_view type, std::size_t size) {
 
 }  // namespace internal
 
-// Sets up a caller's struct of `size` bytes. Fields that only the caller knows of become zero;
-// where there is no struct, or no room for its size, nothing happens.
+// Initialises a caller's struct of `size` bytes. Fields unknown to the library become zero. Does
+// nothing if `given` is null or has no room for its size.
 template <typename T>
 void init_sized(T defaults, T* given, std::size_t size) {
   if (given == nullptr || size < sizeof(given->size)) {
@@ -44,7 +45,7 @@ void init_sized(T defaults, T* given, std::size_t size) {
   std::memcpy(static_cast<void*>(given), &defaults, std::min(size, sizeof(T)));
 }
 
-// `defaults` with what the caller's struct says. A missing struct says nothing.
+// `defaults`, overridden by the caller's struct. A null struct overrides nothing.
 template <typename T>
 base::Result<T> read_sized(const T* given, T defaults, std::string_view type) {
   if (given == nullptr) {
@@ -66,7 +67,7 @@ base::Result<T> read_sized(const T* given, T defaults, std::string_view type) {
   return defaults;
 }
 
-// The caller's struct keeps its size.
+// Writes `value`; the caller's struct keeps its size.
 template <typename T>
 base::Status write_sized(T value, T* given, std::string_view type) {
   if (given == nullptr) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // spillway_variable() of include/spillway/spillway.h: the table of variables (base/variables.h) for
-// callers in other languages, so that ranges and defaults are stated once.
+// other languages, so that ranges and defaults are defined once.
 #include <fmt/format.h>
 #include <spillway/spillway.h>
 

@@ -8,7 +8,7 @@
 
 namespace {
 
-// Set while it lives.
+// Sets an environment variable while it lives.
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }

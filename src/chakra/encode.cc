@@ -29,7 +29,7 @@ std::uint64_t chakra_type_of(NodeKind kind) {
 
 enum Arm : std::uint32_t { kInt32 = 7, kInt64 = 9, kBool = 27, kString = 29 };
 
-// `message` gets the attribute as its field `number`; `scratch` is used again.
+// Appends the attribute to `message` as field `number`; `scratch` is a reused buffer.
 void append_attribute(std::string& message, std::string& scratch, std::uint32_t number,
                       std::string_view name, Arm arm, std::uint64_t value) {
   scratch.clear();

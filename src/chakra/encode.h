@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Nodes and metadata as the bytes of a Chakra file (version 1.0): each message behind its length.
-// Which attributes there are is said in emulate/trace/chakra.h, which reads them.
+// Encodes nodes and metadata as the bytes of a Chakra file (version 1.0): each message follows its
+// length. emulate/trace/chakra.h, which reads them, lists the attributes.
 //
-// Appends to text that the caller keeps; no I/O. An encoder has scratch memory: one thread each.
+// Appends to text that the caller owns; no I/O. An encoder has scratch memory: use one per thread.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ namespace spillway::chakra {
 
 class Encoder {
  public:
-  // First, and once.
+  // Call this once, before any node.
   void append(const RankInfo& info, std::string& to);
   void append(const Node& node, std::string& to);
 

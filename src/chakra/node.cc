@@ -8,7 +8,7 @@
 namespace spillway::chakra {
 namespace {
 
-// Letters alone, small: what all spellings of a collective have in common.
+// Keeps only the letters, in lower case: all spellings of a collective share them.
 std::string letters_of(std::string_view text) {
   std::string letters;
   for (const char c : text) {

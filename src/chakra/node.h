@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An execution trace, as its readers hand it out: what one rank did, node by node. A node computes,
-// takes part in a collective, sends or receives; it runs when all it depends on has. Ids are the
-// file's, unique within a rank, in any order; dependencies may name nodes that come later.
+// An execution trace as its readers hand it out: what one rank did, node by node. A node computes,
+// takes part in a collective, sends or receives. It runs once all nodes it depends on have run. Ids
+// come from the file, are unique within a rank and have any order. Dependencies may name later
+// nodes.
 //
-// What a file does not say is absent here, not guessed. `data_deps` decide when a
-// node runs. `control_deps` are who called whom, in traces of PyTorch a tree that does not fit the
-// data's order; they count only where a user asks for it (ADR 20).
+// Values that a file does not give are absent here, never guessed. `data_deps` decide when a node
+// runs. `control_deps` say which node called which; in PyTorch traces they form a tree that
+// contradicts the order of the data. They count only if the user asks for it (ADR 20).
 //
 // Readers (emulate/trace) call a sink: on_rank() before the nodes of each rank, then on_node() for
-// each, with a node that is used again for the next. A sink that returns an error ends the reading.
+// each node. The node object is reused for the next call. If the sink returns an error, reading
+// stops.
 #pragma once
 
 #include <cstdint>
@@ -41,28 +43,28 @@ enum class CollectiveKind : std::uint8_t {
 };
 inline constexpr unsigned kCollectiveKinds = 10;
 const char* collective_kind_name(CollectiveKind kind);
-// "all_reduce", "AllReduce", "ALLREDUCE", "_allgather_base", "nccl:all_reduce": as people write it.
+// Accepts the usual spellings: "all_reduce", "AllReduce", "_allgather_base", "nccl:all_reduce".
 std::optional<CollectiveKind> parse_collective_kind(std::string_view text);
 
 struct Node {
   std::uint64_t id = 0;
   std::string name;
   NodeKind kind = NodeKind::kOther;
-  // Of a collective what a rank hands in: of an all-gather its own part, of a reduce-scatter and
-  // an all-to-all the whole. Of a send and a receive the message.
+  // For a collective, the rank's input: its own part for an all-gather, the whole for a
+  // reduce-scatter or all-to-all. For a send or receive, the message.
   std::optional<std::uint64_t> bytes;
   std::optional<CollectiveKind> collective;
   std::string group;  // empty: all ranks
   std::uint32_t root = 0;
   std::optional<std::uint32_t> peer;  // the other end of a send or receive
   std::int32_t tag = 0;
-  bool on_host = false;  // done by the processor, beside what an accelerator does
+  bool on_host = false;  // runs on the CPU, beside the accelerator's work
   base::Duration start{};
   base::Duration duration{};
   std::vector<std::uint64_t> data_deps;
   std::vector<std::uint64_t> control_deps;
 
-  // Everything as in a new node; keeps memory.
+  // Resets every field; keeps allocated memory.
   void clear();
 };
 
@@ -86,15 +88,15 @@ class NodeSink {
   virtual base::Status on_node(const Node& node) = 0;
 };
 
-// Ranks that a trace may speak of.
+// Upper limit of ranks in a trace.
 inline constexpr std::uint32_t kMaxTraceRanks = 65'536;
-// What takes longer is taken to take so long: sums of times stay numbers.
+// Longer durations are capped to this, so that sums of durations do not overflow.
 inline constexpr base::Duration kMaxNodeDuration = base::seconds(1'000'000);
 constexpr base::Duration bounded_duration(std::int64_t nanoseconds) {
   const std::int64_t most = kMaxNodeDuration.count();
   return base::nanoseconds(nanoseconds < 0 ? 0 : nanoseconds > most ? most : nanoseconds);
 }
-// A count of microseconds, of which a file may have any.
+// A file may hold any count of microseconds.
 constexpr base::Duration bounded_microseconds(std::uint64_t count) {
   const std::uint64_t most = static_cast<std::uint64_t>(kMaxNodeDuration.count()) / 1000;
   return base::microseconds(static_cast<std::int64_t>(count > most ? most : count));

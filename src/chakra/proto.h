@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Protocol Buffers' wire format, as much of it as Chakra files need (proto3; no groups).
+// The part of Protocol Buffers' wire format that Chakra files need (proto3; no groups).
 //
-// ProtoReader walks the fields of one message. It never reads outside its bytes: the first thing
-// that does not fit turns it bad, next() then says no more fields, and ok() is false. Readers take
-// what they know and skip the rest. append_*() write fields.
+// ProtoReader walks the fields of one message and never reads outside its bytes. At the first
+// malformed field, next() returns false from then on, and ok() is false. Readers take the fields
+// they know and skip the rest. append_*() write fields.
 //
 //   key = varint(number << 3 | type)   type 0 varint, 1 eight bytes, 2 length and bytes, 5 four
 #pragma once
@@ -22,7 +22,7 @@ enum class WireType : std::uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFix
 struct ProtoField {
   std::uint32_t number = 0;
   WireType type = WireType::kVarint;
-  std::uint64_t value = 0;  // of a varint or a fixed one
+  std::uint64_t value = 0;  // for varint and fixed-size fields
   base::ByteView bytes;
 
   std::string_view text() const {
@@ -30,7 +30,7 @@ struct ProtoField {
   }
 };
 
-// At most ten bytes; nothing where they end before it does, or do not fit into 64 bits.
+// Reads at most ten bytes. Returns false if the bytes end early or the value exceeds 64 bits.
 bool read_varint(base::ByteView& bytes, std::uint64_t& value);
 
 class ProtoReader {

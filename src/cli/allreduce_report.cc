@@ -15,7 +15,7 @@ constexpr int kTimeWidth = 7;
 constexpr int kBandwidthWidth = 6;
 constexpr double kMicroseconds = 1e6;
 
-// As many digits as fit.
+// Prints as many digits as fit.
 std::string fitted(double value, int width) {
   int digits = 0;
   for (double power = 1.0; value >= power && digits <= width; power *= 10.0) {

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The results of `bench allreduce`, for people and for machines.
+// The results of `bench allreduce` as text and as JSON.
 //
-// As text: the lines of nccl-tests' all_reduce_perf, column for column, with Spillway's own columns
-// behind them, so that what reads theirs reads these. Everything else is a comment line.
+// As text: the lines of nccl-tests' all_reduce_perf, column for column, followed by Spillway's own
+// columns, so that parsers of theirs can read them. All other lines are comments.
 //
-//   wire      UDP payload for every element that crosses the network, in bytes
-//   trimmed   packets that arrived cut, of those that were to come
-//   lost      packets that did not arrive
-//   NMSE      squared error over energy, against sums in double precision
+//   wire      UDP payload bytes per element that crosses the network
+//   trimmed   packets that arrived cut, as a share of those expected
+//   lost      packets that did not arrive, as a share of those expected
+//   NMSE      squared error over energy, against double-precision sums
 //
-// As JSON: the keys of the file that nccl-tests writes where it has them, yes and no as words
-// included; the rest is Spillway's own.
+// As JSON: where nccl-tests' file has a key, the same key and type, including yes and no as words;
+// the rest is Spillway's own.
 //
-// Pure functions; those that make text return whole lines.
+// Pure functions; those that return text return whole lines.
 #pragma once
 
 #include <optional>
@@ -27,7 +27,7 @@ namespace spillway::cli {
 
 struct TableStyle {
   unsigned world = 1;
-  bool per_iteration = false;  // -I: i_min, i_max, i_p99 and i_cv% of both passes, i_p50 at the end
+  bool per_iteration = false;  // -I: i_min, i_max, i_p99 and i_cv% of both passes, i_p50 last
 };
 
 struct RivalRow {
@@ -43,13 +43,13 @@ struct MeasuredSize {
 std::string table_header(const TableStyle& style);
 std::string table_row(const bench::AllreduceRow& row, const bench::AllreduceWork& work,
                       const TableStyle& style);
-// How a rival did at the same size, below Spillway's figures in place, and how those compare.
+// A rival's figures for the same size, aligned with Spillway's in-place figures, and their ratio.
 std::string rival_line(const RivalRow& rival, const bench::AllreduceRow& row,
                        const TableStyle& style);
 
 struct TableTotals {
   double wrong = 0.0;
-  double average_bus_bandwidth = 0.0;  // gigabytes a second, over both passes of all rows
+  double average_bus_bandwidth = 0.0;  // gigabytes per second, over both passes of all rows
 };
 
 TableTotals totals_of(const std::vector<MeasuredSize>& sizes, unsigned world);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Values of options: one that is wrong is a usage error (exit code 2) that names the option and
-// what it may be, wherever it is found out. What fails although the options are right is a
-// CommandError (exit code 1).
+// Parsing of option values. A wrong value is a usage error (exit code 2) that names the option and
+// the allowed values, wherever it is detected. Failures with valid options are CommandErrors (exit
+// code 1).
 #pragma once
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@
 
 namespace spillway::cli {
 
-// What an option's text says.
+// Returns the parsed value of an option, or throws a usage error.
 template <typename T>
 T parsed(const char* option, const base::Result<T>& result) {
   if (!result.ok()) {
@@ -25,7 +25,7 @@ T parsed(const char* option, const base::Result<T>& result) {
   return *result;
 }
 
-// CLI11's own check lets a number that has too many digits count as the largest there is, and
+// Replaces CLI11's own check, which accepts a number with too many digits as the largest one and
 // prints its limits as floating-point numbers.
 inline CLI::Validator whole_number(std::uint64_t least, std::uint64_t most) {
   return {
@@ -44,9 +44,9 @@ inline CLI::Validator any_seed() {
   return whole_number(0, UINT64_MAX);
 }
 
-inline constexpr std::uint64_t kMaxSeeds = 1'000'000'000;  // worlds for years
+inline constexpr std::uint64_t kMaxSeeds = 1'000'000'000;  // takes years
 
-// For commands that go through random worlds: `seeds` of them from `first` on, or only `seed`.
+// For commands that run random worlds: `seeds` of them from `first` on, or only `seed`.
 template <typename Options>
 void add_seed_options(CLI::App& command, Options& options) {
   command.add_option("--seeds", options.seeds, "How many worlds")

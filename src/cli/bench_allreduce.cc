@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `spillway bench allreduce`: all-reduces of the communicator that applications use, in the layout
+// `spillway bench allreduce`: all-reduces on the communicator that applications use, in the layout
 // of nccl-tests, beside Gloo and Open MPI in the same run.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -33,7 +33,7 @@ using collective::SumCode;
 
 constexpr const char* kRankMark = "--started-as-rank";
 constexpr std::size_t kMaxSizes = 1000;
-constexpr std::uint8_t kLevelBits = 4;  // of thc, unless told
+constexpr std::uint8_t kLevelBits = 4;  // default of thc
 constexpr double kLossBound = 0.01;
 
 struct BenchAllreduceOptions {
@@ -47,7 +47,7 @@ struct BenchAllreduceOptions {
   bool json = false;
   bool is_tolerant = false;
   collective::Tolerance tolerance;
-  std::optional<std::uint8_t> precision;  // the code's, unless told
+  std::optional<std::uint8_t> precision;  // unset: the code's default
   std::optional<double> loss_bound;
   bool has_name = false;  // of the tensor
   std::vector<std::string> rivals;
@@ -102,7 +102,7 @@ bench::AllreduceWork work_of(const BenchAllreduceOptions& options) {
       work.tolerance->precision = kLevelBits;
     }
     work.tolerance->precision = options.precision.value_or(work.tolerance->precision);
-    // Coded numbers arrive whole, unless somebody says otherwise and is told.
+    // Coded numbers arrive whole by default; --loss-bound overrides that.
     const bool is_coded = collective::is_coded(options.tolerance.code);
     const double bound = options.loss_bound.value_or(is_coded ? 0.0 : kLossBound);
     work.tolerance->loss_bound_ppm = static_cast<std::uint32_t>(std::lround(bound * 1e6));
@@ -141,7 +141,7 @@ std::vector<std::unique_ptr<bench::AllreduceRival>> rivals_of(const BenchAllredu
   return rivals;
 }
 
-// The benchmark at one rank; rank 0 also shows what comes out.
+// The benchmark at one rank; rank 0 also prints the results.
 class RankRun {
  public:
   RankRun(const BenchAllreduceOptions& options, bench::AllreducePeers& peers)
@@ -151,7 +151,7 @@ class RankRun {
         data_(work_.type),
         rivals_(rivals_of(options, {work_, peers_, options.python, options.is_started_here})) {}
 
-  // Whether all elements were right.
+  // True if all elements were right.
   bool run();
 
  private:
@@ -244,7 +244,7 @@ void run_as_rank(const BenchAllreduceOptions& options) {
   runtime::CommunicatorConfig config;
   config.name = "bench";
   config.threads = options.threads;
-  // A rival at a slow size keeps rank 0 away for long; a dead rank is noticed all the same.
+  // A slow rival keeps rank 0 busy for long; dead ranks are detected anyway.
   config.operation_timeout = base::seconds(3600);
   const std::unique_ptr<runtime::Communicator> communicator =
       value_or_throw(runtime::Communicator::create(config));
@@ -261,7 +261,7 @@ void run_as_rank(const BenchAllreduceOptions& options) {
 }
 
 void run(const BenchAllreduceOptions& options) {
-  work_of(options);  // wrong ones are refused once, not by every rank
+  work_of(options);  // reports usage errors once, not at every rank
   const bool is_rank = options.is_started_here ||
                        (!options.ranks && runtime::is_launched(base::Environment::of_process()));
   if (is_rank) {
@@ -285,8 +285,8 @@ void run(const BenchAllreduceOptions& options) {
 template <typename T>
 using Names = std::map<std::string, T>;
 
-// A value by its name. CLI11 would spell the values out in the help, as characters, and say of a
-// name that there is not no more than that it could not be converted.
+// Accepts a value by its name. CLI11 would print the values in the help, as characters, and report
+// an unknown name only as a failed conversion.
 template <typename T>
 CLI::Validator one_of(const Names<T>& names) {
   std::vector<std::string> keys;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `spillway bench checks`: what the checks of packets cost, beside CRC32C in the same run.
+// `spillway bench checks`: the cost of packet checks, beside CRC32C in the same run.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 

@@ -269,7 +269,7 @@ void print_cuda(const bench::CudaSpeedResults& results) {
   fmt::print("{}\n", table.to_string());
 }
 
-// "cuda" is "cuda:0".
+// "cuda" means "cuda:0".
 int ordinal_of(const std::string& device) {
   const std::string number = device == "cuda" ? "0" : device.substr(device.find(':') + 1);
   const bool is_number = device.starts_with("cuda") && !number.empty() && number.size() <= 2 &&

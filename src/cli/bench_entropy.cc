@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `spillway bench entropy`: bits and speed of lossless codes of 8-bit numbers, beside zstd and
-// Huff0.
+// `spillway bench entropy`: size and speed of lossless codes for 8-bit numbers, beside zstd, Huff0.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 

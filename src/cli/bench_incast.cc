@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `spillway bench incast`: several hosts send to one at once, over an emulated network, by Spillway
-// and by TCP, and as the simulator predicts it from the same scenario.
+// `spillway bench incast`: several hosts send to one at once over an emulated network, with
+// Spillway and with TCP, beside the simulator's prediction for the same scenario.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -32,7 +32,7 @@ struct BenchIncastOptions {
   std::vector<std::string> protocols{kSpillway, "cubic", "bbr"};
   std::uint32_t rounds = 20;
   bool json = false;
-  // Of a rank inside the lab.
+  // Set for a rank inside the lab.
   std::string rank_folder;
   std::string rank_protocol;
 };

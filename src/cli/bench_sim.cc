@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `spillway bench sim`: how many delivered data packets a second the simulator does on one core,
-// and how that changes with the size of the network. Hosts run the shipped transport.
+// `spillway bench sim`: data packets per second that the simulator delivers on one core, for
+// networks of various sizes. Hosts run the production transport.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 

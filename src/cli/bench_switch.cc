@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `spillway bench switch`: what the switch's programs in the kernel cost per frame, how fast they
-// forward beside a Linux bridge and the switch in user space, and how fast they add.
+// `spillway bench switch`: the cost per frame of the switch's programs in the kernel, and their
+// speed of adding. Compares their forwarding speed with a Linux bridge and the switch in user
+// space.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -77,7 +78,7 @@ std::size_t column_of(const kernel::ProgramCost& cost) {
   return (cost.hook == "XDP" ? 1U : 3U) + (cost.is_ipv6 ? 1U : 0U);
 }
 
-// One row per fate, the hooks and versions of IP side by side.
+// One row per fate; hooks and IP versions are columns.
 void print_programs(const std::vector<kernel::ProgramCost>& costs, std::uint32_t frame_bytes) {
   TextTable table({fmt::format("ns per {}-byte frame", frame_bytes), "XDP, IPv4", "XDP, IPv6",
                    "tc, IPv4", "tc, IPv6", "user space"});

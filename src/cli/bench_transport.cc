@@ -20,8 +20,8 @@
 
 namespace spillway::cli {
 
-// `spillway bench transport`: the transport on real sockets between two processes, beside a raw UDP
-// blast and TCP in the same run.
+// `spillway bench transport`: the transport on real sockets between two processes, beside raw UDP
+// and TCP in the same run.
 namespace {
 
 struct BenchTransportOptions {
@@ -33,14 +33,13 @@ struct BenchTransportOptions {
   bool json = false;
 };
 
-// As it ships, as it ships for those who ask for encryption, and with a checksum instead: what
-// tags cost is told against that.
+// A checksum only, as the baseline for the cost of tags; the default; and encryption.
 constexpr std::array<std::pair<const char*, wire::Protection>, 3> kProtections = {
     {{"crc32c", wire::Protection::kCrc32c},
      {"tags", wire::Protection::kTags},
      {"encrypted", wire::Protection::kEncryption}}};
 
-// Figures of one datagram size, of the median round each.
+// Results for one datagram size, each from the median round.
 struct BenchTransportRow {
   unsigned datagram_bytes = 0;
   bench::WireSpeed raw{};
@@ -62,7 +61,7 @@ bench::WireSpeed median_of(std::vector<bench::WireSpeed> speeds) {
   return speeds[speeds.size() / 2];
 }
 
-// Rounds are interleaved: a machine that slows down does so for all alike.
+// Rounds are interleaved, so that a slowdown of the machine affects all alike.
 BenchTransportRow measure_row(unsigned size, unsigned rounds, bench::WireSpeedOptions measured,
                               bench::Progress& progress) {
   std::vector<bench::WireSpeed> raw;
@@ -214,7 +213,7 @@ void add_bench_transport(CLI::App& bench) {
   });
 }
 
-// `spillway bench transport-core`: packets a second through the transport's state machines.
+// `spillway bench transport-core`: packets per second through the transport's state machines.
 namespace {
 
 struct BenchTransportCoreOptions {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `spillway codec tour`: what one gradient costs, cut and dropped, and in how many bits by which
-// code; as tables and as a page with plots.
+// `spillway codec tour`: the error of one gradient when its packets are cut or dropped, and its
+// size under every code, as tables and as a page with plots.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -32,7 +32,7 @@ constexpr std::array<unsigned, 5> kCuts = {1024, 512, 256, 206, 128};
 constexpr std::array<unsigned, 5> kPlottedCuts = {0, 128, 206, 256, 512};  // 0: dropped
 constexpr std::array<double, 7> kShares = {0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0};
 constexpr double kTableShare = 0.1;
-// Fresh rotations and fresh victims, averaged.
+// Averages over fresh rotations and fresh victims.
 constexpr std::uint32_t kMessages = 32;
 constexpr std::size_t kSyntheticValues = std::size_t{1} << 18;
 
@@ -47,11 +47,11 @@ struct CodecTourOptions {
 
 struct CutRow {
   unsigned cut_bytes;
-  double kept_bytes;  // share of the frame that is left
+  double kept_bytes;  // remaining share of the frame
   double planes;
   double nmse_all;        // every packet cut
-  double nmse_some_cut;   // kTableShare of them cut
-  double nmse_some_lost;  // kTableShare of them lost instead
+  double nmse_some_cut;   // kTableShare of the packets cut
+  double nmse_some_lost;  // kTableShare of the packets lost instead
 };
 
 struct Tour {
@@ -95,8 +95,8 @@ CutRow cut_row(std::span<const float> gradient, const CodecTourOptions& options,
           mean_trial(gradient, fabric, encoding, kTableShare, 0).nmse};
 }
 
-// One line of the plot: error against the share of packets hit. Losing everything has no estimate,
-// so the line of lost packets stops short of it.
+// One line of the plot: error against the share of packets hit. If all packets are lost there is no
+// estimate, so the line of lost packets ends before that.
 plot::ChartLine plot_line(std::span<const float> gradient, const CodecTourOptions& options,
                           unsigned cut) {
   const packetize::PacketLimits fabric{.mtu = options.mtu, .trim_bytes = cut == 0 ? 206 : cut};
@@ -227,7 +227,7 @@ void write_page_file(const std::filesystem::path& path, const std::string& conte
   write_output(path.string(), content, {}, "; choose another folder with --out");
 }
 
-// What stands below the rates, a line per sentence.
+// The notes below the rates table.
 std::string rate_notes(const Tour& tour) {
   return fmt::format(
       "Coded numbers are rounded to the nearest with one scale, and coded by the table named "
@@ -238,11 +238,11 @@ std::string rate_notes(const Tour& tour) {
       bench::kSumSpeedRanks, tour.rates.left_out);
 }
 
-// Writes the page, and its plots as files of their own beside it. Returns the page's path.
+// Writes the page, and its plots as separate files beside it. Returns the page's path.
 std::filesystem::path write_page(const CodecTourOptions& options, const Tour& tour,
                                  const std::string& table, const std::string& rates) {
   std::error_code error;
-  std::filesystem::create_directories(options.out, error);  // a failure shows when writing
+  std::filesystem::create_directories(options.out, error);  // the writes below report a failure
   const std::filesystem::path folder(options.out);
   const std::string chart =
       plot::svg_of({.title = "Error against the share of packets that met congestion",

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // `spillway <noun> <verb>`: one function per noun, in the file of its name. It adds the noun with
-// its verbs, their options and examples; a verb's callback does the work and throws CommandError,
-// or CLI11's own errors, when it cannot. The verbs of `bench`, and some of `emulate`, `job`, `lab`
-// and `sim`, have files of their own.
+// its verbs, their options and examples. A verb's callback does the work; on failure it throws
+// CommandError or CLI11's own errors. The verbs of `bench`, and some of `emulate`, `job`, `lab` and
+// `sim`, have files of their own.
 #pragma once
 
 #include "bench/command_error.h"
@@ -59,8 +59,7 @@ void add_sim_drill(CLI::App& sim);
 void add_sim_jobs(CLI::App& sim);
 void add_sim_soak(CLI::App& sim);
 
-// Ends the tool with exit code 2 and a sentence when a SPILLWAY_* variable has a value that is not
-// allowed.
+// Ends the tool with exit code 2 and a message if a SPILLWAY_* variable has an invalid value.
 void check_variables();
 
 }  // namespace spillway::cli

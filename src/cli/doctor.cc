@@ -39,7 +39,7 @@ constexpr std::array<Severity, 4> kSeverities = {Severity::kOk, Severity::kNote,
 
 struct Label {
   std::string_view text;
-  std::string_view colour;  // what turns it on
+  std::string_view colour;  // escape sequence that turns it on
 };
 
 Label label_of(Severity severity) {
@@ -75,7 +75,7 @@ std::string_view verdict(Severity worst) {
   return worst == Severity::kWarning ? "fit with reservations" : "fit";
 }
 
-// In text each finding is a line, the remedy indented below it.
+// One line per finding, with the remedy indented below it.
 std::string findings_text(std::span<const doctor::Finding> findings, bool coloured) {
   std::size_t width = 0;
   for (const doctor::Finding& finding : findings) {
@@ -108,13 +108,13 @@ nlohmann::json findings_json(std::span<const doctor::Finding> findings) {
   return {{"findings", list}, {"summary", summary}};
 }
 
-// Only a terminal gets colours, and none where NO_COLOR is set (no-color.org).
+// Colours only on a terminal, and not if NO_COLOR is set (no-color.org).
 bool wants_colours() {
   const char* refused = std::getenv("NO_COLOR");
   return (refused == nullptr || *refused == '\0') && ::isatty(STDOUT_FILENO) == 1;
 }
 
-// Beside those of commands.h.
+// Exit codes besides those of commands.h.
 constexpr int kExitWarnings = 3;
 constexpr int kExitErrors = 4;
 
@@ -123,7 +123,7 @@ constexpr std::int64_t kMaxTrimSeconds = 60;
 struct DoctorOptions {
   bool json = false;
   bool listens = false;
-  std::string listen;  // empty: everywhere
+  std::string listen;  // empty: all addresses
   std::string duration;
   std::string peer;
   std::string trim_for = "1s";
@@ -141,7 +141,7 @@ base::Duration duration_of(const std::string& option, const std::string& text) {
 
 // ------------------------------------------------------------------ the listener
 
-// SIGINT and SIGTERM, which from now on make this readable and do nothing else.
+// Blocks SIGINT and SIGTERM and returns a descriptor that becomes readable when one arrives.
 net::UniqueFd end_signals() {
   sigset_t set;
   sigemptyset(&set);
@@ -230,7 +230,7 @@ void examine(const DoctorOptions& options) {
 }
 
 void add_listen_options(CLI::App& command, DoctorOptions& options, CLI::Option* peer) {
-  // Given without a value, it leaves `listen` empty: everywhere.
+  // Without a value, `listen` stays empty: all addresses.
   CLI::Option* listen = command.add_option_function<std::vector<std::string>>(
       "--listen",
       [&options](const std::vector<std::string>& values) {

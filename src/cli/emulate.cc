@@ -28,7 +28,7 @@ namespace {
 
 using nlohmann::json;
 
-// In ASCII: names come from traces, and a terminal obeys some of the other characters.
+// Prints ASCII only: names come from traces, and terminals act on some other characters.
 std::string text_of(const json& value) {
   return value.dump(2, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace);
 }
@@ -134,9 +134,9 @@ struct EmulateShowOptions {
   bool json = false;
 };
 
-// What a trace communicates, by kind and size of group.
+// A trace's communication by kind and size of group.
 struct CommunicationTotals {
-  std::uint64_t calls = 0;  // nodes over all ranks
+  std::uint64_t calls = 0;  // nodes of all ranks
   std::uint64_t bytes = 0;
 };
 using CommunicationTable = std::map<std::pair<std::string, std::size_t>, CommunicationTotals>;
@@ -177,8 +177,8 @@ base::Duration added_by(const emulate::NodeTimes& times, base::Instant& until) {
   return added;
 }
 
-// From the first node's beginning to the last one's end by the clock of the traced run, the longest
-// of any rank's: what a replay is compared with. Nothing where a trace has no clock.
+// Measures the traced run by its own clock: from a rank's first node's start to its last one's end,
+// the longest of all ranks. Replays are compared with it. Zero if the trace has no clock.
 class RecordedSpan final : public emulate::NodeSink {
  public:
   base::Status on_rank(const emulate::RankInfo& /*info*/) override {

@@ -26,12 +26,12 @@
 namespace spillway::cli {
 namespace {
 
-// `spillway emulate calibrate`: what collectives take on the network that this process is in.
+// `spillway emulate calibrate`: measures collectives on the network of this process.
 
 using nlohmann::json;
 
 constexpr std::uint64_t kMostCalibrated = std::uint64_t{1} << 30;
-constexpr std::uint64_t kMostAtOnce = std::uint64_t{256} << 20;  // every rank has them in memory
+constexpr std::uint64_t kMostAtOnce = std::uint64_t{256} << 20;  // every rank holds them in memory
 
 struct EmulateCalibrateOptions {
   std::string out;
@@ -72,7 +72,8 @@ std::vector<emulate::CollectiveShape> shapes_of(const EmulateCalibrateOptions& o
   return shapes;
 }
 
-// Those of groups that divide the world.
+// Reads shapes, leaving out those that cannot be measured: single ranks, and sizes above
+// kMostCalibrated.
 std::vector<emulate::CollectiveShape> shapes_in(const json& list) {
   std::vector<emulate::CollectiveShape> shapes;
   for (const json& shape : list) {
@@ -86,7 +87,7 @@ std::vector<emulate::CollectiveShape> shapes_in(const json& list) {
   return shapes;
 }
 
-// What a staged run called, and at once, and which of its ranks were real.
+// Reads the shapes that a staged run called, those in flight at once, and its real ranks.
 void read_report(const std::string& report, std::uint32_t world,
                  emulate::CalibrationOptions& calibration, emulate::MemoryOptions& memory) {
   std::ifstream file(report);
@@ -119,7 +120,7 @@ emulate::CalibrationOptions calibration_of(const EmulateCalibrateOptions& option
   return made;
 }
 
-// The same command at every host of a lab: this process becomes `spillway lab run`.
+// Becomes `spillway lab run` with the same command at every host.
 [[noreturn]] void calibrate_in_lab(const EmulateCalibrateOptions& options) {
   if (options.ranks < 2) {
     throw CLI::ValidationError("--ranks", "with --preset it is how many hosts the lab has");
@@ -160,7 +161,7 @@ void calibrate_network(const EmulateCalibrateOptions& options) {
     read_report(options.like, everybody->world(), calibration, memory);
   }
   std::optional<emulate::MeasuredMemory> held;
-  if (!memory.at_once.empty()) {  // first: what durations leave behind would be in it
+  if (!memory.at_once.empty()) {  // first, before duration measurements use memory
     held = value_or_throw(emulate::measure_memory(*everybody, memory));
   }
   const bool speaks = everybody->rank() == 0;

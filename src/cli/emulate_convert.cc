@@ -23,7 +23,7 @@ struct EmulateConvertOptions {
   bool gzip = false;
 };
 
-// A file for each rank, as ranks come.
+// Writes one file per rank, in the order in which ranks arrive.
 class RankFiles final : public emulate::NodeSink {
  public:
   RankFiles(std::string prefix, bool gzip) : prefix_(std::move(prefix)), gzip_(gzip) {}

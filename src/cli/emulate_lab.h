@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Verbs of `emulate` whose ranks may be hosts of a lab: the options that say so, and the command
-// that this tool then starts itself with.
+// For verbs of `emulate` whose ranks may be hosts of a lab: the lab's options, and the command with
+// which this tool then starts itself.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,16 +14,16 @@ namespace spillway::cli {
 
 struct EmulateLabOptions {
   std::string preset;              // empty: no lab
-  std::vector<std::string> words;  // further ones, for `spillway lab run`
+  std::vector<std::string> words;  // further arguments for `spillway lab run`
 };
 
-// `what`: the ranks do there.
+// `what` begins the help text of --preset: what is done in the lab.
 void add_lab_options(CLI::App& command, EmulateLabOptions& options, const std::string& what);
 
-// Where this tool is: in a lab it is found by no other name.
+// Path of this tool; in a lab no other name is sure to find it.
 std::string own_program();
 
-// `command` at every host.
+// The `spillway lab run` command that runs `command` at every host.
 std::vector<std::string> lab_command(const EmulateLabOptions& options, std::size_t hosts,
                                      const std::vector<std::string>& command);
 

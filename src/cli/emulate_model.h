@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The options of a model's shape and its parallelism, which `emulate synthesize` and `emulate
-// simulate` share.
+// Options for a model's shape and parallelism, for `emulate synthesize` and `emulate simulate`.
 #pragma once
 
 #include "emulate/synthesize/llm_step.h"
@@ -13,7 +12,7 @@ class App;
 namespace spillway::cli {
 
 void add_llm_options(CLI::App& command, emulate::LlmStepOptions& options);
-// A usage error where its numbers do not fit together.
+// Throws a usage error if the numbers do not fit together.
 void check_model(const emulate::LlmStepOptions& options);
 
 }  // namespace spillway::cli

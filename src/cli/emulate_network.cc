@@ -16,8 +16,8 @@
 namespace spillway::cli {
 namespace {
 
-// Leaves of --leaf-hosts hosts under spines that together carry what leaves do, over the
-// oversubscription.
+// Leaves of --leaf-hosts hosts each, under spines whose total capacity is that of the leaves
+// divided by the oversubscription.
 std::string leaf_spine_lines(const EmulateNetworkOptions& options, std::uint32_t ranks) {
   const base::BitRate rate = parsed("--rate", base::parse_rate(options.rate));
   const std::uint32_t hosts = std::max(ranks, 2U);
@@ -36,7 +36,7 @@ std::string leaf_spine_lines(const EmulateNetworkOptions& options, std::uint32_t
       leaves * options.leaf_hosts, leaves, spines, rate.count(), uplink, job);
 }
 
-// What of a full packet on the wire is data.
+// The share of a full packet on the wire that is data.
 double efficiency_of(CarriedBy carried_by) {
   sim::SpillwayStackConfig config;
   config.packet_bytes = scenario::SpillwayOptions().packet_bytes;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Options that verbs of `emulate` share: a network that is not there, ranks, traces; and what they
-// make of them.
+// Options shared by verbs of `emulate`: a simulated network, ranks, traces; and their parsed
+// results.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -40,16 +40,16 @@ struct EmulateNetworkOptions {
 
 void add_network_options(CLI::App& command, EmulateNetworkOptions& options);
 
-// With a host for each of so many ranks.
+// The network, with a host for each of `ranks` ranks.
 scenario::Scenario network_of(const EmulateNetworkOptions& options, std::uint32_t ranks);
 emulate::FabricPaths paths_of(const EmulateNetworkOptions& options, std::uint32_t ranks);
 emulate::FlowModelOptions flow_options_of(const EmulateNetworkOptions& options);
 
-// "3=1.5", "3=20ms": a rank and something.
+// Parses "3=1.5" or "3=20ms": a rank and a value.
 std::pair<std::uint32_t, std::string> rank_and(const char* option, const std::string& text);
-// A usage error where one of such texts names a rank that is none of `ranks`.
+// Throws a usage error if a text names a rank that is not below `ranks`.
 void check_ranks(const char* option, const std::vector<std::string>& texts, std::uint32_t ranks);
-// "3=1.5": by what a rank's computing takes longer.
+// Parses "3=1.5": a rank and the factor by which its computing takes longer.
 std::pair<std::uint32_t, double> rank_and_factor(const char* option, const std::string& text);
 
 }  // namespace spillway::cli

@@ -32,7 +32,7 @@
 namespace spillway::cli {
 namespace {
 
-// `spillway emulate run`: this process is one rank of a trace, or several, as real traffic.
+// `spillway emulate run`: replays one or several ranks of a trace in this process, as real traffic.
 
 using nlohmann::json;
 
@@ -50,9 +50,9 @@ struct EmulateRunOptions {
 };
 
 constexpr std::uint32_t kMostRanksHere = 1024;
-constexpr unsigned kThreadsOfOne = 1;  // of a communicator, where a process has many
+constexpr unsigned kThreadsOfOne = 1;  // per communicator, if a process has several ranks
 
-// What every rank tells of one replay; travels as it is in memory, between ranks of one build.
+// One rank's figures for one replay. Sent between ranks as raw memory, so all must be of one build.
 struct RankFigures {
   std::int64_t length_ns = 0;
   std::int64_t computing_ns = 0;
@@ -81,7 +81,7 @@ double slowness_of(const EmulateRunOptions& options, std::uint32_t rank) {
   return 1.0;
 }
 
-// When a rank is to die, after the replay's begin.
+// When the rank dies, counted from the start of the replay; empty if it does not.
 std::optional<base::Duration> death_of(const EmulateRunOptions& options, std::uint32_t rank) {
   for (const std::string& text : options.dead) {
     const auto [which, time] = rank_and("--dead", text);
@@ -93,7 +93,7 @@ std::optional<base::Duration> death_of(const EmulateRunOptions& options, std::ui
   return std::nullopt;
 }
 
-// As a process that is killed dies: nobody is told.
+// Ends the process without notice, as if killed.
 void die_after(base::Duration after) {
   std::thread([after] {
     std::this_thread::sleep_for(std::chrono::nanoseconds(after.count()));
@@ -110,7 +110,7 @@ std::int64_t cpu_time_ns() {
   return nanoseconds(usage.ru_utime) + nanoseconds(usage.ru_stime);
 }
 
-// A lint before anybody waits; refuses what cannot run.
+// Reads and lints the trace before any rank waits; refuses one that cannot be replayed.
 emulate::World sound_world(const std::string& trace) {
   emulate::World world = value_or_throw(emulate::read_world(trace, {}));
   const emulate::LintReport report = emulate::lint(world);
@@ -228,7 +228,7 @@ void print_replay(const std::vector<RankFigures>& ranks) {
 
 // ------------------------------------------------------------------ the run
 
-// The same command at every host of a lab: this process becomes `spillway lab run`.
+// Becomes `spillway lab run` with the same command at every host.
 [[noreturn]] void start_lab(const EmulateRunOptions& options, std::uint32_t hosts) {
   std::vector<std::string> words = {own_program(),
                                     "emulate",
@@ -277,7 +277,7 @@ void run_rank(const EmulateRunOptions& options, const emulate::World& world,
   }
 }
 
-// Processes meet as their launcher says, and the first makes an id for all their ranks.
+// Launched processes meet through their launcher, and the first makes an id for all ranks.
 struct RanksHere {
   runtime::UniqueId id;
   std::uint32_t first = 0;

@@ -30,7 +30,7 @@
 namespace spillway::cli {
 namespace {
 
-// `spillway emulate simulate`: a trace, or a model's step, on a network in virtual time.
+// `spillway emulate simulate`: runs a trace, or a model's step, on a network in virtual time.
 
 using nlohmann::json;
 
@@ -86,8 +86,8 @@ emulate::World world_of(const EmulateSimulateOptions& options) {
 
 // ------------------------------------------------------------------ results as they arise
 
-// One line a transfer, written out every so many lines and at the end: a run that is stopped has
-// told of what it did.
+// One line per transfer, flushed every kLinesTogether lines and at the end, so that an interrupted
+// run leaves its results so far.
 class ResultLines {
  public:
   ResultLines(const std::string& path, const emulate::World& world)
@@ -141,7 +141,7 @@ struct SimulationOutcome {
   double read_s = 0.0;
   double run_s = 0.0;
   double memory_gib = 0.0;
-  double computing_share = 0.0;  // of a rank's time, mean
+  double computing_share = 0.0;  // of a rank's time, averaged over ranks
   std::optional<std::uint64_t> packets;
   std::uint64_t failed_flows = 0;
 };

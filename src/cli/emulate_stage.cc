@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `spillway emulate stage`: a training script as a few real ranks of a world of many.
-// `spillway emulate enter`: a process that a launcher started becomes one of these ranks.
+// `spillway emulate stage`: runs a training script as a few real ranks of a large world. `spillway
+// emulate enter`: turns a process that a launcher started into one of these ranks.
 #include <fmt/format.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -97,7 +97,7 @@ emulate::MeasuredTable read_table(const std::string& path) {
   return *table;
 }
 
-// The trace in virtual time on the network's flows.
+// Simulates the trace in virtual time on the network's flows.
 emulate::TraceArrivals arrivals_of(const EmulateStageOptions& options,
                                    const emulate::StageConfig& config) {
   const emulate::World world = value_or_throw(emulate::read_world(options.trace, {}));
@@ -117,7 +117,7 @@ emulate::TraceArrivals arrivals_of(const EmulateStageOptions& options,
 
 // ------------------------------------------------------------------ processes
 
-// A folder of its own for the socket, which goes with it.
+// A folder for the socket, removed with this object.
 class StageFolder {
  public:
   StageFolder() {
@@ -142,7 +142,7 @@ class StageFolder {
 
 using StageVariables = std::vector<std::pair<std::string, std::string>>;
 
-// Ends with this process.
+// The child ends with this process.
 pid_t start_child(const std::vector<std::string>& command, const StageVariables& variables) {
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
@@ -179,7 +179,7 @@ std::vector<pid_t> start_here(const EmulateStageOptions& options,
   return children;
 }
 
-// A host of a lab for each real rank.
+// Starts one lab host per real rank.
 pid_t start_in_lab(const EmulateStageOptions& options, const emulate::StageConfig& config,
                    const std::string& socket) {
   EmulateLabOptions lab = options.lab;
@@ -198,7 +198,7 @@ std::vector<pid_t> start_real(const EmulateStageOptions& options,
                           : start_here(options, config, socket);
 }
 
-// Whether all ended well.
+// True if all ended well.
 bool wait_for(const std::vector<pid_t>& children) {
   bool is_well = true;
   for (const pid_t child : children) {
@@ -340,7 +340,7 @@ void enter_stage(const std::vector<std::string>& command) {
     throw CommandError(fmt::format("the launcher started {} processes, the stage has {} real ranks",
                                    launch.world, staged.real.size()));
   }
-  // What torch wants to know beside, where the launcher does not say it in torch's words.
+  // Further variables that torch needs, unless the launcher has set them already.
   const auto outline = value_or_throw(runtime::outline_of_launch(environment));
   if (outline && !outline->store.host.empty()) {
     ::setenv("MASTER_ADDR", outline->store.host.c_str(), 0);

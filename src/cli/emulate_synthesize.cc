@@ -15,7 +15,7 @@
 namespace spillway::cli {
 namespace {
 
-// `spillway emulate synthesize`: a trace of a step that nobody ran.
+// `spillway emulate synthesize`: writes the trace of a step that nobody ran.
 
 struct EmulateSynthesizeOptions {
   std::string out;

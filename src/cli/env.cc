@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `spillway env`: every SPILLWAY_* variable with the value in force. With --markdown it prints
+// `spillway env`: every SPILLWAY_* variable with its current value. With --markdown it prints
 // docs/environment.md.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -21,10 +21,10 @@ struct EnvOptions {
   bool markdown = false;
 };
 
-// A variable as this process finds it.
+// A variable's state in this process.
 struct VariableInForce {
   bool is_set = false;
-  std::optional<std::string> value;  // none: not set, and the default is no value
+  std::optional<std::string> value;  // empty: not set, and there is no default
   base::Status status;
 };
 
@@ -131,7 +131,7 @@ constexpr std::string_view kIntroduction =
     "  `spillway` tool starts (exit code 2).\n"
     "- An argument of a call or an option of a command goes before its variable.\n";
 
-// A bar ends a cell of a table.
+// Escapes bars, which would end a table cell.
 std::string cell(std::string_view text) {
   std::string escaped;
   for (const char c : text) {

@@ -19,7 +19,7 @@ std::string reason(unsigned number) {
   return std::string(dataplane::reason_name(static_cast<spillway_reason>(number)));
 }
 
-// Classes are named by the priority they hold.
+// The name of a class: the priority that it holds.
 std::string class_name(unsigned queue) {
   return queue == SPILLWAY_CONTROL_QUEUE ? "control" : std::to_string(queue);
 }
@@ -30,7 +30,7 @@ double gigabits_per_second(std::uint64_t bytes, base::Duration elapsed) {
              : 0.0;
 }
 
-// The packets of classes that had any.
+// Packets by class, for classes that had any.
 json classes_json(const spillway_port_counters& counters) {
   json classes = json::object();
   for (unsigned queue = 0; queue < SPILLWAY_QUEUES; ++queue) {
@@ -58,7 +58,7 @@ json port_json(const PortSnapshot& port) {
           {"same_port", port.same_port}};
 }
 
-// What should not happen, with what it means.
+// An event that should not happen, and its meaning.
 struct Trouble {
   std::uint64_t count;
   const char* meaning;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a fabric did, for people, programs and monitoring systems.
+// A fabric's counters as text, as JSON and for Prometheus.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,15 +12,15 @@
 
 namespace spillway::cli {
 
-// A row per switch port. Rates are those since `before`, `elapsed` earlier; of all time where that
-// is empty.
+// A row per switch port. Rates cover the time since `before`, `elapsed` earlier; the whole run if
+// that is empty.
 TextTable fabric_table(const fabric::FabricSnapshot& now, const fabric::FabricSnapshot& before,
                        base::Duration elapsed);
 
-// A line of totals, and a line for each thing that should not happen and did.
+// A line of totals, and a line for each thing that should not have happened but did.
 std::string fabric_summary(const fabric::FabricSnapshot& snapshot);
 
-// Packets by what was decided about them: by the reason's name.
+// Packets by decision, keyed by the reason's name.
 nlohmann::json reasons_json(const spillway_port_counters& counters);
 
 nlohmann::json fabric_json(const fabric::FabricSnapshot& snapshot);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `spillway fixup attach`, `stats` and `detach`: the fix-up, at a receiver's interface, of packets
-// that a switch cut without correcting their length fields.
+// `spillway fixup attach`, `stats` and `detach`: corrects, at a receiver's interface, the length
+// fields of packets that a switch cut without updating them.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 

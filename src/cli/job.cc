@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `spillway job`: a running job whose members may change, looked at and changed from outside.
+// `spillway job`: inspects and changes a running job whose members may change.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -34,7 +34,7 @@ namespace {
 constexpr base::Duration kStatusPatience = base::seconds(5);
 
 struct JobOptions {
-  std::string ticket;  // else SPILLWAY_JOB, else SPILLWAY_JOB_FILE's
+  std::string ticket;  // empty: SPILLWAY_JOB, else the file SPILLWAY_JOB_FILE
   bool json = false;
   std::string patience = "60s";
   std::vector<std::uint32_t> ranks;
@@ -49,7 +49,7 @@ struct JobOptions {
 
 // ------------------------------------------------------------------ asking
 
-// No ticket at all is wrong usage. A ticket file that is missing may still be written.
+// Having no ticket at all is a usage error. A missing ticket file is not: it may still be written.
 std::string ticket_text(const JobOptions& options) {
   const base::Environment told = base::Environment::of_process();
   if (!options.ticket.empty()) {
@@ -101,14 +101,14 @@ nlohmann::json status_of(const JobOptions& options) {
   return status;
 }
 
-// ------------------------------------------------------------------ what people see
+// ------------------------------------------------------------------ text output
 
-// In ASCII: a terminal obeys some of the other characters.
+// Prints ASCII only: terminals act on some other characters.
 std::string json_text(const nlohmann::json& value, int indent = -1) {
   return value.dump(indent, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace);
 }
 
-// A rank's number, or what the process is instead.
+// A member's rank, or its role if it has none.
 std::string standing_of(const nlohmann::json& member) {
   const nlohmann::json& rank = member.at("rank");
   return !rank.is_null()                ? std::to_string(rank.get<int>())
@@ -159,7 +159,7 @@ std::string html_escaped(const std::string& text) {
   return out;
 }
 
-// Opens without a network, and looks again by itself.
+// A page that needs no network and refreshes itself.
 std::string page_of(const nlohmann::json& status, const std::vector<std::string>& changes) {
   std::string rows;
   for (const auto& member : status.at("members")) {
@@ -268,7 +268,7 @@ void watch(const JobOptions& options) {
 
 void join(const JobOptions& options) {
   const std::string text = ticket_text(options);
-  ticket_in(options, text);  // before the script starts
+  ticket_in(options, text);  // checks the ticket before the script starts
   for (const auto& [name, value] : newcomer_variables(text, options.local_rank)) {
     ::setenv(name.c_str(), value.c_str(), 1);
   }

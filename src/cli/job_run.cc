@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `spillway job run`: starts this machine's processes of a job, and lets the others live when one
-// dies. torchrun ends all of them then, which is right for jobs that cannot go on.
+// `spillway job run`: starts this machine's processes of a job, and keeps the others running when
+// one dies. torchrun would end all of them, which is right for jobs that cannot continue.
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -37,7 +37,7 @@ struct JobRunOptions {
   std::uint32_t processes = 1;
   std::uint32_t first = 0;
   std::uint32_t world = 0;  // 0: as many as processes
-  std::string master;       // of other machines, too
+  std::string master;       // required if other machines take part
   std::uint32_t respawn = 1'000'000;
   std::vector<std::string> command;
 };
@@ -75,7 +75,7 @@ runtime::Place master_of(const JobRunOptions& options) {
   return *place;
 }
 
-// Checks options against each other; each by itself was checked when it was parsed.
+// Checks options against each other; parsing has checked each by itself.
 void check_options(const JobRunOptions& options) {
   if (!options.master.empty()) {
     static_cast<void>(master_of(options));
@@ -101,7 +101,7 @@ void check_options(const JobRunOptions& options) {
   }
 }
 
-// The processes that this one has started.
+// The processes that this command started.
 class JobProcesses {
  public:
   explicit JobProcesses(const JobRunOptions& options) : options_(options) {
@@ -139,7 +139,7 @@ class JobProcesses {
     }
   }
 
-  // Until all have ended. Whether the job came to its end: the last process did.
+  // Returns when all have ended: true if the last one succeeded, that is, the job completed.
   bool watch() {
     while (!living_.empty()) {
       int status = 0;
@@ -160,7 +160,7 @@ class JobProcesses {
  private:
   using Variables = std::vector<std::pair<std::string, std::string>>;
 
-  // A standby for a dead one, while the job lives.
+  // A standby to be started for a dead process while the job lives.
   struct Owed {
     std::uint32_t local_rank = 0;
     base::Instant until{};
@@ -173,14 +173,14 @@ class JobProcesses {
     }
     fmt::print(stderr, "spillway: process {} {}; {} others go on\n", ended, how(status),
                living_.size());
-    // One that ended by itself would do so again, or was removed.
+    // Only killed processes are replaced: one that exited would exit again, or was removed.
     if (WIFSIGNALED(status) && replaced_ < options_.respawn) {
       ++replaced_;
       owed_.push_back({local_rank, base::MonotonicClock().now() + kReplacePatience});
     }
   }
 
-  // The ticket may be that of the dead process, until another is rank 0.
+  // Waits for a living ticket: the file may hold the dead process's until another rank 0 writes it.
   void replace_if_possible() {
     if (owed_.empty() || end_signal != 0) {
       return;
@@ -198,7 +198,7 @@ class JobProcesses {
                                : fmt::format("ended with code {}", WEXITSTATUS(status));
   }
 
-  // Of a job that answers; empty where it has not begun, or is over.
+  // The ticket of a job that answers; empty if it has not begun or is over.
   std::string living_ticket() const {
     const base::Result<std::string> text = runtime::ticket_text_in(ticket_file_);
     const base::Result<runtime::Ticket> ticket = runtime::parse_ticket(text.ok() ? *text : "");
@@ -236,10 +236,10 @@ class JobProcesses {
   const JobRunOptions& options_;
   std::string ticket_file_;
   bool owns_file_ = false;
-  std::map<pid_t, std::uint32_t> living_;  // by process, its local rank
+  std::map<pid_t, std::uint32_t> living_;  // pid to local rank
   std::deque<Owed> owed_;
   std::uint32_t replaced_ = 0;
-  bool is_well_ = false;  // the last that ended
+  bool is_well_ = false;  // of the last one that ended
   bool has_forwarded_ = false;
 };
 

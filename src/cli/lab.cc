@@ -22,8 +22,8 @@
 namespace spillway::cli {
 namespace {
 
-// The running lab of that name; an empty name means the only one there is. Throws CommandError,
-// naming those that run.
+// The running lab with this name; an empty name means the only one. Throws CommandError with the
+// names of running labs.
 lab::LabRecord select_lab(const std::string& name) {
   const std::vector<lab::LabRecord> labs =
       value_or_throw(lab::live_labs(lab::default_state_root()));
@@ -42,7 +42,7 @@ lab::LabRecord select_lab(const std::string& name) {
                    : fmt::format("no lab named '{}' is running; running are {}", name, names));
 }
 
-// `spillway lab presets`: the networks that come with the tool, and their texts.
+// `spillway lab presets`: the built-in networks and their texts.
 
 void show_presets(const std::string& name) {
   if (!name.empty()) {
@@ -63,8 +63,8 @@ void add_lab_presets(CLI::App& lab) {
   command->callback([name] { show_presets(*name); });
 }
 
-// `spillway lab load`: what ranks run while the lab tries whether it is on time
-// (lab/calibration.h). Not for people, and not in the help.
+// `spillway lab load`: run by ranks while the lab tests whether it keeps up (lab/calibration.h).
+// Internal, and hidden from the help.
 void add_lab_load(CLI::App& lab) {
   const auto options = std::make_shared<lab::LoadOptions>();
   const auto rate = std::make_shared<std::int64_t>(0);
@@ -79,8 +79,7 @@ void add_lab_load(CLI::App& lab) {
   });
 }
 
-// `spillway lab run`: a command on every host of an emulated network, from the network's making to
-// its end.
+// `spillway lab run`: makes an emulated network, runs a command on every host, and removes it.
 void add_lab_run(CLI::App& lab) {
   const auto options = std::make_shared<LabCommandOptions>();
   CLI::App* command =
@@ -100,7 +99,7 @@ void add_lab_run(CLI::App& lab) {
   });
 }
 
-// `spillway lab up`: an emulated network in the background, for `lab exec`.
+// `spillway lab up`: keeps an emulated network in the background, for `lab exec`.
 
 struct LabUpOptions {
   NetworkOptions network;
@@ -134,8 +133,8 @@ void add_lab_up(CLI::App& lab) {
   command->callback([options] { bring_up(*options); });
 }
 
-// `spillway lab exec`: a command on one host of a running lab, with this terminal, or on all of
-// them at once, with their output marked.
+// `spillway lab exec`: runs a command on one host of a running lab, with this terminal, or on all
+// hosts at once, with their output labelled.
 
 struct LabExecOptions {
   std::string name;
@@ -183,7 +182,7 @@ void add_lab_exec(CLI::App& lab) {
   command->callback([options] { execute(*options); });
 }
 
-// `spillway lab ps`: the labs that run, and the removal of what dead ones left behind.
+// `spillway lab ps`: lists running labs, and removes what dead ones left behind.
 
 std::string since_text(std::int64_t seconds) {
   return fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(static_cast<std::time_t>(seconds)));
@@ -226,7 +225,7 @@ void add_lab_ps(CLI::App& lab) {
   command->callback([json] { list_labs(*json); });
 }
 
-// `spillway lab down`: ends labs, with everything that runs in them.
+// `spillway lab down`: ends labs and everything that runs in them.
 
 struct LabDownOptions {
   std::string name;

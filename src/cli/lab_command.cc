@@ -68,7 +68,7 @@ Overrides topology_overrides(const NetworkOptions& options) {
   return overrides;
 }
 
-// Thresholds that count from the queue's size follow it, as they do where it is the default.
+// Thresholds derived from the queue's size follow it, as with the default size.
 Overrides switch_overrides(const NetworkOptions& options, const scenario::Scenario& base) {
   Overrides overrides;
   auto mode = static_cast<spillway_port_mode>(base.port.mode);
@@ -109,8 +109,8 @@ std::string fault_lines(const scenario::Topology& topology, std::string_view kin
   return lines;
 }
 
-// So many that chunks under way seldom meet in a slot: a rank has up to 1,024 to each owner. All
-// switches of a lab share one machine's memory, at 1.5 KB a slot.
+// Enough slots that chunks in flight rarely collide: a rank has up to 1,024 per owner. All switches
+// of a lab share one machine's memory, at 1.5 KB a slot.
 std::uint32_t slots_for(const scenario::Topology& topology) {
   constexpr std::uint32_t kPerHost = 8 * 1024;
   constexpr std::uint32_t kOfAll = 128 * 1024;
@@ -119,7 +119,7 @@ std::uint32_t slots_for(const scenario::Topology& topology) {
   return std::max(kLeast, std::min(kPerHost * topology.hosts(), kOfAll / switches));
 }
 
-// Switches with hosts add up what these send, the others what such switches do.
+// Switches with hosts add up what these send; the others add up the sums of such switches.
 std::string aggregate_lines(const scenario::Topology& topology) {
   std::vector<bool> has_hosts(topology.nodes(), false);
   for (const scenario::Link& link : topology.links) {
@@ -302,13 +302,13 @@ void add_lab_command_options(CLI::App& verb, LabCommandOptions& options) {
 
 lab::LabOutcome run_lab_command(const LabCommandOptions& command, const lab::TraceOptions& trace) {
   lab::LabOptions options = lab_options_of(command.network);
-  if (!has_fixed_rate(command.network)) {  // else the summary warns
+  if (!has_fixed_rate(command.network)) {  // with a fixed rate the summary warns
     options = on_time(std::move(options), command.network);
   }
   options.grace = base::nanoseconds(static_cast<std::int64_t>(command.grace_seconds * 1e9));
   options.trace = trace;
   if (command.json) {
-    options.output.out = STDERR_FILENO;  // standard output holds the JSON and nothing else
+    options.output.out = STDERR_FILENO;  // standard output holds only the JSON
   }
   const lab::HostPlan plan =
       value_or_throw(lab::make_host_plan(options.scenario, {.mtu = options.mtu}));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the verbs that make a lab share: the options that describe its network, the run of a command
-// on every host, and what is printed of it. `lab run` is that alone; `trace run` follows the
-// packets, and `lab up` keeps the network.
+// Shared by the verbs that make a lab: options for its network, running a command on every host,
+// and printing the result. `lab run` does just that; `trace run` also traces packets, and `lab up`
+// keeps the network.
 //
-// The scenario begins as a preset or a file (default: the preset clean). Options for its parts
-// (--hosts, --rate, --loss ...) change it, and --set changes what they made of it: the last word.
+// The scenario starts as a preset or a file (default: the preset clean). Options for its parts
+// (--hosts, --rate, --loss ...) change it, and --set overrides the result.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -38,7 +38,7 @@ struct NetworkOptions {
   std::vector<std::string> overrides;
   std::string isolation = "auto";
   std::string dataplane = "auto";
-  std::optional<unsigned> mtu;  // else the scenario's
+  std::optional<unsigned> mtu;  // unset: the scenario's
   std::string tcp;
   std::vector<std::string> environment;
   bool allow_late = false;
@@ -46,19 +46,19 @@ struct NetworkOptions {
 
 void add_network_options(CLI::App& command, NetworkOptions& options);
 
-// Throws CommandError where they make no sense.
+// Throws CommandError if they are inconsistent.
 lab::LabOptions lab_options_of(const NetworkOptions& network);
 
-// True if the user said how fast links are.
+// True if the user chose the links' rate.
 bool has_fixed_rate(const NetworkOptions& network);
 
-// For lines that say how much slower time runs.
+// Ending of messages that say how much slower time runs.
 inline constexpr const char* kComputingIsNotSlowed =
     ". What ranks compute is not slowed, so it weighs less against communication";
 
-// The same lab, slowed down if this machine would emulate it late otherwise; one line on standard
-// error says so. Where the rate is fixed it throws CommandError with the rate that is possible, and
-// CommandExit where a signal ended the trial.
+// Returns the lab, slowed down if this machine could not emulate it on time; a line on standard
+// error says so. If the rate is fixed, throws CommandError with the possible rate instead. Throws
+// CommandExit if a signal ended the trial.
 lab::LabOptions on_time(lab::LabOptions options, const NetworkOptions& network);
 
 struct LabCommandOptions {
@@ -71,10 +71,11 @@ struct LabCommandOptions {
 
 void add_lab_command_options(CLI::App& verb, LabCommandOptions& options);
 
-// From the network's making to its end. `trace` has no path: packets are not followed.
+// Makes the network, runs the command and removes the network. A `trace` without a path means no
+// packet trace.
 lab::LabOutcome run_lab_command(const LabCommandOptions& command, const lab::TraceOptions& trace);
 
-// Prints JSON or `summary` and, where a rank failed, throws CommandExit with the worst exit code.
+// Prints JSON or `summary`. If a rank failed, throws CommandExit with the worst exit code.
 void end_lab_command(const LabCommandOptions& options, const lab::LabOutcome& outcome,
                      const std::string& summary);
 

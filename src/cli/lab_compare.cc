@@ -29,8 +29,8 @@
 namespace spillway::cli {
 namespace {
 
-// The run that is under way, on standard error. On a terminal, a line that renews itself and goes
-// with the object; elsewhere a line when a run begins and one when it is over.
+// Progress of the current run, on standard error. On a terminal, one line that is redrawn and
+// finally erased; elsewhere, one line at the start of a run and one at its end.
 class CompareProgress {
  public:
   explicit CompareProgress(std::size_t runs);
@@ -41,9 +41,9 @@ class CompareProgress {
   void begin_run(const compare::Transport& transport);
   void end_run(const compare::RunRecord& run) const;
   void show(const compare::RunProgress& progress) const;
-  // So that something else can be printed.
+  // Erases the line so that something else can be printed.
   void clear() const;
-  // A line that stays.
+  // Prints a line that stays.
   void tell(const std::string& line) const;
 
  private:
@@ -69,7 +69,7 @@ void CompareProgress::begin_run(const compare::Transport& transport) {
   }
 }
 
-// "[2/3] spillway took 24 s, 61 steps of 312.5 ms (median)", or why it did not go well.
+// Prints "[2/3] spillway took 24 s, 61 steps of 312.5 ms (median)", or why the run failed.
 void CompareProgress::end_run(const compare::RunRecord& run) const {
   if (!compare::went_well(run)) {
     clear();
@@ -121,8 +121,8 @@ std::string progress_line(std::size_t run, std::size_t runs, const compare::RunP
 }
 
 constexpr std::size_t kMaxRounds = 1000;
-// How long a run may take unless --limit says: as long as nothing is known, and then that multiple
-// of what the first to finish took. --help says so, too.
+// Limits on a run's duration without --limit: kFirstLimit until a run has finished, then
+// kLimitOverFirst times that run's duration, at least kLeastLimit. --help states them, too.
 constexpr base::Duration kFirstLimit = base::seconds(3600);
 constexpr base::Duration kLeastLimit = base::seconds(600);
 constexpr std::int64_t kLimitOverFirst = 10;
@@ -135,7 +135,7 @@ struct LabCompareOptions {
   std::string out = "spillway-compare";
   double grace_seconds = 10.0;
   std::string limit_text;
-  std::optional<base::Duration> limit;  // of limit_text
+  std::optional<base::Duration> limit;  // parsed limit_text
   bool json = false;
   std::vector<std::string> command;
 };
@@ -150,14 +150,14 @@ lab::LabOptions lab_options_for(const LabCompareOptions& compared) {
   return options;
 }
 
-// Before the first run: one that cannot be made would take the others with it.
+// Checked before the first run, because a run that cannot start would spoil the whole comparison.
 void check_tcp(const std::vector<compare::Transport>& transports) {
   for (const compare::Transport& transport : transports) {
     throw_unless_ok(lab::check_congestion_control(transport.tcp));
   }
 }
 
-// The longest time that a run may take; 0: any.
+// The longest time that a run may take; 0: unlimited.
 base::Duration limit_for(const LabCompareOptions& options,
                          const std::vector<compare::RunRecord>& runs) {
   if (options.limit) {
@@ -179,9 +179,8 @@ std::string lateness_text(const compare::RunRecord& run, const compare::RunTask&
       pace.mean_late_us, pace.limit_us, pace.missed, lab::rate_option(half));
 }
 
-// A run in which the lab was late says nothing: it is made once more. So is one during which the
-// host of a virtual machine was busy; where it still is, all runs have that in common, and a note
-// says so.
+// A run in which the lab was late is meaningless and is repeated. So is one during which the host
+// of a virtual machine was busy. If it still is, all runs share that, and a note says so.
 compare::RunRecord run_on_time(const compare::RunTask& task, const compare::Transport& transport,
                                bool allow_late, CompareProgress& progress) {
   compare::RunRecord run = compare::run_transport(task, transport);
@@ -197,16 +196,15 @@ compare::RunRecord run_on_time(const compare::RunTask& task, const compare::Tran
   return run;
 }
 
-// How all runs ended, or why they have to begin again.
+// The runs, or why they must start again.
 struct Attempt {
-  std::vector<compare::RunRecord> runs;  // of every transport that had its turn
+  std::vector<compare::RunRecord> runs;  // of all transports that have run
   int interrupted_by = 0;
-  std::optional<lab::Pace> late;  // of the run that has to be made on a slower network
+  std::optional<lab::Pace> late;  // pace of a run that needs a slower network
 };
 
-// Transports take turns, so that what else the machine does meanwhile falls on all of them. A run
-// that fails leaves the others alone; an interrupt ends them, as what is left would compare
-// nothing.
+// Transports take turns, so that other load on the machine affects all of them. A failed run does
+// not stop the others; an interrupt stops all, since the remaining runs would compare nothing.
 Attempt run_all(const std::vector<compare::Transport>& transports, const LabCompareOptions& options,
                 compare::RunTask task, bool can_be_slower) {
   CompareProgress progress(transports.size() * options.rounds);
@@ -233,9 +231,9 @@ Attempt run_all(const std::vector<compare::Transport>& transports, const LabComp
   return attempt;
 }
 
-// A machine that became busier than it was in the trial gets a slower network, and all runs begin
-// again on that, since they must have the same. That costs the time of all of them, so it happens
-// once: what is late then is left out.
+// If the machine became busier than during the trial, slows the network and repeats all runs, since
+// they need the same network. That costs the time of all runs, so it happens once. Runs that are
+// late afterwards are left out.
 Attempt run_all_on_time(const std::vector<compare::Transport>& transports,
                         const LabCompareOptions& options, compare::RunTask& task) {
   scenario::Scenario& network = task.options.scenario;
@@ -264,8 +262,8 @@ int worst_exit_code(const compare::Comparison& comparison) {
   return worst;
 }
 
-// Signals wait from here on: one that comes between two runs ends the next at once, so that there
-// is always a report. Returns the signal that ended the runs, or 0.
+// Blocks signals: one that arrives between two runs ends the next at once, so that there is always
+// a report. Returns the signal that ended the runs, or 0.
 int run_and_write(const std::vector<compare::Transport>& transports,
                   const LabCompareOptions& options, compare::RunTask task,
                   compare::Comparison& comparison, CompareReport& report) {
@@ -358,7 +356,7 @@ void add_lab_compare(CLI::App& lab) {
       ->capture_default_str();
   verb->add_flag("--json", options->json, "Print JSON instead of a table");
   add_network_options(*verb, options->network);
-  verb->remove_option(verb->get_option("--tcp"));  // a transport says which
+  verb->remove_option(verb->get_option("--tcp"));  // each transport sets it
   verb->add_option("--grace", options->grace_seconds,
                    "Seconds the other ranks have to end when one fails")
       ->capture_default_str()

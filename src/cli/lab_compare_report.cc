@@ -65,7 +65,7 @@ std::vector<std::string> result_row(const compare::Comparison& comparison) {
   return cells;
 }
 
-// A row per metric, a column per run, ratios to the first beside the others.
+// A row per metric and a column per run, with ratios to the first run.
 TextTable compare_table(const compare::Comparison& comparison) {
   TextTable table(headings(comparison));
   for (const compare::Metric& metric : compare::metrics_of(comparison)) {
@@ -81,7 +81,7 @@ std::string factor(const std::optional<double>& value) {
   return value ? compare::ratio_text(*value) : "-";
 }
 
-// How many times as fast as tcp, and by what.
+// Each transport's speed relative to tcp, and where the gain comes from.
 TextTable split_table(const compare::GainSplit& split) {
   TextTable table({"times as fast as tcp", "gain", "by bits", "by transport", "by scheduling",
                    "same bits on TCP"});
@@ -101,8 +101,8 @@ std::string cell(const std::vector<compare::Metric>& metrics, std::string_view k
   return value ? compare::value_text(metric->unit, *value) : "-";
 }
 
-// A row for each run, with the metrics that matter most. A terminal is too narrow for all metrics
-// of many runs side by side; the page has them.
+// A row per run with the most important metrics. A terminal is too narrow for all metrics of many
+// runs side by side; the page has them.
 TextTable overview_table(const compare::Comparison& comparison) {
   std::vector<std::string> columns = {
       "",     "median step", "p99",          "accuracy",     "tenants", "tenants' bytes",
@@ -139,7 +139,7 @@ TextTable overview_table(const compare::Comparison& comparison) {
 
 // ------------------------------------------------------------------ a run that failed
 
-constexpr std::streamoff kSearchedBytes = 1 << 20;  // of what ranks printed, from its end
+constexpr std::streamoff kSearchedBytes = 1 << 20;  // of the ranks' output, from its end
 constexpr std::size_t kShownLines = 12;
 constexpr std::size_t kShownBytes = 8192;
 
@@ -156,7 +156,7 @@ std::string end_of_file(const std::filesystem::path& path) {
   return text;
 }
 
-// The last lines of `text` that are `wanted`.
+// The last lines of `text` for which `wanted` is true.
 template <typename Wanted>
 std::string last_lines(std::string_view text, Wanted wanted) {
   std::vector<std::string_view> lines;
@@ -218,7 +218,7 @@ CompareReport write_compare_report(const std::filesystem::path& folder,
   report.page = folder / "report.html";
   nlohmann::json json = compare::comparison_json(comparison, network);
   json["page"] = report.page.string();
-  // Bytes of a command that are no text would make dump() throw.
+  // dump() would throw on command bytes that are not UTF-8, so they are replaced.
   report.json = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
   write_output(report.page.string(), compare::comparison_page(comparison, network), {},
                kAnotherFolder);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The output of `lab compare`: the files of its report, the table, and why a run failed.
+// Output of `lab compare`: the report's files, the table, and reasons of failed runs.
 #pragma once
 
 #include <filesystem>
@@ -12,24 +12,24 @@
 
 namespace spillway::cli {
 
-// The report in the output folder, beside the logs and output of ranks.
+// The report in the output folder, beside the ranks' logs and output.
 struct CompareReport {
   std::filesystem::path page;  // report.html
-  std::string json;            // of report.json
+  std::string json;            // content of report.json
 };
 
-// Makes the folder if it is missing. Throws CommandError, as writing does.
+// Makes the folder if it is missing. Throws CommandError on failure, as write_compare_report()
+// does.
 std::filesystem::path compare_folder(const std::string& path);
 CompareReport write_compare_report(const std::filesystem::path& folder,
                                    const compare::Comparison& comparison,
                                    const std::vector<compare::Fact>& network);
 
-// On standard output.
+// Prints to standard output.
 void print_compare_report(const compare::Comparison& comparison, const CompareReport& report);
 
-// On standard error: why a run did not go well and, where ranks ran, the last lines that they
-// printed. Those of the rank that failed first stand before the others', which often only say that
-// it is gone.
+// Prints to standard error why a run failed and, if ranks ran, the last lines of their output. The
+// rank that failed first comes first: the others often only report that it is gone.
 void tell_of_failed_run(const compare::RunRecord& run);
 
 }  // namespace spillway::cli

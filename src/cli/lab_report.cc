@@ -103,7 +103,7 @@ double percent_of(double part, double whole) {
   return whole > 0.0 ? 100.0 * part / whole : 0.0;
 }
 
-// Percent, each of several bins together, so that a line holds them.
+// Percentages, each averaged over several bins so that they fit a line.
 std::string use_over_time(const lab::TimeReport& time) {
   const std::size_t together = (time.use_over_time.size() + kShownBins - 1) / kShownBins;
   std::string text = fmt::format("  use over time, every {:.0f} ms, in %:",
@@ -117,7 +117,7 @@ std::string use_over_time(const lab::TimeReport& time) {
   return text + "\n";
 }
 
-// The largest part first; those that were nothing are left out.
+// The largest part first; zero parts are left out.
 std::string waits_text(const lab::TimeReport& time) {
   std::array<std::size_t, lab::kTimeParts> parts;
   std::iota(parts.begin(), parts.end(), std::size_t{0});
@@ -212,7 +212,7 @@ std::string tenants_text(const fabric::FabricSnapshot& fabric) {
                  static_cast<double>(fabric.wanted_bytes)));
 }
 
-// What its switches added, and where: nothing where none adds.
+// What the switches added, and where; empty if no switch adds.
 std::string sums_text(const lab::LabOutcome& outcome) {
   const std::vector<sim::AdderTotals>& adders = outcome.fabric.adders;
   if (adders.empty()) {

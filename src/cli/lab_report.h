@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What came of packets that were followed, for people and as JSON.
-//
-// What came of a lab, for people and as JSON: what its switches did, whether its fabric kept up
-// with the clock, and where the time went.
+// Results of a lab as text and as JSON: packet traces, what its switches did, whether its fabric
+// kept up with the clock, and where the time went.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -16,19 +14,19 @@
 
 namespace spillway::cli {
 
-// Where the times in a summary were spent; nothing: times are not known.
+// Where the times in a summary were spent. kNothing: times are unknown.
 enum class TimesOf : std::uint8_t { kNothing, kSwitch, kFabric };
 
-// A table of packets by outcome, the times, what is missing from the trace, and how to open it.
+// A table of packets by outcome, the times, what the trace lacks, and how to open it.
 std::string trace_table(const lab::TraceSummary& trace, TimesOf times, std::string_view path);
 
 nlohmann::json trace_json(const lab::TraceSummary& trace);
 
-// What the fabric did to how many frames, in a few lines.
+// How many frames the fabric trimmed, dropped and so on, in a few lines.
 std::string lab_summary(const lab::LabOutcome& outcome);
 
-// The busiest link's use over time, what was sent or arrived for nothing, and what ranks waited for
-// while the link was idle. Empty where nothing was carried.
+// The busiest link's use over time, data sent or received in vain, and what ranks waited for while
+// the link was idle. Empty if nothing was carried.
 std::string time_text(const lab::TimeReport& time, const spillway_port_counters& switches);
 nlohmann::json time_json(const lab::TimeReport& time);
 nlohmann::json pace_json(const lab::Pace& pace);

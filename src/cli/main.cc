@@ -14,12 +14,12 @@
 namespace spillway::cli {
 namespace {
 
-// Large simulations touch more memory than the processor's page tables cache: with huge pages they
-// run up to 1.6 times as fast. glibc gives them to a process that asks before it starts, so the
-// tool starts itself again with the request in its environment.
-// Returns where huge pages were asked for already, or cannot be; otherwise does not return.
+// Large simulations touch more memory than the TLB covers: with huge pages they run up to 1.6 times
+// as fast. glibc enables them only through the environment at process start, so the tool restarts
+// itself with the request. Returns if tunables are already set or the restart fails; otherwise does
+// not return.
 void restart_with_huge_pages(char** argv) {
-  // Whoever set tunables knows better; and after the restart they are set, so it happens once.
+  // Respects tunables set by the user. They are set after the restart, so it happens once.
   if (getenv("GLIBC_TUNABLES") == nullptr &&
       setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1", 1) == 0) {
     execv("/proc/self/exe", argv);
@@ -64,7 +64,7 @@ int run(int argc, char** argv) {
       "  spillway trace run -- COMMAND    the same, with every packet's path as a Chrome trace\n"
       "Exit codes: 0 done, 1 failed, 2 wrong usage.");
   add_nouns(app);
-  // Before any command does its work; `env` shows what is wrong in its place.
+  // Runs before any command's work. `env` is exempt, because it shows what is wrong.
   app.parse_complete_callback([&app] {
     if (!app.got_subcommand("env")) {
       check_variables();

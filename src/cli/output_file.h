@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Result files at paths that the user gave. /dev/stdout, pipes and the user's own links work; links
+// Result files at paths given by the user. /dev/stdout, pipes and the user's own links work; links
 // and files of other users are refused (base/own_file.h). Other users may read the files.
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace spillway::cli {
 
-// An error is `named` (such as "--out: "), the reason and `hint`.
+// Throws CommandError with `named` (such as "--out: "), the reason and `hint`.
 inline void write_output(const std::string& path, std::string_view content,
                          std::string_view named = {}, std::string_view hint = {}) {
   const base::Status status = base::write_own_file(path, content, base::Readers::kEveryone);
@@ -31,7 +31,7 @@ struct CloseOutput {
 };
 using OutputFile = std::unique_ptr<std::FILE, CloseOutput>;
 
-// For results that are written while they come.
+// For results that are written as they arrive.
 inline OutputFile open_output(const std::string& path, std::string_view named = {}) {
   const int fd =
       base::open_own_file(path.c_str(), base::Opening::kTruncate, base::Readers::kEveryone);

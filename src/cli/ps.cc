@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `spillway ps`: one of a job's parameter servers, until all workers have left.
+// `spillway ps`: one of a job's parameter servers; runs until all workers have left.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <signal.h>
@@ -22,10 +22,10 @@
 namespace spillway::cli {
 namespace {
 
-constexpr std::chrono::milliseconds kSignalLook{100};  // for signals
+constexpr std::chrono::milliseconds kSignalLook{100};  // interval of signal checks
 
 struct PsOptions {
-  // What is not said is in the environment.
+  // Unset options come from the environment.
   std::optional<std::uint16_t> workers;
   std::optional<std::uint16_t> servers;
   std::optional<std::uint16_t> index;
@@ -41,7 +41,7 @@ struct PsOptions {
 std::atomic<bool> has_workers{false};
 std::atomic<int> asked_to_end{0};
 
-// Before the workers have come nobody has to be told.
+// Exits at once if no workers have come yet: there is nobody to notify.
 void on_end_signal(int signal_number) {
   if (!has_workers) {
     ::_exit(128 + signal_number);

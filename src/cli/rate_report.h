@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bits against error of every code (bench/codec/rate_distortion.h), for people, programs and pages.
+// Bits against error of every code (bench/codec/rate_distortion.h), as a table, JSON and a plot.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -14,7 +14,7 @@ namespace spillway::cli {
 TextTable rates_table(const bench::RateDistortion& rates);
 nlohmann::json rates_json(const bench::RateDistortion& rates);
 
-// A line per family. Codes that lose next to nothing are in the table alone: they would leave no
+// A line per family. Codes that lose next to nothing appear only in the table: they would leave no
 // room for the others.
 plot::Chart rates_chart(const bench::RateDistortion& rates);
 

@@ -29,7 +29,7 @@ scenario::Scenario scenario_from(const std::string& text, const std::string& sou
   base::Result<scenario::Scenario> parsed = scenario::parse_scenario(text, overrides);
   if (!parsed.ok() && scenario::parse_scenario(text, {}).ok()) {
     throw CLI::ValidationError(source,
-                               parsed.status().message());  // by what --set and its like say
+                               parsed.status().message());  // caused by --set or a similar option
   }
   if (!parsed.ok()) {
     throw CommandError(fmt::format("{}: {}", source, parsed.status().message()));

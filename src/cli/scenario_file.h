@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A scenario from its text, with the topology file it names, if any, from the folder the text came
-// from; and one that also says where its hosts are attached (`port` lines), for switches between
-// real hosts. What cannot be read or understood is a CommandError with the file's name.
+// Loads a scenario from its text, and the topology file it names, if any, from the text's folder.
+// An attached scenario also says where its hosts are attached (`port` lines), for switches between
+// real hosts. Throws CommandError with the file's name if a file cannot be read or parsed.
 #pragma once
 
 #include <filesystem>
@@ -17,7 +17,7 @@ namespace spillway::cli {
 
 std::string read_text(const std::filesystem::path& path);
 
-// `source` is what messages call the text: its path, unless it came from elsewhere.
+// `source` names the text in messages: its path, unless it came from elsewhere.
 scenario::Scenario scenario_from(const std::string& text, const std::string& source,
                                  std::span<const std::string> overrides);
 scenario::Scenario load_scenario(const std::string& path, std::span<const std::string> overrides);

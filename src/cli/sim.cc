@@ -29,7 +29,7 @@
 namespace spillway::cli {
 namespace {
 
-// `spillway sim run`: one scenario through the simulator, as tables or as JSON.
+// `spillway sim run`: runs one scenario in the simulator and prints tables or JSON.
 
 using nlohmann::json;
 

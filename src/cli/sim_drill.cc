@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `spillway sim drill`: jobs whose members die, fall silent, are cut off and come back; whether the
-// job goes on with the right ones, or all say why not.
+// `spillway sim drill`: jobs whose members die, fall silent, are cut off and come back. Checks that
+// each job continues with the right members, or that all report why not.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -24,9 +24,9 @@
 namespace spillway::cli {
 namespace {
 
-// Every so many worlds are run twice, to see whether the same happens again.
+// Every kDrillsPerReplay-th world is run twice, to check that it is deterministic.
 constexpr std::uint64_t kDrillsPerReplay = 8;
-// Failed worlds whose sentences are printed, and how many of each; the others are only counted.
+// How many failed worlds are printed, and how many sentences of each; the others are only counted.
 constexpr std::size_t kFailedDrillsShown = 10;
 constexpr std::size_t kDrillSentencesShown = 8;
 constexpr std::uint32_t kMostDrillRanks = 2048;

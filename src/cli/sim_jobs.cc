@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `spillway sim jobs`: training jobs on one simulated network, as tables or as JSON.
+// `spillway sim jobs`: runs training jobs on one simulated network and prints tables or JSON.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>

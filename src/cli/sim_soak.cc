@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `spillway sim soak`: random worlds with every fault at once, and whether all that must hold held.
+// `spillway sim soak`: random worlds with every fault at once; checks that all invariants held.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -29,9 +29,9 @@ namespace {
 
 using nlohmann::json;
 
-// Every so many worlds are run twice, to see whether the same happens again.
+// Every kWorldsPerReplay-th world is run twice, to check that it is deterministic.
 constexpr std::uint64_t kWorldsPerReplay = 8;
-// Failed worlds whose sentences are printed; the others are only counted.
+// How many failed worlds are printed; the others are only counted.
 constexpr std::size_t kFailuresShown = 10;
 
 constexpr std::array<std::string_view, 10> kFaultNames = {
@@ -61,7 +61,7 @@ struct Tally {
   std::uint64_t forgeries = 0;
   std::uint64_t deaths_named = 0;
   std::array<std::uint64_t, wire::kOutcomes> outcomes{};
-  std::uint64_t unended = 0;  // at receivers that died, or refused
+  std::uint64_t unended = 0;  // messages whose receiver died or refused them
   std::map<std::string_view, std::uint64_t> faults;
   std::vector<FailedWorld> failed;
   double seconds = 0.0;
@@ -173,7 +173,7 @@ void print_table(const Tally& tally) {
   fmt::print("{}\n{:.1f} worlds per second\n", table.to_string(), worlds_per_second(tally));
 }
 
-// `kind`: what makes worlds of this kind, on the command line.
+// `kind`: the command-line option for this kind of world.
 void print_failures(const std::vector<FailedWorld>& failed, std::string_view kind) {
   for (std::size_t i = 0; i < std::min(failed.size(), kFailuresShown); ++i) {
     for (const std::string& sentence : failed[i].sentences) {
@@ -208,7 +208,7 @@ void soak(const SimSoakOptions& options) {
 
 struct SumTally {
   std::uint64_t worlds = 0;
-  std::uint64_t sums = 0;  // at all ranks
+  std::uint64_t sums = 0;  // totals of all ranks
   std::uint64_t parts = 0;
   std::uint64_t missing = 0;
   std::uint64_t refused = 0;
@@ -233,7 +233,7 @@ void add(const sim::SumSoakResult& result, SumTally& tally) {
   }
 }
 
-// What there is to tell, with its name.
+// The counters with their names.
 std::vector<std::pair<std::string, std::uint64_t>> rows_of(const SumTally& tally) {
   std::vector<std::pair<std::string, std::uint64_t>> rows = {
       {"worlds", tally.worlds},         {"sums", tally.sums},       {"parts", tally.parts},
@@ -250,7 +250,7 @@ std::vector<std::pair<std::string, std::uint64_t>> rows_of(const SumTally& tally
 
 struct CodeTally {
   std::uint64_t worlds = 0;
-  std::map<std::string, std::uint64_t> calls;  // by code, at all ranks
+  std::map<std::string, std::uint64_t> calls;  // by code, totals of all ranks
   std::uint64_t tables = 0;
   std::uint64_t given_up = 0;
   std::uint64_t packets = 0;
@@ -296,7 +296,7 @@ void print_rows(const std::string& what, const Rows& rows, bool as_json) {
   fmt::print("{}\n", as_json ? out.dump(2) : table.to_string());
 }
 
-// `draw` and `run`: a world of a seed.
+// `draw` and `run` make and run the world of a seed.
 template <typename Tally, typename Draw, typename Run>
 void soak_worlds(const std::string& what, const SimSoakOptions& options, Draw&& draw, Run&& run) {
   const std::uint64_t first = options.seed.value_or(options.first);

@@ -43,7 +43,7 @@ json adder_json(const sim::AdderTotals& adder) {
           {"jobs", jobs}};
 }
 
-// Parts that were not added, for whatever reason but that they had been before.
+// Packets that were forwarded without asking for a slot.
 std::uint64_t passed(const spillway_sum_counters& counters) {
   std::uint64_t sum = 0;
   for (unsigned i = SPILLWAY_SUM_PAST_ALONE; i < SPILLWAY_SUM_OUTCOMES; ++i) {
@@ -90,7 +90,7 @@ std::string adders_metrics(const std::vector<sim::AdderTotals>& adders) {
   const auto type = [&out](const char* name, const char* kind, const char* help) {
     fmt::format_to(out, "# HELP {0} {2}\n# TYPE {0} {1}\n", name, kind, help);
   };
-  // A line per switch and job, of what `value` makes of the job.
+  // Prints a line per switch and job, with `value` of the job.
   const auto lines = [&](const char* name, const std::string& label, const auto& value) {
     for (const sim::AdderTotals& adder : adders) {
       for (const sim::SumJobTotals& job : adder.jobs) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What switches that add have done, for people, programs and monitoring systems.
+// Counters of switches that add sums, as a table, as JSON and for Prometheus.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -17,7 +17,7 @@ nlohmann::json adders_json(const std::vector<sim::AdderTotals>& adders);
 // A row per switch and job.
 TextTable adders_table(const std::vector<sim::AdderTotals>& adders);
 
-// Prometheus' text format; nothing where no switch adds.
+// Prometheus' text format; empty if no switch adds.
 std::string adders_metrics(const std::vector<sim::AdderTotals>& adders);
 
 }  // namespace spillway::cli

@@ -17,8 +17,8 @@
 namespace spillway::cli {
 namespace {
 
-// `spillway switch attach`: the switch in the kernel. It needs no process once it is attached, so
-// this does its work and ends.
+// `spillway switch attach`: attaches the switch in the kernel and exits; an attached switch needs
+// no process.
 
 struct AttachOptions {
   std::string config;
@@ -121,8 +121,8 @@ void add_switch_detach(CLI::App& noun) {
   command->callback([name] { detach_switch(*name); });
 }
 
-// `spillway switch run`: a fabric of trimming switches between real hosts, until it is told to
-// stop. The fabric has a thread of its own; this one waits for signals and shows what happens.
+// `spillway switch run`: runs a fabric of trimming switches between real hosts until stopped. The
+// fabric has a thread of its own; this one waits for signals and displays statistics.
 
 struct SwitchRunOptions {
   std::string config;
@@ -170,7 +170,7 @@ void add_switch_run(CLI::App& noun) {
   command->callback([options] { run(*options); });
 }
 
-// `spillway switch stats`: what a switch in the kernel has counted, once or as it goes on.
+// `spillway switch stats`: prints the counters of a switch in the kernel, once or continuously.
 
 struct StatsOptions {
   std::string name = kDefaultSwitchName;

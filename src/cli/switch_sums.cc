@@ -14,7 +14,7 @@ void give(const char* key, const std::string& value, scenario::Directive& direct
   }
 }
 
-// "1=64" and "2=32" as a scenario has them: "1:64,2:32".
+// Converts "1=64" and "2=32" to the scenario's form: "1:64,2:32".
 std::string limits_text(const std::vector<std::string>& limits) {
   std::string text;
   for (const std::string& limit : limits) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a switch adds up, as options of `spillway switch attach` and `run`: in place of, or on top
-// of, the scenario's `aggregate` lines.
+// Options of `spillway switch attach` and `run` for adding sums: they replace or complement the
+// scenario's `aggregate` lines.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -13,7 +13,7 @@
 namespace spillway::cli {
 
 struct SumOptions {
-  std::string slots;  // as given; empty: not given
+  std::string slots;  // text of the option; empty: not given
   std::string policy;
   std::string level;
   std::vector<std::string> limits;  // "JOB=SLOTS"
@@ -21,7 +21,7 @@ struct SumOptions {
 
 void add_sum_options(CLI::App& command, SumOptions& options);
 
-// Throws where they say what cannot be.
+// Throws if the options are inconsistent.
 void apply_sum_options(const SumOptions& options, scenario::Scenario& scenario);
 
 }  // namespace spillway::cli

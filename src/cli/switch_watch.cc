@@ -49,7 +49,7 @@ std::unique_ptr<net::MetricsServer> serve_metrics(const WatchOptions& options,
   return server;
 }
 
-// What is shown while it runs, if anything.
+// The live display, if any.
 class Display {
  public:
   Display(const WatchOptions& options, bool every_was_given)

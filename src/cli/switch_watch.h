@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A switch at work, shown until it is told to stop: a table that renews itself on a terminal, lines
-// of JSON, numbers for Prometheus. For switches in user space and in the kernel.
+// Displays a running switch until stopped: a table that redraws itself on a terminal, lines of
+// JSON, metrics for Prometheus. For switches in user space and in the kernel.
 #pragma once
 
 #include <signal.h>
@@ -15,7 +15,7 @@
 
 namespace spillway::cli {
 
-// What a switch in the kernel is called where nobody gave it a name.
+// The default name of a switch in the kernel.
 inline constexpr const char* kDefaultSwitchName = "default";
 
 struct WatchOptions {
@@ -26,11 +26,11 @@ struct WatchOptions {
 };
 
 void add_watch_options(CLI::App& command, WatchOptions& options);
-// Throws CLI::ValidationError: before anything is opened.
+// Throws CLI::ValidationError. Call it before anything is opened.
 void check_watch_options(const WatchOptions& options);
 
-// Signals that end the watch are waited for, not handled: blocked before any thread is made, so
-// that every thread has them blocked.
+// Waits for the signals that end the watch instead of handling them. Construct it before any
+// thread, so that every thread has them blocked.
 class EndSignals {
  public:
   EndSignals();
@@ -38,7 +38,7 @@ class EndSignals {
   EndSignals(const EndSignals&) = delete;
   EndSignals& operator=(const EndSignals&) = delete;
 
-  // True once one has come.
+  // True once a signal has arrived.
   bool wait(base::Duration most) const;
 
  private:
@@ -46,14 +46,14 @@ class EndSignals {
   sigset_t before_{};
 };
 
-// Called from several threads at once where there are metrics.
+// With metrics enabled, several threads call it at once.
 using TakeSnapshot = std::function<fabric::FabricSnapshot()>;
 
-// Until a signal comes or the asked-for time is over.
+// Runs until a signal arrives or the requested time is over.
 void watch_fabric(const WatchOptions& options, const EndSignals& signals,
                   const TakeSnapshot& snapshot);
 
-// The last word, on all of `elapsed`.
+// Prints the final state, covering all of `elapsed`.
 void print_fabric(const WatchOptions& options, const fabric::FabricSnapshot& snapshot,
                   base::Duration elapsed);
 

@@ -19,9 +19,9 @@
 namespace spillway::cli {
 namespace {
 
-// The options that all verbs of `trace` have.
+// Options shared by all verbs of `trace`.
 
-// Their sights and events take about 150 bytes each, the trace a kilobyte.
+// A packet's sights and events take about 150 bytes each, its trace a kilobyte.
 constexpr std::size_t kMaxPackets = 10'000'000;
 
 void add_trace_options(CLI::App& verb, lab::TraceOptions& options) {
@@ -32,8 +32,7 @@ void add_trace_options(CLI::App& verb, lab::TraceOptions& options) {
       ->check(whole_number(1, kMaxPackets));
 }
 
-// `spillway trace run`: what `lab run` does, with every Spillway packet followed from sender to
-// receiver.
+// `spillway trace run`: like `lab run`, but follows every Spillway packet from sender to receiver.
 
 struct TraceRunOptions {
   LabCommandOptions lab;
@@ -68,8 +67,8 @@ void add_trace_run(CLI::App& noun) {
   command->callback([options] { trace_lab(*options); });
 }
 
-// `spillway trace switch`: what a switch in the kernel decides about packets, for a while, as a
-// trace. It sees nothing of the hosts: bars say what was decided, not how long packets waited.
+// `spillway trace switch`: records a switch's decisions in the kernel for a while, as a trace. It
+// sees nothing of the hosts: bars show decisions, not how long packets waited.
 
 constexpr base::Duration kReadsEvery = base::milliseconds(5);
 
@@ -89,7 +88,7 @@ base::Duration length_of(const TraceSwitchOptions& options) {
   return *length;
 }
 
-// Until the time is over or a signal comes.
+// Collects events until the time is over or a signal arrives.
 lab::PacketLog watch(kernel::SwitchEvents& events, base::Duration length) {
   const EndSignals signals;
   const base::MonotonicClock clock;

@@ -21,15 +21,15 @@ int exponent_above(float scale) {
   return exponent;
 }
 
-// Added to a double of less than 2^51 it leaves the nearest integer in the low bits, halves to
-// even; and a loop of it vectorises on every machine.
+// Adding this to a double below 2^51 leaves the nearest integer in the low bits, with ties to even.
+// Such a loop vectorises on every machine.
 constexpr double kRoundingShift = 0x1.8p52;
 
 std::uint32_t nearest_integer(double value) {
   return static_cast<std::uint32_t>(std::bit_cast<std::uint64_t>(value + kRoundingShift));
 }
 
-// 2^52 + number, as bits: for the same reason.
+// The bits of 2^52 + number; also for vectorisation.
 constexpr double kNumberShift = 0x1p52;
 
 double shifted_double(std::uint32_t number) {
@@ -57,7 +57,7 @@ BlockCode BlockCode::for_contributors(unsigned contributors) {
   return {static_cast<unsigned>(std::bit_width(room)) - 2};
 }
 
-// By bit patterns: those of infinities and NaN are beyond all numbers'.
+// Compares bit patterns: those of infinities and NaN exceed those of all numbers.
 float measure_block(std::span<const float> values) {
   std::int32_t largest = 0;
   for (const float value : values) {

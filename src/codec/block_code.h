@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Block-scaled integers in lanes of 32 bits (SwitchML, NSDI'21): for sums that lose next to
-// nothing.
+// Block-scaled integers in 32-bit lanes (SwitchML, NSDI'21), for nearly exact sums.
 //
-// A block (a row, without rotation) shares one power of two that no value of any rank reaches: the
-// smallest above the ranks' largest magnitude, which is what each of them tells
-// (codec/shared_scale.h). A value becomes the nearest multiple of that power / 2^precision, shifted
-// to be positive:
+// A block (a row without rotation) shares one power of two, the smallest above the largest
+// magnitude of any rank. Each rank reports its own largest magnitude (codec/shared_scale.h). A
+// value becomes the nearest multiple of that power / 2^precision, shifted to be positive:
 //
 //   number = round(value * 2^precision / power) + 2^precision,  0 <= number <= 2^(precision + 1)
 //
-// `precision` is the largest for which the numbers of all contributors still add up within 32 bits:
-// 30 for one rank, 27 for 8, 23 for 128. Numbers are linear in values, so a sum of m of them is off
-// by at most m half steps. Powers of two make every step but the last rounding exact.
+// `precision` is the largest for which the numbers of all contributors add up within 32 bits: 30
+// for one rank, 27 for 8, 23 for 128. Numbers are linear in values, so a sum of m of them is off by
+// at most m half steps. With powers of two only the last step rounds.
 //
 // Pure functions; any thread.
 #pragma once
@@ -35,16 +33,16 @@ struct BlockCode {
   std::uint32_t largest() const { return std::uint32_t{2} << precision; }
 };
 
-// The largest magnitude of a block: 0 for one of zeros, NaN if it is not finite.
+// The largest magnitude of a block: 0 if all values are zero, NaN if one is not finite.
 float measure_block(std::span<const float> values);
 
-// Numbers of a block at the shared scale; returns how many values were beyond it and clamped, which
-// only a predicted scale allows. A special scale (0, NaN) gives the middle throughout.
+// Encodes a block at the shared scale. Returns how many values exceeded it and were clamped, which
+// happens only with a predicted scale. A special scale (0, NaN) gives the middle everywhere.
 std::size_t encode_block(const BlockCode& code, std::span<const float> values, float scale,
                          std::span<std::uint32_t> numbers);
 
-// The mean of `contributors` ranks times `weight`, from sums of their numbers; zeros where there
-// are none or the scale is 0, NaN where the scale is NaN.
+// Decodes sums of the numbers of `contributors` ranks to their mean times `weight`. Values are zero
+// without contributors or for scale 0, and NaN for scale NaN.
 void decode_block_sums(const BlockCode& code, std::span<const std::uint32_t> sums, float scale,
                        unsigned contributors, double weight, std::span<float> values);
 

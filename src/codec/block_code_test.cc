@@ -147,7 +147,7 @@ TEST(BlockCode, WhatIsBeyondAPredictedScaleIsClampedAndCounted) {
   const std::vector<float> row = {1.0F, 2.0F, 3.0F, -100.0F, NAN};
   const BlockCode code = BlockCode::for_contributors(2);
   std::vector<std::uint32_t> numbers(row.size());
-  EXPECT_EQ(encode_block(code, row, 1.5F, numbers), 3U);  // of 3, -100 and NaN: 2 is the power
+  EXPECT_EQ(encode_block(code, row, 1.5F, numbers), 3U);  // 3, -100 and NaN; the power is 2
   for (const std::uint32_t number : numbers) {
     EXPECT_LE(number, code.largest());
   }

@@ -2,8 +2,8 @@
 //
 // Coordinates to codes and back on vectors: the compander of plane_code.h.
 //
-// Most steps hold no coordinate beyond the inner lines and skip the outer ones; the margin between
-// the two makes that choice invisible in the result.
+// Most vectors hold no coordinate beyond the inner lines and skip the outer ones. The margin
+// between the two guarantees that this choice never changes the result.
 #include <cstdint>
 
 #include "codec/kernels.h"
@@ -34,7 +34,7 @@ struct BytePair {
   ByteVector low;
 };
 
-// The two low bytes of each of 4 * kLanes words, in order.
+// The low two bytes of each of 4 * kLanes words, in order.
 HWY_INLINE BytePair narrow(const WordVector* words) {
   const ShortTag d16;
   const ByteTag d8;
@@ -53,8 +53,8 @@ HWY_INLINE ByteVector top_bytes(const WordVector* words) {
   return hn::ConcatOdd(d8, hn::BitCast(d8, back), hn::BitCast(d8, front));
 }
 
-// 16 words of eight and eight shorts. A template, so that only the branch for this width is
-// compiled.
+// Widens two vectors of eight shorts to 16 words. A template, so that only the branch for this
+// width is compiled.
 template <class D, class ShortVector>
 HWY_INLINE void promote(D d, ShortVector front, ShortVector back, hn::Vec<D>* words) {
   if constexpr (hn::MaxLanes(D()) == 4) {
@@ -69,7 +69,7 @@ HWY_INLINE void promote(D d, ShortVector front, ShortVector back, hn::Vec<D>* wo
   }
 }
 
-// 4 * kLanes words of high << 8 | low, in order.
+// Builds 4 * kLanes words as high << 8 | low, in order.
 HWY_INLINE void widen(const std::uint8_t* high, const std::uint8_t* low, WordVector* words) {
   const hn::FixedTag<std::uint8_t, 16> d8;
   const hn::FixedTag<std::uint16_t, 8> d16;
@@ -81,7 +81,7 @@ HWY_INLINE void widen(const std::uint8_t* high, const std::uint8_t* low, WordVec
   }
 }
 
-// Below this every coordinate lies on the inner lines, by a margin no rounding bridges.
+// Below this every coordinate lies on the inner lines, by more than any rounding error.
 constexpr float kInnerMagnitude = 2.5F;
 static_assert(kInnerMagnitude < internal::kBreakUnits[kInnerLines]);
 
@@ -136,7 +136,7 @@ float quantise(const float* row, std::size_t count, float inverse_scale, std::ui
   return hn::GetLane(hn::MaxOfLanes(d, peak)) * inverse_scale;
 }
 
-// Slopes and bound of the cell of each 15-bit code.
+// The slope of each 15-bit code's line and the bound of its cell.
 struct Cell {
   FloatVector bound;
   FloatVector unit_per_code;
@@ -195,14 +195,14 @@ void dequantise(const std::uint8_t* high, const std::uint8_t* low, std::size_t c
   const ByteTag d8;
   const float half_cell = 0.5F * static_cast<float>(1U << (kCompandedPlanes - planes));
   FloatVector slopes[kCompanderLines];
-  FloatVector offsets[kCompanderLines];  // missing planes stand at their middle
+  FloatVector offsets[kCompanderLines];  // absent planes count as the middle of their range
   for (unsigned i = 0; i < kCompanderLines; ++i) {
     const CompanderLine& line = kCompander[i];
     slopes[i] = hn::Set(d, line.unit_per_code);
     offsets[i] = hn::Set(d, half_cell * line.unit_per_code + line.unit_offset);
   }
-  // The inner lines as one sum: beyond each breakpoint the slope grows. Exact, like the lines, as
-  // no term needs more than 22 bits.
+  // The inner lines as one sum: the slope grows at each breakpoint. It is as exact as the lines,
+  // because no term needs more than 22 bits.
   FloatVector growth[kInnerLines];
   FloatVector breaks[kInnerLines];
   float start = half_cell * kCompander[0].unit_per_code;

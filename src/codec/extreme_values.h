@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What rows of extreme values need before they can be squared, summed and rotated in floats: all
-// values divided by the power of two of the largest.
+// Rows with extreme values are divided by the power of two of their largest value, before they can
+// be squared, summed and rotated in floats.
 //
 // Pure functions; any thread.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace spillway::codec {
 
-// A sum of squares inside these bounds neither overflowed nor lost small terms to denormals.
+// True if a sum of squares neither overflowed nor lost small terms to denormals.
 inline bool is_safe_energy(float sum_squares) {
   return sum_squares >= 1e-24F && sum_squares <= 1e+30F;
 }

@@ -2,13 +2,13 @@
 //
 // The inner loops of the plane codec, as a table of functions chosen once per process.
 //
-// The scalar table is the oracle: every other table gives the same bits for the same input, which
-// is what lets an x86 sender and an Arm receiver agree (tests and a fuzzer compare them). Two
-// rules keep that true: sums run over kAccumulators fixed lanes combined in a fixed order, and
-// where a product meets a sum, the code says whether they are fused, never the compiler.
+// The scalar table is the oracle. Every other table gives the same bits for the same input, so that
+// an x86 sender and an Arm receiver agree (tests and a fuzzer compare them). Two rules ensure that.
+// Sums run over kAccumulators fixed lanes, combined in a fixed order. Fused multiply-adds are
+// written out and never left to the compiler.
 //
-// Lengths are counts of floats: rows are 2^8 .. 2^15, packet spans multiples of kSpanQuantum.
-// Kernels touch only the memory named here, allocate nothing, and may run on any thread.
+// Lengths are counts of floats: rows have 2^8 .. 2^15, packet spans are multiples of kSpanQuantum.
+// Kernels touch only the memory in their arguments, allocate nothing, and may run on any thread.
 #pragma once
 
 #include <cstddef>
@@ -23,14 +23,14 @@ namespace spillway::codec {
 
 // Coordinates of a packet come in multiples of this; planes are then whole 32-bit words.
 inline constexpr std::size_t kSpanQuantum = 32;
-// Planes are cut from blocks of this many coordinates. Inside a block of m coordinates, bit k
-// (from the least significant) of a plane's byte i belongs to coordinate k * (m / 8) + i.
+// Planes are formed from blocks of this many coordinates. In a block of m coordinates, bit k (from
+// the least significant) of a plane's byte i belongs to coordinate k * (m / 8) + i.
 inline constexpr std::size_t kPlaneBlock = 128;
-// Lanes over which sums are kept, whatever the width of a vector.
+// Lanes of partial sums, whatever the vector width.
 inline constexpr std::size_t kAccumulators = 16;
 
-// Random words are drawn in groups of so many counters: word w of counter 8c + k is number
-// 32c + 8w + k.
+// Random words are drawn in groups of this many counters: word w of counter 8c + k is number 32c +
+// 8w + k.
 inline constexpr std::uint32_t kDrawCounters = 8;
 inline constexpr std::size_t kDrawWords = 4 * kDrawCounters;
 
@@ -49,8 +49,8 @@ struct Kernels {
   // row <- H D row. D flips the sign of coordinate i where bit i % 32 of sign_words[i / 32] is set.
   void (*rotate)(float* row, unsigned log2_length, const std::uint32_t* sign_words);
 
-  // The same from `source` into `row` (which may be the same), measuring `source` on the way. A NaN
-  // or an infinity shows up in sum_squares.
+  // The same from `source` into `row` (which may be equal), and measures `source`. A NaN or an
+  // infinity shows up in sum_squares.
   RowMoments (*measure_and_rotate)(const float* source, float* row, unsigned log2_length,
                                    const std::uint32_t* sign_words);
 
@@ -66,35 +66,36 @@ struct Kernels {
   void (*refine)(const float* row, std::size_t count, float inverse_scale, const std::uint8_t* high,
                  const std::uint8_t* low, std::uint8_t* third, std::uint8_t* fourth);
 
-  // Eight planes of `count` coordinates from one byte each: plane p goes to
-  // planes + p * plane_stride. Only the first `wanted` (1..8) planes are written.
+  // Builds eight planes of `count` coordinates from one byte each: plane p goes to planes + p *
+  // plane_stride. Only the first `wanted` (1..8) planes are written.
   void (*split_planes)(const std::uint8_t* codes, std::size_t count, unsigned wanted,
                        std::uint8_t* planes, std::size_t plane_stride);
 
-  // The inverse; planes that are not `present` read as zero.
+  // The inverse of split_planes. Planes beyond `present` read as zero.
   void (*merge_planes)(const std::uint8_t* planes, std::size_t plane_stride, unsigned present,
                        std::size_t count, std::uint8_t* codes);
 
-  // Values of codes with exactly `planes` (9..16) planes present, the rest zero.
+  // Values of codes with exactly `planes` (9..16) planes; absent planes are zero.
   void (*dequantise)(const std::uint8_t* high, const std::uint8_t* low, std::size_t count,
                      unsigned planes, float* values);
 
-  // Values of codes with exactly `planes` (17..32) planes present, the rest zero.
+  // Values of codes with exactly `planes` (17..32) planes; absent planes are zero.
   void (*dequantise_refined)(const std::uint8_t* high, const std::uint8_t* low,
                              const std::uint8_t* third, const std::uint8_t* fourth,
                              std::size_t count, unsigned planes, float* values);
 
-  // Random words of the stream `key` (base/random.h) from `counter` on, whose first word counts up.
-  // `count` is a multiple of 2 * kDrawWords.
+  // Random words of the stream `key` (base/random.h), starting at `counter`, whose first word
+  // counts up. `count` is a multiple of 2 * kDrawWords.
   void (*draw_words)(std::uint64_t key, base::RandomBlock counter, std::size_t count,
                      std::uint32_t* words);
 
-  // Levels of row[i] (codec/level_code.h), `count` a multiple of kSpanQuantum. In steps of the
-  // range, x = fma(row[i], factor, range / 2) clamped to [0, range] lies between two levels, and
-  // becomes the upper one if it is further from the lower than (d + 1/2) / 2^16 of their distance;
-  // d is half h of dither[8b + k] for i = 16b + 8h + k, the low half first. `cells` has an entry
-  // for each integer up to the range, distance << 16 | level: the largest level up to there, and
-  // how far the next one is. Without cells every integer is a level. Returns how many were clamped.
+  // Levels of row[i] (codec/level_code.h); `count` is a multiple of kSpanQuantum. In steps of the
+  // range, x = fma(row[i], factor, range / 2), clamped to [0, range], lies between two levels. It
+  // becomes the upper one if its distance from the lower exceeds (d + 1/2) / 2^16 of their
+  // distance. Here d is half h of dither[8b + k] for i = 16b + 8h + k; half 0 is the low one.
+  // `cells` has an entry distance << 16 | level for each integer up to the range: the largest level
+  // not above it, and the distance to the next level. Without cells every integer is a level.
+  // Returns how many values were clamped.
   std::size_t (*round_levels)(const float* row, std::size_t count, float factor, float range,
                               const std::uint32_t* cells, const std::uint32_t* dither,
                               std::uint32_t* levels);
@@ -103,12 +104,12 @@ struct Kernels {
 // The oracle.
 const Kernels& scalar_kernels();
 
-// The fastest table this CPU runs, or the one that SPILLWAY_SIMD names if the CPU runs it. Decided
-// at the first call; a name that there is not is an error elsewhere (base::check), where one can be
-// returned.
+// The fastest table for this CPU, or the one named by SPILLWAY_SIMD if the CPU can run it. Decided
+// on the first call. base::check reports an unknown name, because this function cannot return an
+// error.
 const Kernels& best_kernels();
 
-// Every table this CPU runs, fastest first; the scalar one is last.
+// All tables that this CPU can run, fastest first; the scalar one is last.
 const std::vector<const Kernels*>& available_kernels();
 
 }  // namespace spillway::codec

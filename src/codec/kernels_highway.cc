@@ -3,7 +3,8 @@
 // The kernels on Highway: the -inl.h files beside this one, compiled once per instruction set and
 // chosen at run time.
 //
-// SVE is left to the NEON table, because its vectors have no size and cannot be held in arrays.
+// CPUs with SVE use the NEON table, because SVE vectors have no fixed size and cannot be held in
+// arrays.
 #include <cstdint>
 #include <vector>
 
@@ -12,8 +13,8 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "codec/kernels_highway.cc"
-// The fallback table is never run (see highway_kernels()), it only has to compile: with g++ before
-// 12.3 Highway would take HWY_SCALAR, whose vectors have one lane.
+// The fallback table never runs (see highway_kernels()); it only has to compile. Before g++ 12.3
+// Highway would choose HWY_SCALAR, whose vectors have one lane.
 #define HWY_BROKEN_EMU128 0
 #define HWY_DISABLED_TARGETS \
   (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_SSSE3 | HWY_SSE4)
@@ -72,8 +73,8 @@ namespace spillway::codec {
 HWY_EXPORT(table);
 
 std::vector<const Kernels*> highway_kernels() {
-  // Targets without fused multiply-add cannot round as the wire format asks; CPUs that have no
-  // better one run the scalar table.
+  // Targets without fused multiply-add cannot round as the wire format requires. CPUs with no
+  // better target run the scalar table.
   constexpr std::int64_t kFused = HWY_NEON | HWY_AVX2 | HWY_AVX3 | HWY_AVX3_DL;
   std::vector<const Kernels*> tables;
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the kernel tables share with each other and with nobody else.
+// Shared by the kernel tables; private to them.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace spillway::codec {
 
-// Lane sums in the fixed order: the upper half onto the lower, until one is left.
+// Combines lane sums in the fixed order: adds the upper half to the lower until one is left.
 inline float combine_lanes(std::array<float, kAccumulators> sums) {
   for (std::size_t width = kAccumulators / 2; width > 0; width /= 2) {
     for (std::size_t lane = 0; lane < width; ++lane) {
@@ -36,7 +36,7 @@ inline constexpr SignMasks kSignMasks = [] {
   return masks;
 }();
 
-// The Highway tables this CPU runs, fastest first. Present only in builds with Highway.
+// The Highway tables that this CPU can run, fastest first. Exists only in builds with Highway.
 std::vector<const Kernels*> highway_kernels();
 
 }  // namespace spillway::codec

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The oracle: each kernel as plainly as it can be said. Faster tables must match it bit for bit.
+// The oracle: each kernel in its plainest form. Faster tables must match it bit for bit.
 #include <algorithm>
 #include <array>
 #include <bit>

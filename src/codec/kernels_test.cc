@@ -67,7 +67,7 @@ TEST_P(KernelsMatchOracle, RotationsOfEveryLength) {
   }
 }
 
-// Gaussian values, and values packed around every breakpoint of the compander and beyond its range.
+// Gaussian values, and values around every breakpoint of the compander and beyond its range.
 std::vector<float> demanding_magnitudes() {
   std::vector<float> values = gaussian_values(8192, 4);
   for (const double unit : internal::kBreakUnits) {
@@ -108,7 +108,7 @@ TEST_P(KernelsMatchOracle, SplitAndMergeEveryCountAndPlaneNumber) {
   for (std::size_t count = 32; count <= 416; count += 32) {
     const auto codes = random_bytes(count, count);
     for (unsigned planes = 1; planes <= 8; ++planes) {
-      const std::size_t stride = count / 8 + 3;  // planes need not touch
+      const std::size_t stride = count / 8 + 3;  // planes need not be adjacent
       std::vector<std::uint8_t> a(8 * stride, 0xEE);
       std::vector<std::uint8_t> b = a;
       oracle_.split_planes(codes.data(), count, planes, a.data(), stride);
@@ -158,7 +158,7 @@ TEST_P(KernelsMatchOracle, DequantiseEveryCodeAtEveryPrecision) {
 }
 
 TEST_P(KernelsMatchOracle, DrawWords) {
-  const base::RandomBlock counter = {0xFFFFFFF8U, 5, 6, 7};  // the first word runs over
+  const base::RandomBlock counter = {0xFFFFFFF8U, 5, 6, 7};  // the first word overflows
   for (const std::size_t count : {2 * kDrawWords, 16 * kDrawWords}) {
     std::vector<std::uint32_t> a(count);
     std::vector<std::uint32_t> b(count);
@@ -170,7 +170,7 @@ TEST_P(KernelsMatchOracle, DrawWords) {
   }
 }
 
-// Every distance of a level table, and every integer of a range.
+// Cells for every distance of a level table, and every integer of a range.
 std::vector<std::uint32_t> cells_of(std::span<const std::uint32_t> levels) {
   std::vector<std::uint32_t> cells;
   for (std::size_t i = 0; i + 1 < levels.size(); ++i) {

@@ -11,7 +11,7 @@
 namespace spillway::codec {
 namespace {
 
-// The numbers of lane `lane` among so many of a chunk.
+// How many of a chunk's `numbers` are in lane `lane`.
 std::size_t lane_length(std::size_t numbers, unsigned lane) {
   const std::size_t first = lane * kChunkWords;
   return numbers <= first ? 0 : std::min(kChunkWords, numbers - first);

@@ -78,14 +78,14 @@ TEST(Lanes, EveryLengthComesBackAndTheRestIsZero) {
   }
 }
 
-// Sums of packed words against packed sums.
+// Compares the sum of packed words with packed sums.
 void expect_words_add(unsigned ranks, std::uint32_t largest) {
   const LaneLayout layout = *LaneLayout::make(ranks, largest);
   std::vector<std::uint32_t> sums(layout.values_per_chunk());
   Words added{};
   for (unsigned rank = 0; rank < ranks; ++rank) {
     auto numbers = random_numbers(sums.size(), largest, rank);
-    numbers[0] = largest;  // one lane as full as it can be
+    numbers[0] = largest;  // one lane is as full as possible
     numbers[kChunkWords - 1] = 0;
     Words words;
     pack_chunk(layout, numbers, words);

@@ -12,14 +12,14 @@
 namespace spillway::codec {
 namespace {
 
-// Finer uniform codes have steps in which the density of N(0, 1) is as good as flat: what this
-// leaves out of their error is less than 1e-4 of it.
+// For finer uniform codes the density of N(0, 1) is nearly flat within a step. Assuming that
+// changes their error by less than 1e-4 of it.
 constexpr unsigned kFlatRange = 255;
 // Clip shares that choose_level_code() tries: 2^-2 .. 2^-24.
 constexpr int kFirstClipLog2 = 2;
 constexpr int kLastClipLog2 = 24;
 
-// What it takes to integrate over N(0, 1) between the integers of a range.
+// Integrals over N(0, 1) between the integers of a range.
 class GridMoments {
  public:
   GridMoments(unsigned range, double limit) : points_(range + 1) {
@@ -30,7 +30,7 @@ class GridMoments {
     }
   }
 
-  // E[(high - z)(z - low)] over z between two points: the error of rounding there.
+  // E[(high - z)(z - low)] for z between two points: the rounding error there.
   double rounding_error(unsigned low, unsigned high) const {
     const Point& a = points_[low];
     const Point& b = points_[high];
@@ -50,13 +50,13 @@ class GridMoments {
   std::vector<Point> points_;
 };
 
-// The best ways to place the lower levels, the last of them at each point of the lower half.
+// The best placements of the lower levels, by the position of the last one in the lower half.
 struct Placement {
   std::vector<double> error;
-  std::vector<std::uint16_t> previous;  // where the level before the last stands
+  std::vector<std::uint16_t> previous;  // position of the level before the last
 };
 
-// One more level. Where ways are equally good, the one with the lower level before wins.
+// Adds one more level. Among equally good placements the lower previous level wins.
 Placement extend(const Placement& shorter, const GridMoments& moments) {
   const std::size_t points = shorter.error.size();
   Placement longer{std::vector<double>(points, std::numeric_limits<double>::infinity()),
@@ -73,7 +73,7 @@ Placement extend(const Placement& shorter, const GridMoments& moments) {
   return longer;
 }
 
-// Where the uppermost of the lower levels stands best; its mirror image is the next level.
+// The best position of the uppermost lower level; its mirror image is the next level.
 std::uint16_t best_middle(const Placement& lower, const GridMoments& moments, unsigned range) {
   std::uint16_t best = 0;
   double least = std::numeric_limits<double>::infinity();
@@ -118,13 +118,13 @@ double rounding_error(const LevelCode& code) {
   return error;
 }
 
-// E[(|z| - limit)^2] over what lies beyond the limit.
+// E[(|z| - limit)^2] over |z| beyond the limit.
 double clipping_error(double limit) {
   const double beyond = 1.0 - 2.0 * normal_mass_from_zero(limit);
   return (1.0 + limit * limit) * beyond - 2.0 * limit * normal_density(limit);
 }
 
-// The largest range with as many lanes as 2^bits levels of each rank need.
+// The largest range that allows as many lanes as 2^bits levels per rank.
 unsigned widest_range(unsigned bits, unsigned contributors) {
   const auto layout = LaneLayout::make(contributors, (1U << bits) - 1);
   SPILLWAY_CHECK(layout.ok());

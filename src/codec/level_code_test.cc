@@ -81,7 +81,7 @@ TEST(LevelCode, ErrorsAreThoseOfTheTables) {
   expect_close(error_of(uniform_level_code(15, 1.0 / 1024)), 0.0323);
 }
 
-// An eighth bit's steps are so fine that clipping at this limit is most of what is left.
+// At 8 bits the steps are so fine that clipping at this limit causes most of the error.
 TEST(LevelCode, TheErrorOfEightBitsIsMostlyClipping) {
   const LevelError error = expected_level_error(uniform_level_code(255, 1.0 / 1024));
   EXPECT_NEAR(error.rounding, std::pow(2 * 3.2972 / 255, 2) / 6, 1e-6);
@@ -94,7 +94,7 @@ TEST(LevelCode, FineCodesHaveTheErrorOfFlatSteps) {
   EXPECT_NEAR(coarser / finer, 4.0, 4e-3);
 }
 
-// All ways to put `left` more levels behind the last one, and the mirror image of all behind them.
+// Tries all ways to place `left` more levels after the last one, each with its mirror image.
 void try_all(Levels& levels, std::size_t left, LevelCode& code, double& least) {
   if (left == 0) {
     code.levels = levels;
@@ -152,7 +152,7 @@ TEST(LevelCode, TheChosenCodeIsAsGoodAsThePublishedOnesInTheSameLanes) {
   for (const Published& published : published_codes()) {
     for (const unsigned ranks : {1U, 4U, 7U, 8U, 15U, 32U}) {
       const unsigned width = LaneLayout::make(ranks, published.range)->lanes;
-      unsigned bits = published.bits;  // the bits that need as many lanes' room as the table does
+      unsigned bits = published.bits;  // as many bits as need the same lane width as the table
       while (bits < kMaxLevelBits && LaneLayout::make(ranks, (2U << bits) - 1)->lanes >= width) {
         ++bits;
       }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows of several ranks to levels, through words that are added, and back.
+// Rows of several ranks to levels, added as words, and back.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -28,7 +28,7 @@ unsigned log2_of(std::size_t length) {
   return static_cast<unsigned>(std::countr_zero(std::bit_ceil(length)));
 }
 
-// What one rank does with a row.
+// One rank's row after rotation.
 struct CodedRow {
   RotatedRow row;
   std::vector<float> rotated;
@@ -65,7 +65,7 @@ std::vector<float> decode(const LevelCode& code, const LevelNumbers& sums, unsig
   return values;
 }
 
-// The estimate of the mean of some ranks' rows, at the scale of all.
+// The estimated mean of some ranks' rows, at the scale of all.
 std::vector<float> mean_of(const LevelCode& code, const Rows& rows, RotationId rotation,
                            const std::function<bool(unsigned)>& takes_part) {
   std::vector<CodedRow> coded;
@@ -131,7 +131,7 @@ TEST(LevelCodec, GaussianRowsHaveTheErrorOfTheTables) {
   }
 }
 
-// Ranks draw independently, so as many of the same row show what rounding is on average.
+// Ranks draw independently, so many ranks with the same row reveal the mean of the rounding.
 TEST(LevelCodec, RoundingIsUnbiasedForAnyRow) {
   std::vector<float> one_value(4096);
   one_value[77] = 5.0F;
@@ -173,7 +173,7 @@ TEST(LevelCodec, AnySubsetDecodesToItsOwnMean) {
   }
 }
 
-// As the ranks and whoever is on the way do it: lanes as narrow as they can be.
+// As ranks and switches do it, with lanes as narrow as possible.
 TEST(LevelCodec, SumsOfWordsDecodeLikeSumsOfLevels) {
   constexpr unsigned kRanks = 17;
   const LevelCode code = uniform_level_code(15, 1.0 / 256);
@@ -185,7 +185,7 @@ TEST(LevelCodec, SumsOfWordsDecodeLikeSumsOfLevels) {
   for (unsigned rank = 0; rank < kRanks; ++rank) {
     std::vector<float> values(4096, 1.0F);
     LevelNumbers levels = CodedRow(values, kRotation).levels(code, rank, 0.01F, kRotation);
-    levels[5] = code.range;  // of all ranks
+    levels[5] = code.range;  // the maximum at all ranks
     add(sums, levels);
     for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
       const std::size_t first = chunk * layout.values_per_chunk();
@@ -216,7 +216,7 @@ TEST(LevelCodec, OneRankWithAHugeNormCostsTheOthersNoBias) {
   const LevelError error = expected_level_error(code);
   EXPECT_LT(nmse(mean_of(code, rows, kRotation, everybody), exact_mean(rows, everybody)),
             6 * error.rounding + 2 * error.clipping);
-  // A small row rounds to either side of the middle, as often.
+  // A small row rounds to either side of the middle equally often.
   const CodedRow small(rows[1], kRotation);
   const LevelNumbers levels =
       small.levels(code, 1, CodedRow(rows[0], kRotation).row.measure, kRotation);
@@ -305,7 +305,7 @@ TEST(LevelCodec, ARowThatIsNotFiniteMakesTheSharedRowNan) {
     for (const float value : decode(code, levels, 1, scale, kRotation)) {
       EXPECT_TRUE(std::isnan(value));
     }
-    // At a predicted scale it contributes levels all the same: no lane overflows.
+    // At a predicted scale it still contributes valid levels: no lane overflows.
     for (const std::uint32_t level : coded.levels(code, 0, 1.0F, kRotation)) {
       EXPECT_LE(level, code.range);
     }
@@ -321,7 +321,7 @@ TEST(LevelCodec, TheWholeFloatRangeWorks) {
     }
     const CodedRow coded(row, kRotation);
     const LevelNumbers levels = coded.levels(code, 0, coded.row.measure, kRotation);
-    const double allowed = factor < 1e-37F ? 1e-2 : 1e-3;  // denormals have few bits themselves
+    const double allowed = factor < 1e-37F ? 1e-2 : 1e-3;  // denormals themselves have few bits
     EXPECT_LT(nmse(decode(code, levels, 1, coded.row.measure, kRotation), row), allowed) << factor;
   }
 }
@@ -393,8 +393,8 @@ TEST(LevelCodec, TheWeightTurnsAMeanIntoASum) {
   }
 }
 
-// A rank that carries what its own levels did not say over to the next step: the mean of many steps
-// is right, though every step clips.
+// A rank carries over what its levels could not express to the next step. The mean of many steps is
+// right, though every step clips.
 TEST(LevelCodec, ErrorFeedbackRepairsWhatIsClipped) {
   const std::vector<float> gradient = gaussian_values(1024, 13);
   const LevelCode code = uniform_level_code(15, 1.0 / 8);
@@ -445,7 +445,7 @@ TEST(LevelCodec, EveryKernelTableGivesTheSameLevelsAndValues) {
   }
 }
 
-// Values no libm had a hand in: these levels never change.
+// Inputs and levels without libm: these levels must never change.
 TEST(LevelCodec, LevelsAreGolden) {
   std::vector<float> row(256);
   for (std::size_t i = 0; i < row.size(); ++i) {

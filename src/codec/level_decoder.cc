@@ -13,7 +13,7 @@
 
 namespace spillway::codec {
 
-// Twice the sum less its middle, an integer, is exact; then there is one rounding.
+// Twice the sum minus its middle is an exact integer; then there is one rounding.
 void decode_level_sums(const LevelCode& code, std::span<const std::uint32_t> sums,
                        unsigned contributors, std::span<float> means) {
   SPILLWAY_CHECK(sums.size() == means.size() && contributors <= kMaxContributors);

@@ -14,9 +14,9 @@
 namespace spillway::codec {
 namespace {
 
-// Keeps what is drawn here apart from anything else under the same key.
+// Separates these draws from all others under the same key.
 constexpr std::uint32_t kDitherDomain = 0x4449'5448U;  // "DITH"
-// Coordinates that are rounded at a time: their dither stays in the first-level cache.
+// Coordinates rounded at a time, so that their dither stays in the L1 cache.
 constexpr std::size_t kPiece = 2048;
 static_assert((std::size_t{1} << kMinRowLog2) / 2 % (2 * kDrawWords) == 0);
 
@@ -40,7 +40,7 @@ double root_mean_square(const RowMoments& moments, std::size_t length) {
   return std::sqrt(static_cast<double>(moments.sum_squares) / static_cast<double>(length));
 }
 
-// A row whose squares do not fit floats, or one that is zero or not finite.
+// Handles a row whose squares do not fit floats, or that is zero or not finite.
 RotatedRow rotate_extreme(const Kernels& kernels, std::span<const float> values,
                           unsigned log2_length, RotationId rotation, std::span<float> rotated) {
   const float largest = max_abs(values);

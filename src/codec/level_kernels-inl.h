@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Coordinates to levels on vectors: the rounding at random of level_code.h.
+// Coordinates to levels on vectors: the random rounding of level_code.h.
 #include <cstdint>
 
 #include "codec/kernels.h"
@@ -31,7 +31,7 @@ HWY_INLINE FloatVector to_float(WordVector small) {
   return hn::ConvertTo(FloatTag(), hn::BitCast(IntTag(), small));
 }
 
-// Rounds one vector; `draw` has sixteen random bits per lane. Lanes of `clamped` are counters.
+// Rounds one vector; `draw` has sixteen random bits per lane. Each lane of `clamped` is a counter.
 template <Spacing kSpacing>
 HWY_INLINE WordVector round_vector(const LevelGrid& grid, FloatVector value, WordVector draw,
                                    WordVector& clamped) {
@@ -57,7 +57,7 @@ HWY_INLINE WordVector round_vector(const LevelGrid& grid, FloatVector value, Wor
   return hn::Add(level, hn::And(taken, distance));
 }
 
-// Sixteen coordinates share eight dither words: the low halves go to the first eight.
+// Sixteen coordinates share eight dither words; the low halves serve the first eight.
 template <Spacing kSpacing>
 HWY_INLINE std::size_t round_all(const float* row, std::size_t count, const LevelGrid& grid,
                                  const std::uint32_t* dither, std::uint32_t* levels) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// N(0, 1) from + - * / alone, which IEEE 754 fixes: tables made from these are the same bits on
-// every machine, as no libm's are (docs/adr/0003). Good to about 1e-15 for |x| up to 8.
+// N(0, 1) from + - * / alone, which IEEE 754 defines exactly. Unlike libm's, tables made from these
+// have the same bits on every machine (docs/adr/0003). Accurate to about 1e-15 for |x| up to 8.
 #pragma once
 
 namespace spillway::codec {
@@ -21,7 +21,7 @@ constexpr double normal_density(double x) {
   return kInverseSqrtTwoPi / exponential(x * x / 2.0);
 }
 
-// P(0 < Z < x), negative for negative x, by Marsaglia's series: all terms of one sign.
+// P(0 < Z < x), negative for negative x, by Marsaglia's series, whose terms all have one sign.
 constexpr double normal_mass_from_zero(double x) {
   double term = x;
   double sum = x;

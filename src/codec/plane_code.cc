@@ -9,7 +9,7 @@
 namespace spillway::codec {
 namespace {
 
-// The tables are part of what makes two decoders agree bit for bit: no libm is used.
+// Decoders agree bit for bit only if these tables do, so no libm is used.
 
 constexpr double cell_bound(double code) {
   double unit = 0.0;
@@ -24,8 +24,8 @@ constexpr double cell_bound(double code) {
 
 struct PrefixCode {
   std::array<double, 1U << (kTablePlanes - 1)> mean{};  // of each magnitude cell
-  std::array<double, 1U << (kTablePlanes - 1)> mass{};  // of each, counting both signs
-  double explained = 0.0;                               // E[z * mean], that is 1 - D
+  std::array<double, 1U << (kTablePlanes - 1)> mass{};  // of each cell, counting both signs
+  double explained = 0.0;                               // E[z * mean], which is 1 - D
 };
 
 constexpr PrefixCode make_prefix_code(unsigned planes) {
@@ -61,7 +61,7 @@ Tables make_tables() {
   for (unsigned planes = 1; planes <= kTablePlanes; ++planes) {
     const PrefixCode code = make_prefix_code(planes);
     tables.explained[planes] = code.explained;
-    tables.cell_mass = code.mass;  // the last code's stay
+    tables.cell_mass = code.mass;  // keeps the last code's masses
     for (unsigned byte = 0; byte < 256; ++byte) {
       const double mean = code.mean[(byte & 0x7F) >> (kTablePlanes - planes)];
       const double sign = (byte & 0x80) != 0 ? -1.0 : 1.0;
@@ -79,7 +79,7 @@ const Tables& tables() {
   return made;
 }
 
-// 1 - E[z * mean]; beyond the tables every further plane divides the squared error by four.
+// 1 - E[z * mean]. Beyond the tables every further plane divides the squared error by four.
 double unexplained_by(unsigned planes) {
   double unexplained = 1.0 - tables().explained[std::min(planes, kTablePlanes)];
   for (unsigned plane = kTablePlanes; plane < planes; ++plane) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The embedded bit-plane code of one number: what Spillway's planes mean.
+// The embedded bit-plane code of one number. It defines what Spillway's planes mean.
 //
-// A rotated row looks like draws z from N(0, 1) once divided by its scale. Each z becomes a sign
-// and a magnitude code, most significant bit first, such that ANY prefix is close to the best
+// The coordinates of a rotated row, divided by its scale, look like draws z from N(0, 1). Each z
+// becomes a sign and a magnitude code, most significant bit first. ANY prefix is close to the best
 // quantiser of that length:
 //
 //   plane 0        the sign
@@ -15,16 +15,17 @@
 //   |z|      0    1.125  1.9375  2.59375   3.1875  3.8125    6
 //
 // The breakpoints follow the cube-root rule for N(0, 1) (handbook: companding with variance 3),
-// rounded so that decoding is exact float arithmetic on every machine: cell bounds are sums of a
-// few bits. Being concave, u is a minimum of six lines and its inverse a maximum of six lines:
-// no table and no branch per coordinate.
+// rounded so that cell bounds are sums of a few bits. Decoding is then exact float arithmetic on
+// every machine. Because u is concave, it is a minimum of six lines, and its inverse is a maximum
+// of six lines: no table and no branch per coordinate.
 //
-// The precision of a packet (1 to 32 planes) is only where the sender stops; a trimmed
-// packet is one where a switch stopped it earlier. Decoding b planes gives the conditional mean of
-// z in the cell, divided by (1 - D_b) when the estimate has to be unbiased: E[z * mean] is 1 - D_b.
+// A packet's precision (1 to 32 planes) is where the sender stops; a trimmed packet is one that a
+// switch stopped earlier. Decoding b planes gives the conditional mean of z in its cell. An
+// unbiased estimate divides that by (1 - D_b), because E[z * mean] is 1 - D_b.
 //
-// Against EDEN, the best possible code of each length (which cannot be cut): 1.00, 1.04, 1.04,
-// 1.04 times its error at 1, 2, 3, 4 planes; `spillway bench codec` measures it.
+// EDEN is the best possible code for each length, but cannot be trimmed. Relative to it the error
+// is 1.00, 1.04, 1.04, 1.04 times as large at 1, 2, 3, 4 planes; `spillway bench codec` measures
+// it.
 #pragma once
 
 #include <array>
@@ -35,10 +36,10 @@ namespace spillway::codec {
 // Planes of one coordinate: a sign, 15 companded bits, 16 linear bits.
 inline constexpr unsigned kMaxPlanes = 32;
 inline constexpr unsigned kCompandedPlanes = 16;
-// Up to this many planes decode through a table of conditional means, beyond it a cell is so narrow
+// Up to this many planes decode through a table of conditional means. Beyond it a cell is so narrow
 // that its middle is its mean (relative error below 1e-6).
 inline constexpr unsigned kTablePlanes = 8;
-// Magnitudes reach to here, in units of the row's scale.
+// The largest magnitude, in units of the row's scale.
 inline constexpr float kMaxMagnitude = 6.0F;
 
 // One line of the compander. `code` is the 15-bit magnitude code.
@@ -80,14 +81,14 @@ constexpr std::array<CompanderLine, kCompanderLines> make_compander() {
 inline constexpr std::array<CompanderLine, kCompanderLines> kCompander = internal::make_compander();
 inline constexpr float kMaxCode = 32767.0F;
 
-// How an encoder evaluates the compander, to the last rounding, in units where |z| = |y| / scale:
-// the first three lines as one sum, code = |y| s2 + min(|y|, t1) d1 + min(|y|, t2) d2, with fused
-// multiply-adds from left to right; then the minimum of that, the three outer lines (fused too) and
-// kMaxCode. Only one coordinate in a hundred lies beyond the inner lines.
+// How an encoder evaluates the compander, to the last rounding, in units where |z| = |y| / scale.
+// The first three lines are one sum: code = |y| s2 + min(|y|, t1) d1 + min(|y|, t2) d2, with fused
+// multiply-adds from left to right. The result is the minimum of that, the three outer lines (also
+// fused) and kMaxCode. Only one coordinate in a hundred lies beyond the inner lines.
 inline constexpr unsigned kInnerLines = 3;
 static_assert(kInnerLines == 3, "ScaledCompander spells the inner sum out");
 
-// The compander with a row's scale folded in.
+// The compander for one row's scale.
 struct ScaledCompander {
   explicit ScaledCompander(float inverse_scale)
       : inner_slope(kCompander[2].code_per_unit * inverse_scale) {
@@ -103,24 +104,24 @@ struct ScaledCompander {
   float inner_slope;
   std::array<float, kInnerLines - 1> bend{};
   std::array<float, kInnerLines - 1> bend_at{};
-  std::array<float, kCompanderLines - kInnerLines> outer_slope{};  // offsets are kCompander's
+  std::array<float, kCompanderLines - kInnerLines> outer_slope{};  // the offsets are kCompander's
 };
 
 // How a decoder trades bias for error.
 enum class Estimate : std::uint8_t {
   kUnbiased,      // right on average: for sums over workers (the default)
-  kMinimumError,  // closest on average, shrunk towards zero: for one reader, or error feedback
+  kMinimumError,  // least squared error, shrunk towards zero: for one reader, or error feedback
 };
 
-// The values of all 2^kTablePlanes prefixes of up to kTablePlanes planes, indexed by the first
-// eight planes as a byte (sign in the top bit, absent planes zero).
+// The values of all 2^kTablePlanes prefixes of up to kTablePlanes planes. The index is the first
+// eight planes as a byte: the sign in the top bit, absent planes zero.
 using LevelTable = std::array<float, 1U << kTablePlanes>;
 const LevelTable& level_table(unsigned planes, Estimate estimate);
 
 // The probability that |z| of a N(0, 1) draw falls into a magnitude cell of kTablePlanes planes.
 double magnitude_cell_mass(unsigned cell);
 
-// Expected squared error of decoding `planes` planes of N(0, 1) draws, over their energy.
+// Expected squared error of decoding `planes` planes of N(0, 1) draws, relative to their energy.
 double expected_nmse(unsigned planes, Estimate estimate);
 
 }  // namespace spillway::codec

@@ -56,7 +56,7 @@ TEST(PlaneCode, CompanderMeetsItsBreakpointsFromBothSidesAndIsConcave) {
     const CompanderLine& line = kCompander[i];
     const auto unit = static_cast<float>(internal::kBreakUnits[i]);
     EXPECT_NEAR(unit * line.code_per_unit + line.code_offset, internal::kBreakCodes[i], 4e-3);
-    // Decoding is exact by choice of the breakpoints.
+    // Decoding is exact because the breakpoints were chosen for it.
     EXPECT_EQ(line.first_code * line.unit_per_code + line.unit_offset, unit);
     EXPECT_TRUE(i == 0 || line.code_per_unit < kCompander[i - 1].code_per_unit);
   }

@@ -18,9 +18,9 @@ HWY_BEFORE_NAMESPACE();
 namespace spillway::codec {
 namespace HWY_NAMESPACE {
 
-// A block of 8 * stride coordinates is a bit matrix of eight rows, `stride` bytes each, whose byte
-// columns are independent. kBytes columns at a time stand in eight vectors, which are transposed in
-// three rounds of exchanging bits between vectors that are 4, 2 and 1 apart.
+// A block of 8 * stride coordinates is a bit matrix of eight rows with `stride` bytes each; its
+// byte columns are independent. Eight vectors hold kBytes columns at a time. Three rounds transpose
+// them by exchanging bits between vectors that are 4, 2 and 1 apart.
 template <std::size_t kBytes>
 using ColumnTag = hn::FixedTag<std::uint32_t, kBytes / 4>;
 template <std::size_t kBytes>
@@ -36,7 +36,7 @@ HWY_INLINE void exchange_bits(Vector& a, Vector& b, std::uint32_t mask) {
   a = hn::Xor(a, hn::ShiftLeft<kShift>(moved));
 }
 
-// v[j] bit k  <->  v[k] bit j, for every byte.
+// Swaps v[j] bit k  <->  v[k] bit j in every byte.
 template <class Vector>
 HWY_INLINE void transpose_bits(Vector* v) {
   for (unsigned i = 0; i < 4; ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Philox (base/random.h) on vectors: a counter per lane.
+// Philox (base/random.h) on vectors, one counter per lane.
 #include <cstdint>
 
 #include "base/random.h"
@@ -19,8 +19,8 @@ HWY_BEFORE_NAMESPACE();
 namespace spillway::codec {
 namespace HWY_NAMESPACE {
 
-// Vectors of counters that are drawn side by side: a round is a chain of slow multiplications, and
-// the next vector's fill its gaps.
+// Vectors of counters that are drawn side by side. A round is a chain of slow multiplications;
+// those of other vectors fill the gaps.
 constexpr std::size_t kChains = 2 * kDrawCounters / kLanes;
 
 struct WideProduct {
@@ -28,7 +28,7 @@ struct WideProduct {
   WordVector high;
 };
 
-// The halves of the 64-bit product of each lane. There are only products of every other lane.
+// The halves of each lane's 64-bit product. The instruction multiplies only every other lane.
 HWY_INLINE WideProduct multiply_wide(WordVector a, WordVector factor) {
   const WordTag dw;
   const hn::Repartition<std::uint64_t, WordTag> wide;
@@ -39,7 +39,7 @@ HWY_INLINE WideProduct multiply_wide(WordVector a, WordVector factor) {
           hn::OddEven(hn::BitCast(dw, odd), hn::BitCast(dw, hn::ShiftRight<32>(even)))};
 }
 
-// Not a struct: its constructor, made by the compiler, would not be of this target.
+// Not a struct: its implicit constructor would be compiled for the wrong target.
 using CounterVectors = WordVector[4];
 
 HWY_INLINE void philox_round(CounterVectors& c, std::uint32_t key0, std::uint32_t key1) {
@@ -52,7 +52,7 @@ HWY_INLINE void philox_round(CounterVectors& c, std::uint32_t key0, std::uint32_
   c[3] = first.low;
 }
 
-// Two groups of counters.
+// Draws two groups of counters.
 HWY_INLINE void draw_groups(std::uint64_t key, const base::RandomBlock& counter,
                             std::uint32_t* words) {
   const WordTag dw;

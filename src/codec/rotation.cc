@@ -9,13 +9,13 @@
 namespace spillway::codec {
 namespace {
 
-// Keeps sign streams apart from anything else that may be drawn under the same key.
+// Separates sign streams from all other draws under the same key.
 constexpr std::uint32_t kSignDomain = 0x5349474EU;  // "SIGN"
 constexpr std::uint32_t kBlocksAtOnce = 4;
 
 }  // namespace
 
-// Several blocks side by side, so that the compiler can keep them in vector lanes.
+// Draws several blocks side by side, so that the compiler can keep them in vector lanes.
 void draw_signs(RotationId id, unsigned round, unsigned log2_length, SignWords& words) {
   const std::uint32_t blocks = (1U << log2_length) / 128;
   for (std::uint32_t first = 0; first < blocks; first += kBlocksAtOnce) {

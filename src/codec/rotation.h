@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The seeded random rotation of a row: x -> H D x / sqrt(n), D a diagonal of random signs, H the
-// Walsh-Hadamard matrix. It spreads every value over the whole row, so that each coordinate looks
-// like a draw from a Gaussian and a lost packet costs every value a little instead of costing a few
-// values everything. It is orthogonal: lengths are kept, and the inverse is D H / sqrt(n).
+// The seeded random rotation of a row: x -> H D x / sqrt(n), where D is a diagonal of random signs
+// and H the Walsh-Hadamard matrix. It spreads every value over the whole row, so each coordinate
+// looks like a Gaussian draw. A lost packet then costs every value a little instead of erasing a
+// few. The rotation is orthogonal: it keeps lengths, and its inverse is D H / sqrt(n).
 //
-// One round suffices while no value carries more than kMaxEnergyShare of the row's energy; spikier
-// rows (a single non-zero, say, whose one-round rotation is +-constant) take a second round with
-// fresh signs. The number of rounds travels with the row.
+// One round suffices while no value carries more than kMaxEnergyShare of the row's energy. Spikier
+// rows take a second round with fresh signs; one round turns a single non-zero value into a
+// constant up to signs. The number of rounds travels with the row.
 //
-// Signs are a pure function of (key, row, round, coordinate), see base/random.h: the sign of
+// Signs are a pure function of (key, row, round, coordinate), see base/random.h. The sign of
 // coordinate i is bit i % 32 of word i / 32 of the stream at {block, row, round, domain}.
 //
-// SignWords is scratch of one thread; everything else is stateless.
+// SignWords is one thread's scratch memory; everything else is stateless.
 #pragma once
 
 #include <array>
@@ -29,11 +29,11 @@ inline constexpr unsigned kMaxRowLog2 = 15;
 inline constexpr std::size_t kMaxRowLength = std::size_t{1} << kMaxRowLog2;
 inline constexpr unsigned kMaxRotations = 3;
 
-// Where one coordinate holds a share e of the energy, one round leaves a one-plane estimate of it
-// off by about 0.36 e, so this keeps the bias of any row near half a percent of its norm.
+// If one coordinate holds a share e of the energy, one round biases its one-plane estimate by about
+// 0.36 e. This limit keeps the bias of any row near half a percent of its norm.
 inline constexpr float kMaxEnergyShare = 1.0F / 64.0F;
 
-// Which rotation: a message's key and the row inside the message.
+// Names a rotation: the message's key and the row within the message.
 struct RotationId {
   std::uint64_t key;
   std::uint32_t row;
@@ -44,11 +44,11 @@ using SignWords = std::array<std::uint32_t, kMaxRowLength / 32>;
 void draw_signs(RotationId id, unsigned round, unsigned log2_length, SignWords& words);
 
 // row <- (H D)^rounds row, unnormalised: it grows by sqrt(n) each round. Rounds are numbered from
-// `first_round`, so that a row can be taken further.
+// `first_round`, so that more rounds can follow later.
 void rotate_row(const Kernels& kernels, RotationId id, unsigned first_round, unsigned rounds,
                 unsigned log2_length, float* row);
 
-// The first round, from `source` into `row` (which may be the same), measuring `source`.
+// The first round, from `source` into `row` (which may be equal); also measures `source`.
 RowMoments rotate_first(const Kernels& kernels, RotationId id, unsigned log2_length,
                         const float* source, float* row);
 
@@ -56,10 +56,10 @@ RowMoments rotate_first(const Kernels& kernels, RotationId id, unsigned log2_len
 void unrotate_row(const Kernels& kernels, RotationId id, unsigned rounds, unsigned log2_length,
                   float factor, float* row);
 
-// What the last step of that multiplies by, the rotation being taken back but for its length.
+// The factor of the last inverse round: `factor` and one round's normalisation.
 float unrotation_step(unsigned log2_length, float factor);
 
-// sqrt(2^(log2_length * rounds)): what `rounds` unnormalised rounds multiply lengths by.
+// sqrt(2^(log2_length * rounds)): the growth of lengths in `rounds` unnormalised rounds.
 double rotation_gain(unsigned log2_length, unsigned rounds);
 
 }  // namespace spillway::codec

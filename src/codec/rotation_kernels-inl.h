@@ -2,8 +2,8 @@
 //
 // Signs, Hadamard transform and row moments on vectors.
 //
-// The first six levels run inside groups of 64 coordinates held in registers; the others in sweeps
-// of radix 8 or 16, tile by tile. The order of additions is the oracle's, whatever the blocking.
+// The first six levels run in registers, within groups of 64 coordinates. The others are sweeps of
+// radix 8 or 16, tile by tile. The order of additions is the oracle's, whatever the blocking.
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -25,7 +25,7 @@ namespace spillway::codec {
 namespace HWY_NAMESPACE {
 
 // The sign masks of kLanes coordinates, from the low bits of `bits`. Four lanes load them from a
-// table: that costs a load port instead of three vector operations.
+// table, which costs a load instead of three vector operations.
 template <class D>
 HWY_INLINE hn::Vec<D> sign_masks(D d, std::uint32_t bits) {
   if constexpr (hn::MaxLanes(D()) == 4) {
@@ -42,7 +42,7 @@ HWY_INLINE FloatVector flip(FloatVector value, std::uint32_t bits) {
 }
 
 // Butterflies between lanes: a -> a + b in the lower lane, a - b in the upper one. The product with
-// +-1 is exact, so a fused multiply-add rounds like the plain addition.
+// +-1 is exact, so a fused multiply-add rounds like a plain addition.
 HWY_INLINE FloatVector mix_lanes(FloatVector v) {
   const FloatTag d;
   alignas(32) static constexpr float kByOne[8] = {1, -1, 1, -1, 1, -1, 1, -1};
@@ -74,19 +74,19 @@ HWY_INLINE void butterflies(FloatVector* v) {
   }
 }
 
-// Levels 0..5: everything within groups of 64 coordinates, with one load and one store each.
+// Levels 0..5, within groups of 64 coordinates, with one load and one store each.
 constexpr unsigned kGroupLevels = 6;
 constexpr std::size_t kGroup = std::size_t{1} << kGroupLevels;
 constexpr unsigned kGroupVectorLevels = kLanes == 4 ? 4 : 3;
 
-// What a group's transform does to its values before the butterflies.
+// What happens to a group's values before the butterflies.
 enum class Entry { kPlain, kFlip, kMeasureAndFlip };
 
-// The moments of everything that passes through, in kAccumulators fixed lanes.
+// The moments of all values that pass through, in kAccumulators fixed lanes.
 constexpr std::size_t kSumVectors = kAccumulators / kLanes;
 
 struct Moments {
-  FloatVector* sums;  // kSumVectors of them; plain arrays, as members would lose the target
+  FloatVector* sums;  // kSumVectors sums; plain arrays, because members would lose the target
   FloatVector& largest;
 };
 
@@ -128,12 +128,12 @@ HWY_INLINE void transform_groups(const float* source, float* row, std::size_t le
   }
 }
 
-// Vectors of data that a sweep holds in registers, leaving as many for what comes of them.
+// Data vectors of a sweep that stay in registers; as many are left for results.
 constexpr std::size_t kSweepVectors = HWY_TARGET == HWY_NEON ? 16 : 8;
 
-// kLevels levels from `half` on, as one sweep of radix 2^kLevels butterflies. Each step takes as
-// many neighbouring vectors from every stream as registers allow: streams are powers of two apart
-// and fall on the same cache sets, so a line had better be used up while it is there.
+// Runs kLevels levels, starting at `half`, as one sweep of radix 2^kLevels butterflies. Each step
+// takes as many neighbouring vectors from every stream as fit in registers. Streams are powers of
+// two apart and share cache sets, so a line should be used up while it is cached.
 template <unsigned kLevels>
 void sweep(float* row, std::size_t length, std::size_t half) {
   const FloatTag d;
@@ -164,7 +164,7 @@ void sweep(float* row, std::size_t length, std::size_t half) {
   }
 }
 
-// A sweep of radix 16 needs twice sixteen registers.
+// A sweep of radix 16 needs 32 registers.
 constexpr unsigned kMaxSweepLevels = HWY_TARGET == HWY_NEON ? 4 : 3;
 
 void transform_levels(float* row, std::size_t length, unsigned first, unsigned last) {
@@ -190,7 +190,7 @@ void transform_levels(float* row, std::size_t length, unsigned first, unsigned l
   }
 }
 
-// Levels up to here run tile by tile, each tile (32 KiB) staying in the first-level cache.
+// Levels up to here run tile by tile; a tile (32 KiB) stays in the L1 cache.
 constexpr unsigned kTileLevels = 13;
 
 template <Entry kEntry>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows through encoder and decoder: error, bias, cuts, and rows that are not like others.
+// Rows through encoder and decoder: error, bias, trims, and unusual rows.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,7 +29,7 @@ SentRow encode(std::span<const float> values, unsigned log2, RotationId id, unsi
   return coded;
 }
 
-// The row from the first `bytes` bytes of its planes.
+// Decodes a row from the first `bytes` bytes of its planes.
 std::vector<float> decode(const SentRow& coded, unsigned log2, RotationId id, unsigned planes,
                           std::size_t bytes, Estimate estimate = Estimate::kUnbiased) {
   const std::size_t length = std::size_t{1} << log2;
@@ -95,7 +95,7 @@ TEST(RowCodec, FullPrecisionIsExactToFloatRounding) {
     for (const Distribution& distribution : distributions(std::size_t{1} << log2)) {
       const std::vector<float> x = distribution.generate(log2);
       const std::vector<float> y = through(x, log2, {3, 1}, 32, 32);
-      // One float rounding is 2^-24 of a value; butterflies add log2(n) of them in quadrature.
+      // One float rounding error is 2^-24 of a value; log2(n) butterflies add them in quadrature.
       EXPECT_LT(std::sqrt(nmse(y, x)), 4e-7) << distribution.name << " 2^" << log2;
     }
   }
@@ -109,7 +109,7 @@ TEST(RowCodec, MinimumErrorEstimateHasLessErrorAndShrinks) {
   EXPECT_LT(energy(y), 0.7 * energy(x));
 }
 
-// The norm of the mean error over many rotations, freed of the noise of the mean: the errors of two
+// The norm of the mean error over many rotations, without the noise of the mean. The errors of two
 // halves of the seeds are independent, so their inner product estimates the squared bias.
 double relative_bias(std::span<const float> x, unsigned log2, unsigned kept) {
   constexpr int kSeeds = 1000;
@@ -137,7 +137,7 @@ TEST_P(Unbiased, OnOrdinaryRows) {
   }
 }
 
-// Rows whose single rotation is not Gaussian: the encoder must notice and rotate again.
+// Rows that are not Gaussian after one rotation: the encoder must notice and rotate again.
 TEST_P(Unbiased, OnRowsThatAreNotGaussianAfterOneRotation) {
   const unsigned kept = GetParam();
   EXPECT_LT(relative_bias(std::vector<float>{1.0F}, 8, kept), 0.01) << "one value";
@@ -176,7 +176,7 @@ TEST(RowCodec, ErrorNeverRisesWithTheLengthOfThePrefix) {
     const std::vector<float> x = gaussian_values(256, seed);
     const SentRow coded = encode(x, kLog2, {std::uint64_t(seed), 1}, kPlanes);
     for (std::size_t bytes = 0; bytes <= kBytes; ++bytes) {
-      // A cut inside the first plane leaves a part of the row; from there on, all of it.
+      // A trim inside the first plane leaves part of the row; later ones leave all of it.
       error[bytes] += nmse(decode(coded, kLog2, {std::uint64_t(seed), 1}, kPlanes, bytes), x);
     }
   }
@@ -225,7 +225,7 @@ TEST(RowCodec, MagnitudesFromDenormalToHugeSurvive) {
     for (float& value : x) {
       value *= factor;
     }
-    const double allowed = factor < 1e-37F ? 1e-4 : 1e-8;  // denormals have few bits themselves
+    const double allowed = factor < 1e-37F ? 1e-4 : 1e-8;  // denormals themselves have few bits
     EXPECT_LT(nmse(through(x, 9, {2, 2}, 16, 16), x), allowed) << factor;
   }
   std::vector<float> largest(256, std::numeric_limits<float>::max() / 2);

@@ -10,7 +10,7 @@
 namespace spillway::codec {
 namespace {
 
-// Long spans are decoded in pieces whose codes stay in the first-level cache.
+// Long spans are decoded in pieces whose codes stay in the L1 cache.
 constexpr std::size_t kPiece = 2048;
 static_assert(kPiece % kPlaneBlock == 0);
 
@@ -18,14 +18,14 @@ constexpr std::size_t kBlockPlaneBytes = kPlaneBlock / 8;
 
 using PieceCodes = std::array<std::array<std::uint8_t, kPiece>, kMaxPlanes / 8>;
 
-// Planes that are all there, `stride` bytes apart.
+// Complete planes, `stride` bytes apart.
 struct PlaneSource {
   const std::uint8_t* bytes;
   std::size_t stride;
 };
 
-// In runs that the compiler unrolls: there is no vector instruction for it, so the loop itself
-// would be half of the work. Spans are whole quanta long.
+// Works in runs that the compiler unrolls: there is no vector instruction for this, and loop
+// overhead would be half of the work. Span lengths are multiples of kSpanQuantum.
 void look_up(const LevelTable& levels, const std::uint8_t* codes, std::size_t count,
              float* values) {
   constexpr std::size_t kRun = 16;
@@ -62,7 +62,7 @@ void decode_piece(const Kernels& kernels, PlaneSource source, std::size_t count,
   values_of_codes(kernels, codes, count, planes, estimate, values);
 }
 
-// Coordinates [first, first + count), each with exactly `planes` planes.
+// Decodes coordinates [first, first + count), each with exactly `planes` planes.
 void decode_run(const Kernels& kernels, PlaneSource source, std::size_t first, std::size_t count,
                 unsigned planes, Estimate estimate, float* values) {
   if (planes == 0) {
@@ -76,8 +76,8 @@ void decode_run(const Kernels& kernels, PlaneSource source, std::size_t first, s
   }
 }
 
-// The one block inside which a plane ends after `extra_bytes` bytes: decoded with and without that
-// plane, each coordinate taken from where it belongs.
+// Decodes the one block inside which a plane ends after `extra_bytes` bytes: with and without that
+// plane. Each coordinate takes the result that applies to it.
 void decode_cut_block(const Kernels& kernels, PlaneSource source, std::size_t count,
                       unsigned whole_planes, std::size_t extra_bytes, Estimate estimate,
                       float* values) {

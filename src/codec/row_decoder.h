@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Planes back into values, whatever came of them.
+// Planes back to values, whatever part of them arrived.
 //
-// Decoding has two steps, so that packets may come in any order and each is looked at once:
-// decode_planes() turns the bytes of one packet into estimates of its rotated coordinates, and
-// finish_row() rotates a row of such estimates back. Each coordinate counts for what it is: its own
-// number of planes decides its estimate, and a coordinate of which nothing came is made up for by
-// the others of its row, which is right on average because the rotation made them alike.
+// Decoding has two steps, so that packets may arrive in any order and each is read once.
+// decode_planes() turns one packet's bytes into estimates of its rotated coordinates. finish_row()
+// rotates a row of estimates back. Each coordinate's estimate depends on its own number of planes.
+// The other coordinates of the row make up for missing ones. That is right on average, because the
+// rotation made them alike.
 //
 // Stateless; any thread. No byte outside the given spans is read.
 #pragma once
@@ -22,28 +22,28 @@
 
 namespace spillway::codec {
 
-// A run of coordinates of one row as it arrived: `planes` planes of count / 8 bytes were sent, the
-// first bytes.size() bytes of them came. `count` is a multiple of kSpanQuantum.
+// A run of one row's coordinates as it arrived: `planes` planes of count / 8 bytes were sent, and
+// the first bytes.size() bytes arrived. `count` is a multiple of kSpanQuantum.
 struct PlaneSpan {
   std::span<const std::uint8_t> bytes;
   std::size_t count;
   unsigned planes;
 };
 
-// How far the bytes of a span reach.
+// How many planes the bytes of a span cover.
 struct PlanePrefix {
   unsigned whole_planes;    // present for every coordinate
-  std::size_t extra_bytes;  // of the plane after those
+  std::size_t extra_bytes;  // bytes of the next plane
 };
 PlanePrefix plane_prefix(const PlaneSpan& span);
 
-// Writes the estimate of each coordinate in units of the row's scale, zero where no plane came.
+// Writes the estimate of each coordinate in units of the row's scale, zero without any plane.
 // Returns how many coordinates have at least one plane.
 std::size_t decode_planes(const Kernels& kernels, const PlaneSpan& span, Estimate estimate,
                           float* values);
 
-// Turns a row of estimates back into values, in place. `arrived` says how many of the row's
-// coordinates have an estimate; with none the row becomes zero.
+// Turns a row of estimates back into values, in place. `arrived` is the number of the row's
+// coordinates with an estimate; if it is 0, the row becomes zero.
 void finish_row(const Kernels& kernels, const RowHeader& header, RotationId rotation,
                 unsigned log2_length, std::size_t arrived, Estimate estimate, float* row);
 

@@ -19,11 +19,11 @@ namespace {
 
 constexpr std::size_t kMinSample = 256;
 constexpr std::size_t kMaxSample = 4096;
-// Cells from here on are too thin to be counted one by one and are taken together.
+// Cells from here on are too rare to be tested one by one and are merged.
 constexpr unsigned kOuterCell = 112;
 constexpr unsigned kCells = kOuterCell + 1;
-// Chi-square with k degrees of freedom has mean k and deviation sqrt(2k); eight deviations leave
-// room for the tail of a skewed distribution.
+// Chi-square with k degrees of freedom has mean k and deviation sqrt(2k). Eight deviations leave
+// room for the tail of its skewed distribution.
 constexpr double kDeviations = 8.0;
 
 using CellCounts = std::array<std::uint32_t, 128>;
@@ -47,7 +47,7 @@ struct CellModel {
   double inverse_mass;
 };
 
-// The outermost entry stands for all outer cells together.
+// The last entry stands for all outer cells together.
 std::array<CellModel, kCells> make_model() {
   std::array<CellModel, kCells> model{};
   double outer = 1.0;
@@ -60,16 +60,16 @@ std::array<CellModel, kCells> make_model() {
   return model;
 }
 
-// Does a rotated row look like Gaussian draws? The plane code is unbiased for rows that do.
+// True if a rotated row looks like Gaussian draws; the plane code is unbiased for such rows.
 //
-// Rows that do not are few but real: a constant row, a row of some hundred equal values, a single
-// non-zero padded to 256. Their rotation falls on a lattice, and where the lattice points lie in
-// their cells biases a short prefix by a few percent. Such a row passes after one more round.
+// Others are rare but real: a constant row, a row of some hundred equal values, a single non-zero
+// padded to 256. Their rotated coordinates form a lattice, and its position within the cells can
+// bias a short prefix by a few percent. Such a row passes after one more round.
 //
 // The test is Pearson's chi-square over the 8-plane magnitude cells of a sample of the row's
-// coordinates, which are exchangeable. A lattice coarse enough to matter empties or crowds cells
-// and fails it; the threshold lies eight deviations out, and a Gaussian row that fails all the same
-// only costs a round. It counts codes, so every CPU decides alike.
+// coordinates, which are exchangeable. A lattice that is coarse enough to matter empties or crowds
+// cells and fails. The threshold is eight deviations out. If a Gaussian row fails, it costs only a
+// round. The test counts codes, so every CPU decides alike.
 //
 // `high_codes` holds the first eight planes of each coordinate of a row (see plane_code.h).
 bool looks_gaussian(std::span<const std::uint8_t> high_codes) {
@@ -94,13 +94,13 @@ bool looks_gaussian(std::span<const std::uint8_t> high_codes) {
   return weighted_squares <= threshold * size;
 }
 
-// A fallback scale keeps the largest magnitude a hair inside the code's range.
+// A fallback scale keeps the largest magnitude just inside the code's range.
 constexpr double kWidenedMagnitude = 0.999 * kMaxMagnitude;
 constexpr std::uint32_t kJitterDomain = 0x4A495454U;  // "JITT"
 
-// A factor within 1/64 of one, drawn anew for every rotation. Rows that need the last round are
-// tiny and fall on a fine lattice with points right on cell bounds; moving the bounds a little from
-// message to message keeps such ties from all falling to the same side.
+// A factor within 1/64 of 1, drawn for every rotation. Rows that need the last round are tiny and
+// fall on a fine lattice with points exactly on cell bounds. Moving the bounds slightly from
+// message to message keeps such ties from always falling to the same side.
 double jitter(RotationId rotation) {
   const base::RandomBlock block =
       base::random_block(rotation.key, {rotation.row, 0, 0, kJitterDomain});
@@ -161,7 +161,7 @@ RowHeader RowEncoder::encode(std::span<const float> values, unsigned log2_length
     kernels_.refine(row_.data(), length, inverse_scale, codes_[0].data(), codes_[1].data(),
                     codes_[2].data(), codes_[3].data());
   }
-  // Back to the row's own magnitude, which may leave what a float can hold at either end.
+  // Back to the row's original magnitude, which may overflow or underflow a float.
   const double scale = std::ldexp(static_cast<double>(header.scale), exponent);
   header.scale = static_cast<float>(std::min<double>(scale, std::numeric_limits<float>::max()));
   return header.scale > 0.0F ? header : special_row(0.0F, length, planes);
@@ -174,9 +174,9 @@ const float* RowEncoder::pad(std::span<const float> values, std::size_t length) 
   return row_.data();
 }
 
-// Codes the rotated row and fills in the header's scale. A row that does not look Gaussian, or that
-// has a coordinate outside the code's range, is taken one round further; one that still has is
-// scaled wider, so that the code always holds it.
+// Codes the rotated row and fills in the header's scale. If the row does not look Gaussian, or a
+// coordinate is outside the code's range, it is rotated once more. After the last round the scale
+// is widened instead, so that the code always fits.
 float RowEncoder::quantise_row(unsigned log2_length, RotationId rotation, double rms,
                                RowHeader& header) {
   const std::size_t length = std::size_t{1} << log2_length;

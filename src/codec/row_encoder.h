@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One row into planes: rotate, scale, quantise, cut.
+// One row to planes: rotate, scale, quantise, split.
 //
-// The encoder measures the row, rotates it once (more often where it is spiky, or does not look
-// Gaussian then), and codes each coordinate in units of the row's root mean square. The result
+// The encoder measures the row and rotates it once, or more often if it is spiky or still does not
+// look Gaussian. It codes each coordinate in units of the row's root mean square. The result
 // depends only on the values, the rotation and the precision, never on the CPU.
 //
-// A RowEncoder owns scratch for one row (about 256 KiB), made once, and is used by one thread.
+// A RowEncoder allocates scratch memory for one row (about 256 KiB) once. One thread at a time.
 #pragma once
 
 #include <array>
@@ -26,12 +26,12 @@ class RowEncoder {
  public:
   explicit RowEncoder(const Kernels& kernels = best_kernels());
 
-  // Encodes `values` (at most 2^log2_length of them, zeros are appended) with `planes` planes.
-  // The codes stay here until the next call.
+  // Encodes `values` (at most 2^log2_length, padded with zeros) with `planes` planes. The codes
+  // stay here until the next call.
   RowHeader encode(std::span<const float> values, unsigned log2_length, RotationId rotation,
                    unsigned planes);
 
-  // Cuts coordinates [first, first + count) of the encoded row into `planes` planes of count / 8
+  // Writes coordinates [first, first + count) of the encoded row as `planes` planes of count / 8
   // bytes each, most significant first. `first` and `count` are multiples of kSpanQuantum.
   void write_planes(std::size_t first, std::size_t count, unsigned planes, std::uint8_t* out) const;
 

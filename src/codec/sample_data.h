@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Synthetic gradients and the measure of error, for tests, benchmarks and the tour. Header-only.
+// Synthetic gradients and an error measure, for tests, benchmarks and the tour. Header-only.
 #pragma once
 
 #include <cmath>
@@ -51,7 +51,7 @@ inline double energy(std::span<const float> values) {
   return sum;
 }
 
-// Squared error over energy.
+// Squared error relative to the truth's energy.
 inline double nmse(std::span<const float> estimate, std::span<const float> truth) {
   double error = 0.0;
   for (std::size_t i = 0; i < truth.size(); ++i) {

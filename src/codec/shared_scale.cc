@@ -12,7 +12,7 @@ bool is_special_scale(float scale) {
   return scale == 0.0F || std::isnan(scale);
 }
 
-// Of floats that are not negative, the larger has the larger bit pattern; NaN's is beyond all.
+// Among non-negative floats the larger has the larger bit pattern; NaN's exceeds all others.
 float larger_scale(float left, float right) {
   return std::bit_cast<float>(
       std::max(std::bit_cast<std::uint32_t>(left), std::bit_cast<std::uint32_t>(right)));

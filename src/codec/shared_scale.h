@@ -1,37 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one scale per row that all ranks code with: numbers can be added only if a unit is the same
-// for everybody.
+// The one scale per row that all ranks code with. Numbers can be added only if their unit is the
+// same for all ranks.
 //
-// Each rank tells one float per row, its measure: for level codes the root mean square of the row
-// (rotate_for_levels), for block codes the largest magnitude (measure_block). Measures are zero or
-// more, or NaN for a row that is not finite. The shared scale is the largest of them:
+// Each rank reports one float per row, its measure: for level codes the row's root mean square
+// (rotate_for_levels), for block codes its largest magnitude (measure_block). A measure is zero or
+// more, or NaN if the row is not finite. The shared scale is the largest measure, in one of two
+// ways:
 //
-//   the exact way    measures travel ahead of the data, while rows are rotated
-//   the faster way   predict_scale() of the last step's largest; measures travel beside the data,
-//                    for the next step, and what was clipped is counted
+//   exact       measures travel ahead of the data, while rows are rotated
+//   predicted   predict_scale() of the last step's largest measure; measures travel beside the
+//   data,
+//               for the next step, and clipped values are counted
 //
-// Special scales mean for all ranks alike: 0 a row of zeros, NaN a row of NaN. A prediction cannot
-// say either; whoever used one decodes with NaN where a measure turned out to be NaN.
+// Special scales mean the same for all ranks: 0 is a row of zeros, NaN a row of NaN. A prediction
+// cannot express either, so its users decode to NaN if a measure turns out to be NaN.
 //
 // Pure functions; any thread.
 #pragma once
 
 namespace spillway::codec {
 
-// Zero or NaN.
+// True if the scale is zero or NaN.
 bool is_special_scale(float scale);
 
-// The larger of two measures; NaN is larger than all numbers. As for any maximum neither order nor
-// repetition matters, so measures may be combined on the way.
+// The larger of two measures; NaN is larger than all numbers. Order and repetition do not matter,
+// so measures may be combined on the way.
 float larger_scale(float left, float right);
 
-// The scale for this step by the last step's largest measure. Zero, which is no prediction, where
-// the last was zero or not finite, or the product does not fit: the exact way is then the only one.
+// The scale for this step, predicted from the last step's largest measure. Returns zero (no
+// prediction) if that was zero or not finite, or if the product overflows. Then only the exact way
+// works.
 float predict_scale(float last_largest, float headroom);
 
-// Room for rows to grow between steps. A little too much costs little: the error of rounding grows
-// with its square.
+// Room for rows to grow between steps. A slightly larger value costs little: the rounding error
+// grows with its square.
 inline constexpr float kScaleHeadroom = 1.25F;
 
 }  // namespace spillway::codec

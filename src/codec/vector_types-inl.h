@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Vector types of the SIMD kernels. As every -inl.h file here it is included once per target by
-// kernels_highway.cc, and by nobody else.
+// Vector types of the SIMD kernels. Like every -inl.h file here, kernels_highway.cc includes it
+// once per target, and nothing else does.
 //
-// Vectors are capped at 256 bits: sixteen registers of eight floats hold a radix-8 butterfly, and
-// wider ones gain nothing where a row streams from cache.
+// Vectors are capped at 256 bits. Sixteen registers of eight floats hold a radix-8 butterfly, and
+// wider ones gain nothing while a row streams from cache.
 #include <cstddef>
 #include <cstdint>
 

@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::size_t kQuantumBytes = SPILLWAY_QUANTUM / 8 * ByteLayout::kPlanes;
 constexpr std::size_t kMaxQuanta = 255;
-// A cut packet is of no use but to tell whose it was, and what is under the first check is looked
-// at before it is moved: the less, the better.
+// A cut packet only tells which message it belongs to, and bytes under the first check are read
+// once more before they are moved. So the head is short.
 constexpr std::size_t kHeadBytes = 64;
 
 std::size_t packet_size(std::size_t quanta, std::size_t head) {
@@ -30,7 +30,7 @@ std::uint8_t quanta_of(std::size_t bytes) {
   return static_cast<std::uint8_t>((bytes + kQuantumBytes - 1) / kQuantumBytes);
 }
 
-// Anything but everything is of no use; it counts as a plane, so that it is not taken for wrong.
+// A packet that is not whole is useless; it counts as one plane, so that it is not taken for wrong.
 unsigned planes_of(bool is_whole) {
   return is_whole ? ByteLayout::kPlanes : 1;
 }

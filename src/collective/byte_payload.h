@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bytes as they are in packets (codec "bytes"): for everything that has to arrive exactly. A packet
+// Bytes travel as they are (codec "bytes"), for everything that has to arrive exactly. A packet
 // carries a run of the message's bytes, as many as the network allows; only the last is shorter,
-// padded with zeros to a multiple of 128. A trimmed one is of no use but to tell that it was sent.
+// padded with zeros to a multiple of 128. A trimmed packet only shows that it was sent.
 //
-// Between ranks of one machine (LocalSource, LocalSink) what travels is where the bytes lie in the
-// sender's segment (peer_memory.h), and the receiver copies them out: one packet instead of many
-// and two copies instead of four. The message ends, as always, when its receiver has everything, so
-// the bytes stay staged until then.
+// Between ranks of one machine (LocalSource, LocalSink) a message only says where the bytes lie in
+// the sender's segment (peer_memory.h), and the receiver copies them out: one packet instead of
+// many and two copies instead of four. The message ends, as always, when its receiver has
+// everything, so the bytes stay staged until then.
 //
 // Sources and sinks work on the caller's memory, which outlives the message; nothing is copied in
 // between. One thread.
@@ -29,14 +29,14 @@ struct ByteLayout {
   static constexpr unsigned kPlanes = SPILLWAY_MAX_PLANES;  // of a whole packet
   static constexpr transport::LossPolicy kNoLoss{.loss_bound_ppm = 0, .min_planes = kPlanes};
 
-  // For packets that fit the MTU and, cut, still show whose they are.
+  // For packets that fit the MTU and, when cut, still show which message they belong to.
   static base::Result<ByteLayout> make(const packetize::PacketLimits& limits);
 
   std::uint32_t packets(std::size_t bytes) const {
     return static_cast<std::uint32_t>((bytes + bytes_per_packet - 1) / bytes_per_packet);
   }
 
-  // A message of so many bytes, all of which must arrive. The sender fills in where to.
+  // Options for a message of so many bytes, all of which must arrive. The sender fills in `to`.
   transport::SendOptions send_options(const wire::MessageId& id, std::size_t bytes,
                                       std::uint8_t priority,
                                       transport::PayloadSource& source) const;
@@ -47,7 +47,7 @@ struct ByteLayout {
   // UDP payload of all packets of a message.
   std::uint64_t wire_bytes(std::size_t bytes) const;
 
-  // Which of a message's bytes a packet carries.
+  // The bytes of a message that one packet carries.
   struct Run {
     std::size_t first = 0;
     std::size_t length = 0;  // 0: the packet contradicts the message
@@ -56,7 +56,7 @@ struct ByteLayout {
 
   std::uint32_t bytes_per_packet = 0;
   std::uint32_t head_bytes = 0;
-  std::uint32_t packet_bytes = 0;  // of UDP payload, of a full packet
+  std::uint32_t packet_bytes = 0;  // UDP payload of a full packet
 };
 
 class ByteSource final : public transport::PayloadSource {
@@ -87,7 +87,7 @@ class ByteSink final : public transport::PayloadSink {
   const ByteLayout* layout_;
 };
 
-// Two addends of which one comes as a message, and where their sum goes.
+// Two addends, one of which comes as a message, and where their sum goes.
 struct Fold {
   DataType type = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
@@ -97,8 +97,8 @@ struct Fold {
   std::uint8_t* target = nullptr;
 };
 
-// Adds the message's bytes up as they come: while a packet is still in a cache, and without keeping
-// it. Each packet is added once, so the target may be where the other addend is.
+// Adds the message's bytes up as they come, while a packet is still in a cache, and does not keep
+// them. Each packet is added once, so the target may be the other addend's memory.
 class FoldSink final : public transport::PayloadSink {
  public:
   FoldSink(const Fold& fold, std::size_t bytes, const ByteLayout& layout)
@@ -112,7 +112,7 @@ class FoldSink final : public transport::PayloadSink {
   const ByteLayout* layout_;
 };
 
-// A message that is nothing but a place.
+// A message that carries only a MemoryPlace.
 class LocalSource final : public transport::PayloadSource {
  public:
   LocalSource(const MemoryPlace& place, const ByteLayout& layout)
@@ -150,7 +150,7 @@ class LocalSink final : public transport::PayloadSink {
     return memory_.read(packet.header.stamp.message.source, place_, to_) ? planes : 0;
   }
 
-  // Once the message has come: its bytes are where they belong; else they are still to follow.
+  // Valid once the message has come. True: its bytes are in place; false: they are still to follow.
   bool is_staged() const { return place_.offset != MemoryPlace::kNowhere; }
 
  private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The notes of a survey (share_book.h): every rank tells every other what its link carries, in a
-// message of 8 bytes at the highest priority, in the note phase of an operation, whose other
-// messages go on regardless.
+// message of 8 bytes at the highest priority. Notes travel in the note phase of an operation, whose
+// other messages go on regardless.
 //
 // One thread; lives as long as its operation, which is not over before they are.
 #pragma once
@@ -23,18 +23,18 @@ class CapacityNotes {
   CapacityNotes(const wire::MessageId& like, const RunConfig& config)
       : like_(like), config_(config), incoming_(config.group.world) {}
 
-  // Of all messages of the operation, these.
+  // True for messages of the operation that are such notes.
   static bool is_one(const wire::MessageId& id) {
     return id.phase == wire::Phase::kNote && id.piece == kPart;
   }
 
-  // Tells the others, and expects their word.
+  // Sends this rank's notes, and expects those of the others.
   base::Status start(std::uint64_t capacity, RunContext& context);
-  // What the note says.
+  // Returns the capacity in the note, if the note came.
   std::optional<std::uint64_t> on_received(const transport::ReceiveReport& report);
   void on_sent(const transport::SendReport& report) { messages_.on_sent(report); }
 
-  // The rank takes part no longer. True: something was still under way between the two.
+  // The rank no longer takes part. True if something was still under way between the two.
   bool on_left(std::uint16_t peer, RunContext& context);
   void withdraw(RunContext& context);
   bool is_idle() const { return messages_.empty(); }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A tensor that is in the memory of a device. It is coded there: a tolerant all-reduce of bit
-// planes, or of levels that are added, then moves these between host and device, and values stay
-// where they are. An exact one is copied to the host and back in pieces. Whoever describes the
-// operation hands one in (Operation::device); gpu/cuda_tensor.h is NVIDIA's.
+// A tensor in the memory of a device. Values stay there and are coded there: a tolerant all-reduce
+// moves only bit planes, or levels that are added, between host and device. An exact one copies the
+// tensor to the host and back in pieces. The caller that describes the operation supplies the
+// tensor (Operation::device); gpu/cuda_tensor.h implements it for NVIDIA.
 //
-// With error feedback what the tensor is owed is in the device's memory, too: floats, one for each
-// of its elements; `owed` are those of an extent, or null.
+// With error feedback the residual is in the device's memory, too: one float for each element.
+// `owed` points at the residual of an extent, or is null.
 //
-// What is said of an extent is said of the operation's input or output. Calls block until the
-// device is done, may come from several threads at once, for extents that do not overlap, and give
-// the bits that the CPU would.
+// An extent refers to the operation's input or output. Calls block until the device is done. They
+// may come from several threads at once, for extents that do not overlap, and give the same bits as
+// the CPU.
 #pragma once
 
 #include <cstddef>
@@ -29,90 +29,90 @@
 
 namespace spillway::collective {
 
-// What came of one rank's contribution, and what of it counts.
+// One rank's contribution, and how much of it counts.
 struct DeviceContribution {
   const packetize::KeptPlanes* planes;
-  std::vector<std::uint16_t> used;  // bytes by packet, no more than came
+  std::vector<std::uint16_t> used;  // bytes per packet, at most what came
   std::uint64_t key;                // of its rotations
 };
 
-// A sum to be formed: the input's own part, then contributions in their order; each row times its
-// factor.
+// A sum to be formed: the input's own part, then the contributions in order; each row is multiplied
+// by its factor.
 struct DeviceSum {
   packetize::PacketPlan contribution_plan;
   std::vector<DeviceContribution> contributions;
   std::vector<float> factors;
   packetize::PacketPlan sum_plan;
   std::uint64_t key;
-  float* owed = nullptr;  // joins the input's part, and is nothing afterwards
+  float* owed = nullptr;  // added to the input's part, and zero afterwards
 };
 
-// A piece that becomes levels, side by side in the lanes of words (codec/lanes.h).
+// A piece that is coded as levels, side by side in the lanes of words (codec/lanes.h).
 struct DeviceLevels {
   Extent extent;
   codec::RowLayout rows;
   std::uint64_t key;             // of rotations and draws
-  const codec::LevelCode* code;  // whose levels are all integers of its range; outlives the call
+  const codec::LevelCode* code;  // its levels are all integers of its range; outlives the call
   codec::LaneLayout lanes;
   unsigned rank;
 };
 
-// Sums of levels, and how they are to be read.
+// Sums of levels, and how to read them.
 struct DeviceLevelSums {
   std::span<const std::uint64_t> words;    // in memory that make_words() gave
   std::span<const unsigned> contributors;  // by chunk
-  std::span<const float> scales;           // by row, that ranks coded with; NaN: a row of NaN
+  std::span<const float> scales;           // by row, as ranks coded; NaN: a row of NaN
   double weight = 1.0;                     // of the contributors' mean
-  bool makes_up = true;                    // chunks of no contributor are made up for by their row
+  bool makes_up = true;  // the row's other chunks stand for those without contributors
 };
 
 class DeviceTensor {
  public:
   virtual ~DeviceTensor() = default;
 
-  // What its calls have taken so far, by the device's own clock; nothing where it has none.
+  // How long its calls took so far, by the device's own clock; zeros where it has none.
   virtual PartTimes times() const { return {}; }
 
-  // Of an exact operation: memory of the host for its input and its output, one where these are
-  // one; and copies of so many bytes, as far from their beginnings, there and back.
+  // For exact operations: host memory for the input and the output, one where these are one.
+  // bring() and take_back() copy `bytes` bytes at `offset` to the host and back.
   virtual std::uint8_t* host_input() = 0;
   virtual std::uint8_t* host_output() = 0;
   virtual base::Status bring(std::size_t offset, std::size_t bytes) = 0;
   virtual base::Status take_back(std::size_t offset, std::size_t bytes) = 0;
 
-  // Room for a message, in memory of the host that the device reaches quickly.
+  // Room for a message, in host memory that the device reaches quickly.
   virtual base::Result<packetize::KeptPlanes> make_planes(const packetize::PacketPlan& plan) = 0;
 
-  // Zeros, for what is owed of so many elements.
+  // A residual of zeros, for so many elements.
   virtual base::Result<std::shared_ptr<float[]>> make_residual(std::size_t count) = 0;
 
-  // The input and what it is owed, which becomes all of it; nothing, where that is not finite.
+  // Codes the input plus its residual. `owed` becomes all of that; zero where it is not finite.
   virtual base::Status encode(const Extent& extent, const packetize::PacketPlan& plan,
                               std::uint64_t key, float* owed, packetize::KeptPlanes& coded) = 0;
-  // `used` bytes of each packet of what was sent are in the sum: takes them off what is owed.
+  // `used` bytes of each sent packet are in the sum: takes them off `owed`.
   virtual base::Status settle(const Extent& extent, const packetize::PacketPlan& plan,
                               std::uint64_t key, const packetize::KeptPlanes& sent,
                               std::span<const std::uint16_t> used, float* owed) = 0;
-  // The sum, coded; what that decodes to becomes the output.
+  // Forms the sum and codes it; the output becomes what that decodes to.
   virtual base::Status add_up(const Extent& extent, const DeviceSum& sum,
                               packetize::KeptPlanes& coded) = 0;
-  // Into the output.
+  // Decodes into the output.
   virtual base::Status decode(const Extent& extent, const packetize::PacketPlan& plan,
                               std::uint64_t key, const packetize::KeptPlanes& came) = 0;
 
-  // Levels. Room for words, as make_planes().
+  // For levels: room for words, as make_planes().
   virtual base::Result<std::shared_ptr<std::uint64_t[]>> make_words(std::size_t count) = 0;
-  // What each row of the input and what it is owed measures.
+  // Measures each row of the input plus its residual.
   virtual base::Status measure(const DeviceLevels& levels, const float* owed,
                                std::span<codec::RotatedRow> rows) = 0;
-  // The same as words, at the shared scales by row; `clipped` coordinates were too large for them.
+  // Codes the same rows as words, at the shared scale of each row. Counts coordinates beyond it.
   virtual base::Status round(const DeviceLevels& levels, const float* owed,
                              std::span<const codec::RotatedRow> rows, std::span<const float> scales,
                              std::span<std::uint64_t> words, std::size_t& clipped) = 0;
-  // Into the output.
+  // Decodes into the output.
   virtual base::Status decode_sums(const DeviceLevels& levels, const DeviceLevelSums& sums) = 0;
-  // `sums` are of this rank's own words: the input joins what is owed, and they are taken off it.
-  // Rows that were `not finite` are owed nothing.
+  // `sums` hold this rank's own words: adds the input to `owed` and takes the words off it. Rows in
+  // `not_finite` are owed nothing.
   virtual base::Status settle_levels(const DeviceLevels& levels, const DeviceLevelSums& sums,
                                      const std::vector<bool>& not_finite, float* owed) = 0;
 };

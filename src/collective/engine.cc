@@ -175,9 +175,9 @@ std::unique_ptr<OperationRun> Engine::make_coded_run(const Operation& operation,
                                     residual_of(operation).value(), code_book_, coder_shelf_);
 }
 
-// What the tensor is owed; zeros where it is new, was elsewhere or had another length before.
-// Nothing while another operation of the same tensor still uses it. Fails only for want of a
-// device's memory.
+// The tensor's residual: zeros if the tensor is new, was elsewhere or had another length before.
+// Empty while another operation of the same tensor still uses it. Fails only if a device has no
+// memory left.
 base::Result<std::span<float>> Engine::residual_of(const Operation& operation) {
   const std::uint64_t tensor = operation.tolerance->feedback_tensor;
   const bool is_full = residuals_.size() >= config_.limits.feedback_tensors;
@@ -246,11 +246,11 @@ void Engine::begin(const Waiting& waiting, Key key, std::unique_ptr<OperationRun
   }
 }
 
-// What follows from a call into a run: its end, the end of everything, or nothing.
+// Acts on what a call into a run returned: ends the run, ends everything, or does nothing.
 void Engine::after(Key key, const base::Status& status, transport::Endpoint& endpoint,
                    base::Instant now) {
   if (status.code() == base::StatusCode::kPeerFailed) {
-    return;  // the event that names the peer is on its way
+    return;  // the event that names the peer follows
   }
   if (!status.ok()) {
     fail(status, config_.group.rank, wire::FailureCause::kInternal, endpoint, now);
@@ -295,7 +295,7 @@ void Engine::count_job(Active& active, const ComputeJob& job, base::Instant now)
   }
 }
 
-// Of jobs that a device did, the device knows better; what they took beyond is waiting.
+// For jobs on a device, the device's own times count; what the jobs took beyond is waiting.
 void Engine::count_parts(const Active& active, OperationReport& report) {
   PartTimes& parts = report.parts;
   if (const auto& device = report.operation.device) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // All operations of one communicator at one rank, over one endpoint: takes them, starts them, hands
-// them what happens, and says when each is over. No I/O and no threads: a driver with sockets and a
+// them events, and says when each is over. No I/O and no threads: a driver with sockets and a
 // simulated host use it alike.
 //
 //   admit(), submit()            from the caller; a parameter server has none, it calls serve()
@@ -10,25 +10,25 @@
 //   on_timeout()                 when the clock passed next_timeout()
 //
 // Order: collective operations begin in the order of their submission, which is the same at all
-// ranks; as many run at once as the endpoint has room for, and so that ranks never wait for each
-// other in a circle (engine_admission.cc says why). Which of them gets on first is up to
-// priorities, packet by packet. Sends begin at once, while there is room or none to the same rank
-// is under way, receives when they have found their message (matching.h).
+// ranks. As many run at once as the endpoint has room for. Ranks never wait for each other in a
+// circle (engine_admission.cc says why). Priorities decide, packet by packet, which of them gets on
+// first. Sends begin at once while there is room, or while none to the same rank is under way.
+// Receives begin when they have found their message (matching.h).
 //
-// Failure: a dead peer, a peer that says it failed or left too early, an operation that ranks do
-// not agree on, or an abort ends every operation, those submitted later included, with one Status
-// that names the rank; the other ranks are told. An engine that failed stays failed. Where ranks
-// call different operations, callers hear of it as soon as both calls are known in whole, or after
-// the peer timeout (engine_mismatch.cc).
+// Failure: every operation ends, including those submitted later, when a peer dies, fails or leaves
+// too early, when ranks do not agree on an operation, or on an abort. All get one Status that names
+// the rank, and the other ranks are told. An engine that failed stays failed. If ranks call
+// different operations, callers are told as soon as both calls are known in whole, or after the
+// peer timeout (engine_mismatch.cc).
 //
-// With parameter servers a worker calls them before each collective operation, and a server opens
-// those that go through it as their calls come (servers/call_delivery.h); it completes them to its
-// listener like its own, with their sequence as the token.
+// With parameter servers, a worker sends them a call before each collective operation. A server
+// opens the operations that go through it as their calls come (servers/call_delivery.h). It
+// completes them to its listener like its own, with the sequence as the token.
 //
 // An operation may be complete for its caller while a late rank still has to be told of it; it then
 // goes on in the background, and counts against the limits.
 //
-// Limits: EngineLimits. One thread, but for admit().
+// Limits: EngineLimits. One thread, except for admit().
 #pragma once
 
 #include <algorithm>
@@ -56,27 +56,28 @@ namespace spillway::collective {
 
 struct EngineLimits {
   std::size_t running = 256;   // operations of the group at once
-  std::size_t waiting = 4096;  // of those that have not begun
+  std::size_t waiting = 4096;  // operations of the group that have not begun
   std::size_t pairs = 65'536;  // sends and receives, begun or not
-  // Operations of the group between the oldest that has not ended and the latest that has begun.
+  // Most operations of the group from the oldest that has not ended to the latest that has begun.
   std::uint64_t ahead = std::uint64_t{1} << 20;
-  // Messages of running operations, sent and received: none of the group's begins with so many, and
-  // none has more itself, but for two a rank. Then those of sends, and as many of receives, and
-  // calls to servers. Sent ones of all together, and received ones, fit the endpoint's tables.
+  // Messages, sent and received, of running group operations: none begins while there are so many,
+  // and none has more itself, apart from two per rank. `pair_messages`: those of sends, and as many
+  // of receives. `call_messages`: calls to servers. All sent ones together, and all received ones,
+  // fit the endpoint's tables.
   std::size_t messages = 8'000;
   std::size_t pair_messages = 4'096;
   std::size_t call_messages = 2'048;
-  // Of large all-reduces, between two surveys of what links carry: a few notes in so many are not
-  // felt. The same at all ranks.
+  // Bytes of large all-reduces between two surveys of what links carry: among so many, a few notes
+  // are not felt. The same at all ranks.
   std::size_t survey_bytes = std::size_t{16} << 20;
   std::size_t scratch_kept = 256u << 20;
   std::size_t feedback_tensors = 65536;
 };
 
-// How large all-reduces are shared out among the ranks that add them up.
+// How large all-reduces are divided among the ranks that add them up.
 enum class ShareRule : std::uint8_t {
-  kAutomatic,  // by what their links carry, as they measure it
-  kEqual,      // where one rank says so, everywhere
+  kAutomatic,  // by what their links carry, as the ranks measure it
+  kEqual,      // if any rank says so, at all ranks
 };
 
 struct EngineConfig {
@@ -86,12 +87,12 @@ struct EngineConfig {
   PeerMemory* memory = nullptr;  // shared with ranks of this machine, if any; outlives the engine
   PlanOptions plan{};
   ShareRule shares = ShareRule::kAutomatic;
-  ChunkRule coded_chunks = ChunkRule::kStriped;  // of coded all-reduces; the same at all ranks
+  ChunkRule coded_chunks = ChunkRule::kStriped;  // for coded all-reduces; the same at all ranks
   EngineLimits limits{};
-  // Operations, and messages between two ranks, count from here on; the same at all ranks.
+  // Operations and point-to-point messages are numbered from here; the same at all ranks.
   std::uint64_t first_operation = 0;
-  // An operation that has no timeout of its own and has not ended by then fails; names the ranks it
-  // waits for.
+  // Timeout of operations that have none of their own. The failure names the ranks that were waited
+  // for.
   base::Duration operation_timeout = base::seconds(300);
   // Once an operation is this old, all peers are watched, not only those that owe something.
   base::Duration watch_after = base::milliseconds(100);
@@ -100,29 +101,30 @@ struct EngineConfig {
 class EngineListener {
  public:
   virtual ~EngineListener() = default;
-  // Once for every submitted operation. The caller's memory is free again.
+  // Called once for every submitted operation. The caller's memory is free again.
   virtual void on_complete(std::uint64_t token, const base::Status& status,
                            const OperationReport& report) = 0;
 };
 
 class Engine {
  public:
-  // Auth, pool and listener outlive the engine.
+  // Pool and listener outlive the engine.
   static base::Result<std::unique_ptr<Engine>> make(const EngineConfig& config, ComputePool& pool,
                                                     EngineListener& listener);
 
-  // Tells the endpoint where numbers begin, once its peers were added and before they are heard, so
-  // that it rebuilds theirs. Where they begin at 0, the first operation is soon enough.
+  // Tells the endpoint where numbers begin, after its peers were added and before their packets
+  // come, so that it can restore the peers' numbers. If they begin at 0, the first operation is
+  // soon enough.
   void begin_numbering(transport::Endpoint& endpoint);
 
-  // The door: whether this rank may call the operation. Whoever takes operations from a caller asks
-  // once and submits only what is admitted. Any thread.
+  // Checks whether this rank may call the operation. The layer that takes operations from a caller
+  // asks once, and submits only admitted ones. Any thread.
   base::Status admit(const Operation& operation) const;
-  // `token` is the caller's own name for it. An error is one of limits, and changes nothing; a
-  // failed engine takes operations and completes them with its failure.
+  // `token` is the caller's own name for the operation. An error means that a limit was reached,
+  // and changes nothing; a failed engine takes operations and completes them with its failure.
   base::Status submit(const Operation& operation, std::uint64_t token,
                       transport::Endpoint& endpoint, base::Instant now);
-  // At a parameter server, once: whatever the workers call from now on.
+  // At a parameter server, once: serves whatever the workers call from now on.
   base::Status serve(transport::Endpoint& endpoint, base::Instant now);
 
   void on_event(const transport::Event& event, transport::Endpoint& endpoint, base::Instant now);
@@ -130,22 +132,22 @@ class Engine {
   void on_timeout(transport::Endpoint& endpoint, base::Instant now);
   base::Instant next_timeout() const;
 
-  // Ends everything with `cause`; tells the other ranks whose fault it is.
+  // Ends everything with `cause`, and tells the other ranks which rank is at fault.
   void fail(const base::Status& cause, std::uint16_t culprit, wire::FailureCause reason,
             transport::Endpoint& endpoint, base::Instant now);
 
-  // Callers were told, or will be when jobs that use their memory have ended.
+  // True if callers were told, or will be when jobs that use their memory have ended.
   bool has_failed() const { return failure_ && !dispute_; }
   std::optional<base::Status> failure() const { return dispute_ ? std::nullopt : failure_; }
-  // Whether operations are under way that keep the host's processors busy.
+  // True while operations are under way that keep the host's processors busy.
   bool is_coding() const { return coding_ > 0; }
   // At a parameter server: all workers have left and nothing is left to do.
   bool is_service_over() const { return intake_->has_everybody_left() && is_idle(); }
-  // Of the latest all-reduce that they matter to.
+  // Shares of the latest all-reduce that they matter to.
   Shares shares() const { return share_book_ ? share_book_->shares() : Shares(); }
   std::size_t running() const { return running_.size(); }
   std::size_t waiting() const { return waiting_.size() + held_sends_; }
-  // Nobody waits for an operation of this rank.
+  // No caller waits for an operation of this rank.
   bool is_done() const {
     return waiting_.empty() && held_sends_ == 0 && leaving_.empty() && !dispute_ &&
            std::all_of(running_.begin(), running_.end(),
@@ -159,7 +161,7 @@ class Engine {
   std::size_t memory_bytes() const;
 
  private:
-  // What a tensor is owed, where the tensor is: in the host's memory or in a device's.
+  // A tensor's residual, in the host's memory or in a device's, as the tensor.
   struct Residual {
     std::shared_ptr<float[]> values;
     std::size_t count = 0;
@@ -170,9 +172,9 @@ class Engine {
     std::unique_ptr<OperationRun> run;
     std::uint64_t token = 0;
     bool is_complete = false;  // its caller was told; it still owes other ranks something
-    std::optional<base::Instant> first_message{};  // that could leave
-    base::Instant last_message{};                  // that came or arrived
-    std::unique_ptr<CapacityNotes> notes{};        // of a survey
+    std::optional<base::Instant> first_message{};  // when the first could leave
+    base::Instant last_message{};                  // when the latest came or arrived
+    std::unique_ptr<CapacityNotes> notes{};        // notes of a survey, if it is one
 
     bool is_idle() const { return run->is_idle() && (!notes || notes->is_idle()); }
   };
@@ -198,8 +200,8 @@ class Engine {
     wire::Mismatch mismatch;
     std::uint16_t culprit = 0;
     base::Instant until;
-    bool was_whole = false;              // from the start, so that others know it, too
-    std::vector<std::uint16_t> spent{};  // ranks that will say nothing more
+    bool was_whole = false;              // from the start, so that other ranks know it, too
+    std::vector<std::uint16_t> spent{};  // ranks that will say no more
   };
   // A failed operation whose caller will be told when both calls are known.
   struct Untold {
@@ -208,7 +210,7 @@ class Engine {
   };
   // Point-to-point messages to one peer.
   struct SendsTo {
-    std::uint64_t next = 0;  // to be numbered
+    std::uint64_t next = 0;  // number of the next
     std::size_t running = 0;
     std::deque<HeldSend> held;  // until there is room
   };
@@ -323,26 +325,26 @@ class Engine {
   CoderShelf coder_shelf_;
   std::map<std::uint64_t, Residual> residuals_;  // by tensor
   std::uint64_t next_sequence_ = 0;
-  bool is_numbering_ = false;  // the endpoint knows
+  bool is_numbering_ = false;  // the endpoint was told where numbers begin
   std::map<Key, Active> running_;
   std::map<Key, Active> leaving_;  // failed, with jobs still in the pool
   std::deque<Waiting> waiting_;
-  std::size_t group_running_ = 0;  // of the running ones, those of the group
-  std::size_t coding_ = 0;         // and those whose values the host's processors code
-  std::size_t messages_ = 0;       // of these
+  std::size_t group_running_ = 0;  // running operations of the group
+  std::size_t coding_ = 0;         // running ones that the host's processors code
+  std::size_t messages_ = 0;       // of the group's operations
   std::size_t sent_messages_ = 0;  // of sends
   std::size_t received_messages_ = 0;
   std::size_t held_sends_ = 0;
   std::vector<SendsTo> sends_to_;  // by peer
   ReceiveMatching matching_;
   std::uint64_t unnumbered_ = 0;           // point-to-point operations without a number, so far
-  std::unique_ptr<ShareBook> share_book_;  // where shares may matter
-  std::unique_ptr<CallOutbox> outbox_;     // of a worker in a group with servers
-  std::unique_ptr<CallIntake> intake_;     // of a server
+  std::unique_ptr<ShareBook> share_book_;  // null where shares never matter
+  std::unique_ptr<CallOutbox> outbox_;     // at a worker with servers only
+  std::unique_ptr<CallIntake> intake_;     // at a server only
   bool is_watching_ = false;
   std::vector<Closed> closed_;
   std::optional<base::Status> failure_;
-  std::optional<Dispute> dispute_;  // then callers have not been told of failure_
+  std::optional<Dispute> dispute_;  // until it is over, callers are not told of failure_
   std::vector<Untold> untold_;
 };
 

@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which operations may be called, and when they begin: so that neither the size of one nor the
-// number of all of them exhausts the endpoint's tables.
+// Decides which operations may be called, and when they begin, so that neither the size of one nor
+// the number of all exhausts the endpoint's tables.
 //
-// An operation has a bounded number of messages under way at a time (plan.h, tolerant_run.h), and
-// the next one of the group begins only while all that run have less than limits.messages. Why
-// nobody waits in a circle for that: take the first operation that has not ended everywhere. All
-// before it have ended, at every rank, so it has begun at every rank: operations begin in order,
-// and one always may, whatever its size. From there on it needs nothing but its own messages, for
-// which every table has room; how urgent others are makes it slower, never stops it. What it
-// tells late ranks in the background (notes of an agreement among it) is part of its messages.
+// An operation has a bounded number of messages under way at a time (plan.h, tolerant_run.h). The
+// group's next one begins only while all running ones have less than limits.messages. No cycle of
+// waiting can form. Take the first operation that has not ended everywhere. All before it have
+// ended at every rank, so it has begun at every rank: operations begin in order, and one always
+// may, whatever its size. From there on it needs only its own messages, for which every table has
+// room. Urgent operations make it slower but never stop it. What it tells late ranks in the
+// background (notes of an agreement among it) is part of its messages.
 //
 // A large all-reduce may also wait for an earlier survey's notes (share_book.h). Ranks send them as
-// they begin that survey, an operation before it, so they come without it.
+// they begin that survey, an operation before it, so the notes do not depend on it.
 //
-// Sends have a share of their own, and receives. A receive has found its message when it begins, so
-// it ends by itself. What waits for room to be sent waits for what others have still to receive,
-// and one message to each of them always goes: never for operations of the group, nor these for it.
+// Sends have limits of their own, and so have receives. A receive has found its message when it
+// begins, so it ends by itself. A send that waits for room waits for what other ranks have still to
+// receive, and one message to each of them may always go. It never waits for operations of the
+// group, nor do these for it.
 //
-// Calls to parameter servers have one as well: a server takes them whether or not it has begun what
-// they call, so room comes back by itself, unless a worker is CallIntake::kMaxAhead operations
-// before the slowest. Then it waits for that one, which does not wait for it.
+// Calls to parameter servers have a limit, too. A server takes calls whether or not it has begun
+// their operations, so room comes back by itself. Only a worker that is CallIntake::kMaxAhead
+// operations ahead of the slowest waits for that one, which does not wait for it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,27 +35,27 @@
 namespace spillway::collective {
 namespace {
 
-// Messages with one peer, in all phases and both directions, of a piece: in a plan, and at most in
-// a tolerant operation (a contribution, a sum, a receipt, as an owner and as another's peer).
+// Messages of a piece with one peer, in all phases and both directions: in a plan, and at most in a
+// tolerant operation (a contribution, a sum, a receipt, as an owner and as another's peer).
 constexpr std::size_t kPlanLanes = 4;
 constexpr std::size_t kTolerantLanes = 6;
-// Pieces of a shard of a tolerant operation, at a time.
+// Pieces of a shard under way at a time in a tolerant operation.
 constexpr std::size_t kTolerantWindow = 16;
-// Shards of planes are cut into so many pieces where that makes these no longer than so many times
-// the usual: enough to overlap, and each is worth its calculations and messages.
+// Shards of planes are cut into so many pieces, if these are then one to kLongPiece times the usual
+// size: enough pieces to overlap, and each is worth its calculations and messages.
 constexpr std::size_t kPlanesPieces = 8;
 constexpr std::size_t kLongPiece = 4;
-// Of what a message carries as it is, what it surely carries coded: packets have heads, rows are
-// padded.
+// Coded, a message surely carries one in so many of the bytes it carries uncoded: packets have
+// heads, rows are padded.
 constexpr std::size_t kCodedShare = 4;
-// Names that other messages of a tolerant operation may take of those its pieces have.
+// Part numbers of a tolerant operation that are reserved for messages other than its pieces.
 constexpr std::size_t kReservedParts = 64;
 
 bool is_tolerant(const Operation& operation, const Group& group) {
   return operation.tolerance && group.world > 1 && operation.count > 0;
 }
 
-// By this host's processors.
+// True if this host's processors code it.
 bool is_coded_here(const Operation& operation) {
   return operation.tolerance && !operation.device;
 }
@@ -69,7 +70,7 @@ std::size_t longest_of(const Operation& operation, const Group& group) {
 
 }  // namespace
 
-// Windows that fit, the same at every rank of the group.
+// Windows that fit the limits, the same at every rank of the group.
 PlanOptions Engine::fitted(const EngineConfig& config, const ByteLayout& layout) {
   PlanOptions plan = config.plan;
   const std::size_t room = config.limits.messages / (kPlanLanes * config.group.world);
@@ -85,7 +86,7 @@ std::size_t Engine::tolerant_window() const {
                                  1, kTolerantWindow);
 }
 
-// With deadlines, and of sums, all pieces begin at once, so there are fewer.
+// With deadlines, and with sums, all pieces begin at once, so there are fewer.
 std::size_t Engine::tolerant_piece_bytes(const Operation& operation) const {
   const std::size_t owners = owners_of(config_.group);
   std::size_t most = std::min(config_.plan.most_pieces, (kMaxParts - kReservedParts) / owners);
@@ -109,7 +110,7 @@ ChunkOptions Engine::coded_chunks(const Operation& operation) const {
   const std::size_t sections = CodedRun::sections_of(operation.tolerance->code);
   return {.chunks = world,
           .rule = config_.coded_chunks,
-          // At two bytes a value, which is more than it takes.
+          // At two bytes a value, which is more than coding takes.
           .piece_values = std::max<std::size_t>(config_.plan.piece_bytes / 2, 1),
           .most_pieces = std::max<std::size_t>(
               config_.limits.messages / (CodedRun::kPieceMessages * sections * world), 1)};
@@ -125,7 +126,7 @@ base::Status Engine::check_coded_size(const Operation& operation) const {
   std::size_t values =
       piece_count(longest, most_pieces_of_chunk(grid, chunks)) * grid.block_values();
   if (operation.tolerance->code == SumCode::kSketch) {
-    // A section that is shorter than the tensor may be cut into fewer pieces, of up to so many.
+    // A section shorter than the tensor may be cut into fewer pieces, of up to so many values.
     values = std::max(values, chunks.piece_values + grid.block_values());
   }
   if (codec::entropy::max_message_bytes(values) > config_.plan.max_message_bytes) {
@@ -189,7 +190,8 @@ base::Status Engine::admit(const Operation& operation) const {
 
 // ------------------------------------------------------------------ operations of the group
 
-// One always runs, however large it is, but for the notes of an earlier survey.
+// One operation may always run, however large, once there is room for its call and the notes of an
+// earlier survey have come.
 bool Engine::may_begin_next() const {
   const std::size_t servers = config_.group.servers;
   const bool may_call = !outbox_ || outbox_->size() == 0 ||
@@ -198,7 +200,7 @@ bool Engine::may_begin_next() const {
   if (!may_call || !has_word || group_running_ == 0) {
     return may_call && has_word;
   }
-  const std::uint64_t oldest = running_.begin()->first;  // those of two ranks come behind
+  const std::uint64_t oldest = running_.begin()->first;  // point-to-point keys come behind
   return group_running_ < config_.limits.running && messages_ < config_.limits.messages &&
          waiting_.front().sequence - oldest < config_.limits.ahead;
 }
@@ -232,7 +234,7 @@ void Engine::count_out(Key key, const OperationRun& run) {
 
 // ------------------------------------------------------------------ sends and receives
 
-// One send to every peer may always run: what it waits for, its receiver may be waiting for.
+// One send to every peer may always run: the peer may wait for it before it receives anything else.
 void Engine::send_in_turn(const Waiting& waiting, Key key, transport::Endpoint& endpoint,
                           base::Instant now) {
   SendsTo& sends = sends_to_[waiting.operation.root];
@@ -245,7 +247,7 @@ void Engine::send_in_turn(const Waiting& waiting, Key key, transport::Endpoint& 
   ++held_sends_;
 }
 
-// Operations of two ranks have ended, a send to `peer` if there is one.
+// Point-to-point operations have ended, a send to `peer` if one is named.
 void Engine::use_room_for_pairs(std::optional<std::uint16_t> peer, transport::Endpoint& endpoint,
                                 base::Instant now) {
   if (peer) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The engine's part in groups with parameter servers: a worker's calls, and what a server makes of
+// The engine's part in groups with parameter servers: a worker's calls, and what a server does with
 // them.
 #include <fmt/format.h>
 
@@ -14,8 +14,8 @@ base::Status Engine::serve(transport::Endpoint& endpoint, base::Instant now) {
   return intake_->start(context);
 }
 
-// Also of those that do not go through them: so the servers know which numbers to expect next, and
-// find out when workers do not agree.
+// Operations that do not go through servers are called, too: so the servers know which numbers to
+// expect next, and find out when workers do not agree.
 base::Status Engine::call_servers(const Waiting& waiting, RunContext& context) {
   if (!outbox_ || is_point_to_point(waiting.operation.kind)) {
     return {};
@@ -23,7 +23,7 @@ base::Status Engine::call_servers(const Waiting& waiting, RunContext& context) {
   return outbox_->send(waiting.operation, waiting.sequence, context);
 }
 
-// Between a worker and a server nothing but calls is point to point.
+// Between a worker and a server only calls are point to point.
 bool Engine::is_call_event(const transport::Event& event) const {
   if (const auto* received = std::get_if<transport::ReceiveReport>(&event)) {
     return intake_ && received->id.phase == wire::Phase::kPointToPoint;
@@ -58,7 +58,7 @@ void Engine::on_call_event(const transport::Event& event, transport::Endpoint& e
   }
 }
 
-// A server's door: the operation was admitted at the worker that calls it, but whose word is that.
+// A server checks the operation itself: it does not rely on the check of the worker that calls it.
 void Engine::open(const OpenedCall& opened, transport::Endpoint& endpoint, base::Instant now) {
   const Operation& operation = opened.operation;
   base::Status status = validate_here(operation);

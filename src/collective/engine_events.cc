@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What comes to the engine while operations run, from the transport and from the threads that
-// calculate; and how one failure ends them all.
+// Events that come to the engine while operations run, from the transport and from compute threads.
+// Also: one failure ends all operations.
 #include <fmt/format.h>
 
 #include <cerrno>
@@ -15,7 +15,7 @@
 namespace spillway::collective {
 namespace {
 
-// What another rank's failure is here.
+// The status code here of another rank's failure.
 base::StatusCode code_of(wire::FailureCause cause) {
   switch (cause) {
     case wire::FailureCause::kMismatch:
@@ -31,7 +31,7 @@ base::StatusCode code_of(wire::FailureCause cause) {
   return base::StatusCode::kPeerFailed;
 }
 
-// Whoever tells may have been told itself.
+// The rank that tells may have been told itself.
 std::string failure_sentence(const transport::PeerFailed& event, const Group& group) {
   const std::string from = rank_name(group, event.from);
   const std::string culprit = rank_name(group, event.culprit);
@@ -65,7 +65,7 @@ std::string death_sentence(const transport::PeerDead& dead, const Group& group,
                      timeout.count() / 1'000'000);
 }
 
-// Who, over which path, what was seen.
+// Names the peer, the path, and what was seen.
 std::string stall_observed(const transport::MessageStalled& stall, const std::string& who) {
   if (stall.side == transport::StallSide::kReceiving) {
     return fmt::format(
@@ -152,7 +152,7 @@ void Engine::on_peer_failed(const transport::PeerFailed& event, transport::Endpo
     hear_last_of(event.from, endpoint);
     return;
   }
-  // Else it failed, because of another that closed too early.
+  // Otherwise it failed, because another rank closed too early.
   const bool is_its_own = event.culprit == event.from;
   if (event.cause == wire::FailureCause::kClosed && is_its_own) {
     on_closed(event, endpoint, now);
@@ -176,7 +176,7 @@ void Engine::on_message_event(const transport::Event& event, transport::Endpoint
   }
   const transport::Outcome outcome = received != nullptr ? received->outcome : sent->outcome;
   if (outcome == transport::Outcome::kPeerDead) {
-    return;  // the event that names the peer comes behind it
+    return;  // the event that names the peer follows
   }
   if (found->second.notes && CapacityNotes::is_one(received != nullptr ? received->id : sent->id)) {
     on_note_event(event, key, endpoint, now);
@@ -200,7 +200,8 @@ void Engine::on_summed(const transport::SumReport& report, transport::Endpoint& 
   after(report.id.operation, found->second.run->on_summed(report, context), endpoint, now);
 }
 
-// A rank that left was done with everything it knew of; what still waits for it waits in vain.
+// A rank that left was done with everything it knew of; anything that still waits for it does so in
+// vain.
 void Engine::on_closed(const transport::PeerFailed& event, transport::Endpoint& endpoint,
                        base::Instant now) {
   closed_.push_back({event.from, event.finished_before});
@@ -211,7 +212,7 @@ void Engine::on_closed(const transport::PeerFailed& event, transport::Endpoint& 
   tell_of(closed_.back(), endpoint, now);
 }
 
-// Operations that it has finished itself can end without it; the others cannot where they need it.
+// Operations that the rank has finished can end without it; others fail if they need it.
 void Engine::tell_of(const Closed& closed, transport::Endpoint& endpoint, base::Instant now) {
   RunContext context = this->context(endpoint, now);
   for (const auto& [key, active] : running_) {
@@ -239,7 +240,7 @@ void Engine::fail_what_needs(std::uint16_t peer, transport::Endpoint& endpoint, 
 void Engine::on_unexpected(const transport::UnexpectedMessage& event, transport::Endpoint& endpoint,
                            base::Instant now) {
   if (intake_) {
-    return;  // where workers do not agree, their calls tell, and all of it
+    return;  // if workers disagree, their calls show it, in full
   }
   const auto found = running_.find(key_of(event.id, event.id.source, false));
   if (found == running_.end()) {
@@ -250,7 +251,7 @@ void Engine::on_unexpected(const transport::UnexpectedMessage& event, transport:
   }
   const Active& active = found->second;
   if (active.run->signature() == event.id.signature && !event.contradicts) {
-    return;  // its turn has not come
+    return;  // expected, but not yet its turn
   }
   const wire::CallText ours = call_text(config_.group.rank, active.run->operation());
   const std::string theirs = describe_signature(event.id.signature);
@@ -264,7 +265,7 @@ void Engine::on_unexpected(const transport::UnexpectedMessage& event, transport:
                                             : theirs,
                                 /*is_whole=*/false)}};
   if (event.id.signature == active.run->signature()) {
-    mismatch.calls[1] = ours;  // one call, in packets of other sizes
+    mismatch.calls[1] = ours;  // the same call, in packets of another size
     mismatch.calls[1].rank = event.id.source;
   }
   dispute(mismatch, event.id.source, endpoint, now);
@@ -294,7 +295,7 @@ void Engine::on_computed(const ComputeJob& job, transport::Endpoint& endpoint, b
 void Engine::fail(const base::Status& cause, std::uint16_t culprit, wire::FailureCause reason,
                   transport::Endpoint& endpoint, base::Instant now) {
   if (dispute_ && reason == wire::FailureCause::kAborted) {
-    settle(endpoint);  // the owner waits no longer
+    settle(endpoint);  // the caller waits no longer
   }
   if (!failure_) {
     end_all(cause, culprit, reason, endpoint, now);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The engine's part where ranks call different operations: everything ends at once and the others
-// are told, but the callers hear of it only when both calls are known, so that they hear both.
+// Handles ranks that call different operations: everything ends at once and the other ranks are
+// told. The callers hear of it only when both calls are known, so that the error names both.
 //
 //   found out    own call whole, the other's as far as its signature tells: LEAVE to all
 //   told of it   the rank whose call is missing fills it in: its LEAVE to all is whole
-//   whole, or the missing rank said all that it will, died or is silent: callers are told
+//   settled      both are whole, or the missing rank left, died or is silent: callers are told
 #include <algorithm>
 #include <utility>
 
@@ -53,7 +53,7 @@ void Engine::dispute(wire::Mismatch mismatch, std::uint16_t culprit, transport::
     end_all({base::StatusCode::kMismatch, mismatch_sentence(mismatch, config_.group)}, culprit,
             wire::FailureCause::kMismatch, endpoint, now);
     is_watching_ = true;
-    endpoint.watch_everybody(true, now);  // a LEAVE that got lost is sent again to whoever asks
+    endpoint.watch_everybody(true, now);  // a lost LEAVE is sent again to ranks that ask
   } else {
     fill_in(dispute_->mismatch, mismatch);
     fill_in(mismatch, dispute_->mismatch);
@@ -65,7 +65,7 @@ void Engine::dispute(wire::Mismatch mismatch, std::uint16_t culprit, transport::
   settle_if_known(endpoint);
 }
 
-// The rank is dead or has said all that it will.
+// The rank is dead, or has said all that it will.
 void Engine::hear_last_of(std::uint16_t rank, transport::Endpoint& endpoint) {
   dispute_->spent.push_back(rank);
   settle_if_known(endpoint);
@@ -86,8 +86,7 @@ void Engine::settle_if_known(transport::Endpoint& endpoint) {
 void Engine::settle(transport::Endpoint& endpoint) {
   const Dispute dispute = *std::exchange(dispute_, std::nullopt);
   failure_ = {base::StatusCode::kMismatch, mismatch_sentence(dispute.mismatch, config_.group)};
-  if (!dispute
-           .was_whole) {  // ranks that were told take no second LEAVE; this is for those that ask
+  if (!dispute.was_whole) {  // told ranks take no second LEAVE; this is for those that ask
     endpoint.leave(dispute.culprit, wire::FailureCause::kMismatch, &dispute.mismatch);
   }
   for (const Untold& untold : std::exchange(untold_, {})) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The engine's part in sends and receives: how they are numbered, and how a receive comes to its
+// The engine's part in sends and receives: how they are numbered, and how a receive finds its
 // message (matching.h).
 #include <algorithm>
 
@@ -9,7 +9,7 @@
 namespace spillway::collective {
 namespace {
 
-// Of what has no number: receives that wait for their message, and sends and receives of nothing.
+// Keys without a number: receives that wait for their message, and sends and receives of nothing.
 constexpr std::uint64_t kUnnumberedKey = std::uint64_t{1} << 61;
 
 }  // namespace
@@ -63,7 +63,7 @@ void Engine::on_announced(const wire::MessageId& message, transport::Endpoint& e
   }
 }
 
-// Where the two do not agree on what is sent, that is found out as for any operation.
+// If the two ends do not agree on what is sent, that is found out as for any operation.
 void Engine::start_matched(transport::Endpoint& endpoint, base::Instant now) {
   while (received_messages_ < config_.limits.pair_messages) {
     const std::optional<ReceiveMatching::Match> match = matching_.next();

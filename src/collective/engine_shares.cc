@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The engine's part in shares: which operations they matter to, what this rank says in a survey,
-// and when that is over (share_book.h).
+// and when a survey is over (share_book.h).
 //
-// Every rank takes part in every survey, whatever its own rule is: who wants equal shares says so.
-// So ranks that are configured differently still agree.
+// Every rank takes part in every survey, whatever its own rule is: a rank that wants equal shares
+// says so. So ranks that are configured differently still agree.
 #include <algorithm>
 
 #include "collective/engine.h"
@@ -12,11 +12,11 @@
 namespace spillway::collective {
 namespace {
 
-// Below, an operation is over before a link's load matters.
+// Smaller operations are over before a link's load matters.
 constexpr std::size_t kLeastBytes = std::size_t{1} << 20;
-// Beyond, a share is too little for much to be gained.
+// Among more ranks a share is too small to gain much.
 constexpr std::uint16_t kMostRanks = 64;
-// Pieces are numbered beside notes and receipts; those of uneven shards are a few more.
+// Pieces are numbered beside notes and receipts; uneven shards have a few more of them.
 constexpr std::size_t kMostPieces = kMaxParts / 2;
 
 constexpr std::uint64_t kWantsEqual = 0;
@@ -24,9 +24,9 @@ constexpr double kCapacityUnit = 1'000.0;  // bits per second
 
 }  // namespace
 
-// Not of coded numbers, whose chunks are cut by cost. Not with deadlines: all pieces are under way
-// at once, and room is for those of equal shards. Nor does anybody wait then for a rank that is
-// late, or for its note.
+// Not for coded numbers, whose chunks are cut by cost. Not with deadlines: all pieces are then
+// under way at once, in room for those of equal shards, and nobody waits for a late rank, or for
+// its note.
 bool Engine::has_shares(const Operation& operation) const {
   if (!share_book_ || config_.group.world > kMostRanks || operation.kind != Kind::kAllReduce ||
       operation.bytes() < kLeastBytes ||
@@ -47,7 +47,7 @@ Engine::ShareUse Engine::share_out(const Operation& operation) {
   return {share_book_->shares(), is_survey};
 }
 
-// Ranks that share memory use their links for something else than this reckons with.
+// Ranks that share memory use their links in ways that shares do not account for.
 std::uint64_t Engine::own_capacity(const transport::Endpoint& endpoint, base::Instant now) const {
   if (config_.shares == ShareRule::kEqual || config_.memory != nullptr) {
     return kWantsEqual;
@@ -86,7 +86,8 @@ void Engine::on_note_event(const transport::Event& event, Key key, transport::En
   start_waiting(endpoint, now);
 }
 
-// What a rank that has left did not say, no operation will need: all of them need that rank.
+// Notes that a rank did not send before it left are not needed: all operations that use them need
+// that rank.
 void Engine::leave_surveys(const Closed& closed, transport::Endpoint& endpoint, base::Instant now) {
   RunContext context = this->context(endpoint, now);
   std::vector<Key> over;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The engine's door and its limits. What it does with a network is tested where there is one: in
+// The engine's checks and limits. Its work with a network is tested where there is one: in
 // sim/stacks.
 #include "collective/engine.h"
 
@@ -47,7 +47,7 @@ struct OneEngine {
   std::unique_ptr<Engine> engine;
 };
 
-// Its buffers are somewhere: nobody looks at them here.
+// Its buffers point somewhere: nobody looks at them here.
 Operation all_reduce_of(std::size_t bytes) {
   static float somewhere = 0.0F;
   Operation operation;
@@ -124,7 +124,7 @@ TEST(Engine, HoldsSendsBackUntilThereIsRoom) {
   }
   EXPECT_EQ(one.engine->running(), most);
   EXPECT_EQ(one.engine->waiting(), 2 * most);
-  // Another rank need not wait for that one.
+  // A send to another rank need not wait for that one.
   send.root = 2;
   ASSERT_TRUE(one.engine->submit(send, 0, endpoint, base::Instant()).ok());
   EXPECT_EQ(one.engine->running(), most + 1);

@@ -10,9 +10,9 @@
 //
 // The portable functions do not branch, and no floating-point operation of theirs depends on a
 // condition: a loop over them becomes vector instructions on any 64-bit processor. Numbers are
-// compared as signed integers because SSE2 has no other comparison. Where every processor of an
-// architecture converts float16 by itself, it does. codec/reference/half_precision.h has the same
-// conversions written to be read; tests compare with it. Pure functions: any thread.
+// compared as signed integers because SSE2 has no other comparison. On architectures where every
+// processor converts float16 itself, its instructions are used. codec/reference/half_precision.h
+// has the same conversions written to be read; tests compare with it. Pure functions: any thread.
 #pragma once
 
 #include <bit>
@@ -42,8 +42,8 @@ constexpr std::uint32_t shift_rounded(std::uint32_t bits, unsigned shift) {
   return (bits + (1U << (shift - 1)) - 1 + odd) >> shift;
 }
 
-// All ones where the condition holds. What is chosen by a mask stays free of branches; ?: between
-// floats does not always.
+// All ones where the condition holds. Selecting by a mask never branches; ?: between floats
+// sometimes does.
 constexpr std::int32_t mask(bool condition) {
   return -static_cast<std::int32_t>(condition);
 }

@@ -23,7 +23,7 @@ std::uint32_t bits_of(float value) {
   return std::bit_cast<std::uint32_t>(value);
 }
 
-// What the processor does, and what runs where it does nothing.
+// The processor's own conversion, and the portable one.
 struct Float16Way {
   float (*widen)(std::uint16_t);
   std::uint16_t (*narrow)(float);
@@ -53,8 +53,8 @@ TEST_P(Float16, EveryValueIsWidenedExactlyAndComesBack) {
   }
 }
 
-// Between each two neighbours: the middle goes to the even one, what lies beside it to the nearer.
-// Above the largest value stands what would be the next one, 65536, for which infinity stands in.
+// Between two neighbours the middle goes to the even one, anything else to the nearer. Above the
+// largest value the next one would be 65536; infinity stands in for it.
 TEST_P(Float16, TiesGoToTheEvenNeighbour) {
   for (std::uint16_t low = 0; low < kFloat16Infinity; ++low) {
     const auto high = static_cast<std::uint16_t>(low + 1);

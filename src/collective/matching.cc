@@ -4,7 +4,7 @@
 namespace spillway::collective {
 namespace {
 
-// Takes the first of a channel's queue, and the queue with it when that was all.
+// Takes the first of a channel's queue, and removes the queue when that was all.
 template <typename Queues>
 auto take_first(Queues& queues, typename Queues::iterator channel) {
   auto first = channel->second.front();

@@ -18,7 +18,7 @@ wire::MessageId message(std::uint16_t source, std::uint32_t number, std::uint32_
           .phase = wire::Phase::kPointToPoint};
 }
 
-// What was found since the last time, as "receive<-source.number".
+// Matches since the last call, as "receive<-source.number".
 std::string found(ReceiveMatching& matching) {
   std::string text;
   while (const auto match = matching.next()) {

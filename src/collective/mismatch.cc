@@ -10,7 +10,7 @@
 namespace spillway::collective {
 namespace {
 
-// Numbers of messages between two ranks mean nothing to other pairs.
+// Point-to-point numbers mean nothing to other pairs.
 bool are_about_one(const wire::Mismatch& a, const wire::Mismatch& b) {
   if (a.operation != b.operation || a.is_point_to_point != b.is_point_to_point) {
     return false;

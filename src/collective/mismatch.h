@@ -6,7 +6,7 @@
 // therefore puts the calls it knows into its LEAVE and completes them from the LEAVEs of others
 // (Engine::dispute()), until both calls are whole.
 //
-// Texts of peers are made printable when they go into a sentence. Pure.
+// Peers' texts are made printable when they go into a sentence. Pure.
 #pragma once
 
 #include <cstdint>

@@ -48,8 +48,8 @@ constexpr std::array<const char*, kSumCodes> kSumCodeNames = {"planes", "thc", "
                                                               "sketch"};
 constexpr std::size_t kMaxBytes = std::size_t{1} << 40;
 
-// Bits of a signature: kind 63..58, type 57..52, reduction 51..48, hash of the rest 47..0; of a
-// send the upper half of that hash is the tag.
+// Bits of a signature: kind 63..58, type 57..52, reduction 51..48, hash of the rest 47..0. For a
+// send, the upper half of that hash is the tag.
 constexpr unsigned kKindShift = 58;
 constexpr unsigned kTypeShift = 52;
 constexpr unsigned kOpShift = 48;
@@ -114,7 +114,7 @@ base::Status validate_tolerance(const Operation& operation) {
   return {};
 }
 
-// Of codes that is_coded().
+// For codes with is_coded().
 base::Status validate_coded(const Operation& operation, const Group& group) {
   const Tolerance& tolerance = *operation.tolerance;
   const char* const code = sum_code_name(tolerance.code);
@@ -148,7 +148,7 @@ base::Status validate_coded(const Operation& operation, const Group& group) {
                        code, algorithm_name(operation.algorithm)));
 }
 
-// Of operations whose numbers can be added on the way.
+// For operations whose numbers can be added on the way.
 base::Status validate_sums(const Operation& operation, const Group& group) {
   const SumCode code = operation.tolerance ? operation.tolerance->code : SumCode::kPlanes;
   if (code == SumCode::kPlanes) {
@@ -184,7 +184,7 @@ base::Status validate_sums(const Operation& operation, const Group& group) {
   return {};
 }
 
-// Of a tensor in a device's memory.
+// For tensors in a device's memory.
 base::Status validate_device(const Operation& operation, const Group& group) {
   const bool is_planes = operation.tolerance && operation.tolerance->code == SumCode::kPlanes &&
                          operation.tolerance->least_contributors == 0.0;
@@ -246,7 +246,7 @@ std::string describe_tolerance(const Tolerance& tolerance) {
   return text;
 }
 
-// What of a tolerance both ends of a message must know alike.
+// The part of a tolerance that both ends of a message must agree on.
 std::uint32_t tolerance_word(const Operation& operation) {
   if (!operation.tolerance) {
     return 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One operation of a group of ranks, described: what is done, with which elements, how it may be
-// carried out, and where the caller's memory is. The only description there is: an interface makes
-// it, validate() looks at it once, and everything below takes it as it is, down to the run that
+// Describes one operation of a group of ranks: what is done, with which elements, how it may be
+// carried out, and where the caller's memory is. There is no other description: an interface makes
+// it, validate() checks it once, and everything below takes it as it is, down to the run that
 // carries it out. Counts mean what they mean in NCCL:
 //
 //   all_reduce, reduce, broadcast     count elements in, count out
@@ -15,16 +15,16 @@
 // (buffers, priority, urgency, importance and timeout aside). A signature of the arguments, 64
 // bits, travels with every message, so ranks that do not agree find out. Sends and receives are
 // outside of that order: a receive gets the first message of its tag, from its rank or from any,
-// that no earlier receive got (collective/matching.h). Of nothing, count 0, nothing is sent: such a
-// send or receive is over at once and matches nothing.
+// that no earlier receive got (collective/matching.h). A send or receive with count 0 sends
+// nothing, is over at once and matches nothing.
 //
 // In a group with parameter servers the callers are the workers: "rank", "root" and "world" above
-// mean them alone. Their all_reduce goes through the servers (push, add up, pull); everything else
-// they do among themselves.
+// mean them alone. Their all_reduce goes through the servers (push, add up, pull); all other
+// operations stay among the workers.
 //
 // The numbers of enumerators are part of the contract between ranks: new ones go to the end, before
-// the count is raised, and none is ever used again for something else. Elements lie in memory as
-// the machine has them, which is little-endian everywhere Spillway runs.
+// the count is raised, and no number is ever reused. Elements lie in memory as the machine has
+// them, which is little-endian everywhere Spillway runs.
 //
 // Plain values and pure functions: any thread.
 #pragma once
@@ -52,7 +52,7 @@ enum class DataType : std::uint8_t {
 };
 inline constexpr std::size_t kDataTypes = 8;
 
-// Those by bits are of integers alone, averages of what is wider than a byte.
+// Bitwise ones are for integers only, averages for types wider than a byte.
 enum class ReduceOp : std::uint8_t {
   kSum,
   kAverage,
@@ -66,70 +66,72 @@ enum class ReduceOp : std::uint8_t {
 inline constexpr std::size_t kReduceOps = 8;
 
 std::size_t element_size(DataType type);  // bytes
-bool is_floating(DataType type);          // what goes through a lossy code, and what may be NaN
+bool is_floating(DataType type);          // may go through a lossy code, and may be NaN
 
 const char* data_type_name(DataType type);   // "float32", "bfloat16", ...
-const char* nccl_tests_name(DataType type);  // what nccl-tests calls it: "float", "half", ...
+const char* nccl_tests_name(DataType type);  // its name in nccl-tests: "float", "half", ...
 const char* reduce_op_name(ReduceOp op);     // "sum", "average", ...
 bool has_reduction(DataType type, ReduceOp op);
 
-// The other end of a receive from whichever rank sends first. No rank has this number.
+// Stands for the other end of a receive from whichever rank sends first. No rank has this number.
 inline constexpr std::uint16_t kAnyRank = UINT16_MAX;
-// Tags stand in signatures in clear, so that a receiver can tell one from another.
+// Signatures hold tags in clear, so that a receiver can tell one from another.
 inline constexpr unsigned kTagBits = 24;
 inline constexpr std::uint32_t kMaxTag = (std::uint64_t{1} << kTagBits) - 1;
 
-// How values travel. Sums of levels and blocks can be formed without decoding them, by switches as
-// well: numbers are added, and all ranks end with the same bits, whoever did.
+// How values travel. Sums of levels and blocks can be formed without decoding them, also by
+// switches: integers are added, and all ranks end with the same bits, whether switches or ranks
+// added.
 enum class SumCode : std::uint8_t {
-  kPlanes,  // bit planes that may be cut; added up by who decodes them
+  kPlanes,  // bit planes that may be cut; decoded, then added up
   kLevels,  // THC's: few levels of rotated rows, rounded at random
   kBlocks,  // SwitchML's: integers of 32 bits, one scale per row: loses next to nothing
   kCoded,   // whole numbers, coded as short as they come: added by ranks, arrive whole
-  kSketch,  // the same of tensors that are mostly zero: where, is predicted
+  kSketch,  // the same for tensors that are mostly zero: predicts where they are not
 };
 inline constexpr unsigned kSumCodes = 5;
 const char* sum_code_name(SumCode code);  // "planes", "thc", "blocks", "coded", "sketch"
-// Of whole numbers that are coded by what both ends remember.
+// True for whole numbers that are coded by what both ends remember.
 constexpr bool is_coded(SumCode code) {
   return code == SumCode::kCoded || code == SumCode::kSketch;
 }
 
-// Bits of coded numbers before they are coded, and ranks that all greet each other.
+// Limits of coded all-reduces: bits per number before coding, and ranks, which all exchange hellos.
 inline constexpr unsigned kLeastCodedPrecision = 2;
 inline constexpr unsigned kMostCodedPrecision = 16;
 inline constexpr std::uint16_t kMostCodedRanks = 256;
 
 // How much of an all-reduce may be lost, and what the caller gets for it. Values are sent as bit
 // planes of rotated rows, so what a switch cuts off or drops costs a little everywhere instead of
-// everything somewhere; sums are corrected for what did not come, so that they are right on
+// everything somewhere. Sums are corrected for what did not come, so that they are right on
 // average.
 //
-// The sums themselves come back reliably, with the same planes for everybody: all ranks end with
-// the same bytes. `lossy_gather` gives that up, and the report says how far the replicas drifted.
+// The sums themselves come back reliably, with the same planes for all ranks: all end with the same
+// bytes. `lossy_gather` gives that up, and the report says how far the replicas drifted.
 struct Tolerance {
   SumCode code = SumCode::kPlanes;
-  // Bits per value towards the owners, 1 to 32. Of levels: 2, 3, 4 or 8; of blocks it has no say;
-  // of coded numbers 2 to 16, before they are coded.
+  // Bits per value towards the owners, 1 to 32. For levels: 2, 3, 4 or 8. Ignored for blocks. For
+  // coded numbers: 2 to 16, before they are coded.
   std::uint8_t precision = 16;
-  std::uint8_t gather_precision = 16;     // and of the sums that come back
+  std::uint8_t gather_precision = 16;     // bits per value of the sums that come back
   std::uint32_t loss_bound_ppm = 10'000;  // packets of a contribution that may stay missing
-  std::uint8_t min_planes = 1;            // of a trimmed packet, for it to count as delivered
+  std::uint8_t min_planes = 1;            // that a trimmed packet needs to count as delivered
   bool lossy_gather = false;
-  // Names the tensor across operations: what of this rank's part did not get into the sum is added
-  // to its next. 0: it is lost. Some name at all ranks or at none.
+  // Names the tensor across operations for error feedback: what the sum lacks of this rank's part
+  // is added to its next part. 0: it is lost. Either all ranks name a tensor, or none.
   std::uint64_t feedback_tensor = 0;
-  // With a share above 0: ranks that are late are not waited for longer than usual, as long as this
-  // share of the contributions to each shard is there.
+  // Above 0: late ranks are not waited for longer than usual, as long as this share of the
+  // contributions to each shard is there.
   double least_contributors = 0.0;
-  // Of codes that can be added: code with a scale made of the last time's, where feedback_tensor
-  // names the tensor, and save a round trip. Ranks have called it alike so far: what differs in
-  // thc and blocks nobody notices, in coded numbers hellos do.
+  // For codes that can be added: code with a scale predicted from the last operation, where
+  // feedback_tensor names the tensor, and save a round trip. All ranks must have called it alike so
+  // far. If they did not, nobody notices with thc and blocks; with coded numbers the hellos show
+  // it.
   bool predicts_scale = false;
-  // How little of each packet may be lost; a rank's own business. Nothing: by the energy of its row
-  // (packetize/importance.h), with so many packets that switches drop first; as many as the loss
-  // bound forgives, where nothing is said. Else the same for all: 0 to 3 are dropped early, 7 must
-  // arrive.
+  // How little of each packet may be lost; each rank chooses its own. Unset: by the energy of the
+  // packet's row (packetize/importance.h), with a share of expendable_ppm that switches drop first;
+  // if that is unset, as much as the loss bound forgives. Set: the same for all packets: 0 to 3 are
+  // dropped early, 7 must arrive.
   std::optional<std::uint8_t> importance{};
   std::optional<std::uint32_t> expendable_ppm{};
 
@@ -157,15 +159,15 @@ enum class Algorithm : std::uint8_t {
   kDirect,   // every rank owns a shard: one hop to its owner, one back
   kRing,     // neighbour to neighbour
   kTree,     // a binomial tree
-  kServers,  // parameter servers own the shards; used where, and only where, there are some
-  kLevels,   // in racks, and between them; only where racks are known
-  kSwitch,   // every rank owns a shard, and switches on the way add; of codes that can be added
+  kServers,  // parameter servers own the shards; used if and only if there are some
+  kLevels,   // in racks, then between them; only where racks are known
+  kSwitch,   // every rank owns a shard, and switches on the way add; for codes that can be added
 };
 inline constexpr unsigned kAlgorithms = 7;
 const char* algorithm_name(Algorithm algorithm);
 
-// Which ranks take part, and which of them this is. The last `servers` of them are parameter
-// servers, which add up and contribute nothing; fewer than `world`.
+// Which ranks take part, and which of them this is. The last `servers` of them, fewer than `world`,
+// are parameter servers: they add up and contribute nothing.
 struct Group {
   std::uint16_t rank = 0;
   std::uint16_t world = 1;
@@ -187,27 +189,27 @@ struct Operation {
   ReduceOp op = ReduceOp::kSum;
   std::size_t count = 0;
   std::uint16_t root = 0;  // of broadcast, reduce, gather, scatter; the other end of send, receive
-  std::uint32_t tag = 0;   // of send and receive, which match by it; up to kMaxTag
+  std::uint32_t tag = 0;   // for send and receive, which match by it; up to kMaxTag
   Algorithm algorithm = Algorithm::kAutomatic;
-  // All-reduces of floating-point numbers, sum or average: how much may be lost. Nothing: nothing.
+  // Loss bound, for all-reduces of floating-point numbers, sum or average. Unset: lossless.
   std::optional<Tolerance> tolerance{};
   std::uint8_t priority = 3;  // 0 to 7; 7 goes first
-  // How much its sums want slots in switches, among those of other jobs as well: more takes from
-  // less. Nothing: by priority.
+  // How strongly its sums claim slots in switches, against other jobs as well: a higher urgency
+  // takes slots from a lower one. Unset: by priority.
   std::optional<std::uint8_t> urgency{};
-  base::Duration timeout{};  // after which it has failed; 0: the communicator's
+  base::Duration timeout{};  // after which it fails; 0: the communicator's
   // Both outlive the operation; may be the same. NULL where the rank has none (input_bytes()).
   const void* input = nullptr;
   void* output = nullptr;
-  // Where input and output are, if that is a device (device_tensor.h). Exact all-reduces, and
-  // tolerant ones of planes without deadlines, and of levels, among several ranks, can be of such;
-  // a rank's own business.
+  // The device that input and output are on, if any (device_tensor.h). Allowed among several ranks
+  // for exact all-reduces, and for tolerant ones of levels, or of planes without deadlines. Each
+  // rank chooses its own.
   std::shared_ptr<DeviceTensor> device{};
 
   std::size_t bytes() const { return count * element_size(type); }
 };
 
-// Whether it goes through the group's parameter servers.
+// True if the operation goes through the group's parameter servers.
 inline bool uses_servers(const Operation& operation, const Group& group) {
   return group.servers > 0 && operation.kind == Kind::kAllReduce;
 }
@@ -218,17 +220,17 @@ bool is_point_to_point(Kind kind);
 std::size_t input_bytes(const Operation& operation, const Group& group);
 std::size_t output_bytes(const Operation& operation, const Group& group);
 
-// What is wrong with it at this rank, before any packet is sent: every range is stated here.
+// Checks the operation at this rank before any packet is sent: every range is stated here.
 base::Status validate(const Operation& operation, const Group& group);
 
-// Kind, type and reduction in clear, all the rest as a hash. A receive has its send's signature.
+// Kind, type and reduction in clear, the rest as a hash. A receive has its send's signature.
 std::uint64_t signature(const Operation& operation);
-// The tag that a send's signature has.
+// The tag in a send's signature.
 std::uint32_t tag_of(std::uint64_t signature);
-// What can be read from a signature, for the message about two that differ.
+// The clear part of a signature as text, for the message about two that differ.
 std::string describe_signature(std::uint64_t signature);
 std::string describe(const Operation& operation);
-// With all that ranks must agree on: two calls that differ in that differ in words.
+// States all that ranks must agree on: two calls that differ in that differ in words.
 std::string describe_call(const Operation& operation);
 
 }  // namespace spillway::collective

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An operation under way at one rank: handed what happens, it does what comes next. The engine
+// An operation under way at one rank: it is told what happens, and does what comes next. The engine
 // owns it, tells it of its own messages and jobs only, and asks after each call whether it is done.
-// Four kinds: exact/plan_run.h carries out a plan, tolerant/tolerant_run.h loses something,
+// Four kinds: exact/plan_run.h carries out a plan, tolerant/tolerant_run.h may lose something,
 // summed/summed_run.h lets switches add, coded/coded_run.h codes by what both ends remember.
 //
-// Beside it what a run works with:
-//   RunConfig     what all runs of a communicator have in common
+// What a run works with:
+//   RunConfig     what all runs of a communicator share
 //   ComputeJob    work that takes a while and needs nothing but memory: sums, encoding, decoding. A
 //                 ComputePool runs it, on another thread or at once, and has the engine told
 //                 (Engine::on_computed) on the engine's own thread, in any order. A job's memory
 //                 belongs to its run, which outlives it
 //   MessageSet    the messages that an operation has in the endpoint: expected or sent, not ended
 //
-// One thread, the engine's; jobs aside. A run may be destroyed once it is idle: no message of its
-// own is in the endpoint and no job of its own in the pool.
+// One thread, the engine's, except for jobs. A run may be destroyed once it is idle: none of its
+// messages is in the endpoint, and none of its jobs in the pool.
 #pragma once
 
 #include <algorithm>
@@ -34,19 +34,19 @@ namespace spillway::collective {
 
 class ComputeJob {
  public:
-  // Which part of an operation it is (PartTimes).
+  // The part of an operation that a job is (PartTimes).
   enum class Part : std::uint8_t { kEncode, kDecode, kCopy };
 
   virtual ~ComputeJob() = default;
-  // On any thread; touches what the job was given and nothing else.
+  // Runs on any thread; touches only what the job was given.
   virtual void run() = 0;
 
   Part part = Part::kDecode;
-  base::Duration took{};        // of one that has run, where its pool has a clock
-  base::Status failure{};       // the same: why it could not do it
-  bool sleeps = false;          // it waits for a device nearly all of its time
-  std::uint64_t operation = 0;  // whose job this is: Engine's key
-  std::uint32_t tag = 0;        // the operation's own number for it
+  base::Duration took{};        // once it has run, if its pool has a clock
+  base::Status failure{};       // once it has run: why it failed
+  bool sleeps = false;          // waits for a device nearly all of its time
+  std::uint64_t operation = 0;  // key of the operation that owns the job
+  std::uint32_t tag = 0;        // the run's own number for it
   std::uint8_t priority = 0;
 };
 
@@ -56,7 +56,7 @@ class ComputePool {
   virtual void submit(ComputeJob& job) = 0;
 };
 
-// What a run works with during one call.
+// The surroundings of a run during one call.
 struct RunContext {
   transport::Endpoint& endpoint;
   ComputePool& pool;
@@ -71,8 +71,9 @@ struct RunConfig {
   PeerMemory* memory = nullptr;  // shared with ranks of this machine, if any
 };
 
-// The engine's name for an operation: for those of the group its number; for those of two ranks the
-// number, which counts per pair and direction, in the lower bits, and what tells them apart above.
+// The engine's key of an operation. For group operations it is their number. For point-to-point
+// ones the lower bits are the number, which counts per pair and direction; the upper bits tell
+// these apart.
 inline constexpr std::uint64_t kPairKey = std::uint64_t{1} << 63;
 inline constexpr unsigned kPairNumberBits = 45;
 constexpr std::uint64_t operation_number(std::uint64_t key) {
@@ -81,7 +82,7 @@ constexpr std::uint64_t operation_number(std::uint64_t key) {
 
 class OperationRun {
  public:
-  // `key` is the engine's name for it (operation_number()).
+  // `key` is the engine's key (operation_number()).
   OperationRun(const Operation& operation, std::uint64_t key, const RunConfig& config)
       : config_(config), key_(key), signature_(collective::signature(operation)) {
     report_.sequence = operation_number(key);
@@ -103,20 +104,21 @@ class OperationRun {
   virtual base::Instant next_timeout() const { return transport::kNever; }
   virtual base::Status on_timeout(RunContext& /*context*/) { return {}; }
 
-  // Its result is where it belongs, and the caller's memory is the caller's again.
+  // The result is in place, and the caller's memory is the caller's again.
   virtual bool is_done() const = 0;
   // Nothing of it is in the endpoint or the pool any more.
   virtual bool is_idle() const = 0;
-  // Takes its messages back. Jobs go on until they end.
+  // Withdraws its messages. Jobs go on until they end.
   virtual void withdraw(RunContext& context) = 0;
 
   // Messages it may have in the endpoint at one time.
   virtual std::size_t message_count() const = 0;
   // Ranks from which something is still missing.
   virtual std::vector<std::uint16_t> awaited() const = 0;
-  // The rank has finished this operation, was owed nothing and owed nothing any more, and left.
+  // The rank has left. It had finished this operation, and nothing was due to it or from it any
+  // more.
   virtual void on_left(std::uint16_t /*peer*/, RunContext& /*context*/) {}
-  // Whether it cannot end without that rank from here on.
+  // True if the operation cannot end without that rank from here on.
   virtual bool needs(std::uint16_t peer) const = 0;
 
   const Operation& operation() const { return report_.operation; }
@@ -131,7 +133,7 @@ class OperationRun {
             .source = source,
             .phase = phase};
   }
-  // Comes back with this tag, through on_computed().
+  // The job comes back with this tag, through on_computed().
   void hand_out(ComputeJob& job, std::uint32_t tag, RunContext& context) {
     job.operation = key_;
     job.tag = tag;
@@ -160,7 +162,7 @@ class MessageSet {
   void on_received(const transport::ReceiveReport& report) { drop({report.id, report.id.source}); }
   void on_sent(const transport::SendReport& report) { drop({report.id, report.to}); }
 
-  // Takes those back for which `condition` holds.
+  // Withdraws the messages for which `condition` holds.
   template <typename Condition>
   void withdraw_if(RunContext& context, Condition&& condition) {
     for (auto key = keys_.begin(); key != keys_.end();) {
@@ -205,7 +207,7 @@ class MessageSet {
   static std::uint32_t lane(wire::Phase phase, std::uint32_t piece) {
     return static_cast<std::uint32_t>(phase) << 16 | piece;
   }
-  // Written down first: the endpoint must not have what cannot be taken back.
+  // Recorded first: the endpoint must not have a message that cannot be withdrawn.
   template <typename Begin>
   base::Status keep(const transport::MessageKey& key, const Begin& begin) {
     std::size_t& count = counts_[lane(key.message.phase, key.message.piece)];

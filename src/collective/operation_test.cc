@@ -55,7 +55,7 @@ TEST(Element, OnlyIntegersAreNotFloating) {
   }
 }
 
-// What is wrong with an all-reduce of ten floats after a change; "" for nothing.
+// The error of an all-reduce of ten floats after a change; "" for none.
 template <typename Change>
 std::string wrong_with(Change change, const Group& group = {.rank = 1, .world = 3}) {
   static float memory[10];
@@ -98,7 +98,7 @@ TEST(Validate, RanksBuffersAndTolerancesMustFitTheKind) {
             std::string::npos);
   const auto broadcast = [](Operation& operation) {
     operation.kind = Kind::kBroadcast;
-    operation.input = nullptr;  // the root's alone
+    operation.input = nullptr;  // only the root has one
   };
   EXPECT_EQ(wrong_with(broadcast), "");
   EXPECT_NE(wrong_with([&](Operation& operation) { broadcast(operation), operation.root = 3; }),
@@ -161,7 +161,7 @@ TEST(Signature, HasTheTagInClearAndTellsArgumentsApart) {
   receive.type = DataType::kUint8;
   EXPECT_NE(signature(receive), signature(send));
 
-  // What may be dropped first is each rank's own business.
+  // Which packets may be dropped first is each rank's own choice.
   Operation lossy{.count = 10, .tolerance = Tolerance{}};
   const std::uint64_t before = signature(lossy);
   lossy.tolerance->importance = 7;

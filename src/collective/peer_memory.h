@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory that ranks of one machine share, as collectives see it: a rank copies what a neighbour
-// shall read into a segment of its own (stage), tells the neighbour where that is (MemoryPlace, in
-// a packet), and the neighbour copies it out (read). Nobody writes to, or reads anything else of,
-// another's memory.
+// Memory that ranks of one machine share, as collectives see it. A rank copies bytes for a
+// neighbour into a segment of its own (stage), and tells the neighbour where they are (MemoryPlace,
+// in a packet). The neighbour copies them out (read). No rank writes to another's memory, or reads
+// anything else of it.
 //
-// Which ranks are near is the same at both ends, so both know that a message between them begins
-// with a place. Whether a place can be had is the sender's to know: there may be no room, or the
-// neighbour may have been unable to take the segment. Then the place says so, and the bytes follow
-// through the network.
+// Both ends agree on which ranks are near, so both know that a message between them begins with a
+// place. Only the sender knows whether there is one: there may be no room, or the neighbour may
+// have been unable to take the segment. Then the place says so, and the bytes follow through the
+// network.
 //
-// A place is a neighbour's word, so it is checked: whatever lies outside its segment, or is not of
-// the length that was agreed, is refused, and failure() names the neighbour from then on. One
-// thread.
+// A place comes from a neighbour, so it is checked: one that lies outside the segment, or is not of
+// the agreed length, is refused, and failure() names the neighbour from then on. One thread.
 #pragma once
 
 #include <cstddef>
@@ -40,22 +39,22 @@ struct MemoryFailure {
 
 class PeerMemory {
  public:
-  // Of one message; longer ones use the network.
+  // Limit of one message; longer ones use the network.
   static constexpr std::size_t kMaxBytes = std::size_t{16} << 20;
 
   virtual ~PeerMemory() = default;
-  // Whether messages to and from this rank begin with a place.
+  // True if messages to and from this rank begin with a place.
   virtual bool is_near(std::uint16_t peer) const = 0;
-  // Whether it can read what is staged here.
+  // True if the peer can read what is staged here.
   virtual bool is_read_by(std::uint16_t peer) const = 0;
 
-  // Copies bytes to where neighbours can read them, and says where that is; nothing if there is no
-  // room. They stay until release().
+  // Copies bytes to where neighbours can read them. Returns where that is, or nothing if there is
+  // no room. They stay until release().
   virtual std::optional<std::uint64_t> stage(base::ByteView bytes) = 0;
   virtual void release(std::uint64_t offset) = 0;
 
-  // Copies `to.size()` bytes from a place in a neighbour's segment. False if that is no such place;
-  // failure() then says so, for good.
+  // Copies `to.size()` bytes from a place in a neighbour's segment. False if there is no such
+  // place; failure() then says so, for good.
   virtual bool read(std::uint16_t peer, const MemoryPlace& place, base::MutableByteView to) = 0;
   virtual const std::optional<MemoryFailure>& failure() const = 0;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Each loop over elements is one that compilers turn into vector instructions: without branches,
-// and between buffers and an array that nothing else points to.
+// Compilers turn each loop over elements into vector instructions: loops have no branches, and run
+// between buffers and an array that nothing else points to.
 #include "collective/reduction.h"
 
 #include <algorithm>
@@ -72,7 +72,7 @@ void store(std::uint8_t* to, std::size_t index, typename Format::Value value) {
   base::store_le(to + index * sizeof(typename Format::Stored), Format::narrow(value));
 }
 
-// ---- What is done with two elements that meet
+// ---- How two elements are combined
 
 struct Sum {
   template <std::floating_point T>
@@ -119,8 +119,8 @@ struct BitXor {
   }
 };
 
-// A NaN that came first loses no comparison, one that comes second wins each. (For integers the
-// second comparison is never true.)
+// A NaN that comes first loses no comparison, and one that comes second wins each. (For integers
+// the second comparison is never true.)
 struct Min {
   template <typename T>
   static T fold(T a, T b) {
@@ -135,7 +135,7 @@ struct Max {
   }
 };
 
-// ---- What becomes of the sums at the end
+// ---- How sums are divided at the end
 
 template <typename Value>
 struct Ending {
@@ -144,7 +144,7 @@ struct Ending {
   Value operand{};
 };
 
-// Dividing by a power of two is multiplying with its reciprocal, to the last bit, and much quicker.
+// Multiplying by the reciprocal of a power of two gives the same bits as dividing, much faster.
 template <typename Value>
 Ending<Value> ending(std::size_t divisor) {
   using Kind = typename Ending<Value>::Kind;
@@ -176,7 +176,7 @@ void finish_block(const Ending<Value>& ending, std::span<Value> values) {
 
 // ---- Loops over elements
 //
-// [[gnu::noinline]]: where they are inlined into a loop over sources, g++ 12 unrolls that loop into
+// [[gnu::noinline]]: if these are inlined into a loop over sources, g++ 12 unrolls that loop into
 // them, which gathers elements one by one.
 
 struct Reduction {
@@ -216,7 +216,7 @@ template <typename Format, typename Op, std::size_t... Later>
   return whole;
 }
 
-// Many sources pass by, some at a time, a block that stays in the first-level cache.
+// Many sources are folded, a few at a time, into a block that stays in the first-level cache.
 constexpr std::size_t kBlockBytes = 4096;
 
 template <typename Format>
@@ -247,7 +247,7 @@ template <typename Format, typename Op, std::size_t... Each>
   }
 }
 
-// ---- The walk over the buffers
+// ---- Loops over buffers
 
 template <typename Format, typename Op>
 void reduce_blocks(const Reduction& job, std::size_t first) {
@@ -309,7 +309,7 @@ void reduce_as(ReduceOp op, const Reduction& job) {
     case ReduceOp::kBitAnd:
     case ReduceOp::kBitOr:
     case ReduceOp::kBitXor:
-      break;  // of integers alone
+      break;  // for integers only
   }
 }
 

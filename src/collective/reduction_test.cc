@@ -176,7 +176,7 @@ void append(Bytes& bytes, Value value) {
   bytes.insert(bytes.end(), first, first + sizeof(Stored));
 }
 
-// Ordinary numbers mostly: sums of random bits are all about their largest exponent.
+// Mostly ordinary numbers: the largest exponent dominates sums of random bits.
 void append_ordinary(DataType type, double value, Bytes& bytes) {
   switch (type) {
     case DataType::kFloat32:
@@ -216,7 +216,7 @@ Bytes some_elements(DataType type, std::size_t count, std::uint64_t seed) {
   return bytes;
 }
 
-// ---- One reduction in a bed of bytes that must stay as they are
+// ---- One reduction among guard bytes that must stay as they are
 
 constexpr std::uint8_t kBed = 0xA5;
 constexpr std::size_t kMargin = 64;
@@ -253,7 +253,7 @@ void expect_as_reference(const ReductionCase& tried) {
   std::vector<Bytes> beds;
   std::vector<const std::uint8_t*> sources;
   for (std::size_t k = 0; k < tried.sources; ++k) {
-    const std::size_t offset = tried.misaligned * (k + 1) % kMargin;  // not all off by the same
+    const std::size_t offset = tried.misaligned * (k + 1) % kMargin;  // not all misaligned alike
     beds.push_back(bedded(some_elements(tried.type, tried.count, 100 * tried.count + k), offset));
     sources.push_back(beds.back().data() + kMargin + offset);
   }
@@ -289,7 +289,7 @@ TEST_P(ReductionOfType, IsTheFoldInOrder) {
       for (const std::size_t count : {0, 1, 7, 31, 33, 1023, 2051}) {
         for (const std::size_t misaligned : {0, 1, 3}) {
           for (const std::size_t in_place : {kApart, std::size_t{0}, sources - 1}) {
-            const std::size_t average_over = misaligned;  // 0, 1 and 3 will do for this as well
+            const std::size_t average_over = misaligned;  // 0, 1 and 3 serve for both
             expect_as_reference({type(), static_cast<ReduceOp>(op), sources, count, misaligned,
                                  in_place, average_over});
           }
@@ -328,7 +328,7 @@ TEST_P(ReductionOfType, OnlyAveragesAreDivided) {
   }
 }
 
-// ---- Facts worth their own names; each element is repeated, so that vectors and rests both see it
+// ---- Single facts; each element is repeated, so that vector loops and remainders both see it
 
 template <typename T>
 T reduce_one(DataType type, ReduceOp op, const std::vector<T>& elements, std::size_t over = 0) {

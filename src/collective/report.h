@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What came of an operation at one rank: how long it took and, for every peer, what arrived from
+// The report of an operation at one rank: how long it took and, for every peer, what arrived from
 // it. Always kept; costs a few additions per message.
 #pragma once
 
@@ -32,9 +32,9 @@ struct PeerDelivery {
   }
 };
 
-// A shard of a tolerant all-reduce, as far as this rank knows of it. With deadlines or error
-// feedback owners tell everybody; without, nobody is left out but by losses within the bound, which
-// a rank knows of the shards it owns.
+// A shard of a tolerant all-reduce, as far as this rank knows. With deadlines or error feedback the
+// owners tell all ranks. Without, a rank is left out only by losses within the bound, which this
+// rank knows for the shards it owns.
 struct ShardDelivery {
   std::uint16_t shard = 0;
   std::uint16_t owner = 0;
@@ -42,31 +42,31 @@ struct ShardDelivery {
   std::uint16_t contributors = 0;  // ranks in the part of its sum that has the fewest; 0: no sum
 };
 
-// What became of the parts of an all-reduce by sums: at this rank, of the pieces it owns; clipped
-// is of its own parts.
+// The parts of an all-reduce by sums, for the pieces that this rank owns. `clipped` counts in the
+// rank's own parts.
 struct SumDelivery {
-  std::uint64_t added = 0;    // parts that switches had added to others when they came
+  std::uint64_t added = 0;    // parts that came added up by switches
   std::uint64_t alone = 0;    // parts that came by themselves
-  std::uint64_t flushed = 0;  // chunks whose parts had to be asked for
+  std::uint64_t flushed = 0;  // chunks whose missing parts were asked for
   std::uint64_t clipped = 0;  // coordinates that were too large for the scale
 };
 
-// Numbers that this rank coded itself: sums of so many ranks, whatever hop they were for.
+// Numbers that this rank coded itself: sums of so many ranks, on any hop.
 struct CodedStep {
   std::uint16_t ranks = 0;
   std::uint64_t values = 0;
   std::uint64_t bytes = 0;   // of messages, their heads and tables included
-  std::uint32_t tables = 0;  // messages that had to have one
+  std::uint32_t tables = 0;  // messages that needed a table
 };
 
-// Of an all-reduce with SumCode::kSketch; the same at all ranks.
+// For an all-reduce with SumCode::kSketch; the same at all ranks.
 struct SketchDelivery {
-  std::uint64_t predicted = 0;    // values that were expected not to be zero; all in a dense step
-  std::uint64_t misses = 0;       // others that were not, at some rank
-  std::uint64_t unrecovered = 0;  // of these, in no sum: zero at all ranks, and owed
+  std::uint64_t predicted = 0;    // values expected not to be zero; all in a dense step
+  std::uint64_t misses = 0;       // other values that were not zero, at some rank
+  std::uint64_t unrecovered = 0;  // misses that are in no sum: zero at all ranks, and owed
 };
 
-// Of an all-reduce with SumCode::kCoded or kSketch.
+// For an all-reduce with SumCode::kCoded or kSketch.
 struct CodedDelivery {
   std::vector<CodedStep> steps;  // by ranks
   std::uint64_t clipped = 0;     // values beyond a predicted scale
@@ -87,16 +87,16 @@ struct CodedDelivery {
   }
 };
 
-// How long the parts of an operation took at this rank, each of all its pieces together. Pieces
-// overlap, so that parts may add up to more than the operation took. Of values that a device codes
-// the times are the device's own.
+// How long the parts of an operation took at this rank, each summed over all pieces. Pieces
+// overlap, so that parts may add up to more than the operation took. For values that a device
+// codes, the times are the device's own.
 struct PartTimes {
   base::Duration encode{};     // values to messages
   base::Duration to_host{};    // messages that a device made
   base::Duration exchange{};   // from the first message that could leave to the last that came
-  base::Duration to_device{};  // messages that it is to read
+  base::Duration to_device{};  // messages for a device to read
   base::Duration decode{};     // messages to values, and their sums
-  base::Duration waits{};      // calculations for a device that others use
+  base::Duration waits{};      // for a device that others use
 
   PartTimes& operator+=(const PartTimes& other) {
     encode += other.encode;
@@ -112,25 +112,24 @@ struct PartTimes {
 struct OperationReport {
   std::uint64_t sequence = 0;
   Operation operation;
-  Algorithm algorithm = Algorithm::kDirect;  // that was used
+  Algorithm algorithm = Algorithm::kDirect;  // the one that was used
   base::Instant queued;
   base::Instant started;
   base::Instant finished;
-  std::uint64_t packets_sent = 0;  // repeats included
+  std::uint64_t packets_sent = 0;  // retransmissions included
   std::uint64_t packets_repeated = 0;
-  std::uint64_t wire_bytes_sent = 0;  // UDP payload, repeats included
-  // Of a tolerant all-reduce.
-  std::uint16_t contributors = 0;     // ranks in the sum of the shard that has the fewest, but for
-                                      // those that have none
-  std::uint16_t empty_shards = 0;     // without a sum: their owner was too late
-  std::vector<ShardDelivery> shards;  // by shard; a server's own
-  // Elements that no rank is in the sum of, in order: zero at all ranks.
+  std::uint64_t wire_bytes_sent = 0;  // UDP payload, retransmissions included
+  // For a tolerant all-reduce:
+  std::uint16_t contributors = 0;     // fewest ranks in a shard's sum, empty shards aside
+  std::uint16_t empty_shards = 0;     // shards without a sum: their owner was too late
+  std::vector<ShardDelivery> shards;  // by shard; at a server, only its own
+  // Elements whose sum has no rank in it, in order: zero at all ranks.
   std::vector<Extent> absent;
   CodedDelivery coded;
   double drift = 0.0;  // expected squared distance to the owners' sums, over their energy
   SumDelivery sums;
   PartTimes parts;
-  std::uint64_t device_bytes = 0;   // of the tensor, that a device coded
+  std::uint64_t device_bytes = 0;   // of the tensor, coded by a device
   std::vector<PeerDelivery> peers;  // by rank; this rank's own entry is empty
 
   std::size_t absent_elements() const {
@@ -141,7 +140,7 @@ struct OperationReport {
     return elements;
   }
 
-  // What follows from the shards.
+  // Derives both counts from the shards.
   void count_contributors() {
     contributors = 0;
     empty_shards = 0;

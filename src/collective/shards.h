@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How elements are shared out: a run of `count` elements into `parts` shards whose lengths differ
-// by one at most, the longer ones first. Pieces cut a shard again, into equal runs but the last, so
-// that one part of a shard can be added up while another is on its way.
+// How elements are divided: a run of `count` elements into `parts` shards whose lengths differ by
+// one at most, the longer ones first. Pieces cut a shard again, into equal runs except the last, so
+// that one part of a shard can be added up while another is in flight.
 //
 //   count 10, parts 4:   [0 1 2] [3 4 5] [6 7] [8 9]
 //
-// Shares say otherwise: of each part so many 65,536ths of the whole, in whole numbers, so that all
-// processors cut alike. A part may have none of it.
+// Shares divide unevenly: each part gets so many 65,536ths of the whole, in whole numbers, so that
+// all processors cut alike. A part may get nothing.
 //
 // Pure values; every rank computes the same.
 #pragma once
@@ -35,9 +35,9 @@ class Shares {
  public:
   static constexpr std::uint32_t kWhole = 1U << 16;
 
-  // Equal ones, of any number of parts.
+  // Equal shares, for any number of parts.
   Shares() = default;
-  // Of each part; together kWhole.
+  // The weight of each part; together kWhole.
   explicit Shares(std::span<const std::uint32_t> weights) {
     for (const std::uint32_t weight : weights) {
       ends_.push_back(weight + (ends_.empty() ? 0 : ends_.back()));
@@ -51,7 +51,7 @@ class Shares {
   friend bool operator==(const Shares&, const Shares&) = default;
 
  private:
-  std::vector<std::uint32_t> ends_;  // where each part ends; empty: equal ones
+  std::vector<std::uint32_t> ends_;  // where each part ends; empty: equal shares
 };
 
 inline Extent shard_of(std::size_t count, std::size_t parts, std::size_t index,
@@ -59,7 +59,7 @@ inline Extent shard_of(std::size_t count, std::size_t parts, std::size_t index,
   if (shares.are_equal()) {
     return shard_of(count, parts, index);
   }
-  // In two halves: the product may be longer than a word.
+  // In two halves: the product may not fit in a word.
   const auto until = [count](std::size_t share) {
     return count / Shares::kWhole * share + count % Shares::kWhole * share / Shares::kWhole;
   };

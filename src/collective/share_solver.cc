@@ -7,9 +7,9 @@
 namespace spillway::collective {
 namespace {
 
-// Times of current shares over those of the best from which on shares move.
+// Shares move if their time is more than this many times the best.
 constexpr double kWorthMoving = 1.05;
-// The same of equal shares up to which these will do.
+// Equal shares are used if their time is at most this many times the best.
 constexpr double kGoodEnough = 1.03;
 
 double capacity(std::uint64_t told) {
@@ -23,8 +23,8 @@ double share_of(const Shares& shares, std::size_t ranks, std::size_t rank) {
   return static_cast<double>(shares.end_of(rank) - shares.begin_of(rank)) / Shares::kWhole;
 }
 
-// The time that all links take which own something: of all of them at first, then without those
-// for which it is too short.
+// The time that all links take which own something: first all of them do, then all but those for
+// which it is too short.
 double common_time(Capacities capacities) {
   const double others = static_cast<double>(capacities.size()) - 2.0;
   std::vector<bool> owns(capacities.size(), true);
@@ -61,7 +61,7 @@ double exchange_time(const Shares& shares, Capacities capacities) {
   return longest;
 }
 
-// Rounded down, and what is left over to the largest: it matters least there.
+// Shares are rounded down, and the largest one gets what is left over: it matters least there.
 Shares best_shares(Capacities capacities) {
   const std::size_t ranks = capacities.size();
   if (ranks < 3) {

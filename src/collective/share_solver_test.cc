@@ -53,7 +53,7 @@ TEST(ShareSolver, ALinkThatIsTooSlowOwnsNothing) {
   const Shares best = best_shares(links);
   EXPECT_EQ(best.end_of(0), 0U);
   EXPECT_NEAR(part(best, 1), 1.0 / 3, 1e-3);
-  EXPECT_NEAR(exchange_time(best, links), 1.0 / 100, 1e-9);  // what it has to take as any rank
+  EXPECT_NEAR(exchange_time(best, links), 1.0 / 100, 1e-9);  // every rank carries the tensor once
 }
 
 TEST(ShareSolver, NothingIsBetterThanTheBest) {

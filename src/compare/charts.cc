@@ -10,10 +10,10 @@
 namespace spillway::compare {
 namespace {
 
-// The last sample of a run may follow the one before at once.
+// Shorter intervals are skipped: a run's last sample may follow the one before immediately.
 constexpr double kMinRateSeconds = 0.02;
 
-// How many neighbours become one point.
+// Number of neighbours that become one point.
 std::size_t stride_for(std::size_t count, std::size_t most) {
   return std::max<std::size_t>(1, (count + most - 1) / most);
 }
@@ -73,7 +73,7 @@ bool was_evaluated(const Comparison& comparison) {
                      [](const RunRecord& run) { return !run.log.evaluations.empty(); });
 }
 
-// A counter of the samples, as packets a second.
+// Plots a counter of the samples as packets per second.
 template <typename Count>
 plot::Chart rate_chart(const Comparison& comparison, const char* title, Count count) {
   plot::Chart chart;

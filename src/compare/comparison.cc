@@ -26,7 +26,7 @@ std::vector<double> times_of(const ProgressLog& log) {
   return times;
 }
 
-// Leaves out runs that ended early.
+// Leaves out runs that failed.
 ValueOf of_whole_runs(ValueOf value_of) {
   return [value_of = std::move(value_of)](const RunRecord& run) {
     return went_well(run) ? value_of(run) : std::nullopt;
@@ -76,12 +76,12 @@ Value lower(const Value& a, const Value& b) {
   return a && b ? std::min(a, b) : a ? a : b;
 }
 
-// Of the whole run.
+// Totals of the whole run.
 lab::FabricSample totals_of(const RunRecord& run) {
   return lab::sample_of(run.outcome.fabric, run.outcome.elapsed);
 }
 
-// From its first traffic to its last: what programs do before and behind is not the network's.
+// Mean from first to last traffic: what programs do before and after is not the network's.
 Value busiest_link_use(const RunRecord& run) {
   const std::vector<double>& bins = run.outcome.time.use_over_time;
   const auto is_used = [](double use) { return use >= lab::kGapUse; };
@@ -96,7 +96,7 @@ Value tenant_bytes(const RunRecord& run) {
   return fabric.wanted_bytes > 0 ? Value(static_cast<double>(fabric.tenant_bytes)) : std::nullopt;
 }
 
-// Unlike bytes, it does not grow with the time that a run takes.
+// Unlike bytes, the share does not grow with the duration of a run.
 Value tenant_share(const RunRecord& run) {
   const Value bytes = tenant_bytes(run);
   return bytes ? Value(*bytes / static_cast<double>(run.outcome.fabric.wanted_bytes))
@@ -112,7 +112,7 @@ std::vector<Value> ratios_of(const std::vector<Value>& values) {
   return ratios;
 }
 
-// Of those that are known.
+// Mean of the known values.
 Value mean(const std::vector<Value>& values) {
   double sum = 0;
   double count = 0;
@@ -140,7 +140,7 @@ std::string target_label(Value target) {
   return target ? fmt::format("time to {:.1f} % accuracy", *target * 100) : "time to accuracy";
 }
 
-// The first to fail or, where none failed by itself, the first of those that did not end well.
+// The rank that failed first; if none is known, the first with a nonzero exit code.
 std::size_t first_failed_rank(const lab::LabOutcome& outcome) {
   const auto found = std::ranges::find_if(outcome.exit_codes, [](int code) { return code != 0; });
   return outcome.first_failed.value_or(

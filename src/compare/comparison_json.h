@@ -12,11 +12,11 @@
 //              "shares": [{"transport": "spillway", "control": "spillway-over-tcp", "gain": 4.0,
 //                          "bits": 2.5, "by_transport": 1.6, "by_scheduling": null}]}}
 //
-// A failure is why a run, in the first of its rounds that did, did not go well, as a sentence.
-// Keys of metrics, ratios and by_round are those of metrics_of(); by_round has a list for each.
-// What is unknown is null, and so is a split where there is none. Steps come from the command's
-// "log" or from its "optimizer". Exit codes, evaluations and samples, what the fabric was like over
-// time, are those of the first round. Pure.
+// `failure` is a sentence that says why the first failed round of a run failed. Keys of metrics,
+// ratios and by_round are those of metrics_of(); by_round has a list for each. Unknown values are
+// null, and so is `split` if there is none. Steps come from the command's "log" or from its
+// "optimizer". Exit codes, evaluations and samples (of the fabric over time) are those of the first
+// round. Pure.
 #pragma once
 
 #include <nlohmann/json.hpp>

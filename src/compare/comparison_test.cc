@@ -83,7 +83,7 @@ TEST(Metrics, TheTargetIsWhatAllRunsReachedUnlessOneWasWanted) {
 TEST(Metrics, RunsWithoutALogStillHaveTimesAndBytes) {
   Comparison comparison = sample_comparison();
   comparison.runs[0].log = {};
-  EXPECT_EQ(target_accuracy(comparison), 0.75);  // of those that say
+  EXPECT_EQ(target_accuracy(comparison), 0.75);  // of the runs with evaluations
   comparison.runs[1].log = {};
   EXPECT_EQ(target_accuracy(comparison), std::nullopt);
   EXPECT_EQ(metric_of(comparison, "step_p50_ms").values[0], std::nullopt);
@@ -106,7 +106,7 @@ TEST(Metrics, WithoutALogStepsAreThoseThatTheLabSaw) {
   EXPECT_EQ(step_source(run), StepSource::kOptimizer);
   EXPECT_EQ(metric_of(comparison, "step_p99_ms").values[0], 70);
   EXPECT_EQ(metric_of(comparison, "step_first_ms").values[0], 900);
-  run.watched.steps.resize(2);  // nothing is left without the first
+  run.watched.steps.resize(2);  // no steps remain without the first ones
   EXPECT_EQ(metric_of(comparison, "step_p50_ms").values[0], std::nullopt);
   run.watched.steps.clear();
   EXPECT_EQ(step_source(run), StepSource::kNone);
@@ -131,7 +131,8 @@ TEST(Metrics, SeveralRoundsHaveTheirMean) {
   EXPECT_EQ(median.by_round[0], (std::vector<std::optional<double>>{52, 156}));
   EXPECT_EQ(median.values[0], 104);
   EXPECT_EQ(median.ratios[1], 0.5);
-  EXPECT_EQ(metric_of(comparison, "final_accuracy").values[1], 0.75);  // of the one that says
+  EXPECT_EQ(metric_of(comparison, "final_accuracy").values[1], 0.75);  // of the only round with an
+                                                                       // evaluation
   comparison.runs[0].repeats[0].log.evaluations.back().accuracy = 0.6;
   EXPECT_EQ(target_accuracy(comparison), 0.6);
 }
@@ -145,7 +146,7 @@ TEST(Metrics, OfARunThatFailedOnlyThoseOfItsStepsCount) {
     EXPECT_EQ(metric_of(comparison, key).values[1], std::nullopt) << key;
     EXPECT_NE(metric_of(comparison, key).values[0], std::nullopt) << key;
   }
-  EXPECT_EQ(target_accuracy(comparison), 0.8);  // that of the good one
+  EXPECT_EQ(target_accuracy(comparison), 0.8);  // that of the successful run
   comparison.runs[0].outcome.exit_codes = {1, 0};
   EXPECT_EQ(target_accuracy(comparison), 0.6);
 }

@@ -83,7 +83,7 @@ void note_failure(const RunRecord& run, Notes& notes) {
   }
 }
 
-// A comparison that was stopped has fewer rounds than it was asked for.
+// A comparison that was stopped has fewer rounds than requested.
 void note_missing_rounds(const Comparison& comparison, Notes& notes) {
   for (const RunRecord& run : comparison.runs) {
     if (const std::size_t made = rounds_of(run).size(); made < comparison.rounds) {
@@ -108,7 +108,7 @@ void note_log(const RunRecord& run, Notes& notes) {
   }
 }
 
-// A run that is not what its name says.
+// Notes a run that did not use the hook in its name.
 void note_hook(const RunRecord& run, Notes& notes) {
   const Transport& transport = run.transport;
   if (transport.hook.empty() || run.watched.hook == HookFate::kUsed || !went_well(run)) {
@@ -121,7 +121,7 @@ void note_hook(const RunRecord& run, Notes& notes) {
                               name_of(run), why, transport.hook));
 }
 
-// One note for all: what cannot be seen over one transport is seen over none.
+// One note for all runs: steps that cannot be seen over one transport are seen over none.
 void note_missing_steps(const std::vector<RunRecord>& runs, Notes& notes) {
   std::vector<std::string> names;
   for (const RunRecord& run : runs) {

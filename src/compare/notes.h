@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What stands beside the numbers of a comparison, for people who read it later: the network in
-// words, and what they must know before believing it. That is runs that failed, logs that are
-// missing or damaged, an emulation that did not keep up. Sentences without markup. Pure.
+// What belongs beside the numbers of a comparison, for people who read it later: the network in
+// words, and caveats. These are failed runs, missing or damaged logs, and an emulation that did not
+// keep up. Sentences without markup. Pure functions.
 #pragma once
 
 #include <string>

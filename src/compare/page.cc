@@ -17,7 +17,7 @@ namespace {
 
 using plot::html_escape;
 
-// How the page of a comparison looks, in light and dark, on screens wide and narrow and on paper.
+// The page's style: light and dark, wide and narrow screens, and paper.
 constexpr const char* kPageStyle = R"(
 :root { color-scheme: light dark; --text: #1c2430; --soft: #5b6675; --line: #dde2e8;
   --ground: #f6f7f9; --card: #ffffff; --note: #fff6e0; --note-line: #e69f00; }
@@ -91,7 +91,7 @@ std::string table_head(const Comparison& comparison) {
   return "<thead><tr>" + cells + "</tr></thead>";
 }
 
-// None where the runs do not differ, or none is better for it.
+// Null if the runs do not differ, or if no direction is better.
 std::optional<double> best_of(const Metric& metric) {
   std::optional<double> best;
   std::optional<double> worst;
@@ -123,7 +123,7 @@ std::string rounds_text(const Comparison& comparison) {
                            comparison.rounds);
 }
 
-// Only where there is something to tell.
+// Empty if no run failed.
 std::string result_row(const Comparison& comparison) {
   if (!has_failures(comparison)) {
     return {};

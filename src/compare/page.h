@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A comparison as one HTML page that opens without a network: a table, charts as inline SVG, fonts
-// of the reader's system, no script. Whatever a command or a log says is text in it, never markup.
-// Pure.
+// of the reader's system, no script. Text from commands and logs is escaped, never markup. Pure.
 #pragma once
 
 #include <string>

@@ -30,7 +30,7 @@ TEST(Page, HasATableAndAllCharts) {
 
 TEST(Page, LoadsNothingFromElsewhere) {
   std::string page = comparison_page(sample_comparison(), {});
-  const std::string name = "http://www.w3.org/2000/svg";  // of a language, not of a place
+  const std::string name = "http://www.w3.org/2000/svg";  // an XML namespace, never loaded
   for (std::size_t at = page.find(name); at != std::string::npos; at = page.find(name)) {
     page.erase(at, name.size());
   }
@@ -52,8 +52,8 @@ TEST(Page, ARunWithoutALogLeavesGaps) {
   Comparison comparison = sample_comparison();
   comparison.runs[1].log = {};
   const std::string page = comparison_page(comparison, {});
-  // Three step times, time to target, accuracy; both runs' link and tenants; the parts of the gain,
-  // for which the control is missing.
+  // Missing are three step times, time to target and accuracy; link use and tenants of both runs;
+  // and the parts of the gain, because the control was not run.
   EXPECT_EQ(count(page, "&ndash;"), 5U + 2U + 4U + 3U);
   EXPECT_NE(page.find("spillway: the lab saw no steps"), std::string::npos);
 }
@@ -144,7 +144,7 @@ TEST(Page, ARunThatWasNotMadeKeepsItsColumn) {
   EXPECT_NE(page.find("<th scope='row'>result</th><td>failed: not started</td><td>done</td>"),
             std::string::npos);
   EXPECT_NE(page.find("<li>tcp: cannot &lt;run&gt; it</li>"), std::string::npos);
-  EXPECT_NE(page.find("isolation root"), std::string::npos);  // of the one that was made
+  EXPECT_NE(page.find("isolation root"), std::string::npos);  // of the run that was made
   EXPECT_EQ(comparison_json(comparison, {})["runs"][0]["failure"], "cannot <run> it");
   EXPECT_TRUE(comparison_json(comparison, {})["runs"][1]["failure"].is_null());
 }

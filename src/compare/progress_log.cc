@@ -74,7 +74,7 @@ bool keep(std::optional<Point> point, std::vector<Point>& points, std::uint64_t&
   return true;
 }
 
-// False: the line is bad.
+// Returns false if the line is bad.
 bool read_line(const std::string& line, ProgressLog& log) {
   const json object = json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object() || !object.contains("event") || !object["event"].is_string()) {
@@ -130,7 +130,7 @@ void ProgressLogReader::end_line() {
 
 bool LogFollower::look() {
   if (!file_.valid()) {
-    // O_NONBLOCK: what the command put there may be a pipe that nobody writes to.
+    // O_NONBLOCK: the path may be a pipe that nobody writes to.
     file_ = net::UniqueFd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   }
   std::array<char, 65536> buffer;

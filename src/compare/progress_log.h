@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a program that trains says about its progress: a JSON object a line, written by its rank 0.
+// Progress of a training program: one JSON object per line, written by its rank 0.
 //
 //   {"event": "step", "step": 7, "seconds": 1.25, "step_ms": 80.5, "loss": 0.7}
 //   {"event": "evaluation", "step": 50, "seconds": 9.5, "accuracy": 0.81}
 //   {"event": "end"}
 //
-// or what the lab sees of a PyTorch script (python/spillway/lab):
+// or what the lab observes of a PyTorch script (python/spillway/lab):
 //
 //   {"event": "group", "backend": "gloo"}    it made its process group
 //   {"event": "hook", "by": "lab"}           a model has torch's hook; "script": it had its own
 //
-// `seconds` is since the program's own beginning; `step_ms` and `loss` may be missing. Other events
-// and other keys are passed over. Lines that are not such objects, or in which one of these keys is
-// no sensible number, are counted and change nothing.
+// `seconds` counts from the program's own start; `step_ms` and `loss` may be missing. Other events
+// and keys are ignored. Lines that are not such objects, or in which one of these keys is no
+// sensible number, are counted and otherwise ignored.
 //
 // The reader takes bytes as they come and trusts none of them; it does no I/O. A LogFollower reads
-// the file while somebody writes it: each look takes what has been added. A file that is not there,
-// yet or at all, holds nothing.
+// the file while it is being written: each look takes what was added. A missing file counts as
+// empty.
 //
-// Limits: kMaxLineBytes of a line, kMaxPoints of each kind, what is beyond is counted;
-// kMaxBytesPerLook. One thread.
+// Limits: kMaxLineBytes per line; kMaxPoints of each kind, the excess is counted; kMaxBytesPerLook.
+// One thread.
 #pragma once
 
 #include <cstddef>
@@ -50,7 +50,7 @@ struct LogEvaluation {
   double accuracy = 0.0;  // 0 to 1
 };
 
-// What became of the hook that a transport wants around models.
+// What happened to the hook that a transport wants around models.
 enum class HookFate : std::uint8_t { kNoModel, kUsed, kScriptHasOwn };
 
 struct ProgressLog {
@@ -68,7 +68,7 @@ struct ProgressLog {
 class ProgressLogReader {
  public:
   void feed(std::string_view bytes);
-  // The log is complete: a last line without its end counts, too.
+  // The log is complete; a last line without a newline counts, too.
   void finish();
 
   const ProgressLog& log() const { return log_; }
@@ -88,9 +88,9 @@ class LogFollower {
 
   explicit LogFollower(std::string path) : path_(std::move(path)) {}
 
-  // True: there was something.
+  // Returns true if there was something to read.
   bool look();
-  // Whatever is left; the file is complete.
+  // Reads the rest. The file must be complete.
   void finish();
 
   const ProgressLog& log() const { return reader_.log(); }

@@ -12,12 +12,12 @@ using Value = std::optional<double>;
 
 constexpr const char* kBaseline = "tcp";
 
-// What a run took that was cut short says nothing.
+// The time of a run that was cut short says nothing.
 bool has_failed(const RunRecord& run) {
   return first_failed_round(run) != nullptr;
 }
 
-// Of the run over `transport`; none: there is none, it failed, or its time is unknown.
+// Time of the run over `transport`; null if there is none, it failed, or its time is unknown.
 Value time_of(const Comparison& comparison, const Metric& metric, const std::string& transport) {
   for (std::size_t i = 0; i < comparison.runs.size(); ++i) {
     if (comparison.runs[i].transport.name == transport) {

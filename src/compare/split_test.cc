@@ -8,7 +8,7 @@
 namespace spillway::compare {
 namespace {
 
-// Runs whose steps all take as long as said.
+// Runs in which every step takes the given time.
 Comparison with_steps(const std::vector<std::pair<const char*, double>>& transports) {
   Comparison comparison;
   for (const auto& [name, step_ms] : transports) {
@@ -83,7 +83,7 @@ TEST(Split, ARunThatFailedHasNoGainAndIsNoControl) {
   comparison.runs[1].log = {};
   const auto split = split_of(comparison);
   ASSERT_TRUE(split.has_value());
-  EXPECT_EQ(split->metric.key, "step_p50_ms");  // the others have them
+  EXPECT_EQ(split->metric.key, "step_p50_ms");  // the other runs have them
   EXPECT_EQ(split->shares[0].gain, std::nullopt);
   EXPECT_EQ(split->shares[1].gain, 3);
   EXPECT_EQ(split->shares[1].bits, std::nullopt);

@@ -22,7 +22,7 @@ Transport over_gloo(std::string name, std::string tcp, std::string hook, std::st
       std::move(variables)};
 }
 
-// A variable that is set but empty counts as not set: the caller's own has no say in it.
+// A variable that is set but empty counts as unset, so the caller's own value has no effect.
 Transport over_spillway(std::string name, std::string control, std::string_view carrier,
                         std::vector<std::string> variables) {
   const std::string title = carrier == "tcp" ? fmt::format("{} ({})", name, kCubic) : name;
@@ -65,7 +65,7 @@ base::Result<Transport> find_transport(std::string_view name) {
 
 using Replacement = std::pair<std::string_view, std::string_view>;
 
-// The one that stands at the beginning of `text`, or none.
+// The placeholder at the beginning of `text`, or null.
 const Replacement* placeholder_at(std::string_view text, std::span<const Replacement> all) {
   const auto found = std::find_if(all.begin(), all.end(), [text](const Replacement& one) {
     return text.starts_with(one.first);
@@ -73,7 +73,7 @@ const Replacement* placeholder_at(std::string_view text, std::span<const Replace
   return found == all.end() ? nullptr : &*found;
 }
 
-// In one pass: what was put in is not looked at again.
+// In one pass, so that inserted text is not replaced again.
 std::string replaced(std::string_view word, std::span<const Replacement> replacements) {
   std::string result;
   while (!word.empty()) {

@@ -16,14 +16,14 @@
 namespace spillway::compare {
 namespace {
 
-// What lets the lab see a PyTorch script; nothing where it is not installed.
+// Variables that let the lab watch a PyTorch script; empty if the package is not installed.
 std::vector<std::string> watch_variables_for(const RunTask& task) {
   return lab::watch_variables(
       lab::path_of_this_tool(),
       lab::with_variables(lab::current_environment(), task.options.environment));
 }
 
-// The paths are absolute: ranks may change their folder.
+// Paths are absolute, because ranks may change their folder.
 RunRecord record_for(const RunTask& task, const Transport& transport) {
   const std::filesystem::path folder = std::filesystem::absolute(task.folder);
   RunRecord record;

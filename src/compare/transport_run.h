@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs a command over one transport on every host of a lab, and keeps what came of it. What ranks
-// print goes to FOLDER/NAME.txt, the log of rank 0 is FOLDER/NAME.jsonl, what the lab saw of a
-// PyTorch script FOLDER/NAME.steps.jsonl, with the transport's name, and the number of the round
-// behind it from the second on; older ones of these names are replaced.
+// Runs a command over one transport on every host of a lab, and keeps the results. Ranks print to
+// FOLDER/NAME.txt, and the log of rank 0 is FOLDER/NAME.jsonl. What the lab saw of a PyTorch script
+// is in FOLDER/NAME.steps.jsonl. NAME is the transport's name, followed by the round's number from
+// the second round on. Existing files of these names are replaced.
 //
-// Call from a process with one thread (lab/launcher.h). Whatever goes wrong is in the record, so
-// that other transports can still run: see failure_of().
+// Call from a process with one thread (lab/launcher.h). Errors are kept in the record, so that
+// other transports can still run: see failure_of().
 #pragma once
 
 #include <filesystem>
@@ -19,7 +19,7 @@
 
 namespace spillway::compare {
 
-// A run that is under way.
+// A run in progress.
 struct RunProgress {
   const Transport& transport;
   const lab::FabricSample& sample;  // the latest
@@ -29,9 +29,9 @@ struct RunProgress {
 struct RunTask {
   lab::LabOptions options;  // `output`, `on_sample` and `tcp` are replaced
   std::vector<std::string> command;
-  std::filesystem::path folder;  // exists
+  std::filesystem::path folder;  // must exist
   std::size_t round = 1;
-  // About ten times a second while the command runs.
+  // Called about ten times a second while the command runs.
   std::function<void(const RunProgress&)> on_progress;
 };
 

@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whether a frame may enter an output port, into which queue, and as what: whole, marked, trimmed.
+ * Decides whether a frame may enter an output port, into which queue, and whether it is marked or
+ * trimmed.
  *
- * spillway_admit() decides and changes nothing; a caller that follows an ENQUEUE reports it with
- * spillway_enqueued() (scheduling.h) and may count every decision with spillway_count(). The order
- * of sacrifice of a Spillway port: unimportant data early, then the tails of what does not fit, and
- * a frame that was already short or finds the control queue full last.
+ * spillway_admit() decides and changes nothing. A caller that enqueues the frame reports it with
+ * spillway_enqueued() (scheduling.h) and may count every decision with spillway_count(). A Spillway
+ * port gives up unimportant data first (early drop), then the tails of frames that do not fit
+ * (trim). It drops short and trimmed frames last, when the control queue is full.
  *
- * Expects a config that spillway::dataplane::validate() accepts. Constant time, no loops, no 64-bit
- * division, no randomness of its own: `random` is a uniform 32-bit word, used by ECN ports only.
+ * The config must be one that spillway::dataplane::validate() accepts. Constant time, no loops, no
+ * 64-bit division. `random` is a uniform 32-bit word; only ECN ports use it.
  */
 #ifndef SPILLWAY_DATAPLANE_ADMISSION_H
 #define SPILLWAY_DATAPLANE_ADMISSION_H
 
 #include "dataplane/port.h"
 
-/* TRIM and SPILLWAY ports, which have a control queue. */
+/* True for TRIM and SPILLWAY ports, the ones with a control queue. */
 static inline int spillway_port_trims(const struct spillway_port_config* config) {
   return config->mode == SPILLWAY_PORT_TRIM || config->mode == SPILLWAY_PORT_SPILLWAY;
 }
 
-/* The queue a frame belongs to as long as there is room. The masks change nothing in a valid
- * config; they show the kernel's verifier that the result is a queue. */
+/* The queue a frame belongs to while there is room. In a valid config the masks change nothing;
+ * they show the kernel's verifier that the result is a queue. */
 static inline __u8 spillway_queue_of(const struct spillway_port_config* config,
                                      const struct spillway_frame* frame) {
   const int is_control = (frame->flags & SPILLWAY_FRAME_CONTROL) != 0;
@@ -35,16 +36,16 @@ static inline __u8 spillway_queue_of(const struct spillway_port_config* config,
          (SPILLWAY_DATA_QUEUES - 1);
 }
 
-/* Fullness from which on data of this importance is dropped early: importance 0 from
- * early_drop_bytes, each level above a further step of what is left up to the queue's limit.
- * Importance SPILLWAY_IMPORTANCE_MARKED and above is never dropped early. */
+/* Queue length from which data of this importance is dropped early: early_drop_bytes for importance
+ * 0, then equal steps towards the queue's limit. Data of importance SPILLWAY_IMPORTANCE_MARKED and
+ * above is never dropped early. */
 static inline __u32 spillway_early_drop_from(const struct spillway_port_config* config,
                                              __u8 importance) {
   return config->early_drop_bytes +
          (config->queue_bytes - config->early_drop_bytes) * importance / SPILLWAY_IMPORTANCE_MARKED;
 }
 
-/* Probability, out of 65,536, with which RED acts on a frame that finds `queued` bytes. */
+/* Probability, out of 65,536, that RED acts on a frame that finds `queued` bytes waiting. */
 static inline __u32 spillway_red_probability(const struct spillway_port_config* config,
                                              __u32 queued) {
   if (queued >= config->red_max_bytes) {
@@ -60,7 +61,6 @@ static inline __u32 spillway_red_probability(const struct spillway_port_config* 
   return passed / (span >> shift) * config->red_max_percent / 100;
 }
 
-/* Whether a queue still takes so many bytes. */
 static inline int spillway_has_room(__u32 queued, __u32 bytes, __u32 limit) {
   return queued + bytes <= limit;
 }
@@ -70,7 +70,7 @@ static inline void spillway_drop(struct spillway_decision* decision, __u8 reason
   decision->reason = reason;
 }
 
-/* To the control queue, if there is room. */
+/* Enqueues the frame as control, or drops it if the control queue is full. */
 static inline void spillway_admit_control(const struct spillway_port_config* config,
                                           const struct spillway_port_state* state,
                                           struct spillway_decision* decision, __u8 reason) {
@@ -84,7 +84,7 @@ static inline void spillway_admit_control(const struct spillway_port_config* con
   decision->reason = reason;
 }
 
-/* A frame that its own queue has no room for. */
+/* Decides about a frame that does not fit into its own queue. */
 static inline void spillway_admit_overflow(const struct spillway_port_config* config,
                                            const struct spillway_port_state* state,
                                            const struct spillway_frame* frame,
@@ -103,7 +103,7 @@ static inline void spillway_admit_overflow(const struct spillway_port_config* co
   spillway_admit_control(config, state, decision, SPILLWAY_REASON_TRIMMED);
 }
 
-/* Marks a frame that can be marked, and says whether it could. */
+/* Sets CE. Returns 0 if the frame is not ECN-capable. */
 static inline int spillway_mark(struct spillway_decision* decision) {
   if (decision->ecn == SPILLWAY_ECN_NOT_ECT) {
     return 0;
@@ -113,7 +113,7 @@ static inline int spillway_mark(struct spillway_decision* decision) {
   return 1;
 }
 
-/* A frame for which there is room in its data queue, and which was let in. */
+/* Applies RED or ECN to a frame that fits into its data queue. */
 static inline void spillway_admit_data(const struct spillway_port_config* config, __u32 queued,
                                        __u32 random, struct spillway_decision* decision) {
   if (config->mode == SPILLWAY_PORT_ECN) {
@@ -133,7 +133,7 @@ static inline int spillway_drops_early(const struct spillway_port_config* config
          queued >= spillway_early_drop_from(config, frame->importance);
 }
 
-/* The decision about a frame that goes into its queue as it is. */
+/* Admits a frame unchanged. */
 static inline void spillway_let_in(const struct spillway_frame* frame, __u8 queue,
                                    struct spillway_decision* decision) {
   decision->bytes = frame->bytes;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The fix-up at receivers, for switches that cut packets and leave the length fields as they were:
+ * Fix-up at receivers, for switches that trim packets and leave the length fields as they were. It
  * makes them agree with the frame again, so that the kernel hands the head to an ordinary socket.
- * For C, C++ and eBPF alike.
+ * For C, C++ and eBPF.
  *
- * Touched are Spillway's data packets alone, and only those whose UDP length says that there was
- * more. What is left of them is told good from bad by the checks they carry; the IPv4 header's
- * checksum is computed anew, because switches differ in whether they keep it right. VLAN tags do
- * not matter, in the frame or taken out of it by a card: lengths begin at the IP header.
+ * It touches only Spillway data packets whose UDP length says that there was more. The checks they
+ * carry tell good content from bad. The IPv4 header checksum is computed anew, because not all
+ * switches keep it right. VLAN tags, in the frame or stripped by a card, do not matter: lengths
+ * begin at the IP header.
  */
 #ifndef SPILLWAY_DATAPLANE_FIXUP_H
 #define SPILLWAY_DATAPLANE_FIXUP_H
@@ -20,7 +20,7 @@ enum spillway_fixup_outcome {
   SPILLWAY_FIXUP_REFUSED = 2 /* longer than any trimmed packet: cut by something else */
 };
 
-/* Of the IPv4 header at `ip`, which may have options. */
+/* `ip` is an IPv4 header, perhaps with options. */
 static inline void spillway_renew_ipv4_checksum(__u8* ip, const __u8* end) {
   if (ip + SPILLWAY_IPV4_HEADER > end) {
     return;
@@ -37,7 +37,7 @@ static inline void spillway_renew_ipv4_checksum(__u8* ip, const __u8* end) {
   spillway_store_word(ip + 10, ~spillway_fold(sum) & 0xFFFF);
 }
 
-/* Whether `udp` opens a Spillway data packet, cut or not. */
+/* True if `udp` begins a Spillway data packet, trimmed or not. */
 static inline int spillway_carries_data(const __u8* udp, const __u8* end) {
   const struct spillway_data_header* header =
       (const struct spillway_data_header*)(udp + SPILLWAY_UDP_HEADER);
@@ -49,7 +49,7 @@ static inline int spillway_carries_data(const __u8* udp, const __u8* end) {
          spillway_is_valid_data(header);
 }
 
-/* All of the frame lies in [data, end). */
+/* The whole frame must be in [data, end). */
 static inline int spillway_fixup_frame(__u8* data, const __u8* end) {
   const __u32 bytes = (__u32)(end - data);
   struct spillway_layout layout;

@@ -61,7 +61,7 @@ int fix_up(Frame& frame) {
   return spillway_fixup_frame(frame.data(), frame.data() + frame.size());
 }
 
-// A frame as a receiver's kernel wants it.
+// Expects a frame that a receiver's kernel accepts.
 void expect_sound(const Frame& frame) {
   spillway_layout layout;
   spillway_frame seen;

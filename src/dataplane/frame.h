@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a switch reads in an Ethernet frame and what it changes there, for C, C++ and eBPF alike.
- * Frames come from real interfaces: nothing in them is believed before it is checked against the
- * bytes that are there.
+ * What a switch reads and changes in an Ethernet frame, for C, C++ and eBPF. Frames come from real
+ * interfaces: nothing in them is trusted before it is checked against the bytes that are there.
  *
- * Understood are up to SPILLWAY_MAX_TAGS VLAN tags (802.1Q, 802.1ad, one in the other), IPv4 with
- * options, IPv6, UDP and, in it, Spillway. Fragments, IPv6 packets with extension headers and
- * frames with more tags are carried, but never taken for Spillway's.
+ * Understood are up to SPILLWAY_MAX_TAGS nested VLAN tags (802.1Q, 802.1ad), IPv4 with options,
+ * IPv6, UDP and Spillway. Fragments, IPv6 packets with extension headers and frames with more tags
+ * are forwarded, but never treated as Spillway packets.
  *
- * A kernel may keep a frame's outermost tag beside it, in a socket buffer's fields: functions that
- * take `beside` are told of it. Offsets and lengths are those of the bytes that are there; a port
- * reckons with the tag, which is part of the frame on every wire.
+ * A kernel may keep a frame's outermost tag beside it, in a socket buffer's fields. Functions with
+ * a parameter `beside` take that tag. Offsets and lengths count only the bytes in the frame. A port
+ * counts the tag, too, because it is part of the frame on every wire.
  *
- * A frame is [data, end), never NULL; `bytes` is its length where more of it may follow behind
- * `end` (a socket buffer's pages). Every access is preceded by a comparison with `end`, in the form
- * that the kernel's verifier follows. Little-endian machines, as all of Spillway.
+ * A frame is [data, end), never NULL. `bytes` is its length; more of it may follow after `end`, in
+ * a socket buffer's pages. Every access is preceded by a comparison with `end`, in the form that
+ * the kernel's verifier follows. Little-endian machines only.
  */
 #ifndef SPILLWAY_DATAPLANE_FRAME_H
 #define SPILLWAY_DATAPLANE_FRAME_H
@@ -33,30 +32,30 @@
 #define SPILLWAY_MAX_TAGS 2
 #define SPILLWAY_LONGEST_IPV4_HEADER 60
 
-/* Headers of the longest kind, up to and including Spillway's: what must lie in [data, end). */
+/* Size of the longest headers, up to and including Spillway's. They must be in [data, end). */
 #define SPILLWAY_LONGEST_HEADERS                                      \
   (SPILLWAY_ETHERNET_HEADER + SPILLWAY_MAX_TAGS * SPILLWAY_VLAN_TAG + \
    SPILLWAY_LONGEST_IPV4_HEADER + SPILLWAY_UDP_HEADER + sizeof(struct spillway_sum_header))
 
-/* Bytes over which a checksum may be computed; eBPF programs set it to the longest trimmed frame,
- * because the verifier follows every step of the loop. */
+/* Most bytes that a checksum may cover. eBPF programs set it to the longest trimmed frame, because
+ * the verifier follows every step of the loop. */
 #ifndef SPILLWAY_LONGEST_SUM
 #define SPILLWAY_LONGEST_SUM SPILLWAY_MAX_FRAME_BYTES
 #endif
 
-/* Where the parts of an IP packet are. The headers named are within the frame; `end` is what the IP
- * header says and may lie beyond it. */
+/* Where the parts of an IP packet are. The headers named are within the frame. `end` is what the IP
+ * header says and may be beyond the frame. */
 struct spillway_layout {
   __u32 end;
   __u8 ip;        /* 0: not IP, or not understood */
-  __u8 transport; /* 0: a fragment; small types are bounds the verifier knows */
+  __u8 transport; /* 0: a fragment. Small types give the verifier bounds */
   __u8 protocol;
   __u8 is_ipv6;
 };
 
 /* A VLAN tag that a kernel keeps beside its frame. */
 struct spillway_tag {
-  __u16 type;  /* one of the two above; 0: there is none */
+  __u16 type;  /* one of the two VLAN types above; 0: no tag */
   __u16 value; /* priority, VLAN */
 };
 
@@ -69,7 +68,7 @@ static inline void spillway_store_be16(__u8* to, __u32 value) {
   to[1] = (__u8)value;
 }
 
-/* Words of headers as they lie in memory: checksums do not care about the order of bytes. */
+/* Header words in memory order: checksums do not depend on the byte order. */
 static inline __u32 spillway_load_word(const __u8* from) {
   return (__u32)from[1] << 8 | from[0];
 }
@@ -92,7 +91,7 @@ static inline void spillway_find_ipv4(const __u8* data, const __u8* end, __u8 of
   if (header < SPILLWAY_IPV4_HEADER || ip + header > end || total < header) {
     return;
   }
-  const __u32 is_fragment = spillway_load_be16(ip + 6) & 0x3FFF; /* offset, or more to come */
+  const __u32 is_fragment = spillway_load_be16(ip + 6) & 0x3FFF; /* offset, or more fragments */
   layout->ip = offset;
   layout->transport = is_fragment ? 0 : (__u8)(offset + header);
   layout->end = offset + total;
@@ -120,7 +119,7 @@ static inline __u32 spillway_bytes_beside(const struct spillway_tag* beside) {
   return beside->type != 0 ? SPILLWAY_VLAN_TAG : 0;
 }
 
-/* As spillway_find_layout(), of a frame whose outermost tag may lie beside it. */
+/* Like spillway_find_layout(), for a frame whose outermost tag may be beside it. */
 static inline void spillway_find_layout_beside(const __u8* data, const __u8* end,
                                                const struct spillway_tag* beside,
                                                struct spillway_layout* layout) {
@@ -156,8 +155,8 @@ static inline void spillway_find_layout(const __u8* data, const __u8* end,
   spillway_find_layout_beside(data, end, &none, layout);
 }
 
-/* The UDP header, where there is one and all of it; else NULL. (The verifier knows of the pointer
- * that was compared only: callers keep it.) */
+/* The UDP header if it is complete, else NULL. Callers must use the returned pointer: the verifier
+ * knows the bounds only of the pointer that was compared. */
 static inline const __u8* spillway_udp_of(const __u8* data, const __u8* end,
                                           const struct spillway_layout* layout) {
   const __u8* udp = data + layout->transport;
@@ -168,7 +167,7 @@ static inline const __u8* spillway_udp_of(const __u8* data, const __u8* end,
   return udp;
 }
 
-/* DSCP << 2 | ECN. The layout has an IP header. */
+/* DSCP << 2 | ECN. The layout must have an IP header. */
 static inline __u8 spillway_traffic_class(const __u8* data, const __u8* end,
                                           const struct spillway_layout* layout) {
   const __u8* ip = data + layout->ip;
@@ -178,8 +177,8 @@ static inline __u8 spillway_traffic_class(const __u8* data, const __u8* end,
   return layout->is_ipv6 ? (__u8)(ip[0] << 4 | ip[1] >> 4) : ip[1];
 }
 
-/* Sums can be cut, which leaves their header: it says what is lost. Those without words are like
- * control packets. */
+/* Sum packets with words can be trimmed: the header that is left tells what is lost. Sum packets
+ * without words count as control packets. */
 static inline void spillway_read_sum_payload(const __u8* payload, __u32 bytes,
                                              struct spillway_frame* frame) {
   const struct spillway_sum_header* header = (const struct spillway_sum_header*)payload;
@@ -194,8 +193,8 @@ static inline void spillway_read_sum_payload(const __u8* payload, __u32 bytes,
   }
 }
 
-/* What a UDP payload of `bytes` bytes is, of which a data packet's header is at `payload`: sets
- * flags and importance of a Spillway packet. */
+/* Sets flags and importance if a UDP payload of `bytes` bytes is a Spillway packet. At least a data
+ * header must be readable at `payload`. */
 static inline void spillway_read_payload(const __u8* payload, __u32 bytes,
                                          struct spillway_frame* frame) {
   const struct spillway_data_header* header = (const struct spillway_data_header*)payload;
@@ -212,8 +211,8 @@ static inline void spillway_read_payload(const __u8* payload, __u32 bytes,
   }
 }
 
-/* As spillway_read_frame(), of a frame whose outermost tag may lie beside it; `bytes` are without
- * it. */
+/* Like spillway_read_frame(), for a frame whose outermost tag may be beside it. `bytes` does not
+ * include that tag. */
 static inline void spillway_read_frame_beside(const __u8* data, const __u8* end, __u32 bytes,
                                               const struct spillway_tag* beside,
                                               struct spillway_layout* layout,
@@ -243,7 +242,7 @@ static inline void spillway_read_frame_beside(const __u8* data, const __u8* end,
   }
 }
 
-/* What a frame is to a port. */
+/* Reads what a port needs to know of a frame. */
 static inline void spillway_read_frame(const __u8* data, const __u8* end, __u32 bytes,
                                        struct spillway_layout* layout,
                                        struct spillway_frame* frame) {
@@ -253,8 +252,8 @@ static inline void spillway_read_frame(const __u8* data, const __u8* end, __u32 
 
 /* ------------------------------------------------------------------ checksums */
 
-/* One's complement sums, in the bytes' own order. Two long words at a time: for eBPF by a cast, as
- * its compiler would copy bytes one by one, and the machines it runs on load from any address. */
+/* One's complement sums in memory byte order, two 32-bit words at a time. eBPF uses a cast: its
+ * compiler would copy byte by byte, and its machines load from any address. */
 static inline __u64 spillway_sum_of_8(const __u8* from) {
 #ifdef __bpf__
   typedef __u32 __attribute__((may_alias)) spillway_long_word;
@@ -266,7 +265,7 @@ static inline __u64 spillway_sum_of_8(const __u8* from) {
   return (__u64)words[0] + words[1];
 }
 
-/* Of [from, stop); an odd end is padded with zero. */
+/* Sum of [from, stop); an odd last byte is padded with zero. */
 static inline __u64 spillway_sum(const __u8* from, const __u8* stop) {
   __u64 sum = 0;
   __u32 i;
@@ -292,8 +291,8 @@ static inline __u32 spillway_swap16(__u32 value) {
   return (value >> 8 & 0xFF) | (value & 0xFF) << 8;
 }
 
-/* Of TCP or UDP from layout->transport to `stop`, whose own checksum field is zero. The layout is
- * of this very frame. */
+/* Checksum of TCP or UDP from layout->transport to `stop`, with a checksum field of zero. The
+ * layout must be this frame's. */
 static inline __u32 spillway_transport_checksum(const __u8* data, const __u8* stop,
                                                 const struct spillway_layout* layout,
                                                 __u32 length) {
@@ -310,7 +309,7 @@ static inline __u32 spillway_transport_checksum(const __u8* data, const __u8* st
   return ~spillway_fold(sum) & 0xFFFF;
 }
 
-/* RFC 1624: a word of the IPv4 header at `ip` becomes another. */
+/* RFC 1624: replaces a word of the IPv4 header at `ip` and updates the checksum. */
 static inline void spillway_replace_ipv4_word(__u8* ip, __u32 offset, __u32 word) {
   const __u32 before = spillway_load_word(ip + offset);
   const __u32 checksum = spillway_load_word(ip + 10);
@@ -321,7 +320,7 @@ static inline void spillway_replace_ipv4_word(__u8* ip, __u32 offset, __u32 word
 
 /* ------------------------------------------------------------------ changing */
 
-/* Writes DSCP << 2 | ECN. An IPv4 header whose checksum was wrong keeps a wrong one. */
+/* Writes DSCP << 2 | ECN. A wrong IPv4 checksum stays wrong. */
 static inline void spillway_set_traffic_class(__u8* data, const __u8* end,
                                               const struct spillway_layout* layout,
                                               __u8 traffic_class) {
@@ -337,7 +336,7 @@ static inline void spillway_set_traffic_class(__u8* data, const __u8* end,
   }
 }
 
-/* The IP header of a frame that was cut agrees with its length again. */
+/* Makes the IP header agree with the length of a frame that was cut. */
 static inline void spillway_set_ip_length(__u8* data, const __u8* end, __u32 bytes,
                                           const struct spillway_layout* layout) {
   __u8* ip = data + layout->ip;
@@ -345,19 +344,19 @@ static inline void spillway_set_ip_length(__u8* data, const __u8* end, __u32 byt
     return;
   }
   if (layout->is_ipv6) {
-    /* A cut within the header leaves a packet without content. */
+    /* A cut within the header leaves a packet without payload. */
     spillway_store_be16(ip + 4, bytes > layout->transport ? bytes - layout->transport : 0);
   } else {
     spillway_replace_ipv4_word(ip, 2, spillway_swap16(bytes - layout->ip));
   }
 }
 
-/* The UDP header of a frame that was cut agrees with its length again; its checksum, which covered
- * what is gone, becomes 0 (none) over IPv4 and is computed anew over IPv6, where all of the frame
- * must lie in [data, end). */
+/* Makes the UDP header agree with the length of a frame that was cut. Its checksum covered the lost
+ * bytes. Over IPv4 it becomes 0 (none); over IPv6 it is computed anew, and the whole frame must be
+ * in [data, end). */
 static inline void spillway_set_udp_length(__u8* data, const __u8* end, __u32 bytes,
                                            const struct spillway_layout* layout) {
-  __u8* udp = (__u8*)spillway_udp_of(data, end, layout); /* data may be written */
+  __u8* udp = (__u8*)spillway_udp_of(data, end, layout); /* `data` is writable */
   if (udp == NULL) {
     return;
   }
@@ -366,11 +365,12 @@ static inline void spillway_set_udp_length(__u8* data, const __u8* end, __u32 by
   spillway_store_word(udp + 6, 0);
   if (layout->is_ipv6) {
     const __u32 checksum = spillway_transport_checksum(data, end, layout, length);
-    spillway_store_word(udp + 6, checksum == 0 ? 0xFFFF : checksum); /* 0 says there is none */
+    spillway_store_word(udp + 6, checksum == 0 ? 0xFFFF : checksum); /* 0 would mean none */
   }
 }
 
-/* The frame is now cut to `bytes`, shorter than its IP packet. `lengths` is the port's setting. */
+/* Corrects the lengths of a frame that was cut to `bytes`, as far as the port's setting `lengths`
+ * says. */
 static inline void spillway_fix_lengths(__u8* data, const __u8* end, __u32 bytes,
                                         const struct spillway_layout* layout, __u8 lengths) {
   if (layout->ip == 0 || layout->end <= bytes || lengths == SPILLWAY_LENGTHS_STALE) {

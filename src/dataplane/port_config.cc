@@ -10,7 +10,8 @@ namespace spillway::dataplane {
 namespace {
 
 constexpr std::uint32_t kKibi = 1024;
-// Less would not be a packet any more. IPv4's headers, the shorter ones: a port carries both.
+// A trimmed frame must keep its headers. IPv4's are the shorter ones, and a port carries IPv6 as
+// well.
 constexpr std::uint32_t kHeaderBytes = spillway_frame_overhead(0);
 
 base::Status bad(std::string message) {

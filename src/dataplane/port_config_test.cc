@@ -19,7 +19,7 @@ TEST(PortConfig, DefaultsOfEveryModeAreValid) {
 struct Mistake {
   spillway_port_mode mode;
   std::function<void(spillway_port_config&)> make;
-  std::string_view words;  // that the message has
+  std::string_view words;  // expected in the message
 };
 
 TEST(PortConfig, EveryMistakeIsNamed) {

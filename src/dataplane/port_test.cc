@@ -28,7 +28,7 @@ spillway_frame foreign(std::uint32_t bytes, std::uint8_t ecn) {
   return {bytes, 0, ecn, 0, 0};
 }
 
-// A port with real queues of frame sizes behind the decisions.
+// A port whose decisions fill real queues of frame sizes.
 class Port {
  public:
   explicit Port(const spillway_port_config& config) : config(config) {
@@ -46,7 +46,7 @@ class Port {
     return decision;
   }
 
-  // The queue that was served, or SPILLWAY_NO_QUEUE.
+  // Returns the queue that was served, or SPILLWAY_NO_QUEUE.
   int serve() {
     const int queue = spillway_next_queue(&state);
     if (queue != SPILLWAY_NO_QUEUE) {
@@ -90,7 +90,7 @@ spillway_port_config config_of(spillway_port_mode mode) {
 TEST(DropTailPort, TakesWhatFitsAndDropsWhatDoesNot) {
   Port port(config_of(SPILLWAY_PORT_DROP_TAIL));
   port.fill(8'500);
-  EXPECT_EQ(port.offer(data(1'500)).reason, SPILLWAY_REASON_ADMITTED);  // to the last byte
+  EXPECT_EQ(port.offer(data(1'500)).reason, SPILLWAY_REASON_ADMITTED);  // exactly full
   const spillway_decision decision = port.offer(data(64));
   EXPECT_EQ(decision.verdict, SPILLWAY_DROP);
   EXPECT_EQ(decision.reason, SPILLWAY_REASON_QUEUE_FULL);
@@ -299,7 +299,7 @@ TEST(Scheduling, AnIdleSideSavesUpNothing) {
   config.queue_bytes = config.control_queue_bytes = 1'000'000;
   config.early_drop_bytes = 0;
   Port port(config);
-  for (int i = 0; i < 100; ++i) {  // control alone, for long
+  for (int i = 0; i < 100; ++i) {  // only control for a long time
     port.offer(control(1'000));
     EXPECT_EQ(port.serve(), SPILLWAY_CONTROL_QUEUE);
   }
@@ -340,7 +340,7 @@ void expect_lawful(const Port& port, const spillway_frame& frame,
   EXPECT_FALSE(important && decision.reason == SPILLWAY_REASON_EARLY);
   EXPECT_LE(decision.bytes, frame.bytes);
   EXPECT_EQ(decision.bytes != frame.bytes,
-            decision.dscp != frame.dscp);  // cut packets, and only those, say so
+            decision.dscp != frame.dscp);  // the DSCP changes exactly if the frame is cut
   EXPECT_FALSE(decision.ecn == SPILLWAY_ECN_CE && frame.ecn == SPILLWAY_ECN_NOT_ECT);
   for (int queue = 0; queue < SPILLWAY_DATA_QUEUES; ++queue) {
     EXPECT_LE(port.state.bytes[queue], port.config.queue_bytes);

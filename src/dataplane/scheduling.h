@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which queue of an output port is served next, and the account of what they hold.
+ * Which queue of an output port is served next, and how much each queue holds.
  *
  * Data queues are served in strict priority. While both data and control wait, the control queue
- * gets control_share_percent of the bytes: control_balance grows by share x bytes of data sent and
- * shrinks by (100 - share) x bytes of control sent, and control goes first while it is not
- * negative. A queue that has nothing to send saves nothing: the balance is forgotten when either
- * side runs empty. The port never idles while a queue holds a packet.
+ * gets control_share_percent of the bytes. control_balance grows by share x bytes of data sent and
+ * shrinks by (100 - share) x bytes of control sent. Control goes first while the balance is not
+ * negative. The balance is reset when either side runs empty, so an idle queue saves nothing up.
+ * The port never idles while a queue holds a packet.
  *
- * Report every frame put in and taken out, in queue order. |control_balance| stays below
- * 100 x SPILLWAY_MAX_FRAME_BYTES.
+ * The caller reports every frame that enters or leaves a queue, in queue order. |control_balance|
+ * stays below 100 x SPILLWAY_MAX_FRAME_BYTES.
  */
 #ifndef SPILLWAY_DATAPLANE_SCHEDULING_H
 #define SPILLWAY_DATAPLANE_SCHEDULING_H
@@ -25,8 +25,8 @@ static inline void spillway_enqueued(struct spillway_port_state* state, __u8 que
   state->occupied |= 1U << queue;
 }
 
-/* The highest of eight bits, of which one is set. Not __builtin_clz: eBPF has no such instruction.
- */
+/* Index of the highest set bit among bits 0..7, at least one of which must be set. Not
+ * __builtin_clz: eBPF has no such instruction. */
 static inline int spillway_highest_queue(__u32 bits) {
   int queue = 0;
   if (bits & 0xF0) {

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who sends a frame, whom it is for, and the one rule of where it may not go: for C, C++ and eBPF
- * alike, so that every home of the switch learns and forwards alike.
+ * Sender and receiver of a frame, and the one rule on where it must not go. For C, C++ and eBPF, so
+ * that all versions of the switch learn and forward alike.
  *
- * A station is a hardware address in one VLAN, that of the outermost tag: networks of the same
- * number, one of 802.1Q and one of 802.1ad, are different ones. A tag without a VLAN (priority
- * only) is no VLAN. What a tag within an 802.1ad tag says is its customer's business.
+ * A station is a hardware address in one VLAN, that of the outermost tag. The same VLAN number in
+ * 802.1Q and in 802.1ad means two different VLANs. A tag that carries only a priority is no VLAN.
+ * Tags inside an 802.1ad tag are the customer's and are ignored.
  *
- * A frame whose receiver is behind the port it came in at has arrived: a switch drops it and counts
- * it (spillway_returns()), and sends what is for all, or for somebody unknown, to all other ports.
+ * A frame whose receiver is behind its ingress port has arrived: a switch drops and counts it
+ * (spillway_returns()). It floods group frames, and frames for unknown receivers, to all other
+ * ports.
  *
  * Frames as in frame.h. No state.
  */
@@ -20,16 +21,16 @@
 #define SPILLWAY_ADDRESS_BYTES 6
 #define SPILLWAY_VLAN_BITS 0x0FFF
 
-/* In spillway_station.vlan: a number of 802.1ad. */
+/* Flag in spillway_station.vlan: the number is one of 802.1ad. */
 #define SPILLWAY_STATION_SERVICE 0x1000
 
-/* Without padding: maps compare its bytes. */
+/* No padding: maps compare its bytes. */
 struct spillway_station {
   __u8 address[SPILLWAY_ADDRESS_BYTES];
   __u16 vlan; /* 0: none */
 };
 
-/* Broadcast is one of them. */
+/* True for multicast and broadcast. */
 static inline int spillway_is_group(const __u8* address) {
   return address[0] & 1;
 }
@@ -41,7 +42,7 @@ static inline __u16 spillway_vlan_of(__u32 type, __u32 value) {
              : vlan;
 }
 
-/* The VLAN of a frame of at least an Ethernet header. */
+/* The frame must have at least an Ethernet header. */
 static inline __u16 spillway_vlan_of_frame(const __u8* data, const __u8* end,
                                            const struct spillway_tag* beside) {
   if (beside->type != 0) {
@@ -54,7 +55,7 @@ static inline __u16 spillway_vlan_of_frame(const __u8* data, const __u8* end,
   return spillway_vlan_of(type, spillway_load_be16(data + SPILLWAY_ETHERNET_HEADER));
 }
 
-/* Whom a frame is for. False: for a group, or it is no frame. */
+/* Reads the receiver. Returns 0 for a group address, or if the frame is too short. */
 static inline int spillway_read_receiver(const __u8* data, const __u8* end,
                                          const struct spillway_tag* beside,
                                          struct spillway_station* receiver) {
@@ -66,7 +67,8 @@ static inline int spillway_read_receiver(const __u8* data, const __u8* end,
   return 1;
 }
 
-/* Who sends it. False: nobody can be called that, or it is no frame. */
+/* Reads the sender. Returns 0 for a group address, which nobody can have, or if the frame is too
+ * short. */
 static inline int spillway_read_sender(const __u8* data, const __u8* end,
                                        const struct spillway_tag* beside,
                                        struct spillway_station* sender) {
@@ -78,7 +80,7 @@ static inline int spillway_read_sender(const __u8* data, const __u8* end,
   return 1;
 }
 
-/* Whether a frame would go back where it came from. Ports by whatever number a home gives them. */
+/* True if a frame would leave by the port it came in at. Any port numbering will do. */
 static inline int spillway_returns(__u32 came_in_at, __u32 leads_to) {
   return came_in_at == leads_to;
 }

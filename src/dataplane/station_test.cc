@@ -12,7 +12,7 @@ using Frame = std::vector<std::uint8_t>;
 
 constexpr spillway_tag kNone = {};
 
-// From address 7 to address 9, with these bytes behind the addresses.
+// A frame from address 7 to address 9, with these bytes after the addresses.
 Frame frame_with(std::initializer_list<std::uint8_t> behind) {
   Frame frame = {2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 7};
   frame.insert(frame.end(), behind);

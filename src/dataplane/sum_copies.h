@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where the ranks of a job are, as their parts show, and who gets which copy of a result: for C,
- * C++ and eBPF alike.
+ * Where the ranks of a job are, as their parts show, and which ranks get which copy of a result.
+ * For C, C++ and eBPF.
  *
- * A switch sees a part come in at a port, from its source's address, with the ranks that are in it:
- * a rank's own, or those of a rack whose switch has added them up. A result for many goes to each
- * port once: addressed to one rank there, with the others still to be served further on. Ranks that
- * are not known, or are where the result comes from, get none: they ask the owner (WANT).
+ * A switch sees at which port a part comes in, from which address, and which ranks are in it: one
+ * rank, or those of a rack whose switch has added them. A result for many goes to each port once.
+ * It is addressed to one rank there and lists the others to serve further on. Ranks that are
+ * unknown, or are behind the result's ingress port, get no copy: they ask the owner (WANT).
  *
- * Callers of one job take turns, but for eBPF's, which take no lock: see sum_jobs.h.
+ * Callers for one job take turns, except in eBPF, which takes no lock: see sum_jobs.h.
  */
 #ifndef SPILLWAY_DATAPLANE_SUM_COPIES_H
 #define SPILLWAY_DATAPLANE_SUM_COPIES_H
@@ -39,9 +39,9 @@ static inline const struct spillway_sum_member* spillway_member(const struct spi
   return member->name == job->name && member->epoch == epoch ? member : NULL;
 }
 
-/* Whether a PART says where its source is. Only on path 0, whose packets are sent from the address
- * that those for the rank must go to; and of sums, which come from racks whose ranks are all
- * reached alike, one in SPILLWAY_SUM_TEACHES_ONE_IN is enough. */
+/* True if a PART shows where its source is. Only path 0 does: its packets are sent from the address
+ * that packets for the rank must go to. Of sums, one in SPILLWAY_SUM_TEACHES_ONE_IN is enough,
+ * because all ranks of a rack are reached the same way. */
 #define SPILLWAY_SUM_TEACHES_ONE_IN 16
 static inline int spillway_teaches(const union spillway_sum_image* packet) {
   return packet->fields.common.path == 0 &&
@@ -49,7 +49,7 @@ static inline int spillway_teaches(const union spillway_sum_image* packet) {
           packet->fields.common.packet % SPILLWAY_SUM_TEACHES_ONE_IN == 0);
 }
 
-/* From a PART as it comes in, before anything is done to it. */
+/* Learns from a PART as it comes in, before the switch changes it. */
 static inline void spillway_learn_member(struct spillway_sum_job* job,
                                          const union spillway_sum_image* packet,
                                          const struct spillway_sum_route* route, __u32 port) {
@@ -72,19 +72,19 @@ static inline void spillway_learn_member(struct spillway_sum_job* job,
   member->name = job->name;
 }
 
-/* A result that goes to many: who is still to be served. */
+/* Progress of a result that goes to many ranks. */
 struct spillway_sum_spread {
   __u64 left[SPILLWAY_SUM_RANK_WORDS];
   __u64 unknown[SPILLWAY_SUM_RANK_WORDS];
-  __u32 next; /* no rank before it is left */
+  __u32 next; /* ranks before it are done */
   __u16 epoch;
   __u16 reserved;
-  __u32 port; /* it came in at */
+  __u32 port; /* where the result came in */
 };
 
 struct spillway_sum_copy {
   __u64 recipients[SPILLWAY_SUM_RANK_WORDS]; /* `rank` is one of them */
-  __u64 together[SPILLWAY_SUM_RANK_WORDS];   /* others who may be reached with it */
+  __u64 together[SPILLWAY_SUM_RANK_WORDS];   /* other ranks that this copy may serve */
   __u32 rank;
   __u32 port;
 };
@@ -101,7 +101,8 @@ static inline void spillway_begin_spread(const union spillway_sum_image* result,
   spread->port = port;
 }
 
-/* The next copy begins with this rank, where it is left and known. False: none does. */
+/* Begins a copy with this rank. Returns 0 if the rank is not left, is unknown, or is where the
+ * result came from. */
 static inline int spillway_begin_copy(const struct spillway_sum_job* job, __u32 rank,
                                       struct spillway_sum_spread* spread,
                                       struct spillway_sum_copy* copy) {
@@ -123,8 +124,8 @@ static inline int spillway_begin_copy(const struct spillway_sum_job* job, __u32 
   return 1;
 }
 
-/* The copy serves this rank as well, where its parts come with those of the copy's own rank and it
- * is not known to be elsewhere. */
+/* Lets the copy serve this rank, too. Its parts must come with those of the copy's own rank, and it
+ * must not be known to be elsewhere. */
 static inline void spillway_join_copy(const struct spillway_sum_job* job, __u32 rank,
                                       struct spillway_sum_spread* spread,
                                       struct spillway_sum_copy* copy) {
@@ -138,14 +139,14 @@ static inline void spillway_join_copy(const struct spillway_sum_job* job, __u32 
   }
 }
 
-/* After the last copy: whom none went to. */
+/* After the last copy: adds the ranks that got none to `unknown`. */
 static inline void spillway_end_spread(struct spillway_sum_spread* spread) {
   spread->unknown[0] |= spread->left[0];
   spread->unknown[1] |= spread->left[1];
 }
 
-/* The next copy. False: there are no more, and spread->unknown is whom none went to. (eBPF has
- * loops of its own.) */
+/* Makes the next copy. Returns 0 if there are no more; spread->unknown then has the ranks that got
+ * none. (eBPF uses loops of its own.) */
 static inline int spillway_next_copy(const struct spillway_sum_job* job,
                                      struct spillway_sum_spread* spread,
                                      struct spillway_sum_copy* copy) {
@@ -162,8 +163,8 @@ static inline int spillway_next_copy(const struct spillway_sum_job* job,
   return 0;
 }
 
-/* A packet with no more to it than to be counted: it asks no slot and teaches nothing. Of its
- * header no more is read than what is before its ranks. */
+/* True if a packet only has to be counted: it asks no slot and teaches nothing. Reads only the part
+ * of the header before its ranks. */
 static inline int spillway_passes_by(const struct spillway_sum_config* config,
                                      const union spillway_sum_image* packet, int has_words,
                                      struct spillway_sum_decision* decision) {
@@ -180,9 +181,9 @@ static inline int spillway_passes_by(const struct spillway_sum_config* config,
   return 0;
 }
 
-/* The header of a copy: for one rank it is a plain result. So it is after as many switches that
- * copy as there are on a way up and down: where ranks are is what parts said, and these may be made
- * up, so that copies of copies could go round for ever. */
+/* Writes the header of a copy. A copy for one rank is a plain result. So is any copy after
+ * SPILLWAY_SUM_LEVELS switches that copy, the most on a path up and down. Locations come from
+ * parts, which may be forged, so copies of copies could otherwise circulate forever. */
 static inline void spillway_dress_copy(const struct spillway_sum_copy* copy,
                                        union spillway_sum_image* result) {
   const int is_for_one =
@@ -196,8 +197,8 @@ static inline void spillway_dress_copy(const struct spillway_sum_copy* copy,
   result->fields.marks |= is_for_one ? 0 : SPILLWAY_SUM_MULTIPLY;
 }
 
-/* After the copies: whether the result itself goes on, as it is addressed, for those who are not
- * known. Not where its own receiver has got a copy or was none of the recipients'. */
+/* After the copies: returns whether the result itself is forwarded to its destination, for the
+ * ranks that are unknown. It is not if that rank has got a copy or was no recipient. */
 static inline int spillway_keep_result(const struct spillway_sum_spread* spread,
                                        union spillway_sum_image* result) {
   if (!spillway_has_rank(spread->unknown,

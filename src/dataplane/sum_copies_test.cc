@@ -68,8 +68,8 @@ TEST_F(SumCopies, NoneGoesBackOrToStrangers) {
   EXPECT_EQ(spread_.unknown[0], 0b100010U);
 }
 
-// Whose parts come together gets one copy, addressed to one who is known; those who are known to be
-// elsewhere get theirs.
+// Ranks whose parts come together get one copy, addressed to a known one of them. Ranks known to be
+// elsewhere get their own.
 TEST_F(SumCopies, RacksGetOne) {
   hear(4, {3, 4, 5}, kUplink, 1);
   hear(1, {1}, 1);
@@ -127,7 +127,7 @@ TEST_F(SumCopies, OneRecipientsCopyIsAPlainResult) {
   EXPECT_EQ(result.header().common.destination, 64);
 }
 
-// Where ranks are can be made up: copies must not go round.
+// Locations can be forged: copies must not circulate.
 TEST_F(SumCopies, CopiesOfCopiesEnd) {
   SumPacket result = sum_packet(SPILLWAY_SUM_RESULT, 3, {1, 2, 3}, 8);
   result.header().marks = SPILLWAY_SUM_MULTIPLY;
@@ -153,7 +153,7 @@ TEST_F(SumCopies, TheResultGoesOnForWhomItIsAddressedTo) {
   EXPECT_EQ(spillway_keep_result(&spread_, &result_.image), 0);
 }
 
-// What only passes by is what spillway_screen_sum() says of it, less what it would teach.
+// spillway_passes_by() decides as spillway_screen_sum() does, for packets that teach nothing.
 TEST_F(SumCopies, PassingByIsNoOtherDecision) {
   const spillway_sum_config config = {.slots = 1,
                                       .lease_us = 1,

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sum packets in frames, for C, C++ and eBPF alike: finding them, their addresses as a route
- * (sum_jobs.h), and what a slot's decision does to a frame. What a frame says is checked against
- * the bytes that are there, as in frame.h.
+ * Sum packets in frames, for C, C++ and eBPF: finding them, reading their addresses as a route
+ * (sum_jobs.h), and applying a slot's decision. As in frame.h, fields are checked against the bytes
+ * that are there.
  *
- * Changed are only IPv4 packets without options, whose UDP checksum then becomes 0 (none): words
- * change with every addition, and tags (wire/sum_tag.h) see more than a checksum would.
+ * Only IPv4 packets without options are changed. Their UDP checksum becomes 0 (none): words change
+ * with every addition, and tags (wire/sum_tag.h) detect more than a checksum would.
  *
- * A route's shape is where its IP header begins: frames with as many VLAN tags have the same.
+ * A route's shape is the offset of its IP header: frames with equally many VLAN tags have the same
+ * shape.
  */
 #ifndef SPILLWAY_DATAPLANE_SUM_FRAME_H
 #define SPILLWAY_DATAPLANE_SUM_FRAME_H
@@ -17,10 +18,11 @@
 
 #define SPILLWAY_SUM_DATAGRAM (SPILLWAY_IPV4_HEADER + SPILLWAY_UDP_HEADER + SPILLWAY_SUM_PACKET)
 
-/* A sum packet in a frame: its UDP payload begins SPILLWAY_UDP_HEADER behind layout.transport. */
+/* A sum packet in a frame. Its UDP payload begins SPILLWAY_UDP_HEADER bytes after
+ * layout.transport. */
 struct spillway_sum_frame {
   __u8 is_plain;  /* IPv4 without options: can be changed */
-  __u8 has_words; /* it is as long as it was sent, and all of it is in [data, end) */
+  __u8 has_words; /* not trimmed, and all of it is in [data, end) */
   __u8 reserved[2];
 };
 
@@ -47,7 +49,7 @@ static inline void spillway_store_long(__u8* to, __u32 word) {
 /* ------------------------------------------------------------------ reading */
 
 /* Finds the sum packet in a frame of `bytes` bytes with this layout, and reads its head
- * (spillway_load_sum_head()). NULL: there is none. */
+ * (spillway_load_sum_head()). Returns NULL if there is none. */
 static inline const __u8* spillway_find_sum_head(const __u8* data, const __u8* end, __u32 bytes,
                                                  const struct spillway_layout* layout,
                                                  union spillway_sum_image* image,
@@ -77,7 +79,7 @@ static inline const __u8* spillway_find_sum_head(const __u8* data, const __u8* e
   return payload;
 }
 
-/* Reads the rest of it. A frame that met congestion says so in the image's marks. */
+/* Reads the rest of it. If the frame met congestion, the image's marks say so. */
 static inline void spillway_read_sum(const __u8* data, const __u8* end, const __u8* payload,
                                      const struct spillway_layout* layout,
                                      union spillway_sum_image* image) {
@@ -87,7 +89,7 @@ static inline void spillway_read_sum(const __u8* data, const __u8* end, const __
   }
 }
 
-/* Both. False: there is none. */
+/* Finds and reads the whole header. Returns 0 if there is none. */
 static inline int spillway_find_sum(const __u8* data, const __u8* end, __u32 bytes,
                                     const struct spillway_layout* layout,
                                     union spillway_sum_image* image,
@@ -100,14 +102,14 @@ static inline int spillway_find_sum(const __u8* data, const __u8* end, __u32 byt
   return 1;
 }
 
-/* The words of a packet that has them; NULL otherwise. */
+/* The packet's words, or NULL if they are not all there. */
 static inline __u8* spillway_sum_words_in(__u8* data, const __u8* end,
                                           const struct spillway_layout* layout) {
   __u8* words = data + layout->transport + SPILLWAY_UDP_HEADER + sizeof(struct spillway_sum_header);
   return words + SPILLWAY_SUM_WORD_BYTES <= end ? words : NULL;
 }
 
-/* The addresses of a frame with a plain sum packet. False: it is too short. */
+/* Reads the addresses of a frame with a plain sum packet. Returns 0 if it is too short. */
 static inline int spillway_read_route(const __u8* data, const __u8* end,
                                       const struct spillway_layout* layout,
                                       struct spillway_sum_route* route) {
@@ -151,13 +153,13 @@ static inline void spillway_write_sum(__u8* data, const __u8* end,
   spillway_no_udp_checksum(data, end, layout);
 }
 
-/* Two words of an IPv4 header become others; their checksum follows. */
+/* Replaces two words of an IPv4 header and updates its checksum. */
 static inline void spillway_replace_ipv4_long(__u8* ip, __u32 offset, __u32 word) {
   spillway_replace_ipv4_word(ip, offset, word & 0xFFFF);
   spillway_replace_ipv4_word(ip, offset + 2, word >> 16);
 }
 
-/* The frame goes by this route, of its own shape, from now on: as what was in a slot. */
+/* Sends the frame by this route, which must have its shape: it now carries what was in a slot. */
 static inline void spillway_write_route(__u8* data, const __u8* end,
                                         const struct spillway_layout* layout,
                                         const struct spillway_sum_route* route) {
@@ -183,7 +185,7 @@ static inline void spillway_write_route(__u8* data, const __u8* end,
   spillway_set_traffic_class(data, end, layout, route->traffic_class);
 }
 
-/* The frame goes to whom this route is from; it stays from whom it is. VLAN tags stay. */
+/* Addresses the frame to the source of this route. Its own source and its VLAN tags stay. */
 static inline void spillway_readdress(__u8* data, const __u8* end,
                                       const struct spillway_layout* layout,
                                       const struct spillway_sum_route* route) {
@@ -199,7 +201,7 @@ static inline void spillway_readdress(__u8* data, const __u8* end,
   spillway_store_word(ip + 26, 0);
 }
 
-/* The frame goes back where it came from. */
+/* Swaps source and destination: the frame goes back where it came from. */
 static inline void spillway_turn_route(__u8* data, const __u8* end,
                                        const struct spillway_layout* layout) {
   __u8* ip = data + layout->ip;
@@ -216,13 +218,13 @@ static inline void spillway_turn_route(__u8* data, const __u8* end,
   spillway_store_word(data + 6, high);
   spillway_store_long(data + 8, low);
   spillway_store_long(ip + 12,
-                      spillway_load_long(ip + 16)); /* their sum stays: the checksum, too */
+                      spillway_load_long(ip + 16)); /* their sum, and so the checksum, stays */
   spillway_store_long(ip + 16, source);
   spillway_store_long(ip + 20, ports << 16 | ports >> 16);
 }
 
-/* The lengths of a frame that was a FLUSH and has been grown to a part's size, and its traffic
- * class, that of the parts. */
+/* Sets the lengths of a FLUSH that was grown to a part's size, and its traffic class to that of the
+ * parts. */
 static inline void spillway_set_sum_lengths(__u8* data, const __u8* end,
                                             const struct spillway_layout* layout,
                                             __u8 traffic_class) {

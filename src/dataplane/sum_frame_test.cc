@@ -13,7 +13,7 @@ namespace {
 
 using Frame = std::vector<std::uint8_t>;
 
-// Of an IPv4 header that is right: 0xFFFF.
+// 0xFFFF for a correct IPv4 header.
 std::uint32_t header_sum(const Frame& frame, std::size_t ip) {
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i < SPILLWAY_IPV4_HEADER; i += 2) {
@@ -22,7 +22,7 @@ std::uint32_t header_sum(const Frame& frame, std::size_t ip) {
   return spillway_fold(sum);
 }
 
-// From 02:..:0a, 10.0.0.10:1010 to 02:..:0b, 10.0.0.11:1011, say.
+// A frame from 02:..:0a, 10.0.0.10:1010 to 02:..:0b, 10.0.0.11:1011, for example.
 Frame frame_of(const SumPacket& packet, unsigned tags, std::uint8_t from, std::uint8_t to) {
   Frame frame = {2, 0, 0, 0, 0, to, 2, 0, 0, 0, 0, from};
   for (unsigned i = 0; i < tags; ++i) {
@@ -121,7 +121,7 @@ TEST(SumFrame, ARouteMakesAFrameOneOfItsOwn) {
     const spillway_sum_route route = route_of(other);
     EXPECT_EQ(route.shape, 14 + 4 * tags);
     spillway_write_route(frame.data(), frame.data() + frame.size(), &found.layout, &route);
-    spillway_store_word(&other[route.shape + 26U], 0);  // no checksum of UDP
+    spillway_store_word(&other[route.shape + 26U], 0);  // no UDP checksum
     EXPECT_EQ(frame, other);
     EXPECT_EQ(header_sum(frame, route.shape), 0xFFFFU);
   }

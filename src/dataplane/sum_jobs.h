@@ -1,24 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a switch that adds knows of the jobs whose sum packets pass: which row of its tables is
- * whose, the present epoch, how many slots a job holds and may hold. For C, C++ and eBPF alike.
+ * What a switch that adds knows of the jobs whose sum packets pass: which table row each job has,
+ * its current epoch, and how many slots it holds and may hold. For C, C++ and eBPF.
  *
- * Jobs are met, not announced: the first packet of one takes a row. A row that nobody used for
- * SPILLWAY_SUM_JOB_IDLE_S goes to the next job that finds no other; those user space has fixed
- * stay.
+ * Jobs are discovered, not announced: the first packet of a job takes a row. A row unused for
+ * SPILLWAY_SUM_JOB_IDLE_S may go to another job. Rows that user space has fixed stay.
  *
- * A switch has no keys, so anybody can make up a job's number and its epoch. The port a packet
- * comes in at is the one thing that its sender cannot make up. So a row, and an epoch of a job, are
- * confirmed by packets that come in at two ports:
- *   - a row that is not confirmed goes to the next job that finds no other, without waiting;
- *   - a confirmed epoch stays the present one as long as parts of it come in at two ports in turn,
- *     and for a lease after; one that is not confirmed gives way to any other at once.
- * Parts of another epoch than the present one go on to their owner unadded: a made-up epoch costs a
- * job speed and never a part.
+ * A switch has no keys, so anybody can forge a job's number and its epoch. A sender cannot forge
+ * the port at which its packets come in. So packets from two ports confirm a row or an epoch:
+ *   - an unconfirmed row goes to the next job that finds no other, without waiting;
+ *   - a confirmed epoch stays current while parts of it come in at two ports in turn, and for a
+ *     lease after that; an unconfirmed epoch gives way to any other at once.
+ * Parts of an epoch that is not current are forwarded to their owner unadded: a forged epoch costs
+ * a job speed, never a part.
  *
- * Rows are shared by processors without a lock: names change by compare-and-swap, slots are counted
- * by atomic addition, all else may be read a moment late, which costs a slot or a repeat and never
- * a sum.
+ * CPUs share rows without a lock. Names change by compare-and-swap and slots are counted by atomic
+ * addition. All else may be read slightly late, which costs a slot or a retransmission, never a
+ * sum.
  */
 #ifndef SPILLWAY_DATAPLANE_SUM_JOBS_H
 #define SPILLWAY_DATAPLANE_SUM_JOBS_H
@@ -27,13 +25,13 @@
 
 #define SPILLWAY_SUM_JOBS 64
 #define SPILLWAY_SUM_NO_JOB SPILLWAY_SUM_JOBS
-#define SPILLWAY_SUM_PROBES 8 /* rows in which a job may be */
+#define SPILLWAY_SUM_PROBES 8 /* rows that a job may use */
 #define SPILLWAY_SUM_JOB_IDLE_S 60
 #define SPILLWAY_SUM_JOB_FIXED 0xFFFFFFFFU /* for seen_s: never idle */
-#define SPILLWAY_SUM_CONFIRMED 0xFFFFFFFFU /* for ports: packets came in at two */
+#define SPILLWAY_SUM_CONFIRMED 0xFFFFFFFFU /* for ports: packets came in at two ports */
 
-/* Addresses of a packet, as its home keeps them: sum_frame.h those of a frame, a simulator what it
- * likes. Packets of the same shape can be readdressed into each other in place. */
+/* A packet's addresses, in the caller's own form: sum_frame.h stores those of a frame, a simulator
+ * what it likes. Packets of the same shape can be readdressed into each other in place. */
 struct spillway_sum_route {
   __u8 shape;
   __u8 traffic_class; /* DSCP << 2 | ECN */
@@ -41,12 +39,12 @@ struct spillway_sum_route {
   __u64 bytes[4];
 };
 
-/* A rank whose parts came by: where it is, and who else is that way. */
+/* A rank whose parts passed: where it is, and which ranks are that way. */
 struct spillway_sum_member {
-  __u32 name; /* of its job; others: not known */
+  __u32 name; /* its job's; any other: unknown */
   __u16 epoch;
   __u16 reserved;
-  __u32 port; /* that its packets come in at, by whatever number its home gives ports */
+  __u32 port; /* where its packets come in, in any port numbering */
   __u32 reserved_too;
   struct spillway_sum_route route;
   __u64 ranks[SPILLWAY_SUM_RANK_WORDS];
@@ -55,20 +53,20 @@ struct spillway_sum_member {
 struct spillway_sum_directory {
   __u32 names[SPILLWAY_SUM_JOBS];  /* spillway_sum_name(); 0: free */
   __u32 seen_s[SPILLWAY_SUM_JOBS]; /* seconds of the caller's clock, or SPILLWAY_SUM_JOB_FIXED */
-  __u32 ports[SPILLWAY_SUM_JOBS];  /* that the job was met at, or SPILLWAY_SUM_CONFIRMED */
+  __u32 ports[SPILLWAY_SUM_JOBS];  /* of the job's first packet, or SPILLWAY_SUM_CONFIRMED */
 };
 
 struct spillway_sum_job {
-  __u32 name; /* others than the directory's: of a job that had the row before */
+  __u32 name; /* if not the directory's: the row's former job */
   __u32 row;
-  __u32 held;       /* slots with parts of it that have not gone on */
-  __u32 limit;      /* of these; 0: none */
-  __u32 pool_first; /* STATIC: its slots */
-  __u32 pool_count; /* 0: those of the config */
-  __u16 epoch;      /* the present one */
+  __u32 held;       /* its BUSY slots */
+  __u32 limit;      /* most it may hold; 0: no limit */
+  __u32 pool_first; /* STATIC: the first slot of its pool */
+  __u32 pool_count; /* 0: a pool of the config */
+  __u16 epoch;      /* the current one */
   __u8 has_epoch;
-  __u8 is_confirmed; /* the epoch: parts of it came in at two ports */
-  __u32 epoch_port;  /* that the part came in at which epoch_seen_ns is of */
+  __u8 is_confirmed; /* parts of the epoch came in at two ports */
+  __u32 epoch_port;  /* where the part that set epoch_seen_ns came in */
   __u64 epoch_seen_ns;
   struct spillway_sum_member members[SPILLWAY_SUM_RANKS];
 };
@@ -88,13 +86,13 @@ static inline int spillway_is_idle_row(const struct spillway_sum_directory* dire
          (seen != SPILLWAY_SUM_JOB_FIXED && now_s - seen > SPILLWAY_SUM_JOB_IDLE_S);
 }
 
-/* Whether a job may take this row of another one if it finds no idle row. */
+/* True if another job may take this row when it finds no idle one. */
 static inline int spillway_yields_row(const struct spillway_sum_directory* directory, __u32 row) {
   return directory->ports[row] != SPILLWAY_SUM_CONFIRMED &&
          directory->seen_s[row] != SPILLWAY_SUM_JOB_FIXED;
 }
 
-/* The job's from now on? Not if another processor was faster. */
+/* Takes the row for a job. Returns 0 if another CPU was faster. */
 static inline int spillway_seize_row(struct spillway_sum_directory* directory, __u32 row,
                                      __u32 name, __u32 now_s, __u32 port) {
   const __u32 before = directory->names[row];
@@ -107,7 +105,8 @@ static inline int spillway_seize_row(struct spillway_sum_directory* directory, _
   return 1;
 }
 
-/* The row of a job that has none yet; SPILLWAY_SUM_NO_JOB: all it may have are others'. */
+/* Takes a row for a job that has none. Returns SPILLWAY_SUM_NO_JOB if others hold all that it may
+ * use. */
 static inline __u32 spillway_take_row(struct spillway_sum_directory* directory, __u32 name,
                                       __u32 now_s, __u32 port) {
   const __u32 first = spillway_sum_first_row(name);
@@ -129,7 +128,7 @@ static inline __u32 spillway_take_row(struct spillway_sum_directory* directory, 
   return SPILLWAY_SUM_NO_JOB;
 }
 
-/* The row of a job that has one; SPILLWAY_SUM_NO_JOB: it has none. */
+/* The row of a job; SPILLWAY_SUM_NO_JOB if it has none. */
 static inline __u32 spillway_known_row(const struct spillway_sum_directory* directory, __u32 name) {
   const __u32 first = spillway_sum_first_row(name);
   __u32 i;
@@ -142,7 +141,7 @@ static inline __u32 spillway_known_row(const struct spillway_sum_directory* dire
   return SPILLWAY_SUM_NO_JOB;
 }
 
-/* The row of a job one of whose packets came in at `port`. */
+/* The row of a job, one of whose packets came in at `port`. Takes a row if the job has none. */
 static inline __u32 spillway_find_row(struct spillway_sum_directory* directory, __u32 name,
                                       __u32 now_s, __u32 port) {
   const __u32 row = spillway_known_row(directory, name);
@@ -158,7 +157,7 @@ static inline __u32 spillway_find_row(struct spillway_sum_directory* directory, 
   return row;
 }
 
-/* The row's job is this one from now on. */
+/* Gives the row to this job and resets the former job's state. */
 static inline void spillway_open_job(struct spillway_sum_job* job, __u32 row, __u32 name) {
   if (job->name == name) {
     return;
@@ -173,15 +172,16 @@ static inline void spillway_open_job(struct spillway_sum_job* job, __u32 row, __
   job->name = name;
 }
 
-/* Whether the present epoch's last sign of life is longer ago. Another processor may be ahead. */
+/* True if the current epoch's last sign of life is older than `span_ns`. Another CPU may be
+ * ahead. */
 static inline int spillway_is_silent_for(const struct spillway_sum_job* job, __u64 now_ns,
                                          __u64 span_ns) {
   return now_ns > job->epoch_seen_ns && now_ns - job->epoch_seen_ns > span_ns;
 }
 
-/* Whether a part is of another epoch than the present one, which has not ended. A part of the
- * present one is a sign of life only if the last such part came in at another port, and not with
- * every packet: other processors read what is written here. */
+/* True if a part is not of the current epoch, and that epoch has not ended. A part of the current
+ * epoch is a sign of life only if the last one came in at another port. Not every such part is
+ * recorded, because other CPUs read what is written here. */
 static inline int spillway_is_other_epoch(struct spillway_sum_job* job, __u16 epoch, __u64 now_ns,
                                           __u64 lease_ns, __u32 port) {
   const int is_present = job->has_epoch && epoch == job->epoch;

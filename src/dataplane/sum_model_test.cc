@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Random sum packets through the machine of sum_slots.h and through a model of it that has sets and
-// maps for bits and hashes: the same must become of each. And what it is all for: whatever is lost,
-// repeated, evicted, flushed or forgotten, each part counts once or is known to be missing.
+// Runs random sum packets through the state machine of sum_slots.h and through a model that uses
+// sets and maps instead of bits and hashes; both must agree. Then checks the purpose: whatever is
+// lost, repeated, evicted, flushed or forgotten, each part counts once or is known to be missing.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -65,8 +65,8 @@ spillway_sum_config config_of(spillway_sum_policy policy, std::uint32_t slots) {
 struct Expected {
   unsigned action = SPILLWAY_SUM_FORWARD;
   unsigned outcome = 0;
-  std::optional<Ranks> ranks{};  // of what leaves
-  std::uint64_t word = 0;        // its first
+  std::optional<Ranks> ranks{};  // of the packet that leaves
+  std::uint64_t word = 0;        // its first word
 };
 
 class Model {
@@ -74,7 +74,7 @@ class Model {
   explicit Model(spillway_sum_policy policy, std::uint64_t lease_ns)
       : policy_(policy), lease_ns_(lease_ns) {}
 
-  // `slot`: where the machine would look.
+  // `slot`: the one that the state machine would use.
   Expected take(const SumPacket& packet, std::uint32_t slot, std::uint64_t now) {
     const Chunk chunk = chunk_of(packet);
     switch (packet.header().kind) {
@@ -106,7 +106,7 @@ class Model {
     unsigned urgency = 0;
     std::uint64_t since = 0;
   };
-  // Its last sign of life: a part that came in at another port than the one before.
+  // Its last sign of life: a part that came in at another port than the previous one.
   struct Epoch {
     unsigned number = 0;
     unsigned port = 0;
@@ -265,10 +265,10 @@ TEST_P(SumPolicies, DoWhatTheModelDoes) {
   EXPECT_GT(machine.count(SPILLWAY_SUM_DID_STALE), 100U);
 }
 
-// ------------------------------------------------------------------ what it is for
+// ------------------------------------------------------------------ end to end
 
-// Everybody's part of every chunk is sent, and sent again, over links that lose and repeat, through
-// a switch that forgets at times; the owner takes what is disjoint from what it has.
+// Every rank's part of every chunk is sent, and sent again, over links that lose and duplicate,
+// through a switch that sometimes forgets. The owner takes what is disjoint from what it has.
 class Owner {
  public:
   void take(const SumPacket& packet) {
@@ -303,7 +303,7 @@ class Lossy {
  public:
   Lossy(const spillway_sum_config& config, std::uint64_t seed) : switch_(config), random_(seed) {}
 
-  // What the owner gets of it, perhaps twice, perhaps not.
+  // Sends a packet to the owner, who gets it once, twice or not at all.
   void send(SumPacket packet, Owner& owner) {
     now_ += below(50'000);
     if (below(400) == 0) {

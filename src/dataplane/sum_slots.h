@@ -1,43 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The slots in which a switch adds up sum packets (wire/sum_packet.h): what becomes of a packet,
- * for C, C++ and eBPF alike. One slot holds what has come of one chunk:
+ * The slots in which a switch adds up sum packets (wire/sum_packet.h), and what happens to a
+ * packet. For C, C++ and eBPF. A slot holds what has come of one chunk:
  *
  *   slot                 packet                       what happens
- *   free                 PART                         CLAIM: the slot is the chunk's now
- *   BUSY, same chunk     PART, of other ranks         ADD; whole: EMIT, the slot is DONE
+ *   free                 PART                         CLAIM: the chunk takes the slot
+ *   BUSY, same chunk     PART, of other ranks         ADD; if whole: EMIT, slot DONE
  *   BUSY, same chunk     PART, all its ranks are in   DUPLICATE: absorbed
- *   DONE, same chunk     PART, all its ranks are in   REEMIT: the sum again, for what got lost
- *   same chunk           PART, some of its ranks are  OVERLAP: goes on; nothing can be taken out
- *   FLUSHED, same chunk  PART                         LATE: goes on; its owner has asked already
- *   OVER, same chunk     PART                         DUPLICATE: the result has gone by
- *   BUSY, other chunk    PART, may take (policy)      EVICTION: slot and packet change places
- *   BUSY, other chunk    PART                         COLLISION: goes on, the slot ages (policy)
- *   BUSY or DONE, same   FLUSH that misses all in it  FLUSH: turned round with it; FLUSHED
- *   BUSY or DONE, same   FLUSH that has some of it    NOT_HELD: goes on; FLUSHED, of no use now
- *   any other            FLUSH                        NOT_HELD: goes on
- *   same chunk           RESULT                       RESULT: goes on; OVER
- *   any                  REPEAT, WANT                 go on, and touch no slot
+ *   DONE, same chunk     PART, all its ranks are in   REEMIT: the sum again, in case it was lost
+ *   same chunk           PART, some of its ranks are  OVERLAP: forwarded; nothing can be subtracted
+ *   FLUSHED, same chunk  PART                         LATE: forwarded; its owner has already asked
+ *   OVER, same chunk     PART                         DUPLICATE: the result has already passed
+ *   BUSY, other chunk    PART, may take (policy)      EVICTION: slot and packet are swapped
+ *   BUSY, other chunk    PART                         COLLISION: forwarded, the slot ages (policy)
+ *   BUSY or DONE, same   FLUSH, owner misses all      FLUSH: returned with the sum; slot FLUSHED
+ *   BUSY or DONE, same   FLUSH, owner has some        NOT_HELD: forwarded; slot FLUSHED, of no use
+ *   any other            FLUSH                        NOT_HELD: forwarded
+ *   same chunk           RESULT                       RESULT: forwarded; slot OVER
+ *   any                  REPEAT, WANT                 forwarded, touch no slot
  *
- * Free for others are slots that are EMPTY, DONE, FLUSHED or OVER: what they hold is only for
- * repairs, and to keep a slot from a chunk that needs it costs more than a repeat. So a slot is
- * held no longer than until its sum has left. A BUSY one can be taken by anybody after a lease.
+ * EMPTY, DONE, FLUSHED and OVER slots are free for other chunks. What they hold only helps to
+ * repair losses, and a chunk without a slot costs more than a retransmission. So a slot is held
+ * only until its sum has left. Any chunk can take a BUSY slot after a lease.
  *
- * Policies differ in who may use which slot and who may take one:
- *   STATIC       a pool of slots per job, chunks in turn (SwitchML)
- *   FIRST_COME   all slots for all, by hash; nobody takes (ATP)
- *   PREEMPTIVE   the same; more urgent packets take, and a slot's urgency halves with every packet
- *                that it turns away, so that none is held for ever (ESA). Urgency is the claimer's:
- *                were it renewed by what is added, slots would never age. What was sent before does
- *                not take a slot that waits for one rank only.
+ * Policies differ in which slots a chunk may use, and when it may take a BUSY one:
+ *   STATIC       a pool of slots per job, used by chunks in turn (SwitchML)
+ *   FIRST_COME   all slots for all jobs, by hash; no preemption (ATP)
+ *   PREEMPTIVE   by hash; more urgent packets preempt. A slot's urgency halves with every packet
+ *                that it turns away, so that none is held forever (ESA). It is the claimer's
+ *                urgency: if additions renewed it, slots would never age. A retransmitted part does
+ *                not take a slot that waits for only one rank.
  *
- * Whatever leaves a slot or finds it taken goes on one level up: it has been through this one.
+ * Packets that leave a slot, or find it taken, go one level up: they have been through this one.
  *
- * Use: spillway_screen_sum(), then for what asks for a slot spillway_sum_slot_of(), then, one
- * caller per slot at a time (eBPF holds its lock), spillway_decide_sum() and spillway_move_words()
- * as it says; then spillway_account_sum(), outside. No loops but over words, no pointers in state,
- * nothing in a packet is believed: whatever it says costs time at most, and tags (wire/sum_tag.h)
- * tell sums of what should not have been added.
+ * Use: spillway_screen_sum(). If that asks for a slot, spillway_place_sum(). Then, with one caller
+ * per slot at a time (eBPF holds its lock), spillway_decide_sum() and spillway_move_words(). Then,
+ * without the lock, spillway_account_sum(). No loops except over words, no pointers in state.
+ * Nothing in a packet is trusted: forged fields cost time at most, and tags (wire/sum_tag.h) expose
+ * sums that contain forged parts.
  */
 #ifndef SPILLWAY_DATAPLANE_SUM_SLOTS_H
 #define SPILLWAY_DATAPLANE_SUM_SLOTS_H
@@ -47,7 +47,7 @@
 
 #define SPILLWAY_SUM_MAX_SLOTS (1U << 20)
 #define SPILLWAY_SUM_NO_SLOT 0xFFFFFFFFU
-#define SPILLWAY_SUM_LEASE_US 100000 /* unless told */
+#define SPILLWAY_SUM_LEASE_US 100000 /* default */
 
 enum spillway_sum_policy {
   SPILLWAY_SUM_STATIC = 0,
@@ -58,14 +58,14 @@ enum spillway_sum_policy {
 
 struct spillway_sum_config {
   __u32 slots;    /* 0: nothing is added */
-  __u32 lease_us; /* after which a slot may be taken by anybody */
-  __u32 pools;    /* STATIC: equal pools for jobs without one of their own, by number; 0: none */
+  __u32 lease_us; /* after which any chunk may take the slot */
+  __u32 pools;    /* STATIC: equal pools for jobs without their own, by job number; 0: none */
   __u8 policy;
   __u8 level; /* of the packets that are added: below SPILLWAY_SUM_LEVELS */
   __u8 reserved[2];
 };
 
-/* Which chunk of which job. */
+/* Identifies a chunk of a job. */
 struct spillway_sum_key {
   __u64 words[2]; /* job | epoch | operation, owner | piece | chunk */
 };
@@ -73,16 +73,16 @@ struct spillway_sum_key {
 enum spillway_sum_state {
   SPILLWAY_SUM_EMPTY = 0,
   SPILLWAY_SUM_BUSY = 1,
-  SPILLWAY_SUM_DONE = 2,    /* its sum has left, and is kept for repairs */
-  SPILLWAY_SUM_FLUSHED = 3, /* its owner has asked for what was in it */
-  SPILLWAY_SUM_OVER = 4     /* its result has gone by */
+  SPILLWAY_SUM_DONE = 2,    /* its sum has left and is kept for retransmission */
+  SPILLWAY_SUM_FLUSHED = 3, /* its owner has asked for its content */
+  SPILLWAY_SUM_OVER = 4     /* its result has passed */
 };
 
 struct spillway_sum_slot {
   struct spillway_sum_key key;
   __u64 claimed_ns;
   __u8 state;
-  __u8 urgency; /* as it has aged */
+  __u8 urgency; /* halves as the slot ages */
   __u8 row;     /* of its job */
   __u8 reserved[5];
   union spillway_sum_image header; /* the claimer's; ranks, tag and marks are the sum's */
@@ -92,14 +92,14 @@ struct spillway_sum_slot {
 
 enum spillway_sum_action {
   SPILLWAY_SUM_FORWARD = 0,
-  SPILLWAY_SUM_ABSORB = 1, /* it is gone */
-  SPILLWAY_SUM_EMIT = 2,   /* goes on as a sum, to where it was going: to the owner */
-  SPILLWAY_SUM_SWAP = 3,   /* goes on as what was in the slot: by its route */
-  SPILLWAY_SUM_TURN = 4,   /* goes back where it came from, longer, with what was in the slot */
-  SPILLWAY_SUM_TO_MANY = 5 /* RESULT: to all recipients (sum_copies.h) */
+  SPILLWAY_SUM_ABSORB = 1, /* the packet ends here */
+  SPILLWAY_SUM_EMIT = 2,   /* forward as a sum, to the owner */
+  SPILLWAY_SUM_SWAP = 3,   /* forward what was in the slot, by its route */
+  SPILLWAY_SUM_TURN = 4,   /* return to the sender, longer, with what was in the slot */
+  SPILLWAY_SUM_TO_MANY = 5 /* RESULT: copy to all recipients (sum_copies.h) */
 };
 
-/* What became of a packet: each is counted as one of these. */
+/* What happened to a packet. Each packet counts as exactly one of these. */
 enum spillway_sum_outcome {
   SPILLWAY_SUM_DID_CLAIM = 0,
   SPILLWAY_SUM_DID_ADD = 1,
@@ -107,42 +107,42 @@ enum spillway_sum_outcome {
   SPILLWAY_SUM_DID_DUPLICATE = 3,
   SPILLWAY_SUM_DID_REEMIT = 4,
   SPILLWAY_SUM_DID_COLLISION = 5,
-  SPILLWAY_SUM_DID_EVICTION = 6, /* it took a slot by urgency */
+  SPILLWAY_SUM_DID_EVICTION = 6, /* it took a slot by being more urgent */
   SPILLWAY_SUM_DID_EXPIRED = 7,  /* it took a slot whose lease was over */
   SPILLWAY_SUM_DID_OVERLAP = 8,
   SPILLWAY_SUM_DID_LATE = 9,
   SPILLWAY_SUM_DID_FLUSH = 10,
   SPILLWAY_SUM_DID_NOT_HELD = 11,
   SPILLWAY_SUM_DID_RESULT = 12,
-  SPILLWAY_SUM_DID_STALE = 13, /* of another epoch than the present one: goes on */
-  /* Passed by, and why. */
+  SPILLWAY_SUM_DID_STALE = 13, /* not of the current epoch: forwarded */
+  /* Forwarded without asking a slot, and why. */
   SPILLWAY_SUM_PAST_ALONE = 14,   /* whole by itself */
   SPILLWAY_SUM_PAST_REPEAT = 15,  /* REPEAT or WANT */
   SPILLWAY_SUM_PAST_LEVEL = 16,   /* of another level */
-  SPILLWAY_SUM_PAST_CUT = 17,     /* shorter than it was sent */
-  SPILLWAY_SUM_PAST_IPV6 = 18,    /* and whatever else cannot be changed in place */
-  SPILLWAY_SUM_PAST_LIMIT = 19,   /* its job holds as many slots as it may, or may hold none */
+  SPILLWAY_SUM_PAST_CUT = 17,     /* trimmed */
+  SPILLWAY_SUM_PAST_IPV6 = 18,    /* or anything else that cannot be changed in place */
+  SPILLWAY_SUM_PAST_LIMIT = 19,   /* its job is at its limit of slots, or has none */
   SPILLWAY_SUM_PAST_JOBS = 20,    /* there are too many jobs */
   SPILLWAY_SUM_PAST_INVALID = 21, /* names no rank */
   SPILLWAY_SUM_PAST_NO_SLOTS = 22 /* nothing is added here */
 };
 #define SPILLWAY_SUM_OUTCOMES 23
 
-/* Of one job, or of all. */
+/* Counters of one job, or of all jobs. */
 struct spillway_sum_counters {
   __u64 outcomes[SPILLWAY_SUM_OUTCOMES];
-  __u64 lost_slots; /* slots of it that others took */
+  __u64 lost_slots; /* its slots that other chunks took */
   __u64 copies;     /* of results */
-  __u64 unknown;    /* recipients of results whose place was not known */
+  __u64 unknown;    /* recipients of results whose location was unknown */
 };
 
 struct spillway_sum_decision {
   __u8 action;
   __u8 outcome;
   __u8 move;       /* enum spillway_sum_move, of the slot's and the packet's words */
-  __u8 is_changed; /* the packet's header is to be written back */
-  __u8 takes;      /* a slot for its job */
-  __u8 frees;      /* a slot of the job in this row */
+  __u8 is_changed; /* the packet's header must be written back */
+  __u8 takes;      /* the packet's job gains a slot */
+  __u8 frees;      /* the job in `row` loses a slot */
   __u8 row;
   __u8 reserved;
 };
@@ -173,8 +173,8 @@ static inline __u32 spillway_sum_below(__u32 hash, __u32 count) {
   return (__u32)((__u64)hash * count >> 32);
 }
 
-/* In a pool chunks take slots in turn, pieces begin anywhere: a job whose window is not larger than
- * its pool meets itself only where pieces do. */
+/* In a pool, chunks use slots in turn, and pieces begin anywhere. If a job's window fits its pool,
+ * its chunks collide only where pieces overlap. */
 static inline __u32 spillway_sum_pool_slot(const struct spillway_sum_config* config,
                                            const struct spillway_sum_job* job,
                                            const struct spillway_sum_key* key) {
@@ -192,7 +192,7 @@ static inline __u32 spillway_sum_pool_slot(const struct spillway_sum_config* con
   return slot < config->slots ? slot : SPILLWAY_SUM_NO_SLOT;
 }
 
-/* The one slot in which a chunk may be; SPILLWAY_SUM_NO_SLOT: its job has none. */
+/* The only slot that a chunk may use; SPILLWAY_SUM_NO_SLOT if its job has none. */
 static inline __u32 spillway_sum_slot_of(const struct spillway_sum_config* config,
                                          const struct spillway_sum_job* job,
                                          const struct spillway_sum_key* key) {
@@ -227,13 +227,13 @@ static inline int spillway_sum_has_ranks(const union spillway_sum_image* outer,
           (inner->fields.ranks[1] & ~outer->fields.ranks[1])) == 0;
 }
 
-/* Ranks that make a sum whole at this level; 0: it never is. */
+/* Number of ranks that make a sum whole at this level; 0: it never is. */
 static inline __u32 spillway_sum_need(const struct spillway_sum_config* config,
                                       const union spillway_sum_image* header) {
   return config->level == 0 ? header->fields.need[0] : header->fields.need[1];
 }
 
-/* More than are needed are enough, too: it must not wait for ever. */
+/* More ranks than needed are enough, too, or the sum would wait forever. */
 static inline int spillway_sum_is_whole(__u32 need, __u32 ranks) {
   return need != 0 && ranks >= need;
 }
@@ -258,7 +258,7 @@ static inline void spillway_sum_rise(union spillway_sum_image* header) {
   }
 }
 
-/* A packet of this level that goes on without having been added. */
+/* Forwards a packet of this level without adding it. */
 static inline void spillway_sum_pass_on(union spillway_sum_image* packet, __u8 mark, __u8 outcome,
                                         struct spillway_sum_decision* decision) {
   spillway_sum_say(decision, SPILLWAY_SUM_FORWARD, outcome);
@@ -267,8 +267,8 @@ static inline void spillway_sum_pass_on(union spillway_sum_image* packet, __u8 m
   decision->is_changed = 1;
 }
 
-/* What can be said without a slot. True: ask one. `has_words`: the packet is as long as it was
- * sent. The header is valid (spillway_is_valid_sum()). */
+/* Decides about packets that need no slot. Returns 1 if a slot must be asked. `has_words`: the
+ * packet was not trimmed. The header must be valid (spillway_is_valid_sum()). */
 static inline int spillway_screen_sum(const struct spillway_sum_config* config,
                                       const union spillway_sum_image* packet, int has_words,
                                       struct spillway_sum_decision* decision) {
@@ -292,8 +292,8 @@ static inline int spillway_screen_sum(const struct spillway_sum_config* config,
   return 0;
 }
 
-/* The slot that a packet which came in at `port` asks. False: none, because it is a part of another
- * epoch than its job's present one, or its job has no slots. */
+/* Finds the slot for a packet that came in at `port`. Returns 0 if the packet is a part of an epoch
+ * that is not current, or if its job has no slots. */
 static inline int spillway_place_sum(const struct spillway_sum_config* config,
                                      struct spillway_sum_job* job,
                                      const struct spillway_sum_key* key,
@@ -336,7 +336,7 @@ static inline void spillway_leave_slot(struct spillway_sum_slot* slot, __u8 stat
   slot->state = state;
 }
 
-/* A slot's sum leaves in `packet`, which has the header of one of its parts. */
+/* Turns `packet`, which has the header of one of the parts, into the slot's sum. */
 static inline void spillway_dress_sum(const union spillway_sum_image* sum, __u8 marks,
                                       union spillway_sum_image* packet) {
   packet->fields.kind = SPILLWAY_SUM_PART;
@@ -358,7 +358,7 @@ static inline void spillway_claim_slot(const struct spillway_sum_job* job,
   slot->row = (__u8)job->row;
 }
 
-/* A part of other ranks than those in the slot. */
+/* Adds a part whose ranks are not in the slot yet. */
 static inline void spillway_add_part(const struct spillway_sum_config* config,
                                      struct spillway_sum_slot* slot,
                                      union spillway_sum_image* packet,
@@ -408,14 +408,14 @@ static inline void spillway_decide_same(const struct spillway_sum_config* config
   } else if (spillway_sum_shares_ranks(sum, packet)) {
     spillway_sum_pass_on(packet, SPILLWAY_SUM_OVERLAP, SPILLWAY_SUM_DID_OVERLAP, decision);
   } else if (slot->state == SPILLWAY_SUM_DONE) {
-    /* Its sum has left without it, and must stay as it left. */
+    /* Its sum has left without this part and must stay as it left. */
     spillway_sum_pass_on(packet, 0, SPILLWAY_SUM_DID_LATE, decision);
   } else {
     spillway_add_part(config, slot, packet, decision);
   }
 }
 
-/* The part becomes what the slot holds; what it held is no longer needed. */
+/* The part replaces what the slot holds, which is no longer needed. */
 static inline void spillway_claim(const struct spillway_sum_job* job,
                                   const struct spillway_sum_key* key, __u64 now_ns,
                                   struct spillway_sum_slot* slot,
@@ -443,7 +443,7 @@ static inline void spillway_swap_routes(struct spillway_sum_route* a,
   }
 }
 
-/* Slot and packet change places. */
+/* Swaps the contents of slot and packet. */
 static inline void spillway_evict(const struct spillway_sum_job* job,
                                   const struct spillway_sum_key* key, __u64 now_ns, __u8 outcome,
                                   struct spillway_sum_slot* slot, union spillway_sum_image* packet,
@@ -461,7 +461,7 @@ static inline void spillway_evict(const struct spillway_sum_job* job,
                      packet);
 }
 
-/* Whether a part takes a slot that waits for others of another chunk by being more urgent. */
+/* True if a part takes a BUSY slot from another chunk because it is more urgent. */
 static inline int spillway_preempts(const struct spillway_sum_config* config,
                                     const struct spillway_sum_slot* slot,
                                     const union spillway_sum_image* packet) {
@@ -507,7 +507,7 @@ static inline void spillway_decide_part(const struct spillway_sum_config* config
                                         struct spillway_sum_decision* decision) {
   const union spillway_sum_image* part = packet;
   const int is_same = spillway_is_same_chunk(slot, key, part);
-  /* Numbers of operations come again some day. */
+  /* Operation numbers are reused after a while. */
   const int is_forgotten =
       slot->state != SPILLWAY_SUM_BUSY && spillway_is_expired(config, slot, now_ns);
   if (is_same && !is_forgotten) {
@@ -520,8 +520,9 @@ static inline void spillway_decide_part(const struct spillway_sum_config* config
   }
 }
 
-/* The owner asks for what is held of ranks that it misses. A sum of which it has some already is of
- * no use to it. TURN: the packet is the sum now, from whom it was for to whom it was from. */
+/* The owner asks for a sum of ranks that it misses. A sum that contains a rank it already has is
+ * of no use to it. After TURN the packet is the sum, from the packet's destination back to its
+ * source. */
 static inline void spillway_decide_flush(const struct spillway_sum_key* key,
                                          struct spillway_sum_slot* slot,
                                          union spillway_sum_image* packet,
@@ -559,13 +560,13 @@ static inline void spillway_decide_result(const struct spillway_sum_key* key, __
                    SPILLWAY_SUM_DID_RESULT);
   if (spillway_is_same_chunk(slot, key, packet)) {
     spillway_leave_slot(slot, SPILLWAY_SUM_OVER, decision);
-    slot->claimed_ns = now_ns; /* what comes late is dropped for a lease from now on */
+    slot->claimed_ns = now_ns; /* late parts are dropped for one lease from now */
   }
 }
 
-/* What becomes of a PART, FLUSH or RESULT that asks for `slot`, by whose content. Changes slot and
- * packet, all but their words: these move as decision->move says. `route` is the packet's, and by
- * which it goes on: after a SWAP another. */
+/* Decides about a PART, FLUSH or RESULT by the content of its slot. Changes slot and packet, except
+ * for their words: these move as decision->move says. `route` is the packet's; after a SWAP it is
+ * the route of what was in the slot. */
 static inline void spillway_decide_sum(const struct spillway_sum_config* config,
                                        const struct spillway_sum_job* job,
                                        const struct spillway_sum_key* key, __u64 now_ns,
@@ -599,14 +600,14 @@ static inline void spillway_add_sum_counters(const struct spillway_sum_counters*
   to->unknown += from->unknown;
 }
 
-/* Who holds how many slots. `freed` is the job in decision->row, where it frees a slot. */
+/* Counts the slots of jobs. `freed` is the job in decision->row, if the decision frees a slot. */
 static inline void spillway_account_sum(const struct spillway_sum_decision* decision,
                                         struct spillway_sum_job* job,
                                         struct spillway_sum_job* freed) {
   if (decision->takes) {
     __sync_fetch_and_add(&job->held, 1);
   }
-  if (decision->frees && freed->held != 0) { /* not of a job that had its row before */
+  if (decision->frees && freed->held != 0) { /* 0: the slot was the row's former job's */
     __sync_fetch_and_add(&freed->held, -1);
   }
 }

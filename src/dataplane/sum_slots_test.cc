@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every row of the table in sum_slots.h, and the ways in which slots are known to go wrong.
+// Tests every row of the table in sum_slots.h, and known ways in which slots go wrong.
 #include "dataplane/sum_slots.h"
 
 #include <gtest/gtest.h>
@@ -277,9 +277,9 @@ SumPacket of_epoch(SumPacket packet, std::uint16_t epoch) {
   return packet;
 }
 
-constexpr std::uint32_t kStranger = 9;  // a port at which no rank of the job is
+constexpr std::uint32_t kStranger = 9;  // a port without ranks of the job
 
-// What a stranger can send costs neither a part nor its place in a sum.
+// A stranger's packets cost neither a part nor its place in a sum.
 TEST_F(SumSlots, AMadeUpEpochTakesNothingFromAJob) {
   use(SPILLWAY_SUM_FIRST_COME, 1U << 16);
   constexpr std::uint16_t kMadeUp[] = {6, 4, 0x7FFF, 0x8004, 0xFFFF};
@@ -324,7 +324,7 @@ TEST_F(SumSlots, TheNextEpochBeginsALeaseAfterTheLast) {
   expect(next, SPILLWAY_SUM_ABSORB, SPILLWAY_SUM_DID_CLAIM, 1);
 }
 
-// A rank that was left behind speaks alone.
+// A rank that was left behind sends alone.
 TEST_F(SumSlots, OnePortAloneDoesNotKeepAnEpoch) {
   use(SPILLWAY_SUM_FIRST_COME, 16);
   for (unsigned rank = 1; rank <= 2; ++rank) {
@@ -506,9 +506,10 @@ TEST_F(SumSlots, CongestionIsRemembered) {
   EXPECT_EQ(last.header().marks, SPILLWAY_SUM_ADDED | SPILLWAY_SUM_CONGESTED);
 }
 
-// ------------------------------------------------------------------ known troubles
+// ------------------------------------------------------------------ known failure modes
 
-// One rank's part was evicted to the owner; another claims the slot again and waits for the first.
+// One rank's part was evicted to the owner; the other claims the slot again and waits for the
+// first.
 TEST_F(SumSlots, SplitBrainEndsWithAFlush) {
   use(SPILLWAY_SUM_PREEMPTIVE);
   expect_gone(urgent(part(7, {1}, 2), 1), SPILLWAY_SUM_DID_CLAIM);
@@ -534,7 +535,7 @@ TEST_F(SumSlots, ZombiesGetNoSlot) {
   expect_gone(part(8, {1}, 2), SPILLWAY_SUM_DID_CLAIM);
 }
 
-// And one that claims a slot nevertheless loses it: to age, and to the lease at the latest.
+// A zombie that claims a slot nevertheless loses it as the slot ages, or when the lease ends.
 TEST_F(SumSlots, ZombiesAge) {
   use(SPILLWAY_SUM_PREEMPTIVE);
   expect_gone(urgent(part(7, {1}, 2), 200), SPILLWAY_SUM_DID_CLAIM);
@@ -548,7 +549,8 @@ TEST_F(SumSlots, ZombiesAge) {
   EXPECT_EQ(packet.header().common.packet, 7);
 }
 
-// The owner has {1, 2}, and a resend has built {2, 3} here: of no use, and not to be offered again.
+// The owner has {1, 2}, and a retransmission has built {2, 3} here: useless, and not to be offered
+// again.
 TEST_F(SumSlots, OverlapsDoNotLiveOn) {
   use(SPILLWAY_SUM_FIRST_COME);
   expect_gone(part(7, {2}, 3), SPILLWAY_SUM_DID_CLAIM);
@@ -560,7 +562,7 @@ TEST_F(SumSlots, OverlapsDoNotLiveOn) {
   expect_on(sum_packet(SPILLWAY_SUM_REPEAT, 7, {3}, 3), SPILLWAY_SUM_PAST_REPEAT);
 }
 
-// What was sent before does not take a slot that waits for one rank only.
+// A retransmitted part does not take a slot that waits for only one rank.
 TEST_F(SumSlots, RepeatsDoNotTakeWhatIsNearlyWhole) {
   use(SPILLWAY_SUM_PREEMPTIVE);
   expect_gone(urgent(part(7, {1}, 3), 1), SPILLWAY_SUM_DID_CLAIM);
@@ -572,8 +574,8 @@ TEST_F(SumSlots, RepeatsDoNotTakeWhatIsNearlyWhole) {
   expect(first, SPILLWAY_SUM_SWAP, SPILLWAY_SUM_DID_EVICTION);
 }
 
-// Two chunks of equal urgency in one slot: of every two collisions at most one takes it, and what
-// is added does not make it young again.
+// Two chunks of equal urgency share a slot: at most every second collision takes it, and additions
+// do not renew its urgency.
 TEST_F(SumSlots, EqualsThrashAtMostEverySecondTime) {
   use(SPILLWAY_SUM_PREEMPTIVE);
   unsigned previous = 0;

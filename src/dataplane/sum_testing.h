@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sum packets and a switch that adds for tests: the C machine (sum_slots.h) with its tables in
-// vectors, and nothing else.
+// Sum packets and a switch that adds, for tests: the C state machine (sum_slots.h) with its tables
+// in vectors, and nothing else.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ struct SumPacket {
   spillway_sum_image image = {};
   SumWords words = {};
   spillway_sum_route route = {};
-  bool is_whole = true;  // as long as it was sent
+  bool is_whole = true;  // not trimmed
 
   spillway_sum_header& header() { return image.fields; }
   const spillway_sum_header& header() const { return image.fields; }
@@ -35,7 +35,7 @@ inline void put_ranks(spillway_sum_header& header, std::initializer_list<unsigne
   }
 }
 
-// A packet of chunk `chunk` of job 1, for rank 0, that `need` ranks make whole at each level.
+// A packet of chunk `chunk` of job 1, for rank 0; `need` ranks make it whole at each level.
 inline SumPacket sum_packet(spillway_sum_kind kind, std::uint16_t chunk,
                             std::initializer_list<unsigned> ranks, std::uint8_t need) {
   SumPacket packet;
@@ -63,7 +63,7 @@ class SumSwitch {
   explicit SumSwitch(const spillway_sum_config& config)
       : config_(config), jobs_(SPILLWAY_SUM_JOBS), slots_(config.slots) {}
 
-  // What becomes of the packet, done to it.
+  // Decides about the packet and applies the decision.
   spillway_sum_decision take(SumPacket& packet, std::uint64_t now_ns, std::uint32_t port = 0) {
     spillway_sum_decision decision;
     spillway_sum_job* job = find_job(packet.header().common.job, now_ns, port);
@@ -93,7 +93,7 @@ class SumSwitch {
     return &jobs_[row];
   }
 
-  // The slot that a packet's chunk may be in; none: its job has none.
+  // The slot that a packet's chunk may use; null if its job has none.
   spillway_sum_slot* slot_of(const SumPacket& packet, std::uint64_t now_ns,
                              std::uint32_t port = 0) {
     const spillway_sum_key key = spillway_sum_key_of(&packet.image);
@@ -103,7 +103,7 @@ class SumSwitch {
     return slot == SPILLWAY_SUM_NO_SLOT ? nullptr : &slots_[slot];
   }
 
-  // As after a restart.
+  // Loses all state, as after a restart.
   void forget() {
     directory_ = {};
     jobs_.assign(SPILLWAY_SUM_JOBS, {});

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The headers and words of sum packets in memory, for C, C++ and eBPF alike: loaded from packets,
- * which lie at any address, added, exchanged, stored. These moves are what a switch that adds
- * costs; each is one pass. All bytes of a header, and all words, must be there.
+ * The headers and words of sum packets in memory, for C, C++ and eBPF: loaded from packets at any
+ * address, added, exchanged, stored. These moves are what adding costs a switch; each is one pass.
+ * All bytes of a header, and all words, must be there.
  */
 #ifndef SPILLWAY_DATAPLANE_SUM_WORDS_H
 #define SPILLWAY_DATAPLANE_SUM_WORDS_H
@@ -11,15 +11,15 @@
 
 #define SPILLWAY_SUM_HEADER_WORDS (sizeof(struct spillway_sum_header) / 8)
 
-/* A header where its fields can be reached without going byte by byte. */
+/* A header as fields and as 64-bit words, so that it need not be copied byte by byte. */
 union spillway_sum_image {
   struct spillway_sum_header fields;
   __u64 words[SPILLWAY_SUM_HEADER_WORDS];
 };
 
-/* For eBPF by a cast: its compiler would copy bytes one by one, and the machines it runs on load
- * from any address. And so that it sees no words that are merely copied: it would call memcpy(),
- * which is not there. */
+/* eBPF uses a cast: its compiler would copy byte by byte, and its machines load from any
+ * address. The asm statements keep the compiler from turning copies into memcpy(), which eBPF
+ * does not have. */
 #ifdef __bpf__
 typedef __u64 __attribute__((may_alias)) spillway_sum_word;
 #define SPILLWAY_SUM_UNROLL _Pragma("clang loop unroll_count(24)")
@@ -47,7 +47,7 @@ static inline void spillway_store_sum_word(__u8* to, __u64 word) {
 #endif
 }
 
-/* Of a header what is before its ranks: the first words, of which the rest may follow. */
+/* The words of a header before its ranks. They can be loaded without the rest. */
 #define SPILLWAY_SUM_HEAD_WORDS 5
 
 static inline void spillway_load_sum_head(const __u8* from, union spillway_sum_image* to) {
@@ -81,7 +81,7 @@ static inline void spillway_swap_sum_headers(union spillway_sum_image* a,
   }
 }
 
-/* What is to happen to the words of a slot and of a packet. */
+/* How words move between a slot and a packet. */
 enum spillway_sum_move {
   SPILLWAY_SUM_MOVE_NONE = 0,
   SPILLWAY_SUM_MOVE_CLAIM = 1, /* slot = packet */

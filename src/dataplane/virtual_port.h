@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An output port whose queues are only reckoned with: the frames themselves go on at once, to a
- * device that has queues of its own but does not show how full they are. For eBPF, and for C and
- * C++ to compare with.
+ * An output port that only models its queues. The frames themselves go on at once to a device that
+ * has its own queues but does not show how full they are. For eBPF, and for C and C++ to compare
+ * with.
  *
- * Bytes enter as the port admits them and leave as a fluid at the link's rate: the control queue
- * has its share while data waits, data goes by priority. As the real link serves the same bytes at
- * the same rate, what is reckoned follows what really waits. The time of preambles, checksums and
- * gaps is served first.
+ * Bytes enter as the port admits them and leave as a fluid at the link's rate. The control queue
+ * gets its share while data waits; data goes by priority. The real link serves the same bytes at
+ * the same rate, so the model follows the real queues. The time of preambles, checksums and gaps is
+ * served first.
  *
  * Time is any clock in nanoseconds; a time before the last one changes nothing. One caller at a
- * time: eBPF holds a lock around spillway_pass_port(), which therefore calls nothing.
+ * time. eBPF holds a lock around spillway_pass_port(), so all its calls must be inlined.
  */
 #ifndef SPILLWAY_DATAPLANE_VIRTUAL_PORT_H
 #define SPILLWAY_DATAPLANE_VIRTUAL_PORT_H
@@ -19,25 +19,25 @@
 #include "dataplane/scheduling.h"
 
 #define SPILLWAY_RATE_SHIFT 24
-#define SPILLWAY_LONGEST_PAUSE (1ULL << 28) /* ns: whatever was queued is gone by then */
+#define SPILLWAY_LONGEST_PAUSE (1ULL << 28) /* ns; a longer pause counts as this long */
 
 struct spillway_link {
   __u32 rate;         /* bytes per nanosecond, times 2^SPILLWAY_RATE_SHIFT */
-  __u32 lost_of_2_32; /* gray loss: share of frames that vanish behind the queue, times 2^32 */
+  __u32 lost_of_2_32; /* gray loss: share of frames that vanish after the queue, times 2^32 */
 };
 
 struct spillway_virtual_port {
-  struct spillway_port_state state; /* its packet counts and control balance are not kept */
-  __u64 drained_ns;                 /* the queues are as they were then */
-  __u32 fraction;                   /* of a byte that the link has served since, times 2^24 */
-  __u32 overhead;                   /* bytes between frames that the link has yet to serve */
+  struct spillway_port_state state; /* its packet counts and control balance are unused */
+  __u64 drained_ns;                 /* time at which `state` was up to date */
+  __u32 fraction;                   /* of a byte that the link has served, times 2^24 */
+  __u32 overhead;                   /* bytes between frames, not served yet */
 };
 
 static inline __u32 spillway_min(__u32 a, __u32 b) {
   return a < b ? a : b;
 }
 
-/* Takes up to `budget` bytes from a queue and says how many. */
+/* Takes up to `budget` bytes from a queue and returns how many. */
 static inline __u32 spillway_serve(struct spillway_port_state* state, __u8 queue, __u32 budget) {
   const __u32 served = spillway_min(state->bytes[queue], budget);
   state->bytes[queue] -= served;
@@ -58,7 +58,7 @@ static inline __u32 spillway_serve_data(struct spillway_port_state* state, __u32
   return budget - left;
 }
 
-/* Bytes that the link has served since the port was last looked at, overhead included. */
+/* Bytes that the link has served since the last call, overhead included. */
 static inline __u32 spillway_served_bytes(const struct spillway_link* link,
                                           struct spillway_virtual_port* port, __u64 now) {
   const __u64 elapsed = now - port->drained_ns;
@@ -98,8 +98,8 @@ static inline void spillway_drain(const struct spillway_port_config* config,
   }
 }
 
-/* A queue that holds less than this with a frame takes the frame as it is, in every mode: while it
- * does, the time need not be known exactly. */
+/* While a queue stays below this, the new frame included, it takes the frame unchanged in every
+ * mode. So the time need not be known exactly. */
 static inline __u32 spillway_calm_bytes(const struct spillway_port_config* config) {
   __u32 calm = config->queue_bytes;
   if (config->mode == SPILLWAY_PORT_ECN) {
@@ -115,8 +115,8 @@ static inline __u32 spillway_calm_bytes(const struct spillway_port_config* confi
   return calm;
 }
 
-/* Frames that a caller let into a queue by itself, because it was calm, and tells of later. They
- * are reckoned with from now on: at most they are served too early. */
+/* Accounts for frames that a caller admitted to a calm queue by itself. The port counts them from
+ * now on, so at worst it serves them too early. */
 static inline void spillway_tell_port(struct spillway_virtual_port* port, __u8 queue, __u32 bytes,
                                       __u32 frames) {
   if (frames != 0 && queue < SPILLWAY_QUEUES) {
@@ -126,7 +126,7 @@ static inline void spillway_tell_port(struct spillway_virtual_port* port, __u8 q
   }
 }
 
-/* Decides about a frame at `now` and reckons with what was decided. */
+/* Decides about a frame at time `now` and updates the modelled queues. */
 static inline void spillway_pass_port(const struct spillway_port_config* config,
                                       const struct spillway_link* link,
                                       struct spillway_virtual_port* port,
@@ -141,9 +141,8 @@ static inline void spillway_pass_port(const struct spillway_port_config* config,
 
 SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_virtual_port) == 96, "virtual port is 96 bytes");
 
-/* A random word for ECN ports and gray loss, from a state of 64 bits that is never zero, one per
- * processor. xorshift64*: good enough to toss coins for frames, three shifts and a product; not for
- * secrets. Replays from the same state. */
+/* A random word for ECN ports and gray loss (xorshift64*): cheap, reproducible, not for secrets.
+ * Each CPU has a state of its own, which must not be zero. */
 static inline __u32 spillway_next_random(__u64* state) {
   __u64 x = *state;
   x ^= x >> 12;

@@ -128,7 +128,7 @@ TEST_F(VirtualPort, AdmitsNoMoreThanQueueAndLinkHold) {
   EXPECT_GE(admitted, now * 95 / 100);  // and the link was not left idle
 }
 
-// Whatever a queue holds below the calm level, every frame that stays below it passes as it is.
+// While a queue stays below the calm level, every frame passes unchanged.
 TEST_F(VirtualPort, CalmQueuesTakeEveryFrameAsItIs) {
   base::RandomSequence random(3);
   for (int i = 0; i < 20'000; ++i) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loop, round by round: note the time, read every port that has something, run the network up
-// to that time, write what it delivered or hand it to a writer, sleep until a frame comes or the
-// network has something to do. All that arrived before the noted time has been read by then, so the
-// network never learns of a frame too late; where a port had more than one read takes, the network
-// is run only up to what was read.
+// In each round the loop notes the time, reads every port that has frames, and runs the network up
+// to that time. It writes what was delivered or hands it to a writer, and sleeps until a frame
+// comes or the network has something to do. By then all that arrived before the noted time has been
+// read, so the network never learns of a frame too late. If a port had more frames than one read
+// takes, the network runs only up to what was read.
 #include "fabric/emulator.h"
 
 #include <fmt/format.h>
@@ -35,11 +35,11 @@
 namespace spillway::fabric {
 namespace {
 
-// Rounds begin at least so far apart: many frames share the cost of one, and none is later by more.
+// Minimum time between rounds: many frames share the cost of a round, and none is later by more.
 constexpr base::Duration kRest = base::microseconds(20);
 
-// While no frame of a real host is under way, tenants' traffic is run in steps of this length: what
-// it does matters only once a frame comes, which ends the step.
+// While no frame of a real host is under way, tenants' traffic runs in steps of this length. It
+// matters only once a frame comes, and that ends the step.
 constexpr base::Duration kQuietStep = base::microseconds(200);
 
 base::Status check_ports(std::span<const PortAttachment> ports, std::uint32_t hosts) {
@@ -105,22 +105,22 @@ class Emulator::Impl {
   void publish(base::Instant now);
   FabricSnapshot take_snapshot();
 
-  sim::Tenants tenants_;  // outlive the network, which has their stacks
+  sim::Tenants tenants_;  // must outlive the network, which has their stacks
   sim::Network network_;
   Intake intake_;
   RelayDirectory directory_;
   std::uint8_t trim_lengths_;  // enum spillway_lengths
   std::vector<std::unique_ptr<Port>> ports_;
-  std::vector<PortStack*> stacks_;  // the network's
+  std::vector<PortStack*> stacks_;  // owned by the network
   std::vector<pollfd> polled_;      // the ports', then stop_event_
   net::UniqueFd stop_event_;
   std::atomic<bool> stopping_ = false;
-  base::Instant zero_;  // of the network's time
+  base::Instant zero_;  // start of the network's time
   base::Instant published_;
-  std::atomic<bool> unpublished_ = false;  // something happened since
+  std::atomic<bool> unpublished_ = false;  // something happened since `published_`
   mutable std::mutex mutex_;
   FabricSnapshot snapshot_;                       // under mutex_
-  std::vector<std::unique_ptr<Writer>> writers_;  // the ports'; the first to go
+  std::vector<std::unique_ptr<Writer>> writers_;  // used by the ports; destroyed first
 };
 
 // ------------------------------------------------------------------ setting up
@@ -231,7 +231,7 @@ void Emulator::Impl::read_ports() {
   }
 }
 
-// Relays share their hosts' links: what they read is put in the order it came.
+// Different relays may read packets of the same host, so arrivals are sorted by time.
 void Emulator::Impl::inject() {
   std::vector<Arrival>& arrivals = intake_.arrivals();
   std::ranges::stable_sort(arrivals, {}, &Arrival::at);
@@ -265,7 +265,7 @@ void Emulator::Impl::stop() {
   [[maybe_unused]] const ssize_t written = ::write(stop_event_.get(), &one, sizeof(one));
 }
 
-// ------------------------------------------------------------------ telling
+// ------------------------------------------------------------------ reporting
 
 void Emulator::Impl::publish(base::Instant now) {
   if (!unpublished_ || now - published_ < kPublishEvery) {
@@ -309,7 +309,7 @@ FabricSnapshot Emulator::Impl::take_snapshot() {
   return taken;
 }
 
-// Where nothing happened since it was taken, it is true of now.
+// If nothing has happened since the snapshot was taken, it is still true now.
 FabricSnapshot Emulator::Impl::snapshot() const {
   const std::lock_guard lock(mutex_);
   FabricSnapshot copy = snapshot_;
@@ -317,7 +317,7 @@ FabricSnapshot Emulator::Impl::snapshot() const {
   return copy;
 }
 
-// ------------------------------------------------------------------ the face
+// ------------------------------------------------------------------ Emulator
 
 Emulator::Emulator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Emulator::~Emulator() = default;

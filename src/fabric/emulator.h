@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A fabric that real hosts talk through: the simulator's network, run at the pace of the clock on
-// the wall, with real frames. Every host of the scenario's topology is replaced by a port to the
-// outside (PortAttachment): what arrives there enters the network as if that host had sent it, and
-// what the network delivers to that host leaves there. Switches, queues, rates, delays, faults and
-// tenants are those of src/sim and src/dataplane, so what is emulated is what is simulated.
+// A fabric that real hosts talk through: the simulator's network in real time, with real frames.
+// Every host of the scenario's topology is replaced by a port to the outside (PortAttachment). What
+// a real host sends enters the network through a port, and what the network delivers to that host
+// leaves at its port. Switches, queues, rates, delays, faults and tenants are those of src/sim and
+// src/dataplane, so emulation and simulation behave alike.
 //
-// Frames keep the time at which the kernel saw them, so a fabric that is scheduled late delays
+// Frames keep the time at which the kernel saw them. So a fabric that is scheduled late delays
 // frames but does not queue, mark or trim them differently.
 //
-// run() belongs to one thread, which reads all ports and runs the network: what the network does is
-// in the order of the frames' times and cannot be shared out. What leaves is written by it or by
-// threads of their own (outlet.h). stop() and snapshot() may be called from any thread.
+// run() belongs to one thread, which reads all ports and runs the network. The network handles
+// frames in order of time, so its work cannot be divided. That thread, or separate writer threads
+// (outlet.h), send what leaves. stop() and snapshot() may be called from any thread.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,8 @@ struct PortSnapshot {
   std::uint64_t sent_bytes = 0;
   std::uint64_t lost_to_faults = 0;
   std::uint32_t queued_bytes = 0;
-  std::uint64_t untouched = 0;  // in the kernel: frames that are not Spillway's and were left alone
-  std::uint64_t same_port = 0;  // in the kernel: came in here and were for somebody behind it
+  std::uint64_t untouched = 0;  // kernel switch: frames that are not Spillway's, left alone
+  std::uint64_t same_port = 0;  // kernel switch: receiver behind the ingress port
 };
 
 struct FabricSnapshot {
@@ -48,17 +48,17 @@ struct FabricSnapshot {
   std::uint64_t frames_out = 0;          // to the outside
   std::uint64_t missed_in = 0;           // lost before they were read: the fabric was too slow
   std::uint64_t missed_out = 0;          // refused by the kernel
-  std::uint64_t unknown = 0;             // neither for a known host nor for all
-  std::uint64_t same_port = 0;           // for somebody behind the port they came in at: dropped
-  std::uint64_t latest_us = 0;           // how late the latest frame left, at worst
-  double mean_late_us = 0.0;             // and on average
-  double p99_late_us = 0.0;              // and 99 of 100 at most
+  std::uint64_t unknown = 0;             // too short, or from an unknown relay peer
+  std::uint64_t same_port = 0;           // dropped: receiver behind the ingress port
+  std::uint64_t latest_us = 0;           // how late the latest frame left
+  double mean_late_us = 0.0;             // lateness of frames, mean
+  double p99_late_us = 0.0;              // lateness of frames, 99th percentile
   std::uint64_t dropped_in = 0;          // a host sent more than its link carries (port_stack.h)
   std::uint64_t foreign = 0;             // relays: not Spillway packets
   std::uint64_t oversized = 0;           // interfaces: longer than the MTU; turn off TSO, GSO, GRO
   std::uint64_t lost_to_faults = 0;      // on any link
-  std::uint64_t tenant_bytes = 0;        // of tenants, at their destinations
-  std::uint64_t wanted_bytes = 0;        // what tenants alone would have got through
+  std::uint64_t tenant_bytes = 0;        // of tenants, delivered
+  std::uint64_t wanted_bytes = 0;        // what tenants would have delivered without competition
   std::vector<sim::AdderTotals> adders;  // switches that add
 };
 
@@ -67,8 +67,8 @@ inline constexpr base::Duration kPublishEvery = base::milliseconds(10);
 class Emulator {
  public:
   // One port per host of the topology, in its order, all interfaces or all relays. The scenario's
-  // jobs are not run: what hosts send is theirs to decide. Its tenants are. `writers`: as many as
-  // suit this machine, unless it says how many (0: none).
+  // tenants run, its jobs do not: hosts send what they want. `writers`: number of writer threads.
+  // Unset: as many as suit this machine. 0: none.
   static base::Result<std::unique_ptr<Emulator>> make(const scenario::Scenario& scenario,
                                                       std::span<const PortAttachment> ports,
                                                       std::optional<unsigned> writers = {});
@@ -76,7 +76,8 @@ class Emulator {
   Emulator(const Emulator&) = delete;
   Emulator& operator=(const Emulator&) = delete;
 
-  // Until stop() is called; once. The calling thread is urgent meanwhile, where that is permitted.
+  // Runs until stop() is called. Call once. The calling thread has raised priority meanwhile, if
+  // that is permitted.
   base::Status run();
   void stop();
   // At most kPublishEvery old while running.

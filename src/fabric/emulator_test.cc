@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The fabric with UDP relays on loopback: real sockets, real time. Nothing here asserts how long
+// The fabric with UDP relays on loopback: real sockets, real time. No test asserts how long
 // anything takes; waits are bounded so that a failure ends.
 #include "fabric/emulator.h"
 
@@ -120,7 +120,7 @@ class RelayFabric : public testing::Test {
   }
 
   std::vector<Host> hosts = std::vector<Host>(3);
-  std::vector<net::SocketAddress> to;  // where to send what is for a host
+  std::vector<net::SocketAddress> to;  // where to send packets for a host
   std::unique_ptr<Emulator> emulator;
   std::thread thread;
 };
@@ -153,7 +153,7 @@ TEST_F(RelayFabric, WhatDoesNotFitIsTrimmedAndMarked) {
   std::uint64_t whole = 0;
   std::uint64_t trimmed = 0;
   std::uint64_t marked = 0;
-  // A sender that waits for a processor may send more slowly than the link carries.
+  // A sender that waits for a CPU may send more slowly than the link carries.
   for (int burst = 0; burst < kBursts && (trimmed == 0 || marked == 0); ++burst) {
     for (std::uint64_t i = 0; i < kPackets; ++i) {
       hosts[0].send(data_payload(1'400), 1 << 2 | 2, to[2]);
@@ -226,7 +226,7 @@ TEST_F(RelayFabric, ALinkFaultLosesPacketsAndTenantsTakeRoom) {
   const FabricSnapshot snapshot = finish();
   EXPECT_EQ(snapshot.lost_to_faults, 1U);
   EXPECT_EQ(snapshot.frames_out, 1U);
-  EXPECT_GT(snapshot.ports[2].sent_packets, 1U);  // the tenant's are not for the outside
+  EXPECT_GT(snapshot.ports[2].sent_packets, 1U);  // the tenant's packets do not leave the fabric
 }
 
 TEST_F(RelayFabric, PacketsLeaveInTheirOrderWhoeverWritesThem) {

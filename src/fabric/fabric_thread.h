@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A fabric at work on a thread of its own. make() belongs on a thread in the fabric's network
-// namespace; the new thread inherits it. stop_fd() has something to read when the fabric ended by
-// itself.
+// Runs a fabric on a thread of its own. Call make() on a thread in the fabric's network namespace;
+// the new thread inherits it. stop_fd() becomes readable when the fabric has ended.
 #pragma once
 
 #include <memory>
@@ -25,7 +24,7 @@ class FabricThread {
 
   int stop_fd() const { return ended_.get(); }
 
-  // Stops it. How it fared; an error where it broke.
+  // Stops the fabric and returns its status.
   base::Status finish();
   FabricSnapshot snapshot() const { return emulator_->snapshot(); }
 
@@ -35,7 +34,7 @@ class FabricThread {
 
   std::unique_ptr<Emulator> emulator_;
   net::UniqueFd ended_;
-  base::Status status_;  // of the thread; read once it is joined
+  base::Status status_;  // the thread's; read after it is joined
   std::thread thread_;
 };
 

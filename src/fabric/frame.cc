@@ -32,12 +32,12 @@ FrameKind kind_of(const spillway_frame& frame) {
   return FrameKind::kOther;
 }
 
-// Whether the header's service field says something about it.
+// True if the header's service field has a meaning.
 bool has_service(FrameKind kind) {
   return kind == FrameKind::kSpillwayData || kind == FrameKind::kSpillwaySum;
 }
 
-// Of a Spillway packet whose payload begins here.
+// `payload` is that of a Spillway packet.
 std::uint8_t priority_of(const std::uint8_t* payload) {
   return spillway_priority_of(payload[offsetof(spillway_packet_header, service)]);
 }

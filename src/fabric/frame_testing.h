@@ -22,7 +22,7 @@ inline std::uint16_t be_at(base::ByteView bytes, std::size_t offset) {
   return static_cast<std::uint16_t>((bytes[offset] << 8) | bytes[offset + 1]);
 }
 
-// 0xFFFF over bytes that hold their own, right checksum.
+// 0xFFFF if the bytes include their correct checksum.
 inline std::uint16_t plain_sum(base::ByteView bytes, std::uint32_t sum = 0) {
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     sum += i % 2 == 0 ? std::uint32_t{bytes[i]} << 8 : bytes[i];
@@ -36,8 +36,8 @@ inline std::uint16_t plain_sum(base::ByteView bytes, std::uint32_t sum = 0) {
 struct FrameOptions {
   bool ipv6 = false;
   bool vlan = false;
-  bool service_vlan = false;  // 802.1ad, around the other
-  bool options = false;       // IPv4: four bytes of them
+  bool service_vlan = false;  // 802.1ad, outside the other tag
+  bool options = false;       // IPv4: four bytes of options
   std::uint8_t tos = 0;
   std::uint8_t protocol = 17;
   std::uint16_t fragment = 0;
@@ -51,7 +51,7 @@ struct TestFrame {
   std::size_t transport = 0;
   bool ipv6 = false;
 
-  // Of the transport header with its checksum, as a receiver sums it up.
+  // Sum over the transport header with its checksum, as a receiver computes it.
   std::uint16_t transport_sum() const {
     const base::ByteView all(bytes);
     const base::ByteView addresses = ipv6 ? all.subspan(ip + 8, 32) : all.subspan(ip + 12, 8);
@@ -91,7 +91,7 @@ inline void append_ipv6(const FrameOptions& options, std::size_t length, Bytes& 
   }
 }
 
-// UDP or TCP (20 bytes of header) with its checksum still zero.
+// A UDP or TCP frame (20 bytes of header), with a checksum of zero.
 inline TestFrame make_frame(const FrameOptions& options) {
   TestFrame frame;
   Bytes& out = frame.bytes;
@@ -122,7 +122,7 @@ inline TestFrame make_frame(const FrameOptions& options) {
   return frame;
 }
 
-// A data packet's bytes: a valid header and something behind it.
+// A data packet: a valid header and some bytes after it.
 inline Bytes data_payload(std::size_t size, std::uint16_t source = 0, std::uint8_t importance = 5) {
   wire::DataHeader header;
   header.stamp.message.source = source;

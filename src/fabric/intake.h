@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Makes packets of the network from what ports read, and decides whom they are for. Frames of
-// interfaces go where their destination's station was last seen, to all other hosts if it was seen
-// nowhere or means many; datagrams of relays say it themselves. Nothing goes back where it came
-// from (dataplane/station.h). A copy per host: the sender's emulated link carries each of them.
+// Turns what ports read into packets of the network and decides on their receivers. Frames of
+// interfaces go where their destination's station was last seen; frames for unknown stations or for
+// groups go to all other hosts. Datagrams of relays name their receiver. Nothing goes back where it
+// came from (dataplane/station.h). Each receiver gets a copy, and the sender's emulated link
+// carries all copies.
 //
-// Packets are handed over as arrivals, which whoever owns the ports takes out after a round of
-// reading and puts in order. One thread.
+// Packets wait as arrivals. After a round of reading, the owner of the ports takes them out and
+// sorts them. One thread.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +29,9 @@ struct Arrival {
 
 struct IntakeCounters {
   std::uint64_t frames = 0;     // read
-  std::uint64_t unknown = 0;    // neither for a known host nor for all
-  std::uint64_t same_port = 0;  // for somebody behind the port they came in at
-  std::uint64_t foreign = 0;    // to a relay, and not Spillway's
+  std::uint64_t unknown = 0;    // too short, or from an unknown relay peer
+  std::uint64_t same_port = 0;  // receiver behind the ingress port
+  std::uint64_t foreign = 0;    // at a relay: not Spillway packets
 };
 
 class Intake {
@@ -39,7 +40,7 @@ class Intake {
 
   void take_frame(scenario::HostId from, base::ByteView frame, base::Instant at);
   struct Datagram {
-    std::optional<scenario::HostId> from;  // nothing: it cannot be told
+    std::optional<scenario::HostId> from;  // null: unknown
     scenario::HostId to = 0;
     std::uint8_t tos = 0;
     std::uint32_t label = 0;
@@ -47,11 +48,11 @@ class Intake {
   };
   void take_datagram(const Datagram& datagram, base::Instant at);
 
-  // A port stopped reading with more to come: what happened after `at` is not known yet.
+  // A port stopped reading although more frames waited: later than `at`, nothing is known yet.
   void stopped_at(base::Instant at);
   base::Instant known_until(base::Instant now) const;
 
-  // Emptied by whoever takes them out, with next_round().
+  // The owner of the ports empties it, with next_round().
   std::vector<Arrival>& arrivals() { return arrivals_; }
   void next_round();
   const IntakeCounters& counters() const { return counters_; }

@@ -12,7 +12,7 @@ constexpr std::uint32_t kHosts = 4;
 
 class IntakeOfFrames : public testing::Test {
  protected:
-  // A frame between addresses of these numbers; 0 is for all.
+  // A frame between the addresses with these numbers; 0 is broadcast.
   static Bytes frame(std::uint8_t from, std::uint8_t to, bool vlan = false) {
     Bytes made = make_frame({.vlan = vlan, .payload = data_payload(200)}).bytes;
     std::fill_n(made.begin(), kMacBytes, to == 0 ? std::uint8_t{0xFF} : std::uint8_t{2});
@@ -21,7 +21,7 @@ class IntakeOfFrames : public testing::Test {
     return made;
   }
 
-  // Whom it goes to.
+  // The hosts that the frame goes to.
   std::vector<scenario::HostId> take(scenario::HostId at, const Bytes& frame) {
     intake_.take_frame(at, frame, {});
     std::vector<scenario::HostId> receivers;

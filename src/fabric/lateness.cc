@@ -6,8 +6,8 @@
 
 namespace spillway::fabric {
 
-// Bucket 0 is what was late by less than a microsecond. Above, a doubling's quarters are those of
-// the number itself: linear inside a doubling, which is close enough and takes no logarithm.
+// Bucket 0 is for lateness below a microsecond. Above it, buckets are linear quarters of each
+// doubling: close enough, and no logarithm is needed.
 std::size_t Lateness::bucket_of(base::Duration late) {
   const auto quarters = static_cast<std::uint64_t>(late.count()) * kPerDoubling / 1'000;
   if (quarters < kPerDoubling) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How late frames left, of any number of them, in a fixed room: how many, mean, latest, and shares
-// by buckets that grow by a quarter of a doubling, so that a percentile is at most a quarter above
-// the truth. Whoever was early was on time. Adds up over ports. One thread.
+// Lateness of any number of frames in constant memory: count, mean, maximum, and a histogram. Its
+// buckets grow by a quarter of a doubling, so a percentile is at most a quarter above the truth.
+// Early frames count as on time. Ports' values can be added up. One thread.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ class Lateness {
   std::uint64_t count() const { return count_; }
   base::Duration latest() const { return latest_; }
   base::Duration mean() const;
-  // What so many of 100 did not exceed.
+  // The lateness that `percent` % of the frames did not exceed.
   base::Duration percentile(unsigned percent) const;
 
  private:

@@ -12,9 +12,9 @@ std::uint64_t number_of(const spillway_station& station) {
   return std::bit_cast<std::uint64_t>(station);
 }
 
-// The first of a station's places.
+// The first of the entries where a station may be.
 std::size_t place_of(std::uint64_t station, std::size_t ways) {
-  // Addresses of one maker differ in their last bytes alone, which stand high here.
+  // Addresses of one vendor differ only in their last bytes, which are the high bits here.
   const std::uint64_t hash = (station ^ (station >> 24)) * 0x9E3779B97F4A7C15ULL;
   return static_cast<std::size_t>(hash >> 48) % (kMacTableSize / ways) * ways;
 }

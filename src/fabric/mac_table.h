@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which host a station (a MAC address in a VLAN, dataplane/station.h) was last seen at, as a
-// learning switch knows it. Holds kMacTableSize of them; each has a few places where it may stand,
-// and where they are taken the one learnt longest ago gives way: a flood of made-up addresses makes
-// the fabric flood, not grow. One thread.
+// Which host a station (a MAC address in a VLAN, dataplane/station.h) was last seen at, as in a
+// learning switch. Holds kMacTableSize stations. Each may use only a few entries and replaces the
+// oldest of them: a flood of forged addresses makes the fabric flood frames, not grow. One thread.
 #pragma once
 
 #include <array>

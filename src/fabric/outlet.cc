@@ -13,7 +13,7 @@ unsigned default_writers(std::size_t ports, unsigned cores) {
   return std::min(static_cast<unsigned>(ports), cores / kCoresPerWriter);
 }
 
-// ------------------------------------------------------------------ the thread
+// ------------------------------------------------------------------ Writer
 
 Writer::Writer() : thread_([this] { work(); }) {}
 
@@ -50,7 +50,7 @@ void Writer::work() {
   }
 }
 
-// ------------------------------------------------------------------ the port's side
+// ------------------------------------------------------------------ Outlet
 
 Outlet::Outlet(std::size_t message_bytes, std::optional<net::SocketAddress> to)
     : to_(std::move(to)) {
@@ -86,7 +86,7 @@ void Outlet::flush(int fd) {
   batches_[current_]->is_leaving.wait(true, std::memory_order_acquire);
 }
 
-// On the writer's thread, where there is one.
+// Runs on the writer's thread, if there is one.
 void Outlet::write(std::size_t index, int fd) {
   Slot& slot = *batches_[index];
   const SendCounters written = slot.batch.send(fd);

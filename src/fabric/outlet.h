@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where a port's frames leave. Most of what an emulated fabric costs is here: a frame that is
-// written to an interface is carried through the receiving host's network stack by whoever writes
-// it. So it is done by Writers, threads beside the one that runs the network, where the machine has
-// cores for them; without, by the fabric's thread itself. A port has one writer: its frames leave
-// in the order in which they were added, and nothing else depends on who writes them.
+// Sends a port's frames. Most of an emulated fabric's cost is here: the thread that writes a frame
+// to an interface also carries it through the receiving host's network stack. So Writers, threads
+// beside the one that runs the network, do it if the machine has enough cores. Otherwise the
+// fabric's thread does. A port has one writer, so its frames leave in the order in which they were
+// added. Nothing else depends on who writes them.
 //
-// An Outlet gathers frames in one of kBatches batches; flush() hands it to the writer and goes on
-// with the next, which it waits for where all are on their way: a fabric whose writers do not keep
-// up is late, and says so, but holds no more than that.
+// An Outlet gathers frames in one of kBatches batches. flush() hands the batch to the writer and
+// goes on with the next one; if all are in flight, it waits. A fabric whose writers do not keep up
+// is late, and reports it, but its memory stays bounded.
 //
-// Threads: an Outlet belongs to the fabric's thread. A Writer outlives no outlet that uses it, so
-// it goes first; what it was handed is written by then.
+// Threads: an Outlet belongs to the fabric's thread. A Writer must be destroyed before the outlets
+// that use it; it first writes all that it was handed.
 #pragma once
 
 #include <atomic>
@@ -32,8 +32,8 @@
 
 namespace spillway::fabric {
 
-// How many writers a fabric of so many ports has on so many cores: a quarter of them, for hosts'
-// programs need the others; none where cores are few.
+// Default number of writers: at most one per port, and at most a quarter of the cores, because the
+// hosts' programs need the others.
 unsigned default_writers(std::size_t ports, unsigned cores);
 
 class Outlet;
@@ -71,13 +71,13 @@ class Outlet {
   Outlet(const Outlet&) = delete;
   Outlet& operator=(const Outlet&) = delete;
 
-  // Before anything was added.
+  // Call before anything is added.
   void use(Writer& writer);
 
-  // As SendBatch::add().
+  // Like SendBatch::add().
   base::MutableByteView add(int fd, std::size_t bytes, std::uint8_t tos, base::Instant due);
   void flush(int fd);
-  // Until all that was flushed has left.
+  // Waits until all that was flushed has left.
   void wait_until_written();
   std::size_t message_bytes() const { return batches_.front()->batch.message_bytes(); }
   SendCounters counters() const;

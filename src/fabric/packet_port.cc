@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-// After the socket headers, whose types the kernel's have too.
+// Must follow the socket headers: the kernel's headers define the same types.
 #include <linux/if.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
@@ -42,11 +42,11 @@ base::Status set_options(int fd, int index) {
   if (!set) {
     return net::system_error("set up a packet socket", errno);
   }
-  net::size_socket_buffers(fd, kSocketBufferBytes);  // a help, not a need
+  net::size_socket_buffers(fd, kSocketBufferBytes);  // optional, so failure is ignored
   return {};
 }
 
-// 0: there is none of that name. Needs no privilege.
+// Returns 0 if there is no such interface. Needs no privilege.
 int index_of(const std::string& interface) {
   const net::UniqueFd any(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   ifreq request = {};
@@ -65,7 +65,7 @@ base::Result<std::size_t> mtu_of(int fd, const std::string& interface) {
   return static_cast<std::size_t>(request.ifr_mtu);
 }
 
-// Only a bound socket hears anything: its options stand before the first frame.
+// Only a bound socket receives, so its options are set before the first frame.
 base::Status bind_to(int fd, int index) {
   sockaddr_ll address = {};
   address.sll_family = AF_PACKET;
@@ -77,7 +77,7 @@ base::Status bind_to(int fd, int index) {
   return {};
 }
 
-// The frame with its tag, which is put in front of it in its buffer.
+// Puts the tag back into the frame, in the buffer's headroom.
 base::MutableByteView with_tag(base::MutableByteView frame, std::uint32_t vlan) {
   static_assert(ReceiveBatch::kHeadroom >= SPILLWAY_VLAN_TAG);
   constexpr std::size_t kAddresses = 2 * kMacBytes;
@@ -121,7 +121,7 @@ base::Result<std::unique_ptr<PacketPort>> PacketPort::open(const std::string& in
   if (!status.ok()) {
     return status;
   }
-  // A tag that the kernel leaves in belongs to the frame, not to its MTU.
+  // A tag that the kernel leaves in the frame does not count towards the MTU.
   const std::size_t longest =
       std::min<std::size_t>(*mtu + SPILLWAY_ETHERNET_HEADER + SPILLWAY_VLAN_TAG,
                             SPILLWAY_MAX_FRAME_BYTES - SPILLWAY_VLAN_TAG);
@@ -158,7 +158,7 @@ PortCounters PacketPort::counters() {
   tpacket_stats stats = {};
   socklen_t size = sizeof(stats);
   if (::getsockopt(fd_.get(), SOL_PACKET, PACKET_STATISTICS, &stats, &size) == 0) {
-    missed_ += stats.tp_drops;  // since it was last asked
+    missed_ += stats.tp_drops;  // since the last query
   }
   return {.out = out_.counters(), .missed = missed_, .oversized = oversized_};
 }

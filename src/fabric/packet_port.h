@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A port that is a network interface of the calling thread's namespace: every frame it receives,
-// whoever it is for, through a packet socket. Needs CAP_NET_RAW there.
+// A port that is a network interface of the calling thread's namespace. A packet socket receives
+// every frame, whatever its destination. Needs CAP_NET_RAW there.
 //
-// Checksums that the sender left to a card are completed and VLAN tags that the kernel took out are
-// put back. Frames longer than the interface's (segmentation left to a card: TSO, GSO, GRO) are
-// dropped and counted, for no switch carries them. Threads as in port.h.
+// Completes checksums that the sender left to a card, and puts back VLAN tags that the kernel took
+// out. Frames longer than the interface's (segmentation left to a card: TSO, GSO, GRO) are dropped
+// and counted, because no switch carries them. Threads as in port.h.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ namespace spillway::fabric {
 
 class PacketPort final : public Port {
  public:
-  // `lengths` of frames that were cut: enum spillway_lengths.
+  // `lengths`: enum spillway_lengths, for trimmed frames.
   static base::Result<std::unique_ptr<PacketPort>> open(const std::string& interface,
                                                         scenario::HostId host,
                                                         std::uint8_t lengths);

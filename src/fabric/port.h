@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where one host of the emulated network is attached to the outside: frames are read here as if
-// that host had sent them, and written here when the network delivers them to it. packet_port.h is
-// a network interface, relay_port.h a UDP relay.
+// Attaches one host of the emulated network to the outside. Frames that the network delivers to the
+// host are written here. A network interface (packet_port.h) reads what the host sends; a UDP relay
+// (relay_port.h) reads what others send to it.
 //
-// Reading never blocks. A read takes at most kFramesPerRead, so that one busy port does not starve
-// the others; what is left waits in the kernel. Writing waits for the writer where all of the
-// port's batches are on their way (outlet.h). One thread calls; a writer's, if any, sends.
+// Reading never blocks. A read takes at most kFramesPerRead frames, so that a busy port does not
+// starve the others; the rest waits in the kernel. Writing waits for the writer if all of the
+// port's batches are in flight (outlet.h). One thread calls; a writer thread, if any, sends.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,12 @@ namespace spillway::fabric {
 inline constexpr std::size_t kFramesPerRead = 256;
 inline constexpr int kSocketBufferBytes = 8 << 20;
 
-// A frame that leaves.
+// A frame to send.
 struct Departure {
   base::ByteView bytes;  // the frame, or a relay's UDP payload
   std::uint8_t dscp = 0;
   std::uint8_t ecn = 0;
-  bool is_cut = false;  // it was longer when it was sent
+  bool is_cut = false;  // trimmed in the network
   base::Instant due;    // by the monotonic clock
 };
 
@@ -47,18 +47,18 @@ class Port {
 
   virtual int fd() const = 0;
   void read(Intake& intake);
-  // Leaves with the next flush() at the latest.
+  // The frame leaves with the next flush() at the latest.
   virtual void write(const Departure& departure) = 0;
-  // Handed to the writer where there is one.
+  // Hands the frames to the writer, if there is one.
   void flush() { out_.flush(fd()); }
   void wait_until_written() { out_.wait_until_written(); }
-  // Before the first write(). Must outlive the last one.
+  // Call before the first write(). The writer must outlive the last one.
   void use(Writer& writer) { out_.use(writer); }
-  // Asks the kernel where it has to.
+  // Queries the kernel if necessary.
   virtual PortCounters counters() = 0;
 
  protected:
-  // The sizes of the longest messages; UDP says where everything goes to.
+  // Sizes of the longest messages; `to` is the destination of UDP messages.
   Port(std::size_t read_bytes, std::size_t write_bytes, std::optional<net::SocketAddress> to = {})
       : in_(read_bytes), out_(write_bytes, std::move(to)) {}
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the hosts of a topology are attached to the outside, and how a scenario's `port` lines say
-// so. Every host has exactly one such line; errors name the line.
+// Where the hosts of a topology are attached to the outside, as a scenario's `port` lines say.
+// Every host has exactly one such line; errors name the line.
 #pragma once
 
 #include <string>
@@ -14,12 +14,12 @@
 
 namespace spillway::fabric {
 
-// A network interface of the calling thread's network namespace, or, where `interface` is empty, a
-// UDP relay for Spillway packets alone.
+// A network interface of the calling thread's network namespace or, if `interface` is empty, a UDP
+// relay for Spillway packets only.
 struct PortAttachment {
   std::string interface;
-  net::SocketAddress listen;   // relay: packets for this host come here from the other hosts,
-  net::SocketAddress deliver;  // and leave to here
+  net::SocketAddress listen;   // relay: other hosts send packets for this host here
+  net::SocketAddress deliver;  // relay: the host receives them here
 };
 
 // One per host, in the topology's order.

@@ -26,7 +26,7 @@ void PortStack::on_packet(sim::Packet& packet, base::Instant now) {
                .due = zero_ + now.since_zero()});
 }
 
-// A frame that has arrived waits for the card, not for the clock.
+// A frame that has already arrived waits for the emulated card, not for the clock.
 base::Instant PortStack::next_timeout() const {
   return waiting_.empty() || waiting_.front().at <= seen_ ? transport::kNever : waiting_.front().at;
 }
@@ -42,7 +42,7 @@ bool PortStack::poll_transmit(base::Instant now, sim::Packet& packet) {
   waiting_bytes_ -= kept.bytes;
   packet = kept;
   packet.next = sim::kNone;
-  kept.payload = sim::kNone;  // it has moved
+  kept.payload = sim::kNone;  // moved to `packet`
   pool_.release(index);
   return true;
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A real host as the emulated network sees it: what its port read waits here until the host's
-// emulated link is free, and what the network delivers goes to the port. It stands for the host's
-// card: a frame that finds kIngressBytes before it is dropped and counted.
+// A real host as the emulated network sees it. What its port read waits here until the host's
+// emulated link is free; what the network delivers goes to the port. It stands for the host's card:
+// a frame that would not fit into kIngressBytes is dropped and counted.
 //
-// Frames leave in the order of push() and never before the time they arrived. One thread.
+// Frames leave in the order of push(), and never before they arrived. One thread.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,12 @@ inline constexpr std::uint64_t kIngressBytes = 4 << 20;
 
 class PortStack final : public sim::HostStack {
  public:
-  // `zero`: when the network's time began, by the monotonic clock. Everything outlives the stack.
+  // `zero`: start of the network's time, by the monotonic clock. All arguments must outlive the
+  // stack.
   PortStack(sim::PacketPool& pool, Port& port, const base::Instant& zero)
       : pool_(pool), port_(port), zero_(zero) {}
 
-  // `at` by the network's clock, not before its now. Takes the packet over.
+  // `at` is by the network's clock and not before its current time. Takes ownership of the packet.
   void push(sim::PacketIndex index, base::Instant at);
   std::uint64_t dropped() const { return dropped_; }
 

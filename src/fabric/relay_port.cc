@@ -73,8 +73,8 @@ base::Result<std::unique_ptr<RelayPort>> RelayPort::open(const PortAttachment& a
       new RelayPort(std::move(socket).value(), attachment, host, directory));
 }
 
-// A datagram longer than any Spillway packet was cut by the buffer: as Intake sees it, what is left
-// may look like one.
+// A datagram longer than any Spillway packet was cut by the buffer. What is left may look like a
+// Spillway packet to Intake, so it gets nothing.
 void RelayPort::take(const Received& received, Intake& intake) {
   const net::SocketAddress from = net::SocketAddress::from(*received.from);
   const base::ByteView payload = received.is_cut ? base::ByteView() : received.bytes;

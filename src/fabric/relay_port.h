@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A port that is a UDP relay, for Spillway packets alone and without any privilege: one socket per
-// host, where the other hosts send what is for it, and from where it leaves to the host. DSCP and
-// ECN are read from each datagram and written to it. Threads as in port.h.
+// A port that is a UDP relay, for Spillway packets only and without privilege. Each host has one
+// socket: other hosts send its packets there, and from there they go on to the host. DSCP and ECN
+// are read from each datagram and written to it. Threads as in port.h.
 //
-// Which host a datagram comes from, its relay directory knows: the one that is delivered to at the
-// datagram's source address; else the only one with its IP address; else the one whose number is
-// the rank that the packet names, for hosts that share an address. Fixed once made; any thread.
+// The relay directory finds the host that a datagram comes from. First choice is the host that
+// receives at the datagram's source address, then the only host with its IP address. For hosts that
+// share an address it is the host numbered like the packet's source rank. Immutable; any thread.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ class RelayDirectory {
   using Key = std::string;  // an address's bytes
 
   std::map<Key, scenario::HostId, std::less<>> by_address_;
-  std::map<Key, std::optional<scenario::HostId>, std::less<>> by_ip_;  // nothing: several hosts'
+  std::map<Key, std::optional<scenario::HostId>, std::less<>> by_ip_;  // null: several hosts'
   std::uint32_t hosts_;
 };
 

@@ -38,7 +38,7 @@ ReceiveBatch::ReceiveBatch(std::size_t message_bytes)
 }
 
 std::size_t ReceiveBatch::receive(int fd) {
-  for (mmsghdr& header : headers_) {  // the kernel wrote over these
+  for (mmsghdr& header : headers_) {  // the kernel overwrites these
     header.msg_hdr.msg_namelen = sizeof(sockaddr_storage);
     header.msg_hdr.msg_controllen = kControlBytes;
   }
@@ -110,8 +110,8 @@ void SendBatch::write_class(std::size_t index, std::uint8_t tos) {
   std::memcpy(CMSG_DATA(control), &value, sizeof(value));
 }
 
-// The kernel stops at a message it refuses, and says why when it is the first one: a full queue
-// refuses the others as well, anything else concerns that message alone.
+// The kernel stops at a message that it refuses, and reports the error if that message is the
+// first. A full queue refuses the others as well; any other error concerns only that message.
 SendCounters SendBatch::send(int fd) {
   SendCounters counters;
   counters.late = lateness();

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages to and from a socket, many at a call.
+// Messages to and from a socket, many per call.
 //
-// ReceiveBatch (recvmmsg) says beside each message what the kernel does: when it arrived, and,
-// where the socket asked for it, DSCP and ECN, a packet socket's remarks and how many messages were
-// lost. Its buffers hold one call's messages.
+// ReceiveBatch (recvmmsg) reports with each message when it arrived. If the socket asked for them,
+// it also reports DSCP and ECN, a packet socket's auxiliary data, and the number of lost messages.
+// Its buffers hold the messages of one call.
 //
-// SendBatch (sendmmsg) gathers messages on their way out and sends them all at once. What the
-// kernel has no room for is dropped and counted, as a full card would: the fabric waits for nobody.
-// It keeps the time at which each was due, and how late they left.
+// SendBatch (sendmmsg) gathers outgoing messages and sends them together. What the kernel has no
+// room for is dropped and counted, as by a full card: the fabric never waits. It keeps the time at
+// which each message was due, and how late it left.
 //
-// One thread each at a time.
+// Each object is used by one thread at a time.
 #pragma once
 
 #include <sys/socket.h>
@@ -30,10 +30,10 @@ namespace spillway::fabric {
 
 struct Received {
   base::MutableByteView bytes;
-  bool is_cut = false;       // it was longer than a buffer
+  bool is_cut = false;       // longer than the buffer
   net::ArrivalNotes notes;   // DSCP and ECN of UDP; the time by the monotonic clock
   bool no_checksum = false;  // packet sockets: its TCP or UDP checksum was left to the card
-  std::optional<std::uint32_t> vlan;  // packet sockets: type << 16 | tag, which was taken out
+  std::optional<std::uint32_t> vlan;  // packet sockets: type << 16 | tag that the kernel took out
   const sockaddr_storage* from = nullptr;
 };
 
@@ -47,11 +47,11 @@ class ReceiveBatch {
   ReceiveBatch(const ReceiveBatch&) = delete;
   ReceiveBatch& operator=(const ReceiveBatch&) = delete;
 
-  // What waits at the socket, without waiting for more: how many messages that is.
+  // Receives what waits at the socket, without blocking. Returns the number of messages.
   std::size_t receive(int fd);
-  // One of them; `now` by base::MonotonicClock, read after receive().
+  // One message of the batch. `now` is by base::MonotonicClock, read after receive().
   Received message(std::size_t index, base::Instant now);
-  // Messages that the kernel threw away, of UDP sockets that asked for it.
+  // Messages that the kernel dropped, for UDP sockets that asked for this count.
   std::uint64_t overflowed() const { return reader_.overflowed(); }
 
  private:
@@ -70,24 +70,24 @@ class ReceiveBatch {
 struct SendCounters {
   std::uint64_t sent = 0;
   std::uint64_t refused = 0;
-  Lateness late;  // of all
+  Lateness late;  // of sent and refused messages
 };
 
 class SendBatch {
  public:
   static constexpr std::size_t kMessages = 64;
 
-  // For a bound packet socket, or a UDP socket with the address that everything goes to.
+  // For a bound packet socket, or for a UDP socket with one destination.
   explicit SendBatch(std::size_t message_bytes, std::optional<net::SocketAddress> to = {});
   SendBatch(const SendBatch&) = delete;
   SendBatch& operator=(const SendBatch&) = delete;
 
   bool is_empty() const { return gathered_ == 0; }
   bool is_full() const { return gathered_ == kMessages; }
-  // Room for a message of so many bytes, at most message_bytes; the batch is not full. `tos`
-  // matters for UDP; `due` by the monotonic clock.
+  // Room for a message of `bytes` bytes, at most message_bytes. The batch must not be full. `tos`
+  // matters only for UDP; `due` is by the monotonic clock.
   base::MutableByteView add(std::size_t bytes, std::uint8_t tos, base::Instant due);
-  // Empties it. What came of its messages.
+  // Sends and empties the batch. Returns what happened to its messages.
   SendCounters send(int fd);
   std::size_t message_bytes() const { return message_bytes_; }
 

@@ -19,7 +19,7 @@ namespace {
 
 using sim::SumFields;
 
-// The frame of a rank on a host of the same number to another.
+// A frame from a rank, on the host of the same number, to another rank.
 Bytes frame_of(const SumFields& fields, const FrameOptions& like = {}) {
   FrameOptions options = like;
   options.payload = sim::sum_bytes(fields);
@@ -99,7 +99,7 @@ struct FrameNetwork {
     introduce({});
   }
 
-  // Everybody is heard, so that nothing is flooded.
+  // Every host sends once, so that later frames are not flooded.
   void introduce(const FrameOptions& like) {
     for (std::uint16_t host = 0; host < network.hosts(); ++host) {
       SumFields hello;
@@ -132,7 +132,7 @@ struct FrameNetwork {
   std::vector<FrameHost*> hosts;
 };
 
-// The frame is whole in itself and goes from one rank to another.
+// Expects a whole frame from one rank to another.
 void expect_frame(const Bytes& frame, std::uint16_t from, std::uint16_t to, std::size_t ip = 14) {
   EXPECT_EQ(frame[5], to + 1);
   EXPECT_EQ(frame[11], from + 1);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For as long as it lives, the calling thread runs before ordinary ones and wakes when it asked to,
-// not some microseconds later; where the system does not permit it, as it did before. What the
-// thread starts meanwhile is ordinary. Made and destroyed by the same thread.
+// While this object lives, the calling thread runs before ordinary threads and wakes up on time,
+// not some microseconds later. If the system does not permit it, nothing changes. Threads started
+// meanwhile are ordinary. Create and destroy it on the same thread.
 #pragma once
 
 #include <sched.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The fabric between two network namespaces, joined to it by veth pairs: what real hosts' kernels
-// send arrives intact, checksum offload left on. Runs in a process of its own with fresh user and
-// network namespaces; skipped where that is not permitted.
+// send arrives intact with checksum offload on. Runs in a process of its own with fresh user and
+// network namespaces; skipped if that is not permitted.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ bool shell(const std::string& command) {
   return std::system(("{ " + command + "; } >/dev/null 2>&1").c_str()) == 0;
 }
 
-// A network namespace, held by the descriptor of a thread that made it.
+// A network namespace, kept alive by a descriptor from the thread that made it.
 net::UniqueFd make_namespace() {
   net::UniqueFd fd;
   std::thread([&fd] {

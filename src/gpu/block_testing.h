@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A block of the kernels on a CPU, so that tests hold their bits to the oracle's without a GPU: in
-// each step one thread after the other, in either order. This file takes the place of
-// kernels/device.cuh and kernels/block.cuh; the other sources are those that a device runs.
+// Runs a block of the kernels on a CPU, so that tests compare its bits with the oracle's without a
+// GPU. Each step runs one thread after the other, in either order. This file replaces
+// kernels/device.cuh and kernels/block.cuh; all other sources are the ones a GPU runs.
 //
-// One thread at a time, as the block is a static one.
+// Use it from one thread at a time: the block is a static object.
 #pragma once
 
 #include <algorithm>
@@ -128,7 +128,7 @@ inline unsigned short to_float16(float value) {
   return collective::float_to_float16(value);
 }
 
-// All blocks of a launch, one after the other. Shared memory begins with rubbish.
+// Runs all blocks of a launch, one after the other. Shared memory starts with garbage.
 template <typename Kernel, typename Arguments>
 void run_on_cpu(Kernel kernel, const Launch& launch, const Arguments& arguments,
                 ThreadOrder order = ThreadOrder::kForward) {

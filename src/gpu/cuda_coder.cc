@@ -25,7 +25,7 @@ base::Result<std::unique_ptr<Workspace>> Workspace::make(const DeviceHandle& dev
 base::Result<DevicePointer> Workspace::buffer(Buffer which, std::size_t bytes) {
   DeviceMemory& memory = buffers_[static_cast<unsigned>(which)];
   if (memory.size() < bytes) {
-    memory = DeviceMemory();  // before a larger one is taken
+    memory = DeviceMemory();  // free it before allocating a larger one
     base::Result<DeviceMemory> made = DeviceMemory::make(device_, std::bit_ceil(bytes));
     if (!made.ok()) {
       return made.status();
@@ -83,7 +83,7 @@ base::Result<std::shared_ptr<CudaCoder>> CudaCoder::make(int ordinal) {
 }
 
 base::Result<std::shared_ptr<CudaCoder>> CudaCoder::of(int ordinal) {
-  // Never destroyed: the driver may be gone by the time statics are.
+  // Never destroyed: the driver may be unloaded before statics are destroyed.
   static auto& mutex = *new std::mutex();
   static auto& coders =
       *new std::array<std::optional<base::Result<std::shared_ptr<CudaCoder>>>, kMaxDevices>();

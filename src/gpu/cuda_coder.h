@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A GPU's coder, one per process: kernels, and memory that is used again and again. Pinned memory
-// for messages comes in powers of two, of which up to kMaxIdlePinnedBytes are kept; a workspace on
-// the device goes to one thread at a time, and there are as many as ever coded at once.
+// The codec of one GPU, one per process: the kernels, and reusable memory. Pinned memory for
+// messages comes in powers of two; up to kMaxIdlePinnedBytes of it stay allocated while idle. Each
+// device workspace serves one thread at a time. There are as many as threads that ever coded at
+// once.
 //
-// Any thread; a workspace is its taker's until it is let go.
+// Any thread; a workspace belongs to its taker until it is released.
 #pragma once
 
 #include <array>
@@ -39,19 +40,19 @@ class Workspace {
     kNumbers,
   };
   static constexpr std::size_t kBuffers = 7;
-  // At least so long. What was in it is lost when it grows, and the stream must be idle then.
+  // A device buffer of at least `bytes`. Growing it loses its content and requires an idle stream.
   base::Result<DevicePointer> buffer(Buffer which, std::size_t bytes);
-  // The same in pinned memory, for what is small and travels beside planes.
+  // The same in pinned host memory, for the small data beside planes.
   base::Result<std::uint8_t*> staging(std::size_t bytes);
 
   OwnedStream& stream() { return stream_; }
-  // Sleeps until the stream has done what it was given.
+  // Sleeps until the stream has finished all its work.
   base::Status wait();
 
-  // A mark on the stream, behind what it was given; those of one sequence are numbered from 0.
+  // Records a mark on the stream behind its present work. Each sequence numbers its marks from 0.
   base::Status mark(std::size_t number);
-  // From a mark to the one behind it or, of the last of `count`, to the end; once that was waited
-  // for. Nothing where the device cannot say.
+  // Time from one of `count` marks to the next, or to the end for the last mark. Call wait() first.
+  // Zero if the device cannot measure it.
   base::Duration time_from(std::size_t number, std::size_t count) const;
 
  private:
@@ -68,15 +69,15 @@ class Workspace {
 
 class CudaCoder : public std::enable_shared_from_this<CudaCoder> {
  public:
-  // Made at the first call, which loads the GPU's kernels, and the same ever after; or the sentence
-  // why not.
+  // Created by the first call, which loads the GPU's kernels. Later calls return the same result,
+  // or the same error.
   static base::Result<std::shared_ptr<CudaCoder>> of(int ordinal);
 
   const PlaneCoder& planes() const { return planes_; }
   const LevelCoder& levels() const { return levels_; }
   const DeviceHandle& device() const { return planes_.device(); }
 
-  // Both go back when they are let go.
+  // Both return to the coder when released.
   base::Result<packetize::PlaneMemory> take_pinned(std::size_t bytes);
   using Lease = std::unique_ptr<Workspace, std::function<void(Workspace*)>>;
   base::Result<Lease> take_workspace();

@@ -221,12 +221,12 @@ base::Status CudaTensor::add_up(const Extent& extent, const collective::DeviceSu
     return workspace.status();
   }
   Sequence steps(*coder_, *workspace.value(), Sequence::Work::kDecode, times_);
-  // A place for each message's rows and bytes: copies of earlier ones may still be under way.
+  // Each message needs its own staging memory: copies of earlier ones may still be in progress.
   const std::size_t each = Sequence::staged_bytes(sum.contribution_plan);
   const std::size_t factor_bytes = sum.factors.size() * sizeof(float);
   std::uint8_t* const staged = steps.staging(each * sum.contributions.size() +
                                              Sequence::staged_bytes(sum.sum_plan) + factor_bytes);
-  // Room for both kinds of message before anything is under way.
+  // Reserve room for both kinds of message before any work starts.
   steps.room_for(sum.contribution_plan);
   const DeviceMessage message = steps.room_for(sum.sum_plan);
   const DeviceArray sums{steps.buffer(Buffer::kSums, extent.count * sizeof(float)),
@@ -264,7 +264,7 @@ base::Result<std::shared_ptr<std::uint64_t[]>> CudaTensor::make_words(std::size_
   return std::shared_ptr<std::uint64_t[]>(*memory, words);
 }
 
-// The input, and what it is owed.
+// The input plus its residual.
 DeviceArray CudaTensor::values_of(const Extent& extent, const float* owed, Sequence& steps) const {
   if (owed == nullptr) {
     return input(extent);
@@ -327,7 +327,7 @@ base::Status CudaTensor::round(const DeviceLevels& levels, const float* owed,
   return steps.status();
 }
 
-// Sums onto the device and into values there.
+// Copies sums to the device and decodes them there.
 void CudaTensor::read_sums(const DeviceLevels& levels, const DeviceLevelSums& sums,
                            const std::vector<bool>& forgotten, Store store,
                            const DeviceArray& values, Sequence& steps) {

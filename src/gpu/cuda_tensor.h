@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A tensor in the memory of an NVIDIA GPU, coded there or, of an exact operation, copied from there
-// and back: collective::DeviceTensor for CUDA.
+// collective::DeviceTensor for CUDA: a tensor in the memory of an NVIDIA GPU. The GPU codes it; for
+// an exact operation it is copied to the host and back.
 //
-// Work goes to streams of our own, behind what the caller's stream had been given when the tensor
-// was made; threads that wait for it sleep. When an operation has ended, so has all of its work on
-// the device, and its output is there for every stream.
+// Work runs on streams of our own, behind everything the caller's stream held when the tensor was
+// made. Threads that wait for it sleep. When an operation has ended, so has all its work on the
+// device, and its output is visible to every stream.
 //
-// The caller's memory must last until the operation has ended.
+// The caller's memory must stay valid until the operation has ended.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ namespace spillway::gpu {
 
 class CudaTensor final : public collective::DeviceTensor {
  public:
-  // Of an operation whose input and output are on that GPU. `stream`: where the caller's work on
-  // them is.
+  // For an operation whose input and output are on that GPU. `stream` is the stream of the caller's
+  // work on them.
   static base::Result<std::shared_ptr<collective::DeviceTensor>> make(
       int ordinal, const collective::Operation& operation, Stream stream);
 
@@ -64,7 +64,7 @@ class CudaTensor final : public collective::DeviceTensor {
              const collective::Operation& operation);
 
   base::Status make_host_memory(const collective::Operation& operation);
-  // A workspace whose stream comes behind the caller's.
+  // A workspace whose stream is ordered behind the caller's.
   base::Result<CudaCoder::Lease> begin();
   DeviceArray input(const collective::Extent& extent) const;
   DeviceArray output(const collective::Extent& extent) const;
@@ -74,11 +74,11 @@ class CudaTensor final : public collective::DeviceTensor {
                         Store store, const DeviceArray& values, Sequence& steps);
 
   std::shared_ptr<CudaCoder> coder_;
-  OwnedEvent ready_;  // the input is there, and the output may be written
+  OwnedEvent ready_;  // input is complete, and output may be written
   DevicePointer input_;
   DevicePointer output_;
   Element element_;
-  packetize::PlaneMemory host_input_;  // of an exact operation, pinned
+  packetize::PlaneMemory host_input_;  // pinned, for exact operations
   packetize::PlaneMemory host_output_;
   SequenceTimes times_;
 };

@@ -10,7 +10,7 @@
 namespace spillway::gpu {
 namespace {
 
-// The driver's numbers.
+// The driver's attribute numbers.
 constexpr int kMultiprocessors = 16;
 constexpr int kMajor = 75;
 constexpr int kMinor = 76;

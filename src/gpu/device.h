@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One GPU with the kernels loaded, and memory, streams and events of it as owners.
+// One GPU with the kernels loaded, and owners of its memory, streams and events.
 //
-// A device is opened once per process and stays: its context is the primary one, which PyTorch and
-// the CUDA run-time use too, so their pointers and streams are good here. Opening takes a second
-// where kernels come from the cache, several where they are compiled; what did not work the first
-// time is not tried again.
+// A device is opened once per process and stays open. It uses the primary context, which PyTorch
+// and the CUDA runtime use too, so their pointers and streams are valid here. Opening takes a
+// second if kernels come from the cache, several seconds if they are compiled. A failed first
+// attempt is not repeated.
 //
-// Any thread, but one at a time per owned object. Calls start work and return; only those whose
-// name says wait do.
+// Any thread, but each owned object only from one at a time. Calls start work and return; only
+// those with "wait" in their name wait.
 #pragma once
 
 #include <array>
@@ -59,13 +59,13 @@ struct DeviceInfo {
   int minor = 0;
   int multiprocessors = 0;
   std::size_t memory_bytes = 0;
-  unsigned shared_bytes = 0;  // that a block may have
+  unsigned shared_bytes = 0;  // limit per block
   std::string compiler;
   CodeOrigin code_origin = CodeOrigin::kCompiler;
   double code_seconds = 0.0;
 };
 
-// What the driver says of a GPU; nothing is loaded.
+// The driver's description of a GPU; loads nothing.
 base::Result<DeviceInfo> describe_device(int ordinal);
 
 struct LaunchSize {
@@ -77,7 +77,7 @@ struct LaunchSize {
 class Device {
  public:
   static base::Result<std::shared_ptr<const Device>> open(int ordinal);
-  // The same without a memory of earlier calls, for tests.
+  // Like open(), but ignores earlier calls; for tests.
   static base::Result<std::shared_ptr<const Device>> open_anew(
       int ordinal, const base::Environment& environment);
 
@@ -87,11 +87,11 @@ class Device {
 
   base::Status launch(Kernel kernel, const LaunchSize& size, const void* arguments,
                       Stream stream) const;
-  // From the device to itself.
+  // Copies within the device.
   base::Status copy(DevicePointer to, DevicePointer from, std::size_t bytes, Stream stream) const;
-  // Fails, with what to do instead, where the stream captures a graph.
+  // Fails if the stream is capturing a graph; the error says what to do instead.
   base::Status check_not_capturing(Stream stream) const;
-  // Zeros.
+  // Fills with zeros.
   base::Status clear(DevicePointer to, std::size_t bytes, Stream stream) const;
 
  private:
@@ -106,7 +106,7 @@ class Device {
 
 using DeviceHandle = std::shared_ptr<const Device>;
 
-// Memory of the device.
+// Device memory.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
@@ -124,7 +124,7 @@ class DeviceMemory {
   std::size_t bytes_ = 0;
 };
 
-// Memory of the host that the device copies from and to by itself.
+// Pinned host memory, which the device can copy by itself.
 class PinnedMemory {
  public:
   PinnedMemory() = default;
@@ -142,7 +142,7 @@ class PinnedMemory {
   std::size_t bytes_ = 0;
 };
 
-// A stream of its own, beside the default one, and copies on it.
+// A stream of its own beside the default one, and copies on it.
 class OwnedStream {
  public:
   static base::Result<OwnedStream> make(DeviceHandle device);
@@ -162,22 +162,22 @@ class OwnedStream {
   Stream stream_ = nullptr;
 };
 
-// A point on a stream.
+// A position in a stream's work.
 class OwnedEvent {
  public:
-  // How a thread waits for it, and whether it tells times, which costs a little.
+  // How a thread waits for the event, and whether it measures time, at a small cost.
   enum class Waiting { kSpinning, kSleeping, kSleepingUntimed };
   static base::Result<OwnedEvent> make(DeviceHandle device, Waiting waiting = Waiting::kSpinning);
   OwnedEvent(OwnedEvent&& other) noexcept { *this = std::move(other); }
   OwnedEvent& operator=(OwnedEvent&& other) noexcept;
   ~OwnedEvent();
 
-  // Behind what the stream has been given so far.
+  // Records the event behind the stream's present work.
   base::Status record(Stream stream);
-  // What the stream is given from now on waits for it, on the device.
+  // Makes the stream's later work wait for the event, on the device.
   base::Status let_wait(Stream stream) const;
   base::Status wait() const;
-  // Between two that have been waited for.
+  // Time between two events that have been waited for.
   static base::Result<double> seconds_between(const OwnedEvent& begin, const OwnedEvent& end);
 
  private:

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NVIDIA's driver, found when it is first wanted: nothing is linked, so one binary serves machines
-// with and without a GPU. What is used of it has had this binary interface since CUDA 11.
+// NVIDIA's driver, loaded on first use. Nothing is linked, so one binary serves hosts with and
+// without a GPU. The functions used here have kept their ABI since CUDA 11.
 //
-// Handles are the driver's own; a stream of PyTorch's can be handed in as it is. Calls work on the
-// context that is current on the calling thread: CurrentContext makes one so.
+// Handles are the driver's own, so a PyTorch stream can be passed as it is. Calls use the context
+// that is current on the calling thread, which CurrentContext sets.
 //
 // Any thread.
 #pragma once
@@ -25,7 +25,7 @@ using Function = void*;
 using Stream = void*;  // nullptr: the context's default stream
 using Event = void*;
 
-// The driver's functions, by their names without "cu".
+// The driver's functions, named without "cu".
 struct DriverCalls {
   int (*Init)(unsigned flags);
   int (*DriverGetVersion)(int* version);
@@ -67,16 +67,17 @@ struct DriverCalls {
 
 class Driver {
  public:
-  // Found and started at the first call; the same answer ever after. The error says what is
-  // missing, in one sentence.
+  // Loads and starts the driver on the first call; later calls return the same result. The error
+  // says in one sentence what is missing.
   static base::Result<const Driver*> find();
 
   const DriverCalls& calls() const { return calls_; }
-  // 13000 for CUDA 13.0: the newest that it serves.
+  // The newest CUDA version that it supports: 13000 for CUDA 13.0.
   int version() const { return version_; }
   int device_count() const { return device_count_; }
 
-  // Of what a call returned. Memory that ran out is a limit, the rest a failure of the device.
+  // The status for a driver call's return code. Out of memory is a limit; everything else is a
+  // device failure.
   base::Status status(int code, std::string_view what) const;
 
  private:
@@ -87,9 +88,9 @@ class Driver {
   int device_count_ = 0;
 };
 
-// Makes a context current on this thread, and the one before it again at the end. Meanwhile the
-// thread may wait, take memory and free it although another captures a graph: what is called here
-// is no part of the graph.
+// Makes a context current on this thread and restores the previous one at the end. Meanwhile the
+// thread may wait, allocate and free even if another thread captures a graph. Calls here never
+// become part of that graph.
 class CurrentContext {
  public:
   CurrentContext(const Driver& driver, Context context) : driver_(driver) {
@@ -107,10 +108,10 @@ class CurrentContext {
   CurrentContext& operator=(const CurrentContext&) = delete;
 
  private:
-  static constexpr int kRelaxed = 2;  // the driver's number
+  static constexpr int kRelaxed = 2;  // the driver's constant
   const Driver& driver_;
   bool is_current_ = false;
-  int mode_ = kRelaxed;  // and at the end the thread's own
+  int mode_ = kRelaxed;  // the thread's own mode while this object lives
 };
 
 }  // namespace spillway::gpu

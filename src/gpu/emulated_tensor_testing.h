@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A device for tests: collective::DeviceTensor of floats in the host's memory, coded by the kernels
-// on the CPU (block_testing.h). Any thread; one works at a time.
+// A device for tests: collective::DeviceTensor over floats in host memory, coded by the kernels on
+// the CPU (block_testing.h). Any thread; calls run one at a time.
 #pragma once
 
 #include <cstring>
@@ -20,7 +20,7 @@ namespace spillway::gpu {
 
 class EmulatedTensor final : public collective::DeviceTensor {
  public:
-  // `count`: of an exact operation, its elements.
+  // `count` is the number of elements of an exact operation.
   EmulatedTensor(const float* input, float* output, std::size_t count = 0)
       : input_(input), output_(output), host_(2 * count) {}
 
@@ -169,7 +169,7 @@ class EmulatedTensor final : public collective::DeviceTensor {
     });
   }
 
-  // Four values a thread.
+  // Four values per thread.
   static Launch launch_for(std::size_t count) {
     return {{}, static_cast<unsigned>((count + 127) / 128), 32, 0};
   }

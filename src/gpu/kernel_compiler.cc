@@ -16,7 +16,7 @@ namespace {
 
 using Program = void*;
 
-// NVRTC's functions, by their names without "nvrtc".
+// NVRTC's functions, named without "nvrtc".
 struct CompilerCalls {
   int (*Version)(int* major, int* minor);
   int (*CreateProgram)(Program* program, const char* source, const char* name, int headers,
@@ -79,7 +79,7 @@ base::Result<Compiler> find_compiler(const base::Environment& environment) {
 
 std::vector<std::string> options_for(int major, int minor) {
   return {fmt::format("--gpu-architecture=sm_{}{}", major, minor), "--std=c++17",
-          // Fused where the sources say so, as on the CPU (docs/adr/0003).
+          // Fused multiply-adds only where the sources say so, as on the CPU (docs/adr/0003).
           "--fmad=false"};
 }
 
@@ -98,7 +98,7 @@ class OwnedProgram {
 
   Program get() const { return program_; }
 
-  // The first line of what the compiler says.
+  // The first line of the compiler's log.
   std::string complaint() const {
     std::size_t size = 0;
     compiler_.calls.GetProgramLogSize(program_, &size);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernels' sources, which are part of the library, as machine code of one kind of GPU: compiled
-// by NVRTC the first time, kept in the user's cache folder, read from there afterwards.
+// Compiles the kernels' sources, which are part of the library, for one GPU architecture. NVRTC
+// compiles them the first time; later processes read the machine code from the user's cache folder.
 //
-// NVRTC is looked for where SPILLWAY_NVRTC says, where the loader looks (which finds one that
-// PyTorch has loaded), and in /usr/local/cuda. The cache is ${SPILLWAY_CACHE_DIR}, else
-// ${XDG_CACHE_HOME}/spillway, else ~/.cache/spillway; a file's name has a hash of the sources, the
-// options, the compiler's version and the GPU's kind, so that nothing stale is ever loaded. A
-// folder or file that is not this user's alone is not used (base/own_file.h). Without a folder of
-// the user's that can be written, the kernels are compiled in every process.
+// NVRTC is searched at SPILLWAY_NVRTC, then where the loader looks (which finds one that PyTorch
+// has loaded), then in /usr/local/cuda. The cache is ${SPILLWAY_CACHE_DIR}, else
+// ${XDG_CACHE_HOME}/spillway, else ~/.cache/spillway. File names contain a hash of the sources, the
+// options, the compiler's version and the architecture, so stale code is never loaded. A folder or
+// file that other users may write is ignored (base/own_file.h). Without a writable folder of this
+// user, every process compiles the kernels.
 //
 // Stateless; any thread. Compiling takes seconds.
 #pragma once
@@ -24,38 +24,39 @@
 
 namespace spillway::gpu {
 
-// A larger file in the cache is not read.
+// A larger file in the cache is ignored.
 inline constexpr std::size_t kMaxCodeBytes = std::size_t{64} << 20;
 
-// Where machine code came from.
+// The origin of machine code.
 enum class CodeOrigin { kCache, kCompiler };
 
 struct KernelCode {
   std::vector<char> image;
   CodeOrigin origin = CodeOrigin::kCompiler;
-  double seconds = 0.0;  // that reading or compiling it took
+  double seconds = 0.0;  // time to read or compile it
   std::string compiler;  // "NVRTC 13.0"
 };
 
-// Of the embedded sources.
+// The embedded sources.
 std::string_view kernel_source();
 
-// For compute capability major.minor. The error says what is missing, or what the compiler says.
+// Compiles for compute capability major.minor. The error names what is missing or quotes the
+// compiler.
 base::Result<KernelCode> compile_kernels(int major, int minor,
                                          const base::Environment& environment);
 
-// Machine code that earlier processes of this user compiled. The GPU runs what it reads in this
-// process's address space, so nothing comes from a folder or file that another user may write.
+// Machine code compiled by earlier processes of this user. The GPU runs it in this process's
+// address space, so files and folders that another user may write are never used.
 class KernelCache {
  public:
-  // An empty name: nothing is kept. The folder is made if it is missing.
+  // Creates the folder if it is missing. With an empty name nothing is cached.
   explicit KernelCache(const std::string& folder)
       : folder_(!folder.empty() && base::prepare_own_folder(folder).ok() ? folder : "") {}
 
   bool is_usable() const { return !folder_.empty(); }
-  // If it is there, can be trusted, and begins like machine code.
+  // Returns the file if it exists, can be trusted and starts like machine code.
   std::optional<std::vector<char>> read(const std::string& name) const;
-  // Whole or not at all: other processes may be at it, too.
+  // Writes the file atomically, because other processes may use it at the same time.
   void keep(const std::string& name, const std::vector<char>& image) const;
 
  private:
@@ -64,7 +65,7 @@ class KernelCache {
   std::string folder_;
 };
 
-// The folder; empty where there is none.
+// The cache folder; empty if there is none.
 std::string cache_folder(const base::Environment& environment);
 
 }  // namespace spillway::gpu

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernels' sources on a CPU against the scalar oracle: the bits of every machine, checked where
-// there is no GPU. device_test.cc has the same on a GPU.
+// The kernels' sources on a CPU against the scalar oracle, so that hosts without a GPU check the
+// bits too. tests/gpu/cuda_test.cc does the same on a GPU.
 #include <gtest/gtest.h>
 
 #include <cstring>

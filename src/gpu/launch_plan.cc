@@ -11,11 +11,11 @@
 namespace spillway::gpu {
 namespace {
 
-// Behind the tile: counts of a sample, 128 for each row (kernels/encode.cuh), which is more than
-// the sums of sixteen lanes before and, for one row, than a decoder's magnitudes take.
+// Scratch memory behind the tile: 128 counters per row (kernels/rounds.cuh). The sums of sixteen
+// lanes before them and a decoder's magnitudes need no more than that.
 constexpr std::size_t kCountBytes = 128 * sizeof(unsigned);
 constexpr std::size_t kMagnitudeBytes = 256 * sizeof(float);
-// Of a row's state (kernels/tile.cuh), and of the terms of a single row's test.
+// Bytes of a row's state (kernels/tile.cuh), and of the test terms of a single row.
 constexpr std::size_t kStateBytes = 96;
 constexpr std::size_t kTermBytes = 128 * sizeof(double);
 

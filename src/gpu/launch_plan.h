@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A message as launches of the kernels: how its planes lie in memory, and which blocks work on
-// which rows. All full rows of a range are one launch; a last row of another length is one more.
+// A message as kernel launches: how its planes lie in memory, and which blocks work on which rows.
+// All full rows of a range form one launch; a last row of another length needs a second one.
 //
-// A block holds a tile in shared memory: one row, or as many short ones as make 2^kMinTileLog2
-// coordinates, a thread for 32 of them. Rows of 2^13 need 40 KB of shared memory, which every
-// device has; those of 2^15 need 150 KB, which some have not: Device::launch() says so.
+// A block holds a tile in shared memory: one row, or several short rows that together have
+// 2^kMinTileLog2 coordinates. Each thread handles 32 of them. Rows of 2^13 need 40 KB of shared
+// memory, which every device has. Rows of 2^15 need 150 KB, which some lack; Device::launch() then
+// fails.
 //
 // Pure values; any thread.
 #pragma once
@@ -30,11 +31,11 @@ struct Launch {
 
 MessageShape shape_of(const packetize::PacketPlan& plan);
 
-// Rows [first, first + count) of a layout; none for none.
+// Launches for rows [first, first + count) of a layout; empty if `count` is 0.
 std::vector<Launch> launches_of(const codec::RowLayout& layout, std::size_t first,
                                 std::size_t count);
 
-// What the codec knows and kernels look up.
+// Tables of the codec that the kernels read.
 CodeTables make_code_tables();
 
 }  // namespace spillway::gpu

@@ -14,7 +14,7 @@ namespace {
 static_assert(kLaneWords == codec::kChunkWords);
 static_assert(codec::kLevelRotations == 1);
 
-// Coordinates of a row that are in chunks with contributors.
+// Coordinates of a row that lie in chunks with contributors.
 std::size_t arrived_of(const codec::Row& row, std::size_t per_chunk,
                        std::span<const unsigned> contributors) {
   const std::size_t end = row.offset + row.length();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the kernels of levels are told of rows and chunks: the codec's numbers, worked out by the
-// host, of which there are few.
+// Parameters of the levels kernels for rows and chunks. The host computes them with the codec's
+// arithmetic, because they are few.
 //
 // Pure values; any thread.
 #pragma once
@@ -23,12 +23,13 @@ inline Lanes lanes_of(const codec::LaneLayout& lanes) {
   return {lanes.bits, lanes.lanes};
 }
 
-// How each row is rounded.
+// Rounding parameters of each row.
 std::vector<LevelRow> rounded_rows(const collective::DeviceLevels& levels,
                                    std::span<const codec::RotatedRow> rows,
                                    std::span<const float> scales);
 
-// How each row of sums becomes values. `forgotten`, or none: rows of zeros, whatever their sums.
+// Decoding parameters of each row of sums. Rows marked in `forgotten` (may be empty) become zero,
+// whatever their sums.
 std::vector<LevelRow> decoded_rows(const collective::DeviceLevels& levels,
                                    const collective::DeviceLevelSums& sums,
                                    const std::vector<bool>& forgotten);

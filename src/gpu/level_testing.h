@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An all-reduce by sums of levels as one rank sees it, said by the scalar oracle: its own rows of
-// every kind, with what they are owed, the sum of several ranks' words of which chunks are missing,
-// and what is owed afterwards. check() holds a device to it.
+// An all-reduce by sums of levels from one rank's view, computed by the scalar oracle. It covers
+// rows of every kind with their residuals, sums of several ranks' words with missing chunks, and
+// the residuals afterwards. check() compares a device with it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@
 
 namespace spillway::gpu {
 
-// What one rank makes of its rows.
+// The rows of one rank and the words they become.
 struct OracleLevels {
   std::vector<codec::RotatedRow> rows;
   std::vector<std::uint64_t> words;
@@ -103,7 +103,7 @@ inline std::vector<float> oracle_decode_sums(const collective::DeviceLevels& lev
   return values;
 }
 
-// All bits alike, but for which NaN it is.
+// True if all bits are equal; any NaN equals any other.
 inline bool same_values(std::span<const float> a, std::span<const float> b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](float x, float y) {
     return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y) ||
@@ -143,7 +143,8 @@ struct LevelCase {
            std::to_string(levels.rows.row_log2()) + (before.empty() ? "" : ", owed");
   }
 
-  // `owed` is the device's and holds `before`, or null; the others fetch what is there.
+  // `owed` is the device's residual and holds `before`, or null. The two functions fetch device
+  // memory.
   void check(collective::DeviceTensor& device, float* owed,
              const std::function<std::vector<float>()>& fetch_output,
              const std::function<std::vector<float>()>& fetch_owed) const {
@@ -185,10 +186,10 @@ struct LevelCase {
   codec::LevelCode code;
   std::vector<float> own;
   collective::DeviceLevels levels;
-  std::vector<float> before;  // owed
-  std::vector<float> whole;   // own and owed
+  std::vector<float> before;  // residual
+  std::vector<float> whole;   // own values plus residual
   std::vector<float> scales;
-  std::vector<float> shared;  // the same, NaN where a row is not finite
+  std::vector<float> shared;  // scales, with NaN for rows that are not finite
   std::vector<bool> not_finite;
   OracleLevels mine;
   std::vector<std::uint64_t> sums;
@@ -202,8 +203,8 @@ struct LevelCase {
     return rank == levels.rank ? whole : codec::gaussian_values(own.size(), seed + 100 + rank);
   }
 
-  // Every fourth scale is too small by half, as a prediction may be; and one is of a row that is
-  // not finite.
+  // Every fourth scale is too small by half, as a wrong prediction would be. Some non-finite rows
+  // get a finite one.
   void measure_all(std::uint64_t seed) {
     scales.assign(levels.rows.row_count(), 0.0F);
     not_finite.assign(scales.size(), false);
@@ -225,7 +226,7 @@ struct LevelCase {
     }
   }
 
-  // Of each chunk some ranks are in the sum; of every seventh nobody is.
+  // Each chunk's sum misses some ranks; every seventh chunk has no contributor.
   void add_up(std::uint64_t seed) {
     counts.assign(words_of(levels) / codec::kChunkWords, 0);
     own_counts = counts;
@@ -264,7 +265,7 @@ struct LevelCase {
   }
 };
 
-// Every length of rows, last rows of other lengths, and bits that ranks may ask for.
+// Every row length, last rows of other lengths, and every level width that ranks may ask for.
 template <typename Visit>
 void for_each_level_case(const Visit& visit) {
   std::uint64_t seed = 1;

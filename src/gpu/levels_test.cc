@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernels of levels on a CPU against the scalar oracle; cuda_test.cc has the same on a GPU.
+// The levels kernels on a CPU against the scalar oracle; tests/gpu/cuda_test.cc does the same on a
+// GPU.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -23,7 +24,7 @@ TEST(GpuLevels, AreTheOraclesBitsThereAndBack) {
   });
 }
 
-// A tensor of halves there and back, with threads in the other order.
+// A float16 tensor there and back, with threads in reverse order.
 template <typename Kernels>
 void check_halves(const Kernels& kernels) {
   LevelCase one(20'001, 12, 4, Owed::kNothing, 77);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What kernels must give, said by the codec's scalar oracle: messages as they lie in a device's
-// memory, and tensors of every kind that a row can be.
+// Expected kernel results from the codec's scalar oracle: messages as they lie in device memory,
+// and tensors with every kind of row.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace spillway::gpu {
 struct CodedMessage {
   std::vector<std::uint8_t> payload;
   std::vector<RowCode> rows;
-  std::vector<std::uint16_t> received;  // all of every packet
+  std::vector<std::uint16_t> received;  // complete packets
 };
 
 inline CodedMessage oracle_encode(const packetize::PacketPlan& plan, std::uint64_t key,
@@ -77,7 +77,7 @@ inline std::vector<float> oracle_decode(const packetize::PacketPlan& plan, std::
   return tensor;
 }
 
-// Loses a tenth of the packets and cuts a third.
+// Drops a tenth of the packets and trims a third.
 inline void lose_some(CodedMessage& message, std::uint64_t seed) {
   base::RandomSequence random(seed);
   for (std::uint16_t& bytes : message.received) {
@@ -90,7 +90,7 @@ inline void lose_some(CodedMessage& message, std::uint64_t seed) {
   }
 }
 
-// One kind of row after the other, so that a tile of short rows has several.
+// The kinds of rows alternate, so that a tile of short rows contains several.
 inline std::vector<float> mixed_tensor(std::size_t length, unsigned row_log2, std::uint64_t seed) {
   std::vector<float> tensor = codec::gaussian_values(length, seed);
   base::RandomSequence random(seed ^ 0x3172);
@@ -161,7 +161,7 @@ struct MessageCase {
   }
 };
 
-// Every length of rows and last rows, precisions of every kind, packets that end inside blocks.
+// Every row length, last rows, precisions of every kind, and packets that end inside blocks.
 inline std::vector<MessageCase> message_cases() {
   const packetize::PacketLimits large{.mtu = 9000, .trim_bytes = 0};
   const packetize::PacketLimits tiny{.mtu = 1500, .trim_bytes = 120};

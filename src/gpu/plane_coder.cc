@@ -8,7 +8,7 @@
 namespace spillway::gpu {
 namespace {
 
-// Four values a thread.
+// Four values per thread.
 LaunchSize size_for(std::size_t count) {
   constexpr std::size_t kThreads = 256;
   constexpr std::size_t kPerBlock = kThreads * 4;

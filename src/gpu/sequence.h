@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls to a device, one after the other as long as they succeed, on one workspace: what a tensor's
-// calculations are made of. The first that fails is what the sequence says; those behind it do
-// nothing, but for wait(), behind which the device uses nothing of it any more.
+// Device calls on one workspace, in order, as long as they succeed; a tensor's operations consist
+// of these. The first failure becomes the sequence's status, and later calls do nothing, except
+// wait(): after it the device uses no memory of the sequence any more.
 //
 // One thread.
 #pragma once
@@ -23,7 +23,7 @@ inline DevicePointer pointer_of(const void* memory) {
   return reinterpret_cast<std::uintptr_t>(memory);
 }
 
-// What sequences have taken, by the device's clock, in nanoseconds. Any thread.
+// Time spent by sequences, in nanoseconds by the device's clock. Any thread.
 struct SequenceTimes {
   std::atomic<std::int64_t> encode{0};
   std::atomic<std::int64_t> to_host{0};
@@ -34,7 +34,7 @@ struct SequenceTimes {
 class Sequence {
  public:
   using Buffer = Workspace::Buffer;
-  // What its calculations are.
+  // Which of SequenceTimes its kernels count for.
   enum class Work { kEncode, kDecode };
 
   Sequence(CudaCoder& coder, Workspace& workspace, Work work, SequenceTimes& times)
@@ -47,8 +47,8 @@ class Sequence {
       status_ = std::move(status);
     }
   }
-  // Sleeps until the device is done, whatever went wrong before: what was started uses memory that
-  // is somebody else's afterwards.
+  // Sleeps until the device is done, even after a failure: work already started uses memory that
+  // others reuse afterwards.
   void wait();
 
   DevicePointer buffer(Buffer which, std::size_t bytes);
@@ -60,16 +60,16 @@ class Sequence {
   void widen(const DeviceArray& from, const float* owed, DevicePointer to, std::size_t count);
   void forget_unless_finite(float* values, std::size_t count);
 
-  // Messages of planes. Bytes of what goes with one's payload, through staging memory; room for it
-  // on the device.
+  // Planes. staged_bytes() is the staging memory for the data beside a message's payload;
+  // room_for() reserves the message on the device.
   static std::size_t staged_bytes(const packetize::PacketPlan& plan) {
     return plan.layout().row_count() * sizeof(RowCode) + plan.packet_count() * 2;
   }
   DeviceMessage room_for(const packetize::PacketPlan& plan);
-  // What came of one, onto the device.
+  // Copies a message's received planes to the device.
   DeviceMessage upload(const packetize::PacketPlan& plan, const packetize::KeptPlanes& came,
                        std::span<const std::uint16_t> received, std::uint8_t* staged);
-  // One back to the host, where all of it is there; waits.
+  // Copies a complete message back to the host; waits.
   void download(const packetize::PacketPlan& plan, const DeviceMessage& message,
                 std::uint8_t* staged, packetize::KeptPlanes& coded);
   void encode(const packetize::PacketPlan& plan, std::uint64_t key, const DeviceArray& values,
@@ -77,7 +77,7 @@ class Sequence {
   void decode(const packetize::PacketPlan& plan, std::uint64_t key, const DeviceMessage& message,
               Store store, const DeviceArray& values);
 
-  // Levels. `values` are of the piece.
+  // Levels. `values` are those of the piece.
   void measure(const collective::DeviceLevels& levels, const DeviceArray& values,
                DevicePointer measures);
   void round(const collective::DeviceLevels& levels, const DeviceArray& values, DevicePointer rows,
@@ -88,7 +88,7 @@ class Sequence {
 
  private:
   enum class Step : std::uint8_t { kToDevice, kCalculate, kToHost };
-  // What follows is of this step.
+  // Marks the start of a step.
   void enter(Step step);
   void count_times();
 
@@ -96,7 +96,7 @@ class Sequence {
   Workspace& workspace_;
   Work work_;
   SequenceTimes& times_;
-  std::vector<Step> steps_;  // a mark each
+  std::vector<Step> steps_;  // one per mark
   base::Status status_;
 };
 

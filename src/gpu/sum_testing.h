@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A sum as its owner forms it, said by the scalar oracle: a rank's own part, two contributions of
-// which packets are lost and cut and one row does not count, and factors. check() holds a device to
-// it.
+// A sum as its owner forms it, computed by the scalar oracle. It has the rank's own part, two
+// contributions with lost and trimmed packets, one row that does not count, and factors. check()
+// compares a device with it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ struct SumCase {
   }
   SumCase(const SumCase&) = delete;
 
-  // `output` is the device's, on the host once it is called.
+  // `output` is the device's output; after fetch_output() it is on the host.
   void check(
       collective::DeviceTensor& device, const std::vector<float>& output,
       const std::function<void()>& fetch_output = [] {}) const {
@@ -80,7 +80,7 @@ struct SumCase {
       came.rows[row] = {message.rows[row].scale, message.rows[row].rotations};
     }
     came.bytes = message.received;
-    // The first row of one of them does not count.
+    // The first row of one contribution does not count.
     for (std::size_t packet = 0; seed == 33 && packet < plan.packets_in(0); ++packet) {
       message.received[packet] = 0;
     }
@@ -93,7 +93,7 @@ struct SumCase {
   }
 };
 
-// A contribution with what it is owed, and what is owed once the receipt is there.
+// A contribution with a residual, and the residual after the receipt.
 struct OwedCase {
   OwedCase(std::size_t length, bool is_finite)
       : plan(MessageCase{length, 12, 3}.plan()),
@@ -125,7 +125,7 @@ struct OwedCase {
     }
   }
 
-  // `owed`: the device's memory, which holds `before`; `fetch` has it on the host.
+  // `owed` is the device's residual, which holds `before`; `fetch` copies it to the host.
   void check(collective::DeviceTensor& device, float* owed,
              const std::function<std::vector<float>()>& fetch) const {
     packetize::KeptPlanes sent = device.make_planes(plan).value();

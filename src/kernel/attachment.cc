@@ -15,7 +15,7 @@
 namespace spillway::kernel {
 namespace {
 
-// Ours among an interface's filters.
+// Identify this library's filter among those of an interface.
 constexpr std::uint32_t kTcPriority = 7077;
 constexpr std::uint32_t kTcHandle = 1;
 
@@ -35,7 +35,7 @@ bpf_tc_opts own_filter() {
   return options;
 }
 
-// 0: there is no such program.
+// Returns 0 if there is no such program.
 std::uint32_t program_id(int program_fd) {
   bpf_prog_info info = {};
   std::uint32_t bytes = sizeof(info);
@@ -128,7 +128,7 @@ bool uses_clsact(std::uint32_t ifindex) {
   const auto has_chain = [ifindex](Direction direction) {
     const bpf_tc_hook hook = hook_of(ifindex, direction);
     bpf_tc_opts found = own_filter();
-    return ::bpf_tc_query(&hook, &found) != -EINVAL;  // ENOENT: a chain without our filter
+    return ::bpf_tc_query(&hook, &found) != -EINVAL;  // ENOENT: a chain without Spillway's filter
   };
   return has_chain(Direction::kIn) || has_chain(Direction::kOut);
 }

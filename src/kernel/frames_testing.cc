@@ -35,7 +35,7 @@ std::vector<std::uint8_t> random_payload(std::mt19937& random) {
   }
 }
 
-// None, mostly, or up to one more than a switch understands.
+// Usually no tags, else up to one more than a switch understands.
 std::vector<std::uint16_t> random_tags(std::mt19937& random) {
   std::vector<std::uint16_t> tags(below(random, 2) == 0 ? 0 : below(random, SPILLWAY_MAX_TAGS + 2));
   for (std::uint16_t& tag : tags) {
@@ -44,10 +44,10 @@ std::vector<std::uint16_t> random_tags(std::mt19937& random) {
   return tags;
 }
 
-// Anything but the receiver's address and the outermost tag.
+// Damages anything but the receiver's address and the outermost tag.
 void damage(std::mt19937& random, std::size_t first, Frame& frame) {
   for (unsigned i = 0; i < 1 + below(random, 4); ++i) {
-    // Mostly headers: that is where decisions are made.
+    // Mostly headers, because decisions are made there.
     const std::size_t reach =
         below(random, 4) == 0 ? frame.size() : std::min<std::size_t>(frame.size(), 120);
     if (reach > first) {
@@ -56,7 +56,7 @@ void damage(std::mt19937& random, std::size_t first, Frame& frame) {
     }
   }
   if (below(random, 3) == 0) {
-    // The kernel runs no program on a frame without content.
+    // The kernel runs no program on a frame without payload.
     const std::size_t cut = below(random, static_cast<unsigned>(frame.size() + 1));
     frame.resize(std::max({first, cut, std::size_t{SPILLWAY_ETHERNET_HEADER + 1}}));
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The face of this folder in builds without eBPF (cmake/SpillwayBpf.cmake).
+// This folder's interface in builds without eBPF (cmake/SpillwayBpf.cmake).
 #include "kernel/host_fixup.h"
 #include "kernel/kernel_switch.h"
 #include "kernel/measure/live_switch.h"

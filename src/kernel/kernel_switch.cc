@@ -108,7 +108,7 @@ base::Result<std::unique_ptr<KernelSwitch>> KernelSwitch::attach(const SwitchPla
     pins = *folder;
   }
   std::unique_ptr<KernelSwitch> made(new KernelSwitch(std::move(maps).value(), std::move(pins)));
-  // Pinned before anything is attached: if this process is killed meanwhile, detach() finds it all.
+  // Pin before anything is attached: if this process is killed meanwhile, detach() finds all of it.
   made->keep_programs(*object);
   base::Status status = made->pin(object_options);
   if (status.ok()) {
@@ -172,8 +172,8 @@ base::Status KernelSwitch::add_port(const PlannedPort& port, const SwitchOptions
   return status.ok() ? maps_.write_label(number, label) : status;
 }
 
-// XDP must find VLAN tags where they are on the wire. What is changed for that is noted first, so
-// that it is given back whatever happens.
+// XDP must find VLAN tags in the frame. Record the setting before changing it, so that detach
+// restores it whatever happens.
 base::Status KernelSwitch::attach_port_xdp(const Interface& interface, std::uint32_t number,
                                            spillway_port_label& label) {
   const base::Result<std::uint8_t> stripped = stripped_tags(interface);
@@ -197,8 +197,8 @@ base::Status KernelSwitch::attach_port_xdp(const Interface& interface, std::uint
   return maps_.write_label(number, label);
 }
 
-// Notes the discipline before it makes it, so that detach removes it even if this process is killed
-// in between.
+// Records the qdisc before adding it, so that detach removes it even if this process is killed in
+// between.
 base::Status KernelSwitch::attach_port_tc(Program which, Direction direction,
                                           const Interface& interface, std::uint32_t number,
                                           spillway_port_label& label) {
@@ -250,7 +250,7 @@ base::Result<std::unique_ptr<KernelSwitch>> KernelSwitch::open(const std::string
   }
   for (const Program which : kPrograms) {
     base::Result<net::UniqueFd> fd = pins->get(program_name(which));
-    if (fd.ok()) {  // the others are not part of it
+    if (fd.ok()) {  // others are not part of this switch
       opened->programs_[static_cast<std::size_t>(which)] = std::move(fd).value();
     }
   }
@@ -315,7 +315,7 @@ base::Status KernelSwitch::add_station(const spillway_station& station, std::uin
   return maps_.write_station(station, port);
 }
 
-// ------------------------------------------------------------------ telling
+// ------------------------------------------------------------------ reporting
 
 fabric::FabricSnapshot KernelSwitch::snapshot() const {
   fabric::FabricSnapshot snapshot;

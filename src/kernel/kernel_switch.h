@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A switch in the kernel: programs at the interfaces of its ports and the maps they share. Once
-// attached it works without a process. A switch with a name is pinned: it stays until it is
-// detached, and whoever knows the name may open it. One without goes with the object.
+// A switch in the kernel: programs at the interfaces of its ports, and the maps they share. Once
+// attached, it works without a process. A switch with a name is pinned: it stays until it is
+// detached, and any process that knows the name can open it. One without a name ends with the
+// object.
 //
-// attach() attaches all ports or, where one fails, none. Interfaces are those of the calling
-// thread's network namespace. One thread at a time.
+// attach() attaches all ports or, if one fails, none. Interfaces are those of the calling thread's
+// network namespace. One thread at a time.
 #pragma once
 
 #include <array>
@@ -25,18 +26,18 @@
 namespace spillway::kernel {
 
 enum class Hook : std::uint8_t {
-  kXdp,    // forwards by itself; what it does not know goes up to the kernel, a bridge perhaps, and
-           // is decided about on the way out
-  kTc,     // decides on the ports' way out; the kernel forwards
-  kTcBoth  // forwards, and decides on the way out
+  kXdp,    // forwards by itself; unknown frames go up to the kernel, perhaps a bridge, and are
+           // decided about on egress
+  kTc,     // decides on the ports' egress; the kernel forwards
+  kTcBoth  // forwards, and decides on egress
 };
 
 struct SwitchOptions {
   Hook hook = Hook::kXdp;
-  bool queues_others = false;  // frames that are not Spillway's share the queues
-  bool traces = false;         // every Spillway packet is told in the map of events
-  // tc: the ports have a queueing discipline of this number, whose classes 1 to 9 are queues 0 to 8
-  // (0: they have none).
+  bool queues_others = false;  // other traffic shares the queues
+  bool traces = false;         // report every Spillway packet in the map of events
+  // tc: the ports have a qdisc with this major number, whose classes 1 to 9 are queues 0 to 8. 0:
+  // they have none.
   std::uint16_t class_major = 0;
   std::string name{};  // of the pins; empty: not pinned
 };
@@ -46,23 +47,23 @@ class KernelSwitch {
   static base::Result<std::unique_ptr<KernelSwitch>> attach(const SwitchPlan& plan,
                                                             const SwitchOptions& options);
   static base::Result<std::unique_ptr<KernelSwitch>> open(const std::string& name);
-  // The pinned one of that name, also where its maker was killed half-way.
+  // Detaches the pinned switch of that name, even if its creator was killed half-way.
   static base::Status detach(const std::string& name);
   static std::vector<std::string> names();
-  // Detaches where it is not pinned.
+  // Detaches, unless the switch is pinned.
   ~KernelSwitch();
   KernelSwitch(const KernelSwitch&) = delete;
   KernelSwitch& operator=(const KernelSwitch&) = delete;
 
-  // Interfaces that are gone meanwhile have taken their programs with them.
+  // An interface that has disappeared took its programs with it.
   void detach();
 
-  // The port behind which an address is; others are learned.
+  // Sets the port that an address is behind; other addresses are learned.
   base::Status add_station(const spillway_station& station, std::uint32_t port);
 
   fabric::FabricSnapshot snapshot() const;
-  // What its user should know: interfaces without XDP in their driver, and those whose tags XDP
-  // may miss.
+  // What the user should know: interfaces whose driver has no XDP, and those where XDP may miss
+  // VLAN tags.
   std::vector<std::string> notices() const;
   const SwitchMaps& maps() const { return maps_; }
 
@@ -84,7 +85,7 @@ class KernelSwitch {
 
   SwitchMaps maps_;
   std::optional<PinFolder> pins_;
-  std::array<net::UniqueFd, kPrograms.size()> programs_;  // by Program: to take away no others'
+  std::array<net::UniqueFd, kPrograms.size()> programs_;  // by Program: to detach only these
   std::uint32_t ports_ = 0;
   bool adds_ = false;
 };

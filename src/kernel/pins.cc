@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kMountPoint = "/sys/fs/bpf";
 
-// What a kind is called in messages, commands and as a folder.
+// How a kind is called in messages and commands, and as a folder.
 struct Words {
   const char* what;
   const char* command;

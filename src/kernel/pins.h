@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where maps and programs stay when their user-space part has ended: a folder of the kernel's BPF
-// file system per switch, and per interface that is fixed up. Names are plain words, so that a name
-// is never a way elsewhere.
+// Keeps maps and programs when their user-space process has ended: a folder of the kernel's BPF
+// file system per switch, and per interface with a fix-up. Names are plain words, so that a name
+// cannot be a path to elsewhere.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ enum class PinKind : std::uint8_t { kSwitch, kFixup };
 
 class PinFolder {
  public:
-  // A new one; mounts the BPF file system where it is not mounted. Fails where there is one of that
-  // name: it is attached, or was not detached cleanly.
+  // Makes a new folder; mounts the BPF file system if necessary. Fails if the name exists: it is
+  // attached, or was not detached cleanly.
   static base::Result<PinFolder> make(PinKind kind, const std::string& name);
-  // One that exists.
+  // Opens an existing folder.
   static base::Result<PinFolder> open(PinKind kind, const std::string& name);
   static std::vector<std::string> list(PinKind kind);
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr net::KernelRelease kOldest{5, 15};
 constexpr net::KernelRelease kHasFragments{5, 18};
-constexpr std::size_t kLongestText = 1 << 16;  // the end is what matters
+constexpr std::size_t kLongestText = 1 << 16;  // only the end matters
 
 std::string* current_text = nullptr;
 
@@ -25,7 +25,7 @@ int keep(enum libbpf_print_level level, const char* format, va_list arguments) {
   if (current_text == nullptr || level == LIBBPF_DEBUG) {
     return 0;
   }
-  // The verifier's whole account comes in one piece, and what matters is its end.
+  // The verifier's whole log comes in one piece, and only its end matters.
   va_list again;
   va_copy(again, arguments);
   const int length = std::vsnprintf(nullptr, 0, format, arguments);
@@ -42,7 +42,7 @@ int keep(enum libbpf_print_level level, const char* format, va_list arguments) {
   return length;
 }
 
-// What the verifier says last before it counts instructions: the instruction it refused and why.
+// The verifier's last lines before its instruction counts: the refused instruction, and why.
 std::string last_words(std::string_view log) {
   constexpr int kLines = 4;
   log = log.substr(0, log.rfind("\nprocessed "));

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Why the kernel would not take a program, as a sentence that says what to do, and what it
-// understands of one.
+// Explains why the kernel refused a program, and what to do about it. Checks which features this
+// kernel has.
 //
-// libbpf tells the details by printing; a LoadLog keeps them meanwhile. libbpf's printer is the
-// process's: one LoadLog at a time, the last one made is told. The rest may be called by any
-// thread.
+// libbpf prints the details, and a LoadLog captures them. libbpf's print function is global: use
+// one LoadLog at a time; the newest gets the output. All else may be called from any thread.
 #pragma once
 
 #include <string>
@@ -17,7 +16,7 @@ struct bpf_program;  // libbpf's
 
 namespace spillway::kernel {
 
-// This kernel is too old, or is no Linux we can make out; ok otherwise.
+// Fails if this kernel is too old or cannot be identified.
 base::Status check_kernel();
 
 class LoadLog {
@@ -36,9 +35,9 @@ class LoadLog {
 // `error` is an errno. `attempt` continues "cannot".
 base::Status load_error(std::string_view attempt, int error, const LoadLog& log);
 
-// Frames that take several buffers, as on interfaces with a large MTU: an XDP program runs there
-// only if it says that it can cope with them. Says so for a program that is not loaded yet; false
-// where this kernel would not understand it (it takes 5.18).
+// Frames that span several buffers occur on interfaces with a large MTU. An XDP program runs there
+// only if it declares support for them. Declares it for a program that is not loaded yet. Returns
+// false if the kernel is too old (before 5.18).
 bool allow_fragments(bpf_program* program);
 
 }  // namespace spillway::kernel

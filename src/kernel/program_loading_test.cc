@@ -8,7 +8,7 @@
 #include <memory>
 
 /* clang-format off */
-#include "dataplane/sum_slots.h"  // whose config is in the skeleton
+#include "dataplane/sum_slots.h"  // its config is in the skeleton
 #include "dataplane/bpf/switch.skel.h"
 /* clang-format on */
 
@@ -20,7 +20,7 @@ TEST(LoadError, TellsTheVerifiersLastWords) {
   const std::unique_ptr<switch_bpf, void (*)(switch_bpf*)> skeleton(switch_bpf__open(),
                                                                     switch_bpf__destroy);
   ASSERT_NE(skeleton, nullptr);
-  // A tc program may not do what this one does.
+  // This program does things that a tc program may not do.
   ASSERT_EQ(::bpf_program__set_type(skeleton->progs.spillway_xdp, BPF_PROG_TYPE_SCHED_CLS), 0);
   const int error = switch_bpf__load(skeleton.get());
   ASSERT_LT(error, 0);

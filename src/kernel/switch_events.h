@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a switch in the kernel tells of every Spillway packet, read out of its ring of events, from
-// open() on: what the ring held before is passed over. A ring that nobody reads fills up, and the
-// switch then tells nothing more: read() it every few milliseconds.
+// What a kernel switch reports of every Spillway packet, read from its ring of events from open()
+// on; earlier events are skipped. If nobody reads the ring it fills up, and the switch reports
+// nothing more: read() it every few milliseconds.
 //
-// Limits: keeps `most` events, counts the others. One reader at a time, of all processes: what one
-// has read is gone for the others. One thread.
+// Keeps at most `most` events and counts the others. Only one reader at a time, over all processes:
+// a reader consumes the events. One thread.
 #pragma once
 
 #include <cstddef>
@@ -24,20 +24,20 @@ namespace spillway::kernel {
 
 class SwitchEvents {
  public:
-  // An error where the switch was not attached to tell anything.
+  // Fails if the switch was attached without tracing.
   static base::Result<std::unique_ptr<SwitchEvents>> open(const KernelSwitch& from,
                                                           std::size_t most);
   ~SwitchEvents();
   SwitchEvents(const SwitchEvents&) = delete;
   SwitchEvents& operator=(const SwitchEvents&) = delete;
 
-  // Takes what is there; true where there was something.
+  // Reads all waiting events. Returns true if there were any.
   bool read();
 
-  // All so far: they are the caller's from now on.
+  // Hands all events so far to the caller.
   std::vector<spillway_event> take() { return std::move(events_); }
   std::uint64_t left_out() const { return left_out_; }
-  // Names of the switch's ports, by their numbers.
+  // Names of the switch's ports, by port number.
   const std::vector<std::string>& ports() const { return ports_; }
 
  private:

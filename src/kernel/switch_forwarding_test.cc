@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the programs that forward send frames: to the port behind which the receiver is, in its
-// VLAN, and never back where they came from.
+// Where the forwarding programs send frames: to the port that the receiver is behind, in its VLAN,
+// and never back where they came from.
 #include <bpf/bpf.h>
 #include <gtest/gtest.h>
 #include <linux/pkt_cls.h>
@@ -18,7 +18,7 @@
 namespace spillway::kernel {
 namespace {
 
-constexpr std::uint32_t kTestRunsAt = 1;  // the index of `lo`, where frames of test runs come in
+constexpr std::uint32_t kTestRunsAt = 1;  // `lo`, where frames of test runs come in
 constexpr std::uint32_t kFarInterface = 2;
 constexpr std::uint32_t kNearPort = 5;
 constexpr std::uint32_t kFarPort = 6;
@@ -32,7 +32,7 @@ spillway_station station_at(const std::uint8_t* address, std::uint16_t vlan) {
   return station;
 }
 
-// A Spillway data packet, or somebody else's.
+// A Spillway data packet, or a foreign one.
 Frame tagged_frame(const Tags& tags, bool is_spillways = true) {
   return frame_of({.tags = tags, .traffic_class = 9 << 2},
                   is_spillways ? data_payload(1400, 7) : std::vector<std::uint8_t>(1400, 0xEE));
@@ -57,7 +57,7 @@ class SwitchForwarding : public testing::TestWithParam<Program> {
     port.ifindex = kFarInterface;
     EXPECT_TRUE(maps_->write_port(kFarPort, port).ok());
     EXPECT_TRUE(maps_->write_interface(kNearPort, kTestRunsAt).ok());
-    // Whatever there is: in test runs nothing is really sent.
+    // Any interface will do: test runs send nothing.
     EXPECT_EQ(::bpf_map_update_elem(maps_->fd(MapName::kDevices), &kFarPort, &kTestRunsAt, 0), 0);
     EXPECT_TRUE(maps_->seed_processors().ok());
     return true;
@@ -96,7 +96,7 @@ INSTANTIATE_TEST_SUITE_P(Hooks, SwitchForwarding, testing::Values(Program::kXdp,
 
 struct TaggedStation {
   Tags tags;
-  std::uint16_t vlan;  // of the station
+  std::uint16_t vlan;  // the station's
 };
 const TaggedStation kTaggedStations[] = {
     {{}, 0},
@@ -113,7 +113,7 @@ TEST_P(SwitchForwarding, FramesGoToTheirPortAndNeverBack) {
     put_receiver(one.vlan, kFarPort);
     EXPECT_EQ(verdict(tagged_frame(one.tags)), sent_on()) << one.tags.size();
     EXPECT_EQ(maps_->tally(kFarPort).same_port, 0U);
-    EXPECT_TRUE(maps_->seed_processors().ok());  // they forget where they saw the receiver
+    EXPECT_TRUE(maps_->seed_processors().ok());  // forget the remembered receiver
     put_receiver(one.vlan, kNearPort);
     EXPECT_EQ(verdict(tagged_frame(one.tags)), dropped()) << one.tags.size();
     EXPECT_EQ(maps_->tally(kNearPort).same_port, 1U);
@@ -122,7 +122,7 @@ TEST_P(SwitchForwarding, FramesGoToTheirPortAndNeverBack) {
   }
 }
 
-// What XDP leaves to the kernel is the kernel's to forward.
+// XDP leaves these frames to the kernel, which forwards them.
 TEST_P(SwitchForwarding, OthersFramesDoNotGoBackEither) {
   for (const bool queues_others : {false, true}) {
     if (!start(queues_others)) {

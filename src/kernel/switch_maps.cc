@@ -94,7 +94,7 @@ std::optional<spillway_port_label> SwitchMaps::label(std::uint32_t port) const {
 }
 
 spillway_port_tally SwitchMaps::tally(std::uint32_t port) const {
-  static_assert(sizeof(spillway_port_tally) % 8 == 0);  // as the kernel lays them out
+  static_assert(sizeof(spillway_port_tally) % 8 == 0);  // the kernel's layout
   std::vector<spillway_port_tally> parts(static_cast<std::size_t>(::libbpf_num_possible_cpus()));
   spillway_port_tally sum = {};
   if (::bpf_map_lookup_elem(fd(MapName::kTallies), &port, parts.data()) == 0) {
@@ -153,7 +153,7 @@ spillway_sum_job SwitchMaps::sum_job(std::uint32_t row) const {
 }
 
 std::vector<spillway_sum_tally> SwitchMaps::sum_tallies(std::uint32_t row) const {
-  static_assert(sizeof(spillway_sum_tally) % 8 == 0);  // as the kernel lays them out
+  static_assert(sizeof(spillway_sum_tally) % 8 == 0);  // the kernel's layout
   std::vector<spillway_sum_tally> tallies(static_cast<std::size_t>(::libbpf_num_possible_cpus()));
   if (::bpf_map_lookup_elem(fd(MapName::kSumTallies), &row, tallies.data()) != 0) {
     tallies.clear();

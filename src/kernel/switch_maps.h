@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The maps of one switch in the kernel, by descriptor, and their contents as values. The maps live
-// as long as somebody has them open, a program uses them, or they are pinned; this is one of those
-// who have them open. Reading takes no lock and may be done from any thread.
+// The maps of one kernel switch, by file descriptor, and their contents as values. A map lives
+// while somebody has it open, a program uses it, or it is pinned; this object keeps its maps open.
+// Reading takes no lock and is safe from any thread.
 #pragma once
 
 #include <array>
@@ -36,47 +36,47 @@ enum class MapName : std::uint8_t {
   kSumSettings
 };
 inline constexpr std::size_t kMapCount = 14;
-// As in switch.bpf.c; also the name of its pin.
+// The map's name in switch.bpf.c, and the name of its pin.
 std::string_view map_name(MapName map);
 
 class SwitchMaps {
  public:
-  // Takes the descriptors over.
+  // Takes ownership of the descriptors.
   explicit SwitchMaps(std::array<net::UniqueFd, kMapCount> fds) : fds_(std::move(fds)) {}
 
   int fd(MapName map) const { return fds_[static_cast<std::size_t>(map)].get(); }
 
-  // Its calm_bytes are filled in.
+  // Fills in calm_bytes.
   base::Status write_port(std::uint32_t number, spillway_switch_port port);
   base::Status write_label(std::uint32_t port, const spillway_port_label& label);
   base::Status write_station(const spillway_station& station, std::uint32_t port);
-  // Makes the interface of that index known as the port's.
+  // Registers the interface with this index as the port's.
   base::Status write_interface(std::uint32_t port, std::uint32_t ifindex);
-  // Gives every processor a random state of its own.
+  // Gives every CPU a random state of its own.
   base::Status seed_processors();
 
   spillway_switch_port port(std::uint32_t number) const;
-  // Nothing where there is no such port.
+  // Null if there is no such port.
   std::optional<spillway_port_label> label(std::uint32_t port) const;
-  // Of all processors.
+  // Sum over all CPUs.
   spillway_port_tally tally(std::uint32_t port) const;
-  // Its queues as they are now.
+  // The port with its queues as of now.
   spillway_virtual_port virtual_port(std::uint32_t number) const;
 
-  // What switch_sums.h makes of these: the config of what is added, and its jobs.
+  // Used by switch_sums.h: the config for adding, and its jobs.
   base::Status write_sum_settings(const spillway_sum_config& config);
   base::Status write_sum_directory(const spillway_sum_directory& directory);
   base::Status write_sum_job(const spillway_sum_job& job);
   spillway_sum_config sum_settings() const;
   spillway_sum_directory sum_directory() const;
   spillway_sum_job sum_job(std::uint32_t row) const;
-  // Of all processors: of the job of that name in this row, and of all jobs.
+  // Sums over all CPUs: for the job of that name in this row, or for all jobs.
   spillway_sum_counters sum_counters(std::uint32_t row, std::uint32_t name) const;
   spillway_sum_counters sum_counters() const;
 
  private:
   base::Status update(MapName map, const void* key, const void* value);
-  // By processor.
+  // Tallies by CPU.
   std::vector<spillway_sum_tally> sum_tallies(std::uint32_t row) const;
 
   std::array<net::UniqueFd, kMapCount> fds_;

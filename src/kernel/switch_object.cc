@@ -30,7 +30,7 @@ bpf_program* program_of(const switch_bpf& skeleton, Program program) {
   return skeleton.progs.spillway_admit_frame;
 }
 
-// Without sums their maps are as small as maps can be.
+// Without adding, the maps for sums are as small as possible.
 void apply_sums(const spillway_sum_config& sums, switch_bpf& skeleton) {
   skeleton.rodata->sum_config = sums;
   const bool adds = sums.slots != 0;

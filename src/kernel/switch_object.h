@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The switch's programs (src/dataplane/bpf/switch.bpf.c) loaded into the kernel with their options:
-// from here on they are verified and have maps, but are attached nowhere. What is not attached or
-// pinned goes with this object.
+// The switch's programs (src/dataplane/bpf/switch.bpf.c), loaded into the kernel with their
+// options: verified and with maps, but not attached. What is neither attached nor pinned ends with
+// this object.
 #pragma once
 
 #include <array>
@@ -20,17 +20,17 @@ namespace spillway::kernel {
 enum class Program : std::uint8_t { kXdp, kForward, kAdmit, kSums };
 inline constexpr std::array<Program, 4> kPrograms = {Program::kXdp, Program::kForward,
                                                      Program::kAdmit, Program::kSums};
-// Its name in switch.bpf.c, and of its pin.
+// The program's name in switch.bpf.c, and the name of its pin.
 const char* program_name(Program program);
 
-// Of the ring of events where nothing is told: the least there is.
+// Smallest possible ring of events, for switches that report nothing.
 inline constexpr std::uint32_t kUnusedRingBytes = 4096;
 
 struct ObjectOptions {
   std::vector<Program> programs;  // others are not loaded
-  bool queues_others = false;     // frames that are not Spillway's share the queues
-  bool traces = false;            // tell of every Spillway packet in the map of events
-  spillway_sum_config sums = {};  // kXdp: adds sum packets up, and needs kSums to be attached, too
+  bool queues_others = false;     // other traffic shares the queues
+  bool traces = false;            // report every Spillway packet in the map of events
+  spillway_sum_config sums = {};  // kXdp: adds sum packets; kSums must be attached, too
 };
 
 class SwitchObject {
@@ -40,9 +40,9 @@ class SwitchObject {
   SwitchObject(SwitchObject&&) noexcept;
   SwitchObject& operator=(SwitchObject&&) noexcept;
 
-  // -1 where it was not loaded.
+  // -1 if the program was not loaded.
   int program_fd(Program program) const;
-  // Descriptors of their own: they stay when this object goes.
+  // Duplicated descriptors, which stay valid after this object.
   base::Result<SwitchMaps> maps() const;
 
  private:

@@ -44,7 +44,7 @@ base::Status check_topology(const scenario::Topology& topology) {
 
 spillway_link link_of(base::BitRate rate) {
   const auto bits = static_cast<std::uint64_t>(rate.count());
-  // Bytes per ns in 24 binary places, from kbit/s so that it fits 64 bits.
+  // Bytes per ns with 24 fraction bits, computed from kbit/s to fit 64 bits.
   const std::uint64_t fixed = ((bits / 1000 << SPILLWAY_RATE_SHIFT) + 4'000'000) / 8'000'000;
   return {.rate = static_cast<std::uint32_t>(fixed), .lost_of_2_32 = 0};
 }
@@ -53,7 +53,7 @@ std::uint32_t of_2_32(double share) {
   return static_cast<std::uint32_t>(std::min(std::round(share * 4294967296.0), 4294967295.0));
 }
 
-// Faults of one direction of a link add up as independent ones do.
+// Faults of one direction of a link combine as independent losses.
 void add_loss(const scenario::Scenario& scenario, PlannedPort& port) {
   double kept = 1.0;
   for (const scenario::Fault& fault : scenario.faults) {
@@ -62,7 +62,7 @@ void add_loss(const scenario::Scenario& scenario, PlannedPort& port) {
   port.link.lost_of_2_32 = of_2_32(1.0 - kept);
 }
 
-// Gray loss on the way in is not reckoned with: there is no program for it.
+// Gray loss on ingress is refused: no program models it.
 base::Status check_fault_links(const scenario::Scenario& scenario, const SwitchPlan& plan) {
   for (const scenario::Fault& fault : scenario.faults) {
     const bool known = std::ranges::any_of(

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A scenario as the switch in the kernel understands it: one switch, its ports with their
-// configs, rates and gray loss, and what it adds up. What the kernel cannot do (several switches,
-// delays, other faults, tenants) is refused here with the command that can. Plain values; nothing
-// is opened.
+// A scenario for the switch in the kernel: one switch, its ports with their configs, rates and gray
+// loss, and what it adds. What the kernel cannot do (several switches, delays, other faults,
+// tenants) is refused here; the error names the command that can. Plain values; nothing is opened.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +17,7 @@
 
 namespace spillway::kernel {
 
-// Delays up to this are taken for those that kernels and cables have anyway.
+// Delays up to this count as those that kernels and cables have anyway.
 inline constexpr base::Duration kNaturalDelay = base::microseconds(50);
 
 struct PlannedPort {
@@ -37,7 +36,7 @@ struct SwitchPlan {
 base::Result<SwitchPlan> plan_switch(const scenario::Scenario& scenario,
                                      std::span<const fabric::PortAttachment> attachments);
 
-// Why a scenario is not for the switch in the kernel; ok where it is.
+// Fails if the kernel switch cannot do this scenario, and says why.
 base::Status check_scenario(const scenario::Scenario& scenario);
 
 }  // namespace spillway::kernel

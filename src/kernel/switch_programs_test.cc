@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The programs in the kernel against the same decisions in C++: every frame must meet the same fate
-// and come out with the same bytes, and the queues and counters must agree.
+// Compares the programs in the kernel with the same decisions in C++: every frame must get the same
+// verdict and the same bytes, and queues and counters must agree.
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <gtest/gtest.h>
@@ -23,20 +23,19 @@ namespace spillway::kernel {
 namespace {
 
 constexpr std::uint32_t kLoopback = 1;   // the index of `lo`
-constexpr std::uint32_t kElsewhere = 2;  // of the port: frames do not go back where they came from
+constexpr std::uint32_t kElsewhere = 2;  // the port's: frames do not go back where they came from
 constexpr std::uint32_t kPort = 3;
-// The kernel makes no socket buffer, and so runs no tc program, of less than Ethernet and IPv6
-// headers.
+// Shorter than Ethernet and IPv6 headers the kernel makes no socket buffer, and runs no tc program.
 constexpr std::size_t kShortestForTc = 54;
-constexpr std::uint64_t kStandsStill = ~std::uint64_t{0};  // a port that no time drains
+constexpr std::uint64_t kStandsStill = ~std::uint64_t{0};  // a port that never drains
 
 struct Expected {
-  bool is_ours = false;  // else the kernel goes on with it
+  bool is_ours = false;  // else the kernel handles it
   bool is_forwarded = false;
   Frame frame;
 };
 
-// What the switch should do, from the parts that the simulator and the user-space switch use too.
+// What the switch should do, by the code that the simulator and the user-space switch use.
 class Model {
  public:
   spillway_switch_port switch_port = {};
@@ -90,7 +89,7 @@ std::optional<SwitchObject> load(bool queues_others) {
   base::Result<SwitchObject> object = SwitchObject::load(
       {.programs = {Program::kXdp, Program::kAdmit}, .queues_others = queues_others});
   if (!object.ok()) {
-    // Without the rights there is nothing to see; with them it must load.
+    // Loading fails only without the rights.
     EXPECT_NE(object.status().message().find("CAP_BPF"), std::string::npos)
         << object.status().message();
     return std::nullopt;
@@ -121,7 +120,7 @@ class SwitchPrograms : public testing::TestWithParam<Program> {
     return true;
   }
 
-  // Random states are kept per processor: the model follows one of them.
+  // Random states are per CPU, and the model follows one of them.
   static void stay_on_this_processor() {
     cpu_set_t processors;
     CPU_ZERO(&processors);
@@ -139,7 +138,7 @@ class SwitchPrograms : public testing::TestWithParam<Program> {
     model_.random_state = state;
     spillway_processor processor = {};
     processor.random_state = state;
-    processor.frames = SPILLWAY_FRESH_ONE_IN - 1;  // the port is asked about the next frame
+    processor.frames = SPILLWAY_FRESH_ONE_IN - 1;  // the next frame asks the port
     const std::vector<spillway_processor> processors(
         static_cast<std::size_t>(::libbpf_num_possible_cpus()), processor);
     const std::uint32_t zero = 0;
@@ -253,7 +252,7 @@ TEST_P(SwitchPrograms, AgreeWithCppOnRandomFrames) {
     }
     const spillway_port_tally tally = maps_->tally(kPort);
     EXPECT_EQ(std::memcmp(&tally, &model_.tally, sizeof(tally)), 0);
-    // Every verdict was among them, or the test shows less than it says.
+    // Every verdict must have occurred, or the test would show too little.
     for (unsigned reason = 0; reason < SPILLWAY_REASONS; ++reason) {
       EXPECT_GT(tally.counters.packets[reason], 20U) << reason;
     }
@@ -342,7 +341,7 @@ TEST_P(SwitchPrograms, DrainAtTheLinksRate) {
   EXPECT_EQ(maps_->tally(kPort).counters.packets[SPILLWAY_REASON_ADMITTED], 1U);
 }
 
-// ------------------------------------------------------------------ frames told of later
+// ------------------------------------------------------------------ frames reported later
 
 TEST_P(SwitchPrograms, APortIsToldOfEveryFrameThatWentIn) {
   if (!start(false)) {
@@ -364,7 +363,7 @@ TEST_P(SwitchPrograms, APortIsToldOfEveryFrameThatWentIn) {
   for (std::size_t i = 1; i <= 2 * SPILLWAY_FRESH_ONE_IN + 1; ++i) {
     expect_same(frame, "frame");
     expect_same_port("frame " + std::to_string(i));
-    // Asked about the first, and about one in so many of those behind it.
+    // The first frame asks the port, then one in SPILLWAY_FRESH_ONE_IN.
     const std::size_t told = (i - 1) / SPILLWAY_FRESH_ONE_IN * SPILLWAY_FRESH_ONE_IN + 1;
     EXPECT_EQ(known_bytes(), told * frame.size()) << i;
   }

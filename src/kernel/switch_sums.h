@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a switch in the kernel adds up, as user space sees it: limits of jobs on their way into its
-// maps, and what was counted on the way out. No state.
+// User-space side of adding in a kernel switch: writes the limits of jobs to its maps, and reads
+// its counters. No state.
 #pragma once
 
 #include "base/status.h"
@@ -11,10 +11,10 @@
 
 namespace spillway::kernel {
 
-// Before anything is attached. An error where more jobs have limits than there is room for.
+// Call before anything is attached. Fails if too many jobs have limits.
 base::Status set_up_sums(const scenario::Adder& adder, SwitchMaps& maps);
 
-// `config` is the maps' own.
+// `config` must be the one in the maps.
 sim::AdderTotals adder_totals(const SwitchMaps& maps, const spillway_sum_config& config);
 
 }  // namespace spillway::kernel

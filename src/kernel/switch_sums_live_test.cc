@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sums through an attached switch, between real sockets in network namespaces that are joined to it
-// by veth pairs: what test runs of programs cannot show. Frames that are absorbed, sums that
-// arrive, results that become several, a FLUSH that grows on its way back.
+// Sums through an attached switch, between real sockets in network namespaces joined to it by veth
+// pairs. This shows what test runs of programs cannot: frames that are absorbed, sums that arrive,
+// results that become several, a FLUSH that grows on its way back.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -70,7 +70,7 @@ sockaddr_in address_of(unsigned host) {
   return made;
 }
 
-// Without checksums: on a veth nobody would fill in what is left to a card.
+// No UDP checksums: on a veth, nothing fills in checksums that are left to a card.
 net::UniqueFd bound_socket(unsigned host) {
   net::UniqueFd fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   const int on = 1;
@@ -80,8 +80,8 @@ net::UniqueFd bound_socket(unsigned host) {
   return fd;
 }
 
-// A host with a socket, at the far end of port `sw<number>`. A veth takes frames from elsewhere
-// only where it has a program.
+// A host with a socket, at the far end of port `sw<number>`. A veth receives redirected frames only
+// if it has a program.
 class Host {
  public:
   bool make(unsigned number, const ProbePrograms& probes) {
@@ -156,7 +156,7 @@ SwitchPlan plan_of_hosts() {
                           .link = {.rate = 0xFFFFFFFF, .lost_of_2_32 = 0}});
   }
   plan.adder.config = {.slots = 64,
-                       .lease_us = 0xFFFFFFFF,  // the kernel's clock goes on
+                       .lease_us = 0xFFFFFFFF,  // the kernel's clock keeps running
                        .pools = 1,
                        .policy = SPILLWAY_SUM_PREEMPTIVE,
                        .level = 0,
@@ -167,7 +167,7 @@ SwitchPlan plan_of_hosts() {
 
 class World {
  public:
-  // False: not permitted, or there is no `ip`.
+  // False: not permitted, or `ip` is missing.
   bool make(Hook hook) {
     base::Result<ProbePrograms> probes = ProbePrograms::load();
     if (::unshare(CLONE_NEWNET) != 0 || !probes.ok()) {
@@ -196,7 +196,7 @@ class World {
   std::uint64_t count(spillway_sum_outcome outcome) const {
     return center->snapshot().adders.front().counters.outcomes[outcome];
   }
-  // False: the switch did not do that so often in time.
+  // False: timed out before the switch did that so often.
   bool wait_for_count(spillway_sum_outcome outcome, std::uint64_t least) const {
     const auto deadline =
         std::chrono::steady_clock::now() + std::chrono::milliseconds(patience_ms());
@@ -239,7 +239,7 @@ std::uint32_t slot_of(const dataplane::SumPacket& packet) {
   return spillway_sum_slot_of(&config, &job, &key);
 }
 
-// What leaves a slot may be for whoever sent the packet that takes it.
+// An evicted sum may be for the sender of the packet that takes the slot.
 void evict_to_the_sender(World& world) {
   dataplane::SumPacket held = part(100, 1);
   held.header().owner = 2;

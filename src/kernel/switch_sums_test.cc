@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sum packets through the programs in the kernel and through the same machine in C++: every frame
-// must meet the same fate and come out with the same bytes, and slots and counters must agree.
+// Compares the programs in the kernel with the same state machine in C++, on sum packets: every
+// frame must get the same verdict and the same bytes, and slots and counters must agree.
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <gtest/gtest.h>
@@ -25,9 +25,9 @@
 namespace spillway::kernel {
 namespace {
 
-constexpr std::uint32_t kLoopbackIndex = 1;  // where test runs say they are
+constexpr std::uint32_t kLoopbackIndex = 1;  // where test frames come in
 constexpr std::uint32_t kElsewhereHost =
-    2;  // of the port: frames do not go back where they came from
+    2;  // the port's: frames do not go back where they came from
 constexpr std::uint32_t kSumsPort = 3;
 constexpr std::uint32_t kSlots = 64;
 constexpr std::uint64_t kNow = 1'000'000'000;
@@ -42,14 +42,14 @@ struct Outcome {
 
 spillway_sum_config config_of(spillway_sum_policy policy) {
   return {.slots = kSlots,
-          .lease_us = 0xFFFFFFFF,  // the kernel's clock goes on
+          .lease_us = 0xFFFFFFFF,  // the kernel's clock keeps running
           .pools = 4,
           .policy = static_cast<std::uint8_t>(policy),
           .level = 0,
           .reserved = {}};
 }
 
-// ------------------------------------------------------------------ the machine in C++
+// ------------------------------------------------------------------ the state machine in C++
 
 class SumsModel {
  public:
@@ -116,7 +116,7 @@ class SumsModel {
     return Fate::kBack;
   }
 
-  // All members are where everything comes from: nobody gets a copy.
+  // All members are behind the ingress port, so nobody gets a copy.
   Fate spread(const spillway_layout& layout, dataplane::SumPacket& packet, Frame& frame) {
     spillway_sum_spread spread;
     spillway_sum_copy copy;
@@ -139,7 +139,7 @@ class SumsModel {
 
 class Programs {
  public:
-  // Nothing without the rights.
+  // Null without the rights.
   static std::optional<Programs> load(const spillway_sum_config& config, Program first) {
     base::Result<SwitchObject> object =
         SwitchObject::load({.programs = {first, Program::kSums}, .sums = config});
@@ -185,7 +185,7 @@ class Programs {
     EXPECT_TRUE(maps_.seed_processors().ok());
   }
 
-  // What is for the receiver that all frames are for goes on, what is for their sender goes back.
+  // Frames for the common receiver go on; frames for their sender go back.
   static Fate fate_of(const ProgramRun& run) {
     if (run.verdict == TC_ACT_SHOT) {
       return Fate::kGone;
@@ -216,10 +216,10 @@ class Packets {
     shape.option_words = below(50) == 0 ? 1 : 0;
     std::vector<std::uint8_t> payload = sum_payload();
     if (below(30) == 0) {
-      payload.resize(sizeof(spillway_sum_header) + below(300));  // cut, or longer than it may be
+      payload.resize(sizeof(spillway_sum_header) + below(300));  // trimmed, or too long
     }
     Frame frame = frame_of(shape, payload);
-    frame[11] = static_cast<std::uint8_t>(8 + below(8));  // of its sender
+    frame[11] = static_cast<std::uint8_t>(8 + below(8));  // the sender's address
     return frame;
   }
 
@@ -293,7 +293,7 @@ void stay_on_this_processor() {
   EXPECT_EQ(::sched_setaffinity(0, sizeof(processors), &processors), 0);
 }
 
-// But for the time.
+// Compares all but the time.
 void expect_same_slots(const Programs& programs, SumsModel& model) {
   for (std::uint32_t i = 0; i < kSlots; ++i) {
     spillway_sum_entry entry = {};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Frames with VLAN tags through every home of the switch: what the kernel's programs make of them
-// at a full port, what the user-space switch makes of them, and what both should.
+// Frames with VLAN tags through every version of the switch: what the kernel's programs do with
+// them at a full port, what the user-space switch does, and what both should do.
 #include <bpf/bpf.h>
 #include <gtest/gtest.h>
 #include <linux/pkt_cls.h>
@@ -33,8 +33,8 @@ struct GoldenFrame {
   bool is_spillways;
 };
 
-// Frames that end before IP's headers do are nobody's; those with too many tags are somebody
-// else's.
+// Frames that end within the IP header belong to nobody; frames with too many tags belong to
+// others.
 const GoldenFrame kGolden[] = {{"plain", {}, 0, true},
                                {"q", {kQ}, 0, true},
                                {"ad", {kAd}, 0, true},
@@ -60,7 +60,7 @@ std::uint32_t be16_at(const Frame& frame, std::size_t offset) {
   return spillway_load_be16(&frame[offset]);
 }
 
-// What is left of a golden frame: its tags, and lengths that agree with the cut.
+// Expects a trimmed golden frame: its tags, and lengths that agree with the cut.
 void expect_trimmed(const GoldenFrame& golden, bool is_ipv6, const Frame& whole,
                     const Frame& frame) {
   const std::size_t ip = 14 + 4 * golden.tags.size();
@@ -83,7 +83,7 @@ void expect_trimmed(const GoldenFrame& golden, bool is_ipv6, const Frame& whole,
 
 // ------------------------------------------------------------------ user space
 
-// The frame as the fabric sends it on from a full port: empty where it is not Spillway's.
+// The frame as the fabric sends it from a full port; empty if it is not Spillway's.
 Frame through_the_fabric(const Frame& frame) {
   sim::PacketPool pool;
   fabric::Intake intake(pool, 2);
@@ -115,9 +115,9 @@ TEST(TaggedFrames, AreTrimmedByTheFabric) {
   }
 }
 
-// ------------------------------------------------------------------ beside the frame
+// ------------------------------------------------------------------ tags beside the frame
 
-// The outermost tag taken out, as the kernel does it.
+// Takes the outermost tag out, as the kernel does.
 spillway_tag take_tag(Frame& frame) {
   if (frame.size() < 18 || spillway_is_tag(be16_at(frame, 12)) == 0) {
     return {};
@@ -176,7 +176,7 @@ class TaggedFramesInKernel : public testing::TestWithParam<Program> {
       station.vlan = vlan;
       EXPECT_TRUE(maps_->write_station(station, kOnlyPort).ok());
     }
-    EXPECT_TRUE(maps_->write_interface(kOnlyPort, 1).ok());  // `lo`: where test runs say they are
+    EXPECT_TRUE(maps_->write_interface(kOnlyPort, 1).ok());  // `lo`, where test frames come in
     set_up_full_port();
     return true;
   }
@@ -214,7 +214,7 @@ TEST_P(TaggedFramesInKernel, AreTrimmedAsTheFabricTrimsThem) {
     for (const bool is_ipv6 : {false, true}) {
       const Frame frame = golden_frame(golden, is_ipv6);
       if (!is_xdp && frame.size() < 54) {
-        continue;  // the kernel makes no socket buffer of so little
+        continue;  // too short for a socket buffer
       }
       const base::Result<ProgramRun> run = run_program(object_->program_fd(GetParam()), frame);
       ASSERT_TRUE(run.ok()) << run.status().message();

@@ -5,7 +5,7 @@
 #include <net/if.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-// After the socket headers, whose types the kernel's have too.
+// Must follow the socket headers: the kernel's headers define the same types.
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
 
@@ -23,18 +23,18 @@ namespace {
 
 struct Feature {
   TagKind kind;
-  std::string_view name;    // the kernel's
-  std::string_view option;  // ethtool's
+  std::string_view name;    // in the kernel
+  std::string_view option;  // of ethtool
 };
 constexpr std::array<Feature, 2> kFeatures = {
     {{kCustomerTags, "rx-vlan-hw-parse", "rxvlan off"},
      {kServiceTags, "rx-vlan-stag-hw-parse", "rx-vlan-stag-hw-parse off"}}};
 
-// Kernels have about 64 features; a number far beyond is not one to allocate for.
+// Kernels have about 64 features. The limit keeps a wrong number from causing a huge allocation.
 constexpr std::uint32_t kMostFeatures = 4096;
 constexpr std::uint32_t kFeaturesPerBlock = 32;
 
-// A request of ethtool's: a fixed head and a tail of `count` elements, which C++ has no type for.
+// An ethtool request: a fixed head and a tail of `count` elements, for which C++ has no type.
 template <typename Head, typename Element>
 class Request {
  public:
@@ -52,7 +52,7 @@ class Request {
   std::vector<std::uint64_t> words_;
 };
 
-// False: errno says why.
+// Returns false with errno set on failure.
 bool ask(const std::string& interface, void* request) {
   const net::UniqueFd any(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   ifreq asked = {};
@@ -66,8 +66,7 @@ struct KernelFeature {
   std::uint32_t bit;
 };
 
-// Those of kFeatures that this kernel has, by their place among its features, whose number is
-// `total`.
+// Finds the kFeatures that this kernel has, by their bit among its `total` features.
 base::Status find_features(const std::string& interface, std::uint32_t& total,
                            std::vector<KernelFeature>& found) {
   const auto failed = [&interface] {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Cards that take VLAN tags out of the frames they receive ("rxvlan"): programs in XDP see such a
-// frame without its tag, and what they send on has lost it. tc programs are told of the tag, so
-// this is for XDP alone.
+// Network cards that strip VLAN tags from received frames ("rxvlan"). XDP programs see such a frame
+// without its tag, and the frames they forward have lost it. tc programs are told of the tag, so
+// this matters only for XDP.
 //
 // Interfaces are those of the calling thread's network namespace. Any thread.
 #pragma once
@@ -15,24 +15,24 @@
 
 namespace spillway::kernel {
 
-// Kinds of tags: bits of a set, as they stand in spillway_port_label.
+// Kinds of tags, as bits of spillway_port_label.stripped_tags.
 enum TagKind : std::uint8_t {
   kCustomerTags = 1,  // 802.1Q: ethtool's rx-vlan-hw-parse, or rxvlan
   kServiceTags = 2    // 802.1ad: ethtool's rx-vlan-stag-hw-parse
 };
 
-// Those that the interface takes out at present.
+// The kinds that the interface strips now.
 base::Result<std::uint8_t> stripped_tags(const Interface& interface);
 
-// From now on it leaves those tags in their frames. An error gives the command that does the same,
-// or, where the card cannot do without, another hook.
+// Makes the interface leave those tags in frames. An error names the command that does the same, or
+// another hook if the card cannot.
 base::Status keep_tags(const Interface& interface, std::uint8_t kinds);
 
-// It takes them out again; what is gone or refuses is left as it is.
+// Makes the interface strip them again. Ignores failures and interfaces that are gone.
 void strip_tags_again(std::uint32_t ifindex, std::uint8_t kinds);
 
-// A veth: its far end may leave tags to a card that there is not. They then travel beside the
-// frames, whatever is set at this end.
+// True for a veth. Its far end may leave tags to a card that does not exist. They then travel
+// beside the frames, whatever is set at this end.
 bool is_veth(const Interface& interface);
 
 }  // namespace spillway::kernel

@@ -25,7 +25,7 @@ TEST(VlanOffload, WhatCannotBeTurnedOffIsRefusedWithTheCommand) {
             std::string::npos)
       << status.message();
   EXPECT_NE(status.message().find("--hook tc"), std::string::npos) << status.message();
-  strip_tags_again(gone.index, kCustomerTags);  // nothing happens
+  strip_tags_again(gone.index, kCustomerTags);  // no effect
 }
 
 }  // namespace

@@ -17,8 +17,8 @@
 namespace spillway::lab {
 namespace {
 
-// A trial may use this share of what is bearable: frames of TCP cost the fabric more than the
-// trial's, because it carries them through the receiver's network stack.
+// A trial may use only this share of the bearable lateness. TCP frames cost the fabric more than
+// the trial's, because it carries them through the receiver's network stack.
 constexpr double kShareOfLimit = 0.25;
 
 base::Result<LabOutcome> run_trial(const LabOptions& options, double dilation, int output) {

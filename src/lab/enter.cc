@@ -27,11 +27,11 @@ base::Result<net::UniqueFd> open_of(const LabRecord& lab, std::string_view what)
 }
 
 struct Doors {
-  std::vector<net::UniqueFd> shared;  // user (where there is one), mount and process namespace
+  std::vector<net::UniqueFd> shared;  // user (if any), mount and process namespaces
   std::vector<net::UniqueFd> hosts;   // network namespaces
 };
 
-// All of them before the first is entered: inside, /proc may show other processes.
+// Opens all of them before the first is entered: inside, /proc may show other processes.
 base::Result<Doors> open_doors(const LabRecord& lab, const std::vector<HostRecord>& hosts) {
   Doors doors;
   std::vector<std::string> shared = {"ns/mnt", "ns/pid"};
@@ -63,7 +63,7 @@ base::Status enter(const Doors& doors) {
       return net::system_error("enter the lab", errno);
     }
   }
-  (void)!::chdir(here.c_str());  // another mount namespace begins at its root
+  (void)!::chdir(here.c_str());  // a new mount namespace begins at its root
   return {};
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a lab is asked to be and what it tells in the end: plain values.
+// What a lab is asked to be, and its outcome: plain values.
 #pragma once
 
 #include <cstdint>
@@ -33,39 +33,39 @@ struct LabOptions {
   std::uint16_t port = 7077;
   std::uint16_t master_port = 29500;
   base::Duration grace = base::seconds(10);
-  base::Duration limit;                  // of the commands' time; 0: none
+  base::Duration limit;                  // for the commands; 0: none
   std::vector<std::string> environment;  // "KEY=value", for every rank
-  std::string name;                      // empty: one is made up
+  std::string name;                      // empty: a generated one
   OutputFds output;
-  TraceOptions trace{};  // of labs that end with their commands
-  // Of such labs, too: called by the starter as the samples come. Empty: none are taken.
+  TraceOptions trace{};  // for labs that end with their commands
+  // For such labs, too: the starter calls it with each sample of the fabric. Empty: no samples.
   std::function<void(const FabricSample&)> on_sample{};
 };
 
 // What one rank runs. Fewer commands than hosts leave the last hosts idle.
 struct RankCommand {
   std::vector<std::string> argv;
-  std::vector<std::string> environment;  // "KEY=value", over those of the lab
+  std::vector<std::string> environment;  // "KEY=value"; override those of the lab
 };
 
-inline constexpr int kOverLimitExit = 124;  // as timeout(1) has it
+inline constexpr int kOverLimitExit = 124;  // as in timeout(1)
 
 struct LabOutcome {
   std::vector<int> exit_codes;              // per rank; 128 + n: killed by signal n
   int interrupted_by = 0;                   // the signal that ended the lab early; 0: none did
-  std::optional<std::size_t> first_failed;  // rank_group.h
-  bool over_limit = false;                  // it was ended because its time was over
+  std::optional<std::size_t> first_failed;  // see rank_group.h
+  bool over_limit = false;                  // it was ended because its limit expired
   Isolation isolation = Isolation::kNone;
   Dataplane dataplane = Dataplane::kUser;
   fabric::FabricSnapshot fabric;
   Pace pace;                          // whether comparisons hold
-  TimeReport time;                    // where it went
-  std::optional<TraceSummary> trace;  // where packets were followed
+  TimeReport time;                    // where the time went
+  std::optional<TraceSummary> trace;  // set if packets were followed
   base::Duration elapsed;             // from the commands' start to the last one's end
   base::Duration cpu;                 // of the commands and what they started, user and system
 
-  // 128 + the signal of an interrupt, else kOverLimitExit of a lab that was over its limit, else
-  // the largest of the exit codes.
+  // 128 + the signal of an interrupt; else kOverLimitExit if the limit expired; else the largest
+  // exit code.
   int worst_exit_code() const;
 };
 

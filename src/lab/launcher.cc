@@ -27,7 +27,8 @@ namespace {
 
 // ------------------------------------------------------------------ the plan
 
-// Ports that are free now. Somebody may take one before the lab does: it then says so.
+// Ports that are free now. If another process takes one before the lab does, the lab's start fails
+// and says so.
 base::Result<std::vector<net::SocketAddress>> free_loopback_addresses(std::size_t count) {
   const net::SocketAddress any = net::SocketAddress::parse("127.0.0.1:0").value();
   std::vector<net::UdpSocket> sockets;  // held, so that no port is found twice
@@ -94,7 +95,7 @@ void lose_the_terminal() {
   (void)!::chdir("/");
 }
 
-// In the child.
+// Runs in the child.
 base::Status settle_in(const SupervisorTask& task, unsigned user, unsigned group) {
   if (task.stays) {
     lose_the_terminal();
@@ -139,7 +140,7 @@ base::Result<Running> start_supervisor(SupervisorTask task) {
   return running;
 }
 
-// ------------------------------------------------------------------ its starter
+// ------------------------------------------------------------------ the starter's process
 
 void pass_on_signals(int signal_fd, pid_t supervisor) {
   signalfd_siginfo info = {};
@@ -148,7 +149,7 @@ void pass_on_signals(int signal_fd, pid_t supervisor) {
   }
 }
 
-// Reads what the supervisor tells until `enough` of it came or it is gone.
+// Reads the supervisor's output until `enough` accepts it or the supervisor is gone.
 template <typename Enough>
 std::string listen_to(const Running& running, Enough enough) {
   const sigset_t signals = end_signals();
@@ -172,7 +173,8 @@ std::string listen_to(const Running& running, Enough enough) {
   return text;
 }
 
-// Those in the complete lines of `text` from `begin` on. Returns where the rest begins.
+// Passes on the samples in the complete lines of `text` from `begin` on. Returns where the rest
+// begins.
 std::size_t hand_on_samples(std::string_view text, std::size_t begin, const LabOptions& options) {
   for (std::size_t end = text.find('\n', begin); end != std::string_view::npos;
        end = text.find('\n', begin)) {
@@ -184,7 +186,7 @@ std::size_t hand_on_samples(std::string_view text, std::size_t begin, const LabO
   return begin;
 }
 
-// All that the supervisor tells.
+// Reads all of the supervisor's output.
 std::string listen_to_the_end(const Running& running, const LabOptions& options) {
   std::size_t handed_on = 0;
   return listen_to(running, [&](const std::string& text) {

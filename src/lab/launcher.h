@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A network on this machine: hosts, links and switches of a scenario, and commands that run on the
-// hosts. run_lab() returns when all commands have ended and nothing of the lab is left; start_lab()
-// leaves it running in the background for others to use.
+// A network on this machine: the hosts, links and switches of a scenario, and commands that run on
+// the hosts. run_lab() returns when all commands have ended and nothing of the lab is left.
+// start_lab() leaves it running in the background for other processes.
 //
 // Nothing is made outside the lab's own namespaces and its state directory. If the calling process
-// dies, by whatever signal, a lab of run_lab() goes with it. While run_lab() works, SIGINT, SIGTERM
-// and SIGHUP end the lab instead of the process and are told in the outcome.
+// dies, by whatever signal, a lab of run_lab() ends with it. During run_lab(), SIGINT, SIGTERM and
+// SIGHUP end the lab instead of the process, and the outcome names the signal.
 //
-// Call from a process with one thread: the lab is a copy of it.
+// Call from a process with one thread: the lab is forked from it.
 #pragma once
 
 #include <filesystem>
@@ -20,7 +20,7 @@
 
 namespace spillway::lab {
 
-// One command per host, at most.
+// At most one command per host.
 base::Result<LabOutcome> run_lab(const LabOptions& options,
                                  const std::vector<RankCommand>& commands,
                                  const std::filesystem::path& state_root = default_state_root());

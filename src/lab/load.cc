@@ -23,10 +23,10 @@ namespace spillway::lab {
 namespace {
 
 constexpr std::uint16_t kPort = 9077;
-constexpr unsigned kHeaders = 28;   // of IPv4 and UDP
-constexpr unsigned kSmall = 64;     // of an answer
+constexpr unsigned kHeaders = 28;   // of IPv4 and UDP together
+constexpr unsigned kSmall = 64;     // payload of an answer
 constexpr unsigned kEthernet = 14;  // a frame's header; what surrounds it is SPILLWAY_WIRE_OVERHEAD
-constexpr std::size_t kMaxRun = 32;  // datagrams in a call
+constexpr std::size_t kMaxRun = 32;  // datagrams per call
 constexpr std::size_t kMaxRunBytes = 60'000;
 constexpr int kComputingNice = 10;
 constexpr base::Duration kTick = base::milliseconds(1);
@@ -52,8 +52,8 @@ base::Result<std::vector<sockaddr_in>> addresses_of(std::string_view peers) {
   return addresses;
 }
 
-// As many datagrams of the size that the socket cuts them to. Nobody waits for what gets lost:
-// errors do not matter.
+// Sends `bytes` bytes, which the socket cuts into datagrams. Losses are not repaired, so errors do
+// not matter.
 void send_run(int fd, const sockaddr_in& to, std::size_t bytes) {
   static const std::vector<std::uint8_t> kZeros(65536);
   (void)::sendto(fd, kZeros.data(), bytes, 0, reinterpret_cast<const sockaddr*>(&to), sizeof(to));
@@ -67,7 +67,7 @@ void send_until(base::Instant end, int fd, const sockaddr_in& to, const LoadOpti
   const std::size_t longest = std::min(kMaxRunBytes / payload, kMaxRun);
   for (base::Instant due = clock.now(); due < end;) {
     const base::Instant now = clock.now();
-    due = std::max(due, now - kMostAtOnce);  // what there was no time for is not sent later
+    due = std::max(due, now - kMostAtOnce);  // what is overdue is not made up later
     while (due <= now) {
       std::size_t packets = 0;
       for (; due <= now && packets < longest; due = due + each) {
@@ -103,7 +103,7 @@ void answer_until(base::Instant end, int fd) {
   }
 }
 
-// Takes what processors have left: a rank that computes does not send.
+// Uses only spare CPU time (nice): a real rank does not send while it computes.
 void compute_until(base::Instant end) {
   (void)!::nice(kComputingNice);
   const base::MonotonicClock clock;

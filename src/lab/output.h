@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Text on its way out: all of it, in whole lines.
+// Output of text: all of it, in whole lines.
 //
-// write_all() takes as long as it takes. A reader that went away is no reason to stop the work:
-// what it does not take is lost.
+// write_all() blocks until everything is written. If the reader is gone, the rest is lost, and the
+// caller continues.
 //
-// A LinePrefixer puts a prefix before every line of a stream that arrives in pieces, and gives
-// lines out whole, so that several streams written to one place do not mix within a line. A line
-// longer than kMaxLine is given out in pieces of that size, each as a line of its own: nothing is
-// kept for ever. One thread.
+// A LinePrefixer puts a prefix before every line of a stream that arrives in pieces. It returns
+// only whole lines, so that several streams written to one place do not mix within a line. A line
+// longer than kMaxLine is split into lines of that size, so that memory stays bounded. One thread.
 #pragma once
 
 #include <string>
@@ -22,12 +21,12 @@ class LinePrefixer {
  public:
   static constexpr std::size_t kMaxLine = 16384;
 
-  // An empty prefix changes nothing but still gives out whole lines.
+  // An empty prefix changes nothing, but lines are still returned whole.
   explicit LinePrefixer(std::string prefix) : prefix_(std::move(prefix)) {}
 
   // The lines that `bytes` completes.
   std::string feed(std::string_view bytes);
-  // What is left when the stream has ended, as a line.
+  // The unfinished last line of a stream that has ended.
   std::string finish();
 
  private:

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kDelaysPerLate = 10;
 
-// Every way between two hosts crosses their two links.
+// Every path between two hosts crosses their two links.
 base::Duration shortest_way(const scenario::Topology& topology) {
   std::vector<base::Duration> delays;
   for (const scenario::Link& link : topology.links) {

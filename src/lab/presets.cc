@@ -70,7 +70,7 @@ fault kind=loss link=switch0->host3 share=0.1%
 )"},
 }};
 
-// Of a line's "host<number>"s; -1 where it has none.
+// The highest n of a line's "host<n>" words; -1 if it has none.
 int highest_host(std::string_view line) {
   constexpr std::string_view kHost = "host";
   int highest = -1;

@@ -61,7 +61,7 @@ TEST(Presets, TheGoodDayHasJumboFrames) {
   EXPECT_EQ(scenario::parse_scenario(find_preset("clean")->text)->topology.mtu, kDefaultMtu);
 }
 
-// 100 Gb/s, RTT 10 us: 125 KB are under way. A queue holds one or two times as much.
+// 100 Gb/s, RTT 10 us: 125 KB in flight. A queue holds one or two times as much.
 TEST(Presets, DilatedDatacentresKeepTheirDimensionlessNumbers) {
   for (const Preset& preset : presets()) {
     if (preset.stands_for().find("100 Gb/s") == std::string_view::npos) {

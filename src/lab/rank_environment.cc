@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kMaxFoldersUp = 4;
-constexpr const char* kLibrary = "libspillway.so.0";  // of the interface's major version
+constexpr const char* kLibrary = "libspillway.so.0";  // major version of the C interface
 
 std::string_view key_of(std::string_view variable) {
   return variable.substr(0, variable.find('='));
@@ -47,7 +47,7 @@ bool holds_package(const fs::path& folder) {
   return is_there(folder / "spillway" / "__init__.py");
 }
 
-// Empty: it is not there.
+// Empty if it is not there.
 fs::path package_folder(const fs::path& tool) {
   const fs::path installed = tool.parent_path().parent_path() / "lib/python3/dist-packages";
   if (holds_package(installed)) {
@@ -138,7 +138,7 @@ std::vector<std::string> python_variables(const fs::path& tool,
                                           const std::vector<std::string>& environment) {
   std::vector<std::string> variables;
   if (!tool.is_absolute()) {
-    return variables;  // not known
+    return variables;  // its folder is unknown
   }
   const auto add = [&](const std::string& key, const fs::path& path) {
     if (!path.empty() && !is_set(key, environment)) {
@@ -161,7 +161,7 @@ std::vector<std::string> watch_variables(const fs::path& tool,
   static constexpr std::string_view kKey = "PYTHONPATH";
   const auto set = std::find_if(environment.begin(), environment.end(),
                                 [](const std::string& other) { return key_of(other) == kKey; });
-  // An empty entry would be the rank's own folder.
+  // An empty entry would mean the rank's own folder.
   const std::string others = set == environment.end() ? "" : set->substr(kKey.size() + 1);
   return {fmt::format("{}={}{}{}", kKey, folder.string(), others.empty() ? "" : ":", others)};
 }

@@ -102,7 +102,7 @@ TEST_F(PythonPackageTest, AsInstalledItIsUnderThePrefix) {
   make("prefix/lib/python3/dist-packages/spillway/__init__.py");
   make("prefix/lib/aarch64-linux-gnu/libspillway.so.0");
   make("prefix/lib/other/libspillway.so.0");
-  make("python/spillway/__init__.py");  // of a source tree around it
+  make("python/spillway/__init__.py");  // a source tree around it
   EXPECT_EQ(variables_for("prefix/bin/spillway"),
             (Variables{
                 "PYTHONPATH=" + folder_ + "/prefix/lib/python3/dist-packages",

@@ -19,7 +19,7 @@ namespace spillway::lab {
 namespace {
 
 constexpr std::size_t kReadBytes = 65536;
-constexpr base::Duration kLongestWait = base::seconds(3600);  // of a poll(), which takes an int
+constexpr base::Duration kLongestWait = base::seconds(3600);  // poll() takes an int
 
 base::Instant now() {
   return base::MonotonicClock().now();
@@ -144,7 +144,7 @@ void RankGroup::take_signals(int signal_fd) {
     if (number == SIGCHLD) {
       reap();
     } else if (number == SIGINT && shares_terminal()) {
-      continue;  // the terminal gave it to the command too, whose business it is
+      continue;  // the terminal sends it to the command, too
     } else if (interrupted_by_ == 0) {
       interrupted_by_ = number;
       ask_for_the_end(number);
@@ -194,7 +194,7 @@ void RankGroup::ask_for_the_end(int signal_number) {
 void RankGroup::send_all(int signal_number) {
   for (const Rank& rank : ranks_) {
     if (!rank.exit_code) {
-      // A rank with a terminal shares the caller's group, which the terminal signals itself.
+      // A rank with a terminal is in the caller's process group, which the terminal signals itself.
       ::kill(rank.launch.own_terminal ? rank.pid : -rank.pid, signal_number);
     }
   }
@@ -233,11 +233,11 @@ void RankGroup::pump(Stream& stream) {
     write_all(stream.sink, stream.lines.feed({buffer.data(), static_cast<std::size_t>(size)}));
   } else if (size == 0 || (errno != EAGAIN && errno != EINTR)) {
     write_all(stream.sink, stream.lines.finish());
-    stream.source = {};  // poll() passes over it from now on
+    stream.source = {};  // poll() skips it from now on
   }
 }
 
-// What ranks wrote before they ended; what their children still hold open is not waited for.
+// Writes what ranks printed before they ended. Does not wait for children that hold a pipe open.
 void RankGroup::drain() {
   for (Stream& stream : streams_) {
     pollfd more = {stream.source.get(), POLLIN, 0};

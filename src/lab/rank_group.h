@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The commands of a lab from their start to their end: hands on their output line by line, and when
-// one fails or somebody asks for the end, sees to it that all end.
+// The commands of a lab from start to end. Forwards their output line by line. When one fails, or
+// when the end is requested, it makes sure that all of them end.
 //
 //   running     until all have ended
 //   grace       one failed: the others have `grace` to end by themselves
-//   asked       all that are left got SIGTERM (or the signal that asked for the end), also when
-//               `limit` is over before one failed
+//   asked       all that are left got SIGTERM (or the signal that requested the end); also when
+//               `limit` expires before one failed
 //   killed      kKillAfter later, or at a second request, they get SIGKILL
 //
-// A command that keeps the terminal gets Ctrl-C from there and may live on.
+// A command that keeps the terminal gets Ctrl-C from there and may survive it.
 //
-// One thread, which must have blocked end_signals() and SIGCHLD before the first start(). In a
-// process namespace's first process it also reaps what lost its parent.
+// One thread, which must block end_signals() and SIGCHLD before the first start(). As the first
+// process of a process namespace it also reaps orphans.
 #pragma once
 
 #include <signal.h>
@@ -38,26 +38,26 @@ struct OutputFds {
 
 struct GroupOutcome {
   std::vector<int> exit_codes;  // in the order of start()
-  int interrupted_by = 0;       // a signal that asked for the end; 0: none did
-  // The rank that failed before anything asked for an end: what failed later may be its doing.
+  int interrupted_by = 0;       // the signal that requested the end; 0: none
+  // The rank that failed before an end was requested. Later failures may be its consequences.
   std::optional<std::size_t> first_failed;
-  bool over_limit = false;  // they were ended because their time was over
-  base::Duration cpu;       // of all that was reaped, with what it reaped itself
+  bool over_limit = false;  // they were ended because the limit expired
+  base::Duration cpu;       // of all reaped processes, with what those reaped themselves
 };
 
 class RankGroup {
  public:
-  // `limit` of 0: they may run for as long as they like.
+  // `limit` of 0: no limit.
   RankGroup(OutputFds output, base::Duration grace, base::Duration limit = {})
       : output_(output), grace_(grace), limit_(limit) {}
-  ~RankGroup();  // kills what is left
+  ~RankGroup();  // kills the ranks that are left
   RankGroup(const RankGroup&) = delete;
   RankGroup& operator=(const RankGroup&) = delete;
 
   base::Status start(const RankLaunch& launch);
 
-  // Until all have ended and, where `stays`, until a signal asks for the end. Something to read
-  // from `stop_fd` (-1: none) ends everything too.
+  // Runs until all have ended and, if `stays`, until a signal requests the end. Everything also
+  // ends when `stop_fd` (-1: none) becomes readable.
   GroupOutcome run(int stop_fd, bool stays);
 
  private:
@@ -94,17 +94,17 @@ class RankGroup {
   std::vector<Rank> ranks_;
   std::vector<Stream> streams_;
   Phase phase_ = Phase::kRunning;
-  base::Instant deadline_;  // of the phase, where that is timed
+  base::Instant deadline_;  // of the phase, if that is timed
   int interrupted_by_ = 0;
   std::optional<std::size_t> first_failed_;
   bool over_limit_ = false;
   base::Duration cpu_;
 };
 
-// Those that end a lab: SIGINT, SIGTERM, SIGHUP.
+// The signals that end a lab: SIGINT, SIGTERM, SIGHUP.
 sigset_t end_signals();
 
-// Blocks them and SIGCHLD in the calling thread and those it makes, for as long as it lives.
+// Blocks them, SIGCHLD and SIGPIPE in the calling thread and those it starts, while it lives.
 class BlockedSignals {
  public:
   BlockedSignals();

@@ -12,7 +12,7 @@
 namespace spillway::lab {
 namespace {
 
-// Which commands that end by themselves never need.
+// A grace period that commands which end by themselves never use up.
 constexpr base::Duration kLongGrace = base::seconds(3600);
 
 class RankGroupTest : public testing::Test {

@@ -53,7 +53,7 @@ void detach_from_terminal(int out, int err) {
   ::dup2(err, STDERR_FILENO);
 }
 
-// In the child. Returns the errno of what failed; else never.
+// Runs in the child. Returns an errno on failure; otherwise does not return.
 int become(const RankLaunch& launch, pid_t parent, int out, int err) {
   if (launch.network_namespace >= 0) {
     if (!enter_network_namespace(launch.network_namespace).ok()) {
@@ -66,7 +66,7 @@ int become(const RankLaunch& launch, pid_t parent, int out, int err) {
   }
   reset_signals();
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // The parent may have died before that; 0 is a parent outside the process namespace.
+  // The parent may have died before that. 0 means that it is outside the process namespace.
   if (::getppid() != parent && ::getppid() != 0) {
     return ECHILD;
   }

@@ -24,15 +24,15 @@ struct RankLaunch {
 
 struct RankProcess {
   pid_t pid = -1;
-  net::UniqueFd out;  // reading ends that do not block; invalid where the terminal was kept
+  net::UniqueFd out;  // non-blocking read ends; invalid if the command keeps the terminal
   net::UniqueFd err;
 };
 
-// Returns when the command runs, or with the reason why it cannot. The process dies with the
+// Returns once the command runs, or with the reason why it cannot. The process dies with the
 // calling thread.
 base::Result<RankProcess> start_rank(const RankLaunch& launch);
 
-// As a shell says it: the exit code, or 128 + the signal's number.
+// As in a shell: the exit code, or 128 + the signal's number.
 int exit_code_of(int wait_status);
 
 }  // namespace spillway::lab

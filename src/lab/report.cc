@@ -10,7 +10,7 @@
 namespace spillway::lab {
 namespace {
 
-// Calls `visit` with every number, in the order in which they travel.
+// Calls `visit` with every number, in the order of the report's line.
 template <typename Snapshot, typename Visit>
 void visit_fabric(Snapshot& fabric, Visit visit) {
   visit(fabric.frames_in);
@@ -133,7 +133,7 @@ void visit_sample(Sample& sample, Visit visit) {
 }
 
 auto append_to(std::string& line) {
-  return [&line](auto number) { line += fmt::format(" {}", +number); };  // truth as 0 or 1
+  return [&line](auto number) { line += fmt::format(" {}", +number); };  // bool as 0 or 1
 }
 
 auto read_from(std::istringstream& words) {
@@ -146,7 +146,7 @@ base::Duration read_duration(std::istringstream& words) {
   return base::nanoseconds(nanoseconds);
 }
 
-// Names have no spaces; none is written as a dash.
+// Names have no spaces; an empty name is written as a dash.
 std::string time_line(const TimeReport& time) {
   std::string line =
       fmt::format("time {} {}", time.link.empty() ? "-" : time.link, time.rate.count());
@@ -182,7 +182,7 @@ TraceSummary read_trace(std::istringstream& words) {
   return trace;
 }
 
-// A byte as a number, not as a character.
+// Reads a byte as a number, not as a character.
 std::uint8_t read_byte(std::istringstream& words) {
   unsigned value = 0;
   words >> value;

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a lab's supervisor writes to whoever started it, as lines of text over a pipe:
+// What a lab's supervisor writes to its starter, as lines of text over a pipe:
 //
-//   ready                          the network stands and the commands run
-//   error CODE sentence            it does not, or the fabric broke
-//   exit CODE                      of a rank, in their order
+//   ready                          the network is up and the commands run
+//   error CODE sentence            it could not start, or the fabric failed
+//   exit CODE                      of a rank, in rank order
 //   interrupted SIGNAL
-//   failed RANK                    the first to fail, where one did
-//   overlimit                      they were ended because their time was over
+//   failed RANK                    the first to fail, if one did
+//   overlimit                      the commands were ended because the limit expired
 //   dataplane NAME
 //   fabric N N N ...               FabricSnapshot's numbers in their order
 //   port NAME N N N ...            one per switch port
-//   adder NAME N N N ...           one per switch that adds, its jobs behind it:
+//   adder NAME N N N ...           one per switch that adds, followed by its jobs:
 //   sums N N N ...
 //   pace N N N ...                 Pace's
 //   time NAME N N N ...            TimeReport's
-//   trace N N N ...                TraceSummary's, where packets were followed
-//   took N N                       nanoseconds, then those of processors
-//   sample N N N ...               FabricSample's, again and again while commands run
+//   trace N N N ...                TraceSummary's, if packets were followed
+//   took N N                       nanoseconds elapsed, then nanoseconds of CPU time
+//   sample N N N ...               FabricSample's, repeatedly while commands run
 //
-// Both ends are of the same binary: there is no version.
+// Both ends are the same binary, so there is no version.
 #pragma once
 
 #include <optional>
@@ -44,10 +44,10 @@ struct Report {
   LabOutcome outcome;
 };
 
-// Lines that are cut off or not understood are passed over: their writer died.
+// Skips lines that are cut off or not understood: their writer died.
 Report parse_report(std::string_view text);
 
-// None: the line says something else.
+// Null if the line is not a sample.
 std::optional<FabricSample> parse_sample(std::string_view line);
 
 }  // namespace spillway::lab

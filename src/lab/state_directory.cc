@@ -51,7 +51,7 @@ std::string read_text(const fs::path& path) {
 
 // ------------------------------------------------------------------ the root and locks
 
-// A directory that somebody else prepared in /tmp is refused.
+// Refuses a directory that another user prepared in /tmp.
 base::Status prepare_root(const fs::path& root) {
   for (const fs::path& folder : {root.parent_path(), root}) {
     if (base::Status status = base::prepare_own_folder(folder); !status.ok()) {
@@ -66,7 +66,7 @@ net::UniqueFd open_lock(const fs::path& path) {
   return net::UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
 }
 
-// Held while labs come and go, so that none is reclaimed between its making and its locking.
+// Held while labs come and go, so that none is reclaimed between being made and being locked.
 base::Result<net::UniqueFd> lock_root(const fs::path& root) {
   if (base::Status status = prepare_root(root); !status.ok()) {
     return status;
@@ -97,7 +97,7 @@ LabRecord read_record(const fs::path& lab) {
   return record;
 }
 
-// ------------------------------------------------------------------ the dead
+// ------------------------------------------------------------------ dead labs
 
 bool carries(const fs::path& process, const std::string& id) {
   const std::string variables = '\0' + read_text(process / "environ") + '\0';
@@ -105,7 +105,7 @@ bool carries(const fs::path& process, const std::string& id) {
   return variables.find('\0' + wanted + '\0') != std::string::npos;
 }
 
-// Without a process namespace the children of ranks outlive a lab that was killed.
+// Without a process namespace, the children of ranks survive a lab that was killed.
 void kill_processes_of(const std::string& id) {
   std::error_code error;
   for (const fs::directory_entry& process : fs::directory_iterator("/proc", error)) {
@@ -194,7 +194,7 @@ base::Status StateDirectory::write(const LabRecord& record) const {
 base::Status StateDirectory::write(std::size_t index, const HostRecord& host) const {
   std::string text = fmt::format("{} {} {}\n", host.name, host.address, host.namespace_fd);
   for (const std::string& variable : host.variables) {
-    text += variable + '\0';  // values may hold line ends
+    text += variable + '\0';  // values may contain newlines
   }
   return base::replace_file(path_ / fmt::format("host.{}", index), text);
 }
@@ -255,7 +255,7 @@ base::Status end_lab(const fs::path& root, const LabRecord& lab) {
 
 std::uint64_t process_start(pid_t pid) {
   const std::string text = read_text(fmt::format("/proc/{}/stat", pid));
-  // The name in brackets may hold anything; what follows it is numbers, the state being the third.
+  // The name in brackets may contain anything. Fields are counted after it; the state is the third.
   const std::size_t bracket = text.rfind(')');
   if (bracket == std::string::npos) {
     return 0;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is known about running labs, as files, so that other commands of the same user find them:
+// Files that describe running labs, so that other commands of the same user find them:
 //
 //   ROOT/NAME/lock     locked (flock) by the lab's processes for as long as one of them lives
 //   ROOT/NAME/lab      LabRecord
 //   ROOT/NAME/host.N   HostRecord
 //
-// A lab whose lock is free is dead, however it died. Whoever opens the root next reclaims it: ends
-// processes that carry the lab's id and removes the directory. Nothing else is ever touched.
+// A lab whose lock is free is dead, however it died. The next process that opens the root reclaims
+// it: it kills processes that carry the lab's id and removes the directory. Nothing else is ever
+// touched.
 //
 // Roots belong to one user and are closed to all others.
 #pragma once
@@ -27,7 +28,7 @@ namespace spillway::lab {
 
 struct LabRecord {
   std::string name;
-  std::string id;  // what SPILLWAY_LAB_ID says in its processes
+  std::string id;  // SPILLWAY_LAB_ID in its processes
   Isolation isolation = Isolation::kNone;
   pid_t supervisor = 0;
   std::uint64_t supervisor_start = 0;  // see process_start()
@@ -39,16 +40,16 @@ struct LabRecord {
 struct HostRecord {
   std::string name;
   std::string address;
-  int namespace_fd = -1;  // of the supervisor; -1: none
+  int namespace_fd = -1;  // in the supervisor; -1: none
   std::vector<std::string> variables;
 };
 
-// The folder `lab` of base::runtime_folder().
+// The folder `lab` in base::runtime_folder().
 std::filesystem::path default_state_root();
 
 class StateDirectory {
  public:
-  // Reclaims dead labs first. An error where a lab of that name lives.
+  // Reclaims dead labs first. Fails if a lab of that name is running.
   static base::Result<StateDirectory> create(const std::filesystem::path& root,
                                              const std::string& name);
 
@@ -57,7 +58,7 @@ class StateDirectory {
 
   base::Status write(const LabRecord& record) const;
   base::Status write(std::size_t index, const HostRecord& host) const;
-  // When the lab has ended: ends what it left behind and forgets it.
+  // Call when the lab has ended: kills its leftover processes and removes its directory.
   void remove() const;
 
  private:
@@ -69,17 +70,17 @@ class StateDirectory {
   net::UniqueFd lock_;
 };
 
-// Those that live, by name. Reclaims dead ones first.
+// Running labs, by name. Reclaims dead ones first.
 base::Result<std::vector<LabRecord>> live_labs(const std::filesystem::path& root);
 
 base::Result<std::vector<HostRecord>> hosts_of(const std::filesystem::path& root,
                                                const LabRecord& lab);
 
-// Asks the lab to end, insists after a while, and returns when it is gone.
+// Asks the lab to end, kills it after a while, and returns when it is gone.
 base::Status end_lab(const std::filesystem::path& root, const LabRecord& lab);
 
-// When a process started, in clock ticks since the machine did; 0: there is none. A process number
-// and this name a process for good.
+// When a process started, in clock ticks since boot; 0: there is no such process. A process id
+// together with this identifies a process for good.
 std::uint64_t process_start(pid_t pid);
 
 }  // namespace spillway::lab

@@ -70,7 +70,7 @@ TEST_F(StateDirectoryTest, ADeadLabIsReclaimed) {
   std::optional<StateDirectory> state = StateDirectory::create(root(), "one").value();
   ASSERT_TRUE(state->write(sample_record(*state)).ok());
   const fs::path path = state->path();
-  state.reset();  // as when its processes died: the lock is free, the files are there
+  state.reset();  // as if its processes had died: the lock is free, the files remain
   ASSERT_TRUE(fs::exists(path));
   EXPECT_TRUE(live_labs(root())->empty());
   EXPECT_FALSE(fs::exists(path));

@@ -38,7 +38,7 @@ std::vector<fabric::PortAttachment> fabric_ports(const SupervisorTask& task) {
   return ports;
 }
 
-// The namespaces stay open here: `lab exec` finds them by their numbers.
+// The namespaces' descriptors stay open here: `lab exec` finds them by number.
 base::Result<HostLinks> make_links(const SupervisorTask& task) {
   if (task.isolation == Isolation::kNone) {
     warn(task, kLoopbackNotice);
@@ -56,7 +56,7 @@ bool is_traced(const SupervisorTask& task) {
   return !task.options.trace.path.empty();
 }
 
-// Why the switch cannot be the kernel's; ok where it can.
+// Fails, with the reason, if the kernel's switch cannot be used.
 base::Status check_kernel_switch(const SupervisorTask& task) {
   return task.isolation == Isolation::kRoot
              ? kernel::check_scenario(task.options.scenario)
@@ -64,7 +64,7 @@ base::Status check_kernel_switch(const SupervisorTask& task) {
                             "a switch in the kernel takes root; --dataplane user does not");
 }
 
-// The kernel's switch where it was asked for, or is possible and nothing was asked for.
+// Uses the kernel's switch if asked for, or if nothing was asked for and it is possible.
 base::Result<LabFabric> make_fabric(const SupervisorTask& task) {
   const std::vector<fabric::PortAttachment> ports = fabric_ports(task);
   const auto make = [&](Dataplane dataplane) {
@@ -145,7 +145,7 @@ base::Result<std::optional<LabTrace>> start_trace(const SupervisorTask& task,
   return std::optional<LabTrace>(std::move(trace).value());
 }
 
-// While the fabric still carries what is queued.
+// Call while the fabric still carries what is queued.
 base::Status finish_trace(std::optional<LabTrace>& trace, LabOutcome& outcome) {
   if (!trace) {
     return {};
@@ -158,7 +158,7 @@ base::Status finish_trace(std::optional<LabTrace>& trace, LabOutcome& outcome) {
   return {};
 }
 
-// To the end of the last one; where somebody wants samples of the fabric, with these on their way.
+// Runs until the last command has ended. Sends samples of the fabric meanwhile, if wanted.
 LabOutcome run_commands(const SupervisorTask& task, const scenario::Topology& topology,
                         const LabFabric& fabric, const RankBoards& boards, RankGroup& group) {
   const base::MonotonicClock clock;

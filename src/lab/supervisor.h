@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The process that is a lab: the first one of its process namespace, so that when it ends, however
+// The process that is a lab. It is the first one of its process namespace. So when it ends, however
 // it ends, the kernel ends all of its ranks and removes all of its namespaces and interfaces.
 // Without namespaces it is a plain process whose ranks die with it.
 //
-// It makes the hosts, runs the fabric on a thread, starts the commands, and tells its starter
-// through `report_fd` (report.h) how it went.
+// It sets up the hosts, runs the fabric on a thread, starts the commands, and reports to its
+// starter through `report_fd` (report.h).
 #pragma once
 
 #include <vector>
@@ -22,10 +22,10 @@ struct SupervisorTask {
   std::vector<RankCommand> commands;  // per rank
   const StateDirectory& state;
   int report_fd = -1;
-  bool stays = false;  // also without commands, until it is asked to end; then removes the state
+  bool stays = false;  // runs until asked to end, even without commands; then removes the state
 };
 
-// In a child of the process that made the task, after the namespaces were made.
+// Runs in a child of the process that made the task, after the namespaces were made.
 void supervise(const SupervisorTask& task);
 
 }  // namespace spillway::lab

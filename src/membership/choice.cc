@@ -12,7 +12,7 @@
 namespace spillway::membership {
 namespace {
 
-constexpr std::size_t kMaxNamed = 4;  // ranks that a sentence names
+constexpr std::size_t kMaxNamed = 4;  // most reasons that one sentence lists
 
 class Choice {
  public:
@@ -102,7 +102,7 @@ class Choice {
     spares_.assign(spares.begin(), spares.end());
   }
 
-  // False: the job ends.
+  // Returns false if the job ends.
   bool fill_places() {
     std::vector<MemberId>& ranks = decision_.view.ranks;
     put_aside_requests();
@@ -130,7 +130,7 @@ class Choice {
     }
     return true;
   }
-  // Places of the dead come first: what is asked for beyond that is not done.
+  // Lost ranks are replaced first. Requests that the remaining standbys cannot meet are dropped.
   void put_aside_requests() {
     const auto dead = static_cast<std::size_t>(std::ranges::count_if(
         findings_.view.ranks, [this](MemberId member) { return find(member) == nullptr; }));
@@ -177,8 +177,7 @@ class Choice {
     }
   }
 
-  // The view of a job that ends: all that were there, so that whoever hears of it knows it is
-  // meant.
+  // The view keeps all members, so that each one that learns of the end knows it is concerned.
   Decision ends(std::string why) {
     decision_.outcome = Outcome::kEnds;
     decision_.view.ranks = findings_.view.ranks;
@@ -231,8 +230,8 @@ class Choice {
   std::map<MemberId, const Present*> present_{};
   std::set<MemberId> moved_{};
   std::set<MemberId> removed_{};
-  std::size_t growth_ = 0;  // places that were asked for
-  std::size_t grown_ = 0;   // and came to be
+  std::size_t growth_ = 0;  // requested
+  std::size_t grown_ = 0;   // granted
   std::optional<std::uint64_t> step_{};
   std::deque<const Present*> spares_{};
   Decision decision_{};

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What shall follow a view: who takes the places of those that are gone, and at which step all go
-// on. A pure function of what the driver of a change has gathered; whether it comes to pass is up
-// to the voters (member.h).
+// Chooses what follows a view: which members replace the lost ones, and at which step all continue.
+// A pure function of what the driver of a change has gathered. The voters decide whether the choice
+// takes effect (member.h).
 //
-//   places   a rank that stands still keeps its place. A place that is free goes to a standby: warm
-//            ones first, then in order, newcomers last. If none is left, the ranks behind move up
-//            where shrinking is allowed; else the job ends. New places come last, for whoever is
-//            left over.
-//   step     the greatest that any rank has reached. To begin step s, a rank needs everybody's part
-//            of step s - 1: so nothing of it is missing, and whoever is behind can be given it.
-//   sources  the ranks that have it. A request is put aside where it would leave none.
+//   places   A parked rank keeps its place. A free place goes to a standby: warm ones first, then
+//            in order, newcomers last. If none is left, later ranks move up if shrinking is
+//            allowed; otherwise the job ends. Added places come last and take the standbys left
+//            over.
+//   step     The greatest step that any rank has reached. To begin step s, a rank needs every
+//            rank's part of step s - 1. So nothing of that step is missing, and ranks that are
+//            behind can receive its state.
+//   sources  The ranks that have that state. A request that would leave no source is dropped.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,7 @@
 
 namespace spillway::membership {
 
-// A member that stands still, or a newcomer.
+// A parked member, or a newcomer.
 struct Present {
   MemberId id = 0;
   Position position{};
@@ -31,11 +32,11 @@ struct Present {
 };
 
 struct Findings {
-  View view{};                     // that is left
-  std::vector<Present> present{};  // newcomers in the order in which they came
-  std::vector<std::pair<MemberId, std::string>> gone{};  // and how: "its connection closed"
+  View view{};                                           // the view to be replaced
+  std::vector<Present> present{};                        // newcomers in order of arrival
+  std::vector<std::pair<MemberId, std::string>> gone{};  // with the reason: "its connection closed"
   std::vector<Request> requests{};
-  std::string otherwise{};  // why, where nobody is gone and nothing is asked for
+  std::string otherwise{};  // reason if no member is gone and nothing was requested
   SizeRules size{};
   EpochNonce nonce{};
 };

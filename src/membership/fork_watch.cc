@@ -17,7 +17,8 @@ std::uint64_t times(std::uint64_t a, std::uint64_t b) {
   return sum >= kPrime ? sum - kPrime : sum;
 }
 
-// Coefficients are four bytes each, and the length, so that no two texts are one polynomial.
+// The coefficients are the length, then four bytes each; the length makes the polynomials of any
+// two texts differ.
 std::uint64_t value_at(std::uint64_t point, base::ByteView bytes) {
   const std::uint64_t at = point % kPrime;
   std::uint64_t value = bytes.size();

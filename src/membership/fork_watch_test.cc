@@ -37,7 +37,7 @@ TEST(ForkWatch, FindsAnotherDecisionBeforeAndAfterItsOwn) {
   EXPECT_EQ(other.compare(9, said, kNow), Comparison::kAgrees);
 }
 
-// The first words count: later ones are of what comes later, or of what the first said already.
+// The first fingerprints count. Later ones concern later epochs or repeat what the first said.
 TEST(ForkWatch, KeepsTheFirstThatAMemberSaysAheadOfTime) {
   const Decision here = decision_of(2, {1, 3});
   ForkWatch other;
@@ -81,7 +81,7 @@ TEST(ForkWatch, RemembersSomeEpochs) {
   EXPECT_EQ(one.compare(9, said, kNow), Comparison::kSkipped) << "it is forgotten";
 }
 
-// Every byte counts, and so does how many there are.
+// Every byte counts, and so does the length.
 TEST(ForkWatch, FingerprintsDifferWhereDecisionsDo) {
   std::set<std::uint64_t> values;
   std::vector<Decision> decisions = {decision_of(2, {1, 2}),    decision_of(2, {2, 1}),
@@ -101,7 +101,7 @@ TEST(ForkWatch, FingerprintsDifferWhereDecisionsDo) {
 
 // ------------------------------------------------------------------ members that lie
 
-// Rank 2 drives a change, and has each of the others accept a decision of its own.
+// Rank 2 drives a change and makes each of the others accept a different decision.
 TEST(LyingMember, ADriverThatTellsEachSomethingElseEndsTheJob) {
   MemberConfig config;
   config.size.may_shrink = true;
@@ -125,7 +125,7 @@ TEST(LyingMember, ADriverThatTellsEachSomethingElseEndsTheJob) {
   }
 }
 
-// Two members are told of two epochs that neither is in: neither can ever compare one of them.
+// Two members are told of two epochs that neither is in, so neither can ever compare one of them.
 TEST(LyingMember, OneThatLeavesEpochsOutEndsTheJob) {
   Cluster cluster({}, 4, 0);
   cluster.say(4, 1, Verdict{decision_of(100, {1, 4})});
@@ -148,7 +148,7 @@ TEST(LyingMember, OneThatTakesAStandbyAwayIsFound) {
   }
 }
 
-// A newcomer has no voice: it cannot end a job by what it claims to follow, or to know.
+// A newcomer has no voice: nothing it claims to follow or to know can end a job.
 TEST(LyingMember, ANewcomersClaimCountsForNothing) {
   Cluster cluster({}, 3, 1);
   cluster.kill(2);
@@ -193,8 +193,7 @@ TEST(LyingMember, NobodyEndsAJobWellInTheMiddleOfIt) {
   EXPECT_FALSE(is_wanted_end(cluster.seen<Decided>(3).front().decision.why));
 }
 
-// Says anything, and would like to have two jobs: those with odd ids and those with even ones, and
-// itself in both.
+// Sends arbitrary lies and tries to split the job in two: odd ids, even ids, and itself in both.
 class Liar {
  public:
   Liar(MemberId self, std::uint64_t seed) : self_(self), draw_(seed) {}
@@ -229,7 +228,7 @@ class Liar {
     return {said};
   }
 
-  // A decision that nobody has made, to all or to some.
+  // Sends a made-up decision to all or to some.
   void make_one_up(Cluster& cluster, const std::vector<MemberId>& honest) {
     const View view = cluster.at(honest.front()).view();
     Decision made_up = decision_of(view.epoch + 1, view.ranks, draw_.next_below(20));
@@ -285,8 +284,7 @@ class Liar {
   base::RandomSequence draw_;
 };
 
-// Whatever one member says: those who tell the truth end up with one view, or have ended with a
-// sentence.
+// Whatever one member says, the honest ones end up with one view or have ended with a reason.
 TEST(LyingMember, SplitsNoJobWhateverItSays) {
   unsigned ended = 0;
   unsigned went_on = 0;
@@ -336,7 +334,7 @@ TEST(LyingMember, SplitsNoJobWhateverItSays) {
         ++ended;
       }
     }
-    // Newcomers that were taken in follow what the others do.
+    // Admitted newcomers follow what the others do.
     for (MemberId id = 100; id < 100 + newcomers; ++id) {
       const View& view = cluster.at(id).view();
       const bool is_known = std::ranges::any_of(honest, [&](MemberId member) {

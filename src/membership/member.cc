@@ -35,7 +35,7 @@ Member::Member(const MemberConfig& config, MemberId self, std::optional<View> vi
   }
 }
 
-// A view comes into force: what belonged to the one before is forgotten.
+// A view comes into force; all state of the previous one is dropped.
 void Member::settle(const View& view, base::Instant now) {
   view_ = view;
   roster_ = Roster(view);
@@ -138,7 +138,7 @@ void Member::on_parked(std::uint32_t epoch, const Position& position, const Hand
   evaluate(now);
 }
 
-// Tells whoever drives that this one stands still.
+// Tells the driver that this member's training is stopped.
 void Member::park_here() {
   if (driver_ == 0 || training_ != Training::kParked) {
     return;
@@ -225,7 +225,7 @@ base::Status Member::ask(const Request& request, base::Instant now) {
   return {};
 }
 
-// A decision answers all that was asked for: it was done, or something came in between.
+// A decision answers all requests made here: each was done, or something came in between.
 void Member::answer_asked(const View& before, const Decision& decision) {
   for (const Asked& asked : std::exchange(asked_, {})) {
     const bool is_left = std::ranges::any_of(
@@ -242,7 +242,7 @@ void Member::answer_asked(const View& before, const Decision& decision) {
   }
 }
 
-// ------------------------------------------------------------------ what is to be had
+// ------------------------------------------------------------------ output
 
 std::optional<Outgoing> Member::poll_transmit() {
   if (outbox_.empty()) {

@@ -1,49 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One process's part in a job that outlives its machines: watches the others, stops training when
-// one is gone or a change is asked for, and agrees with the rest on who goes on, from which step.
+// One process's part in an elastic job. It watches the other members and stops training when one is
+// lost or a change is requested. With the others it then agrees on who continues, and from which
+// step.
 //
-// What follows a view is decided once, by its voters (ranks, then standbys): one Paxos per epoch. A
-// promise is at the same time the word that training stands still here.
+// What follows a view is decided once, by its voters (ranks, then standbys): one Paxos instance per
+// epoch. A voter's promise also states that its training is stopped.
 //
 //   driver ── HALT (ballot) ──► all
 //   each: Interrupt, on_parked() ── PARKED: promise, position ──► driver
-//   driver, when all in reach have parked, a quorum and a rank among them: choose() (choice.h), or
-//   what was accepted before ── ACCEPT ──► all ── ACCEPTED ──► driver
-//   driver, when a quorum has ── CHOSEN ──► all: Decided
+//   driver, when all in reach have parked, with a quorum and a rank: choose() (choice.h), or the
+//   decision accepted before ── ACCEPT ──► all ── ACCEPTED ──► driver
+//   driver, when a quorum has accepted ── CHOSEN ──► all: Decided
 //
 //   rank     running ── HALT ──► stopping ── on_parked() ──► parked ── decision ──► running
 //   standby  always parked             newcomer ── decision ──► standby or rank
-//   driver   idle ── something is wrong, and it is my turn ──► gathering ──► accepting ──► idle
+//   driver   idle ── a change is needed, and it is its turn ──► gathering ──► accepting ──► idle
 //
-// The first voter that is not suspected drives; the others step in one after the other when nothing
-// is heard of a driver. A planned change (ask(), or too few voters to lose one more) halts at the
-// beginning of a step that nobody has begun; who has begun it says so, and all halt at once. A
-// promise is kept until the decision: a change that began is ended by somebody.
+// The first voter that is not suspected drives. If a driver is silent, the others step in one after
+// the other. A planned change (ask(), or too few voters to lose one more) halts at the beginning of
+// a step that no rank has begun. A rank that has begun it says so, and all halt at once. A promise
+// is kept until the decision: some driver completes every change that began.
 //
-// Watching: a connection that ends tells everybody; signs of life go to three voters each
-// (roster.h), and during a change between the driver and all. Whoever loses somebody tells those
-// who might drive, and its watchers tell all; who hears of a loss asks for a sign itself and
-// believes only that.
+// Watching: every peer sees a connection end. Each voter sends signs of life to three others
+// (roster.h); during a change, the driver and all others exchange them. A member that loses another
+// tells the likely drivers; the watchers of the lost member tell all. A member that is told of a
+// loss asks for a sign itself, and believes only its own result.
 //
-// Invariants: at most one decision follows a view; whoever trains in epoch e + 1 was let in by a
-// quorum of epoch e, of which one rank at least gives no part to any further step of e. So who was
-// left behind can end the step that was under way, and none after it. A part without a quorum stops
-// at once and gives up after `quorum_limit`.
+// Invariants: at most one decision follows a view. Members that train in epoch e + 1 were admitted
+// by a quorum of epoch e. At least one rank of that quorum contributes to no further step of e. So
+// a rank that was left behind can end the step under way, and none after it. A part without a
+// quorum stops at once and gives up after `quorum_limit`.
 //
-// A member that lies can stop the job, or have it go on without somebody. It cannot split it: where
-// two follow different decisions, they hear of it from each other (fork_watch.h) and end the job. A
-// voter takes one decision after the other: none has a place for it that it was not parked for in
-// the epoch before, so a verdict that leaves an epoch out and gives it one is a lie, and ends it.
-// Nor can a lie end the job well: ranks know themselves when all are done. Not held: a newcomer
-// that a liar alone lets in may follow it; none of the job's members does.
+// A member that lies can stop the job, or have it continue without some member. It cannot split the
+// job: two members that follow different decisions learn this from each other (fork_watch.h) and
+// end it. A voter adopts one decision after the other. No decision gives a voter a place unless it
+// was parked for it in the epoch before. So a verdict that skips an epoch and has a place for the
+// voter is a lie, and the voter ends. A lie cannot end the job as a success either, because ranks
+// know themselves when all are done. Not guaranteed: a newcomer that only a liar admits may follow
+// the liar; none of the job's members does.
 //
-// Decisions are heard from voters of this view and of the one before. A newcomer that was not
-// admitted has no voice: what it says of decisions, ballots and requests is not heard.
+// Decisions are accepted from voters of this view and of the previous one. A newcomer that was not
+// admitted has no voice: its decisions, ballots and requests are ignored.
 //
-// Limits: every wait is one of MemberConfig's, checked at every heartbeat; kMaxPeers connections,
-// kMaxAsked requests. One that was stopped itself for longer than half of `silence` blames nobody
-// for what it did not hear. No I/O, no threads, no clock. One thread.
+// Limits: every wait has a limit in MemberConfig, checked at every heartbeat; kMaxPeers
+// connections, kMaxAsked requests. A process that was itself stopped for longer than half of
+// `silence` blames nobody for messages it did not receive. No I/O, no threads, no clock. One
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -71,39 +74,40 @@
 namespace spillway::membership {
 
 inline constexpr std::size_t kMaxPeers = 2 * kMaxMembers;
-inline constexpr std::size_t kMaxAsked = 64;     // requests that wait at one member
-inline constexpr unsigned kMaxFruitless = 3;     // changes in a row that change nothing
-inline constexpr unsigned kBeatsPerReport = 20;  // heartbeats between two words on a rank's work
+inline constexpr std::size_t kMaxAsked = 64;     // requests waiting at one member
+inline constexpr unsigned kMaxFruitless = 3;     // consecutive changes that change nothing
+inline constexpr unsigned kBeatsPerReport = 20;  // heartbeats between two reports of a rank's work
 
 struct MemberConfig {
   base::Duration heartbeat = base::milliseconds(50);
-  base::Duration silence = base::seconds(2);        // after which a watched member counts as gone
-  base::Duration park_limit = base::seconds(300);   // for a rank to end or give up its step
-  base::Duration answer_limit = base::seconds(2);   // for everything else that is waited for
-  base::Duration quorum_limit = base::seconds(10);  // for a quorum to be in reach again, and for
-                                                    // members of a view to get connected
+  base::Duration silence = base::seconds(2);        // a watched member counts as lost after this
+  base::Duration park_limit = base::seconds(300);   // for a rank to end or abandon its step
+  base::Duration answer_limit = base::seconds(2);   // for every other wait
+  base::Duration quorum_limit = base::seconds(10);  // for a quorum to return, and for a view's
+                                                    // members to connect
   SizeRules size{};
   double straggler_factor = 2.0;  // times the median of ranks' own work per step
   bool replace_stragglers = false;
-  std::uint64_t seed = 0;  // of waiting times, and of epochs' nonces, which are no secrets
-  // 64 bits that no other member can guess, for points of fingerprints (fork_watch.h): of the
-  // system's generator for secrets. Unset, in simulations alone: from the seed.
+  std::uint64_t seed = 0;  // for waiting times and epochs' nonces, which are not secret
+  // Returns 64 bits that no other member can guess, from the system's generator for secrets. Used
+  // as the points of fingerprints (fork_watch.h). Unset only in simulations, which use `seed`.
   std::function<std::uint64_t()> secret_word{};
 };
 
-// Training must stop: at once (whatever is under way is revoked), or when `at_step` is about to
-// begin. One at once may follow one with a step. A rank that has parked is not interrupted.
+// Training must stop: at once (operations under way are revoked), or when `at_step` is about to
+// begin. An Interrupt at once may follow one with a step. A rank that has parked is not
+// interrupted.
 struct Interrupt {
   std::uint32_t epoch = 0;
   std::optional<std::uint64_t> at_step{};
   std::string why{};
 };
-// The view is in force from now on. Ranks of it train; standbys wait. Where the job ends, Dismissed
+// The view is in force from now on: its ranks train, its standbys wait. If the job ends, Dismissed
 // follows.
 struct Decided {
   Decision decision{};
 };
-// This process is no longer one of the job's, or the job has ended. The last event.
+// This process no longer belongs to the job, or the job has ended. The last event.
 struct Dismissed {
   std::string why{};
 };
@@ -112,7 +116,7 @@ struct StragglerFound {
   std::uint32_t rank = 0;
   double times_median = 0;
 };
-// What became of a request that was made here.
+// The outcome of a request that was made here.
 struct Answered {
   std::string text{};
   bool ok = false;
@@ -126,47 +130,48 @@ struct Outgoing {
 
 class Member {
  public:
-  // A founder: `view` (epoch 1) is known to all its members alike. A newcomer: has no view yet, and
-  // learns it from whomever it gets connected to; it becomes a standby with the next change, or a
-  // rank.
+  // A founder passes `view` (epoch 1), the same at all its members. A newcomer passes none and
+  // learns the view from the members it connects to. It becomes a standby or a rank with the next
+  // change.
   Member(const MemberConfig& config, MemberId self, std::optional<View> view, Handle next_handle,
          base::Instant now);
   Member(const Member&) = delete;
   Member& operator=(const Member&) = delete;
 
   // ---- connections: the runtime keeps one to every member and newcomer that it knows of.
-  // Messages of one connection arrive in order, and all of them while it lasts.
+  // While a connection lasts, its messages arrive in order and none is lost.
   void on_connected(MemberId peer, base::Instant now);
-  // kClosed, kSilent: the connection is over. kData: it may live, but an operation named it.
+  // kClosed, kSilent: the connection is over. kData: it may still work, but an operation blamed the
+  // peer.
   void on_lost(MemberId peer, LossCause cause, base::Instant now);
-  // Any bytes: what makes no sense is counted and changes nothing.
+  // Accepts any bytes: malformed messages are counted and change nothing.
   void on_message(MemberId from, base::ByteView message, base::Instant now);
   base::Instant next_timeout() const { return next_beat_; }
   void on_timeout(base::Instant now);
   std::optional<Outgoing> poll_transmit();
 
   // ---- the application
-  // Step `step` is about to begin; the step before took `work` of this rank's own time. Look at the
-  // events before beginning it.
+  // Step `step` is about to begin; the previous step took `work` of this rank's own time. Handle
+  // the pending events before beginning it.
   void on_step(std::uint64_t step, base::Duration work, base::Instant now);
-  // In answer to Interrupt, or of its own accord before one (an operation failed and training has
-  // stopped): then a change follows. `next_handle`: for the next epoch. A standby or newcomer calls
-  // it when its handle or its warmth changes. `epoch`: the last that the application has heard of,
-  // 0 for none. What a member says of one that is over is not heard: it says so again when it has
-  // heard of the next.
+  // Reports that training has stopped: after an Interrupt, or without one because an operation
+  // failed; then a change follows. `next_handle` is for the next epoch. A standby or newcomer calls
+  // this when its handle or warmth changes. `epoch` is the latest that the application knows, 0 for
+  // none. A voter's call for an older epoch is ignored: the application calls again when it knows
+  // the new one.
   void on_parked(std::uint32_t epoch, const Position& position, const Handle& next_handle,
                  base::Instant now);
-  // Made at any member; Answered says what became of it.
+  // May be called at any member of the job; Answered tells the outcome.
   base::Status ask(const Request& request, base::Instant now);
-  // This process ends by itself: tells the others, so that nobody takes it for dead. `is_whole`:
-  // this rank's part of the job is done. It then stays in touch (and may be interrupted, to help
-  // others to the end) until Dismissed says that all are.
+  // This process ends by itself and tells the others, so that they do not count it as lost.
+  // `is_whole`: this rank's part of the job is done. It then stays connected until Dismissed says
+  // that all are done. Until then it may be interrupted, to help the others finish.
   void leave(bool is_whole, base::Instant now);
 
   std::optional<Event> poll_event();
-  const View& view() const { return view_; }  // the present one
-  // For people and tools: what it waits for ("rank 3 to end its step, for 1.2 s"), empty when
-  // nothing.
+  const View& view() const { return view_; }  // the present view
+  // For people and tools: what this member waits for ("rank 3 to end its step, for 1.2 s"). Empty
+  // if it waits for nothing.
   std::string waits_for(base::Instant now) const;
   std::uint64_t refused_messages() const { return refused_messages_; }
 
@@ -174,32 +179,32 @@ class Member {
   enum class Standing : std::uint8_t { kNewcomer, kStandby, kRank, kOver };
   enum class Training : std::uint8_t { kRunning, kStopping, kParked };
   enum class Reach : std::uint8_t {
-    kAwaited,    // of the view, but no connection yet
-    kConnected,  // and heard of
+    kAwaited,    // in the view, but not connected yet
+    kConnected,  // connected and heard from
     kLost,
   };
-  // Of one that was asked for a sign of life.
+  // Whether a peer was asked for a sign of life, and why.
   enum class Doubt : std::uint8_t {
     kNone,
-    kAsked,    // to be sure
-    kAccused,  // because somebody has waited for one in vain already
+    kAsked,    // as a precaution
+    kAccused,  // because another member lost it
   };
   struct Peer {
     Reach reach = Reach::kAwaited;
-    LossCause cause = LossCause::kClosed;  // of the loss
-    bool is_open = false;                  // its connection; a silent one's may be
-    bool has_left = false;                 // said so
+    LossCause cause = LossCause::kClosed;  // cause of the loss
+    bool is_open = false;                  // its connection is open, even if it is silent
+    bool has_left = false;                 // it said that it leaves
     bool has_finished = false;             // its part of the job
     Doubt doubt = Doubt::kNone;
-    base::Instant since{};  // when it began to be waited for
+    base::Instant since{};  // start of the present wait for it
     base::Instant heard{};
-    std::optional<base::Instant> told{};  // what it had missed
+    std::optional<base::Instant> told{};  // when missed decisions were last exchanged with it
   };
   struct Applicant {
     bool is_warm = false;
     Handle handle{};
   };
-  // What a driver is at.
+  // A driver's phase.
   enum class Phase : std::uint8_t { kIdle, kGathering, kAccepting };
   struct Drive {
     Phase phase = Phase::kIdle;
@@ -209,8 +214,8 @@ class Member {
     std::optional<std::uint64_t> at_step{};
     std::string why{};
     std::map<MemberId, Present> parked{};
-    std::map<MemberId, std::size_t> reach{};  // voters that they have in reach
-    Ballot best_ballot = 0;                   // of what was accepted before
+    std::map<MemberId, std::size_t> reach{};  // voters that each of them has in reach
+    Ballot best_ballot = 0;                   // the greatest ballot accepted before
     std::optional<Decision> best{};
     Decision proposal{};
     std::set<MemberId> accepted{};
@@ -218,8 +223,8 @@ class Member {
   struct Asked {
     std::uint32_t number = 0;
     RequestKind kind = RequestKind::kMove;
-    std::vector<MemberId> members{};  // whose places are meant
-    std::size_t least_ranks = 0;      // afterwards
+    std::vector<MemberId> members{};  // members whose places are requested
+    std::size_t least_ranks = 0;      // after the change
     base::Instant since{};
   };
   struct Wanted {
@@ -245,12 +250,12 @@ class Member {
   bool is_in_reach(MemberId member) const;
   bool counts(std::uint32_t index) const;
   std::size_t voters_in_reach() const;
-  bool may_decide() const;  // a quorum is in reach, and a rank
+  bool may_decide() const;  // true if a quorum and a rank are in reach
   void lose(MemberId peer, LossCause cause, base::Instant now);
   void accuse(MemberId from, MemberId target, LossCause cause, base::Instant now);
   void tell_of_loss(MemberId peer, LossCause cause);
   void ask_for_sign(MemberId from, Doubt doubt, base::Instant now);
-  // In whose turn it is to drive a change; so many of them.
+  // The first `most` voters in the order in which they drive a change.
   std::vector<MemberId> drivers(std::size_t most = kMaxMembers) const;
   std::string loss_text(MemberId member) const;
 
@@ -335,40 +340,40 @@ class Member {
   View view_{};
   Roster roster_{};
   Standing standing_ = Standing::kNewcomer;
-  std::optional<Decision> last_{};  // that made the view
-  Roster former_{};                 // of the view before
+  std::optional<Decision> last_{};  // that made the present view
+  Roster former_{};                 // of the previous view
   ForkWatch forks_{};
 
-  // The application's.
+  // State of the application.
   Training training_ = Training::kParked;
   Position position_{};
   Handle handle_;
   std::optional<std::uint64_t> stop_at_{};
-  std::optional<std::uint64_t> step_{};  // the latest that was begun in this epoch
-  std::uint64_t greatest_step_ = 0;      // known of anybody
+  std::optional<std::uint64_t> step_{};  // the latest begun in this epoch
+  std::uint64_t greatest_step_ = 0;      // of any member, as far as known
   bool has_finished_ = false;
   WorkWindow work_{};
 
-  // The others.
+  // State of the other members.
   std::map<MemberId, Peer> peers_{};
-  std::vector<Peer*> voter_peers_{};  // by index in the roster; none for this one
+  std::vector<Peer*> voter_peers_{};  // by index in the roster; null for this one
   std::map<MemberId, Applicant> applicants_{};
   std::map<MemberId, std::set<MemberId>>
-      accusers_{};              // ranks, by the rank they blame, in this epoch
-  std::set<MemberId> unfit_{};  // accused of having closed or fallen silent: they drive last
+      accusers_{};              // accusing ranks, by the rank they blame, in this epoch
+  std::set<MemberId> unfit_{};  // accused of having closed or fallen silent; they drive last
   std::set<MemberId> told_of_{};
-  std::map<std::uint32_t, base::Duration> works_{};  // typical, by rank
+  std::map<std::uint32_t, base::Duration> works_{};  // typical work, by rank
   std::set<std::uint32_t> stragglers_{};
   unsigned fruitless_ = 0;
-  std::int32_t lost_count_ = 0;     // peers that had not finished
-  std::size_t finished_count_ = 0;  // ranks, this one included
+  std::int32_t lost_count_ = 0;     // lost peers that had not finished
+  std::size_t finished_count_ = 0;  // ranks, including this one
   base::Instant reach_changed_{};
 
   // The change under way.
   Ballot promised_ = 0;
   Ballot accepted_ballot_ = 0;
   std::optional<Decision> accepted_{};
-  MemberId driver_ = 0;  // to whom it was promised
+  MemberId driver_ = 0;  // holder of this member's promise
   base::Instant driver_heard_{};
   std::uint64_t greatest_round_ = 0;
   Drive drive_{};
@@ -376,8 +381,8 @@ class Member {
   base::Instant turn_since_{};
   std::optional<base::Instant> alone_since_{};  // without a quorum
 
-  std::vector<Asked> asked_{};    // here
-  std::vector<Wanted> wanted_{};  // by whomever, of this one as a driver
+  std::vector<Asked> asked_{};    // requests made here
+  std::vector<Wanted> wanted_{};  // requests that this member handles as a driver
   std::uint32_t next_number_ = 1;
 
   std::deque<Outgoing> outbox_{};

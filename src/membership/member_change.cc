@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Member: a change. Whether one is needed, whose turn it is to drive it, and what a decision does.
+// Member: changes. Whether one is needed, which member drives it, and what a decision does.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace spillway::membership {
 namespace {
 
-constexpr std::size_t kMaxTurns = 8;  // answer limits that anybody waits for its turn
+constexpr std::size_t kMaxTurns = 8;  // answer limits that a member waits for its turn, at most
 
 base::Duration share_of(base::Duration duration, double share) {
   return base::Duration(static_cast<std::int64_t>(static_cast<double>(duration.count()) * share));
@@ -19,7 +19,7 @@ base::Duration share_of(base::Duration duration, double share) {
 
 }  // namespace
 
-// Whatever happened: what is to be done now?
+// Acts on whatever has changed.
 void Member::evaluate(base::Instant now) {
   if (!is_voter()) {
     return;
@@ -53,7 +53,7 @@ void Member::end_job() {
   dismiss(std::string(kJobDone));
 }
 
-// Training cannot go on as it is, or does not any more. What a standby misses, it tells the ranks.
+// True if training cannot continue or has stopped. A standby only reports losses to the ranks.
 bool Member::is_urgent() const {
   if (!accusers_.empty()) {
     return true;
@@ -79,10 +79,10 @@ bool Member::is_planned() const {
   return !wanted_.empty() || (is_thin() && drivers(1).front() == self_);
 }
 
-// One more loss could cost the quorum, and a new view would be better off: without standbys that
-// are lost, or with newcomers.
+// True if one more loss could cost the quorum and a new view would help, because it drops lost
+// standbys or admits newcomers.
 bool Member::is_thin() const {
-  const auto most_lost = static_cast<std::size_t>(lost_count_);  // some may be no voters
+  const auto most_lost = static_cast<std::size_t>(lost_count_);  // some may not be voters
   if ((lost_count_ == 0 && applicants_.empty()) || roster_.size() > 2 * (most_lost + 1)) {
     return false;
   }
@@ -114,7 +114,7 @@ std::string Member::reason() const {
                    : "";
 }
 
-// ------------------------------------------------------------------ whose turn it is
+// ------------------------------------------------------------------ turns to drive
 
 void Member::consider_driving(base::Instant now) {
   const bool is_needed = promised_ != 0 || is_urgent();
@@ -180,7 +180,7 @@ void Member::halt(MemberId peer) {
   }
 }
 
-// There is no time to end steps.
+// Halts at once: there is no time to end steps.
 void Member::hurry() {
   drive_.at_step.reset();
   stop_training(std::nullopt, drive_.why);
@@ -191,7 +191,7 @@ void Member::hurry() {
   }
 }
 
-// To a peer whose connection is new, or that was informed of what it missed.
+// For a peer that has just connected, or was just told what it missed.
 void Member::repeat(MemberId peer, base::Instant now) {
   if (drive_.phase == Phase::kGathering) {
     peers_[peer].since = now;
@@ -213,7 +213,7 @@ bool Member::is_drivers(MemberId from, Ballot ballot) const {
 
 // ------------------------------------------------------------------ deciding
 
-// At a point that nobody knew when the decision was made.
+// Draws a point that no member knew when the decision was made.
 void Member::tell_what_is_followed(const std::set<MemberId>& whom) {
   std::uint64_t point = 0;
   if (config_.secret_word) {
@@ -229,7 +229,7 @@ void Member::tell_what_is_followed(const std::set<MemberId>& whom) {
   }
 }
 
-// Members of the present view to compare decisions with; none if this one has no place in it.
+// Members of the present view to compare decisions with; none if this process has no place in it.
 std::set<MemberId> Member::compared_with() const {
   const std::optional<std::uint32_t> index = roster_.index_of(self_);
   const std::vector<MemberId> found =
@@ -237,7 +237,8 @@ std::set<MemberId> Member::compared_with() const {
   return {found.begin(), found.end()};
 }
 
-// All who are connected hear of both decisions: whichever they follow, they find another one.
+// Sends both decisions' fingerprints to all connected peers: one of the two contradicts whichever
+// decision a peer follows.
 void Member::end_split_job(const Following& other) {
   std::set<MemberId> all;
   for (const auto& [id, peer] : peers_) {
@@ -251,8 +252,8 @@ void Member::end_split_job(const Following& other) {
                   other.epoch));
 }
 
-// A voter knows itself when the job is done: all ranks have said so. Who says it in a decision or
-// sends it away with it lies.
+// A voter knows itself when the job is done, because all ranks have said so. A decision or
+// dismissal that claims it earlier is a lie.
 std::string Member::refuted(const std::string& why) const {
   return is_voter() && why == kJobDone
              ? "a member ended the job as if it were done, and it is not: that member is broken or "

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Member: what a driver gathers, proposes and concludes.
+// Member: the driver. What it gathers, proposes and concludes.
 #include <algorithm>
 
 #include "membership/member.h"
@@ -30,7 +30,7 @@ std::vector<MemberId> Member::waited_for(base::Instant now) const {
   return found;
 }
 
-// Others have more in reach: whom only the driver has lost may come back to it.
+// True if others have more voters in reach: peers that only the driver lost may come back to it.
 bool Member::is_worse_off() const {
   const std::size_t own = voters_in_reach();
   return std::ranges::any_of(drive_.reach, [this, own](const auto& reach) {
@@ -39,7 +39,7 @@ bool Member::is_worse_off() const {
 }
 
 void Member::advance_drive(base::Instant now) {
-  // A step's edge is waited for as long as nothing is wrong and steps end.
+  // The driver waits for a step's edge as long as nothing is wrong and steps end.
   if (drive_.phase == Phase::kGathering && drive_.at_step &&
       (is_urgent() || now - drive_.since > config_.park_limit / 2)) {
     drive_.since = now;
@@ -70,8 +70,8 @@ void Member::advance_drive(base::Instant now) {
       !waited_for(now).empty()) {
     return;
   }
-  // Time for connections to come back: where the last changes changed nothing and this one would
-  // not, and where others have more in reach.
+  // Wait for connections to come back if this change, like the last ones, would change nothing, or
+  // if others have more voters in reach.
   const std::int64_t pauses = ranks == roster_.rank_count() ? fruitless_ : 0;
   const base::Duration pause =
       config_.answer_limit * std::max<std::int64_t>(pauses, is_worse_off() ? 1 : 0);
@@ -88,8 +88,9 @@ std::size_t Member::spares() const {
   return static_cast<std::size_t>(standbys) + applicants_.size();
 }
 
-// Changes that change nothing: somebody is there, but not for everybody. That is who has trouble
-// with most of the others, whichever side tells it; of several the last.
+// For changes that change nothing: a rank is alive, but some others cannot reach it. Returns the
+// rank that has trouble with the most others, whichever side reports it. The last one wins a tie; 0
+// if no rank has trouble.
 MemberId Member::worst_connected() const {
   std::map<MemberId, std::set<MemberId>> trouble;
   for (const auto& [target, accusers] : accusers_) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Member: what comes in. Whether it is of this epoch, and what each message does.
+// Member: incoming messages. Whether one belongs to this epoch, and what it does.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ void Member::hail(MemberId to) {
                  .handle = handle_});
 }
 
-// What a peer of another epoch has missed; not more often than it could have read it.
+// Tells a peer of another epoch what it missed, at most once per answer limit.
 void Member::inform(MemberId peer, base::Instant now) {
   Peer& state = peers_[peer];
   if (standing_ == Standing::kNewcomer ||
@@ -59,7 +59,7 @@ void Member::on_message(MemberId from, base::ByteView message, base::Instant now
   }
   peer->heard = now;
   if (peer->reach == Reach::kLost) {
-    // It was only silent.
+    // The peer was only silent.
     mark(*peer, Reach::kConnected, now);
     peer->since = now;
     repeat(from, now);
@@ -67,7 +67,8 @@ void Member::on_message(MemberId from, base::ByteView message, base::Instant now
   std::visit([&](const auto& m) { take(from, m, now); }, *parsed);
 }
 
-// Whether a message belongs to the present view: who is behind is told, who is ahead is asked.
+// True if a message belongs to the present view. Tells a sender that is behind what it missed, and
+// asks one that is ahead.
 bool Member::is_for_now(MemberId from, std::uint32_t epoch, base::Instant now) {
   if (standing_ == Standing::kNewcomer) {
     return false;
@@ -83,7 +84,7 @@ bool Member::is_for_now(MemberId from, std::uint32_t epoch, base::Instant now) {
   return true;
 }
 
-// The same, of what only voters may say.
+// The same for messages that only voters may send.
 bool Member::is_for_now_from_voter(MemberId from, std::uint32_t epoch, base::Instant now) {
   return is_for_now(from, epoch, now) && roster_.has(from);
 }
@@ -131,7 +132,7 @@ void Member::take(MemberId /*from*/, const Welcome& m, base::Instant now) {
   }
 }
 
-// Passes on the fingerprints of the sender, so that others notice a decision that was made up.
+// Passes on the sender's fingerprints, so that others notice a made-up decision.
 void Member::take(MemberId from, const Leave& m, base::Instant /*now*/) {
   if (!has_voice(from) || (is_voter() && m.epoch <= view_.epoch)) {
     return;
@@ -196,7 +197,7 @@ void Member::take(MemberId from, const Farewell& m, base::Instant now) {
   }
 }
 
-// Done means that all ranks have finished. A rank that has not finished knows that this is false.
+// Done means that all ranks have finished. A rank that has not finished knows that it is false.
 void Member::take(MemberId from, const Done& m, base::Instant now) {
   if (!is_for_now_from_voter(from, m.epoch, now)) {
     return;
@@ -210,7 +211,7 @@ void Member::take(MemberId from, const Done& m, base::Instant now) {
 
 // ------------------------------------------------------------------ deciding: a voter's part
 
-// Follows the driver of a ballot, unless a greater one was promised.
+// Follows the driver of a ballot, unless this voter promised a greater one.
 bool Member::promise(MemberId driver, std::uint32_t epoch, Ballot ballot, base::Instant now) {
   if (!is_for_now(driver, epoch, now) || !is_drivers(driver, ballot)) {
     return false;
@@ -232,7 +233,7 @@ bool Member::promise(MemberId driver, std::uint32_t epoch, Ballot ballot, base::
 
 void Member::take(MemberId from, const Halt& m, base::Instant now) {
   if (standing_ == Standing::kNewcomer) {
-    // No voter, so it promises nothing; but it is there.
+    // A newcomer is no voter and promises nothing, but it reports that it is there.
     driver_ = from;
     driver_heard_ = now;
     send(from, Parked{.epoch = m.epoch,
@@ -273,8 +274,8 @@ void Member::take(MemberId from, const Chosen& m, base::Instant now) {
   }
 }
 
-// A place in an epoch is for those who were parked in the one before: a voter that was not left out
-// hears of all, one after the other.
+// An epoch's places go to members that were parked in the epoch before. So a voter that was not
+// left out hears of every decision in order.
 void Member::take(MemberId from, const Verdict& m, base::Instant now) {
   const View& view = m.decision.view;
   if (view.epoch <= view_.epoch || !has_voice(from)) {
@@ -351,7 +352,7 @@ void Member::take(MemberId from, const Refusal& m, base::Instant now) {
   }
 }
 
-// ------------------------------------------------------------------ a job that is split
+// ------------------------------------------------------------------ split jobs
 
 void Member::take(MemberId from, const Following& m, base::Instant now) {
   if (!roster_.has(from) && !former_.has(from)) {

@@ -156,7 +156,7 @@ TEST(Member, AMoveHaltsAtTheBeginningOfALaterStep) {
   EXPECT_EQ(decision.why, "rank 1 moves: upkeep");
   ASSERT_EQ(cluster.seen<Answered>(3).size(), 1U);
   EXPECT_TRUE(cluster.seen<Answered>(3).front().ok);
-  // And back again: the one that moved is a standby.
+  // The reverse: the rank that moved is now a standby.
   ASSERT_TRUE(cluster.at(1)
                   .ask({.kind = RequestKind::kRemove, .ranks = {0, 1}, .why = ""}, cluster.now())
                   .ok());
@@ -196,8 +196,8 @@ TEST(Member, WrongRequestsAreRefusedWithASentence) {
   EXPECT_EQ(cluster.at(1).view().epoch, 1U);
 }
 
-// A standby whose word that it stands still comes when it has been called in: it has used the
-// handle that it names, and has not heard that it trains.
+// A standby says that it is parked just after it was called in. It has already used the handle that
+// it names and does not know yet that it trains.
 TEST(Member, WhatIsSaidOfAnEpochThatIsOverIsNotHeard) {
   Cluster cluster({}, 3, 1);
   cluster.kill(2);
@@ -247,7 +247,7 @@ TEST(Member, NewcomersAreCalledIn) {
   cluster.add(9);
   cluster.settle();
   EXPECT_EQ(cluster.at(9).view().epoch, 1U);
-  EXPECT_TRUE(cluster.seen<Decided>(9).empty());  // nobody stops for it
+  EXPECT_TRUE(cluster.seen<Decided>(9).empty());  // no rank stops for it
   cluster.kill(2);
   EXPECT_EQ(cluster.at(9).view(), (View{.epoch = 2, .ranks = {1, 9, 3, 4}, .standbys = {}}));
   EXPECT_EQ(cluster.seen<Decided>(9).size(), 1U);
@@ -269,7 +269,7 @@ TEST(Member, LostStandbysStopNobodyUntilTheyAreMissed) {
   cluster.kill(7);
   cluster.run(base::seconds(1));
   EXPECT_TRUE(cluster.seen<Interrupt>(1).empty());
-  cluster.kill(6);  // five of eight: one more would be one too many
+  cluster.kill(6);  // five of eight are left; one more loss would be too many
   EXPECT_EQ(cluster.at(1).view(), (View{.epoch = 2, .ranks = {1, 2, 3, 4}, .standbys = {5}}));
 }
 
@@ -324,7 +324,7 @@ TEST(Member, ARankThatStopsOfItsOwnAccordStopsAll) {
 TEST(Member, WhenNobodyHasTheStateAllAreToldSo) {
   Cluster cluster({}, 3, 2);
   cluster.stateless_ = {4};
-  cluster.kill(1);  // 4 joins, and has nothing yet
+  cluster.kill(1);  // 4 joins and has no state yet
   cluster.slow_ = {2, 3};
   cluster.kill(2);
   cluster.stateless_ = {4, 5, 3};
@@ -387,7 +387,7 @@ TEST(Member, NonsenseIsCountedAndChangesNothing) {
   cluster.at(1).on_message(2, nonsense, cluster.now());
   cluster.at(1).on_message(77, encode(Halt{1, make_ballot(9, 1), {}, "x"}), cluster.now());
   EXPECT_EQ(cluster.at(1).refused_messages(), 2U);
-  // Somebody else's ballot.
+  // Another driver's ballot.
   cluster.at(1).on_message(3, encode(Halt{1, make_ballot(9, 1), {}, "x"}), cluster.now());
   cluster.settle();
   EXPECT_TRUE(cluster.seen<Interrupt>(1).empty());

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Members in one process, for tests: messages arrive at once and in order, time goes on when told,
-// applications do nothing but park when they are interrupted (if they are to).
+// Several members in one process, for tests. Messages arrive at once and in order, and time
+// advances only on request. Applications only park when interrupted, unless they are set to be
+// slow.
 #pragma once
 
 #include <algorithm>
@@ -50,7 +51,7 @@ class Cluster {
   Member& at(MemberId id) { return *members_.at(id); }
   base::Instant now() const { return now_; }
 
-  // All connections of a process end.
+  // Ends all connections of a process.
   void kill(MemberId id) {
     members_.erase(id);
     for (auto& [other, member] : members_) {
@@ -58,7 +59,7 @@ class Cluster {
     }
     settle();
   }
-  // Nothing more passes between the two, but nobody is told.
+  // Drops all messages between the two; neither is told.
   void cut(MemberId a, MemberId b) {
     cut_.insert({a, b});
     cut_.insert({b, a});
@@ -80,7 +81,7 @@ class Cluster {
       settle();
     }
   }
-  // Until nobody has anything to say.
+  // Runs until no member has anything left to send.
   void settle() {
     for (bool any = true; any;) {
       any = false;
@@ -120,7 +121,7 @@ class Cluster {
     }
     settle();
   }
-  // `lie` replaces the messages of `liar`: it gets each of them with its receiver, and returns the
+  // `lie` replaces the messages of `liar`. It gets each message with its receiver and returns the
   // messages that arrive there instead.
   using Lie = std::function<std::vector<Message>(MemberId to, const Message& truth)>;
   void let_lie(MemberId liar, Lie lie) {
@@ -132,7 +133,7 @@ class Cluster {
     settle();
   }
 
-  // What a rank has when it is interrupted; ranks that are to be slow do not park.
+  // The step that a rank is at when it is interrupted. Ranks in `slow_` do not park.
   std::map<MemberId, std::uint64_t> step_{};
   std::set<MemberId> slow_{};
   std::set<MemberId> stateless_{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Member: what goes with time. Signs of life, silence, limits, stragglers.
+// Member: work of the heartbeat. Signs of life, silence, limits, stragglers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +11,8 @@ namespace spillway::membership {
 namespace {
 
 constexpr std::uint64_t kHailedInTurn = 3;
-// During a change, from and to the driver; one that is asked for comes in that part of it.
+// Signs of life per `silence` between a driver and the others. An accused peer must give one within
+// a single such interval.
 constexpr std::int64_t kSignsPerSilence = 4;
 
 }  // namespace
@@ -21,7 +22,7 @@ void Member::on_timeout(base::Instant now) {
     return;
   }
   if (now - next_beat_ > config_.silence / 2) {
-    // This process stood still: what others said in the meantime is still to be read.
+    // This process was stopped: messages that arrived in the meantime are still unread.
     for (auto& [id, peer] : peers_) {
       peer.since = now;
     }
@@ -75,7 +76,7 @@ void Member::send_signs() {
   }
 }
 
-// Somebody has finished: from now on everybody waits for those who have not.
+// Once one rank has finished, all members wait for those that have not.
 void Member::note_finished(bool& has_finished, base::Instant now) {
   if (has_finished) {
     return;
@@ -100,7 +101,7 @@ void Member::probe_the_last() {
   }
 }
 
-// A newcomer asks a few, one after the other, whether they are there and what the view is by now.
+// A newcomer asks a few peers in turn whether they are alive and which view is current.
 void Member::hail_in_turn(base::Instant now) {
   std::vector<MemberId> open;
   for (const auto& [id, peer] : peers_) {
@@ -116,7 +117,7 @@ void Member::hail_in_turn(base::Instant now) {
   }
 }
 
-// From whom nothing coming means something.
+// True if silence of this peer means that it is lost.
 bool Member::is_expected(MemberId peer, const Peer& state) const {
   if (state.doubt != Doubt::kNone || driver_ == peer) {
     return true;
@@ -157,14 +158,15 @@ void Member::check_silence(base::Instant now) {
     lose(peer, LossCause::kSilent, now);
   }
   if (!lost.empty()) {
-    // It may be this one that is cut off: from how many?
+    // This member itself may be cut off, so it asks all voters.
     for (const MemberId voter : roster_.voters()) {
       ask_for_sign(voter, Doubt::kAsked, now);
     }
   }
 }
 
-// Any other voter. A standby without has nothing to wait for, whoever of them has finished.
+// True if any other voter is in reach. A standby without one has nothing to wait for, even if
+// others have finished.
 bool Member::has_company() const {
   return std::ranges::any_of(voter_peers_, [](const Peer* peer) {
     return peer != nullptr && peer->reach != Reach::kLost;
@@ -211,8 +213,8 @@ void Member::check_limits(base::Instant now) {
   dismiss(cause.empty() ? why : why + ": " + cause);
 }
 
-// Some members follow a decision that has not come here, though it had time to. Either this one is
-// behind and now hears of it, or the job is split and both parts hear of that.
+// Some members follow a decision that had time to arrive here but did not. Either this member is
+// behind and now learns of it, or the job is split and both parts learn of that.
 void Member::ask_those_ahead(base::Instant now) {
   if (!is_voter()) {
     return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Member: who is in reach. Connections, losses, and who is told of them.
+// Member: which members are in reach. Connections, losses, and which members are told of them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace spillway::membership {
 namespace {
 
-// Of every loss: who might drive, the next and the one behind it.
+// Every loss is reported to this many likely drivers.
 constexpr std::size_t kToldOfEveryLoss = 2;
 
 }  // namespace
@@ -42,7 +42,7 @@ bool Member::is_in_reach(MemberId member) const {
   return member == self_ || (peer != nullptr && peer->reach != Reach::kLost);
 }
 
-// Who has finished is as good as in reach: nothing is left to be decided with it.
+// True if the voter is in reach or has finished: no decision needs a finished rank.
 bool Member::counts(std::uint32_t index) const {
   const Peer* peer = voter_peers_[index];
   return peer == nullptr || peer->reach != Reach::kLost || peer->has_finished;
@@ -123,12 +123,12 @@ void Member::lose(MemberId peer, LossCause cause, base::Instant now) {
   if (is_voter() && roster_.has(peer) && !state.has_finished) {
     tell_of_loss(peer, cause);
     if (driver_ != self_) {
-      park_here();  // once more: with whom this one has in reach now
+      park_here();  // again, because the number of voters in reach changed
     }
   }
 }
 
-// Its watchers and a driver tell all; everybody tells those whose turn it may be to act on it.
+// The watchers of the lost peer and a driver tell all members; others tell only the likely drivers.
 void Member::tell_of_loss(MemberId peer, LossCause cause) {
   if (!told_of_.insert(peer).second) {
     return;

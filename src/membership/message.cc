@@ -148,7 +148,7 @@ class MessageWriter {
 
 // ------------------------------------------------------------------ reading
 
-// Reads all fields; whether they made sense is asked once, in the end.
+// Reads all fields; is_done() tells at the end whether they were valid.
 class MessageReader {
  public:
   explicit MessageReader(base::ByteView bytes) : reader_(bytes) {}
@@ -175,7 +175,7 @@ class MessageReader {
     is_sound_ = is_sound_ && size <= most;
     return is_sound_ ? reader_.take(size) : base::ByteView();
   }
-  // Printable: it ends up on terminals.
+  // Must be printable, because it ends up on terminals.
   std::string get_why() {
     const base::ByteView bytes = get_bytes(kMaxWhyBytes);
     std::string why(bytes.begin(), bytes.end());
@@ -196,7 +196,7 @@ class MessageReader {
     }
     return list;
   }
-  // Everybody once, and somebody at all.
+  // A valid view is not empty and lists every member once.
   View get_view() {
     View view{.epoch = get<std::uint32_t>()};
     view.ranks = get_list<MemberId>(kMaxMembers);

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What members tell each other, and its bytes.
+// The messages between members, and their bytes.
 //
-//   meeting    Hello (first on every connection; whoever is behind hears of it), Welcome, Leave
+//   meeting    Hello (first on every connection; shows which peer is behind), Welcome, Leave
 //   watching   Alive, Suspect, Straggling, Farewell, Done
 //   deciding   Halt and Parked (Paxos: prepare and promise), Beyond, Accept, Accepted, Refused
 //   learning   Chosen (what you accepted under this ballot), Verdict (the decision itself),
-//              Following (a fingerprint of what the sender follows: fork_watch.h)
+//              Following (a fingerprint of the decision the sender follows: fork_watch.h)
 //   asking     Petition, Refusal
 //
-// `epoch` is that of the sender's view. A ballot is a round and the index of its driver among the
-// voters. Bytes: a byte for the kind, then the fields in order, little-endian; lists and texts
-// behind their length.
+// `epoch` is that of the sender's view. A ballot is a round and its driver's index among the
+// voters. Encoding: one byte for the kind, then the fields in order, little-endian. A length
+// precedes each list and text.
 //
-// Pure functions: any bytes give a message or nothing, and a message that was parsed is written the
-// same again. Limits: kMaxMembers, kMaxHandleBytes, kMaxWhyBytes, kMaxRequestRanks.
+// Pure functions: any bytes parse to a message or to nothing, and encoding a parsed message gives
+// the same bytes. Limits: kMaxMembers, kMaxHandleBytes, kMaxWhyBytes, kMaxRequestRanks.
 #pragma once
 
 #include <cstdint>
@@ -46,13 +46,13 @@ constexpr std::uint32_t driver_index_of(Ballot ballot) {
 }
 
 struct Hello {
-  std::uint32_t epoch = 0;  // 0: knows no view yet
+  std::uint32_t epoch = 0;  // 0: the sender has no view yet
   bool is_newcomer = false;
   bool is_warm = false;
   Handle handle{};
   friend bool operator==(const Hello&, const Hello&) = default;
 };
-// To a newcomer: the present view.
+// Tells a newcomer the present view.
 struct Welcome {
   View view{};
   friend bool operator==(const Welcome&, const Welcome&) = default;
@@ -65,13 +65,13 @@ struct Leave {
 
 struct Alive {
   std::uint32_t epoch = 0;
-  std::uint64_t step = 0;  // the latest that was begun
-  base::Duration work{};   // of a typical step; 0: not known
+  std::uint64_t step = 0;  // the latest step that was begun
+  base::Duration work{};   // a typical step's own work; 0: unknown
   Ballot ballot = 0;       // that the sender drives; 0: none
   bool wants_answer = false;
   friend bool operator==(const Alive&, const Alive&) = default;
 };
-// Names the sender itself when its training has stopped of its own accord.
+// Names the sender itself if its training stopped without an Interrupt.
 struct Suspect {
   std::uint32_t epoch = 0;
   MemberId member = 0;
@@ -86,11 +86,11 @@ struct Straggling {
 };
 struct Farewell {
   std::uint32_t epoch = 0;
-  bool is_whole = false;  // its part of the job is done
+  bool is_whole = false;  // the sender's part of the job is done
   friend bool operator==(const Farewell&, const Farewell&) = default;
 };
 
-// The job is done: for those whom somebody's farewell did not reach.
+// The job is done. Sent for members that some rank's Farewell did not reach.
 struct Done {
   std::uint32_t epoch = 0;
   friend bool operator==(const Done&, const Done&) = default;
@@ -99,11 +99,11 @@ struct Done {
 struct Halt {
   std::uint32_t epoch = 0;
   Ballot ballot = 0;
-  std::optional<std::uint64_t> at_step{};  // none: at once; takes the place of one with a step
+  std::optional<std::uint64_t> at_step{};  // unset: at once, replacing a halt at a step
   std::string why{};
   friend bool operator==(const Halt&, const Halt&) = default;
 };
-// The step at which to halt has begun here.
+// The sender has already begun the step at which to halt.
 struct Beyond {
   std::uint32_t epoch = 0;
   Ballot ballot = 0;
@@ -113,10 +113,10 @@ struct Parked {
   std::uint32_t epoch = 0;
   Ballot ballot = 0;
   Position position{};
-  std::uint16_t in_reach = 0;  // voters, of the sender
+  std::uint16_t in_reach = 0;  // voters that the sender has in reach
   Handle handle{};
   Ballot accepted_ballot = 0;
-  std::optional<Decision> accepted{};  // where there is an accepted_ballot
+  std::optional<Decision> accepted{};  // set if accepted_ballot is not 0
   friend bool operator==(const Parked&, const Parked&) = default;
 };
 struct Accept {
@@ -147,7 +147,7 @@ struct Verdict {
 };
 
 struct Following {
-  std::uint32_t epoch = 0;  // that began with the decision
+  std::uint32_t epoch = 0;  // the epoch that began with the decision
   std::uint64_t point = 0;
   std::uint64_t value = 0;
   friend bool operator==(const Following&, const Following&) = default;
@@ -155,7 +155,7 @@ struct Following {
 
 struct Petition {
   std::uint32_t epoch = 0;
-  std::uint32_t number = 0;  // the asker's
+  std::uint32_t number = 0;  // counted by the asker
   Request request{};
   friend bool operator==(const Petition&, const Petition&) = default;
 };
@@ -170,7 +170,7 @@ using Message =
     std::variant<Hello, Welcome, Leave, Alive, Suspect, Straggling, Farewell, Done, Halt, Beyond,
                  Parked, Accept, Accepted, Refused, Chosen, Verdict, Petition, Refusal, Following>;
 
-// Texts and handles are cut to what fits.
+// Longer texts and handles are truncated to their limits.
 std::vector<std::uint8_t> encode(const Message& message);
 std::optional<Message> parse_message(base::ByteView bytes);
 

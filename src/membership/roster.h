@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The voters of a view: its ranks, then its standbys, by index. Who watches whom among them, and
-// how many of them may decide what follows.
+// The voters of a view by index (its ranks, then its standbys), which of them watch which, and how
+// many form a quorum.
 //
-// A quorum is more than half of the voters, or exactly half with the first among them: any two
-// quorums have somebody in common, so of two parts of a job at most one goes on. Everybody is
-// watched by the next two in cyclic order and by the one opposite, so that neighbours which fall
-// silent together (they are often on one host) are missed by somebody who does not.
+// A quorum is more than half of the voters, or exactly half if the first voter is among them. Any
+// two quorums share a voter, so at most one part of a split job continues. Every voter is watched
+// by the next two in cyclic order and by the one opposite. Neighbours often share a host and fall
+// silent together; the opposite voter then still notices.
 //
 // Immutable; any thread.
 #pragma once
@@ -38,14 +38,14 @@ class Roster {
   bool is_quorum(std::size_t count, bool has_first) const {
     return 2 * count > size() || (2 * count == size() && has_first && count > 0);
   }
-  // How many it takes when the first is not among them.
+  // The size of a quorum without the first voter.
   std::size_t quorum_size() const { return size() / 2 + 1; }
 
-  // The members that compare decisions with `index`: all of them in a small job; else those that
-  // `index` watches or is watched by, so that no single liar separates two parts of a job.
+  // The voters that compare decisions with `index`: all of them in a small job, else those that
+  // `index` watches or is watched by. So no single liar separates two parts of a job.
   std::vector<MemberId> compared_with(std::uint32_t index) const;
 
-  // Whom `index` sends signs of life, and from whom it expects them.
+  // The voters to which `index` sends signs of life, and those from which it expects them.
   std::vector<MemberId> watchers_of(std::uint32_t index) const;
   std::vector<MemberId> watched_by(std::uint32_t index) const;
 

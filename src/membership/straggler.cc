@@ -6,7 +6,7 @@
 namespace spillway::membership {
 namespace {
 
-// The lower one of two in the middle.
+// For an even count, returns the lower of the two middle values.
 base::Duration median_work(std::vector<base::Duration> work) {
   const auto middle = work.begin() + static_cast<std::ptrdiff_t>((work.size() - 1) / 2);
   std::ranges::nth_element(work, middle);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranks that are only slow. All ranks of a step wait for the slowest, so the time of a step tells
-// nothing; what tells is each rank's own work: what it did between two operations of the group.
+// Detects slow ranks. Every rank waits for the slowest, so the duration of a step tells nothing.
+// Instead each rank measures its own work: the time it spends between two operations of the group.
 //
-// A rank's typical work is the median of its last kWorkSteps steps, so one slow step is nothing. A
-// straggler is a rank whose typical work is more than `factor` times the median of all ranks'.
+// A rank's typical work is the median of its last kWorkSteps steps, so one slow step does not
+// matter. A straggler is a rank whose typical work is more than `factor` times the median of all
+// ranks.
 #pragma once
 
 #include <array>
@@ -19,7 +20,7 @@
 namespace spillway::membership {
 
 inline constexpr std::size_t kWorkSteps = 8;
-// Below this, ranks differ by whatever machines do.
+// Below this, differences between ranks are noise of the machines.
 inline constexpr base::Duration kLeastStragglerWork = base::milliseconds(1);
 
 // One rank's own work. One thread.
@@ -27,7 +28,7 @@ class WorkWindow {
  public:
   void add(base::Duration work) { work_[count_++ % kWorkSteps] = work; }
   void clear() { count_ = 0; }
-  // Nothing before kWorkSteps steps.
+  // Unset before kWorkSteps steps.
   std::optional<base::Duration> typical() const;
 
  private:
@@ -42,8 +43,8 @@ struct Straggler {
   friend bool operator==(const Straggler&, const Straggler&) = default;
 };
 
-// `work`: typical work by rank, of those that are known. Nobody, unless more than half of `ranks`
-// and at least three are: with two, nobody can say which of them is the slow one.
+// `work`: typical work of the ranks for which it is known. Returns nothing unless these are at
+// least three and more than half of `ranks`: of two, neither is known to be the slow one.
 std::vector<Straggler> find_stragglers(const std::map<std::uint32_t, base::Duration>& work,
                                        std::size_t ranks, double factor);
 

@@ -14,7 +14,7 @@ TEST(Straggler, TypicalWorkIsTheMedianOfTheLastEight) {
     window.add(milliseconds(10));
     EXPECT_FALSE(window.typical().has_value());
   }
-  window.add(milliseconds(500));  // one slow step is nothing
+  window.add(milliseconds(500));  // one slow step does not matter
   EXPECT_EQ(window.typical(), milliseconds(10));
   for (int i = 0; i < 8; ++i) {
     window.add(milliseconds(30));

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who a job consists of, from one change to the next: a view, and the decision that one view
-// follows another.
+// The members of a job between two changes (a view), and the decision that one view follows
+// another.
 //
-// A member is a process, not a rank: it draws its id when it starts, and one that comes back is
-// another. A view's ranks are in order: rank 2 is whoever stands at 2, and a standby that takes the
-// place of a dead one is that rank from then on. Standbys of a view have a voice in what follows,
-// but no rank.
+// A member is a process, not a rank. It draws its id when it starts; a restarted process is a new
+// member. A view lists its ranks in order. A standby that replaces a lost rank is that rank from
+// then on. Standbys vote on the next view but have no rank.
 //
 // Plain values; any thread.
 #pragma once
@@ -20,24 +19,25 @@
 
 namespace spillway::membership {
 
-using MemberId = std::uint64_t;  // 0: nobody
+using MemberId = std::uint64_t;  // 0: none
 
 inline constexpr std::size_t kMaxMembers = 4096;      // ranks and standbys of a view
-inline constexpr std::size_t kMaxHandleBytes = 1024;  // of one member
+inline constexpr std::size_t kMaxHandleBytes = 1024;  // per member
 inline constexpr std::size_t kMaxWhyBytes = 512;
 
-// Why members are dismissed when nothing is left to do.
+// Reasons for dismissing members when nothing is left to do.
 inline constexpr std::string_view kJobDone = "the job is done";
-inline constexpr std::string_view kAskedToEnd = "the job was asked to end";  // without a reason
+inline constexpr std::string_view kAskedToEnd = "the job was asked to end";  // + any reason
 
-// Whether a job that ends with this sentence ends as somebody wanted, and not because it must.
+// True if the job is done or was asked to end without a reason. An end with a reason does not
+// count.
 inline bool is_wanted_end(std::string_view why) {
   return why == kJobDone || why == kAskedToEnd;
 }
 
-// By which a member's data is reached in the next epoch: bytes of the runtime's.
+// Address of a member's data for the next epoch; opaque bytes from the runtime.
 using Handle = std::vector<std::uint8_t>;
-// Drawn with each decision: what the epoch's keys are made of, beside what only members know.
+// Drawn with each decision. An epoch's keys depend on it and on secrets only members know.
 using EpochNonce = std::array<std::uint8_t, 16>;
 
 struct View {
@@ -51,16 +51,16 @@ struct View {
 };
 
 enum class Outcome : std::uint8_t {
-  kGoesOn,  // in the view
-  kEnds,    // the job cannot go on, or was asked to end: `why` says it
+  kGoesOn,  // the job continues with `view`
+  kEnds,    // the job cannot continue or was asked to end; `why` says which
 };
 
-// What follows a view: chosen once, the same for all who hear of it.
+// What follows a view. Chosen once; the same for every member that learns of it.
 struct Decision {
   Outcome outcome = Outcome::kGoesOn;
-  View view{};                           // its epoch is one more than that of the view before
+  View view{};                           // its epoch is the previous epoch plus one
   std::string why{};                     // for people: "rank 2 is gone: its connection closed"
-  std::uint64_t step = 0;                // at whose beginning all go on
+  std::uint64_t step = 0;                // every rank continues at the beginning of this step
   std::vector<std::uint32_t> sources{};  // ranks of `view` that have that step's state
   std::vector<Handle> handles{};         // of `view.ranks`, in order
   EpochNonce nonce{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An IPv4 or IPv6 address with a port: a plain value, written "10.0.0.1:7000" or "[fd00::1]:7000".
+// An IPv4 or IPv6 address with a port, written "10.0.0.1:7000" or "[fd00::1]:7000". A plain value.
 #pragma once
 
 #include <netinet/in.h>
@@ -20,10 +20,10 @@ class SocketAddress {
   // 0.0.0.0:0
   SocketAddress();
   static base::Result<SocketAddress> parse(std::string_view text);
-  // All of a host's own, of AF_INET or AF_INET6, with port 0: bound to it, a socket leaves both the
-  // interface and the port to the kernel.
+  // The wildcard address of AF_INET or AF_INET6 with port 0: a socket bound to it leaves interface
+  // and port to the kernel.
   static SocketAddress any(int family);
-  // What the kernel filled in: of AF_INET or AF_INET6.
+  // Converts an address that the kernel filled in, AF_INET or AF_INET6.
   static SocketAddress from(const sockaddr_storage& storage);
 
   bool is_ipv6() const { return storage_.ss_family == AF_INET6; }
@@ -41,7 +41,7 @@ class SocketAddress {
   sockaddr_storage storage_;
 };
 
-// "10.0.0.1:7000,10.0.0.2:7000"
+// Parses "10.0.0.1:7000,10.0.0.2:7000".
 base::Result<std::vector<SocketAddress>> parse_addresses(std::string_view text);
 
 }  // namespace spillway::net

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the kernel says beside a received message, for all kinds of sockets that ask for it: when it
-// arrived, its DSCP and ECN, and how many messages the full queue lost before it. One ArrivalReader
-// per socket; one thread.
+// What the kernel reports beside a received message, on any kind of socket that asks for it:
+// arrival time, DSCP and ECN, and how many messages the full queue dropped before it. One
+// ArrivalReader per socket; one thread.
 #pragma once
 
 #include <sys/socket.h>
@@ -15,12 +15,12 @@
 
 namespace spillway::net {
 
-// Turns the kernel's receive timestamps, which follow the time of day, into instants of the
-// monotonic clock. The difference of the two clocks is measured anew now and then, so a step of the
-// time of day does harm for a moment only; and no instant lies in the future.
+// Converts the kernel's receive timestamps, which follow the time of day, into instants of the
+// monotonic clock. The offset between the clocks is measured again regularly, so a step of the time
+// of day does harm only briefly. No instant lies in the future.
 class ArrivalClock {
  public:
-  // `stamped` as SO_TIMESTAMPNS tells it; `now` by base::MonotonicClock.
+  // `stamped` comes from SO_TIMESTAMPNS, `now` from base::MonotonicClock.
   base::Instant instant_of(const timespec& stamped, base::Instant now);
 
  private:
@@ -45,8 +45,8 @@ struct ArrivalNotes {
 
 class ArrivalReader {
  public:
-  // Takes in one control message; what is none of the above changes nothing. `now` by
-  // base::MonotonicClock, after the message was received.
+  // Reads one control message; ignores kinds not listed above. `now` is the time by
+  // base::MonotonicClock after the message was received.
   void read(const cmsghdr& control, base::Instant now, ArrivalNotes& notes);
 
   std::uint64_t overflowed() const { return overflowed_; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What packets travel over, and its names (SPILLWAY_CARRIER). Plain values; any thread.
+// What packets travel over, and the names for SPILLWAY_CARRIER. Plain values; any thread.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ namespace spillway::net {
 enum class Carrier : std::uint8_t {
   kUdp,
   kTcp,
-  kAuto,  // UDP; TCP with peers that only that gets through to
+  kAuto,  // UDP, or TCP to peers that UDP does not reach
 };
 
 std::string_view name_of(Carrier carrier);
 std::optional<Carrier> carrier_named(std::string_view name);
 
-// What SPILLWAY_CARRIER and SPILLWAY_TCP_CONGESTION say.
+// From SPILLWAY_CARRIER and SPILLWAY_TCP_CONGESTION.
 base::Result<Carrier> carrier_from(const base::Environment& environment);
 TcpOptions tcp_options_from(const base::Environment& environment);
 

@@ -12,10 +12,10 @@ namespace {
 
 constexpr std::size_t kJoinedBytes = 64 * 1024;
 constexpr std::size_t kControlBytes = 128;
-constexpr std::size_t kDatagramBytes = 9216;  // without GRO: more than any Spillway packet
+constexpr std::size_t kDatagramBytes = 9216;  // without GRO: longer than any Spillway packet
 constexpr std::size_t kBatch = 32;
-constexpr std::size_t kBatchOfFull = 4;  // 256 KiB: a fraction of a second-level cache
-// A call may fail for what was said about a datagram that left: it took nothing, and is repeated.
+constexpr std::size_t kBatchOfFull = 4;  // 256 KiB: a fraction of the L2 cache
+// A call may fail with an error about an earlier datagram. It received nothing and is repeated.
 constexpr int kReceiveTries = 4;
 
 }  // namespace
@@ -71,7 +71,7 @@ std::size_t DatagramReceiver::Batch::bytes() const {
   return bytes;
 }
 
-// How many messages came, or -1.
+// Returns how many messages arrived, or -1.
 int DatagramReceiver::call(Batch& batch) const {
   for (std::size_t i = 0; i < batch.asked; ++i) {
     batch.headers[i].msg_hdr.msg_controllen = kControlBytes;

@@ -18,17 +18,17 @@
 namespace spillway::net {
 namespace {
 
-constexpr std::size_t kMainBytes = 192 * 1024;  // stays in a second-level cache
+constexpr std::size_t kMainBytes = 192 * 1024;  // fits the L2 cache
 constexpr std::size_t kAsideBytes = 32 * 1024;
-constexpr std::size_t kShort = 1500;      // may be put aside: a copy that costs less than a call
-constexpr std::size_t kMaxRuns = 64;      // in one call
-constexpr std::size_t kNamedPerRun = 2;   // named datagrams that count as a run, about
-constexpr std::size_t kMaxSegments = 64;  // what every kernel with UDP_SEGMENT takes
-constexpr unsigned kMaxTries = 4;         // of a run whose error may be another's
-// From here on a call takes longer than handing it to the helper.
+constexpr std::size_t kShort = 1500;      // limit for aside: copying costs less than a call
+constexpr std::size_t kMaxRuns = 64;      // per call
+constexpr std::size_t kNamedPerRun = 2;   // named datagrams that count roughly as one run
+constexpr std::size_t kMaxSegments = 64;  // every kernel with UDP_SEGMENT takes as many
+constexpr unsigned kMaxTries = 4;         // for a run whose error may belong to an earlier datagram
+// Bytes above which a call takes longer than handing it to the helper.
 constexpr std::size_t kWorthHelp = 48 * 1024;
 
-// A message header with its control data: DSCP and ECN, and where to cut.
+// A message with its control data: DSCP and ECN, and the segment size.
 struct OutgoingMessage {
   iovec data{};
   alignas(cmsghdr)
@@ -110,7 +110,7 @@ void DatagramSender::commit(const transport::Route& route, std::size_t size) {
   const bool goes_aside = size <= kShort && (breaks_run || !next_out_.named.empty());
   const std::uint8_t* const written = main.buffer.data() + main.used + next_out_.named_bytes;
   if (!goes_aside) {
-    write_named(next_out_);  // in their order
+    write_named(next_out_);  // keeps the order
     std::memmove(main.buffer.data() + main.used, written, size);
     append(main, route, size);
     return;
@@ -159,7 +159,7 @@ void DatagramSender::write_named(Batch& batch) const {
   batch.named_bytes = 0;
 }
 
-// How many of the runs to send leave through the same socket, as far as one call takes them.
+// Counts the next runs that leave through the same socket, up to the limit of one call.
 std::size_t DatagramSender::same_socket(const Lane& lane) const {
   std::size_t end = leaving_.next + 1;
   while (offloads_.batching && end < lane.runs.size() && end - leaving_.next < kMaxRuns &&
@@ -169,7 +169,7 @@ std::size_t DatagramSender::same_socket(const Lane& lane) const {
   return end - leaving_.next;
 }
 
-// Returns how many runs went, or minus an errno.
+// Returns how many runs were sent, or a negative errno.
 int DatagramSender::send_some(const Lane& lane, std::size_t count) {
   std::array<OutgoingMessage, kMaxRuns> messages;
   std::array<mmsghdr, kMaxRuns> headers;
@@ -228,9 +228,9 @@ bool DatagramSender::flush() {
         is_written_.store(true, std::memory_order_release);
         send_all();
       } catch (const std::bad_alloc&) {
-        leaving_.batch.named.clear();  // not written: lost
+        leaving_.batch.named.clear();  // never written, so lost
         leaving_.batch.named_bytes = 0;
-        leaving_.tries = 0;  // some is left, as where a socket has no room: flush() goes on with it
+        leaving_.tries = 0;  // flush() retries the rest, as if a socket had no room
       }
       is_written_.store(true, std::memory_order_release);
     });
@@ -238,7 +238,7 @@ bool DatagramSender::flush() {
   }
   write_named(leaving_.batch);
   if (send_all()) {
-    std::swap(next_out_, leaving_.batch);  // the buffer that is in a cache
+    std::swap(next_out_, leaving_.batch);  // reuses the buffer that is in a cache
   }
   return take_back();
 }
@@ -256,7 +256,7 @@ bool DatagramSender::take_back() {
   return !waits_;
 }
 
-// Everything that is leaving; false if some has to wait.
+// Sends everything in leaving_; false if some has to wait.
 bool DatagramSender::send_all() {
   if (leaving_.lane == &leaving_.batch.aside) {
     if (!send_all(leaving_.batch.aside)) {
@@ -293,7 +293,7 @@ bool DatagramSender::send_all(Lane& lane) {
   return true;
 }
 
-// Deals with what stopped the next run; false if it has to wait.
+// Handles the error that stopped the next run; false if it has to wait.
 bool DatagramSender::handle_error(int error, Lane& lane) {
   switch (error) {
     case EAGAIN:
@@ -301,8 +301,8 @@ bool DatagramSender::handle_error(int error, Lane& lane) {
       return false;
     case EINTR:
       return true;
-    case EIO:     // no checksum offload, says the driver
-    case EINVAL:  // a segment with its headers is longer than the MTU, or GSO is not known
+    case EIO:     // the driver has no checksum offload
+    case EINVAL:  // a segment with headers exceeds the MTU, or GSO is unknown
       if (lane.runs[leaving_.next].segments > 1) {
         leaving_.gso_refused = leaving_.gso_refused || error == EIO;
         split_runs(lane);
@@ -310,7 +310,7 @@ bool DatagramSender::handle_error(int error, Lane& lane) {
         drop_next(lane, error);
       }
       return true;
-    case ENOBUFS:  // lost in this host's own queue, which tells because errors are asked for
+    case ENOBUFS:  // dropped by this host's queue; reported because IP_RECVERR is on
       drop_next(lane, error);
       return true;
     default:
@@ -321,7 +321,7 @@ bool DatagramSender::handle_error(int error, Lane& lane) {
   }
 }
 
-// Makes a run of every datagram that is still to be sent.
+// Makes every datagram that is still to be sent a run of its own.
 void DatagramSender::split_runs(Lane& lane) const {
   std::vector<Run> split(lane.runs.begin(),
                          lane.runs.begin() + static_cast<std::ptrdiff_t>(leaving_.next));
@@ -338,7 +338,7 @@ void DatagramSender::split_runs(Lane& lane) const {
                        .closed = true});
     }
   }
-  lane.runs = std::move(split);  // only now: memory may run out before
+  lane.runs = std::move(split);  // only now: the allocations above may fail
 }
 
 void DatagramSender::drop_next(Lane& lane, int error) {

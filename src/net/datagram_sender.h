@@ -1,25 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Datagrams on their way out, gathered so that few calls move many. The caller writes each datagram
-// where room() says and commits it with its route; datagrams that follow each other with the same
-// route and size form a run, and a run leaves as one GSO buffer. A short control packet between
-// long datagrams is put aside so that it does not break their run, and leaves first. flush() hands
-// runs to the kernel and says whether all went; while some wait for room in a socket, nothing may
-// be added.
+// Collects outgoing datagrams so that few calls send many. The caller writes each datagram where
+// room() says and commits it with its route. Consecutive datagrams with the same route and size
+// form a run, which leaves as one GSO buffer. A short control packet between long datagrams goes to
+// an aside lane, so that it does not break their run, and leaves first. flush() hands runs to the
+// kernel and says whether all left. While some wait for room in a socket, nothing may be added.
 //
 //   GSO off: a message per datagram.  Batching off as well: a call per datagram.
 //
 // A kernel or driver that refuses a GSO buffer (EIO) turns GSO off for good. An error may be about
-// a datagram that left earlier (UdpSocket::tell_about_errors), so what failed is tried again a few
-// times. Datagrams that cannot be sent at all are dropped and counted, and the latest is told: to
-// the transport that is loss, but one it can give a reason for.
+// an earlier datagram (UdpSocket::tell_about_errors), so a failed send is retried a few times.
+// Datagrams that cannot be sent at all are dropped and counted, and the latest is reported. The
+// transport treats them as lost, but can give the reason.
 //
-// With a helper, calls that take long are its, and so is the writing of datagrams that were only
-// named (add()): flush() hands over what was gathered, and the next is gathered meanwhile, into
-// another buffer. What came of it is known when it is taken back, by the next flush() or by
-// take_back(), which whoever goes to sleep calls first. What a message's datagrams are written from
-// must stay until wait_until_written() of that message has returned. One thread, and the helper's
-// between the two.
+// With a helper, the helper makes the long calls and writes datagrams that were only named (add()).
+// flush() hands over the batch, and the next one is collected meanwhile in another buffer. The
+// result is known after take_back() or the next flush(); callers must call take_back() before they
+// sleep. A message's payload source must stay valid until wait_until_written() for that message has
+// returned. One thread, plus the helper's from flush() to take_back().
 #pragma once
 
 #include <atomic>
@@ -45,8 +43,8 @@ struct SendCounters {
   std::uint64_t bytes = 0;
   std::uint64_t calls = 0;
   std::uint64_t waits = 0;     // a socket had no room
-  std::uint64_t too_long = 0;  // refused: longer than the MTU of the interface to the peer
-  std::uint64_t refused = 0;   // for any other reason
+  std::uint64_t too_long = 0;  // longer than the MTU of the interface to the peer
+  std::uint64_t refused = 0;   // for other reasons
 };
 
 struct Unsent {
@@ -55,7 +53,7 @@ struct Unsent {
   int error = 0;  // an errno
 };
 
-// Writes datagrams that were named, on whichever thread.
+// Writes named datagrams, on the caller's or the helper's thread.
 class DatagramWriter {
  public:
   virtual ~DatagramWriter() = default;
@@ -66,46 +64,46 @@ class DatagramWriter {
 
 class DatagramSender {
  public:
-  // Of datagrams that leave as one: an IP packet with its headers is below 64 KiB.
+  // Limit of one GSO run: an IP packet with its headers stays below 64 KiB.
   static constexpr std::size_t kMaxRunBytes = 65'000;
 
-  // Route::path is the number of a socket.
+  // Route::path is an index into `sockets`.
   DatagramSender(std::vector<UdpSocket> sockets, const Offloads& offloads);
 
-  // `writer`, which outlives the sender: of datagrams that are named; none: none are.
+  // `writer` writes named datagrams and must outlive the sender. Null: add() may not be used.
   void use_helper(std::unique_ptr<HelperThread> helper, const DatagramWriter* writer = nullptr) {
     helper_ = std::move(helper);
     writer_ = writer;
   }
-  // Whether it is to work at present; at first it is.
+  // Turns the use of the helper on or off; initially on.
   void let_help(bool may_help) { may_help_ = may_help; }
   bool has_writer() const { return writer_ != nullptr && may_help_; }
 
-  // Where datagrams to Route::peer go; said before the first of them.
+  // Sets the address of Route::peer. Must precede the first datagram to it.
   void set_address(std::uint16_t peer, const SocketAddress& address);
 
-  // Whether another datagram may be written; if not, flush() first.
+  // True if another datagram may be written; if false, call flush() first.
   bool has_room() const;
   // Where to write it: SPILLWAY_MAX_PACKET bytes.
   base::MutableByteView room();
   void commit(const transport::Route& route, std::size_t size);
-  // Where it has a writer: names a datagram of data instead, which the helper will write.
+  // Names a data datagram that the helper will write, instead of writing it now. Needs a writer.
   void add(const transport::Transmission& named);
-  // Nothing of this message, or nothing at all, that was named is still to be written: what it is
-  // written from may go.
+  // Waits until no named datagram of this message, or of any message, remains to be written. Its
+  // payload source may be destroyed afterwards.
   void wait_until_written(const wire::MessageId& message, std::uint16_t to);
   void wait_until_written();
 
   // False if some datagrams wait for room in a socket (waiting_fd()).
   bool flush();
-  // The same about what the helper was handed; waits for it.
+  // Like flush(), for the batch that the helper has; waits for the helper.
   bool take_back();
-  // The helper is not done with what it was handed.
+  // True while the helper works on its batch.
   bool is_busy() const { return helper_ && helper_->is_busy(); }
-  // Nothing is left to flush, but for what the helper has.
+  // True if nothing is left to flush, except what the helper has.
   bool empty() const { return next_out_.empty() && !waits_; }
   int waiting_fd() const;
-  // The latest datagram that was dropped since this was last asked.
+  // The latest datagram that was dropped since the last call.
   std::optional<Unsent> take_unsent() { return std::exchange(unsent_, std::nullopt); }
 
   const Offloads& offloads() const { return offloads_; }
@@ -120,9 +118,9 @@ class DatagramSender {
     std::uint32_t bytes = 0;
     std::uint16_t segment = 0;  // size of each datagram but the last
     std::uint16_t segments = 0;
-    bool closed = false;  // the last one was shorter
+    bool closed = false;  // the last datagram was shorter
   };
-  // A buffer and the runs in it, one behind the other.
+  // A buffer and the consecutive runs in it.
   struct Lane {
     std::vector<std::uint8_t> buffer;
     std::size_t used = 0;
@@ -134,7 +132,7 @@ class DatagramSender {
     wire::DataStamp stamp;
     transport::PayloadSource* source = nullptr;
   };
-  // Whose datagrams they are.
+  // Message of a named datagram.
   struct NamedMessage {
     wire::MessageId id;
     std::uint16_t to = 0;
@@ -143,16 +141,16 @@ class DatagramSender {
   struct Batch {
     Lane main;
     Lane aside;                // control packets that would have broken a run
-    std::vector<Named> named;  // behind what is in the main lane
+    std::vector<Named> named;  // to be written after the main lane's content
     std::size_t named_bytes = 0;
     bool empty() const { return main.runs.empty() && aside.runs.empty() && named.empty(); }
   };
-  // A batch on its way to the kernel, and what came of it: the helper's while that is busy.
+  // A batch that is being sent, with its results. Belongs to the helper while that is busy.
   struct Departure {
     Batch batch;
-    Lane* lane = nullptr;  // of which some is left
-    std::size_t next = 0;  // of its runs
-    unsigned tries = 0;    // of that run that failed
+    Lane* lane = nullptr;  // lane being sent; null: all sent
+    std::size_t next = 0;  // index of its next run
+    unsigned tries = 0;    // failed attempts at that run
     bool gso_refused = false;
     std::optional<Unsent> unsent;
     SendCounters counters;
@@ -170,18 +168,18 @@ class DatagramSender {
   void drop_next(Lane& lane, int error);
 
   std::vector<UdpSocket> sockets_;
-  std::unordered_map<std::uint16_t, SocketAddress> addresses_;  // runs point at them
+  std::unordered_map<std::uint16_t, SocketAddress> addresses_;  // runs point into it
   Offloads offloads_;
-  Batch next_out_;  // being gathered
+  Batch next_out_;  // being collected
   Departure leaving_;
-  std::vector<NamedMessage> leaving_messages_;  // of which something was named in it
-  std::atomic<bool> is_written_{true};          // what was named in it
-  bool waits_ = false;                          // some of it, for room in a socket
+  std::vector<NamedMessage> leaving_messages_;  // messages with named datagrams in leaving_
+  std::atomic<bool> is_written_{true};          // leaving_'s named datagrams are written
+  bool waits_ = false;                          // part of leaving_ waits for room in a socket
   std::optional<Unsent> unsent_;
   SendCounters counters_;
   const DatagramWriter* writer_ = nullptr;
   bool may_help_ = true;
-  std::unique_ptr<HelperThread> helper_;  // last: it ends first
+  std::unique_ptr<HelperThread> helper_;  // last: destroyed first
 };
 
 }  // namespace spillway::net

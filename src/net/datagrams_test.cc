@@ -63,7 +63,7 @@ struct Wire {
                    size);
   }
 
-  // Waits for `count` datagrams, and takes what else is there.
+  // Waits for `count` datagrams, then also takes any further ones that have arrived.
   std::vector<Received> receive(std::size_t count) {
     std::vector<Received> all;
     pollfd readable{target.fd(), POLLIN, 0};
@@ -94,7 +94,7 @@ class EveryOffload : public testing::TestWithParam<int> {
 
 TEST_P(EveryOffload, DatagramsArriveAsTheyWereWritten) {
   Wire wire(address(), offloads());
-  // Runs of one size, a shorter one that ends a run, a longer one that begins another.
+  // Runs of one size, a shorter datagram that ends a run, a longer one that begins another.
   const std::vector<std::size_t> sizes{1452, 1452, 1452, 700, 1452, 9, 9, 2000, 1, 1452};
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     wire.commit(sizes[i], static_cast<std::uint8_t>(i + 1), 0xB8);
@@ -141,7 +141,7 @@ TEST(Datagrams, OfOneRunLeaveInOneCall) {
   EXPECT_LT(wire.receiver->counters().calls, 10U);
 }
 
-// More at a time than a call is worth a helper for, and more than one call reads.
+// Batches large enough for the helper, and more than one call reads.
 TEST_P(EveryOffload, HelpersChangeNothing) {
   Wire wire(address(), offloads());
   wire.sender->use_helper(HelperThread::make("send", "sends packets").value());
@@ -156,7 +156,7 @@ TEST_P(EveryOffload, HelpersChangeNothing) {
               std::vector<std::uint8_t>(kBytes, static_cast<std::uint8_t>(came++ % 251)));
   };
   for (int flushes = 0; flushes < 5; ++flushes) {
-    for (int i = 0; i < 60; ++i) {  // few enough for the smallest queue
+    for (int i = 0; i < 60; ++i) {  // fits the smallest queue
       wire.commit(kBytes, static_cast<std::uint8_t>(committed++ % 251));
     }
     ASSERT_TRUE(wire.sender->flush());
@@ -172,7 +172,7 @@ TEST_P(EveryOffload, HelpersChangeNothing) {
   EXPECT_EQ(wire.receiver->counters().datagrams, committed);
 }
 
-// Writes what it is asked for: as many bytes, of such a value.
+// Writes the requested number of bytes, each with the requested value.
 class NumberWriter final : public DatagramWriter {
  public:
   std::size_t write_data(const transport::Route&, const wire::DataStamp& stamp,
@@ -191,7 +191,7 @@ class NoSource final : public transport::PayloadSource {
   }
 };
 
-// Named ones between ones that are written at once, few and many at a time.
+// Named datagrams between ones written at once, a few and many at a time.
 TEST_P(EveryOffload, DatagramsThatAHelperWritesAreThoseThatWereNamed) {
   const NumberWriter writer;
   NoSource source;
@@ -202,7 +202,7 @@ TEST_P(EveryOffload, DatagramsThatAHelperWritesAreThoseThatWereNamed) {
   std::uint8_t number = 0;
   std::uint8_t arrived = 0;
   for (const int count : {1, 3, 25, 40}) {
-    wire.sender->let_help(count != 3);  // what was named before is written all the same
+    wire.sender->let_help(count != 3);  // datagrams named before are written all the same
     for (int i = 0; i < count; ++i) {
       transport::Transmission named;
       named.route.peer = kPeer;
@@ -234,18 +234,18 @@ TEST_P(EveryOffload, DatagramsThatAHelperWritesAreThoseThatWereNamed) {
 TEST(Datagrams, AreStampedWithTheirArrival) {
   Wire wire("127.0.0.1:0", {});
   const base::MonotonicClock clock;
-  // To a millisecond: the clocks' difference is measured, and steered clocks drift a little.
+  // Tolerance: the clocks' offset is measured, and adjusted clocks drift a little.
   constexpr base::Duration kAbout = base::milliseconds(1);
   const base::Instant deadline = clock.now() + base::nanoseconds(test_patience().count());
   bool is_stamped = false;
-  // The kernel begins to stamp a moment after the first socket has asked for it, and a busy one
-  // delivers later than it was asked to: then another datagram is sent.
+  // The kernel starts stamping a moment after the first socket asks for it, and a busy one delivers
+  // late. In both cases another datagram is sent.
   while (!is_stamped && clock.now() < deadline) {
     const base::Instant before = clock.now();
     wire.commit(100, 1);
     ASSERT_TRUE(wire.sender->flush());
     const base::Instant sent = clock.now();
-    std::this_thread::sleep_for(std::chrono::milliseconds(30));  // it is read later than it came
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));  // read well after arrival
     const std::vector<Received> all = wire.receive(1);
     ASSERT_EQ(all.size(), 1U);
     is_stamped = all[0].arrived >= before - kAbout && all[0].arrived <= sent + kAbout;
@@ -264,7 +264,7 @@ TEST(Datagrams, ThatAFullQueueLostAreCounted) {
   }
   std::size_t arrived = wire.receive(1).size();
   EXPECT_LT(arrived, 320U);
-  // The count comes with the next datagram, which a queue that is still full may lose as well.
+  // The count arrives with the next datagram, which a queue that is still full may drop as well.
   const base::MonotonicClock clock;
   const base::Instant deadline = clock.now() + base::nanoseconds(test_patience().count());
   std::size_t sent = 320;
@@ -286,7 +286,7 @@ TEST(Datagrams, ThatCannotBeSentAreCounted) {
         return sockets;
       }(),
       {});
-  const SocketAddress nowhere = SocketAddress::parse("[::1]:9").value();  // of another family
+  const SocketAddress nowhere = SocketAddress::parse("[::1]:9").value();  // another address family
   sender.set_address(kPeer, nowhere);
   sender.room();
   sender.commit({.peer = kPeer}, 100);
@@ -295,7 +295,7 @@ TEST(Datagrams, ThatCannotBeSentAreCounted) {
   EXPECT_EQ(sender.counters().datagrams, 0U);
 }
 
-// A refusal of an earlier datagram must not cost a later one.
+// An error about an earlier datagram must not drop a later one.
 TEST(Datagrams, AreSentDespiteErrorsOfOthers) {
   for (const bool batching : {false, true}) {
     Wire wire("127.0.0.1:0", {.gso = false, .gro = false, .batching = batching});
@@ -336,7 +336,7 @@ TEST(ErrorQueue, TellsWhatWasRefusedAndQuotesIt) {
       EXPECT_TRUE(std::equal(error.quoted.begin(), error.quoted.end(), bytes.begin(), bytes.end()));
     });
     EXPECT_EQ(told, 1) << address;
-    EXPECT_EQ(::poll(&failed, 1, 0), 0) << address;  // nothing is left
+    EXPECT_EQ(::poll(&failed, 1, 0), 0) << address;  // none left
   }
 }
 

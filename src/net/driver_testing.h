@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Drivers on loopback for tests, each with its own thread, and messages between them whose every
-// byte is checked.
+// Test drivers on loopback, each with its own thread. Every byte of their messages is checked.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +23,7 @@ namespace spillway::net {
 
 inline constexpr std::uint16_t kTestJob = 3;
 
-// After so long a test that waits for something has failed.
+// A test that waits this long has failed.
 inline std::chrono::nanoseconds test_patience() {
   static const std::chrono::nanoseconds patience = harness::patience(std::chrono::seconds(120));
   return patience;
@@ -119,7 +118,7 @@ class Events final : public DriverListener {
   mutable std::atomic<unsigned> asked_for_processors_ = 0;
 };
 
-// A rank that waits for a processor is silent, too: silence means death only where a test says so.
+// A rank that waits for a CPU is silent, too, so silence means death only where a test says so.
 inline DriverConfig config_of(std::uint16_t rank, const std::string& address) {
   DriverConfig config;
   config.listen = SocketAddress::parse(address).value();
@@ -197,7 +196,7 @@ inline DriverCounters counters_of(TransportDriver& driver) {
 
 inline void expect_transfer(Two& ranks, std::uint32_t packets) {
   ranks.one.expect(0, packets);
-  counters_of(*ranks.one.driver);  // by then it is expected
+  counters_of(*ranks.one.driver);  // by now the message is expected
   ranks.zero.send(1, packets);
   const auto report = ranks.one.events.wait_for<transport::ReceiveReport>();
   ASSERT_TRUE(report.has_value());

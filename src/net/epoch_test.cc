@@ -20,7 +20,7 @@ namespace {
 constexpr std::uint16_t kJob = 3;
 constexpr std::uint32_t kPackets = 200;
 constexpr std::uint32_t kPacketBytes = 720;
-constexpr std::uint32_t kLate = 50;  // of these, all come without credit
+constexpr std::uint32_t kLate = 50;  // packets; all of them arrive without credit
 
 class Planes final : public transport::PayloadSource {
  public:
@@ -38,7 +38,7 @@ class Sink final : public transport::PayloadSink {
   }
 };
 
-// Of the whole life of a driver.
+// Events of a driver's whole life.
 class Happenings final : public DriverListener {
  public:
   void on_event(const transport::Event& event, transport::Endpoint& /*endpoint*/,
@@ -129,7 +129,7 @@ class Process {
     on_loop([&](transport::Endpoint&, base::Instant) { counters = driver_->counters(); });
     return counters;
   }
-  // Until it holds; asked again and again.
+  // Polls until the condition holds.
   template <typename Condition>
   bool comes_to(const Condition& condition) {
     const auto end = std::chrono::steady_clock::now() + test_patience();
@@ -161,13 +161,13 @@ class Process {
   std::unique_ptr<TransportDriver> driver_;
 };
 
-// Both know of each other in this epoch.
+// Both add each other in this epoch.
 void join(Process& zero, Process& one, std::uint64_t epoch) {
   one.join(epoch, 0, zero.local());
   zero.join(epoch, 1, one.local());
 }
 
-// Both ways, in messages that have the same names in every epoch.
+// Exchanges messages both ways, with the same names in every epoch.
 void expect_exchange(Process& zero, Process& one, std::size_t of_zero, std::size_t of_one) {
   zero.expect(1, 4);
   one.expect(0, 4);
@@ -207,7 +207,7 @@ TEST(EpochsOnSockets, AreDeafToWhoStaysBehind) {
   EXPECT_TRUE(zero.happenings.has_received(1));
 }
 
-// Hosts that are no peer's any more are strangers.
+// Hosts of former peers become strangers.
 TEST(EpochsOnSockets, ForgetTheHostsOfPeersThatAreGone) {
   Process zero(0);
   Process before(1, "127.0.0.2:0");
@@ -222,7 +222,7 @@ TEST(EpochsOnSockets, ForgetTheHostsOfPeersThatAreGone) {
   expect_exchange(zero, after, 2, 1);
 }
 
-// A port that was one rank's and is another's: what it refuses is about the other.
+// A port moves from one rank to another: refusals must then be about the new one.
 TEST(EpochsOnSockets, KnowWhoseAPortIsNow) {
   Process zero(0);
   auto before = std::make_unique<Process>(1);

@@ -31,7 +31,7 @@ void take_notes(msghdr& header, SocketError& error) {
   }
 }
 
-// False if none waits.
+// False if none is waiting.
 bool read_error(int fd, const ErrorHandler& handle) {
   std::array<std::uint8_t, kQuoteBytes> quote;
   alignas(cmsghdr) std::array<char, kErrorControlBytes> control{};

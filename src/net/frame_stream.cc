@@ -6,7 +6,7 @@
 
 namespace spillway::net {
 
-// Of a frame whose length is read, all of it; nothing if there is no such frame.
+// Size of a whole frame, from its length field. Empty if no frame has such a length.
 std::optional<std::size_t> FrameReader::frame_bytes(const std::uint8_t* length) {
   const auto packet = base::load_le<std::uint32_t>(length);
   if (packet == 0 || packet > SPILLWAY_MAX_PACKET) {
@@ -75,7 +75,7 @@ base::MutableByteView FrameWriter::room(std::size_t most_bytes) {
   if (end_ + kMaxFrameBytes > buffer_.size()) {
     const std::size_t size =
         std::max(std::min(buffer_.size() * 2, most_bytes), end_ + kMaxFrameBytes);
-    buffer_.reserve(size);  // or it would double all the same
+    buffer_.reserve(size);  // without this, resize() would double the capacity
     buffer_.resize(size);
   }
   return {buffer_.data() + end_ + kFrameLengthBytes, SPILLWAY_MAX_PACKET};

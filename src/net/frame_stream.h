@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Packets on a byte stream, each behind its length (docs/wire.md): written one behind the other
-// until the stream takes them, and found again in whatever pieces they arrive.
+// Packets on a byte stream, each preceded by its length (docs/wire.md). The writer queues them
+// until the stream takes them; the reader finds them again, however the stream was cut.
 //
-// Any bytes give packets, or the finding that they are none: a length of zero or above
-// SPILLWAY_MAX_PACKET ends a reader for good, before anything is kept. A reader holds at most one
-// frame; a writer as much as its owner lets it. Pure; one thread.
+// The reader accepts any bytes. A length of zero or above SPILLWAY_MAX_PACKET ends it for good,
+// before it stores anything. A reader holds at most one frame; the writer's owner bounds the
+// writer. Pure; one thread.
 #pragma once
 
 #include <cstddef>
@@ -23,11 +23,10 @@ inline constexpr std::size_t kMaxFrameBytes = kFrameLengthBytes + SPILLWAY_MAX_P
 
 class FrameReader {
  public:
-  // The next packet of the stream, of which `bytes` arrived; what is used is taken off them.
-  // Nothing: they are used up, and what is left of them is kept. A packet lies in `bytes`, or here
-  // until the next call.
+  // Returns the next packet and removes the bytes it used from `bytes`. Empty: all bytes are used
+  // up, and a partial frame is kept. The packet lies in `bytes`, or in the reader until next().
   std::optional<base::ByteView> next(base::ByteView& bytes);
-  // These were no frames.
+  // True if the stream held an invalid frame.
   bool is_broken() const { return is_broken_; }
 
  private:
@@ -35,19 +34,19 @@ class FrameReader {
   std::optional<base::ByteView> complete(base::ByteView& bytes);
   bool fill_up_to(std::size_t size, base::ByteView& bytes);
 
-  std::vector<std::uint8_t> begun_;  // a frame of which some bytes came
-  bool is_handed_out_ = false;       // it is whole, and its reader has it
+  std::vector<std::uint8_t> begun_;  // a partial frame
+  bool is_handed_out_ = false;       // begun_ is complete and was returned
   bool is_broken_ = false;
 };
 
 class FrameWriter {
  public:
-  // What waits to leave, and how much of it left.
+  // The bytes that wait to leave; sent() says how many left.
   base::ByteView waiting() const { return {buffer_.data() + begin_, end_ - begin_}; }
   void sent(std::size_t bytes);
 
-  // Where to write the next packet: SPILLWAY_MAX_PACKET bytes. What waits may move. It grows beyond
-  // `most_bytes` only where that packet needs it.
+  // Where to write the next packet: SPILLWAY_MAX_PACKET bytes. May move the waiting bytes. The
+  // buffer grows beyond `most_bytes` only if this packet needs it.
   base::MutableByteView room(std::size_t most_bytes = SIZE_MAX);
   void commit(std::size_t packet_bytes);
 

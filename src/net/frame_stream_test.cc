@@ -22,7 +22,7 @@ void write(FrameWriter& writer, const Bytes& packet) {
   writer.commit(packet.size());
 }
 
-// What a reader makes of a stream that arrives in pieces of this size.
+// What a reader returns for a stream that arrives in pieces of this size.
 std::vector<Bytes> read(FrameReader& reader, base::ByteView stream, std::size_t piece) {
   std::vector<Bytes> packets;
   while (!stream.empty()) {

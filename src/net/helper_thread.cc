@@ -11,7 +11,7 @@
 namespace spillway::net {
 namespace {
 
-// About what going to sleep and waking up costs.
+// Roughly the cost of falling asleep and waking up.
 constexpr std::chrono::microseconds kAwake{30};
 constexpr int kLooksBetweenClocks = 64;
 

@@ -13,7 +13,7 @@
 namespace spillway::net {
 namespace {
 
-// Whether the thread of that name is in a system call that waits, as the kernel tells.
+// True if the kernel reports the thread of that name as waiting in a system call.
 bool sleeps(const std::string& name) {
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
     std::ifstream file(task.path() / "stat");
@@ -61,7 +61,7 @@ TEST(HelperThread, EndsAfterItsJob) {
   {
     const auto helper = HelperThread::make("test", "is tested").value();
     helper->start([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // a job that takes its time
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // a slow job
       is_done = true;
     });
   }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The hosts that datagrams may come from: those of the peers. Compared by IP address alone, because
-// a peer sends from several ports and is met by one. That keeps strangers off the path out before
-// anything is looked at; who forges a peer's address meets the packets' tags.
+// The hosts that datagrams may come from: the peers' hosts. Compared by IP address alone, because a
+// peer sends from several ports and only one is known. Off-path strangers are dropped before
+// anything is read; a forged source address still fails the packets' tags.
 //
-// A peer that listens at all of its addresses may send from any: with one of those nobody is a
-// stranger. One thread.
+// A peer that listens on the wildcard address may send from any of its addresses: with such a peer,
+// nobody is a stranger. One thread.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ class KnownSources {
     latest_ = key;
   }
 
-  // Whether a datagram from there is a peer's, as far as its host tells.
+  // True if the source address is a peer's host.
   bool has(const sockaddr* from) {
     if (takes_any_) {
       return true;
@@ -56,7 +56,7 @@ class KnownSources {
   }
 
   std::set<Key> known_;
-  Key latest_{};  // found or added last
+  Key latest_{};  // found or added most recently
   bool takes_any_ = false;
 };
 

@@ -19,7 +19,7 @@ namespace spillway::net {
 namespace {
 
 constexpr int kBacklog = 16;
-// After the process ran out of descriptors: the listening socket stays ready.
+// Pause after the process ran out of descriptors: the listening socket stays ready meanwhile.
 constexpr base::Duration kCrowdedPause = base::milliseconds(100);
 constexpr std::string_view kEndOfRequest = "\r\n\r\n";
 
@@ -140,7 +140,7 @@ void MetricsServer::close(StrangerBook::Id id) {
   connections_.remove_if([id](const Connection& connection) { return connection.id == id; });
 }
 
-// Up to the empty line, the end of what the client says, or as much as a request may be.
+// Reads up to the empty line, the end of the client's stream, or the size limit.
 void MetricsServer::read_request(Connection& connection) {
   std::array<char, 512> part{};
   const ssize_t got = ::recv(connection.fd.get(), part.data(), part.size(), 0);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Numbers for a monitoring system: answers `GET /metrics` over HTTP/1.0 with a text that is made
-// when it is asked for, and anything else with 404 or 400. One thread of its own serves all
-// connections, so none waits for another; each is closed after its answer.
+// Metrics for a monitoring system: answers `GET /metrics` over HTTP/1.0 with a text rendered on
+// request, and anything else with 404 or 400. One thread of its own serves all connections, so none
+// waits for another; each is closed after its answer.
 //
-// Limits: a request is kMaxRequestBytes long. A client has kPatience for its whole request and as
-// long again to read the answer, however it spreads the bytes. Of more than kMaxConnections, or
-// more than its share of one address, the oldest of the address with the most is closed
-// (stranger_book.h). `render` is called from the server's thread; destroying the server ends it.
+// Limits: a request has at most kMaxRequestBytes. A client has kPatience for its whole request and
+// as long again to read the answer, however it spreads the bytes. Beyond kMaxConnections, or one
+// address's share of them, the oldest connection of the address with the most is closed
+// (stranger_book.h). The server's thread calls `render`; destroying the server ends it.
 #pragma once
 
 #include <functional>
@@ -37,7 +37,7 @@ class MetricsServer {
   MetricsServer(const MetricsServer&) = delete;
   MetricsServer& operator=(const MetricsServer&) = delete;
 
-  // With the port that was given to it, where it asked for any.
+  // With the port that the kernel chose if 0 was given.
   const SocketAddress& address() const { return address_; }
 
  private:
@@ -49,7 +49,7 @@ class MetricsServer {
     UniqueFd fd;
     base::Instant leave_by;
     std::string request{};
-    std::string unsent{};  // of the answer
+    std::string unsent{};  // rest of the answer
     bool is_over = false;
   };
 
@@ -65,7 +65,7 @@ class MetricsServer {
   SocketAddress address_;
   std::function<std::string()> render_;
   base::MonotonicClock clock_;
-  std::list<Connection> connections_;  // the thread's
+  std::list<Connection> connections_;  // belongs to the thread
   StrangerBook::Shared places_{.strangers = 0, .most = kMaxConnections};
   StrangerBook book_{kMaxConnections, places_};
   StrangerBook::Id next_id_ = 1;

@@ -44,7 +44,7 @@ TEST(MetricsServer, AnswersForMetricsAndNothingElse) {
   EXPECT_TRUE(ask(at, "POST /metrics HTTP/1.0\r\n\r\n").starts_with("HTTP/1.0 400"));
   EXPECT_TRUE(ask(at, "GET /metrics").starts_with("HTTP/1.0 400"));
   EXPECT_TRUE(ask(at, "").starts_with("HTTP/1.0 400"));
-  ask(at, "GET /metrics " + std::string(100'000, 'x'));  // hung up on; what follows still works
+  ask(at, "GET /metrics " + std::string(100'000, 'x'));  // hangs up; later requests work
   EXPECT_TRUE(ask(at, "GET /metrics HTTP/1.1\r\n\r\n").ends_with("asked 2"));
 }
 

@@ -20,7 +20,7 @@ namespace {
 // A data packet's header with its check and one plane of one quantum of coordinates.
 constexpr unsigned kSmallestPacket = sizeof(spillway_data_header) + SPILLWAY_CHECK_SIZE + 4;
 
-// Of the interface by which packets to `peer` leave.
+// MTU of the interface by which packets to `peer` leave.
 std::optional<unsigned> own_mtu(const SocketAddress& local, const SocketAddress& peer) {
   const std::optional<OutgoingRoute> route = route_to(peer);
   const std::optional<unsigned> mtu =

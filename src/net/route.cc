@@ -39,7 +39,7 @@ RouteRequest route_request(const SocketAddress& address) {
   request.header.nlmsg_flags = NLM_F_REQUEST;
   request.route.rtm_family = static_cast<unsigned char>(address.family());
   request.route.rtm_dst_len = static_cast<unsigned char>(bytes.size() * 8);
-  request.route.rtm_flags = RTM_F_FIB_MATCH;  // the route, not what was learned since
+  request.route.rtm_flags = RTM_F_FIB_MATCH;  // the configured route, without learned exceptions
   request.attribute.rta_type = RTA_DST;
   request.attribute.rta_len = static_cast<unsigned short>(RTA_LENGTH(bytes.size()));
   std::memcpy(request.address.data(), bytes.data(), bytes.size());

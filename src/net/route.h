@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The route that packets to an address take out of this host, as it was configured: without what
-// the kernel has learned about single destinations since. Asked over netlink; no privilege needed,
-// any thread.
+// The configured route that packets to an address take out of this host, without what the kernel
+// has learned about single destinations since. Asked over netlink; no privilege needed, any thread.
 #pragma once
 
 #include <optional>
@@ -12,11 +11,11 @@
 namespace spillway::net {
 
 struct OutgoingRoute {
-  int interface = 0;  // its index
-  unsigned mtu = 0;   // of the route itself; 0: the interface's
+  int interface = 0;  // index of the interface
+  unsigned mtu = 0;   // of the route itself; 0: the interface's MTU applies
 };
 
-// Nothing where there is none, or several at once, or the kernel does not say.
+// Empty if there is no route, if there are several at once, or if the kernel does not answer.
 std::optional<OutgoingRoute> route_to(const SocketAddress& address);
 
 }  // namespace spillway::net

@@ -27,7 +27,7 @@ TEST(SendPacer, KeepsTheRateOverTime) {
       bytes += 1500;
     }
   }
-  // 10 ms at 1 Gb/s, and at most a burst, half a burst ahead and a packet more.
+  // 10 ms at 1 Gb/s, plus at most a burst, half a burst of debt and one more packet.
   EXPECT_GE(bytes, 1'250'000);
   EXPECT_LE(bytes, 1'250'000 + 4500 + 2250 + 1500);
 }
@@ -40,7 +40,7 @@ TEST(SendPacer, SavesNoMoreThanABurst) {
     pacer.sent(base::bytes(1500), at(1'000'000));
     bytes += 1500;
   }
-  EXPECT_EQ(bytes, 6000);  // the burst, half of one ahead, and what is left of the last packet
+  EXPECT_EQ(bytes, 6000);  // the burst, half of one as debt, and the rest of the last packet
 }
 
 TEST(SendPacer, SendsInTurnsOfHalfABurst) {

@@ -32,7 +32,8 @@ StrangerBook::Room StrangerBook::room_for(const std::string& source, base::Insta
   if (strangers_.size() < most_ && !is_process_full && !is_source_full) {
     return {.is_free = true};
   }
-  // The most crowded source, then the silent; of equals the first found, which is the oldest.
+  // Picks the most crowded source, then one that has said nothing; ties go to the first found,
+  // which is the oldest.
   std::tuple<std::size_t, bool> best{own_count, false};
   std::optional<Id> leaves;
   for (const auto& [id, stranger] : strangers_) {

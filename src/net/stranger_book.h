@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The strangers at a listening socket, that is connections whose other side has not yet proved to
-// be of the job: how many there may be, and which one has to leave when another one comes.
+// Strangers at a listening socket: connections whose other side has not yet proved that it belongs
+// to the job. Decides how many there may be, and which one is closed to make room.
 //
-// A stranger needs no key to take a descriptor, so all strangers of the process together, at
-// whichever socket, get one descriptor in kDescriptorShare of those that it may open, and those of
-// one socket at most kMaxBytes of its memory. The job's own connections are not counted: strangers
-// cannot use up what they need. Each socket has kLeast places that those of others do not take.
+// A stranger needs no key to occupy a descriptor. All strangers of the process together therefore
+// get one in kDescriptorShare of the descriptors it may open, and those of one socket at most
+// kMaxBytes of memory. The job's own connections are not counted, so strangers cannot use up what
+// they need. Each socket has kLeast places that other sockets' strangers do not take.
 //
-// One IP address gets one place in kSourceShare, so a flood from one host is in nobody else's way.
-// When the book is full, the address with the most strangers loses one. Within an address the
-// oldest that has said nothing goes first. A stranger that was answered may have proved itself
-// already and believe that it is in: it is safe for kAnsweredGrace, and its owner reads from it
-// once more before it lets it go. Ranks of the job that had to leave or were turned away come
-// again.
+// One IP address gets one place in kSourceShare, so that a flood from one host does not block
+// others. When the book is full, the address with the most strangers loses one. Within an address
+// the oldest silent one goes first. A stranger that was answered may have proved itself already and
+// believe that it is accepted. It is safe for kAnsweredGrace, and the owner reads from it once more
+// before closing it. Ranks of the job that were closed or turned away connect again.
 //
-// Pure bookkeeping; the owner closes the connections. One thread, but for what books share.
+// Pure bookkeeping; the owner closes the connections. One thread, except for what books share.
 #pragma once
 
 #include <atomic>
@@ -35,26 +34,26 @@ class StrangerBook {
   using Id = std::uint64_t;  // ascends with every newcomer
   static constexpr std::uint64_t kDescriptorShare = 8;
   static constexpr std::uint64_t kMaxBytes = 64 * 1024 * 1024;
-  static constexpr std::uint64_t kLeast = 8;  // where a process may open hardly any files
+  static constexpr std::uint64_t kLeast = 8;  // for processes that may open hardly any files
   static constexpr std::size_t kSourceShare = 4;
   static constexpr base::Duration kAnsweredGrace = base::seconds(5);
 
-  // How many strangers a process that may open `files` holds, if each takes up to `bytes_each`.
+  // Limit on strangers for a process that may open `files` files, with `bytes_each` for each.
   static std::size_t most_of(std::uint64_t files, std::size_t bytes_each);
-  // RLIMIT_NOFILE of this process, the soft limit.
+  // This process's soft RLIMIT_NOFILE.
   static std::uint64_t files_of_process();
 
-  // The strangers of several books; any thread.
+  // Count of the strangers in several books; any thread.
   struct Shared {
     std::atomic<std::size_t> strangers{0};
-    std::size_t most = 0;  // and kLeast in every book
+    std::size_t most = 0;  // besides kLeast in every book
   };
   static Shared& of_process();
 
   explicit StrangerBook(std::size_t most, Shared& shared = of_process())
       : most_(most), shared_(&shared) {}
   ~StrangerBook() { shared_->strangers -= strangers_.size(); }
-  // Not copied: strangers point to their sources.
+  // Not copyable: strangers point to their sources.
   StrangerBook(StrangerBook&& other) noexcept
       : most_(other.most_),
         shared_(other.shared_),
@@ -66,7 +65,7 @@ class StrangerBook {
 
   struct Room {
     bool is_free = false;
-    std::optional<Id> leaves{};  // there is room once this one has left; neither: turn it away
+    std::optional<Id> leaves{};  // close this one to make room; empty and not free: refuse
   };
   Room room_for(const std::string& source, base::Instant now) const;
 
@@ -76,7 +75,7 @@ class StrangerBook {
   void remove(Id id);
 
  private:
-  // How many strangers there are of each IP address. Its nodes stay where they are.
+  // Number of strangers per IP address. Strangers point to its nodes, which never move.
   using Sources = std::unordered_map<std::string, std::size_t>;
   struct Stranger {
     Sources::value_type* source;
@@ -86,7 +85,7 @@ class StrangerBook {
 
   std::size_t most_;
   Shared* shared_;
-  std::map<Id, Stranger> strangers_;  // the oldest first
+  std::map<Id, Stranger> strangers_;  // oldest first
   Sources sources_;
 };
 

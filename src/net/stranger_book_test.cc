@@ -67,7 +67,7 @@ TEST(StrangerBook, BooksOfAProcessShareItsPlaces) {
   EXPECT_TRUE(other.room_for("more", kNow).is_free);
 }
 
-// A host that floods is in its own way alone, even if it says what a rank would.
+// A flooding host harms only itself, even if it says what a rank would.
 TEST(StrangerBook, OneSourceHasItsShareAndNoMore) {
   StrangerBook book(8);
   book.add(1, "quiet", kNow);
@@ -80,7 +80,7 @@ TEST(StrangerBook, OneSourceHasItsShareAndNoMore) {
   EXPECT_FALSE(none.is_free);
   EXPECT_FALSE(none.leaves.has_value());
   EXPECT_TRUE(book.room_for("quiet", kNow).is_free);
-  // Answered ones are safe for a while and not for longer.
+  // Answered ones are safe only for a while.
   EXPECT_EQ(book.room_for("flood", kNow + StrangerBook::kAnsweredGrace).leaves, 2U);
 }
 

@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint64_t kDoorKey = UINT64_MAX;
 constexpr int kEventsPerCall = 64;
 constexpr base::Duration kRetryPause = base::milliseconds(100);
-// What waits for all peers together, and for each at least.
+// Limit on bytes waiting for all peers together, and the least that each peer gets.
 constexpr std::size_t kFullBytesOfAll = 64 * 1024 * 1024;
 constexpr std::size_t kLeastFullBytes = 4 * kMaxFrameBytes;
 
@@ -114,7 +114,7 @@ void StreamCarrier::drop_trial(std::uint16_t rank) {
   }
 }
 
-// A closed descriptor that a child of this process still has would stay in the epoll set.
+// An epoll set keeps a closed descriptor that a child process still holds, so remove it explicitly.
 void StreamCarrier::drop(std::unique_ptr<StreamConnection>& connection) {
   if (connection) {
     ::epoll_ctl(poll_.get(), EPOLL_CTL_DEL, connection->fd(), nullptr);
@@ -151,7 +151,7 @@ void StreamCarrier::connect(std::uint16_t rank, Peer& peer, base::Instant now) {
   watch(EPOLL_CTL_ADD, *peer.ours, EPOLLIN | EPOLLOUT);
 }
 
-// The same rank may have come before, if it lost that connection before it knew it was open.
+// A rank may connect again if it lost its first connection before learning that it was open.
 void StreamCarrier::let_in(std::unique_ptr<StreamConnection> newcomer) {
   const std::uint16_t rank = newcomer->peer();
   Peer* peer = find(rank);
@@ -210,7 +210,7 @@ void StreamCarrier::look(base::Instant now) {
   }
 }
 
-// ------------------------------------------------------------------ what comes
+// ------------------------------------------------------------------ receiving
 
 bool StreamCarrier::receive(base::Instant now) {
   std::array<epoll_event, kEventsPerCall> events;
@@ -269,9 +269,9 @@ bool StreamCarrier::read(std::uint16_t rank, StreamConnection& connection, base:
   return bytes == scratch_.size();
 }
 
-// ------------------------------------------------------------------ what leaves
+// ------------------------------------------------------------------ sending
 
-// Once settled it stays: a frame may have left in part.
+// Never switches to another connection later: part of a frame may have left.
 void StreamCarrier::start_sending(std::uint16_t rank, Peer& peer) {
   if (!peer.is_used || peer.sending != nullptr || peer.is_lost) {
     return;
@@ -294,7 +294,7 @@ std::size_t StreamCarrier::most_bytes() const {
   return full_bytes() + full_bytes() / kControlParts;
 }
 
-// Full at full_bytes(), and until half of it has left.
+// A peer is full at full_bytes(), and remains so until half of it has left.
 void StreamCarrier::update_room(std::uint16_t rank, Peer& peer) {
   const std::size_t waiting = peer.out.waiting().size();
   const bool has_room =
@@ -352,7 +352,7 @@ void StreamCarrier::flush(std::uint16_t rank, Peer& peer) {
     }
   }
   if (!peer.out.waiting().empty()) {
-    // Also where it broke: then there is an event, too.
+    // Even if the connection broke: epoll then reports an event, too.
     ++counters_.waits;
     watch(EPOLL_CTL_MOD, *peer.sending, EPOLLIN | EPOLLOUT);
   }

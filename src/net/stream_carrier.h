@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The transport's packets over TCP (docs/adr/0015-tcp-carrier.md): a connection per pair of ranks,
-// and what waits to leave for each peer.
+// and the packets queued for each peer.
 //
-// A peer is not carried until use(): then packets for it are written here. Of two ranks the lower
-// one opens their connection. Where a peer is tried first (try_peer) either may have: then each
-// side sends over the one that it opened, if it did, and reads from both. A connection that has
-// carried packets must not break: the peer behind it is lost, for good, and the owner hears of it.
+// A peer is not carried until use(); from then on packets for it are written here. The lower of two
+// ranks opens their connection. With try_peer() either side may have opened one. Each side then
+// sends over its own connection, if it has one, and reads from both. When a connection breaks that
+// has carried packets, the peer is lost for good, and the owner is told.
 //
-// Limits: of data, kFullBytes wait for a peer, less where there are many; of control packets, which
-// are small, a part of that more (kControlParts), beyond which they are dropped: loss like any
-// other to the transport. One thread: that of the loop, which waits for fd().
+// Limits: kFullBytes of data wait per peer, fewer bytes with many peers. Control packets, which are
+// small, get 1/kControlParts more; beyond that they are dropped, which the transport treats as
+// loss. One thread: the loop's, which waits for fd().
 #pragma once
 
 #include <algorithm>
@@ -41,24 +41,24 @@ struct StreamCounters {
   std::uint64_t receive_calls = 0;
   std::uint64_t waits = 0;       // a connection took no more for now
   std::uint64_t dropped = 0;     // control packets for which there was no room
-  std::uint64_t strangers = 0;   // that came and were turned away
-  std::uint64_t lost_peers = 0;  // whose connections broke
+  std::uint64_t strangers = 0;   // connections that were turned away
+  std::uint64_t lost_peers = 0;  // peers whose connections broke
 };
 
 class StreamOwner {
  public:
   virtual ~StreamOwner() = default;
   virtual void on_stream_packet(std::uint16_t rank, base::ByteView packet) = 0;
-  // Whether data may be written for it.
+  // Whether data may be written for this peer.
   virtual void on_stream_room(std::uint16_t rank, bool has_room) = 0;
-  // Nobody is behind its connection any more. Told again with every look().
+  // The peer's connection broke for good. Repeated at every look().
   virtual void on_stream_lost(std::uint16_t rank) = 0;
 };
 
 class StreamCarrier {
  public:
   static constexpr std::size_t kFullBytes = 256 * 1024;
-  static constexpr std::size_t kControlParts = 4;  // a fourth
+  static constexpr std::size_t kControlParts = 4;  // a fourth of the data limit
 
   // `owner` must outlive the carrier.
   static base::Result<std::unique_ptr<StreamCarrier>> listen(const SocketAddress& address,
@@ -71,30 +71,30 @@ class StreamCarrier {
   // Closes all connections and forgets all peers.
   void begin_epoch(const StreamIdentity& own);
   void add_peer(std::uint16_t rank, const SocketAddress& address);
-  // A peer's connections may come from there, too.
+  // Also accepts a peer's connections from this address.
   void add_source(const SocketAddress& address) { door_.add_source(address); }
 
-  // From now on, or once there is a connection, packets for this peer go this way.
+  // Carries packets for this peer from now on, or as soon as it has a connection.
   void use(std::uint16_t rank, base::Instant now);
   bool carries(std::uint16_t rank) const;
 
-  // Finds out whether a connection to the peer comes about, until drop_trial() or use().
+  // Tries whether a connection to the peer opens, until drop_trial() or use().
   void try_peer(std::uint16_t rank, base::Instant now);
   void drop_trial(std::uint16_t rank);
-  // Since when one that was opened here is open.
+  // Since when the connection opened here is open; empty if it is not.
   std::optional<base::Instant> open_since(std::uint16_t rank) const;
 
-  // Where to write a packet for a peer that is carried; nothing where it is to be dropped.
+  // Where to write a packet for a carried peer; empty if the packet must be dropped.
   std::optional<base::MutableByteView> room(std::uint16_t rank);
   void commit(std::uint16_t rank, std::size_t packet_bytes);
-  // Hands what waits to the kernel. True if anything left.
+  // Hands waiting packets to the kernel. Returns true if anything left.
   bool flush();
 
-  // Reads what came and lets newcomers in. True if there may be more.
+  // Reads packets and accepts new connections. Returns true if there may be more.
   bool receive(base::Instant now);
-  // Now and then: connects where that failed, tells of lost peers.
+  // Call regularly: retries failed connections and reports lost peers.
   void look(base::Instant now);
-  // When at the latest; kNever if nothing but lost peers is pending.
+  // When to call look() at the latest; kNever if only lost peers are pending.
   base::Instant next_look() const { return std::min(door_.next_look(), next_retry_); }
 
   StreamCounters counters() const;
@@ -104,15 +104,15 @@ class StreamCarrier {
     SocketAddress address;
     FrameWriter out;
     std::unique_ptr<StreamConnection> ours;    // opened here
-    std::unique_ptr<StreamConnection> theirs;  // opened there, and open
-    StreamConnection* sending = nullptr;       // the one of them that packets leave over
+    std::unique_ptr<StreamConnection> theirs;  // opened by the peer, and open
+    StreamConnection* sending = nullptr;       // the one of these that sends
     bool is_used = false;
     bool is_lost = false;
     bool has_room = false;
     bool is_queued = false;  // in unsent_
     base::Instant retry_at;
   };
-  // Which connection an event is about: its peer, and who opened it.
+  // Identifies a connection in an event: the peer's rank, and who opened it.
   enum class Opener : std::uint8_t { kUs = 0, kThem = 1 };
   static std::uint64_t key_of(std::uint16_t rank, Opener opener) {
     return std::uint64_t{rank} << 1 | static_cast<std::uint64_t>(opener);
@@ -145,8 +145,8 @@ class StreamCarrier {
   StreamIdentity own_;
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank
   std::size_t peer_count_ = 0;
-  base::Instant next_retry_ = transport::kNever;  // of a connection, perhaps
-  std::vector<std::uint16_t> unsent_;             // peers for whom something waits that may leave
+  base::Instant next_retry_ = transport::kNever;  // of a connection, if one is due
+  std::vector<std::uint16_t> unsent_;             // peers with waiting packets that may leave
   std::vector<std::uint8_t> scratch_;
   StreamCounters counters_;
 };

@@ -93,7 +93,7 @@ void StreamConnection::take_frames(base::ByteView bytes, const PacketHandler& ha
     }
   } catch (...) {
     close(EIO);
-    ::shutdown(fd(), SHUT_RDWR);  // so that its owner is woken and looks at it
+    ::shutdown(fd(), SHUT_RDWR);  // wakes the owner, which then finds it closed
     throw;
   }
   if (frames_.is_broken()) {

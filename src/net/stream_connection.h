@@ -2,12 +2,12 @@
 //
 // One TCP connection between two ranks: first the greeting, then frames of packets both ways.
 //
-//   kConnecting ──► kGreeting ──► kOpen        opened here: it is not there yet, then as below
-//                   kGreeting ──► kOpen        the other side has proved who it is
-//   any ──► kClosed                            it broke, or the other side is not who it must be
+//   kConnecting ──► kGreeting ──► kOpen        opened here: connects first, then as below
+//                   kGreeting ──► kOpen        the other side has proved its identity
+//   any ──► kClosed                            it broke, or the other side failed its proof
 //
-// Says nothing of its own accord: its owner waits for the socket and calls. One thread. Limits: one
-// frame is kept; reading ends after kReadBytes, so that no connection keeps the others waiting.
+// Does nothing by itself: its owner waits for the socket and calls. One thread. Limits: one frame
+// is kept; reading ends after kReadBytes, so that no connection starves the others.
 #pragma once
 
 #include <cstdint>
@@ -28,14 +28,14 @@ class StreamConnection {
   static constexpr std::size_t kReadBytes = 256 * 1024;
   enum class State : std::uint8_t { kConnecting, kGreeting, kOpen, kClosed };
 
-  // Begun by connect_tcp(), or accepted.
+  // `fd` comes from connect_tcp() or was accepted.
   StreamConnection(UniqueFd fd, Greeting greeting, bool is_ours, base::Instant begun)
       : fd_(std::move(fd)),
         greeting_(std::move(greeting)),
         is_ours_(is_ours),
         begun_(begun),
         state_(is_ours ? State::kConnecting : State::kGreeting) {}
-  // Whoever else has the descriptor, a child of this process perhaps: the connection ends.
+  // Ends the connection even if another process, such as a child, still holds the descriptor.
   ~StreamConnection();
   StreamConnection(const StreamConnection&) = delete;
   StreamConnection& operator=(const StreamConnection&) = delete;
@@ -43,21 +43,21 @@ class StreamConnection {
   int fd() const { return fd_.get(); }
   State state() const { return state_; }
   bool is_ours() const { return is_ours_; }       // opened here
-  base::Instant begun() const { return begun_; }  // and, once open, since when it is
+  base::Instant begun() const { return begun_; }  // once open: when it opened
   std::uint16_t peer() const { return greeting_.peer(); }
-  // Of one that was accepted: who connected did, and was answered.
+  // For an accepted connection: its hello arrived and was answered.
   bool has_said_hello() const { return greeting_.state() != Greeting::State::kAwaitsHello; }
-  bool has_brought() const { return has_brought_; }  // packets
-  int error() const { return error_; }               // an errno, of one that is closed
+  bool has_brought() const { return has_brought_; }  // packets have arrived
+  int error() const { return error_; }               // an errno, once closed
 
-  // The socket may be written to. Says what there is of the greeting.
+  // Called when the socket is writable. Sends pending bytes of the greeting.
   void on_writable(base::Instant now);
-  // Reads what came, of packets none before it is open; `scratch` has kReadBytes. Returns how many
-  // bytes that were. What `handle` throws passes through, and closes it: the rest of what came is
-  // gone.
+  // Reads once and returns the number of bytes. Packets are read only once it is open; `scratch`
+  // has kReadBytes. If `handle` throws, the exception passes through and closes the connection, and
+  // the remaining bytes are lost.
   std::size_t read(base::MutableByteView scratch, base::Instant now, const PacketHandler& handle);
-  // Hands `bytes` to the kernel; returns how many it took. That it broke is for read() to find out:
-  // what the other side said before comes first.
+  // Hands `bytes` to the kernel and returns how many it took. A broken connection is left for
+  // read() to find, which first reads what the other side had sent.
   std::size_t write(base::ByteView bytes);
 
  private:

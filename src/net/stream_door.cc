@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kVisitsPerCall = 64;
 constexpr int kNewcomersPerCall = 64;
-// After something ran out that a newcomer takes.
+// Pause after a resource ran out that every new connection needs.
 constexpr base::Duration kDoorPause = base::milliseconds(100);
 
 bool has_run_out(int error) {
@@ -47,19 +47,19 @@ std::vector<std::unique_ptr<StreamConnection>> StreamDoor::let_in(base::Instant 
   Connections known;
   const int count = ::epoll_wait(poll_.get(), events.data(), kVisitsPerCall, 0);
   for (int i = 0; i < count; ++i) {
-    // A copy: the kernel's struct is packed, and nothing may refer to its field.
+    // A copy, because the kernel's struct is packed and nothing may refer to its field.
     const std::uint64_t key = events[static_cast<std::size_t>(i)].data.u64;
     if (strangers_.contains(key)) {
       hear(key, now, known);
     } else {
-      accept(now, known);  // the door, or one that made room meanwhile
+      accept(now, known);  // the door; or a stranger removed earlier in this loop
     }
   }
   return known;
 }
 
 void StreamDoor::hear(Id id, base::Instant now, Connections& known) {
-  std::array<std::uint8_t, 64> words;  // a greeting's are shorter
+  std::array<std::uint8_t, 64> words;  // longer than any greeting
   const auto found = strangers_.find(id);
   StreamConnection& stranger = *found->second;
   stranger.read(words, now, {});
@@ -79,7 +79,7 @@ void StreamDoor::accept(base::Instant now, Connections& known) {
   for (int i = 0; i < kNewcomersPerCall; ++i) {
     Accepted accepted = accept_tcp(door_.get());
     if (has_run_out(accepted.error)) {
-      watch_door(false);  // or it would wake the loop for ever; look() tries again
+      watch_door(false);  // or it would wake the loop forever; look() tries again
       next_look_ = std::min(next_look_, now + kDoorPause);
     }
     if (!accepted.fd.valid()) {
@@ -112,7 +112,7 @@ bool StreamDoor::make_room(const std::string& source, base::Instant now, Connect
   if (!room.leaves) {
     return room.is_free;
   }
-  hear(*room.leaves, now, known);  // its proof may be here, and it believes then that it is in
+  hear(*room.leaves, now, known);  // if its proof is here, it believes it is accepted
   if (strangers_.contains(*room.leaves)) {
     turn_away(*room.leaves);
   }
@@ -121,7 +121,7 @@ bool StreamDoor::make_room(const std::string& source, base::Instant now, Connect
 
 void StreamDoor::turn_away(Id stranger) {
   const auto found = strangers_.find(stranger);
-  // A child of this process may still have the descriptor, which keeps it in the set.
+  // Explicit, because a child process may still hold the descriptor and keep it in the set.
   ::epoll_ctl(poll_.get(), EPOLL_CTL_DEL, found->second->fd(), nullptr);
   strangers_.erase(found);
   book_.remove(stranger);

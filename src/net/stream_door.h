@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where other ranks open streams to this one: lets them in, greets them (stream_greeting.h), and
-// hands on those that have proved who they are.
+// Accepts the streams that other ranks open to this one, greets them (stream_greeting.h), and hands
+// on those that have proved their identity.
 //
-// The door is open to everybody, so hosts that are no peer's are not let in, and a stranger that
-// says nothing has kGreetingPatience. A stranger that was answered may have proved itself and
-// believe that it is in, so it has kProofPatience. How many strangers there may be and which one
-// makes room is the stranger book's to say (stranger_book.h). One thread.
+// Anybody can connect, so connections from hosts of no peer are refused, and a silent stranger has
+// only kGreetingPatience. A stranger that was answered may have proved itself and believe that it
+// is accepted, so it has kProofPatience. The stranger book decides how many strangers there may be
+// and which one makes room (stranger_book.h). One thread.
 #pragma once
 
 #include <cstdint>
@@ -30,21 +30,21 @@ class StreamDoor {
  public:
   static constexpr base::Duration kGreetingPatience = base::seconds(5);
   static constexpr base::Duration kProofPatience = base::seconds(60);
-  static constexpr std::size_t kStrangerBytes = 16 * 1024;  // that one takes, at most
+  static constexpr std::size_t kStrangerBytes = 16 * 1024;  // memory per stranger, at most
 
   static base::Result<StreamDoor> open(const SocketAddress& address, const TcpOptions& options);
 
   // Readable when let_in() has something to do.
   int fd() const { return poll_.get(); }
 
-  // Sends everybody away who is being greeted, and knows nobody's host.
+  // Closes all connections being greeted, and forgets all sources.
   void begin_epoch(const StreamIdentity& own);
-  // Until the first is added, nobody is let in.
+  // Until the first is added, nobody is accepted.
   void add_source(const SocketAddress& address) { sources_.add(address); }
 
-  // Connections of ranks that have proved who they are.
+  // Returns the connections of ranks that have proved their identity.
   std::vector<std::unique_ptr<StreamConnection>> let_in(base::Instant now);
-  // Sends away who has been greeted for too long.
+  // Closes connections that have been greeting for too long.
   void look(base::Instant now);
   // When look() has something to do; kNever if nothing is pending.
   base::Instant next_look() const { return next_look_; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Drivers whose packets travel over TCP, by choice or because nothing else gets through.
+// Drivers whose packets travel over TCP, by choice or because UDP does not get through.
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -72,7 +72,7 @@ void send_all(const UniqueFd& fd, base::ByteView bytes) {
   }
 }
 
-// Until the other side has closed; what it said before that.
+// Reads until the other side closes; returns what it sent.
 std::vector<std::uint8_t> read_to_end(const UniqueFd& fd) {
   std::vector<std::uint8_t> all;
   std::array<std::uint8_t, 4096> bytes;
@@ -91,7 +91,7 @@ TEST(StreamDriver, CarriesAMessage) {
   const DriverCounters counters = counters_of(*ranks.zero.driver);
   EXPECT_EQ(counters.endpoint.data_sent, 20'000U);
   EXPECT_EQ(counters.endpoint.data_resent, 0U);
-  EXPECT_EQ(counters.sent.datagrams, counters.streams.packets_sent);  // by UDP none
+  EXPECT_EQ(counters.sent.datagrams, counters.streams.packets_sent);  // none by UDP
   EXPECT_LT(counters.streams.send_calls, counters.streams.packets_sent / 10);
 }
 
@@ -123,7 +123,7 @@ TEST(StreamDriver, ThreeRanksSendToEachOtherAllAtOnce) {
   }
 }
 
-// A stream loses nothing, so nothing is given up: also where it may be.
+// A stream loses nothing, so packets arrive even if the message tolerates loss.
 TEST(StreamDriver, WhatMayBeLostArrivesAllTheSame) {
   Pair ranks;
   ranks.one.driver->post([&](transport::Endpoint& endpoint, base::Instant now) {
@@ -182,14 +182,14 @@ TEST(StreamDriver, APeerThatNeverWasIsFoundGone) {
   EXPECT_EQ(dead->cause, transport::DeathCause::kRefused);
 }
 
-// Rank 1 does not read; what waits for it is bounded, and rank 2 does not wait with it.
+// Rank 1 does not read. Its queue is bounded, and rank 2 is not held up.
 TEST(StreamDriver, OneThatDoesNotReadKeepsNobodyElseWaiting) {
   constexpr std::uint32_t kLong = 60'000;
   Several ranks(3, [](DriverConfig& config) {
-    config.endpoint.exchange.unsolicited = base::bytes(256 << 20);  // no credit is waited for
+    config.endpoint.exchange.unsolicited = base::bytes(256 << 20);  // needs no credit
   });
   ranks[1].expect(0, 10);
-  ranks[0].send(1, 10);  // there is a connection from here on
+  ranks[0].send(1, 10);  // from here on there is a connection
   ASSERT_TRUE(ranks[1].events.wait_for_count(1));
   ASSERT_TRUE(ranks[0].events.wait_for_count(1));
   std::promise<void> reads;
@@ -231,7 +231,7 @@ TEST(StreamDriver, StrangersAreTurnedAwayWithoutHarm) {
   EXPECT_GE(counters_of(*ranks.one.driver).streams.strangers, 21U);
 }
 
-// A stranger that says it is a rank hears a proof, and has none of its own.
+// A stranger that claims to be a rank gets a proof, and cannot give one.
 TEST(StreamDriver, WhoeverHasNoKeyIsNoRank) {
   Pair ranks;
   StreamIdentity forged{.rank = 0, .epoch = 1};
@@ -240,12 +240,12 @@ TEST(StreamDriver, WhoeverHasNoKeyIsNoRank) {
   const UniqueFd stranger = connect_to(ranks.one.driver->local());
   send_all(stranger, greeting.reply());
   std::vector<std::uint8_t> words(64, 0);
-  send_all(stranger, words);  // a proof that is none, and more
+  send_all(stranger, words);  // an invalid proof, and more
   EXPECT_EQ(read_to_end(stranger).size(), 32U);
   expect_transfer(ranks, 100);
 }
 
-// One that has the key and sends what is no frame loses its connection, and nobody else anything.
+// A peer with the key that sends an invalid frame loses its own connection only.
 TEST(StreamDriver, AFrameThatIsTooLongEndsItsConnectionAlone) {
   Pair ranks;
   expect_transfer(ranks, 100);
@@ -263,7 +263,7 @@ TEST(StreamDriver, AFrameThatIsTooLongEndsItsConnectionAlone) {
   greeting.take(answer);
   ASSERT_EQ(greeting.state(), Greeting::State::kDone);
   send_all(rank_2, greeting.reply());
-  const std::vector<std::uint8_t> frames(64, 0xFF);  // a length of 2^32 - 1
+  const std::vector<std::uint8_t> frames(64, 0xFF);  // length 2^32 - 1
   send_all(rank_2, frames);
   EXPECT_TRUE(read_to_end(rank_2).empty());
   ranks.one.expect(0, 100, 1);
@@ -280,7 +280,7 @@ TEST(StreamDriver, AnUnknownCongestionControlIsNamed) {
   EXPECT_NE(driver.status().message().find("SPILLWAY_TCP_CONGESTION"), std::string::npos);
 }
 
-// What a door says to the greeting of a rank; `let_in` has it look.
+// A door's answer to a rank's greeting; `let_in` runs the door.
 template <typename LetIn>
 std::array<std::uint8_t, 32> answer_to(Greeting& greeting, const UniqueFd& rank,
                                        const LetIn& let_in) {
@@ -296,9 +296,9 @@ std::array<std::uint8_t, 32> answer_to(Greeting& greeting, const UniqueFd& rank,
   return answer;
 }
 
-// Whoever was answered may think that it is in: others are sent away first.
+// A stranger that was answered may believe that it is accepted, so others are closed first.
 TEST(StreamDoor, WhoeverWasAnsweredHasMoreTime) {
-  constexpr int kPollMs = 100;  // between two looks
+  constexpr int kPollMs = 100;  // between two polls
   const UdpSocket port = UdpSocket::open(SocketAddress::parse("127.0.0.1:0").value()).value();
   StreamDoor door = StreamDoor::open(port.local(), {}).value();
   door.begin_epoch({.rank = 1, .epoch = 1});
@@ -331,9 +331,9 @@ TEST(StreamDoor, WhoeverWasAnsweredHasMoreTime) {
   EXPECT_EQ(door.next_look(), transport::kNever);
 }
 
-// A host of the job on which somebody without a key opens streams, and says what a rank would say.
+// Somebody without a key opens streams from a host of the job and says what a rank would.
 TEST(StreamDoor, AFloodFromOneHostKeepsNoRankOfAnotherOut) {
-  constexpr int kPollMs = 100;  // between two looks
+  constexpr int kPollMs = 100;  // between two polls
   const UdpSocket port = UdpSocket::open(SocketAddress::parse("127.0.0.1:0").value()).value();
   StreamDoor door = StreamDoor::open(port.local(), {}).value();
   ASSERT_LE(door.most_strangers(),
@@ -371,10 +371,10 @@ TEST(StreamDoor, AFloodFromOneHostKeepsNoRankOfAnotherOut) {
   EXPECT_EQ(known[0]->peer(), 0);
 }
 
-// ------------------------------------------------------------------ by itself
+// ------------------------------------------------------------------ automatic choice
 
-// A rank that waits for a processor at its first packet cannot be told from one that datagrams do
-// not reach: then another pair is asked.
+// A rank that waits for a CPU at its first packet looks like one that UDP does not reach. The test
+// then tries another pair.
 TEST(AutoCarrier, DatagramsThatGetThroughAreUsed) {
   constexpr int kPairs = 20;
   std::uint64_t over_streams = 1;
@@ -387,7 +387,7 @@ TEST(AutoCarrier, DatagramsThatGetThroughAreUsed) {
   EXPECT_EQ(over_streams, 0U);
 }
 
-// A host in front of another that lets TCP through and swallows datagrams.
+// A proxy in front of a host that passes TCP and drops datagrams.
 class TcpOnly {
  public:
   explicit TcpOnly(const SocketAddress& target)
@@ -447,7 +447,7 @@ class TcpOnly {
   std::thread thread_;
 };
 
-// Rank 0 reaches rank 1 by TCP alone; the other way round, if `both`, too.
+// Rank 0 reaches rank 1 by TCP alone; if `both`, rank 1 reaches rank 0 by TCP alone, too.
 void expect_fallback(bool both) {
   Rank zero(0, stream_config(0, Carrier::kAuto));
   Rank one(1, stream_config(1, Carrier::kAuto));

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The first words on a stream between two ranks, by which each shows the other that it belongs to
-// the run and which rank it is:
+// The first bytes on a stream between two ranks, by which each proves that it belongs to the run
+// and which rank it is:
 //
-//   who connected ── hello: magic 4, version 2, from 2, to 2, zero 2, epoch 8, nonce 16 ──► who
-//   who connected ◄── answer: nonce 16, proof 16 ─────────────────────────────────── answers
-//   who connected ── proof 16, then frames (frame_stream.h) ───────────────────────►
+//   connector ── hello: magic 4, version 2, from 2, to 2, zero 2, epoch 8, nonce 16 ──► acceptor
+//   connector ◄── answer: nonce 16, proof 16 ────────────────────────────────────────── acceptor
+//   connector ── proof 16, then frames (frame_stream.h) ──────────────────────────────► acceptor
 //
-// A proof is HKDF-SHA256 of the run's key over hello and both nonces, under a label that says whose
-// it is: nobody without the key can make one, and none of another stream, rank or epoch passes. The
-// packets behind are sealed all the same; the greeting keeps strangers from taking a rank's place.
+// A proof is HKDF-SHA256 of the run's key over hello and both nonces, under a label that names the
+// side. Nobody without the key can make one, and no proof of another stream, rank or epoch passes.
+// Later packets are authenticated anyway; the greeting keeps strangers from taking a rank's place.
 //
-// Any bytes end in State::kDone or State::kRefused, or wait for more. Pure; one thread.
+// Any bytes lead to State::kDone or State::kRefused, or wait for more. Pure; one thread.
 #pragma once
 
 #include <array>
@@ -24,14 +24,14 @@
 
 namespace spillway::net {
 
-// Of the side that greets.
+// Identity of this side.
 struct StreamIdentity {
   std::uint16_t rank = 0;
   std::uint64_t epoch = 0;
   wire::RunKey key{};
 };
 
-using StreamNonce = std::array<std::uint8_t, 16>;  // drawn for one stream
+using StreamNonce = std::array<std::uint8_t, 16>;  // random, one per stream and side
 
 class Greeting {
  public:
@@ -42,13 +42,13 @@ class Greeting {
   static Greeting answering(const StreamIdentity& own, const StreamNonce& nonce);
 
   State state() const { return state_; }
-  // The other side, as it says; true of it once kDone.
+  // The rank that the other side claims to be; proved once kDone.
   std::uint16_t peer() const { return peer_; }
 
-  // How many bytes it waits for, and these, or some of them.
+  // How many more bytes it expects; take() accepts them, whole or in part.
   std::size_t wanted() const { return awaited_bytes() - heard_.size(); }
   void take(base::ByteView bytes);
-  // What to send next, and how much of it was sent.
+  // What to send next; sent() says how much of it was sent.
   base::ByteView reply() const { return base::ByteView(reply_).subspan(replied_); }
   void sent(std::size_t bytes) { replied_ += bytes; }
 
@@ -73,8 +73,8 @@ class Greeting {
   StreamNonce nonce_;
   State state_;
   std::uint16_t peer_ = 0;
-  Hello hello_{};                    // of this stream, whoever said it
-  std::vector<std::uint8_t> heard_;  // less than what is awaited
+  Hello hello_{};                    // this stream's hello, whichever side sent it
+  std::vector<std::uint8_t> heard_;  // part of the expected bytes
   std::vector<std::uint8_t> reply_;
   std::size_t replied_ = 0;
 };

@@ -14,7 +14,7 @@ StreamIdentity rank_of_run(std::uint16_t rank, std::uint8_t run = 1, std::uint64
   return identity;
 }
 
-// Moves what one side has to say to the other, byte by byte.
+// Passes one side's bytes to the other, one at a time.
 void talk(Greeting& from, Greeting& to) {
   const std::vector<std::uint8_t> words(from.reply().begin(), from.reply().end());
   from.sent(words.size());
@@ -59,7 +59,7 @@ TEST(StreamGreeting, WhoeverHasAnotherKeyEpochOrRankIsRefused) {
   EXPECT_EQ(greet(rank_of_run(5), 5, rank_of_run(5)).answering, State::kRefused);
 }
 
-// What was recorded of one greeting does not pass in another, which has other nonces.
+// Bytes recorded from one greeting fail in another, because its nonces differ.
 TEST(StreamGreeting, ARecordedOneDoesNotPass) {
   Greeting a = Greeting::connecting(rank_of_run(3), 5, {1});
   Greeting b = Greeting::answering(rank_of_run(5), {2});

@@ -30,7 +30,7 @@ void name_thread(const char* name) {
 }
 
 base::Status fill_random(base::MutableByteView bytes) {
-  // Up to 256 bytes the kernel gives all or, before it has any, waits.
+  // Up to 256 bytes the kernel returns all at once, or waits until it has randomness.
   while (!bytes.empty()) {
     const ssize_t got = ::getrandom(bytes.data(), bytes.size(), 0);
     if (got < 0 && errno != EINTR) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What every system call around here needs: a descriptor with one owner, durations as the kernel
-// takes them, what it refused as a Status that names the attempt and the reason, random bytes, and
-// its release for what depends on its age. No state of its own; any thread.
+// Shared by all code that makes system calls: an owning descriptor, durations as the kernel takes
+// them, errors as a Status that names attempt and reason, random bytes, and the kernel's release.
+// Stateless; any thread.
 #pragma once
 
 #include <unistd.h>
@@ -21,7 +21,7 @@
 
 namespace spillway::net {
 
-// A file descriptor, closed when its owner goes; moved but never copied.
+// A file descriptor, closed with its owner. Movable, not copyable.
 class UniqueFd {
  public:
   UniqueFd() = default;
@@ -46,7 +46,7 @@ class UniqueFd {
   int fd_ = -1;
 };
 
-// Below zero there is no time to wait: zero.
+// Negative durations become zero.
 inline timespec timespec_of(base::Duration duration) {
   const std::int64_t count = std::max<std::int64_t>(duration.count(), 0);
   return {.tv_sec = static_cast<time_t>(count / 1'000'000'000),
@@ -61,13 +61,13 @@ inline base::Duration duration_of(const timespec& time) {
 // what to do about it.
 base::Status system_error(std::string_view attempt, int error, std::string_view hint = {});
 
-// A thread that `does` something could not be made, and what to do about it.
+// The error for a thread that could not be made: what it `does`, and what to do about it.
 base::Status cannot_make_thread(std::string_view does, const std::system_error& error);
 
-// What top and perf call this thread; of a longer name 15 characters count.
+// Sets the thread's name in top and perf; only 15 characters count.
 void name_thread(const char* name);
 
-// Random bytes of the kernel's.
+// Fills `bytes` from the kernel's random number generator.
 base::Status fill_random(base::MutableByteView bytes);
 
 struct KernelRelease {
@@ -77,10 +77,10 @@ struct KernelRelease {
   friend auto operator<=>(const KernelRelease&, const KernelRelease&) = default;
 };
 
-// Of "6.1.0-18-amd64", "5.15", "6.6-rc1+"; nothing where it does not begin with two numbers.
+// Parses "6.1.0-18-amd64", "5.15" or "6.6-rc1+"; empty if the text does not begin with two numbers.
 std::optional<KernelRelease> parse_kernel_release(std::string_view text);
 
-// Of the kernel that runs.
+// The running kernel's release.
 std::optional<KernelRelease> kernel_release();
 
 }  // namespace spillway::net

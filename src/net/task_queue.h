@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Work for a loop from other threads: a list under a lock, and a descriptor that wakes the loop.
-// push() and wake() are for any thread, the rest for the loop's. The list has no limit of its own.
+// Work that other threads hand to a loop: a list under a lock, and a descriptor that wakes the
+// loop. Any thread may call push() and wake(); the rest is for the loop's. The list is unbounded.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -31,7 +31,7 @@ class TaskQueue {
     }
     wake();
   }
-  // Whether fd() may be readable; costs next to nothing.
+  // Whether fd() may be readable; almost free.
   bool woken() const { return woken_; }
   // Makes fd() readable; safe in a signal handler.
   void wake() {

@@ -10,9 +10,9 @@
 namespace spillway::net {
 namespace {
 
-constexpr int kListenBacklog = 4096;      // every rank of a large job at once
-constexpr int kUnsentBytes = 256 * 1024;  // in the kernel; what is on its way does not count
-constexpr int kIdleSeconds = 30;          // then a connection is shown to be alive
+constexpr int kListenBacklog = 4096;      // enough for every rank of a large job at once
+constexpr int kUnsentBytes = 256 * 1024;  // in the kernel; bytes in flight do not count
+constexpr int kIdleSeconds = 30;          // until the first keepalive
 constexpr int kSecondsBetweenSignsOfLife = 10;
 
 void set_tcp_option(int fd, int level, int option, int value) {
@@ -61,7 +61,7 @@ base::Result<UniqueFd> listen_tcp(const SocketAddress& address, const TcpOptions
   if (!fd.ok()) {
     return fd;
   }
-  set_tcp_option(fd->get(), SOL_SOCKET, SO_REUSEADDR, 1);  // where an earlier job's connections end
+  set_tcp_option(fd->get(), SOL_SOCKET, SO_REUSEADDR, 1);  // earlier connections may linger
   if (::bind(fd->get(), address.data(), address.size()) != 0 ||
       ::listen(fd->get(), kListenBacklog) != 0) {
     return system_error(
@@ -76,7 +76,7 @@ TcpAttempt connect_tcp(const SocketAddress& local, const SocketAddress& peer,
   TcpAttempt attempt;
   base::Result<UniqueFd> fd = open_tcp(peer.family(), options);
   if (!fd.ok()) {
-    attempt.error = EMFILE;  // which is why it fails once there is a socket that listens
+    attempt.error = EMFILE;  // would also be accept()'s error at that point
     return attempt;
   }
   const SocketAddress from = local.with_port(0);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Non-blocking TCP sockets as the stream carrier wants them: nothing waits for more to come
-// (TCP_NODELAY), buffers are the kernel's to size, little waits in them unsent (so that what is
-// urgent is not far behind), and connections that rest are kept known to whoever is on the path.
+// Non-blocking TCP sockets for the stream carrier. Nothing waits for more data (TCP_NODELAY); the
+// kernel sizes the buffers. Little unsent data waits in them, so that urgent packets are not far
+// behind. Keepalives preserve idle connections in middleboxes.
 //
-// No state of its own; any thread.
+// Stateless; any thread.
 #pragma once
 
 #include <cerrno>
@@ -18,31 +18,30 @@
 namespace spillway::net {
 
 struct TcpOptions {
-  std::string congestion{};  // control: "cubic", "bbr"...; empty: the system's
+  std::string congestion{};  // congestion control: "cubic", "bbr"...; empty: system default
 };
 
-// Fails, too, where the kernel does not have the congestion control.
+// Also fails if the kernel lacks the congestion control.
 base::Result<UniqueFd> listen_tcp(const SocketAddress& address, const TcpOptions& options);
 
 struct TcpAttempt {
   UniqueFd fd{};
-  int error = 0;  // an errno; then there is no socket
+  int error = 0;  // an errno; nonzero: no socket
 };
-// Begins to connect, from `local`'s host: once the socket is writable, connect_error() tells how
-// that went.
+// Starts to connect from `local`'s host. connect_error() has the result once it is writable.
 TcpAttempt connect_tcp(const SocketAddress& local, const SocketAddress& peer,
                        const TcpOptions& options);
-int connect_error(int fd);  // an errno; 0: it is connected
+int connect_error(int fd);  // an errno; 0: connected
 
-// Whether a socket that blocks nobody refused with an errno that means: try again.
+// True if a non-blocking call failed with an errno that means: try again.
 inline bool is_for_later(int error) {
   return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
 }
 
 struct Accepted {
-  UniqueFd fd{};  // not valid: nobody waits, or `error`
+  UniqueFd fd{};  // invalid: nobody waits, or `error`
   SocketAddress from{};
-  int error = 0;  // an errno; 0 where nobody waits
+  int error = 0;  // an errno; 0 if nobody waits
 };
 Accepted accept_tcp(int listening);
 

@@ -32,31 +32,30 @@
 namespace spillway::net {
 namespace {
 
-// One turn of the loop receives and sends at most so much before it looks at the other.
+// Limits per turn, so that neither receiving nor sending starves the other.
 constexpr int kReceiveCallsPerTurn = 4;
 constexpr int kFlushesPerTurn = 4;
-// Timeouts wait so many turns at most while more has arrived than was read.
+// Timeouts wait at most this many turns while arrivals remain unread.
 constexpr unsigned kMaxTurnsBehind = 64;
-// Of packets for streams, written before they are handed to the kernel.
+// Bytes written to streams before they are handed to the kernel.
 constexpr std::size_t kStreamBytesPerGather = 1024 * 1024;
-// A peer that was never heard is tried by TCP after this silence, and believed to be out of reach
-// of datagrams if it was still not heard this long after TCP got through; less where silence means
-// death sooner.
+// A peer that was never heard is tried by TCP after this silence. If it is still not heard this
+// long after TCP connected, UDP is believed not to reach it. Shorter if the peer timeout is short.
 constexpr base::Duration kTrialAfter = base::milliseconds(200);
 constexpr int kTrialsPerPeerTimeout = 4;
 constexpr base::Duration kStreamsLookedAtAfter = base::milliseconds(20);
-// Ports that are tried until one is free for both UDP and TCP.
+// Number of ports tried until one is free for both UDP and TCP.
 constexpr int kPortsTried = 16;
-// A loop that does not sleep looks at its sockets' errors so often.
+// How often a loop that does not sleep looks at its sockets' errors.
 constexpr base::Duration kErrorsLookedAtAfter = base::milliseconds(10);
-// After an exception; what ran out may come back.
+// Pause after an exception; a resource that ran out may become available.
 constexpr std::chrono::milliseconds kBreather{10};
 
 bool is_marked(std::uint8_t tos) {
   return (tos & 3) == SPILLWAY_ECN_CE;
 }
 
-// What a datagram takes of a link: headers, preamble, check sequence and gap included.
+// Bytes that a datagram takes on a link: headers, preamble, check sequence and gap included.
 base::Bytes wire_bytes(std::size_t datagram, const SocketAddress& address) {
   return base::bytes(static_cast<std::int64_t>(datagram) +
                      spillway_frame_overhead(address.is_ipv6()) + SPILLWAY_WIRE_OVERHEAD);
@@ -102,7 +101,7 @@ class TransportDriver::Loop final : private StreamOwner,
   }
   ~Loop() override { stop_and_wait(); }
 
-  // Before anything else: TCP as well, at the same port.
+  // Also listens for TCP at the same port. Call before anything else.
   base::Status listen_for_streams();
 
   void run();
@@ -182,8 +181,8 @@ class TransportDriver::Loop final : private StreamOwner,
   DatagramSender sender_;
   DatagramReceiver receiver_;
   SendPacer pacer_;
-  std::unique_ptr<StreamCarrier> streams_;  // none: UDP alone
-  std::vector<std::uint16_t> unheard_;      // peers for which the carrier is not settled
+  std::unique_ptr<StreamCarrier> streams_;  // null: UDP alone
+  std::vector<std::uint16_t> unheard_;      // peers whose carrier is undecided
   base::Duration trial_after_;
   base::Instant streams_due_;  // when to look at them again
   transport::Transmission transmission_;
@@ -194,20 +193,20 @@ class TransportDriver::Loop final : private StreamOwner,
   ErrorCounters errors_;
   base::Instant errors_due_;  // when to look for them anyway
   bool has_errors_ = false;
-  std::optional<base::Status> broken_;  // of which the listener is to be told
-  // Made while there is memory.
+  std::optional<base::Status> broken_;  // to be reported to the listener
+  // Allocated while there is memory.
   const base::Status out_of_memory_{
       base::StatusCode::kLimitExceeded,
       "there is no memory left for the thread that moves packets; use smaller tensors or fewer at "
       "once, or raise the limit (ulimit -v, or the container's)"};
-  bool is_out_of_memory_ = false;  // the same
+  bool is_out_of_memory_ = false;  // to be reported, like broken_
   std::atomic<bool> stopped_{false};
   std::thread thread_;
-  base::Instant told_;                // the latest time the endpoint was handed
-  bool asks_for_processors_ = false;  // the listener, before a helper is used
-  bool active_ = false;               // something was done in this turn
+  base::Instant told_;                // latest time passed to the endpoint
+  bool asks_for_processors_ = false;  // ask the listener before using a helper
+  bool active_ = false;               // this turn did something
   bool blocked_ = false;              // a socket has no room
-  unsigned turns_behind_ = 0;         // in a row that ended with more to read
+  unsigned turns_behind_ = 0;         // consecutive turns that ended with more to read
   std::uint64_t sleeps_ = 0;
 };
 
@@ -331,7 +330,7 @@ base::Status TransportDriver::Loop::start() {
 }
 
 void TransportDriver::Loop::run() {
-  // The kernel may otherwise wake us 50 us late, which is a lot to a pacer.
+  // By default the kernel may wake us 50 us late, which is a lot for a pacer.
   ::prctl(PR_SET_TIMERSLACK, 1000);
   base::Instant last_active = now();
   while (!stopped_) {
@@ -342,7 +341,7 @@ void TransportDriver::Loop::run() {
       note_broken(thrown);
     }
   }
-  sender_.take_back();  // behind it nothing is read of what messages are written from
+  sender_.take_back();  // after this, no helper reads payload sources
 }
 
 void TransportDriver::Loop::turn_and_wait(base::Instant& last_active) {
@@ -363,7 +362,7 @@ void TransportDriver::Loop::note_broken(const std::exception& thrown) {
   std::this_thread::sleep_for(kBreather);
 }
 
-// Until the listener could take it.
+// Keeps the error until the listener has taken it without throwing.
 void TransportDriver::Loop::tell_broken() {
   if (!broken_ && !is_out_of_memory_) {
     return;
@@ -390,7 +389,7 @@ void TransportDriver::Loop::run_tasks() {
       due_tasks_.push_back(std::move(task));
     }
   }
-  // One that throws is gone; those behind it are not.
+  // A task that throws is dropped; those after it still run.
   while (!due_tasks_.empty()) {
     const Task task = std::move(due_tasks_.front());
     due_tasks_.pop_front();
@@ -411,7 +410,7 @@ bool TransportDriver::Loop::receive() {
   for (int i = 0; i < kReceiveCallsPerTurn && more; ++i) {
     more = receiver_.receive(read_at, handle);
   }
-  // More may be where a helper has read it to, of which no socket tells.
+  // A helper may have read datagrams ahead, which no socket reports.
   bool any = more || receiver_.counters().datagrams > before;
   if (streams_) {
     const std::uint64_t streamed = streams_->counters().packets_received;
@@ -425,7 +424,7 @@ bool TransportDriver::Loop::receive() {
 
 void TransportDriver::Loop::on_stream_packet(std::uint16_t rank, base::ByteView packet) {
   if (!streams_->carries(rank)) {
-    use_stream(rank);  // its sender found out that nothing else gets through
+    use_stream(rank);  // its sender found that only TCP gets through
   }
   port_.on_datagram(packet, /*marked=*/false, told_);
 }
@@ -464,7 +463,7 @@ void TransportDriver::Loop::look_at_streams() {
   }
 }
 
-// Only what was never heard: a peer that falls silent later has other reasons.
+// Only for peers that were never heard: one that falls silent later has other reasons.
 void TransportDriver::Loop::look_for_way(std::uint16_t rank) {
   const transport::Endpoint::Contact contact = port_.endpoint().contact(rank, told_);
   if (!contact.is_awaited || contact.silence < trial_after_) {
@@ -478,7 +477,7 @@ void TransportDriver::Loop::look_for_way(std::uint16_t rank) {
   }
 }
 
-// Only once everything that arrived was read: whoever left said so before its port refused.
+// Runs only once all arrivals were read: a leaving peer says so before its port refuses.
 void TransportDriver::Loop::look_at_errors() {
   const base::Instant at = now();
   if (turns_behind_ % kMaxTurnsBehind != 0 || (!has_errors_ && at < errors_due_)) {
@@ -494,7 +493,7 @@ void TransportDriver::Loop::look_at_errors() {
 
 void TransportDriver::Loop::on_error(const SocketError& error) {
   if (!error.from_network) {
-    return;  // of a call that failed: counted there
+    return;  // about a failed call, which counted it
   }
   if (error.error != ECONNREFUSED) {
     ++errors_.ignored_icmp;
@@ -506,7 +505,7 @@ void TransportDriver::Loop::on_error(const SocketError& error) {
   active_ = true;
 }
 
-// Silence means something only once everything that arrived was read; but a flood stops no clock.
+// Silence means something only once all arrivals were read; but a flood must not stop timeouts.
 void TransportDriver::Loop::run_timeouts() {
   if (turns_behind_ % kMaxTurnsBehind != 0) {
     return;
@@ -515,21 +514,21 @@ void TransportDriver::Loop::run_timeouts() {
   if (port_.endpoint().next_timeout() <= at) {
     told_ = std::max(told_, at);
     port_.endpoint().on_timeout(told_);
-    look_at_streams();  // who is waited for is looked at every so often
+    look_at_streams();  // silent peers are checked regularly
     active_ = true;
   } else if (streams_ && streams_->next_look() <= at) {
     told_ = std::max(told_, at);
     look_at_streams();
   }
   if (listener_.next_timeout() <= at) {
-    report_events();  // what happened before the clock ran out comes before it
+    report_events();  // earlier events must precede the timeout
     told_ = std::max(told_, at);
     listener_.on_timeout(port_.endpoint(), told_);
     active_ = true;
   }
 }
 
-// Sends what the endpoint has, as far as pacer and sockets let it. True if anything left.
+// Sends what the endpoint has, as far as pacer and sockets allow. True if anything left.
 bool TransportDriver::Loop::transmit() {
   if (asks_for_processors_) {
     sender_.let_help(listener_.leaves_processors());
@@ -542,13 +541,12 @@ bool TransportDriver::Loop::transmit() {
     const bool streamed = streams_ && streams_->flush();
     any |= streamed;
     if (sender_.is_busy()) {
-      // Whatever arrives meanwhile is read before what was gathered goes to the helper, so this is
-      // no time to sleep.
+      // Read arrivals before handing the next batch to the helper. Do not sleep meanwhile.
       blocked_ = false;
       any = true;
       break;
     }
-    // What a helper could not send is left to flush.
+    // flush() below sends what a helper could not.
     if (sender_.empty() && take_back()) {
       blocked_ = false;
       if (streamed) {
@@ -567,7 +565,7 @@ bool TransportDriver::Loop::transmit() {
   return any;
 }
 
-// What came of the datagrams that a helper was handed; false if some wait for room in a socket.
+// Takes the helper's result; false if some datagrams wait for room in a socket.
 bool TransportDriver::Loop::take_back() {
   const bool have_left = sender_.take_back();
   tell_unsent();
@@ -617,14 +615,14 @@ void TransportDriver::Loop::report_events() {
   transport::Event event;
   while (port_.endpoint().poll_event(event)) {
     if (const auto* sent = std::get_if<transport::SendReport>(&event)) {
-      sender_.wait_until_written(sent->id, sent->to);  // what it was written from goes
+      sender_.wait_until_written(sent->id, sent->to);  // its payload source may be destroyed now
     }
     listener_.on_event(event, port_.endpoint(), told_);
     active_ = true;
   }
 }
 
-// Sleeps until something is due or comes.
+// Sleeps until something is due or arrives.
 void TransportDriver::Loop::wait() {
   blocked_ = !take_back();
   base::Instant due = std::min(port_.endpoint().next_timeout(), listener_.next_timeout());
@@ -653,7 +651,7 @@ void DriverListener::on_broken(const base::Status& cause, transport::Endpoint& /
   std::abort();
 }
 
-// ------------------------------------------------------------------ the face
+// ------------------------------------------------------------------ the public class
 
 TransportDriver::TransportDriver(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {}
 TransportDriver::~TransportDriver() = default;
@@ -695,7 +693,7 @@ base::Result<std::unique_ptr<TransportDriver::Loop>> TransportDriver::open_loop(
     }
     sockets.push_back(std::move(socket).value());
     sockets.back().tell_about_errors();
-    // One that is full holds up what would leave through the others.
+    // All sockets, because a full one holds up datagrams for the others.
     const std::optional<std::string> warning =
         sockets.back().size_buffers(config.socket_buffer_bytes);
     if (path > 0) {

@@ -67,10 +67,10 @@ TEST(TransportDriver, CarriesAMessageWithHelpers) {
 TEST(TransportDriver, HasAHelperSendWhileProcessorsAreIdle) {
   Two ranks(config_of(0, "127.0.0.1:0"), config_of(1, "127.0.0.1:0"), /*help_when_idle=*/true);
   expect_transfer(ranks, 20000);
-  EXPECT_GE(ranks.zero.events.asked_for_processors(), 3U);  // which are idle every third time
+  EXPECT_GE(ranks.zero.events.asked_for_processors(), 3U);  // idle every third time
 }
 
-// Says whether anybody wrote from it after it had gone. A helper takes its time.
+// Detects writes from it after it was destroyed. A helper writes slowly.
 class SlowSource final : public transport::PayloadSource {
  public:
   std::size_t write(const wire::DataStamp& stamp, const wire::PacketAuth& auth,
@@ -114,7 +114,7 @@ TEST(TransportDriver, ReadsNoSourceOfAMessageThatWasWithdrawn) {
     endpoint.withdraw({.operation = 0, .source = 0}, 1, now);
     source.has_gone = true;
   });
-  ranks.zero.driver->stop_and_wait();  // behind it nothing is written
+  ranks.zero.driver->stop_and_wait();  // nothing is written after this
   EXPECT_FALSE(source.was_used_late);
 }
 
@@ -149,14 +149,14 @@ TEST(TransportDriver, SleepsWhenNothingIsDue) {
     return counters_of(*ranks.zero.driver).sleeps + counters_of(*ranks.one.driver).sleeps;
   };
   const std::uint64_t before = sleeps();
-  // How long is no matter to a loop that is right: starved, it sleeps less often still.
+  // The duration does not matter to a correct loop: if starved, it sleeps even less often.
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   const std::uint64_t in_between = sleeps() - before;
-  EXPECT_GE(in_between, 1U);     // a loop that never sleeps counts none,
-  EXPECT_LE(in_between, 1000U);  // one whose sleeps end at once a hundred thousand
+  EXPECT_GE(in_between, 1U);     // a loop that never sleeps counts none
+  EXPECT_LE(in_between, 1000U);  // one whose sleeps end at once counts 100,000
 }
 
-// Its port takes packets, and nobody reads them.
+// Its port takes packets, but nobody reads them.
 TEST(TransportDriver, NamesAPeerThatIsSilent) {
   const UdpSocket silent = UdpSocket::open(SocketAddress::parse("127.0.0.1:0").value()).value();
   DriverConfig config = config_of(0, "127.0.0.1:0");

@@ -21,7 +21,7 @@ std::size_t size_one(int fd, int force_option, int option, std::size_t bytes) {
   int given = 0;
   socklen_t size = sizeof(given);
   ::getsockopt(fd, SOL_SOCKET, option, &given, &size);
-  return static_cast<std::size_t>(given) / 2;  // the kernel doubles, and says the doubled figure
+  return static_cast<std::size_t>(given) / 2;  // the kernel doubles the size and reports the double
 }
 
 bool set_option(int fd, int level, int option, int value) {
@@ -111,9 +111,9 @@ void UdpSocket::tell_about_errors() {
 }
 
 void UdpSocket::drop_arrivals() {
-  sock_filter nothing = {.code = BPF_RET | BPF_K, .jt = 0, .jf = 0, .k = 0};  // bytes to keep
+  sock_filter nothing = {.code = BPF_RET | BPF_K, .jt = 0, .jf = 0, .k = 0};  // keeps no bytes
   const sock_fprog program = {.len = 1, .filter = &nothing};
-  // Where the kernel has no filters, its queue for this socket fills up and stays full.
+  // On kernels without filters, the socket's queue fills up and stays full.
   ::setsockopt(fd(), SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program));
 }
 

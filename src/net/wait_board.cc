@@ -17,7 +17,7 @@ constexpr std::size_t kBytes = 4096;
 static_assert((kWaits + 4) * sizeof(std::uint64_t) <= kBytes);
 static_assert(std::atomic_ref<std::uint64_t>::is_always_lock_free);
 
-// Calls `visit` with every number, in the order in which they stand.
+// Calls `visit` with every counter, in file order.
 template <typename Counts, typename Visit>
 void visit_counts(Counts& counts, Visit visit) {
   for (auto& looks : counts.looks) {

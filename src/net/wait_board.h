@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a rank waits for, for another process to look at: a file of a page that both have in their
-// memory. The looker makes it, the rank finds its path in SPILLWAY_WAITS and, while an operation is
-// under way, counts every few milliseconds what holds it up at that moment. Looks and bytes only
-// grow; how many looks are of one kind says which share of a while was spent so. A rank that has no
-// operation under way counts nothing: it is with its caller.
+// Shows another process what a rank waits for: a one-page file that both map. The observer creates
+// it, and the rank finds its path in SPILLWAY_WAITS. While an operation is under way, the rank
+// notes every few milliseconds what holds it up at that moment. Looks and bytes only grow; a wait's
+// share of the looks is its share of the time. A rank without an operation under way counts
+// nothing: its caller has control.
 //
-// Any thread of any process may count and read; each number is whole, but not all are of the same
-// moment. What a rank writes is not trusted to make sense.
+// Any thread of any process may count and read. Each number is read whole, but they are not all
+// from the same moment. The observer must not trust the rank's numbers to make sense.
 #pragma once
 
 #include <array>
@@ -23,30 +23,30 @@
 namespace spillway::net {
 
 enum class Wait : std::uint8_t {
-  kNothing,    // it sends
-  kCredit,     // from a receiver
-  kWindow,     // towards a receiver is full
-  kAnswer,     // all is sent: whether it came
-  kOtherRank,  // has not come so far, or has not sent its part
-  kComputing,  // coding and sums of this rank
+  kNothing,    // it is sending
+  kCredit,     // credit from a receiver
+  kWindow,     // the window towards a receiver is full
+  kAnswer,     // all is sent; an answer from the receiver
+  kOtherRank,  // a rank that is behind, or has not sent its part
+  kComputing,  // this rank's coding and sums
 };
 inline constexpr std::size_t kWaits = 6;
 std::string_view wait_name(Wait wait);
 
-// Between two looks of a rank at itself.
+// Interval between two looks of a rank at itself.
 inline constexpr base::Duration kWaitLookEvery = base::milliseconds(5);
 
 struct WaitCounts {
   std::array<std::uint64_t, kWaits> looks{};  // by Wait
-  std::uint64_t sent_bytes = 0;               // data, of UDP payload
-  std::uint64_t resent_bytes = 0;             // of those, not for the first time
-  std::uint64_t wasted_bytes = 0;  // that arrived and were there already, or came too late
-  std::uint64_t under_way = 0;     // operations: begun less ended
+  std::uint64_t sent_bytes = 0;               // data, as UDP payload
+  std::uint64_t resent_bytes = 0;             // the retransmitted part of these
+  std::uint64_t wasted_bytes = 0;             // data that arrived twice or too late
+  std::uint64_t under_way = 0;                // operations begun minus operations ended
 };
 
 class WaitBoard {
  public:
-  // A new file with nothing counted, or one that make() made.
+  // make() creates a file with zero counts; open() opens one that make() made.
   static base::Result<WaitBoard> make(const std::string& path);
   static base::Result<WaitBoard> open(const std::string& path);
   ~WaitBoard();

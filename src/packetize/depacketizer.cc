@@ -82,7 +82,7 @@ Depacketizer::Depacketizer(const PacketPlan& plan, const Job& job, const wire::M
 }
 
 bool Depacketizer::is_ours(const wire::DataHeader& header) const {
-  // What a header that was only read has of the epoch and the operation are low bits.
+  // A header that was read but not opened has only the low bits of the epoch and the operation.
   const wire::DataStamp& stamp = header.stamp;
   wire::MessageId message = stamp.message;
   message.operation =
@@ -98,7 +98,7 @@ bool Depacketizer::fits_plan(const wire::DataHeader& header) const {
     return false;
   }
   if (kept_ != nullptr && header.planes > plan_.planes()) {
-    return false;  // there is no room for more
+    return false;  // no room for more planes
   }
   const PacketPlace place = plan_.place(header.stamp.packet);
   return header.row == place.row && header.slot == place.slot &&
@@ -128,7 +128,7 @@ PacketOutcome Depacketizer::add(base::ByteView packet, const wire::PacketAuth& a
   return add(opened, packet);
 }
 
-// kWhole for a header that may be taken.
+// Returns kWhole for a header that is acceptable.
 PacketOutcome Depacketizer::check(const wire::DataHeader& header) {
   if (!is_ours(header)) {
     ++report_.foreign;
@@ -184,13 +184,13 @@ unsigned Depacketizer::planes_of(std::size_t packet) const {
   return static_cast<unsigned>(received_bytes_[packet] / (plan_.place(packet).count / 8));
 }
 
-// How many coordinates of a packet came with at least one plane.
+// The number of coordinates for which at least one plane arrived.
 std::size_t Depacketizer::estimated_coordinates(std::size_t packet) const {
   const std::size_t first_plane = std::size_t{received_bytes_[packet]} * 8;
   return std::min<std::size_t>(first_plane, plan_.place(packet).count);
 }
 
-// Counts a packet in the report and clears its coordinates if it never came. Returns how many of
+// Counts a packet in the report and zeroes its coordinates if it never arrived. Returns how many of
 // its coordinates have an estimate.
 std::size_t Depacketizer::tally_packet(std::size_t packet) {
   const PacketPlace place = plan_.place(packet);
@@ -205,7 +205,7 @@ std::size_t Depacketizer::tally_packet(std::size_t packet) {
   }
   const std::size_t plane_bytes = place.count / 8;
   const std::size_t planes = bytes / plane_bytes;
-  const std::size_t further = bytes % plane_bytes * 8;  // coordinates with one plane more
+  const std::size_t further = bytes % plane_bytes * 8;  // coordinates with one more plane
   ++(planes == sent_planes_[packet] ? report_.whole : report_.trimmed);
   report_.coordinates_by_planes[planes] += place.count - further;
   if (further > 0) {

@@ -13,11 +13,11 @@
 namespace spillway::packetize {
 namespace {
 
-// Of packets that are not expendable: repaired in this order, and treated alike by switches.
+// Packets that are not expendable: switches treat both alike; senders repair rich ones first.
 constexpr std::uint8_t kOrdinary = SPILLWAY_IMPORTANCE_MARKED;
 constexpr std::uint8_t kRich = SPILLWAY_IMPORTANCE_MARKED + 1;
 
-// Of a row, one in so many at most.
+// At most one in this many packets of a row is expendable.
 constexpr std::size_t kLeastPerExpendable = 3;
 static_assert(kLeastPerExpendable >= kSafePackets, "shorter rows have none");
 
@@ -27,7 +27,7 @@ struct RowBudget {
   std::size_t expendable = 0;
   double energy = 0.0;
 
-  // What one more lost packet adds to the expected error, if all expendable ones are lost.
+  // The expected error added by one more lost packet, if all expendable ones are lost.
   double next_cost() const {
     const auto n = static_cast<double>(packets);
     const auto kept = static_cast<double>(packets - expendable);
@@ -81,7 +81,7 @@ void prefer_rich_rows(const PacketPlan& plan, std::span<const RowBudget> rows,
   }
 }
 
-// The i-th of `all` that became expendable.
+// The importance of the i-th of `all` expendable packets.
 std::uint8_t expendable_level(std::size_t i, std::size_t all) {
   return static_cast<std::uint8_t>(i * SPILLWAY_IMPORTANCE_MARKED / all);
 }
@@ -94,7 +94,7 @@ void spread_expendable(const PacketPlan& plan, std::vector<RowBudget> rows, std:
   for (std::size_t chosen = 0; chosen < budget && !cheapest.empty(); ++chosen) {
     RowBudget row = cheapest.top();
     cheapest.pop();
-    // From the row's end, so that its first packet is the last to go.
+    // Start at the row's end, so that its first packet is the last to become expendable.
     const std::size_t first = plan.first_packet(row.row);
     ++row.expendable;
     importance[first + row.packets - row.expendable] = expendable_level(chosen, budget);

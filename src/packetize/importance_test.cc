@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which packets may go first, and that estimates stay right on average when they do.
+// Which packets may be dropped first, and that estimates then stay unbiased.
 #include "packetize/importance.h"
 
 #include <gtest/gtest.h>
@@ -54,11 +54,11 @@ TEST(Importance, RowsWithLittleInThemGiveFirst) {
   const auto rows = expendable_by_row(plan, importance);
   EXPECT_EQ(rows[0] + rows[2], 0U);
   EXPECT_EQ(rows[1] + rows[3], plan.packet_count() / 10);
-  // Of those that stay, the rich are repaired first.
+  // Among the others, packets of rich rows are repaired first.
   EXPECT_GT(importance[plan.first_packet(0)], importance[plan.first_packet(1)]);
 }
 
-// Kept shares follow the root of the energy: a row four times as strong in amplitude keeps more.
+// The share a row keeps follows the root of its energy: stronger rows keep more.
 TEST(Importance, NoRowGivesMoreThanAThirdAndStrongerRowsGiveLess) {
   const PacketPlan plan = plan_of(3);
   const auto rows = expendable_by_row(
@@ -110,7 +110,7 @@ TEST(Importance, WithNothingToLoseAllAreAlike) {
 constexpr std::size_t kRows = 8;
 constexpr int kMessages = 60;
 
-// The share of the truth that is in the mean of many estimates: 1 where there is no bias.
+// The projection of the mean estimate onto the truth: 1 without bias.
 double gain(std::span<const double> mean, std::span<const float> truth) {
   double dot = 0.0;
   double energy = 0.0;
@@ -121,9 +121,9 @@ double gain(std::span<const double> mean, std::span<const float> truth) {
   return dot / energy;
 }
 
-// A tensor, half of whose rows have little in them, through a network that drops nine in ten of the
-// expendable packets and one in twenty of the others: the mean of what receivers make of it, and of
-// what they would if they scaled all of a message alike.
+// Sends a tensor, half of whose rows have little energy, through a network that drops nine in ten
+// expendable packets and one in twenty of the others. Collects the mean of the estimates, and what
+// it would be if the whole message were rescaled alike.
 struct SelectiveLoss {
   SelectiveLoss() : plan(plan_of(kRows)), truth(codec::gaussian_values(kRows * kRow, 5)) {
     for (std::size_t i = 0; i < truth.size(); ++i) {
@@ -172,7 +172,7 @@ struct SelectiveLoss {
     const double all = std::accumulate(arrived.begin(), arrived.end(), 0.0);
     const double of_message = static_cast<double>(kRows * kRow) / all;
     for (std::size_t i = 0; i < values.size(); ++i) {
-      // What came of a row is in `values` as much as it was made up for.
+      // `values` is already rescaled by the share of the row that arrived; undo that.
       const double of_row = arrived[i / kRow] / static_cast<double>(kRow);
       ours[i] += static_cast<double>(values[i]) / kMessages;
       naive[i] += static_cast<double>(values[i]) * of_row * of_message / kMessages;

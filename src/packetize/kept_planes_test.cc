@@ -18,7 +18,7 @@ namespace {
 constexpr Job kKeptJob{.id = 5, .epoch = 6, .seed = 7};
 constexpr wire::MessageId kKeptMessage{.operation = 8, .signature = 9, .piece = 1, .source = 2};
 
-// What was kept, decoded now.
+// Decodes what was kept.
 std::vector<float> decoded(const PacketPlan& plan, const KeptPlanes& kept) {
   std::vector<float> values(plan.layout().tensor_length());
   Depacketizer depacketizer(plan, kKeptJob, kKeptMessage, values);

@@ -56,7 +56,7 @@ base::Status check_arguments(const PacketLimits& limits, const Encoding& encodin
 // Bytes of planes that survive every trim, in whole words.
 base::Result<std::size_t> head_capacity_of(const PacketLimits& limits) {
   if (limits.trim_bytes == 0) {
-    return std::size_t{SPILLWAY_TAIL_SEGMENT};  // nothing is trimmed: a head like any segment
+    return std::size_t{SPILLWAY_TAIL_SEGMENT};  // no trimming: a head is as long as any segment
   }
   const std::size_t smallest =
       limits.frame_overhead() + kHeadStart + limits.trim_slack_bytes + kBytesPerQuantumPlane;
@@ -84,8 +84,9 @@ std::size_t choose_quanta(const PacketLimits& limits, const Encoding& encoding,
   return quanta;
 }
 
-// As many packets as that gives a row, but alike where nothing is trimmed: packets of one size
-// leave and arrive many at a time, and a short one at the end of each row keeps them from it.
+// Reduces `quanta` so that a row's packets have equal sizes if nothing is trimmed, without adding
+// packets. Packets of one size are sent and received in batches; a short one at each row's end
+// would break them.
 std::size_t shared_out(std::size_t quanta, unsigned row_log2, const PacketLimits& limits) {
   const std::size_t row = (std::size_t{1} << row_log2) / SPILLWAY_QUANTUM;
   if (limits.trim_bytes != 0 || quanta >= row) {
@@ -95,7 +96,7 @@ std::size_t shared_out(std::size_t quanta, unsigned row_log2, const PacketLimits
   return (row + packets - 1) / packets;
 }
 
-// A row's packets are numbered in one byte: tiny packets want shorter rows.
+// A packet's slot in its row is one byte, so tiny packets need shorter rows.
 unsigned fitting_row_log2(unsigned row_log2, std::size_t quanta) {
   while (row_log2 > codec::kMinRowLog2 &&
          (std::size_t{1} << row_log2) > kMaxSlots * quanta * SPILLWAY_QUANTUM) {
@@ -144,7 +145,7 @@ base::Result<PacketPlan> PacketPlan::make(std::size_t tensor_length, const Packe
     return head_capacity.status();
   }
   const std::size_t most = choose_quanta(limits, encoding, *head_capacity);
-  SPILLWAY_CHECK(most > 0);  // kMinMtu holds 32 coordinates of 32 planes
+  SPILLWAY_CHECK(most > 0);  // kMinMtu fits 32 coordinates of 32 planes
   const unsigned row_log2 = fitting_row_log2(encoding.row_log2, most);
   const std::size_t quanta = shared_out(most, row_log2, limits);
   const std::size_t per_row =

@@ -37,7 +37,7 @@ TEST(PacketPlan, SmallTrimSizesCapTheCoordinatesWhateverTheMtu) {
   EXPECT_EQ(plan_for(1 << 20, 9000, 128).coordinates_per_packet(), 192U);
 }
 
-// A row of 2^13 needs as many packets as it would with none but the last filled.
+// A row of 2^13 needs as many packets as if all but the last were full.
 TEST(PacketPlan, PacketsOfARowAreAlikeWhereNothingIsTrimmed) {
   EXPECT_EQ(plan_for(1 << 20, 9000, 0).coordinates_per_packet(), 4096U);
   for (const unsigned precision : {9U, 16U}) {

@@ -25,7 +25,7 @@ using codec::nmse;
 constexpr Job kJob{.id = 11, .epoch = 3, .seed = 0x5EED};
 constexpr wire::MessageId kMessage{.operation = 1, .signature = 2, .piece = 3, .source = 4};
 
-// With the checks that all of these tests' packets have.
+// A Depacketizer with the checks that all packets of these tests have.
 class Receiver {
  public:
   Receiver(const PacketPlan& plan, const Job& job, const wire::MessageId& message,
@@ -41,7 +41,7 @@ class Receiver {
   Depacketizer depacketizer_;
 };
 
-// A tensor, its plan and its packets, and a receiver's end made on demand.
+// A tensor, its plan and its packets; makes receivers on demand.
 class Transfer {
  public:
   Transfer(std::vector<float> tensor, const PacketLimits& limits, const Encoding& encoding,
@@ -55,7 +55,7 @@ class Transfer {
   const PacketPlan& plan() const { return plan_; }
   std::size_t size() const { return packets_.size(); }
   base::ByteView packet(std::size_t index) const { return packets_[index]; }
-  // As a switch that leaves `frame_bytes` of each frame would deliver it.
+  // The packet after a switch trimmed its frame to `frame_bytes`.
   base::ByteView cut(std::size_t index, std::size_t frame_bytes) const {
     return packets_[index].first(std::min(packets_[index].size(), frame_bytes - 42));
   }
@@ -152,7 +152,7 @@ TEST(Packetize, TrimmedToTheFabricsSizeGivesTheErrorOfThePlanesThatFit) {
         std::vector<float> out(65536);
         Receiver receiver = transfer.receiver(out);
         for (std::size_t i = 0; i < transfer.size(); ++i) {
-          const unsigned jitter = i % 9;  // real cuts vary by +-4 bytes
+          const unsigned jitter = i % 9;  // real trims vary by +-4 bytes
           receiver.add(transfer.cut(i, trim - 4 + jitter));
         }
         const DeliveryReport report = receiver.finish();
@@ -183,7 +183,7 @@ TEST(Packetize, HeadsAloneAreUnbiasedOnAverage) {
     std::vector<float> out(tensor.size());
     Receiver receiver(plan, kJob, message, auth, out);
     for (std::size_t i = 0; i < packets.size(); ++i) {
-      if (i != static_cast<std::size_t>(step) % packets.size()) {  // and one packet lost
+      if (i != static_cast<std::size_t>(step) % packets.size()) {  // one packet is lost as well
         receiver.add(packets[i].first(164));
       }
     }
@@ -276,7 +276,7 @@ TEST(Packetize, ForeignStaleAndMismatchedPacketsChangeNothing) {
   EXPECT_EQ(report.faults[static_cast<unsigned>(wire::PacketFault::kHeadCheck)], 1U);
   EXPECT_TRUE(std::all_of(out.begin(), out.end(), [](float v) { return v == 0.0F; }));
 
-  // A sender with another idea of the packet size.
+  // A sender with another packet size.
   const Transfer smaller(gaussian_values(8192, 6), {.mtu = 1000}, {});
   Receiver receiver = transfer.receiver(out);
   EXPECT_EQ(receiver.add(smaller.packet(0)), PacketOutcome::kInconsistent);

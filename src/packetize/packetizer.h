@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A tensor into packets, row by row: rotate, code, cut into planes, add headers and checks.
+// A tensor to packets, row by row: rotate, encode, split into planes, add headers and checks.
 //
-// Every packet stands alone: it can be cut behind its head, lost, repeated or reordered. The same
-// arguments give the same bytes on every machine.
+// Every packet is self-contained: it can be trimmed behind its head, lost, repeated or reordered.
+// The same arguments give the same bytes on every machine.
 //
-// One thread per Packetizer; it owns about 300 KiB of scratch and allocates only when made.
+// One thread per Packetizer. It owns about 300 KiB of scratch memory and allocates only when
+// constructed.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ class PacketBuffer {
 
   std::size_t size() const { return sizes_.size(); }
   base::ByteView operator[](std::size_t index) const;
-  // Room for one more packet; commit() says how much of it was used.
+  // Room for one more packet; commit() takes the number of bytes used.
   base::MutableByteView next();
   void commit(std::size_t size);
   void clear() { sizes_.clear(); }
@@ -46,9 +47,9 @@ class Packetizer {
 
   const PacketPlan& plan() const { return plan_; }
 
-  // Encodes one row of `tensor` and hands each of its packets on, not yet written: its header, and
-  // its planes, which are valid during the call. `stamp` is what packets of the message have in
-  // common; the message's first packet has its number, those behind it the following ones.
+  // Encodes one row of `tensor` and calls `visit` for each packet with its header and planes. The
+  // planes are valid only during that call. `stamp` holds the fields common to the message's
+  // packets; its number is that of the first packet, and the others follow.
   template <typename Visit>
   void visit_row(std::span<const float> tensor, std::size_t row, const Job& job,
                  const wire::DataStamp& stamp, Visit&& visit);
@@ -58,14 +59,14 @@ class Packetizer {
                   const wire::DataStamp& stamp, const wire::PacketAuth& auth,
                   PacketBuffer& packets);
 
-  // All packets of `tensor`, whose length is the plan's.
+  // All packets of `tensor`, which must have the plan's length.
   PacketBuffer packetize(std::span<const float> tensor, const Job& job,
                          const wire::DataStamp& stamp, const wire::PacketAuth& auth);
 
  private:
   codec::RowHeader encode_row(std::span<const float> tensor, std::size_t row, const Job& job,
                               const wire::MessageId& message);
-  // The planes of one of its packets.
+  // The planes of one packet of the row that was encoded last.
   base::ByteView cut_packet(const wire::DataHeader& header);
 
   PacketPlan plan_;

@@ -14,13 +14,13 @@ constexpr double kWantedTicks = 5;
 constexpr std::array<double, 3> kMantissas = {1, 2, 5};
 constexpr int kMaxDecadesInSteps = 3;  // an axis that spans more has one tick per decade
 
-// The round numbers 1, 2, 5, 10, 20 ... by their place in that row; 0 is 1.
+// The round numbers 1, 2, 5, 10, 20, ... by index; index 0 is 1.
 double round_number(int place) {
   const int decade = static_cast<int>(std::floor(place / 3.0));
   return kMantissas[static_cast<std::size_t>(place - 3 * decade)] * std::pow(10.0, decade);
 }
 
-// The place of the largest round number that is not above `value`.
+// The index of the largest round number that does not exceed `value`.
 int place_below(double value) {
   int place = static_cast<int>(std::floor(3 * std::log10(value))) + 1;
   while (round_number(place) > value * (1 + 1e-9)) {
@@ -61,7 +61,7 @@ std::vector<double> logarithmic_ticks(double low, double high) {
   return ticks;
 }
 
-// An extent that an axis can be made of: not empty, not beyond all reason.
+// Makes an extent usable for an axis: not empty, and within reasonable bounds.
 Extent sane(Extent values, double least, double most) {
   if (values.is_empty()) {
     return {least > 0 ? 1.0 : 0.0, least > 0 ? 10.0 : 1.0};

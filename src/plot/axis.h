@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One axis of a chart: where values stand, and which values are written beside it. Its ends are
-// round numbers that hold all values: a linear axis begins at 0 unless values are below it. Pure;
-// whatever the values, ticks are at most kMaxTicks and positions are numbers.
+// One axis of a chart: the positions of values, and which values are labelled. Its ends are round
+// numbers that enclose all values; a linear axis begins at 0 unless values are below it. Pure. For
+// any values there are at most kMaxTicks ticks, and all positions are finite.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace spillway::plot {
 
 inline constexpr std::size_t kMaxTicks = 64;
 
-// The values that an axis has to hold.
+// The range of values that an axis has to show.
 struct Extent {
   double low = std::numeric_limits<double>::max();
   double high = std::numeric_limits<double>::lowest();
@@ -23,7 +23,7 @@ struct Extent {
   void include(double value);
 };
 
-// From the first value's end to the last one's, in either direction.
+// Positions of an axis's two ends, in either direction.
 struct Span {
   double from = 0.0;
   double to = 1.0;
@@ -32,7 +32,7 @@ struct Span {
 class Axis {
  public:
   static Axis linear(const Extent& values, Span positions);
-  // For values above 0.
+  // For positive values.
   static Axis logarithmic(const Extent& values, Span positions);
 
   double position(double value) const;
@@ -48,7 +48,7 @@ class Axis {
   Span positions_;
 };
 
-// 0.001, 250, 20k, 1.5M.
+// Formats like 0.001, 250, 20k, 1.5M.
 std::string tick_label(double value);
 
 }  // namespace spillway::plot

@@ -39,15 +39,15 @@ constexpr double kRight = 170;  // room for the legend
 constexpr double kTop = 40;
 constexpr double kBottom = 50;
 
-// Distinguishable with common colour blindness (Okabe and Ito), black left for text; the last two,
-// of which that set has no more, by their dashes.
+// Distinguishable with common colour blindness (Okabe and Ito); black is left for text. The last
+// three are not of that set and differ by their dashes.
 constexpr std::array<const char*, kChartColours> kColours = {"#d55e00", "#0072b2", "#009e73",
                                                              "#cc79a7", "#e69f00", "#56b4e9",
                                                              "#8c6bb1", "#7f7f7f", "#9a6324"};
 constexpr std::array<const char*, kChartColours> kDashes = {
     "none", "9 3", "3 3", "12 3 3 3", "6 6", "1 3", "9 3 1 3 1 3", "2 6", "15 5"};
 
-// Inside the element, so that it looks the same in a page and as a file of its own.
+// Inside the element, so that the chart looks the same in a page and as a standalone file.
 constexpr const char* kStyle =
     "<style>svg{color:#222}text{font:12px system-ui,sans-serif;fill:currentColor}"
     ".title{font-size:15px;font-weight:600}.grid{stroke:currentColor;stroke-opacity:.15}"
@@ -110,7 +110,7 @@ std::string grid(const Axes& axes) {
   return svg;
 }
 
-// Its label stands above it, or below where the title is.
+// The label stands above the line, or below it near the title.
 std::string drawn_guide(const ChartGuide& guide, const Axis& y) {
   const double at = y.position(guide.y);
   const double label_at = at < kTop + 18 ? at + 14 : at - 5;

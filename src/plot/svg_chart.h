@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A line chart as an SVG element: no script, no fonts from elsewhere, readable in light and dark.
-// Lines differ by colour and by dashes. Points that are no numbers, or that a logarithmic axis
-// cannot hold, are left out; a chart without any says so. Its text may be any: html_escape() stands
-// between it and the page. Pure.
+// A line chart as an SVG element: no script, no external fonts, readable in light and dark. Lines
+// differ by colour and by dashes. Points that are not finite, or that a logarithmic axis cannot
+// show, are left out; an empty chart says so. Any text is safe, because html_escape() escapes it.
+// Pure.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@
 
 namespace spillway::plot {
 
-// `text` with the characters that mean something in HTML, SVG and their attributes replaced.
-// Control characters, which no page may hold, become spaces; line feeds and tabs stay.
+// Escapes the characters with a meaning in HTML, SVG and their attributes. Control characters,
+// which no page may hold, become spaces; line feeds and tabs stay.
 std::string html_escape(std::string_view text);
 
 struct ChartLine {
@@ -23,7 +23,7 @@ struct ChartLine {
   std::vector<std::pair<double, double>> points;  // x, y
 };
 
-// A value of y worth seeing: a thin line across the chart.
+// A notable value of y: a thin line across the chart.
 struct ChartGuide {
   double y = 0.0;
   std::string label;
@@ -40,12 +40,12 @@ struct Chart {
 };
 
 inline constexpr std::size_t kChartColours = 9;
-// A line with more points is thinner and has no dots at them.
+// A line with more points is thinner and has no dots.
 inline constexpr std::size_t kMaxDots = 60;
 
 std::string svg_of(const Chart& chart);
 
-// The colour of line `index`, as HTML knows it.
+// The colour of line `index`, in HTML notation.
 const char* chart_colour(std::size_t index);
 
 }  // namespace spillway::plot

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Blocks of a range of bytes: who asks gets the lowest place that is free and long enough. Low
-// places are used again and again, so they stay in caches, and what was never needed is never
-// touched. Blocks are whole pages. Bounded by the range; one thread.
+// Allocates blocks of whole pages from a range of bytes. A request gets the lowest free place that
+// is large enough: low offsets are reused and stay in caches, and pages that were never needed are
+// never touched. One thread.
 #pragma once
 
 #include <cstddef>
@@ -18,16 +18,17 @@ class BlockAllocator {
 
   explicit BlockAllocator(std::size_t bytes);
 
-  // The offset of a block of at least so many bytes; nothing if there is none, or for 0.
+  // The offset of a block of at least `bytes`; nullopt if no free block is large enough, or for 0.
   std::optional<std::size_t> take(std::size_t bytes);
-  // An offset that take() gave. False, and nothing changes, if it is none that is taken.
+  // Frees the block at an offset from take(). Returns false and changes nothing for any other
+  // offset.
   bool give_back(std::size_t offset);
 
   std::size_t taken_bytes() const { return taken_bytes_; }
 
  private:
-  std::map<std::size_t, std::size_t> free_;   // bytes by offset; neighbours are one
-  std::map<std::size_t, std::size_t> taken_;  // the same
+  std::map<std::size_t, std::size_t> free_;   // bytes by offset; adjacent blocks are merged
+  std::map<std::size_t, std::size_t> taken_;  // bytes by offset
   std::size_t taken_bytes_ = 0;
 };
 

@@ -9,8 +9,9 @@
 namespace spillway::runtime {
 namespace {
 
-// A message of which so much goes out unasked is mostly whole, and its receiver grants the rest at
-// once. What comes too early for its receiver may wait: dropped, it would have to come again.
+// Over a stream, this much of a message leaves without credit: it covers most of a message, and the
+// receiver grants the rest at once. Early payloads are buffered, because a drop would force a
+// retransmission.
 constexpr base::Bytes kStreamUnsolicited = base::bytes(256 * 1024);
 constexpr std::size_t kStreamEarlyBytes = 16 * 1024 * 1024;
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a communicator's packets travel over (docs/adr/0015-tcp-carrier.md), the same at all ranks:
+// Selects the protocol under a communicator's packets (docs/adr/0015-tcp-carrier.md). All ranks
+// must select the same:
 //
 //   SPILLWAY_CARRIER=udp|tcp|auto    SPILLWAY_TCP_CONGESTION=cubic|bbr|...
 //
-// Over TCP packets are as long as the format allows whatever the MTU, nothing is cut, and what the
-// exchange does for the network's sake (pacing, paths, early reports) is off. Pure; any thread.
+// Over TCP, packets have the largest size of the format whatever the MTU, and no switch trims them.
+// Pacing, multiple paths and early reports are off. Pure functions; any thread.
 #pragma once
 
 #include <span>
@@ -19,10 +20,10 @@
 
 namespace spillway::runtime {
 
-// The last thing to be prepared: it has the last word.
+// Call this last: for TCP it overrides the MTU, trim size, send rate and exchange settings.
 base::Status take_carrier(const base::Environment& environment, Preparation& preparation);
 
-// All must say the same.
+// Fails unless all ranks selected the same carrier.
 base::Status check_carriers(std::span<const RankCard> cards);
 
 // "UDP", "TCP", "UDP or TCP"

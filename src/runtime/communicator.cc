@@ -30,13 +30,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// After its last operation a rank stays until nobody has asked it anything for so long.
+// A closing rank keeps answering its peers until none has sent a datagram for kQuiet.
 constexpr milliseconds kQuiet{40};
 constexpr milliseconds kMaxLingering{1000};
 constexpr milliseconds kLingerStep{10};
 constexpr int kFarewells = 3;
 
-// Until its loop runs a rank answers nobody, and others must not take it for dead.
+// A rank answers no peer until its loop runs, so the handover must end before peers take it for
+// dead.
 base::Duration handover_patience(const Preparation& prepared) {
   return prepared.driver.endpoint.exchange.peer_timeout / 2;
 }
@@ -54,7 +55,7 @@ class Communicator::Impl final : private net::DriverListener, private collective
   base::Status open();
   base::Status open_door();
   Blob card() const { return to_blob(own_card(prepared_, driver_->local(), memory_card())); }
-  // As this rank of those who were introduced.
+  // Begins as rank `rank` of the introduced ranks.
   base::Status sit(std::uint16_t rank, const Introductions& introductions);
   std::uint16_t rank() const { return prepared_.group.rank; }
   std::uint16_t world() const { return prepared_.group.workers(); }
@@ -107,7 +108,7 @@ class Communicator::Impl final : private net::DriverListener, private collective
   void say_goodbye();
   void linger();
   struct Activity {
-    std::uint64_t datagrams = 0;  // that came so far
+    std::uint64_t datagrams = 0;  // received so far
     bool is_idle = false;
   };
   Activity activity();
@@ -116,29 +117,29 @@ class Communicator::Impl final : private net::DriverListener, private collective
   CommunicatorConfig config_;
   pid_t process_;
   std::unique_ptr<OperationObserver> observer_;
-  std::shared_ptr<ExecutionTrace> trace_;  // none: nothing is recorded
+  std::shared_ptr<ExecutionTrace> trace_;  // null: nothing is recorded
   std::string trace_group_;
   std::unique_ptr<net::TransportDriver> driver_;
-  std::optional<MemoryOffer> offer_;           // until it has begun
-  std::vector<net::SocketAddress> addresses_;  // where to send to each rank
-  packetize::PacketLimits packet_limits_;      // of all ranks together
+  std::optional<MemoryOffer> offer_;           // until begin() takes it
+  std::vector<net::SocketAddress> addresses_;  // send addresses, by rank
+  packetize::PacketLimits packet_limits_;      // common to all ranks
   wire::RunKey run_key_;
   std::unique_ptr<ComputeThreads> pool_;
   std::unique_ptr<LocalMemory> memory_;
   std::unique_ptr<collective::Engine> engine_;
 
-  // Of the loop's thread.
+  // Used only by the loop's thread.
   std::uint64_t next_token_ = 1;
-  base::Instant memory_due_;               // when to look at it again
-  bool has_worked_ = false;                // an operation has ended well
-  bool has_fallen_back_ = false;           // to TCP, with some peer
-  std::optional<SilentPeer> silent_peer_;  // that broke the communicator, if one did
+  base::Instant memory_due_;               // when to record memory use again
+  bool has_worked_ = false;                // an operation has succeeded
+  bool has_fallen_back_ = false;           // to TCP, for at least one peer
+  std::optional<SilentPeer> silent_peer_;  // the peer whose silence broke the communicator
   std::unordered_map<std::uint64_t, std::shared_ptr<Request>> requests_;
-  std::vector<FailedRequest> failed_;  // whose callers are about to be told
+  std::vector<FailedRequest> failed_;  // callers not yet told
 
   mutable std::mutex mutex_;
   base::Status failure_;
-  Service service_;  // of a parameter server
+  Service service_;  // used only by parameter servers
 };
 
 base::Status Communicator::Impl::open() {
@@ -230,7 +231,7 @@ base::Status Communicator::Impl::begin(const Introductions& introductions) {
   const base::Status helped =
       has_processor_for_helper(processors, neighbours) ? driver_->help_when_idle() : base::Status();
   if (base::Status status = helped.ok() ? driver_->start() : helped; !status.ok()) {
-    engine_.reset();  // nobody would answer it
+    engine_.reset();  // no loop runs, so linger() would wait forever
     return status;
   }
   if (prepared_.group.is_server()) {
@@ -265,7 +266,7 @@ void Communicator::Impl::look_whether_served() {
   }
 }
 
-// A server calls nothing, so it has nothing to record.
+// A server submits no operations, so it has nothing to record.
 void Communicator::Impl::open_trace() {
   if (prepared_.observer.execution_trace.empty() || prepared_.group.is_server()) {
     return;
@@ -325,7 +326,7 @@ void Communicator::Impl::start(const collective::Operation& operation, std::uint
   observer_->begin(token, operation, now);
   if (now >= memory_due_) {
     observer_->network(driver_->counters());
-    memory_due_ = now + base::seconds(1);  // the endpoint counts message by message
+    memory_due_ = now + base::seconds(1);  // memory_bytes() visits every message: not on each call
     observer_->holds(engine_->memory_bytes() + endpoint.memory_bytes() +
                      (memory_ ? memory_->memory_bytes() : 0));
   }
@@ -335,7 +336,7 @@ void Communicator::Impl::start(const collective::Operation& operation, std::uint
   calculate(endpoint, now);
 }
 
-// Without threads: what there is to calculate, now.
+// Without compute threads, the loop runs the queued jobs itself.
 void Communicator::Impl::calculate(transport::Endpoint& endpoint, base::Instant now) {
   while (collective::ComputeJob* job = pool_->take_inline()) {
     take_result(*job, run_job(*job), endpoint, now);
@@ -366,8 +367,8 @@ void Communicator::Impl::on_broken(const base::Status& cause, transport::Endpoin
   look_whether_served();
 }
 
-// Requests that the engine lost, or never got, because an exception came between: nobody else ends
-// them. Those whose calculations still run are not among them.
+// Ends requests that the engine lost, or never got, because of an exception: nothing else ends
+// them. It waits until the engine is done, so none of their jobs still runs.
 void Communicator::Impl::finish_orphans() {
   if (requests_.empty() || !engine_->has_failed() || !engine_->is_done()) {
     return;
@@ -393,7 +394,7 @@ void Communicator::Impl::on_event(const transport::Event& event, transport::Endp
   calculate(endpoint, now);
 }
 
-// One line for all peers: what keeps datagrams from one mostly keeps them from others.
+// Warns once for all peers: what blocks datagrams to one peer mostly blocks them to the others.
 void Communicator::Impl::on_stream_used(std::uint16_t peer) {
   log_info(LogSubsystem::kNet, "packets to and from {} go over TCP",
            collective::rank_name(prepared_.group, peer));
@@ -444,8 +445,8 @@ void Communicator::Impl::on_complete(std::uint64_t token, const base::Status& en
   }
 }
 
-// The other ranks hear of a failure first: a caller that hears of it may end its process at once.
-// What there is to send leaves between two turns of the loop, so two turns are waited for.
+// Tells the other ranks of a failure before the caller, which may end its process at once. Queued
+// packets leave between two turns of the loop, so this waits for two turns.
 void Communicator::Impl::finish_later(FailedRequest failed) {
   failed_.push_back(std::move(failed));
   if (failed_.size() > 1) {
@@ -500,14 +501,14 @@ Communicator::Impl::Activity Communicator::Impl::activity() {
   return promise.get_future().get();
 }
 
-// Who missed the last STOP asks again; who is told that this rank is done asks no more. Late ranks
-// get what they are owed first.
+// A peer that missed the last STOP asks again; a peer that knows this rank is done stops asking.
+// Late ranks first get the data they still need.
 void Communicator::Impl::linger() {
   Activity before = activity();
   milliseconds quiet{0};
   int farewells = 0;
-  // Who is owed something is waited for as long as it may take, or until it is dead: leaving before
-  // it has the result, this rank would make an operation fail there that ended well elsewhere.
+  // While a peer still needs data, wait up to the operation timeout, or until the peer is dead.
+  // Leaving earlier would fail an operation at that peer that succeeded at the other ranks.
   const auto longest = [&] {
     return before.is_idle ? kMaxLingering
                           : milliseconds(config_.operation_timeout.count() / 1'000'000);
@@ -527,7 +528,7 @@ void Communicator::Impl::linger() {
 
 Communicator::Impl::~Impl() {
   if (::getpid() != process_) {
-    // The threads and sockets are the parent's: there is nothing here to end.
+    // After fork(): the threads and sockets belong to the parent process, so nothing is stopped.
     static_cast<void>(driver_.release());
     static_cast<void>(pool_.release());
     static_cast<void>(observer_.release());
@@ -539,7 +540,7 @@ Communicator::Impl::~Impl() {
     say_goodbye();
   }
   if (pool_) {
-    pool_->finish();  // jobs end and are handed to the loop, which still runs
+    pool_->finish();  // needs the loop, which takes the results of the last jobs
   }
   if (driver_) {
     driver_->stop_and_wait();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Communicators with parameter servers on real sockets, all as threads of one process.
+// Communicators with parameter servers on real sockets; all ranks are threads of one process.
 #include <gtest/gtest.h>
 
 #include "runtime/communicator.h"

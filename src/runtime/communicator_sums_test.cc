@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All-reduces whose numbers can be added on the way, on real sockets and without a switch that
-// does: ranks and servers as threads of one process.
+// All-reduces with codes that switches can add, on real sockets without such a switch. Ranks and
+// servers are threads of one process.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ using collective::Tolerance;
 constexpr std::uint16_t kWorkers = 4;
 constexpr std::size_t kCount = 50'000;
 
-// A variable of the environment for as long as this lives.
+// Sets an environment variable while it lives.
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
@@ -63,7 +63,7 @@ std::vector<double> exact_mean() {
   return mean;
 }
 
-// Squared error over energy.
+// Squared error divided by energy.
 template <typename Number>
 double error_of(const std::vector<Number>& mean) {
   const std::vector<double> exact = exact_mean();
@@ -85,7 +85,7 @@ Operation mean_of(std::vector<float>& buffer, const std::optional<Tolerance>& to
   return operation;
 }
 
-// The mean of everybody's part, and what it was carried out as.
+// The mean over all ranks, and the operation's report.
 struct Mean {
   std::vector<float> values;
   collective::OperationReport report;
@@ -131,7 +131,7 @@ TEST_P(CommunicatorSums, AreTheSameEverywhereAndClose) {
   }
 }
 
-// Who has all results may leave, though others have not decoded theirs yet.
+// A rank with all results may leave, even if others have not decoded theirs yet.
 TEST(CommunicatorSum, RanksLeaveAsSoonAsTheyAreDone) {
   for (int round = 0; round < 12; ++round) {
     run_group([&](Communicator& worker) {
@@ -140,7 +140,7 @@ TEST(CommunicatorSum, RanksLeaveAsSoonAsTheyAreDone) {
   }
 }
 
-// What was rounded away in one step comes in the next, so the mean over steps gets ever nearer.
+// A step's rounding error is added to the next step, so the mean over steps converges.
 TEST(CommunicatorSum, ErrorFeedbackMakesUpForWhatWasRoundedAway) {
   constexpr int kSteps = 16;
   for (const bool predicts : {false, true}) {
@@ -159,7 +159,7 @@ TEST(CommunicatorSum, ErrorFeedbackMakesUpForWhatWasRoundedAway) {
                 total[i] += double{values[i]} / kSteps;
               }
             }
-            // Of errors that nobody feeds back it would be first / kSteps.
+            // Without error feedback it would be first / kSteps.
             EXPECT_LT(error_of(total), first / (2 * kSteps)) << predicts << " " << servers;
           },
           servers);
@@ -184,8 +184,7 @@ TEST(CommunicatorSum, IsMadeOfWhatIsTolerantWhereTheEnvironmentSaysSo) {
   });
 }
 
-// Coded numbers need no switch, so they go where packets are encrypted, too; with calculations on
-// several threads.
+// Coded operations need no switch, so they work with encryption too; several compute threads.
 TEST(CommunicatorCodes, AreLearnedAndTheSameEverywhere) {
   for (const char* encrypts : {"0", "1"}) {
     const Variable encrypt("SPILLWAY_ENCRYPT", encrypts);
@@ -213,7 +212,7 @@ TEST(CommunicatorCodes, AreLearnedAndTheSameEverywhere) {
   }
 }
 
-// Whole numbers at every fiftieth place, so that nothing is rounded.
+// Integers at every fiftieth place, so nothing is rounded.
 std::vector<float> sparse_part_of(std::uint16_t rank) {
   std::vector<float> values(kCount);
   for (std::size_t i = 0; i < kCount; i += 50) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Communicators on real sockets, the ranks of a group as threads of one process.
+// Communicators on real sockets; the ranks of a group are threads of one process.
 #include "runtime/communicator.h"
 
 #include <gtest/gtest.h>
@@ -24,10 +24,10 @@ using collective::Kind;
 using collective::Operation;
 using collective::ReduceOp;
 
-// A signal handler stays for a process's life: other tests of this program want to install theirs.
+// A signal handler stays for the process's life, and other tests of this program install theirs.
 const bool kLeavesSignalsAlone = ::setenv("SPILLWAY_DUMP_SIGNAL", "NONE", 1) == 0;
 
-// A rank that waits for a processor is silent, too: silence is nobody's death here.
+// A rank that waits for a processor is silent too, so silence must not count as death here.
 CommunicatorConfig config_of(const UniqueId& id, std::uint32_t rank, std::uint32_t world) {
   CommunicatorConfig config;
   config.id = id;
@@ -38,7 +38,7 @@ CommunicatorConfig config_of(const UniqueId& id, std::uint32_t rank, std::uint32
   return config;
 }
 
-// Runs `body` at every rank of a new group, each on a thread of its own.
+// Runs `body` at every rank of a new group, each on its own thread.
 void run_group(std::uint32_t world, const std::function<void(Communicator&)>& body,
                const std::function<void(CommunicatorConfig&)>& adjust = {}) {
   const UniqueId id = create_unique_id(net::SocketAddress::parse("127.0.0.1:0").value()).value();
@@ -155,7 +155,7 @@ TEST(Communicator, RanksThatDisagreeAreBothTold) {
   });
 }
 
-// Rank 2 was told another code or algorithm than the others: nobody hangs, and everybody names it.
+// Rank 2 uses a different code or algorithm: no rank hangs, and every rank names rank 2.
 TEST(Communicator, RanksThatCodeDifferentlyAreTold) {
   const auto coded = [](collective::SumCode code, std::uint8_t precision) {
     return collective::Tolerance{.code = code, .precision = precision, .loss_bound_ppm = 0};

@@ -76,7 +76,7 @@ void ComputeThreads::finish() {
   }
 }
 
-// Without them such jobs are jobs like others.
+// If sleeper threads cannot be made, sleeping jobs run as ordinary ones.
 bool ComputeThreads::has_sleepers() {
   if (!sleepers_) {
     base::Result<std::unique_ptr<ComputeThreads>> made = start(kSleepers, on_done_);
@@ -89,14 +89,14 @@ bool ComputeThreads::has_sleepers() {
 
 void ComputeThreads::submit(collective::ComputeJob& job) {
   if (job.sleeps && has_sleepers()) {
-    job.sleeps = false;  // there it is a job like others
+    job.sleeps = false;  // an ordinary job for the sleepers' own pool
     sleepers_->submit(job);
     return;
   }
   {
     const std::lock_guard lock(mutex_);
     jobs_.push_back(&job);
-    unfinished_ += threads_.empty() ? 0 : 1;  // before a thread can have it and count it off
+    unfinished_ += threads_.empty() ? 0 : 1;  // before a thread can take it and count down
   }
   changed_.notify_one();
 }
@@ -109,7 +109,7 @@ collective::ComputeJob* ComputeThreads::take_inline() {
   return take_most_urgent();
 }
 
-// The first of those with the highest priority.
+// Takes the oldest job of the highest priority.
 collective::ComputeJob* ComputeThreads::take_most_urgent() {
   const auto chosen =
       std::max_element(jobs_.begin(), jobs_.end(),
@@ -122,7 +122,7 @@ collective::ComputeJob* ComputeThreads::take_most_urgent() {
   return job;
 }
 
-// Whoever waits for the job waits until it could be told.
+// Retries until the callback has memory to run: a caller waits for this job.
 void ComputeThreads::tell_done(collective::ComputeJob& job, const base::Status& status) {
   for (bool is_told = false; !is_told;) {
     try {

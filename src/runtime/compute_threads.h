@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A few threads that do the sums and the coding, the most urgent job first. With no threads (more
-// ranks on the machine than processors) jobs wait in a list for the communicator's own thread,
-// which runs them between packets: nobody is starved, and nobody waits to be woken.
+// A few threads for sums and coding; the most urgent job runs first. With no threads (more ranks on
+// the machine than processors), jobs queue for the communicator's own thread. It runs them between
+// packets, so no rank starves and no thread has to be woken.
 //
-// Jobs that sleep, as they wait for a device, have kSleepers threads of their own, which are made
-// for the first of them: they need no processor, and a device is busy only with many of them.
+// Sleeping jobs, which wait for a device, have kSleepers threads of their own, made for the first
+// such job. They need no processor, and only many of them keep a device busy.
 //
-// A job that throws, for want of memory, or could not do its work, is done as well: `on_done` is
-// told of it.
+// A job that throws (out of memory, say) or fails still counts as done: `on_done` gets the error.
 //
-// submit() and take_inline() on the communicator's thread; `on_done` is called from the threads.
+// Only the communicator's thread calls submit() and take_inline(). The pool's threads call
+// `on_done`.
 #pragma once
 
 #include <atomic>
@@ -28,34 +28,34 @@
 
 namespace spillway::runtime {
 
-// How many threads a rank gets where `local_ranks` share `processors`: what is left once each has
-// one for its packets, four at most.
+// Compute threads of a rank if `local_ranks` share `processors`: its share less one processor for
+// packets, at most four.
 unsigned compute_thread_count(unsigned processors, unsigned local_ranks);
-// Whether a rank has a processor for a second thread that moves packets, while nothing is coded:
-// beside those for the first, for the caller and for sums.
+// True if a rank has a processor for a second packet thread while nothing is coded. The first
+// packet thread, the caller and sums need one each.
 bool has_processor_for_helper(unsigned processors, unsigned local_ranks);
 
 inline constexpr unsigned kSleepers = 16;
 
-// Runs it; a sentence where it threw or could not do it.
+// Runs the job; returns an error if it threw or could not do its work.
 base::Status run_job(collective::ComputeJob& job);
 
 class ComputeThreads final : public collective::ComputePool {
  public:
   using Done = std::function<void(collective::ComputeJob&, const base::Status&)>;
 
-  // Fails where threads cannot be made.
+  // Fails if threads cannot be made.
   static base::Result<std::unique_ptr<ComputeThreads>> start(unsigned threads, Done on_done);
   ~ComputeThreads() override;
 
-  // Ends the threads once what was submitted is done; nothing may be submitted any more.
+  // Ends the threads once all submitted jobs are done. No job may be submitted afterwards.
   void finish();
 
   void submit(collective::ComputeJob& job) override;
-  // Without threads: the next job to run, or null.
+  // The next job to run if the pool has no threads; null if none is queued.
   collective::ComputeJob* take_inline();
 
-  // Something that was submitted to a thread is not done.
+  // True while a job submitted to a thread is not done.
   bool is_busy() const { return unfinished_ > 0 || (sleepers_ && sleepers_->is_busy()); }
 
   unsigned threads() const { return static_cast<unsigned>(threads_.size()); }
@@ -71,7 +71,7 @@ class ComputeThreads final : public collective::ComputePool {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<collective::ComputeJob*> jobs_;
-  std::atomic<std::size_t> unfinished_ = 0;  // with threads
+  std::atomic<std::size_t> unfinished_ = 0;  // counted only if there are threads
   bool is_closing_ = false;
   std::vector<std::thread> threads_;
   std::unique_ptr<ComputeThreads> sleepers_;

@@ -18,7 +18,7 @@
 
 namespace spillway::runtime::testing_job {
 
-// After so long a test that waits for something has failed.
+// A test that waits longer has failed.
 inline std::chrono::milliseconds test_patience() {
   static const auto patience = std::chrono::duration_cast<std::chrono::milliseconds>(
       harness::patience(std::chrono::seconds(60)));
@@ -28,7 +28,7 @@ inline base::Duration test_patience_duration() {
   return base::milliseconds(test_patience().count());
 }
 
-// What became of a server.
+// How a server ended, and its totals.
 struct Served {
   std::optional<base::Status> end;
   ServerTotals totals;
@@ -49,7 +49,8 @@ inline std::vector<Served> run_job(std::uint16_t workers, std::uint16_t servers,
                                    const std::function<void(Communicator&)>& body,
                                    std::string_view secret = {}) {
   ::setenv("SPILLWAY_DUMP_SIGNAL", "NONE", 1);  // other tests of this program install theirs
-  // A rank that waits for a processor is silent, too. For communicators that a rank makes, as well.
+  // A rank that waits for a processor is silent too. The variable also covers communicators that
+  // `body` makes.
   ::setenv("SPILLWAY_PEER_TIMEOUT", "3600", 1);
   const UniqueId id = create_unique_id(net::SocketAddress::parse("127.0.0.1:0").value()).value();
   std::vector<std::thread> threads;

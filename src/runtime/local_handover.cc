@@ -21,7 +21,7 @@ namespace spillway::runtime {
 namespace {
 
 constexpr std::uint32_t kNoteMagic = 0x4D4C5053;  // "SPLM"
-constexpr std::size_t kMaxDescriptors = 4;        // that are looked at; more are closed unseen
+constexpr std::size_t kMaxDescriptors = 4;        // received per note; the kernel closes the rest
 constexpr base::Duration kKnockAgain = base::milliseconds(5);
 
 enum class NoteKind : std::uint16_t { kAsk = 1, kHere = 2, kTaken = 3 };
@@ -89,13 +89,13 @@ Note note_of(NoteKind kind, std::uint16_t rank, const std::string& token) {
   return note;
 }
 
-// In the same time wherever they differ.
+// Constant-time comparison.
 bool has_token(const Note& note, const std::string& token) {
   return token.size() == note.token.size() &&
          CRYPTO_memcmp(token.data(), note.token.data(), token.size()) == 0;
 }
 
-// The socket's buffer is empty before each of the few notes, so all of it goes or nothing does.
+// The socket's buffer is empty before each of the few notes, so a note is sent whole or not at all.
 bool send_note(const net::UniqueFd& socket, Note note, const net::UniqueFd* descriptor = nullptr) {
   iovec part{&note, sizeof(note)};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
@@ -115,7 +115,7 @@ bool send_note(const net::UniqueFd& socket, Note note, const net::UniqueFd* desc
   return ::sendmsg(socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(note);
 }
 
-// All of them are owned from here on, wanted or not.
+// Takes ownership of every descriptor, wanted or not.
 std::vector<net::UniqueFd> descriptors_of(msghdr& message) {
   std::vector<net::UniqueFd> descriptors;
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
@@ -133,7 +133,7 @@ std::vector<net::UniqueFd> descriptors_of(msghdr& message) {
   return descriptors;
 }
 
-// A note of another length or kind is as good as none: its sender is not one of us.
+// A note of the wrong length or kind closes the connection: its sender is no rank of this job.
 Received receive_note(const net::UniqueFd& socket, NoteKind expected) {
   Received received;
   iovec part{&received.note, sizeof(received.note)};
@@ -159,8 +159,8 @@ Received receive_note(const net::UniqueFd& socket, NoteKind expected) {
   return received;
 }
 
-// One handover, both sides of it: this rank as a neighbour of others (calls) and as the owner whom
-// others call on (visits).
+// One handover, both sides of it: this rank connects to its neighbours' doors (calls) and serves
+// the neighbours that connect to its own (visits).
 class Handover {
  public:
   Handover(MemoryDoor door, const OwnSegment& own, std::span<const RankCard> cards,
@@ -169,13 +169,13 @@ class Handover {
   HandoverResult run(base::Duration patience);
 
  private:
-  // Of this rank at a neighbour's door.
+  // This rank's connection to a neighbour's door.
   struct Call {
     enum class State { kKnocking, kAsked, kOver };
     State state = State::kKnocking;
     net::UniqueFd socket{};
   };
-  // At this rank's door; the neighbour is known once it has asked.
+  // A connection to this rank's door; the neighbour is known once it has asked.
   struct Visit {
     net::UniqueFd socket{};
     std::optional<std::size_t> neighbour{};
@@ -199,7 +199,7 @@ class Handover {
   std::uint16_t rank_;
   HandoverResult result_;
   std::vector<Call> calls_;       // by neighbour
-  std::vector<bool> was_served_;  // by neighbour: it has said that it can read, or never will
+  std::vector<bool> was_served_;  // by neighbour: it can read, or it never will
   std::list<Visit> visits_;
 };
 
@@ -221,8 +221,8 @@ bool Handover::is_settled() const {
          std::all_of(was_served_.begin(), was_served_.end(), [](bool served) { return served; });
 }
 
-// A neighbour opens its door before it shows its card and closes it when it has served all, so a
-// door that is closed stays closed, and nobody will come from there.
+// A neighbour opens its door before it sends its card, and closes it once all are served. A closed
+// door therefore stays closed, and that neighbour will not connect to this rank.
 void Handover::knock(std::size_t neighbour) {
   Call& call = calls_[neighbour];
   const UnixName name = unix_name(card_of(neighbour).name);
@@ -232,7 +232,7 @@ void Handover::knock(std::size_t neighbour) {
     return;
   }
   if (::connect(call.socket.get(), name.plain(), name.size) != 0) {
-    if (errno != EAGAIN && errno != EINTR) {  // else too many are before its door
+    if (errno != EAGAIN && errno != EINTR) {  // else its backlog is full
       was_served_[neighbour] = true;
       give_up(neighbour, fmt::format("its door is closed: {}", std::strerror(errno)));
     }
@@ -269,7 +269,7 @@ void Handover::hear_answer(std::size_t neighbour) {
   }
   owner.segment = std::move(segment).value();
   call.state = Call::State::kOver;
-  // If that does not get through, the owner does not count on it: nothing is lost.
+  // If this note is lost, the owner does not rely on this reader, and the data uses sockets.
   static_cast<void>(
       send_note(call.socket, note_of(NoteKind::kTaken, rank_, card_of(neighbour).token)));
   call.socket = {};
@@ -301,7 +301,7 @@ void Handover::let_in() {
   }
 }
 
-// False when the visit is over.
+// Returns false when the visit is over.
 bool Handover::hear(Visit& visit) {
   const Received received =
       receive_note(visit.socket, visit.neighbour ? NoteKind::kTaken : NoteKind::kAsk);
@@ -339,7 +339,7 @@ bool Handover::hear_question(Visit& visit, const Received& received) {
   }
   if (!send_note(visit.socket, note_of(NoteKind::kHere, rank_, card_of(neighbour).token),
                  &own_.descriptor())) {
-    was_served_[neighbour] = true;  // it asks once, and has gone since
+    was_served_[neighbour] = true;  // it asks only once, and has left
     return false;
   }
   visit.neighbour = neighbour;

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How ranks of one machine come by each other's segments. A rank opens a MemoryDoor, a Unix socket
-// with a random abstract name, and its card says where that is. Once all cards are known, each rank
-// knocks at its neighbours' doors and answers at its own (hand_over):
+// How ranks of one machine get each other's segments. A rank opens a MemoryDoor, a Unix socket with
+// a random abstract name, which its card names. Once all cards are known, each rank connects to its
+// neighbours' doors and serves its own (hand_over):
 //
 //   neighbour to owner   ask    its rank, and the owner's token
 //   owner to neighbour   here   its rank, the neighbour's token, and the segment's descriptor
 //   neighbour to owner   taken  its rank, and the owner's token: it can read
 //
-// A name can be seen by everybody on the machine, a token only in a card. So a token shows that the
-// other was at the rendezvous; on top of that the kernel must say that it is of this user. What
-// else comes to a door is turned away and counted.
+// Every process on the machine can see a name; only cards carry a token. A token therefore proves
+// that the peer was at the rendezvous, and the kernel must also confirm that it runs as this user.
+// Other connections are rejected and counted.
 //
-// Nothing here blocks: a neighbour that is silent, gone or not what its card says costs no more
-// than the patience, and its memory is then not shared. Each end knows for itself: an owner that
-// was not told "taken" does not count on being read. The door is closed when all are served.
-// Limits: kMaxMemoryStrangers connections that have not said who they are. One thread.
+// hand_over() never takes longer than `patience`. If a neighbour is silent, gone or does not match
+// its card, its memory is not shared. Each end decides for itself: an owner that gets no "taken"
+// assumes that the neighbour cannot read. The door closes when all are served. Limits:
+// kMaxMemoryStrangers connections that have not identified themselves. One thread.
 #pragma once
 
 #include <array>
@@ -48,23 +48,23 @@ class MemoryDoor {
 
   net::UniqueFd socket_;
   std::string name_;   // 32 hexadecimal digits
-  std::string token_;  // the same
+  std::string token_;  // 32 hexadecimal digits
 };
 
-// What came of one neighbour.
+// The outcome for one neighbour.
 struct Neighbour {
   std::uint16_t rank = 0;
   std::optional<SharedSegment> segment{};  // this rank can read it
   bool reads_us = false;                   // it can read this rank's
-  std::string trouble{};                   // why not, if either is not so
+  std::string trouble{};                   // why either failed; empty if neither did
 };
 
 struct HandoverResult {
   std::vector<Neighbour> neighbours{};
-  std::uint64_t turned_away = 0;  // who knocked and was no neighbour
+  std::uint64_t turned_away = 0;  // rejected connections
 };
 
-// With all ranks whose cards name the same domain as this rank's own, `cards[rank]`.
+// Hands over with all ranks whose cards name the same domain as `cards[rank]`, this rank's own.
 HandoverResult hand_over(MemoryDoor door, const OwnSegment& own, std::span<const RankCard> cards,
                          std::uint16_t rank, base::Duration patience);
 

@@ -17,7 +17,7 @@ std::string network_namespace() {
   return error ? "" : link.string();
 }
 
-// One line for all of them: it is a matter of speed.
+// One log line for all neighbours: not sharing only costs speed.
 void tell(const HandoverResult& result) {
   std::string troubles;
   for (const Neighbour& neighbour : result.neighbours) {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory shared between ranks of one machine: each has a segment (local_segment.h) that it hands to
-// its neighbours when they meet (local_handover.h), and reads theirs. No process reads another's
-// address space, and none needs rights over another.
+// Memory shared between ranks of one machine. Each rank hands its segment (local_segment.h) to its
+// neighbours when they meet (local_handover.h), and reads theirs. No process reads another's
+// address space or needs rights over another process.
 //
-// Ranks may share where they run under one kernel, one user and one network (ranks in network
-// namespaces of their own are meant to use the network between them); SPILLWAY_LOCAL_COPY=0 turns
-// it off. Two neighbours that could not hand over, one way or both, stay near: what they would
-// share goes through sockets.
+// Ranks may share if they run under one kernel, one user and one network: ranks in separate network
+// namespaces are meant to use the network. SPILLWAY_LOCAL_COPY=0 turns sharing off. If a handover
+// fails in either direction, the two neighbours still count as near, and that data goes through
+// sockets.
 //
-// One thread: who meets, then the communicator's.
+// One thread: first the one that meets the other ranks, then the communicator's.
 #pragma once
 
 #include <optional>
@@ -28,10 +28,10 @@ namespace spillway::runtime {
 
 static_assert(collective::PeerMemory::kMaxBytes <= kSegmentBytes);
 
-// Ranks with the same, and not empty, may share. Empty where the kernel does not tell.
+// Ranks with the same domain may share. Empty if the kernel does not tell.
 std::string memory_domain();
 
-// What a rank has ready before it knows the others.
+// What a rank prepares before it knows the others.
 struct MemoryOffer {
   static base::Result<MemoryOffer> make();
 
@@ -44,7 +44,7 @@ struct MemoryOffer {
 
 class LocalMemory final : public collective::PeerMemory {
  public:
-  // Hands over, which takes no longer than `patience`, and logs with whom that did not work.
+  // Hands over in at most `patience`, and logs the neighbours that failed.
   static LocalMemory share(MemoryOffer offer, std::span<const RankCard> cards, std::uint16_t rank,
                            base::Duration patience);
 
@@ -58,16 +58,16 @@ class LocalMemory final : public collective::PeerMemory {
             base::MutableByteView to) override;
   const std::optional<collective::MemoryFailure>& failure() const override { return failure_; }
 
-  // Places that were refused.
+  // Number of refused reads.
   std::uint64_t refused() const { return refused_; }
-  // Of this rank's own segment.
+  // Memory in use by this rank's own segment.
   std::size_t memory_bytes() const { return own_.memory_bytes(); }
 
  private:
   LocalMemory(OwnSegment own, std::size_t world) : own_(std::move(own)), neighbours_(world) {}
 
   OwnSegment own_;
-  std::vector<std::optional<Neighbour>> neighbours_;  // by rank; none for those that are not near
+  std::vector<std::optional<Neighbour>> neighbours_;  // by rank; nullopt if not near
   std::optional<collective::MemoryFailure> failure_;
   std::uint64_t refused_ = 0;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranks that share memory, as threads or processes, and strangers that forge.
+// Ranks that share memory, as threads or processes, and strangers that forge notes.
 #include "runtime/local_memory.h"
 
 #include <fcntl.h>
@@ -27,10 +27,11 @@ namespace {
 
 using collective::MemoryPlace;
 
-constexpr base::Duration kShortHandover = base::milliseconds(100);  // for what will not happen
+constexpr base::Duration kShortHandover =
+    base::milliseconds(100);  // for events that must not happen
 const std::string kDigits(kMemoryNameDigits, '7');
 
-// For what will happen.
+// For events that must happen.
 base::Duration handover_patience() {
   static const base::Duration patience(harness::patience(std::chrono::seconds(60)).count());
   return patience;
@@ -54,7 +55,7 @@ std::vector<std::uint8_t> sample_bytes(std::size_t count, unsigned first) {
   return bytes;
 }
 
-// All ranks of a group hand over, each on a thread.
+// Hands over at all ranks of a group, each on its own thread.
 std::vector<LocalMemory> share_all(std::size_t world) {
   std::vector<MemoryOffer> offers;
   std::vector<RankCard> cards;
@@ -128,7 +129,8 @@ TEST(LocalMemory, RanksOfOtherDomainsAreNotNear) {
   EXPECT_FALSE(memory.is_near(2));
 }
 
-// The child shares, stages, says where through a pipe, and is killed while it has it staged.
+// The child shares and stages, sends the offset through a pipe, and is killed while the data is
+// staged.
 TEST(LocalMemory, ProcessesShareWithoutRightsOverEachOtherAndOutliveEachOther) {
   MemoryOffer mine = new_offer();
   MemoryOffer theirs = new_offer();
@@ -139,8 +141,8 @@ TEST(LocalMemory, ProcessesShareWithoutRightsOverEachOtherAndOutliveEachOther) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that is killed leaves nobody behind
-    // As under a strict Yama: whoever is not privileged can neither trace nor read it.
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a killed test leaves no child behind
+    // As under a strict Yama: unprivileged processes can neither trace nor read it.
     ::prctl(PR_SET_DUMPABLE, 0);
     LocalMemory memory = LocalMemory::share(std::move(theirs), cards, 1, handover_patience());
     const std::uint64_t offset =
@@ -171,9 +173,9 @@ TEST(LocalMemory, ACardWithoutADoorBehindItLeadsToSocketsAtOnce) {
   EXPECT_FALSE(memory.is_read_by(1));
 }
 
-// Rank 1's card names the door of rank 2, token and all, as whoever can change cards on their way
-// might have it: nobody takes rank 2's memory for rank 1's. What is not shared for that goes
-// through sockets. Returns whom rank 2 turns away.
+// Rank 1's card names rank 2's door and token, as an attacker who can change cards might forge it.
+// No rank may take rank 2's memory for rank 1's; that data goes through sockets. Returns the number
+// of connections that rank 2 rejects.
 std::uint64_t turned_away_with_a_forged_card(base::Duration patience) {
   std::vector<MemoryOffer> offers;
   std::vector<RankCard> cards;
@@ -202,7 +204,7 @@ std::uint64_t turned_away_with_a_forged_card(base::Duration patience) {
   return results[2].turned_away;
 }
 
-// Where rank 2 waits for a processor it may not come to its door in time: then it has more.
+// If rank 2 waits for a processor, it may serve its door too late: then it gets more time.
 TEST(LocalMemory, ACardThatNamesSomebodyElsesDoorGetsNothingOfIt) {
   base::Duration patience = kShortHandover;
   while (turned_away_with_a_forged_card(patience) == 0) {
@@ -211,7 +213,7 @@ TEST(LocalMemory, ACardThatNamesSomebodyElsesDoorGetsNothingOfIt) {
   }
 }
 
-// The same as LocalMemory sends it.
+// The note's layout in local_handover.cc.
 struct ForgedNote {
   std::uint32_t magic = 0x4D4C5053;
   std::uint16_t kind = 0;
@@ -262,8 +264,8 @@ net::UniqueFd knock_at(const MemoryDoor& door) {
   return socket;
 }
 
-// What rank 0 makes of a rank 1 that asks and goes, and whose door answers as `answer` does.
-// `over`: rank 0 waits no longer.
+// Rank 0's result for a rank 1 that asks and leaves, and whose door answers with `answer`. `over`
+// is set when rank 0 stops waiting.
 Neighbour meet_owner(const std::function<void(const net::UniqueFd&, const RankCard& asks,
                                               std::future<void> over)>& answer,
                      base::Duration patience = handover_patience()) {

@@ -15,7 +15,7 @@
 namespace spillway::runtime {
 namespace {
 
-// What a reader insists on; the owner also keeps others from writing.
+// A reader requires these seals; the owner's also forbid new writable mappings.
 constexpr int kReaderSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 constexpr int kOwnerSeals = kReaderSeals | F_SEAL_FUTURE_WRITE;
 constexpr unsigned kNoExecSeal = 0x0008;  // MFD_NOEXEC_SEAL, since Linux 6.3
@@ -25,7 +25,7 @@ base::Status not_a_segment(std::string_view why) {
   return {base::StatusCode::kMalformed, fmt::format("what it handed over is no segment: {}", why)};
 }
 
-// Hardened systems want it said that it is not to be executed; older ones do not know the word.
+// Hardened systems require the no-exec flag; older kernels reject it.
 net::UniqueFd memory_file() {
   const int fd = ::memfd_create("spillway-segment", MFD_CLOEXEC | MFD_ALLOW_SEALING | kNoExecSeal);
   return net::UniqueFd(fd >= 0 || errno != EINVAL
@@ -39,7 +39,7 @@ base::Status check_segment(const net::UniqueFd& descriptor) {
   if (::fstat(descriptor.get(), &file) != 0 || ::fstatfs(descriptor.get(), &home) != 0) {
     return net::system_error("look at a segment", errno);
   }
-  // Huge pages may be missing when they are touched, so theirs is another kind of file.
+  // tmpfs only: a hugetlbfs file may have no pages left when they are touched.
   if (!S_ISREG(file.st_mode) || home.f_type != TMPFS_MAGIC) {
     return not_a_segment("not memory");
   }
@@ -81,7 +81,7 @@ base::Result<OwnSegment> OwnSegment::make() {
   return OwnSegment(std::move(descriptor), std::move(mapping));
 }
 
-// Touching what the kernel has no memory for would end the process; asking first does not.
+// Touching a page that the kernel cannot back would kill the process; fallocate() just fails.
 bool OwnSegment::back(std::size_t end) {
   if (end <= backed_) {
     return true;

@@ -2,14 +2,15 @@
 //
 // A piece of memory that one rank writes and its neighbours read: a memfd of fixed size.
 //
-// The owner maps it, then seals it: from then on it can neither shrink nor grow, so that no reader
-// ever touches what is not there, and nobody can map it for writing any more. A reader believes
-// none of that: SharedSegment::open() looks at kind, size and seals before it maps, and reads only
-// inside. What stood in a segment may be read by everybody it was handed to.
+// The owner maps the memfd, then seals it. From then on it can neither shrink nor grow, so no
+// reader touches missing pages, and no one can make a new writable mapping. A reader trusts none of
+// this: SharedSegment::open() checks kind, size and seals before it maps, and reads stay inside.
+// Every neighbour with the descriptor can read all data ever staged.
 //
-// Limits: kSegmentBytes of address space for each, of which the owner's take memory as far as they
-// were ever used at one time. Memory is asked for before it is touched: when there is none, there
-// is no room. A reader's mapping stays good when the owner dies. One thread each.
+// Limits: kSegmentBytes of address space per segment. The owner's segment takes memory up to the
+// highest offset ever used. Memory is requested before it is touched; if there is none, stage()
+// returns nullopt. A reader's mapping survives the owner's death. Each segment belongs to one
+// thread.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +27,7 @@ namespace spillway::runtime {
 
 inline constexpr std::size_t kSegmentBytes = std::size_t{64} << 20;
 
-// Memory that is unmapped when its owner goes; moved but never copied.
+// A mapping that is unmapped with its owner. Movable, not copyable.
 class Mapping {
  public:
   Mapping() = default;
@@ -52,10 +53,10 @@ class OwnSegment {
  public:
   static base::Result<OwnSegment> make();
 
-  // What neighbours are handed.
+  // The descriptor that neighbours receive.
   const net::UniqueFd& descriptor() const { return descriptor_; }
 
-  // A copy of the bytes in the segment; nothing if there is no room.
+  // Copies the bytes into the segment. Returns their offset, or nullopt if there is no room.
   std::optional<std::uint64_t> stage(base::ByteView bytes);
   void release(std::uint64_t offset);
 
@@ -71,15 +72,15 @@ class OwnSegment {
   net::UniqueFd descriptor_;
   Mapping mapping_;
   BlockAllocator blocks_{kSegmentBytes};
-  std::size_t backed_ = 0;  // so many bytes, from the first, have memory
+  std::size_t backed_ = 0;  // bytes from offset 0 that have memory
 };
 
 class SharedSegment {
  public:
-  // Of a descriptor that somebody else made.
+  // Checks and maps a descriptor that another process made.
   static base::Result<SharedSegment> open(const net::UniqueFd& descriptor);
 
-  // False, and nothing is copied, if not all of it lies inside.
+  // Returns false and copies nothing unless the whole range lies inside.
   bool read(std::uint64_t offset, base::MutableByteView to) const;
 
  private:

@@ -16,7 +16,7 @@
 namespace spillway::runtime {
 namespace {
 
-// `most`: bytes of UDP payload that the path takes.
+// `most`: largest UDP payload, in bytes, that the path takes.
 base::Status check_path(std::uint16_t peer, const net::SocketAddress& address, unsigned most,
                         const packetize::PacketLimits& limits) {
   const unsigned path_mtu = most + limits.datagram_overhead();
@@ -34,7 +34,7 @@ bool is_loopback(const net::SocketAddress& address) {
   return text.starts_with("127.") || text.starts_with("[::1]");
 }
 
-// Jobs make communicators by the dozen: one line of a process says it.
+// Warns once per process: jobs make dozens of communicators.
 void warn_without_secret(std::span<const net::SocketAddress> addresses, bool has_id) {
   static std::atomic<bool> said = false;
   if (std::all_of(addresses.begin(), addresses.end(), is_loopback) || said.exchange(true)) {
@@ -161,7 +161,7 @@ unsigned ranks_here(std::span<const RankCard> cards, std::uint16_t rank) {
 }
 
 std::optional<MemoryOffer> offer_memory(const Preparation& preparation) {
-  // Who is told where the others are has a network that is meant to be used.
+  // If the launch names the peers' addresses, the ranks are meant to use the network.
   if (!preparation.local_copy || !preparation.launch.peers.empty() ||
       preparation.group.world == 1) {
     return std::nullopt;

@@ -16,13 +16,13 @@
 namespace spillway::runtime {
 namespace {
 
-// Ranks begin an operation at different times: what the first ones send may wait.
+// Ranks begin an operation at different times: payloads of the first ones are buffered.
 constexpr std::size_t kEarlyBytes = 4 * 1024 * 1024;
 
-// Loopback has no link: memory is the limit, and a burst costs nobody anything.
+// Loopback has no link: memory is the limit, and bursts do no harm.
 void tune_for_loopback(net::DriverConfig& driver) {
   transport::ExchangeConfig& exchange = driver.endpoint.exchange;
-  exchange.paths = 1;  // spraying would only keep datagrams from being joined
+  exchange.paths = 1;  // more paths would only break up GSO runs
   exchange.burst_packets = 7;
   exchange.report_packets = 28;
   exchange.receive_rate = base::gigabits_per_second(200);
@@ -33,16 +33,16 @@ void tune_for_loopback(net::DriverConfig& driver) {
   driver.endpoint.congestion.delay_target = base::milliseconds(1);
 }
 
-// Bursts and reports of less than this cost hosts more than they gain the network.
+// Smaller bursts and reports cost hosts more than they gain the network.
 constexpr unsigned kBurstBytes = 24 * 1024;
-// A loop that reads and reports comes back to sending after hundreds of microseconds. What the link
-// carries in this part of a second may leave at once, or a fast link would idle meanwhile.
+// A loop that reads and reports returns to sending after hundreds of microseconds. One burst may
+// carry what the link sends in this fraction of a second, or a fast link would idle meanwhile.
 constexpr std::int64_t kTurnsPerSecond = 2000;
 
 void tune_for_link(base::BitRate rate, unsigned mtu, net::DriverConfig& driver) {
   transport::ExchangeConfig& exchange = driver.endpoint.exchange;
   exchange.receive_rate = rate;
-  // One that is longer than a run does not leave in one piece.
+  // At most one GSO run: a longer burst would not leave in one piece.
   const unsigned least = std::clamp(unsigned{net::DatagramSender::kMaxRunBytes} / mtu, 1U, 8U);
   const auto packets = static_cast<std::uint8_t>(std::clamp(kBurstBytes / mtu, least, 64U));
   exchange.burst_packets = packets;
@@ -51,7 +51,7 @@ void tune_for_link(base::BitRate rate, unsigned mtu, net::DriverConfig& driver) 
   driver.send_burst = std::max(driver.send_burst, base::bytes(rate.count() / 8 / kTurnsPerSecond));
 }
 
-// The first line of a file as a number; nothing where there is none.
+// The number at the start of a file; nullopt if there is none.
 std::optional<std::int64_t> number_in(const std::string& path) {
   std::ifstream file(path);
   std::int64_t number = 0;
@@ -93,7 +93,7 @@ base::Result<net::InterfaceAddress> own_interface(const Preparation& preparation
   return choose_interface(*all, *choice);
 }
 
-// Beyond, more would be cut than comes whole.
+// Above this, more packets would arrive trimmed than whole.
 constexpr double kMaxTrimmedTarget = 0.5;
 
 transport::ControllerKind window_named(std::string_view name) {
@@ -179,7 +179,7 @@ collective::Algorithm algorithm_named(std::string_view name) {
   return collective::Algorithm::kAutomatic;
 }
 
-// On loopback there are no links to measure.
+// On loopback there are no links to measure, so shares are equal.
 base::Status take_plan(const base::Environment& environment, Preparation& preparation) {
   const base::Result<std::string> algorithm = environment.checked_text("SPILLWAY_ALGORITHM");
   const auto rack_ranks = environment.number("SPILLWAY_RACK_RANKS");
@@ -205,7 +205,7 @@ base::Status take_plan(const base::Environment& environment, Preparation& prepar
   return {};
 }
 
-// Its place to meet is the id's; only the nonce counts.
+// Ranks meet at the id's address, so `where` needs only the nonce.
 base::Result<Launch> launch_by_id(const CommunicatorConfig& config) {
   const base::Result<UniqueIdContent> content = parse_unique_id(*config.id);
   if (!content.ok()) {
@@ -229,7 +229,7 @@ base::Result<Launch> launch_by_id(const CommunicatorConfig& config) {
   return launch;
 }
 
-// Who else there will be is not known yet, only whether they are all here.
+// The other ranks are not known yet, only whether all of them run on this machine.
 Launch launch_of_seat(bool on_one_machine) {
   Launch launch;
   launch.world = 2;
@@ -245,7 +245,7 @@ base::Result<Launch> launch_by_environment(const CommunicatorConfig& config,
   return launch_from_environment(environment, config.servers);
 }
 
-// What is read for later: the secret, what is observed, whether memory is shared.
+// Reads settings that are used later: the secret, encryption, memory sharing, observers.
 base::Status take_variables(const CommunicatorConfig& config, const base::Environment& environment,
                             Preparation& preparation) {
   preparation.identity = {config.name, preparation.launch.rank, preparation.launch.world,

@@ -1,30 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Everything a communicator needs to know before its first packet: who it is, how its packets look,
-// how its driver is tuned. Explicit options go before SPILLWAY_* variables, those before what the
-// machine says.
+// Everything a communicator needs to know before its first packet: its identity, its packet format
+// and its driver's settings. Explicit options win over SPILLWAY_* variables, and those over what
+// the machine reports.
 //
 //   SPILLWAY_LINK_RATE           bits per second of this host's link
-//   SPILLWAY_MTU                 of its interface
-//   SPILLWAY_TRIM_BYTES          to which the network cuts frames
-//   SPILLWAY_PATHS               source ports
-//   SPILLWAY_CARRIER             UDP, TCP or what gets through (net/carrier.h)
-//   SPILLWAY_TCP_CONGESTION      control, where that is TCP
-//   SPILLWAY_WINDOW              which controller
-//   SPILLWAY_TRIMMED_TARGET      over-send
-//   SPILLWAY_ALGORITHM           of operations that do not say
+//   SPILLWAY_MTU                 of the interface, in bytes
+//   SPILLWAY_TRIM_BYTES          size of a trimmed frame
+//   SPILLWAY_PATHS               number of source ports
+//   SPILLWAY_CARRIER             UDP, TCP, or UDP with fallback to TCP (net/carrier.h)
+//   SPILLWAY_TCP_CONGESTION      congestion control of TCP
+//   SPILLWAY_WINDOW              congestion controller
+//   SPILLWAY_TRIMMED_TARGET      over-send: share of packets to be trimmed
+//   SPILLWAY_ALGORITHM           of operations that name none
 //   SPILLWAY_RACK_RANKS          ranks under one switch
-//   SPILLWAY_SHARES              who adds up how much
-//   SPILLWAY_THREADS             that do sums and coding
-//   SPILLWAY_SERVERS             parameter servers of the job
-//   SPILLWAY_SECRET              the job's (secret.h)
-//   SPILLWAY_SECRET_FILE         where that is
-//   SPILLWAY_ENCRYPT             needs one
+//   SPILLWAY_SHARES              how much of a tensor each rank owns
+//   SPILLWAY_THREADS             compute threads, for sums and coding
+//   SPILLWAY_SERVERS             number of parameter servers
+//   SPILLWAY_SECRET              the job's secret (secret.h)
+//   SPILLWAY_SECRET_FILE         path of the secret
+//   SPILLWAY_ENCRYPT             encrypts payloads; needs a secret
 //   SPILLWAY_PEER_TIMEOUT        timeouts.h
 //   SPILLWAY_RENDEZVOUS_TIMEOUT  timeouts.h
 //
-// prepare() reads the environment, the secret's file and the kernel's tables; it leaves nothing
-// open.
+// prepare() reads the environment, the secret's file and kernel files; it leaves nothing open.
 #pragma once
 
 #include "base/environment.h"
@@ -38,17 +37,17 @@ namespace spillway::runtime {
 
 struct Preparation {
   collective::Group group;
-  Launch launch;         // its rendezvous is unused where there is an id
-  Secret secret;         // empty: none
-  bool encrypt = false;  // payloads, too; only with a secret
+  Launch launch;         // its rendezvous is unused if there is an id
+  Secret secret;         // empty if the job has none
+  bool encrypt = false;  // encrypts payloads; requires a secret
   Identity identity;
   ObserverConfig observer;
   net::DriverConfig driver;
   base::Duration rendezvous_patience{};
   bool is_loopback = false;
   bool local_copy = true;  // ranks of one machine share memory
-  // What operations do that do not say (SPILLWAY_ALGORITHM, SPILLWAY_RACK_RANKS, SPILLWAY_SHARES,
-  // SPILLWAY_CHUNKS).
+  // Defaults for operations that name none (SPILLWAY_ALGORITHM, SPILLWAY_RACK_RANKS,
+  // SPILLWAY_SHARES, SPILLWAY_CHUNKS).
   collective::Algorithm algorithm = collective::Algorithm::kAutomatic;
   std::uint16_t rack_ranks = 0;
   collective::ShareRule shares = collective::ShareRule::kAutomatic;
@@ -61,7 +60,7 @@ struct Preparation {
 base::Result<Preparation> prepare(const CommunicatorConfig& config,
                                   const base::Environment& environment);
 
-// Of a seat, when it is known which rank sits there.
+// Completes a seat's preparation once its rank is known.
 base::Status take_rank(const Member& member, const base::Environment& environment,
                        Preparation& preparation);
 

@@ -22,7 +22,7 @@ bool is_memory_name(const std::string& text) {
          text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
-// Nothing at all, or all three of it.
+// The memory card has all three fields or none.
 base::Status read_memory_card(std::istringstream& text, MemoryCard& card) {
   if (!(text >> card.domain)) {
     return {};

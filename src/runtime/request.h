@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An operation somebody waits for: asked (is_done), waited for, or heard of by a callback, from any
-// thread. Shared by its communicator until the operation ends and by the caller until it lets go.
+// A pending operation. Any thread may poll it (is_done), wait for it, or learn of its end by a
+// callback. The communicator shares it until the operation ends, the caller until it lets go.
 #pragma once
 
 #include <chrono>
@@ -23,7 +23,7 @@ class Request {
   // Called once, on the communicator's thread; must not block.
   using Callback = std::function<void(const base::Status& status)>;
 
-  // `watcher`: may be null.
+  // `watcher` may be null.
   explicit Request(Callback callback = {}, std::shared_ptr<RequestWatcher> watcher = {})
       : callback_(std::move(callback)), watcher_(std::move(watcher)) {}
 
@@ -31,7 +31,7 @@ class Request {
     const std::lock_guard lock(mutex_);
     return status_.has_value();
   }
-  // How it ended; nothing if it has not by then. No limit: as long as it takes.
+  // How the operation ended; nullopt if it has not within `limit`. Waits forever without a limit.
   std::optional<base::Status> wait(std::optional<std::chrono::nanoseconds> limit) const {
     if (!watcher_) {
       return wait_unwatched(limit);
@@ -41,7 +41,7 @@ class Request {
     watcher_->on_wait(began, base::MonotonicClock().now(), status.has_value());
     return status;
   }
-  // Of an operation that has ended.
+  // Valid once the operation has ended.
   collective::OperationReport report() const {
     const std::lock_guard lock(mutex_);
     return report_;

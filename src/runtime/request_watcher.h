@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whoever wants to know when a request is waited for and when it is over.
+// Is told when a caller waits for a request and when the request ends.
 #pragma once
 
 #include "base/units.h"
@@ -10,9 +10,9 @@ namespace spillway::runtime {
 class RequestWatcher {
  public:
   virtual ~RequestWatcher() = default;
-  // On the thread that waited; `is_over`: and not only its patience.
+  // Called on the waiting thread. `is_over`: the operation ended, not only the wait.
   virtual void on_wait(base::Instant began, base::Instant ended, bool is_over) = 0;
-  // Once, on the communicator's thread, before anybody who waits comes back.
+  // Called once, on the communicator's thread, before any waiter returns.
   virtual void on_end(base::Instant at) = 0;
 };
 

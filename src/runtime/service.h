@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A parameter server's time of service: what it has done so far (ServerTotals, a plain value), and
-// how it ended.
+// A parameter server's service: its totals so far (ServerTotals, a plain value) and how it ended.
 //
-// begin() comes before all else. Any thread; the communicator's loop counts, its owner looks and
+// begin() comes before all else. Any thread: the communicator's loop adds, the owner reads and
 // waits.
 #pragma once
 
@@ -21,7 +20,7 @@ namespace spillway::runtime {
 
 struct ServerTotals {
   struct Worker {
-    std::uint64_t late = 0;  // operations that went on without some of its part
+    std::uint64_t late = 0;  // operations that completed without all of its part
     std::uint64_t missing_packets = 0;
     std::uint64_t trimmed_packets = 0;
   };
@@ -39,7 +38,7 @@ struct ServerTotals {
   }
 
   std::uint64_t operations = 0;
-  std::uint64_t tensor_bytes = 0;     // of those operations, all servers together
+  std::uint64_t tensor_bytes = 0;     // of whole tensors, summed over operations
   std::uint64_t wire_bytes_sent = 0;  // UDP payload
   std::vector<Worker> workers;        // by rank
 };
@@ -62,7 +61,7 @@ class Service {
     }
   }
 
-  // How it ended; nothing while it goes on after `limit`.
+  // How the service ended; nullopt if it still runs after `limit`.
   std::optional<base::Status> wait(std::chrono::milliseconds limit) const {
     std::unique_lock lock(mutex_);
     has_ended_.wait_for(lock, limit, [this] { return ended_.has_value(); });

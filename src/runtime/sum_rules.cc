@@ -16,7 +16,7 @@ using collective::Operation;
 using collective::SumCode;
 using collective::Tolerance;
 
-// What levels can have; whoever asked for more bits than these gets blocks, not fewer bits.
+// Precisions that levels support. A request for more bits uses blocks, never fewer bits.
 constexpr std::array<std::uint8_t, 4> kLevelBits = {2, 3, 4, 8};
 
 bool can_be_added(const Operation& operation, const collective::Group& group) {

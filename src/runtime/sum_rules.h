@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a communicator has to say about operations whose numbers can be added on the way, before the
-// engine looks at them: what SPILLWAY_ALGORITHM makes of an operation that does not say, and
-// whether this run's packets can carry sums at all.
+// Rules for operations whose sums switches can form, applied before the engine sees them: how
+// SPILLWAY_ALGORITHM changes an operation that names no algorithm, and whether this run's packets
+// can carry sums.
 //
-// Pure functions; every rank, told the same, comes to the same.
+// Pure functions: the same input gives the same result at every rank.
 #pragma once
 
 #include "base/status.h"
@@ -13,14 +13,15 @@
 
 namespace spillway::runtime {
 
-// The operation as it is carried out where `algorithm` is the environment's. Switches add what is
-// tolerant and can be coded for them; coded numbers go round a ring where that is said; all else
-// goes as if nothing had been said.
+// The operation that runs if the environment says `algorithm`. kSwitch applies to tolerant
+// operations whose values switches can add. Coded operations obey kRing alone, exact ones all but
+// kSwitch. In other cases the variable is ignored.
 collective::Operation with_algorithm(const collective::Operation& asked,
                                      collective::Algorithm algorithm,
                                      const collective::Group& group);
 
-// Who adds must be able to read, and sums have packets of one size.
+// Fails for codes that switches add if packets are encrypted, because switches must read them. Also
+// fails if the MTU is too small for sum packets, whose size is fixed.
 base::Status check_sums(const collective::Operation& operation, bool encrypts,
                         const packetize::PacketLimits& limits);
 

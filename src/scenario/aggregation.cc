@@ -15,7 +15,7 @@ constexpr std::array<Choice<std::uint8_t>, SPILLWAY_SUM_POLICIES> kPolicies = {
      {"first-come", SPILLWAY_SUM_FIRST_COME},
      {"preemptive", SPILLWAY_SUM_PREEMPTIVE}}};
 
-// Switches count it in 32 bits of microseconds.
+// Switches keep the lease in 32 bits of microseconds.
 ValueReader to_lease(std::uint32_t& lease_us) {
   return [&lease_us](std::string_view text) -> base::Status {
     base::Duration lease;
@@ -31,7 +31,7 @@ ValueReader to_lease(std::uint32_t& lease_us) {
   };
 }
 
-// "job:slots"
+// Reads "job:slots".
 base::Status read_limit(std::string_view text, std::vector<JobSlots>& limits) {
   JobSlots limit;
   const std::size_t colon = text.find(':');
@@ -66,7 +66,7 @@ ValueReader to_limits(std::vector<JobSlots>& limits) {
   };
 }
 
-// Switches keep jobs in a table of hashed rows.
+// Switches keep jobs in a hash table; all limited jobs must fit into it.
 base::Status check_rows(const std::vector<JobSlots>& limits) {
   spillway_sum_directory directory = {};
   for (const JobSlots& limit : limits) {

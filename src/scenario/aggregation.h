@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A switch that adds (dataplane/sum_slots.h), as data, and the `aggregate` lines of a scenario that
-// it is read from:
+// Switches that add sum packets (dataplane/sum_slots.h), as data, and the `aggregate` lines of a
+// scenario that configure them:
 //
 //   aggregate slots=4096 policy=preemptive level=0 lease=100ms
 //   aggregate switch=spine* level=1 slots=512 policy=static pools=2 limits=1:64,2:128
 //
-// `switch` is a name, or the beginning of names and a `*`; without it all switches add. `policy` is
-// static, first-come or preemptive; `pools` divides a static switch's slots equally among that many
+// `switch` is a name, or a prefix of names and a `*`; without it all switches add. `policy` is
+// static, first-come or preemptive. `pools` divides a static switch's slots equally among that many
 // jobs, by their numbers. `limits` are jobs and how many slots each may hold at a time. Without an
 // `aggregate` line no switch adds.
 #pragma once
@@ -32,7 +32,7 @@ struct JobSlots {
 
 struct Aggregation {
   std::string place;     // for messages: "line 4"
-  std::string switches;  // a name, or a beginning and '*'; empty: all
+  std::string switches;  // a name, or a prefix and '*'; empty: all
   spillway_sum_config config = {.slots = kDefaultSlots,
                                 .lease_us = SPILLWAY_SUM_LEASE_US,
                                 .pools = 1,

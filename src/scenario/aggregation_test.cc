@@ -75,7 +75,7 @@ TEST(Aggregation, WhatMakesNoSenseIsRefusedWithItsPlace) {
 }
 
 TEST(Aggregation, ALimitNeedsARowInTheSwitchesTable) {
-  // Jobs that would all like to have the same row.
+  // More jobs with the same first row than the table can probe.
   std::string limits;
   int jobs = 0;
   for (std::uint32_t job = 0; jobs <= SPILLWAY_SUM_PROBES; ++job) {

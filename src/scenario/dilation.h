@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The same network with time slowed down: rates are divided by a factor, and delays, tenants'
-// bursts and the times of faults are multiplied by it. Queues keep their bytes. What characterises
-// a network has no dimension and stays: the bandwidth-delay product in packets, queues over that
+// The same network with time slowed down. Rates are divided by a factor; delays, leases, tenants'
+// bursts and the times of faults are multiplied by it. Queues keep their bytes. The dimensionless
+// numbers of a network stay the same: the bandwidth-delay product in packets, queues over that
 // product, bursts over round trips. Pure.
 #pragma once
 
@@ -10,10 +10,11 @@
 
 namespace spillway::scenario {
 
-// False for a topology from a file: its links have rates of their own.
+// False for a topology from a file: its links have their own rates.
 bool can_be_dilated(const Scenario& scenario);
 
-// `factor` of 2: half as fast. Jobs and trainings are left alone; labs do not run them.
+// A `factor` of 2 makes the network half as fast. Jobs and trainings stay as they are; labs do not
+// run them.
 Scenario dilated(Scenario scenario, double factor);
 
 }  // namespace spillway::scenario

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The form of a scenario file: one directive per line, `noun key=value ...`; `#` begins a comment.
-// The first word behind the noun may stand without a key: `seed 7`, `topology leaf-spine rate=...`;
-// its key is then kBareKey. A key is given once in a line. What nouns and keys there are is
-// scenario.h's business.
+// The syntax of a scenario file: one directive per line, `noun key=value ...`; `#` begins a
+// comment. The first word behind the noun may stand without a key: `seed 7`, `topology leaf-spine
+// rate=...`; its key is then kBareKey. A key occurs at most once in a line. scenario.h lists the
+// nouns and their keys.
 //
-// Overrides have the shape `noun.key=value` and hold for every directive of that noun;
-// `noun.2.key=value` for the second one only. `noun=value` is the bare word's. A noun that does not
-// occur is added.
+// Overrides have the shape `noun.key=value` and apply to every directive of that noun;
+// `noun.2.key=value` applies to the second one only. `noun=value` sets the bare word. A missing
+// noun is added.
 //
-// A KeyReader is a key that a directive may have, with a function that reads its value. The
-// functions (to_bytes() and the others) keep references to what they fill in: a list of readers
-// lives no longer than that. read_values() reads a whole directive; where a key is unknown or a
-// value makes no sense it says which line, which key and what would be right, and what was read
-// before that stays.
+// A KeyReader names a key that a directive may have and reads its value. The functions (to_bytes()
+// and the others) keep references to their outputs, which must outlive the list of readers.
+// read_values() reads a whole directive. For an unknown key or a bad value it names the line, the
+// key and what is allowed; values read before that stay.
 #pragma once
 
 #include <charconv>
@@ -87,7 +86,7 @@ ValueReader to_number(T& out, std::uint64_t least = 0,
   };
 }
 
-// A size whose count goes into a plain integer.
+// A size in bytes, stored in a plain integer.
 template <std::unsigned_integral T>
 ValueReader to_byte_count(T& out) {
   return [&out](std::string_view text) -> base::Status {
@@ -103,7 +102,7 @@ ValueReader to_byte_count(T& out) {
   };
 }
 
-// A share, kept as so many per `whole`.
+// A fraction, stored as parts of `whole`.
 template <std::unsigned_integral T>
 ValueReader to_parts(T& out, std::uint32_t whole) {
   return [&out, whole](std::string_view text) -> base::Status {
@@ -122,7 +121,7 @@ struct Choice {
   E value;
 };
 
-// Another type than that of the choices may be assigned to, such as an optional.
+// `T` may differ from the choices' type, such as an optional of it.
 template <typename E, typename T>
 ValueReader to_choice(T& out, std::vector<Choice<E>> choices) {
   return [&out, choices = std::move(choices)](std::string_view text) -> base::Status {

@@ -8,7 +8,7 @@
 namespace spillway::scenario {
 namespace {
 
-constexpr double kMaxSkewPpm = 100'000;  // a tenth: far beyond any crystal
+constexpr double kMaxSkewPpm = 100'000;  // 10%: far beyond any crystal
 
 base::Status validate_skew(const Fault& fault) {
   if (!(std::abs(fault.skew_ppm) <= kMaxSkewPpm)) {
@@ -21,7 +21,7 @@ base::Status validate_skew(const Fault& fault) {
   return {};
 }
 
-// Where it happens is given.
+// Checks that the fault names its host, switch or link.
 base::Status validate_place(const Fault& fault) {
   if (is_host_fault(fault.kind)) {
     return fault.host == kNoHost ? base::invalid_argument("this fault needs a host")

@@ -12,7 +12,7 @@ namespace {
 constexpr std::uint64_t kMaxJobHosts = UINT16_MAX;                 // a rank has 16 bits
 constexpr std::uint64_t kMaxFirstNumber = std::uint64_t{1} << 62;  // counters never run out
 
-// Reads into the value and notes that it was given.
+// Reads the value and records that its key was given.
 ValueReader noting(bool& given, bool value, ValueReader read) {
   return [&given, value, read = std::move(read)](std::string_view text) -> base::Status {
     given = value;
@@ -93,7 +93,7 @@ std::vector<KeyReader> tcp_keys(TcpConfig& tcp) {
           {"tcp-window-max", to_bytes(tcp.window_max)}};
 }
 
-// The share of trims that is wanted concerns credit and window alike.
+// The target share of trims applies to credit and window alike.
 ValueReader to_trimmed_target(SpillwayOptions& options) {
   return [&options](std::string_view text) -> base::Status {
     double share = 0.0;

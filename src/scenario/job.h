@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A job: hosts that send each other what a pattern says, over one protocol. Background traffic is a
-// job as well, one that nobody waits for.
+// A job: hosts that send each other flows in a pattern, over one protocol. Background traffic is a
+// job as well, one that no run waits for.
 //
-// `job` and `background` lines of a scenario are read into it. `background` takes all that `job`
-// does but the pattern, which it is, and speaks DCTCP unless told otherwise. Keys of a protocol
-// that the job does not speak are read and ignored, so that one file compares protocols by an
-// override of job.protocol alone.
+// `job` and `background` lines of a scenario are read into it. `background` takes the keys of `job`
+// except those of patterns, and uses DCTCP by default. Keys of a protocol that the job does not use
+// are read and ignored, so that one file compares protocols with an override of job.protocol alone.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +29,12 @@ std::string_view protocol_name(Protocol protocol);
 struct SpillwayOptions {
   std::uint32_t packet_bytes = 1472;  // UDP payload of a full packet
   std::uint8_t precision = 16;        // bits per value of a whole packet
-  // Packets have the same sizes with each; what costs nothing per peer is good for many hosts.
+  // All choices give the same packet sizes; CRC-32C costs nothing per peer, which suits many hosts.
   wire::Protection protection = wire::Protection::kCrc32c;
-  std::uint64_t first_number = 0;  // where counters of packets begin, as after months
-  bool real_bytes = false;  // encode, send and decode real tensors; else packets carry their size
-  std::optional<base::BitRate> receive_rate;  // none: that of the host's link
-  std::optional<base::Duration> deadline;     // of each flow
+  std::uint64_t first_number = 0;  // where packet counters start, as after months
+  bool real_bytes = false;  // encode, send and decode real tensors; else packets carry only a size
+  std::optional<base::BitRate> receive_rate;  // unset: the rate of the host's link
+  std::optional<base::Duration> deadline;     // per flow
   transport::EndpointLimits limits;
   transport::ExchangeConfig exchange;
   transport::CongestionConfig congestion;

@@ -46,8 +46,8 @@ class Planner {
         plan_shard(step, worker, layer, worker * servers_ / workers_);
         continue;
       }
-      // Each worker begins with another server: a plan in which all begin with the first would
-      // make an incast of every layer.
+      // Each worker begins with another server: if all began with the first, every layer would be
+      // an incast.
       for (std::uint32_t i = 0; i < servers_; ++i) {
         plan_shard(step, worker, layer, (worker + i) % servers_);
       }
@@ -68,7 +68,7 @@ class Planner {
     push.message.phase = wire::Phase::kReduce;
     Flow pull = push;
     std::swap(pull.from, pull.to);
-    pull.message.source = static_cast<std::uint16_t>(pull.from);  // which says the shard, too
+    pull.message.source = static_cast<std::uint16_t>(pull.from);  // identifies the shard as well
     pull.message.piece = static_cast<std::uint16_t>(worker);
     pull.message.phase = wire::Phase::kGather;
     const std::uint32_t shard_done = shard_group(step, layer, server);

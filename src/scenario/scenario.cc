@@ -19,7 +19,7 @@ base::Status at_place(std::string_view place, const base::Status& status) {
                      : base::Status(status.code(), fmt::format("{}: {}", place, status.message()));
 }
 
-// Reads one setting apart from the others, for those that others depend on.
+// Reads one setting before the others that depend on it.
 base::Status read_first(const Directive& directive, std::string_view key, const ValueReader& read) {
   for (const KeyValue& given : directive.values) {
     if (given.key == key) {
@@ -43,7 +43,7 @@ base::Status read_limit(const Directive& directive, Scenario& scenario) {
   return read_values(directive, {{kBareKey, to_duration(scenario.limit)}});
 }
 
-// Uplinks' rate, or what share of the hosts' rate they have.
+// The uplinks' rate, absolute or as a share of the hosts' rate.
 ValueReader to_uplink_rate(TopologyOptions& topology) {
   return [&topology](std::string_view text) -> base::Status {
     if (const base::Result<base::BitRate> rate = base::parse_rate(text); rate.ok()) {
@@ -94,7 +94,7 @@ base::Status read_topology(const Directive& directive, Scenario& scenario) {
   return status;
 }
 
-// `ecn` is where marking begins, whatever the mode; in ECN mode it is a step.
+// `ecn` sets where marking begins, whatever the mode; in ECN mode marking is a step.
 ValueReader to_marking_threshold(spillway_port_config& port) {
   return [&port](std::string_view text) -> base::Status {
     std::uint32_t bytes = 0;
@@ -108,7 +108,7 @@ ValueReader to_marking_threshold(spillway_port_config& port) {
   };
 }
 
-// A queue that overflows before it marks would cripple whoever relies on marks without a word.
+// A queue that overflows before it marks would silently cripple protocols that rely on marks.
 base::Status check_marks_are_reached(const Directive& directive, const spillway_port_config& port) {
   if (port.mode != SPILLWAY_PORT_ECN || port.red_min_bytes < port.queue_bytes) {
     return {};

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the rival is made with: TCP as a data centre would run it. The model (sim/tcp) counts in
-// segments and leaves out what costs a real TCP time but is not the point of a comparison, so where
-// it errs it errs in the rival's favour: a flow is a connection that is open already, hosts need no
-// processor time, and a lost retransmission is noticed as quickly as a lost segment.
+// TCP settings for the baseline: TCP as a data centre would run it. The model (sim/tcp) counts in
+// segments and leaves out costs of real TCP that do not matter to the comparison. Its errors favour
+// TCP: every flow is an open connection, hosts need no processor time, and a lost retransmission is
+// noticed as quickly as a lost segment.
 //
 // Defaults: an initial window of 10 segments, selective acknowledgements, one acknowledgement per
-// segment, rto_min of 10 ms. Two of them decide how a rival fares in an incast and belong beside
-// every number taken with it: rto_min (Linux: 200 ms, data centres: 1 to 10 ms) and tail loss
-// probes (RFC 8985; on in Linux, off here), without which a lost tail costs a whole RTO.
+// segment, rto_min of 10 ms. Two settings decide how TCP fares in an incast and must be stated
+// beside every number: rto_min (Linux: 200 ms, data centres: 1 to 10 ms) and tail loss probes (RFC
+// 8985; on in Linux, off here). Without probes a lost tail costs a whole RTO.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@ struct TcpConfig {
   base::Duration ack_delay_max = base::microseconds(500);  // where segments_per_ack > 1
   double dctcp_gain = 1.0 / 16.0;
 
-  // Before the first sample of the round trip. Real stacks begin at a second.
+  // Before the first round-trip sample. Real stacks begin at a second.
   base::Duration rto_initial() const { return std::max(rto_min, base::milliseconds(1)); }
   std::uint32_t window_max_segments() const {
     return std::max<std::uint32_t>(initial_window,

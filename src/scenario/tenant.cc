@@ -12,7 +12,7 @@
 namespace spillway::scenario {
 namespace {
 
-// Of a TCP tenant's period: a flow's receiver keeps a bit per segment.
+// Per period of a TCP tenant: a flow's receiver keeps a bit per segment.
 constexpr base::Bytes kMaxFlowBytes = base::bytes(1'000'000'000);
 // Sums of starts and periods stay far from the end of time.
 constexpr base::Duration kLongest = base::seconds(1'000'000);
@@ -21,7 +21,7 @@ base::Status bad(const Tenant& tenant, std::string_view what) {
   return base::invalid_argument(fmt::format("{}: tenant: {}", tenant.place, what));
 }
 
-// A share of the link, or a rate.
+// A rate, or a share of the link.
 ValueReader to_rate_or_share(Tenant& tenant) {
   return [&tenant](std::string_view text) -> base::Status {
     if (const base::Result<base::BitRate> rate = base::parse_rate(text); rate.ok()) {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A tenant: traffic of somebody else from one host to another, for as long as the network runs. It
-// sends during `on`, is silent during `off`, and begins again; `off` of 0 is all the time.
+// A tenant: another user's traffic between two hosts, for as long as the network runs. It sends
+// during `on`, is silent during `off`, and repeats; with `off` of 0 it always sends.
 //
-//   udp             frames of 1,514 bytes at `rate`, whatever becomes of them; what the host's card
-//                   had no time for in a period is not sent later
-//   newreno, dctcp  what `rate` makes of `on` as one flow per period, the next one not before the
+//   udp             frames of 1,514 bytes at `rate`, regardless of loss; frames for which the
+//                   host's card had no time in a period are not sent later
+//   newreno, dctcp  `rate` times `on` as one flow per period; the next flow waits until the
 //                   one before has ended
 //
-// The rate is on the wire for udp and of payload for the others. `tenant` lines of a scenario are
-// read into a Tenant; plan_tenant() finds its hosts.
+// The rate counts wire bytes for udp and payload for the others. `tenant` lines of a scenario are
+// read into a Tenant; plan_tenant() resolves its hosts.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct Tenant {
   std::string from;   // hosts' names
   std::string to;
   TenantProtocol protocol = TenantProtocol::kUdp;
-  base::BitRate rate;  // 0: `share` counts
+  base::BitRate rate;  // 0: use `share`
   double share = 0.5;  // of the sending host's link
   base::Duration on = base::milliseconds(10);
   base::Duration off = base::milliseconds(10);
@@ -48,7 +48,7 @@ struct TenantPlan {
 
 base::Status read_tenant(const Directive& directive, Tenant& tenant);
 
-// Errors name the tenant's place.
+// Errors name the line of the tenant.
 base::Result<TenantPlan> plan_tenant(const Tenant& tenant, const Topology& topology);
 
 }  // namespace spillway::scenario

@@ -86,7 +86,7 @@ base::Status validate_host_links(const Topology& topology) {
   return {};
 }
 
-// Follows every link from host 0 and looks for hosts that were not met.
+// Follows every link from host 0; fails if some host is not reached.
 base::Status validate_connected(const Topology& topology) {
   std::vector<std::vector<NodeId>> neighbours(topology.nodes());
   for (const Link& link : topology.links) {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Hosts, switches and the links between them, as data. Nodes are numbered hosts first, then
-// switches; a link goes both ways with the same rate and delay. `port` is how the links' switch
-// ends treat packets; hosts' ends queue nothing. A directed link is named by its ends' names:
-// "host3->leaf0", "leaf0->spine1"; parallel ones carry a number behind it, from the second on:
-// "leaf0->spine1#2".
+// switches. A link has the same rate and delay in both directions. `port` configures the links'
+// switch ends; hosts' ends queue nothing. A directed link is named by its ends: "host3->leaf0",
+// "leaf0->spine1". From the second on, parallel links append a number: "leaf0->spine1#2".
 //
 // Builders and the text reader (topology_text.h) return a topology that validate() accepts, or an
 // error that says what to change. Every host has exactly one link and every host reaches every
@@ -40,7 +39,7 @@ struct Link {
   bool own_buffer = false;  // port.queue_bytes was given for this link alone
 };
 
-// A switch that adds, by its number among the switches.
+// A switch that adds; `switch_number` counts switches only.
 struct Adder {
   std::uint32_t switch_number = 0;
   spillway_sum_config config = {};
@@ -61,24 +60,23 @@ struct Topology {
   const std::string& node_name(NodeId node) const {
     return node < hosts() ? host_names[node] : switch_names[node - hosts()];
   }
-  // Of the host's only link.
+  // The rate of the host's only link.
   base::BitRate host_rate(HostId host) const;
-  // All switch ports alike. Links with a buffer of their own keep it, and thresholds that count
-  // from it shrink or grow with it.
+  // Configures all switch ports. Links with their own buffer keep it, and thresholds scale with it.
   void set_port_config(const spillway_port_config& port);
-  // Errors name a line that is for no switch, or the second one for a switch.
+  // Errors name a line that matches no switch, or the second line for one switch.
   base::Status set_aggregation(const std::vector<Aggregation>& lines);
 };
 
 // Rates at which a frame can be timed: it takes at least a nanosecond and at most some seconds.
 inline constexpr base::BitRate kMinRate = base::bits_per_second(1'000);
 inline constexpr base::BitRate kMaxRate = base::gigabits_per_second(10'000);
-// A sentence about a rate outside of these.
+// An error if the rate is outside these limits.
 base::Status validate_rate(base::BitRate rate);
 
 base::Status validate(const Topology& topology);
 
-// `port` with data queues of `queue_bytes` and its early drop and marks at the same shares of them.
+// `port` with data queues of `queue_bytes`; early drop and marks stay at the same shares of them.
 spillway_port_config with_buffer(spillway_port_config port, std::uint32_t queue_bytes);
 
 struct OneSwitchOptions {
@@ -88,7 +86,7 @@ struct OneSwitchOptions {
 };
 base::Result<Topology> one_switch(const OneSwitchOptions& options);
 
-// Hosts are spread over the leaves in runs: the first ones under leaf0.
+// Leaves get consecutive runs of hosts, leaf0 the first.
 struct LeafSpineOptions {
   std::uint32_t hosts = 32;
   std::uint32_t leaves = 4;

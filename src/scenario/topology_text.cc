@@ -55,7 +55,7 @@ class TopologyReader {
         fmt::format("\"{}\" is not known; lines begin with host, switch or link", words[0]));
   }
 
-  // Numbers the nodes, which takes knowing all hosts.
+  // Assigns node numbers, which requires knowing all hosts.
   Topology finish() && {
     for (Link& link : topology_.links) {
       link.a = number(nodes_[link.a]);
@@ -156,7 +156,7 @@ class TopologyReader {
     return {};
   }
 
-  Topology topology_;  // links' ends are positions in nodes_ until finish()
+  Topology topology_;  // links' ends index nodes_ until finish()
   std::vector<Node> nodes_;
   std::map<std::string, std::uint32_t, std::less<>> positions_;
 };

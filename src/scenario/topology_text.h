@@ -6,8 +6,8 @@
 //   host NAME
 //   link A B rate=100gbit delay=1us [buffer=256k]
 //
-// Names are declared before a link uses them; hosts are numbered in the order they appear. `buffer`
-// is the limit of each data queue of the link's switch ports. Errors name the line.
+// Names must be declared before a link uses them; hosts are numbered in order of appearance.
+// `buffer` limits each data queue of the link's switch ports. Errors name the line.
 #pragma once
 
 #include <string_view>

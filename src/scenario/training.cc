@@ -15,9 +15,9 @@ constexpr std::uint64_t kMaxSteps = 1'000'000;
 constexpr base::Bytes kMaxLayerBytes = base::bytes(1 << 30);
 constexpr base::Duration kLongestLayer = base::seconds(1'000);
 
-// A layer's figures as they are written: one for all, or one for each.
+// Per-layer values as written: one for all layers, or one for each.
 struct LayerLists {
-  std::uint32_t layers = 0;  // 0: as many as the longest list has
+  std::uint32_t layers = 0;  // 0: the length of the longest list
   std::vector<base::Bytes> bytes = {base::bytes(1'000'000)};
   std::vector<base::Duration> forward = {base::milliseconds(1)};
   std::vector<base::Duration> backward = {base::milliseconds(2)};

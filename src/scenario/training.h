@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A training job, as data, and the `training` lines of a scenario that it is read from:
+// A training job, as data, and the `training` lines of a scenario that define it:
 //
 //   training name=vgg workers=8 servers=1 layers=4 bytes=64k,128k,1MB,2MB forward=100us
 //            backward=200us jitter=10% steps=20 start=1ms code=blocks urgency=esa
 //
-// Its workers compute forward through the layers and back, and all-reduce what each layer's
-// gradients are by sums (collective/summed). `bytes` are a layer's gradients, 4 to a value;
-// `forward` and `backward` how long it takes to compute. Each is one value for all layers or a list
-// with one for each, front layer first. In every step a worker is by up to `jitter` slower than
-// that, by chance.
+// Its workers compute forward through the layers and back, and all-reduce each layer's gradients as
+// sums (collective/summed). `bytes` is the size of a layer's gradients, 4 bytes per value;
+// `forward` and `backward` are its computation times. Each is one value for all layers or a list
+// with one for each, front layer first. In every step a worker is slower by a random share of up to
+// `jitter`.
 //
-// Jobs have hosts of their own, in the order of their lines: workers, then parameter servers, which
-// own all sums; without servers the workers do. `code` is thc (with `bits`) or blocks. With
-// `scale=agreed` an all-reduce waits until all workers have called it, for its scale; with
-// `predicted` each worker sends as soon as it has something. `urgency` is by what a switch tells
-// who may take slots: esa, or priority, that of the layer alone.
+// Each job has its own hosts, assigned in the order of the lines: workers, then parameter servers.
+// The servers own all sums; without servers the workers do. `code` is thc (with `bits`) or blocks.
+// With `scale=agreed` an all-reduce waits until all workers have called it, to agree on its scale;
+// with `predicted` each worker sends at once. `urgency` is the rule by which switches assign slots:
+// esa, or priority (the layer's alone).
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ enum class ScaleRule : std::uint8_t { kAgreed, kPredicted };
 enum class UrgencyRule : std::uint8_t { kEsa, kPriority };
 
 struct TrainingLayer {
-  base::Bytes bytes;  // of gradients, as float32
+  base::Bytes bytes;  // of gradients, float32
   base::Duration forward;
   base::Duration backward;
 };
@@ -48,7 +48,7 @@ struct Training {
   std::uint32_t steps = 10;
   base::Instant start;
   TrainingCode code = TrainingCode::kBlocks;
-  std::uint8_t bits = 4;  // of thc
+  std::uint8_t bits = 4;  // thc only
   ScaleRule scale = ScaleRule::kAgreed;
   UrgencyRule urgency = UrgencyRule::kEsa;
 

@@ -27,7 +27,7 @@ Flow flow_between(const PatternOptions& options, std::uint32_t from, std::uint32
   return flow;
 }
 
-// A cyclic shift of a random order: nobody sends to itself.
+// A random order; each host sends to the next one in it, so no host sends to itself.
 std::vector<std::uint32_t> random_order(std::uint32_t hosts, std::uint64_t key) {
   std::vector<std::uint32_t> order(hosts);
   std::iota(order.begin(), order.end(), 0U);
@@ -57,7 +57,8 @@ std::vector<Flow> incast_flows(const PatternOptions& options) {
   return flows;
 }
 
-// In rounds in which every host receives from one other, so that no receiver is everybody's first.
+// In rounds in which every host receives from one other; else all would begin with the same
+// receiver.
 std::vector<Flow> all_to_all_flows(const PatternOptions& options) {
   std::vector<Flow> flows;
   for (std::uint32_t shift = 1; shift < options.hosts; ++shift) {
@@ -80,7 +81,7 @@ std::vector<Flow> flows_of_step(const PatternOptions& options, std::uint32_t ste
   }
 }
 
-// Patterns without order within a step: a step begins when the one before it has ended.
+// For patterns without order within a step: a step begins when the one before it has ended.
 Workload plan_steps(const PatternOptions& options) {
   Workload workload;
   for (std::uint32_t step = 0; step < options.steps; ++step) {
@@ -96,7 +97,7 @@ Workload plan_steps(const PatternOptions& options) {
   return workload;
 }
 
-// A group per flow: what a host received last is what it sends next.
+// One group per flow: a host sends next what it has just received.
 Workload plan_ring(const PatternOptions& options) {
   Workload workload;
   const std::uint32_t hosts = options.hosts;
@@ -131,7 +132,7 @@ std::uint64_t random_bytes(const PatternOptions& options, base::RandomSequence& 
   return static_cast<std::uint64_t>(least * std::exp(random.next_unit() * std::log(ratio)));
 }
 
-// Time runs only while bursts are on.
+// Maps time within bursts to time of the run.
 base::Instant arrival_time(const PatternOptions& options, double active_ns) {
   const base::Duration active(static_cast<std::int64_t>(active_ns));
   if (options.off == base::Duration()) {
@@ -183,7 +184,7 @@ base::Status check_background(const PatternOptions& options) {
   return {};
 }
 
-// An upper bound, in floating point so that it cannot overflow.
+// An upper bound; a double, so that it cannot overflow.
 double flow_count(const PatternOptions& options) {
   const double hosts = options.hosts;
   switch (options.kind) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the hosts of a job have to send each other, as data: flows, and which of them wait for
-// which. A flow completes its `group`; a group is complete when all its flows have ended, well or
-// badly. A flow waits for the group `after_group` and for `earliest`, then for `delay` more (what
-// its host computes first). Groups are numbered within one workload.
+// The flows of a job's hosts, and which of them wait for which, as data. A flow completes its
+// `group`; a group is complete when all its flows have ended, successfully or not. A flow waits for
+// the group `after_group` and for `earliest`, then for `delay` more (its host computes first).
+// Groups are numbered within one workload.
 //
 // plan_workload() makes the workload of one job from a pattern and a few numbers:
 //
@@ -14,8 +14,8 @@
 //   ring              all-reduce over a ring: 2 (N - 1) rounds of bytes / N to the next host
 //   background        flows of random size between random hosts, as a Poisson process
 //
-// Everything random is drawn from `seed`. Bad numbers give a sentence, not a workload; so do more
-// than kMaxFlows flows.
+// Everything random is drawn from `seed`. Invalid numbers and more than kMaxFlows flows are errors;
+// background flows end at kMaxFlows instead.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ struct Flow {
   std::uint64_t bytes = 0;
   std::uint8_t priority = 0;
   std::uint8_t importance = SPILLWAY_IMPORTANCE_MARKED;
-  // Of every 1,000 packets, how many must arrive, and how many are unimportant (importance 0).
+  // How many of 1,000 packets must arrive, and how many are unimportant (importance 0).
   std::uint16_t required_permille = 0;
   std::uint16_t unimportant_permille = 0;
   transport::LossPolicy loss;
@@ -49,7 +49,7 @@ struct Flow {
 inline constexpr std::uint32_t kNoGroup = UINT32_MAX;
 
 struct PlannedFlow {
-  Flow flow;  // its id and job are given by the runner
+  Flow flow;  // the runner sets its id and job
   base::Instant earliest{};
   base::Duration delay{};
   std::uint32_t group = kNoGroup;
@@ -59,7 +59,7 @@ struct PlannedFlow {
 struct Workload {
   std::vector<PlannedFlow> flows;
   std::uint32_t groups = 0;
-  // The run need not wait for it: traffic of others.
+  // A run does not wait for background traffic.
   bool is_background = false;
 };
 
@@ -74,14 +74,14 @@ enum class PatternKind : std::uint8_t {
 
 struct PatternOptions {
   PatternKind kind = PatternKind::kPermutation;
-  std::uint32_t hosts = 0;          // the job uses this many,
-  std::uint32_t first_host = 0;     // from this one on
+  std::uint32_t hosts = 0;          // number of the job's hosts
+  std::uint32_t first_host = 0;     // index of the first of them
   std::uint64_t bytes = 1'000'000;  // per flow; per worker and step (parameter-server, ring)
   base::Instant start{};
   std::uint64_t seed = 1;
-  Flow flow{};  // what all flows have in common: priority, importance, loss policy
+  Flow flow{};  // shared by all flows: priority, importance, loss policy
 
-  std::uint32_t steps = 1;    // parameter-server, ring; others: repeated so often
+  std::uint32_t steps = 1;    // repetitions; ignored by background
   std::uint32_t senders = 0;  // incast; 0: all but the receiver
   // parameter-server
   std::uint32_t workers = 0;  // 0: all hosts that are not servers
@@ -94,16 +94,16 @@ struct PatternOptions {
   base::BitRate link_rate = base::gigabits_per_second(100);
   std::uint64_t bytes_min = 10'000;  // sizes are log-uniform
   std::uint64_t bytes_max = 10'000'000;
-  base::Instant until{};  // of arrivals
-  base::Duration on{};    // arrivals come in bursts this long,
-  base::Duration off{};   // this far apart; zero: all the time
+  base::Instant until{};  // the last arrival
+  base::Duration on{};    // length of a burst of arrivals
+  base::Duration off{};   // pause between bursts; zero: no pauses
 };
 
 std::string_view pattern_name(PatternKind kind);
 
 base::Result<Workload> plan_workload(const PatternOptions& options);
 
-// Flows that plan_workload() refuses to go beyond.
+// Most flows of a workload.
 inline constexpr std::uint64_t kMaxFlows = 20'000'000;
 
 }  // namespace spillway::scenario

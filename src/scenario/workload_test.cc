@@ -18,8 +18,8 @@ Workload planned(const PatternOptions& options) {
   return workload.ok() ? std::move(workload).value() : Workload();
 }
 
-// What must hold for any workload: flows go somewhere, groups exist, messages are told apart, and
-// starting what is free, again and again, starts everything.
+// Checks any workload: flows have two ends, groups exist, message ids are unique, and repeatedly
+// starting the free flows starts all.
 void expect_sound(const Workload& workload) {
   std::vector<std::uint32_t> open(workload.groups, 0);
   std::set<std::tuple<HostId, std::uint32_t, std::uint16_t, std::uint16_t, int>> messages;

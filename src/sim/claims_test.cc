@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What Spillway promises under congestion and failures, as scenarios with the figures they must
-// meet. Runs are functions of their seeds: these figures do not wobble.
+// Spillway's guarantees under congestion and failures: scenarios and the figures they must meet.
+// Runs are functions of their seeds, so the figures never vary.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -60,11 +60,11 @@ TEST(Claims, AnIncastOf64KeepsTheLinkFullAndTheTrimmedShareAtItsTarget) {
 }
 
 TEST(Claims, AnOverloadedPortDropsTheUnimportant) {
-  // Sizes, for this workload draws nothing: its seeds are all the same run.
+  // Varies sizes: this workload draws nothing, so all its seeds give the same run.
   for (const char* size : {"job.bytes=10MB", "job.bytes=20MB", "job.bytes=30MB"}) {
     const ScenarioResult result = run("overload_importance.scn", {size});
     const spillway_port_counters& ports = result.network.ports;
-    // Of the packets sent, 40 % were important and 60 % not.
+    // 40 % of the packets sent were important, 60 % not.
     const double important = static_cast<double>(ports.dropped[5]) / 0.4;
     const double unimportant = static_cast<double>(ports.dropped[0]) / 0.6;
     EXPECT_GT(unimportant, 500.0) << size;

@@ -85,7 +85,7 @@ std::optional<base::Instant> EventQueue::next_time() const {
   return due_next_ < due_.size() ? now() : base::Instant(base::nanoseconds(time_behind_due()));
 }
 
-// Moves the clock to the next event; false, and the clock stays, when it is beyond `limit`.
+// Moves the clock to the next event. Returns false and leaves the clock if that is beyond `limit`.
 bool EventQueue::advance(std::int64_t limit) {
   if (near_count_ == 0 && far_.empty()) {
     return false;
@@ -99,7 +99,7 @@ bool EventQueue::advance(std::int64_t limit) {
   return true;
 }
 
-// Empties the slot of now_ into due_, which must have been run through.
+// Moves the events of now_'s slot into due_, whose events must all have run.
 void EventQueue::take_due_events() {
   const std::size_t at = slot_of(now_);
   due_.clear();
@@ -120,10 +120,9 @@ void EventQueue::take_due_events() {
   }
 }
 
-// Fetches what the next events will need: of all of them the actor, then step by step what it leads
-// to. Each step waits for the one before, but the actors of a step are fetched side by side, so a
-// step takes as long as one of them. A few gain nothing: of a network with few events at a time all
-// is in a cache anyway.
+// Prefetches for the next events: first all their actors, then step by step the memory these lead
+// to. Each step depends on the one before, but the fetches of one step overlap, so a step takes as
+// long as a single fetch. A few events gain nothing: a network that small fits into the cache.
 void EventQueue::fetch_for(std::size_t first) const {
   const std::size_t end = std::min(due_.size(), first + kFetchedTogether);
   if (end - first < kFewestFetched) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What happens when: the simulator's clock and its list of things to come.
+// The simulator's clock and its queue of events.
 //
-// Events run in the order of their time and, at the same time, in the order they were scheduled, so
-// a run is a function of its inputs. Near ones (the next 65,536 ns) stand in a wheel with a slot
-// per nanosecond, found by a two-level bitmap: scheduling and running cost the same however many
-// there are. Far ones wait in a heap and move into the wheel before anything can be scheduled
-// beside them.
+// Events run in order of their time; events of the same time run in the order they were scheduled.
+// So a run is a function of its inputs. Near events (the next 65,536 ns) are in a wheel with one
+// slot per nanosecond, found by a two-level bitmap: scheduling and running take constant time. Far
+// events wait in a heap and move into the wheel before a later event can be scheduled into their
+// slot.
 //
-// Nothing can be taken back: who changes their mind ignores the event when it comes. One thread.
+// Events cannot be cancelled: the actor ignores an event that it no longer needs. One thread.
 #pragma once
 
 #include <array>
@@ -25,8 +25,8 @@ class Actor {
  public:
   virtual ~Actor() = default;
   virtual void on_event(std::uint64_t argument, base::Instant now) = 0;
-  // Hints that on_event() will come with this argument, in steps 0 to kPrefetchSteps - 1: they may
-  // fetch memory and change nothing. What one step fetched, the next may look at.
+  // Hints that on_event() will follow with this argument, in steps 0 to kPrefetchSteps - 1. They
+  // may fetch memory and must change nothing. A step may read what the previous one fetched.
   virtual void prefetch(std::uint64_t /*argument*/, unsigned /*step*/) const {}
   static constexpr unsigned kPrefetchSteps = 4;
 };
@@ -35,12 +35,12 @@ class EventQueue {
  public:
   EventQueue();
 
-  // The time of the latest event that was run.
+  // The time of the latest event run.
   base::Instant now() const { return base::Instant(base::nanoseconds(now_)); }
   std::size_t pending() const { return near_count_ + far_.size() + due_.size() - due_next_; }
   std::uint64_t events_run() const { return events_run_; }
 
-  // `target` must live until then. `when` is not before now().
+  // `target` must live until the event runs. `when` must not be before now().
   void schedule(base::Instant when, Actor& target, std::uint64_t argument) {
     const std::int64_t time = when.since_zero().count();
     SPILLWAY_CHECK(time >= now_);
@@ -51,7 +51,7 @@ class EventQueue {
     }
   }
 
-  // When the next event is due; nothing if there is none.
+  // The time of the next event; unset if there is none.
   std::optional<base::Instant> next_time() const;
 
   // Runs the next event unless it is later than `limit`; false if there was none to run.
@@ -68,7 +68,7 @@ class EventQueue {
     Actor* target;
     std::uint64_t argument;
   };
-  // Events of one slot, in order: two cache lines of them at a time.
+  // Events of one slot, in order; each block takes two cache lines.
   struct alignas(128) Block {
     std::uint32_t next;
     std::uint32_t count;
@@ -105,10 +105,10 @@ class EventQueue {
   std::size_t near_count_ = 0;
   std::vector<Slot> slots_;
   std::array<std::uint64_t, kWords> occupied_{};             // bit per slot
-  std::array<std::uint64_t, kWords / 64> occupied_words_{};  // bit per word of it
+  std::array<std::uint64_t, kWords / 64> occupied_words_{};  // bit per word of occupied_
   std::vector<Block> blocks_;
   std::uint32_t free_ = kEmpty;
-  std::vector<Event> due_;  // of now_, from due_next_ on
+  std::vector<Event> due_;  // events of now_; due_next_ is the first not run
   std::size_t due_next_ = 0;
   std::vector<FarEvent> far_;  // a heap, earliest first
   std::uint64_t far_order_ = 0;

@@ -22,7 +22,7 @@ Instant at(std::int64_t ns) {
   return Instant(nanoseconds(ns));
 }
 
-// Notes what came when, and may schedule more.
+// Records events, and may schedule more.
 class Recorder final : public Actor {
  public:
   void on_event(std::uint64_t argument, Instant now) override {
@@ -60,7 +60,7 @@ TEST(EventQueue, AFarEventRunsBeforeALaterScheduledOneOfTheSameInstant) {
   queue.schedule(at(40'000), recorder, 0);
   recorder.then = [&](std::uint64_t argument, Instant) {
     if (argument == 0) {
-      queue.schedule(at(100'000), recorder, 2);  // near by now
+      queue.schedule(at(100'000), recorder, 2);  // near by then
     }
   };
   run_all(queue);
@@ -114,7 +114,7 @@ TEST(EventQueue, FindsEventsAllAroundTheWheel) {
   }
 }
 
-// Random schedules, near and far, that grow while they run, against a stable sort.
+// Random near and far schedules that grow while they run, compared with a stable sort.
 TEST(EventQueue, RunsRandomSchedulesInTheOrderOfAStableSort) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     EventQueue queue;

@@ -59,7 +59,7 @@ scenario::Fault on_link(scenario::FaultKind kind, double share) {
   return fault;
 }
 
-// Mean length of runs of packets that did not arrive.
+// Mean length of runs of missing packets.
 double mean_gap(const std::vector<Arrival>& arrivals) {
   std::uint64_t gaps = 0;
   std::uint64_t missing = 0;
@@ -88,7 +88,7 @@ TEST(Faults, BurstyLossLosesTheSameShareInLongGaps) {
 
 TEST(Faults, ABurstDoesNotOutliveALongPause) {
   scenario::Fault fault = on_link(scenario::FaultKind::kBursty, 0.3);
-  fault.burst_packets = 1000;  // as good as endless, by packets
+  fault.burst_packets = 1000;  // practically endless
   LinkFaults faults;
   faults.add(fault, 7, base::gigabits_per_second(1));
   PacketPool pool;
@@ -102,7 +102,7 @@ TEST(Faults, ABurstDoesNotOutliveALongPause) {
     now = now + base::seconds(1);
     lost += faults.act(packet, pool, now).lost ? 1 : 0;
   }
-  EXPECT_LT(lost, 20);  // each begins a burst of its own, with a small probability
+  EXPECT_LT(lost, 20);  // each may begin a burst of its own, with a small probability
 }
 
 TEST(Faults, AGrayLinkMayLoseEverythingButOnlyWhileItIsGray) {
@@ -139,7 +139,7 @@ TEST(Faults, ReorderingHoldsBackItsShareAndLosesNone) {
   for (const Arrival& arrival : blast.arrivals()) {
     overtaken += arrival.number < highest ? 1 : 0;
     highest = std::max(highest, arrival.number);
-    // Not later than the delay allows: its number says when it was sent.
+    // The delay bounds the arrival; the packet's number implies when it was sent.
     EXPECT_LE(arrival.at, Instant(nanoseconds(2'200 + 100 * arrival.number + 10'000)));
   }
   EXPECT_NEAR(static_cast<double>(overtaken), 0.1 * kPackets, 200);
@@ -204,14 +204,14 @@ TEST(Faults, ASkewedHostSeesItsOwnTimeAndItsTimersFireByIt) {
   scenario::Fault fault;
   fault.kind = scenario::FaultKind::kClockSkew;
   fault.host = 0;
-  fault.skew_ppm = 100'000;  // a tenth fast
+  fault.skew_ppm = 100'000;  // 10% fast
   fault.delay = microseconds(50);
   Network network(scenario::one_switch({.hosts = 2}).value(), 1);
   auto owned = std::make_unique<BlastStack>(BlastOptions{});
   BlastStack& stack = *owned;
   network.add_stack(0, std::move(owned));
   ASSERT_TRUE(network.add_fault(fault).ok());
-  stack.timer = Instant(microseconds(1'150));  // by its own clock: 1,000 us by the network's
+  stack.timer = Instant(microseconds(1'150));  // by its own clock; 1,000 us by the network's
   network.wake(0);
   network.run_until(kEnd);
   EXPECT_EQ(network.now(), Instant(microseconds(1'000)));

@@ -100,7 +100,7 @@ void Host::run_timeouts(base::Instant now) {
     }
   }
   use_card(now);
-  // A stack that is still due has had its chance at this instant: time must go on.
+  // A stack that is still due has had its turn at this instant: time must advance.
   set_timer(now + base::nanoseconds(1));
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A simulated host: its stacks, its clock and its network card. The card has no queue: whenever it
-// is free it asks the stacks for a packet, in turn, and it asks again after anything happened to
-// one of them. One timer stands for the earliest timeout of all stacks; it is set anew only when
-// that comes earlier, and looks again when it fires too soon.
+// is free it asks the stacks for a packet, in turn. It asks again after every event of a stack. One
+// timer serves the earliest timeout of all stacks. It is only ever moved earlier; if it fires too
+// soon, the host sets it again.
 //
 // Stacks see the host's own clock (HostClock), everything else the network's. One thread.
 #pragma once
@@ -21,13 +21,14 @@
 
 namespace spillway::sim {
 
-// A host's own idea of the time: the network's, run a little fast or slow and ahead. Both
-// directions are exact in whole nanoseconds: network_time(t) is the first instant at which the
-// host's clock shows at least t, so a timer never fires early by the host's own clock.
+// A host's own clock: the network's, slightly fast or slow, and ahead. Both directions are exact in
+// whole nanoseconds. network_time(t) is the first instant at which the host's clock shows at least
+// t, so a timer never fires early by the host's own clock.
 class HostClock {
  public:
   HostClock() = default;
-  // `skew_ppb` nanoseconds per second fast, within a tenth either way; `ahead` is not negative.
+  // The clock gains `skew_ppb` nanoseconds per second, up to 10% either way; `ahead` is not
+  // negative.
   HostClock(std::int64_t skew_ppb, base::Duration ahead) : skew_ppb_(skew_ppb), ahead_(ahead) {}
 
   base::Instant host_time(base::Instant network) const {
@@ -69,8 +70,8 @@ class HostClock {
 
 struct HostCounters {
   std::uint64_t delivered = 0;       // packets handed to stacks
-  std::uint64_t delivered_data = 0;  // the same without control packets and acknowledgements
-  std::uint64_t discarded = 0;       // packets that came after the host had died
+  std::uint64_t delivered_data = 0;  // without control packets and acknowledgements
+  std::uint64_t discarded = 0;       // packets that arrived after the host died
 };
 
 class Host final : public Actor {
@@ -85,10 +86,10 @@ class Host final : public Actor {
   base::Instant host_time(base::Instant now) const { return clock_.host_time(now); }
   void set_clock(const HostClock& clock) { clock_ = clock; }
   void die() { dead_ = true; }
-  // Looks at timeouts and asks for packets, at this instant but after what is going on.
+  // Checks timeouts and polls for packets, at this instant but after the current event.
   void wake(base::Instant now);
   void on_event(std::uint64_t argument, base::Instant now) override;
-  // The packet and the first stack, then that stack's own.
+  // Fetches the packet and the first stack, then what that stack prefetches.
   void prefetch(std::uint64_t argument, unsigned step) const override;
 
   Transmitter& transmitter() { return transmitter_; }
@@ -125,7 +126,7 @@ class Host final : public Actor {
   base::Instant timer_at_ = transport::kNever;
   EventQueue* events_;
   PacketPool* pool_;
-  const HostStack* first_stack_ = nullptr;  // what stacks_ begins with
+  const HostStack* first_stack_ = nullptr;  // front of stacks_
   HostClock clock_;
   std::vector<RunningStack> stacks_;
   Transmitter transmitter_;

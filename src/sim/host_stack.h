@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What runs on a simulated host: a protocol stack that takes packets and time, and is asked for
-// packets when the host's network card is free. A host may run several (jobs, background tenants);
-// its card serves them in turn.
+// The interface of a protocol stack on a simulated host. It takes packets and time; the host polls
+// it for packets when the network card is free. A host may run several stacks (jobs, background
+// tenants); its card serves them in turn.
 //
-// Flows are what experiments talk about: so many bytes from one host to another. A stack that
-// carries a flow tells the FlowListener once when it ended.
+// A flow is a number of bytes from one host to another. A stack reports the end of each flow once
+// to the FlowListener.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct FlowResult {
 class FlowListener {
  public:
   virtual ~FlowListener() = default;
-  // The flow's bytes are at its destination, or it failed there.
+  // The flow's bytes have arrived at its destination, or it failed there.
   virtual void on_flow_end(const FlowResult& result, base::Instant now) = 0;
 };
 
@@ -42,19 +42,19 @@ class HostStack {
  public:
   virtual ~HostStack() = default;
 
-  // Both ends of a flow are told of it; `expect_flow` first.
+  // Both ends of a flow get a call; `expect_flow` comes first.
   virtual void expect_flow(const Flow& flow, base::Instant now) = 0;
   virtual void start_flow(const Flow& flow, base::Instant now) = 0;
 
   virtual void on_packet(Packet& packet, base::Instant now) = 0;
   virtual void on_timeout(base::Instant now) = 0;
   virtual base::Instant next_timeout() const = 0;  // transport::kNever for none
-  // Fills in `packet` (fresh from the pool) with the next one to send, or says there is none. The
-  // network fills in `from`, sent_bytes and next.
+  // Fills in `packet` (fresh from the pool) with the next one to send; returns false if there is
+  // none. The network fills in `from`, sent_bytes and next.
   virtual bool poll_transmit(base::Instant now, Packet& packet) = 0;
 
-  // Another call is coming soon: a stack of which there are many may have its memory fetched, in
-  // steps 0 to 2. What one step fetched, the next may look at; the stack's beginning is there.
+  // Another call is about to come: the stack may fetch its memory, in steps 0 to 2. A step may read
+  // what the previous one fetched; step 0 may read the stack's first cache line.
   virtual void prefetch(unsigned /*step*/) const {}
 };
 

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::uint64_t kMaxFlippedBits = 8;
 constexpr double kFullFrame = 1538;   // bytes on the wire
-constexpr double kBurstsOfPause = 4;  // that a burst does not outlive
+constexpr double kBurstsOfPause = 4;  // longest pause within a burst, in lengths of the burst
 
 bool holds(const scenario::Fault& fault, base::Instant now) {
   return now >= fault.from && now < fault.until;
@@ -33,9 +33,9 @@ bool LinkFaults::down(base::Instant now) const {
   return false;
 }
 
-// Gilbert-Elliott with two states, of which the bad one loses everything: it is left with
-// probability 1 / burst and entered so that the bad state's share of packets is `share`. A burst is
-// also over after a pause: it is something that happens to a link, not to a patient sender.
+// Gilbert-Elliott with two states; the bad one loses everything. It is left with probability 1 /
+// burst, and entered so that its share of packets is `share`. A long pause also ends a burst:
+// bursts happen to a link in time, and a slow sender must not stretch them.
 bool LinkFaults::loses(Active& active, base::Instant now) {
   const scenario::Fault& fault = active.fault;
   active.in_burst = active.in_burst && now - active.last <= active.longest_pause;
@@ -96,7 +96,7 @@ PacketFate LinkFaults::act(Packet& packet, PacketPool& pool, base::Instant now) 
       case scenario::FaultKind::kHostDeath:
       case scenario::FaultKind::kClockSkew:
       case scenario::FaultKind::kRestart:
-        SPILLWAY_CHECK(false);  // a host's or a switch's
+        SPILLWAY_CHECK(false);  // host and switch faults
     }
   }
   return fate;
@@ -105,7 +105,7 @@ PacketFate LinkFaults::act(Packet& packet, PacketPool& pool, base::Instant now) 
 Transmitter::Transmitter(EventQueue& events, PacketPool& pool, const LinkEnd& link)
     : events_(&events), pool_(&pool), link_(link) {}
 
-// In 64 bits: 2^20 bytes x 8 x 10^9 is below 2^53. Starting the remainder at rate - 1 rounds the
+// Fits 64 bits: 2^20 bytes x 8 x 10^9 is below 2^53. A remainder that starts at rate - 1 rounds the
 // first frame up.
 void Transmitter::occupy(std::uint32_t bytes, base::Instant now) {
   const auto rate = static_cast<std::uint64_t>(link_.rate.count());

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The sending end of one direction of a link (Transmitter), with the faults of that direction
-// (LinkFaults). It puts one packet at a time on the wire and has it arrive at the far end when its
-// last bit does.
+// (LinkFaults). It puts one packet at a time on the wire. The packet arrives at the far end when
+// its last bit does.
 //
-// A frame occupies the link for its bytes plus SPILLWAY_WIRE_OVERHEAD at the link's rate, to the
-// nanosecond: what back-to-back frames need beyond whole nanoseconds is carried over, so a busy
-// link runs at its rate exactly. Faults act when a packet has been sent: a lost one took its time
-// on the wire. One thread.
+// A frame occupies the link for its bytes plus SPILLWAY_WIRE_OVERHEAD at the link's rate. Fractions
+// of a nanosecond are carried over to the next of back-to-back frames, so a busy link runs at
+// exactly its rate. Faults act after a packet was sent: a lost packet occupies the wire as well.
+// One thread.
 #pragma once
 
 #include <cstdint>
@@ -28,15 +28,14 @@ struct PacketFate {
   base::Duration extra_delay;
 };
 
-// What becomes of each packet. Each fault draws from its own stream, and only while it is active,
-// so adding one does not change what another does.
+// Decides the fate of each packet. Each fault draws from its own stream, and only while it is
+// active, so adding one does not change what another does.
 class LinkFaults {
  public:
-  // `link_key` and `rate` are the link's own; the fault must be one of a link's that validate()
-  // accepts.
+  // `link_key` and `rate` belong to the link; `fault` must be a link fault that validate() accepts.
   void add(const scenario::Fault& fault, std::uint64_t link_key, base::BitRate rate);
 
-  // Says what happens to a packet sent at `now`, and damages it where that is what happens.
+  // Decides the fate of a packet sent at `now`; a corruption damages it here.
   PacketFate act(Packet& packet, PacketPool& pool, base::Instant now);
   bool down(base::Instant now) const;
 
@@ -46,7 +45,7 @@ class LinkFaults {
     base::RandomSequence random;
     base::Duration longest_pause;  // between two packets of one burst
     bool in_burst = false;
-    base::Instant last{};  // when the latest packet was sent
+    base::Instant last{};  // send time of the latest packet
   };
 
   static bool loses(Active& active, base::Instant now);
@@ -56,15 +55,15 @@ class LinkFaults {
 };
 
 struct LinkEnd {
-  Actor* far = nullptr;  // its events are packets that arrive: the argument is the PacketIndex
+  Actor* far = nullptr;  // receives arriving packets as events; the argument is the PacketIndex
   base::BitRate rate;
   base::Duration delay;
   std::uint64_t key = 0;  // for the link's faults
 };
 
 struct LinkCounters {
-  std::uint64_t packets = 0;  // put on the wire, those that get lost included
-  std::uint64_t bytes = 0;    // of their frames
+  std::uint64_t packets = 0;  // sent, including those that are lost
+  std::uint64_t bytes = 0;    // of frames
   std::uint64_t lost = 0;     // to faults
   std::uint64_t duplicated = 0;
 };
@@ -90,7 +89,8 @@ class Transmitter {
   EventQueue* events_;
   PacketPool* pool_;
   LinkEnd link_;
-  base::Instant busy_until_{base::nanoseconds(-1)};  // before time began: never used
+  base::Instant busy_until_{base::nanoseconds(-1)};  // before time began, so that it is never equal
+                                                     // to now
   std::uint64_t remainder_ = 0;                      // beyond busy_until_, in nanoseconds / rate
   std::unique_ptr<LinkFaults> faults_;
   LinkCounters counters_;

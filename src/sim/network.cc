@@ -13,7 +13,7 @@
 namespace spillway::sim {
 namespace {
 
-// What keys are derived for.
+// First words of derived keys.
 constexpr std::uint32_t kSwitchKeys = 1;
 constexpr std::uint32_t kLinkKeys = 2;
 
@@ -47,7 +47,8 @@ Network::Network(const scenario::Topology& topology, std::uint64_t seed)
   }
 }
 
-// The links' directions that start at hosts, or at switches: a link's far end must be there first.
+// Adds the links' directions from hosts, or those from switches. A link's far end must exist
+// already.
 void Network::add_directions(const scenario::Topology& topology, std::uint64_t seed,
                              bool from_hosts) {
   for (std::uint32_t i = 0; i < topology.links.size(); ++i) {
@@ -85,7 +86,7 @@ Actor& Network::node(scenario::NodeId node) {
   return *switches_[node - hosts_.size()];
 }
 
-// "a->b", or "a->b#2" for the second of parallel links.
+// "a->b", or "a->b#2" for the second parallel link.
 std::string Network::unused_name(const scenario::Topology& topology, scenario::NodeId from,
                                  scenario::NodeId to) const {
   const std::string plain = fmt::format("{}->{}", topology.node_name(from), topology.node_name(to));

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The simulated network: hosts with their stacks, switches, links and the clock that moves them.
+// The simulated network: hosts with their stacks, switches, links, and the clock.
 //
-// A run is a function of the topology, the seed and what is handed in: same calls, same packets.
-// One thread; any number of networks per process. Stacks are called one at a time and never from
-// inside each other: flows started and cards woken from within a stack's call take effect at the
-// same instant, after it returned.
+// A run is a function of the topology, the seed and the calls: the same calls give the same
+// packets. One thread; any number of networks per process. Stacks are called one at a time and
+// never recursively: flows started and cards woken from within a stack's call take effect at the
+// same instant, after the call returns.
 //
-// A packet that a stack sends costs its frame plus SPILLWAY_WIRE_OVERHEAD on each link, then the
-// link's delay. Switches are output-queued and forward whole packets; their own delay is the
-// link's.
+// A packet occupies each link for its frame plus SPILLWAY_WIRE_OVERHEAD, then takes the link's
+// delay. Switches are output-queued and store and forward; the link's delay includes their own.
 #pragma once
 
 #include <cstdint>
@@ -38,41 +37,41 @@ struct NetworkTotals {
   spillway_port_counters ports = {};  // of all switch ports
   std::uint64_t sent = 0;             // packets that hosts put on their links
   std::uint64_t delivered = 0;        // packets handed to stacks
-  std::uint64_t delivered_data = 0;   // the same without control packets and TCP acknowledgements
+  std::uint64_t delivered_data = 0;   // without control packets and TCP acknowledgements
   std::uint64_t lost = 0;             // to link faults and dead hosts
   std::uint64_t duplicated = 0;
   std::vector<AdderTotals> adders;  // switches that add
 };
 
-// A packet names its stack in a byte.
+// A packet holds its stack's number in one byte.
 inline constexpr std::size_t kMaxStacks = UINT8_MAX;
 
 class Network final : private Actor {
  public:
-  // The topology must be one that validate() accepts.
+  // The topology must be valid (validate()).
   Network(const scenario::Topology& topology, std::uint64_t seed);
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
   ~Network() override = default;
 
-  // The host's new stack's number: 0 for its first. Packet::stack addresses it.
+  // Returns the new stack's number on this host: 0 for its first. Packet::stack addresses it.
   std::uint8_t add_stack(HostId host, std::unique_ptr<HostStack> stack);
   HostStack& stack(HostId host, std::uint8_t stack);
-  // The number that the host's next stack will get.
+  // The number that the host's next stack gets.
   std::uint8_t next_stack(HostId host) const;
 
-  // Tells both ends of the flow, the destination first, and wakes their cards.
+  // Calls both ends of the flow, the destination first, and wakes their cards.
   void start_flow(const Flow& flow, std::uint8_t stack);
-  // Asks the host's stacks for packets and timeouts again.
+  // Polls the host's stacks for packets and timeouts again.
   void wake(HostId host);
   // Calls `action` at `when`, not before now().
   void at(base::Instant when, std::function<void(base::Instant)> action);
   base::Status add_fault(const scenario::Fault& fault);
 
   base::Instant now() const { return events_.now(); }
-  // When something happens next; nothing: never, unless something is handed in.
+  // The time of the next event; unset if there is none.
   std::optional<base::Instant> next_time() const { return events_.next_time(); }
-  // Runs until `stop` turns true, nothing is left to happen, or `limit` has come. True if stopped.
+  // Runs until `stop` becomes true, no event is left, or `limit` is reached. Returns `stop`.
   bool run_until(base::Instant limit, const bool& stop);
   bool run_until(base::Instant limit) { return run_until(limit, false); }
 
@@ -84,7 +83,7 @@ class Network final : private Actor {
 
   NetworkTotals totals() const;
   std::vector<AdderTotals> adders() const;
-  // Events that were run: what a simulated second costs.
+  // Number of events run: the cost of a simulation.
   std::uint64_t events_run() const { return events_.events_run(); }
 
  private:
@@ -97,7 +96,7 @@ class Network final : private Actor {
 
   struct DirectedLink {
     Transmitter* transmitter = nullptr;
-    SwitchNode* owner = nullptr;  // where it starts at a switch
+    SwitchNode* owner = nullptr;  // the switch it starts at; null at a host
   };
 
   static constexpr std::uint64_t event(EventKind kind, std::uint32_t value = 0) {

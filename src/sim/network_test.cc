@@ -43,7 +43,7 @@ class BlastNetwork {
     network.start_flow(flow, 0);
   }
 
-  // Everybody sends to somebody else, the whole round.
+  // Every host sends to another one, in a permutation.
   void blast_permutation(std::uint64_t bytes) {
     const std::uint32_t hosts = network.hosts();
     for (HostId host = 0; host < hosts; ++host) {
@@ -182,7 +182,7 @@ TEST(Network, UrgentPacketsOvertakeWaitingOnes) {
     (arrival.from == 1 ? last_urgent : last_other) = arrival.at;
   }
   ASSERT_EQ(blast.stacks[2]->arrivals.size(), 100U);
-  // At most the packet on the wire is in the way: 50 urgent ones, and one other.
+  // At most the packet on the wire delays the urgent ones: 50 urgent packets and one other.
   EXPECT_LE(last_urgent.since_zero().count(), 2'000 + 53 * 122);
   EXPECT_GE(last_other.since_zero().count(), 2'000 + 100 * 121);
 }
@@ -317,7 +317,7 @@ TEST(Network, StacksOfAHostShareItsCardInTurn) {
     network.start_flow(flow, stack);
   }
   network.run_until(kNetworkEnd);
-  // Test packets are all for stack 0.
+  // Test packets go to stack 0.
   ASSERT_EQ(receivers[0]->arrivals.size(), 200U);
   for (std::size_t i = 1; i < 198; ++i) {
     EXPECT_NE(receivers[0]->arrivals[i].flow, receivers[0]->arrivals[i - 1].flow);
@@ -327,7 +327,7 @@ TEST(Network, StacksOfAHostShareItsCardInTurn) {
 TEST(Network, TellsTheDestinationOfAFlowBeforeTheSource) {
   BlastNetwork blast(two_hosts());
   blast.blast(0, 1, 1);
-  EXPECT_TRUE(blast.stacks[1]->expected.empty());  // not from inside the call
+  EXPECT_TRUE(blast.stacks[1]->expected.empty());  // flows start after the call
   blast.network.run_until(Instant());
   EXPECT_EQ(blast.stacks[1]->expected, std::vector<FlowId>{1});
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A stack for tests of the network: sends each flow's packets as fast as the card takes them, asks
-// for nothing back, and writes down what arrives.
+// A stack for tests of the network: sends each flow's packets as fast as the card takes them,
+// expects no reply, and records what arrives.
 #pragma once
 
 #include <algorithm>
@@ -30,8 +30,8 @@ struct Arrival {
 struct BlastOptions {
   std::uint32_t frame_bytes = 1'500;
   PacketKind kind = PacketKind::kSpillwayData;
-  std::uint32_t labels = 1;    // packets take them in turn
-  PacketPool* pool = nullptr;  // packets carry real bytes from here: each is 0xA5
+  std::uint32_t labels = 1;    // used by packets in turn
+  PacketPool* pool = nullptr;  // source of real payloads, each byte 0xA5; null: size-only
   bool keep_arrivals = true;
 };
 

@@ -9,7 +9,7 @@ void PacketPool::grow() {
   const auto first = static_cast<PacketIndex>(chunks_.size() * kChunk);
   SPILLWAY_CHECK(first < kNone - kChunk);
   chunks_.push_back(std::make_unique<Packet[]>(kChunk));
-  // Chained so that the lowest index comes out first: neighbours in memory are used together.
+  // Chained so that the lowest index comes out first: packets in use are neighbours in memory.
   for (PacketIndex i = kChunk; i-- > 0;) {
     chunks_.back()[i].next = free_;
     free_ = first + i;

@@ -12,7 +12,7 @@
 namespace spillway::sim {
 namespace {
 
-// Packets of a flow carry about as much each.
+// Assumes that all packets of a flow carry about the same.
 double whole_bytes(const FlowRecord& record) {
   const FlowResult& result = record.result;
   const double whole = result.delivered - result.trimmed;

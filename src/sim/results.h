@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a simulation tells: when flows ended, how that compares with an ideal network, and what
-// stacks and switches did on the way. Plain data; src/cli prints it.
+// The results of a simulation: when flows ended, how that compares with an ideal network, and what
+// stacks and switches did. Plain data; src/cli prints it.
 //
-// Percentiles are over the flows that ended well. The ideal time of a job is what its busiest host
+// Percentiles cover the flows that ended well. The ideal time of a job is what its busiest host
 // link needs for all of the job's bytes, without headers, delay or computing.
 //
-// A protocol that ends flows with packets trimmed or missing carries fewer bytes than that: its
-// slowdown flatters it, even below 1, and means something only beside whole_share(). Goodput counts
-// what came in whole packets and nothing of trimmed ones.
+// A protocol that ends flows with trimmed or missing packets carries fewer bytes. Its slowdown is
+// then too good, even below 1, and must be read beside whole_share(). Goodput counts whole packets
+// only.
 #pragma once
 
 #include <cstdint>
@@ -24,18 +24,18 @@
 
 namespace spillway::sim {
 
-// What the job's stacks did, summed over hosts.
+// Counters of the job's stacks, summed over hosts.
 struct StackTotals {
-  std::uint64_t data_sent = 0;  // packets or segments, repeats included
+  std::uint64_t data_sent = 0;  // packets or segments, including retransmissions
   std::uint64_t data_resent = 0;
   std::uint64_t timeouts = 0;  // TCP's
   std::uint64_t probes = 0;    // TCP's tail loss probes, Spillway's probes
   std::uint64_t marked = 0;    // arrived with congestion experienced
   std::uint64_t trimmed = 0;   // arrived cut
-  double worst_error = 0.0;    // of a tensor, where jobs send real bytes: squared, over its energy
+  double worst_error = 0.0;    // with real bytes: largest squared error of a tensor over its energy
 };
 
-// The same figures for the flows of one priority.
+// Figures of the flows of one priority.
 struct PriorityResult {
   std::uint8_t priority = 0;
   base::DurationSummary completion;
@@ -47,15 +47,15 @@ struct JobResult {
   std::string pattern;
   std::uint64_t flows = 0;
   std::uint64_t ended = 0;   // well: kDone
-  std::uint64_t failed = 0;  // ended otherwise; the rest was cut off by the limit
+  std::uint64_t failed = 0;  // ended otherwise; the remaining flows hit the limit
   base::DurationSummary completion;
   std::vector<PriorityResult> by_priority;  // the least urgent first
-  base::Duration makespan;                  // from the first start to the last end, whatever it was
+  base::Duration makespan;                  // from the first start to the last end, good or bad
   std::uint64_t bytes = 0;                  // of flows that ended well
-  double whole_bytes = 0.0;                 // of those, the share that came in whole packets
+  double whole_bytes = 0.0;                 // the part of them that arrived in whole packets
   double goodput_bps = 0.0;                 // whole_bytes over the makespan
-  double slowdown = 0.0;      // makespan over the ideal; 0 unless all flows ended well
-  std::uint64_t packets = 0;  // of flows that ended well, as the three below
+  double slowdown = 0.0;      // makespan over the ideal time; 0 unless all flows ended well
+  std::uint64_t packets = 0;  // of flows that ended well, as the four below
   std::uint64_t delivered = 0;
   std::uint64_t trimmed = 0;
   std::uint64_t important_expected = 0;
@@ -66,7 +66,7 @@ struct JobResult {
   double whole_share() const { return bytes == 0 ? 0.0 : whole_bytes / static_cast<double>(bytes); }
 };
 
-// Drops and trims up to a moment, for a plot over time.
+// Cumulative marks, trims and drops at one time, for plots.
 struct CounterSample {
   base::Instant at;
   std::uint64_t marked = 0;
@@ -76,9 +76,9 @@ struct CounterSample {
 
 struct ScenarioResult {
   std::vector<JobResult> jobs;
-  base::DurationSummary completion;  // of all jobs' flows but background's
-  base::Instant end;                 // of the simulated time
-  bool finished = false;             // every flow but background's ended before the limit
+  base::DurationSummary completion;  // of all flows except background
+  base::Instant end;                 // of simulated time
+  bool finished = false;             // every flow except background ended before the limit
   NetworkTotals network;
   std::uint64_t events = 0;
   std::vector<FlowRecord> flows;
@@ -86,18 +86,18 @@ struct ScenarioResult {
   std::vector<std::string> host_names;
 };
 
-// Fills in all of a job's figures that its flows tell. `rate` is that of host links.
+// Fills in the figures that follow from a job's flows. `rate` is the rate of host links.
 void add_flow_figures(std::span<const FlowRecord> flows, base::BitRate rate, JobResult& result);
 
-// Of the host that sends or receives most.
+// The bytes of the host that sends or receives most.
 std::uint64_t busiest_bytes(std::span<const Flow> flows);
 
 std::uint64_t dropped_packets(const spillway_port_counters& counters);
 
-// A Chrome trace (chrome://tracing, ui.perfetto.dev): JSON in which every flow is a bar in a lane
-// of its source host, flows of one host that overlap in several lanes, and the switches' marks,
-// trims and drops are counters. A job is a process. Times are simulated microseconds. Flows that
-// had not ended when the run did reach to its end and say so.
+// A Chrome trace (chrome://tracing, ui.perfetto.dev), as JSON. Every flow is a bar in a lane of its
+// source host; overlapping flows of a host take several lanes. The switches' marks, trims and drops
+// are counters. Each job is a process. Times are simulated microseconds. Unfinished flows extend to
+// the end of the run and are named so.
 std::string chrome_trace_of(const ScenarioResult& result);
 
 }  // namespace spillway::sim

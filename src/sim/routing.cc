@@ -11,10 +11,10 @@ constexpr std::uint32_t kUnreached = UINT32_MAX;
 
 struct Neighbour {
   scenario::NodeId node;
-  PortNumber port;  // of the switch whose neighbour it is
+  PortNumber port;  // at the switch whose neighbour it is
 };
 
-// Per switch, its neighbours in the order of its ports.
+// Each switch's neighbours, in the order of its ports.
 using Neighbours = std::vector<std::vector<Neighbour>>;
 
 Neighbours neighbours_of_switches(const scenario::Topology& topology) {
@@ -33,7 +33,7 @@ Neighbours neighbours_of_switches(const scenario::Topology& topology) {
   return neighbours;
 }
 
-// Links from each switch to switch `target`, over switches only.
+// Number of links from each switch to switch `target`, through switches only.
 std::vector<std::uint32_t> distances_to(std::uint32_t target, const Neighbours& neighbours,
                                         std::uint32_t hosts) {
   std::vector<std::uint32_t> distance(neighbours.size(), kUnreached);
@@ -51,7 +51,7 @@ std::vector<std::uint32_t> distances_to(std::uint32_t target, const Neighbours& 
   return distance;
 }
 
-// The routes of all switches to the hosts that hang on switch `edge`.
+// Sets the routes of all switches to the hosts of switch `edge`.
 void route_to_hosts_of(std::uint32_t edge, const Neighbours& neighbours, std::uint32_t hosts,
                        std::vector<Routes>& routes) {
   std::vector<HostId> attached;
@@ -85,7 +85,7 @@ void route_to_hosts_of(std::uint32_t edge, const Neighbours& neighbours, std::ui
 }  // namespace
 
 void Routes::set(HostId host, std::span<const PortNumber> wanted) {
-  // Neighbouring hosts mostly share a group: look at the newest groups first.
+  // Neighbouring hosts mostly share a group: search the newest groups first.
   for (std::size_t group = groups_.size(); group-- > 0;) {
     if (std::ranges::equal(ports(static_cast<std::uint16_t>(group)), wanted)) {
       group_of_[host] = static_cast<std::uint16_t>(group);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which of a switch's ports lead to a host over a shortest path, counted in links. Computed once
-// from the topology by breadth-first search; hosts never forward. A switch's ports are numbered in
-// the order of the topology's links. Hosts for which a switch has the same choice share a group, so
-// that its table costs two bytes per host.
+// The ports of each switch on shortest paths to each host, counted in links. Computed once from the
+// topology by breadth-first search; hosts never forward. A switch's ports are numbered in the order
+// of the topology's links. Hosts with the same ports at a switch share a group, so that its table
+// takes two bytes per host.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ class Routes {
   std::vector<PortNumber> ports_;
 };
 
-// One per switch, in the topology's order. The topology must be one that validate() accepts.
+// One per switch, in the topology's order. The topology must be valid (validate()).
 std::vector<Routes> shortest_routes(const scenario::Topology& topology);
 
 }  // namespace spillway::sim

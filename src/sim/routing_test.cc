@@ -61,7 +61,7 @@ scenario::NodeId neighbour(const scenario::Topology& topology, scenario::NodeId 
   return node;
 }
 
-// Whichever of its ports a switch chooses, the one behind it does not choose the way back.
+// Whichever port a switch chooses, the next switch does not route back.
 void expect_no_way_back(const scenario::Topology& topology) {
   const std::vector<Routes> routes = shortest_routes(topology);
   const std::uint32_t hosts = topology.hosts();

@@ -15,12 +15,12 @@
 namespace spillway::sim {
 namespace {
 
-// Samples of a network's counters over simulated time, for traces. How long a run takes is not
-// known beforehand: samples begin a microsecond apart, and whenever there are kMaxSamples every
-// second one is forgotten and the time between them doubled.
+// Samples a network's counters over simulated time, for traces. The duration of a run is not known
+// beforehand. So samples begin a microsecond apart; at kMaxSamples the sampler drops every second
+// one and doubles the interval.
 //
-// Must live until the network has run. It keeps the network busy: a run with a sampler ends by its
-// stop flag or its limit only.
+// Must live until the network has run. It keeps the network busy: a run with a sampler ends only by
+// its stop flag or its limit.
 class CounterSampler {
  public:
   static constexpr std::size_t kMaxSamples = 4096;
@@ -66,7 +66,7 @@ void CounterSampler::forget_every_second() {
 
 // ------------------------------------------------------------------ the run
 
-// What keys are derived for.
+// First words of derived keys.
 constexpr std::uint32_t kNetworkKey = 1;
 constexpr std::uint32_t kWorkloadKeys = 2;
 constexpr std::uint32_t kJobKeys = 3;
@@ -206,7 +206,7 @@ ScenarioResult Simulation::result_of() const {
 JobResult Simulation::job_result(std::uint32_t index, const std::vector<FlowRecord>& flows,
                                  std::vector<base::Duration>& completions) const {
   const scenario::Job& job = scenario_.jobs[index];
-  // A job's flows are one run of all; begin and end of it.
+  // A job's flows are contiguous; this finds their begin and end.
   const auto first_from = [&flows](std::uint32_t job_index) {
     return std::partition_point(flows.begin(), flows.end(), [job_index](const FlowRecord& record) {
       return record.flow.job < job_index;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs a scenario from beginning to end: builds the network, its faults, every job's stacks and
-// flows, runs until all flows but background's have ended or the limit has come, and adds up.
+// Runs a scenario: builds the network, its faults, every job's stacks and flows, runs until all
+// flows except background have ended or the limit is reached, and collects the results.
 //
-// The result is a function of the scenario alone: the same on every machine, every time. Errors are
-// those of parts that do not fit together, with the place of the job they concern.
+// The result is a function of the scenario alone, the same on every machine. Errors mean that parts
+// of the scenario do not fit together; they name the line of the job.
 #pragma once
 
 #include <memory>
@@ -22,18 +22,18 @@
 namespace spillway::sim {
 
 struct RunOptions {
-  // Keep samples of the switches' counters over time, at most a few thousand: for traces.
+  // Samples the switches' counters over time for traces; at most a few thousand samples.
   bool sample_counters = false;
 };
 
 base::Result<ScenarioResult> run_scenario(const scenario::Scenario& scenario,
                                           const RunOptions& options = {});
 
-// The same in steps, for those who want to add to the network or look at it: build() once, then
-// run() once. Time may be run on afterwards, through the network. One thread.
+// The same in steps, for callers that add to the network or inspect it: build() once, then run()
+// once. The caller may run the network further afterwards. One thread.
 class Simulation {
  public:
-  // Both must outlive the simulation; the observer, if any, is that of all Spillway stacks.
+  // Both must outlive the simulation. All Spillway stacks use the observer; it may be null.
   explicit Simulation(const scenario::Scenario& scenario, StackObserver* observer = nullptr)
       : scenario_(scenario), observer_(observer) {}
   explicit Simulation(scenario::Scenario&&, StackObserver* = nullptr) = delete;
@@ -56,7 +56,7 @@ class Simulation {
   const scenario::Scenario& scenario_;
   StackObserver* observer_;
   scenario::Topology topology_;
-  std::vector<std::unique_ptr<JobStacks>> stacks_;  // outlives the network, which has the stacks
+  std::vector<std::unique_ptr<JobStacks>> stacks_;  // outlives the network, which owns the stacks
   Tenants tenants_;                                 // the same
   std::optional<Network> network_;
   std::optional<WorkloadRunner> runner_;

@@ -81,7 +81,7 @@ TEST(Simulation, DctcpKeepsTheQueueWhereMarksBegin) {
   EXPECT_EQ(dropped_packets(result.network.ports), 0U);
   EXPECT_EQ(result.jobs[0].stacks.data_resent, 0U);
   EXPECT_LT(result.jobs[0].slowdown, 1.1);
-  // Without marks the same flows overrun the same queue.
+  // Without marks the same flows overflow the same queue.
   const ScenarioResult blind =
       run(parsed(text, {"job.protocol=newreno", "switch.mode=drop-tail", "switch.queue=200k"}));
   EXPECT_GT(dropped_packets(blind.network.ports), 0U);

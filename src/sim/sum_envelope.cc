@@ -6,7 +6,7 @@
 namespace spillway::sim {
 namespace {
 
-// As spillway_find_sum(), of a UDP payload.
+// Like spillway_find_sum(), for a UDP payload.
 bool find_in_payload(base::ByteView payload, spillway_sum_image& image, spillway_sum_frame& sum) {
   if (payload.size() < sizeof(spillway_sum_header)) {
     return false;
@@ -43,7 +43,7 @@ bool SumEnvelope::read() {
   } else if (!find_in_payload(all, image_, sum_)) {
     return false;
   }
-  // A frame's own class is written when it leaves the network.
+  // A frame's own traffic class is written when it leaves the network.
   if (packet_->ecn == SPILLWAY_ECN_CE) {
     image_.fields.marks |= SPILLWAY_SUM_CONGESTED;
   }
@@ -63,7 +63,7 @@ spillway_sum_route SumEnvelope::route() const {
   if (is_frame()) {
     spillway_read_route(begin(), end(), &layout_, &route);
   } else {
-    // As different from each other as those of frames.
+    // As distinct from each other as the routes of frames.
     route.bytes[0] = packet_->from;
     route.bytes[1] = packet_->to;
   }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A sum packet (wire/sum_packet.h) as it lies in a packet of the pool: in a whole frame with its
-// addresses, as the fabric carries it, or as a UDP payload whose addresses stand beside it, as
-// simulated hosts send it. Switches that add see no difference.
+// A sum packet (wire/sum_packet.h) within a packet of the pool. It is either a whole frame with its
+// addresses, as in the fabric, or a UDP payload with the addresses beside it, as simulated hosts
+// send it. Switches that add handle both alike.
 //
-// An envelope is good until its packet is released or given another payload. One thread.
+// An envelope is valid until its packet is released or gets another payload. One thread.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace spillway::sim {
 
-// Where a packet comes from and goes to in the network, beside what its frame says.
+// The source and destination of a packet in the network, besides what its frame says.
 struct SumPlace {
   HostId from = 0;
   HostId to = 0;
@@ -26,26 +26,27 @@ struct SumPlace {
 
 class SumEnvelope {
  public:
-  // Nothing: there is no sum packet in it, or none that can be read.
+  // Empty if the packet is no sum packet or cannot be read.
   static std::optional<SumEnvelope> open(PacketPool& pool, PacketIndex index);
 
-  // The packet's header; congestion that the packet met is among its marks. Changes of it, and of
-  // the words, are the packet's after write().
+  // The packet's header; its marks include congestion that the packet met. write() applies changes
+  // of the header and the words to the packet.
   spillway_sum_image& image() { return image_; }
   const spillway_sum_image& image() const { return image_; }
   bool is_plain() const { return sum_.is_plain != 0; }    // can be changed
-  bool has_words() const { return sum_.has_words != 0; }  // is as long as it was sent
-  std::uint8_t* words();                                  // has_words(), or after turn()
+  bool has_words() const { return sum_.has_words != 0; }  // not cut
+  std::uint8_t* words();                                  // requires has_words() or a previous
+                                                          // turn()
 
   spillway_sum_route route() const;
   SumPlace place() const;
 
   void write();
-  // Goes on in the place of a packet that was absorbed.
+  // Sends the packet on with the route and place of an absorbed one.
   void go_by(const spillway_sum_route& route, const SumPlace& place);
-  // Goes to whom a packet came from that had this route and place.
+  // Addresses the packet to the sender of a packet with this route and place.
   void address_to(const spillway_sum_route& route, const SumPlace& place);
-  // Goes back where it came from, grown to the size of a packet with words.
+  // Returns the packet to its source, grown to the size of a packet with words.
   void turn(std::uint8_t traffic_class);
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Switches that add in a whole network: racks first, then what connects them; and with everything
-// that can happen to packets on the way.
+// Switches that add, in a whole network: first in racks, then above them; and with all kinds of
+// faults.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -18,7 +18,7 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-// Sends what it is given, to whom the header says, and writes down what comes.
+// Sends given packets to the destination in their header, and records what arrives.
 class SumStack final : public HostStack {
  public:
   explicit SumStack(PacketPool& pool) : pool_(pool) {}
@@ -73,7 +73,7 @@ struct SumNetwork {
     }
   }
 
-  // The packet leaves its source, and all that follows from it happens.
+  // Sends the packet and runs the network until all that follows has happened.
   void send(const SumFields& fields) {
     stacks[fields.source]->send(fields);
     network.wake(fields.source);
@@ -131,7 +131,7 @@ TEST(SumLevels, RacksAreAddedUpFirstThenWhatConnectsThem) {
 
 TEST(SumLevels, AResultIsMultipliedWhereWaysPart) {
   SumNetwork world{std::string(kRacks)};
-  // Every rank is the last of its rack once, so that switches have heard of all.
+  // Every rank is the last of its rack once, so that switches have seen all.
   for (std::uint16_t chunk = 0; chunk < 4; ++chunk) {
     for (std::uint16_t i = 0; i < 4; ++i) {
       world.send(part_of(static_cast<std::uint16_t>(2 + (i + chunk) % 4), chunk));
@@ -146,7 +146,7 @@ TEST(SumLevels, AResultIsMultipliedWhereWaysPart) {
   result.marks = SPILLWAY_SUM_MULTIPLY;
   const std::uint64_t before = world.network.totals().sent;
   world.send(result);
-  EXPECT_EQ(world.network.totals().sent, before + 1);  // the owner's link carried it once
+  EXPECT_EQ(world.network.totals().sent, before + 1);  // once over the owner's link
   for (std::uint16_t rank = 1; rank < 6; ++rank) {
     const std::vector<Bytes>& came = world.stacks[rank]->came;
     ASSERT_EQ(came.size(), 1U) << rank;
@@ -155,13 +155,13 @@ TEST(SumLevels, AResultIsMultipliedWhereWaysPart) {
   }
 }
 
-// The least that an owner does: takes what is disjoint from what it has, asks for the rest, and at
-// last has it repeated past all slots.
+// A minimal owner: takes sums that are disjoint from what it has, requests the rest, and at last
+// has it repeated past all slots.
 class Owner {
  public:
   explicit Owner(const SumFields& chunk, std::uint64_t wanted) : chunk_(chunk), wanted_(wanted) {}
 
-  // False: the packet is not a right sum of the ranks it names.
+  // Returns false if the packet is not the sum of the ranks it names.
   bool take(base::ByteView bytes) {
     const spillway_sum_header header = image_of(bytes).fields;
     if (bytes.size() != SPILLWAY_SUM_PACKET || header.common.packet != chunk_.chunk ||
@@ -191,7 +191,8 @@ struct Trouble {
 
 class SumTrouble : public testing::TestWithParam<Trouble> {};
 
-// Jobs 1 and 2 with the same ranks, all hosts but the owners' send; few slots for many chunks.
+// Jobs 1 and 2 have the same ranks. All hosts but the owner's send; there are few slots for many
+// chunks.
 TEST_P(SumTrouble, EveryPartCountsOnceOrIsMissing) {
   SumNetwork world(std::string(kRacks) + GetParam().lines);
   base::RandomSequence random(5);
@@ -230,7 +231,7 @@ TEST_P(SumTrouble, EveryPartCountsOnceOrIsMissing) {
   }
   settle();
   for (const Owner& owner : owners) {
-    send_missing(owner, SPILLWAY_SUM_PART);  // in vain, or twice
+    send_missing(owner, SPILLWAY_SUM_PART);  // dropped or duplicated
   }
   settle();
   for (const Owner& owner : owners) {

@@ -14,10 +14,11 @@ std::uint64_t nanoseconds_of(base::Instant now) {
 }
 
 std::uint32_t seconds_of(base::Instant now) {
-  return static_cast<std::uint32_t>(nanoseconds_of(now) >> 30);  // nearly: as the kernel's switch
+  return static_cast<std::uint32_t>(nanoseconds_of(now) >> 30);  // approximate, like the kernel's
+                                                                 // switch
 }
 
-// Tags stay as they are where a frame gets another address.
+// Readdressing a frame keeps its VLAN tag, so a copy must stay within the VLAN.
 bool is_same_vlan(const spillway_sum_route& a, const spillway_sum_route& b) {
   return a.shape == b.shape && a.bytes[1] >> 32 == b.bytes[1] >> 32;
 }
@@ -28,7 +29,7 @@ void count_outcome(const spillway_sum_decision& decision, spillway_sum_counters&
 
 }  // namespace
 
-// One packet's way through the table.
+// The state of one packet's pass through the table.
 struct SumTable::Visit {
   PacketIndex index;
   std::uint32_t port;
@@ -106,7 +107,7 @@ spillway_sum_job* SumTable::find_job(std::uint16_t job, base::Instant now, std::
   return &jobs_[row];
 }
 
-// False: it passes by, or is of another epoch.
+// False if the packet bypasses the slots or is of another epoch.
 bool SumTable::reach_slot(Visit& visit) {
   const spillway_sum_image& image = visit.packet.image();
   visit.job = find_job(image.fields.common.job, visit.now, visit.port);
@@ -135,7 +136,7 @@ void SumTable::learn(const Visit& visit) {
   }
 }
 
-// Slot and packet become what they are to be, all but the packet's addresses.
+// Updates the slot and the packet, except the packet's addresses.
 void SumTable::decide(Visit& visit) {
   spillway_sum_slot& slot = slots_[visit.slot];
   const std::uint8_t traffic_class = slot.route.traffic_class;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The memory of a switch that adds: slots (dataplane/sum_slots.h), the jobs that use them, and
-// where their ranks are. What becomes of a packet is the dataplane's decision; here it is carried
-// out on packets of the pool.
+// The memory of a switch that adds: slots (dataplane/sum_slots.h), the jobs that use them, and the
+// places of their ranks. The dataplane decides what happens to a packet; this class carries it out
+// on packets of the pool.
 //
-// Jobs are known by what they send: at most SPILLWAY_SUM_JOBS at a time. The pool must outlive the
-// table. One thread.
+// The table learns jobs from their packets, at most SPILLWAY_SUM_JOBS at a time. The pool must
+// outlive the table. One thread.
 #pragma once
 
 #include <array>
@@ -27,12 +27,12 @@ class SumTable {
  public:
   SumTable(PacketPool& pool, const scenario::Adder& adder);
 
-  // Takes over a packet that came in at `port` and returns what leaves in its place, with whom it
-  // is for: nothing, the packet as it is or changed, copies. Good until the next call. Ports are
-  // numbers by which directions are told apart.
+  // Takes over a packet that arrived at `port` and returns the packets that leave instead, with
+  // their destinations: none, the packet itself, changed or not, or copies. The result is valid
+  // until the next call. Port numbers only distinguish directions.
   std::span<const PacketIndex> take(PacketIndex index, std::uint32_t port, base::Instant now);
 
-  // As after a restart; counters go on.
+  // Clears all state as a restart does; counters continue.
   void forget();
 
   AdderTotals totals() const;
@@ -60,11 +60,11 @@ class SumTable {
   spillway_sum_config config_;
   std::vector<scenario::JobSlots> limits_;
   std::vector<spillway_sum_slot> slots_;
-  std::vector<SumPlace> places_;  // of the slots' claimers
+  std::vector<SumPlace> places_;  // of the slots' claiming packets
   spillway_sum_directory directory_ = {};
   std::vector<spillway_sum_job> jobs_;
   std::vector<SumPlace> homes_;  // of the jobs' members
-  std::uint32_t held_ = 0;       // slots that wait for parts
+  std::uint32_t held_ = 0;       // slots waiting for parts
   std::map<std::uint16_t, spillway_sum_counters> by_job_;
   std::array<spillway_sum_counters*, SPILLWAY_SUM_JOBS> by_row_ = {};
   spillway_sum_counters all_ = {};

@@ -35,7 +35,7 @@ struct Left {
   bool operator==(const Left&) const = default;
 };
 
-// A switch between hosts, each behind a port of its own; what leaves is written down.
+// A switch with one host per port; records what leaves.
 class SwitchRig final : public Actor {
  public:
   explicit SwitchRig(const scenario::Adder& adder) : node_(pool_, {}, 1) {
@@ -51,7 +51,7 @@ class SwitchRig final : public Actor {
     node_.add_sums(adder);
   }
 
-  // What leaves for it at once, in the order of its ports.
+  // Sends a packet and returns what leaves at once, in order of the destinations.
   std::vector<Left> send(HostId from, HostId to, const Bytes& bytes, base::Instant now,
                          std::uint8_t ecn = 0) {
     const PacketIndex index = pool_.allocate();
@@ -92,7 +92,7 @@ class SwitchRig final : public Actor {
   std::vector<Left> left_;
 };
 
-// The C machine with the plainest home there is.
+// The C code of the dataplane on plain arrays, for comparison.
 class PlainMachine {
  public:
   explicit PlainMachine(const spillway_sum_config& config)
@@ -192,7 +192,7 @@ struct Drawn {
   std::uint8_t ecn = 0;
 };
 
-// A packet of one of two jobs whose rank r is on host r; of few chunks, so that they meet.
+// A packet of one of two jobs, whose rank r is on host r; few chunks, so that packets share slots.
 Drawn draw_packet(base::RandomSequence& random) {
   SumFields fields;
   fields.job = static_cast<std::uint16_t>(1 + random.next_below(2));
@@ -307,7 +307,7 @@ TEST(SumTable, AResultGoesToEveryRankThatWasHeardOfOnce) {
   SumFields result;
   result.kind = SPILLWAY_SUM_RESULT;
   result.ranks = 0b1111;
-  result.recipients = 0b11110;  // nobody has heard of rank 4
+  result.recipients = 0b11110;  // rank 4 has sent nothing
   result.marks = SPILLWAY_SUM_MULTIPLY;
   result.destination = 1;
   const std::vector<Left> left = rig.send(0, 1, sum_bytes(result), kNow);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sum packets for tests: headers with the fields that tests are about, and words that follow from
-// what ranks are in them, so that whoever adds them up right can be told.
+// Sum packets for tests: headers with the fields under test, and words computed from the
+// contributing ranks, so that tests can verify sums.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct SumFields {
   std::uint16_t owner = 0;
   std::uint16_t source = 0;
   std::uint16_t destination = 0;
-  std::uint64_t ranks = 0;  // of the first 64; 0: the source's alone, where there are words
+  std::uint64_t ranks = 0;  // of the first 64; 0 in a packet with words: only the source
   std::uint64_t recipients = 0;
   std::uint8_t marks = 0;
   std::uint8_t level = 0;
@@ -33,7 +33,7 @@ struct SumFields {
   std::uint8_t path = 0;
 };
 
-// What a rank contributes to a word.
+// A rank's contribution to a word.
 inline std::uint64_t contribution(std::uint32_t rank, const SumFields& fields, std::size_t word) {
   return (std::uint64_t{rank} + 1) * 1'000'003 + word * 7919 + fields.chunk * 31 +
          std::uint64_t{fields.job} * 104'729;
@@ -95,7 +95,7 @@ inline spillway_sum_image image_of(base::ByteView bytes) {
   return image;
 }
 
-// Whether the words and the tag are the sum of exactly the ranks that the header names.
+// True if the words and the tag are the sum of exactly the ranks that the header names.
 inline bool is_right_sum(base::ByteView bytes, const SumFields& fields) {
   const spillway_sum_image image = image_of(bytes);
   const std::uint64_t ranks = image.fields.ranks[0];

@@ -29,14 +29,14 @@ spillway_frame frame_of(const Packet& packet) {
   return {packet.bytes, packet.dscp, packet.ecn, packet.importance, frame_flags(packet.kind)};
 }
 
-// A finaliser of splitmix64's kind: every input bit moves every output bit.
+// A finaliser in the style of splitmix64: every input bit affects every output bit.
 std::uint64_t mix(std::uint64_t value) {
   value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ULL;
   value = (value ^ (value >> 27)) * 0x94D049BB133111EBULL;
   return value ^ (value >> 31);
 }
 
-// Maps 32 random bits to [0, bound) without dividing.
+// Maps 32 random bits to [0, bound) without a division.
 std::uint32_t scale(std::uint32_t word, std::uint32_t bound) {
   return static_cast<std::uint32_t>((std::uint64_t{word} * bound) >> 32);
 }
@@ -52,7 +52,7 @@ OutputPort::OutputPort(std::string name, const spillway_port_config& config, Eve
       random_(base::derive_key(link.key, {1, 0, 0, 0})),
       name_(std::move(name)) {}
 
-// A word where the decision may hang on it: on the ramp of an ECN port.
+// Random only if the decision can depend on it: on the ramp of an ECN port.
 std::uint32_t OutputPort::draw() {
   const bool has_ramp =
       config_.mode == SPILLWAY_PORT_ECN && config_.red_min_bytes < config_.red_max_bytes;
@@ -171,7 +171,7 @@ void SwitchNode::on_event(std::uint64_t argument, base::Instant now) {
 }
 
 void SwitchNode::add_up(PacketIndex index, base::Instant now) {
-  // Hosts in a group are reached by the same ports: the same direction.
+  // Hosts of a group are reached through the same ports, so a group stands for a direction.
   const std::uint32_t direction = routes_.group_of((*pool_)[index].from);
   for (const PacketIndex leaving : sums_->take(index, direction, now)) {
     choose((*pool_)[leaving], now).accept(leaving, now);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A simulated switch. SwitchNode sends each packet that arrives to one of the ports that lead to
-// its destination: among equally short paths it chooses per flow or per packet (Spreading), and
-// passes over a port whose link is down while there is another. Where it adds, sum packets pass its
-// slots (sum_table.h) before their port is chosen.
+// A simulated switch. SwitchNode sends each arriving packet to one of the ports that lead to its
+// destination. Among equally short paths it chooses per flow or per packet (Spreading), and avoids
+// a port whose link is down if there is another. In a switch that adds, sum packets pass its slots
+// (sum_table.h) before a port is chosen.
 //
-// OutputPort is dataplane/'s admission and scheduling over chains of packets, in front of a link. A
-// packet is admitted, marked, trimmed or dropped the moment it comes; trimming really cuts its
-// bytes. The port asks for an event only when something waits behind the packet it sends.
+// OutputPort applies the admission and scheduling of dataplane/ to chains of packets in front of a
+// link. A packet is admitted, marked, trimmed or dropped when it arrives; trimming cuts its bytes.
+// The port schedules an event only if a packet waits behind the one being sent.
 //
 // Pool, event queue and ports must outlive the switch. One thread.
 #pragma once
@@ -32,15 +32,15 @@ namespace spillway::sim {
 
 class OutputPort final : public Actor {
  public:
-  // `config` must be one that dataplane::validate() accepts.
+  // `config` must be valid (dataplane::validate()).
   OutputPort(std::string name, const spillway_port_config& config, EventQueue& events,
              PacketPool& pool, const LinkEnd& link);
 
   void accept(PacketIndex index, base::Instant now);
   void on_event(std::uint64_t argument, base::Instant now) override;  // the link is free again
-  // The port, then the packet that comes next.
+  // Fetches the port, then the next packet.
   void prefetch(std::uint64_t argument, unsigned step) const override;
-  // What accept() will need.
+  // Fetches what accept() needs.
   void prefetch_accept() const {
     __builtin_prefetch(this);
     __builtin_prefetch(&config_);
@@ -69,7 +69,7 @@ class OutputPort final : public Actor {
   EventQueue* events_;
   PacketPool* pool_;
   spillway_port_state state_ = {};
-  bool waiting_ = false;  // an event for the link's becoming free is on its way
+  bool waiting_ = false;  // an event for the end of the transmission is scheduled
   spillway_port_config config_;
   std::array<Chain, SPILLWAY_QUEUES> chains_;
   Transmitter transmitter_;
@@ -83,19 +83,19 @@ class SwitchNode final : public Actor {
   SwitchNode(PacketPool& pool, scenario::Spreading spreading, std::uint64_t salt)
       : pool_(&pool), spreading_(spreading), salt_(salt) {}
 
-  // Ports in the order that routing numbers them; routes once they are all there.
+  // Ports must be added in the order that routing numbers them, and routes after all ports.
   void add_port(OutputPort& port) { ports_.push_back(&port); }
   void set_routes(Routes routes) { routes_ = std::move(routes); }
-  // From now on some port's link may be down.
+  // Call before a link of some port may go down.
   void watch_links() { watches_links_ = true; }
-  // From now on it adds.
+  // Makes it a switch that adds.
   void add_sums(const scenario::Adder& adder);
-  // It forgets what it has added up, if it adds.
+  // Clears all sums, if the switch adds.
   void restart();
   const SumTable* sums() const { return sums_.get(); }
 
   void on_event(std::uint64_t argument, base::Instant now) override;  // a packet arrives
-  // The packet, then its route, then its port.
+  // Fetches the packet, then its route, then its port.
   void prefetch(std::uint64_t argument, unsigned step) const override;
 
  private:
@@ -112,7 +112,7 @@ class SwitchNode final : public Actor {
   std::uint32_t turn_ = 0;
   Routes routes_{0};
   std::vector<OutputPort*> ports_;
-  std::unique_ptr<SumTable> sums_;  // none: it does not add
+  std::unique_ptr<SumTable> sums_;  // null: the switch does not add
 };
 
 }  // namespace spillway::sim

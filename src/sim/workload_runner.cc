@@ -70,12 +70,12 @@ void WorkloadRunner::launch(FlowId id, base::Instant now) {
   network_.start_flow(record.flow, plans_[id].stack);
 }
 
-// The time is the network's: that of the stack that calls may be skewed.
+// Uses the network's time: the calling stack's clock may be skewed.
 void WorkloadRunner::on_flow_end(const FlowResult& result, base::Instant /*now*/) {
   SPILLWAY_CHECK(result.id < records_.size());
   FlowRecord& record = records_[result.id];
   if (record.ended) {
-    return;  // it was given up when its destination died
+    return;  // already ended when its destination died
   }
   record.end = network_.now();
   record.ended = true;

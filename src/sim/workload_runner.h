@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs workloads over a network: starts each flow when it is due, hears of its end, and knows when
-// all that is not background has ended.
+// Runs workloads over a network: starts each flow when it is due, gets its end, and knows when all
+// flows except background have ended.
 //
 //   WorkloadRunner runner(network);
 //   ... make stacks with `runner` as their FlowListener ...
@@ -9,8 +9,8 @@
 //   runner.start();
 //   network.run_until(limit, runner.done());
 //
-// Flows to and from a host that died end as kPeerDead for the runner: those to it at once, those
-// from it when they would start. Flows under way from it end when their receiver says so.
+// For the runner, flows to and from a dead host end as kPeerDead: those to it at once, those from
+// it when they would start. Flows already started from it end when their receiver reports it.
 //
 // The runner must outlive the network's run. One thread.
 #pragma once
@@ -39,22 +39,23 @@ class WorkloadRunner final : public FlowListener {
   WorkloadRunner(const WorkloadRunner&) = delete;
   WorkloadRunner& operator=(const WorkloadRunner&) = delete;
 
-  // Gives the flows their ids and their job's number: 0 for the first workload added. Returns it.
+  // Assigns the flows' ids and their job number, 0 for the first workload added. Returns the
+  // number.
   std::uint32_t add(const scenario::Workload& workload, std::uint8_t stack);
   void start();
   void on_flow_end(const FlowResult& result, base::Instant now) override;
   void on_host_death(HostId host, base::Instant now);
 
-  // Turns true when every flow that is not background has ended; false while there are none.
+  // Becomes true when every flow except background has ended; false if there are none.
   const bool& done() const { return done_; }
-  // By flow id; a job's flows are one run of it.
+  // By flow id; a job's flows are contiguous.
   const std::vector<FlowRecord>& records() const { return records_; }
 
  private:
   struct Plan {
     base::Instant earliest{};
     base::Duration delay{};
-    std::uint32_t group = scenario::kNoGroup;  // numbered over all workloads
+    std::uint32_t group = scenario::kNoGroup;  // index over all workloads
     std::uint32_t after_group = scenario::kNoGroup;
     std::uint8_t stack = 0;
     bool is_background = false;
@@ -66,7 +67,7 @@ class WorkloadRunner final : public FlowListener {
 
   void schedule(FlowId id, base::Instant ready);
   void launch(FlowId id, base::Instant now);
-  void settle(FlowId id);  // the flow has ended: whom does it set free?
+  void settle(FlowId id);  // handles the flow's end: starts flows that waited for it
   bool is_dead(HostId host) const;
 
   Network& network_;

@@ -8,14 +8,14 @@
 namespace spillway::transport {
 namespace {
 
-// Packets: enough to hear of losses from what comes behind them.
+// In packets: enough that packets behind a lost one reveal the loss.
 constexpr double kSmallestWindow = 4.0;
 constexpr double kDecreaseGain = 0.8;
-constexpr double kSmallestDecrease = 0.5;  // never to less than half at once
+constexpr double kSmallestDecrease = 0.5;  // one decrease at most halves the window
 constexpr double kLeastDecrease = 1.0 / 16.0;
-constexpr int kOverwhelmedTargets = 4;  // of queueing delay
+constexpr int kOverwhelmedTargets = 4;  // queueing delay, in delay targets
 constexpr double kLittleGetsThrough = 1.0 / 8.0;
-constexpr double kUnusedShare = 2.0;  // a window of which less than half is used does not grow
+constexpr double kUnusedShare = 2.0;  // a window less than half used does not grow
 
 double ratio(base::Duration a, base::Duration b) {
   return static_cast<double>(a.count()) / static_cast<double>(b.count());
@@ -27,12 +27,13 @@ double ratio(base::Duration a, base::Duration b) {
 //   not marked     grow, faster when far off   grow by a packet per round trip
 //   marked         steer only (see PathSet)    shrink by how far off, once per round trip
 //
-// Packets that were trimmed and have to be sent again found no room: the window shrinks by their
-// share, whatever the delay.
+// Packets that were trimmed and have to be retransmitted found a full queue: the window shrinks by
+// their share, whatever the delay.
 //
-// Quick adaptation is the brake for incast: when more is lost or trimmed than wanted, or the queue
-// is several targets long, and little gets through, the window becomes what did get through in the
-// last round trip, instead of being halved many times over. Starts at the initial window.
+// Quick adaptation is the brake for incast. It acts when little gets through and more is lost or
+// trimmed than wanted, or the queue is several targets long. The window then becomes what got
+// through in the last round trip, instead of being halved many times over. Starts at the initial
+// window.
 //
 // With a trimmed target (over-send) queues are full on purpose: only trims beyond twice the target
 // and losses over budget count.
@@ -56,7 +57,7 @@ class SpillwayControl final : public CongestionControl {
   double window_;
   base::Duration base_round_trip_ = base::seconds(3600);
   base::Instant next_decrease_;
-  base::Instant deaf_until_;  // signals of packets sent before the last adaptation say nothing
+  base::Instant deaf_until_;  // feedback until then is about packets sent before it adapted
   // The interval over which quick adaptation measures.
   base::Instant interval_end_;
   std::int64_t interval_acked_ = 0;
@@ -130,7 +131,7 @@ void SpillwayControl::grow_or_shrink(const FeedbackSample& sample, base::Duratio
       next_decrease_ = sample.now + std::max(sample.round_trip, base_round_trip_);
     }
   } else if (static_cast<double>(sample.in_flight_bytes) * kUnusedShare < window_) {
-    return;  // it was not the window that kept more from being sent
+    return;  // the window was not what kept more from being sent
   } else if (!is_marked && !is_late) {
     // Up to a quarter of the window per round trip while the queue is empty.
     const double room = 1.0 - ratio(delay, config_.delay_target);
@@ -141,12 +142,13 @@ void SpillwayControl::grow_or_shrink(const FeedbackSample& sample, base::Duratio
   }
 }
 
-// What is not used does not help the network when it is taken away.
+// Decreases start here: taking unused window away does not relieve the network.
 double SpillwayControl::used(const FeedbackSample& sample) const {
   return std::min(window_, static_cast<double>(sample.in_flight_bytes));
 }
 
-// What of the window was too much: packets that found no room, or how far off the delay is.
+// The share by which the window was too large: by trimmed packets, or by how far delay is off
+// target.
 double SpillwayControl::decrease(const FeedbackSample& sample, base::Duration delay) const {
   if (sample.over_budget) {
     return 1.0 - kSmallestDecrease;

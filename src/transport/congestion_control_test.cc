@@ -120,7 +120,7 @@ TEST(SpillwayControl, MarksWithoutDelayOnlySteer) {
   EXPECT_EQ(control->window().count(), before);
 }
 
-// Credit ran out, or there was no more to send: that little is carried well says nothing of more.
+// Credit ran out, or nothing was left to send: that little gets through says nothing about more.
 TEST(SpillwayControl, AWindowThatIsNotUsedDoesNotGrowAndIsCutToWhatIs) {
   const CongestionConfig config = config_of(ControllerKind::kSpillway);
   const auto control = make_congestion_control(config);

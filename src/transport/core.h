@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the sending and the receiving half of an endpoint share: configuration, peers, timers, the
-// queue of control packets to write, events and counters. Private to the endpoint; one thread.
+// State that the sending and the receiving half of an endpoint share: configuration, peers, timers,
+// the queue of control packets to write, events and counters. Private to the endpoint; one thread.
 //
-// The control queue names who has something to say, not what: the packet is written when its turn
-// comes, from the state at that time. Each message is in it at most once, and replies to unknown
-// messages are few (kMaxReplies; more are dropped, their senders will ask again), so it is bounded.
+// The control queue names the message that has something to say, not what: the packet is written
+// when its turn comes, from the state at that time. Each message is in the queue at most once, and
+// replies to unknown messages are limited (kMaxReplies; more are dropped, and their senders ask
+// again), so it is bounded.
 #pragma once
 
 #include <algorithm>
@@ -31,11 +32,12 @@ struct Timer {
   std::uint32_t slot = 0;
 };
 
-// When to look at what again. An owner keeps the true due time of each timer in the object it
-// belongs to; the queue only promises to name that object no later than it was asked to. Timers
-// move often and mostly later, so nothing is ever cancelled: an entry that comes up too early is
-// put back by its owner with the true time, and one whose object is gone is ignored. It holds one
-// useful entry per timer as long as owners arm() only for an earlier time than they armed last.
+// Says which object to look at again, and when. An owner keeps the true due time of each timer in
+// the object it belongs to; the queue only promises to name that object no later than it was asked
+// to. Timers move often and mostly later, so nothing is ever cancelled: an entry that comes up too
+// early is put back by its owner with the true time, and one whose object is gone is ignored. It
+// holds one useful entry per timer as long as owners arm() only for an earlier time than they armed
+// last.
 class TimerQueue {
  public:
   bool empty() const { return heap_.empty(); }
@@ -67,7 +69,7 @@ class TimerQueue {
   std::vector<Timer> heap_;
 };
 
-// Bytes of the exchange's configuration in packets, at least one.
+// Converts a size from the exchange's configuration to packets, at least one.
 inline std::uint32_t packets_in(base::Bytes bytes, const EndpointConfig& config) {
   return static_cast<std::uint32_t>(
       std::max<std::int64_t>(1, bytes.count() / config.congestion.packet.count()));
@@ -80,7 +82,7 @@ struct ControlWork {
   // kReply: about a message this endpoint does not have, or about none.
   std::uint16_t peer = 0;
   wire::ControlType reply = wire::ControlType::kWait;
-  bool asks = false;  // CREDIT: for a sign of life
+  bool asks = false;  // CREDIT only: asks for a sign of life
   wire::MessageId message{};
   std::uint32_t generation = 0;
   wire::ControlPacket::Stop stop{.outcome = Outcome::kCancelled, .delivered = 0};
@@ -99,13 +101,13 @@ struct Core {
   std::uint32_t replies = 0;
   std::deque<Event> events;
   EndpointCounters counters;
-  LinkShare link_share;                            // of what comes in
-  RoundTrip round_trip;                            // to peers, of whichever
+  LinkShare link_share;                            // incoming
+  RoundTrip round_trip;                            // over all peers
   RetiredOperations retired;                       // see Endpoint::retire()
-  std::optional<wire::ControlPacket::Leave> left;  // what peers are told
-  wire::Mismatch mismatch;                         // then, of kMismatch
+  std::optional<wire::ControlPacket::Leave> left;  // contents of LEAVE, once this rank left
+  wire::Mismatch mismatch;                         // sent with LEAVE, if its cause is kMismatch
 
-  // The peer to exchange a message with, or a sentence about why that cannot be.
+  // The peer to exchange a message with, or an error that says why there is none.
   base::Result<Peer*> find_living(std::uint16_t rank) {
     Peer* peer = peers.find(rank);
     if (peer != nullptr && !peer->dead) {
@@ -118,7 +120,7 @@ struct Core {
     return base::Status(base::StatusCode::kPeerFailed, "rank " + std::to_string(rank) + " is dead");
   }
 
-  // Something is about to be due from this peer: watch it.
+  // Watches a peer from which something is about to be due.
   void await(Peer& peer, base::Instant now) {
     if (!peer.is_awaited()) {
       peer.last_heard = now;
@@ -131,8 +133,8 @@ struct Core {
       timers.arm({now + watch_interval(), TimerKind::kPeer, peer.rank});
     }
   }
-  // How often a silent peer from which something is due is asked for a sign of life: soon, so that
-  // the port of a process that died can refuse; less often where there are many peers to ask.
+  // Interval at which a silent peer that owes something is asked for a sign of life. It is short,
+  // so that the port of a dead process can refuse, and longer where there are many peers to ask.
   base::Duration watch_interval() const {
     constexpr base::Duration kSoon = base::milliseconds(50);
     constexpr std::size_t kPeersAskedSoon = 64;
@@ -140,12 +142,12 @@ struct Core {
     return std::min(kSoon * share, config.exchange.peer_timeout / 8);
   }
 
-  // Operations of this phase before this one are over.
+  // Every operation of this phase below the returned number is over.
   std::uint64_t floor_of(wire::Phase phase, const Peer& peer) const {
     return phase == wire::Phase::kPointToPoint ? peer.point_to_point_floor : retired.floor();
   }
 
-  // Whether a message that is not in the table has ended, rather than not begun.
+  // True if a message that is not in the table has ended, false if it has not begun.
   bool is_over(const wire::MessageId& id, const Peer& peer) const {
     if (!retired.is_used()) {
       return id.operation < peer.forgotten_before;

@@ -14,7 +14,7 @@ std::uint32_t next_of(const CreditBook& book) {
   return book.grantable(kStanding, kWindow, kQuantum);
 }
 
-// Grants all there is to grant; how much that was.
+// Grants all that can be granted; returns how much.
 std::uint32_t grant_all(CreditBook& book) {
   std::uint32_t all = 0;
   for (std::uint32_t next = next_of(book); next > 0; next = next_of(book)) {
@@ -73,10 +73,10 @@ TEST(CreditBook, NeverGrantsMoreThanIsWanted) {
   }
   EXPECT_EQ(book.wanted(), 0U);
   grant_all(book);
-  EXPECT_EQ(book.unused(), kStanding);  // to begin with, the next time
+  EXPECT_EQ(book.unused(), kStanding);  // standing credit for the next message
 }
 
-// Packets that were sent and lost: their numbers, or a PROBE, tell of them.
+// Packet numbers, or a PROBE, tell of packets that were sent and lost.
 TEST(CreditBook, CreditSpentOnLostPacketsComesBack) {
   for (const bool by_probe : {false, true}) {
     CreditBook book(0, kStanding);
@@ -93,7 +93,7 @@ TEST(CreditBook, CreditSpentOnLostPacketsComesBack) {
   }
 }
 
-// A path that died: no number will ever show what was lost there, yet what comes by others counts.
+// On a path that died no number ever shows what was lost, yet packets of other paths count.
 TEST(CreditBook, PacketsBehindWhichNothingComesAreCountedOnce) {
   CreditBook book(0, kStanding);
   book.want(1000);
@@ -106,7 +106,7 @@ TEST(CreditBook, PacketsBehindWhichNothingComesAreCountedOnce) {
   const std::uint32_t more = grant_all(book);
   book.on_numbered(sent - lost + more);
   EXPECT_EQ(book.unused(), 0U);
-  // It was not dead: numbers show all. What was thought lost does not count twice for ever.
+  // It was not dead: numbers show all. Packets presumed lost do not count twice for ever.
   const std::uint32_t rest = grant_all(book);
   book.on_numbered(sent + more);
   EXPECT_EQ(book.unused(), rest - std::min(rest, lost));

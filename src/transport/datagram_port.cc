@@ -15,7 +15,7 @@ DatagramPort::DatagramPort(const EndpointConfig& config, const SessionConfig& se
     : endpoint_(config), session_(session, config.rank, config.epoch, config.first_number) {}
 
 base::Status DatagramPort::add_peer(std::uint16_t rank, base::Instant now) {
-  // A peer needs its keys first: packets in its name would find none.
+  // Keys come first: packets of a peer that the endpoint knows must find them.
   if (base::Status status = session_.add_peer(rank); !status.ok()) {
     return status;
   }
@@ -44,7 +44,7 @@ PacketFault DatagramPort::on_data(base::ByteView bytes, bool marked, base::Insta
   }
   wire::DataStamp& stamp = opened.header.stamp;
   if (!endpoint_.admits({stamp.job, stamp.epoch, stamp.message.source, stamp.destination})) {
-    return PacketFault::kNone;  // counted there
+    return PacketFault::kNone;  // counted by the endpoint
   }
   Session::Link& link = *session_.find(stamp.message.source);
   stamp.number = wire::widen(static_cast<std::uint32_t>(stamp.number), link.newest_on(stamp.path));

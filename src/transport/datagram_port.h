@@ -4,9 +4,9 @@
 // and verified here, so the endpoint only ever sees packets that passed their checks; everything
 // that leaves is written and sealed here.
 //
-// A datagram's header says which peer's keys it should pass under. What is of no peer, or of
-// another job or epoch, is counted by the endpoint, what fails its check by its fault; neither
-// changes anything. One thread.
+// A datagram's header names the peer whose keys it has to pass. The endpoint counts datagrams of
+// unknown peers, other jobs and other epochs; those that fail a check are counted here, by fault.
+// Neither kind changes any state. One thread.
 #pragma once
 
 #include <array>
@@ -26,27 +26,27 @@ class DatagramPort {
   const Session& session() const { return session_; }
 
   base::Status add_peer(std::uint16_t rank, base::Instant now);
-  // Goes over to another epoch, which has no peers yet. All messages end here without a word;
-  // packets of the old epoch are foreign from now on.
+  // Moves to another epoch, which has no peers yet. All messages end here without an event; packets
+  // of the old epoch are foreign from now on.
   void begin_epoch(const Epoch& epoch);
 
   // `marked`: the IP header said congestion experienced.
   void on_datagram(base::ByteView bytes, bool marked, base::Instant now);
 
-  // A host said that nobody is behind the port of rank `to`, and quoted the beginning of a datagram
-  // (ICMP port unreachable). That counts only if this port wrote that very datagram a moment ago:
-  // its check, which is in the quote, is known to nobody who is not on the path. For those who are,
-  // it is no more than a reason to ask the peer (Endpoint::on_refused). False: this port did not,
-  // and nothing changes.
+  // A host reported that nobody listens on the port of rank `to`, and quoted the beginning of a
+  // datagram (ICMP port unreachable). The report counts only if this port wrote that very datagram
+  // a moment ago: only hosts on the path know its check, which is in the quote. Even then it is
+  // only a reason to ask the peer (Endpoint::on_refused). Returns false if this port did not write
+  // it; nothing changes then.
   bool on_refused(std::uint16_t to, base::ByteView quoted, base::Instant now);
 
   // Writes the next datagram into `out`, which has room for SPILLWAY_MAX_PACKET bytes. Returns its
   // size; 0: nothing to send now.
   std::size_t poll_datagram(base::Instant now, base::MutableByteView out, Route& route);
-  // Writes one that poll_transmit() of the endpoint handed out.
+  // Writes a transmission that the endpoint's poll_transmit() handed out.
   std::size_t write(const Transmission& transmission, base::MutableByteView out) const;
-  // The same of one with data. May be called on another thread while datagrams are taken in, as
-  // long as no peer comes and no epoch begins.
+  // Writes a data packet. May be called on another thread while datagrams are taken in, as long as
+  // no peer is added and no epoch begins.
   std::size_t write_data(const Route& route, const wire::DataStamp& stamp, PayloadSource& source,
                          base::MutableByteView out) const;
 

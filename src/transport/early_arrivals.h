@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Packets that came before their message was expected: kept for a while, so that a rank that is a
-// little ahead of the others need not send twice. What does not fit is dropped, as without this.
+// little ahead of the others need not send twice.
 //
-// Bounded by bytes, whoever sends what; the oldest go first. Messages are few at a time, so they
-// are looked up one by one. One thread.
+// Bounded by bytes over all senders; the oldest messages are dropped first. Few messages are kept
+// at a time, so lookups are linear. One thread.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@
 
 namespace spillway::transport {
 
-// What was kept of one message, in the order of arrival.
+// The packets kept of one message, in the order of arrival.
 struct EarlyMessage {
   struct Data {
-    DataArrival arrival;  // its views point at what stands beside it
+    DataArrival arrival;  // view() points it at the fields below
     wire::OpenedPacket packet;
     std::vector<std::uint8_t> bytes;
     base::Instant at;
@@ -45,14 +45,14 @@ class EarlyArrivals {
   bool is_on() const { return max_bytes_ > 0; }
   void keep(const DataArrival& arrival, base::Instant now);
   void keep(const wire::ControlPacket& probe);
-  // Takes out what there is of a message.
+  // Removes and returns what was kept of a message.
   std::optional<EarlyMessage> take(const wire::MessageId& id);
   std::size_t kept_bytes() const { return kept_bytes_; }
-  // More than half of what there is room for is taken.
+  // More than half of the room is taken.
   bool is_filling() const { return kept_bytes_ * 2 > max_bytes_; }
 
  private:
-  // Of an entry, beside its bytes.
+  // Overhead of an entry, besides its bytes.
   static constexpr std::size_t kEntryBytes = sizeof(EarlyMessage::Data);
 
   EarlyMessage& message(const wire::MessageId& id);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Incoming messages that have ended while their operations go on: how, so that a sender who missed
-// the STOP gets another however long ago that was. A few words each instead of an IncomingMessage,
-// and gone with their operation: an owner of a large operation has as many of these as the
-// operation has had messages, and no more than that whoever sends what.
+// How incoming messages ended whose operations still go on, so that a sender that missed the STOP
+// gets another however long ago that was. Each takes a few words instead of an IncomingMessage, and
+// goes with its operation. The owner of a large operation keeps as many of these as the operation
+// has had messages, and never more, whatever peers send.
 //
-// Operations are numbered by themselves among all ranks, and by peer in the point-to-point phase.
+// Operations are numbered once among all ranks, and per peer in the point-to-point phase.
 //
 // One thread.
 #pragma once
@@ -38,7 +38,7 @@ class EndedMessages {
     table[table.insert(key)] = ended;
   }
 
-  // Null: it has not ended, or its operation is over.
+  // Null if the message has not ended, or its operation is over.
   EndedMessage* find(const wire::MessageId& id) {
     const auto operation = operations_.find(operation_of(id));
     if (operation == operations_.end()) {
@@ -64,7 +64,7 @@ class EndedMessages {
 
  private:
   using Table = MessageTable<EndedMessage>;
-  using Numbered = std::pair<std::uint32_t, std::uint64_t>;  // whose numbers, number
+  using Numbered = std::pair<std::uint32_t, std::uint64_t>;  // numbering space, number
   static constexpr std::uint32_t kAmongAll = 0;
 
   static std::uint32_t numbered_by(std::uint16_t peer) { return peer + 1U; }

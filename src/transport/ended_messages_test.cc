@@ -71,7 +71,7 @@ TEST(EndedMessages, OfAnOperationThatGoesOnDoNotFillTheTable) {
     net.run();
   }
   EXPECT_EQ(net.received(1).size(), 1000U);
-  // Each is still known to have been.
+  // Each is still remembered.
   EXPECT_FALSE(net[1].expect(Exchange::receive_options(piece_of(net, 0, 5)), net.now()).ok());
   EXPECT_LT(net[1].memory_bytes(), 200'000U);
   net[1].retire(0);
@@ -79,7 +79,7 @@ TEST(EndedMessages, OfAnOperationThatGoesOnDoNotFillTheTable) {
   EXPECT_FALSE(net[1].expect(Exchange::receive_options(piece_of(net, 0, 5)), net.now()).ok());
 }
 
-// However long ago it was, and whatever has ended since.
+// However long ago the end was, and whatever has ended since.
 TEST(EndedMessages, AreToldToASenderThatMissedTheirEnd) {
   Exchange net(2, small_tables());
   net[1].retire_before(0);

@@ -15,11 +15,12 @@
 namespace spillway::transport {
 namespace {
 
-// A stream is silent for longer while it backs off, and says itself when its other end is gone.
+// A stream is silent for longer while it backs off, and reports itself when its other end is gone.
 constexpr int kStreamPatience = 4;
 
-// How long a peer whose port is said to refuse may take to say something: this share of the peer
-// timeout, which grows where ranks wait for processors, and no longer than that; but round trips.
+// How long a peer whose port is said to refuse may take to answer: this share of the peer timeout
+// (which grows where ranks share processors), at most kRefusedPatience, but at least some round
+// trips.
 constexpr int kRefusedShare = 4;
 constexpr base::Duration kRefusedPatience = base::seconds(1);
 constexpr int kRefusedRoundTrips = 4;
@@ -31,7 +32,7 @@ class Endpoint::Impl {
   explicit Impl(const EndpointConfig& config)
       : core(config), sender(core), receiver(core), sums(core) {}
 
-  // The peer a packet is from, if it may be heard at all.
+  // The peer a packet is from if it may be processed, else null.
   Peer* admit(const Envelope& envelope) {
     if (envelope.job != core.config.job) {
       ++core.counters.foreign_job;
@@ -84,8 +85,8 @@ class Endpoint::Impl {
     return std::min(timeout, std::max(usual, peer.round_trip.patience() * kRefusedRoundTrips));
   }
 
-  // Anybody on the way can say that a port refuses. So it only begins an exchange that nobody else
-  // can have: the peer is asked, and one that lives answers.
+  // Anybody on the way can say that a port refuses. So that only begins an exchange that nobody
+  // else can answer: the peer is asked, and a living one replies.
   void suspect(Peer& peer, base::Instant now) {
     if (!peer.is_suspect()) {
       peer.refused = now;
@@ -104,12 +105,12 @@ class Endpoint::Impl {
   void ask_for_sign_of_life(Peer& peer) {
     if (peer.incoming > 0) {
       receiver.ask_for_answer(peer);
-    } else if (peer.outgoing == 0) {  // who sends to it asks anyway
+    } else if (peer.outgoing == 0) {  // otherwise its outgoing messages ask
       ask(peer);
     }
   }
 
-  // About no message: whoever gets it answers.
+  // The question is about no message, so the peer always answers it.
   void ask(const Peer& peer) {
     core.queue_reply({.kind = ControlWork::Kind::kReply,
                       .peer = peer.rank,
@@ -129,7 +130,7 @@ class Endpoint::Impl {
     }
     peer.has_left = true;
     if (packet.leave.cause == wire::FailureCause::kClosed && packet.leave.culprit == peer.rank) {
-      // It was done, so it needs nothing more.
+      // The peer was done, so it needs nothing more.
       sender.end_messages_to(peer, Outcome::kEverything);
     }
     PeerFailed failed{packet.source, packet.leave.culprit, packet.leave.cause,
@@ -337,7 +338,7 @@ void Endpoint::complete(std::uint64_t& epoch, wire::MessageId& message, std::uin
   const Peer* known = core.peers.find(peer);
   SPILLWAY_CHECK(known != nullptr);
   epoch = core.config.epoch;
-  // Messages between two ranks have numbers by direction: answers are about those to the peer.
+  // Point-to-point messages are numbered by direction: answers are about messages to the peer.
   const bool is_answer =
       message.phase == wire::Phase::kPointToPoint && message.source == core.config.rank;
   const std::uint64_t near =

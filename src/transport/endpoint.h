@@ -14,21 +14,21 @@
 //
 // The exchange (docs/algorithms.md): a sender announces a message with a PROBE, sends its packets
 // as credit and window allow, and probes again when all were sent. The receiver answers with a STOP
-// when the message is over, a BITMAP of what came when it is not (which, behind the last packet, it
-// also sends unasked), or WAIT when its owner does not expect the message yet. CREDIT packets carry
-// grants and, per path, what came. The sender repeats what the budget does not forgive, and asks
-// again.
+// when the message is over, and with a BITMAP of what arrived when it is not. It answers WAIT when
+// its owner does not expect the message yet. After the last packet it also sends the BITMAP
+// unasked. CREDIT packets carry grants and, per path, what arrived. The sender retransmits what the
+// budget does not forgive, and asks again.
 //
 // Limits: EndpointLimits bounds every table; what does not fit is refused and counted. A peer that
 // is silent for peer_timeout while something is due from it, or for less once its port is said to
 // refuse, is dead for good: its messages end with Outcome::kPeerDead and an event names it. One
 // thread per endpoint; any number per process.
 //
-// Ended messages are remembered for a while, so that a sender who missed the STOP gets another.
-// An owner who numbers its operations says with retire() which are over; then nothing of those is
-// ever taken for new, and nothing of others for old, however many messages there are: what ended of
-// an operation that goes on is remembered in a few words each until the operation is over, what
-// ended of others up to limits.finished_kept, for the true outcome.
+// Ended messages are remembered for a while, so that a sender that missed the STOP gets another. An
+// owner that numbers its operations says with retire() which are over. Then no old message is ever
+// taken for a new one, nor a new one for an old one, however many there are. How messages of a
+// running operation ended is kept in a few words each until the operation is over. All other ended
+// messages are kept up to limits.finished_kept, for the true outcome.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +53,7 @@ struct EndpointLimits {
   std::uint32_t outgoing_messages = 16384;
   std::uint32_t incoming_messages = 16384;
   std::uint32_t finished_kept = 16384;  // ended incoming messages whose senders still get a STOP
-  std::size_t early_bytes = 0;          // of packets that come before their message is expected
+  std::size_t early_bytes = 0;  // bytes of packets that come before their message is expected
 };
 
 // Times and sizes of the exchange; the defaults suit kernel UDP on 1 to 100 Gb/s Ethernet.
@@ -61,25 +61,25 @@ struct ExchangeConfig {
   std::uint8_t paths = 8;           // 1 .. 64
   std::uint8_t burst_packets = 8;   // sent over one path before the next takes over
   std::uint8_t report_packets = 8;  // data packets between two CREDITs to a sender
-  base::BitRate receive_rate = base::gigabits_per_second(10);  // credit is granted at
+  base::BitRate receive_rate = base::gigabits_per_second(10);  // rate of granting credit
   // What a peer may send without having asked, and how much may be granted to it and not yet used.
-  // Both ends reckon in packets of CongestionConfig::packet.
+  // Both ends count in packets of CongestionConfig::packet.
   base::Bytes unsolicited = base::bytes(64 * 1024);
   base::Bytes credit_window = base::bytes(256 * 1024);
   // Over-send on a trimming fabric: the share of packets that shall arrive trimmed, so that the
-  // bottleneck is always full. Nothing: credit at exactly receive_rate.
+  // bottleneck is always full. Unset: credit at exactly receive_rate.
   std::optional<double> trimmed_target;
-  base::Duration probe_min = base::microseconds(200);  // first wait for an answer, at least
-  base::Duration probe_max = base::milliseconds(100);  // longest, after doublings
+  base::Duration probe_min = base::microseconds(200);  // shortest first wait for an answer
+  base::Duration probe_max = base::milliseconds(100);  // longest wait, after doubling
   base::Duration linger_min = base::microseconds(50);  // for stragglers, once the budget is met
   base::Duration peer_timeout = base::milliseconds(1500);
 };
 
-// Who still reads the sources of packets after poll_transmit() has named them.
+// A driver that still reads packets' sources after poll_transmit() has handed the packets out.
 class SourceReader {
  public:
   virtual ~SourceReader() = default;
-  // The message is withdrawn: once this returns, its source may go.
+  // The message is withdrawn: its source may be destroyed once this returns.
   virtual void let_go(const wire::MessageId& id, std::uint16_t to) = 0;
 };
 
@@ -87,39 +87,38 @@ struct EndpointConfig {
   std::uint16_t job = 0;
   std::uint64_t epoch = 0;
   std::uint16_t rank = 0;
-  // Numbers of packets, control packets and paths' reports count on from here; the same at all
-  // ranks.
+  // Packets, control packets and path reports are numbered from here; the same at all ranks.
   std::uint64_t first_number = 0;
   EndpointLimits limits;
   ExchangeConfig exchange;
   CongestionConfig congestion;
-  // Tell of messages that peers announce and nobody expects.
+  // Report messages that peers announce but nobody expects.
   bool reports_unexpected = false;
-  // Tell of messages of which nothing arrives though their peers live (stall.h).
+  // Report messages of which nothing arrives although their peers live (stall.h).
   bool reports_stalls = false;
-  SourceReader* reader = nullptr;  // outlives the endpoint; none: nobody reads later
+  SourceReader* reader = nullptr;  // outlives the endpoint; null: nobody reads later
 };
 
 // A data packet that arrived and passed its head's check.
 struct DataArrival {
   wire::DataStamp stamp;
-  std::uint32_t sent_bytes = 0;  // of UDP payload, when it was sent
-  std::uint8_t planes = 0;       // that arrived whole; unused when `packet` is given
+  std::uint32_t sent_bytes = 0;  // UDP payload, as it was sent
+  std::uint8_t planes = 0;       // planes that arrived whole; unused when `packet` is given
   bool marked = false;           // congestion experienced
   bool trimmed = false;          // shorter than it was sent
-  // With real bytes: what the message's sink takes the planes from.
+  // With real bytes: the packet that the message's sink takes planes from.
   const wire::OpenedPacket* packet = nullptr;
   base::ByteView bytes;
 };
 
 enum class TransmissionKind : std::uint8_t { kData, kControl, kSum };
 
-// A packet to send: which of its parts count is up to the kind.
+// A packet to send; `kind` says which of its parts are valid.
 struct Transmission {
   TransmissionKind kind = TransmissionKind::kData;
   Route route;
   wire::DataStamp data;
-  std::uint32_t data_bytes = 0;  // of UDP payload; the last packet of a message may be shorter
+  std::uint32_t data_bytes = 0;  // UDP payload; the last packet of a message may be shorter
   PayloadSource* source = nullptr;
   wire::ControlPacket control;
   wire::SumPacket sum;
@@ -133,15 +132,16 @@ struct PeerDead {
   std::uint16_t rank = 0;
   DeathCause cause = DeathCause::kSilent;
 };
-// A peer takes part no longer, and says why. Its unfinished messages stay until they are withdrawn.
+// A peer no longer takes part, and says why. Its unfinished messages stay until they are withdrawn.
 struct PeerFailed {
   std::uint16_t from = 0;
   std::uint16_t culprit = 0;
   wire::FailureCause cause = wire::FailureCause::kClosed;
   std::uint64_t finished_before = 0;  // operations before this one were over at `from`
-  std::shared_ptr<const wire::Mismatch> mismatch{};  // of kMismatch
+  std::shared_ptr<const wire::Mismatch> mismatch{};  // with kMismatch only
 };
-// A peer announced a message that is not expected, or is with other sizes (`contradicts`).
+// A peer announced a message that is not expected, or that is expected with other sizes
+// (`contradicts`).
 struct UnexpectedMessage {
   wire::MessageId id;
   bool contradicts = false;
@@ -149,11 +149,11 @@ struct UnexpectedMessage {
 using Event = std::variant<ReceiveReport, SendReport, PeerDead, PeerFailed, UnexpectedMessage,
                            MessageStalled, SumReport>;
 
-// Packets that changed nothing, and why; packets and messages that did.
+// Counts packets that changed nothing, and why, and packets and messages that did.
 struct EndpointCounters {
   std::uint64_t data_sent = 0;
   std::uint64_t data_resent = 0;
-  std::uint64_t data_sent_bytes = 0;  // of UDP payload
+  std::uint64_t data_sent_bytes = 0;  // UDP payload
   std::uint64_t data_resent_bytes = 0;
   std::uint64_t control_sent = 0;
   std::uint64_t data_taken = 0;  // new, or longer than what was there
@@ -166,34 +166,33 @@ struct EndpointCounters {
   std::uint64_t sums_sent_bytes = 0;
   std::uint64_t sums_repeated = 0;
   std::uint64_t sums_taken = 0;      // that passed their checks
-  std::uint64_t sums_duplicate = 0;  // of these, whose ranks, or results, were there already
+  std::uint64_t sums_duplicate = 0;  // of these, ones whose ranks or results were there already
   std::uint64_t sums_cut = 0;        // came without their words
   std::uint64_t flushes_sent = 0;
 
   std::uint64_t duplicate = 0;       // data that was there already
-  std::uint64_t repeated = 0;        // data packets that came before, number and all
+  std::uint64_t repeated = 0;        // replays and copies: their packet numbers came before
   std::uint64_t too_few_planes = 0;  // arrived below min_planes
-  std::uint64_t early = 0;           // of a message that is not expected yet; some are kept
-  std::uint64_t finished = 0;        // of a message that is over
-  std::uint64_t wasted_bytes = 0;    // of duplicate and finished ones, as they were sent
+  std::uint64_t early = 0;           // of messages not expected yet; some are kept
+  std::uint64_t finished = 0;        // of messages that are over
+  std::uint64_t wasted_bytes = 0;    // in duplicate and finished packets, as they were sent
   std::uint64_t foreign_job = 0;
   std::uint64_t other_epoch = 0;
-  std::uint64_t unknown_peer = 0;   // or one that is dead
+  std::uint64_t unknown_peer = 0;   // or a dead one
   std::uint64_t misaddressed = 0;   // for another rank
   std::uint64_t replayed = 0;       // control seen before, or too old to tell
   std::uint64_t contradicting = 0;  // does not fit its message: packet number, counts, planes
 };
 
-// What keeps an endpoint from sending more: of all its messages, what the one nearest to going
-// waits for.
+// The reason why an endpoint sends nothing more, for the message that is closest to being sent.
 enum class Holdup : std::uint8_t {
   kNothing,   // a packet may go now
   kWindow,    // a peer's window is full
-  kCredit,    // granted by a receiver
-  kReceiver,  // which does not expect the message yet
-  kAnswer,    // all is sent: whether it came
+  kCredit,    // no credit from the receiver
+  kReceiver,  // the receiver does not expect the message yet
+  kAnswer,    // all is sent; the receiver has not answered
   kIncoming,  // nothing is left to send, but something is to come
-  kIdle,      // neither
+  kIdle,      // nothing to send, nothing to come
 };
 
 class Endpoint {
@@ -206,12 +205,12 @@ class Endpoint {
   const EndpointConfig& config() const;
 
   base::Status add_peer(std::uint16_t rank, base::Instant now);
-  // Goes over to another epoch: nothing is left of the peers and messages of the one before, and
-  // nobody is told. Peers are added anew.
+  // Moves to another epoch: its peers and messages are gone, without events. Peers must be added
+  // again.
   void begin_epoch(const Epoch& epoch);
 
-  // Whether a packet with this in its header may be heard, before anything is known about its
-  // check. Refusals are counted.
+  // True if a packet with this in its header may be processed, before its check is verified.
+  // Refusals are counted.
   struct Envelope {
     std::uint16_t job = 0;
     std::uint64_t epoch = 0;  // low bits
@@ -219,7 +218,7 @@ class Endpoint {
     std::uint16_t destination = 0;
   };
   bool admits(const Envelope& envelope);
-  // Rebuilds what a packet of this peer carries in part.
+  // Restores the fields that packets of this peer carry only in part.
   void complete(std::uint64_t& epoch, wire::MessageId& message, std::uint16_t peer);
 
   base::Status send(const SendOptions& options, base::Instant now);
@@ -227,56 +226,57 @@ class Endpoint {
   // Ends an incoming message as kCancelled, if it has not ended.
   void cancel(const wire::MessageId& id, base::Instant now);
   // Ends a message to or from `peer` as if it had never been, without an event: its source or sink
-  // is not touched any more. An incoming one is answered as cancelled.
+  // is not touched any more. An incoming message is answered as cancelled.
   void withdraw(const wire::MessageId& id, std::uint16_t peer, base::Instant now);
 
-  // Takes part in a sum (sum.h): SumReports tell of it, and its words are the endpoint's until it
-  // is over or withdrawn.
+  // Takes part in a sum (sum.h). SumReports tell of it; its words belong to the endpoint until the
+  // sum is over or withdrawn.
   base::Status begin_sum(const SumOptions& options, base::Instant now);
   void withdraw_sum(const SumId& id);
-  // The rank has the results of a sum of this rank's, whether or not it said so.
+  // `rank` has the results of this rank's sum, whether or not it said so.
   void finish_sum_for(const SumId& id, std::uint16_t rank);
 
-  // This operation is over, or every one before it: for messages between all ranks, and for those
-  // from `peer` in the point-to-point phase, which are numbered by themselves. Whoever still sends
-  // something of it is told to stop.
+  // This operation, or every one before it, is over: for messages among all ranks, and with `peer`
+  // for its point-to-point messages, which are numbered apart. A peer that still sends one is told
+  // to stop.
   void retire(std::uint64_t operation);
   void retire_before(std::uint64_t operation);
   void retire_before(std::uint16_t peer, std::uint64_t operation);
 
-  // As if something were due from every peer: whoever is silent dies.
+  // Treats every peer as if something were due from it: a silent one dies.
   void watch_everybody(bool watch, base::Instant now);
-  // Tells every living peer, and whoever asks later, that this rank takes part no longer.
-  // What two ranks call, of kMismatch, as far as it is known; a later call may know more.
+  // Tells every living peer, and any that asks later, that this rank no longer takes part.
+  // `mismatch`, with kMismatch, is what two ranks called, as far as it is known; a later call may
+  // know more.
   void leave(std::uint16_t culprit, wire::FailureCause cause,
              const wire::Mismatch* mismatch = nullptr);
 
   void on_data(const DataArrival& arrival, base::Instant now);
   void on_control(const wire::ControlPacket& packet, base::Instant now);
-  // A sum packet that passed its check, with its words; or one that was cut and has none.
+  // on_sum(): a sum packet that passed its check. on_cut_sum(): one that was cut and has no words.
   void on_sum(const wire::SumPacket& packet, std::span<const std::uint64_t> words, bool marked,
               base::Instant now);
   void on_cut_sum(const wire::SumPacket& packet, base::Instant now);
   void on_timeout(base::Instant now);
 
-  // Somebody says that the peer's host refused a datagram, and quotes one of this endpoint's. Every
-  // listener could say so. A peer that owes something is therefore only asked at once, and is dead
-  // if it then says nothing for a quarter of the peer timeout, or a second where that is less.
+  // A host reported that the peer refused a datagram, and quoted one of this endpoint's. Anybody
+  // who listens could say so. A peer that owes something is therefore only asked at once. It is
+  // dead if it then says nothing for a quarter of the peer timeout, or a second where that is less.
   void on_refused(std::uint16_t rank, base::Instant now);
   // The stream to the peer has ended: a peer that owes something is dead at once.
   void on_stream_lost(std::uint16_t rank, base::Instant now);
-  // For the quote: the numbers of the latest control packet to the peer, and of the latest data
-  // packet over a path; and what writes the data packet of this stamp, while its message lasts.
+  // For checking the quote: numbers of the latest control packet to the peer and of the latest data
+  // packet over a path. source_of() gives the source of a data packet while its message lasts.
   std::uint64_t latest_control_to(std::uint16_t rank) const;
   std::uint64_t latest_data_to(std::uint16_t rank, std::uint8_t path) const;
   PayloadSource* source_of(std::uint16_t rank, const wire::DataStamp& stamp);
   // This host's kernel refused to send a datagram to the peer; `error` is an errno.
   void on_unsent(std::uint16_t rank, std::uint32_t bytes, int error, base::Instant now);
 
-  // Packets to and from this peer travel over a stream that loses nothing, keeps their order and
-  // has a window of its own (TCP): from now on nothing is held back for the network's sake, credit
-  // is for whole messages, and messages expected from now on arrive whole whatever their bound.
-  // Nothing that is under way is lost.
+  // Packets to and from this peer now travel over a stream (TCP), which loses nothing, keeps their
+  // order and has a window of its own. From now on no congestion window applies, credit covers
+  // whole messages, and newly expected messages arrive whole whatever their bound. Messages under
+  // way are not lost.
   void use_stream(std::uint16_t rank);
   // Whether the stream takes no data now. Control packets are handed out all the same.
   void set_full(std::uint16_t rank, bool is_full);
@@ -292,17 +292,17 @@ class Endpoint {
   bool poll_transmit(base::Instant now, Transmission& out);
   bool poll_event(Event& out);
 
-  // Has the processor fetch what the next call needs, for drivers of many endpoints that know
-  // which one comes next. In two steps: 1 looks at what 0 fetched.
+  // Prefetches what the next call needs, for drivers of many endpoints that know which one comes
+  // next. Two steps: step 1 looks at what step 0 fetched.
   void prefetch(unsigned step) const;
 
   const EndpointCounters& counters() const;
-  // How much of exchange.receive_rate this host's link carries of ours on the way in
-  // (link_share.h); nothing while that is not known.
+  // Share of exchange.receive_rate that this host's link carries of our incoming traffic
+  // (link_share.h); empty while unknown.
   std::optional<double> link_share(base::Instant now) const;
   // Looks at every outgoing message.
   Holdup holdup() const;
-  // Bytes held for peers and messages, which the limits bound.
+  // Bytes held for peers and messages; the limits bound them.
   std::size_t memory_bytes() const;
 
  private:

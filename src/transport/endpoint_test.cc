@@ -19,7 +19,7 @@ bool is_control(const TestPacket& packet, wire::ControlType type) {
   return !is_data(packet) && packet.sent.control.type == type;
 }
 
-// Loses each packet that `chosen` names with this probability.
+// Drops each packet that `chosen` picks with this probability.
 Exchange::Filter random_loss(double share, std::uint64_t seed,
                              std::function<bool(const TestPacket&)> chosen) {
   return [=, random = base::RandomSequence(seed)](TestPacket& packet, base::Duration&) mutable {
@@ -35,7 +35,7 @@ TEST(Endpoint, DeliversEverythingOnACleanNetwork) {
   EXPECT_EQ(net.received(1)[0].outcome, Outcome::kEverything);
   EXPECT_EQ(net.received(1)[0].whole, 1000U);
   ASSERT_EQ(net.sent(0).size(), 1U);
-  EXPECT_EQ(net.sent(0)[0].transmitted, 1000U);  // nothing is sent twice
+  EXPECT_EQ(net.sent(0)[0].transmitted, 1000U);  // nothing is retransmitted
   EXPECT_EQ(net.sent(0)[0].delivered, 1000U);
 }
 
@@ -157,7 +157,7 @@ TEST(Endpoint, TrimmedPacketsCountOnlyWithEnoughPlanes) {
       EXPECT_EQ(report.trimmed(), 400U);
       EXPECT_EQ(net.sent(0)[0].transmitted, 400U);
     } else {
-      EXPECT_GE(report.whole, 396U);  // sent again, whole
+      EXPECT_GE(report.whole, 396U);  // retransmitted, whole
       EXPECT_EQ(report.trimmed(), 0U);
     }
   }
@@ -234,7 +234,7 @@ TEST(Endpoint, WhatIsMissingBehindTheLastPacketIsSaidUnasked) {
   net.run();
   ASSERT_EQ(net.received(1).size(), 1U);
   EXPECT_EQ(net.received(1)[0].outcome, Outcome::kEverything);
-  EXPECT_LE(net.sent(0)[0].transmitted, 102U);  // what was missing, and one for good measure
+  EXPECT_LE(net.sent(0)[0].transmitted, 102U);  // the missing packet, and one in case
 }
 
 TEST(Endpoint, WhatAnotherPathDelaysIsNotTakenForMissing) {
@@ -514,8 +514,8 @@ TEST(Endpoint, BadArgumentsGetASentence) {
   EXPECT_NE(net[1].expect(receive, net.now()).message().find("min_planes"), std::string::npos);
 }
 
-// A sender without credit, by hand: it hears that packets are missing, and before it may repeat
-// them, that they are forgiven.
+// A sender without credit, driven by hand: it hears that packets are missing and, before it may
+// retransmit them, that they are forgiven.
 struct ForgivenRepeats : testing::Test {
   static constexpr std::uint32_t kPackets = 4;
 
@@ -588,7 +588,7 @@ TEST(Endpoint, CreditKeepsAnIncastAtTheReceiversRate) {
   config.exchange.unsolicited = base::bytes(4000);
   Exchange net(17, config);
   std::map<std::int64_t, int> arrivals;  // per 100 us
-  constexpr int kDepth = 512;            // that may be granted ahead of the rate
+  constexpr int kDepth = 512;            // packets that may be granted ahead of the rate
   net.filter = [&](TestPacket& packet, base::Duration&) {
     if (is_data(packet)) {
       ++arrivals[net.now().since_zero().count() / 100'000];

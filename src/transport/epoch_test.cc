@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ports that go from one epoch to the next, with other peers: what is still on its way from before,
-// or was recorded then, means nothing any more.
+// Ports that move from one epoch to the next, with other peers: packets that are still in flight,
+// or were recorded, mean nothing any more.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ constexpr std::uint64_t kEpochTurn = std::uint64_t{1} << 16;
 
 using Bytes = std::vector<std::uint8_t>;
 
-// Planes that say which epoch they are of.
+// Planes that say which epoch they belong to.
 class EpochPlanes final : public PayloadSource {
  public:
   std::size_t write(const wire::DataStamp& stamp, const wire::PacketAuth& auth,
@@ -89,7 +89,7 @@ class Cluster {
   }
 
   Process& operator[](std::uint16_t rank) { return *members_[rank]; }
-  // The rank is another process from now on; the old one is returned.
+  // Replaces the rank's process; returns the old one.
   std::unique_ptr<Process> replace(std::uint16_t rank) {
     return std::exchange(members_[rank], make_process(rank));
   }
@@ -139,7 +139,7 @@ class Cluster {
                     .ok());
   }
 
-  // Until nothing happens any more; every datagram is recorded.
+  // Runs until nothing happens any more; every datagram is recorded.
   std::vector<Datagram> run() {
     std::vector<Datagram> recorded;
     const base::Instant end = now_ + kPatience;
@@ -148,7 +148,7 @@ class Cluster {
     } while (step(end));
     return recorded;
   }
-  // What is to leave now, which is not delivered.
+  // Takes what is about to leave; it is not delivered.
   std::vector<Datagram> intercept() {
     std::vector<Datagram> recorded;
     transmit(recorded);
@@ -245,7 +245,7 @@ class Cluster {
   std::array<std::unique_ptr<Process>, kRanks> members_;
   base::Instant now_{base::milliseconds(1)};
   std::multimap<base::Instant, Datagram> in_flight_;
-  std::uint8_t contents_ = 0;  // what planes of this epoch are made of
+  std::uint8_t contents_ = 0;  // byte that planes of this epoch consist of
 };
 
 TEST(Epochs, FollowEachOtherWithOtherPeersOnTheSamePorts) {
@@ -302,7 +302,7 @@ TEST(Epochs, RecordingsOfTheOneBeforeAreRefused) {
   cluster.expect_ring_arrived(2);
 }
 
-// 16 bits of an epoch travel; its keys are made of all.
+// Only 16 bits of an epoch travel, but its keys are made of all.
 TEST(Epochs, ThatAreAlikeInTheirLowBitsHaveOtherKeys) {
   Cluster cluster;
   cluster.begin_epoch(1);
@@ -359,7 +359,7 @@ TEST(Epochs, EndWhatWasUnderWayWithoutAWord) {
   EXPECT_EQ(cluster[0].sent, 1U);
 }
 
-// Numbers of messages between two ranks count by direction: one that only ever sends has answers
+// Point-to-point messages are numbered by direction. For a rank that only ever sends, answers are
 // rebuilt by what it has sent, not by what it has received, which is nothing.
 TEST(CounterEdges, AnswersAreAboutTheNumbersOfTheirOwnDirection) {
   constexpr std::uint64_t kMany = std::uint64_t{3} << 32;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A few endpoints joined by a delay line, for tests: every packet takes the same time unless the
-// test's filter drops, delays, repeats, trims or marks it. Time is virtual, packets are records.
+// test's filter drops, delays, duplicates, trims or marks it. Time is virtual, packets are records.
 #pragma once
 
 #include <functional>
@@ -22,7 +22,7 @@ struct TestPacket {
 
 class Exchange {
  public:
-  // How many copies arrive; may change the packet and, by the last argument, delay it.
+  // Returns how many copies arrive; may change the packet and, by the last argument, delay it.
   using Filter = std::function<int(TestPacket&, base::Duration& extra_delay)>;
 
   static constexpr std::uint8_t kPlanes = 16;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an endpoint says holds it up, and what it counts as sent again and as arrived for nothing.
+// Tests what an endpoint reports as its holdup, and counts as retransmitted or received in vain.
 #include <gtest/gtest.h>
 
 #include "transport/endpoint.h"
@@ -9,7 +9,7 @@
 namespace spillway::transport {
 namespace {
 
-// Hands out what may go now; nobody answers.
+// Drains what may go now; nobody answers.
 std::uint32_t drain(Endpoint& endpoint, base::Instant now) {
   std::uint32_t data = 0;
   for (Transmission out; endpoint.poll_transmit(now, out);) {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How much may be on its way beyond what the network needs, because hosts take turns: while a
-// receiver waits for a processor, what has arrived is not reported; while a sender does, reports
-// are not read. A window fit for the network alone would run dry every time, and a link would idle
-// for milliseconds.
+// Bytes that may be in flight beyond what the network needs, because ranks that share processors
+// take turns. While a receiver waits for a processor, arrivals are not reported; while a sender
+// waits, reports are not read. A window fit for the network alone would run dry every time, and a
+// link would idle for milliseconds.
 //
-// What is acknowledged between two transmissions to a peer whose window was full was in the hands
-// of hosts at that time. The most of it, slowly forgotten, is the allowance: a report's worth where
-// hosts are quick, what the link carries in a turn where they are not. It cannot feed itself, for a
-// turn brings no more than the link carried meanwhile.
+// What is acknowledged between two transmissions to a peer whose window was full was held up in
+// hosts at that time. The most of it, slowly forgotten, is the allowance: a report's worth where
+// hosts are quick, what the link carries in a turn where they are not. It cannot feed itself,
+// because a turn brings no more than the link carried meanwhile.
 //
-// Unless the network's own queue is what was waited for: then all that is under way comes back at
-// once, whatever it is. So what finds no room there limits the allowance, and the limit rises by a
-// share of what is acknowledged, far slower than it falls.
+// A full queue in the network looks the same: everything in flight comes back at once. So packets
+// that found no room there limit the allowance, and the limit rises by a share of what is
+// acknowledged, far slower than it falls.
 //
 // Pure; one per peer, one thread.
 #pragma once
@@ -37,7 +37,7 @@ class HostAllowance {
       since_sent_ = 0;
     }
   }
-  // So much of what was on its way found no room: no network that is full has room for this.
+  // This share of the packets in flight found no room: a full network has none for the allowance.
   void on_spoilt(double share) {
     if (share > 0.0) {
       bytes_ -= static_cast<std::int64_t>(static_cast<double>(bytes_) * share);

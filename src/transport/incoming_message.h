@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A message expected from a peer: where it stands, what came of it packet by packet, what its
-// sender has still to be told. A plain record with small steps; the Receiver decides when to take
-// them. One thread.
+// A message expected from a peer: its state, what arrived packet by packet, and what its sender
+// must still be told. A plain record with small steps; the Receiver decides when to take them. One
+// thread.
 //
-// It is over when everything came, or when the budget is met, every important packet is there and
-// stragglers had their chance (lingering), or at its deadline. An ended message stays in the table
-// for a while without its ledger, so that a sender who missed the STOP gets another.
+// It is over when everything came; when the budget is met, every important packet is there and
+// stragglers had their chance (lingering); or at its deadline. An ended message stays in the table
+// for a while without its ledger, so that a sender that missed the STOP gets another.
 //
-// Order and repeats make no difference to what came (PacketLedger): a packet counts once, and a
-// longer copy replaces a shorter one.
+// Order and duplicates make no difference (PacketLedger): a packet counts once, and a longer copy
+// replaces a shorter one.
 #pragma once
 
 #include <algorithm>
@@ -25,8 +25,8 @@ namespace spillway::transport {
 
 struct Peer;
 
-// How many planes of each packet came, how many packets count as delivered, how many of those are
-// important ones.
+// Counts the planes of each packet that came, the packets delivered, and the important ones of
+// these.
 class PacketLedger {
  public:
   enum class Entry : std::uint8_t { kNew, kImproved, kDuplicate, kTooFew };
@@ -60,23 +60,23 @@ class PacketLedger {
   std::vector<std::uint8_t> planes_;
 };
 
-// What the sender of a message has still to be told: a set, written down as control packets when
-// the message's turn in the control queue comes.
+// The set of things that the sender of a message must still be told. They are written as control
+// packets when the message's turn in the control queue comes.
 class Owed {
  public:
   enum Item : std::uint8_t {
-    kStop = 1 << 0,      // that the message is over
-    kCredit = 1 << 1,    // what is granted, and what came over which path
-    kQuestion = 1 << 2,  // goes along with the credit: it asks for a sign of life
-    kBitmap = 1 << 3,    // what is missing, range by range
+    kStop = 1 << 0,      // the message is over
+    kCredit = 1 << 1,    // grants, and reports of paths
+    kQuestion = 1 << 2,  // sent with the credit: asks for a sign of life
+    kBitmap = 1 << 3,    // missing packets, range by range
   };
 
   bool empty() const { return items_ == 0; }
   bool has(Item item) const { return (items_ & item) != 0; }
-  // A question brings a credit to go along with.
+  // A question is sent with a credit, so it adds one.
   void add(Item item) { items_ |= item == kQuestion ? kQuestion | kCredit : item; }
   void remove(Item item) { items_ &= static_cast<std::uint8_t>(~item); }
-  // Whether it was owed; it is no longer.
+  // Removes the item; true if it was owed.
   bool take(Item item) {
     const bool was_owed = has(item);
     remove(item);
@@ -93,11 +93,11 @@ class Owed {
 //             kExpected ───────────────────────────────► kEnded     nothing came in time
 //                           kArriving ─────────────────► kEnded     all of it came, or no more will
 //
-//   kFree       a place in the table that holds none
+//   kFree       a free slot of the table
 //   kExpected   its owner waits for it; nothing of it came
 //   kArriving   a packet or a probe of it came
 //   kLingering  enough came; stragglers have until linger_due
-//   kEnded      its owner was told, its sender is told as often as it asks
+//   kEnded      its owner was told; its sender is told whenever it asks
 enum class IncomingState : std::uint8_t { kFree, kExpected, kArriving, kLingering, kEnded };
 inline constexpr unsigned kIncomingStates = 5;
 
@@ -118,39 +118,39 @@ constexpr bool may_follow(IncomingState from, IncomingState to) {
 }
 
 struct IncomingMessage {
-  // What every packet needs, side by side.
+  // Fields that every packet needs, kept together.
   Peer* peer = nullptr;
   PayloadSink* sink = nullptr;
   wire::MessageId id;
   std::uint32_t slot = 0;
   std::uint32_t packets = 0;
   std::uint32_t packet_bytes = 0;
-  std::uint32_t transmitted = 0;           // data packets of it, as the sender counts
-  std::optional<std::uint32_t> important;  // packets that must come; none: no probe told yet
+  std::uint32_t transmitted = 0;           // data packets sent, by the sender's count
+  std::optional<std::uint32_t> important;  // packets that must come; unset until a probe tells
   LossPolicy loss;
   base::Tracked<IncomingState> state{IncomingState::kFree};
   std::uint8_t priority = 0;
   Owed owed;
-  bool all_sent = false;          // its sender has sent every packet, as far as it can tell
+  bool all_sent = false;          // the sender has sent every packet, as far as it says
   bool in_control_queue = false;  // waits for its turn to say what is owed
-  bool has_said_missing = false;  // unasked, since the latest probe
+  bool has_said_missing = false;  // a BITMAP was sent unasked since the latest probe
   PacketLedger ledger;
   StallWatch stall;
 
   std::uint32_t duplicates = 0;
   std::uint32_t bitmap_next = 0;       // packet the next BITMAP starts from
-  std::uint32_t probe_generation = 0;  // of the probe to answer
+  std::uint32_t probe_generation = 0;  // generation of the probe to answer
   std::uint32_t delivered = 0;         // when it ended
   Outcome outcome = Outcome::kEverything;
   base::Instant last_stop;
   base::Instant first_arrival;
   base::Instant linger_due = kNever;
-  base::Instant missing_due = kNever;  // when to say unasked what is missing
+  base::Instant missing_due = kNever;  // when to send a BITMAP unasked
   base::Instant deadline = kNever;
   base::Instant armed = kNever;  // the earliest entry in the timer queue
 
   bool is_free() const { return state == IncomingState::kFree; }
-  // Its owner still waits for it.
+  // The owner still waits for it.
   bool is_open() const { return !is_free() && state != IncomingState::kEnded; }
 
   bool is_enough() const {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a rank's leaving means to the others: it needs nothing any more, and has said nothing about
-// what it was being sent.
+// Tests a rank's leaving: it needs nothing any more, and has not said what it received.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +26,7 @@ TEST(Leave, EndsWhatIsSentToTheRankWithoutSayingThatItArrived) {
   EXPECT_EQ(net.sent(0)[1].delivered, 0U);
 }
 
-// What rank 0 of two is told when rank 1 has left.
+// The event that rank 0 of two gets when rank 1 has left.
 std::optional<PeerFailed> told_of(Endpoint& leaver, wire::FailureCause cause, std::uint16_t culprit,
                                   const wire::Mismatch* mismatch = nullptr) {
   EndpointConfig config;
@@ -79,7 +78,7 @@ TEST(Leave, TellsBothCallsWhereTheyDiffer) {
   EXPECT_EQ(told->mismatch->calls[1].bytes, 0);
 }
 
-// It failed, because another closed too early: that is not the same as being done.
+// A rank that left because another closed too early is not done.
 TEST(Leave, BecauseOfAnotherEndsNothing) {
   Exchange net(2);
   ASSERT_TRUE(net[0].send(net.send_options(1, 0, 1, /*operation=*/1), net.now()).ok());

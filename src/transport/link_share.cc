@@ -9,7 +9,7 @@
 namespace spillway::transport {
 namespace {
 
-// What a packet takes of a link besides its payload, with IPv4's headers.
+// Bytes that a packet takes of the link besides its payload, with IPv4's headers.
 constexpr std::int64_t kFrameOverhead = spillway_frame_overhead(0) + SPILLWAY_WIRE_OVERHEAD;
 
 }  // namespace
@@ -20,7 +20,7 @@ base::Duration LinkShare::waited(Lane& lane, std::uint32_t taken_us, base::Insta
   }
   const auto taken = static_cast<std::int32_t>(taken_us - lane.first_us);
   if (now - lane.stretch >= kLeastCounts) {
-    // After a pause it is too old to count: clocks drifted meanwhile.
+    // After a pause the old minimum is stale: clocks drifted meanwhile.
     lane.least_before_us = now - lane.stretch >= kLeastCounts * 2 ? taken : lane.least_us;
     lane.least_us = taken;
     lane.stretch = now;
@@ -40,7 +40,7 @@ void LinkShare::add(const Arrival& arrival, base::Instant now) {
   const bool was_busy = has_waited_ && waited_before && gap <= queued;
   latest_ = now;
   if (!window_ || (gap > kWindow && !was_busy)) {
-    window_ = {.begun = now};  // a pause belongs to none
+    window_ = {.begun = now};  // a pause belongs to no window
     return;
   }
   const std::int64_t bytes = arrival.bytes + kFrameOverhead;

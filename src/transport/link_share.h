@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How much of this host's link is really its own on the way in: what comes through it in time in
-// which the link surely was busy. The rest of that time it carried somebody else's.
+// Estimates how much of this host's incoming link is ours: the rate at which packets came while the
+// link surely was busy. The rest of that time it carried other traffic.
 //
-// A link is busy while packets wait for it, and packets that waited were under way for longer than
-// others. So every packet is fed with what it took. Clocks need not agree: what counts is how much
-// longer that is than the least of late with the same peer. Delay of one peer's packets may be that
-// peer's doing; a queue that is in front of this host's link delays everybody's.
+// A link is busy while packets wait for it, and packets that waited took longer than others. So
+// every packet is added with its transit time. Clocks need not agree: what counts is how much
+// longer a packet took than the quickest recent packet of the same peer. Delay of one peer's
+// packets may be that peer's doing; a queue in front of this host's link delays everybody's.
 //
-// Between two packets that both waited, the second for longer than it is behind the first, the link
-// was busy throughout. Such time is summed up in windows of kWindow, with what came in it. A window
-// tells something
+// Between two packets that both waited, the second for longer than the gap between them, the link
+// was busy throughout. Such time is summed up in windows of kWindow, with the bytes that came in
+// it. A window is conclusive
 //
-//   if packets of two peers at least waited, for a part of it: their rate is what the link had left
+//   if packets of at least two peers waited for a part of it: their rate is what the link had left
 //   for us;
-//   or if the link was nearly full with our own: then it is ours.
+//   or if our own packets nearly filled the link: then all of it is ours.
 //
-// All other windows say nothing: a link on which little arrives is not a slow one. What windows
-// told is averaged over kMemory of their time, and forgotten when none has told anything for
-// kStale.
+// All other windows say nothing: little traffic does not make a slow link. Conclusive windows are
+// averaged over kMemory of their time, and forgotten when there was none for kStale.
 //
-// Drift of clocks looks like a queue that grows: delays below kNoise count as none, which clocks
-// may drift in the time for which a least delay counts. Of links above kFastest nothing is known:
-// there packets wait for hosts that take turns as long as they would in a queue.
+// Clock drift looks like a growing queue. So delays below kNoise count as none; clocks may drift
+// that far while a least delay counts. Above kFastest the share stays unknown: there, packets wait
+// for hosts that take turns as long as they would in a queue.
 //
 // Pure; one thread.
 #pragma once
@@ -40,7 +39,7 @@ class LinkShare {
   static constexpr base::Duration kWindow = base::milliseconds(2);
   static constexpr base::Duration kMemory = base::milliseconds(250);
   static constexpr base::Duration kStale = base::seconds(10);
-  static constexpr base::Duration kEnough = base::milliseconds(20);  // of windows that tell
+  static constexpr base::Duration kEnough = base::milliseconds(20);  // of conclusive windows
   static constexpr base::Duration kNoise = base::microseconds(100);
   static constexpr base::Duration kLeastCounts = base::seconds(2);
   static constexpr base::BitRate kFastest = base::bits_per_second(2'500'000'000);
@@ -49,33 +48,33 @@ class LinkShare {
 
   explicit LinkShare(base::BitRate rate) : rate_(rate) {}
 
-  // A packet that came.
+  // A packet that arrived.
   struct Arrival {
     std::uint16_t peer = 0;
     std::int64_t bytes = 0;      // of UDP payload
-    std::uint32_t taken_us = 0;  // on its way; clocks need not agree
+    std::uint32_t taken_us = 0;  // transit time; clocks need not agree
   };
   void add(const Arrival& arrival, base::Instant now);
 
-  // From 0 to 1; nothing while that is not known.
+  // From 0 to 1; empty while unknown.
   std::optional<double> share(base::Instant now) const;
 
  private:
-  // What packets of a peer take, relative to its first.
+  // Transit times of a peer's packets, relative to its first.
   struct Lane {
     bool is_known = false;
     std::uint32_t first_us = 0;
-    std::int32_t least_us = 0;         // of this stretch of kLeastCounts
-    std::int32_t least_before_us = 0;  // of the one before
-    base::Instant stretch;             // when this one began
+    std::int32_t least_us = 0;         // in this stretch of kLeastCounts
+    std::int32_t least_before_us = 0;  // in the stretch before
+    base::Instant stretch;             // when this stretch began
   };
   struct Window {
     base::Instant begun;
     std::int64_t bytes = 0;         // on the wire
-    std::int64_t queued_bytes = 0;  // of these, in time in which the link was busy
+    std::int64_t queued_bytes = 0;  // of these, while the link was busy
     base::Duration queued_time{};
-    std::optional<std::uint16_t> peer{};  // whose packets waited
-    bool has_others = false;              // another's did, too
+    std::optional<std::uint16_t> peer{};  // the peer whose packets waited
+    bool has_others = false;              // packets of another peer waited, too
   };
 
   base::Duration waited(Lane& lane, std::uint32_t taken_us, base::Instant now);
@@ -85,9 +84,9 @@ class LinkShare {
   base::BitRate rate_;
   std::vector<Lane> lanes_;  // by peer
   std::optional<Window> window_;
-  base::Instant latest_;     // packet
-  bool has_waited_ = false;  // that one
-  double bytes_ = 0.0;       // of windows that told, the older the less
+  base::Instant latest_;     // when the latest packet came
+  bool has_waited_ = false;  // whether that packet waited
+  double bytes_ = 0.0;       // in conclusive windows, decayed
   double time_ns_ = 0.0;
   base::Instant told_;
 };

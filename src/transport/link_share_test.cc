@@ -14,7 +14,7 @@ constexpr std::int64_t kPayload = kFrame - spillway_frame_overhead(0) - SPILLWAY
 constexpr base::Duration kFrameTime = base::microseconds(50);  // at about 250 Mb/s
 const base::BitRate kRate = base::bits_per_second(kFrame * 8 * 20'000);
 
-// Packets of two peers in turn, one every `gap`, each of which waited for `queued`.
+// Packets of two peers in turn, one every `gap`; each waited for `queued`.
 struct Line {
   LinkShare link{kRate};
   base::Instant now;
@@ -24,7 +24,7 @@ struct Line {
   void pass(base::Duration time, base::Duration gap, base::Duration queued) {
     for (const base::Instant end = now + time; now < end; now = now + gap) {
       const auto peer = static_cast<std::uint16_t>(packets++ % peers);
-      // Clocks that differ by anything: the low bits of what it took run over.
+      // Clocks differ by anything: the low bits of the transit time wrap.
       const std::uint32_t clock = peer * 0xF000'0000U - 100U;
       link.add({.peer = peer,
                 .bytes = kPayload,
@@ -94,7 +94,7 @@ TEST(LinkShare, DriftOfClocksIsNoQueue) {
   EXPECT_FALSE(line.link.share(line.now));
 }
 
-// What clocks drifted in a pause is more than kNoise, and no queue either.
+// Clocks drift by more than kNoise in a pause, which is no queue either.
 TEST(LinkShare, DriftInAPauseIsNoQueue) {
   Line line;
   for (int i = 0; i < 5; ++i) {

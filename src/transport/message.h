@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a message promises, and how it ended.
+// The parameters of a message, and the report of how it ended.
 //
 // A message is one piece of an operation's data for one peer: a known number of packets that need
 // no order. Its loss policy says how many of them may stay missing; a packet counts as delivered
 // when at least `min_planes` of its planes arrived. Packets of importance
-// SPILLWAY_IMPORTANCE_REQUIRED must arrive whatever the bound. Both ends name the same message in
-// the same words.
+// SPILLWAY_IMPORTANCE_REQUIRED must arrive whatever the bound. Both ends call a message by the same
+// id.
 #pragma once
 
 #include <cstdint>
@@ -36,24 +36,24 @@ struct LossPolicy {
   }
 };
 
-// Writes the packets of a message, when their turn comes: on the endpoint's thread, or on another
-// while the endpoint's takes packets in. So it reads, and changes nothing.
+// Writes the packets of a message when their turn comes: on the endpoint's thread, or on another
+// one while the endpoint's thread takes packets in. So it may only read.
 class PayloadSource {
  public:
   virtual ~PayloadSource() = default;
-  // Writes the packet that `stamp` names, stamped so (DataHeader::stamp) and sealed with `auth`,
-  // into `out`, which has room for SPILLWAY_MAX_PACKET bytes. Returns its size, at most the
-  // message's packet_bytes.
+  // Writes the packet that `stamp` names into `out`, with that stamp in its header and sealed with
+  // `auth`. `out` has room for SPILLWAY_MAX_PACKET bytes. Returns the size, at most the message's
+  // packet_bytes.
   virtual std::size_t write(const wire::DataStamp& stamp, const wire::PacketAuth& auth,
                             base::MutableByteView out) = 0;
 };
 
-// Takes the packets of a message as they come.
+// Takes the packets of a message as they arrive.
 class PayloadSink {
  public:
   virtual ~PayloadSink() = default;
-  // Takes what can be trusted of an opened packet. Returns how many whole planes that is; 0 when
-  // the packet contradicts its message and is of no use.
+  // Takes the part of an opened packet that can be trusted. Returns how many whole planes that is;
+  // 0 if the packet contradicts its message and is of no use.
   virtual unsigned take(const wire::OpenedPacket& packet, base::ByteView bytes) = 0;
 };
 
@@ -61,10 +61,10 @@ struct SendOptions {
   wire::MessageId id;  // its source is the sending rank
   std::uint16_t to = 0;
   std::uint32_t packets = 0;
-  std::uint32_t packet_bytes = 0;  // UDP payload of the largest of them
+  std::uint32_t packet_bytes = 0;  // UDP payload of the largest packet
   std::uint8_t priority = 0;
   std::uint8_t importance = SPILLWAY_IMPORTANCE_MARKED;
-  // Per packet, where it is not the same for all; copied.
+  // Per packet, where importance differs; copied.
   std::span<const std::uint8_t> packet_importance{};
   LossPolicy loss;
   PayloadSource* source = nullptr;  // may be null where packets carry only their size
@@ -74,7 +74,7 @@ struct ReceiveOptions {
   wire::MessageId id;  // its source is the sending rank
   std::uint32_t packets = 0;
   std::uint32_t packet_bytes = 0;
-  std::uint8_t planes = 0;  // that a whole packet has
+  std::uint8_t planes = 0;  // of a whole packet
   std::uint8_t priority = 0;
   LossPolicy loss;
   std::optional<base::Duration> deadline{};  // from the call to expect()
@@ -91,7 +91,7 @@ struct ReceiveReport {
   std::uint32_t important_expected = 0;  // as far as the sender's probes told
   std::uint32_t important_delivered = 0;
   std::uint32_t duplicates = 0;
-  std::vector<std::uint8_t> planes;  // that came, per packet; 0 for missing ones
+  std::vector<std::uint8_t> planes;  // planes that arrived of each packet; 0 if it is missing
 
   std::uint32_t missing() const { return packets - delivered; }
   std::uint32_t trimmed() const { return delivered - whole; }
@@ -103,8 +103,8 @@ struct SendReport {
   std::uint16_t to = 0;
   Outcome outcome = Outcome::kEverything;
   std::uint32_t packets = 0;
-  std::uint32_t delivered = 0;    // as the receiver said: none, where it has left and needs none
-  std::uint32_t transmitted = 0;  // repeats included
+  std::uint32_t delivered = 0;    // as the receiver said; 0 if it has left and needs none
+  std::uint32_t transmitted = 0;  // retransmissions included
 };
 
 }  // namespace spillway::transport

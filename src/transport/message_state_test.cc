@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What may follow what in the life of a message, and what its sender is owed.
+// Which state may follow which in the life of a message, and what its sender is owed.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -15,7 +15,7 @@ namespace {
 template <typename State>
 using Transitions = std::set<std::pair<State, State>>;
 
-// Of all pairs there are, exactly these are accepted; the others stop the program.
+// Exactly these transitions are accepted; all others stop the program.
 template <typename State>
 void expect_exactly(unsigned states, const Transitions<State>& legal) {
   for (unsigned i = 0; i < states * states; ++i) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages by name: a bounded hash table from (message, peer) to a slot that keeps its place, so
-// that timers and lists may name it by number. A slot's number is used again after erase(); who
-// keeps numbers must notice (slots carry what they need for that).
+// A bounded hash table from (message, peer) to a slot. A slot keeps its place, so that timers and
+// lists may name it by number. Numbers are used again after erase(); code that keeps one must
+// notice (slots carry what it needs for that).
 //
 // Grows by doubling up to its limit and no further. One thread.
 #pragma once
@@ -53,7 +53,7 @@ class MessageTable {
     }
   }
 
-  // A fresh message under a key that is not there; the table must not be full.
+  // Inserts a fresh message under a key that is not there; the table must not be full.
   std::uint32_t insert(const MessageKey& key) {
     SPILLWAY_CHECK(!is_full());
     if ((size_ + 1) * 2 > index_.size()) {

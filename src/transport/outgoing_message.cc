@@ -28,18 +28,18 @@ void OutgoingMessage::plan_repeats(const wire::ControlPacket& packet) {
     next_repeat = 0;
     const std::uint32_t unforgiven =
         packet.bitmap.missing - std::min(packet.bitmap.missing, packet.bitmap.allowed);
-    // A few more than needed: some repeats will be lost as well.
+    // A few more than needed: some retransmissions will be lost as well.
     repeat_quota = unforgiven == 0 ? 0 : unforgiven + unforgiven / 8 + 1;
   }
   const auto added_begin = static_cast<std::ptrdiff_t>(repeats.size());
   const std::uint32_t end = std::min(range.first + range.count, packets);
-  // A receiver that repeats itself cannot make the list longer than the message.
+  // A receiver that sends ranges twice cannot make the list longer than the message.
   for (std::uint32_t index = range.first; index < end && repeats.size() < packets; ++index) {
     if (!range.delivered(index)) {
       repeats.push_back(static_cast<std::uint16_t>(index));
     }
   }
-  // The most important first; only they are repeated beyond the quota.
+  // The most important first; only they are retransmitted beyond the quota.
   std::stable_sort(
       repeats.begin() + added_begin, repeats.end(),
       [this](std::uint16_t a, std::uint16_t b) { return importance_of(a) > importance_of(b); });

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A message under way to a peer: whether it may go, which packet goes next, what has to be
-// repeated. A plain record with small steps; the Sender decides when to take them. One thread.
+// A message under way to a peer: whether it may go, which packet goes next, what must be
+// retransmitted. A plain record with small steps; the Sender decides when to take them. One thread.
 //
-// A message is sent once through in SendOrder (the first pass). After that only what the receiver
-// reported missing and the budget does not forgive is repeated, round by round.
+// A message is sent once through in SendOrder (the first pass). After that only packets that the
+// receiver reported missing and the budget does not forgive are retransmitted, round by round.
 #pragma once
 
 #include <algorithm>
@@ -20,10 +20,10 @@ namespace spillway::transport {
 
 struct Peer;
 
-// In which order the packets of a message are sent: striding through it, so that packets lost
-// together, or cut off by a STOP, are not neighbours. A row loses a packet here and there, never a
-// run of them; and packets of every importance are on the wire at any time, so that a switch under
-// pressure has unimportant ones to drop.
+// The order in which the packets of a message are sent. It strides through the message, so that
+// packets lost together, or cut off by a STOP, are not neighbours. A row loses a packet here and
+// there, never a run of them. Packets of every importance are on the wire at any time, so that a
+// switch under pressure has unimportant ones to drop.
 class SendOrder {
  public:
   SendOrder() = default;
@@ -50,7 +50,7 @@ class SendOrder {
 //
 //   kWaiting ◄──► kInLine
 //
-//   kWaiting   for its receiver or for an answer: nothing of it may go
+//   kWaiting   waits for its receiver or for an answer: none of its packets may go
 //   kInLine    has packets for its peer, and goes when it is its turn (send_lines.h)
 enum class OutgoingState : std::uint8_t { kWaiting, kInLine };
 inline constexpr unsigned kOutgoingStates = 2;
@@ -60,7 +60,7 @@ constexpr bool may_follow(OutgoingState from, OutgoingState to) {
 }
 
 struct OutgoingMessage {
-  // What every packet needs, side by side.
+  // Fields that every packet needs, kept together.
   Peer* peer = nullptr;
   PayloadSource* source = nullptr;
   wire::MessageId id;
@@ -68,7 +68,7 @@ struct OutgoingMessage {
   std::uint64_t birth = 0;  // messages of one priority go in this order
   std::uint32_t packets = 0;
   std::uint32_t packet_bytes = 0;
-  std::uint32_t next_position = 0;  // of the first pass
+  std::uint32_t next_position = 0;  // position in the first pass
   std::uint32_t next_repeat = 0;
   std::uint32_t transmitted = 0;
   LossPolicy loss;
@@ -76,7 +76,7 @@ struct OutgoingMessage {
   std::uint8_t importance = 0;
   base::Tracked<OutgoingState> state{OutgoingState::kWaiting};
   bool is_paused = false;         // its receiver does not expect it yet
-  bool in_control_queue = false;  // with a probe
+  bool in_control_queue = false;  // waits there to send a probe
   base::Duration probe_wait;      // doubles with every unanswered probe
   base::Instant last_sent;
   base::Instant probe_due;
@@ -89,19 +89,19 @@ struct OutgoingMessage {
   std::uint32_t repeat_quota = 0;            // unimportant packets that round may still add
   std::uint32_t important = 0;               // packets that must arrive
   std::uint32_t generation = 0;              // of the latest probe
-  std::uint32_t least_missing = UINT32_MAX;  // at its receiver, as far as BITMAPs told
+  std::uint32_t least_missing = UINT32_MAX;  // fewest packets missing that BITMAPs told of
   StallWatch stall;
 
   bool has_packet() const { return next_position < packets || next_repeat < repeats.size(); }
   bool all_sent() const { return !has_packet(); }
-  // As far as it and its receiver are concerned.
+  // True if the message and its receiver let it go, whatever the peer's credit and window.
   bool may_go() const { return has_packet() && !is_paused; }
 
   std::uint8_t importance_of(std::uint32_t packet) const {
     return packet_importance.empty() ? importance : packet_importance[packet];
   }
 
-  // Back to the first packet, as if none had been sent.
+  // Goes back to the first packet, as if none had been sent.
   void start_over() {
     next_position = 0;
     next_repeat = 0;
@@ -109,11 +109,11 @@ struct OutgoingMessage {
     order = SendOrder(packets);
   }
 
-  // Fills in what the next packet is, and moves on; has_packet() must hold.
+  // Fills in the stamp of the next packet, and moves on; has_packet() must hold.
   void take_next(wire::DataStamp& stamp);
 
   // Takes in a BITMAP that answers the latest probe, or follows it unasked: adds to `repeats` what
-  // must be sent again.
+  // must be retransmitted.
   void plan_repeats(const wire::ControlPacket& bitmap);
 
   std::size_t memory_bytes() const;

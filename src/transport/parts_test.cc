@@ -52,7 +52,7 @@ TEST(HostAllowance, ForgetsASlowTurnInTheEnd) {
   EXPECT_GE(hosts.bytes(), 12'000);
 }
 
-// All that is under way comes back at once from a network's queue: without a limit the allowance
+// From a network's queue everything in flight comes back at once: without a limit the allowance
 // would double each time.
 TEST(HostAllowance, DoesNotFeedItselfWhereTheNetworkIsFull) {
   constexpr std::int64_t kWindow = 6'000;
@@ -201,7 +201,7 @@ TEST(SendOrder, IsAPermutationWithNeighboursFarApart) {
       seen[packet] = true;
     }
     if (packets >= 1000) {
-      // What the last percent leaves out is nowhere a run of neighbours.
+      // The last percent leaves out no run of neighbours.
       std::set<std::uint32_t> tail;
       for (std::uint32_t position = packets - packets / 100; position < packets; ++position) {
         tail.insert(order.packet_at(position));

@@ -14,18 +14,18 @@ namespace {
 constexpr std::uint32_t kJudgedPackets = 256;
 // ...or at once, when so many in a row vanished.
 constexpr std::uint32_t kSilentPackets = 16;
-// It is gray when it loses more than this, and this many times what the others lose.
+// It is gray when it loses more than this share, and this many times what the others lose.
 constexpr double kGrayLoss = 0.005;
 constexpr double kGrayFactor = 4.0;
-// Totals are halved here, so that they describe the recent past.
+// Totals are halved at this size, so that they describe the recent past.
 constexpr double kTotalsMemory = 8192.0;
 constexpr std::uint8_t kLongestSitOut = 4;
-// The least round trip is forgotten by this much per report, in case routes change.
+// The least round trip rises by this much per report, in case routes change.
 constexpr base::Duration kMinForgets = base::nanoseconds(100);
-// Packets one report may bring news of.
+// Most packets that one report may bring news of.
 constexpr std::uint64_t kMostNews = 1U << 20;
 
-// Moves a counter on to where a report's low bits say it stands; by how much.
+// Advances a counter to what a report's low bits say; returns by how much.
 std::uint64_t take_count(std::uint32_t low, std::uint64_t& known) {
   const std::uint64_t now = std::max(wire::widen(low, known), known);
   const std::uint64_t news = now - known;
@@ -68,7 +68,7 @@ bool PathSet::takes_turn(Path& path, base::Instant now) {
 
 std::uint8_t PathSet::choose(base::Instant now) {
   SPILLWAY_CHECK(good_ > 0);
-  // Ends: every look at a good path takes it, or brings its turn nearer.
+  // The loop ends: every look at a good path takes it, or brings its turn nearer.
   for (;;) {
     const unsigned candidate = next_;
     next_ = next_ + 1 == paths_.size() ? 0 : next_ + 1;
@@ -79,8 +79,8 @@ std::uint8_t PathSet::choose(base::Instant now) {
   }
 }
 
-// At random, for control packets come in patterns: in turn, every BITMAP might meet the same bad
-// path. Now and then over one that was retired: it may be the only one that works by now.
+// Chooses at random because control packets come in patterns: in turn, every BITMAP might meet the
+// same bad path. Now and then it takes a retired path, which may be the only one that works by now.
 std::uint8_t PathSet::choose_for_control() {
   control_draw_ = control_draw_ * 1664525 + 1013904223;  // Numerical Recipes' generator
   auto path = static_cast<std::uint32_t>(std::uint64_t{control_draw_} * paths_.size() >> 32);
@@ -100,7 +100,7 @@ std::uint8_t PathSet::worst() const {
 }
 
 void PathSet::begin_burst(Path& path, base::Instant now) {
-  // Bursts of which nothing is under way are of no use.
+  // Bursts with nothing in flight are of no use.
   if (in_flight_bytes_ == 0) {
     oldest_burst_ = now;
   }
@@ -124,7 +124,7 @@ std::uint64_t PathSet::on_sent(std::uint8_t index, std::uint32_t bytes) {
   return path.sent;
 }
 
-// Everything up to the latest packet that came.
+// The horizon moves to the latest packet that came.
 std::uint64_t PathSet::horizon_at(const Path& path, const spillway_path_report& report) {
   const std::uint64_t latest = wire::widen(report.echo_number, path.sent);
   return std::max(path.horizon, std::min(latest, path.sent));
@@ -149,7 +149,7 @@ bool PathSet::on_report(const spillway_path_report& report, base::Instant now,
   }
   const Standing before = standing(path);
   const std::uint64_t news = reported - path.reported;
-  // No more than what is there to be reported, whatever a peer says.
+  // Limits the count to packets that are outstanding, whatever a peer says.
   const auto packets =
       static_cast<std::uint32_t>(std::min({news, path.sent - path.received, kMostNews}));
   const auto marked = static_cast<std::uint32_t>(
@@ -173,7 +173,7 @@ bool PathSet::on_report(const spillway_path_report& report, base::Instant now,
   return true;
 }
 
-// A path that is slower or more marked than the best rests for a few turns.
+// A path that is slower or more marked than the best sits out a few turns.
 void PathSet::steer(Path& path, const spillway_path_report& report, bool is_marked,
                     base::Instant now, FeedbackSample& sample) {
   // A report held so long that the field overflowed says nothing about the round trip.
@@ -197,7 +197,7 @@ void PathSet::expire(base::Instant sent_before, base::Instant now, FeedbackSampl
   for (Path& path : paths_) {
     if (path.next_burst == path.first_burst) {
       if (path.sent != path.horizon) {
-        // A burst that went on after its beginning was given up: the rest is counted from now on.
+        // A burst went on after its beginning was given up: its rest is timed from now on.
         path.bursts[path.next_burst++ % kBursts] = {.begun = now, .before = path.horizon};
       }
       continue;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The paths (UDP source ports) between two ranks: which to send the next burst over, what is in
-// flight, what was lost, what came.
+// The paths (UDP source ports) between two ranks: which one takes the next burst, what is in
+// flight, what was lost and what arrived.
 //
 // Each path is a FIFO through the network, near enough. The receiver reports, per path, how many
 // packets came and which was the latest; what was sent on the path before that one and did not come
 // is lost. Packets still unreported a long time after they were sent are lost too. Both move a
-// horizon forward, and nothing else is kept: reports may be lost, repeated or come late, and a
+// horizon forward, and nothing else is kept: reports may be lost, duplicated or come late, and a
 // packet that turns up after all is simply no longer lost.
 //
 //   good     takes its turn, but sits out rounds when its packets come marked or late: steering
@@ -50,23 +50,23 @@ class PathSet {
   // Counts a packet; returns its number.
   std::uint64_t on_sent(std::uint8_t path, std::uint32_t bytes);
 
-  // Takes a report in. What it adds goes to `sample`; false if there is no such path.
+  // Applies a report and adds its news to `sample`; false if there is no such path.
   bool on_report(const spillway_path_report& report, base::Instant now, FeedbackSample& sample);
 
-  // Gives up packets sent before `sent_before`; what that adds goes to `sample`.
+  // Gives up packets sent before `sent_before`, and adds the losses to `sample`.
   void expire(base::Instant sent_before, base::Instant now, FeedbackSample& sample);
 
   // A path for a control packet, which is not counted: mostly a good one.
   std::uint8_t choose_for_control();
 
   std::int64_t in_flight_bytes() const { return in_flight_bytes_; }
-  // Number of the latest packet over a path; 0 for a path there is not.
+  // Number of the latest packet over a path; 0 if there is no such path.
   std::uint64_t latest_on(std::uint8_t path) const {
     return path < paths_.size() ? paths_[path].sent : 0;
   }
   std::uint64_t retirements() const { return retirements_; }
   unsigned good_paths() const { return good_; }
-  // The one that lost most packets so far.
+  // The path that lost the most packets so far.
   std::uint8_t worst() const;
   std::size_t memory_bytes() const { return paths_.capacity() * sizeof(Path); }
   bool is_good(std::uint8_t path) const { return paths_[path].state == State::kGood; }
@@ -126,14 +126,14 @@ class PathSet {
   std::int64_t in_flight_bytes_ = 0;
   base::Instant oldest_burst_;  // no burst with packets in flight began before
   base::Duration min_round_trip_ = base::seconds(3600);  // seen lately, on any path
-  // Of all paths together, decayed: what a single path is compared with.
+  // Totals of all paths, decayed; a single path is compared with them.
   double total_received_ = 0;
   double total_lost_ = 0;
   std::uint64_t retirements_ = 0;
 };
 
-// What came over each path from one peer, counted since the peer joined. Reports carry the counts
-// of paths that have news; nothing is lost with a lost report.
+// Counts what came over each path from one peer since it joined. Reports carry the counts of paths
+// with news, so nothing is lost with a lost report.
 class PathIntake {
  public:
   struct Arrival {
@@ -148,8 +148,8 @@ class PathIntake {
   explicit PathIntake(std::uint64_t first_number = 0)
       : first_number_(first_number), sent_(first_number) {}
 
-  // False for a packet that was counted before, or too long ago to tell: a copy, or a replay. It
-  // is not counted again.
+  // Returns false, and counts nothing, for a packet that was counted before, or so long ago that it
+  // cannot tell: a copy, or a replay.
   bool add(const Arrival& arrival, base::Instant now) {
     if (arrival.path >= paths_.size()) {
       paths_.resize(arrival.path + 1U, fresh_path());
@@ -175,11 +175,11 @@ class PathIntake {
     return true;
   }
 
-  // Packets that were sent over all paths, lost ones included, up to the latest that came of each;
-  // counted from the first number.
+  // Packets sent over all paths, lost ones included, up to the latest that came over each; counted
+  // from the first number.
   std::uint64_t sent() const { return sent_; }
 
-  // Writes the reports of paths with news, as many as fit one packet.
+  // Writes the reports of paths with news, as many as fit in one packet.
   void report(base::Instant now, wire::ControlPacket::Credit& credit) {
     credit.path_count = 0;
     while (news_ != 0 && credit.path_count < SPILLWAY_MAX_PATH_REPORTS) {
@@ -193,7 +193,7 @@ class PathIntake {
     }
   }
 
-  // The next report tells of every path again.
+  // Makes the next report cover every path again.
   void refresh() {
     for (std::size_t index = 0; index < paths_.size(); ++index) {
       news_ |= paths_[index].has_come ? std::uint64_t{1} << index : 0;
@@ -203,8 +203,8 @@ class PathIntake {
  private:
   struct Path {
     spillway_path_report report{};
-    std::uint64_t newest = 0;  // number of the packet that was sent last of those that came
-    base::Instant latest;      // when that was
+    std::uint64_t newest = 0;  // highest packet number that came
+    base::Instant latest;      // when it came
     std::uint64_t seen = 0;    // bit i: newest - i came
     bool has_come = false;     // anything over this path
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr base::Duration kRoundTrip = base::microseconds(20);
 
-// A sender's paths and the receiver's count of what came, with a network that loses as told.
+// A sender's paths and the receiver's counts, with a network that loses as told.
 struct PathLine {
   explicit PathLine(unsigned paths, std::uint64_t first_number = 0)
       : sender(paths, {.first_number = first_number}), receiver(first_number) {}
@@ -80,7 +80,7 @@ TEST(PathSet, ReportsEmptyTheFlight) {
 TEST(PathSet, APacketIsLostWhenALaterOneOfItsPathCame) {
   PathLine line(1);
   line.burst(8, [](std::uint8_t, unsigned i) { return i == 3 || i == 7; });
-  EXPECT_EQ(line.report().lost_packets, 1U);  // the last may still be on its way
+  EXPECT_EQ(line.report().lost_packets, 1U);  // the last may still be in flight
   EXPECT_EQ(line.sender.in_flight_bytes(), 1000);
   line.burst(8, kNothingLost);
   EXPECT_EQ(line.report().lost_packets, 1U);
@@ -163,8 +163,7 @@ TEST(PathSet, TheRestOfABurstIsGivenUpToo) {
   EXPECT_EQ(sample.lost_packets, 5U);
 }
 
-// Whatever the clock says when the first packet is sent, and
-// however long nothing was, what is lost is given up.
+// Lost packets are given up whatever the clock says at the first packet, and after any pause.
 TEST(PathSet, GivesUpAtAnyTimeOfTheClock) {
   constexpr std::int64_t kRound = std::int64_t{1} << 32;
   for (const std::int64_t begin : {std::int64_t{1}, kRound / 2 - 50, kRound / 2 + 50,
@@ -217,7 +216,7 @@ TEST(PathSet, APathThatSwallowsEverythingIsRetiredAfterTwoBursts) {
     line.sender.expire(line.now - base::microseconds(100), line.now, sample);
   }
   EXPECT_FALSE(line.sender.is_good(5));
-  EXPECT_LE(bursts_into_the_hole, 10);  // two, what was on its way, and a few trials
+  EXPECT_LE(bursts_into_the_hole, 10);  // two, the packets in flight, and a few trials
 }
 
 TEST(PathSet, LossOnAllPathsAlikeRetiresNone) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Everything about one peer that outlives a message: paths and window towards it, what came from
-// it, whether it is alive. PeerTable finds peers by rank, up to its limit. One thread.
+// State of one peer that outlives messages: paths and window towards it, packets that came from it,
+// whether it is alive. PeerTable finds peers by rank, up to its limit. One thread.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +23,10 @@ namespace spillway::transport {
 struct IncomingMessage;
 struct OutgoingMessage;
 
-// Where a peer stands among those to be sent to (send_lines.h).
+// A peer's place in the sending order (send_lines.h).
 enum class Turn : std::uint8_t {
   kNone,     // there is nothing for it
-  kReady,    // in the circle of its first message's priority
+  kReady,    // in the circle for its first message's priority
   kBlocked,  // it may not be sent to
 };
 
@@ -55,54 +55,54 @@ struct Peer {
     return !has_left && (outgoing > 0 || incoming > 0 || sums > 0 || is_watched);
   }
 
-  // What every packet needs, side by side.
+  // Fields that every packet needs, kept together.
   std::uint16_t rank;
   bool dead = false;
   bool timer_armed = false;
-  bool has_left = false;                // takes part no longer, as it said
+  bool has_left = false;                // said that it no longer takes part
   bool is_watched = false;              // whether or not it owes anything
-  bool sent_early = false;              // something of a message that was not expected yet
-  bool has_spoken = false;              // something that passed its check came from it
+  bool sent_early = false;              // sent packets of a message that was not expected yet
+  bool has_spoken = false;              // sent something that passed its check
   bool is_stream = false;               // see Endpoint::use_stream()
   bool is_full = false;                 // the stream takes no data now
   std::uint32_t unreported = 0;         // data packets from it since the last report
   std::uint32_t sent_since_asking = 0;  // packets to it, since a report was asked for or came
-  std::uint32_t loss_bound_ppm = 0;     // of the message sent to it last
-  std::int64_t window_bytes = 0;        // what `control` says
+  std::uint32_t loss_bound_ppm = 0;     // of the latest message to it
+  std::int64_t window_bytes = 0;        // set by `control`
   Turn turn = Turn::kNone;
   std::uint8_t turn_priority = 0;
-  std::uint8_t path = 0;             // of the burst to it
+  std::uint8_t path = 0;             // of the current burst to it
   std::uint8_t burst_left = 0;       // packets, before the next path takes over
   bool in_credit_line = false;       // waits for its turn to be granted credit
-  std::uint8_t credit_priority = 0;  // with which it waits
-  std::uint8_t priority = 0;         // of the message it sent something of last
-  CreditBalance balance;             // to send to it
+  std::uint8_t credit_priority = 0;  // priority it waits with
+  std::uint8_t priority = 0;         // of its latest message
+  CreditBalance balance;             // credit for sending to it
   std::vector<OutgoingMessage*> line;
   base::Instant last_heard;
-  // When its port was first said to refuse. Whatever was heard later refutes it.
+  // When its port was first said to refuse; anything heard from it later refutes that.
   std::optional<base::Instant> refused;
-  base::Instant last_sent;            // of data
+  base::Instant last_sent;            // latest data
   IncomingMessage* latest = nullptr;  // the message of the latest data packet; may be over
-  PathIntake intake;                  // what came from it
+  PathIntake intake;                  // packets from it
   PathSet paths;                      // towards it
   HostAllowance hosts;                // on top of the window
 
   CreditBook book;                    // for what it sends
   std::uint32_t packet_bytes = 1500;  // UDP payload of what it sends, as of the latest message
   std::unique_ptr<CongestionControl> control;
-  std::uint32_t outgoing = 0;  // messages under way to it, from it
+  std::uint32_t outgoing = 0;  // messages under way to it; `incoming`: from it
   std::uint32_t incoming = 0;
   std::uint32_t sums = 0;             // under way with it
-  RoundTrip round_trip;               // through the network; its hosts' time is not in it
-  RoundTrip credit_wait;              // while there was no credit to send to it
+  RoundTrip round_trip;               // through the network, without time in hosts
+  RoundTrip credit_wait;              // time without credit to send to it
   bool has_asked_for_credit = false;  // with a PROBE, since the last data packet
-  RoundTrip end_wait;                 // of messages to it of which everything was sent
-  double lost_share = 0.0;            // of what was sent lately
+  RoundTrip end_wait;                 // from the last packet of a message to it to the STOP
+  double lost_share = 0.0;            // of packets sent lately
   std::uint64_t retirements_seen = 0;
-  std::uint64_t control_sequence;    // of the latest sent to it
+  std::uint64_t control_sequence;    // latest number sent to it
   std::uint32_t longest_packet = 0;  // UDP payload of data sent to it
   base::Instant carried;             // when data about that long was last known to have arrived
-  // What this host's kernel refused to send to it last.
+  // The latest datagram to it that this host's kernel refused to send.
   int unsent_error = 0;
   std::uint32_t unsent_bytes = 0;
   base::Instant unsent_at;
@@ -160,7 +160,7 @@ class PeerTable {
 
   Peer* latest_ = nullptr;  // found last
   std::uint32_t limit_;
-  std::deque<Peer> peers_;              // keeps references
+  std::deque<Peer> peers_;              // references stay valid
   std::vector<std::uint32_t> slot_of_;  // by rank
 };
 

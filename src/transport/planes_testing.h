@@ -25,7 +25,7 @@ inline wire::DataHeader test_header(const wire::DataStamp& stamp, std::uint16_t 
   return header;
 }
 
-// The trusted planes of a packet; and how many whole planes those are.
+// The trusted planes of a packet. Below: how many whole planes those are.
 inline std::vector<std::uint8_t> test_planes(const wire::OpenedPacket& packet,
                                              base::ByteView bytes) {
   std::vector<std::uint8_t> planes(kTestPlanesBytes);

@@ -13,7 +13,7 @@ constexpr double kLingerFactor = 2.0;
 // A sender that claims more transmissions of one message than this is not believed.
 constexpr std::uint32_t kMaxTransmissions = 1U << 30;
 
-// From what quick hosts need to what slow ones do, as far as windows go.
+// From what quick hosts need to what slow ones need, limited by the credit window.
 CreditPacer::Depths depths_of(const EndpointConfig& config) {
   constexpr base::Duration kLeast = base::microseconds(10);
   const base::Duration window =
@@ -21,7 +21,7 @@ CreditPacer::Depths depths_of(const EndpointConfig& config) {
   return {kLeast, std::max(kLeast, window)};
 }
 
-// Of UDP payload; where there are no bytes, a cut packet is not told from a whole one.
+// UDP payload. Without real bytes a cut packet cannot be told from a whole one.
 std::int64_t arrived_bytes(const DataArrival& arrival) {
   return arrival.packet != nullptr ? static_cast<std::int64_t>(arrival.bytes.size())
                                    : arrival.sent_bytes;
@@ -86,7 +86,7 @@ base::Status Receiver::expect(const ReceiveOptions& options, base::Instant now) 
   message.priority = options.priority;
   message.loss = options.loss;
   if (peer->is_stream) {
-    message.loss.loss_bound_ppm = 0;  // it all comes, so it is waited for
+    message.loss.loss_bound_ppm = 0;  // all of it comes, so it is waited for
   }
   message.sink = options.sink;
   message.ledger = PacketLedger(options.packets, options.planes, options.loss.min_planes);
@@ -100,14 +100,14 @@ base::Status Receiver::expect(const ReceiveOptions& options, base::Instant now) 
   if (early_.is_on()) {
     take_early(options.id, *peer, now);
   } else if (peer->sent_early) {
-    // Its sender may be waiting for us.
+    // The sender may be waiting for us.
     message.owed.add(Owed::kQuestion);
     queue_answer(slot);
   }
   return {};
 }
 
-// As if it came now; its sender, which may be waiting, hears of it.
+// Handles kept packets as if they came now, and tells the sender, which may be waiting.
 void Receiver::take_early(const wire::MessageId& id, Peer& peer, base::Instant now) {
   const std::optional<EarlyMessage> kept = early_.take(id);
   if (!kept) {
@@ -253,7 +253,7 @@ void Receiver::take(IncomingMessage& message, const DataArrival& arrival, base::
     }
     peer.book.want_less(missing - message.ledger.missing());
   }
-  // Where credit is about to be granted, the report goes along with it.
+  // If credit is about to be granted, the report goes along with it.
   const std::uint32_t patience = peer.in_credit_line ? 2 : 1;
   if (arrival.stamp.report || peer.unreported >= core_.config.exchange.report_packets * patience) {
     message.owed.add(Owed::kCredit);
@@ -267,7 +267,7 @@ void Receiver::take(IncomingMessage& message, const DataArrival& arrival, base::
   want_credit(peer);
 }
 
-// Whether more credit would be used, or less would do.
+// Tells the pacer whether more credit would be used, or less would do.
 void Receiver::feel_link(const IncomingMessage& message, const DataArrival& arrival) {
   CreditBook& book = message.peer->book;
   if (arrival.stamp.retransmit && !arrival.trimmed) {
@@ -283,8 +283,9 @@ void Receiver::feel_link(const IncomingMessage& message, const DataArrival& arri
   }
 }
 
-// Behind the last packet nothing is on its way but what another path delays. A sender that has to
-// ask first waits longer than the slowest answer of late.
+// Behind the last packet, only packets that another path delays are still in flight. So the
+// receiver reports unasked: a sender that has to ask first waits longer than the slowest recent
+// answer.
 void Receiver::expect_no_more(IncomingMessage& message, const wire::DataStamp& stamp,
                               base::Instant now) {
   if (!stamp.last || stamp.retransmit) {
@@ -317,7 +318,7 @@ void Receiver::begin(IncomingMessage& message, base::Instant now) {
 }
 
 void Receiver::on_probe(const wire::ControlPacket& packet, Peer& peer, base::Instant now) {
-  // Whatever message it is about: what was sent and lost uses up no credit.
+  // This holds whatever message the probe is about: packets sent and lost use up no credit.
   peer.book.on_settled(packet.probe.settled);
   want_credit(peer);
   IncomingMessage* found =
@@ -388,7 +389,7 @@ void Receiver::on_probe(const wire::ControlPacket& packet, Peer& peer, base::Ins
   want_credit(peer);
 }
 
-// Its sender lives, as its probe shows, and has sent more.
+// The sender lives, as its probe shows, and may have sent more.
 void Receiver::look_for_stall(IncomingMessage& message, std::uint32_t newly_sent,
                               base::Instant now) {
   if (newly_sent > 0) {
@@ -412,7 +413,7 @@ void Receiver::look_for_end(IncomingMessage& message, base::Instant now) {
     finish(message.slot, Outcome::kEverything, now);
     return;
   }
-  // What was not granted yet is missing by our own choice.
+  // Packets that were not granted yet are missing by our own choice.
   const bool is_granted = message.all_sent || message.peer->book.covers_all();
   if (!message.is_enough() || !is_granted) {
     return;
@@ -484,7 +485,7 @@ void Receiver::finish(std::uint32_t slot, Outcome outcome, base::Instant now) {
   end(slot, outcome, now);
 }
 
-// As finish(), but nobody is told on this side.
+// As finish(), but nothing is reported on this side.
 void Receiver::end(std::uint32_t slot, Outcome outcome, base::Instant now) {
   IncomingMessage& message = messages_[slot];
   if (message.state != IncomingState::kExpected) {
@@ -507,7 +508,8 @@ void Receiver::end(std::uint32_t slot, Outcome outcome, base::Instant now) {
   }
 }
 
-// Who numbers its operations gets none of them wrong; else the oldest go, and with them all before.
+// Owners that number their operations lose nothing. For others, this operation and all before it
+// count as over from now on.
 void Receiver::release_oldest() {
   const std::uint32_t slot = finished_.front();
   finished_.pop_front();

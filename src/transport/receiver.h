@@ -5,9 +5,9 @@
 //
 // Only expected messages take memory. Packets of others are counted and dropped, or kept as far as
 // limits.early_bytes allows; a probe for one is answered with WAIT, so that its sender knows this
-// end is alive. Ended messages are kept up to limits.finished_kept; beyond that, of the oldest no
-// more than how they ended (EndedMessages) while their operations go on, and nothing afterwards.
-// One thread.
+// end is alive. The latest limits.finished_kept ended messages are kept. Of older ones only how
+// they ended is kept (EndedMessages) while their operations go on, and nothing afterwards. One
+// thread.
 #pragma once
 
 #include <deque>
@@ -29,7 +29,7 @@ class Receiver {
   base::Status expect(const ReceiveOptions& options, base::Instant now);
   void cancel(const wire::MessageId& id, base::Instant now);
   void withdraw(const wire::MessageId& id, base::Instant now);
-  // What ended of operations that are over need not be told from what never was.
+  // Forgets ended messages of operations that are over: those are recognized without them.
   void forget_ended(std::uint64_t operation) { ended_.forget(operation); }
   void forget_ended_before(std::uint64_t operation) { ended_.forget_before(operation); }
   void forget_ended_before(std::uint16_t peer, std::uint64_t operation) {
@@ -41,21 +41,21 @@ class Receiver {
   void on_timer(std::uint32_t slot, base::Instant now);
   void on_credit_timer(base::Instant now);
   void end_messages_from(Peer& peer, base::Instant now);
-  // Credit for all that is still missing of its messages, at once: it is a stream.
+  // Grants credit for all that is missing of its messages, at once: the peer is a stream.
   void grant_all(Peer& peer);
   // Asks a peer that has long been silent for a sign of life.
   void ask_for_answer(Peer& peer);
 
-  // Writes what a slot from the control queue has to say next. False: nothing any more.
+  // Writes the next answer of a slot from the control queue; false if nothing is left to say.
   bool write_answer(std::uint32_t slot, wire::ControlPacket& packet, base::Instant now);
-  // Whether that slot has still more to say.
+  // Whether that slot has more to say.
   bool owes_more(std::uint32_t slot);
   void leave_queue(std::uint32_t slot);
 
   std::size_t memory_bytes();
 
  private:
-  // What a packet takes of a link besides its payload. Credit is reckoned with IPv4's headers,
+  // Bytes that a packet takes of a link besides its payload. Credit is counted with IPv4's headers,
   // whatever carries the packets.
   static constexpr std::uint32_t kFrameOverhead =
       spillway_frame_overhead(0) + SPILLWAY_WIRE_OVERHEAD;
@@ -95,7 +95,7 @@ class Receiver {
   CreditPacer pacer_;
   base::Instant pacer_armed_ = kNever;
   std::deque<std::uint32_t> finished_;  // slots, the oldest first
-  EndedMessages ended_;                 // that were in finished_ before
+  EndedMessages ended_;                 // released from finished_
   std::uint32_t active_ = 0;
 };
 

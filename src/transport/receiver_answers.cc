@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a receiver says to its senders: STOP, credit with reports of paths, the bitmap of what is
-// missing; and when credit is granted.
+// The receiver's messages to senders: STOP, credit with path reports, and the BITMAP of missing
+// packets. Also decides when credit is granted.
 #include <algorithm>
 
 #include "transport/receiver.h"
@@ -9,14 +9,15 @@
 namespace spillway::transport {
 namespace {
 
-// Of a credit timer, that is caught up on: more would come as a burst that no queue holds.
+// How late a credit timer may be for its grants to be caught up on: more would be a burst that no
+// queue holds.
 constexpr base::Duration kMaxLateness = base::milliseconds(2);
 
 }  // namespace
 
 void Receiver::queue_stop(std::uint32_t slot, base::Instant now) {
   IncomingMessage& message = messages_[slot];
-  // Data that was on its way when the message ended does not deserve a STOP per packet.
+  // Data that was in flight when the message ended does not deserve a STOP per packet.
   if (message.last_stop > base::Instant() &&
       now - message.last_stop < core_.config.exchange.probe_min) {
     return;
@@ -26,7 +27,7 @@ void Receiver::queue_stop(std::uint32_t slot, base::Instant now) {
   queue_answer(slot);
 }
 
-// The same for one of which only that is left.
+// The same for a message of which only the end is remembered.
 void Receiver::queue_stop(EndedMessage& ended, const wire::MessageId& id, std::uint32_t generation,
                           base::Instant now) {
   if (ended.last_stop > base::Instant() &&
@@ -93,15 +94,15 @@ bool Receiver::write_answer(std::uint32_t slot, wire::ControlPacket& packet, bas
   return true;
 }
 
-// What comes before it is expected has a limit: who fills it gets no more until it is expected.
+// Room for early packets is limited: while it is filling, no standing credit is granted.
 std::uint32_t Receiver::standing_credit() const {
   return early_.is_filling() ? 0 : packets_in(core_.config.exchange.unsolicited, core_.config);
 }
 
 std::uint32_t Receiver::grantable(const Peer& peer) const {
   const ExchangeConfig& exchange = core_.config.exchange;
-  // Over a long way at least what the link carries until credit comes back as packets. Who is only
-  // received from, as in a ring, is taken to be as far away as others are.
+  // On a long path, at least what the link carries until credit comes back as packets. A peer that
+  // is only received from, as in a ring, is assumed to be as far away as others are.
   const RoundTrip& way = peer.round_trip.is_known() ? peer.round_trip : core_.round_trip;
   const base::Bytes under_way =
       base::bytes(static_cast<std::int64_t>(static_cast<double>(exchange.receive_rate.count()) / 8 *
@@ -140,7 +141,8 @@ void Receiver::want_credit(Peer& peer) {
   arm_pacer();
 }
 
-// With the latest message, of whatever state; it has a place in the control queue.
+// The credit goes with the latest message, whatever its state: that has a place in the control
+// queue.
 void Receiver::tell_credit(Peer& peer) {
   if (peer.latest != nullptr && !peer.latest->is_free() && peer.latest->peer == &peer) {
     peer.latest->owed.add(Owed::kCredit);
@@ -161,7 +163,7 @@ void Receiver::arm_pacer() {
 }
 
 void Receiver::on_credit_timer(base::Instant now) {
-  // Timers of real machines are late; what that cost is caught up on, or the link would idle.
+  // Timers of real machines are late; that is caught up on, or the link would idle.
   const base::Instant due = std::clamp(pacer_armed_, now - kMaxLateness, now);
   pacer_armed_ = kNever;
   while (!pacer_.empty() && pacer_.next_grant() <= now) {

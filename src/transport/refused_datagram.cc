@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether a quoted datagram is one of this port's own. Hosts quote some 500 bytes: most control
-// packets whole, of data packets the beginning. Where one buffer left with several datagrams in it,
-// the next ones stand behind the first; they play no part.
+// Tells whether a quoted datagram is one of this port's own. Hosts quote some 500 bytes: most
+// control packets whole, and the beginning of data packets. If several datagrams left in one
+// buffer, the quote has the next ones behind the first; they are ignored.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -14,13 +14,13 @@
 namespace spillway::transport {
 namespace {
 
-// What was sent a moment ago: so many of the latest control packets to a peer; and of the data
-// packets of a path, as many as a window may hold, for hosts quote the first that they refuse.
+// How many packets count as sent a moment ago: control packets to a peer, and data packets of a
+// path. The latter are as many as a window may hold, because hosts quote the first one they refuse.
 constexpr std::uint64_t kLatest = 256;
 constexpr std::uint64_t kLatestData = 4096;
 constexpr base::Duration kMoment = base::seconds(1);
 
-// How long the control packet is that the quote begins with, as its fields say; 0: none.
+// Length of the control packet at the beginning of the quote, as its fields say; 0: none.
 std::size_t control_size(base::ByteView quoted) {
   constexpr std::size_t kHeader = sizeof(spillway_control_header);
   const auto body = [&](auto& raw) {
@@ -80,7 +80,7 @@ bool DatagramPort::wrote_control(std::uint16_t to, base::ByteView quoted) {
              wire::PacketFault::kNone;
 }
 
-// A quote rarely reaches to the end of what a data packet's check covers, so the packet is written
+// A quote rarely reaches the end of what a data packet's check covers. So the packet is written
 // once more and compared, its check included.
 bool DatagramPort::wrote_data(std::uint16_t to, base::ByteView quoted, base::Instant now) {
   const Session::Link* link = session_.find(to);

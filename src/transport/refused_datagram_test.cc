@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint16_t kOwn = 0;
 constexpr std::uint16_t kPeer = 1;
 constexpr std::uint16_t kOther = 2;
-constexpr std::size_t kLatest = 257;  // packets after which one is of long ago
+constexpr std::size_t kLatest = 257;  // after so many packets one is of long ago
 constexpr std::size_t kQuoted = 200;  // of a datagram; a host quotes more
 
 using Bytes = std::vector<std::uint8_t>;
@@ -56,7 +56,7 @@ struct Fixture : testing::Test {
     }
   }
 
-  // The next datagram goes out; false: there is none.
+  // Sends the next datagram; false if there is none.
   bool send() {
     std::array<std::uint8_t, SPILLWAY_MAX_PACKET> room;
     Route route;
@@ -98,7 +98,8 @@ struct Fixture : testing::Test {
     sign.sequence = ++heard;
     port.endpoint().on_control(sign, now);
   }
-  // It is asked at once, and dead if it does not answer: long before its silence alone would tell.
+  // The peer is asked at once, and is dead if it does not answer: long before silence alone would
+  // tell.
   void expect_dead(const Bytes& quoted) {
     const std::size_t asked = control.size();
     EXPECT_TRUE(port.on_refused(kPeer, quoted, now));
@@ -170,9 +171,9 @@ TEST_F(RefusedDatagram, OfLongAgoIsIgnored) {
   const Bytes old_control = control.back();
   const Bytes old_data = data.back();
   const std::size_t before = control.size();
-  // Questions go on, and are not answered.
+  // Questions go on without an answer.
   for (int i = 0; i < 3000 && control.size() < before + kLatest; ++i) {
-    // Still heard, over another way.
+    // The peers are still heard, over another way.
     hear(kPeer);
     hear(kOther);
     pass(base::milliseconds(20));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which control packets of a peer were seen: a sliding window over their sequence numbers. A number
-// is accepted once; numbers that fell out of the window are refused, seen or not, so that a
-// recorded packet can never be played again. Numbers have 64 bits and do not run out.
+// Remembers which control packets of a peer were seen: a sliding window over their sequence
+// numbers. A number is accepted once. Numbers that fell out of the window are refused, seen or not,
+// so that a recorded packet can never be played again. Numbers have 64 bits and do not run out.
 #pragma once
 
 #include <array>

@@ -15,7 +15,7 @@ namespace spillway::transport {
 
 class RetiredOperations {
  public:
-  // Whether any were ever named: an owner who does not number its operations names none.
+  // True once any were named; an owner that does not number its operations names none.
   bool is_used() const { return is_used_; }
   bool contains(std::uint64_t operation) const {
     if (operation < floor_) {

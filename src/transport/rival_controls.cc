@@ -8,7 +8,7 @@ namespace {
 
 constexpr double kMarkedShareGain = 1.0 / 16.0;  // DCTCP's g
 
-// TIMELY's.
+// TIMELY's parameters.
 constexpr double kSmoothing = 0.1;
 constexpr double kDecrease = 0.25;
 constexpr int kHyperactiveSteps = 5;  // after so many calm ones, growth is five times as fast

@@ -39,7 +39,7 @@ class RoundTrip {
 
   bool is_known() const { return smoothed_ > base::Duration(); }
   base::Duration usual() const { return smoothed_; }
-  // After this long, what has not come is taken not to come.
+  // After this long, an answer that has not come is not expected to come.
   base::Duration patience() const { return smoothed_ + variation_ * 4; }
 
  private:

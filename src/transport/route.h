@@ -16,7 +16,7 @@ namespace spillway::transport {
 
 struct Route {
   std::uint16_t peer = 0;  // rank it goes to
-  std::uint8_t path = 0;   // which of our source ports: what ECMP hashes into a path
+  std::uint8_t path = 0;   // which of our source ports; ECMP hashes it into a path
   std::uint8_t dscp = 0;
   std::uint8_t ecn = 0;
   bool is_control = false;

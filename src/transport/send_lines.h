@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whose turn it is to send. Each peer has a line of messages with packets for it: the most urgent
-// first, among equals the oldest, one after the other, so that early messages arrive early and what
-// waits for them can go on. Peers whose first messages are equally urgent take turns, burst by
-// burst. A peer that may not be sent to (no credit, or its window is full) is out of the running
-// until that changes.
+// Decides which message sends next. Each peer has a line of messages with packets for it: the most
+// urgent first, among equals the oldest. They go one after the other, so that early messages arrive
+// early and work that waits for them can go on. Peers whose first messages are equally urgent take
+// turns, burst by burst. A peer that may not be sent to (no credit, or its window is full) is
+// skipped until that changes.
 //
-// Where a peer stands (Turn):
+// State of a peer (Turn):
 //
 //   kNone ──► kReady ◄──► kBlocked       kReady, kBlocked ──► kNone when its line is empty
 //
-// Holds pointers; whoever owns peers and messages takes messages out before they go. One thread.
+// Holds pointers: the owner of peers and messages takes messages out before they are destroyed. One
+// thread.
 #pragma once
 
 #include <algorithm>
@@ -32,14 +33,14 @@ class ReadyPeers {
   bool empty() const { return front_ == nullptr; }
   Peer* front() const { return front_; }
 
-  // Behind all others.
+  // Adds a peer behind all others.
   void push_back(Peer* peer) {
     circle_.insert(circle_.begin() + static_cast<std::ptrdiff_t>(at_), peer);
     at_ = circle_.size() == 1 ? 0 : at_ + 1;
     front_ = circle_[at_];
   }
 
-  // The next one becomes the front, the front the last.
+  // The front becomes the last, and the next one the front.
   void rotate() {
     at_ = at_ + 1 == circle_.size() ? 0 : at_ + 1;
     front_ = circle_[at_];
@@ -81,7 +82,7 @@ class SendLines {
     settle(*message.peer);
   }
 
-  // The peer whose turn it is; null: there is nobody. Peers that may not be sent to step aside.
+  // The peer whose turn it is, or null. Peers that may not be sent to are set to kBlocked.
   Peer* front() {
     while (ready_mask_ != 0) {
       Peer& peer = *ready_[highest()].front();
@@ -93,13 +94,13 @@ class SendLines {
     return nullptr;
   }
 
-  // There is a peer whose turn it may be.
+  // True if there is a peer whose turn it may be.
   bool has_ready() const { return ready_mask_ != 0; }
 
-  // The burst to the peer whose turn it is is over.
+  // The burst to the front peer is over.
   void rotate() { ready_[highest()].rotate(); }
 
-  // The peer may be sent to again, perhaps.
+  // Puts the peer back in line if it may be sent to again.
   void unblock(Peer& peer) {
     if (peer.turn == Turn::kBlocked && peer.may_send()) {
       peer.turn = Turn::kNone;

@@ -25,7 +25,7 @@ struct Lines : testing::Test {
     lines.join(message);
     return message;
   }
-  // Its message and whose it is; a burst is one packet.
+  // Returns the message that sends a packet next; a burst is one packet.
   OutgoingMessage* send_one() {
     Peer* peer = lines.front();
     if (peer == nullptr) {
@@ -54,7 +54,7 @@ TEST_F(Lines, MessagesToAPeerGoOneAfterTheOther) {
   EXPECT_EQ(send_one(), &first);
   lines.leave(first);
   EXPECT_EQ(send_one(), &second);
-  lines.join(first);  // repeats of the older one come first
+  lines.join(first);  // retransmissions of the older one come first
   EXPECT_EQ(send_one(), &first);
 }
 

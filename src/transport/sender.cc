@@ -9,19 +9,19 @@
 namespace spillway::transport {
 namespace {
 
-// Below, packets that are missing are rather late than lost.
+// Below this share, missing packets are late rather than lost.
 constexpr double kRareLoss = 0.001;
-// Waits are learned up to here: beyond, a peer has stalled, and says nothing about the next time.
+// Waits are learned up to here: a longer one means a stall and says nothing about the next time.
 constexpr base::Duration kLongestTurn = base::milliseconds(20);
-// While the window is full, so many packets go out between two that ask for a report.
+// While the window is full, one in so many packets asks for a report.
 constexpr std::uint32_t kPacketsPerAsking = 4;
-// Memory of the lost share, in packets.
+// The lost share is averaged over this many packets.
 constexpr double kLossMemory = 256.0;
 // Losses below this share never count as congestion, however tight the bound: links have them.
 constexpr double kHarmlessLoss = 0.01;
-// Probes of a message after which its repeats no longer go before newer messages.
+// After so many probes of a message, its retransmissions no longer go before newer messages.
 constexpr std::uint32_t kUrgentRepairs = 4;
-// Data that was on its way this many times the usual wait is lost.
+// Data in flight for this many times the usual wait is lost.
 constexpr int kExpiryWaits = 2;
 
 std::uint32_t required_packets(const SendOptions& options) {
@@ -85,7 +85,7 @@ base::Status Sender::send(const SendOptions& options, base::Instant now) {
                 " outgoing messages are in use; wait for some to end"};
   }
   if ((*peer)->has_left) {
-    // It was done, so it needs nothing.
+    // The peer was done, so it needs nothing.
     core_.events.push_back(SendReport{.id = options.id,
                                       .to = options.to,
                                       .outcome = Outcome::kEverything,
@@ -135,7 +135,7 @@ std::uint32_t Sender::find(const wire::ControlPacket& packet) const {
 base::Duration Sender::answer_wait(const Peer& peer) const {
   const ExchangeConfig& exchange = core_.config.exchange;
   base::Duration patience = peer.round_trip.patience();
-  // Credit spent on lost packets comes back with a PROBE only; where none are lost, it takes as
+  // Credit spent on lost packets comes back only with a PROBE. Where none are lost, credit takes as
   // long as it usually does.
   if (peer.lost_share < kRareLoss) {
     patience = std::max(patience, peer.credit_wait.patience());
@@ -149,7 +149,7 @@ void Sender::put_in_line(OutgoingMessage& message) {
   }
 }
 
-// And for nothing else: neither credit nor an answer.
+// True if the message waits only for its turn, neither for credit nor for an answer.
 bool Sender::waits_for_its_turn(const OutgoingMessage& message) const {
   const Peer& peer = *message.peer;
   const bool waits_for_stream = peer.is_stream && peer.is_full;
@@ -190,7 +190,7 @@ void Sender::on_timer(std::uint32_t slot, base::Instant now) {
     return;
   }
   Peer& peer = *message.peer;
-  // Silence: what is on its way for so long will not come, and must not fill the window for ever.
+  // Silence: data in flight for so long will not arrive, and must not fill the window for ever.
   FeedbackSample sample{.now = now};
   if (!peer.is_stream) {
     peer.paths.expire(now - answer_wait(peer) * kExpiryWaits, now, sample);
@@ -247,7 +247,7 @@ void Sender::on_bitmap(const wire::ControlPacket& packet, base::Instant now) {
   }
   OutgoingMessage& message = messages_[slot];
   if (packet.generation != message.generation || packet.bitmap.range.first >= message.packets) {
-    ++core_.counters.contradicting;  // answers an older probe: what it says has been overtaken
+    ++core_.counters.contradicting;  // answers an older probe and is out of date
     return;
   }
   message.is_paused = false;
@@ -266,7 +266,7 @@ void Sender::on_bitmap(const wire::ControlPacket& packet, base::Instant now) {
 // A message that cannot be repaired must not hold up the others for ever.
 void Sender::plan_repeats(OutgoingMessage& message, const wire::ControlPacket& bitmap) {
   message.plan_repeats(bitmap);
-  // It may have waited with repeats that are forgiven now.
+  // It may have been in line with retransmissions that are forgiven now.
   if (message.state == OutgoingState::kInLine && !message.may_go()) {
     lines_.leave(message);
   }
@@ -327,7 +327,8 @@ void Sender::on_wait(const wire::ControlPacket& packet, base::Instant now) {
     lines_.leave(message);
   }
   if (core_.config.limits.early_bytes == 0) {
-    // Whatever was sent so far fell on deaf ears, and all of it waits until the receiver is ready.
+    // The receiver dropped all that was sent so far, so all of it waits until the receiver is
+    // ready.
     message.start_over();
   }
   probe_after(slot, message.probe_wait, now);
@@ -351,7 +352,7 @@ bool Sender::take_path_reports(const wire::ControlPacket& packet, Peer& peer, ba
     core_.round_trip.add(sample.round_trip);
   }
   tell_control(sample, peer);
-  // On average at least half as long: short ones say nothing about what long ones meet.
+  // Packets at least half as long on average: short ones say nothing about what long ones meet.
   if (sample.acked_packets > 0 &&
       sample.acked_bytes * 2 >= std::int64_t{sample.acked_packets} * peer.longest_packet) {
     peer.carried = now;
@@ -433,8 +434,8 @@ void Sender::transmit(Peer& peer, OutgoingMessage& message, base::Instant now, T
   }
 }
 
-// Where without a report nothing more would go out. One that was asked for will do, unless the
-// packet that asked was lost.
+// Asks where nothing more would go out without a report. One request will do, unless the packet
+// that asked was lost.
 bool Sender::asks_for_report(const OutgoingMessage& message) {
   Peer& peer = *message.peer;
   const bool is_last = message.all_sent() && peer.line.size() == 1;
@@ -450,11 +451,11 @@ void Sender::expect_answer(OutgoingMessage& message, base::Instant now) {
     message.probe_due = now + message.probe_wait;
     return;
   }
-  // Ask as soon as what is on its way must have come.
+  // Ask as soon as all packets in flight must have arrived.
   const Peer& peer = *message.peer;
   const base::Duration drained = std::max(
       {peer.round_trip.patience(), peer.end_wait.patience(), core_.config.exchange.linger_min});
-  // In a stream nobody knows when that is, and nothing is lost.
+  // On a stream nobody knows when that is, and nothing is lost.
   const bool can_tell = peer.round_trip.is_known() && !peer.is_stream;
   probe_after(message.slot, can_tell ? drained : message.probe_wait, now);
 }

@@ -5,7 +5,7 @@
 //
 // Timer: a message that neither sent nor heard anything for a while is probed, with doubling waits
 // between ExchangeConfig's probe_min and probe_max. Right after its last packet the wait is only as
-// long as packets may still be on their way, so that an answer is not about packets in flight.
+// long as packets may still be in flight, so that the answer is not about those.
 #pragma once
 
 #include <cstddef>
@@ -31,11 +31,11 @@ class Sender {
   void end_messages_to(Peer& peer, Outcome outcome);
   // Messages that waited for room towards this peer may go, if there is some now.
   void unblock(Peer& peer) { lines_.unblock(peer); }
-  // Of the message under way to `to` that has the stamp's packet; null: there is none.
+  // Source of the message under way to `to` that has the stamp's packet; null if there is none.
   PayloadSource* source_of(const wire::DataStamp& stamp, std::uint16_t to);
   void withdraw(const wire::MessageId& id, std::uint16_t to);
 
-  // Writes the probe of a slot from the control queue. False: it has nothing to say any more.
+  // Writes the probe of a slot from the control queue; false if it has nothing to say any more.
   bool write_probe(std::uint32_t slot, wire::ControlPacket& packet);
   bool poll_data(base::Instant now, Transmission& out);
   // Never kIncoming.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether what is sent arrives at all. A peer may live, and answer, while nothing of a message gets
-// through: the network takes no datagrams of that size, a filter drops data, this host's own kernel
-// refuses to send. Such a message would be repeated for ever; the endpoint names it instead.
+// Detects that nothing of a message arrives. A peer may live, and answer, while nothing gets
+// through: the network drops datagrams of that size, a filter drops data, this host's own kernel
+// refuses to send. Such a message would be retransmitted for ever; the endpoint names it instead.
 //
-// A message has stalled when datagrams of it were sent over and over for kStallAfter, kStallPackets
-// of them at least, and none arrived, though its peer was heard. Waiting is no stall: where nothing
-// is sent because the receiver has not begun, is busy with others, or grants nothing, no time
-// counts (kStallGap). Pure; one thread.
+// A message has stalled when at least kStallPackets datagrams of it were sent over kStallAfter, and
+// none arrived although its peer was heard. Waiting is no stall: while nothing is sent because the
+// receiver has not begun, is busy with others, or grants nothing, no time counts (kStallGap). Pure;
+// one thread.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@
 namespace spillway::transport {
 
 inline constexpr base::Duration kStallAfter = base::seconds(5);
-// The sender knows more, so its word comes first.
+// The sender knows more, so it reports first.
 inline constexpr base::Duration kReceiverStallAfter = base::seconds(6);
 inline constexpr base::Duration kStallGap = base::seconds(1);
 inline constexpr std::uint32_t kStallPackets = 32;
-// UDP payload that every IPv4 path takes: what is longer may be too long for one.
+// UDP payload that every IPv4 path carries; a longer datagram may be too long for one.
 inline constexpr std::uint32_t kCarriedEverywhere = 548;
 
 enum class StallReason : std::uint8_t {
@@ -32,23 +32,23 @@ enum class StallReason : std::uint8_t {
 };
 enum class StallSide : std::uint8_t { kSending, kReceiving };
 
-// An event: of a message that goes on as if nothing were, until its owner ends it.
+// An event. The message goes on unchanged until its owner ends it.
 struct MessageStalled {
   wire::MessageId id;
   std::uint16_t peer = 0;  // at the other end
   StallSide side = StallSide::kSending;
   StallReason reason = StallReason::kLost;
-  std::uint8_t path = 0;             // that lost most; of the sending side
-  std::uint8_t paths = 0;            // that were tried
+  std::uint8_t path = 0;             // lost most; only from the sending side
+  std::uint8_t paths = 0;            // tried
   std::uint32_t packets = 0;         // sent in vain
-  std::uint32_t datagram_bytes = 0;  // of UDP payload, of the longest of them
+  std::uint32_t datagram_bytes = 0;  // UDP payload of the longest of them
   int error = 0;                     // kBlockedHere: the errno
 };
 
-// One message's watch.
+// Watches one message.
 class StallWatch {
  public:
-  // `packets` of it were sent. `carried`: when something like it is known to have arrived last.
+  // `packets` of it were sent. `carried`: when a datagram like them was last known to have arrived.
   void on_sent(std::uint32_t packets, base::Instant now, base::Instant carried) {
     if (packets_ == 0 || carried >= since_ || now - latest_ > kStallGap) {
       since_ = now;
@@ -57,10 +57,10 @@ class StallWatch {
     packets_ += packets;
     latest_ = now;
   }
-  // Something of it arrived, or its receiver has not begun.
+  // A packet of it arrived, or its receiver has not begun.
   void restart() { packets_ = 0; }
 
-  // True once: whoever asks is about to tell.
+  // True once: the caller then reports the stall.
   bool tells(base::Instant now, base::Instant carried, base::Duration patience) {
     if (has_told_ || packets_ < kStallPackets || carried >= since_ || now - since_ < patience ||
         now - latest_ > kStallGap) {
@@ -74,8 +74,8 @@ class StallWatch {
   std::uint32_t packets() const { return packets_; }
 
  private:
-  base::Instant since_;   // the first of them was sent
-  base::Instant latest_;  // and the latest
+  base::Instant since_;   // when the first of them was sent
+  base::Instant latest_;  // when the latest was sent
   std::uint32_t packets_ = 0;
   bool has_told_ = false;
 };

@@ -16,7 +16,7 @@ constexpr base::Duration kLong = base::seconds(15);
 EndpointConfig watchful() {
   EndpointConfig config;
   config.reports_stalls = true;
-  // Repeats in a hurry would only make the tests long.
+  // Quick retransmissions would only make the tests long.
   config.exchange.probe_min = base::milliseconds(20);
   config.exchange.linger_min = base::milliseconds(10);
   return config;
@@ -85,7 +85,7 @@ TEST(Stall, ShortMessagesThatPassDoNotHideIt) {
     ASSERT_TRUE(net.start(small).ok());
     net.run(base::milliseconds(100));
   }
-  EXPECT_GE(net.sent(0).size(), 70U);  // some may wait for their turn behind its repeats
+  EXPECT_GE(net.sent(0).size(), 70U);  // some may wait for their turn behind its retransmissions
   ASSERT_EQ(net.stalled(0).size(), 1U);
   EXPECT_EQ(net.stalled(0)[0].id.operation, 1U);
 }

@@ -54,7 +54,7 @@ TEST(StreamPeer, CreditIsForAllOfAMessage) {
   };
   ASSERT_TRUE(net.start(net.send_options(5000, 0, 1)).ok());
   net.run();
-  EXPECT_LE(credits, 2U);  // and what stands for the next
+  EXPECT_LE(credits, 2U);  // and standing credit for the next message
   EXPECT_GE(most, 5000U);
   ASSERT_EQ(net.sent(0).size(), 1U);
   EXPECT_EQ(net.sent(0)[0].transmitted, 5000U);
@@ -63,7 +63,7 @@ TEST(StreamPeer, CreditIsForAllOfAMessage) {
 TEST(StreamPeer, WhatMayBeLostIsWaitedFor) {
   Exchange net(2);
   use_streams(net, 2);
-  // Late, as behind a segment that TCP repeats, with all that follows.
+  // Late, as behind a segment that TCP retransmits, with all that follows.
   net.filter = [](TestPacket&, base::Duration& extra) {
     extra = base::milliseconds(30);
     return 1;
@@ -92,7 +92,7 @@ TEST(StreamPeer, AFullStreamHoldsUpItsPeerAlone) {
   EXPECT_EQ(net.received(1)[0].whole, 300U);
 }
 
-// Datagrams vanish until both ends go over: what was under way arrives all the same.
+// Datagrams vanish until both ends use a stream: what was under way arrives all the same.
 TEST(StreamPeer, WhatIsUnderWayGoesOnOverTheStream) {
   Exchange net(2);
   bool is_stream = false;

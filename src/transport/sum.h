@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a sum promises, and how it ended.
+// The parameters of a sum, and the report of how it ended.
 //
 // A sum is one piece of an operation's data that several ranks have parts of, in words that may be
-// added on the way (wire/sum_packet.h). It has an owner: parts go there, results come from there.
-// All take part with the same words: whatever each has in its own becomes the sum.
+// added on the way (wire/sum_packet.h). Parts go to its owner, and results come back from there.
+// Each rank's words hold its part at first, and the sum in the end.
 #pragma once
 
 #include <array>
@@ -21,31 +21,31 @@ namespace spillway::transport {
 
 struct SumId {
   std::uint64_t operation = 0;
-  std::uint64_t signature = 0;  // of its arguments: ranks that call another one are found out
+  std::uint64_t signature = 0;  // of its arguments: shows that ranks call different operations
   std::uint16_t piece = 0;
   std::uint16_t owner = 0;
 
   friend bool operator==(const SumId&, const SumId&) = default;
 };
 
-// Chunks of one sum: their numbers have 16 bits, of which the last stands for all of them.
+// Most chunks of one sum: chunk numbers have 16 bits, and the last one stands for all chunks.
 inline constexpr std::uint32_t kMaxChunks = UINT16_MAX - 1;
 
 struct SumOptions {
   SumId id;
-  // Whose parts the owner waits for, besides its own, and who gets the result. Not the owner.
+  // Ranks whose parts the owner waits for, and ranks that get the result. Neither holds the owner.
   wire::RankSet contributors;
   wire::RankSet recipients;
-  bool owner_contributes = true;                         // what is in its words
+  bool owner_contributes = true;                         // its words are part of the sum
   std::array<std::uint8_t, SPILLWAY_SUM_LEVELS> need{};  // see wire/sum_packet.h
   std::uint8_t priority = 0;
   std::uint8_t urgency = 0;  // how much it wants slots in switches
-  // At the owner: how many parts of chunks may stay missing, per million of all of them, and when
-  // it goes on with what is there.
+  // At the owner: how many parts may stay missing, per million parts of all chunks, and when it
+  // continues without the missing ones.
   std::uint32_t loss_bound_ppm = 0;
   std::optional<base::Duration> deadline{};  // from the call
-  // This rank's part, SPILLWAY_SUM_WORDS words a chunk, becomes the sum; and who is in it, by
-  // chunk. Both are the caller's, and are touched until the sum is over or was withdrawn.
+  // This rank's part, SPILLWAY_SUM_WORDS words per chunk, becomes the sum; and the ranks that are
+  // in it, by chunk. Both belong to the caller and are used until the sum is over or withdrawn.
   std::span<std::uint64_t> words;
   std::span<wire::RankSet> ranks;
 
@@ -53,7 +53,7 @@ struct SumOptions {
 };
 
 enum class SumStage : std::uint8_t {
-  kFormed,  // at its owner: every chunk is the sum, but not everybody has it
+  kFormed,  // at its owner: every chunk is the sum, but not every rank has it
   kOver,    // nothing more of it is sent or taken
 };
 
@@ -61,14 +61,14 @@ struct SumReport {
   SumId id;
   SumStage stage = SumStage::kOver;
   std::uint32_t chunks = 0;
-  std::uint32_t partial = 0;           // chunks that somebody's part is missing in
-  std::vector<std::uint32_t> missing;  // of these, by rank
-  std::uint64_t sent = 0;              // packets, repeats included
+  std::uint32_t partial = 0;           // chunks that lack some rank's part
+  std::vector<std::uint32_t> missing;  // chunks that lack its part, by rank
+  std::uint64_t sent = 0;              // packets, retransmissions included
   std::uint64_t repeated = 0;
-  // At the owner.
-  std::uint64_t added = 0;    // parts that came in sums of several, which switches had formed
+  // Only at the owner.
+  std::uint64_t added = 0;    // parts that came in sums, formed by switches
   std::uint64_t alone = 0;    // parts that came by themselves
-  std::uint64_t flushed = 0;  // chunks whose parts had to be asked for
+  std::uint64_t flushed = 0;  // chunks whose missing parts were asked for
 };
 
 }  // namespace spillway::transport

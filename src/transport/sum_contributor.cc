@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who sends parts: how many, which next, and what it does when results do not come.
+// The contributor's side: how many parts it sends, which next, and what it does when results do not
+// come.
 #include <algorithm>
 
 #include "transport/sum_exchange.h"
@@ -13,12 +14,12 @@ using wire::SumKind;
 
 constexpr double kLeastWindow = 4.0;
 constexpr double kLargestWindow = 1024.0;
-// Results that are asked for at a time.
+// Results asked for at a time.
 constexpr unsigned kAsked = 16;
 
 }  // namespace
 
-// Owners in turn.
+// Owners take turns.
 bool SumExchange::poll_part(base::Instant now, Transmission& out) {
   auto flow = flows_.upper_bound(turn_);
   for (std::size_t turns = flows_.size(); turns > 0; --turns, ++flow) {
@@ -85,7 +86,7 @@ bool SumExchange::on_result(Sum& sum, const wire::SumPacket& packet,
   Flow& flow = flows_[sum.options.id.owner];
   if (chunk.state == ChunkState::kOpen) {
     --flow.in_flight;
-    // What was sent before any result came may have waited for ranks that began later.
+    // Parts sent before the first result came may have waited for ranks that began later.
     if (chunk.attempts == 0 && sum.done > 0 && chunk.since >= sum.began) {
       flow.wait.add(now - chunk.since);
     }
@@ -123,7 +124,7 @@ void SumExchange::remember_end(const SumId& id) {
   ended_[id.operation].insert({id.operation, id.piece, id.owner});
 }
 
-// That this rank has all results; on a line of its own, for the sum is gone.
+// Says that this rank has all results; queued apart, because the sum is gone.
 void SumExchange::say_finished(const SumId& id) {
   if (finished_.size() < kMaxWork) {
     finished_.push_back(id);
@@ -170,7 +171,7 @@ base::Duration SumExchange::usual_wait(const Flow& flow) {
 }
 
 void SumExchange::ask(Sum& sum, std::uint32_t index, base::Instant now) {
-  sum.chunks[index].attempts = 1;  // what its result takes from now on tells nothing
+  sum.chunks[index].attempts = 1;  // the time to its result tells nothing from now on
   sum.chunks[index].since = now;
   queue({.kind = SumKind::kWant,
          .slot = sum.slot,
@@ -185,7 +186,7 @@ void SumExchange::ask_for_results(Sum& sum, base::Instant now) {
   // Where nothing has come, the latest part tells as much as all.
   const std::uint32_t first = sum.done == 0 && sum.touched > 0 ? sum.touched - 1 : sum.oldest;
   for (std::uint32_t i = first; i < sum.chunks.size() && asked < kAsked; ++i) {
-    const Chunk& chunk = sum.chunks[i];  // of those that were not sent some may be open: flushed
+    const Chunk& chunk = sum.chunks[i];  // unsent chunks may be open, too: flushed
     if (chunk.state != ChunkState::kOpen) {
       continue;
     }

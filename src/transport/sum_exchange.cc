@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What owners and contributors have in common: sums that begin and end, packets that come and go.
+// The code that owners and contributors share: sums begin and end, packets come and go.
 #include "transport/sum_exchange.h"
 
 #include <algorithm>
@@ -15,8 +15,8 @@ namespace {
 using wire::RankSet;
 using wire::SumKind;
 
-// How far before the latest chunk that is known to be under way a cut packet is believed: anybody
-// can make one up.
+// How far beyond the latest chunk known to be under way a cut packet is believed: anybody can make
+// one up.
 constexpr std::uint32_t kCutAhead = 64;
 
 }  // namespace
@@ -130,12 +130,12 @@ void SumExchange::hear(const RankSet& ranks, base::Instant now) {
   });
 }
 
-// An owner waits for everybody, everybody else for the owner.
+// An owner waits for all other ranks, and these wait for the owner.
 void SumExchange::await(const Sum& sum, bool begins, base::Instant now) {
   const RankSet others = is_owner(sum) ? sum.everybody() : RankSet::of(sum.options.id.owner);
   others.for_each([&](std::uint16_t rank) {
     Peer* peer = core_.peers.find(rank);
-    SPILLWAY_CHECK(peer != nullptr);  // check() has looked
+    SPILLWAY_CHECK(peer != nullptr);  // check() made sure
     if (begins) {
       core_.await(*peer, now);
       ++peer->sums;
@@ -289,7 +289,7 @@ bool SumExchange::poll(base::Instant now, Transmission& out) {
   return poll_part(now, out);
 }
 
-// Whether the stream to this rank takes nothing now.
+// True if the stream to this rank takes nothing now.
 bool SumExchange::is_full(std::uint16_t rank) {
   const Peer* peer = core_.peers.find(rank);
   return peer != nullptr && peer->is_stream && peer->is_full;
@@ -303,7 +303,7 @@ bool SumExchange::address(const Work& work, const SumId& id, std::uint8_t priori
   }
   const auto kind = static_cast<std::uint8_t>(work.kind);
   const bool is_control = spillway_sum_has_words(kind) == 0;
-  // Parts and first results go one way, by which switches know ranks; what repairs goes any way.
+  // Parts and first results take one path, by which switches know ranks; repairs take any.
   const std::uint8_t path = work.kind == SumKind::kPart || work.is_first
                                 ? std::uint8_t{0}
                                 : peer->paths.choose_for_control();

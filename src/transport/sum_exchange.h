@@ -1,32 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sums under way at one endpoint: parts that go to their owners, parts that come to this rank,
-// results back. Private to the endpoint; one thread.
+// Sums under way at one endpoint: parts sent to their owners, parts that come to this rank, and
+// results on their way back. Private to the endpoint; one thread.
 //
 //   contributor   sends the parts of its chunks, as many at a time as the window towards the owner
-//                 says; a chunk is done when its result came, which makes room for another. A full
-//                 window does not stop the sum with the lowest number: the window may be full of
-//                 chunks that other ranks have not sent because theirs are full of this one's.
-//                 Results that do not come are asked for (WANT): before the first of a sum, that of
-//                 the latest part alone, which tells the owner how far this rank has come; then the
-//                 oldest that are missing.
-//   owner         takes parts and sums of parts, each rank once a chunk: what names a rank that is
-//                 in already is not taken. A chunk that everybody is known to have sent
+//                 allows; a chunk is done when its result came, which makes room for another. A
+//                 full window does not stop the sum with the lowest number: the window may be full
+//                 of chunks that other ranks have not sent because theirs are full of this one's.
+//                 Results that do not come are asked for (WANT): before the first result of a sum,
+//                 only that of the latest part, which tells the owner how far this rank has come;
+//                 later, the oldest missing ones.
+//   owner         takes parts and sums of parts, each rank once per chunk: it refuses a packet that
+//                 names a rank that is in already. A chunk that every rank is known to have sent
 //                 (sum_progress.h) and that still lacks parts, for longer than packets differ, is
-//                 flushed: first one rank of those missing is asked, and with it whatever switch on
-//                 the way holds some of the chunk; then all of them. What is not known to have been
-//                 sent is waited for, since a switch may hold the rest: kBlindPatience at most. A
-//                 complete chunk, or one whose missing parts the bound forgives or the deadline
-//                 ends, is the result. It goes to everybody; ranks whose parts came out of a slot
-//                 together are behind a switch that hands results on, and get one packet.
+//                 flushed: first one of the missing ranks is asked, and with it any switch on the
+//                 way that holds some of the chunk; then all of them are. Parts that are not known
+//                 to have been sent are waited for, since a switch may hold them: kBlindPatience at
+//                 most. A chunk is the result when it is complete, when the bound forgives its
+//                 missing parts, or at the deadline. It goes to every recipient. Ranks whose parts
+//                 left a slot together are behind a switch that hands results on; they get one
+//                 packet.
 //
-// Who has all results says so (WANT of all chunks), and the owner sends the last one again until
-// everybody did.
+// A recipient that has all results says so (WANT of all chunks). The owner sends the last result
+// again until all have said so.
 //
-// A window grows by one a round and is halved, once a round, when a result tells of congestion or
-// is missing while later ones came; a result that is late by itself says that others are. Limits:
-// kMaxWork things to say, kMaxEarly parts that come before their sum has begun here; what does not
-// fit is lost, and the protocol repairs it as any loss.
+// A window grows by one a round. It is halved, at most once a round, when a result tells of
+// congestion or is missing while later ones came; a result that is merely late says that other
+// ranks are. Limits: kMaxWork packets to write, kMaxEarly parts that come before their sum has
+// begun here. What does not fit is lost, and the protocol repairs it as any loss.
 #pragma once
 
 #include <cstdint>
@@ -53,10 +54,10 @@ class SumExchange {
   void withdraw(const SumId& id);
   void finish_for(const SumId& id, std::uint16_t rank);
 
-  // A packet that passed its check; `words` where its kind has some.
+  // A packet that passed its check, with `words` if its kind has any.
   void on_packet(const wire::SumPacket& packet, std::span<const std::uint64_t> words, bool marked,
                  base::Instant now);
-  // One that was cut on the way: nothing in it is sure.
+  // A packet that was cut on the way: nothing in it can be trusted.
   void on_cut(const wire::SumPacket& packet, base::Instant now);
   void on_timer(std::uint32_t slot, base::Instant now);
 
@@ -68,8 +69,8 @@ class SumExchange {
   static constexpr std::size_t kMaxWork = 8192;
   static constexpr std::size_t kMaxEarly = 512;
   static constexpr std::uint16_t kAllChunks = UINT16_MAX;
-  // How long things are waited for: before anything is known, at least, at most; and what not
-  // everybody is known to have sent.
+  // Waiting times: before any was measured, at least, at most; and for parts that are not known to
+  // have been sent.
   static constexpr base::Duration kFirstPatience = base::milliseconds(20);
   static constexpr base::Duration kLeastPatience = base::milliseconds(2);
   static constexpr base::Duration kLongestPatience = base::milliseconds(200);
@@ -78,15 +79,15 @@ class SumExchange {
   enum class ChunkState : std::uint8_t {
     kUntouched,  // contributor: not sent; owner: nothing is known of it
     kOpen,       // contributor: sent; owner: parts are missing
-    kDone,       // it is the sum
+    kDone,       // holds the sum
   };
   struct Chunk {
     ChunkState state = ChunkState::kUntouched;
     std::uint8_t attempts = 0;  // to get what is missing
     bool congested = false;
-    bool multiplied = false;  // its result went to several in one packet
-    // Contributor: its part was sent, or its result was asked for. Owner: everybody is known to
-    // have sent it; once it is done, its result was handed out.
+    bool multiplied = false;  // its result went to several ranks in one packet
+    // Contributor: when its part was sent, or its result was asked for. Owner: when every rank was
+    // known to have sent it; once it is done, when its result was handed out.
     base::Instant since;
     base::Instant due;  // the next attempt
   };
@@ -105,11 +106,11 @@ class SumExchange {
     std::uint32_t touched = 0;  // chunks below this are open or done
     std::uint32_t done = 0;
     std::uint32_t oldest = 0;  // chunks below this are done
-    std::uint32_t latest = 0;  // contributor: of the chunks whose results came
+    std::uint32_t latest = 0;  // contributor: highest chunk whose result came
     std::uint64_t missing_parts = 0;
     SumProgress progress;   // owner
     wire::RankSet told;     // recipients that have everything
-    base::Instant began;    // contributor: its first result came; owner: it is formed
+    base::Instant began;    // contributor: first result came; owner: sum is formed
     bool reminded = false;  // owner
     base::Duration wait{};
     base::Instant armed = kNever;
@@ -119,18 +120,18 @@ class SumExchange {
     bool has_all() const { return done == chunks.size(); }
     wire::RankSet everybody() const { return options.contributors | options.recipients; }
   };
-  // Towards one owner.
+  // A contributor's window towards one owner.
   struct Flow {
     double window = 32.0;
-    bool is_starting = true;  // grows by one a result
+    bool is_starting = true;  // grows by one per result
     std::uint32_t in_flight = 0;
-    // Sums with parts that were not sent: in the order in which they began, and by number.
+    // Sums with unsent parts: in the order in which they began, and by number.
     std::deque<std::uint32_t> line;
     std::map<Key, std::uint32_t> by_number;
     base::Instant cut;
     RoundTrip wait;
   };
-  // Results that a switch should have handed on to a rank, lately.
+  // Counts results that a switch should have handed on to a rank; decays.
   struct Copies {
     double sent = 0.0;
     double lost = 0.0;
@@ -141,7 +142,7 @@ class SumExchange {
       sent = sent * rest + 1.0;
       lost *= rest;
     }
-    // Congestion costs some of them; where a switch hands nothing on, most are lost.
+    // Congestion loses some of them; a switch that hands nothing on loses most.
     bool fail() const { return lost >= 8.0 && lost * 2.0 > sent; }
   };
   struct Work {
@@ -165,9 +166,9 @@ class SumExchange {
   Sum* find(const wire::SumPacket& packet);
   std::span<std::uint64_t> words_of(const Sum& sum, std::uint32_t chunk) const;
   static bool is_part(const wire::SumPacket& packet);
-  // True if it brought numbers that were not there: only that is a sign of life. Whatever else
-  // passes its tag may have been recorded, and sent once more by anybody; such ranks are asked by
-  // control packets, which are numbered. Parts that came early tell of a time that has passed.
+  // True if the packet brought numbers that were not there: only that is a sign of life. Anything
+  // else that passes its tag may be a recorded packet that anybody sent again; such ranks are asked
+  // with control packets, which are numbered. Parts that came early tell of a time that has passed.
   bool take(Sum& sum, const wire::SumPacket& packet, std::span<const std::uint64_t> words,
             bool marked, base::Instant now);
   void hear(const wire::RankSet& ranks, base::Instant now);
@@ -202,14 +203,14 @@ class SumExchange {
   void keep_early(const wire::SumPacket& packet, std::span<const std::uint64_t> words, bool marked);
   void take_early(Sum& sum, base::Instant now);
   void touch(Sum& sum, std::uint32_t chunk, base::Instant now);
-  // These ranks have sent their parts up to this chunk's. What all have sent is due after `wait`.
+  // `ranks` have sent their parts up to this chunk. Chunks that all have sent are due after `wait`.
   void note_sent(Sum& sum, const wire::RankSet& ranks, std::uint32_t chunk, base::Duration wait,
                  base::Instant now);
   void take_words(Sum& sum, std::uint32_t chunk, const wire::SumPacket& packet,
                   std::span<const std::uint64_t> words);
   wire::RankSet missing_in(const Sum& sum, std::uint32_t chunk) const;
   bool is_forgiven(const Sum& sum, std::uint32_t chunk) const;
-  // A chunk lacks parts for long enough: does without them, or asks for them.
+  // A chunk has lacked parts for long enough: goes on without them, or asks for them.
   void resolve(Sum& sum, std::uint32_t chunk, base::Instant now);
   void flush(Sum& sum, std::uint32_t chunk, base::Instant now);
   void close(Sum& sum, std::uint32_t chunk, base::Instant now);
@@ -223,7 +224,7 @@ class SumExchange {
   base::Duration answer_time() const;
   void note_switch(const wire::RankSet& ranks);
 
-  // False: it is for who is no peer, and there is no packet.
+  // False if it is for a rank that is no peer; there is no packet then.
   bool address(const Work& work, const SumId& id, std::uint8_t priority, base::Instant now,
                Transmission& out);
   bool write(const Work& work, const Sum& sum, base::Instant now, Transmission& out);
@@ -233,16 +234,16 @@ class SumExchange {
   std::map<std::uint32_t, std::unique_ptr<Sum>> sums_;
   std::uint32_t next_slot_ = 0;
   std::map<std::uint16_t, Flow> flows_;  // by owner
-  std::uint16_t turn_ = 0;               // the owner that got the latest part
+  std::uint16_t turn_ = 0;               // the owner that the latest part went to
   std::deque<Work> work_;
-  std::deque<SumId> finished_;  // of which this rank has everything, and says so
-  // Those that ended here, of operations that have not: by operation.
+  std::deque<SumId> finished_;  // this rank has all their results, and must say so
+  // Sums that ended here while their operations go on: by operation.
   std::map<std::uint64_t, std::set<Key>> ended_;
   std::deque<Early> early_;
   std::vector<wire::RankSet> behind_switches_;  // disjoint
   std::map<std::uint16_t, Copies> copies_;      // by rank
-  RoundTrip spread_;   // from when everybody is known to have sent a chunk to its last part
-  RoundTrip telling_;  // from the last result of a sum to a recipient's word that it has all
+  RoundTrip spread_;   // from when all ranks are known to have sent a chunk to its last part
+  RoundTrip telling_;  // from the last result of a sum until a recipient says that it has all
 };
 
 }  // namespace spillway::transport

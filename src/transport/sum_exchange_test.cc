@@ -17,10 +17,10 @@ using wire::RankSet;
 struct Fate {
   int copies = 1;
   base::Duration delay = base::microseconds(20);
-  std::size_t bytes = SIZE_MAX;  // that are left
+  std::size_t bytes = SIZE_MAX;  // that remain
 };
 
-// Ranks joined by a delay line that may lose, repeat, reorder and cut datagrams, or change them.
+// Ranks joined by a delay line that may lose, duplicate, reorder, cut or change datagrams.
 class SumWorld {
  public:
   using Filter = std::function<Fate(std::vector<std::uint8_t>& bytes, std::uint16_t from)>;
@@ -247,7 +247,7 @@ TEST(SumExchange, WhatSomebodyChangedIsNotAdded) {
   EXPECT_GT(world.port(0).faults()[static_cast<std::size_t>(wire::PacketFault::kHeadCheck)], 0U);
 }
 
-// As a switch would, but it names a rank whose part it does not have.
+// As a switch would send it, but naming a rank whose part is not in it.
 TEST(SumExchange, ASumThatNamesTooManyIsNotTaken) {
   SumWorld world(3);
   world.filter = [&](std::vector<std::uint8_t>& bytes, std::uint16_t from) {
@@ -316,7 +316,7 @@ TEST(SumExchange, PartsThatComeBeforeTheirOwnerBeginsAreKept) {
   EXPECT_EQ(world[1].counters().sums_repeated + world[2].counters().sums_repeated, 0U);
 }
 
-// Somebody on the way may hold the others' parts until the last rank's come.
+// A switch on the way may hold the other parts until the last rank's come.
 TEST(SumExchange, ALateRankIsWaitedForAndNothingIsAskedFor) {
   SumWorld world(4);
   Parts parts(4, 100);
@@ -333,8 +333,8 @@ TEST(SumExchange, ALateRankIsWaitedForAndNothingIsAskedFor) {
   }
 }
 
-// Whose part is lost is asked as soon as later parts of all ranks came; of the last chunks, as soon
-// as everybody has asked for their results.
+// A rank whose part is lost is asked as soon as later parts of all ranks came; for the last chunks,
+// as soon as all ranks have asked for their results.
 TEST(SumExchange, ALostPartIsAskedForOnceAllHaveSentTheirs) {
   for (const std::uint32_t lost : {50U, 99U}) {
     SumWorld world(3);
@@ -354,8 +354,8 @@ TEST(SumExchange, ALostPartIsAskedForOnceAllHaveSentTheirs) {
   }
 }
 
-// Every packet of a sum goes once more to each rank, from each other, as it was and as if it were
-// meant so: while the sum is under way, and after its end.
+// Every packet of a sum is replayed to each rank, as if from each other, unchanged and readdressed:
+// while the sum is under way, and after its end.
 TEST(SumExchange, NothingThatIsSentBackOrAsideEndsARank) {
   SumWorld world(3);
   std::vector<std::vector<std::uint8_t>> heard;
@@ -396,7 +396,7 @@ TEST(SumExchange, NothingThatIsSentBackOrAsideEndsARank) {
   EXPECT_GT(world.port(0).faults()[static_cast<std::size_t>(wire::PacketFault::kField)], 0U);
 }
 
-// A rank stops in the middle of a sum, and somebody repeats all that it ever said.
+// A rank stops in the middle of a sum, and an attacker replays all that it ever sent.
 TEST(SumExchange, WhatARankSaidBeforeItStoppedIsNoSignOfLife) {
   for (const std::uint16_t stopped : {std::uint16_t{0}, std::uint16_t{2}}) {
     SumWorld world(3);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who adds up: what it takes, when it asks for what is missing, and who is told the result.
+// The owner's side: which packets it takes, when it asks for missing parts, and which ranks get the
+// result.
 #include <algorithm>
 
 #include "transport/sum_exchange.h"
@@ -11,8 +12,8 @@ namespace {
 using wire::RankSet;
 using wire::SumKind;
 
-// What is left, after each sum, of the results that a switch did not hand on to a rank: it is tried
-// again some day.
+// After each sum this share is kept of the results that a switch did not hand on to a rank, so that
+// it is tried again some day.
 constexpr double kForgiven = 7.0 / 8;
 
 }  // namespace
@@ -64,7 +65,7 @@ void SumExchange::take_early(Sum& sum, base::Instant now) {
   }
 }
 
-// Chunks are sent in their order: whatever is before one of which something came was sent as well.
+// Chunks are sent in order: all chunks before one of which something came were sent as well.
 void SumExchange::touch(Sum& sum, std::uint32_t chunk, base::Instant now) {
   for (; sum.touched <= chunk; ++sum.touched) {
     Chunk& touched = sum.chunks[sum.touched];
@@ -115,7 +116,7 @@ bool SumExchange::on_part(Sum& sum, const wire::SumPacket& packet,
     }
     close(sum, index, now);
   } else if (chunk.attempts > 0 && packet.ranks.size() > 1) {
-    flush(sum, index, now);  // a switch gave what it had: the rest is not there
+    flush(sum, index, now);  // a switch gave what it had, so the rest is not there
   }
   return true;
 }
@@ -131,7 +132,7 @@ void SumExchange::take_words(Sum& sum, std::uint32_t index, const wire::SumPacke
   (parts > 1 ? sum.report.added : sum.report.alone) += parts;
 }
 
-// Ranks of which parts left a slot together are behind one switch.
+// Ranks whose parts left a slot together are behind one switch.
 void SumExchange::note_switch(const RankSet& ranks) {
   RankSet together = ranks;
   std::erase_if(behind_switches_, [&](const RankSet& known) {
@@ -150,7 +151,7 @@ void SumExchange::on_want(Sum& sum, const wire::SumPacket& packet, base::Instant
   }
   const std::uint32_t index = packet.chunk.chunk;
   touch(sum, index, now);
-  // Questions overtake parts, which wait in queues.
+  // A WANT overtakes parts, which wait in queues.
   note_sent(sum, RankSet::of(from), index, std::max(patience(), answer_time()), now);
   const Chunk& chunk = sum.chunks[index];
   const bool is_under_way =
@@ -302,7 +303,8 @@ void SumExchange::look_whether_over(Sum& sum) {
   }
 }
 
-// Whoever has not said that it has everything gets the last result again, and says what it lacks.
+// Sends the last result again to recipients that have not said that they have everything. They
+// answer with what they lack.
 void SumExchange::remind(Sum& sum, base::Instant now) {
   const auto last = static_cast<std::uint16_t>(sum.chunks.size() - 1);
   (sum.options.recipients - sum.told).for_each([&](std::uint16_t rank) {

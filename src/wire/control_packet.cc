@@ -41,7 +41,7 @@ std::size_t leave_size(const ControlPacket& packet) {
          packet.mismatch.calls[0].bytes + packet.mismatch.calls[1].bytes;
 }
 
-// Bytes behind the header and before the check.
+// Bytes between the header and the check.
 std::size_t body_size(const ControlPacket& packet) {
   switch (packet.type) {
     case ControlType::kProbe:
@@ -263,7 +263,7 @@ bool read_leave(base::ByteReader& reader, ControlPacket& packet) {
          read_mismatch(reader, *::new (&packet.mismatch) Mismatch);
 }
 
-// The body must fill the packet to its check exactly.
+// The body must fill all bytes up to the check.
 bool read_whole_body(base::ByteView body, ControlPacket& packet) {
   base::ByteReader reader(body);
   const auto read = [&] {

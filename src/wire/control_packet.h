@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Control packets: PROBE, STOP, BITMAP, CREDIT, WAIT, LEAVE. Each is idempotent: it states what is
-// so (counts since the start, never increments), so that losing, repeating or reordering them does
-// no harm. docs/wire.md draws them; docs/algorithms.md tells the exchange.
+// Control packets: PROBE, STOP, BITMAP, CREDIT, WAIT, LEAVE. Each is idempotent: it states totals
+// since the start, never increments. Losing, repeating or reordering control packets therefore does
+// no harm. docs/wire.md draws them; docs/algorithms.md describes the exchange.
 //
-// Reading takes any bytes and checks the packet's check before it believes a field; what it accepts
-// satisfies the bounds stated here. Nothing allocates: a ControlPacket holds the largest body.
+// The reader accepts any bytes and verifies the check before it believes a field; a packet that it
+// accepts satisfies the bounds stated here. Nothing allocates: a ControlPacket has room for the
+// largest body.
 #pragma once
 
 #include <array>
@@ -28,29 +29,29 @@ enum class ControlType : std::uint8_t {
   kLeave = SPILLWAY_TYPE_LEAVE,
 };
 
-// Why a rank takes part no longer.
+// Why a rank left the operation.
 enum class FailureCause : std::uint8_t {
-  kClosed = 0,    // it was done
+  kClosed = 0,    // it had finished
   kPeerDead = 1,  // the culprit is silent
   kMismatch = 2,  // the culprit runs another operation
-  kAborted = 3,   // the culprit's owner said so
+  kAborted = 3,   // the culprit's owner aborted
   kTimeout = 4,   // the culprit took too long
-  kInternal = 5,  // the culprit broke
+  kInternal = 5,  // the culprit had an internal error
 };
 inline constexpr unsigned kFailureCauses = 6;
 
 // How a message ended at its receiver.
 enum class Outcome : std::uint8_t {
   kEverything = 0,    // every packet was delivered
-  kWithinBudget = 1,  // the loss bound is kept and the important packets are there
-  kDeadline = 2,      // time was up first; the bound may be broken
-  kCancelled = 3,     // the receiver's owner gave it up, or it is older than anything still kept
-  kPeerDead = 4,      // the other end is silent; never on the wire
+  kWithinBudget = 1,  // the loss bound is kept and all important packets arrived
+  kDeadline = 2,      // the deadline passed first; the bound may be broken
+  kCancelled = 3,     // the receiver's owner cancelled it, or it predates all kept records
+  kPeerDead = 4,      // the peer is silent; never on the wire
 };
 inline constexpr unsigned kOutcomes = 5;
 const char* outcome_name(Outcome outcome);
 
-// One BITMAP's worth of delivered packets [first, first + count).
+// The delivered packets that one BITMAP reports: [first, first + count).
 struct BitmapRange {
   std::uint32_t first = 0;
   std::uint32_t count = 0;  // 1 .. SPILLWAY_MAX_BITMAP_BYTES * 8
@@ -62,39 +63,39 @@ struct BitmapRange {
   }
 };
 
-// What one rank calls, in words.
+// The text of one rank's call.
 struct CallText {
   std::uint16_t rank = 0;
-  bool is_whole = false;   // else it is what a signature tells
+  bool is_whole = false;   // false: only what the signature encodes
   std::uint8_t bytes = 0;  // <= SPILLWAY_MAX_CALL_TEXT
   std::array<char, SPILLWAY_MAX_CALL_TEXT> text;
 
-  // As it came: not fit for a terminal.
+  // Unsanitized bytes from the peer: not fit for a terminal.
   std::string_view view() const { return {text.data(), bytes}; }
 };
 
-// Two ranks that call different operations. Texts are empty where nobody knows them.
+// Two ranks that call different operations. A text is empty if the call is unknown.
 struct Mismatch {
   std::uint64_t operation = 0;
-  bool is_point_to_point = false;  // `operation` counts the messages from one of them to the other
+  bool is_point_to_point = false;  // `operation` counts messages from one of them to the other
   std::array<CallText, 2> calls;
 };
 
 struct ControlPacket {
-  ControlPacket() { ::new (&bitmap) Bitmap; }  // its bits are not written
+  ControlPacket() { ::new (&bitmap) Bitmap; }  // leaves the bits uninitialized
 
   ControlType type = ControlType::kWait;
   std::uint16_t job = 0;
-  std::uint64_t epoch = 0;        // low bits, of a packet that was only read; as of the others
-  std::uint16_t source = 0;       // rank that sent it
-  std::uint16_t destination = 0;  // rank it is for
-  MessageId message;              // what it is about; message.source is the data's sender
+  std::uint64_t epoch = 0;        // counters of a packet just read have low bits only
+  std::uint16_t source = 0;       // rank that sent this packet
+  std::uint16_t destination = 0;  // rank that it is for
+  MessageId message;              // the message in question; message.source is the data's sender
   std::uint8_t path = 0;
   std::uint32_t timestamp_us = 0;
   std::uint64_t sequence = 0;
   std::uint32_t generation = 0;
 
-  // The body; which of these counts is up to the type.
+  // The body. `type` says which of the following members is valid.
   struct Probe {
     std::uint32_t packets = 0;    // 1 .. SPILLWAY_MAX_PACKETS
     std::uint32_t important = 0;  // <= packets
@@ -111,10 +112,10 @@ struct ControlPacket {
     std::uint32_t missing = 0;
     std::uint32_t allowed = 0;
   };
-  // In one place, because packets are kept by the thousand.
+  // A union, because thousands of packets are kept.
   union {
-    Bitmap bitmap;      // of a BITMAP
-    Mismatch mismatch;  // of a LEAVE whose cause is kMismatch
+    Bitmap bitmap;      // for BITMAP
+    Mismatch mismatch;  // for LEAVE with cause kMismatch
   };
   struct Credit {
     std::uint32_t granted = 0;  // low bits
@@ -129,7 +130,7 @@ struct ControlPacket {
   } leave;
 
   PacketName name() const { return {sequence, path, PacketName::Kind::kControl}; }
-  // Bytes it takes on the wire.
+  // Bytes on the wire.
   std::size_t size() const;
 };
 
@@ -142,15 +143,15 @@ inline constexpr std::size_t kMaxControlPacket = sizeof(spillway_control_header)
 std::size_t write_control_packet(const ControlPacket& packet, const PacketAuth& auth,
                                  base::MutableByteView out);
 
-// Whose packet this seems to be: header fields as they stand there, before any check.
-// PacketFault::kType for anything that is no control packet.
+// Reads the header without verifying it, so that the caller can look up the sender's keys. Returns
+// PacketFault::kType if this is no control packet.
 PacketFault read_control_header(base::ByteView bytes, ControlPacket& packet);
 
-// Verifies one whose header was read, and its sequence made whole; reads the rest.
+// Verifies a packet whose header was read and whose sequence was widened; then reads its body.
 PacketFault verify_control_packet(base::ByteView bytes, const PacketAuth& auth,
                                   ControlPacket& packet);
 
-// Both; its sequence is nearest to `near`.
+// Reads the header and verifies the packet, with the sequence nearest to `near`.
 PacketFault open_control_packet(base::ByteView bytes, const PacketAuth& auth, ControlPacket& packet,
                                 std::uint64_t near = 0);
 

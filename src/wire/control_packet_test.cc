@@ -49,7 +49,7 @@ ControlPacket sample(ControlType type) {
   packet.credit.paths[0] = {1, {}, 15, 100, 140000, 3, 2, 55, 7};
   packet.credit.paths[1] = {2, {}, 16, 101, 150000, 4, 1, 56, 8};
   packet.leave = {.culprit = 3, .cause = FailureCause::kMismatch};
-  if (type == ControlType::kLeave) {  // in the bitmap's place
+  if (type == ControlType::kLeave) {  // shares memory with the bitmap
     packet.mismatch.operation = kRange + 77;
     packet.mismatch.calls[0] = call_of(5, "all_reduce of 10 float32 (sum)", true);
     packet.mismatch.calls[1] = call_of(3, "barrier", false);
@@ -85,7 +85,7 @@ TEST(ControlPacket, EveryTypeReadsBackAsWritten) {
     EXPECT_EQ(read.destination, 5);
     EXPECT_EQ(read.sequence, 42U);
     EXPECT_EQ(read.generation, 7U);
-    EXPECT_EQ(written(read, auth), bytes);  // the body too
+    EXPECT_EQ(written(read, auth), bytes);  // compares the body too
   }
 }
 
@@ -166,12 +166,12 @@ TEST(ControlPacket, ItsSequenceIsMadeWholeAndUnderTheCheck) {
     ControlPacket read;
     ASSERT_EQ(open_control_packet(bytes, tags(), read, sequence - 3), PacketFault::kNone);
     EXPECT_EQ(read.sequence, sequence);
-    // The same low bits of another round.
+    // The same low bits, one range further on.
     EXPECT_EQ(open_control_packet(bytes, tags(), read, sequence + kRange), PacketFault::kHeadCheck);
   }
 }
 
-// A peer with the key may still be broken: fields are bounded behind the check.
+// A peer with the key may still be broken, so fields are checked even after the tag matched.
 TEST(ControlPacket, FieldsOutOfRangeAreRefusedBehindAGoodCheck) {
   const PacketAuth auth = PacketAuth::crc32c(1);
   constexpr std::size_t kBody = sizeof(spillway_control_header);
@@ -196,7 +196,7 @@ TEST(ControlPacket, FieldsOutOfRangeAreRefusedBehindAGoodCheck) {
   constexpr std::size_t kMismatch = kBody + sizeof(spillway_leave_body);
   EXPECT_EQ(resealed(ControlType::kLeave, kBody + 2, kFailureCauses),
             PacketFault::kField);                                               // cause
-  EXPECT_EQ(resealed(ControlType::kLeave, kBody + 2, 3), PacketFault::kField);  // without calls
+  EXPECT_EQ(resealed(ControlType::kLeave, kBody + 2, 3), PacketFault::kField);  // no calls follow
   EXPECT_EQ(resealed(ControlType::kLeave, kMismatch + 12, 201), PacketFault::kField);  // bytes
   EXPECT_EQ(resealed(ControlType::kLeave, kMismatch + 13, 8), PacketFault::kField);    // bytes
   EXPECT_EQ(resealed(ControlType::kLeave, kMismatch + 14, 8), PacketFault::kField);    // flags

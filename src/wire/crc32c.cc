@@ -16,15 +16,13 @@ namespace {
 
 constexpr std::size_t kWord = sizeof(std::uint64_t);
 constexpr std::size_t kBlock = 2 * kWord;
-constexpr std::size_t kLine = 64;  // of a cache
-// How far ahead to fetch: short runs side by side are no pattern that a processor fetches by
-// itself.
+constexpr std::size_t kLine = 64;  // bytes
+// Prefetch distance in bytes. Hardware prefetchers do not recognize several short interleaved runs.
 constexpr std::size_t kAhead = 3072;
-constexpr std::size_t kSideBySide = 3;      // what the slowest of our processors needs
-constexpr std::size_t kLibraryFrom = 1024;  // bytes, from which on ISA-L goes side by side itself
+constexpr std::size_t kSideBySide = 3;      // runs; as many as the slowest of our processors needs
+constexpr std::size_t kLibraryFrom = 1024;  // bytes; ISA-L interleaves longer runs itself
 
-// Written as assembly because compilers differ in how they let one function use an instruction that
-// the others may not.
+// Assembly, because compilers differ in how a single function may use an optional instruction.
 #if defined(__aarch64__)
 constexpr unsigned long kHasCrc = 1UL << 7;  // HWCAP_CRC32
 
@@ -66,8 +64,8 @@ inline std::uint32_t step(std::uint32_t state, std::uint8_t /*byte*/) {
 }
 #endif
 
-// ISA-L's AVX-512 code leaves the upper halves of vector registers dirty, after which every SSE
-// instruction of the code around it waits for them: a packet took four times as long to check.
+// ISA-L's AVX-512 code leaves the upper halves of vector registers dirty. Every later SSE
+// instruction then waits for them, which made checking a packet four times slower.
 void clear_upper_halves() {
 #ifdef __x86_64__
   static const bool has_avx = __builtin_cpu_supports("avx");
@@ -81,9 +79,9 @@ void clear_upper_halves() {
 #endif
 }
 
-// Copies bytes [begin, end) of N runs, from run `first` on, and advances their states: a block of
-// each in turn. Strides are copied first: bytes that are written might be theirs, for all a
-// compiler knows.
+// Copies bytes [begin, end) of N runs, starting with run `first`, and advances their states, one
+// block of each run in turn. The strides are local copies: for all the compiler knows, the written
+// bytes could alias them.
 template <std::size_t N>
 void copy_side_by_side(const StridedCopy& copy, std::size_t first, std::size_t begin,
                        std::size_t end, std::uint32_t* states) {
@@ -119,7 +117,7 @@ void copy_side_by_side(const StridedCopy& copy, std::size_t first, std::size_t b
   std::copy_n(running.begin(), N, states);
 }
 
-// The last N runs: as far as the shortest goes together, then the others.
+// The last N runs: all of them up to the length of the shortest, then the longer ones.
 template <std::size_t N>
 void copy_last(const StridedCopy& copy, std::size_t first, std::uint32_t* states) {
   copy_side_by_side<N>(copy, first, 0, copy.last_length, states);
@@ -138,7 +136,7 @@ void copy_with_library(const StridedCopy& copy, std::span<std::uint32_t> states)
   }
 }
 
-// One run, without a copy.
+// One run, without copying it.
 std::uint32_t crc_alone(std::uint32_t state, base::ByteView bytes) {
   std::size_t at = 0;
   for (; at + kWord <= bytes.size(); at += kWord) {

@@ -11,7 +11,7 @@
 namespace spillway::wire {
 namespace {
 
-// Bit by bit, from the definition.
+// Bit by bit, as CRC32C is defined.
 std::uint32_t plain_crc(std::uint32_t state, base::ByteView bytes) {
   for (const std::uint8_t byte : bytes) {
     state ^= byte;
@@ -54,7 +54,7 @@ TEST(Crc32c, CopiesWhatItReads) {
   }
 }
 
-// Every number of runs, with a last one of every kind of length.
+// Every number of runs, with a last run of every kind of length.
 TEST(Crc32c, CopiesRunsSideBySide) {
   constexpr std::size_t kLength = 64;
   const std::vector<std::uint8_t> bytes = random_bytes(8 * (kLength + 4));

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kDataHeaderSize = sizeof(spillway_data_header);
 
-// Tail segments that are dealt with together: all of one length but the last.
+// Tail segments that are processed together: all but the last have the same length.
 struct SegmentGroup {
   std::size_t count = 0;
   std::size_t length = 0;
@@ -25,7 +25,7 @@ struct SegmentGroup {
   std::size_t bytes() const { return (count - 1) * length + last_length; }
 };
 
-// The next ones of `plane_bytes` that are left.
+// The next group of segments, with `plane_bytes` left to process.
 SegmentGroup next_segments(std::size_t plane_bytes, std::size_t length) {
   constexpr std::size_t kMaxGroup = PacketAuth::kSegmentsAtOnce;
   const std::size_t left = (plane_bytes + length - 1) / length;
@@ -35,7 +35,7 @@ SegmentGroup next_segments(std::size_t plane_bytes, std::size_t length) {
   return {left, length, plane_bytes - (left - 1) * length};
 }
 
-// The same, of which `present` bytes arrived: whole segments with their checks only.
+// Like next_segments(), but only `present` bytes arrived: counts whole segments with their checks.
 SegmentGroup present_segments(std::size_t plane_bytes, std::size_t present, std::size_t length) {
   const SegmentGroup group = next_segments(plane_bytes, length);
   if (present >= group.bytes() + group.count * SPILLWAY_CHECK_SIZE) {
@@ -44,7 +44,7 @@ SegmentGroup present_segments(std::size_t plane_bytes, std::size_t present, std:
   return {std::min(present / (length + SPILLWAY_CHECK_SIZE), group.count - 1), length, length};
 }
 
-// Says so in a header that was written, and encrypts its scale.
+// Marks a written header as encrypted and encrypts its scale.
 void encrypt_header(const PacketName& name, const PacketAuth& auth, base::MutableByteView bytes) {
   spillway_data_header raw;
   std::memcpy(&raw, bytes.data(), sizeof raw);
@@ -53,7 +53,7 @@ void encrypt_header(const PacketName& name, const PacketAuth& auth, base::Mutabl
   std::memcpy(bytes.data(), &raw, sizeof raw);
 }
 
-// False for a scale that no sender writes.
+// False if no sender writes such a scale.
 bool decrypt_scale(const PacketName& name, const PacketAuth& auth, DataHeader& header) {
   const std::uint32_t scale = auth.cipher_scale(name, std::bit_cast<std::uint32_t>(header.scale));
   header.scale = std::bit_cast<float>(scale);
@@ -285,7 +285,7 @@ TrustedPlanes copy_trusted_planes(base::ByteView packet, const OpenedPacket& ope
       trusted += length;
     }
     if (group.count == 0) {
-      break;  // cut here
+      break;  // the packet was cut here
     }
     index += static_cast<std::uint32_t>(group.count);
   }
@@ -299,7 +299,7 @@ base::ByteView trusted_bytes(base::ByteView packet, const OpenedPacket& opened,
   if (header.encrypted) {
     return decrypted.first(copy_trusted_planes(packet, opened, decrypted).bytes);
   }
-  // Behind the head comes one segment, without a check in between.
+  // All bytes after the head are one segment, with no check inside.
   const base::ByteView planes = packet.subspan(header.head_end() - header.head_bytes);
   const std::size_t segment = header.plane_bytes() - header.head_bytes;
   if (segment == 0 || packet.size() < header.packet_size()) {

@@ -137,7 +137,7 @@ TEST(DataHeader, RefusesEveryFieldOutsideItsRange) {
   EXPECT_EQ(fault_with(33, 0x00), PacketFault::kField);  // no planes
   EXPECT_EQ(fault_with(33, 0x61), PacketFault::kField);  // 33 planes
   EXPECT_EQ(fault_with(33, 0x10), PacketFault::kField);  // a scale but no rotation
-  EXPECT_EQ(fault_with(36, 200), PacketFault::kField);   // starts behind the row
+  EXPECT_EQ(fault_with(36, 200), PacketFault::kField);   // starts beyond the row
   EXPECT_EQ(fault_with(37, 0), PacketFault::kField);     // the second of 256 quanta
   EXPECT_EQ(fault_with(37, 255), PacketFault::kField);   // longer than any packet
   EXPECT_EQ(fault_with(38, 0), PacketFault::kField);     // no head
@@ -312,7 +312,7 @@ TEST(PacketAuth, EncryptionHidesPlanesAndScale) {
     alike += plain.packet[at] == cipher.packet[at] ? 1 : 0;
   }
   EXPECT_LT(alike, plain.packet.size() / 50);
-  // The same packet once more looks like another.
+  // The next packet with the same planes has different ciphertext.
   DataHeader again = cipher.header;
   again.stamp.number += 1;
   std::vector<std::uint8_t> packet(cipher.packet.size());
@@ -345,7 +345,7 @@ TEST(Widen, TakesTheNearestNumber) {
   }
   EXPECT_EQ(widen(std::uint16_t{0xFFFF}, 0x10002), 0xFFFFU);
   EXPECT_EQ(widen(std::uint16_t{3}, 0xFFFE), 0x10003U);
-  EXPECT_EQ(widen(std::uint32_t{0xFFFFFFFF}, 2), 0xFFFFFFFFU);  // there is nothing below zero
+  EXPECT_EQ(widen(std::uint32_t{0xFFFFFFFF}, 2), 0xFFFFFFFFU);  // values below zero do not exist
 }
 
 }  // namespace

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the headers around a packet cost, for C, C++ and eBPF alike: the one place that adds them
- * up. Tests have the sums as literals.
+ * What the headers around a packet cost, for C, C++ and eBPF. Only this file adds them up; tests
+ * have the sums as literals.
  *
  *   | preamble, FCS, gap 24 | Ethernet 14 | IPv4 20 or IPv6 40 | UDP 8 | payload |
- *                                         |<--- datagram: 28 or 48 --->|  an MTU less its payload
- *                           |<----------- frame: 42 or 62 ------------>|  a frame less its payload
- *   |<--------------------- on a link: 66 or 86 ---------------------->|  what a link carries more
+ *   |                                         |<--- datagram: 28 or 48 --->|  MTU - payload
+ *   |                           |<----------- frame: 42 or 62 ------------>|  frame - payload
+ *   |<--------------------- on a link: 66 or 86 ---------------------->|  on link - payload
  *
- * Without VLAN tags, IP options and IPv6 extension headers: Spillway sends none.
+ * VLAN tags, IP options and IPv6 extension headers are not counted: Spillway sends none.
  */
 #ifndef SPILLWAY_WIRE_FRAME_OVERHEAD_H
 #define SPILLWAY_WIRE_FRAME_OVERHEAD_H
 
 #include <linux/types.h>
 
-/* What C and C++ spell differently. */
+/* Spelled differently in C and C++. */
 #ifdef __cplusplus
 #define SPILLWAY_STATIC_ASSERT(condition, message) static_assert(condition, message)
 #define SPILLWAY_CONSTEXPR constexpr
@@ -30,7 +30,8 @@
 #define SPILLWAY_IPV6_HEADER 40
 #define SPILLWAY_UDP_HEADER 8
 
-/* Preamble, frame check sequence and the gap between frames: what a frame costs a link on top. */
+/* Preamble, frame check sequence and inter-frame gap: what a frame costs a link besides its
+ * bytes. */
 #define SPILLWAY_WIRE_OVERHEAD 24
 
 /* IP and UDP headers. */
@@ -38,7 +39,7 @@ SPILLWAY_CONSTEXPR __u32 spillway_datagram_overhead(int is_ipv6) {
   return (is_ipv6 ? SPILLWAY_IPV6_HEADER : SPILLWAY_IPV4_HEADER) + SPILLWAY_UDP_HEADER;
 }
 
-/* These and the Ethernet header. */
+/* IP, UDP and Ethernet headers. */
 SPILLWAY_CONSTEXPR __u32 spillway_frame_overhead(int is_ipv6) {
   return SPILLWAY_ETHERNET_HEADER + spillway_datagram_overhead(is_ipv6);
 }

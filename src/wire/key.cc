@@ -20,7 +20,7 @@ struct FreeKdf {
   void operator()(EVP_KDF_CTX* context) const { EVP_KDF_CTX_free(context); }
 };
 
-// OpenSSL's parameters are not const; it does not write to these.
+// OpenSSL's parameters are not const, but it does not write to these.
 OSSL_PARAM octets(const char* name, const std::uint8_t* data, std::size_t size) {
   return OSSL_PARAM_construct_octet_string(name, const_cast<std::uint8_t*>(data), size);
 }
@@ -45,7 +45,7 @@ std::string_view label_of(KeyUse use) {
   return "spillway epoch v2: nonce, epoch, channel, members";
 }
 
-// Each layout has one length, or says how many members follow: HMAC fills salts up with zeros.
+// HMAC pads salts with zeros, so each layout has one length or encodes how many members follow.
 std::vector<std::uint8_t> salt_of(const KeyContext& context) {
   std::vector<std::uint8_t> salt;
   const auto add = [&salt](auto value) {
@@ -95,7 +95,7 @@ base::Status derive(base::ByteView secret, base::ByteView salt, std::string_view
   const std::unique_ptr<EVP_KDF, FreeKdf> kdf(EVP_KDF_fetch(nullptr, "HKDF", nullptr));
   const std::unique_ptr<EVP_KDF_CTX, FreeKdf> context(kdf ? EVP_KDF_CTX_new(kdf.get()) : nullptr);
   char digest[] = "SHA256";
-  // HMAC's key is filled up with zeros: to RFC 5869, one of them and no salt are the same.
+  // HMAC pads its key with zeros, so by RFC 5869 one zero byte equals an empty salt.
   const std::uint8_t zero = 0;
   const base::ByteView salted = salt.empty() ? base::ByteView(&zero, 1) : salt;
   const OSSL_PARAM parameters[] = {

@@ -28,7 +28,7 @@ void* map_pages(std::size_t bytes) {
 
 class KeySlots {
  public:
-  // Outlives every key: some belong to objects that are destroyed when the process ends.
+  // Never destroyed: keys in static objects are freed while the process exits.
   static KeySlots& of_process() {
     static auto* slots = new KeySlots;
     return *slots;
@@ -64,7 +64,7 @@ class KeySlots {
   }
 
   std::mutex mutex_;
-  std::array<Slot*, kSizes> free_{};  // by the binary logarithm of their size in kKeyAlignment
+  std::array<Slot*, kSizes> free_{};  // by log2 of the slot size in units of kKeyAlignment
 };
 
 std::size_t size_for(std::size_t bytes) {

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory for keys: pages that the kernel leaves out of core dumps (MADV_DONTDUMP), because dumps
-// are sent around and kept where the keys of a job must not be.
+// Memory for keys: pages that the kernel leaves out of core dumps (MADV_DONTDUMP). Core dumps get
+// copied to places where a job's keys must not be.
 //
-//   pages of kSlabBytes ──► slots of 64, 128, ... bytes, each with a list of those that are free
+//   pages of kSlabBytes ──► slots of 64, 128, ... bytes, with a free list per size
 //
-// Invariants: a slot is zero when it is handed out, wiped when it comes back, and aligned to
-// kKeyAlignment. Slabs stay for the next keys. A kernel that knows no such pages gives ordinary
-// ones.
+// Invariants: a slot is zero when allocated, wiped when freed, and aligned to kKeyAlignment. Slabs
+// are never unmapped but reused. A kernel without MADV_DONTDUMP gives ordinary pages.
 //
-// Limits: throws std::bad_alloc where there is no memory. Keys are made when ranks meet and epochs
+// Limits: throws std::bad_alloc when memory runs out. Keys are made when ranks meet and epochs
 // begin, never per packet, so one lock is enough. Any thread.
 #pragma once
 
@@ -22,10 +21,10 @@ namespace spillway::wire {
 inline constexpr std::size_t kKeyAlignment = 64;
 
 void* allocate_key_memory(std::size_t bytes);
-// `bytes`: as it was allocated with.
+// `bytes` must equal the size of the allocation.
 void free_key_memory(void* memory, std::size_t bytes) noexcept;
 
-// For a struct of keys on the heap: derive from it.
+// Base class for structs of keys on the heap.
 struct InKeyMemory {
   static void* operator new(std::size_t bytes) { return allocate_key_memory(bytes); }
   static void operator delete(void* memory, std::size_t bytes) { free_key_memory(memory, bytes); }

@@ -17,7 +17,7 @@
 namespace spillway::wire {
 namespace {
 
-// Whether the kernel leaves the page with this address out of core dumps: "dd" of its flags.
+// True if the kernel leaves the page with this address out of core dumps (flag "dd").
 bool is_left_out_of_dumps(const void* memory) {
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
   std::ifstream maps("/proc/self/smaps");

@@ -53,14 +53,14 @@ TEST(Key, MayBeWithoutSalt) {
   EXPECT_NE(key, RunKey());
 }
 
-// What keys and nonces make of zeros: two that are alike were made by the same key and nonce.
+// Outputs of keys and nonces over zeros. Two equal outputs come from the same key and nonce.
 class Streams {
  public:
   void add(base::ByteView made) {
     ++count_;
     seen_.insert(std::string(made.begin(), made.end()));
   }
-  // All sections that a packet of one direction may have.
+  // All sections that a packet of one direction can have.
   void add_packets(const PacketAuth& auth) {
     constexpr std::array<std::uint8_t, 32> kZeros{};
     for (const std::uint64_t number :
@@ -94,8 +94,8 @@ class Streams {
   std::set<std::string> seen_;
 };
 
-// Every communicator that four members and two standbys can have, in every channel and epoch, with
-// every direction, section and kind of key in it.
+// Every communicator that four members and two standbys can form, in every channel and epoch, with
+// every direction, section and kind of key.
 TEST(KeyContext, NoTwoUsesOfAJobShareAKeyAndANonce) {
   using Members = std::vector<std::uint64_t>;
   const std::vector<Members> parts = {{11, 12, 13, 14},
@@ -120,7 +120,7 @@ TEST(KeyContext, NoTwoUsesOfAJobShareAKeyAndANonce) {
     for (std::uint16_t channel = 0; channel < 3; ++channel) {
       for (const Members& members : parts) {
         RunKey run;
-        // Nonces are drawn; that of the founding epoch, and so of each here, is zero.
+        // Nonces are random except in the founding epoch. There, and in this test, they are zero.
         ASSERT_TRUE(derive(job,
                            {.use = KeyUse::kCommunicator,
                             .epoch = epoch,
@@ -161,7 +161,7 @@ TEST(KeyContext, OfACommunicatorBindsAllThatItNames) {
   others[1].epoch = 2;
   others[2].channel = 1;
   others[3].nonce = {4};
-  others[4].members = longer;  // HMAC would take zeros behind a salt for nothing
+  others[4].members = longer;  // HMAC would ignore zeros after a salt
   RunKey job;
   job.bytes.fill(5);
   Streams streams;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The bytes of a Spillway packet, for C, C++ and eBPF alike. docs/wire.md draws them.
+ * The bytes of a Spillway packet, for C, C++ and eBPF. docs/wire.md draws them.
  *
- * A packet is the payload of one UDP datagram. All numbers are little-endian. Every packet opens
- * with spillway_packet_header (32 bytes): who sent it to whom, which message it belongs to, how
- * urgent and how important it is. A data packet goes on with the rest of spillway_data_header (48
- * bytes in all), a check, and bit planes:
+ * A packet is the payload of one UDP datagram. All numbers are little-endian. Every packet starts
+ * with spillway_packet_header (32 bytes): sender and receiver, the message, its urgency and its
+ * importance. A data packet continues with the rest of spillway_data_header (48 bytes in all), a
+ * check, and bit planes:
  *
  *   | data header 48 | check 8 | head H | tail segment <= 512 | check 8 | tail segment ... |
  *
- * The first check covers the header and the head, which together fit the size to which switches
- * trim; each tail segment has its own. A packet cut anywhere behind its head is therefore good up
- * to the last check that is still whole.
+ * The first check covers header and head, which together fit the size to which switches trim. Each
+ * tail segment has its own check. A packet cut anywhere after its head is therefore good up to the
+ * last check that arrived whole.
  *
- * Counters are of 64 bits; packets carry the low 16 or 32 of them, and receivers, who know about
+ * Counters have 64 bits. Packets carry the low 16 or 32 of them, and receivers, which know roughly
  * where a counter stands, rebuild the rest (wire/widen.h).
  *
  * Only this file knows offsets and bit positions. No pointers, no padding, only kernel types.
@@ -30,38 +30,38 @@
 
 /* Packet types. All but data and sums are control packets. */
 #define SPILLWAY_TYPE_DATA 1
-#define SPILLWAY_TYPE_PROBE 2  /* from a sender: this is the message; say what came of it */
-#define SPILLWAY_TYPE_STOP 3   /* from a receiver: it is over, send no more of it */
-#define SPILLWAY_TYPE_BITMAP 4 /* from a receiver: what came of a range of its packets */
-#define SPILLWAY_TYPE_CREDIT 5 /* from a receiver: how much may be sent, what each path brought */
-#define SPILLWAY_TYPE_WAIT 6   /* from either: alive, but this message has not begun here */
-#define SPILLWAY_TYPE_LEAVE 7  /* from a rank that takes part no longer: why, and through whom */
+#define SPILLWAY_TYPE_PROBE 2  /* sender: describes the message; asks what arrived */
+#define SPILLWAY_TYPE_STOP 3   /* receiver: the message is over, send no more */
+#define SPILLWAY_TYPE_BITMAP 4 /* receiver: which packets of a range arrived */
+#define SPILLWAY_TYPE_CREDIT 5 /* receiver: how much may be sent, what arrived on each path */
+#define SPILLWAY_TYPE_WAIT 6   /* either: alive, but has not begun this message */
+#define SPILLWAY_TYPE_LEAVE 7  /* any rank: has left; why, and which rank caused it */
 #define SPILLWAY_TYPE_SUM 8    /* numbers that switches may add: wire/sum_packet.h */
 
-/* Flags. All other bits are zero in version 2; a reader refuses packets where they are not. */
-#define SPILLWAY_FLAG_ENCRYPTED 0x01  /* the scale and the planes are */
-#define SPILLWAY_FLAG_LAST 0x02       /* the last packet of its message */
+/* Flags. All other bits are zero in version 2; readers refuse packets that set them. */
+#define SPILLWAY_FLAG_ENCRYPTED 0x01  /* scale and planes are encrypted */
+#define SPILLWAY_FLAG_LAST 0x02       /* last packet of its message */
 #define SPILLWAY_FLAG_RETRANSMIT 0x04 /* sent before */
-#define SPILLWAY_FLAG_REPORT 0x08     /* its sender waits for a report: send one at once */
+#define SPILLWAY_FLAG_REPORT 0x08     /* the sender waits for a report: send one at once */
 #define SPILLWAY_FLAGS_KNOWN 0x0F
 
-/* Codecs: bit planes of rotated coordinates, and bytes as they are. A packet of bytes stands for
- * itself: row, slot, rotations and scale are zero, and it is of use only whole. */
+/* Codecs: bit planes of rotated coordinates, or unchanged bytes. A packet of bytes has row,
+ * slot, rotations and scale zero, and is usable only as a whole. */
 #define SPILLWAY_CODEC_PLANES 1
 #define SPILLWAY_CODEC_BYTES 2
 
 /* Coordinates come in quanta of 32, so that a plane is a whole number of 4-byte words. */
 #define SPILLWAY_QUANTUM 32
-#define SPILLWAY_MAX_QUANTA 256 /* in a packet: a row of the default length */
+#define SPILLWAY_MAX_QUANTA 256 /* per packet: a row of the default length */
 #define SPILLWAY_MAX_PLANES 32
 #define SPILLWAY_MIN_ROW_LOG2 8
 #define SPILLWAY_MAX_ROW_LOG2 15
 #define SPILLWAY_MAX_ROTATIONS 3
-#define SPILLWAY_MAX_PACKETS 65536 /* of one message */
-#define SPILLWAY_TAIL_SEGMENT 512  /* bytes of planes under one tail check */
+#define SPILLWAY_MAX_PACKETS 65536 /* per message */
+#define SPILLWAY_TAIL_SEGMENT 512  /* bytes of planes per tail check */
 #define SPILLWAY_CHECK_SIZE 8
 
-/* The largest UDP payload Spillway sends or accepts, that of a 9,000-byte MTU over IPv4. */
+/* The largest UDP payload that Spillway sends or accepts, for a 9,000-byte MTU over IPv4. */
 #define SPILLWAY_MAX_PACKET 8972
 SPILLWAY_STATIC_ASSERT(SPILLWAY_MAX_PACKET == 9000 - SPILLWAY_IPV4_HEADER - SPILLWAY_UDP_HEADER,
                        "the payload of a 9,000-byte MTU");
@@ -70,14 +70,14 @@ struct spillway_packet_header {
   __u8 version_type; /* version << 4 | type */
   __u8 flags;
   __u16 job;
-  __u16 epoch;        /* of the job's membership: low bits */
+  __u16 epoch;        /* membership epoch of the job: low bits */
   __u16 source;       /* rank that sent it */
-  __u16 destination;  /* rank it is for */
+  __u16 destination;  /* rank that it is for */
   __u16 piece;        /* which part of the operation's data */
-  __u32 operation;    /* its number, low bits: all ranks count alike */
-  __u64 signature;    /* of the operation's arguments: ranks that call another one are found out */
+  __u32 operation;    /* sequence number, the same at all ranks: low bits */
+  __u64 signature;    /* encodes the arguments; reveals ranks that call something else */
   __u8 service;       /* phase << 6 | priority << 3 | importance */
-  __u8 path;          /* which of the sender's paths it was sprayed over */
+  __u8 path;          /* which of the sender's paths it took */
   __u16 packet;       /* index in its message */
   __u32 timestamp_us; /* sender's clock, low bits */
 } __attribute__((packed));
@@ -87,30 +87,30 @@ struct spillway_data_header {
   __u8 code;       /* codec << 4 | log2 of the row's length */
   __u8 planes;     /* rotations << 6 | planes sent, 1..32 */
   __u16 row;       /* index in the message */
-  __u8 slot;       /* which of the row's packets */
-  __u8 quanta;     /* coordinates / 32 of each of the row's packets but the last; 0: 256 */
+  __u8 slot;       /* index among the row's packets */
+  __u8 quanta;     /* coordinates / 32 in each of the row's packets but the last; 0: 256 */
   __u8 head_words; /* bytes of planes under the first check / 4 */
   __u8 reserved;
-  __u32 number; /* counts the data packets to this peer over this path from 1: low bits */
-  __u32 scale;  /* bits of the row's float scale */
+  __u32 number; /* counts data packets to this peer over this path from 1: low bits */
+  __u32 scale;  /* float bits of the row's scale */
 } __attribute__((packed));
 
-/* A control packet: this header, a body by type, then one check over all of it. In the common part,
- * operation, signature, piece and the phase name the message together with message_source; source
- * is the rank that sent this packet; packet, priority and importance are zero. */
+/* A control packet: this header, a body by type, then one check over all of it. In the common
+ * part, operation, signature, piece and phase together with message_source name the message.
+ * source is the rank that sent this packet; packet, priority and importance are zero. */
 struct spillway_control_header {
   struct spillway_packet_header common;
-  __u16 message_source; /* rank whose message it is about */
+  __u16 message_source; /* rank that sends the message's data */
   __u16 reserved;
-  __u32 sequence;   /* counts the control packets of one rank to another from 1: low bits */
-  __u32 generation; /* PROBE: its number; answers: that of the probe they answer, or 0 */
+  __u32 sequence;   /* counts control packets of one rank to another from 1: low bits */
+  __u32 generation; /* PROBE: its number; answers: the number of the answered probe, or 0 */
 } __attribute__((packed));
 
 struct spillway_probe_body {
-  __u32 packets;     /* of the message */
+  __u32 packets;     /* in the message */
   __u32 important;   /* how many of them must arrive */
-  __u32 transmitted; /* data packets of the message sent so far, repeats included */
-  __u32 settled;     /* data packets to this peer that have come or are lost: low bits */
+  __u32 transmitted; /* data packets of the message sent so far, retransmits included */
+  __u32 settled;     /* data packets to this peer that have arrived or are lost: low bits */
   __u8 all_sent;     /* 1: every packet was sent at least once */
   __u8 reserved[3];
 } __attribute__((packed));
@@ -133,46 +133,46 @@ struct spillway_bitmap_body {
 struct spillway_credit_body {
   __u32 granted; /* data packets that may be sent, counted from the first to this peer: low bits */
   __u8 path_count;
-  __u8 answer; /* 1: send something back, to show that you are alive */
+  __u8 answer; /* 1: send anything back, to show that you are alive */
   __u16 reserved;
 } __attribute__((packed));
 
-/* What came over one path from this peer since it joined: low bits of counters. */
+/* What arrived over one path from this peer since it joined: low bits of counters. */
 struct spillway_path_report {
   __u8 path;
   __u8 reserved[3];
-  __u32 hold_us; /* from the arrival of the latest packet to this report; all ones: or longer */
+  __u32 hold_us; /* from the latest packet's arrival to this report; all ones: at least that */
   __u32 packets;
-  __u32 bytes; /* as they were sent, before any trim */
+  __u32 bytes; /* as sent, before any trim */
   __u32 marked;
   __u32 trimmed;
   __u32 echo_us;     /* timestamp of the latest packet */
-  __u32 echo_number; /* its number */
+  __u32 echo_number; /* number of the latest packet */
 } __attribute__((packed));
 
 struct spillway_leave_body {
-  __u16 culprit; /* rank whose fault it is */
+  __u16 culprit; /* rank at fault */
   __u8 cause;
   __u8 reserved;
 } __attribute__((packed));
 
-/* Behind it where ranks call different operations; followed by the two texts, without zeros. Where
- * nobody knows the calls, all of it is zero. */
+/* Follows a LEAVE of ranks that call different operations; the two texts, without terminating
+ * zeros, come next. All fields are zero if the calls are unknown. */
 struct spillway_mismatch_body {
-  __u64 operation; /* its whole number */
+  __u64 operation; /* all 64 bits */
   __u16 ranks[2];
-  __u8 bytes[2]; /* of what the first calls and of what the second does: of the text */
+  __u8 bytes[2]; /* lengths of the two texts */
   __u8 flags;
   __u8 reserved;
 } __attribute__((packed));
 #define SPILLWAY_MISMATCH_POINT_TO_POINT 0x01 /* operation numbers a message between the two */
-#define SPILLWAY_MISMATCH_FIRST_WHOLE 0x02    /* its text says all; else what a signature tells */
+#define SPILLWAY_MISMATCH_FIRST_WHOLE 0x02    /* whole text; else what its signature encodes */
 #define SPILLWAY_MISMATCH_SECOND_WHOLE 0x04
 #define SPILLWAY_MISMATCH_FLAGS_KNOWN 0x07
-#define SPILLWAY_MAX_CALL_TEXT 200 /* bytes; so that a LEAVE fits the smallest MTU */
+#define SPILLWAY_MAX_CALL_TEXT 200 /* bytes; keeps a LEAVE within the smallest MTU */
 
-#define SPILLWAY_MAX_BITMAP_BYTES 1024 /* of one BITMAP packet: 8,192 packets */
-#define SPILLWAY_MAX_PATH_REPORTS 16   /* of one CREDIT packet */
+#define SPILLWAY_MAX_BITMAP_BYTES 1024 /* in one BITMAP packet: 8,192 packets */
+#define SPILLWAY_MAX_PATH_REPORTS 16   /* in one CREDIT packet */
 
 #define SPILLWAY_ASSERT_FIELD(type, field, offset) \
   SPILLWAY_STATIC_ASSERT(offsetof(struct type, field) == (offset), #field " moved")
@@ -214,7 +214,7 @@ SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_path_report) == 32, "path report i
 SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_leave_body) == 4, "leave body is 4 bytes");
 SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_mismatch_body) == 16, "mismatch body is 16 bytes");
 
-/* The bit fields, taken apart. */
+/* Accessors of the bit fields. */
 static inline __u8 spillway_version_of(__u8 version_type) {
   return version_type >> 4;
 }
@@ -243,9 +243,9 @@ static inline __u8 spillway_planes_of(__u8 planes) {
   return planes & 0x3F;
 }
 
-/* Bytes of a data packet as it is sent: `planes` bytes of them, of which the first `head` (not
- * more) stand under the first check. Part of a packet of bytes is of no use, so all behind its head
- * is one segment. */
+/* Size of a data packet with `planes` bytes of planes, of which the first `head` are under the
+ * first check; head <= planes. A packet of bytes is useless in part, so all after its head is
+ * one segment. */
 SPILLWAY_CONSTEXPR __u32 spillway_packed_size(__u32 planes, __u32 head, __u8 codec) {
   const __u32 tail = planes - head;
   const __u32 segments = codec == SPILLWAY_CODEC_BYTES

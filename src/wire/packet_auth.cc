@@ -15,10 +15,10 @@
 namespace spillway::wire {
 namespace {
 
-// An odd constant: distinct indices start distinct CRCs.
+// Odd, so that distinct indices start distinct CRCs.
 constexpr std::uint32_t kIndexSpread = 0x9E3779B1U;
 
-// What a section is, in its nonce: no two sections of a direction have the same.
+// A section's part of its nonce. No two sections of a direction have the same nonce.
 //
 //   number 8, path 1, kind of packet and section 1, index of the tail segment 2, bytes 4 = 16
 enum class Part : std::uint8_t { kHead = 0, kTail = 1, kScale = 2, kControl = 3 };
@@ -107,7 +107,7 @@ Check PacketAuth::check(const PacketName& name, base::ByteView packet) const {
   if (!keys_) {
     return check_of(~wire::crc32c(~salt_, packet));
   }
-  // Nothing is moved, so nothing is encrypted: its sender's bytes are tagged as they are.
+  // Control packets are tagged in place and never encrypted, so opening and sealing are the same.
   return check_of(
       keys_->tag(Way::kOpen, {.prefix = nullptr,
                               .prefix_bytes = 0,
@@ -150,7 +150,7 @@ void PacketAuth::segments(Way way, const PacketName& name, const Check& head, st
   if (!keys_) {
     std::array<std::uint32_t, kSegmentsAtOnce> states;
     for (std::size_t i = 0; i < count; ++i) {
-      // A start that depends on the head and the index binds the segment to its place.
+      // The start value depends on head and index, which binds the segment to its place.
       states[i] = ~base::load_le<std::uint32_t>(head.bytes.data()) ^
                   static_cast<std::uint32_t>(index + i + 1) * kIndexSpread;
     }
@@ -166,7 +166,7 @@ void PacketAuth::segments(Way way, const PacketName& name, const Check& head, st
     return;
   }
   if (count == 0) {
-    return;  // kernels take one at least
+    return;  // kernels need at least one section
   }
   std::array<Section, kSegmentsAtOnce> sections;
   std::array<std::uint64_t, kSegmentsAtOnce> tags;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What eBPF shares must compile as plain C. */
+/* The headers shared with eBPF must compile as plain C. */
 #include "wire/frame_overhead.h"
 #include "wire/packet.h"
 #include "wire/packet_check.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whether the first bytes of a UDP payload are a Spillway packet's, for C, C++ and eBPF alike: the
- * one rule by which hosts accept headers and switches tell Spillway's packets from others. Looks at
- * headers alone: the checks behind them are the receiver's business.
+ * Decides whether the first bytes of a UDP payload are a Spillway packet's, for C, C++ and eBPF.
+ * Hosts accept headers by this rule, and switches use it to tell Spillway's packets from others. It
+ * looks at headers alone: verifying the checks after them is the receiver's job.
  *
  * Integers only, no loops, no state.
  */
@@ -26,7 +26,8 @@ static inline __u32 spillway_coordinates_per_slot(const struct spillway_data_hea
   return ((header->quanta - 1U) % SPILLWAY_MAX_QUANTA + 1U) * SPILLWAY_QUANTUM;
 }
 
-/* Bytes of the packet as it was sent. The header's row and place in it must be valid. */
+/* Bytes of the packet as it was sent. The header's row and the packet's place in it must be
+ * valid. */
 static inline __u32 spillway_packet_size(const struct spillway_data_header* header) {
   const __u32 length = 1U << spillway_row_log2_of(header->code);
   const __u32 per_slot = spillway_coordinates_per_slot(header);
@@ -36,7 +37,7 @@ static inline __u32 spillway_packet_size(const struct spillway_data_header* head
                               header->head_words * 4U, spillway_codec_of(header->code));
 }
 
-/* Everything about a row and a packet's place in it that a decoder relies on. */
+/* Validates everything about a row and a packet's place in it that a decoder relies on. */
 static inline int spillway_is_valid_span(const struct spillway_data_header* header) {
   const __u32 row_log2 = spillway_row_log2_of(header->code);
   const __u32 planes = spillway_planes_of(header->planes);
@@ -55,8 +56,8 @@ static inline int spillway_is_valid_span(const struct spillway_data_header* head
          spillway_packet_size(header) <= SPILLWAY_MAX_PACKET;
 }
 
-/* What the codec asks of a header beyond its span. An encrypted scale can be anything: whoever
- * has the key looks at it again. */
+/* Validates what the codec requires beyond the span. An encrypted scale can be anything: the
+ * receiver checks it again after decryption. */
 static inline int spillway_is_valid_code(const struct spillway_data_header* header) {
   const int is_open = (header->common.flags & SPILLWAY_FLAG_ENCRYPTED) == 0;
   if (spillway_codec_of(header->code) == SPILLWAY_CODEC_BYTES) {
@@ -68,13 +69,13 @@ static inline int spillway_is_valid_code(const struct spillway_data_header* head
           spillway_is_valid_scale(header->scale, spillway_rotations_of(header->planes)));
 }
 
-/* Version and type have been looked at. */
+/* The caller has checked version and type. */
 static inline int spillway_is_valid_data(const struct spillway_data_header* header) {
   return (header->common.flags & ~SPILLWAY_FLAGS_KNOWN) == 0 && header->reserved == 0 &&
          spillway_is_valid_span(header) && spillway_is_valid_code(header);
 }
 
-/* As far as a switch looks; wire::open_control_packet() looks further. */
+/* What a switch checks; wire::open_control_packet() checks more. */
 static inline int spillway_is_control(const struct spillway_packet_header* header) {
   const __u8 type = spillway_type_of(header->version_type);
   return type >= SPILLWAY_TYPE_PROBE && type <= SPILLWAY_TYPE_LEAVE &&
@@ -82,8 +83,8 @@ static inline int spillway_is_control(const struct spillway_packet_header* heade
          spillway_priority_of(header->service) == 0 && spillway_importance_of(header->service) == 0;
 }
 
-/* As far as a switch looks that only carries them: at no more than a data packet's header. `bytes`
- * are the packet's. */
+/* What a switch that only forwards sums checks: no more than a data packet's header. `bytes` is
+ * the packet's size. */
 static inline int spillway_is_sum(const struct spillway_sum_header* header, __u32 bytes) {
   return bytes >= sizeof(struct spillway_sum_header) &&
          bytes <= spillway_sum_packet_size(header->kind) &&

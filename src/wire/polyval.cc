@@ -8,9 +8,9 @@ namespace {
 
 __extension__ using Wide = unsigned __int128;
 
-// Of 64-bit factors every kStride-th bit is multiplied at a time. At most 13 partial products then
-// meet at a bit, which its kStride bits of room can count: sums do not reach the next one, and the
-// last bit of each is the sum without carries.
+// Multiplies every kStride-th bit of 64-bit factors at a time. At most 13 partial products then
+// meet at one bit position, and its kStride bits of room can count to 13. So no sum reaches the
+// next position, and the lowest bit of each is the sum without carries.
 constexpr unsigned kStride = 5;
 
 constexpr Wide every_bit_from(unsigned first) {
@@ -44,7 +44,7 @@ std::uint64_t high_half(Wide value) {
   return static_cast<std::uint64_t>(value >> 64);
 }
 
-// Divides by x^64: adds the multiple of the modulus that clears the low half, and drops that.
+// Divides by x^64: adds the multiple of the modulus that clears the low half, then drops that half.
 PolyvalElement divide(PolyvalElement value) {
   const std::uint64_t low = value.low;
   return {value.high ^ (low << 63) ^ (low << 62) ^ (low << 57),

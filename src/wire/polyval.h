@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Products in the field of POLYVAL (RFC 8452, section 3), in plain code whose time does not depend
-// on the operands. Where the processor multiplies without carries, section_kernels_highway.cc does
-// the same. Pure functions; any thread.
+// Products in the field of POLYVAL (RFC 8452, section 3), in portable constant-time code.
+// section_kernels_highway.cc does the same on processors with carry-less multiplication. Pure
+// functions; any thread.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace spillway::wire {
 
 inline constexpr std::size_t kPolyvalBlock = 16;  // bytes
 
-// A polynomial over one bit: bit i of the 128, the least significant first, is that of x^i.
+// A polynomial over GF(2): bit i of the 128, least significant first, is the coefficient of x^i.
 struct PolyvalElement {
   std::uint64_t low = 0;
   std::uint64_t high = 0;

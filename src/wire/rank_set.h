@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranks of a group of at most SPILLWAY_SUM_RANKS, as sum packets name them: a bit each.
+// Set of ranks of a group of at most SPILLWAY_SUM_RANKS, one bit per rank, as in sum packets.
 //
 // A plain value; any thread.
 #pragma once
@@ -41,7 +41,7 @@ class RankSet {
   unsigned size() const {
     return static_cast<unsigned>(std::popcount(words_[0]) + std::popcount(words_[1]));
   }
-  // The lowest of them; there is one.
+  // The lowest rank. The set must not be empty.
   std::uint16_t first() const {
     return static_cast<std::uint16_t>(words_[0] != 0 ? std::countr_zero(words_[0])
                                                      : 64 + std::countr_zero(words_[1]));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// AES-128 on vectors: four at a time, which hides the latency of the instruction.
+// AES-128 on vectors, four at a time to hide the latency of the instruction.
 #include <array>
 #include <cstring>
 
@@ -45,7 +45,7 @@ alignas(64) constexpr std::uint32_t kOrdinals[16] = {0, 0, 0, 0, 0, 0, 0, 1,
 template <std::size_t kBlocks>
 constexpr std::array<std::uint32_t, 4> kStep = {0, 0, 0, kBlocks};
 
-// Counter blocks, a vector of them at a time.
+// Encrypts counter blocks, four vectors at a time.
 template <std::size_t kBlocks>
 class KeyStream {
  public:

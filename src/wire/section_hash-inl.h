@@ -19,13 +19,13 @@ namespace HWY_NAMESPACE {
 #ifdef SPILLWAY_SECTION_TARGET
 namespace {
 
-// Sums of products: of low halves, of high halves, and of the sums of both. The constructors are
-// written out because those that a compiler makes are not of this target.
+// Sums of products: of low halves, of high halves, and of the sums of both. Constructors are
+// written out because the compiler's would not be compiled for this target.
 template <std::size_t kBlocks>
 struct Products {
   WordVec<kBlocks> low, middle, high;
 
-  HWY_INLINE Products() {}  // not cleared
+  HWY_INLINE Products() {}  // uninitialized
   HWY_INLINE Products(WordVec<kBlocks> of_low, WordVec<kBlocks> of_middle, WordVec<kBlocks> of_high)
       : low(of_low), middle(of_middle), high(of_high) {}
 
@@ -64,8 +64,8 @@ class Hash {
     wide_.clear();
   }
 
-  // A run of so many blocks follows. What came before is kept apart from the run's own sums: making
-  // it takes a chain of products that nothing has to wait for until the run has ended.
+  // Starts a run of `blocks` blocks. The carry from earlier runs is kept apart from the run's own
+  // sums: it takes a slow chain of products, for which nothing has to wait until the run ends.
   HWY_INLINE void begin(std::size_t blocks) {
     const bool first = at_ == kNotBegun;
     const WordVec<1> before = first ? hn::Zero(kWords) : reduced(products());
@@ -74,7 +74,7 @@ class Hash {
     sum_.clear();
     wide_.clear();
     if (!first && blocks > 0) {
-      add(before, carried_);  // its power is the next block's, too
+      add(before, carried_);  // the carry uses the next block's power, too
     }
   }
 
@@ -83,9 +83,9 @@ class Hash {
     ++at_;
   }
 
-  // The blocks of x, then those of y. `between` has the high half of each block of x below the low
-  // half of that of y: added to x it gives sums of halves in the low lanes, added to y in the high
-  // ones.
+  // Adds the blocks of x, then those of y. Each block of `between` has the high half of x's block
+  // below the low half of y's. Xored with x, it gives the sum of halves in the low lanes; xored
+  // with y, in the high lanes.
   HWY_INLINE void add_pair(WordVec<1> x, WordVec<1> y, WordVec<1> between) {
     const WordVec<1> half_sums = hn::LoadU(kWords, keys_.half_sums.data() + at_);
     add_products<1>(x, y, between, half_sums, half_sums, sum_);
@@ -138,8 +138,8 @@ class Hash {
   }
 
   const SectionKeys& keys_;
-  std::size_t at_ = kNotBegun;  // of the next block's power
-  Products<1> carried_;         // what the runs before add
+  std::size_t at_ = kNotBegun;  // index of the next block's power
+  Products<1> carried_;         // contribution of earlier runs
   Products<1> sum_;
   Products<kWidth> wide_;
 };
@@ -153,8 +153,8 @@ HWY_INLINE void add_four(Four<kBlocks> four, Hash& hash) {
   hash.add_pair(c, e, hn::CombineShiftRightBytes<8>(d, e, c));
 }
 
-// Four blocks as they lie in memory: what is between two is loaded, which spares the unit that
-// multiplies a shuffle.
+// Four consecutive blocks in memory. Loading the bytes between two blocks replaces a shuffle, which
+// would compete with the multiplications for their execution unit.
 HWY_INLINE void add_four_at(const std::uint8_t* from, Four<1> four, Hash& hash) {
   const Lanes<1>::Bytes d;
   hash.add_pair(words_of<1>(four.a), words_of<1>(four.b), words_of<1>(hn::LoadU(d, from + 8)));

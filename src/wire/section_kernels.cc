@@ -25,7 +25,8 @@ std::vector<const SectionKernels*> find_section_kernels() {
   return tables;
 }
 
-// "avx512" is also any table whose name goes on from there.
+// Takes the fastest table whose name starts with SPILLWAY_SIMD, so "avx512" means "avx512-vaes",
+// too.
 const SectionKernels& choose_section_kernels() {
   const auto wanted = base::Environment::of_process().checked_text("SPILLWAY_SIMD");
   const std::span<const SectionKernels* const> tables = all_section_kernels();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The kernels on Highway: this file and the -inl.h files it includes, compiled once for each
-// instruction set that has AES and carry-less products. The time goes into products, so copies are
-// free, and the cipher, which has a unit of its own, overlaps.
+// instruction set that has AES and carry-less products. Products dominate the time. Copies are
+// therefore free, and the cipher, which has its own execution unit, overlaps.
 //
-// SVE is left to the NEON table: its vectors cannot be members.
+// SVE machines use the NEON table, because SVE vectors cannot be class members.
 #include <algorithm>
 #include <cstdint>
 #include <vector>
@@ -14,10 +14,10 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "wire/section_kernels_highway.cc"
-#define HWY_WANT_AVX3_DL  // four blocks in one vector
+#define HWY_WANT_AVX3_DL  // for four blocks in one vector
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_SSSE3)
 #include <hwy/foreach_target.h>  // NOLINT: Highway includes this file again for each target
-// After foreach_target.h, which these depend on.
+// These headers depend on foreach_target.h and must follow it.
 #include "wire/section_cipher-inl.h"
 #include "wire/section_hash-inl.h"
 
@@ -30,15 +30,15 @@ const SectionKernels* section_table();
 #ifdef SPILLWAY_SECTION_TARGET
 namespace {
 
-// What happens to the bytes of a section on their way.
+// How a section's bytes are processed.
 enum class Work : std::uint8_t { kLook, kCopy, kSeal, kOpen };
 
 // ------------------------------------------------------------------ pieces of a section
 
-// Bytes [at, end) of what is moved or looked at: at most kPowers blocks.
+// Bytes [at, end) of a section's moved or tagged bytes: at most kPowers blocks.
 struct Piece {
   const std::uint8_t* from;
-  std::uint8_t* to;  // none if it is only looked at
+  std::uint8_t* to;  // null if the bytes are only tagged
   std::size_t at;
   std::size_t end;
 
@@ -48,11 +48,11 @@ struct Piece {
 };
 
 template <std::size_t kBlocks>
-constexpr std::size_t kGroup = 4 * kBlock* kBlocks;  // bytes that are done at once
+constexpr std::size_t kGroup = 4 * kBlock* kBlocks;  // bytes processed at once
 
-// A tensor's bytes are in no cache when their packet is written, nor is their place when they have
-// come; and packets follow each other in both. So what lies so far ahead is asked for, beyond the
-// section's end too: that is a hint, which reads nothing.
+// A tensor's bytes are in no cache when its packets are written, and neither is their destination
+// when packets arrive. Consecutive packets are adjacent in both. So we prefetch this many bytes
+// ahead, even beyond the section's end: a prefetch is a hint and cannot fault.
 constexpr std::size_t kAhead = 1024;
 constexpr std::size_t kCacheLine = 64;
 
@@ -115,7 +115,7 @@ HWY_INLINE void cipher_groups(const SectionKeys& keys, const Section& section, P
   }
 }
 
-// Less than a group.
+// Processes the last bytes, less than a group.
 template <Work kWork>
 HWY_INLINE void cipher_rest(const SectionKeys& keys, const Section& section, Piece& piece,
                             Hash& hash) {
@@ -162,7 +162,7 @@ HWY_INLINE void do_piece(const SectionKeys& keys, const Section& section, Piece 
 
 // ------------------------------------------------------------------ sections
 
-// A section of more blocks than there are powers is done in runs that end where groups do.
+// A section of more blocks than there are powers is processed in runs that end at group boundaries.
 template <Work kWork>
 HWY_NOINLINE void do_section(const SectionKeys& keys, const Section& section,
                              Products<1>& products) {
@@ -195,8 +195,7 @@ HWY_INLINE ByteVec<1> tag_input(const Section& section, const Products<1>& produ
   return hn::Xor(hn::BitCast(d, reduced(products)), hn::LoadU(d, section.nonce.data()));
 }
 
-// Sums are reduced and encrypted four at a time, too, whatever becomes of them: that takes as long
-// as one.
+// Always reduces and encrypts four sums, even for fewer sections: four take as long as one.
 template <Work kCipher>
 void do_sections(const SectionKeys& keys, const Section* sections, std::size_t count,
                  std::uint64_t* tags) {
@@ -246,7 +245,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace spillway::wire {
 
-// By name and not by Highway's dispatch, which finds one table, not all of them.
+// Tables are named explicitly, because Highway's dispatch finds one table, not all of them.
 std::vector<const SectionKernels*> highway_section_kernels() {
   const std::int64_t supported = hwy::SupportedTargets();
   std::vector<const SectionKernels*> tables;

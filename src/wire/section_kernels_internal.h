@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Between section_kernels.cc and the tables it chooses from.
+// Interface between section_kernels.cc and the tables that it chooses from.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@ namespace spillway::wire {
 // The oracle (section_kernels_scalar.cc).
 const SectionKernels& scalar_section_kernels();
 
-// The tables that this CPU runs, the fastest last; none where it has no instructions for AES and
+// The tables that this CPU runs, fastest last. Empty if it has no instructions for AES and
 // carry-less products (section_kernels_highway.cc).
 std::vector<const SectionKernels*> highway_section_kernels();
 

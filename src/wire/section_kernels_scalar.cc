@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The oracle: each step as the definition has it.
+// The oracle: each step as its definition has it.
 #include <algorithm>
 
 #include "wire/polyval.h"
@@ -21,7 +21,7 @@ PolyvalElement hashed(PolyvalElement hash, PolyvalElement key, const std::uint8_
   return hash;
 }
 
-// What the tag key encrypts.
+// The block that the tag key encrypts.
 AesBlock tag_input(const SectionKeys& keys, const Section& section, const std::uint8_t* bytes) {
   const std::array<std::uint64_t, 2>& first_power = keys.powers.back();
   const PolyvalElement key = {first_power[0], first_power[1]};
@@ -33,7 +33,7 @@ AesBlock tag_input(const SectionKeys& keys, const Section& section, const std::u
   return block;
 }
 
-// The key stream of four blocks, from `first` on.
+// Four blocks of keystream, starting with block `first`.
 AesBlocks key_stream(const SectionKeys& keys, const Section& section, std::size_t first) {
   constexpr std::size_t kCounterAt = 12;
   AesBlocks stream;

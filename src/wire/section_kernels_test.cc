@@ -31,7 +31,7 @@ Bytes drawn_bytes(std::size_t size, std::uint64_t seed) {
   return bytes;
 }
 
-// The same without drawing each byte anew.
+// Random-looking bytes, without drawing each one anew.
 Bytes some_bytes(std::size_t size, std::uint64_t seed) {
   static const Bytes pool = drawn_bytes(16384, 0);
   const auto first = pool.begin() + static_cast<std::ptrdiff_t>(seed * 97 % 8192);
@@ -59,7 +59,7 @@ SectionKeys keys_of(std::uint64_t seed, bool encrypts) {
   return keys;
 }
 
-// By OpenSSL, with the 16 bytes from `key` on.
+// Encrypts with OpenSSL, under the 16 bytes at `key`.
 Bytes openssl_aes(const EVP_CIPHER* cipher, const std::uint8_t* key, const AesBlock& counter,
                   const Bytes& text) {
   const std::unique_ptr<EVP_CIPHER_CTX, decltype(&EVP_CIPHER_CTX_free)> context(
@@ -75,7 +75,7 @@ Bytes openssl_aes(const EVP_CIPHER* cipher, const std::uint8_t* key, const AesBl
   return out;
 }
 
-// One section with room around what is written.
+// One section, with guard room around the output.
 struct Trial {
   Bytes prefix;
   Bytes from;
@@ -146,7 +146,7 @@ TEST(Polyval, IsThatOfTheRfc) {
             element("f7a3b47b846119fae5b7866cf5e5b77e"));
 }
 
-// Every bit set: where sums of partial products are largest.
+// Sets every bit: partial sums are then largest.
 TEST(Polyval, MultipliesWithoutCarries) {
   const PolyvalElement ones = {~std::uint64_t{0}, ~std::uint64_t{0}};
   PolyvalElement sum;
@@ -184,7 +184,7 @@ class SectionKernelsTest : public testing::TestWithParam<const SectionKernels*> 
   const SectionKernels& kernels() const { return *GetParam(); }
 };
 
-// The hash of the RFC's blocks, then AES by OpenSSL.
+// Hashes the RFC's blocks, then encrypts with OpenSSL.
 TEST_P(SectionKernelsTest, TagsAsDefined) {
   Key<48> key = key_of(1);
   const AesBlock hash_key = block_of("25629347589242761d31f826ba4b757b");
@@ -212,7 +212,7 @@ TEST_P(SectionKernelsTest, EncryptsAsDefined) {
   expand(key, true, keys);
   for (const std::size_t bytes : {1, 15, 16, 63, 64, 300, 512, 1000}) {
     const Trial trial(48, bytes, bytes);
-    // OpenSSL counts upwards in the last byte, we in the first of the last four: block by block.
+    // OpenSSL counts up in the last byte, we in the first of the last four, so go block by block.
     Bytes expected;
     for (std::size_t at = 0; at < bytes; at += kAesBlock) {
       AesBlock counter = trial.nonce;
@@ -226,7 +226,7 @@ TEST_P(SectionKernelsTest, EncryptsAsDefined) {
   }
 }
 
-// All up to kMostBytes, and those around where a run ends and the next begins.
+// All sizes up to kMostBytes, and those around the boundaries of runs.
 std::vector<std::size_t> tried_sizes() {
   std::vector<std::size_t> sizes(kMostBytes + 1);
   std::iota(sizes.begin(), sizes.end(), std::size_t{0});
@@ -279,7 +279,7 @@ TEST_P(SectionKernelsTest, DoesSeveralAsOneByOne) {
   }
 }
 
-// Also those of the nonce, and of what is filled up with zeros.
+// Also bits of the nonce, and zeros appended where padding would go.
 TEST_P(SectionKernelsTest, ABitMoreOrLessChangesTheTag) {
   const SectionKeys keys = keys_of(7, false);
   Trial trial(48, 90, 8);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Vectors of 16-byte blocks, how they come from memory and go there, and for which instruction sets
-// there are kernels: those with AES and carry-less products.
+// Vectors of 16-byte blocks, their loads and stores, and the list of instruction sets that have
+// kernels: those with AES and carry-less products.
 #include <cstddef>
 #include <cstdint>
 
@@ -16,10 +16,10 @@
 
 #include <hwy/highway.h>
 
-// Elsewhere Highway would compute what it has no instruction for; the scalar table does it better.
+// On other targets Highway would emulate the missing instructions; the scalar table is faster.
 #undef SPILLWAY_SECTION_TARGET
 #undef SPILLWAY_SECTION_WIDTH
-#define SPILLWAY_SECTION_WIDTH 1  // blocks in the widest vector that has instructions for them
+#define SPILLWAY_SECTION_WIDTH 1  // blocks in the widest vector with instructions for them
 #if HWY_TARGET == HWY_NEON
 #if defined(__ARM_FEATURE_AES) || (HWY_HAVE_RUNTIME_DISPATCH && HWY_ARCH_ARM_A64)
 #define SPILLWAY_SECTION_TARGET "neon"
@@ -47,7 +47,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr std::size_t kBlock = 16;
 constexpr std::size_t kWidth = SPILLWAY_SECTION_WIDTH;
 
-// A vector of blocks, by what its lanes are.
+// A vector of blocks, by lane type.
 template <std::size_t kBlocks>
 struct Lanes {
   using Words = hn::FixedTag<std::uint64_t, 2 * kBlocks>;
@@ -94,7 +94,7 @@ HWY_INLINE Four<kBlocks> sum_of(Four<kBlocks> x, Four<kBlocks> y) {
   return {hn::Xor(x.a, y.a), hn::Xor(x.b, y.b), hn::Xor(x.c, y.c), hn::Xor(x.d, y.d)};
 }
 
-// Of 1 to 15 bytes; ends that overlap do no harm.
+// Copies 1 to 15 bytes; the two ends may overlap.
 template <typename Word>
 HWY_INLINE void copy_ends(const std::uint8_t* from, std::size_t count, std::uint8_t* to) {
   const auto first = base::load_le<Word>(from);
@@ -114,7 +114,7 @@ HWY_INLINE void copy_short(const std::uint8_t* from, std::size_t count, std::uin
   }
 }
 
-// The same, filled up with zeros, without a detour through memory.
+// Loads 1 to 15 bytes, padded with zeros, without a detour through memory.
 HWY_INLINE ByteVec<1> load_short(const std::uint8_t* from, std::size_t count) {
   std::uint64_t low;
   std::uint64_t high = 0;

@@ -13,12 +13,12 @@ constexpr std::size_t kWordBytes = 8;
 constexpr std::uint64_t kLowBits = 0x0101010101010101U;    // of the bytes of a word
 constexpr std::uint64_t kEachBlock = 0x0001000100010001U;  // the first bit of each block
 
-// [k] holds bit k of every byte: byte i of block b is bit 16 * b + i. Also fifteen of them, for
-// products that are not reduced yet.
+// [k] holds bit k of every byte: byte i of block b is bit 16 * b + i. SlicedProduct has fifteen
+// bits per byte, for products that are not reduced yet.
 using Sliced = std::array<std::uint64_t, kBits>;
 using SlicedProduct = std::array<std::uint64_t, 2 * kBits - 1>;
 
-// Bit k of each byte of a word, as eight bits, and back.
+// Packs bit k of each byte of a word into eight bits, and back.
 std::uint64_t gather_bits(std::uint64_t word, unsigned k) {
   return (((word >> k) & kLowBits) * 0x0102040810204080U) >> 56;
 }
@@ -87,7 +87,7 @@ Sliced squared(const Sliced& a, unsigned times = 1) {
   return result;
 }
 
-// The S-box: the inverse, which is the 254th power, and an affine map.
+// The S-box: the inverse, which is the 254th power, then an affine map.
 void substitute(Sliced& state) {
   const Sliced power2 = squared(state);
   const Sliced power3 = multiplied(power2, state);
@@ -103,20 +103,20 @@ void substitute(Sliced& state) {
   }
 }
 
-// Byte 4 * column + row comes from as many columns further on as its row says.
+// Byte 4 * column + row takes its value from `row` columns further on.
 void shift_rows(Sliced& state) {
   for (std::uint64_t& bits : state) {
     std::uint64_t shifted = 0;
     for (unsigned row = 0; row < 4; ++row) {
       const std::uint64_t kept = bits & ((0x1111U << row) * kEachBlock);
-      const std::uint64_t stay = (0xFFFFU >> (4 * row)) * kEachBlock;  // come from their own block
+      const std::uint64_t stay = (0xFFFFU >> (4 * row)) * kEachBlock;  // sources in the same block
       shifted |= ((kept >> (4 * row)) & stay) | ((kept << (16 - 4 * row)) & ~stay);
     }
     bits = shifted;
   }
 }
 
-// Each byte becomes the one `rows` below it in its column.
+// Replaces each byte by the one `rows` below it in its column.
 std::uint64_t from_below(std::uint64_t bits, unsigned rows) {
   const std::uint64_t stay = (0xFU >> rows) * 0x1111U * kEachBlock;
   return ((bits >> rows) & stay) | ((bits << (4 - rows)) & ~stay);
@@ -145,7 +145,7 @@ void add_key(const AesBlock& key, Sliced& state) {
   }
 }
 
-// The S-box of the last column of a key, its rows rotated by one.
+// Applies the S-box to the last column of a key and rotates its rows by one.
 std::array<std::uint8_t, 4> substituted_column(const AesBlock& key) {
   AesBlocks blocks{};
   std::copy_n(key.begin() + 12, 4, blocks[0].begin());

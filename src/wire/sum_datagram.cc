@@ -29,9 +29,9 @@ SumTag tag_of(const SumPacket& packet, const SumAuth& auth, std::span<const std:
                    packet.ranks);
 }
 
-// Tags cover kind and owner, and by these the ways that packets go: parts and questions to the
-// owner, all else from it. Without this a RESULT would pass at its own owner, from anybody. Parts
-// of nobody, all zeros, have a tag of zero, which needs no key.
+// Tags cover kind and owner, which imply the direction: parts and questions go to the owner,
+// everything else comes from it. Without this check, anybody could pass off a RESULT at its own
+// owner. Parts of no rank, all zeros, have a tag of zero, which needs no key.
 bool is_plausible(const spillway_sum_header& header) {
   switch (static_cast<SumKind>(header.kind)) {
     case SumKind::kPart:
@@ -144,7 +144,7 @@ PacketFault verify_sum_packet(base::ByteView bytes, const SumAuth& auth, const S
   }
   const SumTag expected = tag_of(packet, auth, words);
   const base::ByteView received = bytes.subspan(offsetof(spillway_sum_header, tag), sizeof(SumTag));
-  // In a time that does not depend on the answer.
+  // Constant time.
   const std::uint64_t difference =
       (expected.low ^ base::load_le<std::uint64_t>(received.data())) |
       (expected.high ^ base::load_le<std::uint64_t>(received.data() + 8));

@@ -76,7 +76,7 @@ TEST(SumTag, DiffersByChunkRankEpochKeyAndKind) {
   EXPECT_FALSE(equal(tag, auth.result(kChunk, RankSet::of(1), words)));
 }
 
-// Words that differ by the modulus of a smaller tag must not look alike.
+// Words that differ by the modulus of a smaller tag must get different tags.
 TEST(SumTag, SeesEveryBitOfAWord) {
   const SumAuth auth = auth_of(1);
   Words words = words_of(1);
@@ -181,7 +181,7 @@ TEST(SumDatagram, RefusesWhatGoesAnotherWayThanItsKind) {
   }
 }
 
-// Nobody's part is zero, and so is its tag, whatever the key.
+// A part of no rank is zero, and so is its tag under any key.
 TEST(SumDatagram, RefusesPartsOfNobody) {
   const SumAuth auth = auth_of(1);
   const Words zeros{};

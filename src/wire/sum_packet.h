@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The bytes of a sum packet, for C, C++ and eBPF alike: numbers that whoever is on the way may add.
- * docs/wire.md draws them, docs/adr/0017 says why they are so.
+ * The bytes of a sum packet, for C, C++ and eBPF: numbers that switches on the way may add.
+ * docs/wire.md draws them; docs/adr/0017 gives the reasons.
  *
- * A chunk is SPILLWAY_SUM_WORDS words of 64 bits, little-endian, of one piece of one operation. Who
- * adds two packets of a chunk adds their words, their tags and nothing else: how many numbers share
- * a word is the ranks' business, who leave so much room between them that no sum spills over. Every
- * chunk has an owner, the rank that all parts go to and the result comes from:
+ * A chunk is SPILLWAY_SUM_WORDS little-endian words of 64 bits, from one piece of one operation. To
+ * add two packets of a chunk, a switch or owner adds their words and their tags, and nothing else.
+ * The ranks decide how many numbers share a word, and leave enough room between them that no sum
+ * overflows. Every chunk has an owner, the rank that receives all parts and sends the result:
  *
  *   PART     to the owner: what `ranks` contribute. Switches add it to others of its chunk.
- *   REPEAT   to the owner: the same once more, past all switches' slots.
+ *   REPEAT   to the owner: the same part again, bypassing all switches' slots.
  *   FLUSH    from the owner towards a rank whose part is missing: a switch on the way that holds
- *            some of the chunk gives it, else the rank sends a REPEAT. No words.
- *   RESULT   from the owner: the sum, and who is in it. With MULTIPLY a switch sends it on to all
+ *            some of the chunk returns it, else the rank sends a REPEAT. No words.
+ *   RESULT   from the owner: the sum, and the ranks in it. With MULTIPLY a switch copies it to all
  *            `recipients` that it knows.
- *   WANT     to the owner: I have no result yet. No words.
+ *   WANT     to the owner: the sender has no result yet. No words.
  *
- * A switch that sends a packet to another rank than it came for writes that rank to `destination`,
- * which no tag covers: copies of a RESULT, and sums that leave a slot, which go to their owner. The
- * answer to a FLUSH is a PART, with ADDED and PARTIAL.
+ * A switch that redirects a packet writes the new rank to `destination`, which no tag covers. It
+ * redirects copies of a RESULT, and sums that leave a slot, which go to their owner. The answer to
+ * a FLUSH is a PART, with ADDED and PARTIAL.
  *
- * Levels: ranks send level 0. A switch adds packets of its own level alone and sends sums on one
- * level up, when need[level] ranks are in them: racks first, then what connects them.
+ * Levels: ranks send level 0. A switch adds only packets of its own level, and sends sums one level
+ * up when need[level] ranks are in them: racks first, then the switches that connect them.
  *
- * The tag, of 128 bits, is a sum as well (wire/sum_tag.h): the owner sees by it that a sum is of
- * exactly the parts of exactly the ranks it names, each once, whoever added it up. What a switch
- * goes by alone (marks, level, urgency, need, recipients) no tag covers.
+ * The tag, of 128 bits, can be summed as well (wire/sum_tag.h). By it the owner verifies that a sum
+ * has exactly the parts of exactly the ranks it names, each once, whichever switch added it up. No
+ * tag covers the fields that only switches act on (marks, level, urgency, need, recipients).
  *
  * Only this file knows offsets. No pointers, no padding, only kernel types.
  */
@@ -34,13 +34,13 @@
 
 #include "wire/packet.h"
 
-/* Fixed, so that a switch can exchange what it holds for what comes: of any job, in place. Header
- * and words fit an MTU of 1,500 over IPv6. */
+/* Fixed, so that a switch can swap its slot with any job's packet in place. Header and words fit
+ * an MTU of 1,500 over IPv6. */
 #define SPILLWAY_SUM_WORDS 168
 #define SPILLWAY_SUM_WORD_BYTES (SPILLWAY_SUM_WORDS * 8)
 
-/* Ranks have a bit each, the first in the lowest of the first word. Of a group with more ranks
- * nothing is summed up on the way. */
+/* One bit per rank, rank 0 in the lowest bit of the first word. Switches sum nothing for larger
+ * groups. */
 #define SPILLWAY_SUM_RANKS 128
 #define SPILLWAY_SUM_RANK_WORDS (SPILLWAY_SUM_RANKS / 64)
 #define SPILLWAY_SUM_LEVELS 2
@@ -52,16 +52,16 @@ enum spillway_sum_kind {
   SPILLWAY_SUM_RESULT = 4,
   SPILLWAY_SUM_WANT = 5
 };
-#define SPILLWAY_SUM_KINDS 6 /* 0 is none */
+#define SPILLWAY_SUM_KINDS 6 /* 0 is no kind */
 
-/* What happened to it on the way; and MULTIPLY. */
+/* What happened to the packet on the way; and MULTIPLY. */
 #define SPILLWAY_SUM_ADDED 0x01     /* has left a slot */
-#define SPILLWAY_SUM_PARTIAL 0x02   /* before all were in it */
-#define SPILLWAY_SUM_EVICTED 0x04   /* by another chunk, more urgent or in an old one's place */
-#define SPILLWAY_SUM_COLLISION 0x08 /* not added: its slot was another chunk's */
-#define SPILLWAY_SUM_OVERLAP 0x10   /* not added: some of its ranks, but not all, were in already */
-#define SPILLWAY_SUM_CONGESTED 0x20 /* it, or what was added to it, met congestion */
-#define SPILLWAY_SUM_NOT_HELD 0x40  /* FLUSH: a switch was asked, and had nothing of the chunk */
+#define SPILLWAY_SUM_PARTIAL 0x02   /* left before all ranks were in it */
+#define SPILLWAY_SUM_EVICTED 0x04   /* its slot went to a more urgent chunk, or its lease expired */
+#define SPILLWAY_SUM_COLLISION 0x08 /* not added: another chunk had its slot */
+#define SPILLWAY_SUM_OVERLAP 0x10   /* not added: some of its ranks, but not all, were already in */
+#define SPILLWAY_SUM_CONGESTED 0x20 /* it, or a part added to it, met congestion */
+#define SPILLWAY_SUM_NOT_HELD 0x40  /* FLUSH: a switch was asked, and held nothing of the chunk */
 #define SPILLWAY_SUM_MULTIPLY 0x80  /* RESULT: for all recipients */
 
 /* A number of 128 bits. */
@@ -71,15 +71,15 @@ struct spillway_sum_tag {
 } __attribute__((packed));
 
 struct spillway_sum_header {
-  struct spillway_packet_header common; /* packet is the chunk's number in its piece */
+  struct spillway_packet_header common; /* packet is the chunk's index in its piece */
   __u8 kind;
   __u8 marks;
   __u8 level;
-  __u8 urgency; /* how much its job wants a slot: more takes from less */
+  __u8 urgency; /* the more urgent job takes a slot from the less urgent */
   __u16 owner;
-  __u8 need[SPILLWAY_SUM_LEVELS];       /* ranks that make a sum of each level whole; 0: none is */
-  __u64 ranks[SPILLWAY_SUM_RANK_WORDS]; /* whose parts are in it; FLUSH: whose are missing */
-  __u64 recipients[SPILLWAY_SUM_RANK_WORDS]; /* RESULT with MULTIPLY; else none */
+  __u8 need[SPILLWAY_SUM_LEVELS]; /* ranks that complete a sum at each level; 0: never complete */
+  __u64 ranks[SPILLWAY_SUM_RANK_WORDS];      /* ranks with a part in it; FLUSH: missing ranks */
+  __u64 recipients[SPILLWAY_SUM_RANK_WORDS]; /* RESULT with MULTIPLY; else empty */
   struct spillway_sum_tag tag;
 } __attribute__((packed));
 
@@ -108,14 +108,14 @@ static inline __u32 spillway_sum_packet_size(__u8 kind) {
          (spillway_sum_has_words(kind) ? SPILLWAY_SUM_WORD_BYTES : 0);
 }
 
-/* Version and type have been looked at. */
+/* The caller has checked version and type. */
 static inline int spillway_is_valid_sum(const struct spillway_sum_header* header) {
   return (header->common.flags & ~SPILLWAY_FLAGS_KNOWN) == 0 && header->kind != 0 &&
          header->kind < SPILLWAY_SUM_KINDS && header->level <= SPILLWAY_SUM_LEVELS &&
          header->owner < SPILLWAY_SUM_RANKS && header->common.source < SPILLWAY_SUM_RANKS;
 }
 
-/* The tag of a sum, of the tags of what was added. */
+/* The tag of a sum, from the tags of its addends. */
 static inline struct spillway_sum_tag spillway_add_tags(struct spillway_sum_tag left,
                                                         struct spillway_sum_tag right) {
   struct spillway_sum_tag sum;

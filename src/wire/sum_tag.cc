@@ -8,7 +8,7 @@
 namespace spillway::wire {
 namespace {
 
-// Where draws come from: a direction that no packet has, for no rank sends to itself.
+// Both ends of the direction whose keys make draws. No packet has it: no rank sends to itself.
 constexpr std::uint16_t kNobody = UINT16_MAX;
 
 template <typename Wide>
@@ -54,7 +54,7 @@ SumAuth::Wide SumAuth::product_sum(std::span<const Wide> factors,
   return sum;
 }
 
-// Two draws of 64 bits, of the chunk's name, a kind of packet and ranks.
+// Two 64-bit draws over the chunk's name, a kind of packet, a rank and a set of ranks.
 SumAuth::Wide SumAuth::draw(const ChunkName& name, std::uint8_t kind, std::uint16_t rank,
                             const RankSet& ranks) const {
   std::array<std::uint8_t, 40> bytes{};

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How urgency and importance are written into the IP header, for C, C++ and eBPF alike, so that
- * switches that know nothing of Spillway act on them too.
+ * How urgency and importance are written into the IP header, for C, C++ and eBPF, so that switches
+ * without Spillway act on them too.
  *
- *   DSCP   which queue: priority 7 (front layers) first. The upper three bits, by which commodity
- *          switches pick one of eight queues, keep the order; the lower three tell all eight
- *          priorities apart. Control and trimmed packets have code points of their own; 48 is
+ *   DSCP   which queue: priority 7 (front layers) first. Commodity switches pick one of eight
+ *          queues by the upper three bits, which keep the order; the lower three tell all eight
+ *          priorities apart. Control and trimmed packets have their own code points; 48 is
  *          SONiC's default for trimmed packets.
- *   ECN    which drop class: important packets go out ECT(0) and are marked where the queue is
- *          long, unimportant ones Not-ECT and are dropped at the same place.
+ *   ECN    which drop class: at a long queue, important packets (ECT(0)) are marked, unimportant
+ *          ones (Not-ECT) are dropped.
  */
 #ifndef SPILLWAY_WIRE_TRAFFIC_CLASS_H
 #define SPILLWAY_WIRE_TRAFFIC_CLASS_H
@@ -25,12 +25,12 @@
 #define SPILLWAY_ECN_ECT0 2
 #define SPILLWAY_ECN_CE 3
 
-/* Importance from which on a packet is marked rather than dropped early, and that of packets
- * that must arrive whatever the message's loss bound. */
+/* Importance at and above which a packet is marked rather than dropped early, and that of
+ * packets that must arrive whatever the message's loss bound. */
 #define SPILLWAY_IMPORTANCE_MARKED 4
 #define SPILLWAY_IMPORTANCE_REQUIRED 7
 
-/* The code point of data of this priority (0..7). */
+/* The code point of data with this priority (0..7). */
 static inline __u8 spillway_dscp_of_priority(__u8 priority) {
   switch (priority) {
     case 0:
@@ -52,8 +52,8 @@ static inline __u8 spillway_dscp_of_priority(__u8 priority) {
   }
 }
 
-/* Which of the eight priorities' queues a code point belongs to. Code points that are not ours go
- * by their upper three bits, as a commodity switch would have it. */
+/* The priority whose queue serves a code point. Foreign code points go by their upper three
+ * bits, as in a commodity switch. */
 static inline __u8 spillway_priority_of_dscp(__u8 dscp) {
   switch (dscp >> 3) {
     case 0:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Counters are of 64 bits and never come back to a value they had; packets carry the low bits. A
-// receiver knows about where a counter stands and takes the value nearest to that. It is right as
-// long as less than half the range of the low bits lies between: two thousand million packets lost
-// in a row. A wrong guess is found out, for the whole counter is under the packet's check.
+// Counters have 64 bits and never repeat a value; packets carry the low bits. A receiver knows
+// roughly where a counter stands and takes the nearest value. It is right unless the counter moved
+// by half the range of the low bits: two thousand million lost packets in a row. A wrong guess is
+// detected, because the packet's check covers the whole counter.
 //
 // Pure functions.
 #pragma once

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`spillway bench allreduce`, in small: the table, the checks, the ends of its ranks.
+"""`spillway bench allreduce` at small size: the table, the checks, and how its ranks end.
 
     tests/cli/bench_allreduce_test.py PATH_TO_SPILLWAY
 """
@@ -19,10 +19,10 @@ from harness.patience import wait_until
 from harness.processes import STEADY, Started, free_port, run
 
 TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
-# Of nccl-tests, then Spillway's: what the fields of a row are read as.
+# Types of a row's fields: those of nccl-tests, then Spillway's own.
 NCCL_FIELDS = (int, int, str, str, int) + 2 * (float, float, float, int)
 OWN_FIELDS = (float, float, float, float)
-# Whatever started the tests has no say in what is tested.
+# The caller's environment must not influence the tests.
 ENVIRONMENT = {name: value for name, value in os.environ.items()
                if name not in ("RANK", "WORLD_SIZE") and not name.startswith(("SPILLWAY_", "OMPI_", "PMI_", "SLURM_"))} | STEADY
 
@@ -32,7 +32,7 @@ def bench(*arguments):
 
 
 def rows_of(text):
-    """Rows as a reader of nccl-tests' output sees them; anything unexpected is an error."""
+    """Parses rows as a reader of nccl-tests' output would; anything unexpected is an error."""
     rows = []
     for line in text.splitlines():
         if line.startswith("#"):
@@ -46,7 +46,7 @@ def rows_of(text):
 
 
 def processes_with(word):
-    """Those that have `word` in their environment."""
+    """Processes that have `word` in their environment."""
     found = []
     for folder in pathlib.Path("/proc").iterdir():
         try:
@@ -91,8 +91,8 @@ class Table(unittest.TestCase):
                     self.assertAlmostEqual(busbw, algbw * 2 * (ranks - 1) / ranks, delta=0.011)
                 self.assertEqual((row[14], row[15]), (0, 0))  # nothing trimmed or lost
                 self.assertLess(row[16], 1e-12)
-            # Bytes on the wire for each float: four, and what a busy machine makes ranks repeat. Ranks that read each
-            # other's memory send next to none.
+            # Bytes on the wire for each float: four, plus retransmissions on a busy machine. Ranks that read each
+            # other's memory send almost none.
             least, most = (3.5, 12) if through_sockets else (0, 0.5)
             self.assertTrue(least <= rows[-1][13] < most, rows[-1])
 
@@ -128,7 +128,7 @@ class Table(unittest.TestCase):
             self.assertEqual((tolerance["code"], tolerance["precision"], row["algorithm"]), (code, precision, "switch"))
             self.assertTrue(row["replicas_agree"], arguments)
             self.assertLess(row["nmse"], largest_nmse, arguments)
-            # Nothing on loopback adds: every part came by itself.
+            # No switch on loopback adds: every part arrived unsummed.
             self.assertEqual(row["traffic"]["parts_added"], 0)
             self.assertEqual(row["traffic"]["parts_alone"], row["traffic"]["packets"])
 
@@ -189,7 +189,7 @@ class Usage(unittest.TestCase):
 
 
 class Ends(unittest.TestCase):
-    """A benchmark that would go on for minutes ends when it is told to, and nothing of it stays."""
+    """A benchmark that would run for minutes ends on request and leaves nothing behind."""
 
     def start(self, *arguments):
         self.mark = f"BENCH_ALLREDUCE_TEST={os.getpid()}-{self.id()}"
@@ -257,7 +257,7 @@ class Rivals(unittest.TestCase):
             self.skipTest(rival["not_measured"])
         self.assertEqual(len(rival["per_iter"]["times_us"]), 3)
         self.assertAlmostEqual(rival["bus_bw_ratio"], row["in_place"]["bus_bw"] / rival["bus_bw"], delta=1e-6)
-        self.assertAlmostEqual(rival["bus_bw"], rival["alg_bw"], delta=1e-6)  # of two ranks
+        self.assertAlmostEqual(rival["bus_bw"], rival["alg_bw"], delta=1e-6)  # two ranks: equal
 
     def test_gloo_is_measured_beside(self):
         self.compare("gloo")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`spillway bench switch`, in small: every fate is met, every forwarder forwards and adds.
+"""`spillway bench switch` at small size: every fate occurs, and every forwarder forwards and adds.
 
     tests/cli/bench_switch_test.py PATH_TO_SPILLWAY
 """
@@ -16,9 +16,9 @@ from harness.patience import Limit
 from harness.processes import run
 
 TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
-# What the tool says where this machine or build does not allow it.
+# The tool's messages if this machine or build does not support it.
 REFUSALS = ("CAP_BPF", "no eBPF programs", "network namespace", "Linux 5.18", "iproute2")
-# What a sum packet does to a slot or a slot to it.
+# Fates of sum packets that change a slot or the packet.
 SLOT_CHANGES = ("sum: claim", "sum: add", "sum: emit", "sum: evict", "sum: pass, slot taken")
 
 
@@ -48,7 +48,7 @@ class BenchSwitch(unittest.TestCase):
         self.assertEqual(len(fates), len(rows))
         for row in rows:
             self.assertGreater(row["single_run_ns"], 0, row)
-            # Frames and slots that are changed cannot be used again; user space has fresh ones every time.
+            # Changed frames and slots cannot be reused; user space has fresh ones every time.
             is_changed = row["fate"].startswith(("mark", "trim", "fix-up of", *SLOT_CHANGES))
             self.assertEqual(row["repeated_ns"] is None, is_changed or row["hook"] == "user space", row)
 
@@ -60,7 +60,7 @@ class BenchSwitch(unittest.TestCase):
                 self.assertIn((hook, fate), fates)
 
     def test_every_forwarder_forwards(self):
-        """Each of them in some run: a switch in user space that gets no processor meanwhile loses all frames."""
+        """Each of them in at least one run: a user-space switch that gets no processor time loses all frames."""
         limit, forwarding = Limit(), set()
         while len(forwarding) < 8:
             rows = self.measured(bench("--part", "forwarding", "--frames", "3000"))["forwarding"]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The command-line tool as its users meet it: help, exit codes, files, JSON.
+"""The command-line tool as its users see it: help, exit codes, files, JSON.
 
     tests/cli/cli_test.py PATH_TO_SPILLWAY
 """
@@ -140,7 +140,7 @@ class Switch(unittest.TestCase):
                          {"switch0->host0": 0, "switch0->host1": 0})
 
     def test_tells_again_and_again_what_it_does(self):
-        """Until the tenant's packets are seen; nobody sends to host 0."""
+        """Repeats until the tenant's packets appear; no other host sends to host 0."""
         tenant = "tenant from=host0 to=host1 rate=100mbit off=0\n"
         process = self.start_config(self.RELAYS.format(0, 0) + tenant, "--json", "--every", "20ms")
         sent = {"switch0->host1": 0}

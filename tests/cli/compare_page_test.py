@@ -22,10 +22,10 @@ WORKER = pathlib.Path(__file__).resolve().parent / "compare_worker.py"
 PYTHON = shutil.which("python3", path="/usr/bin:/bin") or sys.executable
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 SKIPPED = 77
-# All that do not ask for what a kernel may lack: as wide as the page gets.
+# All that need no optional kernel feature, so that the page is as wide as possible.
 TRANSPORTS = ("tcp", "tcp-fp16", "tcp-powersgd", "spillway-exact", "spillway-16", "spillway", "spillway-over-tcp")
 
-# What the browser made of the page, written into it.
+# Writes the browser's measurements of the page into it.
 MEASURE = """<script>
 addEventListener("load", () => {
   const box = element => { const b = element.getBBox(); return [b.width, b.height]; };
@@ -79,7 +79,7 @@ class Page(unittest.TestCase):
 
     @classmethod
     def keep_page(cls):
-        """For whoever wants to look at it."""
+        """Copies the page to a folder for inspection."""
         keep = os.environ.get("COMPARE_PAGE_KEEP")
         if keep:
             shutil.copytree(cls.folder, keep, dirs_exist_ok=True)
@@ -106,10 +106,10 @@ class Page(unittest.TestCase):
                 self.assertGreater(line["length"], 20, chart["id"])
             self.assertEqual(len({line["colour"] for line in chart["lines"]}), len(TRANSPORTS))
             self.assertEqual(len({line["dashes"] for line in chart["lines"]}), len(TRANSPORTS))
-        for chart in facts["charts"][:2]:  # these rise, whatever the network did
+        for chart in facts["charts"][:2]:  # these rise whatever the network does
             for line in chart["lines"]:
                 self.assertGreater(min(line["box"]), 50, chart["id"])
-        self.assertEqual(facts["rows"], 13 + len(TRANSPORTS) - 1)  # metrics, and what is split
+        self.assertEqual(facts["rows"], 13 + len(TRANSPORTS) - 1)  # metrics, and the shares of the gain
         self.check_needs_nothing_and_fits(facts)
 
     def check_needs_nothing_and_fits(self, facts):
@@ -125,7 +125,7 @@ class Page(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(console_lines(result.stderr), [])
         self.assertEqual(picture.read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
-        self.assertGreater(picture.stat().st_size, 50_000)  # an empty page has a tenth of that
+        self.assertGreater(picture.stat().st_size, 50_000)  # an empty page has a tenth of this
 
     def test_the_measurement_would_see_an_error(self):
         broken = self.folder / "broken.html"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A PyTorch script as people have them: no log, no option for the backend, not a word of Spillway.
+"""A typical user's PyTorch script: no log, no backend option, no mention of Spillway.
 
     tests/cli/compare_script.py [own-hook]
 """

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`spillway lab compare` of a PyTorch script that knows nothing of it: steps are seen, backends chosen, hooks put in.
+"""`spillway lab compare` of an unmodified PyTorch script: it sees steps, chooses backends and registers hooks.
 
     tests/cli/compare_torch_test.py PATH_TO_SPILLWAY
 
-Run by the Python that has torch; without torch or namespaces it skips: exit code 77.
+Run by the Python that has torch. Skips without torch or namespaces: exit code 77.
 """
 import json
 import os
@@ -31,7 +31,7 @@ GRADIENT_BYTES = 4 * compare_script.WIDTH * compare_script.WIDTH
 
 
 def notes_on_scripts(report):
-    # Not those of a machine that was too slow for the run.
+    # Ignores notes that the machine was too slow for the run.
     return [note for note in report["notes"] if "do not hold" not in note and "took away" not in note]
 
 
@@ -55,7 +55,7 @@ class Scripts(unittest.TestCase):
             self.assertEqual(printed[name].count(f"backend {run['backend']}"), 2, printed[name])
         self.assertEqual(notes_on_scripts(report), [])
         self.assertEqual([share["transport"] for share in report["split"]["shares"]], list(runs)[1:])
-        # Two hosts: a gradient crosses two links each way a step, and the model once.
+        # Two hosts: per step a gradient crosses two links each way; the model does so once.
         wire = {name: run["metrics"]["wire_bytes"] for name, run in runs.items()}
         self.assertGreater(wire["tcp"], 2 * compare_script.STEPS * GRADIENT_BYTES)
         self.assertLess(wire["tcp-fp16"], 0.65 * wire["tcp"])

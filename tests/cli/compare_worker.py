@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A command for `spillway lab compare` that trains nothing: ranks send rank 0 some bytes over TCP, and rank 0
-writes the log of a training run that was twice as fast over Spillway.
+"""A command for `spillway lab compare` that does not train: ranks send rank 0 some bytes over TCP, and rank 0 writes
+the log of a training run that was twice as fast over Spillway.
 
     tests/cli/compare_worker.py BACKEND TRANSPORT LOG [STEPS]
 """
@@ -23,7 +23,7 @@ def receive(peer, size):
 
 
 def connected(address):
-    """As soon as rank 0 listens; the lab ends this rank if rank 0 fails."""
+    """Connects as soon as rank 0 listens; the lab ends this rank if rank 0 fails."""
     while True:
         try:
             return socket.create_connection(address)
@@ -32,7 +32,7 @@ def connected(address):
 
 
 def tell(told, peer):
-    """What this rank was told, and which TCP a connection of it has."""
+    """Prints this rank's variables, and the congestion control of its connection."""
     tcp = peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0").decode()
     print(json.dumps({**told, "tcp": tcp}), flush=True)
 

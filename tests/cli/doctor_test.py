@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`spillway doctor` as its users meet it: on this host, over loopback, and between lab hosts.
+"""`spillway doctor` as its users see it: on this host, over loopback, and between lab hosts.
 
     tests/cli/doctor_test.py PATH_TO_SPILLWAY
 """
@@ -27,7 +27,7 @@ WAY = {"round-trip", "clock-offset", "path-mtu", "dscp-there", "dscp-back", "ecn
        "trim", "stale-lengths"}
 EXIT_CODES = {"ok": 0, "note": 0, "warning": 3, "error": 4}
 
-# Host 0 listens until all others are done; they begin together. Each has a folder in common.
+# Host 0 listens until all others are done; these begin together. They share a folder.
 IN_THE_LAB = r"""
 cd "$FOLDER"
 touch "here$RANK"
@@ -49,8 +49,8 @@ def doctor(*arguments, **variables):
 
 
 def patiently(check):
-    """Repeats a check that fails until the limit is over: a listener or a prober that waits for a processor loses
-    echoes, and warns of it."""
+    """Repeats a failing check until the limit is over: a listener or prober that waits for a processor loses echoes,
+    and warns about it."""
     limit = Limit(20)
     while True:
         try:
@@ -65,14 +65,14 @@ def by_check(told):
 
 
 class Listening(Started):
-    """A listener on loopback, at a port of the kernel's choice."""
+    """A listener on loopback, at a port that the kernel chooses."""
 
     def __init__(self):
         super().__init__([TOOL, "doctor", "--listen", "127.0.0.1:0"])
         self.address = re.match(r"listening at (\S+)", self.line()).group(1)
 
     def has_read_all(self):
-        """Whether the kernel holds no more datagrams for it."""
+        """True if the kernel has no unread datagrams for it."""
         local = f":{int(self.address.split(':')[1]):04X}"
         sockets = [line.split() for line in pathlib.Path("/proc/net/udp").read_text().splitlines()[1:]]
         (queued,) = [fields[4] for fields in sockets if fields[1].endswith(local)]
@@ -141,7 +141,7 @@ class OverLoopback(unittest.TestCase):
                 listener.send_signal(signal.SIGINT)
                 self.assertIn("5 others", listener.finish()[0])
                 self.assertEqual(listener.returncode, 0)
-                with self.assertRaises(BlockingIOError):  # it has ended, so no answer is under way
+                with self.assertRaises(BlockingIOError):  # it has ended, so no answer is in flight
                     sock.recv(2000, socket.MSG_DONTWAIT)
 
     def test_where_nobody_listens_it_says_so(self):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`spillway emulate` as its users meet it: traces in, findings, pages and traces out.
+"""`spillway emulate` as its users see it: traces in, findings, pages and traces out.
 
     tests/cli/emulate_test.py PATH_TO_SPILLWAY
 """
@@ -42,7 +42,7 @@ def run(*arguments, cwd=None, variables=None):
 
 
 def run_ranks(ranks, *arguments, **variables):
-    """All ranks of a job on loopback; what each printed, and its exit code."""
+    """Runs all ranks of a job on loopback; returns their outputs and exit codes."""
     with mock.patch.dict(os.environ, variables):
         job = RankProcesses(ranks, lambda rank: [TOOL, "emulate", *arguments], meeting=f"127.0.0.1:{free_port()}")
     with job:
@@ -117,7 +117,7 @@ class Show(Folder):
         self.assertEqual(result.returncode, 0, result.stderr)
         shown = json.loads(result.stdout)
         self.assertEqual([step["rank"] for step in shown["critical_path"]], [0, 0, 1, 1])
-        self.assertEqual(shown["recorded_us"], 3.0)  # calc, a message nobody timed, calc
+        self.assertEqual(shown["recorded_us"], 3.0)  # compute, an untimed message, compute
         text = page.read_text()
         self.assertIn("<svg", text)
         self.assertNotIn("src=", text)  # opens without a network
@@ -196,7 +196,7 @@ class Simulate(Folder):
 
 
     def test_ranks_compute_no_more_than_all_the_time(self):
-        """Host and device beside each other, 10 us each."""
+        """Host and device at the same time, 10 us each."""
         nodes = [{**COMPUTES, "Id": number, "is_cpu_op": number == 2} for number in (1, 2)]
         trace = self.write("both.0.json", json.dumps({"workload_graph": nodes}))
         outcome = run("simulate", trace, "--json")
@@ -211,7 +211,7 @@ class Simulate(Folder):
         self.assertIn("depends on itself", result.stderr)
 
     def test_files_that_are_no_rank_s_do_not_count(self):
-        """The "._" files that macOS puts beside others, and years that look like ranks."""
+        """The "._" files that macOS creates, and years that look like ranks."""
         self.assertEqual(run("synthesize", self.folder / "a", "--data", "2", "--layers", "1").returncode, 0)
         self.write("._a.0.et", "no trace")
         result = run("lint", self.folder)
@@ -247,8 +247,8 @@ class Run(Folder):
         replay = json.loads(outputs[0][0])["replays"][0]
         for rank in replay["ranks"]:
             self.assertGreaterEqual(rank["time_us"], rank["computing_us"])
-            self.assertEqual(rank["operations"], 2 * 2 * (4 + 1))  # four a layer and its gradients
-        # What was recorded is a trace of the replay: the same collectives, among the same ranks, and more (barriers).
+            self.assertEqual(rank["operations"], 2 * 2 * (4 + 1))  # four per layer, plus its gradients
+        # The recording is a trace of the replay: the same collectives among the same ranks, and more (barriers).
         self.assertEqual(run("lint", recorded).returncode, 0, run("lint", recorded).stdout)
         def calls(place):
             shown = json.loads(run("show", place, "--json").stdout)
@@ -271,7 +271,7 @@ class Run(Folder):
         self.assertEqual(codes, [0, 0], outputs)
         for said in (alone.stdout, outputs[0][0]):
             ranks = json.loads(said)["replays"][0]["ranks"]
-            self.assertEqual([rank["operations"] for rank in ranks], [5, 1] * 4)  # of the first job, of the second
+            self.assertEqual([rank["operations"] for rank in ranks], [5, 1] * 4)  # of the first job, then the second
         self.assertIn("not the 8 of the trace", self.start(1, "--trace", both, "--ranks-here", "4")[0][0][1])
         self.assertIn("cannot be 3 in each", run("run", "--trace", both, "--ranks-here", "3").stderr)
 
@@ -301,7 +301,7 @@ class Run(Folder):
         self.assertEqual([row["pending"] for row in json.loads(result.stdout)], [10, 1000])
 
 
-# A real rank of a staged world without torch: what it says to the stage, and what it is told.
+# A real rank of a staged world without torch: its messages to the stage, and the answers.
 RANK = """
 import json, os, socket, time
 link = socket.socket(socket.AF_UNIX)
@@ -329,7 +329,7 @@ class Stage(Folder):
         report = self.folder / "report.json"
         result = self.stage("--rate", "10gbit", "--report", report)
         self.assertEqual(result.returncode, 0, result.stderr)
-        # 2 x 1 MB at 94 % of 10 Gb/s: 1.7 ms, and what the later rank comes later.
+        # 2 x 1 MB at 94 % of 10 Gb/s: 1.7 ms, plus the later rank's delay.
         took = [int(line.split()[1]) for line in result.stdout.splitlines()]
         self.assertEqual(len(took), 2)
         self.assertGreater(min(took), 1600)
@@ -387,7 +387,7 @@ class Calibrate(Folder):
         report = self.write("report.json", json.dumps({"real": [0, 1], "shapes": [shape], "at_once": [shape]}))
         memory = self.calibrate("--like", report)["memory"]
         self.assertEqual(memory["real"], [0, 1])
-        # Of each peer four pieces of 512 KiB are kept to be added up: 2 MiB of one, 6 MiB of three.
+        # A rank keeps four pieces of 512 KiB per peer for adding: 2 MiB for one peer, 6 MiB for three.
         self.assertTrue(1 << 20 <= memory["bytes"] <= 32 << 20, memory)
 
     def test_a_report_that_does_not_fit_is_refused(self):

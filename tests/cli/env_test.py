@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`spillway env`, docs/environment.md, and that a value that is not allowed is refused in the same words everywhere.
+"""`spillway env`, docs/environment.md, and the equal wording of refusals everywhere.
 
     tests/cli/env_test.py PATH_TO_SPILLWAY [PATH_TO_LIBSPILLWAY] [unittest's arguments]
 
-Without the library, what the C interface and Python say is not looked at.
+Without the library, the C interface and Python are not tested.
 """
 import ctypes
 import json
@@ -62,7 +62,7 @@ class Table(unittest.TestCase):
 
     def test_nothing_reads_a_variable_around_the_table(self):
         known = {variable["name"] for variable in in_force()["variables"]}
-        read_by_python = {"launcher.py", "library_path.py"}  # before the library is there
+        read_by_python = {"launcher.py", "library_path.py"}  # before the library is loaded
         for source in sorted([*ROOT.glob("src/**/*.cc"), *ROOT.glob("python/**/*.py")]):
             if source.stem.endswith("_test"):
                 continue

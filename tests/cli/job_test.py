@@ -56,7 +56,7 @@ class Command(WatchedJob, unittest.TestCase):
         self.assertEqual(job.wait_for_end(), 0)
 
     def nonce(self):
-        """The part of the ticket that must stay between members."""
+        """The part of the ticket that only members may know."""
         return (self.path / "ticket").read_text().strip().rsplit("/", 1)[1]
 
     @staticmethod
@@ -117,7 +117,7 @@ class Command(WatchedJob, unittest.TestCase):
         said = self.tool("ls")
         self.assertEqual((said.returncode, "no job's ticket" in said.stderr), (1, True), said.stderr)
 
-    # ---- With one ----
+    # ---- With a job ----
 
     def test_a_job_is_listed_changed_and_ended(self):
         job = self.start(4, standbys=1)
@@ -146,7 +146,7 @@ class Command(WatchedJob, unittest.TestCase):
         return {re.sub(r'job="[0-9a-f]+",?', "", line.rsplit(" ", 1)[0]): float(line.rsplit(" ", 1)[1]) for line in lines}
 
     def test_a_job_grows_and_monitoring_sees_it_where_it_was(self):
-        """Ranks hear of the change two steps ahead, so no step is interrupted. On a busy machine that takes longer
+        """Ranks learn of the change two steps ahead, so it interrupts no step. On a busy machine that takes longer
         steps."""
         limit, step_s = Limit(20), 0.02
         while (interruptions := self.interruptions_of_growth(step_s)) > 0:
@@ -180,7 +180,7 @@ class Command(WatchedJob, unittest.TestCase):
         job = self.start(2, standbys=0)
         came = Started([TOOL, "job", "join", "--", *WORKER, "0"], test=self, env=self.environment)
         status = self.wait_for(lambda status: len(status["members"]) == 3)
-        # On a machine that stood still, ranks may have lost each other for a moment: the change has made it a standby.
+        # On a stalled machine, ranks may have lost each other for a moment: the change has made it a standby.
         waits = status["epoch"] == 1
         self.assertEqual([(each["rank"], each["waits"]) for each in status["members"]],
                          [(0, False), (1, False), (None, waits)])
@@ -197,7 +197,7 @@ class Command(WatchedJob, unittest.TestCase):
         os.kill(self.process_of(status, 0), signal.SIGKILL)
         environment = {name: value for name, value in self.environment.items() if name != "SPILLWAY_JOB_FILE"}
         came = Started([TOOL, "job", "join", "--ticket", ticket, "--", *WORKER, "0"], test=self, env=environment)
-        # Two ranks, the one that was started for the dead one, and this one.
+        # Two ranks, the replacement of the dead one, and this one.
         self.wait_for(lambda status: status["epoch"] >= 2 and len(status["members"]) == 4)
         self.assertNotEqual((self.path / "ticket").read_text().strip(), ticket)
         self.check_ended(job)
@@ -210,7 +210,7 @@ class Command(WatchedJob, unittest.TestCase):
         status = self.wait_for(lambda status: status["epoch"] == 2 and status["step"] > 6)
         self.assertEqual([each["rank"] for each in status["members"]][:2], [0, 1])
         self.assertIn("rank 0 is gone", status["last_change"]["why"])
-        # The one that was started for it is called in next. Until it has come, there is nobody.
+        # Its replacement is called in next. Until that has come, there is no standby.
         wait_until(lambda: self.tool("move", "1").returncode == 0, "a standby that rank 1 can move to")
         self.wait_for(lambda status: "rank 1 moves" in status["last_change"]["why"])
         self.check_ended(job)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process of job_test.py: adds ones with the others, step after step, without torch. The state is the step's number.
+"""A process of job_test.py: adds ones with the others, step after step, without torch. The state is the step's
+number.
 
     job_worker.py PATH_TO_PACKAGE STANDBYS [STEP_SECONDS]
 
-Runs under `spillway job run`, or joins; ends when the job is ended.
+Runs under `spillway job run`, or joins; ends with the job.
 """
 import ctypes
 import os
@@ -45,7 +46,7 @@ def main():
         try:
             while not job.step(step, 0.001):
                 adds_up(comm)
-                time.sleep(STEP_S)  # computes, and leaves the processors to others
+                time.sleep(STEP_S)  # stands for computing, and leaves the processors to others
                 step += 1
         except spillway.SpillwayError:
             pass

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`spillway lab compare`, in small: the table, the JSON, the page, and how it ends.
+"""`spillway lab compare` at small size: the table, the JSON, the page, and how it ends.
 
     tests/cli/lab_compare_test.py PATH_TO_SPILLWAY
 """
@@ -24,16 +24,16 @@ from harness.tiers import TierLoader, long_tier
 
 TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
 WORKER = pathlib.Path(__file__).resolve().parent / "compare_worker.py"
-# Not sys.executable: that may be one that only its owner may run.
+# Not sys.executable, which may be executable only for its owner.
 PYTHON = shutil.which("python3", path="/usr/bin:/bin") or sys.executable
 COMMAND = ("--", PYTHON, WORKER, "{backend}", "{transport}", "{log}")
 TRANSPORTS = {"tcp": ("gloo", None), "tcp-fp16": ("gloo", None), "tcp-powersgd": ("gloo", None),
               "spillway-exact": ("spillway", "exact"), "spillway-16": ("spillway", "tolerant"),
               "spillway": ("spillway", "tolerant"), "spillway-flat": ("spillway", "tolerant"),
               "spillway-over-tcp": ("spillway", "tolerant")}
-# --allow-late: a busy machine is no failure of the tool.
+# --allow-late: a busy machine is not a failure of the tool.
 NETWORK = ("--preset", "clean", "--hosts", "2", "--rate", "200mbit", "--allow-late")
-# Whatever started the tests has no say in what is tested.
+# The caller's environment must not influence the tests.
 ENVIRONMENT = {name: value for name, value in os.environ.items()
                if not name.startswith("SPILLWAY_") and name != "PYTHONPATH"}
 
@@ -67,13 +67,13 @@ class Usage(InAFolder):
     def test_wrong_usage_exits_with_2_and_runs_nothing(self):
         for wrong in (("--transports", "udp"), ("--transports", "tcp,tcp"), ("--target-accuracy", "many"),
                       ("--target-accuracy", "150%"), ("--preset", "clean", "--scenario", "x"), ("--rounds", "0"),
-                      ("--tcp", "bbr"),  # a transport says which
+                      ("--tcp", "bbr"),  # the transport determines it
                       ("--limit", "900"), ("--limit", "soon"), ("--env", "FOO"), ("--loss", "200%"),
                       ("--bursty", "x"), ("--buffer", "x")):
             result = compare(*wrong, "--out", self.folder, "--", "true")
             self.assertEqual(result.returncode, 2, (wrong, result.stderr))
             self.assertFalse(self.folder.exists(), wrong)
-            if wrong[0] not in ("--preset", "--tcp"):  # those are about words of other options
+            if wrong[0] not in ("--preset", "--tcp"):  # these errors are about values of other options
                 self.assertIn(wrong[0], result.stderr)
         self.assertEqual(compare("--out", self.folder).returncode, 2)
 
@@ -169,7 +169,7 @@ class TwoTransports(InAFolder):
             result = compare(*NETWORK, "--transports", "tcp,spillway-exact", "--dataplane", dataplane, "--json",
                              "--target-accuracy", "45%", "--out", self.folder, *COMMAND)
             if dataplane == "bpf" and result.returncode != 0 and "kernel" in result.stderr:
-                continue  # this machine has no switch in the kernel
+                continue  # this machine has no kernel switch
             self.assertEqual(result.returncode, 0, result.stderr)
             report = json.loads(result.stdout)
             self.assertEqual(report, json.loads((self.folder / "report.json").read_text()))
@@ -200,7 +200,7 @@ class TwoTransports(InAFolder):
             self.assertLess(samples[0]["sent_bytes"], metrics["wire_bytes"])
 
     def test_the_command_is_told_its_transport_and_where_the_package_is(self):
-        environment = ENVIRONMENT | {"SPILLWAY_CARRIER": "tcp"}  # not of these runs
+        environment = ENVIRONMENT | {"SPILLWAY_CARRIER": "tcp"}  # must not apply to these runs
         result = compare(*NETWORK, "--transports", ",".join(TRANSPORTS), "--out", self.folder, *COMMAND, "5",
                          environment=environment)
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -308,7 +308,7 @@ sys.exit(5)
         told = lines.index("spillway: rank 1 failed first, with exit code 1; the end of what it printed:")
         self.assertEqual(lines[told + 1], "[1] ValueError: the cause")
         self.assertEqual(lines[told + 2], f"spillway: the end of {self.folder}/tcp.txt without rank 1:")
-        self.assertEqual(lines.count("[0] connection reset"), 11)  # and a line that is empty
+        self.assertEqual(lines.count("[0] connection reset"), 11)  # and one empty line
         self.assertIn("Note: tcp: rank 1 failed first, with exit code 1; what it printed is in", result.stdout)
 
     def test_a_run_that_hangs_is_ended_and_the_others_still_run(self):
@@ -324,7 +324,7 @@ sys.exit(5)
         self.assertEqual(json.loads((self.folder / "report.json").read_text())["runs"][1]["transport"], "spillway")
 
     def interrupted(self, number, *options):
-        """A comparison whose second run was under way; over tcp it ended well."""
+        """A comparison whose second run is under way; over tcp the command ends normally."""
         mark = f"compare-test-{os.getpid()}"
         script = "import signal, sys; print('runs', flush=True); sys.argv[1] == 'tcp' or signal.pause()"
         process = Started([TOOL, "lab", "compare", *NETWORK, "--transports", "tcp,spillway,spillway-exact", *options,
@@ -357,11 +357,11 @@ sys.exit(5)
         self.assertIsNone(second["metrics"]["elapsed_seconds"])
 
     def test_an_interrupt_of_the_trial_is_told_by_the_exit_code(self):
-        rate = 100_000 + os.getpid() % 100_000  # nobody else's
+        rate = 100_000 + os.getpid() % 100_000  # no other process has it
         process = None
 
         def a_rank_of_the_trial_stands_still():
-            """So that the trial is not over before the interrupt."""
+            """Keeps the trial from ending before the interrupt."""
             for rank in processes_with(f"load\0--rate\0{rate}000\0"):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(rank, signal.SIGSTOP)
@@ -386,7 +386,7 @@ sys.exit(5)
         try:
             while part := os.read(master, 65536):
                 shown += part
-        except OSError:  # the other end was closed
+        except OSError:  # the other end closed it
             pass
         os.close(master)
         process.finish()
@@ -399,7 +399,7 @@ sys.exit(5)
 
 
 def processes_with(word):
-    """Those that have `word` in their command line."""
+    """Processes that have `word` in their command line."""
     found = []
     for folder in pathlib.Path("/proc").iterdir():
         try:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`spillway ps` on the command line; tests/runtime/servers_test.py has it serve.
+"""`spillway ps` on the command line; tests/runtime/servers_test.py tests its service.
 
     tests/cli/ps_test.py PATH_TO_SPILLWAY
 """
@@ -55,7 +55,7 @@ class CommandLine(unittest.TestCase):
             process = Started([TOOL, "ps", "--workers", "1", "--rendezvous", f"127.0.0.1:{port}"], test=self,
                               env=ENVIRONMENT)
             rank_0.settimeout(patience())
-            connection, _ = rank_0.accept()  # so the server waits for what rank 0 says
+            connection, _ = rank_0.accept()  # so the server waits for rank 0's answer
             with connection:
                 process.send_signal(signal.SIGINT)
                 process.finish()

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The experiments: what every run.py says of its claims, what the channel does to gradients, a few steps of training.
+"""The experiments: the claims of every run.py, the channel's effect on gradients, and a few steps of training.
 
     tests/experiments/experiments_test.py LIBRARY [unittest's arguments]
 
-Measurements of the tool are made up here: what is tested is what run.py makes of them.
-
-Without torch or Fashion-MNIST it skips: exit code 77.
+The tool's measurements are synthetic here: the tests check how run.py evaluates them. Skips without torch or
+Fashion-MNIST: exit code 77.
 """
 import contextlib
 import importlib.util
@@ -33,7 +32,7 @@ def skip(why):
     sys.exit(SKIPPED)
 
 
-# Every script's help, from a process of its own that has loaded nothing but torch: importing that takes seconds.
+# Prints every script's help from one process that has loaded only torch: importing that takes seconds.
 PRINT_HELP = """
 import os, runpy, sys
 import torch
@@ -88,10 +87,10 @@ def gain(estimate, truth):
     return float(estimate @ truth / (truth @ truth))
 
 
-# ---- What every run.py takes and writes ----
+# ---- Options and output of every run.py ----
 
 def run_main(experiment, *arguments):
-    """What it prints, and its rows."""
+    """Its output, and its rows."""
     said = io.StringIO()
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(said):
         file = pathlib.Path(folder) / "claims.json"
@@ -101,7 +100,7 @@ def run_main(experiment, *arguments):
 
 
 def holds(ours, bar):
-    """By the words of the bar."""
+    """Evaluates the bar's text."""
     if bar is None:
         return None
     for pattern, is_met in ((r"at most (\S+)", lambda limit: ours <= limit),
@@ -113,7 +112,7 @@ def holds(ours, bar):
 
 
 class Tool:
-    """Stands for the binary: answers in its formats, with Spillway `ours` times as good as its rivals."""
+    """Replaces the binary: answers in its formats, with Spillway `ours` times as good as its rivals."""
 
     def __init__(self, ours):
         self._ours = ours
@@ -161,7 +160,7 @@ class Tool:
         return json.dumps({"finished": True, "jobs": [job]})
 
     def training_jobs(self, command):
-        """Policies differ where slots are scarce."""
+        """Policies differ if slots are scarce."""
         is_rival = "aggregate.policy=preemptive" not in command and "aggregate.slots=8192" not in command
         jobs = [{"name": name, "end": "done", "failure": "", "completion_us": 1000 * (self._ours if is_rival else 1),
                  "flushes_sent": 3, "sums_repeated": 2} for name in ("vgg1", "resnet1")]
@@ -190,7 +189,7 @@ class Tool:
                                                 {"trimmed_by_importance": [0] * 8, "dropped_by_importance": [2] * 8}]}})
 
     def lab_training(self, command):
-        """Of experiments/thc: scales that are predicted, switches and all of ours are each `ours` times as good."""
+        """For experiments/thc: predicted scales, switches and all of ours are each `ours` times as good."""
         factor = 1 if command[command.index("--hook") + 1] == "fp32" else self._ours
         factor *= self._ours if "predicted" in " ".join(command) else 1
         accuracies = (0.7, 0.8 if self._ours >= 1 or factor == 1 else 0.75)
@@ -201,7 +200,7 @@ class Tool:
         return json.dumps({**self.lab(), "fabric": {"ports": [], "adders": []}})
 
     def sums(self, command):
-        """An owner's link with so many hosts; off by a fifth where ours is worse."""
+        """The load of an owner's link; a fifth too high if ours is worse."""
         hosts, folder = (command[command.index(name) + 1] for name in ("--hosts", "--folder"))
         others, servers = int(hosts) - 1, command[command.index("--servers") + 1] != "0"
         own = (1 if "--aggregate" in command else others) * (1 if self._ours >= 1 or "--aggregate" not in command else 1.2)
@@ -212,7 +211,7 @@ class Tool:
                                                               for rank in range(int(hosts))]}})
 
     def coded_training(self, command):
-        """A rank comes late to every all-reduce and is the last to end its step."""
+        """One rank comes late to every all-reduce and is the last to end its step."""
         code, steps, folder = command[-4], int(command[-2]), pathlib.Path(command[-1])
         factor = 1 if code == "fp32" else self._ours
         for rank in range(4):
@@ -221,7 +220,7 @@ class Tool:
         return ""
 
     def emulation(self, words):
-        """Of experiments/genie: a replay that takes half as long again where ours is worse."""
+        """For experiments/genie: a replay that takes 50 % longer if ours is worse."""
         if "simulate" in words:
             return json.dumps({"time_us": 1000})
         if "show" in words:
@@ -230,7 +229,7 @@ class Tool:
         return "\n".join(f"[0] {line}" for line in replays.splitlines()) if "emulate" in words else ""
 
     def staging(self, command):
-        """Of experiments/prism: two real ranks that take half as long again, and as much memory, where ours is worse."""
+        """For experiments/prism: two real ranks that take 50 % more time and memory if ours is worse."""
         if "--report" in command:
             pathlib.Path(command[command.index("--report") + 1]).write_text(json.dumps({"stage_mib": 20}))
         if "calibrate" in command:
@@ -262,7 +261,7 @@ class Tool:
 
 
 class Contract(unittest.TestCase):
-    # With the tool; the others train.
+    # These use the tool; the others train.
     MEASURING = ("allreduce_lab", "auto", "equal_bits", "esa_jct", "genie", "incast_lab", "mlt_fct", "mlt_training", "prism", "thc", "train_lab")
 
     def setUp(self):
@@ -432,7 +431,7 @@ class Trimming(unittest.TestCase):
 
     def test_spillways_heads_hold_more_than_one_plane(self):
         error, delivery = self.error("planes", 1.0)
-        self.assertAlmostEqual(error, 0.46, delta=0.03)  # 1.24 planes: between 0.571 of one and 0.138 of two
+        self.assertAlmostEqual(error, 0.46, delta=0.03)  # 1.24 planes: between 0.571 with one and 0.138 with two
         self.assertLessEqual(delivery.bytes_arrived / delivery.packets, 206)
 
     def test_the_share_that_is_asked_for_is_trimmed(self):
@@ -454,7 +453,7 @@ class Trimming(unittest.TestCase):
 
 class Losing(unittest.TestCase):
     def mean_of_means(self, pattern, share, rescaled, seeds=60):
-        """Over many seeds, of four workers that have the same gradient."""
+        """Averages over many seeds; four workers have the same gradient."""
         gradient, total, delivery = gaussian(1), torch.zeros(LENGTH), channel.Delivery()
         for seed in range(seeds):
             mean = loss_tolerance.LossyMean(CHANNEL, loss_tolerance.worker_shares(pattern, share), rescaled, seed)
@@ -490,7 +489,7 @@ class Sketches(unittest.TestCase):
     LENGTH, RANKS = 20_000, 4
 
     def parts(self, step):
-        """Most of what is not zero stays where it is."""
+        """Most nonzero values stay in their places."""
         generator = torch.Generator().manual_seed(step)
         values = torch.randint(-100, 101, (self.RANKS, self.LENGTH), generator=generator, dtype=torch.int32)
         is_there = torch.arange(self.LENGTH) % 20 == 0
@@ -549,7 +548,7 @@ class CodedNumbers(unittest.TestCase):
             found = hops.step((8 * self.gradients(seed)).round())
         for asc, entropy in zip(found.bits["asc"], found.bits["entropy"]):
             self.assertLess(asc, 1.06 * entropy)
-        self.assertGreater(found.bits["asc"][3], found.bits["asc"][0] + 0.9)  # sums of four: a bit more
+        self.assertGreater(found.bits["asc"][3], found.bits["asc"][0] + 0.9)  # sums of four need one more bit
         self.assertTrue(all(1 <= part < 1.3 for parts in found.imbalance.values() for part in parts), found.imbalance)
         self.assertTrue(all(part > 0 for part in found.seconds["asc"]), found.seconds)
 
@@ -592,10 +591,10 @@ class CodedNumbers(unittest.TestCase):
 
 
 class Runs(unittest.TestCase):
-    """Whole experiments, of a few steps."""
+    """Whole experiments with few steps."""
 
     def records(self, experiment, *shares):
-        """What it notes of its runs, and its tables. It says nothing beside: there is no terminal."""
+        """Its records and tables. It prints nothing else: there is no terminal."""
         said = io.StringIO()
         with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(said):
             tables, numbers = pathlib.Path(folder) / "result.md", pathlib.Path(folder) / "runs.json"
@@ -631,7 +630,7 @@ class Runs(unittest.TestCase):
         lost = {(record["pattern"], record["rescaled"]): record["hit"] / record["packets"] for record in records[1:]}
         for rescaled in (True, False):
             self.assertAlmostEqual(lost[loss_tolerance.EVEN, rescaled], 0.3, delta=0.05)
-            self.assertEqual(lost[loss_tolerance.ONE, rescaled], 0.25)  # all of one worker's, and no more
+            self.assertEqual(lost[loss_tolerance.ONE, rescaled], 0.25)  # all of one worker's packets, and no others
         self.assertIn("| one worker | zero |", tables)
         self.assertEqual([row["claim"] for row in rows if row["bar"] is not None],
                          [f"30 % lost on {pattern}, rescaled: points from the baseline"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The kernels on a GPU against the scalar oracle, byte for byte: golden packets, every kind of row
-// and packet, and ten thousand random rows. Skipped, with the reason, where there is no GPU:
+// and packet, and ten thousand random rows. Skipped, with the reason, if there is no GPU:
 //
 //   ctest --preset release -L cuda
 #include <fmt/format.h>
@@ -60,7 +60,7 @@ class Cuda : public testing::Test {
     EXPECT_TRUE(stream_->wait().ok());
   }
 
-  // In slices of so many rows.
+  // In slices of `slice` rows.
   template <typename T>
   CodedMessage encode(const packetize::PacketPlan& plan, std::uint64_t key,
                       const std::vector<T>& tensor, Element element, std::size_t slice) {
@@ -101,7 +101,7 @@ class Cuda : public testing::Test {
   std::unique_ptr<OwnedStream> stream_;
 };
 
-// Which NaN an overflow makes is the processor's own.
+// Overflow may yield any NaN, depending on the processor.
 bool same_bytes(std::span<const float> a, std::span<const float> b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](float x, float y) {
     return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y) ||
@@ -152,7 +152,7 @@ TEST_F(Cuda, DecodesWhateverCameToTheOraclesBytes) {
   }
 }
 
-// Keys, precisions and contents at random; a failure names the seed.
+// Random keys, precisions and contents; a failure names the seed.
 TEST_F(Cuda, AgreesAboutTenThousandRandomRows) {
   std::size_t rows = 0;
   for (std::uint64_t seed = 1; rows < 10'000; ++seed) {
@@ -216,7 +216,7 @@ TEST_F(Cuda, SurvivesMemoryThatIsFull) {
               oracle_encode(plan, kTestKey, tensor));
 }
 
-// What is added up is the tensor's own part and what came of two ranks.
+// The sum consists of the tensor's own part and two ranks' contributions.
 TEST_F(Cuda, AddsUpToTheOraclesBytes) {
   const SumCase sum(20'001);
   const DeviceMemory input = upload(sum.own);
@@ -228,7 +228,7 @@ TEST_F(Cuda, AddsUpToTheOraclesBytes) {
       .output = reinterpret_cast<void*>(static_cast<std::uintptr_t>(output.get()))};
   auto tensor = CudaTensor::make(0, operation, stream_->get());
   ASSERT_TRUE(tensor.ok()) << tensor.status().message();
-  for (int again = 0; again < 3; ++again) {  // memory is used once more
+  for (int again = 0; again < 3; ++again) {  // memory is reused
     sum.check(**tensor, fetched, [&] { download(output, fetched); });
   }
 }
@@ -252,7 +252,7 @@ TEST_F(Cuda, KeepsWhatItIsOwedToTheOraclesBytes) {
   }
 }
 
-// Of levels, which ranks add without decoding them.
+// Levels, which ranks add without decoding them.
 class CudaLevels : public Cuda {
  protected:
   void check(const LevelCase& one) {
@@ -355,7 +355,7 @@ TEST_F(Cuda, TakesATensorThereAndBackInPieces) {
   EXPECT_TRUE(same_bytes(fetched, expected));
 }
 
-// ---- golden packets: payload of the GPU's, header and tags around it
+// ---- golden packets: the GPU's payload, with header and tags around it
 
 struct GoldenMessage {
   const char* name;

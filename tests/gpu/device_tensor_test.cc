@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All-reduces of tensors that are in a device's memory, the device being the kernels on a CPU: the
-// same bytes at ranks with a device and without. What a GPU makes of it is in cuda_test.cc.
+// All-reduces of tensors in device memory, where the device runs the kernels on a CPU: ranks with a
+// device and without get the same bytes. cuda_test.cc tests a real GPU.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -81,9 +81,9 @@ TEST(DeviceTensor, RanksWithAndWithoutADeviceEndWithTheSameBytes) {
   EXPECT_LT(codec::nmse(results[0].values, exact), 1e-4);
 }
 
-// Steps with the same gradients at three ranks, of which the last has no device: with feedback
-// their outputs add up to steps times the average, but for what is still owed. Returns how far off
-// they are; what all ranks have is the same.
+// Runs steps with the same gradients at three ranks, the last without a device. With feedback,
+// their outputs add up to steps times the average, except for the residual. Returns the deviation;
+// all ranks have the same outputs.
 double error_after_steps(std::size_t count, const collective::Tolerance& tolerance) {
   constexpr int kSteps = 12;
   std::vector<std::vector<float>> totals(3, std::vector<float>(count));
@@ -121,11 +121,11 @@ double error_after_steps(std::size_t count, const collective::Tolerance& toleran
 TEST(DeviceTensor, ErrorFeedbackWorksOnADeviceAsItDoesOnTheHost) {
   const collective::Tolerance planes{
       .precision = 2, .gather_precision = 16, .loss_bound_ppm = 0, .feedback_tensor = 7};
-  // One step is off by 0.1 or so, and without feedback twelve are by a twelfth of that.
+  // One step is off by about 0.1, and without feedback twelve are by a twelfth of that.
   EXPECT_LT(error_after_steps(100'001, planes), 0.003);
 }
 
-// Levels, which ranks add without decoding them: with feedback, and as the CPU alone has it.
+// Levels, which ranks add without decoding them: with feedback, and the same as on the CPU alone.
 TEST(DeviceTensor, SumsOfLevelsAreTheSameBytesAtAllRanks) {
   constexpr std::size_t kCount = 200'001;
   const collective::Tolerance levels{
@@ -155,10 +155,10 @@ TEST(DeviceTensor, ErrorFeedbackOfLevelsWorksOnADeviceAsItDoesOnTheHost) {
   EXPECT_LT(error_after_steps(50'001, levels), 0.01);
 }
 
-// An exact all-reduce, which the host carries out: in place and not, a rank of three without a
-// device.
+// An exact all-reduce, which the host carries out: in place or not, with one of three ranks without
+// a device.
 TEST(DeviceTensor, OfAnExactOperationIsCopiedToTheHostAndBack) {
-  constexpr std::size_t kCount = 1'500'001;  // pieces at every rank
+  constexpr std::size_t kCount = 1'500'001;  // several pieces at every rank
   for (const bool in_place : {true, false}) {
     std::vector<std::vector<float>> outputs(3);
     run_job(3, 0, [&](runtime::Communicator& rank) {

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Runs a test in namespaces of its own, so that whatever it starts or makes ends with it, however it ends.
+# Runs a test in its own namespaces, so that everything it starts or makes ends with it, however it ends.
 #
 #   tests/harness/contained.sh COMMAND...
 #
 # - Processes: a PID namespace. When this script is killed, its first process dies, and the kernel kills the rest.
 # - Network: its own loopback, ports and interfaces; `ip netns add` mounts in the private /run and vanishes with it.
-# - Files: private /run and /dev/shm; TMPDIR lies in them. Programs that are pinned under /sys/fs/bpf vanish, too.
-# So names, ports and files of two tests cannot collide, and tests may run beside each other.
+# - Files: private /run and /dev/shm; TMPDIR lies in them. Programs pinned under /sys/fs/bpf vanish, too.
+# So names, ports and files of two tests cannot collide, and tests may run side by side.
 #
-# Without root there are no such namespaces: the command then runs as it is.
+# Without root there are no such namespaces: the command then runs without them.
 set -euo pipefail
 
 enter=(unshare --net --mount --pid --ipc --fork --kill-child --mount-proc)
@@ -16,8 +16,8 @@ if [[ $(id -u) -ne 0 ]] || ! "${enter[@]}" true 2>/dev/null; then
   exec "$@"
 fi
 
-# The inner shell stays as process 1: it collects orphans, which a test would not. unshare takes no notice of a polite
-# signal, so this shell passes it on as a kill, and setpriv has the kernel do so when this shell itself is killed.
+# The inner shell stays as process 1: it reaps orphans, which a test would not. unshare ignores SIGTERM and the like, so
+# this shell passes them on as a kill; if this shell itself is killed, setpriv makes the kernel send the kill.
 # shellcheck disable=SC2016
 setpriv --pdeathsig KILL "${enter[@]}" bash -c '
   set -e

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever a test makes in contained.sh ends with it, however it is killed: processes, namespaces and pinned files.
+"""Everything that a test makes in contained.sh ends with it, however it is killed: processes, namespaces, pinned
+files.
 
     tests/harness/contained_test.py
 
-Namespaces need root; without it skips: exit code 77.
+Namespaces need root; skips without it: exit code 77.
 """
 import os
 import pathlib
@@ -23,7 +24,7 @@ SKIPPED = 77
 CONTAINED = HERE / "contained.sh"
 PINNED = pathlib.Path("/sys/fs/bpf/spillway-contained-test")
 NAMESPACE = "spillway-contained-test"
-# Leaves a process behind that hears no signal but KILL, in a namespace of its own, and then hangs.
+# Leaves a process behind, in its own namespace, that ignores all signals but KILL; then hangs.
 LITTERS = f"""
 set -e
 ip netns add {NAMESPACE}
@@ -34,7 +35,7 @@ wait
 
 
 def descendants(pid):
-    """Its children, their children, and so on, as this process numbers them."""
+    """All its descendants, with process ids as seen from here."""
     parents = {}
     for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -56,7 +57,7 @@ def network_of(pid):
 
 
 def networks():
-    """Namespaces that any process is in."""
+    """Network namespaces that have processes."""
     return {network_of(path.name) for path in pathlib.Path("/proc").glob("[0-9]*")}
 
 

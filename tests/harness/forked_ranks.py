@@ -21,8 +21,7 @@ def be_rank(environment, pipe, function, arguments):
 
 
 class ForkedRanks:
-    """A process for every rank, which calls function(say, *arguments). On leaving the block, those that still run are
-    killed."""
+    """One process per rank, which calls function(say, *arguments). Leaving the block kills those that still run."""
 
     def __init__(self, world, function, *arguments):
         context, port, self._ranks = multiprocessing.get_context("fork"), free_port(), []
@@ -44,7 +43,7 @@ class ForkedRanks:
             pipe.close()
 
     def finish(self, quiet_seconds=HANGS_S):
-        """What each rank said, once all have ended; None for one that died without a word."""
+        """What each rank said, once all have ended; None for one that died silently."""
         limit = Limit(quiet_seconds)
         said = [self._hear(rank, limit) for rank in range(len(self._ranks))]
         for rank, (process, _) in enumerate(self._ranks):
@@ -66,6 +65,6 @@ class ForkedRanks:
 
 
 def run_ranks(world, function, *arguments, quiet_seconds=HANGS_S):
-    """What each rank said by calling function's first argument; None for one that died without a word."""
+    """What each rank said by calling function's first argument; None for one that died silently."""
     with ForkedRanks(world, function, *arguments) as ranks:
         return ranks.finish(quiet_seconds)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ranks count, asked of them over HTTP (SPILLWAY_METRICS_PORT) whenever a test wants to know."""
+"""Ranks' counters, read over HTTP (SPILLWAY_METRICS_PORT)."""
 import concurrent.futures
 import re
 import urllib.request
@@ -8,7 +8,7 @@ from harness.namespaces import in_namespace
 
 
 def metrics_at(port, namespace=None):
-    """The text that a rank serves at a port of its loopback, in a network namespace or in this one."""
+    """The metrics of a rank at a loopback port, in a network namespace or in this one."""
     def fetch():
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
             return answer.read().decode()
@@ -17,11 +17,11 @@ def metrics_at(port, namespace=None):
 
 
 def metrics_in(port, namespaces):
-    """The texts of ranks that have a network namespace each."""
+    """The metrics of ranks in one network namespace each."""
     with concurrent.futures.ThreadPoolExecutor(len(namespaces)) as threads:
         return list(threads.map(lambda namespace: metrics_at(port, namespace), namespaces))
 
 
 def disbelieved(text):
-    """By reason: datagrams and ICMP messages that changed nothing."""
+    """Counts of datagrams and ICMP messages that were ignored, by reason."""
     return {reason: int(count) for reason, count in re.findall(r'disbelieved_total{.*reason="(\w+)"} (\d+)', text)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Network namespaces of a test: those of its own process, and hosts around a switch; they need root.
+"""Network namespaces of a test: its own process's, and hosts around a switch. They need root.
 
 The kernel removes them with the test's process, however it ends: contain() runs the test in contained.sh, whose /run,
 where `ip netns` keeps its names, ends with it.
@@ -24,7 +24,7 @@ def is_contained():
 
 
 def contain():
-    """Starts this Python program again inside contained.sh, unless it runs there already, as under ctest, or cannot."""
+    """Restarts this Python program inside contained.sh, unless it runs there already, as under ctest, or cannot."""
     if os.geteuid() != 0 or TRIED in os.environ or is_contained():
         return
     os.environ[TRIED] = "1"
@@ -36,19 +36,19 @@ def ip(*arguments):
 
 
 def in_namespace(name, make):
-    """What `make` returns, called in the network namespace: sockets stay in the one they were made in."""
+    """Calls `make` in the network namespace and returns its result: sockets stay in the namespace of their creation."""
     def enter_and_make():
         with open(f"/run/netns/{name}", "rb") as namespace:
             if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), CLONE_NEWNET) != 0:
                 raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
         return make()
 
-    with concurrent.futures.ThreadPoolExecutor(1) as thread:  # a thread of its own: this one stays where it is
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:  # a new thread: this one must stay where it is
         return thread.submit(enter_and_make).result()
 
 
 class NetworkNamespaces:
-    """A few hosts around a switch. Gone when the block is left."""
+    """A few hosts around a switch. Leaving the block removes them."""
 
     _numbers = itertools.count()
 
@@ -99,7 +99,7 @@ class NetworkNamespaces:
         return f"[{self.address(host)}]:{port}" if self.is_ipv6 else f"{self.address(host)}:{port}"
 
     def enter(self, host):
-        """What goes before a command for it to run there."""
+        """The prefix of a command that is to run there."""
         return ["ip", "netns", "exec", self.names[host]]
 
     def unplug_at_switch(self, host):

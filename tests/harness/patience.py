@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting in tests: for conditions, never for durations. A limit only ends a test that hangs, and grows with how slow
-this machine is right now (slowdown.h). ctest names the program that measures it in SPILLWAY_TEST_SLOWDOWN.
+"""Waiting in tests: for conditions, never for durations. A limit only ends a hung test, and grows with how slow this
+machine is right now (slowdown.h). ctest names the program that measures it in SPILLWAY_TEST_SLOWDOWN.
 """
 import os
 import subprocess
@@ -9,7 +9,7 @@ import time
 
 HANGS_S = 60  # ample on a quiet machine for anything that a test waits for
 LOOKS_EVERY_S = 0.01
-MEASUREMENTS = 5  # before a test fails: a single one may fall into a quiet moment
+MEASUREMENTS = 5  # before a test fails: a single one may hit a quiet moment
 
 
 def slowdown():
@@ -26,7 +26,7 @@ def patience(quiet_seconds=HANGS_S):
 
 
 class Limit:
-    """The end of a wait. The machine's speed is measured only once the time of a quiet machine is over."""
+    """The end of a wait. The machine's speed is measured only after the quiet machine's limit."""
 
     def __init__(self, quiet_seconds=HANGS_S):
         self.quiet_seconds = quiet_seconds
@@ -42,7 +42,7 @@ class Limit:
 
 
 def wait_until(condition, what, quiet_seconds=HANGS_S):
-    """Returns the first true value of condition(). Fails, naming `what` did not come, when the limit is over."""
+    """Returns the first true value of condition(). Fails at the limit, and says that `what` did not come."""
     limit = Limit(quiet_seconds)
     while not (value := condition()):
         if limit.left() == 0:
@@ -52,8 +52,7 @@ def wait_until(condition, what, quiet_seconds=HANGS_S):
 
 
 class StallWatch:
-    """Notes for how long this process did not get a processor. A stalled machine is no fault of a peer that is silent
-    meanwhile."""
+    """Records how long this process did not get a processor. A stalled machine is not the fault of a silent peer."""
 
     PERIOD_S = 0.01
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one way in which tests start processes: single programs, and the ranks of a job with the environment that a
-launcher would set. Nothing outlives its block, or the test that it is given to.
+"""Tests start all processes through this module: single programs, and ranks of a job with a launcher's environment.
+Nothing outlives its block, or the test that it is given to.
 """
 import contextlib
 import os
@@ -12,19 +12,19 @@ import threading
 
 from harness.patience import HANGS_S, Limit
 
-# Where a rank's death is not the subject, a busy machine must not be taken for one.
+# Unless a rank's death is the subject, a busy machine must not look like one.
 STEADY = {"SPILLWAY_PEER_TIMEOUT": "120"}
 
 
 def free_port():
-    """A port nobody listens on. Under ctest each test has a loopback of its own (contained.sh), so it stays free."""
+    """A port without a listener. Under ctest each test has its own loopback (contained.sh), so it stays free."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
 def python(script, *arguments):
-    """The words that run a script with this Python."""
+    """The command line that runs a script with this Python."""
     return [sys.executable, str(script), *map(str, arguments)]
 
 
@@ -35,7 +35,7 @@ def environment_with(variables=None, base=None):
 
 
 def run(command, quiet_seconds=HANGS_S, **options):
-    """A program from start to end, its output as text. A program that hangs fails the test, with what it printed.
+    """Runs a program to its end, with its output as text. A hung program fails the test, and its output is shown.
     Options are those of subprocess.run."""
     given, check = options.pop("input", None), options.pop("check", False)
     if not options.pop("capture_output", True):
@@ -51,7 +51,7 @@ def run(command, quiet_seconds=HANGS_S, **options):
 
 
 class Started(subprocess.Popen):
-    """A program under way, its output as text. It is killed when its block is left or its test ends; with
+    """A running program, with its output as text. It is killed when its block is left or its test ends. With
     start_new_session=True, as for a launcher, the processes that it has started are killed with it.
     """
 
@@ -86,7 +86,7 @@ class Started(subprocess.Popen):
         self.wait()
 
     def finish(self, quiet_seconds=HANGS_S, given=None):
-        """What it printed to both pipes, once it has ended by itself; a program that hangs fails the test."""
+        """Its output on both pipes, once it has ended by itself; a hung program fails the test."""
         limit = Limit(quiet_seconds)
         while True:
             try:
@@ -106,7 +106,7 @@ class Started(subprocess.Popen):
                     raise AssertionError(f"{self.args[0]} hangs") from None
 
     def line(self, quiet_seconds=HANGS_S, pipe=None):
-        """The next line that it prints; a program that ends or hangs instead fails the test."""
+        """The next line of its output; a program that ends or hangs instead fails the test."""
         limit, came = Limit(quiet_seconds), threading.Event()
 
         def kill_when_over():
@@ -138,7 +138,7 @@ class Started(subprocess.Popen):
 
 
 def rank_environment(rank, world, meeting, one_machine, variables=None):
-    """The variables of Spillway's own launcher, over those of this process; `variables` over both, None unsets one."""
+    """The variables of Spillway's own launcher over this process's, and `variables` over both; None unsets one."""
     launched = {"SPILLWAY_RANK": rank, "SPILLWAY_WORLD_SIZE": world, "SPILLWAY_COMM_ID": meeting}
     if one_machine:
         launched |= {"SPILLWAY_LOCAL_RANK": rank, "SPILLWAY_LOCAL_WORLD_SIZE": world}
@@ -146,10 +146,10 @@ def rank_environment(rank, world, meeting, one_machine, variables=None):
 
 
 class RankProcesses:
-    """`command(rank)` for every rank. On leaving the block, all that still run are killed.
+    """Runs `command(rank)` for every rank. Leaving the block kills all that still run.
 
-    Without a meeting place all ranks are on this machine. `variables` are set over the environment, None unsets one.
-    With starts_all=False, ranks are started one by one, by start().
+    Without a meeting place all ranks are on this machine. `variables` are set over the environment; None unsets one.
+    With starts_all=False, start() starts ranks one by one.
     """
 
     def __init__(self, world, command, meeting=None, prefix=lambda rank: [], stdin=None, variables=None,
@@ -182,7 +182,7 @@ class RankProcesses:
         return self.by_rank[rank]
 
     def expect_line(self, line, quiet_seconds=HANGS_S):
-        """The next line of each rank."""
+        """Expects this as the next line of each rank."""
         for process in self.processes:
             process.expect_line(line, quiet_seconds)
 
@@ -191,7 +191,7 @@ class RankProcesses:
             process.send_signal(number)
 
     def finish(self, quiet_seconds=HANGS_S):
-        """The ranks' outputs; raises where one failed or hangs."""
+        """The ranks' outputs; raises if one failed or hangs."""
         outputs = []
         for rank, process in self.by_rank.items():
             output, errors = process.finish(quiet_seconds)

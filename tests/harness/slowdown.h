@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How much slower this machine is right now than a quiet reference machine, for the limits of
-// tests. A test waits for a condition; a limit only ends a test that hangs, and patience() makes
-// that limit grow with the machine's load.
+// tests. A test waits for a condition; a limit only ends a hung test, and patience() makes that
+// limit grow with the machine's load.
 //
-// slowdown() times a known piece of work: arithmetic, and threads that hand a token to each other,
-// so that both a slow processor and a long queue for it count. It takes about 12 ms on a quiet
-// machine. C++ tests include this header; Python and shell tests run the program that
-// tests/harness/slowdown.cc makes of it.
+// slowdown() times a fixed piece of work: arithmetic, and threads that hand a token to each other,
+// so that both a slow processor and a long run queue count. It takes about 12 ms on a quiet
+// machine. C++ tests include this header; Python and shell tests run tests/harness/slowdown.cc as a
+// program.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 namespace spillway::harness {
 
 inline constexpr double kMaxSlowdown = 20.0;
-// What the work below takes on a quiet core of 3 GHz.
+// Time of the work below on a quiet core of 3 GHz.
 inline constexpr std::chrono::duration<double> kReferenceTime = std::chrono::milliseconds(12);
 
 inline std::uint64_t do_arithmetic(int rounds) {
@@ -49,8 +49,8 @@ inline void hand_token_around(int turns) {
   other.join();
 }
 
-// At least 1: limits never shrink. At most kMaxSlowdown: one long wait for a processor is not yet a
-// slow machine.
+// At least 1: limits never shrink. At most kMaxSlowdown: one long wait for a processor does not
+// make a slow machine.
 inline double slowdown() {
   constexpr int kRounds = 5'000'000;
   constexpr int kTurns = 30;
@@ -62,7 +62,7 @@ inline double slowdown() {
   return std::clamp(took / kReferenceTime, 1.0, kMaxSlowdown);
 }
 
-// The limit of a wait: `quiet` is what is ample on a quiet machine.
+// The limit of a wait for which `quiet` is ample on a quiet machine.
 inline std::chrono::nanoseconds patience(std::chrono::nanoseconds quiet) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(quiet * slowdown());
 }

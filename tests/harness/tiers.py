@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of a file's tests run: those of the quick tier, of the long one, or, when it is run by hand, all of them.
+"""Selects the tests of a file to run: those of the quick tier, of the long one or, if run by hand, all of them.
 
-A file that has tests of both marks the long ones, @long_tier, and ends in `unittest.main(testLoader=TierLoader())`.
+A file with tests of both tiers marks the long ones, @long_tier, and ends in `unittest.main(testLoader=TierLoader())`.
 ctest starts it once for each tier (BOTH_TIERS in tests/CMakeLists.txt) and names the tier in SPILLWAY_TEST_TIER.
 """
 import os

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of jobs whose members change share: a job's state, as `spillway job ls` tells it.
+"""Shared by tests of jobs whose members change: a job's state, as `spillway job ls` reports it.
 
-WatchedJob is mixed into a test that has tool(*arguments), which runs `spillway job` for the job, and said(), the text
-that its processes have printed.
+WatchedJob is mixed into a test that has tool(*arguments), which runs `spillway job` for the job, and said(), the
+output of its processes.
 """
 import json
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A gradient on its way through the switch in the kernel: encoded, put into packets, cut by the
-// program at the fabric's trim size, decoded. What is left of it must be what the same cut leaves
-// in user space, to the bit, and as good as the encoding promises.
+// A gradient on its way through the kernel switch: encoded, packetized, trimmed by the program to
+// the fabric's trim size, decoded. The result must match the same trim in user space, to the bit,
+// and be as good as the encoding promises.
 #include <gtest/gtest.h>
 #include <linux/bpf.h>
 
@@ -29,7 +29,7 @@ constexpr std::size_t kHeaders = 42;  // Ethernet, IPv4, UDP
 constexpr packetize::Job kJob{.id = 11, .epoch = 3, .seed = 0x5EED};
 constexpr wire::MessageId kMessage{.operation = 1, .signature = 2, .piece = 3, .source = 4};
 
-// A port whose data queues are full, so that everything that can be cut is.
+// A port whose data queues are full, so that every packet that can be trimmed is.
 class FullPort {
  public:
   explicit FullPort(kernel::SwitchObject object, std::uint32_t trim_bytes)
@@ -46,17 +46,17 @@ class FullPort {
     spillway_port_slot slot = {};
     slot.port.state.bytes[0] = switch_port.config.queue_bytes;
     slot.port.state.occupied = 1;
-    slot.port.drained_ns = ~0ULL;  // no time drains it
+    slot.port.drained_ns = ~0ULL;  // it never drains
     EXPECT_EQ(::bpf_map_update_elem(maps_.fd(kernel::MapName::kSlots), &kPort, &slot, 0), 0);
   }
 
-  // The UDP payload as it goes on.
+  // The UDP payload after the switch.
   std::vector<std::uint8_t> pass(base::ByteView payload) const {
     const kernel::Frame frame = kernel::frame_of({.traffic_class = 1 << 2}, payload);
     const auto run = kernel::run_program(object_.program_fd(kernel::Program::kXdp), frame);
     EXPECT_TRUE(run.ok()) << run.status().message();
     EXPECT_EQ(run->verdict, std::uint32_t{XDP_REDIRECT});
-    // The lengths in the headers must say what is there: an ordinary socket believes them.
+    // The lengths in the headers must match the frame: an ordinary socket relies on them.
     const std::uint32_t udp_length = spillway_load_be16(&run->frame[38]);
     EXPECT_EQ(udp_length, run->frame.size() - 34);
     EXPECT_EQ(spillway_load_be16(&run->frame[16]), run->frame.size() - 14);

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Fails when a shared library exports a symbol that does not begin with spillway_, or none that does.
+# Fails if a shared library exports a symbol without the prefix spillway_, or none with it.
 #
 #   tests/install/check_exports.sh LIBRARY
 set -euo pipefail
 
-# "address type name@@VERSION": the version itself is listed too, as an absolute symbol.
+# "address type name@@VERSION": the version itself is also listed, as an absolute symbol.
 exports=$(nm -D --defined-only "$1" | awk '$(NF-1) != "A" { sub(/@.*/, "", $NF); print $NF }')
 strays=$(grep -v '^spillway_' <<<"$exports" || true)
 if [[ -n $strays ]]; then

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Installs a build into a temporary folder and uses it as a stranger would: a C and a C++ program
-# through find_package(spillway), the C program again through pkg-config, the examples as two ranks,
-# and the tool.
+# Installs a build into a temporary folder and uses it as an external user would: a C and a C++ program through
+# find_package(spillway), the C program again through pkg-config, the examples as two ranks, and the tool.
 #
 #   tests/install/check_install.sh BUILD_DIR
 set -euo pipefail
@@ -27,7 +26,7 @@ libdir=$(dirname "$library")
 
 step "checking exported symbols"
 "$here/check_exports.sh" "$library"
-# The same check must refuse a library that leaks a symbol.
+# The same check must reject a library that leaks a symbol.
 printf 'void spillway_a(void) {}\nvoid stray(void) {}\n' >"$scratch/stray.c"
 cc -shared -fPIC "$scratch/stray.c" -o "$scratch/libstray.so"
 if "$here/check_exports.sh" "$scratch/libstray.so" 2>"$scratch/stray.log"; then
@@ -50,7 +49,7 @@ free_port() {
   python3 -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
 
-# Without a launcher: two ranks of a program, told by plain variables.
+# Runs two ranks of a program without a launcher, with plain variables.
 run_two_ranks() {
   local meeting rank
   meeting=127.0.0.1:$(free_port)

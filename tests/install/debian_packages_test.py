@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The Debian packages: made by their target, and installed by dpkg on a machine that has never seen Spillway. There C
-and C++ programs are built against the development files, two ranks of an example add up, and two ranks train.
+"""The Debian packages: built by their target, and installed by dpkg on a machine without Spillway. C and C++ programs
+are built there against the development files, two ranks of an example add up, and two ranks train.
 
     tests/install/debian_packages_test.py BUILD_DIR [unittest's arguments]
 
-That machine is this one's root file system with a layer of its own over it and without the source tree. It takes root
-and a kernel that lets root mount; otherwise only the packages' contents are looked at. Without dpkg it skips: exit
-code 77.
+That machine is this one's root file system with an overlay and without the source tree. It needs root and a kernel
+that lets root mount; otherwise only the packages' contents are checked. Skips without dpkg: exit code 77.
 """
 import json
 import os
@@ -21,7 +20,7 @@ import unittest
 import packages
 from packages import HERE, ROOT, run, run_two_ranks
 
-from harness import processes  # packages sets the path
+from harness import processes  # importing packages sets the path
 
 PRIVATE = "--in-a-mount-namespace-of-its-own"
 TOOLS = ("dpkg-deb", "dpkg-shlibdeps", "file")  # cpack needs the latter two
@@ -30,7 +29,7 @@ PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def enter_mount_namespace():
-    """Starts over in a mount namespace of its own, where mounts may be made: they end with this process."""
+    """Restarts this program in its own mount namespace, if mounts are allowed: they end with this process."""
     if PRIVATE in sys.argv:
         sys.argv.remove(PRIVATE)
         return True
@@ -63,7 +62,7 @@ def depends(package):
 
 
 def files(package):
-    """What is not a folder, by path: (rights, owner, where a link leads)."""
+    """Everything but folders, by path: (rights, owner, target of a link)."""
     lines = [line.split(None, 5) for line in run("dpkg-deb", "--contents", deb(package)).splitlines()]
     found = {}
     for rights, owner, _, _, _, path in lines:
@@ -124,7 +123,7 @@ class Contents(unittest.TestCase):
 
 
 class CleanMachine:
-    """This machine's files under a layer of their own: what is written ends with this process."""
+    """This machine's files under an overlay: changes end with this process."""
 
     def __init__(self):
         self._folder = folder = pathlib.Path(tempfile.mkdtemp())
@@ -136,7 +135,7 @@ class CleanMachine:
         run("mount", "-t", "overlay", "spillway-test", "-o", f"lowerdir=/,upperdir={upper},workdir={work}", self.root)
         for shared in ("dev", "proc", "sys"):
             run("mount", "--rbind", f"/{shared}", self.root / shared)
-        # Whoever finds something of ours there has found what is not installed.
+        # A program that uses our files there would use something that is not installed.
         for hidden in (ROOT, BUILD):
             place = self.root / hidden.relative_to("/")
             if place.is_dir():
@@ -154,7 +153,7 @@ class CleanMachine:
         return run(*self.command(*command), PATH=PATH, HOME=self.inside(), **more)
 
     def inside(self, name=""):
-        """Where what lies in its home is found by the programs that run there."""
+        """The path that programs running there see for a file in the machine's home."""
         return str(pathlib.Path("/") / self.home.relative_to(self.root) / name)
 
     def install(self):
@@ -221,7 +220,7 @@ class Installed(unittest.TestCase):
         self.assertLess(losses[-1], losses[0])
 
     def test_when_they_are_removed_nothing_stays(self):
-        """On a machine of its own."""
+        """Runs on a second machine."""
         machine = CleanMachine()
         self.addCleanup(machine.close)
         machine.install()

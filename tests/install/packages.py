@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of packages share: making them, and two ranks that train with what is installed. They are told
+"""Shared by tests of packages: building them, and two ranks that train with the installed package. The ranks are told
 neither where the package is nor where the library is.
 """
 import importlib.util
@@ -18,10 +18,10 @@ sys.path.insert(0, str(ROOT / "tests"))
 from harness import processes
 from harness.processes import STEADY, Started, free_port
 
-BUILDS_S = 300  # ample on a quiet machine for a package that is built
+BUILDS_S = 300  # ample on a quiet machine for building a package
 STEPS = 6
 
-# Imports what is installed, asks for the backend as torch does, and says where things came from.
+# Imports the installed package, asks for the backend as torch does, and reports its locations.
 LOOK = """
 import importlib.metadata, json, spillway
 library = spillway.default_library().version()
@@ -41,7 +41,7 @@ print(torch.distributed.Backend.SPILLWAY)
 
 
 def take_build():
-    """The build folder, off the command line."""
+    """Takes the build folder off the command line."""
     return pathlib.Path(sys.argv.pop(1)).resolve()
 
 
@@ -54,14 +54,14 @@ def has_torch():
 
 
 def environment(**more):
-    """This one, without what could lead to another Spillway than the installed one."""
+    """This environment, without variables that could lead to another Spillway than the installed one."""
     strangers = ("PYTHON", "SPILLWAY_", "LD_", "VIRTUAL_ENV")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(strangers)}
     return {**kept, **STEADY, "OMP_NUM_THREADS": "1", "SPILLWAY_SOCKET_IFNAME": "=lo", "LC_ALL": "C.UTF-8", **more}
 
 
 def run(*command, **more):
-    """What a command wrote; it must succeed."""
+    """A command's output; it must succeed."""
     done = processes.run(command, BUILDS_S, env=environment(**more), cwd="/", capture_output=False,
                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if done.returncode != 0:
@@ -74,7 +74,7 @@ def make(build, target):
 
 
 def run_two_ranks(variables, *command):
-    """What they wrote. `variables` makes those of a rank from its number and a free port."""
+    """Both outputs. `variables` makes a rank's variables from its number and a free port."""
     port = free_port()
     ranks = [Started(command, env=environment(**variables(rank, port)), cwd="/", stderr=subprocess.STDOUT)
              for rank in range(2)]

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The wheel: made by its target, installed into an empty virtual environment, and trained with. Nothing but pip's one
-file leads to the library: neither PYTHONPATH nor SPILLWAY_LIBRARY nor LD_LIBRARY_PATH is set.
+"""The wheel: built by its target, installed into an empty virtual environment, and used for training. Only the file
+that pip installed leads to the library: PYTHONPATH, SPILLWAY_LIBRARY and LD_LIBRARY_PATH are unset.
 
     tests/install/wheel_test.py BUILD_DIR [unittest's arguments]
 
-Without pip, setuptools and wheel it skips: exit code 77. Without torch it only loads the library. The environment sees
+Skips without pip, setuptools and wheel: exit code 77. Without torch it only loads the library. The environment sees
 the system's packages, for torch.
 """
 import importlib.util

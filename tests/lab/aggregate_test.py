@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""All-reduces through a lab's switch that adds, in the kernel where this machine allows it.
+"""All-reduces through a lab's switch that adds, in the kernel if this machine supports it.
 
     tests/lab/aggregate_test.py PATH_TO_SPILLWAY
 
@@ -31,7 +31,7 @@ def can_isolate():
 @unittest.skipUnless(can_isolate(), "network namespaces need root")
 class Aggregate(unittest.TestCase):
     def run_ranks(self, *arguments, code="blocks"):
-        """The lab's account, and what each rank says."""
+        """The lab's report, and each rank's."""
         done = lab("--rate", "250mbit", "--delay", "10us", *arguments, command=("python3", RANK, str(COUNT), "2", code))
         self.assertEqual(done.returncode, 0, done.stderr)
         told = [json.loads(line.split(" ", 1)[1]) for line in done.stderr.splitlines() if line.startswith("[")
@@ -49,17 +49,17 @@ class Aggregate(unittest.TestCase):
         self.assertGreater(sum(rank["added"] for rank in told), sum(rank["alone"] for rank in told), told)
 
     def sent_bytes(self, outcome):
-        """Over all links to owners, which are all hosts."""
+        """Bytes over all links to owners, which are all hosts."""
         return sum(port["sent_bytes"] for port in outcome["fabric"]["ports"])
 
     def test_four_hosts_through_the_switch_in_the_kernel(self):
         plain, told, _ = self.run_ranks("--hosts", "4")
         adding, added, complaints = self.run_ranks("--hosts", "4", "--aggregate")
-        if "fabric runs in user space" not in complaints:  # which says why
+        if "fabric runs in user space" not in complaints:  # which names the reason
             self.assertEqual(adding["dataplane"], "bpf")
         self.assertEqual(told[0]["crc"], added[0]["crc"])
         self.check_adder(adding, added)
-        # To an owner one sum of three parts, and three results as before: four sixths, and what had to be repaired.
+        # To an owner: one sum of three parts, and three results as before. That is four sixths, plus repairs.
         self.assertLess(self.sent_bytes(adding), 0.8 * self.sent_bytes(plain))
 
     def test_the_kernel_says_that_it_has_one_level(self):

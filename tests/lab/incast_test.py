@@ -28,7 +28,7 @@ def slowest():
 
 
 def bench(*arguments, before=()):
-    """Also measures how slow the machine is before it."""
+    """Also measures how slow the machine is before the run."""
     command = [*before, SPILLWAY, "bench", "incast", "--scenario", str(SCENARIO), "--json", *arguments]
     slow_before = slowest()
     done = run(command, env=environment_with())
@@ -44,7 +44,7 @@ class Incast(unittest.TestCase):
         self.assertEqual(ours["protocol"], "spillway")
         self.assertEqual(ours["messages"], 3 * rounds)
         self.assertEqual(ours["beyond_bound"], 0)
-        # No faster than the link, whole packets counted; far from a run that stalls, on a machine as busy as this.
+        # No faster than the link, by whole packets; and far from a stalled run, given how busy the machine is.
         self.assertGreater(ours["p50_of_ideal"], 0.9)
         if ours["p50_of_ideal"] >= 10:
             self.assertLess(ours["p50_of_ideal"], 10 * max(done.slow_before, slowest()))
@@ -62,8 +62,8 @@ class Incast(unittest.TestCase):
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root")
     def test_sending_too_much_is_trimmed(self):
-        """Through the switch in the kernel where this build has one; no message beyond its bound. How near the share
-        comes to its target depends here on when senders get a processor; src/sim/claims_test.cc compares them."""
+        """Through the kernel switch if this build has one; no message beyond its bound. How near the share comes to
+        its target depends here on when senders get a processor; src/sim/claims_test.cc compares them."""
         done = bench("--rounds", "6", "--protocols", "spillway", "--set", "job.trimmed-target=20%",
                      "--set", "switch.early-drop=0", "--set", "switch.control-queue=64k")
         ours = self.check(done, 6)["protocols"][0]
@@ -97,7 +97,7 @@ class Incast(unittest.TestCase):
         self.assertIn("tcp_available_congestion_control", done.stderr)
 
     def test_a_host_that_dies_is_named(self):
-        """A rank is killed in the middle of a round: the others say who, and nothing is left."""
+        """A rank is killed in the middle of a round: the others name it, and nothing is left."""
         command = [SPILLWAY, "bench", "incast", "--scenario", str(SCENARIO), "--rounds", "1000",
                    "--protocols", "spillway"]
         lab = Started(command, self, env=environment_with())
@@ -122,7 +122,7 @@ class Incast(unittest.TestCase):
 
     @staticmethod
     def sent_bytes(process):
-        """By all interfaces of the process's network namespace."""
+        """Bytes sent by all interfaces of the process's network namespace."""
         rows = pathlib.Path(f"/proc/{process}/net/dev").read_text(encoding="ascii").splitlines()[2:]
         return sum(int(row.split(":")[1].split()[8]) for row in rows)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests that put programs into the kernel have in common."""
+"""Shared by tests that load programs into the kernel."""
 import os
 import shutil
 import sys
@@ -11,8 +11,8 @@ SKIPPED = 77
 
 
 def require_kernel_programs(tool):
-    """Ends the test as skipped where programs cannot be loaded. Else the test has namespaces of its own, and a BPF file
-    system that ends with it."""
+    """Skips the test if programs cannot be loaded. Otherwise gives it its own namespaces, and a BPF file system that
+    ends with it."""
     contain()
     probe = run([tool, "switch", "stats", "--name", "nosuch"])
     if "has no eBPF programs" in probe.stderr:

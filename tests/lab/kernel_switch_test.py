@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The switch in the kernel and the receivers' fix-up, between real interfaces.
+"""The kernel switch and the receivers' fix-up, between real interfaces.
 
     tests/lab/kernel_switch_test.py PATH_TO_SPILLWAY
 
-Works in network namespaces of its own. Without the right to load programs everything is skipped.
+Runs in its own network namespaces. Everything is skipped without the right to load programs.
 """
 import collections
 import contextlib
@@ -33,8 +33,8 @@ from kernel_rights import require_kernel_programs
 TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
 NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
 NAME = f"test{os.getpid()}"
-RATE, QUEUE_BYTES = 10e6, 32 << 10  # of a port, unless a test says otherwise
-SLOW = "100kbit", 100e3  # a port's rate that this process exceeds many times over on any machine, however busy
+RATE, QUEUE_BYTES = 10e6, 32 << 10  # a port's, unless a test overrides them
+SLOW = "100kbit", 100e3  # a port rate that this process exceeds many times over on any machine, however busy
 PORT = 7077
 WIRE_BYTES = 24  # preamble, checksum and gap of a frame
 
@@ -42,7 +42,7 @@ WIRE_BYTES = 24  # preamble, checksum and gap of a frame
 # 80 bytes of head.
 HEADER = (bytes([0x21]) + bytes(31) + bytes([0x1F, 0x50, 0, 0, 0, 22, 20, 0]) + bytes(4) +
           bytes([0, 0, 0x80, 0x3F]))
-# Another, of a whole row: 8192 coordinates, 8 planes, 256 quanta, which 0 stands for.
+# Another, of a whole row: 8192 coordinates, 8 planes, 256 quanta, which are encoded as 0.
 WHOLE_ROW = HEADER[:32] + bytes([0x1D, 0x48, 0, 0, 0, 0]) + HEADER[38:]
 SUM = 0x8  # type of a sum packet
 
@@ -53,14 +53,14 @@ RXVLAN = 0x100  # a flag of an interface's offloads
 SOL_PACKET, PACKET_AUXDATA, PACKET_IGNORE_OUTGOING, ETH_P_ALL = 263, 8, 23, 3
 VLAN_IS_VALID = 0x10
 
-NETLINK_LINKS, NETLINK_TC = 1, 8  # groups that hear of changes
+NETLINK_LINKS, NETLINK_TC = 1, 8  # groups that are notified of changes
 
 Q, AD = bytes.fromhex("8100002a"), bytes.fromhex("88a80063")
 TAGS = {"plain": b"", "q": Q, "ad": AD, "ad and q": AD + Q, "three tags": AD + Q + Q}
-# Stations behind hosts 0 and 1 that are not the hosts' own: their kernels say nothing about them.
+# Stations behind hosts 0 and 1 with other addresses than the hosts: their kernels do not answer for them.
 ADDRESS = [bytes.fromhex(f"02535700020{i}") for i in range(2)]
 EVERYBODY = b"\xff" * 6
-# Stations that tell whether everything before their frames has passed the switch.
+# Stations whose frames show that everything before them has passed the switch.
 MARKER = [bytes.fromhex(f"0253570003{i:02x}") for i in range(2)]
 
 
@@ -72,7 +72,7 @@ def checksum(data):
 
 
 def frame(receiver, sender, tags, payload=HEADER + bytes(1300)):
-    """A datagram over IPv4; its UDP checksum is left out."""
+    """A datagram over IPv4 without a UDP checksum."""
     ip = bytearray(bytes.fromhex("4524000000010000401100000a4e00020a4e0001"))
     ip[2:4] = (28 + len(payload)).to_bytes(2, "big")
     ip[10:12] = checksum(ip).to_bytes(2, "big")
@@ -81,7 +81,7 @@ def frame(receiver, sender, tags, payload=HEADER + bytes(1300)):
 
 
 def part(rank, word):
-    """A sum packet of job 1 for rank 0 that two ranks make whole, all words alike (docs/wire.md)."""
+    """One rank's sum packet of job 1 for rank 0; two ranks complete the sum. All words are alike (docs/wire.md)."""
     header = bytearray(88)
     header[0] = 0x20 | SUM
     header[2:4] = (1).to_bytes(2, "little")
@@ -91,7 +91,7 @@ def part(rank, word):
 
 
 def trimmed(whole, tags, size=256):
-    """What a switch leaves of such a frame: its tags, and lengths that agree with the cut."""
+    """The frame after a switch's trim: with its tags, and lengths that agree with the trim."""
     cut, ip = bytearray(whole[:size]), 14 + len(tags)
     cut[ip + 1] = 48 << 2
     cut[ip + 2:ip + 4] = (size - ip).to_bytes(2, "big")
@@ -106,7 +106,7 @@ def tool(*arguments, before=()):
 
 
 def attached_programs():
-    """What is attached to this namespace's interfaces, as iproute2 sees it."""
+    """Programs attached to this namespace's interfaces, as iproute2 sees them."""
     links = run(["ip", "-details", "link", "show"], check=True).stdout
     disciplines = run(["tc", "qdisc", "show"], check=True).stdout
     return links.count("prog/xdp"), disciplines.count("clsact")
@@ -136,9 +136,9 @@ def udp_socket(host, target):
 
 
 class Traffic(contextlib.ExitStack):
-    """Datagrams to host 0, sent as fast as this process can, and what host 0 receives of them, by length.
+    """Datagrams to host 0, sent as fast as this process can, and the ones that host 0 receives, by length.
 
-    The hosts have found each other before the time that is counted begins.
+    The hosts resolve each other's addresses before the measured time begins.
     """
 
     BURST = 32
@@ -196,13 +196,13 @@ class Traffic(contextlib.ExitStack):
         return self
 
     def excess(self, rate=RATE):
-        """Frames that were sent beyond those for which a link of this rate and its queue had room."""
+        """Frames sent beyond what a link of this rate and its queue had room for."""
         room_bits = rate * (time.monotonic() - self.began) + 8 * QUEUE_BYTES
         return self.sent - self.sent_before - room_bits / self.frame_bits
 
 
 class Station:
-    """Frames as they are on the wire of a host: those it says, and those it hears from others."""
+    """Frames on the wire of a host: those it sends, and those it receives from others."""
 
     def __init__(self, test, host):
         def make():
@@ -222,7 +222,7 @@ class Station:
             self.socket.send(one)
 
     def listen(self):
-        """Takes what has come. The kernel hands over the outermost VLAN tag beside its frame."""
+        """Reads what has arrived. The kernel delivers the outermost VLAN tag beside its frame."""
         with contextlib.suppress(BlockingIOError):
             while True:
                 one, notes, _, _ = self.socket.recvmsg(65536, 256, socket.MSG_DONTWAIT)
@@ -235,13 +235,13 @@ class Station:
         return [one for one in self.heard if one[6:12] == source]
 
     def reach(self, other):
-        """Returns once the other station has heard a frame of this one that is sent now; what it said before has passed
-        the switch then."""
+        """Returns once the other station has received a frame of this one that is sent now: earlier frames have then
+        passed the switch."""
         mark = os.urandom(8)
 
         def is_heard():
             other.say(frame(EVERYBODY, other.marker, b"", b"hello"))
-            self.say(frame(other.marker, self.marker, b"", HEADER + mark))  # which every kind of switch forwards
+            self.say(frame(other.marker, self.marker, b"", HEADER + mark))  # every kind of switch forwards it
             other.listen()
             return any(mark in one for one in other.heard_from(self.marker))
 
@@ -274,7 +274,7 @@ class KernelSwitch(unittest.TestCase):
 
     @staticmethod
     def set_offloads():
-        """Frames as on a wire, with whole checksums; and eth0 able to take what XDP sends it."""
+        """Frames as on a wire, with complete checksums; and eth0 able to receive what XDP sends it."""
         ethtool("eth0", ETHTOOL_STXCSUM, 0)
         ethtool("eth0", ETHTOOL_SGRO, 1)
 
@@ -302,7 +302,7 @@ class KernelSwitch(unittest.TestCase):
         return {port["port"]: port for port in json.loads(done.stdout)["ports"]}
 
     def send(self, is_enough, what, **traffic):
-        """What host 0 receives of what the others send until that is enough."""
+        """What host 0 receives from the others until it is enough."""
         with Traffic(**traffic) as sending:
             return sending.send_until(is_enough, what)
 
@@ -325,7 +325,7 @@ class KernelSwitch(unittest.TestCase):
                     with Traffic(target, header + bytes(1300)) as traffic:
                         traffic.send_until(lambda so_far: min(so_far.lengths[head], so_far.lengths[whole]) > 100,
                                            "whole frames and heads")
-                        # Whole frames are those the link had room for in that time, and never more.
+                        # Whole frames are those that the link had room for in that time, and never more.
                         passed = traffic.lengths[whole] - traffic.sent_before
                         self.assertLess(passed, traffic.sent - traffic.sent_before - traffic.excess() + 1)
                     self.check_trims(traffic, head, whole)
@@ -333,11 +333,11 @@ class KernelSwitch(unittest.TestCase):
                     self.assertEqual(attached_programs(), (0, 0))
 
     def test_xdp_forwards_by_itself(self):
-        """Once everybody has been heard no bridge is needed."""
+        """Once all stations have sent, no bridge is needed."""
         self.assertEqual(self.attach("--hook", "xdp", rate="10gbit").returncode, 0)
         for host in range(self.PORTS):
             ip("-n", namespace_of(host), "neighbour", "flush", "all")
-        with Traffic() as traffic:  # all have found each other
+        with Traffic() as traffic:  # all have resolved each other's addresses
             try:
                 for i in range(self.PORTS):
                     ip("link", "set", f"p{i}", "nomaster")
@@ -378,7 +378,7 @@ class KernelSwitch(unittest.TestCase):
                       metrics)
 
     def kill_a_watcher(self):
-        """In the middle of its work: once it has shown something on its terminal."""
+        """Kills it in the middle of its work: once it has shown something on its terminal."""
         screen, terminal = os.openpty()
         self.addCleanup(os.close, screen)
         self.addCleanup(os.close, terminal)
@@ -386,7 +386,7 @@ class KernelSwitch(unittest.TestCase):
             wait_until(lambda: select.select([screen], [], [], 0)[0], "what a watcher shows")
 
     def test_slots_survive_what_attached_them(self):
-        """A sum that one part began is whole with the next, whoever came and went meanwhile."""
+        """A sum that one part began is completed by the next, whichever processes came and went meanwhile."""
         for hook in (("--hook", "xdp"), ("--hook", "tc", "--forward")):
             with self.subTest(hook=hook):
                 done = self.attach(*hook, "--slots", "64", "--job-limit", "1=8", rate="1gbit")
@@ -413,7 +413,7 @@ class KernelSwitch(unittest.TestCase):
         return next(job for job in jobs if job["job"] == number)
 
     def test_keeps_forwarding_under_a_flood_of_garbage(self):
-        """Ten times the port's rate in small packets: whoever else sends still gets through."""
+        """Ten times the port's rate in small packets: other senders still get through."""
         slow, rate = SLOW
         self.assertEqual(self.attach("--hook", "tc", "--others", "queue", rate=slow).returncode, 0)
         with Traffic(senders=(1,)) as traffic, Traffic(payload=os.urandom(40), senders=(2,), port=PORT + 1) as flood:
@@ -432,8 +432,8 @@ class KernelSwitch(unittest.TestCase):
 
     @contextlib.contextmanager
     def switch(self, kind):
-        """A switch whose ports trim whatever is longer than 1000 bytes; yields how to end it, which
-        gives its counts."""
+        """A switch whose ports trim packets longer than 1000 bytes; yields a function that ends it and returns its
+        counts."""
         config = self.config(rate="1gbit")
         path = pathlib.Path(config)
         path.write_text(path.read_text().replace(f"queue={QUEUE_BYTES}", "queue=1000"))
@@ -471,7 +471,7 @@ class KernelSwitch(unittest.TestCase):
         return Station(self, 0), Station(self, 1)
 
     def test_trims_tagged_frames_alike_everywhere(self):
-        """Tags stay, lengths agree with the cut; what has too many tags goes on untouched."""
+        """Tags stay, and lengths agree with the trim; frames with too many tags pass untouched."""
         for kind in self.SWITCHES:
             with self.subTest(switch=kind), self.switch(kind) as end:
                 hellos = [frame(EVERYBODY, ADDRESS[0], tags, b"hello") for tags in TAGS.values()]
@@ -480,20 +480,20 @@ class KernelSwitch(unittest.TestCase):
                 listener.reach(talker)
                 whole = {name: frame(ADDRESS[0], ADDRESS[1], tags) for name, tags in TAGS.items()}
                 whole["three tags"] = frame(ADDRESS[0], ADDRESS[1], TAGS["three tags"],
-                                            HEADER + bytes(800))  # fits: others' are not trimmed
+                                            HEADER + bytes(800))  # fits: other frames are not trimmed
                 talker.say(*whole.values())
                 talker.reach(listener)
                 came = listener.heard_from(ADDRESS[1])
                 expected = {trimmed(whole[name], tags) for name, tags in TAGS.items()
                             if name != "three tags"}
-                if kind != "xdp":  # which leaves it to a bridge, and there is none
+                if kind != "xdp":  # xdp leaves it to a bridge, and there is none
                     expected.add(whole["three tags"])
                 self.assertEqual(set(came), expected)
                 port = {port["port"]: port for port in end()["ports"]}["switch0->host0"]
                 self.assertEqual(port["packets"]["trimmed"], 4)
 
     def test_never_sends_back_where_it_came_from(self):
-        neighbour = bytes.fromhex("025357000299")  # behind host 1's port, too
+        neighbour = bytes.fromhex("025357000299")  # also behind host 1's port
         for kind in self.SWITCHES:
             with self.subTest(switch=kind), self.switch(kind) as end:
                 said = []
@@ -503,11 +503,11 @@ class KernelSwitch(unittest.TestCase):
                 listener, talker = self.stations()
                 talker.say(*said)
                 talker.reach(listener)
-                listener.reach(talker)  # behind whatever came back
+                listener.reach(talker)  # after anything that came back
                 self.assertEqual(talker.heard_from(ADDRESS[1]), [])
                 self.assertEqual(listener.heard_from(ADDRESS[1]), [])
                 stats = end()
-                if kind != "tc and a bridge":  # the bridge forwards, or does not
+                if kind != "tc and a bridge":  # there the bridge decides
                     self.assertEqual(stats["same_port"], 3)
 
     def vlan_offload(self, name):
@@ -553,7 +553,7 @@ class KernelSwitch(unittest.TestCase):
             self.assertEqual(tool("fixup", "detach", "--interface", "eth0", before=on_host).returncode, 0)
         self.assertEqual(tool("switch", "detach", "--name", NAME).returncode, 0)
 
-    # -------------------------------------------------------------- what goes wrong
+    # -------------------------------------------------------------- failures
 
     def test_attaches_all_ports_or_none(self):
         for hook in ("xdp", "tc"):
@@ -580,7 +580,7 @@ class KernelSwitch(unittest.TestCase):
         self.assertIn("is attached", done.stderr)
 
     def filters(self):
-        """The programs on the ports' ways out."""
+        """The programs on the ports' egress."""
         return "".join(
             run(["tc", "filter", "show", "dev", f"p{i}", "egress"]).stdout for i in range(self.PORTS))
 
@@ -603,8 +603,8 @@ class KernelSwitch(unittest.TestCase):
         self.assertEqual(attached_programs(), (0, 0))
 
     def test_can_be_detached_after_a_kill(self):
-        """Whenever attach is killed, detach finds what there is of it: before and after it has pinned something, and
-        while it changes interfaces, of which the kernel tells."""
+        """Whenever attach is killed, detach finds what it left: before and after it has pinned something, and while
+        it changes interfaces, which the kernel reports."""
         self.assertEqual(self.attach().returncode, 0)
         all_pins = self.pins()
         self.assertEqual(tool("switch", "detach", "--name", NAME).returncode, 0)
@@ -622,7 +622,7 @@ class KernelSwitch(unittest.TestCase):
         return sum(len(files) for _, _, files in os.walk("/sys/fs/bpf"))
 
     def kill_attach_at(self, pins, changes):
-        """Or once it has ended, where it is faster than this process."""
+        """Or once it has ended, if it is faster than this process."""
         told = 0
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as kernel:
             kernel.bind((0, NETLINK_LINKS | NETLINK_TC))

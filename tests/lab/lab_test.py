@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The network lab as its users meet it: real namespaces, real sockets, real signals.
+"""The network lab as its users see it: real namespaces, real sockets, real signals.
 
     tests/lab/lab_test.py PATH_TO_SPILLWAY
 """
@@ -24,8 +24,7 @@ from harness.processes import Started, environment_with, run
 TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
 NOBODY = 65534
 
-# Every rank sends its number to rank 0, which answers with their sum. Rank 0 listens wherever the
-# others may be late: they try again.
+# Every rank sends its number to rank 0, which answers with their sum. Rank 0 may listen late: the others retry.
 SUM_OVER_TCP = r"""
 import os, socket, time
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -48,7 +47,7 @@ else:
 print("sum", total)
 """
 
-# Rank 1 sends `BYTES` to rank 0, which says how long that took.
+# Rank 1 sends `BYTES` to rank 0, which prints the duration.
 TRANSFER = r"""
 import os, socket, time
 size = int(os.environ["BYTES"])
@@ -76,7 +75,7 @@ def lab(*arguments, prefix=(), **options):
     return run([*prefix, TOOL, "lab", *arguments], env=environment_with(), **options)
 
 
-# Not sys.executable: that may be one that only its owner may run.
+# Not sys.executable, which may be executable only for its owner.
 PYTHON = shutil.which("python3", path="/usr/bin:/bin") or sys.executable
 
 
@@ -89,7 +88,7 @@ def interfaces():
 
 
 def processes_with(mark):
-    """Numbers of the processes whose command line holds `mark`."""
+    """Ids of processes that have `mark` in their command line."""
     found = []
     for folder in pathlib.Path("/proc").iterdir():
         try:
@@ -148,7 +147,7 @@ class Usage(unittest.TestCase):
 
 
 class Ranks:
-    """What holds for every kind of isolation."""
+    """Tests that hold for every kind of isolation."""
     isolation = "auto"
     prefix = ()
 
@@ -251,7 +250,8 @@ class AsRoot(Ranks, unittest.TestCase):
         self.assertRegex(result.stderr, r"busiest link: switch0->host[01], used for \d+ % of")
 
     def check_use_over_time(self, time):
-        """Its mean is the link's use. Less where a late fabric sent much at once: a bin holds what the link carries."""
+        """Its mean is the link's use. It is less if a late fabric sent much at once: a bin is limited to the link's
+        capacity."""
         bins, length, elapsed = time["use_over_time"], time["bin_ms"], time["elapsed_ms"]
         mean = sum(use * min(length, elapsed - at * length) for at, use in enumerate(bins)) / elapsed
         self.assertLessEqual(max(bins), 1.0)
@@ -330,7 +330,7 @@ class Endings(unittest.TestCase):
     """Whatever ends a lab, nothing of it is left."""
 
     def start(self, isolation):
-        # A command line that no other process has, of a rank and of a child of it.
+        # A command line, of a rank and its child, that no other process has.
         self.mark = f"lab-test-{os.getpid()}-{time.monotonic_ns()}"
         script = f"sh -c 'echo child; sleep infinity; : {self.mark}' & echo ready; wait; : {self.mark}"
         process = Started([TOOL, "lab", "run", "--hosts", "2", "--isolation", isolation, "--allow-late", "--",

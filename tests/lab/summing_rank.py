@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A rank of a lab that all-reduces a few times in a code that switches can add; then it says what came of it.
+"""A rank of a lab that all-reduces a few times in a code that switches can add, and reports the outcome.
 
     tests/lab/summing_rank.py COUNT OPERATIONS CODE
 
-Writes one line of JSON: the CRC of all results, the largest error of any value, parts that came added up and those that
-came by themselves, and bytes that it sent.
+Writes one line of JSON: the CRC of all results, the largest error of any value, the parts that arrived summed and
+unsummed, and the bytes that it sent.
 """
 import array
 import json

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Packets followed through a lab and through an attached switch.
+"""Packets traced through a lab and through an attached switch.
 
     tests/lab/trace_test.py PATH_TO_SPILLWAY
 
-Works in network namespaces of its own. Without the right to load programs everything is skipped.
+Runs in its own network namespaces. Everything is skipped without the right to load programs.
 """
 import collections
 import json
@@ -31,7 +31,7 @@ NAME = f"trace{os.getpid()}"
 JOB = ("--scenario", str(SCENARIO), "--rate", "100mbit", "--set", "switch.queue=32k", "--set",
        "switch.early-drop=0", "--set", "job.bytes=200KB")
 
-# Sends so many data packets (docs/wire.md), numbered from 0 on, for each line that it reads.
+# Sends a portion of data packets (docs/wire.md), numbered from 0 on, for each line that it reads.
 SENDER = r"""
 import itertools, socket, struct, sys
 sender, numbers = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), itertools.count()
@@ -43,7 +43,7 @@ for line in sys.stdin:
 """
 PACKETS, PORTION = 600, 100
 
-# A frame for everybody: the switch learns where its sender is.
+# A broadcast frame: the switch learns where its sender is.
 ANNOUNCEMENT = r"""
 import socket
 sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -57,7 +57,7 @@ def tool(*arguments):
 
 
 class Trace:
-    """A Chrome trace, by packets: the arrow that follows each leads from bar to bar."""
+    """A Chrome trace, by packets: each packet's arrow leads from bar to bar."""
 
     def __init__(self, path):
         self.events = json.loads(pathlib.Path(path).read_text())["traceEvents"]
@@ -66,7 +66,7 @@ class Trace:
         self.bars = [event for event in self.events if event["ph"] == "X"]
 
     def paths(self):
-        """Per arrow its phases and its bars, in the order of the file."""
+        """Phases and bars per arrow, in the order of the file."""
         at = {(bar["pid"], bar["tid"], bar["ts"]): bar for bar in self.bars}
         paths = collections.defaultdict(lambda: ("", []))
         for event in self.events:
@@ -221,8 +221,8 @@ class OfASwitch(unittest.TestCase):
         return ["ip", "netns", "exec", self.space(host), sys.executable, "-c", script, *arguments]
 
     def send(self, host):
-        """Returns once the switch has decided about all packets how many of them were lost before it. A portion follows
-        when the last is through: all namespaces share a processor's backlog, which is short."""
+        """Sends all packets; returns how many were lost before the switch, once it has decided about the rest. A
+        portion follows when the last one is through: all namespaces share a processor's backlog, which is short."""
         before, lost_before = self.decided(), self.lost(host)
         with Started(self.on(host, SENDER, f"10.78.0.{2 - host}"), stdin=subprocess.PIPE) as sender:
             for sent in range(PORTION, PACKETS + 1, PORTION):
@@ -239,22 +239,22 @@ class OfASwitch(unittest.TestCase):
     def start_trace(self):
         tracing = Started([TOOL, "trace", "switch", "--name", NAME, "--for", f"{patience(600):.0f}s", "--json", "--out",
                            self.path], self)
-        # The file is made once the switch is listened to.
+        # The file appears once the reader is attached to the switch.
         wait_until(lambda: self.path.exists() or tracing.poll() is not None, "a trace that has begun")
         self.assertIsNone(tracing.poll())
         return tracing
 
     def test_what_it_decides(self):
-        """Repeated where packets were lost before the switch, because other traffic filled the backlog."""
+        """Repeated if packets were lost before the switch, because other traffic filled the backlog."""
         self.attach("--trace")
         run(self.on(0, ANNOUNCEMENT), check=True)
-        self.send(1)  # what the switch tells of these nobody hears
+        self.send(1)  # nobody reads the switch's events about these
         limit = Limit(20)
         while (lost := self.trace_packets()) > 0:
             self.assertGreater(limit.left(), 0, f"{lost} packets were lost again before the switch")
 
     def trace_packets(self):
-        """Checks the trace, unless packets were lost; returns how many."""
+        """Checks the trace, unless packets were lost; returns the number of lost packets."""
         self.path.unlink(missing_ok=True)
         before = self.trimmed()
         tracing = self.start_trace()
@@ -277,7 +277,7 @@ class OfASwitch(unittest.TestCase):
         return lost
 
     def verdicts(self):
-        """Of the port to host 0: packets by what became of them."""
+        """Packets of the port to host 0, by verdict."""
         ports = json.loads(tool("switch", "stats", "--name", NAME, "--json").stdout)["ports"]
         return next(port["packets"] for port in ports if port["port"] == "switch0->host0")
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""codec="auto": what the chooser makes of times and errors that are made up here, and two ranks that go through trials
+"""codec="auto": the chooser's decisions on synthetic times and errors, and two ranks that go through trials
 (auto_scenarios.py).
 
     tests/python/auto_codec_test.py LIBRARY [unittest's arguments]
 
-Without torch it skips: exit code 77.
+Skips without torch: exit code 77.
 """
 import os
 import random
@@ -33,7 +33,7 @@ ALL = (PLANES_5, THC, CODED, SKETCH, PLANES_8, PLANES_16, EXACT)
 
 
 class World:
-    """Steps that take what their code's bits take on a link, with some noise, and err as the code does."""
+    """Steps whose time follows from the code's bits on a link, with some noise, and whose error is the code's."""
 
     def __init__(self, coding=None, error=None, bits=None, step=1.0, per_bit=0.0, zeros=0.0, noise=0.0, seed=1):
         self.coding, self.errors, self.bits = coding or {}, {CODED: 0.05, **(error or {})}, {THC: 7, **(bits or {})}
@@ -53,7 +53,7 @@ class World:
         return Seen(seconds, self.errors.get(candidate, 0.0), self.zeros)
 
     def choose(self, chooser, most=200):
-        """Until there is another choice: what was tried, unit by unit."""
+        """Runs until the choice changes; returns the trials, unit by unit."""
         before, tried = chooser.choice, []
         while chooser.choice is before:
             tried.append((chooser.candidate, chooser.purpose))
@@ -151,7 +151,7 @@ class Choosing(unittest.TestCase):
                     chooser.note(seen)
 
     def test_noise_costs_little(self):
-        """Over many worlds, what is chosen takes little more than what would have been best."""
+        """Over many worlds, the choice takes little longer than the best one would have."""
         lost = []
         for seed in range(40):
             world = World({PLANES_5: 0.3, THC: 0.1, CODED: 0.8}, per_bit=0.2, noise=0.2, seed=seed)
@@ -163,7 +163,7 @@ class Choosing(unittest.TestCase):
 
 class LookingAgain(unittest.TestCase):
     def looks(self, chooser, world, count):
-        """The purposes of so many notes."""
+        """The purposes of the next `count` notes."""
         seen = []
         for _ in range(count):
             seen.append(chooser.purpose)
@@ -183,7 +183,7 @@ class LookingAgain(unittest.TestCase):
         self.looks(chooser, World(coding, per_bit=0.001), 2)
         slow = World(coding, per_bit=1.0)
         tried = slow.choose(chooser)
-        self.assertEqual(tried[:2], [(EXACT, Purpose.USE), (EXACT, Purpose.TIME)])  # it needs not settle
+        self.assertEqual(tried[:2], [(EXACT, Purpose.USE), (EXACT, Purpose.TIME)])  # it need not settle
         self.assertEqual(chooser.choice.candidate, PLANES_5)
 
     def test_gradients_that_got_coarse_are_noticed(self):
@@ -214,7 +214,7 @@ class LookingAgain(unittest.TestCase):
         self.assertEqual(len({candidate for candidate, _ in tried}), codec_chooser.FEW)
 
     def test_a_change_that_comes_and_goes_costs_less_and_less(self):
-        """Times that jump at every look, and a choice that is right all the same."""
+        """Times jump at every look, but the choice stays right."""
         chooser, units = CodecChooser(ALL, 0.1), {True: 0, False: 0}
         for note in range(1000):
             world = World(per_bit=1.0, step=4.0 * (note % 2))
@@ -242,7 +242,7 @@ class Steps(unittest.TestCase):
         self.assertEqual(times, [1.0, 3.0, 3.0, 3.0, 3.0, 3.0])
 
     def test_samples_stand_for_their_buckets(self):
-        """Of a small bucket that is exact and a large one that is off by half."""
+        """A small bucket that is exact, and a large one that is off by half."""
         small, large = torch.ones(100), torch.ones(20 * auto_codec.SAMPLED)
         sample = ErrorSample()
         for bucket in (small, large):

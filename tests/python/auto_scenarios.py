@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""codec="auto" by hook and by variable, at one rank of auto_codec_test.py."""
+"""codec="auto" through the hook and through the variable, at one rank of auto_codec_test.py."""
 import os
 
 import torch
@@ -30,7 +30,7 @@ def assert_same_choice(candidate):
 
 
 def a_hook_tries_and_chooses():
-    """Replicas stay the same through all codes; a run that goes on from its checkpoint tries nothing."""
+    """Replicas stay the same through all codes; a run that resumes from its checkpoint does not try any."""
     model = ddp_scenarios.make_model()
     hook, optimizer, codecs = spillway.torch.attach(model, codec="auto"), sgd(model), []
     for step in range(MOST_STEPS):
@@ -71,7 +71,7 @@ def the_backend_tries_and_chooses():
         assert_close(tensor, 3.0)
         if auto.choice is not None:
             break
-    # By times that a busy machine has made up, exact may be foretold to take too long.
+    # With a busy machine's times, exact may be predicted as too slow, and not tried.
     (exact,) = [trial for trial in auto.choice.trials if trial.candidate.codec == "exact"]
     assert {"planes", "coded"} <= codes and ("exact" in codes or exact.outcome.startswith("not tried")), codes
     assert_same_choice(auto.choice.candidate)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Which all-reduce of a backward pass is how urgent. Apart from the tests with ranks: those are forked, which torch 2
+"""The urgency of all-reduces in a backward pass. Separate from the tests with ranks: those are forked, which torch 2
 does not allow once this process has run a backward pass.
 
     tests/python/backward_order_test.py LIBRARY [unittest's arguments]
 
-Without torch it skips: exit code 77.
+Skips without torch: exit code 77.
 """
 import unittest
 from unittest import mock
@@ -22,7 +22,7 @@ from spillway.torch.layers import priority_of
 
 class BackwardOrder(unittest.TestCase):
     def priorities(self, order, calls):
-        """Of so many calls in one backward pass."""
+        """Priorities of so many calls in one backward pass."""
         said = []
         tensor = torch.ones(1, requires_grad=True)
         tensor.register_hook(lambda _: said.extend(priority_of(*order.next_place()) for _ in range(calls)))

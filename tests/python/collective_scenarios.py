@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every collective of the backend beside Gloo's, at one rank of torch_test.py."""
+"""Every collective of the backend against Gloo's, at one rank of torch_test.py."""
 import datetime
 import gc
 import os
@@ -12,11 +12,11 @@ import spillway.torch
 from spillway.torch.meeting import join_through_store
 
 COUNT = 1000
-# What travels as itself, and what only moves.
+# Types that travel as themselves, and types that can only be moved.
 INTEGERS = [torch.int32, torch.int64, torch.int8, torch.uint8]
 REDUCIBLE = [torch.float32, torch.float64, torch.float16, torch.bfloat16, *INTEGERS]
 MOVABLE = [torch.bool, torch.int16, torch.complex64, torch.complex128]
-GLOO_LACKS = [torch.bfloat16, torch.bool]  # some releases
+GLOO_LACKS = [torch.bfloat16, torch.bool]  # in some releases
 
 gloo = None
 rank = world = None
@@ -35,7 +35,7 @@ def tear_down():
 
 
 def values(dtype, count=COUNT, of=None):
-    """A rank's, the same in every call: small whole numbers, which all types hold and add up exactly."""
+    """A rank's values, the same in every call: small whole numbers, which all types represent and add exactly."""
     generator = torch.Generator().manual_seed(rank if of is None else of)
     return torch.randint(0, 2 if dtype == torch.bool else 9, (count,), generator=generator).to(dtype)
 
@@ -91,7 +91,7 @@ def reductions_of_integers_wrap_around_and_meet_bit_by_bit_as_gloos_do():
 
 
 def any_bits(dtype):
-    """A rank's, the same in every call."""
+    """A rank's bits, the same in every call."""
     generator = torch.Generator().manual_seed(rank)
     return torch.randint(-2**62, 2**62, (COUNT,), generator=generator).to(dtype)
 
@@ -117,14 +117,14 @@ def bools_stay_bools():
         dist.all_reduce(mine, op=op)
         assert_equal(mine, expected)
         assert mine.view(torch.uint8).max() <= 1
-        # As bytes, Gloo's are true and false in the same places.
+        # Gloo gets bytes; true and false must be in the same places.
         reference = values(torch.bool).to(torch.uint8)
         dist.all_reduce(reference, op=op, group=gloo)
         assert_equal(mine, reference.to(torch.bool))
 
 
 def sparse(dtype=torch.float32, shape=(50, 7), entries=20, of=None):
-    """A rank's, not coalesced, the same in every call."""
+    """A rank's tensor, not coalesced, the same in every call."""
     generator = torch.Generator().manual_seed(rank if of is None else of)
     indices = torch.randint(0, shape[0], (1, entries), generator=generator)
     numbers = torch.randint(-9, 9, (entries, *shape[1:]), generator=generator).to(dtype)
@@ -144,7 +144,7 @@ def sparse_tensors_are_added_up_as_gloos_are():
         each.mul_(1 / 3)
         dist.all_reduce(each, group=group)
     assert_equal(mine.values(), reference.coalesce().values())  # to the last bit
-    for dtype in (torch.float16, torch.bfloat16, torch.int16):  # which this Gloo has not
+    for dtype in (torch.float16, torch.bfloat16, torch.int16):  # this Gloo lacks them
         mine = sparse(dtype)
         dist.all_reduce(mine)
         assert_equal(mine.to_dense(), sum(sparse(of=peer).to_dense() for peer in range(world)).to(dtype))
@@ -172,7 +172,7 @@ def sparse_tensors_that_differ_are_named():
     shape = (50, 7) if rank != 1 else (40, 7)
     refuses(ValueError, ["alike", "rank 0's is (50, 7)", "rank 1's (40, 7)"],
             lambda: dist.all_reduce(sparse(shape=shape)))
-    dense = torch.ones(3)  # the group goes on
+    dense = torch.ones(3)  # the group is still usable
     dist.all_reduce(dense)
     assert_equal(dense, torch.full((3,), float(world)))
     refuses(ValueError, ["sums alone"], lambda: dist.all_reduce(sparse(), op=dist.ReduceOp.MAX))
@@ -184,10 +184,10 @@ def lazily_conjugated_and_negated_tensors_are_resolved():
     mine = (numbers * (rank + 1)).conj()
     assert mine.is_conj()
     everybody = [torch.zeros(3, dtype=numbers.dtype) for _ in range(world)]
-    dist.group.WORLD.allgather([everybody], [mine]).wait()  # torch's own function takes them only in part
+    dist.group.WORLD.allgather([everybody], [mine]).wait()  # torch's own function accepts them only in part
     for peer in range(world):
         assert_equal(everybody[peer], (numbers * (peer + 1)).conj().resolve_conj())
-    # In place, where some ranks' have the bit and some have not: what a rank reads is what was sent.
+    # In place, with the conjugate bit at some ranks only: a rank reads the value that was sent.
     mine = (numbers * (rank + 1)).conj() if rank != 1 else numbers * 2
     physical = mine.conj() if rank != 1 else mine
     dist.broadcast(mine, src=1)
@@ -306,7 +306,7 @@ def sends_and_receives():
 
 def tags_are_received_in_any_order():
     after, before = (rank + 1) % world, (rank - 1) % world
-    for count in (5, 200_000):  # of which the larger are not sent before they are asked for
+    for count in (5, 200_000):  # the larger ones are sent only on request
         for tags in ([1, 2, 3], [3, 1, 2], [2, 0, 2]):
             sending = [dist.isend(torch.full((count,), float(10 * rank + at)), after, tag=tag)
                        for at, tag in enumerate(tags)]
@@ -335,9 +335,9 @@ def receives_from_any_rank():
             assert_equal(got, torch.full((1000,), 100 * source + heard.count(source)))
             heard.append(source)
         assert sorted(heard) == sorted(2 * list(range(1, world)))
-        dist.barrier()  # or one from any rank might get what follows
+        dist.barrier()  # otherwise a receive from any rank might get what follows
         got = torch.zeros(2)
-        assert dist.recv(got, tag=5) == 2 and got[0] == 5.0  # a named rank's own message waits for its turn
+        assert dist.recv(got, tag=5) == 2 and got[0] == 5.0  # a message from a named rank waits for its own receive
         assert dist.recv(got, src=2) == 2 and got[0] == 4.0
     else:
         for at in range(2):
@@ -348,7 +348,7 @@ def receives_from_any_rank():
             dist.send(torch.full((2,), 5.0), 0, tag=5)
             waits.wait()
     dist.barrier()
-    if rank == 0:  # one from any rank takes nothing of an all_to_all's that is called behind it
+    if rank == 0:  # a receive from any rank takes nothing from a later all_to_all
         got = torch.zeros(4)
         receiving = dist.group.WORLD.recv_anysource([got], 0)
     outputs = [torch.zeros(peer + 1) for peer in range(world)]
@@ -449,7 +449,7 @@ def futures():
 
 
 def a_future_does_not_wait_for_an_earlier_one():
-    """A receive is under way; its message is sent when a later all-reduce has ended."""
+    """A receive is under way; its message is sent after a later all-reduce has ended."""
     got = torch.zeros(5)
     if rank == 0:
         receiving = dist.irecv(got, 1).get_future()
@@ -500,7 +500,7 @@ def ranks_that_meet_twice_through_one_store():
 
 
 def calls_on_the_group_itself():
-    """As C++ and some libraries make them: without options, or with a root in their place."""
+    """As C++ and some libraries call them: without options, or with a root in their place."""
     group = dist.group.WORLD
     mine = torch.full((3,), float(rank))
     group.allreduce([mine]).wait()
@@ -534,7 +534,7 @@ def sub_groups():
     if rank == 2:
         dist.send(torch.ones(4), 0, group=pair)
     if rank == 0:
-        assert dist.recv(got.zero_(), group=pair) == 2  # the job's number, not the group's
+        assert dist.recv(got.zero_(), group=pair) == 2  # the job's rank, not the group's
         assert_equal(got, torch.ones(4))
 
 

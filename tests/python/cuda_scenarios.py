@@ -11,7 +11,7 @@ from spillway import abi
 from spillway.torch import device_span
 from spillway.torch.operation import Operation
 
-CYCLES = 200_000_000  # of a kernel that keeps a stream busy: a tenth of a second or so
+CYCLES = 200_000_000  # of a kernel that keeps a stream busy for about 0.1 s
 
 device = gloo = rank = world = None
 
@@ -159,7 +159,7 @@ def ranks_whose_gpu_codes_and_others_end_with_the_same_bytes():
 
 
 def assert_says_what_was_coded_where(report):
-    """By the CPU at rank 0, with copies of values; else by the GPU."""
+    """The CPU coded at rank 0, with copies of values; the GPU at the others."""
     by_gpu, by_cpu = (0, report.gradient_bytes) if rank == 0 else (report.gradient_bytes, 0)
     assert (report.gpu_bytes, report.cpu_bytes) == (by_gpu, by_cpu), report
     parts = report.parts
@@ -245,7 +245,7 @@ def several_streams_reduce_at_once():
                 operations.append(reduce_coded(tensors[-1], member))
     for number, operation in enumerate(operations):
         operation.wait()
-        with torch.cuda.stream(streams[(number + 1) % 4]):  # there for every stream
+        with torch.cuda.stream(streams[(number + 1) % 4]):  # visible to every stream
             results.append((tensors[number] * 2).mean())
     torch.cuda.synchronize()
     for number, result in enumerate(results):

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The PyTorch backend and the DDP hook with tensors of a CUDA device; cuda_scenarios.py says what ranks do.
+"""The PyTorch backend and the DDP hook with tensors of a CUDA device; cuda_scenarios.py has the ranks' code.
 
     tests/python/cuda_test.py LIBRARY [unittest's arguments]
 
-Without torch, or without such a device, it skips: exit code 77.
+Skips without torch, or without such a device: exit code 77.
 """
 import os
 import sys
@@ -18,7 +18,7 @@ prepare()
 
 import torch
 
-# Asking torch itself would start CUDA here, and ranks are forked from here.
+# Asking torch itself would start CUDA in this process, which forks the ranks.
 if torch.version.cuda is None or not os.path.exists("/dev/nvidiactl"):
     print("skipped: there is no CUDA device")
     sys.exit(SKIPPED)

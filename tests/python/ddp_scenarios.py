@@ -16,7 +16,7 @@ from torch_ranks import ALL_SCENARIOS_S
 
 STEPS = 3
 MOST_STEPS_OWED = 500
-SMALL_BUCKETS_MB = 0.05  # several of them, behind a first of a MiB
+SMALL_BUCKETS_MB = 0.05  # several of them, after a first one of a MiB
 
 report_of = BucketRun.report
 
@@ -44,7 +44,7 @@ def make_model(group=None, seed=7):
 
 
 def train(model, optimizer, steps):
-    """Each rank has other data, each step its own."""
+    """Each rank has different data, and so has each step."""
     for step in steps:
         generator = torch.Generator().manual_seed(1000 * step + rank)
         inputs = torch.randn(16, 40, generator=generator)
@@ -76,7 +76,7 @@ def assert_same_everywhere(values):
 
 
 class Unused(torch.nn.Module):
-    """With buffers, which DDP broadcasts, and with a layer that some ranks do not use."""
+    """Has buffers, which DDP broadcasts, and a layer that some ranks do not use."""
 
     def __init__(self):
         super().__init__()
@@ -96,14 +96,14 @@ def trained_with_unused_layers(group):
 
 
 def layers_that_some_ranks_do_not_use():
-    """DDP waits, in C++, for works of its own: broadcasts of buffers, and the sum of who used what."""
+    """DDP waits, in C++, for its own works: broadcasts of buffers, and the sum of used parameters."""
     ours, reference = trained_with_unused_layers(None), trained_with_unused_layers(gloo)
     assert torch.allclose(ours, reference, rtol=1e-4, atol=1e-5)
     assert_same_everywhere(ours)
 
 
 class Writer:
-    """As much of TensorBoard's SummaryWriter as the hook needs."""
+    """The part of TensorBoard's SummaryWriter that the hook needs."""
 
     def __init__(self):
         self.scalars = {}
@@ -143,7 +143,7 @@ def a_hook_that_may_lose_leaves_replicas_the_same():
 
 
 def assert_has_parts(report):
-    """Of gradients that the CPU coded."""
+    """Checks parts of gradients that the CPU coded."""
     parts = report.parts
     assert parts.encode > 0 and parts.decode > 0 and parts.exchange > 0, parts
     assert parts.to_host == parts.to_device == parts.gpu_wait == 0.0, parts
@@ -161,7 +161,7 @@ def a_hook_whose_numbers_can_be_added_leaves_replicas_the_same():
         assert (ours - exact).norm() < furthest * exact.norm(), (arguments, (ours - exact).norm() / exact.norm())
         report = hook.report()
         assert (report.codec, report.contributors, report.exact) == (arguments["codec"], world, False), report
-        assert report.parts_alone > 0 and report.parts_added == 0, report  # nothing here adds on the way
+        assert report.parts_alone > 0 and report.parts_added == 0, report  # no switch adds here
         assert report.scalars()["parts_alone"] == report.parts_alone
         assert_has_parts(report)
 
@@ -181,7 +181,7 @@ def a_hook_whose_numbers_are_coded_leaves_replicas_the_same():
 
 
 def error_feedback_makes_up_for_what_levels_round_away():
-    """With gradients that are the same in every step, their mean over steps gets near the exact one."""
+    """If the gradients are the same in every step, their mean over steps approaches the exact one."""
     def mean_gradient(steps, **arguments):
         torch.manual_seed(5)
         model = DistributedDataParallel(torch.nn.Linear(300, 100, bias=False))
@@ -202,7 +202,7 @@ def error_feedback_makes_up_for_what_levels_round_away():
 
 
 def a_hook_on_a_gloo_group_makes_its_own_communicator():
-    """Without unpickling anything: whoever sends in a rank's place would run code in the others."""
+    """It unpickles nothing: a forged rank could run code in the others."""
     with unittest.mock.patch.object(dist.distributed_c10d, "_unpickler", side_effect=AssertionError):
         ours, hook = trained(gloo, attach=spillway.torch.attach)
     assert_same_everywhere(ours)
@@ -237,7 +237,7 @@ def steps_of_a_warm_up_and_steps_that_are_asked_for_are_exact():
 
 
 def mean_error_of_constant_gradients(error_feedback, steps=24):
-    """Of the mean over steps, where the gradients are the same in all: error feedback makes up for coding."""
+    """Error of the mean over steps with constant gradients: error feedback makes up for coding."""
     torch.manual_seed(3)
     model = DistributedDataParallel(torch.nn.Linear(300, 20, bias=False))
     spillway.torch.attach(model, precision=8, gather_precision=32, loss_bound=0.0, error_feedback=error_feedback)
@@ -247,7 +247,7 @@ def mean_error_of_constant_gradients(error_feedback, steps=24):
         model.zero_grad()
         model(inputs).sum().backward()
         gradient = model.module.weight.grad.double()
-        first = gradient.clone() if first is None else first  # the warm-up's, exact
+        first = gradient.clone() if first is None else first  # the exact one from the warm-up
         total = total + gradient - first
     return float((total / (steps - 1)).norm() / first.norm())
 
@@ -258,7 +258,7 @@ def error_feedback_makes_up_for_what_coding_leaves_out():
 
 
 class Ledger:
-    """A layer's gradients as the hook averages them: what sums have used of all ranks' gradients so far."""
+    """A layer's gradients as the hook averages them: the part of all ranks' gradients that sums have used so far."""
 
     def __init__(self):
         torch.manual_seed(3)
@@ -266,10 +266,10 @@ class Ledger:
         spillway.torch.attach(self.model, precision=32, gather_precision=32, loss_bound=0.0, least_contributors=0.5)
         self.used = torch.zeros(300 * 20, dtype=torch.double)
         self.was_somebody_left_out = False
-        self.steps = -1  # the first is a warm-up: exact, and not counted
+        self.steps = -1  # the first step is warm-up: exact, and not counted
 
     def step(self, inputs, longest_lateness_s=0.0):
-        """The last rank begins when the others have ended this step, or when they have waited for it so long."""
+        """The last rank begins when the others have ended this step, or have waited this long for it."""
         store, ended = dist.distributed_c10d._get_default_store(), f"others that ended step {self.steps}"
         dist.barrier(group=gloo)
         if rank == world - 1:
@@ -294,15 +294,16 @@ class Ledger:
 
 
 def what_a_late_rank_did_not_contribute_comes_later():
-    """Sums that have used everything: none of the late rank's gradients is lost, nor those for the shard it owned."""
+    """Sums use everything in the end: none of the late rank's gradients is lost, nor those for the shard that it
+    owned."""
     ledger = Ledger()
     inputs = torch.randn(4, 300, generator=torch.Generator().manual_seed(rank))
     own = inputs.double().sum(0).repeat(20)
     everybody = own.clone()
     dist.all_reduce(everybody, group=gloo)
-    for _ in range(18):  # until the others have a usual pace
+    for _ in range(18):  # until the others' pace is known
         ledger.step(inputs)
-    # How late is too late depends on that pace, and so on the machine. In a step in three the late rank is the second
+    # What counts as late depends on that pace, and so on the machine. In every third step the late rank is the second
     # coordinator: if the first is slow, the others turn to the second, and wait.
     lateness_s = 2.0
     while not ledger.was_somebody_left_out:
@@ -313,7 +314,7 @@ def what_a_late_rank_did_not_contribute_comes_later():
     for _ in range(2):
         ledger.step(inputs, lateness_s)
     expected = ledger.steps * everybody
-    for _ in range(MOST_STEPS_OWED):  # with nothing new, until what is owed has come: a rank may be late again
+    for _ in range(MOST_STEPS_OWED):  # no new gradients, until the residual has arrived: a rank may be late again
         if torch.allclose(ledger.used, expected, rtol=1e-4, atol=1e-3):
             break
         ledger.step(torch.zeros(4, 300))
@@ -322,7 +323,7 @@ def what_a_late_rank_did_not_contribute_comes_later():
 
 
 def a_run_from_a_checkpoint_goes_on_bit_for_bit():
-    """Exact, three steps; then once straight on, and once from a checkpoint in a new model and optimizer."""
+    """Three exact steps; then once straight on, and once from a checkpoint in a new model and optimizer."""
     model = make_model()
     hook = spillway.torch.attach(model, codec="exact")
     optimizer = sgd(model)
@@ -359,7 +360,7 @@ def sharded(group):
 
 
 def has_fully_shard():
-    """Looking for it in torch 1.13, which has none, fails under Python 3.11; what it needs came first."""
+    """torch 1.13 lacks it, and looking for it fails there under Python 3.11; so look for its prerequisite first."""
     if importlib.util.find_spec("torch.distributed.device_mesh") is None:
         return False
     return hasattr(importlib.import_module("torch.distributed.fsdp"), "fully_shard")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An elastic job that a launcher starts: the process that begins as rank 1 dies in step 5, and the rest go on.
+"""An elastic job that a launcher starts: the process that begins as rank 1 dies in step 5, and the others continue.
 
     elastic_program.py STANDBYS
 """

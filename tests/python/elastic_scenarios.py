@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What processes of elastic_test.py do: train a small model with DDP as an elastic job, and die where they are told to."""
+"""The processes of elastic_test.py: they train a small model with DDP as an elastic job, and die where they are told
+to."""
 import hashlib
 import json
 import os
@@ -20,7 +21,7 @@ SAMPLES, FEATURES, CLASSES = 16, 20, 5
 
 
 class Counter:
-    """State of a script: how many steps have been done."""
+    """A script's state: the number of steps done."""
 
     def __init__(self):
         self.steps = 0
@@ -55,8 +56,8 @@ def digest(tensors):
 
 
 def train(say, steps, deaths=(), arguments=None, codec=None, move=None):
-    """`deaths`: (step, rank, epoch) at which the process of that rank kills itself, in the middle of the step. `move`:
-    (step, question), asked by rank 0. Says what became of it."""
+    """`deaths`: (step, rank, epoch) at which the process of that rank kills itself, in the middle of the step.
+    `move`: (step, question), asked by rank 0. Says the outcome."""
     said = {"tries": {}}
     try:
         model, ddp, optimizer = build(codec)
@@ -77,7 +78,7 @@ def train(say, steps, deaths=(), arguments=None, codec=None, move=None):
 
 def ask_and_hold(job, question):
     """Returns once the change is under way. The others cannot end this step without this rank, so the change comes
-    before the last step, however late the thread that asks gets a processor."""
+    before the last step, however late the asking thread gets a processor."""
     limit_s = patience()
     threading.Thread(target=job.ask, args=(question, limit_s), daemon=True).start()
     wait_until(lambda: json.loads(job.ask("status", limit_s))["waits_for"], "the change that was asked for")
@@ -96,13 +97,13 @@ def run_step(job, ddp, optimizer, step, deaths, move):
 
 
 def train_beside_a_forger(say, steps, deaths, arguments, forged):
-    """As train(), but what a source says of its state is `forged`."""
+    """Like train(), but a source describes its state as `forged`."""
     elastic_state.describe = lambda flat: forged
     train(say, steps, deaths, arguments)
 
 
 def join(say, ticket, steps):
-    """As a process that comes later."""
+    """Trains as a process that joins later."""
     os.environ.update({"SPILLWAY_JOB": ticket, "RANK": "0", "WORLD_SIZE": "1"})
     train(say, steps)
 
@@ -113,7 +114,7 @@ TENSOR, DATA = [[0, 1], [2, 3]], [[0, 2], [1, 3]]
 
 
 class SumOver(torch.autograd.Function):
-    """Of what the ranks of a group have; its gradient is everybody's."""
+    """Sum over a group's ranks; its gradient is the same at all of them."""
 
     @staticmethod
     def forward(context, values, group):
@@ -127,7 +128,7 @@ class SumOver(torch.autograd.Function):
 
 
 class Half(torch.nn.Module):
-    """This rank's hidden units of a perceptron, of which the other of its pair has as many."""
+    """This rank's hidden units of a perceptron; the other rank of its pair has the other half."""
 
     def __init__(self, seed, tensor):
         super().__init__()
@@ -140,7 +141,7 @@ class Half(torch.nn.Module):
 
 
 def fail_after(operation_type, at_step, job):
-    """The last word of this step's agreement does not come, at this rank alone."""
+    """At this rank alone, the last message of this step's agreement does not arrive."""
     wait = operation_type.wait
 
     def wait_and_fail(operation, timeout_s=None):
@@ -152,7 +153,7 @@ def fail_after(operation_type, at_step, job):
 
 
 def train_in_parts(say, steps, deaths, standbys, deaf=None):
-    """Two by two ranks. `deaf`: (rank, step) of one that does not hear whether others have agreed."""
+    """Two by two ranks. `deaf`: (rank, step) of a rank that does not learn whether others have agreed."""
     said = {}
     try:
         torch.set_num_threads(1)
@@ -199,5 +200,5 @@ def refusals(say):
             said.append("")
         except (TypeError, ValueError) as error:
             said.append(str(error))
-    dist.barrier()  # rank 0 has torch's store, in which the other may still count
+    dist.barrier()  # rank 0 hosts torch's store, in which the others may still count
     say(said)

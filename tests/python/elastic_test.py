@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs that outlive their processes: spillway.torch.elastic with real processes that are killed.
+"""spillway.torch.elastic with real processes that are killed.
 
     tests/python/elastic_test.py LIBRARY [unittest's arguments]
 
-Without torch it skips: exit code 77.
+Skips without torch: exit code 77.
 """
 import collections
 import functools
@@ -39,12 +39,12 @@ def run(processes, **keywords):
 
 @functools.cache
 def undisturbed(processes):
-    """What rank 0 says of a job in which nothing happens."""
+    """Rank 0's report of a job without changes."""
     return run(processes)[0]
 
 
 class Touch:
-    """Makes a file where it is unpickled."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, path):
         self.path = path
@@ -62,7 +62,7 @@ class Elastic(unittest.TestCase):
         self.assertEqual({(each["world"], each["steps"]) for each in ended}, {(world, STEPS)})
         for each in ended:
             self.assertEqual(each["sizes"], [each["rank"], world])
-            self.assertEqual(each["tracked"], STEPS)  # buffers of lost steps are as they were before
+            self.assertEqual(each["tracked"], STEPS)  # lost steps leave buffers as they were
         return ended
 
     def test_a_killed_rank_is_replaced_and_nobody_can_tell(self):
@@ -169,7 +169,7 @@ class ElasticParts(unittest.TestCase):
         said = run_parts(4, deaf=(2, 6))
         self.check_like(said, undisturbed_parts())
         self.assertEqual({each["epoch"] for each in said}, {2})
-        self.assertEqual([each["bytes"] for each in said], [[0]] * 4)  # nobody had to be given anything
+        self.assertEqual([each["bytes"] for each in said], [[0]] * 4)  # no rank needed the state
 
     def test_a_part_that_nobody_has_any_more_ends_the_job(self):
         said = run_parts(6, deaths=[(4, 1, 1), (4, 3, 1)])
@@ -196,7 +196,7 @@ class ElasticGrowth(unittest.TestCase):
 
 
 def sent(state):
-    """As a receiver has it."""
+    """The state as a receiver gets it."""
     flat = flatten(state)
     tree, kinds = read(describe(flat))
     return fill(tree, [torch.empty(kind.shape, dtype=kind.dtype).copy_(tensor)
@@ -204,7 +204,7 @@ def sent(state):
 
 
 class OwnWill:
-    """Runs what its maker likes where it is unpickled."""
+    """Runs arbitrary code when it is unpickled."""
 
     def __reduce__(self):
         return os._exit, (66,)
@@ -225,7 +225,7 @@ class StateDescription(unittest.TestCase):
         name, words, *rest = numpy.random.RandomState(5).get_state()
         said = sent([name, words, *rest, numpy.float32(0.5)])
         self.assertEqual([said[0], said[1].tolist(), *said[2:]], [name, words.tolist(), *rest, 0.5])
-        said[1][0] = 0  # it can be written to
+        said[1][0] = 0  # it is writable
         with self.assertRaisesRegex(TypeError, "/0 is of type numpy.ndarray"):
             flatten([numpy.array([object()])])
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the ranks of failure_test.py do until something is raised."""
+"""The ranks of failure_test.py, until an error is raised."""
 import datetime
 import os
 import signal
@@ -67,13 +67,13 @@ def reductions_that_differ():
 
 
 def roots_that_differ():
-    """Rank 2 has all that its root sends, perhaps before anybody notices: the barrier tells it then."""
+    """Rank 2 has everything from its root, perhaps before another rank notices: the barrier reports it then."""
     dist.broadcast(torch.ones(10), 1 if dist.get_rank() == VICTIM else 0)
     dist.barrier()
 
 
 def types_that_differ():
-    """A send and its receive."""
+    """A send and a receive that does not match."""
     if dist.get_rank() == VICTIM:
         dist.send(torch.ones(10, dtype=torch.int8), 0, tag=3)
     elif dist.get_rank() == 0:
@@ -83,7 +83,7 @@ def types_that_differ():
 
 
 def a_monitored_barrier_that_some_miss():
-    """Those that are not in it wait for something else."""
+    """Ranks that miss the barrier wait for something else."""
     if dist.get_rank() == 0:
         spillway.torch.monitored_barrier(timeout=BARRIER_TIMEOUT)
     dist.recv(torch.zeros(1), 0)
@@ -98,10 +98,10 @@ def a_barrier_that_some_miss():
 
 
 def modes_that_differ():
-    """Groups go by the mode that is set when they are made."""
+    """A group uses the mode that is set when it is made."""
     os.environ["SPILLWAY_MODE"] = "tolerant" if dist.get_rank() == VICTIM else "exact"
     group = dist.new_group()
-    dist.barrier()  # rank 0 keeps the store that the others may still need to make theirs
+    dist.barrier()  # rank 0 hosts the store that the others may still need for theirs
     dist.all_reduce(torch.ones(100_000), group=group)
 
 
@@ -120,9 +120,9 @@ def a_sub_group():
 
 
 def run(say, scenario):
-    """Says what was raised."""
+    """Says the raised error."""
     dist.init_process_group("spillway")
-    dist.barrier()  # all have met, so nobody still needs rank 0's store when it leaves
+    dist.barrier()  # all have met, so no rank still needs rank 0's store when it leaves
     try:
         globals()[scenario]()
         say({"type": None})

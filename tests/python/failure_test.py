@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What users of the PyTorch backend are told when a rank dies or does something else: a SpillwayError that names
-the rank and the cause, out of the call that they made.
+"""Errors for users of the PyTorch backend when a rank dies or calls something else: a SpillwayError that names the
+rank and the cause, raised by the call that they made.
 
     tests/python/failure_test.py LIBRARY [unittest's arguments]
 
-Without torch it skips: exit code 77.
+Skips without torch: exit code 77.
 """
 import re
 import unittest
@@ -23,7 +23,7 @@ import failure_scenarios  # needs the path that prepare() sets
 
 
 def said_in(scenario):
-    """By each rank; None of one that was killed."""
+    """Each rank's report; None for one that was killed."""
     return run_ranks(WORLD, failure_scenarios.run, scenario)
 
 
@@ -55,7 +55,7 @@ class Failures(unittest.TestCase):
             self.assertIn("rank 1 ", said[rank]["message"])
 
     def check_calls(self, scenario, *words):
-        """Every rank is told what two ranks called."""
+        """Every rank learns what two ranks called."""
         for rank, said in enumerate(said_in(scenario)):
             self.check(said, rank, MISMATCH, "all ranks must call the same operations", *words)
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What `spillway lab compare` puts into the Pythons of its ranks, with a torch of a few lines; tests/cli/compare_torch_test.py
-has the real one.
+"""The module that `spillway lab compare` adds to its ranks' Python processes, with a fake torch.
+tests/cli/compare_torch_test.py uses the real one.
 
     tests/python/lab_watch_test.py
 """
@@ -22,7 +22,7 @@ from harness.processes import run
 
 WATCH = ROOT / "python" / "spillway" / "lab"
 
-# As much of torch as is watched.
+# The parts of torch that are watched.
 FAKE_TORCH = {
     "torch/__init__.py": """
         import contextlib
@@ -176,7 +176,7 @@ class Steps(Case):
         self.assertEqual(self.seen(), [])
         self.run_script(script)
         self.assertEqual([(event["event"], event["step"]) for event in self.seen()], [("step", n) for n in (1, 2, 3, 4)])
-        self.assertNotIn("step_ms", self.seen()[0])  # nobody knows when it began
+        self.assertNotIn("step_ms", self.seen()[0])  # its beginning is unknown
         self.assertTrue(all(event["step_ms"] >= 0 for event in self.seen()[1:]))
 
     def test_of_an_optimizer_that_calls_another_count_once(self):
@@ -202,11 +202,11 @@ class Steps(Case):
             for _ in range(5): first.step()
             for _ in range(5): second.step()
             """)
-        self.assertEqual(len(self.seen()), 9)  # the first of the second might have been of the same round
+        self.assertEqual(len(self.seen()), 9)  # the second optimizer's first step might have been in the same round
 
 
 class StepTimes(unittest.TestCase):
-    """With a clock of our own."""
+    """Uses a fake clock."""
 
     def setUp(self):
         self.events, self.now = [], 0.0
@@ -236,7 +236,7 @@ class StepTimes(unittest.TestCase):
         self.step_at(2, 2.25)
         self.torch.is_grad_enabled = lambda: False
         self.now = 3
-        self.steps.note_forward()  # of an evaluation
+        self.steps.note_forward()  # an evaluation's
         self.torch.is_grad_enabled = lambda: True
         self.step_at(9, 9.125)
         self.assertEqual(self.times(), [500, 250, 125])

@@ -21,7 +21,7 @@ from harness.tiers import TierLoader, long_tier
 PROGRAM = HERE / "launched_program.py"
 ELASTIC_PROGRAM = HERE / "elastic_program.py"
 WORLD = 2
-# Of Open MPI: to start as root, more ranks than cores, nothing outside this machine.
+# Open MPI: allow root, more ranks than cores, and only this machine.
 MPIRUN = ["mpirun", "-n", str(WORLD), "--oversubscribe", "--bind-to", "none", "--host", f"localhost:{WORLD}"]
 ALLOW_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
@@ -29,17 +29,17 @@ prepare()
 
 from spillway.torch.launcher import torch_variables
 
-os.environ["PYTHONPATH"] = str(PACKAGE)  # for all that is started here
+os.environ["PYTHONPATH"] = str(PACKAGE)  # for all processes started here
 
 
 def launch(*command, **variables):
-    """A launcher under way, with its output and its ranks' in one pipe."""
+    """A running launcher; its output and its ranks' share one pipe."""
     return Started(command, env={**os.environ, **variables}, stderr=subprocess.STDOUT, start_new_session=True)
 
 
 def torchrun(*arguments):
-    # Debian's torchrun 1.13 fails under Python 3.11 unless output is redirected. It looks after its ranks every five
-    # seconds unless it is told otherwise.
+    # Debian's torchrun 1.13 fails under Python 3.11 unless output is redirected. By default it checks its ranks only
+    # every five seconds.
     return launch(sys.executable, "-m", "torch.distributed.run", "-r", "1", "--tee", "1", "--monitor_interval", "0.1",
                   "--master_addr", "127.0.0.1", *arguments)
 
@@ -70,7 +70,7 @@ class Launch(unittest.TestCase):
 
 @long_tier
 class ElasticLaunch(unittest.TestCase):
-    """A rank is killed, and what the launcher does about it is no end of the job."""
+    """A rank is killed, and the launcher's reaction does not end the job."""
 
     def check(self, output, ranks, epoch):
         for rank in ranks:
@@ -83,7 +83,7 @@ class ElasticLaunch(unittest.TestCase):
             self.check(launcher.finish()[0], (0, 1), 2)
 
     def test_torchrun_of_several_machines(self):
-        """It ends the processes of the machine where one has died; others' go on."""
+        """torchrun ends the processes of the machine where one died; the others continue."""
         port = free_port()
         machines = [torchrun("--nnodes", 3, "--node_rank", machine, "--nproc_per_node", 1, "--master_port", port,
                              ELASTIC_PROGRAM, 1) for machine in range(3)]
@@ -97,7 +97,7 @@ class ElasticLaunch(unittest.TestCase):
 
 class LauncherVariables(unittest.TestCase):
     def torch_variables(self, **variables):
-        """Of a process with these and none of any launcher."""
+        """The variables for a process with these and none of any launcher."""
         with mock.patch.dict(os.environ, clear=True):
             os.environ.update(variables)
             return torch_variables()
@@ -126,7 +126,7 @@ class LauncherVariables(unittest.TestCase):
     def test_slurms_meet_at_the_first_node(self):
         made = self.torch_variables(SLURM_PROCID="1", SLURM_NTASKS="8", SLURM_LOCALID="1", SLURM_JOB_ID="7",
                                     SLURM_TASKS_PER_NODE="1(x8)", SLURM_JOB_NODELIST="gnode[10,20-25],other")
-        self.assertEqual(made, {})  # the second task of a node that has one: nobody's
+        self.assertEqual(made, {})  # the second task of a node that has one: no rank
         made = self.torch_variables(SLURM_PROCID="1", SLURM_NTASKS="8", SLURM_LOCALID="1", SLURM_JOB_ID="7",
                                     SLURM_TASKS_PER_NODE="2(x4)", SLURM_JOB_NODELIST="gnode[10,20-25],other")
         self.assertEqual((made["RANK"], made["WORLD_SIZE"], made["MASTER_ADDR"]), ("1", "8", "gnode10"))

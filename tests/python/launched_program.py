@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user's program is like: the one line, a sum, and an end without ceremony."""
+"""A minimal user program: the one line, a sum, and an abrupt end."""
 import torch
 import torch.distributed as dist
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The Python package without torch: how it finds the library, and that cmake and pip install it whole. The wheel with
-the library inside is tests/install/wheel_test.py's.
+"""The Python package without torch: how it finds the library, and that cmake and pip install it completely.
+tests/install/wheel_test.py tests the wheel with the library inside.
 
     tests/python/package_test.py LIBRARY BUILD_DIR [unittest's arguments]
 """
@@ -43,7 +43,7 @@ def run(*command, **more):
 
 
 def version_through(folder):
-    """Of the library that the package in `folder` finds, from a process of its own."""
+    """Version of the library that the package in `folder` finds, from a separate process."""
     code = "import spillway; print(spillway.default_library().version(), spillway.__file__)"
     version, path = run(sys.executable, "-c", code, PYTHONPATH=str(folder)).split()
     if not path.startswith(str(folder)):

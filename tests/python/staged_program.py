@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What staged_test.py runs as the real ranks of a staged world: an ordinary script with tensor, data and pipeline
-groups, object collectives and DDP. Its argument says what goes on; rank r of w prints what came of it.
+"""The program of staged_test.py's real ranks: an ordinary script with tensor, data and pipeline groups, object
+collectives and DDP. Its argument chooses the part to run; rank r of w prints the outcome.
 """
 import os
 import resource
@@ -18,7 +18,7 @@ TENSOR, STAGES = 2, 2  # rank = tensor + 2 (data + D stage)
 
 
 def make_groups(rank, world):
-    """Every rank makes every group, as all frameworks do; this one's tensor, data and pipeline groups."""
+    """Every rank makes every group, as all frameworks do; returns this one's tensor, data and pipeline groups."""
     data, own = world // (TENSOR * STAGES), {}
     divisions = {
         "tensor": [[TENSOR * at + each for each in range(TENSOR)] for at in range(world // TENSOR)],
@@ -105,9 +105,9 @@ def time_of(call):
 
 
 def step_over_computing():
-    """A step's time as a multiple of the time that this rank itself computes in it."""
+    """A step's time as a multiple of this rank's own computing time in it."""
     begin = time.monotonic()
-    time.sleep(0.03)  # computes
+    time.sleep(0.03)  # stands for computing
     computing = time.monotonic() - begin
     return (computing + time_of(dist.barrier)) / computing
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A script as a few real ranks of a staged world (spillway emulate stage): staged_program.py says what it does.
+"""A script as a few real ranks of a staged world (spillway emulate stage); staged_program.py is the script.
 
     tests/python/staged_test.py LIBRARY TOOL [unittest's arguments]
 
-Without torch it skips: exit code 77.
+Skips without torch: exit code 77.
 """
 import json
 import os
@@ -26,7 +26,7 @@ prepare()
 
 
 def stage(what, world, real, *options, quiet_seconds=HANGS_S):
-    """What it printed, and its exit code."""
+    """Its output and exit code."""
     ranks = ",".join(map(str, real))
     ended = run([TOOL, "emulate", "stage", "--world", world, "--real", ranks, *options, "--", *python(PROGRAM, what)],
                 quiet_seconds, env={**os.environ, "PYTHONPATH": str(PACKAGE), "STAGED_REAL": ranks})
@@ -59,7 +59,7 @@ class Staged(unittest.TestCase):
             self.assertIsNotNone(found, said)
             weights.add(found[1])
             times.append(float(found[2]))
-        # 4 MB among 64 ranks at 1 Gb/s: 2 x 63/64 x 4 MB of 94 % of it, 67 ms; two real ones alone need 1 ms.
+        # 4 MB among 64 ranks at 1 Gb/s: 2 x 63/64 x 4 MB at 94 % of it take 67 ms; two real ones alone need 1 ms.
         self.assertGreaterEqual(min(times), 60, said)
         self.assertEqual(len(weights), 1, "real ranks train one model")
         self.assertEqual((report["world"], report["real"], report["failures"]), (64, [5, 6], 0))
@@ -107,7 +107,7 @@ class Staged(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             table = pathlib.Path(folder) / "table.json"
             table.write_text(json.dumps({"table": 1, "rows": [], "memory": {"real": [2], "bytes": 64 << 20}}))
-            for real in ([2], [3]):  # measured for rank 2, and so nothing to rank 3
+            for real in ([2], [3]):  # measured for rank 2, so it does not apply to rank 3
                 said, code = stage("memory", 8, real, "--table", str(table))
                 self.assertEqual(code, 0, said)
                 peaks[real[0]] = int(re.search(rf"rank {real[0]} has (\d+) KiB", said)[1]) / 1024

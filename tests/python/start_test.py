@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What users are told when a job does not start: who is missing, who was started wrongly, what rank 0 lacks. Ranks
-are threads that share a store of torch's.
+"""Messages for users if a job does not start: which ranks are missing or were started wrongly, and what rank 0 lacks.
+Ranks are threads that share one of torch's stores.
 
     tests/python/start_test.py LIBRARY [unittest's arguments]
 
-Without torch it skips: exit code 77.
+Skips without torch: exit code 77.
 """
 import concurrent.futures
 import datetime
@@ -30,7 +30,7 @@ HOUR = datetime.timedelta(hours=1)
 
 
 def join(store, rank, world):
-    """What was raised, as text; else None."""
+    """The raised error as text; None without one."""
     try:
         join_through_store(store, rank, world, HOUR, "test").close()
     except SpillwayError as error:
@@ -39,15 +39,15 @@ def join(store, rank, world):
 
 
 def join_all(*seats, **environment):
-    """Of each (rank, world), what join() returns."""
+    """The results of join() for each (rank, world)."""
     store = dist.HashStore()
     with mock.patch.dict(os.environ, environment), concurrent.futures.ThreadPoolExecutor(len(seats)) as threads:
         return [each.result() for each in [threads.submit(join, store, *seat) for seat in seats]]
 
 
 def join_hastily(check, *seats):
-    """Calls check() with what all say when their time to meet is over. Some may have waited for a processor until
-    then: where the check fails, they meet again with twice the time."""
+    """Passes the ranks' errors to check() when their time to meet is over. Some may have waited for a processor until
+    then: if the check fails, they meet again with twice the time."""
     timeout_s = 0.5
     while True:
         try:
@@ -82,7 +82,7 @@ class Start(unittest.TestCase):
         join_hastily(check, (1, 4), (2, 4))
 
     def test_numbers_of_ranks_that_differ_are_named(self):
-        # Of two threads of one process, the first that comes is the host.
+        # In one process, the first thread that comes is the host.
         told = "rank 1 was told of 3 ranks and rank 0 of 2|rank 0 was told of 2 ranks and rank 1 of 3"
 
         def check(all_said):
@@ -121,7 +121,7 @@ class Start(unittest.TestCase):
             self.assertIs(meeting.join_with_servers(0, 4), made.return_value)
 
     def test_who_waits_says_so(self):
-        seconds = itertools.count()  # at every look at the clock one more
+        seconds = itertools.count()  # each reading of the clock is one later
         with mock.patch.object(meeting, "time") as clock, self.assertLogs("spillway", "WARNING") as logged:
             clock.monotonic.side_effect = lambda: next(seconds)
             with self.assertRaises(SpillwayError) as caught:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The backend with SPILLWAY_ALGORITHM=switch, at one rank of torch_test.py: what is tolerant is coded so that switches
-can add, though here there are none."""
+"""The backend with SPILLWAY_ALGORITHM=switch, at one rank of torch_test.py: tolerant all-reduces use codes that
+switches can add, though there are no switches here."""
 import os
 
 import torch
@@ -24,7 +24,7 @@ def all_reduced(tensor, **arguments):
 
 
 def tolerant_sums_have_a_code_that_switches_can_add():
-    """Of 5 bits, the default, levels of 8 are made."""
+    """The default of 5 bits becomes levels of 8."""
     world = dist.get_world_size()
     expected = sum(values(of=peer).double() for peer in range(world))
     mine, report = all_reduced(values())

@@ -29,7 +29,7 @@ def values(dtype=torch.float32, size=LEAST_BYTES, of=None):
 
 
 def all_reduced(tensor, **arguments):
-    """The tensor, and how many ranks are in its sum: the library says 0 of an exact one."""
+    """The tensor, and the number of ranks in its sum, which the library reports as 0 if it is exact."""
     work = dist.all_reduce(tensor, async_op=True, **arguments)
     work.wait()
     return tensor, work.operation.request.report().contributors
@@ -75,7 +75,8 @@ def ddp_without_a_hook_loses_something_and_stays_the_same_everywhere():
 
 
 def a_hook_goes_by_its_own_arguments():
-    """Its warm-up is exact, as are steps for which it is asked; else its precision counts, not the mode's."""
+    """Its warm-up is exact, as are steps for which that is requested; otherwise its precision counts, not the
+    mode's."""
     ours, hook = trained(attach=lambda model: spillway.torch.attach(model, codec="exact"))
     reference, _ = trained(ddp_scenarios.gloo)
     assert torch.allclose(ours, reference, rtol=1e-4, atol=1e-6) and hook.report().exact
@@ -86,7 +87,7 @@ def a_hook_goes_by_its_own_arguments():
         ddp_scenarios.train(model, optimizer, [step])
         reports.append(hook.report())
     assert [report.exact for report in reports] == [True, False, False]
-    assert 0 < reports[-1].nmse < 1e-8, reports[-1]  # 8 bits leave some 1e-4
+    assert 0 < reports[-1].nmse < 1e-8, reports[-1]  # 8 bits leave about 1e-4
     assert_same_everywhere(parameters_of(model))
 
 

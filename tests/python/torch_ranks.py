@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests whose ranks are forked from a process that has imported torch and done nothing with it
-(tests/harness/forked_ranks.py), and modules of scenarios that such ranks go through.
+"""Tests whose ranks are forked from a process that has only imported torch (tests/harness/forked_ranks.py), and
+modules of scenarios for such ranks.
 """
 import importlib
 import os
@@ -20,7 +20,7 @@ ALL_SCENARIOS_S = 120  # ample on a quiet machine for a module of scenarios
 
 
 def prepare():
-    """Takes the library's path off the command line; before anything imports torch."""
+    """Takes the library's path off the command line. Call it before anything imports torch."""
     library = str(pathlib.Path(sys.argv.pop(1)).resolve())
     os.environ.update({**STEADY, "SPILLWAY_LIBRARY": library, "OMP_NUM_THREADS": "1", "SPILLWAY_SOCKET_IFNAME": "=lo",
                        "GLOO_SOCKET_IFNAME": "lo"})
@@ -34,7 +34,7 @@ def prepare():
 
 
 def play(say, module_name):
-    """All scenarios of a module in turn: says {scenario: "" or what went wrong}."""
+    """Runs all scenarios of a module in turn; says {scenario: "" or its error}."""
     module, outcomes = importlib.import_module(module_name), {}
     module.set_up()
     for scenario in module.SCENARIOS:
@@ -48,7 +48,7 @@ def play(say, module_name):
 
 
 def add_tests(case, module, world):
-    """A test method for every scenario of a module; all run in one launch, before the first of them."""
+    """Adds a test method for every scenario of a module; all run in one launch, before the first method."""
     def make(name):
         def test(self):
             if not hasattr(case, "outcomes"):

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Parameter servers under the PyTorch backend: `spillway ps` beside ranks that are told of it by variables alone.
+"""Parameter servers under the PyTorch backend: `spillway ps` beside ranks that learn of it only from variables.
 
     tests/python/torch_servers_test.py LIBRARY PATH_TO_SPILLWAY [unittest's arguments]
 
-Without torch it skips: exit code 77.
+Skips without torch: exit code 77.
 """
 import json
 import os
@@ -29,7 +29,7 @@ WORKERS, COUNT, STEPS = 2, 50_000, 3
 
 
 def by_levels():
-    """The mean of a gradient that servers add up without decoding it."""
+    """The mean of a gradient that servers add without decoding it."""
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(200, 100, bias=False))
     hook = spillway.torch.attach(model, "thc", warm_up_steps=0, loss_bound=0.0)
     model(torch.ones(1, 200)).sum().backward()
@@ -38,7 +38,7 @@ def by_levels():
 
 
 def add_up(say, meeting):
-    """The default group goes through the servers; others, and what is no all-reduce, do not."""
+    """The default group uses the servers; other groups, and operations other than all-reduce, do not."""
     os.environ.update(SPILLWAY_SERVERS="1", SPILLWAY_COMM_ID=meeting)
     dist.init_process_group("spillway")
     rank = dist.get_rank()

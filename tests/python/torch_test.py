@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The PyTorch backend, exact and tolerant, and the DDP hook, with three ranks. *_scenarios.py say what they do.
+"""The PyTorch backend, exact and tolerant, and the DDP hook, with three ranks. *_scenarios.py have the ranks' code.
 
     tests/python/torch_test.py LIBRARY [unittest's arguments]
 
-Without torch it skips: exit code 77.
+Skips without torch: exit code 77.
 """
 import ctypes
 import os
@@ -27,7 +27,7 @@ from spillway.torch.mode import layers_from_environment, mode_from_environment
 
 
 class Arguments(unittest.TestCase):
-    """A communicator of one rank: arguments that are refused leave it as it was."""
+    """A communicator of one rank: refused arguments leave it unchanged."""
 
     def setUp(self):
         self.comm = Communicator(abi.default_library().unique_id(), rank=0, world=1)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""examples/train.py: on both backends, its log, its checkpoints, and what it says when data is missing.
+"""examples/train.py: on both backends, its log, its checkpoints, and its messages if data is missing.
 
     tests/python/train_test.py LIBRARY [unittest's arguments]
 
-Without torch it skips: exit code 77. Tests that need a dataset skip where it is not installed.
+Skips without torch: exit code 77. Tests that need a dataset skip if it is not installed.
 """
 import contextlib
 import gzip
@@ -48,7 +48,7 @@ class Terminal(io.StringIO):
 
 
 def run_main(say, arguments, has_terminal):
-    """The script at one rank: says what it wrote to its standard output and standard error."""
+    """Runs the script at one rank; says its standard output and standard error."""
     output, errors = io.StringIO(), Terminal() if has_terminal else io.StringIO()
     with mock.patch.object(sys, "argv", ["train.py", *arguments]), contextlib.redirect_stdout(output), \
             contextlib.redirect_stderr(errors):
@@ -62,7 +62,7 @@ def write_idx(path, array):
 
 
 def write_images(folder):
-    """In Fashion-MNIST's format: a class is a bright band, which is soon learnt."""
+    """Writes Fashion-MNIST's format: a class is a bright band, which is learned quickly."""
     for name, count in (("train", IMAGES), ("t10k", TEST_IMAGES)):
         labels = torch.arange(count, dtype=torch.uint8) % CLASSES
         images = torch.randint(0, 60, (count, 28, 28), generator=torch.Generator().manual_seed(count)).byte()
@@ -73,7 +73,7 @@ def write_images(folder):
 
 
 class Touch:
-    """Makes a file where it is unpickled."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, path):
         self.path = path
@@ -160,8 +160,8 @@ class WithASmallDataset(Case):
         self.arguments = ["--data", self.folder, "--batch", IMAGES // 3]
 
     def test_a_resumed_run_continues_bit_for_bit(self):
-        """Stopped within its second epoch. With three ranks, as sums of three depend on their order, and DDP's
-        buckets after a resumption are not those of before."""
+        """Stopped within its second epoch. Three ranks, because sums of three depend on their order, and DDP's
+        buckets after a resumption differ from those before."""
         whole, parts = self.folder / "whole", self.folder / "parts"
         _, log = self.train(*self.arguments, "--batch", 30, "--steps", 8, "--checkpoint", whole, world=3)
         self.train(*self.arguments, "--batch", 30, "--steps", 4, "--checkpoint", parts, world=3)
@@ -217,7 +217,7 @@ class WithASmallDataset(Case):
     @long_tier
     @unittest.skipIf(shutil.which("mpirun") is None, "mpirun is not installed")
     def test_under_mpirun_with_gloo(self):
-        """Whose launcher's variables the script must read by itself."""
+        """The script must read that launcher's variables itself."""
         environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "OMPI_ALLOW_RUN_AS_ROOT": "1",
                        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "MASTER_PORT": str(free_port())}
         done = run(["mpirun", "-n", "2", "--oversubscribe", "--bind-to", "none", "--host", "localhost:2", sys.executable,

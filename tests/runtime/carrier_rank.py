@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A rank of carrier_test.py: all-reduces what follows from a seed and its rank, exactly and with loss allowed, and
-prints one line of JSON: a hash of the exact sums, the share of error of the others, whole packets; or what failed.
+"""A rank of carrier_test.py: all-reduces values that follow from a seed and its rank, exactly and with loss allowed.
+Prints one line of JSON: a hash of the exact sums, the relative error of the others, and whole packets; or the error.
 
     tests/runtime/carrier_rank.py LIBRARY
 """

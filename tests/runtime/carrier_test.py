@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Packets over TCP: by choice, with the same bits as over UDP; by themselves, where a network takes no UDP.
+"""Packets over TCP: by choice, with the same bits as over UDP; and automatically, if the network drops UDP.
 
     tests/runtime/carrier_test.py LIBRARY
 
@@ -23,12 +23,12 @@ from harness.namespaces import NetworkNamespaces, contain
 from harness.processes import RankProcesses, python, run
 
 PEER_FAILED = 5
-# Classic BPF: load the IP protocol; if it is UDP's, drop the frame; else go on.
+# Classic BPF: load the IP protocol; if it is UDP, drop the frame; otherwise pass it.
 DROP_UDP = "4,48 0 0 23,21 0 1 17,6 0 0 2,6 0 0 0"
 
 
 def drop_udp(network):
-    """False where this kernel has no such filter."""
+    """False if this kernel has no such filter."""
     for host in range(network.hosts):
         for arguments in (["qdisc", "add", "dev", f"port{host}", "clsact"],
                           ["filter", "add", "dev", f"port{host}", "ingress", "bpf", "da", "bytecode", DROP_UDP]):
@@ -46,7 +46,7 @@ class Carrier(unittest.TestCase):
         return RankProcesses(world, lambda rank: command, variables={"SPILLWAY_LOCAL_COPY": "0", **variables}, **place)
 
     def outcomes(self, ranks):
-        """What the ranks said, and their logs."""
+        """The ranks' outputs and logs."""
         said = []
         for process in ranks.processes:
             output, log = process.finish()
@@ -103,7 +103,7 @@ class Carrier(unittest.TestCase):
             for each in said:
                 self.assertEqual(len(re.findall("UDP does not get through", each["log"])), 1, each["log"])
             began = time.monotonic()
-            # However short the timeout is, it blames nobody wrongly: nothing comes through.
+            # Even with a short timeout, no rank is blamed wrongly: nothing gets through.
             with self.start(2, network=network, SPILLWAY_CARRIER="udp", SPILLWAY_PEER_TIMEOUT="0.5") as ranks:
                 outcomes = self.outcomes(ranks)
             print(f"over UDP alone, after {time.monotonic() - began:.1f} s: {outcomes[0].get('failure')}")

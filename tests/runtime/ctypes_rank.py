@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a rank of ctypes_test.py does: each function is a scenario, with a communicator of its own.
+"""A rank of ctypes_test.py: each function is a scenario with its own communicator.
 
     tests/runtime/ctypes_rank.py LIBRARY MEETING...
 
-Ranks meet at the next of the places for each scenario. After each they write one line of JSON: its name, and what went
-wrong, if anything.
+Each scenario uses the next meeting place. After it, a rank writes one line of JSON: its name, and the error, if any.
 """
 import ctypes
 import json
@@ -111,7 +110,7 @@ def many_in_flight(library, comm):
 
 
 def several_communicators(library, comm):
-    """Each carries the id of the next; all are used at once, from a thread each."""
+    """Each carries the id of the next; all are used at once, each from its own thread."""
     comms = [comm]
     for number in range(3):
         made = library.unique_id() if comm.rank == 0 else sw.UniqueId()
@@ -152,7 +151,7 @@ def callbacks(library, comm):
 def options_of_an_older_caller(library, comm):
     options = library.options()
     options.size = sw.OperationOptions.tolerant.offset
-    options.tolerant, options.precision = 1, 999  # behind its end: not looked at
+    options.tolerant, options.precision = 1, 999  # beyond `size`: ignored
     buffer = (ctypes.c_int32 * 100)(*[1] * 100)
     comm.run("all_reduce", buffer, buffer, 100, sw.INT32, sw.SUM, options=options)
     assert set(buffer) == {comm.world}
@@ -173,7 +172,7 @@ def a_wait_that_is_too_short(library, comm):
 
 
 def a_forked_child(library, comm):
-    """It is refused its parent's communicator, may free it, and may make one of its own."""
+    """It is refused its parent's communicator, may free it, and may make its own."""
     child = os.fork()
     if child == 0:
         refused = False
@@ -181,7 +180,7 @@ def a_forked_child(library, comm):
             comm.run("barrier")
         except sw.SpillwayError as error:
             refused = error.status == sw.INVALID_ARGUMENT and "fork" in str(error)
-        comm.close()  # its parent's goes on
+        comm.close()  # its parent's stays usable
         sw.Communicator(library, library.unique_id(), rank=0, world=1).close()
         os._exit(0 if refused else 1)
     assert os.waitpid(child, 0)[1] == 0
@@ -226,7 +225,7 @@ SCENARIOS = [every_type_and_reduction, every_operation, send_and_receive, a_tole
 
 
 def play(library, scenario, meeting):
-    """What went wrong, if anything."""
+    """The error, if any."""
     os.environ["SPILLWAY_COMM_ID"] = meeting
     try:
         comm = sw.Communicator(library)

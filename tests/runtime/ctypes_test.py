@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The C interface of communicators from Python, as an adapter would use it: ranks are processes on
-loopback that load the library with ctypes. ctypes_rank.py says what they do.
+"""The C interface of communicators from Python, as an adapter would use it: ranks are processes on loopback that load
+the library with ctypes. ctypes_rank.py has their code.
 
     tests/runtime/ctypes_test.py LIBRARY
 """
@@ -22,7 +22,7 @@ WORLD = 3
 
 
 class Ctypes(unittest.TestCase):
-    """The same ranks go through all scenarios: their start takes longer than the scenarios do."""
+    """The same ranks go through all scenarios: starting them takes longer than the scenarios do."""
 
     @classmethod
     def setUpClass(cls):
@@ -50,5 +50,5 @@ for each in ctypes_rank.SCENARIOS:
     add_test(each)
 
 if __name__ == "__main__":
-    os.environ["SPILLWAY_SOCKET_IFNAME"] = "=lo"  # of the ids that ranks make
+    os.environ["SPILLWAY_SOCKET_IFNAME"] = "=lo"  # for the ids that ranks make
     unittest.main()

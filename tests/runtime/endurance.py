@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A million operations between real processes: memory must stay flat and nothing may be refused. Then the
-tests that begin every counter just before its edge, and those of epochs.
+"""A million operations between real processes: memory must stay flat, and no datagram may be refused. Then the tests
+that begin every counter just before its limit, and those of epochs.
 
-Prints tables in Markdown: operations a second, each rank's resident memory after 1, 10, 50 and 100 % of the
-operations, and datagrams that were refused, by reason. Exits with 1 where memory grew by more than 4 MiB between
-10 % (in short runs: half) and 100 %, anything was refused, a result was wrong, or a test failed.
+Prints tables in Markdown: operations per second, each rank's resident memory after 1, 10, 50 and 100 % of the
+operations, and refused datagrams by reason. Exits with 1 if memory grew by more than 4 MiB between 10 % (in short
+runs: 50 %) and 100 %, a datagram was refused, a result was wrong, or a test failed.
 """
 import argparse
 import json
@@ -34,7 +34,7 @@ sockets; --local-copy lets them.
 """
 SHARES = (1, 10, 50, 100)  # percent
 MOST_GROWTH_MIB = 4.0
-# So many operations until all that is remembered of ended ones has been filled once: earlier growth is no leak.
+# Operations until all records of ended ones have been filled once: earlier growth is not a leak.
 WARM_UP = 20_000
 METRICS_SECONDS = 1
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -47,14 +47,14 @@ def resident_mib(pid):
 
 
 class Watch(threading.Thread):
-    """Reads what one rank writes, and looks at its memory when it gets on."""
+    """Reads one rank's output, and samples its memory as it progresses."""
 
     def __init__(self, process, progress):
         super().__init__(daemon=True)
         self.process, self.progress = process, progress
         self.samples = []  # (operations, MiB)
-        self.began = None  # at the first sample: starting processes is not what is measured
-        self.per_second = None  # once it is done
+        self.began = None  # at the first sample: starting processes does not count
+        self.per_second = None  # set at the end
 
     def run(self):
         for line in self.process.stdout:
@@ -91,19 +91,19 @@ def metrics_of(path):
 
 
 def final_metrics(paths, operations):
-    """Once they tell of all operations and have been written again since: what ranks refuse is written later."""
+    """Waits until the metrics cover all operations and have been written again since: refusals are written later."""
     def written():
         return [path.stat().st_mtime_ns for path in paths]
 
     wait_until(lambda: all(metrics_of(path)["ended"] >= operations for path in paths), "metrics of all operations")
-    for _ in range(2):  # the first may have been begun before
+    for _ in range(2):  # the first may have begun earlier
         last = written()
         wait_until(lambda: all(map(int.__gt__, written(), last)), "metrics that are written again")
     return [metrics_of(path) for path in paths]
 
 
 def errors_of(ranks):
-    """What ranks that did not get to their end say; the others are let go."""
+    """The errors of ranks that did not reach their end; releases the others."""
     for rank, process in enumerate(ranks.processes):
         errors = process.finish()[1].strip()
         if process.returncode != 0:

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A rank of endurance.py: very many operations, several at once, each looked at when it has ended.
+"""A rank of endurance.py: a great many operations, several at once, each checked when it has ended.
 
     tests/runtime/endurance_rank.py LIBRARY OPERATIONS
 
-Nearly all are small all-reduces; in between barriers, messages around the ring, tolerant all-reduces and, now
-and then, a large one. All buffers are made at the beginning, so that memory that grows is the library's.
-
-Writes how many operations have ended whenever that is another hundredth of all; at the end it waits for a
-line on its standard input before it closes its communicator.
+Nearly all are small all-reduces. In between are barriers, messages around the ring, tolerant all-reduces and, now and
+then, a large one. All buffers are made at the beginning, so memory that grows is the library's. Writes the number of
+ended operations at every hundredth of all. At the end it waits for a line on its standard input before it closes its
+communicator.
 """
 import collections
 import ctypes
@@ -20,7 +19,7 @@ IN_FLIGHT = 16
 SMALL = (1, 30, 200, 700)  # floats
 TOLERANT = 3_000
 LARGE = 1 << 20
-TOLERATED = 0.2  # of a sum's value
+TOLERATED = 0.2  # relative to a sum's value
 FIRST_LARGE, LARGE_EVERY = 5, 10_000
 
 
@@ -29,7 +28,7 @@ def filled(count, value):
 
 
 class Work:
-    """What the operations work with. A place for each of those under way."""
+    """Buffers of the operations, with a place for each one under way."""
 
     def __init__(self, library, comm):
         self.comm = comm
@@ -43,7 +42,8 @@ class Work:
         self.options.tolerant, self.options.loss_bound_ppm = 1, 10_000
 
     def start(self, number):
-        """The operation of that number, the same at all ranks: its requests, and what looks at the result."""
+        """Starts the operation of that number, the same at all ranks. Returns its requests, and the check of its
+        result."""
         place = self.places[number % IN_FLIGHT]
         if number % LARGE_EVERY == FIRST_LARGE:
             return self.reduce(self.large, LARGE)

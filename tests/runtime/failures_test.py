@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A rank is killed, stopped or cut off in the middle of all-reduces, at a random moment: every other
-rank gets an error that names it, in less than two seconds of a quiet machine, and ends by itself.
+"""A rank is killed, stopped or disconnected in the middle of all-reduces, at a random moment. Every other rank gets
+an error that names it, in less than two seconds of a quiet machine, and ends by itself.
 
     tests/runtime/failures_test.py LIBRARY [--times N] [--seed S]
 
-Ranks are processes, on loopback or, as root, in network namespaces. Prints how long the others took to name
-the rank, by what happened to it, and the seed that gives the same order of failures again. A trial takes two
-to four seconds on two processors, most of which is the start of processes: a thousand take about an hour.
+Ranks are processes, on loopback or, as root, in network namespaces. Prints how long the others took to name the rank,
+by kind of failure, and the seed that repeats the order of failures. A trial takes two to four seconds on two
+processors, mostly to start processes: a thousand take about an hour.
 
-A busy machine has ranks that get no processor for a while, and the peer timeout and the limit grow with what the
-machine's work takes before each trial. A trial that fails is repeated where the machine was busy meanwhile: a rank that
-was silent for that reason is blamed rightly.
+On a busy machine, ranks may get no processor for a while, so the peer timeout and the limit grow with the machine's
+slowness before each trial. A trial that fails on a busy machine is repeated: a rank that was silent for that reason
+is blamed rightly.
 """
 import argparse
 import contextlib
@@ -33,14 +33,14 @@ from harness.patience import MEASUREMENTS, Limit, StallWatch, slowdown
 from harness.processes import RankProcesses, python
 
 LIMIT_S = 2.0
-PEER_TIMEOUT_S = 1.4  # the library's own
-LONGEST_TIMEOUT_S = 8.0  # no live rank waits for a processor for so long
-QUIET = 1.5  # a machine that is slower than that is busy
+PEER_TIMEOUT_S = 1.4  # the library's default
+LONGEST_TIMEOUT_S = 8.0  # no live rank waits this long for a processor
+QUIET = 1.5  # a machine that is slower than this is busy
 PEER_FAILED = 5
 
 
 class Trial:
-    """The speed of the machine during one trial, and what follows from it."""
+    """The machine's speed during one trial, and what follows from it."""
 
     def __init__(self):
         self.slowdown = max(slowdown() for _ in range(3))
@@ -51,7 +51,7 @@ class Trial:
         return f"{min(PEER_TIMEOUT_S * self.slowdown, LONGEST_TIMEOUT_S):.1f}"
 
     def was_starved(self):
-        """A rank may have waited for a processor although this process did not: the machine is busy still."""
+        """A rank may have waited for a processor although this process did not: the machine is still busy."""
         stood_still = self.stalls.longest_s > PEER_TIMEOUT_S / 4
         return stood_still or max(slowdown() for _ in range(MEASUREMENTS)) > QUIET
 
@@ -80,7 +80,7 @@ IN_NAMESPACES = [kill, stop, unplug_at_switch, unplug_at_host]
 
 
 def outcome_of(rank, process):
-    """What a rank said of its end. It must have come by itself."""
+    """A rank's report of its end, which it must have reached by itself."""
     output, errors = process.finish()
     if process.returncode != 0 or "{" not in output:
         raise AssertionError(f"rank {rank} ended with {process.returncode}: {output}{errors}")
@@ -88,7 +88,7 @@ def outcome_of(rank, process):
 
 
 def check_survivor(rank, victim, outcome, struck_at, trial):
-    """Returns how long it took to find out."""
+    """Returns how long the rank took to notice."""
     names = {int(name) for name in re.findall(r"rank (\d+)", outcome["message"])} - {rank}
     if outcome["status"] != PEER_FAILED or f"rank {victim} " not in outcome["message"]:
         raise AssertionError(f"rank {rank} does not blame rank {victim}: {outcome}, names {names}")
@@ -99,7 +99,7 @@ def check_survivor(rank, victim, outcome, struck_at, trial):
 
 
 def check_victim(victim, process, strike):
-    """Whoever is not dead finds out as well."""
+    """A victim that is not dead notices as well."""
     if strike is not kill:
         process.send_signal(signal.SIGCONT)
         outcome = outcome_of(victim, process)
@@ -126,7 +126,7 @@ def fail_once(library, world, strike, network, chance, trial):
 
 
 def one_failure(library, number, seed, in_namespaces):
-    """Repeated where the machine was busy."""
+    """Repeats it while the machine is busy."""
     limit = Limit()
     while True:
         chance = random.Random(f"{seed}/{number}")
@@ -147,7 +147,7 @@ def percentile(took, share):
 
 
 def print_distribution(times):
-    """How long it took until survivors named the rank, for each kind of failure."""
+    """Prints how long survivors took to name the rank, by kind of failure."""
     print(f"{'until the rank was named':30} {'trials':>6} {'ranks':>6} {'median':>8} {'95 %':>8} {'longest':>8}")
     for name, trials in sorted(times.items()):
         took = sorted(seconds for trial in trials for seconds in trial)

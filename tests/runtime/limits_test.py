@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks on a machine that has no thread or no memory left for them: an error with a sentence, and a process that lives.
+"""Ranks on a machine without threads or memory left for them: they get an error with a message, and the process
+lives.
 
     tests/runtime/limits_test.py LIBRARY
 """
@@ -28,7 +29,7 @@ def tell(**what):
 
 
 def say_how_it_fails(call):
-    """What became of a call that must fail, in a process that must outlive it."""
+    """Reports the error of a call that must fail in a process that must survive it."""
     try:
         call()
         tell(status=0, message="")
@@ -37,7 +38,7 @@ def say_how_it_fails(call):
 
 
 def without_threads(library):
-    if os.geteuid() == 0:  # whom no such limit holds back
+    if os.geteuid() == 0:  # such limits do not apply to root
         os.setgroups([])
         os.setgid(NOBODY)
         os.setuid(NOBODY)
@@ -60,7 +61,7 @@ def without_memory(library):
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     options = comm.options()
     options.tolerant = 1
-    options.feedback_tensor = 1  # whose errors are kept: as much memory again
+    options.feedback_tensor = 1  # its residual is kept: as much memory again
     say_how_it_fails(
         lambda: comm.start("all_reduce", buffer, buffer, COUNT, sw.FLOAT32, sw.SUM, options=options).wait())
     comm.close()

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A rank of memory_test.py: says, as one line of JSON, how many KiB of memory its process has, and
-how many segments of other ranks and of its own it has mapped.
+"""A rank of memory_test.py: prints one line of JSON with its process's memory in KiB, and the number of segments,
+other ranks' and its own, that it has mapped.
 
-No process of its user may look into it, as on systems that are strict about that.
+Other processes of its user may not inspect it, as on strict systems.
 
     tests/runtime/memory_rank.py LIBRARY OPERATIONS WARM_UP
 """

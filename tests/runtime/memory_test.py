@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a communicator costs in memory, that operations leave none behind, and that ranks of one
-machine share theirs without rights over each other.
+"""The memory of a communicator: its size, that operations leave none behind, and that ranks of one machine share
+theirs without rights over each other.
 
     tests/runtime/memory_test.py LIBRARY [--operations N] [--worlds 2,8]
 """
@@ -16,8 +16,8 @@ sys.path.insert(0, str(HERE.parent))
 from harness.processes import RankProcesses, python
 
 HANGS_S = 600  # long runs by hand
-MOST_GROWTH_KIB = 256  # once all is warm
-# So many messages fill what remembers ended ones; each operation is one to every other rank.
+MOST_GROWTH_KIB = 256  # after the warm-up
+# This many messages fill the records of ended ones; each operation is one to every other rank.
 REMEMBERED = 20_000
 
 
@@ -43,13 +43,13 @@ def report(world, operations, of_ranks):
 
 
 def check_sharing(world, of_ranks):
-    """What is wrong, if anything: each rank writes one segment and reads those of the others."""
+    """The problem, if any: each rank writes one segment and reads those of the others."""
     wrong = [rank for rank in of_ranks if (rank["segments_read"], rank["segments_written"]) != (world - 1, 1)]
     return f"ranks that do not share with all others: {wrong}" if wrong else None
 
 
 def check_library(library):
-    """What is wrong, if anything: no call that reads another process, or lets others do so."""
+    """The problem, if any: no call may read another process, or let others do so."""
     return "it reads other processes' memory" if b"process_vm_readv" in library.read_bytes() else None
 
 

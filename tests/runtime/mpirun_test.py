@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The examples under mpirun: four ranks find each other by what Open MPI sets, and sum.
+"""The examples under mpirun: four ranks find each other by Open MPI's variables, and sum.
 
     tests/runtime/mpirun_test.py PROGRAM...
 
-Without mpirun it skips: exit code 77.
+Skips without mpirun: exit code 77.
 """
 import pathlib
 import shutil
@@ -15,7 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from harness.processes import environment_with, run
 
 RANKS = 4
-# Asked of Open MPI: to start as root, more ranks than cores, nothing outside this machine.
+# Open MPI: allow root, more ranks than cores, and only this machine.
 LAUNCH = ["mpirun", "-n", str(RANKS), "--oversubscribe", "--bind-to", "none", "--host", f"localhost:{RANKS}"]
 ALLOW_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 

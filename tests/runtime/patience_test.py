@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A rank that gives no sign of life for longer than the usual peer timeout, as on a machine with too few processors:
-with SPILLWAY_PEER_TIMEOUT the others wait for it, without they name it and the variable.
+"""A rank that is silent for longer than the usual peer timeout, as on a machine with too few processors: with
+SPILLWAY_PEER_TIMEOUT the others wait for it; without, they name it and the variable.
 
     tests/runtime/patience_test.py LIBRARY
 """
@@ -23,13 +23,13 @@ PEER_FAILED = 5
 
 
 def start(peer_timeout):
-    """Ranks that reduce. None: the usual peer timeout."""
+    """Starts ranks that reduce. None: the usual peer timeout."""
     return RankProcesses(WORLD, lambda rank: python(HERE / "reducing_rank.py", LIBRARY, 1),
                          variables={"SPILLWAY_PEER_TIMEOUT": peer_timeout})
 
 
 def start_with_the_usual_timeout():
-    """Ranks that starved at their start and lost each other are started again: the machine was too busy."""
+    """Restarts ranks that starved at their start and lost each other: the machine was too busy."""
     limit = Limit()
     while True:
         ranks = start(None)
@@ -48,8 +48,8 @@ class Patience(unittest.TestCase):
 
     def test_with_more_of_it_a_silent_rank_is_waited_for_without_it_is_named(self):
         """The patient job's rank is silent for as long as the usual job takes to give up: longer than the usual
-        timeout, however busy the machine is. There the usual job may lose itself before its rank is stopped: then
-        another one is."""
+        timeout, however busy the machine is. On a busy one the usual job may fail before its rank is stopped: another
+        one then replaces it."""
         limit = Limit(20)
         with start("600") as patient:
             patient.expect_line("ready")
@@ -60,13 +60,13 @@ class Patience(unittest.TestCase):
         self.assertIn(self.NAMED, said["message"])
 
     def stop_ranks(self, patient):
-        """Returns what the usual job's rank 0 reports. The patient job goes on."""
+        """Returns the report of the usual job's rank 0. The patient job continues."""
         with start_with_the_usual_timeout() as usual:
             patient[1].send_signal(signal.SIGSTOP)
             usual[1].send_signal(signal.SIGSTOP)
             said = json.loads(usual[0].line())
         patient[1].send_signal(signal.SIGCONT)
-        patient.send_signal(signal.SIGUSR1)  # a mark in what they print
+        patient.send_signal(signal.SIGUSR1)  # makes them mark their output
         patient.expect_line("still reducing")
         return said
 

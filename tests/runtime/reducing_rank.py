@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A rank that all-reduces without end, several at once, until something fails; then it says how.
+"""A rank that all-reduces without end, several at once, until an operation fails; then it reports how.
 
     tests/runtime/reducing_rank.py LIBRARY SEED [CODE]
 
-CODE is "exact", or one that switches can add: "thc" or "blocks".
-Writes "ready" when its first operations have ended, then one line of JSON: status, message and the
-moment (CLOCK_MONOTONIC, which all processes of a machine share). When it is sent SIGUSR1, it writes
-"still reducing" as soon as further operations have ended.
+CODE is "exact", or one that switches can add: "thc" or "blocks". Writes "ready" when its first operations have ended,
+then one line of JSON: status, message and the time (CLOCK_MONOTONIC, which all processes of a machine share). After
+SIGUSR1, it writes "still reducing" as soon as further operations have ended.
 """
 import collections
 import ctypes

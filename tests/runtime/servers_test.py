@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Parameter servers as their users start them: `spillway ps` beside workers, all real processes on
-loopback.
+"""Parameter servers as their users start them: `spillway ps` beside workers, all real processes on loopback.
 
     tests/runtime/servers_test.py LIBRARY PATH_TO_SPILLWAY
 """
@@ -26,7 +25,7 @@ WORKERS = 3
 
 
 class Job:
-    """Workers and servers; on leaving the block, all that still run are killed."""
+    """Workers and servers. Leaving the block kills all that still run."""
 
     def __init__(self, scenario, servers=2):
         meeting = f"127.0.0.1:{free_port()}"

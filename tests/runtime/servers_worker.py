@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A worker of servers_test.py, which knows nothing of servers but what the environment says.
+"""A worker of servers_test.py, which learns of servers only from the environment.
 
     tests/runtime/servers_worker.py LIBRARY SCENARIO
 """
@@ -33,7 +33,7 @@ def sums(library, comm):
 
 
 def numbers_that_can_be_added(library, comm):
-    """Coded so that servers add them without decoding: all ranks end with the same bytes."""
+    """Servers add this code without decoding it: all ranks end with the same bytes."""
     exact = [sum(math.sin(0.37 * i + rank) for rank in range(comm.world)) for i in range(COUNT)]
     energy = sum(true ** 2 for true in exact)
     for code, precision, most in (("thc", 4, 0.05), ("blocks", 16, 1e-8)):
@@ -54,7 +54,7 @@ def numbers_that_can_be_added(library, comm):
 
 
 def a_pause(library, comm):
-    """Rank 1 stays away until it is told that the others went on without it."""
+    """Rank 1 stays away until it is told that the others continued without it."""
     options = library.options()
     options.tolerant, options.least_contributors = 1, 0.6
     for step in range(60):
@@ -64,7 +64,7 @@ def a_pause(library, comm):
         if comm.rank != 1 and step == 50:
             print("went on", flush=True)
         comm.start("all_reduce", buffer, buffer, COUNT, sw.FLOAT32, sw.AVERAGE, options=options).wait()
-        # Of a step whose packets were late, single values may be far off; their mean is not.
+        # In a step with late packets, single values may be far off; their mean is not.
         mean = sum(buffer) / COUNT
         assert abs(mean - 1.0) < 0.1, mean
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python package's binding of the C interface, for the tests in this folder: with the library they were
-handed rather than one that is looked for.
+"""The Python package's binding of the C interface, for the tests in this folder, with the library given as an
+argument instead of searched for.
 """
 import pathlib
 import sys
@@ -16,7 +16,7 @@ from spillway.abi import ALGORITHMS, CODES, Callback
  IN_PROGRESS) = spillway.Status
 
 
-# The harness ends a test that hangs; ranks that start slowly are waited for.
+# The harness ends a hung test; slow starts of ranks are waited for.
 MEETING_TIMEOUT_MS = 600_000
 
 

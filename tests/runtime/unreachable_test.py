@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks that meet, but one of which says that its data goes to an address that the other cannot reach: the other
-names the rank, the address and the variable. In a network namespace that knows of loopback alone.
+"""Ranks that meet, but one of them announces a data address that the other cannot reach: the other names the rank,
+the address and the variable. Runs in a network namespace that has only loopback.
 
     tests/runtime/unreachable_test.py LIBRARY
 
-Where there may be no namespaces it skips: exit code 77.
+Skips if namespaces are not allowed: exit code 77.
 """
 import pathlib
 import sys

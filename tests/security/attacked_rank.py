@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A rank that all-reduces and checks every result, until it is told that it is enough.
+"""A rank that all-reduces and checks every result, until it is told to end.
 
     tests/security/attacked_rank.py LIBRARY [CODE]
 
-CODE is "exact", which is checked to the last bit, or one of the library's, which is checked against the error that it
-may have when nothing is lost: loss_bound is 0.
+CODE is "exact", which is checked to the last bit, or one of the library's codes, which is checked against its error
+without loss: loss_bound is 0.
+
 Writes "ready" when its first operations have ended. On SIGUSR1 it writes "still reducing" as soon as further ones
-have; on SIGTERM all ranks end together, and each says how many results it checked.
+have; on SIGTERM all ranks end together, and each reports how many results it checked.
 """
 import array
 import ctypes
@@ -23,15 +24,15 @@ import spillway_ctypes as sw
 SIZES = (1, 997, 20_000, 60_000)
 PERIOD = 997
 WARM_UP = 3  # rounds
-# By code: bits, and the distance from the truth, relative to the truth, that a result may have. A packet of made-up
-# numbers among the fifty of a tensor would be an error of about 0.1.
+# By code: bits, and a result's largest relative error. One forged packet among the fifty of a tensor would be an
+# error of about 0.1.
 PRECISIONS = {"planes": 16, "thc": 8, "blocks": 16, "coded": 12, "sketch": 12}
 MOST_ERROR = {"planes": 1e-3, "thc": 0.05, "blocks": 1e-3, "coded": 5e-3, "sketch": 5e-3}
 ADDED_BY_SWITCHES = ("thc", "blocks")
 
 
 def values(rank, number, count):
-    """Small whole numbers: sums of them are exact. Different at every rank, place and time."""
+    """Small whole numbers, whose sums are exact. Different at every rank, place and time."""
     period = array.array("f", ((31 * place + number) % PERIOD + rank for place in range(PERIOD)))
     return (period * (count // PERIOD + 1))[:count]
 
@@ -80,7 +81,8 @@ def all_say_enough(comm, enough):
 
 
 def reduce_until_told(comm, reduce_round):
-    """Calls reduce_round(number) until SIGTERM, and returns how often. All ranks of the communicator end together."""
+    """Calls reduce_round(number) until SIGTERM; returns the number of calls. All ranks of the communicator end
+    together."""
     asked, told = [], []
     signal.signal(signal.SIGUSR1, lambda *_: asked.append(True))
     signal.signal(signal.SIGTERM, lambda *_: told.append(True))

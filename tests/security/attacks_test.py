@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Running jobs under attack. Whatever is tried, all results are right to the last bit, the job ends well, and what was
-tried is counted.
+"""Running jobs under attack. In every attack all results are right to the last bit, the job ends normally, and the
+attempts are counted.
 
     tests/security/attacks_test.py LIBRARY
 
 At the rendezvous: strangers who come first as a rank, or as the host. On the network, which needs root and is skipped
-without: packets played again, later, elsewhere, backwards, with numbers far ahead, and those of an earlier run; made-up
-aborts; ICMP messages about packets of long ago.
+without it: packets replayed, later, elsewhere, reflected, with numbers far ahead, and from an earlier run; forged
+aborts; ICMP messages about old packets.
 """
 import collections
 import os
@@ -33,19 +33,19 @@ from hostile_host import Wiretap, ip_and_udp
 WORLD = 3
 STRANGER = WORLD
 METRICS_PORT = 6000
-SAMPLE = 20  # datagrams of each pair of ranks and kind of packet
+SAMPLE = 20  # datagrams per pair of ranks and kind of packet
 SENT_AT_ONCE = 16
 MOST_UNREAD_BYTES = 64 << 10
-LEAST_SHARE = 0.5  # of packets sent that come through: a rank may have no room for some
+LEAST_SHARE = 0.5  # of packets sent that arrive: a rank may lack room for some
 QUOTED_BYTES = 528  # of a datagram in an ICMP message
-JUST_NOW_S = 1.0  # a rank believes messages about data that it sent so recently
+JUST_NOW_S = 1.0  # a rank believes ICMP messages about data sent this recently
 
-# Where things stand in a packet (docs/wire.md).
+# Offsets in a packet (docs/wire.md).
 JOB, EPOCH, SOURCE, DESTINATION, SEQUENCE, NUMBER = 2, 4, 6, 8, 36, 40
 DATA, LEAVE = 0x21, 0x27
 ABORTED = 3
 
-# And at a rendezvous.
+# And at the rendezvous.
 MAGIC, PROTOCOL = 0x56525753, 2
 HELLO, REFUSAL, FAILURE, OPENING, CHALLENGE, PROOF = 1, 3, 4, 7, 8, 9
 NO_KEY, SECRET = 0, 2
@@ -68,7 +68,7 @@ class Job(RankProcesses):
         self.expect_line("still reducing")
 
     def end_well(self):
-        """What the ranks wrote to their logs."""
+        """Ends the job; returns the ranks' logs."""
         self.send_signal(signal.SIGTERM)
         logs = {}
         for rank, process in self.by_rank.items():
@@ -86,7 +86,7 @@ def frame(kind, body):
 
 
 def frames_in(stream):
-    """Kinds and bodies of what was said; it must be frames to the last byte."""
+    """Kinds and bodies of the stream's frames; it must consist of whole frames."""
     said = []
     while stream:
         magic, _, kind, size = struct.unpack_from("<IHHI", stream)
@@ -102,7 +102,7 @@ def read_to_end(connection):
     try:
         while part := connection.recv(4096):
             stream += part
-    except ConnectionError:  # it left without reading all
+    except ConnectionError:  # it left without reading everything
         pass
     return stream
 
@@ -118,7 +118,7 @@ def connect(port):
 
 
 def hello_of(rank, world):
-    """Of a rank that shares nothing, as one says it where there is no secret."""
+    """The hello of a rank that shares no memory, without a secret."""
     card = f"127.0.0.1:{free_port()} 1500 0 here".encode()
     version = b"1"
     who = os.urandom(16 + 32 + 8) + struct.pack("<IIII", world, rank, 60_000, 60_000)
@@ -155,7 +155,7 @@ class AtTheRendezvous(Attacks):
         self.assertEqual([kind for kind, _ in heard], [REFUSAL, REFUSAL, CHALLENGE, REFUSAL])
         for kind, body in heard:
             if kind == REFUSAL:
-                self.assertEqual(body[0], 0)  # it is not final: who said it has proved nothing
+                self.assertEqual(body[0], 0)  # it is not final: its sender has proved nothing
                 self.assertNotRegex(body[1:].decode(), r"127\.0\.0|rank 0|of 2|world")
         self.job.start(1)
         self.job.wait_until_ready()
@@ -186,7 +186,7 @@ class AtTheRendezvous(Attacks):
 
 
 def unread_bytes(process):
-    """In the fullest UDP socket of the process's network namespace."""
+    """Bytes in the fullest UDP socket of the process's network namespace."""
     rows = pathlib.Path(f"/proc/{process.pid}/net/udp").read_text(encoding="ascii").splitlines()[1:]
     return max(int(row.split()[4].split(":")[1], 16) for row in rows)
 
@@ -196,7 +196,7 @@ def is_data(datagram):
 
 
 def redirected(datagram, ports):
-    """To the third rank, as it was and as if it were for that one."""
+    """Sends it to the third rank, unchanged and as if addressed to it."""
     third = next(address for address in ports if address not in (datagram.source, datagram.destination))
     there = datagram._replace(destination=third, destination_port=ports[third])
     rank = sorted(ports).index(third)
@@ -204,7 +204,7 @@ def redirected(datagram, ports):
 
 
 def reflected(datagram, ports):
-    """To who sent it, as it was and as if it were the answer."""
+    """Sends it back to its source, unchanged and as if it were the answer."""
     back = datagram.turned_round()._replace(destination_port=ports[datagram.source])
     source, destination = struct.unpack_from("<HH", datagram.payload, SOURCE)
     return [back, back.changed(SOURCE, "<H", destination).changed(DESTINATION, "<H", source)]
@@ -216,7 +216,7 @@ def pushed(datagram):
 
 
 def aborting(datagram, sender):
-    """A LEAVE in the name of who sent the datagram, well-formed, with a tag that is drawn."""
+    """A forged LEAVE from the datagram's source: well-formed, with a random tag."""
     _, _, job, epoch, source, destination = struct.unpack_from("<BBHHHH", datagram.payload)
     header = struct.pack("<BBHHHHHIQBBHI", LEAVE, 0, job, epoch, source, destination, 0, 0, 0, 0, 0, 0, 0)
     sequence = 1 + os.urandom(1)[0]
@@ -225,7 +225,7 @@ def aborting(datagram, sender):
 
 
 def of_now(old, like):
-    """A datagram of an earlier run between the ports of this one: as it was, and as if it were of this one."""
+    """A datagram of an earlier run between this run's ports: unchanged, and as if it were from this run."""
     here = old._replace(source_port=like.source_port, destination_port=like.destination_port)
     job, epoch = struct.unpack_from("<HH", like.payload, JOB)
     return [here, here.changed(JOB, "<H", job).changed(EPOCH, "<H", epoch)]
@@ -246,7 +246,7 @@ class OnTheNetwork(Attacks):
         return job
 
     def hear(self):
-        """A sample of what the ranks say to each other: data and control packets of every pair."""
+        """A sample of the ranks' traffic: data and control packets of every pair."""
         sample = collections.defaultdict(list)
         for one in self.tap.hear():
             some = sample[self.flow_of(one)]
@@ -260,13 +260,13 @@ class OnTheNetwork(Attacks):
         return datagram.source, datagram.destination, is_data(datagram)
 
     def counts(self):
-        """By rank and reason."""
+        """Counts by rank and reason."""
         texts = metrics_in(METRICS_PORT, [self.network.names[rank] for rank in range(WORLD)])
         return {(rank, reason): count for rank, text in enumerate(texts) for reason, count in disbelieved(text).items()}
 
     def wait_for_fresh_counts(self, expected, is_done):
-        """Ranks look up their counts from time to time only. Once they have counted a datagram that was sent now, a
-        canary, they have counted all that was sent before. Its reason is none of the attack under way or of the next.
+        """Ranks update their counts only from time to time. Once they have counted a canary, a datagram sent now,
+        they have counted everything sent before. Its reason differs from those of this attack and the next one.
         """
         canary = "repeated" if any(reason == "stranger" for _, reason in expected) else "stranger"
         stranger = self.network.address(STRANGER)
@@ -282,8 +282,8 @@ class OnTheNetwork(Attacks):
         wait_until(lambda: is_done() or are_fresh(), "fresh counts")
 
     def attack(self, job, name, send, expected):
-        """Sends, and waits until each rank has counted what came: everything once, unless it got lost on its way to it.
-        `expected` are counts by rank and reason. The job goes on meanwhile.
+        """Sends, and waits until each rank has counted all that arrived, once each. `expected` are counts by rank and
+        reason. The job continues meanwhile.
         """
         before = self.counts()
 
@@ -293,7 +293,7 @@ class OnTheNetwork(Attacks):
 
         send()
         job.check_still_reducing()
-        for _ in range(2):  # messages about datagrams wait in another queue than datagrams
+        for _ in range(2):  # ICMP messages and datagrams wait in different queues
             self.wait_for_fresh_counts(expected, lambda: counted() == expected)
         now = counted()
         print(f"{name}: {now}" + ("" if now == expected else f" of {expected}"))
@@ -306,7 +306,7 @@ class OnTheNetwork(Attacks):
         self.attack(job, name, lambda: self.send_all(job, forged, self.tap.send), expected)
 
     def send_all(self, job, packets, send):
-        """No faster than ranks read: they would have no room for them."""
+        """Sends no faster than ranks read, as they would run out of room."""
         for number, packet in enumerate(packets):
             if number % SENT_AT_ONCE == 0:
                 wait_until(lambda: max(map(unread_bytes, job.processes)) < MOST_UNREAD_BYTES, "ranks that read")
@@ -341,7 +341,7 @@ class OnTheNetwork(Attacks):
         job.end_well()
 
     def forge_icmp(self, job, earlier, heard, flows):
-        """From a host that is on no path: about datagrams of an earlier run, and of this one, but of a while ago."""
+        """From a host that is on no path: about datagrams of an earlier run, and about old ones of this run."""
         quoted = [of_now(one, flows[self.flow_of(one)])[1] for one in earlier]
         quoted += [one for one in heard if is_data(one)]
         raw = in_namespace(self.network.names[STRANGER],

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Traces that are small on disk and huge once they are read, given to `spillway emulate lint`: refused with a sentence,
-long before their size is reached.
+"""Traces that are small on disk and huge when read, given to `spillway emulate lint`: it refuses them with a message,
+long before it reaches their size.
 
     tests/security/bombs_test.py TOOL [unittest's arguments]
 """
@@ -18,7 +18,7 @@ from harness.processes import run
 TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
 PART = b"\0" * (1 << 20)
 PARTS = 2048  # 2 GiB
-MOST_MEMORY = 4 << 30  # for the 16 MiB that may be unpacked of anything; nodes take far more than their bytes
+MOST_MEMORY = 4 << 30  # to unpack at most 16 MiB; nodes take far more than their bytes
 
 
 class Bombs(unittest.TestCase):
@@ -28,7 +28,7 @@ class Bombs(unittest.TestCase):
         cls.addClassCleanup(cls.folder.cleanup)
 
     def packed(self, name, start=b"", part=PART):
-        """A gzip file of `start`, and as many parts as are 2 GiB: gzip files may stand behind each other."""
+        """A gzip file of `start` and 2 GiB of parts: gzip files may be concatenated."""
         path = pathlib.Path(self.folder.name, name)
         one = gzip.compress(part * (16 << 20 >> 20), 9)
         with open(path, "wb") as file:
@@ -55,7 +55,7 @@ class Bombs(unittest.TestCase):
 
     def test_a_message_that_says_it_is_huge_is_refused(self):
         path = pathlib.Path(self.folder.name, "huge.0.et")
-        path.write_bytes(b"\xff\xff\xff\xff\x0f" + b"\0" * 1000)  # 4 GiB follow, it says
+        path.write_bytes(b"\xff\xff\xff\xff\x0f" + b"\0" * 1000)  # claims that 4 GiB follow
         self.check_refused(path)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A member of a job whose members change that says what it likes: it holds the job's ticket, proves so, and is let in.
-The bytes are those of src/runtime/rendezvous/message.h, src/runtime/job/mesh_message.h and src/membership/message.h.
+"""A malicious member of a job whose members change: it holds the job's ticket, proves that, and is let in. The
+messages are those of src/runtime/rendezvous/message.h, src/runtime/job/mesh_message.h and src/membership/message.h.
 """
 import ctypes
 import hashlib
@@ -18,7 +18,7 @@ BY_ID, NEWCOMER = 1, 1
 HEADER = struct.Struct("<4sHHI")
 SEAL_BYTES = 16
 LAST_EPOCH = 2**32 - 1
-GET_TAG = 0x10  # EVP_CTRL_GCM_GET_TAG, and SET_TAG behind it
+GET_TAG = 0x10  # EVP_CTRL_GCM_GET_TAG; SET_TAG is the next one
 
 
 def derive(key, salt, label):
@@ -28,7 +28,7 @@ def derive(key, salt, label):
 
 
 class Seal:
-    """AES-256-GCM of one direction, by the OpenSSL that the library uses; Python's own library has none."""
+    """AES-256-GCM in one direction, by the OpenSSL that the library uses; Python's own library has none."""
 
     def __init__(self, key):
         self.key, self.number = key, 0
@@ -77,7 +77,7 @@ def roster(*cards):
 
 
 def cards_in(body):
-    """(id, address, name) of each."""
+    """(id, address, name) per card."""
     count, at, cards = struct.unpack_from("<H", body)[0], 2, []
     for _ in range(count):
         fields = [struct.unpack_from("<Q", body, at)[0]]
@@ -91,7 +91,7 @@ def cards_in(body):
 
 
 class Stream:
-    """To one member of the job, proved and sealed."""
+    """A proved and sealed stream to one member of the job."""
 
     def __init__(self, address, nonce):
         host, port = address.rsplit(":", 1)
@@ -142,18 +142,18 @@ class Stream:
 
 
 def first_address(ticket):
-    """A ticket names some members, any of which will do."""
+    """One of the members that a ticket names; any will do."""
     return ticket.rsplit("/", 1)[0].split(",")[0]
 
 
 class FalseMember:
-    """Comes as a newcomer to every member of the job. Its id is the smallest, so it is the one that dials."""
+    """Joins every member of the job as a newcomer. Its id is the smallest, so it is the side that dials."""
 
     def __init__(self, ticket, version, name="false:1", member=1):
         address, nonce = first_address(ticket), ticket.rsplit("/", 1)[1]
         self.nonce, self.version, self.name, self.member = bytes.fromhex(nonce), version, name, member
         first, cards = self._join(address)
-        self.streams = {}  # by the id of who is behind it
+        self.streams = {}  # by the peer's id
         for each, where, _ in cards:
             if each != member:
                 self.streams[each] = first if where == address else self._join(where)[0]
@@ -165,7 +165,7 @@ class FalseMember:
         return stream, cards_in(stream.hear_kind(WELCOME)[32:])
 
     def say(self, kind, body):
-        """To every member that still listens; how many did."""
+        """Sends it to every member that still listens; returns how many did."""
         heard = 0
         for stream in self.streams.values():
             try:
@@ -218,7 +218,7 @@ class Speech:
 
     @classmethod
     def of_another_epoch(cls, epoch, members):
-        """Signs of life and greetings with steps and an epoch that nobody has reached."""
+        """Signs of life and greetings with steps and an epoch that no member has reached."""
         yield bytes([3]) + struct.pack("<IQqQB", epoch, 2**64 - 1, 2**63 - 1, 2**64 - 1, 1)
         yield bytes([0]) + struct.pack("<IBB", LAST_EPOCH, 1, 1) + text(b"\xff" * 1024)
         yield bytes([1]) + cls.view(LAST_EPOCH, members)
@@ -227,7 +227,7 @@ class Speech:
 
     @classmethod
     def claim(cls, which, members):
-        """A message that sends members away, or a decision that nobody agreed on."""
+        """A message that sends members away, or a decision without an agreement."""
         if which == "leave":
             return bytes([2]) + struct.pack("<I", 2) + text("made up")
         return bytes([15]) + cls.decision(2, members, ends=which == "end", step=2**64 - 1, why=b"made up")

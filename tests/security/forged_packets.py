@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host that is on nobody's path can send at a job: ICMP messages about datagrams that it has not seen, and
-datagrams of its own. Run in that host's network namespace, as root:
+"""What a host outside of all paths can send to a job: ICMP messages about datagrams that it has not seen, and its own
+datagrams. Run in that host's network namespace, as root:
 
     forged_packets.py VICTIM PEER PORTS PEER_PORTS      the ports of both, with commas
 
-Messages are about datagrams from the victim to the peer: "too big" for the path, "nobody at that port", "no such
-host"; each for every pair of ports, and all of it many times.
+Messages are about datagrams from the victim to the peer: "too big" for the path, port unreachable, host unreachable;
+each for every pair of ports, and all of them many times.
 """
 import os
 import socket
@@ -20,14 +20,14 @@ ROUNDS = 20
 
 
 def checksum(data):
-    """As of IP, UDP and ICMP. Sums of ones' complement are remainders by 0xFFFF, which Python has fast."""
+    """The checksum of IP, UDP and ICMP. Ones' complement sums are remainders by 0xFFFF, which Python computes fast."""
     data += b"\0" * (len(data) % 2)
     number = int.from_bytes(data, "big")
     return 0xFFFF - (number % 0xFFFF or (0xFFFF if number else 0))
 
 
 def quoted_datagram(source, destination, source_port, destination_port):
-    """As one of a job's might have looked: its header is guessed, the rest is drawn."""
+    """A plausible datagram of a job: its header is guessed, the rest is random."""
     payload = bytes([0x21 + os.urandom(1)[0] % 7]) + os.urandom(QUOTED_BYTES)
     udp = struct.pack("!HHHH", source_port, destination_port, 8 + len(payload), 0)
     header = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 28 + len(payload), 1, 0x4000, 64, socket.IPPROTO_UDP, 0,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What attackers have: sockets on other hosts (network namespaces; needs root), an ear on every link, and datagrams of
-any content in anybody's name.
+"""The attackers' means: sockets on other hosts (network namespaces; needs root), a tap on every link, and datagrams
+with any content and source.
 """
 import contextlib
 import select
@@ -13,7 +13,7 @@ from harness.namespaces import in_namespace
 from harness.patience import Limit
 
 ETH_P_ALL, ETH_P_IP, ETH_P_IPV6 = 3, 0x0800, 0x86DD
-OUTGOING = 4  # a packet socket's word for frames that leave
+OUTGOING = 4  # a packet socket's type of outgoing frames
 ETHERNET, IPV4, IPV6, UDP = 14, 20, 40, 8  # bytes of headers
 
 
@@ -25,7 +25,7 @@ class Datagram(typing.NamedTuple):
     payload: bytes
 
     def changed(self, offset, layout, value):
-        """With another number at this place of the payload; `value` may be a function of the one that is there."""
+        """A copy with another number at this place of the payload; `value` may be a function of the old one."""
         if callable(value):
             value = value(struct.unpack_from(layout, self.payload, offset)[0])
         payload = bytearray(self.payload)
@@ -37,7 +37,7 @@ class Datagram(typing.NamedTuple):
 
 
 def ip_and_udp(datagram):
-    """Over IPv4 without a UDP checksum: what was heard on the way may not have had its own yet."""
+    """Over IPv4 without a UDP checksum: a captured one may not have been filled in yet."""
     if ":" in datagram.source:
         return ip6_and_udp(datagram)
     udp = struct.pack("!HHHH", datagram.source_port, datagram.destination_port, 8 + len(datagram.payload), 0)
@@ -58,7 +58,7 @@ def ip6_and_udp(datagram):
 
 
 def parse_frame(frame):
-    """The UDP datagram in it, or none."""
+    """The UDP datagram in it, or None."""
     if frame[12:15] == b"\x08\x00\x45" and frame[23] == socket.IPPROTO_UDP:
         family, ends, header = socket.AF_INET, frame[26:34], IPV4
     elif frame[12:14] == b"\x86\xdd" and frame[20] == socket.IPPROTO_UDP:
@@ -74,16 +74,16 @@ def parse_frame(frame):
 
 
 class Wiretap:
-    """Sits at the switch of NetworkNamespaces: hears what hosts send, and sends them what it likes."""
+    """Sits at the switch of NetworkNamespaces: captures what hosts send, and sends them anything."""
 
     def __init__(self, network, hosts):
-        self.hardware = {}  # address of a host: its card's
+        self.hardware = {}  # hardware address by host address
         self.namespace = network.names["switch"]
         self.hosts = {network.address(host): host for host in hosts}
         self.sockets = {address: self._open(host, protocol=0) for address, host in self.hosts.items()}
 
     def _open(self, host, protocol):
-        """A socket at the host's port of the switch; with protocol 0 it hears nothing."""
+        """A socket at the host's port of the switch; with protocol 0 it receives nothing."""
         def make():
             raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(protocol))
             raw.bind((f"port{host}", protocol))
@@ -98,8 +98,8 @@ class Wiretap:
             raw.close()
 
     def hear(self):
-        """Datagrams between the hosts from now on, for as long as the caller asks for more. The limit is for the next
-        datagram: a caller may take its time over each, and may want any number of them.
+        """Datagrams between the hosts from now on, for as long as the caller asks for more. The limit applies to each
+        next datagram, because a caller may take its time and want any number of them.
         """
         with contextlib.ExitStack() as ears:
             raws = [ears.enter_context(self._open(host, ETH_P_ALL)) for host in self.hosts.values()]
@@ -121,7 +121,7 @@ class Wiretap:
         return datagram
 
     def send(self, datagram):
-        """To its destination, as if its source had sent it."""
+        """Sends it to its destination, as if its source had sent it."""
         stranger = b"\x02\0\0\0\0\1"
         frame = self.hardware[datagram.destination] + self.hardware.get(datagram.source, stranger)
         kind = ETH_P_IPV6 if ":" in datagram.source else ETH_P_IP

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Two ranks in a network that lies to them or swallows their packets.
+"""Two ranks in a network that lies to them or drops their packets.
 
     tests/security/hostile_network_test.py LIBRARY
 
-Hosts are network namespaces, which needs root; without it skips: exit code 77. A third host forges ICMP messages about
-their datagrams and sends some of its own: the job goes on and counts them. A link that takes no long packets, and an
-interface whose MTU is lowered, are named.
+Hosts are network namespaces, which need root; skips without it: exit code 77. A third host forges ICMP messages about
+their datagrams and sends its own: the job continues and counts them. A link that drops long packets, and an interface
+whose MTU is lowered, are named.
 """
 import json
 import os
@@ -34,7 +34,7 @@ TIMED_OUT = 7
 
 
 def udp_ports(network, host):
-    """Those that processes of the host have bound to its address."""
+    """Ports that processes of the host have bound to its address."""
     listed = run([*network.enter(host), "cat", "/proc/net/udp"], check=True)
     address = "".join(f"{int(part):02X}" for part in reversed(network.address(host).split(".")))
     return [int(port, 16) for port in re.findall(rf"\b{address}:([0-9A-F]{{4}})\b", listed.stdout)]
@@ -48,7 +48,7 @@ def attack(network, victim):
 
 
 def believed_mtu(network, host, peer):
-    """Of the path, as the kernel has been told; none where nobody told it."""
+    """The path MTU that the kernel believes; None if it was told none."""
     route = run(["ip", "-n", network.names[host], "route", "get", network.address(peer)], check=True)
     found = re.search(r"mtu (\d+)", route.stdout)
     return int(found[1]) if found else None
@@ -67,7 +67,7 @@ class HostileNetwork(unittest.TestCase):
         ranks.expect_line("still reducing")
 
     def have_counted(self, network):
-        """Whether every rank has counted something of each kind."""
+        """True if every rank has counted something of each kind."""
         counts = [disbelieved(text) for text in
                   metrics_in(METRICS_PORT, [network.names[rank] for rank in range(WORLD)])]
         return all(of_rank[reason] > 0 for of_rank in counts for reason in ("stranger", "forged_refusal", "icmp"))
@@ -78,11 +78,11 @@ class HostileNetwork(unittest.TestCase):
             ranks.expect_line("ready")
             for victim in range(WORLD):
                 attack(network, victim)
-            self.assertEqual(believed_mtu(network, 0, 1), 600)  # the kernel was taken in
+            self.assertEqual(believed_mtu(network, 0, 1), 600)  # the kernel believed it
             self.assert_still_reducing(ranks)
             wait_until(lambda: self.have_counted(network), "counts of all that was sent")
             self.assert_still_reducing(ranks)
-            with self.start(network, port=5001) as later:  # nor does a job that begins now believe it
+            with self.start(network, port=5001) as later:  # nor does a job that starts now believe it
                 later.expect_line("ready")
 
     def outcome(self, process):
@@ -91,7 +91,7 @@ class HostileNetwork(unittest.TestCase):
         return json.loads(output[output.index("{"):])
 
     def check_both_named(self, ranks, began):
-        """Whichever finds out first tells the other, which then says no more than that."""
+        """Whichever notices first tells the other, which then reports just that."""
         for rank in range(WORLD):
             said = self.outcome(ranks[rank])
             self.assertEqual(said["status"], TIMED_OUT, said)
@@ -99,7 +99,7 @@ class HostileNetwork(unittest.TestCase):
             print(f"rank {rank}, after {said['at'] - began:.1f} s: {said['message']}")
 
     def test_links_and_interfaces_that_take_no_long_packets_are_named(self):
-        """A link that swallows them, and an interface whose MTU is lowered: two jobs, for both take their time."""
+        """A link that drops them, and an interface whose MTU is lowered: two jobs at once, because both take time."""
         with NetworkNamespaces(WORLD) as swallowing, NetworkNamespaces(WORLD) as lowered, \
                 self.start(swallowing, SPILLWAY_GSO="0") as swallowed, self.start(lowered) as refused:
             # Without GSO: a buffer of many datagrams passes a virtual link whatever its MTU.

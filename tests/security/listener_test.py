@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What somebody who hears every packet of a job with a secret, and sends what it likes, cannot do (SECURITY.md, "Who can
-do what").
+"""The limits of an attacker who captures every packet of a job with a secret and sends anything (SECURITY.md, "Who
+can do what").
 
     tests/security/listener_test.py LIBRARY
 
-Hosts are network namespaces, which needs root; without it skips: exit code 77.
+Hosts are network namespaces, which need root; skips without it: exit code 77.
 """
 import os
 import pathlib
@@ -36,7 +36,7 @@ REFUSALS = 3000
 SUMS_SENT_BACK = 600
 SUMS_REPEATED = 200
 
-# Where things stand in a packet (docs/wire.md).
+# Offsets in a packet (docs/wire.md).
 SOURCE, DESTINATION, KIND = 6, 8, 32
 SUM = 0x28
 RESULT = 4
@@ -83,7 +83,7 @@ class Listener(unittest.TestCase):
                     return
 
     def repeat_while_starved(self, attempt):
-        """A failed attempt is repeated where the machine was busy: a rank without a processor is blamed rightly."""
+        """Repeats a failed attempt if the machine was busy: a rank without a processor is blamed rightly."""
         limit = Limit(20)
         while True:
             trial = Trial()
@@ -125,7 +125,7 @@ class Listener(unittest.TestCase):
             ranks.__exit__()
 
     def test_sums_that_are_sent_back_or_aside_end_no_rank(self):
-        """Each to every rank, in the name of every other; results reach their owners while sums go on and later."""
+        """Each to every rank, in the name of every other; results reach their owners during the sums and later."""
         ranks = self.start("thc")
         heard = list(self.hear_sums(SUMS_SENT_BACK))
         self.assertTrue(any(one.payload[KIND] == RESULT for one in heard))

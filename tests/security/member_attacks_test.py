@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Attacks on a running job whose members change, over its streams: by somebody who holds the ticket and lies as a
-member (false_member.py), and by somebody without it who takes up connections.
+"""Attacks on a running job whose members change, over its streams: by a ticket holder who lies as a member
+(false_member.py), and by a stranger without the ticket who occupies connections.
 
     tests/security/member_attacks_test.py TOOL LIBRARY [unittest's arguments]
 """
@@ -33,8 +33,8 @@ WORKER = python(HERE.parent / "cli" / "job_worker.py", ROOT / "python")
 WORLD, STANDBYS = 4, 1
 NOISES = 500
 MOST_GROWTH_KIB = 96 << 10
-FEW_FILES = 192  # that a process may open: strangers at one socket get an eighth of them
-FLOOD = 100  # connections at each socket that listens
+FEW_FILES = 192  # a process's limit of open files: strangers at one socket get an eighth of it
+FLOOD = 100  # connections per listening socket
 SLOW_CLIENTS = 48
 HOSTILE_NAME = "\x1b]0;owned\x07\x1b[2J\x9b1m\r<script>alert(1)</script>\nrank 0:1"
 
@@ -45,7 +45,7 @@ def resident_kib(process):
 
 
 def listening_ports(process):
-    """TCP ports that this process listens at."""
+    """TCP ports on which this process listens."""
     sockets = set()
     for file in pathlib.Path(f"/proc/{process.pid}/fd").iterdir():
         try:
@@ -65,7 +65,7 @@ class Attack(WatchedJob, unittest.TestCase):
 
     def start_job(self, prefix=(), **variables):
         self.variables.update(variables)
-        # What the processes print goes to files: nobody reads it while they run.
+        # The processes' output goes to files, because nothing reads it while they run.
         self.job = RankProcesses(
             WORLD, lambda rank: ["sh", "-c", f'exec "$@" > {self.folder}/log{rank} 2>&1', "sh", *prefix, *WORKER,
                                  STANDBYS], variables=self.variables)
@@ -83,7 +83,7 @@ class Attack(WatchedJob, unittest.TestCase):
         return "\n".join(f"{log.name}:\n{log.read_text(encoding='utf-8')[-2000:]}" for log in logs)
 
     def check_goes_on(self, epoch=1):
-        """In this epoch, with every process that it began with."""
+        """Checks that it continues in this epoch, with its initial processes."""
         step = self.status()["step"]
         status = self.wait_for(lambda status: status["step"] > step + 5)
         self.assertEqual(status["epoch"], epoch)
@@ -120,7 +120,7 @@ class AFalseMember(Attack):
         for _ in range(NOISES):
             speech = bytearray(draw.choice(speeches))
             place = draw.randrange(len(speech))
-            # A kind that nobody knows, or a message that ends early: none of them means anything.
+            # An unknown kind, or a message that ends early: both must be ignored.
             unknown = bytes([draw.randrange(19, 256)]) + draw.randbytes(draw.randrange(2000))
             self.assertEqual(liar.speak(draw.choice((unknown, bytes(speech[:place])))), WORLD)
         self.assertEqual(liar.speak(b"\xff" * (1 << 20)), WORLD)
@@ -146,7 +146,7 @@ class AFalseMember(Attack):
         self.check_ends_well()
 
     def test_a_newcomer_neither_ends_nor_changes_a_job(self):
-        """Whatever it says of epochs, steps and decisions: it was not admitted, so it has no vote."""
+        """It is not admitted and has no vote, whatever it says about epochs, steps and decisions."""
         for claim in Speech.CLAIMS:
             self.start_job()
             before = [resident_kib(process) for process in self.job.processes]
@@ -187,7 +187,7 @@ class AFalseMember(Attack):
 
 
 class Flood:
-    """Connections from another address of this machine, which say nothing or half a word. Those that are closed are
+    """Connections from another address of this machine that send nothing or half a message. Those that are closed are
     replaced at once.
     """
 
@@ -214,7 +214,7 @@ class Flood:
                 connection.send(b"SWRV\2")
             self.held.append(connection)
             self.opened += 1
-        except OSError:  # turned away, or the process has ended
+        except OSError:  # refused, or the process has ended
             pass
 
     def _flood(self):
@@ -237,7 +237,7 @@ class SomebodyWithoutTheTicket(Attack):
             came = Started(["prlimit", f"--nofile={FEW_FILES}:{FEW_FILES}", TOOL, "job", "join", "--", *WORKER, "0"],
                            test=self, env=environment_with(self.variables))
             self.wait_for(lambda status: len(status["members"]) == WORLD + 1)
-            said = self.tool("move", "1")  # new streams between all ranks
+            said = self.tool("move", "1")  # makes new streams between all ranks
             self.assertEqual(said.returncode, 0, said.stderr)
             self.wait_for(lambda status: status["epoch"] == 2)
             self.check_goes_on(epoch=2)
@@ -263,7 +263,7 @@ class SomebodyWithoutTheTicket(Attack):
         ended = set()
 
         def dribble():
-            """A byte of a request that never ends, to each."""
+            """Sends each one a byte of a request that never ends."""
             for client in clients:
                 try:
                     client.send(b"G")

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Running jobs of four ranks, whose own packets come back changed: bits flipped, bytes made up, cut, spliced, numbers
-exchanged, in another rank's name. Every result stays right, and every rank lives to the end.
+"""Running jobs of four ranks whose own packets come back mutated: flipped bits, random bytes, cut, spliced, swapped
+numbers, another rank's name. Every result stays right, and every rank lives to the end.
 
     tests/security/mutations_test.py LIBRARY [--mutations N] [TEST...]
 
-One job for each code, over IPv4 with a secret; for each that can be encrypted one over IPv6 with encryption. N packets
-in all: 20,000 if nothing is said. The quick tier sends some to two jobs. Hosts are network namespaces, which needs
-root; without it skips: exit code 77.
+One job per code, over IPv4 with a secret, and one per code that can be encrypted, over IPv6 with encryption. N
+packets in all, 20,000 by default. The quick tier sends some to two jobs. Hosts are network namespaces, which need
+root; skips without it: exit code 77.
 """
 import os
 import pathlib
@@ -38,20 +38,20 @@ CHANGES_PER_PACKET = 8
 MOST_UNREAD_BYTES = 64 << 10
 SENT_AT_ONCE = 64
 MOST_BYTES = 1400
-FEW = 2_000  # packets to each job of the quick tier
+FEW = 2_000  # packets per job in the quick tier
 
-# Where things stand in a packet (docs/wire.md).
+# Offsets in a packet (docs/wire.md).
 FIELDS = tuple((at, struct.Struct(layout)) for at, layout in (
     (0, "B"), (1, "B"), (2, "<H"), (4, "<H"), (6, "<H"), (8, "<H"), (10, "<H"), (12, "<I"), (16, "<Q"), (32, "<I"),
     (36, "<I"), (40, "<I"), (44, "<I")))
-# And in the kernel's tables of sockets: "... 0A 00000000:00000240 ...", the second for what was not read.
+# And in the kernel's socket tables: "... 0A 00000000:00000240 ...", the second being the unread bytes.
 UNREAD = re.compile(rb" [0-9A-F]{8}:([0-9A-F]{8}) ")
 LONGEST_TABLE = 64 << 10
 NUMBERS = (0, 1, 2, 3, 4, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 2**64 - 1)
 
 
 class Mutator:
-    """Changes payloads, each in one of many ways, by a seed."""
+    """Mutates payloads, each in one of many ways, by a seed."""
 
     def __init__(self, seed):
         self.draw = random.Random(seed)
@@ -97,9 +97,7 @@ class Mutator:
 
 
 class Queues:
-    """How much ranks have not read yet. What the kernel says of their sockets is asked for so often that the files
-    stay open.
-    """
+    """The ranks' unread bytes. The kernel's socket tables are read so often that the files stay open."""
 
     def __init__(self, processes, is_ipv6):
         family = "udp6" if is_ipv6 else "udp"
@@ -113,7 +111,7 @@ class Queues:
             os.close(file)
 
     def fullest(self):
-        """Bytes in the fullest socket of all."""
+        """Bytes in the fullest socket."""
         texts = (os.pread(file, LONGEST_TABLE, 0) for file in self.files)
         return max(int(unread, 16) for text in texts for unread in UNREAD.findall(text))
 
@@ -147,7 +145,7 @@ class Attacks(unittest.TestCase):
             self.assertRegex(output, r"[1-9]\d* results were right\n$")
 
     def send_changed(self, tap, ranks, queues, mutator, count):
-        """No faster than ranks read: they would have no room for them."""
+        """Sends no faster than ranks read, as they would run out of room."""
         addresses = list(tap.hosts)
         sent = 0
         for heard in tap.hear():
@@ -165,7 +163,7 @@ class Attacks(unittest.TestCase):
 
 
 class FewMutations(Attacks):
-    """A code that switches add, which is not encrypted, and one that is encrypted."""
+    """A code that switches add, which is not encrypted, and an encrypted one."""
 
     def test_sums(self):
         self.attack("thc", is_encrypted=False, count=FEW)

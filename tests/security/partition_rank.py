@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A rank of a job of four whose members may change, which sums within its part of a partition: ranks 0 and 1, 2 and 3.
+"""A rank of an elastic job of four, which sums within its part of a partition: ranks 0 and 1, 2 and 3.
 
     partition_rank.py LIBRARY
 
-All ranks give the same numbers in every operation, so that equal places of packets have equal contents in both parts
-and at all times. Writes "ready" when its first sums were right, "still reducing" on SIGUSR1 as soon as further ones
-were; on SIGTERM the ranks of a part end together.
+All ranks contribute the same numbers to every operation, so that equal places of packets have equal contents in both
+parts and at all times. Writes "ready" when its first sums were right, "still reducing" on SIGUSR1 as soon as further
+ones were; on SIGTERM the ranks of a part end together.
 """
 import ctypes
 import pathlib

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of a partition of a job with a secret and encryption, of which everything is heard: packets of one part are
-nothing to the other, and no keystream comes twice.
+"""Parts of a partition of a job with a secret and encryption, with every packet captured: one part ignores the
+other's packets, and no keystream repeats.
 
     tests/security/partition_test.py LIBRARY
 
-Hosts are network namespaces, which needs root; without it skips: exit code 77.
+Hosts are network namespaces, which need root; skips without it: exit code 77.
 """
 import collections
 import os
@@ -27,15 +27,15 @@ from hostile_host import Wiretap
 SKIPPED = 77
 WORLD = 4
 METRICS_PORT = 6000
-DATA_HEARD = 150  # data packets of each direction within the parts
+DATA_HEARD = 150  # data packets per direction within the parts
 REPLAYED = 100
-LEAST_SHARE = 0.5  # of packets sent that come through: a rank may have no room for some
+LEAST_SHARE = 0.5  # of packets sent that arrive: a rank may lack room for some
 
-# Where things stand in a packet (docs/wire.md).
+# Values, then offsets in a packet and sizes (docs/wire.md).
 DATA, ENCRYPTED = 0x21, 0x01
 FLAGS, CODE, NUMBER, HEADER, CHECK = 1, 32, 40, 48, 8
 BYTES_AS_THEY_ARE = 2
-BLOCK = 16  # of a cipher
+BLOCK = 16  # of the cipher
 
 
 class Partition(unittest.TestCase):
@@ -60,7 +60,7 @@ class Partition(unittest.TestCase):
         return self.addresses[self.addresses.index(address) ^ 1]
 
     def hear(self, count):
-        """So many encrypted data packets of each direction within both parts, by source."""
+        """`count` encrypted data packets per direction within both parts, by source."""
         heard = collections.defaultdict(list)
         for one in self.tap.hear():
             payload = one.payload
@@ -85,7 +85,7 @@ class Partition(unittest.TestCase):
         return [disbelieved(text).get("bad", 0) for text in texts]
 
     def test_no_keystream_comes_twice(self):
-        """Contents are the same everywhere, so the same 16 bytes at the same place would be the same keystream."""
+        """Contents are the same everywhere, so equal 16 bytes at the same place would mean the same keystream."""
         seen = {}
         for source, packets in self.hear(DATA_HEARD).items():
             for one in {(packet.payload[NUMBER:NUMBER + 4], packet.payload[HEADER + CHECK:]) for packet in packets}:

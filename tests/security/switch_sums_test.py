@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Parts that somebody without a key makes up, against a switch in user space that adds for a job.
+"""Forged parts, from a stranger without a key, against a user-space switch that adds for a job.
 
     tests/security/switch_sums_test.py PATH_TO_SPILLWAY
 
-The stranger is a host of its own at the switch. It knows the job's number and makes up the rest.
+The stranger is a separate host at the switch. It knows the job's number and makes up the rest.
 """
 import pathlib
 import socket
@@ -37,7 +37,7 @@ def part(chunk, rank, job=JOB, epoch=EPOCH):
 
 
 class Switch(unittest.TestCase):
-    """Hosts with addresses of their own on loopback, and a switch between them that adds."""
+    """Hosts with their own addresses on loopback, and a switch between them that adds."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -63,7 +63,7 @@ class Switch(unittest.TestCase):
         self.hosts[host].sendto(packet, self.to_owner)
 
     def receive(self):
-        """What comes to the owner next: (job, epoch, chunk, marks, ranks)."""
+        """The owner's next packet: (job, epoch, chunk, marks, ranks)."""
         owner, limit = self.hosts[OWNER], Limit()
         while True:
             owner.settimeout(max(limit.left(), 0.01))
@@ -75,7 +75,7 @@ class Switch(unittest.TestCase):
                     raise AssertionError("nothing comes to the owner") from None
 
     def sums_of(self, chunk):
-        """Both ranks send their part of a chunk: the packets of it that get to the owner, until it has both."""
+        """Both ranks send their part of a chunk; returns the packets that reach the owner, until it has both parts."""
         for rank in RANKS:
             self.send(rank, part(chunk, rank))
         got, packets = 0, []

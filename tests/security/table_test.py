@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""SECURITY.md's tables are true of the tests: each attack of "How it is tested" names tests that are there and that
-ctest runs, each row of "Who can do what" is held by one of them, and no attack in this folder goes unmentioned.
+"""Checks SECURITY.md's tables against the tests: each attack of "How it is tested" names tests that exist and that
+ctest runs, one of them holds each row of "Who can do what", and every attack in this folder is mentioned.
 
     tests/security/table_test.py CTEST BUILD_FOLDER [unittest's arguments]
 """
@@ -26,7 +26,7 @@ def section(document, title):
 
 
 def rows(text):
-    """The cells of each line of its tables, lines of dashes aside."""
+    """The cells of each line of its tables, without lines of dashes."""
     lines = (line for line in text.splitlines() if line.startswith("|"))
     cells = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
     return [each for each in cells if set("".join(each)) - set("-")]
@@ -54,7 +54,7 @@ class Registered:
                 self.labels.setdefault(word, set()).update(properties.get("LABELS", []))
 
     def runs_file(self, path):
-        """A Python script by itself; a C++ file as part of its folder's program."""
+        """True for a Python script that ctest runs, or a C++ file in a program that it runs."""
         if path.suffix == ".py":
             return str(ROOT / path) in self.words
         return path.name.endswith("_test.cc") and any(
@@ -71,7 +71,7 @@ def fuzzers_missing(root):
 
 
 def trouble_with(name, registered):
-    """Why a test that the document names holds nothing; None if all is well."""
+    """Why a test that the document names proves nothing; None if it is fine."""
     if name.startswith("spillway "):
         return None if registered.runs_command(name) else f"ctest does not run `{name}`"
     if name == "fuzz/":
@@ -85,7 +85,7 @@ def trouble_with(name, registered):
 
 
 def troubles(document, registered):
-    """Sentences about all that is not as it should be."""
+    """Sentences about all problems."""
     found, held, named = [], set(), []
     for attack, *cells in rows(section(document, TESTED))[1:]:
         names = re.findall(r"`([^`]+)`", cells[0]) if cells else []
@@ -116,7 +116,7 @@ class Table(unittest.TestCase):
         cls.document = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 
     def check_found(self, wanted, there, instead, count=1):
-        """That the document with something instead of what is there is refused for this reason."""
+        """Checks that the document is refused for this reason with `instead` in place of `there`."""
         self.assertIn(there, self.document)
         self.assertRegex("\n".join(troubles(self.document.replace(there, instead, count), self.registered)), wanted)
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Another user of the machine against a job without a secret: this test is the job's owner, and `nobody` looks for the
-ticket wherever a user may look, asks the job with what was found, and lays traps where the owner reads and writes.
+"""Another user of the machine against a job without a secret. This test owns the job; `nobody` looks for the ticket
+wherever a user may look, uses what it found, and lays traps where the owner reads and writes.
 
     tests/security/ticket_attack_test.py TOOL LIBRARY [unittest's arguments]
 
-Without root nobody else can be played: exit code 77.
+Skips without root, which it needs to act as another user: exit code 77.
 """
 import json
 import os
@@ -31,8 +31,8 @@ ONE_RANK = python("-c", "import sys; sys.path.insert(0, sys.argv[1]); import spi
                   "spillway.Communicator(spillway.default_library().unique_id(), rank=0, world=1).close()", ROOT / "python")
 SKIPPED = 77
 
-# Prints everything that looks like a ticket, or like the nonce of one, in files of shared folders (arguments), in what
-# the kernel says of processes, and in metrics (the first argument).
+# Prints everything that looks like a ticket, or like the nonce of one, in files of shared folders (arguments), in the
+# kernel's data on processes, and in metrics (the first argument).
 SEARCH = r"""
 import pathlib, re, sys, urllib.request
 texts = [urllib.request.urlopen(sys.argv[1]).read()]
@@ -78,7 +78,7 @@ class AnotherUser(unittest.TestCase):
         return json.loads(asked.stdout)["members"] if asked.returncode == 0 else []
 
     def found_by_nobody(self):
-        """Nonces that nobody finds."""
+        """Nonces that the user `nobody` finds."""
         folders = {self.shared, tempfile.gettempdir(), "/run", "/dev/shm"}
         folders |= {path for path in pathlib.Path("/tmp").glob("spillway-*")}
         said = run([*AS_NOBODY, sys.executable, "-c", SEARCH, f"http://127.0.0.1:{self.port}/metrics", *folders])
@@ -97,7 +97,7 @@ class AnotherUser(unittest.TestCase):
         wait_until(lambda: len(self.members()) == 3, "the job's three processes")
         ticket = (self.shared / "ticket").read_text().strip()
         self.check_closed_to_nobody()
-        # The attack would work with the ticket, so it is the ticket that keeps nobody out.
+        # The attack would work with the ticket, so it is the missing ticket that keeps `nobody` out.
         self.assertEqual(self.tool("ls", "--ticket", ticket, prefix=AS_NOBODY).returncode, 0)
         self.assertNotIn(ticket.rsplit("/", 1)[1], self.found_by_nobody())
 
@@ -143,8 +143,8 @@ class AnotherUser(unittest.TestCase):
         self.assertNotRegex((self.shared / "page").read_text(), re.escape(self.nonce_start()))
 
     def test_traps_of_nobodys_get_nothing_of_what_ranks_write(self):
-        """Links to a file of the owner's, files that nobody keeps open, and pipes that nobody reads, at names that can
-        be guessed."""
+        """Links to a file of the owner's, files that `nobody` keeps open, and unread pipes, at names that can be
+        guessed."""
         victim, file, pipe = (self.shared / name for name in ("victim", "file", "pipe"))
         victim.write_text("kept")
         plant = "import os, sys; os.umask(0); folder = sys.argv[1]; os.symlink(folder + '/victim', folder + '/link'); " \

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The Wireshark dissector, driven by tshark: golden packets and hand-made ones field by field, cuts at
-every kind of place, thousands of mutated packets, and a capture of real trims in the lab.
+"""The Wireshark dissector, driven by tshark: golden and hand-made packets field by field, cuts at every kind of
+place, thousands of mutated packets, and a capture of real trims in the lab.
 
     tests/wireshark/dissector_test.py PATH_TO_SPILLWAY
 
-Without tshark it skips: exit code 77.
+Skips without tshark: exit code 77.
 """
 import json
 import os
@@ -148,7 +148,7 @@ class Cuts(Captures):
         self.assertEqual(told, [[2, len(packet), 2, 2, False], [2, len(packet), 2, 1, True],
                                 [2, len(packet), 2, 1, True]])
         self.assertEqual(rows[0][5], [(b"h" * packets.CHECK).hex(), (b"t" * packets.CHECK).hex()])
-        self.write([frame(packets.bytes_packet(1, 32))])  # all of it is head
+        self.write([frame(packets.bytes_packet(1, 32))])  # the packet is all head
         self.assertEqual(self.one("check.sent", "check.present", "planes_present"), ["1", "1", "32"])
 
     def test_quanta_of_a_whole_row_are_written_as_none(self):
@@ -281,7 +281,7 @@ class Recognition(Captures):
         self.write([frame(packet) for packet in NONSENSE.values()])
         malformed = self.fields("frame.number", only="spillway.expert.malformed")
         told = {list(NONSENSE)[int(row[0][0]) - 1] for row in malformed}
-        self.assertEqual(told, set(NONSENSE) - {"nothing"})  # which tshark does not hand over
+        self.assertEqual(told, set(NONSENSE) - {"nothing"})  # tshark does not pass it on
 
     def test_of_another_version_nothing_else_is_believed(self):
         self.write([frame(NONSENSE["another version"])])
@@ -365,7 +365,7 @@ class InTheLab(Captures):
                 "--rank-folder", str(self.folder))
         ranks = self.lab("exec", "--name", name, "all", "--", *rank)
         self.assertEqual(ranks.returncode, 0, ranks.stderr)
-        # A connection to a port where nobody is: once its first segment is in the file, so is all before it.
+        # A connection to a closed port: once its first segment is in the file, so is everything before it.
         self.lab("exec", "--name", name, "host1", "--", "python3", "-c",
                  f"import socket; socket.socket().connect_ex(('10.77.0.1', {LAST_PORT}))")
         wait_until(lambda: LAST_SEGMENT.search(self.path.read_bytes()), "the last segment in the capture")
@@ -394,7 +394,7 @@ class InTheLab(Captures):
 
     def check_trimmed(self, row):
         self.assertEqual((row["frame.len"], row["ip.dsfield.dscp"]), ([str(self.TRIM_BYTES)], ["48"]))
-        # The head is made to survive, and no tail segment fits in.
+        # The head is designed to survive, and no tail segment fits in.
         self.assertEqual(row["check.present"], ["1"])
         planes = int(row["head_bytes"][0]) * 8 / int(row["coordinates.count"][0])
         self.assertAlmostEqual(float(row["planes_present"][0]), planes, places=4)

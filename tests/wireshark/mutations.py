@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packets no sender makes, for a dissector that must survive any bytes. The same seed gives the same."""
+"""Packets that no sender makes, for a dissector that must survive any bytes. The same seed gives the same packets."""
 import random
 import struct
 

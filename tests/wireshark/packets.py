@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spillway packets, the frames around them and the capture files they lie in, made by hand.
+"""Hand-made Spillway packets, their frames and capture files.
 
 Written from docs/wire.md alone, so that the dissector is compared with the document.
 """
@@ -29,8 +29,8 @@ SEND_SIGNATURE = 9 << 58 | 3 << 52 | 0x00ABCD << 24 | 0x123456  # of bfloat16, w
 
 
 def control_packet(kind, body, **fields):
-    """`fields` beside the body: those of the header, with defaults that tell them apart. The tag is
-    none: nobody without the run's key can tell."""
+    """`fields` are header fields, with defaults that tell them apart. The tag is arbitrary: checking it needs the
+    run's key."""
     at = {"flags": 0, "job": 7, "epoch": 8, "source": 1, "destination": 2, "piece": 13, "operation": 300000,
           "signature": SEND_SIGNATURE, "phase": 2, "path": 5, "timestamp": 0x89ABCDEF, "message_source": 3,
           "reserved": 0, "sequence": 70000, "generation": 4, **fields}
@@ -41,7 +41,7 @@ def control_packet(kind, body, **fields):
 
 
 def bytes_packet(quanta, head_words):
-    """A data packet of bytes as they are; neither bytes nor tags mean anything."""
+    """A data packet of raw bytes; bytes and tags are arbitrary."""
     head, tail = head_words * 4, quanta * 128 - head_words * 4
     header = struct.pack("<BBHHHHHIQBBHIBBHBBBBII", 2 << 4 | DATA, 0, 7, 8, 1, 2, 13, 300000, SEND_SIGNATURE,
                          3 << 6, 5, 17, 1, 2 << 4 | 15, 32, 0, 0, quanta, head_words, 0, 18, 0)
@@ -54,7 +54,7 @@ def path_report(path, *counters):
 
 
 class DataLayout:
-    """Where the parts of a data packet lie, from its header."""
+    """Offsets of a data packet's parts, from its header."""
 
     def __init__(self, packet):
         code, planes, _, slot, quanta, head_words = struct.unpack_from("<BBHBBB", packet, 32)
@@ -69,7 +69,7 @@ class DataLayout:
         self.segment = max(1, self.planes * self.plane_bytes - self.head_bytes) if is_bytes else TAIL_SEGMENT
 
     def usable(self, size):
-        """Of a packet cut to `size`: checks that are there, and planes under them."""
+        """For a packet cut to `size`: the number of checks in it, and of planes under them."""
         if size < self.head_end:
             return 0, 0.0
         checks, planes, at = 1, self.head_bytes, self.head_end

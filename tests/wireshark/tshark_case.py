@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A test case that writes a capture and asks tshark, with the dissector, what is in it."""
+"""A test case that writes a capture and has tshark dissect it."""
 import pathlib
 import tempfile
 import unittest
@@ -11,7 +11,7 @@ DISSECTOR = pathlib.Path(__file__).resolve().parents[2] / "tools/wireshark/spill
 
 
 def is_true(text):
-    return text in ("1", "True")  # by the version of tshark
+    return text in ("1", "True")  # depends on tshark's version
 
 
 class Captures(unittest.TestCase):
@@ -22,7 +22,7 @@ class Captures(unittest.TestCase):
         self.path = self.folder / "capture.pcap"
 
     def tshark(self, *arguments, dissector=DISSECTOR):
-        # A folder of our own: a copy of the dissector among the user's plugins would be in the way.
+        # A separate folder: a copy of the dissector among the user's plugins would interfere.
         environment = environment_with({"WIRESHARK_CONFIG_DIR": self.folder, "LC_ALL": "C.UTF-8"})
         command = ["tshark", "-n", "-X", f"lua_script:{dissector}", "-r", self.path, *arguments]
         done = run(command, env=environment)
@@ -30,8 +30,8 @@ class Captures(unittest.TestCase):
         return done
 
     def fields(self, *names, only="", options=()):
-        """A row per packet: a list of values per field. Names are what follows "spillway."; those of
-        other protocols are given whole."""
+        """One row per packet: a list of values per field. Names are the part after "spillway."; those of other
+        protocols are given whole."""
         arguments = ["-T", "fields", "-E", "separator=|", "-E", "aggregator=,", *options]
         for name in names:
             is_foreign = name.split(".")[0] in ("frame", "ip", "_ws")
@@ -42,7 +42,7 @@ class Captures(unittest.TestCase):
                 for line in done.stdout.splitlines()]
 
     def one(self, *names, **options):
-        """Of a capture of one packet: the first value of each field."""
+        """For a capture of one packet: the first value of each field."""
         rows = self.fields(*names, **options)
         self.assertEqual(len(rows), 1)
         return [values[0] if values else None for values in rows[0]]

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""All-reduces of CUDA tensors through torch.distributed, over sockets of this machine: Spillway beside Gloo.
+"""All-reduces of CUDA tensors through torch.distributed, over this machine's sockets: Spillway against Gloo.
 
     tools/bench/cuda_allreduce.py LIBRARY [--ranks 4] [--megabytes 4,64,256] [--ways gloo,exact,5,8,5-cpu] [--parts]
 
-Ranks share the devices that there are. Ways: gloo; exact (Spillway); 5 and 8 (tolerant, so many bits, coded by the
-GPU); thc (THC's code with 4 bits); 5-cpu (the same, values copied to the host and coded there). Prints bus bandwidth as nccl-tests define it,
-2 (n - 1) / n times bytes over time, by the median of the slowest rank's times, and seconds of processors, of all ranks
-together, per GB of tensor. With --parts also what the parts of the last all-reduce took at the first rank, in ms (they
-overlap), and the share of its packets that were sent again.
+Ranks share the available devices. Ways: gloo; exact (Spillway); 5 and 8 (tolerant, with this many bits, coded by the
+GPU); thc (THC's code with 4 bits); 5-cpu (as 5, with values copied to the host and coded there).
+
+Prints bus bandwidth as nccl-tests define it, 2 (n - 1) / n times bytes over time, by the median of the slowest rank's
+times, and processor seconds of all ranks per GB of tensor. With --parts also the times of the last all-reduce's parts
+at the first rank, in ms (they overlap), and its share of retransmitted packets.
 """
 import argparse
 import dataclasses
@@ -84,7 +85,7 @@ def free_port():
 
 
 def measure(way, world, sizes):
-    """By size: seconds of an all-reduce, of processors, and parts of one."""
+    """By size: seconds of an all-reduce, processor seconds, and the parts of one."""
     context, port, ranks = multiprocessing.get_context("spawn"), free_port(), []
     for rank in range(world):
         ours, theirs = context.Pipe(duplex=False)

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of DistributedDataParallel with a transformer, gradients through sockets of this machine.
+"""Steps of DistributedDataParallel with a transformer, with gradients through this machine's sockets.
 
     tools/bench/cuda_ddp.py LIBRARY [--ranks 4] [--layers 8] [--width 1024] [--ways gloo,gloo-fp16,5,5-cpu]
                                     [--gigabits 10] [--steps 8] [--parts]
 
-Ranks share the devices that there are; without one they train on the CPU. Ways: gloo; gloo-fp16, with torch's hook that
-sends halves; 5 and 8, Spillway's hook with so many bits, coded by the GPU; 5-cpu, the same coded by the CPU. Prints the
-median time of a step, of the slowest rank, and the loss after the last; with --parts also what the parts of the last step
-took at the first rank, in ms (they overlap), and how many packets it sent again and lost.
+Ranks share the available devices; without one they train on the CPU. Ways: gloo; gloo-fp16, with torch's hook that
+sends halves; 5 and 8, Spillway's hook with this many bits, coded by the GPU; 5-cpu, the same coded by the CPU.
 
-Between ranks is loopback or, with --gigabits, which needs root, a link of so many Gb/s each to a bridge (links.py).
+Prints the slowest rank's median step time, and the loss after the last step. With --parts also the times of the last
+step's parts at the first rank, in ms (they overlap), and its numbers of retransmitted and lost packets. Ranks are
+connected by loopback or, with --gigabits, which needs root, by links of this rate to a bridge (links.py).
 """
 import argparse
 import contextlib

@@ -3,12 +3,12 @@
 
     python3 gloo_allreduce.py RANK WORLD tcp://HOST:PORT
 
-Says "ready" once the ranks have met. Then, for every line of input
+Says "ready" once the ranks have met. Then it answers every line of input
 
     TYPE OP COUNT WARMUP ITERATIONS IN_FLIGHT
 
-answers "times" and the seconds of each iteration at this rank, or "error" and a sentence. Ends with
-its input. Waits without using the processor, so that it may stay while something else is measured.
+with "times" and the seconds of each iteration at this rank, or with "error" and a sentence. It ends at the end of its
+input. It waits without using the processor, so that it may stay while something else is measured.
 """
 import sys
 import time
@@ -17,7 +17,7 @@ import time
 def measure(torch, dist, line):
     kind, op, count, warmup, iterations, in_flight = line.split()
     dtype = getattr(torch, {"float": "float32", "double": "float64", "half": "float16"}.get(kind, kind))
-    # Gloo has no average: its sum stands for it.
+    # Gloo has no average: its sum replaces it.
     reduction = getattr(dist.ReduceOp, {"avg": "SUM"}.get(op, op.upper()))
     tensors = [torch.ones(int(count), dtype=dtype) for _ in range(int(in_flight))]
     times = []

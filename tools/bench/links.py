@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A link for each rank, on one machine: a network namespace each, joined by a bridge in one more, with a token bucket at
-either end of every link. For tools that compare backends, so that all of them meet the same links.
+"""A link for each rank, on one machine: one network namespace per rank, joined by a bridge in another one, with a
+token bucket at either end of every link. Tools that compare backends use it, so that all of them get the same links.
 
-Needs root, ip and tc. Namespaces are named after the process that made them, and go with the `with` they are made in.
+Needs root, ip and tc. Namespaces are named after the process that made them, and end with their `with` block.
 """
 import ctypes
 import os
 import subprocess
 
 MTU = 9000
-BURST_SECONDS = 0.0005  # of a link, that may leave at once: segments of offloads are long
+BURST_SECONDS = 0.0005  # of the link's rate may leave at once: offloaded segments are long
 LEAST_BURST, QUEUE_SECONDS = 128 * 1024, 0.01
 
 
@@ -61,7 +61,8 @@ class Links:
         return f"10.77.0.{rank + 1}"
 
     def enter(self, rank):
-        """Moves this process, which has one thread yet, behind the rank's link. Returns variables that it needs there."""
+        """Moves this process, which must have one thread, behind the rank's link. Returns variables that it needs
+        there."""
         with open(f"/run/netns/{self._names[rank]}", encoding="utf-8") as namespace:
             if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), 0) != 0:
                 raise OSError(ctypes.get_errno(), "setns")

@@ -2,7 +2,7 @@
 //
 // MPI_Allreduce in place, timed: `mpirun ... spillway_mpi_allreduce TYPE OP COUNT WARMUP ITERATIONS
 // IN_FLIGHT`. Rank 0 prints "times" and, for every iteration, the seconds of its slowest rank, or
-// "error" and a sentence. MPI has no average: its sum stands for it.
+// "error" and a sentence. MPI has no average: its sum replaces it.
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>

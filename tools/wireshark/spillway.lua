@@ -1,23 +1,23 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
 -- Shows Spillway packets in Wireshark and tshark: every field of docs/wire.md, how much of a packet
--- is left, and which of its checks are there.
+-- is left, and which of its checks are present.
 --
 --   tshark -X lua_script:spillway.lua -r FILE -Y "spillway.trimmed == 1"
 --
 -- or put the file into Wireshark's personal Lua plugin folder (Help > About > Folders). Packets are
--- known by their UDP port (a preference, 7077), by "Decode As", and elsewhere by their looks: the
--- same bounds that src/wire holds a header to.
+-- recognised by their UDP port (a preference, 7077), by "Decode As", and otherwise by their
+-- contents: the same bounds that src/wire checks in a header.
 --
--- Two lengths are kept apart: what the wire carried (tvb:reported_len(); IP and UDP lengths may be
--- stale after a trim and are not looked at) and what the capture holds of it (tvb:captured_len()).
--- Only the first can make a packet trimmed.
+-- The dissector distinguishes two lengths: what the wire carried (tvb:reported_len(); IP and UDP
+-- lengths may be stale after a trim and are ignored) and what the capture kept of it
+-- (tvb:captured_len()). Only the first can make a packet trimmed.
 --
--- Checks are tags under keys that follow from the run's, so they are shown and not verified. What an
--- encrypted packet says in clear, its header without the scale, is all that is shown of it.
+-- Checks are tags under keys that follow from the run's key, so they are shown and not verified. Of
+-- an encrypted packet only the cleartext is shown: its header without the scale.
 --
--- Any bytes may come: nothing is read before it is known to be captured. One file, because that is
--- how plugins are copied. Tested with Wireshark 4.0.
+-- Packets may contain any bytes: nothing is read before it is known to be captured. This is one
+-- file, because plugins are copied as single files. Tested with Wireshark 4.0.
 
 local spillway = Proto("spillway", "Spillway")
 
@@ -40,11 +40,11 @@ local FLAG_ENCRYPTED, FLAGS_KNOWN = 0x01, 0x0F
 local CODEC_PLANES, CODEC_BYTES = 1, 2
 local COMMON_HEADER, DATA_HEADER, CONTROL_HEADER = 32, 48, 44
 local QUANTUM = 32       -- coordinates
-local MAX_QUANTA = 256   -- in a packet, written as 0
-local TAIL_SEGMENT = 512 -- bytes of planes under one tail check; of bytes all are under one
+local MAX_QUANTA = 256   -- per packet, written as 0
+local TAIL_SEGMENT = 512 -- bytes of planes per tail check; CODEC_BYTES has one for all
 local CHECK = 8          -- bytes of a tag
 local MAX_PACKET = 8972
-local MAX_PACKETS = 65536 -- of one message
+local MAX_PACKETS = 65536 -- per message
 local MAX_PLANES = 32
 local MIN_ROW_LOG2, MAX_ROW_LOG2 = 8, 15
 local MAX_BITMAP_COUNT, MAX_PATH_REPORTS = 8192, 16
@@ -52,11 +52,11 @@ local PATH_REPORT = 32
 local BODY = {[TYPE.PROBE] = 20, [TYPE.STOP] = 8, [TYPE.BITMAP] = 16, [TYPE.CREDIT] = 8, [TYPE.WAIT] = 0,
               [TYPE.LEAVE] = 4}
 local CAUSE_MISMATCH = 2
-local MISMATCH = 16 -- behind the body of a LEAVE because of that
+local MISMATCH = 16 -- follows the body of a LEAVE with that cause
 local MISMATCH_FLAGS_KNOWN, MAX_CALL_TEXT = 0x07, 200
 local DSCP_TRIMMED = 48 -- src/wire/traffic_class.h
 
-local MAX_RANGES_SHOWN = 32 -- of missing packets in a BITMAP
+local MAX_RANGES_SHOWN = 32 -- missing packets in a BITMAP
 
 -- ------------------------------------------------------------------ fields
 
@@ -165,7 +165,7 @@ local f = {
 }
 spillway.fields = f
 
--- What lies where: field, offset, bytes.
+-- Positions: field, offset, bytes.
 local COMMON_FIELDS = {
   {f.job, 2, 2}, {f.epoch, 4, 2}, {f.source, 6, 2}, {f.destination, 8, 2}, {f.piece, 10, 2},
   {f.operation, 12, 4},
@@ -218,7 +218,7 @@ local e = {
 }
 spillway.experts = e
 
--- `bytes` is anything that gives a range of an offset and a length.
+-- `bytes` is a function or range that returns the range at an offset with a length.
 local function add_fields(tree, bytes, fields)
   for _, field in ipairs(fields) do
     tree:add_le(field[1], bytes(field[2], field[3]))
@@ -233,7 +233,7 @@ end
 
 local band, lshift, rshift = bit.band, bit.lshift, bit.rshift
 
--- Of a packet of which one byte is captured. Of another version nothing more is known.
+-- Needs one captured byte. The header of another version is unknown beyond that byte.
 local function header_size(tvb)
   local version_type = tvb(0, 1):uint()
   if rshift(version_type, 4) ~= VERSION then
@@ -277,7 +277,7 @@ local function read_control(tvb, header)
   header.reserved = tvb(34, 2):le_uint()
 end
 
--- Of a packet whose header is captured.
+-- Needs a captured header.
 local function read_header(tvb)
   local version_type = tvb(0, 1):uint()
   local header = {version = rshift(version_type, 4), type = band(version_type, 0x0F)}
@@ -292,7 +292,7 @@ local function read_header(tvb)
   return header
 end
 
--- What follows from a data header: its coordinates, and where everything lies.
+-- Derived from a data header: its coordinates, and the offsets of all parts.
 local function layout_of(header)
   local length = lshift(1, header.row_log2)
   local first = header.slot * header.quanta * QUANTUM
@@ -315,7 +315,7 @@ local function layout_of(header)
   }
 end
 
--- Where tail segment `index` (from 0) begins, and how many bytes of planes it has.
+-- The offset of tail segment `index` (from 0), and its bytes of planes.
 local function segment_span(layout, index)
   local offset = layout.head_end + index * (layout.segment + CHECK)
   return offset, math.min(layout.segment, layout.tail - index * layout.segment)
@@ -336,8 +336,8 @@ local function is_scale_valid(header)
   return bits < 0x7F800000 and rotations >= 1
 end
 
--- ------------------------------------------------------------------ what a reader refuses
--- Each returns a sentence, or nil for a packet that is taken. `bytes` is its length on the wire.
+-- ------------------------------------------------------------------ faults of packets
+-- Each function returns a sentence, or nil for a valid packet. `bytes` is its length on the wire.
 
 local function data_fault(header, bytes)
   if header.codec ~= CODEC_PLANES and header.codec ~= CODEC_BYTES then
@@ -369,7 +369,7 @@ local function data_fault(header, bytes)
   end
 end
 
--- `body` is the fixed part behind a control packet's header.
+-- `body` is the fixed part after a control packet's header.
 local body_fault = {
   [TYPE.PROBE] = function(body)
     local packets = body(0, 4):le_uint()
@@ -406,7 +406,7 @@ local body_fault = {
   end,
 }
 
--- Bytes of the body that every packet like this one has, as far as what is captured tells.
+-- Bytes of the fixed part of the body, as far as the captured bytes tell.
 local function fixed_body(tvb, kind)
   local cause = CONTROL_HEADER + 2
   if kind == TYPE.LEAVE and tvb:captured_len() > cause and tvb(cause, 1):uint() == CAUSE_MISMATCH then
@@ -419,12 +419,12 @@ local function has_fixed_body(tvb, kind)
   return tvb:captured_len() >= CONTROL_HEADER + fixed_body(tvb, kind)
 end
 
--- Offsets within are the body's own. Nothing is behind the header of a WAIT.
+-- Offsets are relative to the body. A WAIT has no body.
 local function body_of(tvb)
   return function(offset, length) return tvb(CONTROL_HEADER + offset, length) end
 end
 
--- Bytes of a control packet up to its check, once its fixed part is known to be captured.
+-- Bytes of a control packet up to its check; its fixed part must be captured.
 local function control_length(tvb, kind)
   local length = CONTROL_HEADER + BODY[kind]
   if kind == TYPE.BITMAP then
@@ -488,8 +488,8 @@ end
 
 -- ------------------------------------------------------------------ data packets
 
--- How much of a packet of `bytes` is under a check that is there: tail segments, bytes of planes,
--- and where that ends.
+-- The part of a packet of `bytes` that present checks cover: tail segments, bytes of planes, and
+-- where that part ends.
 local function usable_part(header, layout, bytes)
   if bytes < layout.head_end then
     return {segments = 0, plane_bytes = 0, stop = DATA_HEADER}
@@ -506,7 +506,7 @@ local function usable_part(header, layout, bytes)
   return part
 end
 
--- Whatever the capture holds of the parts that are whole on the wire.
+-- Adds what was captured of the parts that are complete on the wire.
 local function add_parts(tree, tvb, header, layout, part)
   local captured = tvb:captured_len()
   if part.plane_bytes == 0 or captured < layout.head_end then
@@ -525,7 +525,7 @@ local function add_parts(tree, tvb, header, layout, part)
   end
 end
 
--- The last one counts: of a tunnel, that is the innermost.
+-- The last one counts: in a tunnel, that is the innermost.
 local dscp_fields = {Field.new("ip.dsfield.dscp"), Field.new("ipv6.tclass.dscp")}
 local function is_marked_trimmed()
   for _, field in ipairs(dscp_fields) do
@@ -565,7 +565,7 @@ local function add_lengths(tree, tvb, layout, part)
   end
 end
 
--- Adds what became of the packet; returns it in a few words.
+-- Adds the packet's fate, and returns it in a few words.
 local function add_fate(tree, bytes, layout, planes)
   local is_trimmed = bytes < layout.sent
   local item = add_computed(tree, f.trimmed, is_trimmed)
@@ -606,7 +606,7 @@ end
 
 -- ------------------------------------------------------------------ control packets
 
--- Runs of packets whose bit is 0, as {first, last}; and how many bits are 1.
+-- Runs of packets whose bit is 0, as {first, last}; and the number of 1 bits.
 local function bitmap_gaps(bits, first, count)
   local gaps, delivered, gap = {}, 0, nil
   for i = 0, count - 1 do
@@ -779,7 +779,7 @@ local function show(tvb, pinfo, root)
   return tvb:captured_len()
 end
 
--- ------------------------------------------------------------------ how packets get here
+-- ------------------------------------------------------------------ entry points
 
 function spillway.dissector(tvb, pinfo, root)
   return show(tvb, pinfo, root)

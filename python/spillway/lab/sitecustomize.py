@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python imports this before a rank's script: `spillway lab compare` puts the folder first in PYTHONPATH.
+"""Python imports this before a rank's script, because `spillway lab compare` puts this folder first in PYTHONPATH.
 
-It begins to watch (spillway_lab_watch.py), takes its folder off sys.path, and makes way for the sitecustomize that
-would have been imported without it. The script finds everything as it would without a lab.
+It starts the watch (spillway_lab_watch.py), removes its folder from sys.path, and then imports the sitecustomize that
+Python would have imported without it. The script finds everything as it would without a lab.
 """
 import os
 import sys
@@ -13,13 +13,13 @@ def begin() -> None:
     try:
         import spillway_lab_watch
         spillway_lab_watch.begin(os.environ)
-    except Exception as error:  # whatever it is: the script must run, and the lab notes that it saw nothing
+    except Exception as error:  # whatever it is, the script must run; the lab notes that it saw nothing
         print(f"spillway lab: this script is not watched: {error!r}", file=sys.stderr)
     sys.path[:] = [path for path in sys.path if os.path.abspath(path) != here]
 
 
 def make_way() -> None:
-    """An error in the other one is its own: site reports it as it would without us."""
+    """An error in the other sitecustomize propagates: site reports it as it would without us."""
     ours = sys.modules.pop(__name__)
     try:
         import sitecustomize

@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sees what a PyTorch script does, for `spillway lab compare`, without a word of it in the script.
+"""Observes a PyTorch script for `spillway lab compare`, without any change to the script.
 
     SPILLWAY_LAB_STEPS    a file to which rank 0 adds a line per event
     SPILLWAY_LAB_BACKEND  gloo or spillway: what init_process_group() makes, whatever the script asks for
     SPILLWAY_LAB_HOOK     fp16 or powersgd: torch's own hook, put around each DistributedDataParallel that has none
 
-Events are JSON, one a line:
+Events are JSON, one per line:
+
     {"event": "group", "backend": "gloo", "asked": "nccl"}
-    {"event": "hook", "hook": "fp16", "by": "lab"}                 by: script, where that has a hook of its own
+    {"event": "hook", "hook": "fp16", "by": "lab"}                 by: script, if the script has its own hook
     {"event": "step", "step": 7, "seconds": 1.25, "step_ms": 80.5}
 
-A step ends with the step() of an optimizer that has been called already since the last end: with several optimizers,
-their round is one step. It begins with the first forward pass of a DistributedDataParallel behind the last end, so that
-evaluations and the reading of data are not in it; where there is none, or where CUDA may still be at work when step()
-returns, with the last end. `seconds` count from the start of Python.
+A step ends with the step() of an optimizer that was already called since the last end: with several optimizers, their
+round is one step. It begins with the first forward pass of a DistributedDataParallel after the last end, so that
+evaluations and data loading are not part of it. It begins with the last end if there is no such forward pass, or if
+CUDA may still be at work when step() returns. `seconds` count from the start of Python.
 
-torch is not imported here: modules are changed when the script imports them. A script without torch pays for a look
-into a dictionary per import. Works with torch 1.13 and 2.x; Python 3.9.
+torch is not imported here: modules are changed when the script imports them. A script without torch pays for one
+dictionary lookup per import. Works with torch 1.13 and 2.x; Python 3.9.
 """
 import functools
 import importlib.machinery
@@ -30,13 +31,13 @@ import time
 from types import ModuleType
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Set, Tuple
 
-POWERSGD_START = 2  # the least that torch allows: DDP builds its buckets anew behind the first step
+POWERSGD_START = 2  # torch's minimum: DDP rebuilds its buckets after the first step
 
 
 # ---- Events ----
 
 class EventFile:
-    """Opened with the first event of rank 0. A file that cannot be written ends the telling, not the script."""
+    """Opened at rank 0's first event. If the file cannot be written, reporting ends and the script goes on."""
 
     def __init__(self, path: str) -> None:
         self._path, self._file = path, -1
@@ -55,7 +56,7 @@ class EventFile:
 
 
 def open_own_file(path: str) -> int:
-    """To append to. Neither a link nor a file of another user may lead the lines astray."""
+    """Opens it for appending. Refuses links and other users' files, which could redirect the lines."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     about = os.fstat(file)
     if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid():
@@ -74,14 +75,14 @@ def is_first_rank() -> bool:
 # ---- Steps ----
 
 class Steps:
-    """Of all optimizers of the process, as one sequence."""
+    """Steps of all optimizers of the process, as one sequence."""
 
     def __init__(self, events: EventFile, clock: Callable[[], float] = time.monotonic) -> None:
         self._events, self._clock = events, clock
         self._start = clock()
-        self._begin: Optional[float] = None     # of the step that is under way
+        self._begin: Optional[float] = None     # of the step under way
         self._last_end: Optional[float] = None
-        self._stepped: Set[int] = set()         # ids of optimizers, since the last end
+        self._stepped: Set[int] = set()         # optimizer ids since the last end
         self._count = 0
 
     def note_forward(self) -> None:
@@ -102,8 +103,8 @@ class Steps:
 
 
 class WatchedOptimizers:
-    """Classes override step(), so each is changed when the first of its kind is made. Of calls within calls, the
-    outermost counts: optimizers call those that they wrap or inherit from."""
+    """Subclasses override step(), so each class is changed when its first optimizer is made. Only the outermost of
+    nested calls counts: optimizers call the ones that they wrap or inherit from."""
 
     def __init__(self, steps: Steps) -> None:
         self._steps, self._depth = steps, threading.local()
@@ -152,7 +153,7 @@ class ChosenBackend:
             if self._backend == "spillway":
                 import spillway.torch
             if asked != str(used).lower():
-                named.pop("pg_options", None)  # of another backend
+                named.pop("pg_options", None)  # they belong to another backend
             result = original(used, *arguments, **named)
             if str(used).lower() == "gloo" and sys.modules["torch"].__version__.startswith("1."):
                 outlive(module._get_default_group())
@@ -162,9 +163,11 @@ class ChosenBackend:
 
 
 def outlive(group: Any) -> None:
-    """Not even the process's end destroys it. In torch 1.13 a model's end may destroy the group: it then joins Gloo's
-    threads with Python's lock held, for which one that drops a tensor may wait. Scripts that end so would hang the lab,
-    and more often with a hook, whose tensors are Python's."""
+    """Keeps the group alive even at the process's end.
+
+    In torch 1.13 a model's end may destroy the group. Its destructor joins Gloo's threads while holding Python's
+    lock, and such a thread may wait for that lock to drop a tensor. Scripts that end this way would hang the lab,
+    more often with a hook, whose tensors belong to Python."""
     import ctypes
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
 
@@ -172,7 +175,8 @@ def outlive(group: Any) -> None:
 # ---- Models ----
 
 class WatchedModels:
-    """Hooks are put in with the first forward pass: until then the script may put in its own, which goes first."""
+    """Hooks are put in at the first forward pass: until then the script may register its own, which takes
+    precedence."""
 
     def __init__(self, hook: str, steps: Steps, events: EventFile) -> None:
         self._hook, self._steps, self._events = hook, steps, events
@@ -213,7 +217,7 @@ def register_fp16(model: Any) -> None:
 
 
 def register_powersgd(model: Any) -> None:
-    """With torch's defaults, except that it does not wait a thousand steps before it begins."""
+    """Uses torch's defaults, except that it does not wait a thousand steps before it begins."""
     from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
     check_all_reduces_are_the_hooks(model)
     state = powerSGD_hook.PowerSGDState(model.process_group, start_powerSGD_iter=POWERSGD_START)
@@ -221,8 +225,8 @@ def register_powersgd(model: Any) -> None:
 
 
 def check_all_reduces_are_the_hooks(model: Any) -> None:
-    """With find_unused_parameters DistributedDataParallel itself all-reduces which parameters were used, from the
-    backward pass, while buckets wait in the queue: ranks would start the two in different orders."""
+    """Rejects find_unused_parameters on CPUs. DistributedDataParallel then all-reduces which parameters were used,
+    from the backward pass, while buckets wait in the queue: ranks would start the two in different orders."""
     finds_unused = getattr(model, "find_unused_parameters", False) and not getattr(model, "static_graph", False)
     if finds_unused and not all(parameter.is_cuda for parameter in model.parameters() if parameter.requires_grad):
         raise RuntimeError("tcp-powersgd cannot run a DistributedDataParallel with find_unused_parameters=True on "
@@ -232,8 +236,8 @@ def check_all_reduces_are_the_hooks(model: Any) -> None:
 
 @functools.lru_cache(maxsize=None)
 def bucket_queue() -> "queue.Queue[Tuple[Any, Any, Any, Any]]":
-    """One for all models of the process: with a queue each, ranks would interleave the all-reduces of two models
-    differently."""
+    """One queue for all models of the process: with a queue each, ranks would interleave the all-reduces of two
+    models differently."""
     torch: Any = sys.modules["torch"]
     waiting: "queue.Queue[Tuple[Any, Any, Any, Any]]" = queue.Queue()
 
@@ -245,14 +249,14 @@ def bucket_queue() -> "queue.Queue[Tuple[Any, Any, Any, Any]]":
                     future.set_result(hook(state, bucket).wait())
             except Exception as error:  # the backward pass raises it
                 future.set_exception(error)
-            del hook, state, bucket, future  # none is kept until the next one comes
+            del hook, state, bucket, future  # keep none until the next one comes
     threading.Thread(target=work, daemon=True).start()
     return waiting
 
 
 def one_at_a_time(hook: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """The hook begins with a bucket when the one before is done, on a thread of its own, so that the backward pass goes
-    on meanwhile.
+    """Makes the hook start a bucket when the previous one is done. It runs on its own thread, so that the backward
+    pass goes on meanwhile.
 
     torch's PowerSGD hook starts all-reduces in callbacks, on Gloo's threads. With two buckets under way, ranks start
     them in different orders: sizes do not match, and Gloo aborts the process. Each callback also blocks its thread
@@ -260,7 +264,7 @@ def one_at_a_time(hook: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     torch: Any = sys.modules["torch"]
     waiting = bucket_queue()
 
-    @functools.wraps(hook)  # torch looks at the name and at the signature
+    @functools.wraps(hook)  # torch reads the name and the signature
     def queued(state: Any, bucket: Any) -> Any:
         if bucket.buffer().is_cuda:  # kernels belong to the stream of the calling thread
             future = hook(state, bucket)
@@ -281,8 +285,8 @@ Installer = Callable[[ModuleType], None]
 
 
 class ImportWatch:
-    """A finder that finds nothing itself: it lets the others find a module, and has the module changed when it has
-    been executed, before whoever imports it sees it."""
+    """A finder that delegates to the other finders. It changes a module after its execution, before the importing
+    code sees it."""
 
     def __init__(self, installers: Dict[str, Installer]) -> None:
         self._installers = installers

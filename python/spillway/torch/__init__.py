@@ -6,7 +6,7 @@
     model = DistributedDataParallel(model)                   # exact
     hook = spillway.torch.attach(model)                      # gradients may lose a bounded share
 
-Under launchers that do not set RANK and its kin (mpirun, srun), the import sets them from what those do set.
+Under launchers that do not set RANK and the like (mpirun, srun), the import derives them from what those do set.
 docs/pytorch.md is the tutorial.
 """
 import os

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""codec="auto": a hook's steps are timed, now and then compared with the exact sum, and go by what the chooser says.
+"""codec="auto" of a hook: times its steps, now and then measures their error, and uses the code that the chooser
+picks.
 
-A step's time goes from the end of the backward pass before it to its own end: a code that takes processors from the
-model pays for them, too. Of the part before the first bucket a pause counts as what is usual, so that an evaluation or a
-checkpoint is held against no code. Links and processors are not measured apart: a step has both in it.
+A step's time runs from the end of the previous backward pass to its own end. So a code that takes processors from the
+model pays for them. A pause before the first bucket counts as the usual gap: an evaluation or a checkpoint is not
+held against a code. Link and processor time are not measured apart: a step contains both.
 
-The error is of a sample: SAMPLED values of each bucket, evenly spread, are averaged exactly behind the step, outside of
-its time. Their zeros say how sparse gradients are.
+The error is a sample: SAMPLED evenly spread values of each bucket are averaged exactly after the step, outside of its
+time. The sample's zeros say how sparse gradients are.
 
-Invariants: ranks go by what they agreed on, the longest time and the largest error of all, so they always use the same
-code. They agree behind steps of trials, and while a code is in use behind every LOOK_EVERY-th; the answer is waited for
-when the next step begins. Of steps that do not count (warm-up, exact()) only the all-reduces are timed, as a hint of what
-exact takes: a first step has much in it that no other has.
+Invariants: ranks agree on the longest time and the largest error of all, so they always use the same code. They agree
+after trial steps, and every LOOK_EVERY steps while a code is in use; the answer is awaited when the next step begins.
+In steps that do not count (warm-up, exact()) only the all-reduces are timed, as a hint of what exact takes: a first
+step contains much that no other has.
+
 Threads: the one that runs the backward pass.
 """
 import collections
@@ -29,12 +31,13 @@ from .codec_chooser import EXACT, Candidate, Choice, CodecChooser, Seen
 from .host_span import HostSpan
 from .operation import Member, Operation
 
-# By default, with error feedback and without. On a CNN's gradients 5 planes err by 0.006, 4 bits of thc by 0.05, coded
-# numbers of 8 bits by 0.1 to 0.5, half of it what the last step still owed; with feedback all learn as exact does.
+# Defaults with error feedback and without. On a CNN's gradients the error is 0.006 for 5 planes, 0.05 for 4 bits of
+# thc, and 0.1 to 0.5 for coded numbers of 8 bits; half of the latter is carried over from the last step. With
+# feedback all of them learn as exact does.
 MAX_ERROR, MAX_ERROR_WITHOUT_FEEDBACK = 0.3, 0.01
 SAMPLED = 1 << 14
-USUAL_GAPS = 16      # of the last so many
-PAUSE = 3.0          # times what is usual between two steps
+USUAL_GAPS = 16      # the last gaps that count
+PAUSE = 3.0          # times the usual gap between two steps
 UNKNOWN = -1.0       # no time, error or share
 REFUSALS = (Status.INVALID_ARGUMENT, Status.LIMIT_EXCEEDED, Status.UNAVAILABLE)
 
@@ -47,11 +50,11 @@ Tolerances = Dict[Candidate, Optional[abi.OperationOptions]]  # None: exact
 MakeOptions = Callable[[str, int], abi.OperationOptions]
 
 
-# ---- What there is to choose from ----
+# ---- Candidates ----
 
 def tolerances_of(candidates: Sequence[Candidate], make: MakeOptions) -> Tolerances:
-    """Without those that the library does not have, or that do not go with the caller's arguments. `make` raises a
-    ValueError for these; for the finest planes it is the caller's mistake."""
+    """Options per candidate. Drops those that the library lacks or that conflict with the caller's arguments, for
+    which `make` raises ValueError. For the finest planes that is the caller's mistake and propagates."""
     made: Tolerances = {EXACT: None, Candidate("planes", 16): make("planes", 16)}
     for candidate in candidates:
         if candidate in made or candidate.codec not in abi.CODES:
@@ -65,14 +68,14 @@ def tolerances_of(candidates: Sequence[Candidate], make: MakeOptions) -> Toleran
 
 def average(member: Member, tensor: torch.Tensor, options: Optional[abi.OperationOptions] = None,
             reduction: int = abi.AVERAGE) -> Operation:
-    """In place; under way."""
+    """Starts an average in place."""
     span = HostSpan([tensor], "all_reduce")
     return Operation("all_reduce", span, span, span.pointer, span.pointer, span.count, span.type, reduction,
                      options=options).start(member)
 
 
 def is_accepted(member: Member, options: abi.OperationOptions) -> bool:
-    """Whether the group can carry it out (encryption, servers and the number of ranks forbid some)."""
+    """True if the group can carry it out; encryption, servers and the number of ranks forbid some."""
     try:
         average(member, torch.zeros(SAMPLED), options).wait()
     except SpillwayError as error:
@@ -83,7 +86,7 @@ def is_accepted(member: Member, options: abi.OperationOptions) -> bool:
 
 
 def accepted(member: Member, tolerances: Tolerances) -> Tolerances:
-    """All ranks call it."""
+    """All ranks must call it."""
     return {candidate: options for candidate, options in tolerances.items()
             if options is None or is_accepted(member, options)}
 
@@ -93,10 +96,10 @@ def say(member: Member, choice: Optional[Choice], what: str) -> None:
         log.info("codec auto, after %d %s: %s\n%s", choice.units, what, choice, choice.table())
 
 
-# ---- What ranks agree on ----
+# ---- Agreement ----
 
 class Agreement:
-    """The largest of what ranks say, place by place; under way."""
+    """An all-reduce under way: the element-wise maximum over all ranks."""
 
     def __init__(self, member: Member, values: Sequence[float]) -> None:
         self._values = torch.tensor(values, dtype=torch.float64)
@@ -116,7 +119,7 @@ def number(value: Optional[float]) -> float:
 
 
 class StepClock:
-    """How long steps take, pauses between them left out."""
+    """Measures steps without the pauses between them."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -126,7 +129,7 @@ class StepClock:
         self._gap = 0.0
 
     def begin(self) -> None:
-        """At the first bucket."""
+        """Call at the step's first bucket."""
         self._began = self._now()
         usual = statistics.median_low(self._gaps) if self._gaps else 0.0
         gap = usual if self._ended is None else self._began - self._ended
@@ -138,13 +141,12 @@ class StepClock:
         return self._gap + self._now() - self._began
 
     def rest(self) -> None:
-        """The next step begins here."""
+        """The next step's time begins here."""
         self._ended = self._now()
 
 
 class ErrorSample:
-    """Some values of every bucket of a step, as they were before it. Each stands for as many as its bucket has of its
-    kind."""
+    """Some values of each bucket in a step, from before averaging. A sampled value stands for `stride` values."""
 
     def __init__(self) -> None:
         self._now: List[torch.Tensor] = []
@@ -153,13 +155,13 @@ class ErrorSample:
 
     def add(self, bucket: torch.Tensor) -> None:
         if bucket.is_floating_point():
-            stride = bucket.numel() // SAMPLED | 1  # odd: no column of a matrix alone
+            stride = bucket.numel() // SAMPLED | 1  # odd, so that samples do not all fall in one matrix column
             self._now.append(bucket.detach()[::stride])
             self._before.append(self._now[-1].float().clone())
             self._strides.append(stride)
 
     def error_and_zeros(self, member: Member) -> Tuple[float, float]:
-        """When the step is over."""
+        """Call when the step is over."""
         if not self._now:
             return UNKNOWN, UNKNOWN
         average_of_all = torch.cat(self._before)
@@ -173,10 +175,10 @@ class ErrorSample:
         return number(error / energy if energy else None), zeros / values
 
 
-# ---- The hook's half ----
+# ---- The hook's side ----
 
 class AutoCodec:
-    """`tolerances`: of all candidates, all of which the group accepts."""
+    """`tolerances`: options of all candidates; the group must accept each of them."""
 
     def __init__(self, member: Member, tolerances: Tolerances, make: MakeOptions, max_error: float) -> None:
         self._member, self._tolerances, self._make, self._max_error = member, tolerances, make, max_error
@@ -185,7 +187,7 @@ class AutoCodec:
         self._hint: Optional[float] = None
         self._agreement: Optional[Agreement] = None
         self._sample: Optional[ErrorSample] = None
-        self._seconds: List[float] = []  # of the units under way
+        self._seconds: List[float] = []  # of the current trial or use
         self._said: Optional[Choice] = None
 
     @property
@@ -194,31 +196,31 @@ class AutoCodec:
 
     @property
     def tolerance(self) -> Optional[abi.OperationOptions]:
-        """Of the step under way, if it counts; None: exact."""
+        """Options of the step under way, if it counts. None: exact."""
         candidate = self._chooser.candidate
         if candidate not in self._tolerances:
             self._tolerances[candidate] = self._make(*candidate)
         return self._tolerances[candidate]
 
     def resume(self, candidate: Candidate) -> None:
-        """With what a checkpoint says was chosen."""
+        """Restarts with the choice that a checkpoint recorded."""
         self._chooser = CodecChooser(list(self._tolerances), self._max_error, candidate)
         self._agreement, self._seconds = None, []
 
     def begin_step(self, counts: bool) -> None:
-        """At its first bucket."""
+        """Call at the step's first bucket."""
         self._take_agreement()
         self._clock.begin()
         is_last = len(self._seconds) + 1 == self._chooser.units
         self._sample = ErrorSample() if counts and is_last and self._chooser.is_measured else None
 
     def add(self, bucket: torch.Tensor) -> None:
-        """Before it is averaged."""
+        """Call before the bucket is averaged."""
         if self._sample is not None:
             self._sample.add(bucket)
 
     def end_step(self, counts: bool, longest: float) -> None:
-        """When all buckets have been averaged; `longest`: seconds that one of them took."""
+        """Call when all buckets are averaged; `longest`: seconds of the slowest bucket."""
         seconds = self._clock.end()
         if counts:
             self._seconds.append(seconds)

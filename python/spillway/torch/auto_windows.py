@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SPILLWAY_CODEC=auto: the backend's tolerant all-reduces go by what the chooser says. The backend knows no steps, so
-units are windows of so many tolerant operations, and their time is from one's first call to the next one's.
+"""SPILLWAY_CODEC=auto: the chooser picks the code of the backend's tolerant all-reduces. The backend does not know
+steps, so its unit is a window: a fixed number of tolerant operations, timed from its first call to the next window's
+first call.
 
     settle | time | wait | settle | time | wait | ... | use | use ...
-                  │      └ here all know it, and the chooser goes on
-                  └ here ranks tell what it took
+                  │      └ all ranks know the result, and the chooser goes on
+                  └ ranks exchange their times
 
-A window is as many operations as a few backward passes make, where there are such, so that all have the same in them;
-what that is ranks agree on behind the first operations, which are exact and say what exact takes. There is no error
-feedback and no exact sum to compare with: candidates are precise enough without, and of coded numbers, whose scale
-follows the largest value, that takes more bits than it does in a hook.
+If there are backward passes, a window covers a few whole ones, so that all windows contain the same operations. Ranks
+agree on its length after the first operations, which are exact and tell what exact takes. There is no error feedback
+and no exact sum to compare with, so candidates are precise enough without. Coded numbers need more bits for that than
+in a hook, because their scale follows the largest value.
 
-Invariants: ranks call the same operations in the same order, and everything here goes by their count: the same operation
-is coded in the same way at all ranks, and the all-reduces by which ranks agree are in the same place. An answer is
-waited for a whole window after it was asked for, in which every rank has called so many all-reduces. A rank that calls
-them all without ending one, while another waits for something else of it first, is the one program that this would stop.
+Invariants: ranks call the same operations in the same order, and everything here happens at a fixed count of calls.
+So all ranks code an operation alike and start the agreeing all-reduces at the same point. A rank awaits an answer one
+whole window after it asked, when every rank has called as many all-reduces. Only one kind of program hangs on this: a
+rank calls a whole window without ending an operation, while another first waits for something else from it.
+
 Threads: any.
 """
 import enum
@@ -31,23 +33,23 @@ from .operation import Member
 
 WINDOW_CANDIDATES = (Candidate("planes", 5), Candidate("coded", 12), Candidate("planes", 8), Candidate("planes", 16),
                      EXACT)
-LEAST_OPERATIONS = 8  # of a window
-ANY_ERROR = 1.0       # none is measured
+LEAST_OPERATIONS = 8  # per window
+ANY_ERROR = 1.0       # no error is measured
 
 
 class Stage(enum.Enum):
-    LEARN = "learn"  # how many operations make a backward pass
-    COUNT = "count"  # a window that is timed
-    WAIT = "wait"    # for the answer
+    LEARN = "learn"  # the number of operations in a backward pass
+    COUNT = "count"  # time a window
+    WAIT = "wait"    # for the agreement's result
 
 
 def window_of(calls_of_a_pass: int) -> int:
-    """Whole backward passes; LEAST_OPERATIONS where there are none."""
+    """Operations in whole backward passes; LEAST_OPERATIONS if there are no passes."""
     return -(-LEAST_OPERATIONS // calls_of_a_pass) * calls_of_a_pass if calls_of_a_pass else LEAST_OPERATIONS
 
 
 class AutoWindows:
-    """`tolerances`: of all candidates."""
+    """`tolerances`: options of all candidates."""
 
     def __init__(self, tolerances: Tolerances, now: Callable[[], float] = time.monotonic) -> None:
         self._tolerances, self._now = tolerances, now
@@ -59,18 +61,18 @@ class AutoWindows:
         self._usual_bytes = self._bytes = 0
         self._began: Optional[float] = None
         self._exact_per_byte = 0.0
-        self._seconds: List[float] = []  # of the windows that make a unit
+        self._seconds: List[float] = []  # of the current unit's windows
 
     @property
     def choice(self) -> Optional[Choice]:
         return self._chooser.choice
 
     def join(self, member: Member) -> None:
-        """First, by all ranks: what the group cannot carry out is no candidate."""
+        """Drops candidates that the group cannot carry out. All ranks must call it first."""
         self._tolerances = accepted(member, self._tolerances)
 
     def options(self, member: Member, size: int) -> abi.OperationOptions:
-        """Of the operation that is about to be started, of so many bytes."""
+        """Options of the operation that is about to start; `size` is in bytes."""
         with self._lock:
             if self._began is None:
                 self._began = self._now()
@@ -118,7 +120,7 @@ class AutoWindows:
         self._seconds = []
 
     def _seconds_per_byte(self) -> float:
-        """Of the window that ends."""
+        """For the window that ends."""
         assert self._began is not None
         return (self._now() - self._began) / self._bytes
 

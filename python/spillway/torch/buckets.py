@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DDP's buckets: what each is called, and the all-reduce of one in one step.
+"""DDP's buckets: their names, and the all-reduce of one bucket in one step.
 
-DDP rebuilds its buckets after the first step, so a bucket's index says nothing about what is in it. What
-error feedback is kept under is therefore a hash of the parameters in it: a bucket with other parameters is
-another tensor, which nothing is owed yet. Names are the same at all ranks.
+DDP rebuilds its buckets after the first step, so a bucket's index says nothing about its contents. Error feedback is
+therefore kept under a hash of the bucket's parameters: a bucket with other parameters is another tensor, without a
+residual. Names are the same at all ranks.
 """
 import hashlib
 from typing import Any, Iterable, Optional, Tuple
@@ -26,7 +26,7 @@ class BucketNames:
         self._positions = {id(parameter): position for position, parameter in enumerate(parameters)}
 
     def feedback_tensor(self, parameters: Iterable[Any]) -> int:
-        """Never 0, which is no name."""
+        """Never 0, which means no name."""
         words = [str(self._hook), *(str(self._positions[id(parameter)]) for parameter in parameters)]
         digest = hashlib.blake2b(" ".join(words).encode(), digest_size=8).digest()
         return int.from_bytes(digest, "little") or 1
@@ -70,7 +70,7 @@ class BucketRun:
 
     @property
     def operation(self) -> Operation:
-        """Of one that was started; it holds on to no tensor once it has ended."""
+        """The started operation; it releases its tensors once it has ended."""
         assert self._operation is not None
         return self._operation
 

@@ -1,27 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which code takes the least time, found by trying: times and errors in, decisions out.
+"""Finds the fastest code by trying: takes times and errors, returns decisions.
 
     chooser = CodecChooser(candidates, max_error=0.1)
-    chooser.candidate, chooser.purpose, chooser.units        # what the coming units go by, why, and how many they are
-    chooser.note(Seen(seconds, error, zeros))                # what was seen of them
-    chooser.choice                                           # the last, with all that was tried; None before the first
+    chooser.candidate, chooser.purpose, chooser.units        # the coming units' code, its purpose, and their number
+    chooser.note(Seen(seconds, error, zeros))                # measurements of these units
+    chooser.choice                                           # the last choice, with all trials; None before the first
 
-A unit is a training step, or whatever else takes the same again and again. A candidate's first unit settles, unless it
-is exact or in use: its tables, scales and error feedback are not yet what they will be. Its second is timed and its
-error measured. One that is far behind, or errs more than is allowed, is dropped at once. Those that are left take
-turns, in rounds that grow longer as fewer are left, and medians decide: who stays in long is close to the best, so that
-trials cost little. Of those within TIE of the shortest the one that errs least is taken, and what is in use stays if it
-is within STAYS.
+A unit is a training step, or anything else whose time is the same again and again. A candidate's first unit settles,
+unless it is exact or in use: its tables, scales and error feedback have yet to reach their usual state. Its second
+unit is timed, and its error measured. A candidate that is far behind, or errs more than allowed, is dropped at once.
+The rest take turns, in rounds that grow longer as fewer are left, and medians decide. A candidate that stays long is
+close to the best, so trials cost little. Among those within TIE of the shortest, the chooser takes the one with the
+least error. The one in use stays if it is within STAYS.
 
-What cannot win is not tried. Of one code more bits take longer, and nearly in proportion: what two precisions took
-says what a third would. Of coded numbers every bit quarters the error: the first measurement says which precision fits.
+Candidates that cannot win are not tried. More bits of one code take longer, nearly in proportion: the times of two
+precisions predict a third. For coded numbers, every bit quarters the error: the first measurement tells which
+precision fits.
 
-Chosen, it looks at every LOOK_EVERY units whether they still take what they took, within CHANGE, and err no more than
-is allowed; if not, all are tried again. Now and then the best few are tried anyway. The more often a choice was
-confirmed, the longer the next change has to last.
+After a choice, the chooser looks every LOOK_EVERY units whether the time is the same, within CHANGE, and the error
+allowed; if not, it tries all again. Now and then it tries the best few anyway. The more often a choice was confirmed,
+the longer the next change has to last.
 
-Invariants: decisions follow from what is noted and from nothing else, so ranks that note the same choose the same.
-`candidates` has "exact", which is always allowed. One thread at a time.
+Invariants: decisions follow from noted values alone, so ranks that note the same choose the same. `candidates`
+contains "exact", which is always allowed. One thread at a time.
 """
 import collections
 import dataclasses
@@ -30,20 +31,20 @@ import math
 import statistics
 from typing import Deque, Generator, List, NamedTuple, Optional, Sequence, Tuple
 
-SETTLING_LIMIT = 2.0                  # of the shortest: what takes longer in its first unit gets no second
-ROUNDS = ((1.5, 7, 1), (1.2, 3, 2), (1.08, 3, 4))  # within so much of the shortest, at most so many: so many turns
-TURN = 2                              # units of a turn
+SETTLING_LIMIT = 2.0                  # times the shortest; a slower first unit gets no second
+ROUNDS = ((1.5, 7, 1), (1.2, 3, 2), (1.08, 3, 4))  # limit over the shortest, contenders kept, turns
+TURN = 2                              # units per turn
 TIE = 1.03
 STAYS = 1.05
-SKIPPED_PLANES, SKIPPED_EXACT = 1.25, 4.0  # of the shortest, foretold: not tried. Exact has no coding to pay for
-LEAST_ZEROS = 0.5                     # share of the gradient, for codes that are made for zeros
+SKIPPED_PLANES, SKIPPED_EXACT = 1.25, 4.0  # predicted, over the shortest: not tried. Exact needs no coding
+LEAST_ZEROS = 0.5                     # share of the gradient, for codes made for zeros
 LOOK_EVERY = 50
 CHANGE = 1.3
 LOOKS_TO_RETRY = 100
-LOOKS_TOO_COARSE = 2                  # in a row: one step of small gradients after large ones says little
+LOOKS_TOO_COARSE = 2                  # consecutive; one step of small gradients after large ones says little
 MAX_PATIENCE = 32                     # looks before a change is believed
 FEW = 3
-CODED_PRECISIONS = (4, 14)            # that a fit may choose
+CODED_PRECISIONS = (4, 14)            # range of a fit
 EXACT_BITS = 32
 
 
@@ -70,8 +71,8 @@ class Purpose(enum.Enum):
 
 
 class Seen(NamedTuple):
-    """Of units that are over; the same at all ranks. None: not known."""
-    seconds: Optional[float] = None  # of a unit, the median if there were several
+    """Measurements of units that are over; the same at all ranks. None: not known."""
+    seconds: Optional[float] = None  # per unit, the median if there were several
     error: Optional[float] = None    # squared, over the exact sum's energy
     zeros: Optional[float] = None    # share of the exact sum
 
@@ -79,7 +80,7 @@ class Seen(NamedTuple):
 @dataclasses.dataclass(frozen=True)
 class Trial:
     candidate: Candidate
-    seconds: Optional[float]  # of a unit, the median; None: not timed
+    seconds: Optional[float]  # median per unit; None: not timed
     error: Optional[float]    # None: not measured
     outcome: str
 
@@ -91,7 +92,7 @@ class Trial:
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """`units`: that had gone by when it was made. `trials`: in the order in which they were tried."""
+    """`units`: the number that preceded the choice. `trials`: in the order in which they were tried."""
     candidate: Candidate
     why: str
     units: int
@@ -105,14 +106,14 @@ class Choice:
 
 
 class Contender:
-    """A candidate while it is tried."""
+    """A candidate during its trials."""
 
     def __init__(self, candidate: Candidate, in_use: Optional[Candidate]) -> None:
         self.candidate, self.is_settled = candidate, candidate in (in_use, EXACT)
         self.timed: List[float] = []
         self.error: Optional[float] = 0.0 if candidate == EXACT else None
         self.settling: Optional[float] = None
-        self.dropped = ""  # why
+        self.dropped = ""  # the reason
 
     @property
     def is_known(self) -> bool:
@@ -120,7 +121,7 @@ class Contender:
 
     @property
     def seconds(self) -> float:
-        """Of one that is known."""
+        """Valid if `is_known`."""
         return statistics.median(self.timed) if self.timed else self.settling or 0.0
 
     @property
@@ -128,12 +129,12 @@ class Contender:
         return not self.dropped and bool(self.timed)
 
     def coarseness(self) -> float:
-        """Its error, or where nobody measures, what its bits let expect."""
+        """Its error or, if nobody measures, what its bits suggest."""
         return 4.0 ** -self.candidate.precision if self.error is None else self.error
 
 
 def fitting_precision(precision: int, error: float, max_error: float) -> int:
-    """Of coded numbers: the fewest bits that err half of what is allowed or less, when so many err so much."""
+    """The fewest coded bits that err at most half of what is allowed, given the error at `precision`."""
     bits = precision + math.ceil(0.5 * math.log2(max(error, 1e-30) / (0.5 * max_error)))
     return min(max(bits, CODED_PRECISIONS[0]), CODED_PRECISIONS[1])
 
@@ -142,7 +143,8 @@ Coming = Tuple[Candidate, Purpose, int]
 
 
 class CodecChooser:
-    """`max_error`: that a unit may have, above 0. `chosen`: what an earlier run chose; nothing is tried at first."""
+    """`max_error`: the limit of a unit's error, above 0. `chosen`: an earlier run's choice; nothing is tried at
+    first."""
 
     def __init__(self, candidates: Sequence[Candidate], max_error: float, chosen: Optional[Candidate] = None) -> None:
         self._candidates, self._max_error = list(candidates), max_error
@@ -166,16 +168,16 @@ class CodecChooser:
 
     @property
     def units(self) -> int:
-        """That go by before the next note()."""
+        """Units that pass before the next note()."""
         return self._coming[2]
 
     @property
     def is_measured(self) -> bool:
-        """Whether the last of these units is to be compared with the exact sum, too."""
+        """True if the last of these units must also be compared with the exact sum."""
         return self._is_measured
 
     def hint_exact(self, seconds: float) -> None:
-        """What an exact unit took before the trials, or a part of it."""
+        """Time of an exact unit before the trials, or of a part of it."""
         self._exact_hint = seconds
 
     def note(self, seen: Seen) -> None:
@@ -199,7 +201,7 @@ class CodecChooser:
     # ---- In use ----
 
     def _use(self, candidate: Candidate, patience: int) -> Generator[Coming, Seen, List[Candidate]]:
-        """Ends with whom to try again."""
+        """Returns the candidates to try again."""
         usual: Optional[float] = None
         too_coarse = 0
         for look in range(LOOKS_TO_RETRY):
@@ -275,17 +277,17 @@ class CodecChooser:
             return
         fitting = Candidate(codec, fitting_precision(precision, contender.error, self._max_error))
         if not contender.dropped and fitting.precision > precision:
-            return  # it is coarse enough
+            return  # it is already precise enough
         if not any(each.candidate == fitting for each in [*self._contenders, *waiting]) and not self._has_fit():
             waiting.appendleft(Contender(fitting, self._in_use))
 
     def _has_fit(self) -> bool:
-        """One is tried beside those that were asked for."""
+        """True if a fitted precision was tried; only one is tried beside the candidates asked for."""
         asked_for = (*self._candidates, self._in_use)
         return any(each.candidate.codec == "coded" and each.candidate not in asked_for for each in self._contenders)
 
     def _why_not_tried(self, contender: Contender) -> str:
-        """Empty: it is."""
+        """Empty if it is to be tried."""
         if contender.candidate.codec == "sketch" and (self._zeros is None or self._zeros < LEAST_ZEROS):
             return f"not tried: {100 * (self._zeros or 0.0):.0f} % of the gradient are zeros"
         shortest, foretold = self._shortest(), self._foretold(contender.candidate)
@@ -295,8 +297,8 @@ class CodecChooser:
         return ""
 
     def _foretold(self, candidate: Candidate) -> Optional[float]:
-        """Of planes and exact, the least that is likely: in a straight line from what the fewest bits took to what the
-        most did, or to what exact is said to."""
+        """The least likely time of planes and exact: a straight line from the time of the fewest bits to that of the
+        most, or to the hint for exact."""
         if candidate.codec not in ("planes", "exact"):
             return None
         timed = sorted((each.candidate.precision, each.seconds) for each in self._contenders
@@ -309,7 +311,7 @@ class CodecChooser:
         return min(least + (longest - least) * (candidate.precision - fewest) / (most - fewest) for most, longest in ends)
 
     def _racing(self) -> List[Contender]:
-        """The shortest first."""
+        """Shortest first."""
         return sorted((each for each in self._contenders if each.is_racing), key=lambda each: each.seconds)
 
     def _shortest(self) -> Optional[float]:
@@ -317,7 +319,7 @@ class CodecChooser:
         return racing[0].seconds if racing else None
 
     def _drop_beyond(self, limit: float, most: int) -> None:
-        """Of too many, those that are tied stay first, the finest before others."""
+        """If too many are left, those that tie with the shortest stay first, the most precise before others."""
         shortest = self._shortest() or 0.0
         ranked = sorted(self._racing(), key=lambda each: (0.0 if each.seconds <= TIE * shortest else each.seconds,
                                                           each.coarseness()))

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a hook's gradients travel, as users say it: a code, bits per value, who adds, and where scales come from.
+"""How a hook's gradients travel, in the user's words: code, bits per value, algorithm and scale.
 
-    planes            bit planes, which may be cut
+    planes            bit planes, which may be trimmed
     thc, blocks       numbers that switches and servers can add without decoding them
-    coded             whole numbers, coded as short as they come; all arrive
-    sketch            the same of gradients that are mostly zero, in the same places from step to step
+    coded             whole numbers in an entropy code; all arrive
+    sketch            the same for gradients that are mostly zero, in the same places from step to step
     exact             as they are
     auto              whichever of these makes the shortest steps (auto_codec.py)
 
-What does not go together is a ValueError that says what does; ranges are the library's to check.
+Arguments that conflict raise a ValueError that says which ones go together. The library checks ranges.
 """
 from typing import Any, Dict, Optional
 
@@ -17,8 +17,8 @@ from .. import abi
 AUTO = "auto"
 CODECS = (*abi.CODES, "exact", AUTO)
 SCALES = ("exact", "predicted")
-PRECISIONS = {"thc": 4, "coded": 8, "sketch": 8}  # by default, the first as in THC
-PRECISION = 16  # of all others
+PRECISIONS = {"thc": 4, "coded": 8, "sketch": 8}  # default bits per value; the first as in THC
+PRECISION = 16  # of the other codes
 CODED = ("coded", "sketch")
 LOSS_BOUND = 0.01
 
@@ -28,7 +28,7 @@ def default_precision(codec: str) -> int:
 
 
 def default_loss_bound(codec: str) -> float:
-    """Coded numbers arrive whole."""
+    """Coded numbers all arrive."""
     return 0.0 if codec in CODED else LOSS_BOUND
 
 
@@ -61,7 +61,7 @@ def code_fields(codec: str, precision: Optional[int], algorithm: str, scale: str
 
 
 def check_auto(precision: Optional[int], algorithm: str, scale: str, lossy_gather: bool, max_error: float) -> None:
-    """Of the arguments beside codec="auto"."""
+    """Checks the arguments given with codec="auto"."""
     one_of("scale", scale, SCALES)
     if precision is not None or algorithm != "automatic":
         raise ValueError("codec 'auto' chooses precision and algorithm itself: leave them away, or choose a codec")
@@ -73,5 +73,5 @@ def check_auto(precision: Optional[int], algorithm: str, scale: str, lossy_gathe
 
 
 def exact_algorithm(algorithm: str) -> int:
-    """Of what loses nothing beside it: no switch can add that."""
+    """The algorithm for exact steps of the same hook: no switch can add their values."""
     return abi.ALGORITHMS.index("automatic" if algorithm == "switch" else algorithm)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies between a CUDA device and pinned host memory, on a stream of their own.
+"""Copies between a CUDA device and pinned host memory, on a separate stream.
 
-A copy to the host waits, on the device, for what the caller's stream has been given so far; the caller's
-thread goes on. A copy back is followed by an event that the streams of whoever waits are made to wait for.
+A copy to the host waits, on the device, for the work that the caller's stream has so far; the caller's thread goes
+on. A copy back records an event, and the streams of all waiters are made to wait for it.
 """
 import contextlib
 import functools
@@ -14,7 +14,7 @@ Pairs = Iterable[Tuple[torch.Tensor, torch.Tensor]]  # (to, from)
 
 
 class Copy:
-    """Copies that were started; `end` is the event behind them."""
+    """Started copies; `end` is the event behind them."""
 
     def __init__(self, stream: "torch.cuda.Stream", pairs: Pairs) -> None:
         self._begin, self.end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -31,7 +31,7 @@ class Copy:
         self.end.synchronize()
 
     def seconds(self) -> float:
-        """That they took, by the device's clock; waits for their end."""
+        """Duration by the device's clock; waits for the end."""
         self.end.synchronize()
         return self._begin.elapsed_time(self.end) / 1e3
 
@@ -42,12 +42,12 @@ def copy_stream(device: torch.device) -> "torch.cuda.Stream":
 
 
 def wait_for_caller(device: torch.device) -> None:
-    """Copies that start from now on come behind what the caller's stream has been given so far."""
+    """Orders later copies behind the work that the caller's stream has so far."""
     copy_stream(device).wait_stream(torch.cuda.current_stream(device))
 
 
 def to_host(device: torch.device, pairs: Pairs) -> Copy:
-    """Behind what the caller's stream has been given so far."""
+    """Copies behind the work that the caller's stream has so far."""
     wait_for_caller(device)
     return Copy(copy_stream(device), pairs)
 
@@ -62,7 +62,7 @@ def let_current_stream_wait(device: torch.device, event: "torch.cuda.Event") -> 
 
 @contextlib.contextmanager
 def on_copy_streams(devices: Sequence[torch.device]) -> Iterator[None]:
-    """Within it, the devices' copy streams are the current ones."""
+    """Makes the devices' copy streams the current ones."""
     with contextlib.ExitStack() as stack:
         for device in devices:
             stack.enter_context(torch.cuda.stream(copy_stream(device)))

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DDP's gradients through Spillway's tolerant all-reduce: a communication hook.
+"""A communication hook that sends DDP's gradients through Spillway's tolerant all-reduce.
 
     hook = spillway.torch.attach(ddp_model, precision=16, loss_bound=0.01)
     ...
     print(hook.report())                     # of the last step
 
-Invariants: all ranks end a step with the same gradients (but with lossy_gather). The first warm_up_steps, and
-steps for which `exact` is set, lose nothing. Errors come out of backward(). The hook's error feedback begins
-behind the warm-up, and DDP rebuilds its buckets after the first step: with one step of warm-up or more no
-residual is ever dropped; without, that of the first step is.
-Threads: DDP calls it from the thread that runs the backward pass; reports may be read from any.
+Invariants: all ranks end a step with the same gradients, except with lossy_gather. The first warm_up_steps, and steps
+for which `exact` is set, lose nothing. Errors come out of backward(). Error feedback begins after the warm-up, and
+DDP rebuilds its buckets after the first step: with at least one warm-up step no residual is ever dropped; without,
+that of the first step is.
+
+Threads: DDP calls it from the thread that runs the backward pass; any thread may read reports.
 """
 import contextlib
 import dataclasses
@@ -35,14 +36,14 @@ from .process_group import SpillwayGroup
 from .step_report import StepReport, step_report
 
 
-GATHER_PRECISION = 16  # by default
+GATHER_PRECISION = 16  # default
 
 
 class DdpHook:
     """Made by attach(). `exact` may be set between steps, to the same at all ranks.
 
-    `tolerance`: the options of buckets that may lose something; None where none may; or who chooses them. `algorithm`:
-    of those that may not. `names`: of the tensors that error feedback is kept for; None without."""
+    `tolerance`: the options of buckets that may lose something; None if none may; or an AutoCodec that chooses them.
+    `algorithm`: for exact buckets. `names`: of the tensors with error feedback; None without it."""
 
     def __init__(self, member: Member, tolerance: Union[abi.OperationOptions, AutoCodec, None], algorithm: int,
                  names: Optional[BucketNames], layers: LayerPolicy, warm_up_steps: int, measure_every: int, writer: Any,
@@ -55,14 +56,14 @@ class DdpHook:
         self._warm_up_steps, self._measure_every = warm_up_steps, measure_every
         self._writer, self._tag = writer, tag
         self._step = 0
-        self._buckets = 0  # of the last step
+        self._buckets = 0  # in the last step
         self._under_way: List[BucketRun] = []
         self._report: Optional[StepReport] = None
-        self._copies: List[Callable[[], PartSeconds]] = []  # of values, that the report is still to have
+        self._copies: List[Callable[[], PartSeconds]] = []  # copy times that the report still lacks
 
     def report(self) -> Optional[StepReport]:
-        """Of the last step that has ended; None before the first. Waits for the GPU where values are still on their
-        way back to it."""
+        """The last finished step's report; None before the first. Waits for the GPU while values are still being
+        copied back."""
         report, copies = self._report, self._copies
         if report is None or not copies:
             return report
@@ -72,7 +73,7 @@ class DdpHook:
 
     @contextlib.contextmanager
     def exactly(self) -> Iterator[None]:
-        """Steps within lose nothing."""
+        """Steps inside it lose nothing."""
         before, self.exact = self.exact, True
         try:
             yield
@@ -85,11 +86,11 @@ class DdpHook:
 
     @property
     def is_auto(self) -> bool:
-        """Its code is found by trial."""
+        """True if the code is found by trial."""
         return self._auto is not None
 
     def state_dict(self) -> Dict[str, Any]:
-        """What a checkpoint needs. Error feedback is not in it: it begins anew after load_state_dict()."""
+        """The hook's part of a checkpoint. Error feedback is not included: it starts anew after load_state_dict()."""
         choice = self._auto.choice if self._auto is not None else None
         return {"step": self._step, **({} if choice is None else {"choice": str(choice.candidate)})}
 
@@ -100,7 +101,7 @@ class DdpHook:
 
     def run(self, bucket: Any) -> "torch.futures.Future[torch.Tensor]":
         if bucket.index() == 0:
-            self._under_way = []  # of a backward pass that failed
+            self._under_way = []  # drops runs of a failed backward pass
             before_backward_ends(self._end_step)
             self._begin_step()
         if self._auto is not None:
@@ -136,7 +137,7 @@ class DdpHook:
             self._tolerance = self._auto.tolerance
 
     def _end_step(self) -> None:
-        """At the end of the backward pass, before DDP looks at the results."""
+        """Runs at the end of the backward pass, before DDP reads the results."""
         runs, self._under_way = self._under_way, []
         for run in runs:
             run.wait()
@@ -161,12 +162,12 @@ class DdpHook:
                 self._writer.add_scalar(f"{self._tag}/{name}", value, report.step)
 
 
-# No annotations: DDP wants to find torch's own types in them, and nothing else.
+# No annotations: DDP accepts only torch's own types in them.
 def run_bucket(hook, bucket):
     return hook.run(bucket)
 
 
-# How many hooks a communicator has, to tell their tensors apart.
+# Number of hooks per communicator; it tells their tensors apart.
 _hooks: "weakref.WeakKeyDictionary[Any, Iterator[int]]" = weakref.WeakKeyDictionary()
 
 
@@ -174,7 +175,7 @@ _attached: "weakref.WeakKeyDictionary[Any, DdpHook]" = weakref.WeakKeyDictionary
 
 
 def member_of(group: Any, fields: Dict[str, Any]) -> Member:
-    """The group's own if it is Spillway's, else one made through it."""
+    """The group's own member if it is a Spillway group, else a new one whose ranks meet through the group."""
     unknown = [name for name in fields if not hasattr(abi.CommConfig, name)]
     if unknown:
         raise TypeError(f"attach() has no argument {', '.join(unknown)}; help(spillway.torch.attach) lists them")
@@ -195,41 +196,41 @@ def attach(model: Any, codec: str = "planes", precision: Optional[int] = None,
            tag: str = "spillway", **communicator: Any) -> DdpHook:
     """Makes a DistributedDataParallel model average its gradients through Spillway.
 
-    All ranks call it, with the same arguments; once per model, before its first backward pass.
+    All ranks call it with the same arguments, once per model, before its first backward pass.
 
-    codec             "planes": bit planes of rotated rows, which may lose something; "exact": nothing. "thc": few
-                      levels of rotated rows, and "blocks": numbers of 32 bits, which switches and servers can add.
-                      "coded": whole numbers, coded as short as they come by what earlier steps taught; "sketch": the
-                      same of gradients that are mostly zero, much at the same places. "auto": tries them in the first
-                      steps, takes what makes the shortest, and looks again when steps change
-    precision         bits per value on the way to the sums, 1 to 32, by default 16; of thc 2, 3, 4 or 8, by default 4;
-                      of coded and sketch 2 to 16, by default 8, before they are coded
-    algorithm         "switch": switches on the way add, where there are such; thc and blocks go so of themselves. Of
-                      coded and sketch "direct" or "ring". Of steps that are exact: "direct", "ring", "tree", "levels"
-    scale             of all but planes. "exact": ranks agree on it first. "predicted": it is made of the last
-                      step's, which saves a round trip, or of coded a pass over the values; what is too large for it
-                      is made up for by error feedback
-    loss_bound        share of a contribution's packets that may stay missing, by default 0.01; of coded and sketch 0
-    gather_precision  bits per value of the sums that come back, by default 16; of auto as many as go to the sums
-    min_planes        a trimmed packet must keep so many bits per value to count
-    least_contributors  above 0: late ranks are not waited for, as long as this share of them is there
-    max_error         of auto: squared error of a step, over the energy of the exact sum, that a code may have; by
-                      default 0.3, without error feedback 0.01
-    lossy_gather      sums may come back with losses, so replicas may drift apart; for research
-    error_feedback    what of this rank's gradients did not get into a sum (coded away, cut, lost, late, dropped) is
-                      added to the bucket's next step
-    importance        what switches shall drop first. "energy": packets of rows with little in them. 0 to 7: all are
+    codec             "planes": bit planes of rotated rows, which may lose something; "exact": no loss. "thc": few
+                      levels of rotated rows, and "blocks": 32-bit numbers; switches and servers can add both.
+                      "coded": whole numbers in an entropy code that learns from earlier steps; "sketch": the same
+                      for gradients that are mostly zero, often at the same places. "auto": tries codes in the first
+                      steps, takes the one with the shortest steps, and looks again when steps change
+    precision         bits per value on the way to the sums: 1 to 32, by default 16; for thc 2, 3, 4 or 8, by default 4;
+                      for coded and sketch 2 to 16 before coding, by default 8
+    algorithm         "switch": switches on the way add, if there are any; thc and blocks use them by default. For
+                      coded and sketch "direct" or "ring". For exact steps "direct", "ring", "tree", "levels"
+    scale             for all codes but planes. "exact": ranks agree on it first. "predicted": it follows from the last
+                      step's. That saves a round trip (for coded, a pass over the values); error feedback makes up
+                      for values that are too large for it
+    loss_bound        share of a contribution's packets that may stay missing, by default 0.01; for coded and sketch 0
+    gather_precision  bits per value of the returned sums, by default 16; for auto as many as on the way to the sums
+    min_planes        bits per value that a trimmed packet must keep to count
+    least_contributors  above 0: late ranks are not waited for, as long as this share of ranks contributes
+    max_error         for auto: limit of a step's squared error over the energy of the exact sum; by default 0.3,
+                      without error feedback 0.01
+    lossy_gather      the returned sums may lose packets, so replicas may drift apart; for research
+    error_feedback    add what did not get into a sum (coded away, trimmed, lost, late, dropped) to the bucket's next
+                      step
+    importance        what switches drop first. "energy": packets of rows with little energy. 0 to 7: all packets are
                       alike; 0 to 3 are dropped early, 4 to 6 are not, 7 must arrive
-    expendable        by energy: share of a contribution's packets that are to be dropped first. None: as loss_bound for
-                      the front of the model, less towards its back
-    priority          what goes first. "layer": the front of the model. 0 to 7: all is alike
-    warm_up_steps     the first so many steps are exact
-    measure_every     every so many steps the error is measured against an exact all-reduce as well; 0: never
+    expendable        with "energy": share of a contribution's packets to drop first. None: the loss_bound for the
+                      front of the model, less towards its back
+    priority          what is sent first. "layer": the front of the model. 0 to 7: all alike
+    warm_up_steps     number of exact steps at the start
+    measure_every     steps between measurements of the error against an exact all-reduce; 0: never
     writer, tag       an object with add_scalar(name, value, step), such as TensorBoard's SummaryWriter
-    communicator      fields of spillway_comm_config (window, trimmed_target_ppm, ...), where the process group is not
+    communicator      fields of spillway_comm_config (window, trimmed_target_ppm, ...), if the process group is not
                       Spillway's
 
-    Works with process groups of any backend; one that is not Spillway's is only used to meet.
+    Works with process groups of any backend. One that is not Spillway's only lets the ranks meet.
     """
     if warm_up_steps < 0 or measure_every < 0:
         raise ValueError("warm_up_steps and measure_every are 0 or more")
@@ -268,5 +269,5 @@ def attach(model: Any, codec: str = "planes", precision: Optional[int] = None,
 
 
 def hook_of(model: Any) -> Optional[DdpHook]:
-    """What attach() gave for it."""
+    """The hook that attach() returned for the model."""
     return _attached.get(model)

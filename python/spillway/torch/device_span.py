@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tensor whose memory on a GPU the library is handed: the GPU codes it, and only planes travel to the host; or, in an
-exact all-reduce, the library copies it piece by piece, while others travel.
+"""A tensor that the library reads in GPU memory. The GPU codes it, and only planes travel to the host. In an exact
+all-reduce the library copies it piece by piece, while other pieces travel.
 
-That is possible of contiguous tensors, where the library finds NVIDIA's driver and compiler: in exact all-reduces, and in
-tolerant ones of planes without deadlines, and of thc, of float32, float16 and bfloat16. Everything else is copied to the
-host as a whole (host_span.py).
-SPILLWAY_GPU_CODING=0 turns all of it off. Each rank decides for itself: the bits are the same.
+This takes a contiguous tensor, and a library that finds NVIDIA's driver and compiler. It works for exact all-reduces,
+and for tolerant ones of float32, float16 and bfloat16: planes without deadlines, and thc. Everything else is copied
+to the host as a whole (host_span.py). SPILLWAY_GPU_CODING=0 turns it off. Each rank decides for itself: the bits are
+the same.
 """
 import contextlib
 import ctypes
@@ -22,23 +22,23 @@ from .element_types import TYPES
 from .host_span import HostSpan, check_tensor
 
 CODED = (torch.float32, torch.float16, torch.bfloat16)
-LEAST_COPIED_BYTES = 1 << 20  # in exact all-reduces: what is less is one piece or few
-OF_TORCH = ("nvidia/cu*/lib/libnvrtc.so.*", "nvidia/cuda_nvrtc/lib/libnvrtc.so.*")  # where its packages have NVRTC
+LEAST_COPIED_BYTES = 1 << 20  # in exact all-reduces; smaller tensors are one or few pieces
+OF_TORCH = ("nvidia/cu*/lib/libnvrtc.so.*", "nvidia/cuda_nvrtc/lib/libnvrtc.so.*")  # NVRTC in torch's packages
 
 
 def load_nvrtc_of_torch() -> None:
-    """The libnvrtc.so of torch's own packages, the newest: loaded, the library finds it by its name."""
+    """Loads the newest libnvrtc.so of torch's packages; the library then finds it by its name."""
     folder = os.path.dirname(os.path.dirname(torch.__file__))
     found = [path for pattern in OF_TORCH for path in glob.glob(os.path.join(folder, pattern))]
     newest = max((path for path in found if ".alt." not in path), default=None)
     if newest is not None:
-        with contextlib.suppress(OSError):  # then the library says what is missing
+        with contextlib.suppress(OSError):  # then the library reports what is missing
             ctypes.CDLL(newest)
 
 
 @functools.lru_cache(maxsize=None)
 def is_coder(device: torch.device) -> bool:
-    """Whether the device codes its tensors. Says why not, once."""
+    """True if the device codes its tensors. Warns once if it cannot."""
     library = abi.default_library()
     if library.variable("SPILLWAY_GPU_CODING") == "0":
         return False
@@ -52,13 +52,13 @@ def is_coder(device: torch.device) -> bool:
 
 
 def becomes_blocks(options: abi.OperationOptions) -> bool:
-    """SPILLWAY_ALGORITHM makes of planes what switches can add: of more bits than thc has, blocks."""
+    """True if SPILLWAY_ALGORITHM turns planes into blocks, which switches can add: at more bits than thc has."""
     return (options.algorithm == 0 and options.precision > 8
             and abi.default_library().variable("SPILLWAY_ALGORITHM") == "switch")
 
 
 def takes_device(options: abi.OperationOptions, tensor: torch.Tensor) -> bool:
-    """Whether an all-reduce with these options may be of a device's memory."""
+    """True if an all-reduce with these options may use device memory."""
     if not options.tolerant:
         return tensor.dtype in TYPES and tensor.numel() * tensor.element_size() >= LEAST_COPIED_BYTES
     is_planes = (options.code == abi.CODES.index("planes") and options.least_contributors == 0.0
@@ -67,13 +67,13 @@ def takes_device(options: abi.OperationOptions, tensor: torch.Tensor) -> bool:
 
 
 def can_be_read(tensor: torch.Tensor) -> bool:
-    """Whether it is on a device that codes, and lies there as the library reads it."""
+    """True if the tensor is on a device that codes, in a layout that the library can read."""
     return (tensor.device.type == "cuda" and tensor.numel() > 0 and tensor.is_contiguous()
             and not tensor.is_conj() and not tensor.is_neg() and is_coder(tensor.device))
 
 
 class DeviceSpan:
-    """As a HostSpan of one tensor, but of the device's memory: there is nothing to bring, and nothing to take back."""
+    """Like a HostSpan of one tensor, but in device memory: nothing is copied to the host or back."""
 
     is_direct = True
     brought = taken_back = None
@@ -97,7 +97,7 @@ Span = Union[HostSpan, DeviceSpan]
 
 
 def span_of(tensor: torch.Tensor, operation: str, options: abi.OperationOptions, world: int) -> Span:
-    """Of an operation with these options, which are told where the tensor is."""
+    """The span for an operation with these options; writes the tensor's location into them."""
     check_tensor(tensor, operation)
     if world < 2 or not takes_device(options, tensor) or not can_be_read(tensor):
         return HostSpan([tensor], operation)

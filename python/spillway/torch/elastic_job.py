@@ -1,24 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training that outlives its processes.
+"""Elastic, fault-tolerant training: the job outlives its processes.
 
     job = spillway.torch.elastic(model, optimizer, standbys=1)
-    for step in job.steps(total):            # an interrupted step comes again; all else is an ordinary loop
+    for step in job.steps(total):            # an interrupted step is repeated; otherwise an ordinary loop
         ...
 
-When a rank is gone, or shall go, all others end the step they are in at once, with whatever is in their tensors: what it
-calculates is thrown away, and optimizers do nothing until the step comes again. A standby gets the state of the step's
-beginning from the ranks that have it, and takes the place. DDP, its hook and torch.distributed's default group go on
-with the new members; rank and size are then what they are.
+When a rank is lost or must leave, all others end their step at once, with whatever their tensors contain. That step's
+results are thrown away, and optimizers do nothing until it is repeated. A standby receives the state at the step's
+beginning from the ranks that have it, and takes the place. DDP, its hook and torch.distributed's default group
+continue with the new members; rank and size change accordingly.
 
-Invariants: at the beginning of a step that steps() yields, all ranks have the same state, but for what is theirs alone.
-An optimizer's step is taken by all ranks or comes again for all. In exact jobs, with `seed`, a run with changes ends
-with the same bits as one without.
+Invariants: at the beginning of a step that steps() yields, all ranks have the same state, except for what is private
+to each. Either all ranks take an optimizer's step, or all repeat it. In exact jobs, with `seed`, a run with changes
+ends with the same bits as one without.
 
-Where ranks have different parts of a model (`replicas`), they take an optimizer's step together: one enters it when all
-have their gradients, so that whoever is interrupted there can still take it if others have (UntakenSteps).
+If ranks have different parts of a model (`replicas`), they take an optimizer's step together: a rank enters it when
+all have their gradients. A rank that is interrupted there can still take the step if others have (UntakenSteps).
 
-Limits: every step ends with a step of the optimizer. What else a step does (logging, files) it does again; `job.is_lost`
-says whether it will. Object collectives, and groups that are no partition's, are not carried on. The thread that trains.
+Limits: every step ends with an optimizer's step. Other effects of a step (logging, files) are repeated; `job.is_lost`
+says whether they will be. Object collectives, and groups outside of a partition, do not survive a change.
+
+Threads: the one that trains.
 """
 import random
 import threading
@@ -39,9 +41,9 @@ from .process_group import SpillwayGroup
 from .threads import waiters
 
 SEED_BITS = 63
-END_LIMIT_S = 10.0  # for all to hear that a job ends
-MAX_TRIES = 3  # at a step that fails although nobody is gone
-# What ends a communicator and no more.
+END_LIMIT_S = 10.0  # for all members to learn that the job ends
+MAX_TRIES = 3  # of a step that fails although no rank is gone
+# These end a communicator, not the job.
 BROKEN = (Status.PEER_FAILED, Status.ABORTED, Status.TIMED_OUT, Status.MISMATCH)
 
 
@@ -51,32 +53,32 @@ def ranks_named(ranks: Sequence[int]) -> str:
 
 
 class JobEnded(RuntimeError):
-    """The job cannot go on; the message says why. Checkpoints are as they were."""
+    """The job cannot continue; the message says why. Checkpoints are untouched."""
 
 
 def elastic(model: torch.nn.Module, optimizer: Any, state: Any = None, *, standbys: int = 0, shrink: bool = False,
             min_ranks: int = 1, groups: Sequence[Partition] = (), replicas: Optional[Partition] = None,
             seed: Optional[int] = 0, park_limit: float = 300.0, straggler: float = 2.0, replace_stragglers: bool = False,
             on_change: Optional[Callable[[Change], None]] = None) -> "ElasticJob":
-    """Makes the default group's processes a job whose members may change. All of them call it, with the same arguments,
-    behind init_process_group("spillway") and DistributedDataParallel. A process with SPILLWAY_JOB set joins the job of
-    that ticket instead, and becomes a standby.
+    """Makes the default group's processes a job whose members may change. All of them call it, with the same
+    arguments, after init_process_group("spillway") and DistributedDataParallel. A process with SPILLWAY_JOB set joins
+    the job of that ticket instead, and becomes a standby.
 
     optimizer           one, or a list of them
-    state               what else belongs to a step, with state_dict() and load_state_dict(): schedulers, samplers,
-                        scalers; one, or a list. It is copied at every step: keep it small
-    standbys            of the processes, the last so many train only when they are called in
-    shrink              where no standby is left the others go on without who is gone, as long as there are `min_ranks`;
-                        gradients are averages of those who are there
-    groups              partitions (partition.py) whose groups stay when members change; the job then has as many ranks
-                        as they name, and neither shrinks nor grows
-    replicas            the one of them whose groups' members have the same state, where not all have
-    seed                every step begins with random numbers that follow from it, the step and the rank. None: they are
-                        left as they are, and differ when a step comes again
+    state               other state of a step, with state_dict() and load_state_dict(): schedulers, samplers, scalers;
+                        one, or a list. It is copied at every step: keep it small
+    standbys            number of processes, the last ones, that train only when they replace a rank
+    shrink              without a standby, continue without the lost ranks as long as `min_ranks` are left; gradients
+                        are then averages over the remaining ranks
+    groups              partitions (partition.py) whose groups survive changes; the job then has as many ranks as they
+                        name, and neither shrinks nor grows
+    replicas            the partition whose groups' members share their state, if not all ranks do
+    seed                random numbers of a step follow from it, the step and the rank. None: they are left alone, and
+                        differ when a step is repeated
     park_limit          seconds that a rank may take to end its step when another is gone
-    straggler           times the median of ranks' own time per step, from which a rank is reported as a straggler;
-                        replace_stragglers: and moved
-    on_change           told of every change, at every rank, behind it
+    straggler           a rank is reported as a straggler from this multiple of the ranks' median own time per step;
+                        with replace_stragglers it is also moved
+    on_change           called at every rank after every change
     """
     group = dist.distributed_c10d._get_default_group()
     if not isinstance(group, SpillwayGroup):
@@ -112,8 +114,8 @@ def check_groups(groups: Sequence[Partition], replicas: Optional[Partition], shr
 
 
 class UntakenSteps:
-    """Steps of optimizers that had all they need when this rank was interrupted. Whether others have taken theirs, and so
-    the step is done, only the next change says."""
+    """Optimizer steps that had all inputs when this rank was interrupted. Only the next change says whether other
+    ranks have taken theirs, and so whether the step is done."""
 
     def __init__(self) -> None:
         self._steps: List[Tuple[Callable[[], Any], List[Tuple[torch.Tensor, torch.Tensor]]]] = []
@@ -135,8 +137,8 @@ class UntakenSteps:
 
 
 class ElasticJob:
-    """Made by elastic(). `changes`: what became of each change, with when it was told of, stood still, knew, was connected,
-    had the state and had done a step, in seconds of the wall clock."""
+    """Made by elastic(). `changes`: one entry per change, with the wall-clock seconds at which this process was told
+    of it, stood still, learned the decision, was connected, had the state and had done a step."""
 
     def __init__(self, job: Job, group: SpillwayGroup, model: torch.nn.Module, optimizers: List[Any], extra: List[Any],
                  groups: List[Partition], replicas: Optional[Partition], seed: Optional[int],
@@ -144,7 +146,7 @@ class ElasticJob:
         self._job, self._model, self._seed, self._on_change = job, model, seed, on_change
         self._groups, self._replicas = groups, replicas
         self._state = TrainingState(model, optimizers, extra)
-        self._state.check()  # a part that nobody could be given shows now, and not when a rank has died
+        self._state.check()  # fail now on a part that cannot be sent, not when a rank has died
         self._member = group.member
         self._members = [group.member, *(each.group.member for each in groups)]
         for member in self._members:
@@ -169,11 +171,11 @@ class ElasticJob:
             self._has_state = False
             self._be_alone(True)
 
-    # ---- What a script may ask ----
+    # ---- For scripts ----
 
     @property
     def rank(self) -> Optional[int]:
-        """None: a standby."""
+        """None for a standby."""
         return None if self._change is None else self._change.rank
 
     @property
@@ -186,25 +188,25 @@ class ElasticJob:
 
     @property
     def is_lost(self) -> bool:
-        """What this step calculates is thrown away, because it comes again or is a standby's rehearsal."""
+        """True if this step's results are thrown away, because it is repeated or is a standby's rehearsal."""
         return self._is_lost or self._is_shadow
 
     @property
     def ticket(self) -> str:
-        """For `spillway job`, and SPILLWAY_JOB of standbys that come later."""
+        """For `spillway job`, and for SPILLWAY_JOB of standbys that come later."""
         return self._job.ticket
 
     def status(self) -> Dict[str, Any]:
         return self._job.status()
 
     def shard(self, indices: Sequence[int], over: Optional[Partition] = None) -> Sequence[int]:
-        """Of what all ranks go through together, or those of one of this partition's groups, this rank's part, among
-        those who are there now."""
+        """This rank's part of `indices`, divided among the present ranks or, with `over`, among those of its group
+        there."""
         rank, ranks = self.rank or 0, list(range(max(1, self.world))) if over is None else over.part_of(self.rank or 0)
         return indices[ranks.index(rank)::len(ranks)]
 
     def steps(self, total: int, start: int = 0) -> Iterator[int]:
-        """The numbers of the steps, from `start` to total - 1; fewer where the job is asked to end (`spillway job end`)."""
+        """The step numbers from `start` to total - 1; fewer if the job is asked to end (`spillway job end`)."""
         self._step = start
         try:
             if not self._has_state:
@@ -227,14 +229,14 @@ class ElasticJob:
     # ---- A step ----
 
     def _forgives(self, error: Exception) -> bool:
-        """An operation failed. Where the members change, all that it means is that the step comes again."""
+        """Forgives a failed operation if members change: the step is repeated, nothing more."""
         if not isinstance(error, SpillwayError) or error.status not in BROKEN:
             return False
         self._is_lost, self._trouble = True, str(error)
         return True
 
     def _guard(self, optimizer: Any) -> None:
-        """Its step does nothing in a step that is lost, and what was done is noted."""
+        """Makes the optimizer's step do nothing in a lost step, and records the steps it takes."""
         take = optimizer.step
 
         def step(*arguments: Any, **keywords: Any) -> Any:
@@ -250,7 +252,7 @@ class ElasticJob:
         optimizer.step = step
 
     def _agree(self) -> None:
-        """With all ranks, that each has its gradients."""
+        """Agrees with all ranks that each has its gradients."""
         if self._replicas is None or self.is_lost or self._has_agreed:
             return
         self._has_agreed = True
@@ -266,7 +268,8 @@ class ElasticJob:
             torch.manual_seed(random.Random(f"{self._seed}/{self._step}/{self.rank}").getrandbits(SEED_BITS))
 
     def _rebuild_buckets(self) -> None:
-        """DDP does so behind its first step, and tells the others; a rank that comes later would be told nothing."""
+        """Rebuilds DDP's buckets alone. DDP does it after its first step and broadcasts the result, which a rank that
+        comes later would miss."""
         reducer = getattr(self._model, "reducer", None)
         if self._has_rebuilt or reducer is None:
             return
@@ -290,7 +293,7 @@ class ElasticJob:
             self.changes[-1]["stepped"] = time.time()
 
     def _end_together(self) -> bool:
-        """A rank that is done stays until all are: others may need its state. False: a change came between."""
+        """A finished rank stays until all are finished: others may need its state. False: a change interrupted it."""
         if self._job.finish():
             return True
         self._go_over()
@@ -299,7 +302,7 @@ class ElasticJob:
     # ---- A change ----
 
     def _go_over(self) -> None:
-        """Until all go on, or none. A standby waits here for its turn."""
+        """Runs changes until all ranks continue, or none. A standby waits here for its turn."""
         if self._tries > MAX_TRIES:
             raise JobEnded(f"step {self._step} failed {self._tries} times although nobody is gone: {self._trouble}")
         while True:
@@ -336,7 +339,7 @@ class ElasticJob:
         return change
 
     def _move_to(self, change: Change) -> bool:
-        """False: somebody else is gone meanwhile."""
+        """False: another rank was lost meanwhile."""
         self._connect()
         self.changes[-1]["connected"] = time.time()
         try:
@@ -352,7 +355,7 @@ class ElasticJob:
         return True
 
     def _close_communicators(self) -> None:
-        """In the background: they answer others for a moment."""
+        """Closes them in the background: they answer other ranks for a moment."""
         for member in self._members:
             waiters.run(member.communicator.close)
 
@@ -383,7 +386,7 @@ class ElasticJob:
             send_state(communicator, self._state, sources.index(change.rank), len(sources), receivers)
 
     def _end_unless_whole(self, have_it: Sequence[int]) -> None:
-        """All ranks know the same, and end alike. Standbys are told."""
+        """Ends the job if a part of the state is lost. All ranks know the same and end alike; standbys are told."""
         assert self._replicas is not None
         lost = [part for part in self._replicas.parts if not set(part) & set(have_it)]
         if not lost:
@@ -399,12 +402,12 @@ class ElasticJob:
         try:
             self._job.ask(f"end {why}", END_LIMIT_S)
         except SpillwayError:
-            pass  # it ends all the same
+            pass  # the job ends all the same
 
     # ---- A standby ----
 
     def _rehearse(self) -> Iterator[int]:
-        """One step by itself, so that what is done once in a process's life is done."""
+        """One step alone, so that one-time costs of the process are paid."""
         self._is_shadow = True
         yield self._step
         self._rebuild_buckets()

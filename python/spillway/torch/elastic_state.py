@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a training job consists of at the beginning of a step, and how a process that lacks it gets it from those that have
-it: straight into the memory of its own tensors, in parts from several ranks at once, over a communicator of the new
-epoch; nothing goes through a disk.
+"""The state of a training job at the beginning of a step, and its transfer to a process that lacks it. The bytes go
+straight into that process's tensors, in parts from several ranks at once, over a communicator of the new epoch.
+Nothing goes through a disk.
 
-    source 0 ── size, description ──────────────────► receiver     what there is, and everything that is no tensor
-    source i ── its share of the pieces ────────────► receiver     large tensors as they lie, small ones packed
+    source 0 ── size, description ──────────────────► receiver     all tensors' kinds, and everything that is no tensor
+    source i ── its share of the pieces ────────────► receiver     large tensors in place, small ones packed
     source i ── checksums of these ─────────────────► receiver
 
-A receiver whose tensors are not those of the description (another model) fails with a sentence. If a source dies, all of
-it fails, the receiver still has no state, and the next epoch begins again.
+A receiver whose tensors differ from the description (another model) fails with a message. If a source dies, the whole
+transfer fails, the receiver still has no state, and the next epoch starts it again.
 
-A source may be anybody who was let into the job, so a receiver takes data and never code (state_description.py), and
-allocates no more than follows from its own model: tensors that it lacks (an optimizer's, before its first step) have
-at most MAX_TIMES_OWN times the bytes of those it has, and MAX_NEW_BYTES beside.
+Any member of the job may be a source, so a receiver takes data and never code (state_description.py). It allocates no
+more than its own model justifies: tensors that it lacks (an optimizer's, before its first step) may have at most
+MAX_TIMES_OWN times the bytes of its own tensors, plus MAX_NEW_BYTES.
 
-Limits: pieces of PIECE_BYTES; MAX_PIECES of a state; MAX_DESCRIPTION_BYTES. The thread that trains.
+Limits: pieces of PIECE_BYTES; MAX_PIECES of a state; MAX_DESCRIPTION_BYTES. Threads: the one that trains.
 """
 import copy
 import zlib
@@ -29,29 +29,30 @@ from ..request import Request
 from .state_description import MAX_DESCRIPTION_BYTES, Flat, TensorKind, describe, fill, flatten, read
 
 SCHEDULER = getattr(torch.optim.lr_scheduler, "LRScheduler", torch.optim.lr_scheduler._LRScheduler)
-SMALL_BYTES = 256 << 10    # tensors below are packed together
+SMALL_BYTES = 256 << 10    # smaller tensors are packed together
 PIECE_BYTES = 16 << 20
 CHECKING_THREADS = 2
-MAX_PIECES = 60_000        # tags of messages
-MAX_TIMES_OWN = 16         # Adam of a model in bfloat16 with float32 copies needs 6
+MAX_PIECES = 60_000        # limited by message tags
+MAX_TIMES_OWN = 16         # Adam for a bfloat16 model with float32 copies needs 6
 MAX_NEW_BYTES = 64 << 20
 SIZE_TAG, DESCRIPTION_TAG, CHECKSUMS_TAG, FIRST_PIECE_TAG = 1, 2, 3, 16
 
 
 class TrainingState:
-    """Of a model, its optimizers and whatever else has state_dict() and load_state_dict()."""
+    """State of a model, its optimizers and anything else with state_dict() and load_state_dict()."""
 
     def __init__(self, model: torch.nn.Module, optimizers: Sequence[Any], extra: Sequence[Any]) -> None:
         self._model, self._optimizers, self._extra = model, list(optimizers), list(extra)
 
     def tree(self) -> Dict[str, Any]:
-        """Tensors are those that training uses."""
+        """All state; its tensors are the ones that training uses."""
         return {"model": self._model.state_dict(), "optimizers": [each.state_dict() for each in self._optimizers],
                 "extra": [without_code(each.state_dict()) if isinstance(each, SCHEDULER) else each.state_dict()
                           for each in self._extra]}
 
     def adopt(self, tree: Dict[str, Any], own: Dict[str, Any]) -> None:
-        """`own`: tree() of before, into whose tensors those of `tree` were received where they fit."""
+        """Loads `tree`. `own` is the earlier tree(), whose tensors were used to receive those of `tree` where they
+        fit."""
         check_alike(tree, own)
         for optimizer, saved, before in zip(self._optimizers, tree["optimizers"], own["optimizers"]):
             if not is_same_state(saved["state"], before["state"]):
@@ -63,7 +64,7 @@ class TrainingState:
             each.load_state_dict(saved)
 
     def check(self) -> None:
-        """Raises TypeError where a part of it could not be given to others."""
+        """Raises TypeError if a part of the state cannot be sent."""
         describe(flatten(self.tree()))
 
     def snapshot(self) -> "Snapshot":
@@ -71,7 +72,7 @@ class TrainingState:
 
 
 def check_alike(tree: Any, own: Dict[str, Any]) -> None:
-    """What came has the parts that adopt() goes through."""
+    """Checks that the received tree has the parts that adopt() uses."""
     fits = isinstance(tree, dict) and all(isinstance(tree.get(part), list) and len(tree[part]) == len(own[part])
                                           for part in ("optimizers", "extra"))
     fits = fits and all(isinstance(saved, dict) and isinstance(saved.get("state"), dict)
@@ -85,10 +86,10 @@ def check_alike(tree: Any, own: Dict[str, Any]) -> None:
 
 
 def without_code(state: Any) -> Any:
-    """Some of torch's schedulers have functions in their state. A process that joins has its own, of the same script:
-    what a scheduler's load_state_dict() is not given stays as it is."""
+    """Drops functions, which some of torch's schedulers keep in their state. A joining process has its own from the
+    same script: load_state_dict() leaves what it is not given."""
     if isinstance(state, dict):
-        kept = copy.copy(state)  # a Counter stays one
+        kept = copy.copy(state)  # a Counter stays a Counter
         kept.clear()
         kept.update({key: without_code(each) for key, each in state.items() if not callable(each)})
         return kept
@@ -96,7 +97,7 @@ def without_code(state: Any) -> Any:
 
 
 def is_same_state(one: Any, other: Any) -> bool:
-    """The same tensors, and the same values beside them."""
+    """True for the same tensor objects and equal other values."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(is_same_state(one[key], other[key]) for key in one)
     if isinstance(one, torch.Tensor):
@@ -122,20 +123,20 @@ class Snapshot:
 # ---- From rank to rank ----
 
 class Piece(NamedTuple):
-    tensor: torch.Tensor  # of bytes, contiguous
+    tensor: torch.Tensor  # contiguous bytes
     tag: int
 
 
 def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
-    """The same memory, as bytes; it is contiguous."""
+    """The same memory as bytes; the tensor must be contiguous."""
     return tensor.detach().reshape(-1).view(torch.uint8)
 
 
 class Layout:
-    """The same at both ends: which tensors travel packed, and how all of it is cut into pieces."""
+    """Which tensors travel packed, and how everything is cut into pieces. The same at both ends."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
-        # What is elsewhere, or not in one piece, travels by a copy.
+        # Tensors on other devices, or not contiguous, travel through a copy.
         self._hosts = [tensor if is_plain(tensor) else tensor.detach().cpu().contiguous() for tensor in tensors]
         self._tensors = list(tensors)
         self._small = [at for at, tensor in enumerate(self._hosts) if 0 < size_of(tensor) < SMALL_BYTES]
@@ -179,7 +180,7 @@ def size_of(tensor: torch.Tensor) -> int:
 
 
 def share_of(pieces: Sequence[Piece], place: int, places: int) -> List[Piece]:
-    """Of the one at this place among the sources. Neighbours go to different ones."""
+    """The pieces of the source at index `place` of `places`. Neighbouring pieces go to different sources."""
     return list(pieces[place::places])
 
 
@@ -198,7 +199,7 @@ def bytes_tensor(data: bytes) -> torch.Tensor:
 
 
 def who_has_it(comm: Communicator, has_it: bool) -> List[int]:
-    """Of all ranks, which say so."""
+    """The ranks that report to have the state; all ranks call it."""
     own = torch.tensor([int(has_it)], dtype=torch.uint8)
     said = torch.zeros(comm.world, dtype=torch.uint8)
     comm.start("all_gather", own.data_ptr(), said.data_ptr(), own.numel(), abi.UINT8, keep=(own, said)).wait()
@@ -206,7 +207,7 @@ def who_has_it(comm: Communicator, has_it: bool) -> List[int]:
 
 
 def send_state(comm: Communicator, state: TrainingState, place: int, sources: int, receivers: Sequence[int]) -> None:
-    """From the source at this place among so many."""
+    """Sends the share of the source at index `place` of `sources`."""
     flat = flatten(state.tree())
     layout = Layout(flat.tensors)
     layout.pack()
@@ -231,7 +232,7 @@ def checksums(pieces: Sequence[Piece]) -> List[int]:
 
 
 def receive_state(comm: Communicator, state: TrainingState, sources: Sequence[int]) -> int:
-    """How many bytes of tensors came."""
+    """Returns the number of tensor bytes received."""
     size = torch.zeros(1, dtype=torch.int64)
     start_message(comm, "receive", bytes_of(size), sources[0], SIZE_TAG).wait()
     if not 0 < int(size[0]) <= MAX_DESCRIPTION_BYTES:
@@ -254,7 +255,7 @@ def receive_state(comm: Communicator, state: TrainingState, sources: Sequence[in
         found = []
         for piece, arrival in zip(pieces, arrivals):
             arrival.wait()
-            found.append(pool.submit(checksum, piece))  # while the next ones come
+            found.append(pool.submit(checksum, piece))  # while the next ones arrive
     for request in last_words:
         request.wait()
     for place, source in enumerate(sources):
@@ -267,9 +268,9 @@ def receive_state(comm: Communicator, state: TrainingState, sources: Sequence[in
 
 
 def places_for(kinds: Sequence[TensorKind], own: Flat) -> List[torch.Tensor]:
-    """This process's tensors where it has such, else new ones. A model's must be there."""
+    """This process's matching tensors, and new ones for the rest. A model's tensors must match."""
     here = {kind.path: (kind, tensor) for kind, tensor in zip(own.kinds, own.tensors)}
-    found = [here.pop(kind.path, None) for kind in kinds]  # a path counts once
+    found = [here.pop(kind.path, None) for kind in kinds]  # each path matches once
     fits = [known is not None and known[0] == kind for kind, known in zip(kinds, found)]
     for kind, known, is_fit in zip(kinds, found, fits):
         if not is_fit and kind.path.startswith("/model/"):
@@ -282,7 +283,7 @@ def places_for(kinds: Sequence[TensorKind], own: Flat) -> List[torch.Tensor]:
 
 
 def check_new(kinds: Sequence[TensorKind], own: Flat) -> None:
-    """Before anything is allocated."""
+    """Checks the size of new tensors before anything is allocated."""
     new, allowed = sum(kind.size for kind in kinds), MAX_TIMES_OWN * sum(map(size_of, own.tensors)) + MAX_NEW_BYTES
     if new > allowed:
         largest = max(kinds, key=lambda kind: kind.size)

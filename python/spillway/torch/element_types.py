@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How torch's element types and reductions are called in the C interface.
+"""Maps torch's element types and reductions to those of the C interface.
 
-Types the library can add up travel as themselves. All others (int16, complex, ...) can only be moved: they travel as
-32-bit words, padded to whole blocks of PADDING bytes.
+Types that the library can add travel as themselves. All others (int16, complex, ...) can only be moved: they travel
+as 32-bit words, padded to whole blocks of PADDING bytes.
 
 A bool is a byte, 0 or 1, and stays one: its sum is "any" and its product "all", so that nothing becomes 2.
 """
@@ -27,7 +27,7 @@ PADDING = 16  # the size of torch's largest element, complex128
 
 
 def reduction_of(dtype: torch.dtype, options: Any, operation: str) -> int:
-    """What `options` ask for, as the library does it with elements of this type; a TypeError where it does not."""
+    """The library's reduction for `options` and this type. Raises TypeError if the type does not support it."""
     reduction = reduction_from(options, operation)
     if dtype not in TYPES:
         raise TypeError(f"{operation}: Spillway cannot add up or compare {dtype}, only move it. Convert the tensor "
@@ -41,7 +41,7 @@ def reduction_of(dtype: torch.dtype, options: Any, operation: str) -> int:
 
 
 def reduction_from(options: Any, operation: str) -> int:
-    """Of torch's options struct, or a ReduceOp itself; None is a sum."""
+    """Reads torch's options struct or a ReduceOp itself; None is a sum."""
     wanted = ReduceOp.SUM if options is None else getattr(options, "reduceOp", options)
     for op, reduction in REDUCTIONS:
         if wanted == op:

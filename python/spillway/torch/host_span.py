@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The host memory of one side of an operation: equal parts in a row, one per rank or only one, as the
-library reads and writes them.
+"""The host memory of one side of an operation, as the library reads and writes it: equal parts in a row, one per rank
+or only one.
 
-It is the tensor's own memory where that is possible: one contiguous tensor on the CPU of a type that the library has,
-whose values are what its memory says (torch conjugates and negates lazily). Otherwise it is a copy, pinned where a
-tensor is on a CUDA device: `bring()` fills it, `take_back()` writes it to the tensors. Whoever needs values in it
-brings them; whoever is to get values takes them back, and says so when the operation starts: order_behind_caller().
+It is the tensor's own memory if possible: one contiguous CPU tensor of a type that the library has, whose values are
+what its memory says (torch conjugates and negates lazily). Otherwise it is a copy, pinned if a tensor is on a CUDA
+device. `bring()` fills it, and `take_back()` writes it to the tensors. An operation that reads values brings them.
+One that writes values takes them back, and calls order_behind_caller() when it starts.
 """
 from typing import Callable, Optional, Sequence
 
@@ -42,7 +42,7 @@ def is_aligned(tensor: torch.Tensor) -> bool:
 
 
 class HostSpan:
-    """Of several tensors, a part each; or of one tensor that is divided into `parts`."""
+    """One part per tensor, or one tensor divided into `parts`."""
 
     def __init__(self, tensors: Sequence[torch.Tensor], operation: str, parts: Optional[int] = None) -> None:
         check_alike(tensors, operation)
@@ -58,7 +58,7 @@ class HostSpan:
         self._stride = self._part_bytes if self._is_native else -(-self._part_bytes // PADDING) * PADDING
         self.is_direct = self._may_be_direct()
         self._memory = first if self.is_direct else self._allocate()
-        # Of a CUDA device's tensors, once they are started.
+        # Started copies, for tensors on a CUDA device.
         self.brought: Optional[cuda_copies.Copy] = None
         self.taken_back: Optional[cuda_copies.Copy] = None
 
@@ -71,7 +71,7 @@ class HostSpan:
                 and self._stride == self._part_bytes and (self._is_native or is_aligned(first)))
 
     def _allocate(self) -> torch.Tensor:
-        # Zeros behind the parts of a padded span: nothing of this process's memory travels with them.
+        # A padded span has zeros behind its parts: no other process memory may travel with them.
         make = torch.empty if self._is_native else torch.zeros
         return make(self._parts * self._stride, dtype=torch.uint8, pin_memory=self.device.type == "cuda")
 
@@ -81,7 +81,7 @@ class HostSpan:
 
     @property
     def count(self) -> int:
-        """Elements of a part, as the library counts them."""
+        """Elements per part, as the library counts them."""
         size = self._tensors[0].element_size() if self._is_native else 4
         return self._stride // size
 
@@ -94,7 +94,7 @@ class HostSpan:
         return self._memory
 
     def bring(self) -> Optional[Callable[[], None]]:
-        """Fills the span from its tensors. Returns what blocks until it is filled, or None if it is."""
+        """Fills the span from its tensors. Returns a function that blocks until it is filled, or None if it is."""
         if self.is_direct:
             return None
         if self.device.type == "cuda":
@@ -105,13 +105,13 @@ class HostSpan:
         return None
 
     def order_behind_caller(self) -> None:
-        """What the caller's stream still does to the tensors comes before take_back()."""
+        """Orders take_back() behind the work that the caller's stream still has on the tensors."""
         if self.device.type == "cuda":
             cuda_copies.wait_for_caller(self.device)
 
     def take_back(self) -> Optional["torch.cuda.Event"]:
-        """Writes the span to its tensors, if it is not their memory. Returns the event, on their device, behind
-        which they have it; None if they have it now."""
+        """Writes the span to its tensors, unless they share memory. Returns the event on their device after which
+        they have the values, or None if they have them now."""
         if self.is_direct:
             return None
         if self.device.type == "cuda":
@@ -122,19 +122,19 @@ class HostSpan:
         return None
 
     def _parts_in_memory(self) -> torch.Tensor:
-        """A row per part."""
+        """One row per part."""
         rows = self._memory.view(self._parts, self._stride)
         return rows[:, :self._part_bytes].view(self.dtype)
 
     def _outgoing(self) -> cuda_copies.Pairs:
-        """Places in the span, and the values that go there."""
+        """Destinations in the span, and their source tensors."""
         rows = self._parts_in_memory()
         if len(self._tensors) == self._parts:
             return [(row.view(tensor.shape), tensor) for row, tensor in zip(rows, self._tensors)]
         return [(rows, self._tensors[0].reshape(rows.shape))]
 
     def _incoming(self) -> cuda_copies.Pairs:
-        """Tensors, and the values that go there."""
+        """Destination tensors, and their values in the span."""
         rows = self._parts_in_memory()
         if len(self._tensors) == self._parts:
             return [(tensor, row.view(tensor.shape)) for tensor, row in zip(self._tensors, rows)]

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""init_process_group() reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, which mpirun and srun do not set.
-What they do set says the same to the library: this fills in what is missing and leaves what is there.
+"""Sets the variables that init_process_group() reads, RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, under mpirun and
+srun.
 
-Where RANK is set, torch goes by it, and so does this.
+These launchers set others, which say the same to the library. Variables that are set stay unchanged. If RANK is set,
+torch goes by it, and so does this module.
 """
 import os
 from typing import Dict
@@ -12,7 +13,7 @@ from ..errors import LibraryNotFoundError
 
 
 def torch_variables() -> Dict[str, str]:
-    """What is to be set. Nothing without the library: who makes a group is told so."""
+    """The variables to set. None without the library: creating a group reports that."""
     if "RANK" in os.environ:
         return {}
     try:

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds where a script looks at values that virtual ranks of a staged world had a part in: there its control flow may
-differ from that of the real job.
+"""Detects where a script reads values that virtual ranks of a staged world contributed to. From there on its control
+flow may differ from that of the real job.
 
-Results of operations are remembered, as tensors and what virtual ranks gave to them. When the script turns one of them,
-or a view of it, into a number, a list or an array (READS), a warning names the place, the operation and where that was
-called; once for each place. With `spillway emulate stage --strict` it is an error instead. torch's own object
-collectives read what they got, so they are found as well.
+Results of operations are recorded, as tensors with the virtual ranks' contribution. A script reads one when it turns
+it, or a view of it, into a number, a list or an array (READS). A warning then names the place, the operation and
+where that was called. Each place warns once. With `spillway emulate stage --strict` it is an error instead. torch's
+own object collectives read their results, so they are detected as well.
 
-What is not followed: values calculated from such a result, and copies. A result that was written to since is the
-script's own.
+Not tracked: values calculated from such a result, and copies. A result that the script has since written to counts as
+the script's own.
 """
 import functools
 import os
@@ -57,7 +57,7 @@ class MadeUp:
         self.tell(f"{read}() looks at a result that virtual ranks had a part in ({text})")
 
     def tell(self, what: str) -> None:
-        """Of the place that called this, once."""
+        """Warns once per calling place."""
         place = place_of_caller()
         with self._lock:
             if place in self._told:
@@ -76,7 +76,7 @@ class MadeUp:
         return noted[2]
 
     def watch(self) -> None:
-        """From now on, in all of this process."""
+        """Watches reads in the whole process from now on."""
         for name in READS:
             setattr(torch.Tensor, name, self._looking(name, getattr(torch.Tensor, name)))
 
@@ -91,7 +91,7 @@ class MadeUp:
 
 
 class NotedOperation:
-    """An operation (operation.py) whose results are noted when they are there."""
+    """An operation (operation.py) that records its results when they are there."""
 
     def __init__(self, operation: Any, made_up: MadeUp, tensors: List[torch.Tensor]) -> None:
         self._operation, self._made_up, self._tensors = operation, made_up, tensors

@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the ranks of a group come to a communicator: rank 0 makes an id, and torch carries it to the others,
-through the store the group was made with or through another group. The default group of a job with parameter servers
-meets where the launcher says instead (SPILLWAY_COMM_ID), because servers have no part in torch's store; other groups do
-without servers.
+"""How the ranks of a group get a communicator: rank 0 makes an id, and torch carries it to the others, through the
+group's store or through another group. With parameter servers, the job's default group meets at the launcher's
+address instead (SPILLWAY_COMM_ID), because servers have no part in torch's store. Other groups do without servers.
 
-In a store (IdInStore) those who wait say so from time to time, and who has not come: torch itself is silent for as
-long as the group's timeout, half an hour by default. What keeps rank 0 from making an id is told to the others, too.
-They ask again and again instead of calling store.get(): the store of torch 1.13 cannot be used after a wait that took
-too long.
+In a store (IdInStore), waiting ranks log from time to time that they wait, and which ranks are missing. torch itself
+is silent for the group's timeout, half an hour by default. If rank 0 cannot make an id, the others learn why. They
+poll instead of calling store.get(): torch 1.13's store cannot be used after a wait that took too long.
 
-Limits: of groups larger than MAX_LOOKED_FOR only the first so many ranks are looked for. One meeting at a time in a
-store.
+Limits: only the first MAX_LOOKED_FOR ranks of a group are checked. One meeting at a time in a store.
 """
 import datetime
 import logging
@@ -30,7 +27,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.25
 FIRST_NOTICE_S = 10.0
 MAX_LOOKED_FOR = 256
 MAX_NAMED = 12
-REFUSAL = "refused:"  # no id begins so
+REFUSAL = "refused:"  # no id starts with it
 
 log = logging.getLogger("spillway")
 
@@ -40,7 +37,7 @@ def id_from_hex(text: str) -> UniqueId:
 
 
 def prefix_of_this_start() -> str:
-    """A job that torchrun starts again must not find the id of its last start."""
+    """A key prefix: a job that torchrun restarts must not find the id of its last start."""
     run = os.environ.get("TORCHELASTIC_RUN_ID", "")
     restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
     return f"spillway/{run}/{restart}"
@@ -56,13 +53,13 @@ def name_ranks(ranks: List[int], world: int) -> str:
 
 class IdInStore:
     def __init__(self, store: Any, rank: int, world: int, patience_s: float, note: str = "") -> None:
-        """`note` is added to the messages of errors."""
+        """`note` is appended to error messages."""
         self._store, self._rank, self._world, self._patience_s = store, rank, world, patience_s
         self._note = f" ({note})" if note else ""
         self._prefix = prefix_of_this_start()
 
     def offer(self, make: Callable[[], UniqueId]) -> UniqueId:
-        """At rank 0. What keeps it from making one it says when the others know."""
+        """Called at rank 0. If `make` fails, rank 0 publishes the reason before it raises."""
         try:
             made = make()
         except SpillwayError as error:
@@ -72,7 +69,7 @@ class IdInStore:
         return made
 
     def fetch(self) -> UniqueId:
-        """At the others."""
+        """Called at the other ranks."""
         try:
             self._store.add(self._came(self._rank), 1)
             self._wait_until_offered()
@@ -80,7 +77,7 @@ class IdInStore:
             text = self._store.get(self._id_key()).decode()
         except SpillwayError:
             raise
-        except RuntimeError as error:  # torch's
+        except RuntimeError as error:  # from torch
             raise self._failure("torch's store is gone, because rank 0 or what started it has ended; see what it "
                                 f"printed ({error})") from error
         if text.startswith(REFUSAL):
@@ -88,7 +85,7 @@ class IdInStore:
         return id_from_hex(text)
 
     def clear(self) -> None:
-        """At rank 0, when all have it: whoever meets through this store again makes another."""
+        """Called at rank 0 when all ranks have the id: the next meeting in this store makes another."""
         self._store.delete_key(self._id_key())
         self._store.delete_key(self._offered_key())
 
@@ -133,7 +130,7 @@ class IdInStore:
 
 
 def patience_for(timeout: datetime.timedelta) -> datetime.timedelta:
-    """How long to wait for the other ranks; without the variable, as long as for an operation."""
+    """How long to wait for the other ranks; by default as long as for an operation."""
     seconds = default_library().variable_if_set("SPILLWAY_RENDEZVOUS_TIMEOUT")
     return timeout if seconds is None else datetime.timedelta(seconds=float(seconds))
 
@@ -143,7 +140,7 @@ def milliseconds(timeout: datetime.timedelta) -> int:
 
 
 def note_on_ranks(global_ranks: Optional[Sequence[int]]) -> str:
-    """Messages name the ranks of the group; users think of those of the job."""
+    """Maps group ranks to job ranks: messages name the former, users think of the latter."""
     if not global_ranks or list(global_ranks) == list(range(len(global_ranks))):
         return ""
     return "in this group, ranks 0, 1, ... are the job's " + ", ".join(map(str, global_ranks))
@@ -167,7 +164,7 @@ def join_through_store(store: Any, rank: int, world: int, timeout: datetime.time
 
 
 def join_with_servers(rank: int, world: int, **fields: Any) -> Communicator:
-    """As the launcher's variables say, which must be what torch was told."""
+    """Joins as the launcher's variables say; they must match what torch was told."""
     communicator = Communicator(**fields)
     told = (communicator.rank, communicator.world)
     if told != (rank, world):
@@ -189,15 +186,15 @@ def join_through_group(group: Any, name: str, **fields: Any) -> Communicator:
 
 
 def carry_id(own: UniqueId, source: int, group: Any) -> UniqueId:
-    """That of rank `source`, as so many bytes. torch's object collectives would unpickle what comes, so that somebody
-    in the source's place could run code here."""
+    """Broadcasts rank `source`'s id as bytes. torch's object collectives would unpickle it, so a forged source could
+    run code here."""
     carried = torch.tensor(list(bytes(own)), dtype=torch.uint8, device=device_of(group))
     dist.broadcast(carried, src=source, group=group)
     return UniqueId.from_buffer_copy(bytes(carried.tolist()))
 
 
 def device_of(group: Any) -> torch.device:
-    """Where the group's backend wants tensors: torch's own choice, for which it has no public name."""
+    """The device that the group's backend wants: torch's own choice, which has no public name."""
     for name in ("_get_object_coll_device", "_get_pg_default_device"):
         choose = getattr(dist.distributed_c10d, name, None)
         if choose is not None:

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the backend's all-reduces may lose something, as the environment says: a script needs nothing of Spillway
+"""Reads from the environment whether the backend's all-reduces may lose something. A script needs nothing of Spillway
 but the backend's name.
 
     SPILLWAY_MODE=tolerant, and for the details SPILLWAY_CODEC, SPILLWAY_PRECISION, SPILLWAY_GATHER_PRECISION,
     SPILLWAY_LOSS_BOUND, SPILLWAY_IMPORTANCE, SPILLWAY_EXPENDABLE, SPILLWAY_LEAST_CONTRIBUTORS and
     SPILLWAY_TOLERANT_BYTES; in both modes SPILLWAY_PRIORITY (docs/environment.md)
 
-Tolerant are sums and averages of floating-point tensors; everything else is exact in both modes. With SPILLWAY_CODEC=auto
-their code is found by trial (auto_windows.py). Importance, expendable and priority are each rank's own; the other
-variables must be the same at all ranks. A value that is not allowed is an error in both modes, so that a typing mistake
-is found before it matters.
+Sums and averages of floating-point tensors are tolerant; everything else is exact in both modes. With
+SPILLWAY_CODEC=auto their code is found by trial (auto_windows.py). Each rank has its own importance, expendable and
+priority; the other variables must be the same at all ranks. An invalid value is an error in both modes, so that a
+typo is found before it matters.
 """
 from typing import Any, Dict, Optional
 
@@ -25,8 +25,8 @@ from .operation import Member
 
 
 class TolerantMode:
-    """`tolerance`: the options of all-reduces that may lose something. Without error feedback: the backend does not
-    know which tensor of a step is which of the last. `auto`: who chooses them instead, or None."""
+    """`tolerance`: the options of tolerant all-reduces. There is no error feedback: the backend cannot match tensors
+    between steps. `auto`: chooses the options instead, or None."""
 
     def __init__(self, least_bytes: int, tolerance: abi.OperationOptions, auto: Optional[AutoWindows] = None) -> None:
         self.least_bytes, self.auto, self._tolerance = least_bytes, auto, tolerance
@@ -39,14 +39,14 @@ class TolerantMode:
         return abi.OperationOptions.from_buffer_copy(self._tolerance)
 
     def options_in_turn(self, member: Member, tensor: torch.Tensor) -> abi.OperationOptions:
-        """Of the operation that is about to be started."""
+        """Options of the operation that is about to start."""
         if self.auto is None:
             return self.options()
         return self.auto.options(member, tensor.numel() * tensor.element_size())
 
 
 def mode_from_environment() -> Optional[TolerantMode]:
-    """None: all is exact. A value that is not allowed is a ValueError in both modes."""
+    """None if everything is exact. An invalid value is a ValueError in both modes."""
     library = abi.default_library()
     mode = library.variable("SPILLWAY_MODE")
     codec = library.variable("SPILLWAY_CODEC")
@@ -73,14 +73,14 @@ def mode_from_environment() -> Optional[TolerantMode]:
 
 
 def precision_from(library: abi.Library, codec: str) -> int:
-    """The variable's default is that of planes."""
+    """The variable's default is for planes; other codecs have their own."""
     said = int(library.variable("SPILLWAY_PRECISION"))
     is_set = library.variable_if_set("SPILLWAY_PRECISION") is not None
     return said if codec == "planes" or is_set else default_precision(codec)
 
 
 def loss_bound_from(library: abi.Library, codec: str) -> float:
-    """The variable's default is for what may lose something."""
+    """The variable's default is for codecs that may lose something."""
     said = float(library.variable("SPILLWAY_LOSS_BOUND"))
     is_set = library.variable_if_set("SPILLWAY_LOSS_BOUND") is not None
     return said if is_set else min(said, default_loss_bound(codec))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One operation on tensors from its call to its end: values are brought to the host, the library is handed
-them in its turn, and results are taken back.
+"""One operation on tensors: its values are brought to the host, the library gets them in call order, and results are
+taken back.
 
-Results are taken back once, by the first who finds that the operation has ended; then it lets go of tensors and
-buffers. Any thread may wait.
+The first thread that finds the operation ended takes its results back, once; then tensors and buffers are released.
+Any thread may wait.
 """
 import threading
 import time
@@ -21,26 +21,26 @@ from .threads import SubmissionOrder
 
 
 class Member:
-    """A rank's place in a group, where operations go: a communicator and the order of its calls. Both are others after
-    a change of members (elastic_job.py)."""
+    """A rank's place in a group: a communicator and the order of its calls. A change of members replaces both
+    (elastic_job.py)."""
 
     def __init__(self, communicator: Communicator) -> None:
         self.communicator = communicator
         self.order = SubmissionOrder()
-        # Operations end at once, without the others: what would come from them is what is there.
+        # Operations end at once, without other ranks; buffers keep what they contain.
         self.is_alone = False
-        # Told of an error; whether the operation is to end as if nothing had happened.
+        # Gets an error; returns whether the operation must end as if it had succeeded.
         self.forgives: Callable[[Exception], bool] = lambda error: False
-        # Whether what this step calculates is thrown away.
+        # Whether this step's results are thrown away.
         self.is_step_lost: Callable[[], bool] = lambda: self.is_alone
-        self.waited_s = 0.0  # in waits for operations, by whichever thread
+        self.waited_s = 0.0  # in waits for operations, over all threads
 
     def move_to(self, communicator: Communicator) -> None:
         self.communicator, self.order = communicator, SubmissionOrder()
 
 
 class Operation:
-    """`send` and `receive` are its sides, or None; the same span where it works in place."""
+    """`send` and `receive` are its sides, or None; both are the same span if it works in place."""
 
     def __init__(self, name: str, send: Optional[Span], receive: Optional[Span], *arguments: Any,
                  options: Optional[abi.OperationOptions] = None) -> None:
@@ -50,14 +50,14 @@ class Operation:
         self._lock = threading.Lock()
         self._device = receive.device if receive is not None and receive.device.type == "cuda" else None
         self._taken_back: Optional["torch.cuda.Event"] = None
-        # Of values to the host and back, of an operation that has ended; None where there are none.
+        # Copies of values to the host and back, once the operation has ended; None if there are none.
         self._copies: Tuple[Optional[cuda_copies.Copy], Optional[cuda_copies.Copy]] = (None, None)
         self._request: Optional[Request] = None
         self._error: Optional[Exception] = None
         self._member: Optional[Member] = None
 
     def start(self, member: Member) -> "Operation":
-        """Raises at once what the library refuses at once, unless it has to wait for its turn."""
+        """Raises the library's refusal at once, unless the operation has to wait for its turn."""
         ready = self._send.bring() if self._send is not None else None
         if self._receive is not None:
             self._receive.order_behind_caller()
@@ -67,7 +67,7 @@ class Operation:
         return self
 
     def begin_in_turn(self, member: Member) -> "Operation":
-        """As start(), by whoever has the turn in the member's order."""
+        """Like start(), for a caller that already has the turn in the member's order."""
         ready = self._send.bring() if self._send is not None else None
         if ready is not None:
             ready()
@@ -85,7 +85,7 @@ class Operation:
         self._has_begun.set()
 
     def wait(self, timeout_s: Optional[float] = None) -> None:
-        """Returns when results are where they belong; raises when it failed or the time is up."""
+        """Returns when results are in place. Raises if the operation failed or the time is up."""
         if not self._has_begun.wait(timeout_s):
             raise SpillwayError(Status.IN_PROGRESS, f"{self._name} has not begun after {timeout_s} s")
         assert self._member is not None
@@ -108,7 +108,7 @@ class Operation:
         self._finish()
 
     def is_done(self) -> bool:
-        """If so, results are where they belong."""
+        """True once results are in place or the operation has failed."""
         if not self._has_begun.is_set():
             return False
         if self._error is not None or self._request is None:
@@ -131,17 +131,17 @@ class Operation:
 
     @property
     def request(self) -> Request:
-        """Of an operation that has begun."""
+        """The request of an operation that has begun."""
         assert self._request is not None
         return self._request
 
     def copy_seconds(self) -> PartSeconds:
-        """Of one that was waited for: what copies of values from and to a GPU took. Waits for their end."""
+        """Time of value copies from and to a GPU, after wait(). Waits for the copies' end."""
         to_host, to_device = (copy.seconds() if copy is not None else 0.0 for copy in self._copies)
         return PartSeconds(to_host=to_host, to_device=to_device)
 
     def source_rank(self) -> int:
-        """Of a receive that has ended well."""
+        """The source of a receive that has succeeded."""
         source = self.request.source()
         if source is None:
             raise RuntimeError(f"{self._name} receives from no rank")

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups of which every rank of a job has one, such as its tensor-parallel pairs, and that stay when its members change.
+"""Groups that survive changes of members, such as tensor-parallel pairs. Every rank of the job is in one of them.
 
     data = spillway.torch.partition([[0, 2], [1, 3]])        # all processes call it, standbys too
     model = DistributedDataParallel(model, process_group=data.group)
     job = spillway.torch.elastic(model, optimizer, standbys=1, groups=[data], replicas=data)
 
-`group` is one of torch's, for everything that torch.distributed has; of a standby it has one member until it takes a place.
-After a change of members it is the group of the rank that the process then is (elastic_job.py).
+`group` is a torch group, usable with all of torch.distributed. A standby's group has one member until it takes a
+place. After a change of members it is the group of the process's new rank (elastic_job.py).
 
 Threads: the one that trains.
 """
@@ -20,14 +20,14 @@ from .process_group import SpillwayGroup
 
 
 def partition(parts: Sequence[Sequence[int]]) -> "Partition":
-    """Makes a group of each part, and one of its own for every process that is in none. Parts have the ranks from 0 on,
-    each once, in the order that their groups have."""
+    """Makes a group of each part, and one for each process that is in none. Parts contain the ranks from 0 on, each
+    once; their order is the order in the group."""
     lists = [list(part) for part in parts]
     ranks = sorted(rank for part in lists for rank in part)
     if not ranks or ranks != list(range(len(ranks))) or not all(lists):
         raise ValueError(f"a partition has each rank from 0 on in one of its parts, unlike {lists}")
     if default_library().variable_if_set("SPILLWAY_JOB") is not None:
-        lists_here = []  # comes later, and has nobody yet
+        lists_here = []  # a process that joins later has no group yet
     elif len(ranks) > dist.get_world_size():
         raise ValueError(f"the partition names {len(ranks)} ranks, and there are {dist.get_world_size()}")
     else:
@@ -54,7 +54,7 @@ class Partition:
         return next(part for part in self.parts if rank in part)
 
     def follow(self, communicator: Communicator, rank: int) -> None:
-        """The process is this rank now."""
+        """Moves to the group of the process's new rank."""
         self.group.member.move_to(communicator)
         known = ranks_of_groups()[self.group]
         known.clear()
@@ -62,6 +62,6 @@ class Partition:
 
 
 def ranks_of_groups() -> Dict[dist.ProcessGroup, Dict[int, int]]:
-    """What torch goes by: of each group, by a job's rank, the rank in it."""
+    """torch's own table: per group, its members' job ranks and their ranks in it."""
     world = getattr(dist.distributed_c10d, "_world", None)
     return world.pg_group_ranks if world is not None else dist.distributed_c10d._pg_group_ranks

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.distributed's ProcessGroup over a communicator. All of it is exact, but all-reduces where the environment
-allows them to lose something (mode.py).
+"""torch.distributed's ProcessGroup over a communicator. Everything is exact, except for all-reduces if the
+environment allows them to lose something (mode.py).
 
-Methods have the names, arguments and keywords of torch's own groups, in all releases: where they differ, both
-are here. Threads: any may call; all ranks call in the same order.
+Methods have the names, arguments and keywords of torch's own groups, in all releases: if releases differ, both are
+here. Threads: any may call; all ranks call in the same order.
 """
 import datetime
 from typing import Any, List, Optional, Sequence
@@ -24,11 +24,11 @@ from .sparse import SparseAllReduce
 from .work import SpillwayWork, milliseconds_of
 
 BACKEND = "spillway"
-OWN_TAG = abi.MAX_TAG  # of messages that no receive of the caller's may get
+OWN_TAG = abi.MAX_TAG  # for messages that no receive of the caller may match
 
 
 def one_of(tensors: Any, operation: str) -> torch.Tensor:
-    """torch hands in lists, with a tensor per device of the process."""
+    """Unpacks torch's lists, which have one tensor per device of the process."""
     if isinstance(tensors, torch.Tensor):
         return tensors
     if len(tensors) != 1:
@@ -38,7 +38,7 @@ def one_of(tensors: Any, operation: str) -> torch.Tensor:
 
 
 def list_of(lists: Any, operation: str) -> List[torch.Tensor]:
-    """Of [[tensor per rank]] or [tensor per rank]; empty where this rank has none."""
+    """Takes [[tensor per rank]] or [tensor per rank]; empty if this rank has none."""
     if lists and isinstance(lists[0], (list, tuple)):
         if len(lists) != 1:
             raise ValueError(f"{operation}: Spillway takes one list of tensors per rank, not {len(lists)}")
@@ -47,14 +47,14 @@ def list_of(lists: Any, operation: str) -> List[torch.Tensor]:
 
 
 def root_of(options: Any, root: Optional[int]) -> int:
-    """Given by itself, in torch's options, or in their place."""
+    """The root is given by itself, in torch's options, or in their place."""
     if root is not None:
         return root
     return options if isinstance(options, int) else getattr(options, "rootRank", 0)
 
 
 class SpillwayGroup(ProcessGroup):
-    """Without a `mode` everything is exact."""
+    """Without a `mode`, everything is exact."""
 
     def __init__(self, communicator: Communicator, mode: Optional[TolerantMode] = None,
                  layers: Optional[LayerPolicy] = None) -> None:
@@ -67,13 +67,13 @@ class SpillwayGroup(ProcessGroup):
         self._batch: Optional[List[SpillwayWork]] = None
         self._name = self._description = ""
 
-    # ---- Who it is ----
+    # ---- Identity ----
 
     @property
     def communicator(self) -> Communicator:
         return self.member.communicator
 
-    # Of now: torch's own halves of these are those of the beginning.
+    # Current values: torch's C++ half keeps those from the start.
     @property
     def _rank(self) -> int:
         return self.communicator.rank
@@ -91,7 +91,7 @@ class SpillwayGroup(ProcessGroup):
     def getBackendName(self) -> str:
         return BACKEND
 
-    # torch's own groups leave their names to backends beneath them, of which this has none.
+    # torch's own groups pass their names to backends below them; this group has none.
     def _set_group_name(self, name: str) -> None:
         self._name = name
 
@@ -156,7 +156,7 @@ class SpillwayGroup(ProcessGroup):
         return self._start(name, HostSpan([inputTensor], name, self._world), HostSpan([outputTensor], name),
                            [outputTensor], reduction)
 
-    # ---- Movements ----
+    # ---- Data movement ----
 
     def broadcast(self, tensors: Any, opts: Any = None, root: Optional[int] = None) -> SpillwayWork:
         tensor = one_of(tensors, "broadcast")
@@ -204,7 +204,7 @@ class SpillwayGroup(ProcessGroup):
                            HostSpan([output_tensor], "all_to_all", self._world), [output_tensor])
 
     def alltoall(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> SpillwayWork:
-        """Sizes may differ from pair to pair, and only a pair knows its own: sends and receives."""
+        """Sends and receives, because sizes may differ from pair to pair, and only a pair knows its own."""
         outputs, inputs = list(output_tensors), list(input_tensors)
         if len(outputs) != self._world or len(inputs) != self._world:
             raise ValueError(f"all_to_all: {self._world} ranks need as many tensors; there are {len(inputs)} in and "
@@ -217,11 +217,11 @@ class SpillwayGroup(ProcessGroup):
         return self._work(OperationGroup(operations), outputs)
 
     def barrier(self, opts: Any = None) -> SpillwayWork:
-        """With a timeout in its options it ends after that, and names the ranks that have not come."""
+        """If its options have a timeout, it fails after that and names the ranks that did not come."""
         return self._barrier(getattr(opts, "timeout", None))
 
     def monitored_barrier(self, timeout: Optional[datetime.timedelta] = None, wait_all_ranks: bool = False) -> None:
-        """Names all ranks that have not come, whatever wait_all_ranks says, at every rank that has."""
+        """Names all ranks that did not come, at every rank that did, whatever wait_all_ranks says."""
         self._barrier(timeout).wait()
 
     def _barrier(self, timeout: Optional[datetime.timedelta]) -> SpillwayWork:
@@ -229,7 +229,7 @@ class SpillwayGroup(ProcessGroup):
         options.timeout_ms = milliseconds_of(timeout)
         return self._work(Operation("barrier", None, None, options=options).start(self.member), [])
 
-    # ---- Between two ranks ----
+    # ---- Point to point ----
 
     def send(self, tensors: Any, dstRank: int, tag: int = 0) -> SpillwayWork:
         self._check_tag(tag, "send")
@@ -243,7 +243,7 @@ class SpillwayGroup(ProcessGroup):
     def recv_anysource(self, tensors: Any, tag: int = 0) -> SpillwayWork:
         return self.recv(tensors, abi.ANY_RANK, tag)
 
-    # ---- Several at once ----
+    # ---- Coalesced ----
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> SpillwayWork:
         return self._together([self.allreduce(tensor, opts) for tensor in tensors], list(tensors))
@@ -268,7 +268,7 @@ class SpillwayGroup(ProcessGroup):
         works, self._batch = self._batch or [], None
         return self._together(works, [])
 
-    # What newer releases of torch call them.
+    # Names in newer releases of torch.
     all_gather_single = _allgather_base
     reduce_scatter_single = _reduce_scatter_base
     all_to_all_single = alltoall_base
@@ -277,11 +277,11 @@ class SpillwayGroup(ProcessGroup):
     start_coalescing = _start_coalescing
     end_coalescing = _end_coalescing
 
-    # ---- What they share ----
+    # ---- Shared helpers ----
 
     def _start(self, name: str, send: Optional[Span], receive: Optional[Span], result: List[torch.Tensor],
                *rest: Any, options: Optional[abi.OperationOptions] = None) -> SpillwayWork:
-        """`rest`: the arguments behind the type."""
+        """`rest`: the arguments after the type."""
         either = send if send is not None else receive
         assert either is not None
         operation = Operation(name, send, receive, send and send.pointer, receive and receive.pointer, either.count,
@@ -349,7 +349,7 @@ class SpillwayGroup(ProcessGroup):
             raise TypeError(f"{operation}: its tensors must have one type, not {one.dtype} and {other.dtype}")
 
     def _split(self, tensor: torch.Tensor, sizes: Sequence[int]) -> List[torch.Tensor]:
-        """Along the first dimension; equally where no sizes are given."""
+        """Splits along the first dimension; equally if no sizes are given."""
         rows = tensor.shape[0]
         if not sizes and rows % self._world:
             raise ValueError(f"all_to_all: {rows} rows cannot be divided among {self._world} ranks")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes "spillway" a backend of torch.distributed.
 
-Releases differ in what register_backend takes: `devices` came with 2.0. A creator that returns a ProcessGroup
-is accepted as it is by all.
+Releases differ in the parameters of register_backend: `devices` came with 2.0. All accept a creator that returns a
+ProcessGroup.
 """
 import inspect
 from typing import Any, Optional
@@ -20,7 +20,7 @@ _staged: Optional[StagedWorld] = None
 
 def create_group(options: Any, pg_options: Any = None) -> SpillwayGroup:
     """`options`: torch's DistributedBackendOptions."""
-    # Before the ranks meet: what is wrong here is said at once, and by each rank of itself.
+    # Read before the ranks meet: each rank then reports its own errors at once.
     mode, layers = mode_from_environment(), layers_from_environment()
     name = str(options.group_id or "default")
     if _staged is not None:
@@ -38,7 +38,7 @@ def register() -> None:
     try:
         _staged = staged_world()
     except LibraryNotFoundError:
-        pass  # who makes a group is told so
+        pass  # creating a group reports it
     takes = inspect.signature(dist.Backend.register_backend).parameters
     extra = {"devices": ["cpu", "cuda"]} if "devices" in takes else {}
     dist.Backend.register_backend(BACKEND, create_group, extended_api=True, **extra)

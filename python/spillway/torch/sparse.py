@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An all-reduce of sparse COO tensors: their sum, coalesced, the same at all ranks and added up in the order of ranks.
+"""An all-reduce of sparse COO tensors: their coalesced sum, the same at all ranks, added in the order of ranks.
 
-Ranks tell each other how much they have, then send it padded to the most that any has; each adds up by itself. The
-second of the two operations keeps its turn: whatever is called later begins behind it. float16 and bfloat16 are added
-up as float32 and rounded once, like those of dense tensors.
+Ranks exchange their sizes, then their entries, padded to the largest; each rank adds for itself. The second of the
+two operations keeps its turn: later calls begin after it. float16 and bfloat16 are added as float32 and rounded once,
+like in dense tensors.
 
 Any thread may wait.
 """
@@ -25,7 +25,7 @@ MAX_DIMENSIONS = 64
 
 
 class Size:
-    """Of a sparse tensor, as ranks tell each other: entries, the type's number, sparse dimensions, and the shape."""
+    """A sparse tensor's size, as ranks exchange it: entries, the type's number, sparse dimensions, and the shape."""
 
     LENGTH = 3 + MAX_DIMENSIONS
 
@@ -129,7 +129,7 @@ class SparseAllReduce:
     def _part(self, size: Size, contents: torch.Tensor) -> torch.Tensor:
         """One rank's tensor."""
         indices_end = size.entries * size.sparse_dim * 8
-        # Copies, because a view of another type needs memory that is aligned for it.
+        # Copied, because a view of another type needs aligned memory.
         indices = contents[:indices_end].clone().view(torch.int64).view(size.sparse_dim, size.entries)
         values = contents[indices_end:self._bytes_of(size)].clone().view(size.dtype)
         values = values.view(size.entries, *size.shape[size.sparse_dim:]).to(ADDED_AS.get(size.dtype, size.dtype))
@@ -145,7 +145,7 @@ class SparseAllReduce:
         self._finish()
 
     def is_done(self) -> bool:
-        """If so, the sum is where it belongs."""
+        """True once the sum is in place or the operation has failed."""
         if not self._has_begun.is_set():
             return False
         if self._error is not None or self._second is None:
@@ -169,7 +169,7 @@ class SparseAllReduce:
             with torch.no_grad():
                 self._tensor.copy_(total.coalesce().to(self._tensor.dtype).to(self._tensor.device))
             if self._tensor.is_cuda:
-                torch.cuda.current_stream(self._tensor.device).synchronize()  # for whichever stream asks next
+                torch.cuda.current_stream(self._tensor.device).synchronize()  # any stream may read next
             self._is_finished = True
 
     @property

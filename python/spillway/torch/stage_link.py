@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real rank's connection to its stage (spillway emulate stage): what it calls goes there, when that ends comes back.
-What is said is written down in src/emulate/stage/stage_protocol.h; no torch in here.
+"""A real rank's connection to its stage (spillway emulate stage): the rank's calls go there, and their end times come
+back. src/emulate/stage/stage_protocol.h defines the protocol. Independent of torch.
 
-Times are of the monotonic clock, in nanoseconds. Whoever waits for an answer gets one, or an error: the stage has a
-limit for every wait, and when it is gone, all that wait are told.
-Threads: any may call; one of the link's own reads.
+Times are of the monotonic clock, in nanoseconds. Every wait for an answer gets one, or an error: the stage limits all
+waits, and if it is gone, all waiting threads get an error. Threads: any may call; one of the link's own reads.
 """
 import atexit
 import ctypes
@@ -19,12 +18,12 @@ from ..errors import SpillwayError, Status
 
 PR_SET_TIMERSLACK = 29
 KEPT_LATENESS = 4096
-SHORTEST_WAIT_NS = 20_000  # that the stage is told of
-WAITERS = "spillway-wait"  # names of threads that wait for others begin so (threads.py)
+SHORTEST_WAIT_NS = 20_000  # shorter waits are not reported
+WAITERS = "spillway-wait"  # name prefix of threads that wait for others (threads.py)
 
 
 class Answer:
-    """When an operation ends, once the stage knows."""
+    """An operation's end time, once the stage knows it."""
 
     def __init__(self) -> None:
         self._has_come = threading.Event()
@@ -47,7 +46,7 @@ class Answer:
         return self._error
 
     def wait(self, timeout_s: Optional[float]) -> Optional[int]:
-        """The end; None when the time was up; raises what the stage refused."""
+        """The end time; None if the time was up. Raises the stage's refusal."""
         if not self._has_come.wait(timeout_s):
             return None
         if self._error is not None:
@@ -60,8 +59,7 @@ def status_named(name: str) -> Status:
 
 
 class PreciseSleep:
-    """Sleeps until a time of the clock, without the slack that the kernel gives to a thread's timers, and remembers how
-    late it came back."""
+    """Sleeps until a time of the clock, without the kernel's timer slack, and records how late it woke up."""
 
     def __init__(self) -> None:
         self._thread = threading.local()
@@ -110,7 +108,7 @@ class StageLink:
         self._waited: List[int] = []
         self._lost: Optional[SpillwayError] = None
         self.sleep = PreciseSleep()
-        self.reads = 0  # places where the script read what virtual ranks had a part in
+        self.reads = 0  # places where the script read values of virtual ranks
         self._say({"enter": rank})
         told = json.loads(self._lines.readline() or "{}")
         if "world" not in told:
@@ -124,10 +122,10 @@ class StageLink:
         threading.Thread(target=self._read, name="spillway-stage", daemon=True).start()
         atexit.register(self.leave)
 
-    # ---- What is called ----
+    # ---- Calls ----
 
     def group(self, name: str, ranks: Sequence[int]) -> int:
-        """A number for the group; its ranks are those of the job, ascending."""
+        """Returns a number for the group; `ranks` are ranks of the job, ascending."""
         with self._lock:
             number, self._groups = self._groups, self._groups + 1
             is_all = len(ranks) == self.world
@@ -151,7 +149,7 @@ class StageLink:
 
     def leave(self) -> None:
         if os.getpid() != self._process:
-            return  # a child's end is not the rank's
+            return  # the end of a forked child is not the rank's
         with self._lock:
             if self._lost is None:
                 self._say({"leave": {**self.sleep.summary(), "reads": self.reads}})
@@ -177,7 +175,7 @@ class StageLink:
         try:
             self._socket.sendall(json.dumps(said).encode() + b"\n")
         except OSError:
-            pass  # the reader finds out, and tells all that wait
+            pass  # the reader notices, and fails all waits
 
     def _read(self) -> None:
         why = "the stage is gone"

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real rank's place in a group of a staged world (spillway emulate stage): what SpillwayGroup takes for a
-Communicator. An operation ends when real ranks have exchanged their data and the stage's time for it has come,
+"""A real rank's place in a group of a staged world (spillway emulate stage): SpillwayGroup uses it as its
+Communicator. An operation ends when real ranks have exchanged their data and its time at the stage has come,
 whichever is later.
 
     call ──► stage: when does it end?            ──► the answer, a time of the clock
-        └──► real ranks' own communicator, then what virtual ranks give is filled in (staged_data.py)
+        └──► real ranks' own communicator, then the virtual ranks' data is filled in (staged_data.py)
 
-Waiting is sleeping. Threads: any may call and wait; all real ranks of a group call in the same order.
+Waits are sleeps. Threads: any may call and wait; all real ranks of a group call in the same order.
 """
 import datetime
 import threading
@@ -25,11 +25,11 @@ from .threads import waiters
 
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 OF_PARTS = ("reduce_scatter", "all_to_all", "scatter")  # sizes count all ranks' parts
-UNEVEN = "uneven_all_to_all"  # the stage's part of an all-to-all whose sizes differ from pair to pair
+UNEVEN = "uneven_all_to_all"  # the stage's part of an all-to-all with uneven sizes
 
 
 class StagedRequest:
-    """As a Request (request.py). `made_up` says what virtual ranks had a part in, or is None."""
+    """Like a Request (request.py). `made_up` names what virtual ranks contributed to, or is None."""
 
     def __init__(self, link: StageLink, described: str, answer: Answer, exchange: Exchange,
                  communicator: Optional[Communicator], source: Optional[int], made_up: Optional[str], keep: Any) -> None:
@@ -49,7 +49,7 @@ class StagedRequest:
             self._exchange.finish()
         except SpillwayError as error:
             self._error = error
-        except Exception as error:  # whoever waits must hear of it
+        except Exception as error:  # waiting threads must get it
             self._error = SpillwayError(Status.INTERNAL, f"{self._described}: {error}")
         self._is_exchanged.set()
 
@@ -77,7 +77,7 @@ class StagedRequest:
         return True
 
     def _give_up(self, error: SpillwayError) -> None:
-        """What real ranks do among themselves need not come to an end by itself."""
+        """Aborts the real ranks' own exchange, which might not end by itself."""
         if self._communicator is not None and self._communicator.handle is not None:
             self._communicator.abort(f"the stage: {error}")
 
@@ -101,17 +101,16 @@ class StagedRequest:
         return self._source
 
     def report(self) -> OperationReport:
-        """Of what real ranks exchanged; all zeros where that was nothing."""
+        """Covers what real ranks exchanged; all zeros if nothing."""
         if self._exchange.request is None:
             return operation_report_from(abi.OperationReport(), (), ())
         return self._exchange.request.report()
 
 
 class StagedCommunicator:
-    """`ranks` are the group's, of the job and ascending; `communicator` is that of its real ranks, None where there is
-    one."""
+    """`ranks` are the group's job ranks, ascending. `communicator` joins its real ranks; None if there is only one."""
 
-    handle = None  # no communicator of the library's
+    handle = None  # not a communicator of the library
 
     def __init__(self, link: StageLink, name: str, ranks: Sequence[int], communicator: Optional[Communicator]) -> None:
         self.library = abi.default_library()
@@ -130,7 +129,7 @@ class StagedCommunicator:
 
     def start(self, operation: str, *arguments: Any, options: Optional[abi.OperationOptions] = None,
               keep: Any = None) -> StagedRequest:
-        """As Communicator.start()."""
+        """Like Communicator.start()."""
         with self._lock:
             if self._is_closed:
                 raise SpillwayError(Status.INVALID_ARGUMENT, f"{self._describe(operation)}: the communicator is closed")
@@ -166,7 +165,7 @@ class StagedCommunicator:
                              peer if verb == "receive" else None, made_up, (arguments, options, keep))
 
     def _bytes(self, operation: str, arguments: Any) -> int:
-        """What a rank hands in, all parts of it."""
+        """Bytes that a rank hands in, over all parts."""
         if operation == "barrier":
             return 0
         count, element_type = arguments[2], arguments[3]

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What real ranks of a staged world get from an operation. They exchange their own data for real, by a communicator of
-the group's real ranks alone; what virtual ranks would have given is filled in:
+"""The data that real ranks of a staged world get from an operation. They exchange their own over a communicator of
+the group's real ranks; the virtual ranks' data is filled in:
 
-    reductions      as if each had the mean of the real ones: an average stays theirs, a sum is N/K of theirs (whole
-                    numbers are rounded down), the least and the most stay; in products they count as ones
+    reductions      virtual ranks have the mean of the real ones: averages stay, a sum of K real ranks is scaled to
+                    all N (whole numbers are rounded down), minimum and maximum stay; in products they count as ones
     gathers         copies of the lowest real rank's part
-    broadcast       from a virtual root: what the lowest real rank has
-    all-to-all      what this rank sent there
+    broadcast       from a virtual root: the lowest real rank's data
+    all-to-all      what this rank sent to the virtual one
     scatter, receive from a virtual rank: zeros
 
-An Exchange is made when the operation is called, by which time its input is there: `request` is what was started among
-real ranks, or None; finish() fills in the rest when that has ended, in any thread.
+An Exchange is made by the call of an operation, when its input is there. `request` is the operation among real ranks,
+or None. finish() fills in the rest when that has ended, in any thread.
 """
 import ctypes
 from typing import Any, Callable, List, Optional
@@ -27,7 +27,7 @@ SIZES = {number: torch.empty((), dtype=dtype).element_size() for number, dtype i
 
 
 def memory_at(pointer: int, count: int, element_type: int) -> torch.Tensor:
-    """The host's memory there, as a tensor."""
+    """The host memory at `pointer`, as a tensor."""
     dtype = DTYPES[element_type]
     if count == 0:
         return torch.empty(0, dtype=dtype)
@@ -35,7 +35,7 @@ def memory_at(pointer: int, count: int, element_type: int) -> torch.Tensor:
 
 
 class Place:
-    """Who is real in a group: `real` are its real ranks' places in the group, ascending."""
+    """The real ranks of a group: `real` are their places in the group, ascending."""
 
     def __init__(self, world: int, real: List[int], own: int, communicator: Optional[Communicator]) -> None:
         self.world, self.real, self.own, self.communicator = world, real, own, communicator
@@ -47,7 +47,7 @@ class Place:
         return place in self.index
 
     def start(self, operation: str, *arguments: Any, options: Any = None) -> Optional[Request]:
-        """Among real ranks; None where there is only this one."""
+        """Starts it among the real ranks; None if this is the only one."""
         if self.communicator is None:
             return None
         return self.communicator.start(operation, *arguments, options=options)
@@ -119,7 +119,7 @@ def reduce(place: Place, send: int, receive: Optional[int], count: int, element_
 
 
 def real_parts(place: Place, send: int, count: int, element_type: int) -> torch.Tensor:
-    """Of a part for each rank those for real ones, one after another."""
+    """The parts for real ranks, one after another, out of one part per rank."""
     rows = memory_at(send, place.world * count, element_type).view(place.world, count)
     return rows[place.real].contiguous()
 
@@ -144,7 +144,7 @@ def fill_parts(place: Place, receive: int, parts: torch.Tensor, count: int, elem
 
 
 def own_part(place: Place, send: int, count: int, element_type: int) -> torch.Tensor:
-    """Room for real ranks' parts; of one alone, its own is there already."""
+    """Room for the real ranks' parts. A single real rank's part is already filled in."""
     parts = torch.empty(len(place.real), count, dtype=DTYPES[element_type])
     if place.communicator is None:
         parts[0] = memory_at(send, count, element_type)

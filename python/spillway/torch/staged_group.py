@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process group of a staged world, and what makes torch's own start-up work there.
+"""A process group of a staged world, and the changes that torch's own start-up needs there.
 
-torch meets in a store that rank 0 hosts and that waits for all ranks. Here the lowest real rank hosts it, as an agent
-of torchrun's would, whether rank 0 is real or not, and adds the virtual ranks to what torch counts in it.
+torch's ranks meet in a store that rank 0 hosts and that waits for all of them. Here the lowest real rank hosts it, as
+torchrun's agent would, whether rank 0 is real or not. It also adds the virtual ranks to torch's counts in the store.
 
-Objects that a virtual rank would broadcast or scatter nobody has: those of the lowest real rank are broadcast instead,
-and None is scattered.
+Nobody has the objects that a virtual rank would broadcast or scatter. The lowest real rank's objects are broadcast
+instead, and None is scattered.
 """
 import datetime
 import os
@@ -44,8 +44,8 @@ class StagedGroup(SpillwayGroup):
         return super()._work(operation, result)
 
     def alltoall(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> SpillwayWork:
-        """With real ranks messages, as in any world; with all together one collective of the stage's. What virtual ranks
-        send is what they are sent, or zeros where sizes differ."""
+        """Real ranks exchange messages, as in any world; the stage sees one collective of all ranks. A virtual rank
+        returns what it is sent, or zeros if sizes differ."""
         outputs, inputs = list(output_tensors), list(input_tensors)
         if len(outputs) != self._world or len(inputs) != self._world:
             raise ValueError(f"all_to_all: {self._world} ranks need as many tensors; there are {len(inputs)} in and "
@@ -64,7 +64,7 @@ class StagedGroup(SpillwayGroup):
 
 
 class StandInStore:
-    """A store in which the lowest real rank counts for the virtual ones, too."""
+    """A store in which the lowest real rank also counts for the virtual ones."""
 
     def __init__(self, store: Any, virtual: int) -> None:
         self._store, self._virtual = store, virtual
@@ -77,7 +77,7 @@ class StandInStore:
 
 
 class StagedWorld:
-    """This process's part in one. Made once, before torch's groups are."""
+    """This process's part in a staged world. Made once, before torch's groups."""
 
     def __init__(self, path: str) -> None:
         if "RANK" not in os.environ:
@@ -87,7 +87,7 @@ class StagedWorld:
         self.made_up = MadeUp(self.link)
         self.made_up.watch()
         os.environ.update({"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0",
-                           "SPILLWAY_GPU_CODING": "0"})  # virtual ranks' parts are filled in by the host
+                           "SPILLWAY_GPU_CODING": "0"})  # the host fills in virtual ranks' parts
         self._held: Optional[bytearray] = None
         self._store = self._host_store() if self.link.rank == self.link.real[0] else None
         self._stand_in_at_barriers()
@@ -134,12 +134,12 @@ class StagedWorld:
         return group.communicator.ranks if isinstance(group, StagedGroup) else range(self.link.world)
 
     def _source_of(self, src: Optional[int], group: Any, group_src: Optional[int]) -> int:
-        """A rank of the job; newer releases of torch let callers say one of the group."""
+        """The job rank of the source; newer releases of torch also take a group rank."""
         return (src or 0) if group_src is None else self._ranks_of(group)[group_src]
 
     def create_group(self, options: Any, name: str, mode: Optional[TolerantMode],
                      layers: Optional[LayerPolicy]) -> StagedGroup:
-        if self._held is None:  # what the library would hold for virtual ranks; written to, so that it is there
+        if self._held is None:  # stands for the library's memory of virtual ranks; written, so that it is resident
             self._held = bytearray(b"\1") * self.link.memory_bytes
         communicator = join_staged(self.link, options.store, options.group_size, options.timeout, name,
                                    options.global_ranks_in_group)
@@ -147,6 +147,6 @@ class StagedWorld:
 
 
 def staged_world() -> Optional[StagedWorld]:
-    """What SPILLWAY_STAGE says; None where all ranks are real."""
+    """The world that SPILLWAY_STAGE names; None if all ranks are real."""
     path = abi.default_library().variable_if_set("SPILLWAY_STAGE")
     return StagedWorld(path) if path else None

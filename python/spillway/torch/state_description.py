@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training state as tensors and a description of everything else, in JSON. It travels between processes that need not
+"""A training state as tensors and a JSON description of everything else. It travels between processes that need not
 trust each other with code: reading one makes values of the types below and calls nothing that the bytes name.
 
     scalars      null, true, 7, 0.5, "text"
     others       {"list": [...]}  {"tuple": [...]}  {"dict": [[key, value], ...]}  {"ordered": ...}  {"counter": ...}
-                 {"bytes": base64}  {"array": [numpy's dtype, shape, base64]}  {"tensor": which of the tensors}
+                 {"bytes": base64}  {"array": [numpy's dtype, shape, base64]}  {"tensor": index of the tensor}
 
-Invariants: describe() refuses what read() could not make again, with the key and the type. Subclasses of dict other than
-OrderedDict and Counter, of tuple without names, and of numbers and text come back as what they derive from.
+Invariants: describe() refuses what read() could not restore, and names the key and the type. Some subclasses come
+back as their base type: those of dict other than OrderedDict and Counter, of tuple without names, and of numbers and
+text.
 
 Limits: MAX_DESCRIPTION_BYTES; dimensions of a tensor: MAX_DIMENSIONS. Pure functions; any thread.
 """
@@ -23,9 +24,9 @@ import torch
 
 MAX_DESCRIPTION_BYTES = 16 << 20
 MAX_DIMENSIONS = 64
-ARRAY_KINDS = "biufc"  # numpy's names for kinds of numbers; objects are not among them
+ARRAY_KINDS = "biufc"  # numpy's kinds of numbers; objects are not among them
 DICTS: Dict[str, Callable[[Any], Any]] = {"dict": dict, "ordered": collections.OrderedDict, "counter": collections.Counter}
-# Those whose elements are bytes in a row, by name; older releases of torch have fewer.
+# Types whose elements are plain bytes, by name; older releases of torch have fewer.
 DTYPES: Dict[str, torch.dtype] = {
     name: getattr(torch, name)
     for name in ("bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64", "float16", "bfloat16",
@@ -50,7 +51,7 @@ class TensorKind(NamedTuple):
 
 
 class Flat(NamedTuple):
-    """A tree of values as what JSON has, and its tensors by themselves."""
+    """A tree of JSON values, and its tensors apart."""
     tree: Any
     kinds: List[TensorKind]
     tensors: List[torch.Tensor]
@@ -133,7 +134,7 @@ def describe(flat: Flat) -> bytes:
 # ---- Reading ----
 
 def read(description: bytes) -> Tuple[Any, List[TensorKind]]:
-    """The tree, for fill(), and which tensors it needs."""
+    """The tree for fill(), and the kinds of the tensors that it needs."""
     try:
         said = json.loads(description)
         kinds = [kind_of(*each) for each in said["tensors"]]
@@ -155,7 +156,7 @@ def is_shape(shape: Any) -> bool:
 
 
 def fill(tree: Any, tensors: Sequence[torch.Tensor]) -> Any:
-    """The values again, with these tensors at their places."""
+    """Rebuilds the values, with these tensors in their places."""
     try:
         return value_of(tree, tensors)
     except (ValueError, TypeError, KeyError, IndexError, RecursionError, binascii.Error) as error:
@@ -190,7 +191,7 @@ def checked_key(key: Any) -> Any:
 
 
 def array_of(dtype: Any, shape: Any, content: Any) -> Any:
-    import numpy  # only who sent an array has it for certain
+    import numpy  # only a process that gets arrays needs it
 
     kind = numpy.dtype(str(dtype))
     if kind.kind not in ARRAY_KINDS or not is_shape(shape):

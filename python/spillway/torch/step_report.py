@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a training step's gradients went through, all buckets together, as this rank saw it."""
+"""One training step's gradients, over all buckets, as this rank saw it."""
 import dataclasses
 from typing import Any, Optional, Sequence, Tuple
 
@@ -11,35 +11,35 @@ from .codec_chooser import Choice
 class StepReport:
     step: int                    # counted from 0 by the hook
     exact: bool
-    codec: str                   # "exact", or how values travelled: "planes", "thc", "blocks", "coded",
+    codec: str                   # "exact", or the code used: "planes", "thc", "blocks", "coded",
                                  # "sketch"
     buckets: int
-    gradient_bytes: int          # as they are in memory
-    wire_bytes: int              # sent by this rank, repeats included
-    packets: int                 # that were due here
-    trimmed: int                 # of them, came shortened
-    lost: int                    # of them, did not come and were not waited for
-    repeated: int                # sent again by this rank
-    late_ranks: Tuple[int, ...]  # that some bucket did not wait for
-    contributors: int            # ranks in the sum that has the fewest, empty shards aside; 0 if exact
-    empty_shards: int            # without a sum: their owner was too late
-    absent_elements: int         # of gradients that no rank is in the sum of: zero at all ranks
-    parts_added: int             # thc, blocks, of shards owned here: that switches added up on the way
-    parts_alone: int             # that came by themselves
-    chunks_flushed: int          # whose parts had to be asked for
-    values_clipped: int          # of this rank's, coded as well: too large for the scale
-    drift: float                 # expected, of replicas; above 0 with lossy_gather only
-    nmse: Optional[float]        # squared error over energy, of steps that were measured
-    seconds: float               # the longest of the buckets, from its call to its end
-    bits_per_value: Optional[float] = None  # of coded ones, of what this rank coded
-    tables: int = 0              # of coded ones, messages that had to carry a table
-    predicted: int = 0           # of sketch, values that were expected not to be zero; all of them in a dense step
-    misses: int = 0              # others that were not
-    unrecovered: int = 0         # of these, that are owed to the next step
-    gpu_bytes: int = 0           # of the gradients, that a GPU coded
-    cpu_bytes: int = 0           # and that the CPU coded; the rest went as it was
-    parts: PartSeconds = PartSeconds()  # how long each took, of all buckets together
-    choice: Optional[Choice] = None  # of auto: what was chosen last, why, and what was tried; None before the first
+    gradient_bytes: int          # in memory
+    wire_bytes: int              # sent by this rank, with retransmissions
+    packets: int                 # expected at this rank
+    trimmed: int                 # of these, arrived shortened
+    lost: int                    # of these, did not arrive and were not waited for
+    repeated: int                # retransmitted by this rank
+    late_ranks: Tuple[int, ...]  # that at least one bucket did not wait for
+    contributors: int            # ranks in the smallest sum, without empty shards; 0 if exact
+    empty_shards: int            # without a sum, because their owner was too late
+    absent_elements: int         # elements without a contributor: zero at all ranks
+    parts_added: int             # thc, blocks, in shards owned here: parts that switches added
+    parts_alone: int             # parts that arrived unsummed
+    chunks_flushed: int          # chunks whose parts the owner had to request
+    values_clipped: int          # this rank's, too large for the scale; also with coded codes
+    drift: float                 # expected, between replicas; above 0 only with lossy_gather
+    nmse: Optional[float]        # squared error over energy, in measured steps
+    seconds: float               # of the slowest bucket, from its call to its end
+    bits_per_value: Optional[float] = None  # with coded ones, for what this rank coded
+    tables: int = 0              # with coded ones, messages that had to carry a table
+    predicted: int = 0           # with sketch, values expected to be nonzero; all of them in a dense step
+    misses: int = 0              # other values that were nonzero
+    unrecovered: int = 0         # of these, carried over to the next step
+    gpu_bytes: int = 0           # gradient bytes that a GPU coded
+    cpu_bytes: int = 0           # and that the CPU coded; the rest was sent as it was
+    parts: PartSeconds = PartSeconds()  # time of each part, over all buckets
+    choice: Optional[Choice] = None  # with auto: the last choice, its reason and trials; None before the first
 
     def scalars(self) -> "dict[str, float]":
         """For plots."""
@@ -59,8 +59,8 @@ class StepReport:
 
 
 def codec_of(exact: bool, reports: Sequence[OperationReport]) -> str:
-    """Of buckets that may lose something: SPILLWAY_ALGORITHM may have made one that switches can add of what the hook
-    asked for."""
+    """The code of tolerant buckets. SPILLWAY_ALGORITHM may have replaced the hook's code with one that switches can
+    add."""
     codes = [report.code for report in reports if report.contributors > 0]
     return codes[0] if codes and not exact else "exact"
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The package's own threads, so that the library's never wait for the interpreter's lock.
+"""The package's own threads, so that the library's threads never wait for the interpreter's lock.
 
-Waiters wait for operations. A job gets a thread that is idle, or a new one: a job that waits, also for another job,
-holds up none. At most MAX_THREADS; what comes beyond them waits for one to be free. They end with the process.
+Waiters wait for operations. A job gets an idle thread or a new one, so a waiting job never blocks another. There are
+at most MAX_THREADS; further jobs wait for a free one. The threads end with the process.
 
-SubmissionOrder: operations of one communicator reach the library in the order in which they were called, also where
-some must wait for values to arrive from a device first. An operation that is ready, with none before it still
-waiting, begins in its caller's thread. All others queue, and one thread begins them in turn.
+SubmissionOrder: operations of one communicator reach the library in call order, even if some must first wait for
+values from a device. An operation that is ready, with none before it still waiting, begins in its caller's thread.
+All others queue, and one thread begins them in turn.
 """
 import collections
 import os

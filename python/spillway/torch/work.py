@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What torch.distributed gets for an operation that was started.
+"""The Work that torch.distributed gets for a started operation.
 
-C++ that holds a Work sees only its own half of the object. Some releases of torch let the Python half go with
-its last reference in Python; what is left then waits for ever. So every Work is kept here until somebody has
-waited for it or its Future has its result. Of those whose operations have ended and that nobody has asked, the
-last MAX_KEPT are.
+C++ that holds a Work sees only its own half of the object. Some releases of torch release the Python half with its
+last reference in Python, and the remaining half waits for ever. So every Work is kept here until somebody has waited
+for it or its Future has its result. Beyond MAX_KEPT, each new Work evicts the oldest one whose operation has ended.
 """
 import collections
 import datetime
@@ -47,12 +46,12 @@ kept = Kept()
 
 
 def seconds_of(timeout: Optional[datetime.timedelta]) -> Optional[float]:
-    """torch's 0 is no timeout."""
+    """torch's 0 means no timeout."""
     return timeout.total_seconds() if timeout else None
 
 
 def milliseconds_of(timeout: Optional[datetime.timedelta]) -> int:
-    """As the C interface takes it: 0 where there is none, which torch also writes as a negative one."""
+    """For the C interface: 0 if there is no timeout, which torch may also express as a negative one."""
     if timeout is None or timeout <= datetime.timedelta():
         return 0
     return max(1, min(LONGEST_MS, int(timeout.total_seconds() * 1000)))
@@ -63,8 +62,8 @@ def make_future(devices: List[torch.device]) -> "torch.futures.Future[Any]":
 
 
 def resolve(future: "torch.futures.Future[Any]", operation: Any, result: Any) -> None:
-    """Waits for the operation. A Future with CUDA devices records where their current streams are when it gets
-    its result: behind the copies."""
+    """Waits for the operation. When it gets its result, a Future with CUDA devices records their current streams:
+    here the copy streams, behind the copies."""
     with cuda_copies.on_copy_streams(operation.devices):
         try:
             operation.wait()
@@ -100,7 +99,7 @@ class SpillwayWork(Work):
         return self.is_completed() and self.exception() is None
 
     def exception(self) -> Optional[Exception]:
-        """Of an operation that has ended."""
+        """The error of an operation that has ended."""
         if not self.is_completed():
             return None
         try:
@@ -114,7 +113,7 @@ class SpillwayWork(Work):
         return self._result
 
     def _source_rank(self) -> int:
-        """Of a receive: torch asks so after one from any rank."""
+        """The source of a receive from any rank, which torch asks for afterwards."""
         self.wait()
         return self.operation.source_rank()
 

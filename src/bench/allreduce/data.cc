@@ -18,7 +18,7 @@ using collective::ReduceOp;
 constexpr std::uint64_t kTableKey = 0x414C4C5245445543ULL;
 constexpr std::uint64_t kPlaceKey = 0x504C414345532121ULL;
 
-// The distance from 1 to the next number of the type.
+// The distance from 1 to the next larger number of the type.
 double epsilon_of(DataType type) {
   switch (type) {
     case DataType::kFloat64:
@@ -77,11 +77,11 @@ double fold(ReduceOp op, double sum, double next) {
   }
 }
 
-// How a result may differ from the reference.
+// How far a result may differ from the reference.
 enum class Agreement : std::uint8_t {
-  kBits,      // not at all: one order of additions is used, or the order does not matter
-  kRounding,  // as far as additions in any order can be off
-  kAny,       // the caller allowed losses
+  kBits,      // bit for bit: the order of additions is known or irrelevant
+  kRounding,  // by the rounding of additions in any order
+  kAny,       // no limit: the caller allowed losses
 };
 
 Agreement agreement_of(const collective::Operation& operation, Algorithm used) {
@@ -108,11 +108,11 @@ double differing_elements(const std::uint8_t* a, const std::uint8_t* b, std::siz
 
 }  // namespace
 
-// One block's.
+// Reference for one block.
 struct AllreduceData::Reference {
   std::vector<const std::uint8_t*> sources;  // by rank
-  std::vector<double> values;                // folded in double precision
-  std::vector<double> magnitudes;  // sums of absolute values, averaged where the values are
+  std::vector<double> values;                // reduced in double precision
+  std::vector<double> magnitudes;            // sums of absolute values; averaged if the values are
 };
 
 AllreduceData::AllreduceData(DataType type)
@@ -164,7 +164,8 @@ AllreduceData::Deviation AllreduceData::compare(const collective::Operation& ope
                                                 Algorithm used, std::uint16_t world,
                                                 const std::uint8_t* result) const {
   const Agreement agreement = agreement_of(operation, used);
-  const std::size_t stride = (operation.count + kSampled - 1) / kSampled;  // blocks per sample
+  const std::size_t stride =
+      (operation.count + kSampled - 1) / kSampled;  // samples every stride-th
   const double bound = agreement == Agreement::kRounding ? epsilon_of(type_) * world : -1.0;
   Deviation deviation;
   Reference reference;
@@ -192,7 +193,7 @@ AllreduceData::Deviation AllreduceData::compare(const collective::Operation& ope
   return deviation;
 }
 
-// Without a bound (below 0) nothing is wrong.
+// A bound below 0 means no bound: then nothing is wrong.
 AllreduceData::Deviation AllreduceData::measure(const Reference& reference,
                                                 const std::vector<double>& values, double bound) {
   Deviation deviation;

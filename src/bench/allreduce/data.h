@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The inputs of a benchmark's ranks, which every rank can make for itself, and what an all-reduce
-// of them should have come to.
+// The inputs of a benchmark's ranks, which every rank can generate for all ranks, and the expected
+// result of their all-reduce.
 //
 // Floating-point inputs are Gaussian, integers uniform. Elements come from one table, in blocks
-// that begin at a random place of it: as quick as copying, and a block in the wrong place or from
-// the wrong rank is noticed.
+// that start at a random place in it. That is as fast as copying, and reveals blocks that end up in
+// the wrong place or come from the wrong rank.
 //
-// Immutable: any thread. Memory: the table, about 300 KiB, and while checking a block a rank.
+// Immutable: any thread. Memory: the table, up to about 300 KiB; while checking, a block per rank.
 #pragma once
 
 #include <cstdint>
@@ -21,17 +21,18 @@ class AllreduceData {
  public:
   explicit AllreduceData(collective::DataType type);
 
-  // The first `count` elements of a rank's input.
+  // Writes the first `count` elements of a rank's input.
   void fill(std::uint16_t rank, std::size_t count, std::uint8_t* to) const;
 
   struct Deviation {
     double wrong = 0.0;   // elements
-    double error = 0.0;   // squared, against sums in double precision
+    double error = 0.0;   // squared, against double-precision sums
     double energy = 0.0;  // of those sums
   };
-  // Wrong, where nothing may be lost: what differs in a bit where the order of additions is known
-  // or does not matter, else what is further off than additions in any order can be. Error and
-  // energy, of floating-point numbers alone, are of about kSampled elements at most, spread evenly.
+  // Counts wrong elements if nothing may be lost. If the order of additions is known or irrelevant,
+  // an element is wrong when a bit differs. Otherwise it is wrong when it is off by more than
+  // additions in any order can be. Error and energy are computed for floating-point types only,
+  // over at most about kSampled evenly spread elements.
   Deviation compare(const collective::Operation& operation, collective::Algorithm used,
                     std::uint16_t world, const std::uint8_t* result) const;
 
@@ -39,7 +40,7 @@ class AllreduceData {
 
  private:
   static constexpr std::size_t kBlock = 4096;    // elements
-  static constexpr std::size_t kTable = 32'768;  // places where a block may begin
+  static constexpr std::size_t kTable = 32'768;  // possible starts of a block
 
   struct Reference;
   const std::uint8_t* block_of(std::uint16_t rank, std::size_t block) const;

@@ -42,7 +42,7 @@ std::vector<char*> pointers_to(const std::vector<std::string>& words) {
   return pointers;
 }
 
-// In the child, between fork and exec in a process with threads: system calls alone.
+// Runs in the child between fork and exec. System calls only: the parent may have threads.
 [[noreturn]] void become(char* const* argv, char* const* environment, int stream, int death_signal,
                          pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, death_signal);
@@ -99,7 +99,7 @@ bool HelperProcess::has_ended_within(int milliseconds) const {
 
 void HelperProcess::send_line(const std::string& line) {
   const std::string text = line + "\n";
-  // A line fits into the socket's buffer: it goes whole or not at all.
+  // A line fits into the socket's buffer, so it is sent as a whole or not at all.
   if (::send(stream_.get(), text.data(), text.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(text.size())) {
     throw CommandError(fmt::format("{} has ended", name_));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program that is talked to by lines: its input and output lead here, its errors go where
-// ours go. It does not outlive the thread that started it, nor this object, which closes its input,
-// waits a moment and then kills it.
+// A child process that exchanges lines with us: its input and output lead here, its errors go where
+// ours go. It does not outlive the thread that started it, nor this object, whose destructor closes
+// its input, waits a moment and then kills it.
 //
 // Blocking; throws CommandError. One thread. Limit: an answer has at most kMaxAnswerBytes.
 #pragma once
@@ -18,14 +18,14 @@
 
 namespace spillway::bench {
 
-// A TCP port at `address` that is free now, for a program that cannot be handed a socket. Somebody
-// may take it before that program does, which then says so.
+// Returns a free TCP port at `address`, for a program that cannot be handed a socket. Another
+// process may take the port first; the program then reports that.
 std::uint16_t free_tcp_port(const net::SocketAddress& address);
 
 struct HelperCommand {
   std::vector<std::string> argv;
   std::vector<std::string> environment;  // "KEY=value"
-  int death_signal = 9;                  // what it gets when this process dies
+  int death_signal = 9;                  // sent to it when this process dies
 };
 
 class HelperProcess {
@@ -38,7 +38,7 @@ class HelperProcess {
   HelperProcess& operator=(const HelperProcess&) = delete;
 
   void send_line(const std::string& line);
-  // Without its end; empty when the program has closed its output.
+  // Returns a line without its end; empty once the program has closed its output.
   std::string read_line();
 
  private:

@@ -87,7 +87,7 @@ class Measurement {
   const AllreduceData& data_;
   AllreducePeers& peers_;
   std::vector<std::uint8_t> input_;
-  std::vector<std::vector<std::uint8_t>> buffers_;  // outputs; in place, inputs too
+  std::vector<std::vector<std::uint8_t>> buffers_;  // outputs; for in-place operations also inputs
   AllreduceData::Deviation deviation_;              // of all checks
   AllreduceRow row_;
 };

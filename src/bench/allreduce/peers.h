@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the ranks of a benchmark tell each other beside what is measured, by small exact operations
-// of the same communicator. All ranks make the same calls in the same order.
+// What the ranks of a benchmark exchange beside the measured operations, as small exact operations
+// of the same communicator. All ranks must make the same calls in the same order.
 //
 // Blocking; throws CommandError, which names the rank at fault, when the communicator has failed.
 // One thread.
@@ -24,16 +24,16 @@ class AllreducePeers {
   std::uint16_t world() const { return communicator_.world(); }
 
   void barrier();
-  // Every value becomes the greatest, or the sum, of all ranks'.
+  // Replaces every value by the maximum, or the sum, over all ranks.
   void take_maximum(std::span<double> values);
   void add_up(std::span<double> values);
-  // Whether all ranks say so.
+  // True if all ranks pass true.
   bool do_all(bool yes);
-  // What rank 0 says, cut to kTextBytes.
+  // Returns rank 0's text, cut to kTextBytes.
   std::string from_first(const std::string& text);
   static constexpr std::size_t kTextBytes = 256;
 
-  // For what is measured.
+  // Submits a measured operation.
   std::shared_ptr<runtime::Request> submit(const collective::Operation& operation);
 
  private:
@@ -44,7 +44,7 @@ class AllreducePeers {
   runtime::Communicator& communicator_;
 };
 
-// Until it has ended well.
+// Waits for the request to end; throws CommandError if it failed.
 void wait_for(const runtime::Request& request);
 
 }  // namespace spillway::bench

@@ -37,7 +37,7 @@ std::vector<std::string> own_command(const std::string& mark) {
   return words;
 }
 
-// What a launcher or a lab may have said about other ranks is taken back: empty is not set.
+// Overrides what a launcher or lab may have set for other ranks; an empty variable counts as unset.
 std::vector<std::string> rank_environment(unsigned rank, const LocalJob& job,
                                           const std::string& meeting) {
   return lab::with_variables(
@@ -86,7 +86,7 @@ class Ranks {
 
   base::MonotonicClock clock_;
   std::vector<Rank> ranks_;
-  std::optional<base::Instant> deadline_;  // then all are killed
+  std::optional<base::Instant> deadline_;  // all are killed then
   bool has_failed_ = false;
   int interrupted_by_ = 0;
 };
@@ -112,7 +112,7 @@ void Ranks::start_one(const std::vector<std::string>& argv,
   ranks_.push_back({value_or_throw(lab::start_rank(launch)).pid});
 }
 
-// 0 when none came in time.
+// Returns 0 if no signal came in time.
 int Ranks::next_signal() const {
   sigset_t expected = lab::end_signals();
   ::sigaddset(&expected, SIGCHLD);
@@ -149,7 +149,7 @@ void Ranks::reap() {
   }
 }
 
-// Of the ranks that failed by themselves, each has said why; one that was killed cannot.
+// A rank that failed by itself has printed the reason; one that was killed cannot.
 void Ranks::note_end(std::size_t rank, int wait_status) {
   if (lab::exit_code_of(wait_status) == 0) {
     return;

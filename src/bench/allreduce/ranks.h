@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// This very command once more for every rank of a job on loopback, until all have ended; beside
-// them parameter servers (`spillway ps`), where they are asked for.
+// Runs this command once more for every rank of a job on loopback, and waits until all have ended.
+// Also starts parameter servers (`spillway ps`) if requested.
 //
-// When a rank fails, the others have kRankGrace to notice and say so, then they are killed; SIGINT,
-// SIGTERM and SIGHUP are passed on. Ranks do not outlive this process, however it ends. They keep
-// its terminal: rank 0 prints.
+// When a rank fails, the others have kRankGrace to notice and report it, then they are killed;
+// SIGINT, SIGTERM and SIGHUP are passed on. Ranks do not outlive this process, however it ends.
+// They share its terminal: rank 0 prints.
 //
-// Throws CommandError where ranks cannot be started. Call from a process with one thread.
+// Throws CommandError if ranks cannot be started. Call from a process with one thread.
 #pragma once
 
 #include <string>
@@ -23,8 +23,9 @@ struct LocalJob {
   unsigned servers = 0;
 };
 
-// `mark` is added to the command's words, so that it knows it is a rank. The exit code: 0 where all
-// ended well, 1 where one failed, 128 and the signal's number where a signal asked for the end.
+// `mark` is appended to the command line, so that the command knows it is a rank. Returns the exit
+// code: 0 if all ended well, 1 if one failed, 128 plus the number of a signal that asked for the
+// end.
 int run_ranks_here(const LocalJob& job, const std::string& mark);
 
 }  // namespace spillway::bench

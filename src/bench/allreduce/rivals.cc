@@ -48,7 +48,7 @@ RivalTimes parse_rival_answer(const std::string& line, const AllreduceWork& work
 // Gloo through torch.distributed: a Python process beside every rank, alive over all sizes.
 namespace {
 
-// The interface that Spillway's own packets take.
+// The interface that Spillway's own packets use.
 net::InterfaceAddress own_interface() {
   const base::Environment environment = base::Environment::of_process();
   const runtime::Launch launch = value_or_throw(runtime::launch_from_environment(environment));
@@ -58,7 +58,7 @@ net::InterfaceAddress own_interface() {
   return value_or_throw(runtime::choose_interface(interfaces, choice));
 }
 
-// Where torch's ranks meet.
+// Address at which torch's ranks meet.
 std::string store_address(const net::SocketAddress& address) {
   return "tcp://" + address.with_port(free_tcp_port(address)).to_string();
 }
@@ -131,13 +131,13 @@ std::unique_ptr<AllreduceRival> make_gloo_rival(const RivalContext& context) {
   return std::make_unique<GlooRival>(context);
 }
 
-// Open MPI's MPI_Allreduce over TCP: rank 0 runs mpirun with a program of ours once for every size,
-// because the processes of MPI spin while they wait; the other ranks wait for rank 0.
+// Open MPI's MPI_Allreduce over TCP. Rank 0 runs mpirun with a program of ours once per size,
+// because MPI processes spin while they wait; the other ranks wait for rank 0.
 namespace {
 
 namespace fs = std::filesystem;
 
-// Beside the tool, as built, or where it is installed; empty where this build has none.
+// Path of the program, beside the tool or installed; empty if this build has none.
 fs::path program() {
   const fs::path folder = fs::read_symlink("/proc/self/exe").parent_path();
   for (const fs::path& place : {folder, folder / "../libexec/spillway"}) {
@@ -149,7 +149,7 @@ fs::path program() {
   return {};
 }
 
-// On loopback and over TCP alone, as the others are measured.
+// Uses loopback and TCP only, as for the other libraries.
 std::vector<std::string> mpirun(unsigned world) {
   return {"mpirun",
           "--allow-run-as-root",
@@ -222,7 +222,7 @@ RivalTimes MpiRival::measure_here(std::size_t bytes) const {
   std::vector<std::string> argv = mpirun(context_.peers.world());
   argv.push_back(program().string());
   argv.insert(argv.end(), task.begin(), task.end());
-  // Asked to end, mpirun ends its ranks first; killed, it could not.
+  // On SIGTERM mpirun ends its ranks first; on SIGKILL it could not.
   HelperProcess process({argv, lab::current_environment(), SIGTERM});
   return parse_rival_answer(process.read_line(), context_.work);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the parts of a packet lie that have a check each: the head, then tail segments. The sizes
-// are those of Spillway's packets; header and checks have their room. A plain value.
+// Layout of the separately checked parts of a packet: the head, then tail segments. The sizes are
+// those of Spillway's packets, with room for header and checks. A plain value.
 #pragma once
 
 #include <algorithm>
@@ -19,14 +19,14 @@ struct CheckedPart {
 struct CheckLayout {
   static constexpr std::size_t kHeader = 48;
   static constexpr std::size_t kCheck = 8;
-  static constexpr std::size_t kHead = 104;  // what is left of 206 bytes, trimmed, for planes
+  static constexpr std::size_t kHead = 104;  // left for planes when trimmed to 206 bytes
   static constexpr std::size_t kSegment = 512;
   static constexpr std::size_t kLeastPacket = kHeader + kCheck + kHead;
 
   std::size_t bytes;
-  std::vector<CheckedPart> parts;  // the head first; before it the header
+  std::vector<CheckedPart> parts;  // the head first; the header precedes it
 
-  // Of at least kLeastPacket bytes.
+  // `bytes` must be at least kLeastPacket.
   static CheckLayout of(std::size_t bytes) {
     CheckLayout layout{bytes, {{kHeader + kCheck, kHead, kHeader}}};
     for (std::size_t at = kLeastPacket; at + kCheck < bytes; at += kSegment + kCheck) {

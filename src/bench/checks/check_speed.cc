@@ -20,8 +20,7 @@
 namespace spillway::bench {
 namespace {
 
-// Packets on each side at a time: in the second-level cache, like those of a row that was just
-// encoded.
+// Bytes of packets on each side: they fit the L2 cache, like those of a row just encoded.
 constexpr std::size_t kRingBytes = std::size_t{1} << 17;
 constexpr std::size_t kPage = 4096;
 constexpr int kStepsPerSize = 20;
@@ -107,7 +106,7 @@ CheckMethod openssl_method(const char* name, const CheckLayout& layout,
           }};
 }
 
-// CRC32C is the first.
+// CRC32C must be the first.
 std::vector<CheckMethod> check_methods(const CheckLayout& layout) {
   const auto tag = [&](const char* name, OpensslMac kind) {
     return openssl_method(name, layout, std::make_shared<OpensslTag>(kind));
@@ -129,8 +128,8 @@ std::vector<CheckMethod> check_methods(const CheckLayout& layout) {
 
 // ------------------------------------------------------------------ measuring
 
-// Packets to copy from and places to copy them to, half a page apart: processors take addresses
-// that differ by whole pages for the same and wait.
+// Packets to copy from and places to copy them to, half a page apart: processors confuse addresses
+// that differ by whole pages, and stall.
 struct PacketRing {
   explicit PacketRing(std::size_t bytes)
       : packet_bytes(bytes),

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kNonce = 12;
 constexpr std::size_t kLongestTag = 16;
-// Which key it is makes no difference to the time.
+// The key's value does not affect the time.
 constexpr std::array<std::uint8_t, 32> kOpensslKey = {'b', 'e', 'n', 'c', 'h'};
 
 const char* algorithm(OpensslMac kind) {
@@ -76,7 +76,7 @@ bool OpensslTag::start() {
 }
 
 void OpensslTag::move(const CheckLayout& layout, const std::uint8_t* from, std::uint8_t* to) {
-  std::size_t header = CheckLayout::kHeader;  // under the first tag
+  std::size_t header = CheckLayout::kHeader;  // bytes; only the first tag covers it
   for (const CheckedPart& part : layout.parts) {
     std::array<std::uint8_t, kLongestTag> tag;
     std::size_t size = 0;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What OpenSSL has to tag packets with, through EVP, part by part: what `bench checks` compares
-// with. Nonces and one-time keys are set for every part, as they would have to be; what it takes to
-// derive a one-time key is left out. Throws CommandError where OpenSSL lacks an algorithm. One per
-// thread.
+// Tags packets with OpenSSL's EVP interface, part by part: the competitors in `bench checks`.
+// Nonces and one-time keys are set for every part, as in real use; deriving one-time keys is not
+// included. Throws CommandError if OpenSSL lacks an algorithm. One per thread.
 #pragma once
 
 #include <openssl/evp.h>
@@ -18,7 +17,7 @@ namespace spillway::bench {
 
 enum class OpensslMac : std::uint8_t { kSipHash, kGmac, kPoly1305 };
 
-// Copies, then computes the tag.
+// Copies each part, then computes its tag.
 class OpensslTag {
  public:
   explicit OpensslTag(OpensslMac kind);
@@ -37,7 +36,7 @@ class OpensslTag {
   std::unique_ptr<EVP_MAC_CTX, Free> context_;
 };
 
-// AES-128-GCM: encrypts on the way.
+// AES-128-GCM: encrypts while copying.
 class OpensslGcm {
  public:
   OpensslGcm();

@@ -27,11 +27,11 @@ constexpr std::array<unsigned, 4> kBiasPlanes = {1, 2, 3, 4};
 constexpr std::array<unsigned, 3> kMtus = {1500, 4096, 9000};
 constexpr std::array<unsigned, 5> kCuts = {102, 128, 206, 256, 512};
 constexpr std::array<double, 5> kTrimFractions = {0.1, 0.25, 0.5, 0.75, 1.0};
-// Bias is a matter of rows: one row of a sample is enough, and keeps a thousand seeds quick.
+// Bias is a property of rows: one row per sample is enough, and keeps a thousand seeds quick.
 constexpr unsigned kBiasRowLog2 = 12;
 constexpr std::size_t kPaperValues = std::size_t{1} << 18;
-// The least that holds a plane behind our headers. The paper's switch cut at 87 bytes, sharp as
-// this; slack is for ASICs whose cut varies.
+// The smallest frame with room for a plane after our headers. The paper's switch cut sharply too,
+// at 87 bytes; slack is for ASICs whose cut varies.
 constexpr unsigned kSmallestSharpCut = 102;
 
 const PacketFate kAllArrive = [](std::size_t, std::size_t size) { return size; };
@@ -72,8 +72,8 @@ CutError cut_error(const Sample& sample, unsigned mtu, unsigned cut, int message
   return result;
 }
 
-// Sums of estimates of one row over even and over odd seeds. Their errors are independent, so the
-// inner product of the two mean errors estimates the squared bias without the noise of the means.
+// Averages the errors of one row's estimates over even and over odd seeds. They are independent, so
+// the inner product of the two means estimates the squared bias without the means' noise.
 BiasFigure bias_of(const std::string& name, std::span<const float> row, unsigned planes,
                    int seeds) {
   const std::size_t length = std::size_t{1} << kBiasRowLog2;
@@ -106,7 +106,7 @@ BiasFigure bias_of(const std::string& name, std::span<const float> row, unsigned
   return {name, planes, std::sqrt(std::max(0.0, product) / energy), std::sqrt(square / energy)};
 }
 
-// That share of the packets, to the nearest one, chosen at random.
+// Trims this share of the packets, rounded to a whole number, chosen at random.
 void trim_exactly(double fraction, base::RandomSequence& random,
                   std::vector<codec::reference::PacketFate>& fates) {
   using codec::reference::PacketFate;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How much the codecs lose: error by planes and by cut size, bias over seeds, and the encodings of
+// Accuracy of the codecs: error by planes and by cut size, bias over seeds, and the encodings of
 // the trimmable-gradients paper at given trim fractions. Error is NMSE, squared error over energy,
 // averaged over messages with fresh rotations.
 #pragma once
@@ -13,8 +13,8 @@
 
 namespace spillway::bench {
 
-// Tensors to try: three synthetic distributions and whatever real gradients are at hand, the latter
-// cut to a power of two so that no codec is favoured by how it pads.
+// Tensors to measure: three synthetic distributions and the real gradients in the folder. Gradients
+// are cut to a power of two, so that no codec is favoured by its padding.
 struct Sample {
   std::string name;
   std::vector<float> values;
@@ -30,7 +30,7 @@ struct PlanesError {
   std::string sample;
   unsigned planes;
   double nmse;
-  double eden_nmse;  // of EDEN with as many bits on the same messages; 0 where EDEN has no code
+  double eden_nmse;  // EDEN's, with as many bits on the same tensor; 0 if EDEN has no such code
 };
 
 struct CutError {
@@ -38,23 +38,23 @@ struct CutError {
   unsigned mtu;
   unsigned cut_bytes;
   std::size_t values_per_packet;
-  double planes;  // left of each coordinate, on average
+  double planes;  // that survive per coordinate, on average
   double nmse;
 };
 
 struct BiasFigure {
   std::string sample;
   unsigned planes;
-  double bias;        // norm of the bias over the norm, freed of sampling noise
-  double mean_error;  // norm of the error of the mean itself: bias and noise
+  double bias;        // norm of the bias over the norm, without sampling noise
+  double mean_error;  // norm of the mean's error: bias and noise
 };
 
-// Of the mean of ranks that all have the sample, through a code that can be added.
+// Error of the mean over ranks that all hold the sample, with an addable code.
 struct SumError {
   std::string sample;
   std::string code;
   unsigned ranks;
-  double bits_per_value;  // in words on the wire
+  double bits_per_value;  // on the wire
   double nmse;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How fast a piece of work is, taken from the shortest of several runs: noise only ever slows one
-// down. Header-only.
+// The speed of a piece of work, taken from the shortest of several runs, because noise only slows a
+// run down. Header-only.
 #pragma once
 
 #include <algorithm>
@@ -13,12 +13,12 @@
 
 namespace spillway::bench {
 
-// Keeps the compiler from leaving out work whose result nobody reads.
+// Keeps the compiler from removing work whose result nobody reads.
 inline void keep(const void* data) {
   asm volatile("" : : "r"(data) : "memory");
 }
 
-// Bytes over nanoseconds. `prepare` is not timed.
+// Returns bytes per nanosecond. `prepare` is not timed.
 inline double best_rate(std::size_t bytes, int repetitions, const std::function<void()>& prepare,
                         const std::function<void()>& work) {
   const base::MonotonicClock clock;

@@ -21,7 +21,7 @@ namespace entropy = codec::entropy;
 
 using Numbers = std::vector<std::int32_t>;
 
-// A table along with the message is worth it if the message is shorter by this share of it.
+// Sending a table along is worth it if it shortens the message by more than 1/kTableWorth.
 constexpr std::size_t kTableWorth = 32;
 constexpr std::uint64_t kSketchSeed = 1;
 
@@ -43,18 +43,18 @@ Numbers rounded(std::span<const float> values, unsigned precision) {
   return numbers;
 }
 
-// Of one rank's own numbers.
+// Alphabet for one rank's own numbers.
 entropy::Alphabet own_alphabet(unsigned precision, std::size_t count) {
   return collective::alphabet_of(collective::NumberCode(precision, 1.0F).largest_number(), 1,
                                  count);
 }
 
-// Numbers to one message and back.
+// Codes numbers into one message and back.
 class NumberMessage {
  public:
   explicit NumberMessage(entropy::Alphabet alphabet) : alphabet_(alphabet) {}
 
-  // Codes by the table of numbers like these from now on.
+  // From now on codes with the table of numbers like these.
   void learn(std::span<const std::int32_t> numbers) {
     entropy::Histogram counts(alphabet_);
     counts.add(numbers);
@@ -82,7 +82,7 @@ class NumberMessage {
   entropy::Alphabet alphabet_;
   entropy::BlockEncoder encoder_;
   entropy::BlockDecoder decoder_;
-  std::optional<entropy::EncodeTable> encode_table_;  // both or neither
+  std::optional<entropy::EncodeTable> encode_table_;  // both set or both empty
   std::optional<entropy::DecodeTable> decode_table_;
   std::vector<std::uint8_t> bytes_;
   std::size_t length_ = 0;
@@ -102,7 +102,7 @@ CodedTable choose_table(NumberMessage& message, const Numbers& numbers, const Nu
   return CodedTable::kLastStep;
 }
 
-// A fold's sections, a message each: what is in them differs.
+// Codes the sections of a fold as one message each, because their contents differ.
 class FoldMessages {
  public:
   FoldMessages(const collective::SketchFold& fold, unsigned precision)
@@ -131,7 +131,7 @@ class FoldMessages {
   std::array<NumberMessage, collective::kFoldSections> messages_;
 };
 
-// A code that has seen `previous`, densely.
+// A code that has seen `previous` as a dense step.
 codec::sketch::SparseCode sketch_after(const Numbers& previous) {
   auto code = value_or_throw(codec::sketch::SparseCode::make(previous.size(), {}));
   const collective::SketchFold first(code, kSketchSeed);

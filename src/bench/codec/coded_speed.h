@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How short and how fast one rank's values are as whole numbers that are coded without loss, the
-// way collective/coded sends them: plainly, or behind a prediction of where they are zero. One
-// scale per tensor; rounded to the nearest, as where error feedback makes up for it.
+// Size and speed of one rank's values as losslessly coded whole numbers, as collective/coded sends
+// them: directly, or with a prediction of where they are zero. One scale per tensor; rounding is to
+// nearest, as with error feedback.
 //
-// `previous` has the same tensor's values of the step before, or none. The probabilities are those
-// of that step's numbers, which need not be sent; where there was none, or the message's own would
-// shorten it by 3 %, its own travel along and are counted.
+// `previous` holds the same tensor's values of the step before, or is empty. The coder uses the
+// probabilities of that step's numbers, which need not be sent. If there was no such step, or the
+// message's own table would shorten it by 3 %, its own table is sent along and counted.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ struct CodedSpeed {
 
 CodedSpeed coded_speed(const SpeedRun& run, unsigned precision, std::span<const float> previous);
 
-// The second step of a sketch, whose first was `previous`; nothing where it would go densely. What
-// the sketch does not give back decodes to zero.
+// Measures a sketch's second step, after a first with `previous`; empty if it would be dense.
+// Values that the sketch does not recover decode to zero.
 std::optional<CodedSpeed> sketch_speed(const SpeedRun& run, unsigned precision,
                                        std::span<const float> previous);
 

@@ -17,12 +17,12 @@ namespace spillway::bench {
 namespace {
 
 constexpr std::uint64_t kKey = 0x5350494C4C574159;
-// Tensors of a round together: several times a cache.
+// Bytes of all tensors of a round: several times any cache.
 constexpr std::size_t kRoundBytes = std::size_t{1} << 30;
 constexpr std::size_t kMaxTensors = 16;
 constexpr std::size_t kSampleValues = std::size_t{1} << 20;
 
-// A tensor on the device, a place for its copy, and the message it becomes.
+// A tensor on the device, room for its copy, and its message.
 struct TensorSet {
   gpu::DeviceMemory values;
   gpu::DeviceMemory result;
@@ -54,7 +54,7 @@ class Rig {
   }
   base::Status prepare(const packetize::PacketPlan& plan);
   base::Status run_batch(const Work& work);
-  // Bytes of the tensor per second; 0 after an error, which stays.
+  // Bytes of the tensor per nanosecond; 0 after an error, which is kept in error_.
   double rate(std::size_t tensor_bytes, const Work& work);
   void measure_rotations(std::size_t tensor_bytes, double copy, std::vector<CudaSpeed>& speeds);
   base::Status copy_in(const gpu::DeviceMemory& to, const void* from) {
@@ -71,8 +71,8 @@ class Rig {
   gpu::OwnedEvent end_;
   CudaSpeedOptions options_;
   std::vector<TensorSet> sets_;
-  gpu::DeviceMemory numbers_;   // of levels, before they are packed
-  gpu::DeviceMemory measures_;  // of their rows
+  gpu::DeviceMemory numbers_;   // levels before packing
+  gpu::DeviceMemory measures_;  // measurements of their rows
   base::Status error_;
 };
 
@@ -102,7 +102,7 @@ base::Status Rig::make_sets(std::size_t tensor_bytes) {
   return stream_.wait();
 }
 
-// Memory for messages of such a plan, all of whose packets will have come.
+// Allocates memory for messages of this plan, with all packets marked as received.
 base::Status Rig::prepare(const packetize::PacketPlan& plan) {
   std::vector<std::uint16_t> received(plan.packet_count());
   for (std::size_t packet = 0; packet < received.size(); ++packet) {
@@ -129,8 +129,8 @@ base::Status Rig::prepare(const packetize::PacketPlan& plan) {
   return stream_.wait();
 }
 
-// Memory for words of levels, and what kernels are told of their rows and chunks: scales are alike,
-// and all ranks are in every sum.
+// Allocates memory for words of levels and for the rows and chunks passed to kernels. All scales
+// are alike, and all ranks are in every sum.
 base::Status Rig::prepare(const collective::DeviceLevels& levels) {
   const std::vector<codec::RotatedRow> measured(levels.rows.row_count(), {1.0F, 0});
   const std::vector<float> scales(levels.rows.row_count(), 1.0F);
@@ -169,7 +169,7 @@ base::Status Rig::run_batch(const Work& work) {
 double Rig::rate(std::size_t tensor_bytes, const Work& work) {
   std::vector<double> seconds;
   if (error_.ok()) {
-    error_ = run_batch(work);  // the first one warms up
+    error_ = run_batch(work);  // the first batch warms up
   }
   for (int batch = 0; batch < options_.batches && error_.ok(); ++batch) {
     error_ = begin_.record(stream_.get());
@@ -203,7 +203,7 @@ void Rig::measure_planes(std::size_t tensor_bytes, double copy, unsigned precisi
                          gpu::Element element, unsigned row_log2, std::vector<CudaSpeed>& speeds) {
   const bool is_half = element != gpu::Element::kFloat32;
   const std::size_t values = tensor_bytes / (is_half ? 2 : 4);
-  // Packets of jumbo frames: one message has room for all of a large tensor.
+  // Jumbo frames: one message has room for all packets of a large tensor.
   const packetize::PacketLimits limits{.mtu = 9000, .trim_bytes = 0};
   const auto plan =
       packetize::PacketPlan::make(values, limits, {.precision = precision, .row_log2 = row_log2});
@@ -227,7 +227,7 @@ void Rig::measure_planes(std::size_t tensor_bytes, double copy, unsigned precisi
                     encode, decode, copy});
 }
 
-// Of four ranks. What is clipped is counted where measures are, which nobody reads here.
+// Uses four ranks. Kernels count clipped values beside the measurements, where nobody reads them.
 void Rig::measure_levels(std::size_t tensor_bytes, double copy, std::vector<CudaSpeed>& speeds) {
   constexpr unsigned kRanks = 4;
   constexpr unsigned kBits = 4;

@@ -21,7 +21,7 @@ namespace {
 
 namespace entropy = codec::entropy;
 
-// Slow coders see so much of a sample.
+// Slow coders process only this much of a sample.
 constexpr std::size_t kPlainValues = std::size_t{1} << 18;
 
 EntropySample drawn(const std::string& name, std::size_t values, double sigma) {
@@ -42,7 +42,7 @@ std::vector<std::int8_t> quantised(const std::vector<float>& gradient) {
   return values;
 }
 
-// Every other value to learn from, the rest to code: what a coder costs, not how steps differ.
+// Learns from every other value and codes the rest: this measures coders, not how steps differ.
 EntropySample recorded(const std::string& path) {
   const std::vector<std::int8_t> all = quantised(value_or_throw(load_gradient(path)));
   EntropySample sample{std::filesystem::path(path).stem().string(), {}, {}};
@@ -58,8 +58,7 @@ double entropy_of(std::span<const std::int8_t> values) {
   return histogram.entropy_bits() / static_cast<double>(values.size());
 }
 
-// Whether the receiver counts for its next table, as an end of a link does; the sender counts in
-// any case.
+// Whether the receiver counts symbols for its next table, as in a transfer; the sender always does.
 enum class DecoderCounts : bool { kNo, kYes };
 
 EntropySpeed own_speed(const EntropySample& sample, const entropy::RansKernels& kernels,

@@ -23,7 +23,7 @@ constexpr std::array<unsigned, 4> kRateLevels = {2, 3, 4, 8};
 constexpr std::array<unsigned, 11> kRateCoded = {2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
 constexpr std::array<unsigned, 4> kRateSketch = {4, 6, 8, 10};
 constexpr std::size_t kSingleCodes = 4;  // exact, fp16, blocks, top-k
-// Values that a measurement goes over in all, as far as repetitions can be chosen.
+// Values that a measurement processes in total, where repetitions can be chosen.
 constexpr std::size_t kValuesPerRate = std::size_t{1} << 22;
 
 CodecSpeed exact_speed(const SpeedRun& run) {
@@ -31,7 +31,7 @@ CodecSpeed exact_speed(const SpeedRun& run) {
   return {"exact", "memcpy", rate, rate, 32.0};
 }
 
-// As collectives convert tensors of that type.
+// Converts as collectives convert float16 tensors.
 CodecSpeed half_speed(const SpeedRun& run) {
   constexpr auto kType = collective::DataType::kFloat16;
   const std::size_t count = run.values.size();
@@ -47,7 +47,7 @@ CodecSpeed half_speed(const SpeedRun& run) {
   return {"fp16", "", encode, decode, 16.0};
 }
 
-// Measures codes one by one and collects what they are.
+// Measures codes one by one and collects the results.
 class RateMeter {
  public:
   RateMeter(const RateInput& input, Progress& progress)
@@ -59,7 +59,7 @@ class RateMeter {
 
   const SpeedRun& run() const { return run_; }
   void announce(const std::string& code) { progress_.step(code); }
-  // A code that was just run: its result is still there.
+  // Adds the code that was just run; work_ still holds its result.
   void add(const std::string& family, CodecSpeed speed, std::string table = {}) {
     points_.push_back(
         {family, std::move(speed), codec::nmse(work_, run_.values), std::move(table)});
@@ -96,7 +96,7 @@ void add_coded(RateMeter& meter, std::span<const float> previous) {
   }
 }
 
-// Returns why there is none, or not at all precisions.
+// Returns the reason if sketches are missing, at all or some precisions.
 std::string add_sketches(RateMeter& meter, std::span<const float> previous) {
   std::string dense;
   for (const unsigned precision : kRateSketch) {

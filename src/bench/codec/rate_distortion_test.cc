@@ -26,7 +26,7 @@ std::map<std::string, std::vector<RatePoint>> by_family(const RateDistortion& ra
   return families;
 }
 
-// Of a step whose support is nearly that of `values`: every fiftieth of its values was zero.
+// A step with nearly the same support as `values`: every fiftieth nonzero value was zero.
 std::vector<float> step_before(const std::vector<float>& values) {
   std::vector<float> previous = values;
   std::size_t found = 0;

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::array<unsigned, 5> kPrecisions = {5, 8, 12, 16, 32};
 constexpr std::array<unsigned, 2> kRowLogs = {13, 15};
-// Plain code, one to two orders slower: fewer values and repetitions are enough.
+// Plain code is one to two orders slower: fewer values and repetitions are enough.
 constexpr std::size_t kReferenceValues = std::size_t{1} << 20;
 constexpr int kReferenceRepetitions = 1;
 
@@ -64,7 +64,7 @@ CodecSpeed planes_speed(const SpeedRun& run, unsigned precision, wire::Protectio
   const packetize::Job job{.id = 1, .epoch = 0, .seed = 7};
   const wire::PacketAuth auth = packetize::seeded_auth(job, protection);
   packetize::Packetizer packetizer(plan, run.kernels);
-  // As a sender works: a row's packets are handed over before the next row is encoded.
+  // Like a sender: hands over a row's packets before it encodes the next row.
   packetize::PacketBuffer row_packets(plan.packets_in(0), plan.max_packet_size());
   const double encode = best_rate(values.size_bytes(), run.repetitions, kNoPreparation, [&] {
     for (std::size_t row = 0; row < plan.layout().row_count(); ++row) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How fast the codecs are on one core, beside memcpy of the same tensor in the same run. Throughput
-// counts the tensor's bytes (4 per value), whatever is on the wire.
+// Speed of the codecs on one core, beside memcpy of the same tensor in the same run. Throughput
+// counts the tensor's bytes (4 per value), whatever the wire carries.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace spillway::bench {
 
 struct SpeedOptions {
   std::size_t values = std::size_t{1} << 24;  // 64 MiB: like a model's gradients, not in a cache
-  int repetitions = 9;  // the best one counts: noise only ever slows a run down
+  int repetitions = 9;  // the best one counts, because noise only slows a run down
 };
 
 struct HadamardSpeed {
@@ -35,8 +35,8 @@ struct CodecSpeed {
   double wire_bits_per_value;  // UDP payload: headers and checks included
 };
 
-// One code on one tensor. `work` is as long as `values`; what was decoded stays there, for whoever
-// wants to know the error.
+// One code on one tensor. `work` is as long as `values` and keeps the decoded values, from which
+// callers compute the error.
 struct SpeedRun {
   const codec::Kernels& kernels;
   std::span<const float> values;
@@ -45,10 +45,10 @@ struct SpeedRun {
 };
 
 double memcpy_rate(std::span<const float> from, std::span<float> to, int repetitions);
-// The whole way: rotate, quantise, planes, packets with checks; and back.
+// The whole path: rotate, quantise, planes, packets with checks; and back.
 CodecSpeed planes_speed(const SpeedRun& run, unsigned precision,
                         wire::Protection protection = wire::Protection::kTags);
-// Plain code, on whatever the run's kernels are.
+// Plain code, whatever the run's kernels are.
 CodecSpeed reference_speed(const SpeedRun& run, const codec::reference::ReferenceCodec& codec);
 
 struct SpeedResults {

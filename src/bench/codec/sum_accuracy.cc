@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The error of codes that can be added: measure_sums() of accuracy.h, on one row of each sample.
+// Error of addable codes: measure_sums() of accuracy.h, on one row of each sample.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -43,7 +43,7 @@ double bits_of(unsigned ranks, std::uint32_t largest) {
   return 64.0 / value_or_throw(codec::LaneLayout::make(ranks, largest)).lanes;
 }
 
-// The mean of `ranks` ranks' levels of one row.
+// The mean of one row's levels over `ranks` ranks.
 std::vector<float> through_levels(const codec::LevelCode& code, unsigned ranks,
                                   codec::RotationId rotation, std::span<const float> values) {
   const codec::Kernels& kernels = codec::best_kernels();
@@ -75,7 +75,7 @@ double levels_error(const codec::LevelCode& code, unsigned ranks, std::span<cons
   return total / messages;
 }
 
-// Rounded to the nearest: ranks with the same values make the same error.
+// Rounds to nearest: ranks with the same values make the same error.
 double blocks_error(const codec::BlockCode& code, std::span<const float> values) {
   std::vector<std::uint32_t> numbers(values.size());
   std::vector<float> back(values.size());

@@ -21,8 +21,8 @@ codec::RowLayout sum_rows(std::span<const float> values) {
   return {values.size(), collective::kSumRowLog2};
 }
 
-// Numbers of rows to words and back. Every row begins a chunk, so that one row is at work at a
-// time; on the wire rows follow each other, and that is what bits are counted by.
+// Packs numbers of rows into words and back. Every row begins a chunk here, so that one row is
+// processed at a time. On the wire rows follow each other, and bits_per_value() counts that.
 class RowWords {
  public:
   RowWords(std::uint32_t largest, const codec::RowLayout& rows)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How fast one rank codes what can be added, and decodes sums: values to words and back, as for a
+// Speed at which one rank encodes addable codes and decodes sums: values to words and back, for a
 // group of eight, in rows as long as collective/summed has them. Lanes have room for the sums of
-// all eight; what is decoded is one rank's part.
+// all eight; the decoded words are one rank's part.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ inline constexpr unsigned kSumSpeedRanks = 8;
 CodecSpeed levels_speed(const SpeedRun& run, const std::string& name, const codec::LevelCode& code);
 CodecSpeed blocks_speed(const SpeedRun& run, const std::string& name);
 
-// Those that bench codec shows.
+// The codes that bench codec shows.
 std::vector<CodecSpeed> sum_speeds(const SpeedRun& run);
 
 }  // namespace spillway::bench

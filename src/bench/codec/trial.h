@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One tensor through packets on an imagined fabric: what the network does to each packet is a
-// function, what it cost is the result.
+// Sends one tensor through packets on a simulated fabric: the caller's function decides what
+// happens to each packet, and the result is the error.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace spillway::bench {
 
-// How many bytes of packet `index` (a UDP payload of `size` bytes) arrive; 0 for a lost packet.
+// How many bytes of packet `index` (a UDP payload of `size` bytes) arrive; 0 if it is lost.
 using PacketFate = std::function<std::size_t(std::size_t index, std::size_t size)>;
 
 struct TrialResult {
@@ -22,14 +22,15 @@ struct TrialResult {
   packetize::DeliveryReport report;
 };
 
-// Sends `tensor` as message number `step`. Throws CommandError where no plan exists.
+// Sends `tensor` as message number `step`. Throws CommandError if no plan exists.
 TrialResult run_trial(std::span<const float> tensor, const packetize::PacketLimits& fabric,
                       const packetize::Encoding& encoding, std::uint32_t step,
                       const PacketFate& fate);
 
-// Fates for the common cases. A cut leaves `frame_bytes` of the Ethernet frame.
+// Fates for common cases. A cut leaves `frame_bytes` of the Ethernet frame.
 PacketFate cut_all(const packetize::PacketLimits& fabric, std::size_t frame_bytes);
-// Every packet independently with probability `share`, cut (or lost where frame_bytes is 0).
+// Hits every packet independently with probability `share`: cuts it, or drops it if frame_bytes =
+// 0.
 PacketFate hit_some(const packetize::PacketLimits& fabric, double share, std::size_t frame_bytes,
                     std::uint64_t seed);
 

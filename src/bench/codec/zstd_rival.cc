@@ -10,11 +10,11 @@ namespace {
 
 struct ZstdContext;
 
-// Numbers of zstd's parameters and what they are set to.
+// Identifiers of zstd's parameters and the values they are set to.
 constexpr int kLevelParameter = 100;
 constexpr int kLiteralsParameter = 1002;
 constexpr int kHuffmanAlways = 1;
-constexpr int kFurthestSkip = -131'072;  // a level: how far the search skips ahead
+constexpr int kFurthestSkip = -131'072;  // a level: how far ahead the search skips
 
 struct ZstdFunctions {
   ZstdContext* (*create)();
@@ -80,7 +80,7 @@ class LoadedZstd : public ZstdRival {
 }  // namespace
 
 std::unique_ptr<ZstdRival> ZstdRival::open(ZstdUse use) {
-  // Never closed: it stays for the life of the process, as a linked library would.
+  // Never closed: it stays loaded for the life of the process, as a linked library would.
   static void* const library = dlopen("libzstd.so.1", RTLD_NOW | RTLD_LOCAL);
   ZstdFunctions zstd{};
   if (library == nullptr || !find_function(library, "ZSTD_createCCtx", zstd.create) ||

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For as long as it lives, the calling thread stays on one processor and runs before ordinary
-// threads, where that is permitted: what it measures is then its own. Throws CommandError where
-// there is no such processor. Made and destroyed by one thread.
+// While it lives, the calling thread stays on one CPU and, if permitted, runs before ordinary
+// threads, so that its measurements are its own. Throws CommandError if there is no such CPU. Made
+// and destroyed by one thread.
 #pragma once
 
 #include <sched.h>
@@ -11,11 +11,11 @@
 
 namespace spillway::bench {
 
-// The calling thread's; false where that is not possible.
+// Pins the calling thread to a CPU; false if that is not possible.
 bool stay_on_processor(unsigned cpu);
 
-// A pause between two measurements: the kernel stops urgent threads that never sleep for a while,
-// and it should not do so in the middle of one.
+// Pauses between two measurements. The kernel throttles urgent threads that never sleep, and should
+// not do so during a measurement.
 void rest();
 
 class PinnedThread {

@@ -23,7 +23,7 @@
 namespace spillway::bench {
 namespace {
 
-// The queueing disciplines of veths are none, and so take no time.
+// veths have no queueing discipline, so none costs time.
 constexpr const char* kLinks =
     "link add name port0 type veth peer name far0\n"
     "link add name port1 type veth peer name far1\n"
@@ -38,7 +38,7 @@ constexpr const char* kBridge =
     "link set dev port1 master bridge0\n"
     "link set dev bridge0 up\n";
 
-// The kernel's own chatter would be counted among the frames.
+// The kernel's own IPv6 packets would be counted among the frames.
 void silence_ipv6() {
   for (const char* scope : {"all", "default"}) {
     (void)lab::write_proc_file(std::string("/proc/sys/net/ipv6/conf/") + scope + "/disable_ipv6",
@@ -58,7 +58,7 @@ int interface_index(int socket, std::string_view name) {
 }  // namespace
 
 kernel::LiveSwitchOptions rig_switch(std::optional<kernel::Hook> hook) {
-  constexpr std::uint32_t kFastest = 0xFFFFFFFF;  // 256 bytes a nanosecond
+  constexpr std::uint32_t kFastest = 0xFFFFFFFF;  // 256 bytes per nanosecond
   return {.in = kRigIn,
           .out = kRigOut,
           .sink = kRigSink,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Two ports of a switch that is not there yet, in a network namespace of their own: port0 and
-// port1, each one end of a veth pair whose other ends are far0 and far1. The calling thread is in
-// that namespace for as long as the rig lives, and threads that it starts meanwhile are too; all of
-// it vanishes with the rig. Throws CommandError. Made and destroyed by one thread.
+// Two ports for a switch, in a network namespace of their own: port0 and port1, each one end of a
+// veth pair whose other ends are far0 and far1. The switch itself is attached later. While the rig
+// lives, the calling thread is in that namespace, and so are threads that it starts meanwhile. All
+// of it vanishes with the rig. Throws CommandError. Made and destroyed by one thread.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,11 @@ inline constexpr const char* kRigOut = "port1";
 inline constexpr const char* kRigSink = "far1";
 inline constexpr const char* kRigFeeder = "far0";
 
-// A switch over both ports whose link is so fast that its queues stay empty. No hook: none.
+// Options of a switch over both ports, with a link so fast that its queues stay empty. Empty
+// `hook`: no hook.
 kernel::LiveSwitchOptions rig_switch(std::optional<kernel::Hook> hook);
 
-// A Spillway data packet of kRigPriority for the receiver behind port1.
+// A Spillway data packet of kRigPriority, addressed to the receiver at port1.
 inline constexpr std::uint8_t kRigPriority = 5;
 kernel::Frame rig_data_frame(std::uint32_t bytes);
 
@@ -35,10 +36,10 @@ class ForwardingRig {
   ForwardingRig(const ForwardingRig&) = delete;
   ForwardingRig& operator=(const ForwardingRig&) = delete;
 
-  // A Linux bridge over both ports.
+  // Adds a Linux bridge over both ports.
   void add_bridge() const;
   void remove_bridge() const;
-  // Switches that learn now know that the receiver of all probe frames is behind port1.
+  // Teaches learning switches that the receiver of all probe frames is at port1.
   void announce_receiver() const;
 
  private:

@@ -32,10 +32,10 @@ double nanoseconds_since(base::Instant start) {
   return static_cast<double>((base::MonotonicClock().now() - start).count());
 }
 
-// The kernel forwards on the thread that sends, before send() returns.
+// The kernel forwards on the sending thread, before send() returns.
 Measured measure_in_kernel(kernel::LiveSwitch& live, const kernel::Frame& frame,
                            std::uint32_t frames) {
-  throw_unless_ok(live.send(frame, frames / 10 + 1));  // caches and tables are warm then
+  throw_unless_ok(live.send(frame, frames / 10 + 1));  // warms caches and tables
   const std::uint64_t before = live.arrived();
   const base::Instant start = base::MonotonicClock().now();
   throw_unless_ok(live.send(frame, frames));
@@ -72,7 +72,7 @@ double thread_cpu_ns() {
   return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_nsec);
 }
 
-// A fabric of one switch over both ports, on a thread whose processor time is taken.
+// A fabric with one switch over both ports, on a thread whose CPU time is measured.
 class TimedFabric {
  public:
   explicit TimedFabric(unsigned cpu) : emulator_(make()), thread_([this, cpu] { work(cpu); }) {}
@@ -109,7 +109,7 @@ class TimedFabric {
   std::thread thread_;
 };
 
-// Not more at once than the sockets have room for.
+// Sends at most as many frames at once as the sockets have room for.
 std::uint64_t send_in_portions(kernel::LiveSwitch& live, const kernel::Frame& frame,
                                std::uint32_t frames) {
   constexpr std::uint32_t kPortion = 256;
@@ -126,7 +126,7 @@ std::uint64_t send_in_portions(kernel::LiveSwitch& live, const kernel::Frame& fr
   return live.arrived() - before;
 }
 
-// A processor other than the sender's, where there is one.
+// Another CPU than the sender's, if there is one.
 unsigned other_than(unsigned cpu) {
   return (cpu + 1) % std::max(1U, std::thread::hardware_concurrency());
 }
@@ -178,7 +178,7 @@ Measured measure(Forwarder forwarder, const ForwardingRig& rig, const kernel::Fr
   return measure_user_space(rig, frame, options);
 }
 
-// The one in the middle, by time.
+// The median by time.
 Measured median(std::vector<Measured> rounds) {
   std::ranges::sort(rounds, {}, &Measured::ns);
   return rounds[rounds.size() / 2];

@@ -62,7 +62,7 @@ SumForwarding measure_once(const SumForwarder& forwarder, std::uint32_t frames) 
       forwarder.adds ? rig_sum_frame()
                      : rig_data_frame(SPILLWAY_ETHERNET_HEADER + SPILLWAY_SUM_DATAGRAM);
   const auto count = [&] { return forwarder.adds ? taken(live->sums()) : live->arrived(); };
-  throw_unless_ok(live->send(frame, frames / 10 + 1));  // caches and tables are warm then
+  throw_unless_ok(live->send(frame, frames / 10 + 1));  // warms caches and tables
   const std::uint64_t before = count();
   const base::Instant start = base::MonotonicClock().now();
   throw_unless_ok(live->send(frame, frames));

@@ -31,7 +31,7 @@ double bytes_on_wire(const kernel::Frame& frame) {
   return static_cast<double>(frame.size() + SPILLWAY_WIRE_OVERHEAD);
 }
 
-// Frames of one kind at a share of the link's rate.
+// Sends frames of one kind at a share of the link's rate.
 class Stream {
  public:
   Stream(kernel::Frame frame, double of_link, std::uint32_t most_at_once)
@@ -60,12 +60,12 @@ class Stream {
   std::uint64_t sent_ = 0;
 };
 
-// 64 bytes on the wire with the check sequence: nothing that anybody knows.
+// 64 bytes on the wire with the check sequence, of no known protocol.
 kernel::Frame noise() {
   return kernel::frame_of({}, std::vector<std::uint8_t>(18, 0xA5));
 }
 
-// Looks like Spillway's control, which has a queue of its own, to a switch.
+// A switch takes it for a Spillway control packet, which has a queue of its own.
 kernel::Frame forged_control() {
   std::vector<std::uint8_t> payload(sizeof(spillway_data_header));
   payload[0] = SPILLWAY_WIRE_VERSION << 4 | SPILLWAY_TYPE_PROBE;
@@ -105,7 +105,7 @@ FloodOutcome measure_flood(unsigned cpu) {
   constexpr std::uint32_t kMany = 10'000;
   Stream garbage(noise(), kGarbageOfLink / 2, kMany);
   Stream forged(forged_control(), kGarbageOfLink / 2, kMany);
-  // One at a time: what is marked or trimmed must not come again (kernel/measure/program_run.h).
+  // One at a time: a marked or trimmed frame must not be sent again (kernel/measure/program_run.h).
   Stream data(rig_data_frame(1514), kSpillwayOfLink, 1);
   const base::Instant start = base::MonotonicClock().now();
   double elapsed = 0.0;
@@ -114,7 +114,7 @@ FloodOutcome measure_flood(unsigned cpu) {
     garbage.catch_up(*live, elapsed);
     forged.catch_up(*live, elapsed);
     data.catch_up(*live, elapsed);
-    // Urgent threads that never sleep are stopped for a while now and then.
+    // The kernel throttles urgent threads that never sleep.
     std::this_thread::sleep_for(std::chrono::microseconds(500));
   }
   return outcome_of(*live, data, garbage.of_link(elapsed) + forged.of_link(elapsed), elapsed);

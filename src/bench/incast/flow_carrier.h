@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Carries the flows of one round between the ranks of a lab, by one protocol. Every rank has one
-// and tells it the same flows; it sends those that start at its rank and takes those that end
-// there. A round is prepared everywhere before it is started anywhere.
+// Carries the flows of one round between the ranks of a lab, over one protocol. Every rank has one
+// and passes it the same flows. It sends those that start at its rank and receives those that end
+// there. A round must be prepared at every rank before it is started at any.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@
 
 namespace spillway::bench {
 
-// How a flow ended at its receiver. Packets are 0 for protocols that do not tell.
+// How a flow ended at its receiver. Packet counts are 0 for protocols without them.
 struct FlowOutcome {
-  std::uint32_t flow = 0;  // its number among the round's
+  std::uint32_t flow = 0;  // index among the round's flows
   std::uint32_t packets = 0;
   std::uint32_t delivered = 0;
   std::uint32_t trimmed = 0;
@@ -30,11 +30,11 @@ class FlowCarrier {
   virtual ~FlowCarrier() = default;
 
   virtual void prepare(std::uint32_t round) = 0;
-  // At `start`, by the monotonic clock; returns when all flows of this rank have ended.
+  // Starts at `start` on the monotonic clock; returns when all flows of this rank have ended.
   virtual std::vector<FlowOutcome> carry(std::uint32_t round, base::Instant start) = 0;
 };
 
-// What a rank has to know to make one.
+// What a carrier needs to know.
 struct CarrierConfig {
   std::uint16_t rank = 0;
   std::vector<scenario::Flow> flows;

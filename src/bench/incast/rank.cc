@@ -17,7 +17,7 @@
 namespace spillway::bench {
 namespace {
 
-// What the lab told this rank.
+// This rank's settings from the lab.
 struct LabPlace {
   runtime::Launch launch;
   base::BitRate link_rate;
@@ -97,7 +97,7 @@ void run_incast_rank(const scenario::Scenario& scenario, const IncastRankOptions
     file.write(reinterpret_cast<const char*>(all.data()),
                static_cast<std::streamsize>(all.size() * sizeof(FlowOutcome)));
   }
-  meeting.agree_on_start();  // nobody leaves while another may still be answered
+  meeting.agree_on_start();  // no rank leaves while another may still need answers
 }
 
 std::vector<std::vector<FlowOutcome>> read_rounds(const std::filesystem::path& folder,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What each rank of `spillway bench incast` runs inside the lab: rounds of the same flows, agreed
-// on over a RankMeeting. Rank 0 writes what everybody measured into the folder they share.
+// The program of each rank of `spillway bench incast` inside the lab: rounds of the same flows,
+// coordinated by a RankMeeting. Rank 0 writes all ranks' results into the folder they share.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ struct IncastRankOptions {
   std::filesystem::path folder;
 };
 
-// The flows of the scenario's first job, numbered by their place. Throws CommandError where some of
-// them wait for others: a round has no such order.
+// The flows of the scenario's first job, numbered by position. Throws CommandError if some of them
+// wait for others: a round starts all flows at once.
 std::vector<scenario::Flow> flows_of(const scenario::Scenario& scenario);
 
-// Finds its rank and peers in the environment, as src/lab/rank_environment.h sets it.
+// Finds its rank and peers in the environment that src/lab/rank_environment.h sets.
 void run_incast_rank(const scenario::Scenario& scenario, const IncastRankOptions& options);
 
-// What rank 0 wrote: one list per round.
+// Reads what rank 0 wrote: one list per round.
 std::vector<std::vector<FlowOutcome>> read_rounds(const std::filesystem::path& folder,
                                                   std::size_t flows);
 

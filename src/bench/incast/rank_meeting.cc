@@ -14,7 +14,7 @@
 namespace spillway::bench {
 namespace {
 
-// Longer than it takes to tell everybody.
+// Longer than it takes to tell all ranks.
 constexpr base::Duration kHeadStart = base::milliseconds(5);
 constexpr int kJoinAttempts = 2000;  // a few milliseconds apart
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the ranks of a measurement agree when a round begins and rank 0 hears how it went: a Unix
-// socket in a folder they share, beside the network that is measured. Blocking; throws CommandError
-// when another rank is gone.
+// Lets the ranks of a measurement agree on the start of a round, and rank 0 collect the results.
+// Uses a Unix socket in a shared folder, outside the measured network. Blocking; throws
+// CommandError when another rank is gone.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ class RankMeeting {
  public:
   RankMeeting(std::uint16_t rank, std::uint16_t ranks, const std::filesystem::path& folder);
 
-  // Waits until all ranks are here; the same instant for all, a little in the future.
+  // Waits until all ranks are here. Returns the same instant to all, slightly in the future.
   base::Instant agree_on_start();
-  // Tells rank 0, which gets everybody's; the others get nothing.
+  // Sends the outcomes to rank 0, which returns those of all ranks; other ranks return none.
   std::vector<FlowOutcome> gather(const std::vector<FlowOutcome>& own);
 
  private:
@@ -29,7 +29,7 @@ class RankMeeting {
   void join(const std::filesystem::path& path);
 
   std::uint16_t rank_;
-  std::vector<net::UniqueFd> streams_;  // rank 0: to each of the others; else: to rank 0
+  std::vector<net::UniqueFd> streams_;  // rank 0: to each other rank; others: to rank 0
 };
 
 }  // namespace spillway::bench

@@ -17,7 +17,7 @@
 namespace spillway::bench {
 namespace {
 
-// A folder that ranks share, gone with this object.
+// A folder shared by the ranks, removed with this object.
 class SharedFolder {
  public:
   SharedFolder() {
@@ -41,7 +41,7 @@ class SharedFolder {
   std::filesystem::path path_;
 };
 
-// This very command, as a rank.
+// This command, to be run as a rank.
 std::vector<std::string> rank_command(const std::string& protocol, const SharedFolder& folder) {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   std::vector<std::string> words;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rounds of an incast: every round all flows of a scenario's job begin at once, and the round ends
-// when the last one has arrived. Measured between real processes in a lab, by one protocol at a
+// Rounds of an incast: in every round all flows of a scenario's job start at once, and the round
+// ends when the last one has arrived. Measured between real processes in a lab, one protocol at a
 // time, and predicted by the simulator from the same scenario.
 //
 // Blocking; throws CommandError, or CommandExit with the exit code of a rank that failed. One
@@ -18,11 +18,11 @@
 
 namespace spillway::bench {
 
-// What the busiest host's link needs for all bytes, without headers.
+// Time that the busiest host's link needs for all bytes, without headers.
 base::Duration ideal_incast_time(const scenario::Scenario& scenario,
                                  const std::vector<scenario::Flow>& flows);
 
-// Times of one protocol, and what the messages of all rounds came to.
+// Times of one protocol, and totals over the messages of all rounds.
 struct IncastTimes {
   std::string protocol;
   base::DurationSummary rounds;
@@ -33,12 +33,12 @@ struct IncastTimes {
   std::uint64_t trimmed = 0;
 };
 
-// This very command is run on every host of the lab, with `--as-rank PROTOCOL --rank-folder FOLDER`
-// behind its words (bench/incast/rank.h).
+// Runs this command on every host of the lab, with `--as-rank PROTOCOL --rank-folder FOLDER`
+// appended (bench/incast/rank.h).
 IncastTimes measure_incast(const lab::LabOptions& lab_options, std::size_t flows,
                            const std::string& protocol, std::uint32_t rounds);
 
-// By the scenario's first job, with another seed each round.
+// Simulates the scenario's first job, with another seed in each round.
 base::DurationSummary simulate_incast(scenario::Scenario scenario, std::uint32_t rounds);
 
 }  // namespace spillway::bench

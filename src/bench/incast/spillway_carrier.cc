@@ -14,7 +14,7 @@
 namespace spillway::bench {
 namespace {
 
-// Everybody knows the key: it is there for what it costs.
+// The key is public: it is there only for its cost.
 const transport::Epoch kIncastEpoch{.job = 1, .number = 1, .session = {}};
 constexpr auto kPatience = std::chrono::seconds(60);
 
@@ -75,7 +75,7 @@ SpillwayCarrier::Leg SpillwayCarrier::make_leg(const scenario::Flow& flow, std::
   return leg;
 }
 
-// A flow's message in a round: the flow's number tells flows apart, the step rounds.
+// A flow's message in a round: the signature tells flows apart, the operation rounds.
 wire::MessageId SpillwayCarrier::id_of(const Leg& leg, std::uint32_t round) const {
   return {.operation = round,
           .signature = leg.number,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Flows as Spillway messages over real sockets, tuned as the scenario's job says: the same settings
-// that the simulator's stacks get.
+// Flows as Spillway messages over real sockets, with the tuning of the scenario's job: the same
+// settings as in the simulator's stacks.
 #pragma once
 
 #include <condition_variable>
@@ -35,7 +35,7 @@ class SpillwayCarrier final : public FlowCarrier, private net::DriverListener {
   std::vector<FlowOutcome> carry(std::uint32_t round, base::Instant start) override;
 
  private:
-  // What a flow's two ends need to know of it.
+  // One end's state of a flow.
   struct Leg {
     scenario::Flow flow;
     std::uint32_t number = 0;
@@ -58,10 +58,10 @@ class SpillwayCarrier final : public FlowCarrier, private net::DriverListener {
   std::vector<Leg> incoming_;
   std::unique_ptr<net::TransportDriver> driver_;
 
-  std::mutex mutex_;  // over all below: the driver's thread reports into it
+  std::mutex mutex_;  // guards all below: the driver's thread writes it
   std::condition_variable changed_;
   base::Instant start_;
-  std::size_t open_ = 0;  // flows of the round, at either end here
+  std::size_t open_ = 0;  // unfinished flows of the round at this rank
   std::vector<FlowOutcome> outcomes_;
   std::string problem_;
 };

@@ -101,7 +101,7 @@ void TcpCarrier::connect_to(const net::SocketAddress& address,
   throw CommandError(fmt::format("nobody listens at {}", address.to_string()));
 }
 
-// The connections' first words say which flow they are for.
+// A connection's first bytes name its flow.
 void TcpCarrier::accept_all(const net::UniqueFd& listener) {
   for (std::size_t i = 0; i < incoming_.size(); ++i) {
     net::UniqueFd stream(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Flows over the kernel's TCP: a connection per flow, open before the first round, as Gloo and MPI
-// keep theirs.
+// Flows over the kernel's TCP: one connection per flow, opened before the first round, as in Gloo
+// and MPI.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@
 namespace spillway::bench {
 
 struct TcpCarrierOptions {
-  std::string congestion_control;         // "cubic", "bbr"; empty: the kernel's own choice
+  std::string congestion_control;         // "cubic", "bbr"; empty: the kernel's default
   std::vector<net::SocketAddress> peers;  // by rank; a rank listens at its own
 };
 

@@ -36,7 +36,7 @@ std::vector<std::uint8_t> random_datagram(base::RandomSequence& random) {
   return bytes;
 }
 
-// Well-formed packets whose checks were made with another job's key.
+// Well-formed packets with checks made under another job's key.
 std::vector<std::vector<std::uint8_t>> forged_datagrams(std::uint16_t job) {
   const wire::PacketAuth auth = packetize::seeded_auth({.id = job, .epoch = 1, .seed = 999});
   const packetize::PacketPlan plan = plan_of_size(100'000, kDatagramBytes, 0);
@@ -71,7 +71,7 @@ std::vector<std::vector<std::uint8_t>> unwanted_datagrams() {
 [[noreturn]] void flood(const net::SocketAddress& target, base::BitRate rate) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   net::name_thread("flood");
-  cpu_set_t all;  // not only that of the receiver, whose process started this one
+  cpu_set_t all;  // the parent is pinned to the receiver's core
   std::memset(&all, 0xFF, sizeof(all));
   ::sched_setaffinity(0, sizeof(all), &all);
   const net::UdpSocket socket = value_or_throw(net::UdpSocket::open(target.with_port(0)));

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Datagrams that nobody asked for, at a steady rate, from a process of their own: random bytes,
-// packets of another job, and packets forged with the right fields but without the job's check.
-// What a receiver must shrug off.
+// Sends unwanted datagrams at a steady rate from a process of its own: random bytes, packets of
+// another job, and packets with correct fields but forged checks. A receiver must ignore them.
 #pragma once
 
 #include <sys/types.h>
@@ -14,9 +13,9 @@ namespace spillway::bench {
 
 class Flood {
  public:
-  // Starts at once, towards `target`. Call from a process with one thread.
+  // Starts sending to `target` at once. Call from a process with one thread.
   Flood(const net::SocketAddress& target, base::BitRate rate);
-  ~Flood();  // ends it
+  ~Flood();  // ends the process
   Flood(const Flood&) = delete;
   Flood& operator=(const Flood&) = delete;
 

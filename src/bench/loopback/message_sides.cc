@@ -14,7 +14,7 @@
 namespace spillway::bench {
 namespace {
 
-// All zeros for a key: it costs as much as any.
+// The key is all zeros: it costs as much as any other.
 transport::Epoch epoch_of(const WireSpeedOptions& options) {
   return {.job = 1, .number = 1, .session = {.key = {}, .protection = options.protection}};
 }
@@ -44,7 +44,7 @@ wire::MessageId message_id(std::uint64_t number) {
   return {.operation = number, .source = 0, .phase = wire::Phase::kPointToPoint};
 }
 
-// Keeps messages_at_once messages under way until the time is over and all have ended.
+// Keeps messages_at_once messages in flight until the time is over and all have ended.
 class MessageSender final : public net::DriverListener {
  public:
   MessageSender(const WireSpeedOptions& options, const packetize::PacketPlan& plan,
@@ -110,7 +110,7 @@ class MessageReceiver final : public net::DriverListener {
       : options_(options), plan_(plan), sink_(sink) {}
 
   void begin(transport::Endpoint& endpoint, base::Instant at) {
-    // One more than the sender has under way: the next message never waits to be expected.
+    // One more than the sender has in flight, so that the next message is always expected already.
     for (unsigned i = 0; i <= options_.messages_at_once; ++i) {
       expect_next(endpoint, at);
     }
@@ -126,7 +126,7 @@ class MessageReceiver final : public net::DriverListener {
     bytes_ += static_cast<double>(plan_.layout().tensor_length()) * plan_.planes() / 8;
     if (messages_++ == 0) {
       first_ = last_;
-      bytes_ = 0.0;  // counted from the end of the first message on
+      bytes_ = 0.0;  // counting starts at the end of the first message
     }
     expect_next(endpoint, last_);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The two sides of wire_speed.h's Spillway figure: one keeps messages under way for a while, the
-// other takes them and checks that what arrived is what was sent.
+// The two sides of wire_speed.h's Spillway measurement: one keeps messages in flight for a while,
+// the other receives them and compares them with what was sent.
 #pragma once
 
 #include "bench/loopback/process_pair.h"
@@ -9,7 +9,7 @@
 
 namespace spillway::bench {
 
-// `extra`: the share of packets that were sent again.
+// `extra`: the share of retransmitted packets.
 SideResult send_messages(int stream, const WireSpeedOptions& options);
 // `extra`: datagrams that failed their checks.
 SideResult receive_messages(int stream, const WireSpeedOptions& options);

@@ -28,8 +28,8 @@ namespace {
 
 using net::UniqueFd;
 
-// A core for each thread that moves packets, none of them the other side's; where there are too
-// few, the kernel places them.
+// Gives each packet-moving thread a core that the other side does not use. With too few cores, the
+// kernel places the threads.
 void pin_to_cores(int side) {
   const auto threads = base::Environment::of_process().optional_number("SPILLWAY_IO_THREADS");
   const int wanted = threads.ok() ? static_cast<int>(threads->value_or(1)) : 1;
@@ -48,7 +48,7 @@ void pin_to_cores(int side) {
   ::sched_setaffinity(0, sizeof(own), &own);
 }
 
-// Counts this process's cycles, kernel included; an invalid descriptor where that is not allowed.
+// Counts this process's cycles, including the kernel's; an invalid descriptor if not permitted.
 UniqueFd cycle_counter() {
   perf_event_attr attributes{};
   attributes.type = PERF_TYPE_HARDWARE;
@@ -75,7 +75,8 @@ double cpu_seconds() {
   return seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
 }
 
-// `others` is the other side's end of the stream: closed, so that it ends when that side does.
+// `others` is the other side's end of the stream. It is closed, so that the stream ends when that
+// side does.
 [[noreturn]] void run_side(const Side& side, int side_number, int stream, int others, int report) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   net::name_thread(side_number == 0 ? "sender" : "receiver");

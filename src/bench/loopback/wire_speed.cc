@@ -19,7 +19,7 @@
 namespace spillway::bench {
 namespace {
 
-constexpr std::size_t kStreamBytes = 128 * 1024;  // iperf3's block
+constexpr std::size_t kStreamBytes = 128 * 1024;  // block size of iperf3
 
 // ------------------------------------------------------------------ raw UDP
 

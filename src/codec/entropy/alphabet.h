@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Integers as symbols: what an entropy coder codes. A value v is first folded, small magnitudes
-// first (0, -1, 1, -2, ... become 0, 1, 2, 3, ...), and then
+// Integers as symbols for the entropy coder. A value v is first folded, small magnitudes first (0,
+// -1, 1, -2, ... become 0, 1, 2, 3, ...):
 //
 //   direct(A)   folded values 0 .. A-2 are symbols of their own
-//   ranges()    folded values 0 .. 7 are symbols, and each octave above has four, whose offset
-//               within the range follows raw: 124 symbols for any 32-bit value, some forty for
-//               sums of 8-bit numbers. Raw offsets cost little, because gradients are smooth.
+//   ranges()    folded values 0 .. 7 are symbols. Each octave above has four symbols, and the
+//   offset
+//               within the symbol's range follows as raw bits. That is 124 symbols for all 32-bit
+//               values, about forty for sums of 8-bit numbers. Raw offsets cost little, because
+//               gradients are smooth.
 //
-// The last symbol of either is the escape: the folded value follows raw, in 32 bits. It stands for
-// whatever a table has no other symbol for, so that every value has a code under every table.
+// The last symbol of either is the escape: the folded value follows in 32 raw bits. It covers
+// values without a symbol in a table, so every value has a code under every table.
 //
-// Natural symbols are what statistics count: the symbol of a value whatever the table. Only values
-// beyond a direct alphabet have the escape as their natural symbol.
+// Statistics count natural symbols: the symbol of a value whatever the table. Only values beyond a
+// direct alphabet have the escape as their natural symbol.
 //
 // A value; any thread.
 #pragma once
@@ -24,7 +26,7 @@
 
 namespace spillway::codec::entropy {
 
-// Room for 12-bit sums; more symbols than that want ranges.
+// Enough for 12-bit sums; for more symbols use ranges.
 inline constexpr unsigned kMaxSymbols = 1U << 12;
 inline constexpr unsigned kEscapeBits = 32;
 
@@ -47,11 +49,11 @@ struct SymbolCode {
 
 class Alphabet {
  public:
-  // 2 <= symbols <= kMaxSymbols, the escape included. 256 hold all of int8 but -128.
+  // 2 <= symbols <= kMaxSymbols, with the escape. 256 covers int8 except -128.
   static base::Result<Alphabet> direct(unsigned symbols);
   static Alphabet bytes() { return {AlphabetKind::kDirect, 256}; }
   static Alphabet ranges() { return {AlphabetKind::kRanges, kRangeSymbols}; }
-  // What is read from bytes: an error if there is no such alphabet.
+  // Reads an alphabet from a header; fails if there is no such alphabet.
   static base::Result<Alphabet> of(std::uint8_t kind, unsigned symbols);
 
   AlphabetKind kind() const { return kind_; }
@@ -64,8 +66,8 @@ class Alphabet {
       return folded < escape() ? SymbolCode{static_cast<std::uint16_t>(folded), 0, 0}
                                : SymbolCode{static_cast<std::uint16_t>(escape()), 32, folded};
     }
-    // Without branches, as small values and large ones alternate. Below the first octave there are
-    // no bits to spare, and a value is its own symbol.
+    // Without branches, because small and large values alternate. Below the first octave there are
+    // no raw bits, and a value is its own symbol.
     constexpr std::uint32_t kQuarters = 1U << kRangesLog2;
     const unsigned bits =
         static_cast<unsigned>(std::bit_width(folded | kQuarters)) - kRangesLog2 - 1;
@@ -73,7 +75,7 @@ class Alphabet {
             static_cast<std::uint8_t>(bits), folded & ((std::uint32_t{1} << bits) - 1)};
   }
 
-  // The first folded value of a symbol, and how many bits of offset follow it.
+  // The first folded value of a symbol, and the number of raw offset bits after it.
   std::uint32_t first_of(unsigned symbol) const;
   unsigned bits_of(unsigned symbol) const;
 

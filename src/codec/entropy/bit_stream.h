@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Numbers of changing widths (0 .. 32 bits) back to back, least significant bit first: offsets and
-// escapes beside the entropy coder's words.
+// Numbers of varying widths (0 .. 32 bits) back to back, least significant bit first: the offsets
+// and escapes beside the entropy coder's words.
 //
-// A writer has its room checked once, by whoever makes it: kBitSlack bytes beyond the last bit are
-// written to. A reader stays inside its bytes, yields zeros beyond their end and remembers it.
-// Not for sharing.
+// The creator of a writer must provide room for all bits plus kBitSlack bytes, which are written
+// to; the writer does not check. A reader stays inside its bytes, yields zeros beyond their end and
+// remembers that. Not for sharing.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ class BitWriter {
     bits_ &= 7U;
   }
 
-  // What was written, the last byte filled up with zeros.
+  // Bytes written; the last one is padded with zero bits.
   std::size_t bytes() const { return static_cast<std::size_t>(to_ - begin_) + (bits_ > 0 ? 1 : 0); }
 
  private:
@@ -55,7 +55,7 @@ class BitReader {
     return static_cast<std::uint32_t>(value);
   }
 
-  // Whether exactly these bytes were read, and what fills up the last one is zero.
+  // True if exactly these bytes were read and the last one's padding is zero.
   bool is_at_end() {
     if ((position_ + 7) / 8 != bytes_.size()) {
       return false;
@@ -73,7 +73,7 @@ class BitReader {
   }
 
   base::ByteView bytes_;
-  std::size_t position_ = 0;  // in bits; beyond the end once zeros were made up
+  std::size_t position_ = 0;  // in bits; beyond the end once zeros were yielded
 };
 
 }  // namespace spillway::codec::entropy

@@ -25,7 +25,7 @@ template <typename Value>
 std::vector<std::uint8_t> encoded(std::span<const Value> values, const EncodeTable& table,
                                   BlockMode* mode = nullptr, Histogram* counted = nullptr,
                                   const RansKernels& kernels = best_rans_kernels()) {
-  // A byte more than the bound, to see that it stays as it was.
+  // One byte more than the bound, which must stay unchanged.
   std::vector<std::uint8_t> bytes(max_block_bytes(values.size(), kBitsOf<Value>) + 1, 0xA5);
   BlockEncoder encoder(kernels);
   const auto block =
@@ -120,7 +120,7 @@ TEST(BlockCoderTest, ValuesThatTheTableNeverSawAreEscaped) {
   }
 }
 
-// What is worst for one mode must be caught by another: escapes only, rare symbols only, extremes.
+// What is worst for one mode must suit another: only escapes, only rare symbols, extremes.
 TEST(BlockCoderTest, SingleEscapesAreFoundWhereverTheyAre) {
   const std::size_t count = 1000;
   const std::vector<std::int32_t> usual = gaussian_integers(count, 1.0, 5);
@@ -209,7 +209,7 @@ TEST(BlockCoderTest, WhatIsCutIsAnErrorAndCountsNothing) {
     BlockDecoder decoder(*kernels);
     Histogram counted(Alphabet::bytes());
     for (std::size_t size = 0; size < bytes.size(); size += size < 200 ? 1 : 97) {
-      // Bytes of their own, so that a sanitizer sees what is read beyond them.
+      // An allocation of their own, so that a sanitizer sees reads beyond the end.
       const std::vector<std::uint8_t> cut(bytes.begin(), bytes.begin() + static_cast<long>(size));
       EXPECT_FALSE(decoder.decode(cut, &table, std::span<std::int32_t>(decoded), &counted).ok());
     }
@@ -240,7 +240,8 @@ TEST(BlockCoderTest, ChangedBytesAreErrorsInAllKernelsAlike) {
               static_cast<long>(verdicts.size()));
     errors += verdicts[0] ? 0 : 1;
   }
-  EXPECT_GT(errors, kTries / 2);  // a flipped offset bit is another value, for tags to notice
+  EXPECT_GT(errors,
+            kTries / 2);  // a flipped offset bit gives another value, which only tags detect
 }
 
 TEST(BlockCoderTest, MadeUpBlocksAreErrors) {

@@ -26,7 +26,7 @@ bool fits(std::int32_t value) {
   return value == static_cast<Value>(value);
 }
 
-// A base-128 number; more than any length there is when it does not end in time.
+// A base-128 number; if it does not end in time, a number larger than any valid length.
 std::size_t read_length(base::ByteReader& reader) {
   std::size_t length = 0;
   for (unsigned shift = 0; shift < 35; shift += 7) {
@@ -39,9 +39,9 @@ std::size_t read_length(base::ByteReader& reader) {
   return SIZE_MAX;
 }
 
-// Whole rounds of symbols from `first` on, while there certainly are words for one: whether a state
-// needs one is as good as random, and must be no branch. Returns where it stopped. States and
-// stream are copies, since bytes that are written might be anybody's.
+// Decodes whole rounds of symbols from `first` on, while there are certainly words for one round.
+// Whether a state needs a word is unpredictable and must not be a branch. Returns where it stopped.
+// States and stream are local copies, because stored bytes might alias anything.
 template <std::size_t kStates, typename Symbol>
 std::size_t decode_whole_rounds(const DecodeTable& table, Symbol* symbols, std::size_t first,
                                 std::size_t last, std::uint32_t* states, WordStream& stream) {
@@ -61,7 +61,8 @@ std::size_t decode_whole_rounds(const DecodeTable& table, Symbol* symbols, std::
   return first;
 }
 
-// Symbols first .. last - 1, where `first` is the first state's; false when words run out.
+// Decodes symbols first .. last - 1, where `first` belongs to the first state; false if words run
+// out.
 template <std::size_t kStates, typename Symbol>
 bool decode_span(const DecodeTable& table, Symbol* symbols, std::size_t first, std::size_t last,
                  std::uint32_t* states, WordStream& stream) {
@@ -102,8 +103,8 @@ bool decode_symbols(const RansKernels& kernels, const DecodeTable& table, Symbol
   return decode_span<kManyStates>(table, symbols, rounds * kManyStates, count, states, stream);
 }
 
-// Where the next escape is, from `first` on; `count` where there is none. They are rare: most of
-// the work is finding that.
+// The position of the next escape from `first` on; `count` if there is none. Escapes are rare, so
+// most of the work is the search.
 template <typename Symbol>
 std::size_t next_escape(const Symbol* symbols, std::size_t first, std::size_t count,
                         unsigned escape) {
@@ -119,7 +120,8 @@ std::size_t next_escape(const Symbol* symbols, std::size_t first, std::size_t co
   }
 }
 
-// Escapes among direct symbols: values from raw bits, and natural symbols in place of the escape.
+// Resolves escapes among direct symbols: reads their values from raw bits, and replaces the escape
+// by the natural symbol.
 template <typename Value, typename Symbol>
 bool resolve_escapes(const Alphabet& alphabet, Symbol* symbols, std::span<Value> values,
                      BitReader& bits) {
@@ -136,7 +138,7 @@ bool resolve_escapes(const Alphabet& alphabet, Symbol* symbols, std::span<Value>
   return is_good;
 }
 
-// Direct symbols but escapes; false where a value does not fit.
+// Converts direct symbols except escapes to values; false if a value does not fit.
 template <typename Value, typename Symbol>
 bool unfold_direct(const Symbol* symbols, unsigned escape, std::span<Value> values) {
   if constexpr (sizeof(Symbol) == 1) {

@@ -25,7 +25,7 @@ unsigned folded_width(std::span<const Value> values) {
   return static_cast<unsigned>(std::bit_width(all));
 }
 
-// The same by what was counted of the values: all of a range are as wide as its first.
+// The same from the histogram: all values of a symbol's range are as wide as its first.
 template <typename Value>
 unsigned folded_width(std::span<const Value> values, const Histogram& histogram) {
   const Alphabet& alphabet = histogram.alphabet();
@@ -72,7 +72,7 @@ std::optional<EncodedBlock> write_raw(std::span<const Value> values, unsigned wi
   return EncodedBlock{BlockMode::kRaw, values.size(), bytes, 0};
 }
 
-// By natural symbol: how many low bits of a folded value follow raw under this table.
+// Indexed by natural symbol: how many low bits of a folded value follow as raw bits.
 std::vector<std::uint8_t> raw_widths(const ProbabilityTable& table) {
   std::vector<std::uint8_t> widths(table.frequencies().size());
   for (unsigned symbol = 0; symbol < widths.size(); ++symbol) {
@@ -90,8 +90,8 @@ std::size_t raw_bits_of(std::span<const std::uint8_t> widths, const Histogram& h
   return bits;
 }
 
-// Most symbols have none in a direct alphabet, and those that are escaped are large: runs below the
-// lowest that has are passed over.
+// In a direct alphabet most symbols have no raw bits, and escaped values are large. So runs below
+// the lowest symbol with raw bits are skipped.
 template <typename Value, typename Symbol>
 void write_raw_bits(std::span<const Value> values, const Symbol* symbols,
                     std::span<const std::uint8_t> widths, BitWriter& bits) {
@@ -113,7 +113,7 @@ void write_raw_bits(std::span<const Value> values, const Symbol* symbols,
   }
 }
 
-// Symbols first .. last - 1, the last of them first; `first` is the first state's.
+// Encodes symbols first .. last - 1, last first; `first` belongs to the first state.
 template <std::size_t kStates, typename Symbol>
 std::uint16_t* encode_span(const EncodeTable& table, const Symbol* symbols, std::size_t first,
                            std::size_t last, std::uint32_t* states, std::uint16_t* words) {
@@ -166,7 +166,7 @@ void write_length(std::size_t length, base::ByteWriter& writer) {
 
 }  // namespace
 
-// Returns how many bytes it took, 0 if `out` has not as many.
+// Returns the number of bytes written, 0 if `out` is too small.
 template <typename Value, typename Symbol>
 std::size_t BlockEncoder::write_body(std::span<const Value> values, const Symbol* symbols,
                                      const EncodeTable& table, const Histogram& histogram,
@@ -329,7 +329,7 @@ base::Result<EncodedBlock> BlockEncoder::encode_prefix(std::span<const Value> va
       break;
     }
   }
-  // What is left to chance is small: a state's last bits, and raw blocks, which may be shorter.
+  // The remaining uncertainty is small: a state's last bits, and raw blocks, which may be shorter.
   for (count = std::max<std::size_t>(count, std::min<std::size_t>(most, 1)); count > 0;
        count -= count / 128 + 1) {
     const auto block = shortest(values.first(count), alphabet, &table, out, counted);

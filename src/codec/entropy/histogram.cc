@@ -12,7 +12,8 @@ namespace spillway::codec::entropy {
 namespace {
 
 constexpr std::size_t kPiece = 4096;
-// Bytes of one load are counted apart: an addition does not wait for an equal neighbour's.
+// The bytes of one load have separate counters, so that an addition does not wait for an equal
+// neighbour's.
 constexpr std::size_t kTogether = sizeof(std::uint64_t);
 
 }  // namespace

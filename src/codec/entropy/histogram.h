@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How often each natural symbol of an alphabet occurs: what the next step's table is made of. A
-// sender counts while it encodes and a receiver while it decodes, and since coding loses nothing
-// both count the same.
+// Counts each natural symbol of an alphabet; the next step's table is made from the counts. A
+// sender counts while it encodes, a receiver while it decodes. Coding is lossless, so both get the
+// same counts.
 //
-// Counts do not overflow: before their total would pass kMaxTotal all are halved (a present symbol
-// stays present), in the same place at every rank that adds the same values in the same portions. A
-// portion has at most kMaxPortion values. A value; not for sharing while it is changed.
+// Counts do not overflow: all are halved before their total would exceed kMaxTotal (a symbol that
+// occurs keeps at least 1). Ranks that add the same values in the same portions halve at the same
+// point. A portion has at most kMaxPortion values. A value; not for sharing while it changes.
 #pragma once
 
 #include <cstdint>
@@ -31,20 +31,20 @@ class Histogram {
   void add(std::span<const std::int8_t> values);
   void add(std::span<const std::int16_t> values);
   void add(std::span<const std::int32_t> values);
-  // Natural symbols of this alphabet.
+  // Adds natural symbols of this alphabet.
   void add_symbols(std::span<const std::uint8_t> symbols);
   void add_symbols(std::span<const std::uint16_t> symbols);
-  // `count` times the same.
+  // Adds the same value or symbol `count` times.
   void add_run(std::int32_t value, std::uint64_t count);
   void add_symbol(unsigned symbol, std::uint64_t count);
-  // Another histogram of the same alphabet, as one portion.
+  // Adds another histogram of the same alphabet as one portion.
   void merge(const Histogram& other);
-  // Old counts matter less: all are halved, rounding up.
+  // Reduces the weight of old counts: halves all, rounding up.
   void halve();
   void clear();
 
-  // Shannon's bound for these counts in bits, raw offsets and escapes included. For reports only:
-  // floating point.
+  // Shannon's bound for these counts in bits, with raw offsets and escapes. Uses floating point, so
+  // it is for reports only.
   double entropy_bits() const;
 
   friend bool operator==(const Histogram&, const Histogram&) = default;

@@ -10,7 +10,7 @@ namespace {
 
 TEST(HistogramTest, CountsAreTheSameWhateverTheType) {
   std::vector<std::int32_t> values = gaussian_integers(10'001, 40.0, 3);
-  values[7] = -128;  // beyond what 255 symbols hold
+  values[7] = -128;  // beyond 255 symbols
   for (const Alphabet& alphabet :
        {Alphabet::bytes(), Alphabet::ranges(), *Alphabet::direct(16), *Alphabet::direct(1000)}) {
     Histogram wide(alphabet);

@@ -42,7 +42,7 @@ TEST(EntropyMessageTest, HeadersSayWhatIsThere) {
   }
 }
 
-// Both ends count, build the next table, and need not send it; a count that differs is noticed and
+// Both ends count, build the next table, and need not send it. A differing count is noticed and
 // costs one inline table.
 TEST(EntropyMessageTest, EndsThatCountTheSameAgreeAndOthersFindOut) {
   Histogram sent(Alphabet::bytes());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tables from one number: masses of a Laplace or normal distribution in fixed point, counted into a
-// histogram that then becomes a table like any other.
+// Tables from one number: fixed-point masses of a Laplace or normal distribution, counted into a
+// histogram that becomes a table like any other.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -49,7 +49,7 @@ std::uint64_t exp2_minus(std::uint64_t x) {
   return power >> (31 - kMassBits) >> (x >> 16);
 }
 
-// exp(-m / scale); magnitudes m are in halves of a unit throughout.
+// exp(-m / scale); all magnitudes m are in halves of a unit.
 std::uint64_t laplace_tail(std::uint64_t halves, std::uint32_t scale_q8) {
   return exp2_minus(halves * 128 * kLog2E / scale_q8);
 }
@@ -77,7 +77,7 @@ std::uint64_t laplace_mass(std::uint64_t first, std::uint64_t count, std::uint32
   return tail(first - 1) - tail(first + count - 1) + tail(first + 1) - tail(first + count + 1);
 }
 
-// The same for a normal distribution, up to a factor; Simpson's rule over the range.
+// The same for a normal distribution, up to a constant factor, by Simpson's rule over the range.
 std::uint64_t gauss_mass(std::uint64_t first, std::uint64_t count, std::uint32_t scale_q8) {
   const auto density = [&](std::uint64_t halves) { return gauss_density(halves, scale_q8); };
   if (first == 0) {

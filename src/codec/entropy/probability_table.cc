@@ -13,8 +13,8 @@
 namespace spillway::codec::entropy {
 namespace {
 
-constexpr unsigned kWidthBits = 4;  // of a frequency: 0 .. 14
-// A width that no frequency has: a run of symbols with frequency 0, this many at least.
+constexpr unsigned kWidthBits = 4;  // width of a frequency: 0 .. 14
+// A width that no frequency has marks a run of at least kShortestRun symbols with frequency 0.
 constexpr std::uint32_t kRunMark = 15;
 constexpr std::size_t kShortestRun = 3;
 constexpr unsigned kRunBits = 5;
@@ -33,19 +33,19 @@ std::uint32_t hash_of(const Alphabet& alphabet, std::span<const std::uint16_t> f
   return folded == 0 ? 1 : folded;  // 0 means no table
 }
 
-// A symbol's weight in the table: its count, and what the table gives it so far.
+// A symbol's count and its present frequency in the table.
 struct Share {
   std::uint64_t count;
   std::uint32_t frequency;
   std::size_t symbol;
 
-  // Bits that one more unit saves: count * log2(1 + 1/f), in the order of count / (2f + 1).
+  // Compares the bits saved by one more unit: count * log2(1 + 1/f), ordered by count / (2f + 1).
   bool gains_more_than(const Share& other) const {
     const std::uint64_t mine = count * (2 * other.frequency + 1);
     const std::uint64_t its = other.count * (2 * frequency + 1);
     return mine != its ? mine > its : symbol < other.symbol;
   }
-  // Bits that one unit less costs, in the order of count / (2f - 1).
+  // Compares the bits lost with one unit less, ordered by count / (2f - 1).
   bool loses_less_than(const Share& other) const {
     const std::uint64_t mine = count * (2 * other.frequency - 1);
     const std::uint64_t its = other.count * (2 * frequency - 1);
@@ -53,7 +53,7 @@ struct Share {
   }
 };
 
-// Changes frequencies by one at a time, the best first, until they sum to 2^14.
+// Changes frequencies one unit at a time, the best first, until they sum to 2^14.
 void settle(std::vector<Share> shares, std::int64_t missing,
             std::vector<std::uint16_t>& frequencies) {
   const bool gives = missing > 0;
@@ -75,13 +75,13 @@ void settle(std::vector<Share> shares, std::int64_t missing,
   }
 }
 
-// A symbol so rare that escaping it costs less than a unit of the table, which costs everybody else
-// 1.44 * total / 2^14 bits.
+// True if a symbol is so rare that escaping it is cheaper than a unit of the table, which costs all
+// others 1.44 * total / 2^14 bits.
 bool is_worth_escaping(std::uint64_t count, std::uint64_t total) {
   return count * kEscapeBits * kProbabilityTotal * 2 < total * 3;
 }
 
-// Counts with rare symbols moved to the escape, which counts at least once.
+// Counts with rare symbols moved to the escape, which gets at least 1.
 std::vector<std::uint64_t> counts_to_code(const Histogram& histogram) {
   std::vector<std::uint64_t> counts(histogram.counts().begin(), histogram.counts().end());
   std::uint64_t& escape = counts.back();
@@ -93,13 +93,13 @@ std::vector<std::uint64_t> counts_to_code(const Histogram& histogram) {
   if (histogram.total() == 0) {
     counts.front() = kProbabilityTotal;
   } else if (histogram.total() == escape) {
-    counts.front() = 1;  // the escape must not have all
+    counts.front() = 1;  // the escape must not have everything
   }
   escape = std::max<std::uint64_t>(escape, 1);
   return counts;
 }
 
-// log2(frequency) in 1/256: the integer part, then a squaring for each bit of the fraction.
+// log2(frequency) in 1/256: the integer part, then one squaring for each fraction bit.
 std::uint32_t log2_q8(std::uint32_t frequency) {
   const auto integer = static_cast<std::uint32_t>(std::bit_width(frequency)) - 1;
   std::uint64_t mantissa = std::uint64_t{frequency} << (31 - integer);  // 2^31 .. 2^32
@@ -118,7 +118,7 @@ base::Status bad_table(const char* what) {
           fmt::format("a probability table {}; ask for it again", what)};
 }
 
-// Frequencies as serialise() wrote them; fewer than `symbols` if the bytes are no such thing.
+// Reads frequencies as serialise() wrote them; returns fewer than `symbols` if they are malformed.
 std::vector<std::uint16_t> read_frequencies(BitReader& bits, std::size_t symbols) {
   std::vector<std::uint16_t> frequencies;
   frequencies.reserve(symbols);

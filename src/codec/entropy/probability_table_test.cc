@@ -34,7 +34,7 @@ std::vector<std::uint8_t> bytes_of(const ProbabilityTable& table) {
   return bytes;
 }
 
-// Counts without floating point or a generator: the same everywhere.
+// Counts without floating point or a generator, so that they are the same everywhere.
 Histogram fixed_counts(const Alphabet& alphabet, std::uint32_t seed) {
   Histogram histogram(alphabet);
   std::uint32_t state = seed;
@@ -87,7 +87,8 @@ TEST(ProbabilityTableTest, CostIsWithinAThousandthOfTheEntropy) {
     const double cost =
         static_cast<double>(ProbabilityTable::of_counts(histogram).cost_q8(histogram)) / 256.0;
     EXPECT_GE(cost, histogram.entropy_bits());
-    // The escape's share of 2^-14 counts where there is little entropy; 1/256 is cost's own grain.
+    // The escape's share of 2^-14 matters if there is little entropy; 1/256 is the cost's
+    // resolution.
     EXPECT_LE(cost, histogram.entropy_bits() * 1.001 + 100'000 / 256.0);
   }
 }
@@ -144,7 +145,7 @@ TEST(ProbabilityTableTest, CutTablesAndChangedOnesAreErrorsOrSound) {
   }
 }
 
-// What the encoders compute instead of dividing, for every frequency there is.
+// The encoders' replacement for division, for every possible frequency.
 TEST(RansTablesTest, ReciprocalsDivideExactly) {
   for (std::uint32_t frequency = 1; frequency < kProbabilityTotal; ++frequency) {
     Histogram histogram(*Alphabet::direct(3));
@@ -163,7 +164,7 @@ TEST(RansTablesTest, ReciprocalsDivideExactly) {
       __extension__ using Wide = unsigned __int128;
       const auto high = static_cast<std::uint32_t>(Wide{exact.reciprocal} * x >> 64);
       const std::uint32_t quotient = x / actual;
-      // Frequency 1 is one short for all x but 0, and the bias makes up for it.
+      // Frequency 1 gives one too little for all x except 0; the bias corrects it.
       EXPECT_EQ(high, actual == 1 ? std::max(x, 1U) - 1 : quotient) << actual << " " << x;
       const std::uint64_t sum = std::uint64_t{x} + (code >= 14 ? 1 : 0);
       EXPECT_EQ(static_cast<std::uint32_t>(sum * lane.reciprocal >> 32) >> shift, quotient)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The scalar table, and which table is taken.
+// The scalar table, and the choice of a table.
 #include "codec/entropy/rans_kernels.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace spillway::codec::entropy {
 namespace {
 
-// States are worked on in groups that fit registers, each group for a whole round.
+// States are processed in groups that fit registers, each group for a whole round.
 template <typename Symbol>
 std::uint16_t* encode_rounds(const EncodeTable& table, const Symbol* symbols_end,
                              std::size_t rounds, std::uint32_t* states, std::uint16_t* words_end) {

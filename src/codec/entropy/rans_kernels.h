@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The inner loops of the entropy coder, as a table of functions chosen once per process, like
-// codec/kernels.h: the scalar table is the oracle, and every other gives the same bytes.
+// codec/kernels.h. The scalar table is the oracle; all others give the same bytes.
 //
-// Kernels do whole rounds: one symbol for each of kManyStates states, in the order of states. What
-// is left, and blocks with fewer states, is done symbol by symbol (rans_scalar.h).
+// Kernels do whole rounds: one symbol for each of kManyStates states, in the order of states.
+// Remainders, and blocks with fewer states, are coded symbol by symbol (rans_scalar.h).
 //
 // Any thread; nothing is allocated.
 #pragma once
@@ -27,7 +27,7 @@ constexpr std::size_t states_for(std::size_t values) {
   return values < kManyValues ? kFewStates : kManyStates;
 }
 
-// Where decoding has come to: bytes of words, which need not be aligned.
+// The decoder's position in the words, which need not be aligned.
 struct WordStream {
   const std::uint8_t* next;
   const std::uint8_t* end;
@@ -38,8 +38,9 @@ struct WordStream {
 struct RansKernels {
   std::string_view name;
 
-  // Encodes the `rounds` * kManyStates symbols before `symbols_end`, last first. Words go below
-  // `words_end`, where there is room for one per symbol and kSlackWords more; returns the lowest.
+  // Encodes the `rounds` * kManyStates symbols before `symbols_end`, last first. Words are written
+  // below `words_end`, which needs room for one per symbol plus kSlackWords. Returns the lowest
+  // word.
   std::uint16_t* (*encode_bytes)(const EncodeTable& table, const std::uint8_t* symbols_end,
                                  std::size_t rounds, std::uint32_t* states,
                                  std::uint16_t* words_end);
@@ -47,22 +48,22 @@ struct RansKernels {
                                  std::size_t rounds, std::uint32_t* states,
                                  std::uint16_t* words_end);
 
-  // Decodes up to `rounds` rounds, as many as the stream certainly has words for, and returns how
-  // many; the stream is left behind the last word taken. Nothing outside the stream is read.
+  // Decodes up to `rounds` rounds, as many as the stream certainly has words for, and returns their
+  // number. The stream then points behind the last word taken. Nothing outside the stream is read.
   std::size_t (*decode_bytes)(const DecodeTable& table, std::uint8_t* symbols, std::size_t rounds,
                               std::uint32_t* states, WordStream& stream);
   std::size_t (*decode_words)(const DecodeTable& table, std::uint16_t* symbols, std::size_t rounds,
                               std::uint32_t* states, WordStream& stream);
 };
 
-// Vectors write whole, below and above what they mean to.
+// Vectors are stored whole, so some words beyond the results are written too.
 inline constexpr std::size_t kSlackWords = 16;
 
 // The oracle.
 const RansKernels& scalar_rans_kernels();
-// The fastest table this CPU runs, or the one that SPILLWAY_SIMD names if the CPU runs it.
+// The fastest table for this CPU, or the one named by SPILLWAY_SIMD if the CPU can run it.
 const RansKernels& best_rans_kernels();
-// Every table this CPU runs, fastest first; the scalar one is last.
+// All tables that this CPU can run, fastest first; the scalar one is last.
 const std::vector<const RansKernels*>& available_rans_kernels();
 
 }  // namespace spillway::codec::entropy

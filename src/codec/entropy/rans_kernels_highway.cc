@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The coder's rounds on vectors, for x86 with AVX2 or AVX-512: a lane per state, arithmetic and
-// words for all lanes at once. What tables say is loaded lane by lane: gather instructions are
-// twice as slow where microcode guards them, and no faster elsewhere.
+// The coder's rounds on vectors, for x86 with AVX2 or AVX-512: one lane per state, arithmetic and
+// words for all lanes at once. Table entries are loaded lane by lane: gather instructions are half
+// as fast on CPUs with microcode mitigations, and no faster elsewhere.
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -17,15 +17,15 @@
 #define HWY_BROKEN_EMU128 0  // as in codec/kernels_highway.cc
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
 #include <hwy/foreach_target.h>  // NOLINT: Highway includes this file again for each target
-// After foreach_target.h, which it depends on.
+// After foreach_target.h, on which it depends.
 #include <hwy/highway.h>
 
 #ifndef SPILLWAY_CODEC_ENTROPY_LANE_ORDER
 #define SPILLWAY_CODEC_ENTROPY_LANE_ORDER
 namespace spillway::codec::entropy {
 
-// For eight lanes of which some are marked (a bit each): which of consecutive words a marked lane
-// takes, and which lane each of eight words comes from when the marked lanes' fill the end.
+// For eight lanes, some of them marked (one bit each): which of consecutive words a marked lane
+// takes, and which lane each of eight words comes from if the marked lanes' words fill the end.
 struct LaneOrder {
   std::array<std::array<std::uint8_t, 8>, 256> spread;
   std::array<std::array<std::uint8_t, 8>, 256> gather_at_end;
@@ -84,7 +84,7 @@ HWY_INLINE unsigned marks_of(hn::Mask<Lanes> mask) {
 #endif
 }
 
-// The first words of `words`, one for each marked lane, in these lanes; others are undefined.
+// Moves the first words of `words` to the marked lanes; other lanes are undefined.
 HWY_INLINE Vector spread_words(Vector words, hn::Mask<Lanes> mask, unsigned marks) {
 #if SPILLWAY_RANS_WIDE
   (void)marks;
@@ -97,7 +97,7 @@ HWY_INLINE Vector spread_words(Vector words, hn::Mask<Lanes> mask, unsigned mark
 #endif
 }
 
-// Writes the low halves of marked lanes below `words`; may write up to kSlackWords below.
+// Writes the low halves of marked lanes below `words`, and up to kSlackWords below that.
 HWY_INLINE void store_words(Vector values, hn::Mask<Lanes> mask, unsigned marks,
                             std::uint16_t* words) {
   const auto count = std::popcount(marks);
@@ -133,8 +133,8 @@ HWY_INLINE __m128i quarter_of(Vector v, std::size_t quarter) {
 #endif
 }
 
-// The symbols of slots, which are stored, and their entries. Lanes leave by twos: one port of the
-// processor does all that moves between lanes.
+// Stores the symbols of slots and returns their entries. Lanes are extracted in pairs, because a
+// single port of the CPU does all cross-lane moves.
 template <typename Symbol>
 HWY_INLINE Vector look_up(const std::uint32_t* entries, const Symbol* slots, Vector slot,
                           Symbol* symbols) {
@@ -159,7 +159,7 @@ HWY_INLINE Vector look_up(const std::uint32_t* entries, const Symbol* slots, Vec
   return join(quarters.data());
 }
 
-// Takes a symbol out of each lane of `x`, and words in where they are needed.
+// Takes a symbol out of each lane of `x`, and reads words where needed.
 template <typename Symbol>
 HWY_INLINE Vector decode_lanes(const std::uint32_t* entries, const Symbol* slots, Vector x,
                                const std::uint8_t*& next, Symbol* symbols) {
@@ -213,8 +213,7 @@ HWY_INLINE Vector high_products(Vector left, Vector right) {
   return hn::OddEven(hn::BitCast(Lanes(), odd), hn::BitCast(Lanes(), hn::ShiftRight<32>(even)));
 }
 
-// x / frequency (LaneEntry): shift codes 14 and 15 are shifts 13 and 0, with 1
-// added to x.
+// x / frequency (LaneEntry): shift codes 14 and 15 mean shifts 13 and 0 with 1 added to x.
 HWY_INLINE Vector quotients(Vector x, Vector reciprocal, Vector code) {
   const Lanes d;
   const auto adds = hn::Gt(hn::BitCast(SignedLanes(), code), hn::Set(SignedLanes(), 13));
@@ -249,7 +248,7 @@ HWY_INLINE LaneEntries look_up_entries(const LaneEntry* entries, const Symbol* s
   return {join(reciprocals.data()), join(packed.data())};
 }
 
-// Puts a symbol into each lane of `x`, after words that have to go.
+// Puts a symbol into each lane of `x` after emitting the words that must go first.
 template <typename Symbol>
 HWY_INLINE Vector encode_lanes(const LaneEntry* entries, const Symbol* symbols, Vector x,
                                std::uint16_t*& words) {
@@ -258,7 +257,7 @@ HWY_INLINE Vector encode_lanes(const LaneEntry* entries, const Symbol* symbols, 
   const Vector mask14 = hn::Set(d, kProbabilityTotal - 1);
   const Vector frequency = hn::And(packed, mask14);
   const Vector start = hn::And(hn::ShiftRight<kProbabilityBits>(packed), mask14);
-  // x < f << 18 exactly if x >> 18 < f; both sides are small, so signed comparison does.
+  // x < f << 18 exactly if x >> 18 < f; both sides are small, so a signed comparison works.
   const auto is_full = hn::Not(hn::MaskFromVec(hn::BitCast(
       d,
       hn::VecFromMask(SignedLanes(),
@@ -309,7 +308,7 @@ const RansKernels* rans_table() {
 #undef SPILLWAY_RANS_WIDE
 #else
 
-// A target that is never run (highway_rans_kernels()): it only has to compile.
+// A target that never runs (highway_rans_kernels()); it only has to compile.
 const RansKernels* rans_table() {
   return &scalar_rans_kernels();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the tables of rans_kernels.h share with each other and with nobody else.
+// Shared by the tables of rans_kernels.h; private to them.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace spillway::codec::entropy {
 
-// The vector tables this CPU runs, fastest first. Present only in builds with Highway for x86.
+// The vector tables that this CPU can run, fastest first. Exists only in x86 builds with Highway.
 std::vector<const RansKernels*> highway_rans_kernels();
 
 }  // namespace spillway::codec::entropy

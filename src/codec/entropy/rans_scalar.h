@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One symbol in, one symbol out: the coder's definition (rans_tables.h), which the scalar kernels,
-// the ends of blocks and small blocks are made of. Header-only.
+// Codes one symbol at a time. This is the definition of the coder (rans_tables.h); scalar kernels,
+// the ends of blocks and small blocks use it. Header-only.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ inline std::uint64_t high_product(std::uint64_t left, std::uint64_t right) {
   return static_cast<std::uint64_t>(Wide{left} * right >> 64);
 }
 
-// Puts a symbol into `state`; a word that has to go is written below `words`.
+// Puts a symbol into `state`; if a word must be emitted, it is written below `words`.
 inline void encode_symbol(const ExactEntry& entry, std::uint32_t& state, std::uint16_t*& words) {
   const std::uint32_t x = state;
   // As in refill().
@@ -31,7 +31,7 @@ inline void encode_symbol(const ExactEntry& entry, std::uint32_t& state, std::ui
   state = kept + entry.bias + quotient * (kProbabilityTotal - entry.frequency);
 }
 
-// Takes a symbol out of `state`, which may then need a word: see refill().
+// Takes a symbol out of `state`, which may then need a word; see refill().
 template <typename Symbol>
 Symbol decode_symbol(const std::uint32_t* entries, const Symbol* slots, std::uint32_t& state) {
   const std::uint32_t slot = state & (kProbabilityTotal - 1);
@@ -41,11 +41,11 @@ Symbol decode_symbol(const std::uint32_t* entries, const Symbol* slots, std::uin
   return symbol;
 }
 
-// There is at least one word.
+// The stream must have at least one word.
 inline void refill(std::uint32_t& state, WordStream& stream) {
   const std::uint32_t word = base::load_le<std::uint16_t>(stream.next);
-  // Without branches: whether a word is needed is as good as random. The sign of a difference, so
-  // that no compiler makes one of it.
+  // Without branches, because whether a word is needed is unpredictable. The sign of a difference
+  // keeps compilers from turning it into a branch.
   const std::uint64_t is_short = (std::uint64_t{state} - kStateMin) >> 63;
   state ^= (state ^ (state << 16 | word)) & static_cast<std::uint32_t>(0U - is_short);
   stream.next += 2 * is_short;

@@ -29,7 +29,7 @@ LaneEntry lane_entry(std::uint32_t frequency, std::uint32_t start) {
     return pack(std::uint64_t{1} << 31, log2 - 1);
   }
   const std::uint64_t power = std::uint64_t{1} << (32 + log2);
-  const std::uint64_t rest = power % frequency;  // what rounding down errs by
+  const std::uint64_t rest = power % frequency;  // the error of rounding down
   if (log2 == kProbabilityBits - 1 && rest < frequency - rest) {
     return pack(power / frequency, 14);
   }
@@ -69,7 +69,7 @@ EncodeTable::EncodeTable(ProbabilityTable table) : table_(std::move(table)) {
 DecodeTable::DecodeTable(ProbabilityTable table) : table_(std::move(table)) {
   std::uint32_t start = 0;
   for (const std::uint16_t frequency : table_.frequencies()) {
-    // A symbol that no slot has is never looked up, and its start may not fit.
+    // A symbol without slots is never looked up, and its start may not fit.
     entries_.push_back(frequency > 0 ? frequency | start << 16 : 0U);
     start += frequency;
   }

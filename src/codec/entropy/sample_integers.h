@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Integers as quantised gradients give them, for tests and benchmarks. Header-only.
+// Integers like those of quantised gradients, for tests and benchmarks. Header-only.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace spillway::codec::entropy {
 
-// Sums of `ranks` numbers with a normal distribution, each rounded and clamped to int8.
+// Sums of `ranks` normally distributed numbers, each rounded and clamped to int8.
 inline std::vector<std::int32_t> gaussian_integers(std::size_t count, double sigma,
                                                    std::uint64_t seed, unsigned ranks = 1) {
   base::RandomSequence random(seed);
@@ -26,7 +26,7 @@ inline std::vector<std::int32_t> gaussian_integers(std::size_t count, double sig
   return values;
 }
 
-// Laplace: a heavier tail, more zeros.
+// Laplace distribution: a heavier tail, more zeros.
 inline std::vector<std::int32_t> laplace_integers(std::size_t count, double scale,
                                                   std::uint64_t seed) {
   base::RandomSequence random(seed);

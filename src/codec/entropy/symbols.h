@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The natural symbols (alphabet.h) of whole spans of values. Header-only; loops that compilers
-// vectorise.
+// The natural symbols (alphabet.h) of whole spans of values. Header-only; compilers vectorise the
+// loops.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace spillway::codec::entropy {
 
-// `symbols` has room for one per value, of a type that holds the alphabet.
+// `symbols` has room for one per value; its type must hold the alphabet.
 template <typename Value, typename Symbol>
 void natural_symbols(const Alphabet& alphabet, std::span<const Value> values, Symbol* symbols) {
   if (alphabet.kind() == AlphabetKind::kRanges) {
@@ -22,7 +22,7 @@ void natural_symbols(const Alphabet& alphabet, std::span<const Value> values, Sy
     }
     return;
   }
-  // Folded in the values' own width: twice as many lanes of bytes.
+  // Folds in the values' own width, which gives more lanes for narrow types.
   using Folded = std::make_unsigned_t<Value>;
   constexpr unsigned kSignShift = 8 * sizeof(Value) - 1;
   const auto escape = static_cast<std::uint32_t>(alphabet.escape());

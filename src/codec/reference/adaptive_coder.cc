@@ -13,7 +13,7 @@ constexpr std::uint32_t kModelLimit = 1U << 16;
 constexpr std::uint32_t kRangeMin = 1U << 24;
 constexpr unsigned kRawPiece = 16;
 
-// Bytes leave from the top of `low`; those that a carry may still change wait.
+// Bytes leave from the top of `low`; bytes that a carry may still change wait.
 class RangeEncoder {
  public:
   void put(std::uint32_t below, std::uint32_t count, std::uint32_t total) {
@@ -75,7 +75,7 @@ class RangeDecoder {
     }
   }
 
-  // A position below `total`, to be taken with put()'s arguments.
+  // A position below `total`; then call take() with put()'s arguments.
   std::uint32_t position(std::uint32_t total) {
     range_ /= total;
     return std::min(code_ / range_, total - 1);

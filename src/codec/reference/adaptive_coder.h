@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The backward-adaptive coder: every symbol is coded by how often it came before, and counted. No
-// table, nothing to agree on but where one begins; and some twenty times slower than a static
-// table, because each symbol needs the model that the one before it left.
+// The backward-adaptive coder: every symbol is coded by how often it occurred before, and then
+// counted. There is no table, and both ends only agree on the initial model. It is some twenty
+// times slower than a static table, because each symbol needs the model left by the one before.
 //
-// A range coder with 32-bit range and carries, over counts in a binary indexed tree that are halved
-// when their sum passes 2^16. Messages begin with the model that learn() left (even counts before
-// that), so they can be decoded in any order. Wide values' offsets go through the coder as they
-// are.
+// A range coder with 32-bit range and carries. Its counts form a binary indexed tree and are halved
+// when their sum exceeds 2^16. Messages begin with the model that learn() left (equal counts before
+// that), so they can be decoded in any order. Offsets of wide values go through the coder
+// unmodelled.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace spillway::codec::reference {
 
-// Counts of symbols with sums over all before one, and the reverse.
+// Symbol counts with prefix sums and their inverse.
 class AdaptiveModel {
  public:
   explicit AdaptiveModel(entropy::Alphabet alphabet);
@@ -27,7 +27,7 @@ class AdaptiveModel {
   std::uint32_t total() const { return total_; }
   std::uint32_t count(unsigned symbol) const { return counts_[symbol]; }
   std::uint32_t below(unsigned symbol) const;
-  // The symbol whose counts hold `position` < total(), and how much is below it.
+  // The symbol whose counts contain `position` < total(); `below` becomes the sum before it.
   unsigned find(std::uint32_t position, std::uint32_t& below) const;
   void add(unsigned symbol);
 

@@ -17,11 +17,11 @@ constexpr std::uint32_t kHalf = 0x8000;
 constexpr std::uint32_t kQuarter = 0x4000;
 enum class Form : std::uint8_t { kPacked = 0, kCoded = 1 };
 
-// Where ranges may begin: what was seen in equal steps, and a cell on either side for what may
-// come.
+// Possible starts of ranges: the observed interval in equal steps, plus one cell on either side for
+// values to come.
 struct Cells {
-  std::vector<std::int64_t> starts;  // of each cell, and the end of the last
-  std::vector<double> below;         // how many values lie below each, and in all
+  std::vector<std::int64_t> starts;  // start of each cell, and the end of the last
+  std::vector<double> below;  // number of values below each start; the last entry is the total
 
   std::size_t count() const { return starts.size() - 1; }
   std::int64_t width(std::size_t first, std::size_t last) const {
@@ -66,12 +66,12 @@ unsigned offset_bits(std::int64_t width) {
 // Bits for the values of cells first .. last - 1 as one range.
 double range_cost(const Cells& cells, std::size_t first, std::size_t last) {
   const double count = cells.below[last] - cells.below[first];
-  const double floor = cells.below.back() / kCountTotal;  // no range has less than one count
+  const double floor = cells.below.back() / kCountTotal;  // every range has at least one count
   const double bits = std::log2(cells.below.back() / std::max(count, floor));
   return count * (bits + offset_bits(cells.width(first, last)));
 }
 
-// The first cells of the ranges with the least cost, sixteen or as many as there are cells.
+// The first cells of the cheapest ranges: sixteen, or one per cell if there are fewer.
 std::vector<std::size_t> best_cuts(const Cells& cells) {
   const std::size_t count = cells.count();
   const std::size_t ranges = std::min(kAtalantaRanges, count);
@@ -101,7 +101,7 @@ std::vector<std::size_t> best_cuts(const Cells& cells) {
   return cuts;
 }
 
-// Ten-bit counts, each at least one: what rounding leaves over or lacks goes to the largest.
+// Ten-bit counts, each at least one; the largest absorbs the rounding remainder.
 void set_counts(std::span<AtalantaRange> ranges, const std::vector<double>& values) {
   double total = 0.0;
   for (const double value : values) {
@@ -123,7 +123,8 @@ void set_counts(std::span<AtalantaRange> ranges, const std::vector<double>& valu
   }
 }
 
-// Both ends of the 16-bit interval, narrowed by a range and doubled while its first bits are known.
+// Both ends of the 16-bit interval: narrowed by each range, and doubled while the leading bits are
+// settled.
 struct Interval {
   std::uint32_t low = 0;
   std::uint32_t high = 0xFFFF;
@@ -258,7 +259,7 @@ std::vector<std::uint8_t> AtalantaCoder::encode(std::span<const std::int32_t> va
     bytes.insert(bytes.begin(), static_cast<std::uint8_t>(Form::kPacked));
     return bytes;
   }
-  // A range takes ten bits at most and a little for rounding.
+  // A range takes at most ten bits, and slightly more for rounding.
   std::vector<std::uint8_t> code(values.size() * 2 + 16 + entropy::kBitSlack);
   std::vector<std::uint8_t> offsets(values.size() * 4 + entropy::kBitSlack);
   RangeWriter coder(code.data());

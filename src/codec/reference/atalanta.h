@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Atalanta, as far as APack (arXiv 2201.08830) tells of it: values fall into sixteen ranges; which
-// one is arithmetic-coded with 10-bit cumulative counts in 16-bit registers, the place within it
-// follows raw.
+// Atalanta, as far as APack (arXiv 2201.08830) describes it. Values fall into sixteen ranges. The
+// range is arithmetic-coded with 10-bit cumulative counts in 16-bit registers; the offset within it
+// follows as raw bits.
 //
-// The table is made for the values that were learned. Their search moves boundaries step by step;
-// here the ranges with the fewest bits are found exactly, by dynamic programming over the histogram
-// (in steps where values lie more than 4096 apart). Ranges hold twice what was seen. A
-// message with values beyond that, or before anything is learned, is packed
-// (fixed_length_coders.h).
+// The table is made from the learned values. The original search moves boundaries step by step.
+// Here dynamic programming over the histogram finds the ranges with the fewest bits exactly (in
+// steps, if values span more than 4096). Ranges cover twice what was seen. A message with values
+// beyond that, or before anything is learned, is packed (fixed_length_coders.h).
 #pragma once
 
 #include <array>
@@ -21,7 +20,8 @@ namespace spillway::codec::reference {
 inline constexpr std::size_t kAtalantaRanges = 16;
 inline constexpr unsigned kAtalantaBits = 10;
 
-// One row: values first .. first + 2^offset_bits - 1 at most; counts from `low` to before `high`.
+// One range: at most values first .. first + 2^offset_bits - 1; counts from `low` up to, not
+// including, `high`.
 struct AtalantaRange {
   std::int32_t first = 0;
   unsigned offset_bits = 0;
@@ -42,7 +42,7 @@ class AtalantaCoder : public IntegerCoder {
   std::size_t range_of(std::int32_t value) const;
 
   std::array<AtalantaRange, kAtalantaRanges> ranges_;
-  std::size_t used_ = 0;  // none before anything is learned
+  std::size_t used_ = 0;  // 0 before anything is learned
   std::int32_t smallest_ = 0;
   std::int32_t largest_ = -1;
   PackedCoder packed_;

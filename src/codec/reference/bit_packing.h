@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Numbers of a fixed width in bits, back to back in a byte string, least significant bit first:
-// number i of width w begins at bit i * w, and bit j of the string is bit j % 8 of byte j / 8.
+// Numbers of a fixed width in bits, back to back in a byte string, least significant bit first.
+// Number i of width w begins at bit i * w; bit j of the string is bit j % 8 of byte j / 8.
 //
-// Neither cursor leaves its span: a reader yields zero bits beyond the end, a writer drops them,
-// so a caller that has checked the length once needs no check per number. The unused bits of the
-// last byte are written as zero and ignored when read. Widths are 1..32. Not for sharing.
+// Neither cursor leaves its span: a reader yields zero bits beyond the end, a writer drops them. So
+// a caller that has checked the length once needs no check per number. The unused bits of the last
+// byte are written as zero and ignored when read. Widths are 1..32. Not for sharing.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 namespace spillway::codec::reference {
 
 constexpr std::size_t packed_bytes(std::size_t count, unsigned width) {
-  return count / 8 * width + (count % 8 * width + 7) / 8;  // count * width might not fit
+  return count / 8 * width + (count % 8 * width + 7) / 8;  // count * width might overflow
 }
 
 class BitWriter {
@@ -35,7 +35,7 @@ class BitWriter {
     }
   }
 
-  // Writes out the last, partly filled byte; the next number then begins a byte.
+  // Writes the last, partly filled byte; the next number then begins a new byte.
   void flush() {
     if (pending_bits_ > 0) {
       emit_byte();

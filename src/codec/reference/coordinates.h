@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the reference codecs do alike with coordinates: rows of 2^15, as the papers have them; one
-// random draw for each, the same at both ends; and conversion to float without overflow.
+// Shared by the reference codecs: rows of 2^15, as in the papers; one random draw per coordinate,
+// the same at both ends; and conversion to float without overflow.
 //
 // Pure functions; a CoordinateDraws belongs to one thread.
 #pragma once
@@ -16,17 +16,17 @@
 
 namespace spillway::codec::reference {
 
-// From double to float: beyond the largest float a value stays there, where the plain conversion
-// has no defined result. NaN passes.
+// Converts a double to float and clamps it to the largest float; the plain conversion is undefined
+// beyond that. NaN stays NaN.
 inline float saturated(double value) {
   constexpr double kMax = std::numeric_limits<float>::max();
   return static_cast<float>(std::clamp(value, -kMax, kMax));
 }
 
 // The draw of coordinate i is word i % 4 of the counter generator's block {i / 4 (64 bits), 0,
-// domain} under the tensor's seed. The domain keeps codecs that share a seed independent of each
-// other and of the rotation's signs. Coordinates may be asked for in any order; ascending order
-// computes each block once.
+// domain} under the tensor's seed. The domain keeps codecs with the same seed independent of each
+// other and of the rotation's signs. Any order of coordinates works; ascending order computes each
+// block once.
 class CoordinateDraws {
  public:
   CoordinateDraws(std::uint64_t seed, std::uint32_t domain) : seed_(seed), domain_(domain) {
@@ -58,7 +58,7 @@ inline RowLayout reference_rows(std::size_t tensor_length) {
   return RowLayout(tensor_length, kMaxRowLog2);
 }
 
-// Of all rows with their padding.
+// The length of all rows with their padding.
 inline std::size_t padded_length(const RowLayout& rows) {
   if (rows.row_count() == 0) {
     return 0;

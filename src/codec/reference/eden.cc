@@ -16,7 +16,7 @@ namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-// The largest magnitude, or NaN if there is a value that is not finite.
+// The largest magnitude; NaN if a value is not finite.
 float peak_of(std::span<const float> values) {
   float peak = 0.0F;
   for (const float value : values) {
@@ -28,7 +28,7 @@ float peak_of(std::span<const float> values) {
   return peak;
 }
 
-// Copies the row with its padding, times 2^-exponent so that no sum can overflow or underflow.
+// Copies the row with its padding, times 2^-exponent, so that no sum overflows or underflows.
 void load_row(std::span<const float> from, int exponent, std::span<float> row) {
   const double factor = std::ldexp(1.0, -exponent);
   for (std::size_t i = 0; i < from.size(); ++i) {
@@ -45,7 +45,7 @@ double sum_of_squares(std::span<const float> values) {
   return sum;
 }
 
-// Writes the indices of a row rotated without normalisation, r = sqrt(d) y, and returns S.
+// Writes the indices of a row that was rotated without normalisation, r = sqrt(d) y; returns S.
 double quantise_row(const Quantiser& quantiser, std::span<const float> rotated,
                     base::MutableByteView bytes) {
   const double energy = sum_of_squares(rotated);
@@ -129,7 +129,7 @@ base::Status EdenCodec::decode_from(base::ByteView bytes, std::uint64_t seed,
     decode_row(quantiser_, id, scale, indices, row.log2_length,
                out.subspan(row.offset, row.values));
   }
-  SPILLWAY_CHECK(reader.ok() && reader.remaining() == 0);  // the length was checked before
+  SPILLWAY_CHECK(reader.ok() && reader.remaining() == 0);  // the length was already checked
   return {};
 }
 

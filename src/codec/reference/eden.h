@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // EDEN with 1 to 8 bits per coordinate (Vargaftik et al., ICML'22); with one bit it is DRIVE
-// (Vargaftik et al., NeurIPS'21). The best known unbiased code of each length, but not an embedded
-// one: its bits cannot be cut, which is the comparison Spillway's planes are made for.
+// (Vargaftik et al., NeurIPS'21). It is the best known unbiased code of each length, but not an
+// embedded one: its bits cannot be trimmed. Spillway's planes are measured against it.
 //
 // Each row x of d coordinates (coordinates.h) is rotated, y = H D x / sqrt(d), and z = y
-// sqrt(d)/|y| is quantised to centroids c of N(0, 1). The receiver takes S c, S = |y|^2 / <c, y>,
-// and rotates back: unbiased over seeds for rows that rotate to something like Gaussian draws. One
-// rotation alone, as in the papers; a row of a few non-zeros or equal values keeps a small bias.
+// sqrt(d)/|y| is quantised to centroids c of N(0, 1). The receiver computes S c with S = |y|^2 /
+// <c, y> and rotates back. That is unbiased over seeds for rows whose rotation looks Gaussian. As
+// in the papers there is only one rotation, so a row of a few non-zeros or equal values keeps a
+// small bias.
 //
 //   row on the wire    S as fp32, then d indices of `bits` bits (bit_packing.h), padding included
 //
-// Edges: a row of zeros decodes to zeros. A row with a NaN or an infinity decodes to NaN
-// throughout, so that it cannot pass unseen. S saturates at the largest float, and is a denormal,
-// with as few digits, where a row's rms is one. Thread-safe: no mutable state.
+// Edges: a row of zeros decodes to zeros. A row with a NaN or an infinity decodes to all NaN, so
+// that it is noticed. S saturates at the largest float. If a row's rms is denormal, so is S, with
+// as few digits. Thread-safe: no mutable state.
 #pragma once
 
 #include <cstddef>

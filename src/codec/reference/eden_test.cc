@@ -64,8 +64,8 @@ TEST(Eden, EveryBitDividesTheErrorByMoreThanThree) {
 TEST(Eden, TheMeanOverSeedsIsTheTensor) {
   constexpr std::uint64_t kSeeds = 3000;
   const std::vector<float> tensor = gaussian_values(500, 3);
-  // Independent, unbiased estimates: the error of the mean falls as 1 / kSeeds. A codec with the
-  // minimum-error scale would be stuck at 0.13 for one bit and at 0.014 for two.
+  // With independent, unbiased estimates the error of the mean falls as 1 / kSeeds. With the
+  // minimum-error scale it would stay at 0.13 for one bit and at 0.014 for two.
   EXPECT_LT(nmse(mean_estimate(EdenCodec(1), tensor, kSeeds), tensor), 3 * 0.571 / kSeeds);
   EXPECT_LT(nmse(mean_estimate(EdenCodec(2), tensor, kSeeds), tensor), 3 * 0.133 / kSeeds);
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Codes without a probability model, cheap to compute: what entropy coding has to be better than.
+// Codes without a probability model, cheap to compute: the baseline for entropy coding.
 //
-// packed: blocks of kPackedBlock values; a byte says how many bits the largest folded value of the
-// block needs (codec/entropy/alphabet.h), then all of them in that many.
+// packed: blocks of kPackedBlock values. A byte gives the width of the block's largest folded value
+// (codec/entropy/alphabet.h), and all values follow in that width.
 //
-// dual-length (after arXiv 2602.17849): the eight commonest folded values of what was learned take
-// a 0 and three bits; others a 1 and as many bits as the message's largest needs, which its first
-// byte says. Before anything is learned the eight smallest folded values are the short ones.
+// dual-length (after arXiv 2602.17849): the eight commonest folded values learned take a 0 and
+// three bits. Others take a 1 and the width of the message's largest value, which its first byte
+// gives. Before anything is learned the eight smallest folded values are the short ones.
 #pragma once
 
 #include <array>

@@ -16,8 +16,8 @@ constexpr std::uint32_t kHalfSmallestNormal = 0x38800000;  // 2^-14 as a float
 constexpr std::uint32_t kHalfBeyondRange = 0x47800000;     // 2^16 as a float
 constexpr std::uint32_t kRebias = (127U - 15U) << 23;
 
-// Drops `shift` low bits, rounding to nearest, ties to even. A carry out of the mantissa raises the
-// exponent, which is right: it turns all ones into the next power of two, and at the top infinity.
+// Drops `shift` low bits, rounding to nearest, ties to even. A carry out of the mantissa correctly
+// raises the exponent: all ones become the next power of two, or infinity at the top.
 constexpr std::uint32_t shift_rounded(std::uint32_t bits, unsigned shift) {
   const std::uint32_t odd = bits >> shift & 1U;
   return (bits + (1U << (shift - 1)) - 1 + odd) >> shift;
@@ -34,8 +34,8 @@ std::uint32_t half_magnitude(std::uint32_t magnitude) {
   if (magnitude >= kHalfSmallestNormal) {
     return shift_rounded(magnitude - kRebias, 13);
   }
-  // Denormals count steps of 2^-24, which is the last digit of floats in [0.5, 1): adding 0.5 makes
-  // the addition itself round to such steps, ties to even.
+  // Denormals count steps of 2^-24, the last digit of floats in [0.5, 1). So adding 0.5 makes the
+  // addition itself round to such steps, ties to even.
   const float stepped = std::bit_cast<float>(magnitude) + 0.5F;
   return std::bit_cast<std::uint32_t>(stepped) - std::bit_cast<std::uint32_t>(0.5F);
 }

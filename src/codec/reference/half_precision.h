@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The two 16-bit floats: bf16 (8 exponent bits, 7 mantissa bits) and IEEE 754 binary16 (5 and 10),
-// as conversions of one number and as codecs that send each coordinate in two bytes. The seed is
-// not used.
+// The two 16-bit floats, bf16 (8 exponent bits, 7 mantissa bits) and IEEE 754 binary16 (5 and 10):
+// conversions of single numbers, and codecs with two bytes per coordinate. The seed is unused.
 //
-// Both round to nearest, ties to even, whatever the hardware offers. Values beyond the range become
-// infinities; results below the normal range are denormals, correctly rounded; signs of zeros are
-// kept. A NaN stays a NaN: it keeps the payload bits that fit, and becomes a quiet NaN where none
-// would be left. Conversion back is exact. Pure functions: any thread.
+// Both round to nearest, ties to even, on any hardware. Values beyond the range become infinities.
+// Results below the normal range are correctly rounded denormals; signs of zeros are kept. A NaN
+// keeps the payload bits that fit and becomes a quiet NaN if none would be left. Conversion back is
+// exact. Pure functions: any thread.
 #pragma once
 
 #include <cstddef>

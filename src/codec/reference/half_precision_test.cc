@@ -35,7 +35,7 @@ TEST(HalfPrecision, AllPatternsComeBack) {
   }
 }
 
-// Between each two neighbours, of both signs: the midpoint is a float, so rounding can be tested
+// Between each two neighbours of both signs. The midpoint is a float, so rounding can be tested
 // exactly there and one float to either side.
 TEST(HalfPrecision, MidpointsGoToEvenAndTheRestToTheNearest) {
   for (const Format& format : kFormats) {

@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint32_t kRoundingDomain = 0x494E5438U;  // "INT8"
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// The least float of which 127 steps reach the largest magnitude; NaN if there is none.
+// The smallest float whose 127-fold reaches the largest magnitude; NaN if a value is not finite.
 float scale_of(std::span<const float> block) {
   float peak = 0.0F;
   for (const float value : block) {
@@ -53,7 +53,7 @@ base::Status for_each_block(base::ByteView bytes, std::size_t count, Visit visit
       return status;
     }
   }
-  SPILLWAY_CHECK(reader.ok() && reader.remaining() == 0);  // the length was checked before
+  SPILLWAY_CHECK(reader.ok() && reader.remaining() == 0);  // the length was already checked
   return {};
 }
 

@@ -4,14 +4,15 @@
 // stochastic rounding to multiples of it (the quantiser of QSGD, Alistarh et al., NIPS'17, with the
 // maximum norm and 127 levels). 8.125 bits per coordinate in full blocks.
 //
-// A coordinate x becomes floor(x / scale + u), u uniform in [0, 1) and shared-seed (the decoder
-// does not need it): unbiased over seeds to 2^-32 of a step, and never off by a whole step.
+// A coordinate x becomes floor(x / scale + u) with u uniform in [0, 1), drawn from the shared seed
+// (the decoder does not need it). That is unbiased over seeds to 2^-32 of a step, and never off by
+// a whole step.
 //
 //   block on the wire    scale as fp32, then one int8 in -127 .. 127 per coordinate
 //
-// Edges: a block of zeros decodes to zeros; the bound above holds for denormals and for the largest
-// floats too; a block with a NaN or an infinity decodes to NaN throughout. The code -128 and a
-// scale that is negative or infinite are never sent, so decode calls them malformed. Thread-safe.
+// Edges: a block of zeros decodes to zeros. The bound above also holds for denormals and the
+// largest floats. A block with a NaN or an infinity decodes to all NaN. The code -128 and a
+// negative or infinite scale are never sent, so decode calls them malformed. Thread-safe.
 #pragma once
 
 #include <cstddef>

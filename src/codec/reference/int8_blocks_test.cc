@@ -30,7 +30,7 @@ float largest_magnitude(std::span<const float> values) {
   return largest;
 }
 
-// Less than one step of its own block, for every coordinate.
+// Every coordinate is off by less than one step of its own block.
 void expect_within_a_step(std::span<const float> tensor) {
   const std::vector<float> estimate = round_trip(tensor, 5);
   for (std::size_t first = 0; first < tensor.size(); first += kInt8Block) {
@@ -66,7 +66,7 @@ TEST(Int8Blocks, TheMeanOverSeedsIsTheTensor) {
     const std::vector<float> estimate = round_trip(tensor, seed);
     std::transform(sums.begin(), sums.end(), estimate.begin(), sums.begin(), std::plus<>());
   }
-  // One estimate deviates by at most half a step; five deviations of the mean.
+  // One estimate deviates by at most half a step; allow five deviations of the mean.
   const double step = largest_magnitude(tensor) / 127.0;
   const double bound = 5.0 * 0.5 * step / std::sqrt(static_cast<double>(kSeeds));
   for (std::size_t i = 0; i < tensor.size(); ++i) {

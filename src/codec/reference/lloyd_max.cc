@@ -32,7 +32,7 @@ double upper_bound_of(const Levels& levels, std::size_t cell) {
   return cell + 1 == levels.size() ? kUnbounded : 0.5 * (levels[cell] + levels[cell + 1]);
 }
 
-// The mean of N(0, 1) between two bounds, and how it moves with each of them.
+// The mean of N(0, 1) between two bounds, and its derivatives by the bounds.
 struct CellMean {
   double mean;
   double per_lower;
@@ -47,11 +47,11 @@ CellMean cell_mean(double lower, double upper) {
 }
 
 // One Newton step for mean(cell i) - level i = 0; returns the largest correction. Each equation
-// knows only its neighbours, and the density being log-concave makes the system diagonally
-// dominant: elimination without pivoting is safe.
+// involves only its neighbours. The density is log-concave, so the system is diagonally dominant
+// and elimination without pivoting is safe.
 double newton_step(Levels& levels) {
   const std::size_t count = levels.size();
-  std::vector<double> above(count);  // what elimination leaves right of the diagonal
+  std::vector<double> above(count);  // left by elimination right of the diagonal
   std::vector<double> step(count);
   for (std::size_t i = 0; i < count; ++i) {
     const CellMean cell = cell_mean(lower_bound_of(levels, i), upper_bound_of(levels, i));
@@ -71,8 +71,9 @@ double newton_step(Levels& levels) {
 }
 
 void solve(Levels& levels) {
-  constexpr double kConverged = 1e-10;  // far below a float's last digit, above rounding's 1e-12
-  constexpr int kMaxSteps = 20;         // up to 5 are taken
+  constexpr double kConverged =
+      1e-10;  // far below a float's last digit, above the rounding error of 1e-12
+  constexpr int kMaxSteps = 20;  // at most 5 are taken
   for (int i = 0; i < kMaxSteps; ++i) {
     if (newton_step(levels) < kConverged) {
       return;
@@ -81,7 +82,7 @@ void solve(Levels& levels) {
   SPILLWAY_CHECK(!"Lloyd-Max did not converge");
 }
 
-// A first guess for twice as many levels: two in each cell.
+// The initial guess for twice as many levels: two in each cell.
 Levels split_cells(const Levels& levels) {
   Levels finer;
   for (std::size_t i = 0; i < levels.size(); ++i) {

@@ -4,10 +4,10 @@
 // midpoint of its neighbouring centroids, every centroid the mean of N(0, 1) in its cell (Lloyd,
 // IEEE Trans. Inf. Theory 28, 1982; Max, IRE Trans. Inf. Theory 6, 1960).
 //
-// The levels are computed once, at the first call, and then only read: safe from any thread. The
-// two conditions are solved by Newton's method, since the usual alternation between them takes
-// tens of thousands of rounds to settle 256 levels. They go through libm, so the last bit of a
-// level may differ between systems: good for comparisons, not for a wire format.
+// The levels are computed on the first call and then only read: safe from any thread. Newton's
+// method solves the two conditions, because the usual alternation takes tens of thousands of rounds
+// for 256 levels. They use libm, so the last bit of a level may differ between systems: good for
+// comparisons, not for a wire format.
 //
 // Limits: 1 .. kMaxQuantiserBits bits.
 #pragma once
@@ -25,7 +25,7 @@ struct Quantiser {
   std::vector<float> boundaries;  // 2^bits - 1; boundary i lies between centroids i and i + 1
   double distortion;              // E[(z - centroid)^2]
 
-  // The cell of z; zero belongs to the cell above it. A NaN lands in some cell.
+  // The cell of z; zero belongs to the cell above it. A NaN gives an arbitrary cell.
   std::uint32_t index_of(float z) const;
 };
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What Spillway's own codec is measured against: compressors of whole tensors from the literature
-// behind one small interface. They serve comparisons and tests; nothing on a data path uses them,
-// so they favour plain code over speed.
+// The rivals of Spillway's codec: compressors of whole tensors from the literature behind one small
+// interface. They serve comparisons and tests. Nothing on a data path uses them, so they favour
+// plain code over speed.
 //
 // Names: eden-1 .. eden-8 (drive is another name for eden-1), bf16, fp16, int8, topk-1.
 //
-// Invariants: an encoding of `count` coordinates takes encoded_bytes(count) bytes, side information
-// included, whatever the values; encode and decode are pure functions of their arguments; and
-// decode accepts any bytes, reads none outside its span and writes `out` only on success.
-// The header of each codec says what becomes of NaN, infinities and denormals.
+// Invariants: an encoding of `count` coordinates takes encoded_bytes(count) bytes with side
+// information, whatever the values. encode and decode are pure functions of their arguments. decode
+// accepts any bytes, reads none outside its span and writes `out` only on success. Each codec's
+// header says how it treats NaN, infinities and denormals.
 //
 // Threads: a codec holds no mutable state and may be shared. Limit: kMaxTensorLength coordinates.
 #pragma once
@@ -26,7 +26,7 @@
 
 namespace spillway::codec::reference {
 
-// Top-k sends 32-bit indices. 2^32 coordinates are 16 GiB: a longer tensor is a caller's bug.
+// Top-k sends 32-bit indices. 2^32 coordinates are 16 GiB; a longer tensor is a caller's bug.
 inline constexpr std::uint64_t kMaxTensorLength = std::uint64_t{1} << 32;
 
 class ReferenceCodec {
@@ -35,14 +35,14 @@ class ReferenceCodec {
 
   virtual std::string_view name() const = 0;
   virtual std::size_t encoded_bytes(std::size_t count) const = 0;
-  // Bits on the wire for each coordinate of a tensor of that length; 0 for an empty tensor.
+  // Bits on the wire per coordinate of a tensor of that length; 0 for an empty tensor.
   double bits_per_coordinate(std::size_t count) const;
 
-  // `seed` is shared with the decoder and ought to differ from tensor to tensor: estimates are
+  // The decoder needs the same `seed`. It should differ from tensor to tensor: estimates are
   // unbiased over seeds.
   std::vector<std::uint8_t> encode(std::span<const float> tensor, std::uint64_t seed) const;
 
-  // The estimate of a tensor of `count` coordinates, which `out` must have room for exactly.
+  // Estimates a tensor of `count` coordinates; `out` must have exactly that size.
   base::Status decode(base::ByteView bytes, std::size_t count, std::uint64_t seed,
                       std::span<float> out) const;
 
@@ -55,10 +55,10 @@ class ReferenceCodec {
                                    std::span<float> out) const = 0;
 };
 
-// Each codec once, in the order of the list above.
+// All codecs, in the order of the list above.
 std::vector<std::unique_ptr<ReferenceCodec>> all_reference_codecs();
 
-// The codec of that name; otherwise an error that lists the names there are.
+// The codec of that name; an unknown name gives an error that lists all names.
 base::Result<std::unique_ptr<ReferenceCodec>> make_reference_codec(std::string_view name);
 
 }  // namespace spillway::codec::reference

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What holds for every reference codec.
+// Properties of every reference codec.
 #include "codec/reference/reference_codec.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Spillway's entropy coder as one of the integer coders, by where its table comes from. Values that
-// all fit 8 bits when learned are direct symbols, others range symbols.
+// Spillway's entropy coder as one of the integer coders, for each source of tables. Uses direct
+// symbols if all learned values fit 8 bits, else range symbols.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ namespace spillway::codec::reference {
 
 enum class TableSource { kLastStep, kAllSteps, kInline, kParametric };
 
-// What was learned decides which symbols code it well.
+// The alphabet that suits the learned values.
 entropy::Alphabet alphabet_for(std::span<const std::int32_t> values);
 
 class TableCoder : public IntegerCoder {
@@ -30,7 +30,7 @@ class TableCoder : public IntegerCoder {
 
   TableSource source_;
   std::optional<entropy::Histogram> seen_;
-  std::optional<entropy::EncodeTable> encode_table_;  // both or neither
+  std::optional<entropy::EncodeTable> encode_table_;  // both or neither are set
   std::optional<entropy::DecodeTable> decode_table_;
   entropy::BlockEncoder encoder_;
   entropy::BlockDecoder decoder_;

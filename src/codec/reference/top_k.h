@@ -6,10 +6,9 @@
 //
 //   on the wire    k times (index as uint32, value as fp32), indices strictly ascending
 //
-// Ties go to the lower index, so the choice is deterministic; the seed is not used. Magnitudes are
-// compared as bit patterns: infinities count as larger than any number and NaNs as larger still,
-// so neither goes unseen, and both arrive exactly. Indices out of order or out of range are
-// malformed. Thread-safe.
+// Ties go to the lower index, so the choice is deterministic; the seed is unused. Magnitudes are
+// compared as bit patterns: infinities exceed all numbers and NaNs exceed infinities. So both are
+// always sent, and arrive exactly. Indices out of order or out of range are malformed. Thread-safe.
 #pragma once
 
 #include <cstddef>

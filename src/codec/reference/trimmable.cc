@@ -42,7 +42,7 @@ void unpack_tails(base::ByteView tails, std::span<std::uint32_t> words) {
   }
 }
 
-// A trimmed packet may be longer than its heads: switches cut to a size of their own.
+// A trimmed packet may be longer than its heads, because switches trim to a size of their own.
 bool long_enough(const std::vector<std::uint8_t>& packet, PacketFate fate,
                  std::size_t coordinates) {
   switch (fate) {
@@ -53,7 +53,7 @@ bool long_enough(const std::vector<std::uint8_t>& packet, PacketFate fate,
     case PacketFate::kLost:
       return true;
   }
-  return false;  // a fate that is no enumerator
+  return false;  // not an enumerator
 }
 
 base::Status miscounted(std::string_view what, std::size_t expected, std::size_t actual) {

@@ -39,17 +39,17 @@ double deviation(std::span<const float> tensor) {
   return std::sqrt(squares / count);
 }
 
-// 0 for an empty or constant tensor, NaN for one with a value that is not finite.
+// 0 for an empty or constant tensor, NaN if a value is not finite.
 float standard_deviation(std::span<const float> tensor) {
   return saturated(deviation(tensor));
 }
 
-// L of sq and sd, at most the largest float.
+// L of sq and sd, limited to the largest float.
 float clipping_limit(std::span<const float> tensor) {
   return saturated(kDeviationsKept * deviation(tensor));
 }
 
-// The upper 31 bits of a float and back: a number moves towards zero by at most one unit in the
+// The upper 31 bits of a float, and back. A number moves towards zero by at most one unit in the
 // last place, the smallest denormal becomes zero, a NaN stays a NaN.
 std::uint32_t shortened(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
@@ -60,7 +60,7 @@ float lengthened(std::uint32_t tail) {
   return std::bit_cast<float>(tail << 1);
 }
 
-// P(head = 1). Without a usable limit the head says nothing, and decodes to zero or NaN.
+// P(head = 1). Without a usable limit the head has no meaning and decodes to zero or NaN.
 double head_probability(float value, float limit) {
   if (!(limit > 0.0F)) {
     return 0.0;
@@ -69,12 +69,12 @@ double head_probability(float value, float limit) {
   return 0.5 + 0.5 * (clipped / limit);
 }
 
-// The dither of a coordinate, in [-limit, limit): the same at both ends.
+// The dither of a coordinate, in [-limit, limit); both ends draw the same.
 double dither(CoordinateDraws& draws, std::size_t coordinate, float limit) {
   return (2.0 * draws.unit(coordinate) - 1.0) * limit;
 }
 
-// y = H D x / sqrt(n) in place of the zero-padded row x; returns f, or NaN if y is not finite.
+// y = H D x / sqrt(n), in place of the zero-padded row x; returns f, or NaN if y is not finite.
 float rotate_to_unit_gain(RotationId id, unsigned log2_length, std::span<float> row) {
   double energy = 0.0;
   for (const float value : row) {
@@ -158,7 +158,7 @@ TrimmableEncoding::Coded SubtractiveDithering::to_words(std::span<const float> t
   coded.words.reserve(tensor.size());
   CoordinateDraws draws(seed, kDitherDomain);
   for (std::size_t i = 0; i < tensor.size(); ++i) {
-    // Clipping would change no head: beyond the limit the dither never turns the sign.
+    // Clipping would change no head: beyond the limit the dither never flips the sign.
     const std::uint32_t head = tensor[i] + dither(draws, i, limit) >= 0.0 ? 1 : 0;
     coded.words.push_back(head << kTailBits | shortened(tensor[i]));
   }
@@ -221,7 +221,8 @@ void RotatedSign::from_words(const Received& received, std::span<const float> me
     }
     scratch.resize(row.length());
     for (std::size_t k = 0; k < scratch.size(); ++k) {
-      const std::size_t word = row.offset + k;  // full rows come first: words and values line up
+      const std::size_t word =
+          row.offset + k;  // full rows come first, so words and values have the same index
       scratch[k] = rotated_value(received.words[word], received.fates[word], metadata[i]);
     }
     const RotationId id = {seed, static_cast<std::uint32_t>(i)};

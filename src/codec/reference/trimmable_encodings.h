@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The four encodings of the trimmable-gradients paper (HotNets'24), as trimmable.h carries them:
-// what the head of one bit is, what trimmed packets decode to, and what that costs.
+// the meaning of the one-bit head, what trimmed packets decode to, and the resulting error.
 //
 //   encoding         the head is                              error when trimmed
 //   sign-magnitude   the sign; stands for the deviation       0.404, biased
@@ -9,14 +9,14 @@
 //   sd               a draw: subtractive dithering in +-L     2.08, unbiased
 //   rht              the sign after a random rotation         0.571, unbiased
 //
-// Errors are shares of the energy of Gaussian data; above 1, zeros would be better. L is 2.5
+// Errors are relative to the energy of Gaussian data; above 1, zeros would be better. L is 2.5
 // standard deviations of the tensor (TernGrad's rule, Wen et al., NIPS'17). The heads of sq and sd
-// are not the sign, so their tails alone must restore the value and have no room for its last
+// are not the sign. So their tails alone must restore the value and have no room for its last
 // mantissa bit.
 //
-// Edges of the first three: a constant tensor has no spread, so its trimmed packets decode to zero;
-// with a NaN or an infinity anywhere in the tensor the spread is NaN and so is every trimmed
-// coordinate, while whole packets still carry their values. Denormals are like other numbers.
+// Edges of the first three: a constant tensor has no spread, so its trimmed packets decode to zero.
+// A NaN or an infinity anywhere makes the spread and every trimmed coordinate NaN; whole packets
+// still carry their values. Denormals are treated like other numbers.
 //
 // No mutable state: any thread.
 #pragma once
@@ -31,10 +31,10 @@
 namespace spillway::codec::reference {
 
 // The head is the sign bit of the IEEE float (1 is negative), the tail its other 31 bits. Trimmed
-// packets decode to sign * sigma, sigma the standard deviation of the tensor, the one metadata
-// value; mean |x| in its place would be optimal. On heavy tails the error passes 1.
+// packets decode to sign * sigma, where sigma, the tensor's standard deviation, is the only
+// metadata value. Mean |x| instead would be optimal. On heavy tails the error exceeds 1.
 //
-// Whole packets are exact to the bit, NaN payloads included. The seed is not used.
+// Whole packets are exact to the bit, NaN payloads included. The seed is unused.
 class SignMagnitude final : public TrimmableEncoding {
  public:
   explicit SignMagnitude(std::size_t coordinates_per_packet)
@@ -51,9 +51,9 @@ class SignMagnitude final : public TrimmableEncoding {
 };
 
 // With v clipped to [-L, L], the head is 1 with probability (v + L) / 2L. Trimmed packets decode to
-// L or -L; L is the one metadata value.
+// L or -L; L is the only metadata value.
 //
-// Unbiased over seeds inside the clip, at the price of an error of L^2 - v^2.
+// Unbiased over seeds within the clip, with an error of L^2 - v^2.
 class StochasticQuantisation final : public TrimmableEncoding {
  public:
   explicit StochasticQuantisation(std::size_t coordinates_per_packet)
@@ -70,10 +70,10 @@ class StochasticQuantisation final : public TrimmableEncoding {
 };
 
 // Roberts, IRE Trans. Inf. Theory 8, 1962: both ends draw u uniform in [-L, L) per coordinate. The
-// head is 1 where v + u >= 0; trimmed packets decode to +-L - u, at most the largest float. L is
-// the one metadata value.
+// head is 1 if v + u >= 0. Trimmed packets decode to +-L - u, limited to the largest float. L is
+// the only metadata value.
 //
-// Unbiased over seeds for |v| <= L, with an error of L^2 / 3 whatever v.
+// Unbiased over seeds for |v| <= L, with an error of L^2 / 3 for every v.
 class SubtractiveDithering final : public TrimmableEncoding {
  public:
   explicit SubtractiveDithering(std::size_t coordinates_per_packet)
@@ -93,15 +93,15 @@ class SubtractiveDithering final : public TrimmableEncoding {
 // y = H D x / sqrt(n), and y travels as sign bits (heads) and the other 31 bits of each float
 // (tails). Metadata is f = |x|_2^2 / |y|_1 per row.
 //
-// Trimmed coordinates decode to f * sign(y), lost ones to zero, both in the rotated domain; then
-// the row is rotated back, which spreads the damage over all of it. With a fraction t trimmed the
-// error is (pi/2 - 1) t of the energy, whatever the data, and unbiased over seeds for rows that
-// rotate to something like Gaussian draws. Whole packets are exact in y; x comes back up to fp32
-// rounding, about 1e-7 of the norm of the row. Packets may straddle rows.
+// Trimmed coordinates decode to f * sign(y), lost ones to zero, both in the rotated domain.
+// Rotating back spreads the damage over the whole row. With a fraction t trimmed the error is (pi/2
+// - 1) t of the energy for any data. It is unbiased over seeds for rows whose rotation looks
+// Gaussian. Whole packets are exact in y; x comes back up to fp32 rounding, about 1e-7 of the norm
+// of the row. Packets may straddle rows.
 //
-// Edges: a row of zeros decodes to zeros. A row with a NaN or an infinity, or with values so large
-// (beyond 2^112) that rotating them may overflow, decodes to NaN throughout. Denormals round to
-// multiples of the smallest one.
+// Edges: a row of zeros decodes to zeros. A row with a NaN, an infinity, or values so large (beyond
+// 2^112) that rotating may overflow decodes to all NaN. Denormals round to multiples of the
+// smallest one.
 class RotatedSign final : public TrimmableEncoding {
  public:
   explicit RotatedSign(std::size_t coordinates_per_packet)

@@ -29,7 +29,7 @@ std::unique_ptr<TrimmableEncoding> make(std::string_view name,
   return std::move(made).value();
 }
 
-// Exactly round(fraction * packets) packets, chosen at random, meet `fate`; the others arrive.
+// Exactly round(fraction * packets) random packets get `fate`; the others arrive whole.
 Fates random_fates(std::size_t packets, double fraction, PacketFate fate, std::uint64_t seed) {
   Fates fates(packets, PacketFate::kWhole);
   const auto chosen =
@@ -42,7 +42,7 @@ Fates random_fates(std::size_t packets, double fraction, PacketFate fate, std::u
   return fates;
 }
 
-// Encodes, really cuts the packets, decodes.
+// Encodes, actually trims the packets, and decodes.
 std::vector<float> deliver(const TrimmableEncoding& encoding, std::span<const float> tensor,
                            std::uint64_t seed, const Fates& fates) {
   TrimmableMessage message = encoding.encode(tensor, seed);
@@ -208,13 +208,13 @@ TEST(Trimmable, TrimmedSqSdAndRhtAreUnbiasedOverSeeds) {
   constexpr std::uint64_t kSeeds = 4000;
   std::vector<float> tensor = gaussian_values(256, 3);
   for (float& value : tensor) {
-    value = std::clamp(value, -2.0F, 2.0F);  // inside the clip of SQ and SD
+    value = std::clamp(value, -2.0F, 2.0F);  // within the clip of sq and sd
   }
-  // Unbiased estimates: the error of the mean is that of one, over kSeeds.
+  // For unbiased estimates the error of the mean is that of one, divided by kSeeds.
   EXPECT_LT(nmse(mean_trimmed(*make("sq"), tensor, kSeeds), tensor), 1.5 * 5.7 / kSeeds);
   EXPECT_LT(nmse(mean_trimmed(*make("sd"), tensor, kSeeds), tensor), 1.5 * 2.1 / kSeeds);
   EXPECT_LT(nmse(mean_trimmed(*make("rht"), tensor, kSeeds), tensor), 3.0 * 0.6 / kSeeds);
-  // Whereas the sign alone stays where it is.
+  // The error of the sign alone does not fall.
   EXPECT_GT(nmse(mean_trimmed(*make("sign-magnitude"), tensor, 3), tensor), 0.3);
 }
 
@@ -250,7 +250,7 @@ TEST(Trimmable, OneCoordinateAndConstantTensorsDecode) {
       const auto trimmed = deliver_all(*encoding, tensor, 1, PacketFate::kTrimmed);
       for (const float value : trimmed) {
         ASSERT_TRUE(std::isfinite(value)) << encoding->name();
-        if (encoding->name() != "rht") {  // without spread the heads stand for zero
+        if (encoding->name() != "rht") {  // without spread the heads decode to zero
           ASSERT_EQ(value, 0.0F) << encoding->name();
         }
       }
@@ -314,7 +314,7 @@ TEST(Trimmable, ATrimmedPacketMayCarryPartOfItsTails) {
   const std::vector<float> tensor = gaussian_values(1000, 1);
   for (const auto& encoding : all_trimmable_encodings()) {
     const Fates fates(encoding->packet_count(tensor.size()), PacketFate::kTrimmed);
-    TrimmableMessage message = encoding->encode(tensor, 1);  // not cut at all
+    TrimmableMessage message = encoding->encode(tensor, 1);  // not trimmed at all
     std::vector<float> out(tensor.size());
     ASSERT_TRUE(encoding->decode(message, fates, 1, out).ok());
     EXPECT_EQ(out, deliver(*encoding, tensor, 1, fates)) << encoding->name();

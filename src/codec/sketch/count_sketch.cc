@@ -11,18 +11,19 @@ namespace {
 
 constexpr std::uint32_t kHashDomain = 0x534B4348U;  // "SKCH"
 
-// Every bit of the result depends on every bit of the word (the last steps of MurmurHash3).
+// Every bit of the result depends on every bit of the word (the finalizer of MurmurHash3).
 constexpr std::uint64_t mixed(std::uint64_t word) {
   word = (word ^ word >> 33) * 0xFF51AFD7ED558CCDU;
   word = (word ^ word >> 33) * 0xC4CEB9FE1A85EC53U;
   return word ^ word >> 33;
 }
 
-// Fewer keys in a lane than this, and lanes would need more cells than elements do.
+// With fewer keys (1024 per lane), lanes would need more cells than elements.
 constexpr std::size_t kLeastKeysForLanes = 64 * 1024;
 
-// How near to the threshold a sketch can be filled varies by the square root of its keys: so many
-// more, by a power of two. The smallest ones also have keys that share all of their cells.
+// How close to the threshold a sketch can be filled varies with the square root of its keys. This
+// adds that many, as a power of two. In the smallest sketches keys may also share all of their
+// cells.
 constexpr std::size_t slack_keys(std::size_t keys) {
   constexpr std::size_t kLeast = 16;
   return kLeast + (std::size_t{1} << (std::bit_width(keys) + 1) / 2);

@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A count sketch of integers: every value is added, with a sign, to three cells that its index
-// hashes to. Sketches of the same shape and seed add up cell by cell, so that any all-reduce of
-// 32-bit integers makes the sketch of a sum out of sketches of its parts.
+// A count sketch of integers: every value is added, with a sign, to three cells chosen by hashes of
+// its index. Sketches with the same shape and seed add up cell by cell. So any all-reduce of 32-bit
+// integers turns sketches of the parts into a sketch of the sum.
 //
-// Cells are integers modulo 2^32: a sum that wraps loses nothing, because what is recovered from
-// cells (codec/sketch/peeling.h) is one value of the sum, modulo 2^32, and that fits. Only those
-// values have to: so many ranks of numbers up to largest_number(ranks). For the same reason cells
-// may travel modulo any 2^w that holds the values' sums.
+// Cells are integers modulo 2^32, and a wrapping sum loses nothing. Each value recovered from cells
+// (codec/sketch/peeling.h) is one value of the sum modulo 2^32. Only these values must fit: that
+// holds for numbers up to largest_number(ranks). For the same reason cells may travel modulo any
+// 2^w that holds the sums of values.
 //
-// The three cells lie in three thirds of the sketch and so are never the same. Two ways to hash:
+// The three cells lie in three thirds of the sketch, so they always differ. There are two ways to
+// hash:
 //
 //   kElement   every index on its own; for any number of keys
-//   kLanes     64 neighbours hash together, and each keeps its lane: neighbours stay neighbours,
-//              and one hash does for 64. Every lane peels on its own with a 64th of the keys
+//   kLanes     64 neighbours share a hash, and each keeps its lane: neighbours stay neighbours, and
+//              one hash serves 64. Every lane peels on its own with a 64th of the keys
 //
-// Hashes are integer products of index and seed: the same on every machine. Whoever knows the seed
-// can find keys that share their cells; that costs recovery, never more work. Pure; any thread.
+// Hashes are integer products of index and seed: the same on every machine. An attacker who knows
+// the seed can find keys that share their cells; that costs recovery, never more work. Pure; any
+// thread.
 #pragma once
 
 #include <array>
@@ -32,12 +34,12 @@ inline constexpr std::size_t kHashes = 3;
 
 enum class Hashing : std::uint8_t { kElement, kLanes };
 
-// The largest magnitude that so many ranks may each contribute: sums are 32-bit integers.
+// The largest magnitude that each of the contributors may add: sums must fit 32 bits.
 constexpr std::int32_t largest_number(unsigned contributors) {
   return static_cast<std::int32_t>(std::int64_t{INT32_MAX} / contributors);
 }
 
-// Modulo 2^32, as hardware adds.
+// Adds modulo 2^32, as hardware does.
 constexpr std::int32_t wrapping_add(std::int32_t left, std::int32_t right) {
   return static_cast<std::int32_t>(static_cast<std::uint32_t>(left) +
                                    static_cast<std::uint32_t>(right));
@@ -48,27 +50,27 @@ constexpr std::int32_t wrapping_negate(std::int32_t value) {
 
 struct SketchShape {
   Hashing hashing = Hashing::kElement;
-  std::uint32_t rows_per_hash = 0;  // cells, or rows of 64 lanes; 0 is a sketch without cells
+  std::uint32_t rows_per_hash = 0;  // cells, or rows of 64 lanes; 0: a sketch without cells
 
-  // At least cells_percent / 100 cells for each of so many keys; none for no keys.
+  // At least cells_percent / 100 cells per key; no cells for no keys.
   static SketchShape with_cells(Hashing hashing, std::size_t keys, unsigned cells_percent);
-  // With what small sketches need beyond that to be peeled whole, and in lanes where there are
-  // keys enough. `cells_percent` is 130 or more.
+  // Adds the slack that small sketches need to be peeled completely, and uses lanes if there are
+  // enough keys. `cells_percent` must be at least 130.
   static SketchShape for_peeling(std::size_t keys, unsigned cells_percent);
 
-  // A power of two, as shifts want it.
+  // A power of two, so that shifts work.
   unsigned lanes_log2() const { return hashing == Hashing::kLanes ? 6 : 0; }
   std::size_t lanes() const { return std::size_t{1} << lanes_log2(); }
   std::size_t cells() const { return kHashes * rows_per_hash * lanes(); }
   friend bool operator==(const SketchShape&, const SketchShape&) = default;
 };
 
-// Where an index goes.
+// The cells and signs of an index.
 struct Places {
   std::array<std::size_t, kHashes> cells;
   std::array<bool, kHashes> is_negative;
 
-  // What a value adds to a cell; the same again turns the cell back into the value.
+  // What a value adds to a cell; applied again, it turns the cell back into the value.
   std::int32_t with_sign(std::size_t hash, std::int32_t value) const {
     return is_negative[hash] ? wrapping_negate(value) : value;
   }
@@ -76,13 +78,13 @@ struct Places {
 
 class CellHash {
  public:
-  // The seed is the same at all ranks and ought to differ from step to step.
+  // All ranks need the same seed, which should differ from step to step.
   CellHash(const SketchShape& shape, std::uint64_t seed);
 
   const SketchShape& shape() const { return shape_; }
   Places places(std::size_t index) const { return in_lane(of_row(index), index); }
 
-  // visit(index, places) for every index of the set, ascending. The sketch has cells.
+  // Calls visit(index, places) for every index of the set, ascending. The sketch must have cells.
   template <typename Visit>
   void for_each(const Support& keys, Visit&& visit) const {
     std::size_t last_row = SIZE_MAX;
@@ -97,7 +99,7 @@ class CellHash {
   }
 
  private:
-  // Of the first lane.
+  // The places of a row's first lane.
   Places of_row(std::size_t index) const;
   Places in_lane(Places row, std::size_t index) const {
     const std::size_t lane = index & (shape_.lanes() - 1);
@@ -111,8 +113,8 @@ class CellHash {
   std::uint64_t key_;
 };
 
-// Adds the values of `keys` to a sketch of hash.shape().cells() cells. No keys where there are no
-// cells.
+// Adds the values of `keys` to a sketch of hash.shape().cells() cells. Without cells there must be
+// no keys.
 void add_to_sketch(const CellHash& hash, const Support& keys, std::span<const std::int32_t> values,
                    std::span<std::int32_t> cells);
 

@@ -9,8 +9,8 @@
 namespace spillway::codec::sketch {
 namespace {
 
-// What is known of a cell: how many keys it still holds, and these folded into one number, which
-// is the key itself once it is alone.
+// A cell's state: how many keys it still holds, and these keys folded into one number, which is the
+// key itself once it is alone.
 struct PeelCell {
   std::uint32_t keys = 0;
   std::int32_t sum = 0;
@@ -40,13 +40,13 @@ class Peeler {
     while (!singles_.empty()) {
       const std::size_t cell = singles_.back();
       singles_.pop_back();
-      if (cells_[cell].keys == 1) {  // no other cell of this key was faster
+      if (cells_[cell].keys == 1) {  // no other cell of this key came first
         take_out(cell, values);
       }
     }
   }
 
-  // Cells that all of their keys were taken out of are empty.
+  // Checks that cells whose keys were all taken out are zero.
   bool adds_up() const {
     for (std::size_t cell = 0; cell < cells_.size(); ++cell) {
       if (cells_[cell].keys == 0 && cells_[cell].sum != 0 && !is_erased(cell)) {

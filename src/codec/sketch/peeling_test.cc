@@ -40,11 +40,11 @@ TEST(Peeling, GivesEveryValueBackAtThirteenCellsForTenKeys) {
   const Support keys = random_support(400000, 20000, 2);
   const auto result = sketch_and_peel(SketchShape::with_cells(Hashing::kElement, 20000, 130), keys);
   EXPECT_EQ(result.left.count(), 0U);
-  EXPECT_EQ(result.found, result.truth);  // of any size: cells wrap
+  EXPECT_EQ(result.found, result.truth);  // of any size: cells may wrap
 }
 
 TEST(Peeling, GivesEveryValueBackInLanes) {
-  // 3000 keys a lane at 1.3 cells, 500 at 1.5.
+  // 3000 keys per lane at 1.3 cells, 500 at 1.5.
   for (const auto& [count, cells_percent] : {std::pair{192000U, 130U}, std::pair{32000U, 150U}}) {
     const Support keys = random_support(1U << 22, count, 3);
     const auto result =
@@ -83,7 +83,7 @@ TEST(Peeling, NeverPeelsFromErasedCells) {
   const Support some = random_support(shape.cells(), shape.cells() / 20, 6);
   const auto result = sketch_and_peel(shape, keys, some);
   expect_exact_but_for_what_is_left(result);
-  EXPECT_LT(result.left.count(), 50U);  // the other two cells of a key do, mostly
+  EXPECT_LT(result.left.count(), 50U);  // mostly the other two cells of a key suffice
   const auto nothing = sketch_and_peel(shape, keys, Support::all(shape.cells()));
   EXPECT_EQ(nothing.left, keys);
   expect_exact_but_for_what_is_left(nothing);

@@ -12,7 +12,7 @@
 
 namespace spillway::codec::sketch {
 
-// So many different indices.
+// A set of `count` different indices.
 inline Support random_support(std::size_t length, std::size_t count, std::uint64_t seed) {
   base::RandomSequence random(seed);
   Support support(length);
@@ -24,7 +24,7 @@ inline Support random_support(std::size_t length, std::size_t count, std::uint64
   return support;
 }
 
-// Zero outside the set, and not inside; up to 2^31 - 1, or `largest`.
+// Non-zero exactly inside the set; magnitudes up to `largest`.
 inline std::vector<std::int32_t> values_on(const Support& support, std::uint64_t seed,
                                            std::int32_t largest = INT32_MAX) {
   base::RandomSequence random(seed);

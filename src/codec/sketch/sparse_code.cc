@@ -14,7 +14,7 @@ namespace {
 
 constexpr unsigned kLeastCellsPercent = 130;
 constexpr unsigned kMostPercent = 1000;
-// A sketch has room for some misses even if there were none in the last step.
+// A sketch has room for some misses even if the last step had none.
 constexpr std::size_t kLeastMisses = 16;
 
 base::Status check_options(std::size_t length, const SparseOptions& options) {
@@ -33,7 +33,7 @@ base::Status check_options(std::size_t length, const SparseOptions& options) {
 }
 
 bool all_within(std::span<const std::int32_t> values, std::int32_t limit) {
-  // Unsigned, so that a value and its limit make one comparison.
+  // Unsigned, so that one comparison checks both limits.
   const std::uint32_t width = 2 * static_cast<std::uint32_t>(limit);
   bool is_within = true;
   for (const std::int32_t value : values) {
@@ -42,7 +42,7 @@ bool all_within(std::span<const std::int32_t> values, std::int32_t limit) {
   return is_within;
 }
 
-// Dense places whose number did not arrive, by their index in the tensor.
+// Predicted values whose number did not arrive, by their index in the tensor.
 Support lost_values(const Support& predicted, const Support& erased) {
   Support lost(predicted.length());
   std::size_t place = 0;
@@ -154,7 +154,7 @@ base::Result<SparseSum> SparseCode::decode(const SparsePart& sum, std::uint64_t 
 void SparseCode::advance(const SparseSum& sum) {
   Support nonzero = Support::of_nonzero(sum.values);
   nonzero |= sum.unrecovered;
-  // A step that went densely has no misses, but would have had some.
+  // A dense step has no misses, but would have had some.
   const std::size_t unpredicted = nonzero.without(predictor_.predicted()).count();
   last_misses_ = has_history_ ? std::max(sum.misses, unpredicted) : nonzero.count();
   has_history_ = true;

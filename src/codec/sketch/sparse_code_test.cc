@@ -19,7 +19,7 @@ SparseCode make_code(std::size_t length, const SparseOptions& options = {.contri
   return SparseCode::make(length, options).value();
 }
 
-// Gradients of a step: most of the support stays, some of it is new at each rank.
+// Gradients of a step: most of the support stays, some is new at each rank.
 Parts parts_of_step(std::size_t length, std::uint64_t step) {
   Parts parts;
   for (std::uint64_t rank = 0; rank < kRanks; ++rank) {
@@ -30,7 +30,7 @@ Parts parts_of_step(std::size_t length, std::uint64_t step) {
   return parts;
 }
 
-// As it travels: numbers added, misses as bytes.
+// As it travels: numbers are added, misses go as bytes.
 SparsePart sum_of(const SparseCode& code, const Parts& parts, std::uint64_t seed) {
   SparsePart sum{std::vector<std::int32_t>(code.numbers()), Support(parts[0].size())};
   for (const auto& values : parts) {
@@ -103,13 +103,13 @@ TEST(SparseCode, StepsAreDenseWhileThePredictionMissesMuch) {
     const Parts parts(1, values_on(support, step, 1000));
     code.advance(code.decode(sum_of(code, parts, step), step).value());
   };
-  advance(0, 0);  // all of its values may be misses, as far as is known
+  advance(0, 0);  // all of its values could be misses
   EXPECT_EQ(code.numbers(), kLength);
   advance(100, 1);
   EXPECT_LT(code.numbers(), kLength / 10);
   advance(1500, 2);
   EXPECT_EQ(code.numbers(), kLength);
-  advance(1500, 3);  // what a dense step would have missed counts
+  advance(1500, 3);  // the misses that a dense step would have had count
   EXPECT_EQ(code.numbers(), kLength);
   advance(100, 4);
   EXPECT_LT(code.numbers(), kLength / 5);

@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::uint64_t kAllBits = ~std::uint64_t{0};
 
-// Of up to 64 values. Flags are bytes first, so that comparing is done many at a time; a product
-// then moves the lowest bits of eight bytes next to each other.
+// The bits of up to 64 values. Flags are bytes first, so that comparisons vectorise. A product then
+// moves the lowest bits of eight bytes next to each other.
 std::uint64_t nonzero_bits(std::span<const std::int32_t> values) {
   constexpr std::uint64_t kGatherLowestBits = 0x0102040810204080U;
   std::array<std::uint8_t, kWordBits> flags{};

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A set of indices of a tensor, one bit each: where values are not zero, where they are expected
-// not to be, which numbers of a message did not arrive.
+// A set of a tensor's indices, one bit each: non-zero values, values predicted to be non-zero, or
+// numbers of a message that did not arrive.
 //
-// Bit i % 64 of word i / 64 says whether index i is in the set; bits beyond the length are zero.
-// Sets that are combined have the same length: the caller sees to that.
+// Bit i % 64 of word i / 64 tells whether index i is in the set; bits beyond the length are zero.
+// The caller ensures that combined sets have the same length.
 //
-// A plain value; shared by any number of threads while nobody changes it.
+// A plain value; any number of threads may share it while it does not change.
 #pragma once
 
 #include <bit>
@@ -24,7 +24,7 @@ inline constexpr std::size_t kWordBits = 64;
 class Support {
  public:
   Support() = default;
-  // Of a tensor of that length: no index at all.
+  // The empty set for a tensor of that length.
   explicit Support(std::size_t length)
       : length_(length), words_((length + kWordBits - 1) / kWordBits) {}
   static Support all(std::size_t length);
@@ -41,18 +41,18 @@ class Support {
   }
 
   std::span<const std::uint64_t> words() const { return words_; }
-  // For whoever computes 64 at a time; bits beyond the length must stay zero.
+  // For code that computes 64 bits at a time; bits beyond the length must stay zero.
   std::span<std::uint64_t> words() { return words_; }
-  // The bits of a word that stand for indices: all but in the last one.
+  // The bits of a word that stand for indices: all, except in the last word.
   std::uint64_t valid_bits(std::size_t word) const;
 
   Support& operator|=(const Support& other);
   Support without(const Support& other) const;
-  // Whether they have an index in common.
+  // True if they have an index in common.
   bool meets(const Support& other) const;
   friend bool operator==(const Support&, const Support&) = default;
 
-  // visit(index), ascending.
+  // Calls visit(index) in ascending order.
   template <typename Visit>
   void for_each(Visit&& visit) const {
     for (std::size_t word = 0; word < words_.size(); ++word) {
@@ -67,10 +67,10 @@ class Support {
   std::vector<std::uint64_t> words_;
 };
 
-// The values inside the set, one after another. `dense` has room for count() of them.
+// Collects the values inside the set, in order. `dense` has room for count() of them.
 void gather(const Support& support, std::span<const std::int32_t> values,
             std::span<std::int32_t> dense);
-// Back to their places. What is outside the set is not touched.
+// Writes them back to their places; values outside the set stay unchanged.
 void scatter(const Support& support, std::span<const std::int32_t> dense,
              std::span<std::int32_t> values);
 

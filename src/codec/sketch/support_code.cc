@@ -15,9 +15,9 @@ constexpr std::size_t kFormBytes = 1;
 constexpr std::size_t kRunsHeaderBytes = kFormBytes + 2 + sizeof(std::uint32_t);
 constexpr unsigned kMaxRiceParameter = 31;
 
-// Neighbouring positions, all of them set.
+// Neighbouring positions that are all set.
 struct Run {
-  std::uint64_t gap;     // positions since the last run that are not
+  std::uint64_t gap;     // unset positions since the last run
   std::uint64_t length;  // 1 or more
 };
 
@@ -26,7 +26,7 @@ base::Status malformed(const char* what) {
           std::string("support: ") + what + "; the sender's tensor or prediction is another one"};
 }
 
-// visit(position) for every chosen index, ascending.
+// Calls visit(position) for every chosen index, ascending.
 template <typename Visit>
 void for_each_position(const Support& chosen, const Support& excluded, Visit&& visit) {
   std::uint64_t before = 0;
@@ -40,10 +40,10 @@ void for_each_position(const Support& chosen, const Support& excluded, Visit&& v
   }
 }
 
-// Positions, ascending, as runs.
+// Ascending positions as runs.
 struct RunList {
   std::vector<Run> runs;
-  std::uint64_t end = 0;  // of the last
+  std::uint64_t end = 0;  // end of the last run
 
   void add(std::uint64_t position) {
     if (position == end && !runs.empty()) {
@@ -61,9 +61,9 @@ std::vector<Run> runs_of(const Support& chosen, const Support& excluded) {
   return list.runs;
 }
 
-// ---- Rice codes: quotient in unary, as zeros and a one; then the remainder's bits ----
+// ---- Rice codes: the quotient in unary, as zeros and a one; then the remainder's bits ----
 
-// Near the best for geometric numbers of that mean.
+// Near the optimum for geometrically distributed numbers with that mean.
 unsigned rice_parameter(std::uint64_t sum, std::uint64_t count) {
   const std::uint64_t scaled_mean = sum / count * 11 / 16;
   return scaled_mean == 0 ? 0
@@ -114,7 +114,7 @@ class RiceWriter {
   }
 
  private:
-  // Up to 32 bits.
+  // `count` is at most 32.
   void append(std::uint64_t bits, unsigned count) {
     pending_ |= bits << pending_bits_;
     for (pending_bits_ += count; pending_bits_ >= 8; pending_bits_ -= 8) {
@@ -134,7 +134,7 @@ class RiceReader {
   explicit RiceReader(base::ByteView bytes) : bytes_(bytes) {}
 
   bool ok() const { return ok_; }
-  // What is left is the padding of the last byte.
+  // Only the padding of the last byte is left.
   bool at_end() const { return position_ == bytes_.size() && pending_ == 0; }
 
   std::uint64_t get(unsigned parameter) {
@@ -180,7 +180,7 @@ class RiceReader {
   base::ByteView bytes_;
   std::size_t position_ = 0;
   std::uint64_t pending_ = 0;
-  unsigned pending_bits_ = 0;  // below 40: at most 31 are wanted at once
+  unsigned pending_bits_ = 0;  // below 40: at most 31 are needed at once
   bool ok_ = true;
 };
 
@@ -256,7 +256,7 @@ base::Result<std::vector<Run>> decode_bitmap(base::ByteView bytes, std::size_t p
   return list.runs;
 }
 
-// Walks the positions that are not excluded, forward only.
+// Walks forward over the positions that are not excluded.
 class PositionWalk {
  public:
   explicit PositionWalk(const Support& excluded) : excluded_(excluded) {
@@ -265,12 +265,12 @@ class PositionWalk {
     }
   }
 
-  // How many positions there are in what is left of this word.
+  // Remaining positions in this word.
   std::uint64_t left_in_word() const { return static_cast<std::uint64_t>(std::popcount(open_)); }
   std::size_t word() const { return word_; }
   void next_word() { enter(word_ + 1); }
 
-  // The next `count` positions of this word, as its bits; they are then behind us.
+  // Takes the next `count` positions of this word and returns their bits.
   std::uint64_t take(std::uint64_t count) {
     if (count == left_in_word()) {
       return std::exchange(open_, 0);
@@ -294,7 +294,7 @@ class PositionWalk {
   std::uint64_t open_ = 0;
 };
 
-// The runs lie within the positions that are not excluded.
+// Runs must lie within the positions that are not excluded.
 Support support_of(std::span<const Run> runs, const Support& excluded) {
   Support chosen(excluded.length());
   PositionWalk walk(excluded);

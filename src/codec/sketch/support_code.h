@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bytes of a set of indices, of those that another set leaves: the misses of a prediction.
-// Indices of the other set are known not to be in this one, so they take no room: what is coded is
-// positions among those that are left, and a message about nothing is one byte.
+// The bytes of a set of indices that excludes another set, such as the misses of a prediction.
+// Excluded indices take no room: positions among the remaining ones are coded. An empty set is one
+// byte.
 //
 //   kEmpty    form u8
 //   kBitmap   form u8, then a bit per position, the first in the lowest bit of the first byte
 //   kRuns     form u8, gap parameter u8, run parameter u8, runs u32, then for every run of
-//             neighbouring positions the gap before it and its length less one, Rice coded
+//   kRuns     form u8, gap parameter u8, run parameter u8, runs u32; then for every run of
+//             neighbouring positions the gap before it and its length minus one, Rice coded
+// Runs suit data whose zeros come in rows: a row of an embedding is there as a whole or not at all.
+// For isolated positions they take a tenth more than the entropy. The encoder chooses the shortest
+// form, so a set never exceeds encoded_support_limit() bytes.
 //
-// Runs, because zeros come in rows: of an embedding all of a row is there, or nothing. For
-// positions that stand alone this is a tenth above the entropy. The encoder takes the shortest
-// form, so a set never takes more than encoded_support_limit() bytes.
+// A Bloom filter takes 1.44 log2(1 / f) bits per index: 16 if one position in two hundred is set
+// and false ones are to be a tenth of these. Runs take 10 and are exact. But filters and bitmaps
+// can be or'ed directly, while runs must be decoded first.
 //
-// A Bloom filter would take 1.44 log2(1 / f) bits an index, 16 where one position in two hundred
-// is set and false ones are to be a tenth of these; runs take 10, and are exact. But filters and
-// bitmaps can be or'ed as they are, where runs must be decoded first.
-//
-// Decoding accepts any bytes: an error for what no encoder writes, work bounded by the tensor's
-// length and the bytes. Pure functions; any thread.
+// Decoding accepts any bytes. It fails for anything that no encoder writes, and its work is bounded
+// by the tensor's length and the bytes. Pure functions; any thread.
 #pragma once
 
 #include <cstddef>
@@ -31,14 +31,14 @@
 
 namespace spillway::codec::sketch {
 
-// Both sets are of the same tensor and have no index in common. The tensor has at most
-// kMaxSupportLength values.
+// Both sets must be of the same tensor and disjoint. The tensor has at most kMaxSupportLength
+// values.
 std::vector<std::uint8_t> encode_support(const Support& chosen, const Support& excluded);
 
-// The set; `excluded` is what it was encoded with.
+// Decodes the set; `excluded` must be the one it was encoded with.
 base::Result<Support> decode_support(base::ByteView bytes, const Support& excluded);
 
-// How many bytes an encoding takes at most, for so many positions that are not excluded.
+// The largest encoding for so many positions that are not excluded.
 std::size_t encoded_support_limit(std::size_t positions);
 
 inline constexpr std::uint64_t kMaxSupportLength = std::uint64_t{1} << 32;

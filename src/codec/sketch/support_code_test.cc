@@ -18,7 +18,7 @@ void expect_back(const Support& chosen, const Support& excluded) {
   EXPECT_EQ(*decoded, chosen);
 }
 
-// Of whole rows, as an embedding's gradient has them.
+// A set of whole rows, as in an embedding's gradient.
 Support random_rows(std::size_t rows, std::size_t width, std::size_t count, std::uint64_t seed) {
   Support support(rows * width);
   random_support(rows, count, seed).for_each([&](std::size_t row) {
@@ -93,7 +93,7 @@ TEST(SupportCode, CutAndChangedBytesAreErrorsOrOtherSets) {
 
 TEST(SupportCode, RunsThatNoEncoderWritesAreErrors) {
   const Support nothing(100);
-  // A form, two parameters, a count, then gaps and lengths less one.
+  // A form, two parameters, a count, then gaps and lengths minus one.
   EXPECT_FALSE(decode_support(std::vector<std::uint8_t>{3}, nothing).ok());
   EXPECT_FALSE(decode_support(std::vector<std::uint8_t>{0, 0}, nothing).ok());
   EXPECT_FALSE(decode_support(std::vector<std::uint8_t>{2, 32, 0, 1, 0, 0, 0, 3}, nothing).ok());
@@ -103,7 +103,7 @@ TEST(SupportCode, RunsThatNoEncoderWritesAreErrors) {
   EXPECT_FALSE(
       decode_support(std::vector<std::uint8_t>{2, 0, 0, 255, 255, 255, 255, 255, 255}, nothing)
           .ok());
-  // All of this tensor would be behind its end.
+  // All of this tensor would lie beyond its end.
   EXPECT_FALSE(decode_support(
                    std::vector<std::uint8_t>{2, 31, 0, 1, 0, 0, 0, 255, 255, 255, 255, 1}, nothing)
                    .ok());

@@ -8,7 +8,7 @@
 namespace spillway::codec::sketch {
 namespace {
 
-// Counters of 64 indices, a bit of each per word: up where `up` is set, down elsewhere.
+// Counters of 64 indices, one bit of each per word: up where `up` is set, down elsewhere.
 void count_word(std::uint64_t up, std::uint64_t& upper, std::uint64_t& lower) {
   const std::uint64_t raised_upper = upper | lower;
   const std::uint64_t raised_lower = upper | ~lower;

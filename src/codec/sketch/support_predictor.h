@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which values of the next reduced gradient will not be zero, by the last ones: known to all ranks
-// without a word, because all hold the same sums.
+// Predicts the non-zero values of the next reduced gradient from the last ones. All ranks hold the
+// same sums, so they predict the same without a message.
 //
-//   kLast      where the last one was not zero
-//   kCounter   a counter from 0 to 3 per index goes up where it was not zero and down where it
-//              was; 2 and more says that it will be again. One step does not change its mind
+//   kLast      indices where the last sum was not zero
+//   kCounter   a counter from 0 to 3 per index goes up if the sum was not zero there, else down;
+//   from
+//              2 on it predicts non-zero. A single step does not change a settled prediction
 //
-// At the start everything is predicted: the first step goes densely and tells all.
+// At the start everything is predicted: the first step goes densely and shows where values are.
 //
-// Ranks advance alike or not at all: only with a sum that all of them hold. fingerprint() tells
-// ranks that differ, which then reset(). One thread at a time.
+// Ranks advance only with a sum that all of them hold. fingerprint() detects ranks that differ;
+// then all must reset(). One thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +28,7 @@ class SupportPredictor {
   SupportPredictor(std::size_t length, PredictionRule rule);
 
   const Support& predicted() const { return predicted_; }
-  // What the last sum turned out to be.
+  // Learns the non-zero indices of the last sum.
   void advance(const Support& nonzero);
   void reset();
   std::uint64_t fingerprint() const;
@@ -35,7 +36,7 @@ class SupportPredictor {
  private:
   PredictionRule rule_;
   Support predicted_;  // the counters' upper bits
-  Support lower_;      // and their lower ones; empty for kLast
+  Support lower_;      // the counters' lower bits; empty for kLast
 };
 
 }  // namespace spillway::codec::sketch

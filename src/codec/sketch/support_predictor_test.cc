@@ -27,7 +27,7 @@ TEST(SupportPredictor, LastIsWhatTheLastSumWas) {
 }
 
 TEST(SupportPredictor, CountersCountFromNoneToThree) {
-  // Each index has a history of its own; a plain counter is the oracle.
+  // Each index has its own history; a plain counter is the oracle.
   constexpr std::size_t kLength = 1000;
   SupportPredictor predictor(kLength, PredictionRule::kCounter);
   std::vector<int> counters(kLength, 2);
@@ -49,7 +49,7 @@ TEST(SupportPredictor, FingerprintsTellPredictionsApart) {
   EXPECT_NE(mine.fingerprint(), other.fingerprint());
   other.advance(random_support(1000, 100, 1));
   EXPECT_EQ(mine.fingerprint(), other.fingerprint());
-  // What both predict is the same, but one of them will change its mind later.
+  // Both predict the same, but one will change its prediction later.
   Support one_less = random_support(1000, 100, 1);
   mine.advance(one_less);
   other.advance(one_less);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::array<const char*, 3> kChunkRuleNames = {"equal", "balanced", "striped"};
 
-// So that chunks of a short tensor are still about alike.
+// Enough that chunks of a short tensor are still about alike.
 constexpr std::size_t kBlocksPerChunk = 16;
 constexpr std::size_t kLeastBlockValues = 256;
 constexpr std::size_t kBlockQuantum = 128;
@@ -21,12 +21,13 @@ std::size_t block_values_for(std::size_t count, std::uint16_t chunks) {
   return std::clamp(rounded, kLeastBlockValues, BlockGrid::kMostValues);
 }
 
-// Where chunks begin: at the first block before which there is at least their share of the cost.
+// Where chunks begin: at the first block with at least the earlier chunks' share of the cost before
+// it.
 std::vector<std::size_t> balanced_begins(std::span<const std::uint32_t> costs,
                                          std::uint16_t chunks) {
   std::vector<std::uint64_t> before{0};
   for (const std::uint32_t cost : costs) {
-    before.push_back(before.back() + cost + 1);  // what costs nothing is still something to do
+    before.push_back(before.back() + cost + 1);  // even a block without cost is some work
   }
   const std::size_t blocks = costs.size();
   std::vector<std::size_t> begins{0};
@@ -34,7 +35,7 @@ std::vector<std::size_t> balanced_begins(std::span<const std::uint32_t> costs,
     const std::uint64_t share =
         before.back() / chunks * chunk + before.back() % chunks * chunk / chunks;
     const auto found = std::lower_bound(before.begin(), before.end(), share) - before.begin();
-    // One block at least for everybody, while there are enough.
+    // At least one block for each chunk, while there are enough.
     const std::size_t last = blocks - std::min<std::size_t>(blocks, chunks - chunk);
     const std::size_t first = std::min(begins.back() + 1, last);
     begins.push_back(std::clamp(static_cast<std::size_t>(found), first, std::max(first, last)));
@@ -43,7 +44,7 @@ std::vector<std::size_t> balanced_begins(std::span<const std::uint32_t> costs,
   return begins;
 }
 
-// Of blocks that count from 0.
+// Shares out blocks that are numbered from 0.
 std::vector<BlockRun> share_out(std::size_t blocks, const ChunkOptions& options,
                                 std::span<const std::uint32_t> costs) {
   std::vector<BlockRun> runs;

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a coded all-reduce shares out its tensor. The tensor is cut into blocks of some thousand
-// values, blocks are dealt out to chunks, one per rank, and a chunk is cut into pieces, runs of its
-// blocks that travel as one message.
+// How a coded all-reduce divides its tensor. The tensor is cut into blocks of some thousand values,
+// and blocks are dealt out to chunks, one per rank. A chunk is cut into pieces: runs of its blocks
+// that travel as one message.
 //
-//   kEqual      as many blocks in a row for each chunk
-//   kBalanced   rows of blocks of equal cost: as many bits for each chunk as blocks took last time
+//   kEqual      equally many blocks in a row for each chunk
+//   kBalanced   blocks in a row of equal cost: by the bits that blocks took last time
 //   kStriped    block b to chunk b mod n: alike by mixing, and nothing need be remembered
 //
-// Equal counts of values take unequal numbers of bits, and the longest chunk is what all wait for.
-// Costs that are equal at all ranks give cuts that are.
+// Equal counts of values take unequal numbers of bits, and all ranks wait for the longest chunk.
+// Costs are equal at all ranks, so cuts are, too.
 //
-// Where numbers are of several kinds, one behind another, each is a section, and every chunk has
-// blocks of each: no block and no piece is of two, so that a piece's table fits all of it.
+// If there are several kinds of numbers, one after another, each is a section, and every chunk has
+// blocks of each. No block and no piece belongs to two sections, so that a piece's table fits all
+// of it.
 //
 // Limits: a chunk has at most `most_pieces` pieces; pieces are longer where there would be more.
 // Values; any thread.
@@ -46,22 +47,21 @@ struct BlockRun {
 
 struct ChunkPiece {
   std::uint16_t chunk = 0;
-  // Of its chunk; those of a section are as many apart as there are sections, so that a section
-  // that grows renames no piece of another.
+  // Within its chunk. Pieces of a section are numbered in steps of the number of sections, so that
+  // a section that grows renames no piece of another.
   std::uint16_t number = 0;
   BlockRun blocks;
   std::size_t values = 0;
   std::uint8_t section = 0;
 };
 
-// How the blocks of a tensor lie, or of what is made of it.
+// The blocks of a tensor, or of what a sketch makes of it.
 class BlockGrid {
  public:
   static constexpr std::size_t kMostValues = 4096;
   static constexpr std::size_t kMostSections = 3;
 
-  // For tensors of `count` values, of which every chunk has several blocks if they are not too
-  // short.
+  // For tensors of `count` values. Every chunk has several blocks unless the tensor is too short.
   BlockGrid(std::size_t count, std::uint16_t chunks);
   // Sections of these lengths, which may be 0.
   BlockGrid(std::span<const std::size_t> lengths, std::size_t block_values);
@@ -87,20 +87,20 @@ struct ChunkOptions {
   std::uint16_t chunks = 1;
   ChunkRule rule = ChunkRule::kStriped;
   std::size_t piece_values = std::size_t{1} << 18;
-  std::size_t most_pieces = 1;  // of a chunk
+  std::size_t most_pieces = 1;  // per chunk
 };
 
-// The blocks of each chunk, of a grid of one section. `costs` by block; without any, kBalanced is
+// The blocks of each chunk, for a grid of one section. `costs` by block; without any, kBalanced is
 // kEqual.
 std::vector<BlockRun> share_out_blocks(const BlockGrid& grid, const ChunkOptions& options,
                                        std::span<const std::uint32_t> costs);
 
 // The pieces of all chunks, those of a chunk and section in a row. A chunk without blocks has none.
-// Costs are of grids of one section.
+// Costs are only for grids of one section.
 std::vector<ChunkPiece> cut_chunks(const BlockGrid& grid, const ChunkOptions& options,
                                    std::span<const std::uint32_t> costs);
 
-// How many pieces a chunk has at most of each section, whatever the costs.
+// Most pieces that a chunk has of each section, whatever the costs.
 std::size_t most_pieces_of_chunk(const BlockGrid& grid, const ChunkOptions& options);
 
 }  // namespace spillway::collective

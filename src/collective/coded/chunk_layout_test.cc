@@ -14,7 +14,7 @@ ChunkOptions options_of(ChunkRule rule, std::uint16_t chunks = 4) {
   return {.chunks = chunks, .rule = rule, .piece_values = 10'000, .most_pieces = 8};
 }
 
-// What costs much is at the front.
+// The blocks at the front cost most.
 std::vector<std::uint32_t> falling_costs(std::size_t blocks) {
   std::vector<std::uint32_t> costs(blocks);
   for (std::size_t block = 0; block < blocks; ++block) {

@@ -24,7 +24,7 @@ class StateHash {
   std::uint64_t hash_ = 0xCBF2'9CE4'8422'2325U;
 };
 
-// A table and where it belongs, but for the peer.
+// A table and where it belongs, except for the peer.
 std::uint64_t word_of(const LinkTables::value_type& table) {
   return std::uint64_t{table.first.step} << 48 | std::uint64_t{table.first.piece} << 32 |
          table.second.hash();

@@ -41,7 +41,7 @@ TensorCodes codes_with(const LinkCounts& sent, const LinkCounts& received,
   return codes;
 }
 
-// What rank `from` tells rank `to`.
+// The hello that the holder of `codes` sends to rank `to`.
 CodedHello hello_of(const TensorCodes& codes, std::uint16_t to, float largest = 1.0F) {
   return {.largest = largest,
           .mean = 0.1F,
@@ -170,8 +170,8 @@ struct Exchange {
   }
 };
 
-// The drill: one count is flipped at one end. It is noticed, costs one table, changes no value, and
-// the next time all is well again.
+// One count is flipped at one end. It is noticed, costs one table, changes no value, and is gone
+// the next time.
 TEST(CodedPiece, AFlippedCountCostsOneTableAndChangesNothing) {
   const LinkCounts truth = {{{0, 1, 0}, counts_of(6.0, 1)}, {{2, 1, 0}, counts_of(6.0, 2)}};
   LinkCounts flipped = {{{1, 1, 0}, counts_of(6.0, 1)}};

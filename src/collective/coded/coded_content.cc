@@ -4,7 +4,7 @@
 namespace spillway::collective {
 namespace {
 
-// From here on making a table takes little of the time that coding takes.
+// With so many numbers to a symbol, making a table takes little of the time that coding takes.
 constexpr std::size_t kNumbersPerSymbol = 32;
 
 }  // namespace

@@ -64,7 +64,7 @@ std::uint32_t parametric_scale(std::span<const float> means, double unit) {
   double squares = 0.0;
   for (const float mean : means) {
     const double scaled = static_cast<double>(mean) / unit * 256.0;
-    // Whole numbers, whose squares add up exactly: the same everywhere.
+    // Squares of whole numbers add up exactly: the same everywhere.
     const double whole = scaled >= 1.0 ? std::floor(std::min(scaled, 0x1p20)) : 1.0;
     const double square = whole * whole;
     squares += square;

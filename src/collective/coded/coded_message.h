@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Coded numbers on their way. How long they are only their sender knows, so they travel as two
+// Coded numbers in flight. Only their sender knows how long they are, so they travel as two
 // messages: a lead of kLeadBytes, which begins with the header that tells the length
-// (codec/entropy/message.h), and the rest, if there is any. Both are sent at once; a receiver
-// expects the rest when it has the lead, and what comes of it before that the endpoint keeps or has
-// repeated.
+// (codec/entropy/message.h), and the rest, if there is any. Both are sent at once. A receiver
+// expects the rest when it has the lead; packets of the rest that come earlier are kept by the
+// endpoint, or retransmitted.
 //
-// Named by piece and phase: the lead has an even number, the rest the odd one behind it. One
-// thread; bytes stay where they are until both messages have ended.
+// Named by piece and phase: the lead has an even number, the rest the odd one after it. One thread;
+// bytes stay where they are until both messages have ended.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ inline constexpr std::size_t kLeadBytes = 128;
 
 class OutgoingCode {
  public:
-  // `bytes`: a message. The layout outlives it.
+  // `bytes`: a whole message. The layout outlives it.
   OutgoingCode(std::vector<std::uint8_t> bytes, const ByteLayout& layout)
       : bytes_(std::move(bytes)), length_(bytes_.size()) {
     bytes_.resize(std::max(bytes_.size(), kLeadBytes));
@@ -57,14 +57,14 @@ class IncomingCode {
 
   ByteSink& lead() { return lead_; }
 
-  // The lead is there: how long is it all, if that is at most `most`?
+  // Valid once the lead is there: the length of the whole message, if it is at most `most`.
   std::optional<std::size_t> length(std::size_t most) const {
     constexpr std::size_t kBlockBytesAt = codec::entropy::kMessageHeaderBytes - 4;
     const std::size_t length = codec::entropy::kMessageHeaderBytes +
                                base::load_le<std::uint32_t>(first_.data() + kBlockBytesAt);
     return length <= most ? std::optional(length) : std::nullopt;
   }
-  // Makes room for so many bytes, the lead's among them; what is left is for the sink.
+  // Makes room for so many bytes, the lead included. Returns how many are left for rest().
   std::size_t begin_rest(std::size_t length) {
     bytes_.assign(first_.begin(),
                   first_.begin() + static_cast<std::ptrdiff_t>(std::min(length, kLeadBytes)));
@@ -75,7 +75,7 @@ class IncomingCode {
   }
   ByteSink& rest() { return *rest_; }
 
-  // Once all of it is there.
+  // Valid once all of it is there.
   base::ByteView bytes() const { return bytes_; }
   std::vector<std::uint8_t> take() { return std::move(bytes_); }
 

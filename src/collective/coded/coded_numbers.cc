@@ -15,10 +15,10 @@
 namespace spillway::collective {
 namespace {
 
-// Values whose dither is drawn in one go: two halves of each word (codec/kernels.h).
+// Values whose dither is drawn at once: two halves of each word (codec/kernels.h).
 constexpr std::size_t kRoundTogether = 4 * codec::kDrawWords;
 static_assert(BlockGrid::kMostValues % kRoundTogether == 0);
-// As far from the lower number as from the upper.
+// Dither half way between the lower number and the upper: rounds to the nearest.
 constexpr std::uint32_t kHalfWay = 0x7FFF'7FFFU;
 constexpr std::uint32_t kNumberDomain = 0x434F'4445U;
 // Values are raised by this power of two if the reciprocal of their unit is not a float. The

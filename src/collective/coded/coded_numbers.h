@@ -2,13 +2,13 @@
 //
 // Values as whole numbers of one unit that all ranks share, and sums of numbers as values. With a
 // precision of p bits a number lies between -m and m, m = 2^(p-1) - 1, and the unit is the scale
-// divided by m: what is larger than a scale that was predicted is clipped.
+// divided by m. Values beyond a predicted scale are clipped.
 //
-// Numbers are rounded at random, so that sums are right on average, or to the nearest where what
-// rounding took away is made up for in the next step. Sums are added without loss, so how values
-// come out depends on the sum alone: the same bits at all ranks.
+// Numbers are rounded at random, so that sums are right on average; or to the nearest, if the next
+// step makes up for what rounding took away. Sums are added without loss, so values depend on the
+// sum alone: the same bits at all ranks.
 //
-// Special scales (codec/shared_scale.h): 0 has zeros throughout, NaN gives NaN throughout.
+// Special scales (codec/shared_scale.h): 0 gives zeros throughout, NaN gives NaN throughout.
 //
 // Pure functions; any thread.
 #pragma once
@@ -21,7 +21,7 @@
 
 namespace spillway::collective {
 
-// Of some values: the largest magnitude, NaN if one is not finite, and the sum of all magnitudes.
+// The largest magnitude of some values, NaN if one is not finite, and the sum of all magnitudes.
 struct Magnitudes {
   float largest = 0.0F;
   double sum = 0.0;
@@ -36,14 +36,14 @@ class NumberCode {
   std::int32_t largest_number() const { return most_; }
   double unit() const { return unit_; }  // 0 or NaN where the scale is special
 
-  // Up to BlockGrid::kMostValues at a time; returns how many were clipped. `key` and `block` name
-  // the draws.
+  // Round up to BlockGrid::kMostValues at a time; return how many were clipped. `key` and `block`
+  // name the draws.
   std::size_t round_at_random(std::span<const float> values, std::uint64_t key, std::uint32_t block,
                               std::span<std::int32_t> numbers) const;
   std::size_t round_to_nearest(std::span<const float> values,
                                std::span<std::int32_t> numbers) const;
 
-  // Each number times the unit and `weight`.
+  // Multiplies each number by the unit and `weight`.
   void values_of(std::span<const std::int32_t> numbers, double weight,
                  std::span<float> values) const;
 
@@ -52,7 +52,7 @@ class NumberCode {
                     std::span<std::int32_t> numbers) const;
 
   std::int32_t most_ = 1;
-  float factor_ = 0.0F;  // of values raised by 2^raised_by_; 0: a special scale
+  float factor_ = 0.0F;  // for values raised by 2^raised_by_; 0: a special scale
   int raised_by_ = 0;    // so that the factor is a float where the unit is tiny
   double unit_ = 0.0;
 };

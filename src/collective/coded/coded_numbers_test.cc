@@ -77,7 +77,7 @@ TEST(CodedNumbers, SpecialScalesAreZerosAndNan) {
   EXPECT_EQ(back, std::vector<float>(2));
 }
 
-// The reciprocal of such a unit is not a float.
+// The reciprocal of so small a unit is not a float.
 TEST(CodedNumbers, TinyValuesAreAsPreciseAsOthers) {
   for (const unsigned precision : {2U, 8U, 16U}) {
     for (const double magnitude : {1e-35, 1e-37, 1e-38, 2e-39, 1e-41}) {

@@ -12,10 +12,10 @@ namespace {
 
 namespace entropy = codec::entropy;
 
-// A table along with the message is worth it from this share of its length on, in 1/32.
+// A table is sent along if that saves at least this share of the message's length, in 1/32.
 constexpr std::size_t kTableGain = 1;
 
-// What a message of these numbers would have with their own table.
+// Length of a message of these numbers with their own table.
 std::size_t inline_bytes(const entropy::ProbabilityTable& table, const entropy::Histogram& counts) {
   std::array<std::uint8_t, entropy::kMaxTableBytes> bytes;
   base::ByteWriter writer(bytes);
@@ -124,7 +124,7 @@ base::Status CodedPiece::add_part(std::uint16_t from, base::ByteView message) {
     const Extent extent = grid().extent_of(place_.blocks.block(i));
     std::int32_t* const sum = coder_.content.numbers().data() + extent.first;
     for (std::size_t k = 0; k < extent.count; ++k) {
-      // Of parts that were made up a sum may be too long: it wraps.
+      // With made-up parts a sum may be too large: it wraps.
       sum[k] = static_cast<std::int32_t>(static_cast<std::uint32_t>(sum[k]) +
                                          static_cast<std::uint32_t>(part[k]));
     }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What has to be calculated for one piece of a coded all-reduce, at one rank:
+// The calculations for one piece of a coded all-reduce, at one rank:
 //
-//   prepare()         this rank's numbers, where they are not there yet (coded_content.h)
-//   add_part()        a message of another rank's ─► added to the numbers
-//   encode_part()     numbers ─► a message to who adds next
-//   encode_sum()      numbers, which are the whole sum ─► a message to everybody; delivered
+//   prepare()         makes this rank's numbers, if they are not there yet (coded_content.h)
+//   add_part()        a message from another rank ─► added to the numbers
+//   encode_part()     numbers ─► a message to the rank that adds next
+//   encode_sum()      numbers, which are the whole sum ─► a message to all ranks; delivered
 //   take_sum()        such a message ─► numbers; delivered
 //
-// On the way it learns the table of every message, in both directions: the next step's.
+// On the way the piece learns a table from every message, in both directions, for the next step.
 //
-// Calculations may run on any thread, one at a time per piece; of the content they touch the
-// piece's blocks.
+// Calculations may run on any thread, one at a time per piece; they touch only the piece's blocks
+// of the content.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@
 
 namespace spillway::collective {
 
-// What the pieces of an operation have in common.
+// Shared by the pieces of an operation.
 struct PieceCoder {
   Group group;
   std::uint64_t sequence = 0;
@@ -36,7 +36,7 @@ struct PieceCoder {
   bool counts_costs = false;
 };
 
-// The tables of a piece's messages. One that is not there comes along with its message.
+// The tables of a piece's messages. A table that is missing is sent along with its message.
 struct PieceTables {
   std::optional<codec::entropy::ProbabilityTable> sent{};
   std::map<std::uint16_t, codec::entropy::ProbabilityTable> received{};  // by rank
@@ -63,20 +63,21 @@ class CodedPiece {
   base::Result<EncodedPart> encode_sum();
   base::Status take_sum(base::ByteView message);
 
-  // The tables that would have been best: the same at both ends of every message.
+  // The tables that would have been best; the same at both ends of every message.
   const PieceTables& learned() const { return learned_; }
-  // Bits by block of the piece, where they are reckoned.
+  // Bits of each block of the piece, if costs are counted.
   std::span<const std::uint32_t> costs() const { return costs_; }
 
  private:
   using Table = codec::entropy::ProbabilityTable;
 
-  // The piece's numbers in a row, in `coders` where they are not so already; and back.
+  // The piece's numbers in a row, copied to `coders` unless they lie so; scatter() writes them
+  // back.
   std::span<const std::int32_t> gather(Coders& coders) const;
   void scatter(std::span<const std::int32_t> numbers);
   base::Result<EncodedPart> encode(std::uint16_t step, const std::optional<Table>& table,
                                    std::optional<Table>& learned) const;
-  // Into the numbers of `coders`.
+  // Decodes into the numbers of `coders`.
   base::Result<Table> decode(base::ByteView message, std::uint16_t step, const Table* table,
                              Coders& coders) const;
   const BlockGrid& grid() const { return coder_.content.grid(); }

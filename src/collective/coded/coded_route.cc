@@ -23,7 +23,7 @@ CodedRoute ring_route(const Group& group, std::uint16_t chunk) {
   const unsigned world = group.world;
   const auto next = static_cast<std::uint16_t>((group.rank + 1) % world);
   const auto previous = static_cast<std::uint16_t>((group.rank + world - 1) % world);
-  const unsigned place = (group.rank + world - chunk) % world;  // how far from where it begins
+  const unsigned place = (group.rank + world - chunk) % world;  // hops from where it begins
   CodedRoute route;
   if (place > 0) {
     route.sources.push_back(previous);
@@ -34,7 +34,7 @@ CodedRoute ring_route(const Group& group, std::uint16_t chunk) {
     route.to = next;
   }
   route.result_from = previous;
-  if (place + 2 != world) {  // else the next one made it
+  if (place + 2 != world) {  // else the next rank made the sum
     route.result_to.push_back(next);
   }
   return route;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The way of a chunk's numbers, as one rank sees it: from whom parts of the sum come, to whom this
-// rank sends its own, and how the whole sum gets round.
+// The route of a chunk's numbers, as one rank sees it: which ranks parts of the sum come from,
+// which rank this one sends its own to, and how the whole sum gets round.
 //
-//   kDirect   chunk c is rank c's: all others send it their parts, it sends them the sum. Two
+//   kDirect   chunk c belongs to rank c: all others send it their parts, it sends them the sum. Two
 //             steps, and two kinds of numbers: those of one rank and the sum of all
 //   kRing     chunk c begins at rank c and goes round, every rank adding its part; rank c - 1 has
 //             the sum, which goes round once more, coded once and passed on as it is. A kind of
@@ -21,9 +21,9 @@
 namespace spillway::collective {
 
 struct CodedRoute {
-  std::vector<std::uint16_t> sources;  // whose parts are added to this rank's
-  std::uint16_t received_step = 0;     // ranks in each of these
-  std::optional<std::uint16_t> to;     // who gets this rank's; nobody: it has the whole sum
+  std::vector<std::uint16_t> sources;  // ranks whose parts are added to this rank's
+  std::uint16_t received_step = 0;     // ranks in each of these parts
+  std::optional<std::uint16_t> to;     // the rank that gets this rank's; none: it has the whole sum
   std::uint16_t sent_step = 1;
   std::uint16_t result_from = 0;
   std::vector<std::uint16_t> result_to;

@@ -8,7 +8,7 @@
 namespace spillway::collective {
 namespace {
 
-// What every rank sends for a chunk, its receiver expects, as the same step.
+// The receiver expects all that a rank sends for a chunk, as the same step.
 TEST(CodedRoute, BothEndsOfEveryHopAgree) {
   for (const Algorithm algorithm : {Algorithm::kDirect, Algorithm::kRing}) {
     for (const std::uint16_t world : {2, 3, 5, 8}) {

@@ -167,8 +167,8 @@ base::Status CodedRun::expect_numbers(std::uint32_t index, RunContext& context) 
   return expect(wire::Phase::kGather, index, route.result_from, *piece.sum, context);
 }
 
-// Chunks take turns, and every rank begins with another: what others wait for first, what it only
-// adds to last.
+// Chunks take turns, and every rank begins with a different one: first pieces that others wait for,
+// last those that it only adds to.
 std::vector<std::uint32_t> CodedRun::order_of_pieces() const {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> turns;  // number of the piece, chunk
   for (const Piece& piece : pieces_) {
@@ -355,7 +355,7 @@ void CodedRun::count_encoded(const Piece& piece, std::uint16_t step) {
   found->tables += piece.encoded->has_table ? 1 : 0;
 }
 
-// To whom it has to go from here, which may be nobody.
+// Sends the sum to all that get it from this rank; there may be none.
 base::Status CodedRun::send_sum(std::uint32_t index, std::vector<std::uint8_t> bytes,
                                 RunContext& context) {
   Piece& piece = pieces_[index];
@@ -397,7 +397,7 @@ base::Status CodedRun::on_unfolded() {
   return {};
 }
 
-// All of it has ended here: what was learned becomes the next time's codes.
+// All of it has ended here: what was learned becomes the next operation's codes.
 void CodedRun::conclude() {
   progress_ = CodedProgress::kConcluded;
   report_.contributors = world();

@@ -6,16 +6,16 @@
 //
 // Values are rounded once, with one scale for all ranks, and whole numbers are added: no hop adds
 // an error, and all ranks end with the same bits. Numbers of each link and step are coded by a
-// table that both ends made of the last time's (code_book.h). Hellos tell the scale, and where ends
-// do not have the same table (coded_hello.h); a table then comes along, once. Every message arrives
-// whole.
+// table that both ends made from the last operation's (code_book.h). Hellos tell the scale, and
+// which ends do not have the same table (coded_hello.h); a table is then sent along, once. Every
+// message arrives whole.
 //
 // With a predicted scale (Tolerance::predicts_scale, and a named tensor that came before) values
-// are rounded while they are measured, which saves a pass over them behind the hellos.
+// are rounded while they are measured, which saves a pass over them after the hellos.
 //
-// Chunks go directly to their owners or round a ring (coded_route.h); pieces of all of them are
-// under way at once, and what is calculated runs beside it. What is in them is the tensor's numbers
-// or what a sketch makes of these, all at once (coded_content.h):
+// Chunks go directly to their owners or round a ring (coded_route.h). Pieces of all chunks are
+// under way at once, and calculations run beside them. Pieces hold the tensor's numbers, or what a
+// sketch makes of these, all at once (coded_content.h):
 //
 //   ... ─► round and fold ─► parts, added up on the way ─► sums to everybody ─► unfold
 //
@@ -36,35 +36,35 @@
 
 namespace spillway::collective {
 
-// How far the whole of it is; in a plain run nothing is folded or unfolded.
+// Progress of the whole run; a plain run folds and unfolds nothing.
 enum class CodedProgress : std::uint8_t {
-  kAgreeing,   // values are measured, hellos are on their way
+  kAgreeing,   // values are measured, hellos are in flight
   kFolding,    // numbers become what travels
-  kReducing,   // pieces are on their way
+  kReducing,   // pieces are in flight
   kUnfolding,  // their sums become values
   kConcluded,
 };
 
-// How far a piece is.
+// Progress of a piece.
 enum class CodedStage : std::uint8_t {
-  kReducing,   // this rank's part, and those of others that it adds, are on their way
-  kGathering,  // the sum is
-  kTaking,     // it is here, and becomes values
+  kReducing,   // this rank's part, and those that it adds, are in flight
+  kGathering,  // the sum is in flight
+  kTaking,     // the sum is here, and becomes values
   kDone,
 };
 
 class CodedRun final : public OperationRun {
  public:
-  // Config, book and shelf outlive the run. `residual`: of the tensor, for error feedback; or
+  // `config`, `book` and `shelf` outlive the run. `residual`: of the tensor, for error feedback; or
   // empty.
   CodedRun(const Operation& operation, std::uint64_t key, const ChunkOptions& chunks,
            const RunConfig& config, std::span<float> residual, CodeBook& book, CoderShelf& shelf);
 
-  // Of a piece at a rank at most: a lead that comes, a lead and a rest that go, in two phases.
+  // Most messages of a piece at a rank: an incoming lead, an outgoing lead and rest, in two phases.
   static constexpr std::size_t kPieceMessages = 6;
   // Kinds of pieces in a chunk.
   static std::size_t sections_of(SumCode code);
-  // What an operation of the group may have in the endpoint at one time.
+  // Messages that an operation of the group may have in the endpoint at one time.
   static std::size_t messages_of(const Operation& operation, const ChunkOptions& chunks);
 
   base::Status start(RunContext& context) override;
@@ -116,16 +116,16 @@ class CodedRun final : public OperationRun {
     CodedPiece numbers;
     CodedStage stage = CodedStage::kReducing;
     bool is_busy = false;  // a job of it is out
-    // Touched by its job.
+    // Touched by its job:
     bool is_prepared = false;
     std::vector<std::uint16_t> adding;
     std::size_t added = 0;
     std::optional<EncodedPart> encoded;
-    std::pair<base::Status, std::uint16_t> fault;  // and whose message it is about
+    std::pair<base::Status, std::uint16_t> fault;  // and the rank that sent the message
 
-    std::vector<std::uint16_t> missing;                            // whose parts have not come
+    std::vector<std::uint16_t> missing;  // ranks whose parts have not come
     std::map<std::uint16_t, std::unique_ptr<IncomingCode>> parts;  // by rank, until added
-    std::vector<std::uint16_t> arrived;                            // whole, and not added yet
+    std::vector<std::uint16_t> arrived;  // ranks whose parts are whole, and not added yet
     std::unique_ptr<IncomingCode> sum;
     std::unique_ptr<OutgoingCode> sent_part;
     std::unique_ptr<OutgoingCode> sent_sum;

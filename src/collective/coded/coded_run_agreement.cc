@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The first half of a coded all-reduce: what ranks measure and tell each other, and what follows
-// from it: the scale, pieces, and the tables by which each is coded.
+// from it: the scale, the pieces, and the tables by which each is coded.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -16,7 +16,7 @@ namespace {
 
 namespace entropy = codec::entropy;
 
-// Everybody waits for them, and they are short.
+// All ranks wait for hellos, and they are short.
 constexpr std::uint8_t kHelloPriority = SPILLWAY_PRIORITIES - 1;
 
 }  // namespace
@@ -109,7 +109,7 @@ base::Status CodedRun::agree_if_complete(RunContext& context) {
       .sequence = report_.sequence,
       .content = *content_,
       .shelf = shelf_,
-      // Of what a sketch makes of it, blocks are other ones every time.
+      // A sketch puts its numbers into other blocks every time.
       .counts_costs = chunks_.rule == ChunkRule::kBalanced && tolerance().code == SumCode::kCoded});
   cut();
   progress_ = CodedProgress::kFolding;
@@ -140,7 +140,7 @@ void CodedRun::cut() {
 
 // ------------------------------------------------------------------ tables
 
-// Of the sum of so many ranks, up to the sender: in a ring those before it.
+// For the sum of so many ranks, up to the sender: in a ring, the ranks before it.
 const entropy::ProbabilityTable& CodedRun::parametric(std::uint16_t sender, std::uint16_t ranks) {
   const auto found = parametric_.find({sender, ranks});
   if (found != parametric_.end()) {
@@ -164,7 +164,7 @@ std::optional<entropy::ProbabilityTable> CodedRun::table_of(TableSource source,
   if (source == TableSource::kInline) {
     return std::nullopt;
   }
-  // All who need it have it, or nobody does: chunks may have been cut otherwise.
+  // All ranks that need it have it, or none does: chunks may have been cut differently.
   const auto found = source == TableSource::kLast ? last.find(link) : last.end();
   if (found != last.end()) {
     return found->second;

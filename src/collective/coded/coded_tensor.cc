@@ -25,7 +25,7 @@ std::size_t TensorNumbers::round(std::size_t block, std::span<const float> value
              : code.round_to_nearest(values, to);
 }
 
-// What of this rank's part is not in its numbers is owed, unless it is not finite.
+// The residual becomes what this rank's numbers lack of its part; zero if that is not finite.
 void TensorNumbers::prepare(std::size_t block, std::vector<float>& scratch) {
   if (is_rounded && residual.empty()) {
     return;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Entropy coders and their scratch memory, taken by a calculation and put back behind it: some
-// megabytes each, as many as calculations run at once, and warm. At most CoderShelf::kPlaces are
-// kept. Any thread; nobody waits.
+// Entropy coders and their scratch memory, taken by a calculation and put back after it. Each takes
+// some megabytes; there are as many as calculations run at once, and reuse keeps them warm. At most
+// CoderShelf::kPlaces are kept. Any thread; no call waits.
 #pragma once
 
 #include <array>
@@ -35,7 +35,7 @@ class CoderShelf {
   CoderShelf(const CoderShelf&) = delete;
   CoderShelf& operator=(const CoderShelf&) = delete;
 
-  // Lasts as long as the calculation.
+  // Holds coders for as long as a calculation lasts.
   class Loan {
    public:
     explicit Loan(CoderShelf& shelf) : shelf_(shelf), coders_(shelf.take()) {}

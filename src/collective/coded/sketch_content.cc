@@ -51,7 +51,7 @@ codec::entropy::Alphabet SketchContent::alphabet(std::uint8_t section, std::uint
   if (is_of(section, FoldSection::kDense)) {
     return plain_.alphabet(section, ranks);
   }
-  // A cell holds any number of values.
+  // A cell sums up any number of values.
   return is_of(section, FoldSection::kCells)
              ? codec::entropy::Alphabet::ranges()
              : alphabet_of(1, ranks, tensor_.operation.count / tensor_.group.world);
@@ -79,7 +79,7 @@ void SketchContent::deliver(const BlockRun& blocks) {
 
 void SketchContent::fold() {
   plain_.prepare({0, 1, tensor_.grid.blocks()});
-  // Numbers of up to 16 bits of up to 256 ranks always add up.
+  // Numbers of up to 16 bits from up to 256 ranks always add up.
   folded_ = fold_.fold(tensor_.numbers).value();
 }
 
@@ -89,7 +89,7 @@ bool SketchContent::has_unfold() const {
 
 base::Status SketchContent::unfold() {
   if (fold_.is_dense()) {
-    // Nobody needs them any more.
+    // The numbers are not needed any more.
     advance({std::move(tensor_.numbers), sketch::Support(tensor_.operation.count)});
     return {};
   }
@@ -107,7 +107,7 @@ base::Status SketchContent::unfold() {
   return {};
 }
 
-// A step of NaN says nothing about the next one.
+// A step with NaN says nothing about the next one.
 void SketchContent::advance(const sketch::SparseSum& sum) {
   if (!tensor_.is_finite) {
     next_ = RememberedSketch(code_);

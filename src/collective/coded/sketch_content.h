@@ -3,14 +3,15 @@
 // A coded all-reduce whose numbers are folded by a sketch (sketch_fold.h): for tensors that are
 // mostly zero and whose zeros mostly stay where they are.
 //
-// Ranks predict by what they remember of the tensor's last sums; that they remember the same, the
-// hellos tell (coded_hello.h). If they do not, or remember nothing, this step is dense: pieces are
-// the tensor's own, as in PlainContent, and ranks begin to remember. So is the next step, since
-// nobody knows yet how good predictions are; every step behind one whose prediction was not, or of
-// which more than half is predicted; and every step of a tensor without a name.
+// Ranks predict by what they remember of the tensor's last sums; the hellos tell whether they
+// remember the same (coded_hello.h). If they do not, or remember nothing, this step is dense:
+// pieces are the tensor's own, as in PlainContent, and ranks begin to remember. The next step is
+// dense, too, because nobody knows yet how good predictions are. So is every step after a bad
+// prediction, every step of which more than half is predicted, and every step of a tensor without a
+// name.
 //
-// What the sketch does not give back is in no rank's sum: each rank is owed its own number there,
-// or loses it where there is no error feedback; it is counted.
+// Values that the sketch does not give back are in no rank's sum. Each rank is owed its own number
+// there, or loses it if there is no error feedback; they are counted.
 #pragma once
 
 #include <memory>
@@ -23,7 +24,7 @@ namespace spillway::collective {
 
 class SketchContent final : public CodedContent {
  public:
-  // `last`: what all ranks remember, or null. `seed`: of the operation, the same at all ranks.
+  // `last`: what all ranks remember, or null. `seed`: the operation's, the same at all ranks.
   SketchContent(TensorNumbers& tensor, std::shared_ptr<const codec::sketch::SparseCode> last,
                 std::uint64_t seed);
 

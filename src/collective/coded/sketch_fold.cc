@@ -11,7 +11,7 @@ namespace {
 
 namespace sketch = codec::sketch;
 
-// A number for each place outside `predicted`: whether there is a miss.
+// Writes a number for each place outside `predicted`: 1 for a miss, else 0.
 void write_counts(const sketch::Support& misses, const sketch::Support& predicted,
                   std::span<std::int32_t> counts) {
   std::int32_t* to = counts.data();

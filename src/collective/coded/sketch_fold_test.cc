@@ -17,7 +17,7 @@ constexpr std::size_t kFoldLength = 20'000;
 constexpr std::uint16_t kFoldRanks = 3;
 using Numbers = std::vector<std::int32_t>;
 
-// Of every rank: what occurs in all steps, and so much that is new.
+// Numbers of every rank: some that occur in all steps, and so many new ones.
 std::vector<Numbers> sparse_parts(std::uint64_t step, std::size_t fresh) {
   std::vector<Numbers> parts;
   for (std::uint64_t rank = 0; rank < kFoldRanks; ++rank) {
@@ -142,7 +142,7 @@ TEST(SketchContent, WhatIsNotRecoveredIsOwedByEveryRank) {
     EXPECT_TRUE(remembered == 0 || remembered == codes.shared_hash());
     remembered = codes.shared_hash();
   }
-  // What went in is in the sum or owed.
+  // All that went in is in the sum or owed.
   for (std::size_t i = 0; i < kFoldLength; ++i) {
     float in = 0.0F;
     float owed = 0.0F;

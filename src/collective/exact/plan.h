@@ -10,11 +10,11 @@
 // a rank's messages to a peer, and among those from it.
 //
 // Messages of one kind, peer and phase are a lane, and a lane has a window: its message n waits for
-// its message n - W to be done. So the messages that are under way at one time are bounded however
-// large the operation is (Plan::max_messages). Nobody waits in a circle for that: an algorithm adds
-// the messages of all lanes by one order that all ranks share (piece by piece), every step waits
-// only for steps of the same piece or of earlier ones, and within a piece what waits for what is
-// the algorithm itself. So the first piece that is not done anywhere can go on everywhere.
+// its message n - W to be done. So the messages under way at one time are bounded however large the
+// operation is (Plan::max_messages). No cycle of waiting can form: an algorithm adds the messages
+// of all lanes in one order that all ranks share (piece by piece). Every step waits only for steps
+// of the same piece or of earlier ones, and within a piece the algorithm decides what waits for
+// what. So the first piece that is not done anywhere can go on everywhere.
 //
 // PlanBuilder writes it step by step. Each call adds a step and says what it waits for; empty spans
 // make no step, so that algorithms need not care about ranks with nothing to do.
@@ -58,16 +58,16 @@ struct Step {
     kReceive,
     kReduce,
     kCopy,
-    kBring,     // of a device's input, to the host (plan_device.h)
-    kTakeBack,  // of the output, to the device
+    kBring,     // a device's input, to the host (plan_device.h)
+    kTakeBack,  // the output, to the device
   };
   Kind kind = Kind::kSend;
-  wire::Phase phase = wire::Phase::kReduce;  // of a message
+  wire::Phase phase = wire::Phase::kReduce;  // messages only
   std::uint16_t peer = 0;
   std::uint16_t part = 0;
-  bool is_final = false;           // of a reduction: nothing is added any more
+  bool is_final = false;           // reduction: nothing is added after it
   Span span;                       // sent, received into, or written
-  std::uint32_t first_source = 0;  // of a reduction or copy: in Plan::sources
+  std::uint32_t first_source = 0;  // reduction or copy: in Plan::sources
   std::uint32_t source_count = 0;
   std::uint32_t first_unlocked = 0;  // in Plan::unlocked
   std::uint32_t unlocked_count = 0;
@@ -95,8 +95,8 @@ struct Edge {
   StepId from;
   StepId to;
 };
-// Has steps wait for each other so, and for nothing else. What a step unlocks goes on in the order
-// of its edges.
+// Makes steps wait for each other as `edges` say, and for nothing else. The steps that a step
+// unlocks run in the order of its edges.
 void link(Plan& plan, std::vector<Edge> edges);
 
 // Stands for a step that was not needed: nothing waits for it.
@@ -119,7 +119,7 @@ class PlanBuilder {
                 std::span<const StepId> after);
   StepId copy(const Span& target, const Span& source, std::initializer_list<StepId> after = {});
 
-  // Has `later` wait for `earlier` too.
+  // Makes `later` wait for `earlier`, too.
   void order(StepId earlier, StepId later);
 
   // Room for `bytes` in the scratch memory, aligned for any element.

@@ -27,26 +27,26 @@ Step copy_step(Step::Kind kind, const Span& span) {
   return step;
 }
 
-// Runs of bytes that do not overlap, by where they begin, each with the number of a step.
+// Runs of bytes that do not overlap, by where they begin, each with a step's number.
 struct Part {
   std::size_t end;
   StepId step;
 };
 using Parts = std::map<std::size_t, Part>;
 
-// The first that ends behind `offset`.
+// The first run that ends behind `offset`.
 Parts::iterator first_behind(Parts& parts, std::size_t offset) {
   const auto next = parts.upper_bound(offset);
   const bool reaches_in = next != parts.begin() && std::prev(next)->second.end > offset;
   return reaches_in ? std::prev(next) : next;
 }
 
-// Copies of the input, made as they are asked for.
+// Copies of the input, added as they are asked for.
 class Brings {
  public:
   Brings(std::size_t bytes, std::size_t copy_bytes) : bytes_(bytes), copy_bytes_(copy_bytes) {}
 
-  // Has `reader` wait for those of what it reads.
+  // Makes `reader` wait for the copies of what it reads.
   void add(const Span& span, StepId reader, std::vector<Edge>& edges) {
     const std::size_t end = span.offset + span.bytes;
     auto next = first_behind(parts_, span.offset);
@@ -71,7 +71,7 @@ class Brings {
   std::vector<Step> steps_;
 };
 
-// Who writes each part of the output last.
+// The step that writes each part of the output last.
 Parts last_writers(const Plan& plan) {
   Parts parts;
   for (auto id = static_cast<StepId>(plan.steps.size()); id-- > 0;) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Direct exchange: shard j of the tensor, as long as the shares say, belongs to rank j. Piece by
-// piece, every rank sends its part of a shard to the shard's owner, which adds them up by rank and,
-// for an all-reduce, sends the sum to everybody.
+// Direct exchange: shard j of the tensor belongs to rank j, and the shares give its length. Piece
+// by piece, every rank sends its part of a shard to the shard's owner. The owner adds them up by
+// rank and, for an all-reduce, sends the sum to all ranks.
 //
 // Pieces flow by a window: a rank sends piece k to an owner when that owner's sum of piece k - W
 // has come back. By then the owner has room for it (its scratch for piece k - W is free) and
-// expects it, so scratch is bounded and nobody sends what nobody waits for. A reduce to one root
+// expects it. So scratch is bounded, and no rank sends what is not expected. A reduce to one root
 // has no sums that come back; there a rank that is ahead may have to wait until it is expected.
 #include <vector>
 
@@ -70,7 +70,7 @@ class DirectPlan {
   std::uint16_t rank_;
   PlanBuilder plan_;
   std::vector<std::vector<StepId>> came_back_;  // by owner and round: its sum, received
-  std::vector<StepId> sums_;                    // by round: this rank's
+  std::vector<StepId> sums_;                    // by round: this rank's sum
   std::vector<std::vector<Span>> scratch_;      // by source: a ring of `window` pieces
 };
 
@@ -89,7 +89,7 @@ void DirectPlan::contribute(std::size_t round, const Extent& extent, std::uint16
              {before_window(came_back_[owner], round)});
 }
 
-// Receives everybody's part of this rank's piece and adds them up, by rank.
+// Receives the other ranks' parts of this rank's piece and adds all up, by rank.
 StepId DirectPlan::collect(std::size_t round, const Span& own, const Span& target,
                            StepId target_is_free) {
   std::vector<Span> sources(world_, own);
@@ -108,7 +108,7 @@ Plan DirectPlan::all_reduce() {
   const std::size_t most_rounds = rounds(longest_);
   for (std::size_t round = 0; round < most_rounds; ++round) {
     const Extent mine = piece(shard(rank_), round);
-    // Expectations first: what is sent below may be answered at once.
+    // Receives first: what is sent below may be answered at once.
     const StepId sum =
         mine.count == 0 ? kNoStep
                         : collect(round, span(Region::kInput, mine), span(Region::kOutput, mine));
@@ -124,12 +124,12 @@ Plan DirectPlan::all_reduce() {
   return plan_.finish(Algorithm::kDirect);
 }
 
-// As an all-reduce without its second half: what tells a rank that an owner has room is a receipt
-// of one byte for every piece beyond the window.
+// An all-reduce without its second half. A receipt of one byte for every piece beyond the window
+// tells a rank that an owner has room.
 Plan DirectPlan::reduce_scatter() {
   const Extent block{0, task_.operation.count};
   const Span receipt = plan_.scratch(1);
-  const Span received = plan_.scratch(1);  // all of them: what they say is that they came
+  const Span received = plan_.scratch(1);  // for all of them: only their arrival counts
   const std::size_t most_rounds = rounds(block.count);
   for (std::size_t round = 0; round < most_rounds; ++round) {
     const Extent mine = piece(block, round);
@@ -152,7 +152,7 @@ Plan DirectPlan::reduce_scatter() {
   return plan_.finish(Algorithm::kDirect);
 }
 
-// Owners send their sums to the root alone.
+// Owners send their sums only to the root.
 Plan DirectPlan::reduce_to_root() {
   const std::uint16_t root = task_.operation.root;
   const std::size_t most_rounds = rounds(longest_);

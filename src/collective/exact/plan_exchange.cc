@@ -90,7 +90,7 @@ Plan plan_point_to_point(const PlanTask& task) {
 
 namespace {
 
-// Everybody to everybody: who is missing is known by name.
+// From each rank to each, so that a missing rank is known by name.
 Plan plan_small_barrier(const PlanTask& task) {
   const Group& group = task.group;
   PlanBuilder plan(task.options.window);
@@ -124,7 +124,7 @@ Plan plan_barrier(const PlanTask& task) {
     const auto from = static_cast<std::uint16_t>((rank + world - distance) % world);
     const StepId came = plan.receive(from, Phase::kReduce, round, plan.scratch(1));
     const StepId told = plan.send(to, Phase::kReduce, round, sign);
-    // A rank speaks for all it has heard of, so it speaks after having heard them.
+    // A rank speaks for all it has heard of, so it sends after it has heard from them.
     for (const StepId earlier : heard) {
       plan.order(earlier, told);
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // All-reduce in two levels, for racks whose uplinks carry less than their hosts' links together.
-// Racks have the same number of ranks, which stand side by side; a rank has a seat in its rack.
+// Racks have the same number of ranks, which are numbered side by side; a rank has a seat in its
+// rack.
 //
 // Shard j of the tensor belongs to seat j of every rack, and part k of it to the rank of that seat
 // in rack k:
@@ -11,9 +12,9 @@
 //                   by rack, and get the others' parts back
 //   in the rack     every seat hands its shard out, part by part as it comes
 //
-// A host's link carries as much as in a direct exchange, 2 (n - 1) / n of the tensor. Of n ranks in
-// K racks, an uplink carries 2 (K - 1) / K of it each way instead of 2 (n - n / K) / K: with K = 2
-// of n = 4, half.
+// A host's link carries as much as in a direct exchange, 2 (n - 1) / n of the tensor. With n ranks
+// in K racks, an uplink carries 2 (K - 1) / K of it each way instead of 2 (n - n / K) / K: half as
+// much for n = 4 and K = 2.
 //
 // Pieces flow by a window, as in a direct exchange: a rank sends a piece to its owner when the
 // owner's piece a window before has come back.
@@ -47,14 +48,14 @@ class LevelsPlan {
   Plan all_reduce();
 
  private:
-  // A rank with which pieces are exchanged, of the rack or of the seat.
+  // A rank with which pieces are exchanged, of the same rack or the same seat.
   struct Partner {
     std::vector<StepId> came_back;  // by message: its sums, received
     std::vector<Span> scratch;      // a ring of `window_` pieces
   };
 
-  // In a rack there are as many messages to a piece as there are racks. More of them at a time, as
-  // far as the number of partners, less than in a direct exchange, leaves room for them.
+  // In a rack a piece takes as many messages as there are racks. There are fewer partners than in a
+  // direct exchange, so there is room for more messages with each at a time.
   static std::size_t window_of(const PlanTask& task) {
     const std::size_t seats = task.options.rack_ranks;
     const std::size_t racks = task.group.world / seats;
@@ -70,7 +71,8 @@ class LevelsPlan {
     const Extent part = shard_of(shard.count, racks_, rack);
     return {shard.first + part.first, part.count};
   }
-  // Of a part of so many elements. In a rack, pieces for all racks are numbered together.
+  // Piece length for a part of so many elements. In a rack, pieces for all racks are numbered
+  // together.
   std::size_t piece_elements(std::size_t part_elements) const {
     const std::size_t most = std::min(task_.options.most_pieces, kMaxParts / racks_);
     return piece_size(part_elements * element_, element_, task_.options.piece_bytes, task_.options,
@@ -107,7 +109,7 @@ class LevelsPlan {
   std::vector<Partner> mates_;      // by seat
   std::vector<Partner> others_;     // by rack
   std::vector<StepId> rack_sums_;   // by message in the rack
-  std::vector<StepId> whole_sums_;  // by round: of this rank's part
+  std::vector<StepId> whole_sums_;  // by round: sum of this rank's part
 };
 
 Span LevelsPlan::scratch_for(Partner& partner, std::size_t message, std::size_t bytes) {
@@ -118,8 +120,8 @@ Span LevelsPlan::scratch_for(Partner& partner, std::size_t message, std::size_t 
   return {Region::kScratch, partner.scratch[slot].offset, bytes};
 }
 
-// This rank's contributions to its mates, and theirs to its own shard's piece for `rack`, which are
-// added up where the result will be.
+// Sends this rank's contributions to its mates. Adds theirs to its own shard's piece for `rack`,
+// where the result will be.
 StepId LevelsPlan::add_up_in_rack(std::size_t rack, std::size_t round) {
   const std::size_t message = round * racks_ + rack;
   const Span own = piece(Region::kInput, seat_, rack, round);
@@ -143,7 +145,7 @@ StepId LevelsPlan::add_up_in_rack(std::size_t rack, std::size_t round) {
   return rack_sums_.back();
 }
 
-// The other racks' sums of this rank's own part, added to its rack's.
+// Adds the other racks' sums of this rank's own part to its rack's.
 StepId LevelsPlan::add_up_racks(std::size_t round, StepId own) {
   const Span target = piece(Region::kOutput, seat_, rack_, round);
   std::vector<Span> sources(racks_, target);
@@ -158,7 +160,8 @@ StepId LevelsPlan::add_up_racks(std::size_t round, StepId own) {
   return whole_sums_.back();
 }
 
-// `sums`: by rack, of this rank's shard; those of the rack before, of all ranks after.
+// `sums`: by rack, of this rank's shard; before the call those of this rack, then those of all
+// ranks.
 void LevelsPlan::exchange_with_racks(std::size_t round, std::vector<StepId>& sums) {
   sums[rack_] = add_up_racks(round, sums[rack_]);
   for (std::size_t distance = 1; distance < racks_; ++distance) {
@@ -167,7 +170,8 @@ void LevelsPlan::exchange_with_racks(std::size_t round, std::vector<StepId>& sum
     const Span theirs = piece(Region::kOutput, seat_, rack, round);
     plan_.send(peer, Phase::kReduce, round, theirs,
                {sums[rack], before_window(others_[rack].came_back, round)});
-    // Into the memory that was sent from: it comes when all of that has.
+    // Received into the memory that is sent from: the result comes only after all of that has
+    // arrived.
     others_[rack].came_back.push_back(plan_.receive(peer, Phase::kGather, round, theirs));
     plan_.send(peer, Phase::kGather, round, piece(Region::kOutput, seat_, rack_, round),
                {sums[rack_]});

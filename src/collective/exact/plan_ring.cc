@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rings: every rank talks to its two neighbours alone. The sum of a shard begins at its first rank
-// and gathers one rank's part at each hop, world - 1 in all; then it is passed round once more.
-// Shards, and pieces of shards, are under way at the same time: of every shard as many pieces as
-// the window says, one behind the other. A piece's place in the scratch memory is the next one's as
-// soon as its sum has been passed on.
+// Rings: every rank talks only to its two neighbours. The sum of a shard begins at its first rank
+// and gathers one rank's part at each hop, world - 1 in all; then it is passed round once more. All
+// shards are under way at the same time, and of each as many pieces as the window allows, one
+// behind the other. A piece's place in the scratch memory is free for the next one as soon as its
+// sum has been passed on.
 //
 // For a shard that begins at rank s, the place of rank r in its journey is (r - s) mod world.
 #include <algorithm>
@@ -22,7 +22,7 @@ using wire::Phase;
 
 class RingPlan {
  public:
-  // `pieces_per_round`: that go by one neighbour between a shard's piece and its next.
+  // `pieces_per_round`: pieces that pass a neighbour from one piece of a shard to its next.
   RingPlan(const PlanTask& task, std::size_t pieces_per_round)
       : task_(task),
         element_(task.element_bytes()),
@@ -52,12 +52,12 @@ class RingPlan {
   std::uint16_t place(std::uint16_t start) const {
     return static_cast<std::uint16_t>((rank_ + world_ - start) % world_);
   }
-  // Adds this rank's part and passes the sum on. The step after which `result` holds the sum, at
-  // the last rank of the journey.
+  // Adds this rank's part and passes the sum on. Returns the step after which `result` holds the
+  // sum, at the last rank of the journey.
   StepId add_up(const Journey& journey);
-  // Passes `span`, which is complete at rank `start` after `ready`, to all ranks behind it.
+  // Passes `span`, which is complete at rank `start` after `ready`, to all ranks after it.
   void pass_round(std::uint16_t start, std::size_t part, const Span& span, StepId ready);
-  // Of a shard of so many elements. The pieces of all shards are numbered together.
+  // Piece length for a shard of so many elements. The pieces of all shards are numbered together.
   std::size_t piece_elements(std::size_t shard_elements) const {
     const std::size_t most = std::min(task_.options.most_pieces, kMaxParts / world_);
     return piece_size(shard_elements * element_, element_, task_.options.piece_bytes, task_.options,
@@ -65,7 +65,7 @@ class RingPlan {
            element_;
   }
 
-  // Where a sum waits to be passed on, and the step after which the next may use the place.
+  // Where a sum waits to be passed on, and the step after which the place is free again.
   struct Place {
     Span span;
     StepId is_free = kNoStep;

@@ -15,7 +15,7 @@ bool is_message(const Step& step) {
   return step.kind == Step::Kind::kSend || step.kind == Step::Kind::kReceive;
 }
 
-// A message within an operation, at this rank.
+// Names a message within an operation, at this rank.
 std::uint64_t message_key(bool sends, std::uint16_t peer, wire::Phase phase, std::uint16_t part) {
   return std::uint64_t{sends} << 40 | static_cast<std::uint64_t>(phase) << 32 |
          std::uint64_t{peer} << 16 | part;
@@ -23,8 +23,7 @@ std::uint64_t message_key(bool sends, std::uint16_t peer, wire::Phase phase, std
 
 }  // namespace
 
-// Memory a job touches does not change place while it runs: buffers and scratch stay as long as
-// the run.
+// Memory a job touches does not move while it runs: buffers and scratch stay as long as the run.
 void PlanRun::StepJob::run() {
   const Operation& operation = owner_.operation();
   if (step_.kind == Step::Kind::kBring) {
@@ -174,8 +173,8 @@ transport::PayloadSink& PlanRun::sink_of(const Step& step) {
   return fold_sinks_.emplace_back(fold(plan_.steps[sum], step), step.span.bytes, config_.layout);
 }
 
-// The sum that waits for nothing but this message, and adds it to what the caller gave; kNoStep if
-// there is none.
+// The sum that waits only for this message and adds it to the caller's input; kNoStep if there is
+// none.
 StepId PlanRun::fold_of(const Step& receive) const {
   for (const StepId id : plan_.unlocked_by(receive)) {
     const Step& step = plan_.steps[id];
@@ -200,7 +199,7 @@ Fold PlanRun::fold(const Step& sum, const Step& receive) const {
           .target = memory(sum.span)};
 }
 
-// What reduce() divides the sum by.
+// The divisor for reduce(); 0 if there is none.
 std::size_t PlanRun::average_over(const Step& sum) const {
   const bool divides = sum.is_final && operation().op == ReduceOp::kAverage;
   return divides ? config_.group.workers() : 0;

@@ -2,9 +2,9 @@
 //
 // Carries out a plan exactly: every message arrives whole, every sum is formed in the order the
 // plan says. Bytes go from the caller's memory to the wire and from the wire to where they belong,
-// or through shared memory where both ranks are on one machine (plan_run_local.cc). A sum of
-// two of which one comes as a message and is added to the caller's own input, where nothing else is
-// waited for, is formed as its packets come, on the thread that receives them.
+// or through shared memory if both ranks are on one machine (plan_run_local.cc). If a sum adds only
+// one message to the caller's own input, and waits for nothing else, it is formed as packets come,
+// on the receiving thread.
 #pragma once
 
 #include <deque>
@@ -20,7 +20,7 @@ namespace spillway::collective {
 
 class PlanRun final : public OperationRun {
  public:
-  // All but the plan outlive the run.
+  // Everything but the plan outlives the run.
   PlanRun(const Operation& operation, std::uint64_t key, Plan plan, const RunConfig& config,
           ScratchPool& scratch);
   ~PlanRun() override;
@@ -45,15 +45,15 @@ class PlanRun final : public OperationRun {
  private:
   enum class State : std::uint8_t {
     kWaiting,         // for other steps
-    kWaitingForRoom,  // a send, in shared memory
+    kWaitingForRoom,  // a send, for shared memory
     kRunning,
-    kFollowing,  // a message whose bytes come second, behind word that they do
-    kFolding,    // a sum that is formed as its message comes
+    kFollowing,  // a message whose bytes follow the packet that says so
+    kFolding,    // a sum formed as its message comes
     kDone,
   };
   static constexpr std::uint32_t kPlacePackets = 1;
 
-  // What a message is called among those with one peer.
+  // Names a message among those with one peer.
   struct MessageName {
     wire::Phase phase;
     std::uint16_t part;
@@ -122,8 +122,8 @@ class PlanRun final : public OperationRun {
   std::unordered_map<StepId, LocalSource> local_sources_;
   std::unordered_map<StepId, LocalSink> local_sinks_;
   StagedSpans staged_;
-  std::deque<StepId> without_room_;  // sends that wait for some
-  base::Instant room_due_;           // when they wait no longer
+  std::deque<StepId> without_room_;  // sends that wait for room
+  base::Instant room_due_;           // when they stop waiting
   std::deque<StepJob> jobs_;
   bool has_second_names_;
   std::size_t steps_done_ = 0;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Messages of a plan between ranks of one machine. Such a message is one packet with a place in the
-// sender's segment (peer_memory.h); where the sender has none to give, the packet says so and the
+// sender's segment (peer_memory.h). If the sender has none to give, the packet says so, and the
 // bytes follow in a second message, through the network.
 //
-// Room: a send that finds none waits for one of this run's own to come back, but not for long: what
-// was staged may be for ranks that wait for this very send, or have not called the operation yet.
-// Then it goes through the network, as it does at once where this run has nothing staged. So room
-// is a matter of speed, and nobody ever waits for it in a circle.
+// Room: a send that finds none waits until one of this run's own blocks comes back, but not for
+// long: what was staged may be for ranks that wait for this very send, or have not called the
+// operation yet. Then it goes through the network, as it does at once if this run has nothing
+// staged. So room is a matter of speed, and no cycle of waiting can form.
 #include <algorithm>
 #include <utility>
 
@@ -18,9 +18,9 @@ namespace {
 
 using wire::Phase;
 
-// Below some bytes a packet is as quick as two copies.
+// For fewer bytes a packet is as quick as two copies.
 constexpr std::size_t kWorthwhile = 4096;
-// As long as nothing comes back.
+// How long a send waits while nothing comes back.
 constexpr base::Duration kRoomPatience = base::milliseconds(5);
 // Second messages need names of their own, so only half of all parts can have one.
 constexpr std::uint16_t kSecond = 0x8000;
@@ -33,15 +33,15 @@ bool PlanRun::leaves_second_names(const Plan& plan) {
   });
 }
 
-// The same at both ends: they know the other's card and the operation.
+// Both ends decide alike: each knows the other's rank card and the operation.
 bool PlanRun::is_local(const Step& step) const {
   return config_.memory != nullptr && config_.memory->is_near(step.peer) &&
          step.span.bytes >= kWorthwhile && step.span.bytes <= PeerMemory::kMaxBytes &&
          (step.part & kSecond) == 0 && has_second_names_;
 }
 
-// Notes are of no use to a plan otherwise, so second messages of a group's operation take their
-// names; those between two ranks, which are few, the upper half of their own.
+// Plans use no notes otherwise, so second messages of a group operation take the names of notes.
+// Those of point-to-point operations, which are few, take the upper half of their own part numbers.
 wire::MessageId PlanRun::second_id_of(const Step& step) const {
   wire::MessageId id = id_of(step);
   if (id.phase == Phase::kPointToPoint) {
@@ -99,7 +99,7 @@ base::Status PlanRun::expect_place(StepId id, RunContext& context) {
   return expect({id_of(step), kPlacePackets, sink}, context);
 }
 
-// The receiver has copied what was staged, or knows that it has to wait for more.
+// The receiver has copied what was staged, or knows that the bytes follow.
 base::Status PlanRun::on_place_sent(StepId id, RunContext& context) {
   const Step& step = plan_.steps[id];
   const bool was_staged = local_sources_.at(id).is_staged();
@@ -125,7 +125,7 @@ base::Status PlanRun::on_place_received(StepId id, RunContext& context) {
   return expect_bytes(id, second_id_of(plan_.steps[id]), context);
 }
 
-// There is more room than before: for those that wait, in their order.
+// There is more room than before: tries the waiting sends again, in their order.
 base::Status PlanRun::use_room(RunContext& context) {
   std::deque<StepId> waiting = std::exchange(without_room_, {});
   while (!waiting.empty() && without_room_.empty()) {

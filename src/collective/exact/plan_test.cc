@@ -63,7 +63,7 @@ class World {
     }
   }
 
-  // Has every other rank's tensors in the memory of a device, which copies so much at a time.
+  // Puts every other rank's tensors into a device's memory; copies take so many bytes at a time.
   void put_on_devices(std::size_t copy_bytes) {
     for (unsigned rank = 0; rank < world_; rank += 2) {
       Rank& state = ranks_[rank];
@@ -82,7 +82,7 @@ class World {
     }
   }
 
-  // As in a network without buffers: a message goes when both ends are ready for it.
+  // As in a network without buffers: a message goes only when both ends are ready for it.
   bool run_without_buffers() {
     std::size_t left = 0;
     for (const Rank& rank : ranks_) {
@@ -103,7 +103,7 @@ class World {
     return mailbox_.empty();
   }
 
-  // False if nothing can go on although something is left.
+  // False if nothing can run although steps are left.
   bool run() {
     std::size_t left = 0;
     for (const Rank& rank : ranks_) {
@@ -151,8 +151,8 @@ class World {
     std::size_t input_offset = 0;
     std::size_t output_offset = 0;
     Bytes merged;
-    Bytes on_device;         // the input, where a device has it; the output, too, in place
-    Bytes output_on_device;  // the same of an output of its own
+    Bytes on_device;         // the input on a device; in place, the output, too
+    Bytes output_on_device;  // an output of its own on a device
     std::vector<std::uint32_t> waits;
     std::vector<bool> done;
 
@@ -202,7 +202,7 @@ class World {
            mailbox_.contains({step.peer, rank, step.phase, step.part});
   }
 
-  // Steps that were done: a sum, a message at both ends, or none.
+  // Returns the number of steps done: of a sum, of a message at both ends, or 0.
   std::size_t run_if_both_are_ready(unsigned rank, StepId id) {
     Rank& state = ranks_[rank];
     const Step& step = state.plan.steps[id];
@@ -313,7 +313,7 @@ Bytes sum_of(const World& world, unsigned ranks, std::size_t first, std::size_t 
   return result;
 }
 
-// What the operation should leave at `rank`.
+// The output that the operation should leave at `rank`.
 Bytes expected(const World& world, const Operation& operation, unsigned ranks, unsigned rank) {
   const std::size_t bytes = operation.bytes();
   Bytes all;
@@ -393,7 +393,7 @@ TEST_P(EveryPlan, LeavesTheRightBytesAtEveryRank) {
   }
 }
 
-// All-reduces may be in place there.
+// All-reduces on devices may be in place.
 TEST_P(EveryPlan, LeavesThemOnDevicesAsWell) {
   for (const std::uint16_t ranks : {2, 3, 5, 8}) {
     for (const std::size_t count : {1, 40, 333}) {
@@ -438,7 +438,7 @@ TEST_P(EveryPlan, OfAHugeTensorFitsTablesMessagesAndMemory) {
       operation.count /= ranks;
     }
     PlanOptions options;
-    options.max_message_bytes = std::size_t{1408} * 65536;  // of packets of 1,500 bytes
+    options.max_message_bytes = std::size_t{1408} * 65536;  // in packets of 1,500 bytes
     ASSERT_TRUE(check_size(operation, {0, ranks}, options).ok());
     const Plan plan = make_plan(operation, {0, ranks}, options);
     EXPECT_LE(plan.max_messages, 4U * options.window * ranks);
@@ -549,7 +549,7 @@ TEST(Planner, ScratchOfADirectAllReduceIsBoundedByTheWindow) {
   EXPECT_GT(plan.scratch_bytes, 0U);
 }
 
-// Whoever owns how much, and also where nothing is buffered: nobody waits in a circle.
+// No cycle of waiting forms, whatever the shares are, even if nothing is buffered.
 TEST(Planner, SharesChangeWhoAddsUpAndNothingElse) {
   const PlanOptions options{.piece_bytes = 64, .window = 2, .message_bytes = 256};
   constexpr std::uint16_t kRanks = 4;

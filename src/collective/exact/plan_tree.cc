@@ -2,8 +2,8 @@
 //
 // Binomial trees: counted from the root, rank v has the children v + 1, v + 2, v + 4, ... as far as
 // the lowest set bit of v allows. The subtree of v + 2^b is the 2^b ranks from there on, so adding
-// own part and children in that order adds up by rank. Pieces go up and down one behind the other,
-// as many at a time as the window says.
+// the own part and the children's in that order adds up by rank. Pieces go up and down one after
+// the other, as many at a time as the window allows.
 #include <algorithm>
 #include <map>
 #include <vector>
@@ -67,7 +67,7 @@ class TreePlan {
     }
     return ranks;
   }
-  // Of `window` pieces that take turns; used by a child's part, or by this rank's own sum.
+  // One of `window` scratch pieces that take turns; for a child's part, or for this rank's own sum.
   Span place(std::uint16_t whose, std::size_t k, std::size_t bytes) {
     std::vector<Span>& ring = places_[whose];
     const std::size_t slot = k % window_;
@@ -80,7 +80,7 @@ class TreePlan {
     return k >= window_ ? steps[k - window_] : kNoStep;
   }
 
-  // The sum of this rank's subtree: at the root the result, elsewhere sent to the parent.
+  // Forms the sum of this rank's subtree: at the root the result, elsewhere sent to the parent.
   StepId add_up(std::size_t k) {
     const Span own = piece(Region::kInput, k);
     std::vector<Span> sources = {own};
@@ -104,7 +104,7 @@ class TreePlan {
     return sent_.back();
   }
 
-  // From the root, where it is complete after `ready`, to everybody.
+  // Passes a piece down from the root, where it is complete after `ready`.
   void pass_down(std::size_t k, StepId ready) {
     const Span span = piece(Region::kOutput, k);
     const StepId there = rank_ == root_ ? ready : plan_.receive(parent(), Phase::kGather, k, span);

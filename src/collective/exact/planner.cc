@@ -19,7 +19,7 @@ constexpr unsigned kTreeWorld = 32;  // up to here two hops of many messages bea
 constexpr unsigned kRingWorld = 64;
 constexpr std::size_t kLargestElement = 8;
 
-// Several racks of several ranks, all alike.
+// True for several racks of several ranks, all of one size.
 bool has_racks(const Group& group, const PlanOptions& options) {
   const unsigned ranks = options.rack_ranks;
   return ranks > 1 && group.world > ranks && group.world % ranks == 0;
@@ -49,11 +49,11 @@ Algorithm automatic(const Operation& operation, const Group& group, const PlanOp
   }
 }
 
-// Whether the operation has a plan of this kind.
+// True if the operation has a plan for its algorithm.
 bool has_algorithm(const Operation& operation, const Group& group, const PlanOptions& options) {
   const Algorithm algorithm = operation.algorithm;
   if (algorithm == Algorithm::kServers) {
-    return false;  // a group's to have, not a caller's to choose
+    return false;  // decided by the group, not by the caller
   }
   if (algorithm == Algorithm::kLevels) {
     return operation.kind == Kind::kAllReduce && has_racks(group, options);
@@ -88,7 +88,7 @@ Plan plan_reduction(const PlanTask& task, Algorithm algorithm) {
   }
 }
 
-// A world of one: what goes in comes out.
+// A world of one: the input is the output.
 Plan plan_alone(const PlanTask& task) {
   PlanBuilder plan(task.options.window);
   const std::size_t bytes =
@@ -108,8 +108,8 @@ std::size_t piece_size(std::size_t bytes, std::size_t element_bytes, std::size_t
          std::clamp<std::size_t>(std::max(wanted / element_bytes, least), 1, longest);
 }
 
-// By the run that is cut into most pieces: the whole of it in a ring, where all ranks' pieces are
-// numbered together.
+// Checks the run that is cut into most pieces. In a ring that is the whole of it, because all
+// ranks' pieces are numbered together.
 base::Status check_size(const Operation& operation, const Group& group,
                         const PlanOptions& options) {
   const std::size_t all = std::max(input_bytes(operation, group), output_bytes(operation, group));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From an operation to a rank's plan.
+// Turns an operation into a rank's plan.
 //
-// Which algorithm, unless the caller says (docs/algorithms.md says why):
+// The algorithm, unless the caller chooses one (docs/algorithms.md says why):
 //
 //   operation         tree                          ring                       direct
 //   all_reduce        world > 32, shard < 4 KiB     world > 64, else           otherwise
@@ -12,9 +12,9 @@
 //   all_gather                                      world > 64, 64 KiB and up  otherwise
 //   the rest                                                                   always
 //
-// Where racks are known, an all_reduce of 1 MiB and more goes in two levels (plan_levels.cc).
-// In a group with parameter servers an all_reduce goes through them, whatever the caller says, and
-// all else is planned among the workers.
+// Where racks are known, an all_reduce of 1 MiB and more goes in two levels (plan_levels.cc). In a
+// group with parameter servers an all_reduce goes through them, whatever the caller says, and
+// everything else is planned among the workers.
 //
 // Sums are formed in an order that depends on ranks alone: direct, servers and tree by rank (a tree
 // in pairs), ring from the shard's first rank round, levels by rank in each rack and then by rack.
@@ -30,38 +30,38 @@
 namespace spillway::collective {
 
 struct PlanOptions {
-  // A shard is cut into pieces of at most so many bytes, and at most `window` of them are between a
-  // rank and an owner at a time: bounds scratch, and lets sums overlap with transfers.
+  // A shard is cut into pieces of at most so many bytes. At most `window` of them are under way
+  // between a rank and an owner, which bounds scratch, and lets sums overlap with transfers.
   std::size_t piece_bytes = 512 * 1024;
   std::size_t window = 4;
-  std::size_t pair_window = 2;  // of a send or receive
-  // Where nothing is added up, only a message's own limit counts.
+  std::size_t pair_window = 2;  // for a send or receive
+  // The same where nothing is added up: only a message's own limit counts there.
   std::size_t message_bytes = 16 * 1024 * 1024;
-  // A run that would be cut into more pieces than this is cut into longer ones: a plan grows with
-  // their number.
+  // A run that would have more pieces than this is cut into longer ones: a plan grows with their
+  // number.
   std::size_t most_pieces = 4096;
-  // Ranks of a rack, which stand side by side; the same at all ranks. 0: nobody knows.
+  // Ranks of a rack, which are numbered side by side; the same at all ranks. 0: unknown.
   std::uint16_t rack_ranks = 0;
-  // What a message can carry at all, in packets that may be numbered.
+  // Most bytes that a message can carry at all, because packets hold their number in 16 bits.
   std::size_t max_message_bytes = std::size_t{1} << 24;
 };
 
-// Pieces are numbered in packets, with 16 bits.
+// Packets hold a piece's number in 16 bits.
 inline constexpr std::size_t kMaxParts = std::size_t{1} << 16;
 
-// Bytes of a piece of a run of `bytes`: as many as wanted, more where there would be too many,
+// Bytes of a piece of a run of `bytes`: as many as wanted, more if there would be too many pieces,
 // never more than a message can carry; whole elements.
 std::size_t piece_size(std::size_t bytes, std::size_t element_bytes, std::size_t wanted,
                        const PlanOptions& options, std::size_t most_pieces);
 
-// Whether the operation's pieces can be numbered; else a sentence that says the limit.
+// Checks that the operation's pieces can be numbered; the error states the limit.
 base::Status check_size(const Operation& operation, const Group& group, const PlanOptions& options);
 
 // The algorithm that will be used: never kAutomatic.
 Algorithm choose_algorithm(const Operation& operation, const Group& group,
                            const PlanOptions& options = {});
 
-// The operation must be valid. `shares`: of each rank, in an all-reduce by direct exchange.
+// The operation must be valid. `shares`: each rank's, in an all-reduce by direct exchange.
 Plan make_plan(const Operation& operation, const Group& group, const PlanOptions& options = {},
                const Shares& shares = {});
 

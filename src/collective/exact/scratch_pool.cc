@@ -7,7 +7,7 @@
 namespace spillway::collective {
 namespace {
 
-// Few sizes, so that what one operation gave back fits the next.
+// Few sizes, so that a buffer of one operation fits the next.
 std::size_t rounded(std::size_t bytes) {
   constexpr std::size_t kSmallest = 4096;
   const std::size_t step = std::max(std::bit_floor(bytes) / 8, kSmallest);
@@ -46,7 +46,7 @@ void ScratchPool::give_back(Buffer buffer) {
   kept_bytes_ += buffer.bytes;
   const auto place = std::lower_bound(kept_.begin(), kept_.end(), buffer.bytes, shorter);
   kept_.insert(place, std::move(buffer));
-  // The smallest go first: the large ones are what is expensive.
+  // The smallest go first: large buffers are the expensive ones.
   while (kept_bytes_ > max_kept_ && !kept_.empty()) {
     kept_bytes_ -= kept_.front().bytes;
     kept_.erase(kept_.begin());

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Memory that operations need for a while, used again: fresh memory of this size would cost a page
-// fault per 4 KiB. Keeps what was given back, up to a limit, largest first out. One thread.
+// fault per 4 KiB. Keeps what was given back, up to a limit; beyond it the smallest buffers are
+// freed first. One thread.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +21,7 @@ class ScratchPool {
 
   explicit ScratchPool(std::size_t max_kept) : max_kept_(max_kept) {}
 
-  // At least `bytes`, contents unknown; nothing for 0.
+  // At least `bytes`, contents unknown; empty for 0.
   Buffer take(std::size_t bytes);
   void give_back(Buffer buffer);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What one run has staged for ranks of its machine, by span of its memory. A span that goes to
+// The spans of its memory that one run has staged for ranks of its machine. A span that goes to
 // several ranks is staged once and stays until the last of them has it: plans do not write to what
-// they are sending, so one copy serves all. One thread; whatever is left is released at the end.
+// they are sending, so one copy serves all. One thread; the destructor releases what is left.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ namespace spillway::collective {
 
 class StagedSpans {
  public:
-  // The memory outlives this; it may be null where nothing is ever taken.
+  // The memory outlives this object; it may be null if take() is never called.
   explicit StagedSpans(PeerMemory* memory) : memory_(memory) {}
   ~StagedSpans() { clear(); }
   StagedSpans(const StagedSpans&) = delete;
   StagedSpans& operator=(const StagedSpans&) = delete;
 
-  // Where the span's bytes, which lie at `data`, are staged; nothing if there is no room. Each
-  // success is given back once.
+  // Returns where the span's bytes, which lie at `data`, are staged; nothing if there is no room.
+  // Each success must be given back once.
   std::optional<std::uint64_t> take(const Span& span, const std::uint8_t* data) {
     const auto found = blocks_.find(key_of(span));
     if (found != blocks_.end()) {

@@ -53,13 +53,13 @@ base::Result<Tolerance> read_tolerance(base::ByteReader& reader) {
   tolerance.code = static_cast<SumCode>((flags & kCodeMask) >> kCodeShift);
   tolerance.predicts_scale = (flags & kPredictsScale) != 0;
   tolerance.lossy_gather = (flags & kLossyGather) != 0;
-  tolerance.feedback_tensor = (flags & kFeedback) != 0 ? 1 : 0;  // what it is called is theirs
+  tolerance.feedback_tensor = (flags & kFeedback) != 0 ? 1 : 0;  // the name is the worker's own
   tolerance.loss_bound_ppm = reader.read<std::uint32_t>();
   tolerance.least_contributors = reader.read<double>();
   return tolerance;
 }
 
-// A number of an enumeration with so many values.
+// Reads a number of an enumeration with so many values.
 template <typename Enum>
 bool read_enum(base::ByteReader& reader, unsigned values, Enum& out) {
   const auto number = reader.read<std::uint8_t>();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a worker tells a parameter server it is about to do: an operation as 32 bytes,
+// A call tells a parameter server what a worker is about to do: an operation as 32 bytes,
 // little-endian.
 //
 //   0 version (1)   4 algorithm    8 count (8 bytes)      20 loss_bound_ppm (4)
@@ -12,9 +12,9 @@
 //                                     bits 4 and 5: code
 //
 // Without a tolerance everything behind the count is zero. A server that does not know of codes
-// takes calls of planes, and refuses others for their flags. What is a worker's own business
-// (buffers, what it calls a tensor whose errors it feeds back) is not in it. docs/wire.md says how
-// calls travel.
+// takes calls of planes, and refuses others for their flags. What concerns only the worker
+// (buffers, its name for a tensor with error feedback) is left out. docs/wire.md says how calls
+// travel.
 //
 // Plain values; any bytes give an operation or an error.
 #pragma once
@@ -31,10 +31,10 @@ inline constexpr std::size_t kCallBytes = 32;
 using CallBytes = std::array<std::uint8_t, kCallBytes>;
 
 CallBytes encode_call(const Operation& operation);
-// Without buffers. validate() says whether its numbers make sense.
+// The operation has no buffers. validate() says whether its numbers make sense.
 base::Result<Operation> parse_call(base::ByteView bytes);
 
-// Whether two workers mean the same operation. Each may find it as urgent as it likes.
+// True if two workers mean the same operation; their priorities may differ.
 bool are_alike(const Operation& a, const Operation& b);
 
 }  // namespace spillway::collective

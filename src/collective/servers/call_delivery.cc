@@ -53,7 +53,7 @@ CallIntake::CallIntake(const RunConfig& config, std::uint64_t first)
   }
 }
 
-// Few where there are many workers: the endpoint's table is for data above all.
+// Fewer with many workers: the endpoint's table is above all for data.
 std::uint32_t CallIntake::window() const {
   constexpr std::size_t kMaxExpected = 2048;
   return static_cast<std::uint32_t>(std::clamp<std::size_t>(kMaxExpected / workers_.size(), 2, 16));
@@ -127,7 +127,7 @@ std::optional<CallFault> CallIntake::on_received(const transport::ReceiveReport&
   }
   context.endpoint.retire_before(caller, worker.next());
   heard_.erase(heard_.begin(), heard_.lower_bound(std::min(slowest(), next_)));
-  // Of a worker that is dead the event is on its way.
+  // If a worker is dead, the event that says so is on its way.
   if (base::Status status = expect_more(context);
       !status.ok() && status.code() != base::StatusCode::kPeerFailed) {
     return CallFault{status, config_.group.rank, wire::FailureCause::kInternal};

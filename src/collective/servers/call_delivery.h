@@ -2,21 +2,21 @@
 //
 // How calls get from workers to parameter servers: one message to each server for every collective
 // operation, in the point-to-point phase, with the operation's number. Reliable, at the highest
-// priority: a server that has not heard the call does not expect the data behind it.
+// priority: a server that has not heard the call does not expect the data that follows.
 //
 // CallOutbox, at a worker: keeps calls until their servers have them.
 //
 // CallIntake, at a server: the first worker that calls an operation opens it, in the order of the
-// operations' numbers; the calls of the others must be like it. Calls of operations that are long
-// over are still taken, from workers that come late.
+// operations' numbers; the calls of the others must be alike. A worker that comes late may still
+// call operations that are long over.
 //
-//   on_received()   a call came: an error names both ranks where it is unlike another's
+//   on_received()   a call came; returns an error that names both ranks if it is unlike another's
 //   next()          the next operation to open, if its call is there
-//   leave()         a worker takes part no longer
+//   leave()         a worker no longer takes part
 //
-// Limits: of each worker `window()` calls are expected at a time, and none of operations that are
-// kMaxAhead or more before those of the slowest: what is kept for comparison is bounded.
-// One thread, the engine's.
+// Limits: `window()` calls are expected of each worker at a time, and none of operations that are
+// kMaxAhead or more before those of the slowest: what is kept for comparison is bounded. One
+// thread, the engine's.
 #pragma once
 
 #include <cstdint>
@@ -60,12 +60,12 @@ class CallOutbox {
   std::map<std::uint64_t, Outgoing> calls_;  // by sequence; nodes keep their place
 };
 
-// Why a call cannot be taken, and whose fault it is.
+// Why a call cannot be taken, and which rank is at fault.
 struct CallFault {
   base::Status status;
   std::uint16_t culprit = 0;
   wire::FailureCause cause = wire::FailureCause::kMismatch;
-  std::optional<wire::Mismatch> mismatch{};  // of workers that call different operations
+  std::optional<wire::Mismatch> mismatch{};  // if workers call different operations
 };
 
 struct OpenedCall {
@@ -78,10 +78,10 @@ class CallIntake {
  public:
   static constexpr std::uint32_t kMaxAhead = 4096;
 
-  // `config` outlives the intake. Operations count from `first` on.
+  // `config` outlives the intake. Operations are numbered from `first` on.
   CallIntake(const RunConfig& config, std::uint64_t first);
 
-  // Expects the first calls. The endpoint knows where numbers begin.
+  // Expects the first calls. The endpoint must know where numbers begin.
   base::Status start(RunContext& context);
   std::optional<CallFault> on_received(const transport::ReceiveReport& report, RunContext& context);
   std::optional<OpenedCall> next();
@@ -124,7 +124,7 @@ class CallIntake {
   MessageSet messages_;
   std::vector<Worker> workers_;
   std::map<std::uint64_t, Heard> heard_;  // by sequence: until every worker has called it
-  std::uint64_t next_;                    // to open
+  std::uint64_t next_;                    // the next to open
 };
 
 }  // namespace spillway::collective

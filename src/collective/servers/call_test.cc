@@ -105,7 +105,7 @@ TEST(Call, IsLikeAnotherWhateverItsPriority) {
   other.tolerance->feedback_tensor = 9;
   EXPECT_FALSE(are_alike(operation, other));
   Operation third = operation;
-  third.tolerance->feedback_tensor = 8;  // its name is a worker's own business
+  third.tolerance->feedback_tensor = 8;  // a worker's own name for the tensor
   EXPECT_TRUE(are_alike(other, third));
   other.count += 1;
   EXPECT_FALSE(are_alike(operation, other));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // All-reduce through parameter servers: shard j of the tensor belongs to server j. Piece by piece,
-// every worker sends its part of a shard to the shard's server (push), which adds up by rank and
-// sends the sum to every worker (pull).
+// every worker sends its part of a shard to the shard's server (push). The server adds up by rank
+// and sends the sum to every worker (pull).
 //
 // Pieces flow by a window, as in a direct exchange: a worker sends piece k to a server when that
 // server's sum of piece k - W has come back. A server has scratch for W pieces of every worker and
@@ -56,9 +56,9 @@ class ServersPlan {
   std::size_t piece_elements_;
   std::uint16_t workers_;
   PlanBuilder plan_;
-  std::vector<std::vector<StepId>> came_back_;    // of a worker, by server and round: its sum
-  std::vector<StepId> formed_;                    // of a server, by round: the sum
-  std::vector<std::vector<StepId>> handed_out_;   // of a server, by round: to every worker
+  std::vector<std::vector<StepId>> came_back_;    // worker: by server and round, its sum
+  std::vector<StepId> formed_;                    // server: by round, the sum
+  std::vector<std::vector<StepId>> handed_out_;   // server: by round, to every worker
   std::vector<std::vector<Span>> contributions_;  // by worker: a ring of `window` pieces
   std::vector<Span> sums_;                        // the same
 };
@@ -67,7 +67,7 @@ void ServersPlan::push_and_pull(std::uint16_t server, std::size_t round) {
   const Extent part = piece_of(shard(server), piece_elements_, round);
   std::vector<StepId>& sums = came_back_[server];
   const StepId has_room = is_beyond_window(round) ? sums[round - task_.options.window] : kNoStep;
-  // Expected before it can be sent: the answer may be quick.
+  // Expected first: the answer may be quick.
   sums.push_back(
       plan_.receive(rank_of(server), Phase::kGather, round, span(Region::kOutput, part)));
   plan_.send(rank_of(server), Phase::kReduce, round, span(Region::kInput, part), {has_room});
@@ -77,7 +77,7 @@ Plan ServersPlan::of_worker() {
   const std::uint16_t servers = task_.group.servers;
   came_back_.resize(servers);
   for (std::size_t round = 0; round < rounds(shard(0)); ++round) {
-    // Each begins with another server, so that none is sent to by all at once.
+    // Each worker begins with another server, so that not all send to one at once.
     for (unsigned i = 0; i < servers; ++i) {
       const auto server = static_cast<std::uint16_t>((task_.group.rank + i) % servers);
       if (round < rounds(shard(server))) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The scales of tensors that come again and again: what the ranks measured together last time, by
-// piece and row. An operation may code with a prediction made of it and so save a round trip; all
-// ranks do, or none: which operation was the last of a tensor follows from the order of calls, and
-// one whose measures are not all there yet is waited for.
+// The scales of tensors that recur: what the ranks measured together last time, by piece and row.
+// An operation may code with scales predicted from it and so save a round trip. All ranks do, or
+// none: which operation was the last of a tensor follows from the order of calls, and one whose
+// measures are not all there yet is waited for.
 //
-// Bounded: kMaxTensors; the one of the lowest name is forgotten first, at all ranks alike. One
+// Bounded: kMaxTensors; the one with the lowest name is forgotten first, at all ranks alike. One
 // thread.
 #pragma once
 
@@ -25,12 +25,12 @@ struct TensorScales {
 
 class ScaleBook {
  public:
-  // The measures of the tensor's last operation, or null; and the place for this one's.
+  // The measures of the tensor's last operation, or null; and room for this one's.
   struct Entry {
     std::shared_ptr<const TensorScales> last;
     std::shared_ptr<TensorScales> own;
   };
-  // `tensor` 0 has no name: nothing is kept.
+  // `tensor` 0 means no name: nothing is kept.
   Entry next(std::uint64_t tensor) {
     Entry entry{nullptr, std::make_shared<TensorScales>()};
     if (tensor == 0) {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How an all-reduce by sums shares out its tensor: a shard per owner, pieces per shard, a sum per
-// piece (transport/sum.h). A piece is cut into rows, rows into coordinates, which are laid one
-// after another into the lanes of chunks. Owners are the group's parameter servers or, where there
-// are none, all ranks.
+// How an all-reduce by sums divides its tensor: a shard per owner, pieces per shard, a sum per
+// piece (transport/sum.h). A piece is cut into rows, and their coordinates fill the lanes of chunks
+// one after another. Owners are the group's parameter servers or, without these, all ranks.
 //
 // A pure value; every rank computes the same.
 #pragma once
@@ -23,7 +22,7 @@ namespace spillway::collective {
 
 static_assert(codec::kChunkWords == SPILLWAY_SUM_WORDS);
 
-// Rows are as long as the first-level cache likes; their scales are one value in so many.
+// Rows fit the first-level cache, and add only one scale to so many values.
 inline constexpr unsigned kSumRowLog2 = 13;
 
 struct SumPlace {
@@ -32,19 +31,19 @@ struct SumPlace {
 };
 
 struct SumLayout {
-  // `rack_ranks`: ranks that stand side by side behind one switch; 0: nobody knows.
+  // `rack_ranks`: ranks that are numbered side by side behind one switch; 0: unknown.
   static base::Result<SumLayout> make(const Operation& operation, const Group& group,
                                       std::size_t piece_bytes, std::uint16_t rack_ranks);
 
-  // Whose parts a piece is the sum of, besides its owner's.
+  // Ranks whose parts are in a piece's sum, besides its owner's.
   wire::RankSet contributors_to(const SumPlace& place) const;
-  // How many make a switch's sum whole (wire/sum_packet.h), as this rank's packets say.
+  // How many parts make a switch's sum whole (wire/sum_packet.h), as this rank's packets say.
   std::array<std::uint8_t, SPILLWAY_SUM_LEVELS> need_of(const SumPlace& place,
                                                         std::uint16_t rank) const;
   static codec::RowLayout rows_of(const SumPlace& place) {
     return {place.extent.count, kSumRowLog2};
   }
-  // Of all rows, padding included.
+  // Coordinates of all rows, padding included.
   static std::size_t coordinates_of(const SumPlace& place);
   std::size_t chunks_of(const SumPlace& place) const {
     return lanes.chunks_for(coordinates_of(place));

@@ -205,7 +205,7 @@ void SumPiece::decode_row(std::size_t index, std::span<const std::uint32_t> sums
   }
 }
 
-// What of this rank's part is not in the sums first, while the input is still there.
+// Settles the residual first, while the input is still there.
 base::Status SumPiece::decode_on_device(std::span<const float> shared) {
   DeviceTensor& device = *coder_.operation.device;
   const std::uint16_t rank = coder_.layout.group.rank;
@@ -263,8 +263,8 @@ base::Status SumPiece::decode(std::span<const float> shared) {
   return {};
 }
 
-// What of this rank's part is not in the sums: what rounding changed, and chunks without it. Rows
-// that are not finite are owed nothing.
+// The residual becomes what is not in the sums: what rounding changed, and chunks without this
+// rank. Rows that are not finite are owed nothing.
 void SumPiece::settle_residual(std::span<const float> shared) {
   const std::vector<float> own = own_values();
   const std::vector<std::uint32_t> numbers = numbers_of({own_words_.get(), words_.size()});

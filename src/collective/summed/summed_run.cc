@@ -10,9 +10,9 @@
 namespace spillway::collective {
 namespace {
 
-// How long an operation waits before it looks again whether the last one's measures are there.
+// How long an operation waits before it looks again for the last one's measures.
 constexpr base::Duration kLookAgain = base::microseconds(200);
-// Of 8 bits: every priority has room above it for ageing.
+// Urgency has 8 bits: every priority leaves room above it for ageing.
 constexpr std::uint8_t kUrgencyPerPriority = 31;
 
 std::uint8_t urgency_of(const Operation& operation) {
@@ -38,7 +38,7 @@ SummedRun::SummedRun(const Operation& operation_, std::uint64_t key, SumLayout l
   const Group& group = config_.group;
   for (std::uint32_t index = 0; index < layout_.places.size(); ++index) {
     const SumPlace& place = layout_.places[index];
-    // Of no rank's message: all rotate alike.
+    // The key is not of a rank's own message, so that all ranks rotate alike.
     const std::uint64_t rotations =
         packetize::rotation_key(config_.job, message_id(wire::Phase::kNote, index, place.owner));
     Piece& piece = pieces_.emplace_back(coder_, place, rotations);
@@ -110,7 +110,7 @@ void SummedRun::submit(std::uint32_t index, Work work, RunContext& context) {
   hand_out(job, index * kWorks + static_cast<std::uint32_t>(work), context);
 }
 
-// An owner expects everybody's measures, everybody else the largest of them.
+// An owner expects the measures of all other ranks; these expect the largest of them.
 base::Status SummedRun::expect_measures(std::uint32_t index, RunContext& context) {
   Piece& piece = pieces_[index];
   const std::size_t rows = piece.numbers.row_count();
@@ -169,14 +169,14 @@ void SummedRun::fold(Piece& piece, std::span<const float> measures) {
   }
 }
 
-// At the owner, once its own measures are in and all others' that are waited for.
+// At the owner, once its own measures are in and all those that are waited for.
 base::Status SummedRun::agree_if_complete(std::uint32_t index, RunContext& context) {
   Piece& piece = pieces_[index];
   const bool has_own = is_server() || piece.stage != PieceStage::kMeasuring;
   if (piece.is_agreed || !has_own || !piece.unmeasured.empty()) {
     return {};
   }
-  piece.shared.resize(piece.numbers.row_count());  // where nobody measured: zeros
+  piece.shared.resize(piece.numbers.row_count());  // zeros if no rank measured
   base::Status status;
   layout_.contributors_to(piece.numbers.place()).for_each([&](std::uint16_t rank) {
     if (status.ok()) {
@@ -197,7 +197,8 @@ base::Status SummedRun::on_agreed(std::uint32_t index, RunContext& context) {
   return {};
 }
 
-// Whether the last time's measures give every row of the piece a scale, when they are there.
+// True if the last operation's measures give every row of the piece a scale, or may once they are
+// there.
 bool SummedRun::predicts(std::uint32_t index) const {
   if (!tolerance().predicts_scale || !scales_.last ||
       scales_.last->largest.size() != pieces_.size()) {
@@ -211,8 +212,8 @@ bool SummedRun::predicts(std::uint32_t index) const {
           }));
 }
 
-// By the prediction, or where there is none by what was agreed on. Either may come first, and which
-// it is may only be known once the last operation's measures are all there.
+// Encodes by the prediction, or without one by what was agreed. Either may come first, and which
+// one applies may only be known once all measures of the last operation are there.
 void SummedRun::encode_if_possible(std::uint32_t index, RunContext& context) {
   Piece& piece = pieces_[index];
   if (piece.stage != PieceStage::kAgreeing || is_server()) {
@@ -294,7 +295,7 @@ base::Status SummedRun::on_summed(const transport::SumReport& report, RunContext
   return {};
 }
 
-// At the owner: what came of whom, and how.
+// At the owner: counts what came from which rank, and how.
 void SummedRun::count_parts(const Piece& piece, const transport::SumReport& report) {
   layout_.contributors_to(piece.numbers.place()).for_each([&](std::uint16_t rank) {
     const std::uint64_t missing = rank < report.missing.size() ? report.missing[rank] : 0;
@@ -431,7 +432,7 @@ std::size_t SummedRun::message_count() const {
   return messages;
 }
 
-// Once it has its sum and all measures, a piece takes nothing but this rank's own calculation.
+// Once it has its sum and all measures, a piece needs only this rank's own calculation.
 wire::RankSet SummedRun::awaited_by(const Piece& piece) const {
   const bool has_sum = piece.stage == PieceStage::kDecoding;
   if (piece.stage == PieceStage::kDone || (has_sum && piece.is_agreed)) {
@@ -462,7 +463,7 @@ bool SummedRun::needs(std::uint16_t peer) const {
   return std::find(ranks.begin(), ranks.end(), peer) != ranks.end();
 }
 
-// It has all results, whether or not it could say so.
+// The peer has all results, whether or not it could say so.
 void SummedRun::on_left(std::uint16_t peer, RunContext& context) {
   for (std::uint32_t index = 0; index < pieces_.size(); ++index) {
     if (pieces_[index].is_open && is_mine(pieces_[index])) {

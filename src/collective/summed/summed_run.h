@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An all-reduce by sums: numbers that whoever is on the way may add. A piece at a time,
+// An all-reduce by sums of numbers that switches on the way may add. For each piece:
 //
 //   measure ─► measures to the owner, the largest back ─► encode ─► sum ─► decode
 //
-// where `sum` is the transport's (transport/sum.h): parts to the owner, added up by switches that
-// can or by the owner itself, results back. All ranks decode the same numbers, so all end with the
-// same bits; and they are the same bits with switches as without.
+// where `sum` is the transport's (transport/sum.h): parts go to the owner, added up by switches
+// that can or by the owner itself, and results come back. All ranks decode the same numbers, so all
+// end with the same bits, with switches or without.
 //
 // With a predicted scale (Tolerance::predicts_scale, and a named tensor that came before) a piece
-// is encoded as soon as it is measured; measures then travel beside the data, for the next time,
-// and tell in this one only which rows are not finite.
+// is encoded as soon as it is measured. Measures then travel beside the data for the next time;
+// this time they only tell which rows are not finite.
 //
-// A bound on loss forgives parts of chunks; with least_contributors above 0 an owner goes on
-// without ranks that take longer than usual: neither their measures nor their parts are waited for.
-// A sum of few is scaled up to all, and the report says how many there were.
+// A loss bound forgives parts of chunks. With least_contributors above 0 an owner goes on without
+// ranks that take longer than usual: neither their measures nor their parts are waited for. A sum
+// of few ranks is scaled up to all, and the report says how many there were.
 //
 // In a group with parameter servers these own all pieces and contribute to none.
 #pragma once
@@ -32,7 +32,7 @@
 
 namespace spillway::collective {
 
-// What becomes of a piece at this rank. A server's has no numbers: it begins with kAgreeing and
+// Stages of a piece at this rank. At a server a piece has no numbers: it begins with kAgreeing and
 // ends where others decode.
 enum class PieceStage : std::uint8_t {
   kMeasuring,
@@ -90,10 +90,10 @@ class SummedRun final : public OperationRun {
     SumPiece numbers;
     PieceStage stage = PieceStage::kMeasuring;
     bool is_open = false;                      // its sum is in the endpoint
-    std::vector<float> scales;                 // that it is encoded with
-    std::vector<float> shared;                 // the largest measures
-    bool is_agreed = false;                    // `shared` is all there
-    wire::RankSet unmeasured;                  // at its owner: whose measures are missing
+    std::vector<float> scales;                 // that it is encoded with, by row
+    std::vector<float> shared;                 // the largest measures, by row
+    bool is_agreed = false;                    // `shared` is complete
+    wire::RankSet unmeasured;                  // at its owner: ranks whose measures are missing
     std::vector<std::vector<float>> measures;  // at its owner, by rank
     std::vector<std::unique_ptr<ByteSink>> sinks;
     std::vector<std::unique_ptr<ByteSource>> sources;

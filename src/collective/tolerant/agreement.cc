@@ -53,14 +53,14 @@ void Agreement::on_ready(std::uint16_t from, Chair which, const Readiness& readi
   count(which, from, readiness);
   if (which == Chair::kSecond && decision_) {
     if (!ballot(which).is_committed) {
-      port_.send_commit(from, which, *decision_);  // the first's, made before they asked
+      port_.send_commit(from, which, *decision_);  // the first's decision, made before they asked
     }
     return;
   }
   propose_if_possible(which);
 }
 
-// All are ready (but for the first, where the second asks), or enough are and time is up. The
+// All ranks are ready (except the first, if the second asks), or enough are and time is up. The
 // second needs a majority that refuses the first from now on.
 bool Agreement::may_propose(Chair which) {
   const Ballot& votes = ballot(which);
@@ -88,7 +88,7 @@ void Agreement::propose_if_possible(Chair which) {
       port_.send_proposal(rank, which, *votes.proposal);
     }
   }
-  // This rank takes its own, unless it has promised the second otherwise.
+  // This rank takes its own proposal, unless it has promised the second otherwise.
   const bool takes = which == Chair::kSecond || !asked_second_;
   if (takes && which == Chair::kFirst) {
     taken_ = votes.proposal;

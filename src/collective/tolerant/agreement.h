@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which shards of an operation count, the same at every rank although some may be late: replicas
-// must not differ by what they waited for.
+// Decides which shards of an operation count. All ranks decide the same although some may be late:
+// replicas must not differ by what they waited for.
 //
-// A first rank proposes, and a second one if the first is late; a majority makes it final. This is
-// Paxos with two ballots, one for each chair:
+// A first coordinator proposes, and a second one if the first is late; a majority makes a proposal
+// final. This is Paxos with two ballots, one for each coordinator (Chair):
 //
 //   everybody ── READY: the shards I have ──► first ── PROPOSAL ──► everybody: taken, or refused
 //   first, once a majority has taken it ── COMMIT ──► everybody
 //
-//   first is silent for too long: everybody ── READY: and what I took from the first, if anything,
-//   for now I refuse it ──► second ── PROPOSAL ──► everybody ── ... ── COMMIT ──► everybody
+//   first is silent for too long: everybody ── READY, with what I took from the first, which I
+//   refuse from now on ──► second ── PROPOSAL ──► everybody ── ... ── COMMIT ──► everybody
 //
-// A proposal is the set of shards that all ranks have which were ready in time, unless somebody has
-// taken one of the first's: then the second proposes that. A late rank finds the decision waiting
-// for it. If both chairs are late, or half of the ranks, the others wait.
+// A proposal is the set of shards that every rank has that was ready in time. If any rank has taken
+// the first's proposal, the second proposes that one instead. A late rank finds the decision
+// waiting for it. If both coordinators are late, or half of the ranks, the others wait.
 //
 // A pure state machine: one per operation and rank. Calls say what happened; messages to send are
 // handed to an AgreementPort, which delivers them sooner or later, in any order.
@@ -42,13 +42,13 @@ inline void add_shard(ShardSet& set, std::uint16_t shard) {
   set[shard / 8] = static_cast<std::uint8_t>(set[shard / 8] | 1U << (shard % 8));
 }
 
-// Who proposes: the first, or the second in its place.
+// The coordinator that proposes: the first, or the second in its place.
 enum class Chair : std::uint8_t { kFirst = 0, kSecond = 1 };
 inline constexpr unsigned kChairs = 2;
 
 struct Readiness {
-  ShardSet shards;                // that the rank has
-  std::optional<ShardSet> taken;  // to the second: what it has taken of the first's
+  ShardSet shards;                // shards that the rank has
+  std::optional<ShardSet> taken;  // to the second: the first's proposal, if taken
 };
 
 class AgreementPort {
@@ -58,30 +58,30 @@ class AgreementPort {
   // Answered by on_answer().
   virtual void send_proposal(std::uint16_t to, Chair chair, const ShardSet& shards) = 0;
   virtual void send_commit(std::uint16_t to, Chair chair, const ShardSet& shards) = 0;
-  // A proposal of the first that has not come yet will not be taken, and the first is told so.
+  // Refuses a proposal of the first that has not come yet, and tells the first.
   virtual void refuse_first() = 0;
 };
 
 class Agreement {
  public:
-  // `least`: ranks that must be ready, the chair included, before anybody is left behind.
+  // `least`: ranks that must be ready, the coordinator included, before any rank is left behind.
   Agreement(const Group& group, std::uint64_t sequence, std::uint16_t least, AgreementPort& port);
 
   std::uint16_t chair(Chair which) const {
     return static_cast<std::uint16_t>((first_ + static_cast<unsigned>(which)) % group_.world);
   }
 
-  // This rank has what it will wait for.
+  // This rank has all that it will wait for.
   void on_own_ready(const ShardSet& shards);
   void on_ready(std::uint16_t from, Chair chair, const Readiness& readiness);
   // A proposal that was not refused.
   void on_proposal(Chair chair, const ShardSet& shards);
-  // A rank has taken this chair's proposal, or refused it.
+  // A rank has taken this coordinator's proposal, or refused it.
   void on_answer(Chair chair, bool took);
   void on_commit(const ShardSet& shards);
-  // Others had their time to be ready: go on without them, if enough are.
+  // The others had their time to be ready: continues without late ranks, if enough are ready.
   void on_patience_over();
-  // The first had its time to decide.
+  // The first coordinator had its time to decide.
   void on_first_late();
 
   bool is_ready() const { return !own_.empty(); }
@@ -91,8 +91,8 @@ class Agreement {
   struct Ballot {
     std::vector<bool> heard;
     std::uint16_t ready = 0;
-    ShardSet common;                // what all of them have
-    std::optional<ShardSet> taken;  // of the first's, by some of them
+    ShardSet common;                // shards that all of them have
+    std::optional<ShardSet> taken;  // the first's proposal, if any of them took it
     std::optional<ShardSet> proposal;
     std::uint16_t takers = 0;
     bool is_committed = false;  // everybody was told
@@ -112,7 +112,7 @@ class Agreement {
   std::uint16_t first_;
   ShardSet own_;
   std::array<Ballot, kChairs> ballots_;
-  std::optional<ShardSet> taken_;  // of the first's
+  std::optional<ShardSet> taken_;  // the first's proposal, if taken
   bool asked_second_ = false;
   bool patience_is_over_ = false;
   std::optional<ShardSet> decision_;

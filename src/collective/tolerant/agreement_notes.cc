@@ -6,7 +6,7 @@
 namespace spillway::collective {
 namespace {
 
-// A note's part: what it is, and the chair's number.
+// A note's part number: its kind plus the coordinator's number.
 constexpr std::uint32_t kReady = 0;
 constexpr std::uint32_t kProposal = 2;
 constexpr std::uint32_t kCommit = 4;
@@ -24,7 +24,7 @@ std::uint32_t key_of(std::uint32_t part, std::uint16_t from) {
   return part << 16 | from;
 }
 
-// READY: the shards, whether something was taken, and that. The others: the shards.
+// READY: the shards, whether a proposal was taken, and that proposal. Other notes: the shards.
 std::size_t note_bytes(std::uint32_t part, std::uint16_t world) {
   const std::size_t set = no_shards(world).size();
   return part < kProposal ? 2 * set + 1 : set;
@@ -64,7 +64,7 @@ wire::MessageId AgreementNotes::id_of(std::uint32_t part, std::uint16_t source) 
   return id;
 }
 
-// Whoever holds a chair hears from all; all hear from whoever holds a chair.
+// Every rank exchanges notes with every coordinator.
 base::Status AgreementNotes::start(RunContext& context) {
   std::vector<std::pair<std::uint16_t, std::uint32_t>> notes;
   for (std::uint16_t peer = 0; peer < config_.group.world; ++peer) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An agreement whose messages go through an endpoint: reliable ones of a few bytes, at the highest
-// priority, in the note phase of their operation. A proposal counts as taken when its message
-// was received whole, and as refused when its receiver had taken the expectation back: the STOP
-// that ends every message tells. A rank that has left said neither, and counts as having refused:
-// it may have decided otherwise. So whoever calls on_first_late() must have been told of everything
-// that was received before.
+// priority, in the note phase of their operation. A proposal counts as taken when its message was
+// received whole, and as refused when its receiver had withdrawn the expectation: the STOP that
+// ends every message tells. A rank that has left said neither, and counts as having refused: it may
+// have decided otherwise. So before on_first_late() is called, the notes must have been given
+// everything that was received earlier.
 //
 // One thread; lives as long as its operation.
 #pragma once
@@ -35,7 +35,7 @@ class AgreementNotes final : private AgreementPort {
   base::Status start(RunContext& context);
   void on_received(const transport::ReceiveReport& report);
   void on_sent(const transport::SendReport& report);
-  // Sends what the agreement has had to say; after every call into it.
+  // Sends what the agreement has to say; call it after every call into the agreement.
   base::Status flush(RunContext& context);
 
   // Notes that may be in the endpoint at one time.
@@ -61,7 +61,7 @@ class AgreementNotes final : private AgreementPort {
   base::Status expect(std::uint16_t from, std::uint32_t part, RunContext& context);
   base::Status send(const Outgoing& note, RunContext& context);
 
-  // AgreementPort: kept until the endpoint is at hand.
+  // AgreementPort: messages are kept until flush() has an endpoint.
   void send_ready(std::uint16_t to, Chair chair, const Readiness& readiness) override;
   void send_proposal(std::uint16_t to, Chair chair, const ShardSet& shards) override;
   void send_commit(std::uint16_t to, Chair chair, const ShardSet& shards) override;
@@ -71,7 +71,7 @@ class AgreementNotes final : private AgreementPort {
   const RunConfig& config_;
   MessageSet& messages_;
   Agreement agreement_;
-  bool refuses_first_ = false;  // and the endpoint has not been told
+  bool refuses_first_ = false;  // and the endpoint was not told yet
   std::vector<Outgoing> outgoing_;
   std::deque<Sent> sent_;
   std::unordered_map<std::uint32_t, Incoming> incoming_;  // by part and sender

@@ -16,7 +16,7 @@
 namespace spillway::collective {
 namespace {
 
-// All ranks of one agreement. Messages wait until somebody has them delivered.
+// All ranks of one agreement. Messages wait until the test delivers them.
 class Assembly {
  public:
   Assembly(std::uint16_t world, std::uint16_t least, std::uint32_t step = 0) : world_(world) {
@@ -99,7 +99,7 @@ class Assembly {
     Agreement* owner = nullptr;
 
    private:
-    // A note is a message, and a message has one sending.
+    // A note is one message, so it is sent only once.
     void note_once(const char* what, std::uint16_t to, Chair chair) {
       EXPECT_TRUE(notes_.emplace(what, to, chair).second) << what << " twice to rank " << to;
     }
@@ -200,8 +200,8 @@ TEST(Agreement, NobodyIsLeftBehindWhileTooFewAreReady) {
   EXPECT_FALSE(assembly.member(0).decision());
 }
 
-// Ranks pause and go on at random, clocks run out at random: whoever decides decides the same, and
-// in the end everybody has.
+// Ranks pause and continue at random, clocks run out at random: all ranks that decide decide the
+// same, and in the end all have decided.
 TEST(Agreement, HoldsWhateverIsLate) {
   for (std::uint64_t seed = 1; seed <= 3000; ++seed) {
     base::RandomSequence random(seed);
@@ -246,7 +246,7 @@ TEST(Agreement, HoldsWhateverIsLate) {
         }
       }
     }
-    // Everybody comes round in the end.
+    // All ranks continue in the end.
     std::fill(paused.begin(), paused.end(), false);
     for (std::uint16_t rank = 0; rank < world; ++rank) {
       if (!ready[rank]) {

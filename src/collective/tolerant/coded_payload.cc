@@ -81,7 +81,7 @@ unsigned CodedSink::take(const wire::OpenedPacket& packet, base::ByteView bytes)
   return planes;
 }
 
-// With planes that leave an error of e, of a share s of the row: (1 + e) / s - 1.
+// (1 + e) / s - 1 if a share s of the row came, with planes that leave an error of e.
 double CodedSink::expected_error_of_row(std::size_t row) const {
   double arrived = 0.0;
   double error = 0.0;

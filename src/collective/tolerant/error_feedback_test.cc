@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a rank keeps for the next time: exactly what of its contribution is not in the sum.
+// A rank keeps for the next time exactly the part of its contribution that is not in the sum.
 #include "collective/tolerant/error_feedback.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ class Contributor {
  public:
   static constexpr std::size_t kLength = 3 * 8192;
 
-  // `least`: above 0, its shard may be dropped after all.
+  // `least` above 0: its shard may still be dropped.
   explicit Contributor(std::uint64_t tensor, double least = 0.0) {
     config_.group = kPair;
     operation_.tolerance =
@@ -37,7 +37,7 @@ class Contributor {
     piece_.contribution = std::make_unique<CodedSource>(plan_);
     EXPECT_TRUE(encode_contribution(context(), message_, piece_).ok());
   }
-  // So many bytes of each packet are in the sum; what that makes there.
+  // So many bytes of each packet are in the sum; returns the estimate there.
   std::vector<float> settle(const std::vector<std::uint16_t>& used) {
     piece_.receipt.used = used;
     std::vector<float> estimate(kLength);
@@ -91,8 +91,8 @@ TEST(ErrorFeedback, WhatIsUsedAndWhatIsKeptMakeTheInput) {
   Contributor rank(7);
   const std::vector<float> gradient = codec::gaussian_values(Contributor::kLength, 1);
   rank.encode(gradient);
-  EXPECT_EQ(rank.residual(), gradient);  // as long as nobody has said that anything arrived
-  // Of the first row a packet is missing and another was cut, inside a plane; the second row does
+  EXPECT_EQ(rank.residual(), gradient);  // until an owner says that something arrived
+  // In the first row a packet is missing and another was cut, inside a plane; the second row does
   // not count.
   std::vector<std::uint16_t> used = rank.everything();
   used[0] = 0;
@@ -135,7 +135,7 @@ TEST(ErrorFeedback, AReceiptThatClaimsMoreThanWasSentDoesNoHarm) {
   expect_sums(rank.settle(used), rank.residual(), gradient);
 }
 
-// The error of what was received in all, of a gradient that is a fixed direction and noise.
+// The error of all that was received, for a gradient that is a fixed direction plus noise.
 double error_of_sums(bool has_feedback) {
   constexpr std::uint64_t kSteps = 50;
   Contributor rank(has_feedback ? 7 : 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The caller's elements of a piece as floats: where they are, if that is what they are, else
-// converted. Lives as long as a calculation; the caller's memory outlives it.
+// The caller's elements of a piece as floats: in place if they are aligned floats, else converted.
+// Lives as long as a calculation; the caller's memory outlives it.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,7 @@ class OwnValues {
   std::span<const float> view_;
 };
 
-// Adds to each of `sum` its counterpart in `part`.
+// Adds each value of `part` to its counterpart in `sum`.
 inline void add_values(std::span<const float> part, std::span<float> sum) {
   for (std::size_t i = 0; i < sum.size(); ++i) {
     sum[i] += part[i];

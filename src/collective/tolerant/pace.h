@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How long things usually take, and which ranks are usually late, learned from the last times: what
-// deadlines are made of. What was cut off counts as long as those took who were waited for, so one
-// slow rank does not teach everybody patience; when many become slower, they are waited for, and
-// the deadline follows.
+// Learns how long things usually take, and which ranks are usually late; deadlines follow from it.
+// A wait that was cut off counts only as long as the ranks took that were waited for, so one slow
+// rank does not teach all others patience. When many become slower, they are waited for, and the
+// deadline follows.
 //
-// Bounded: kWindow durations each, kMaxTensors books. One thread.
+// Bounded: kWindow durations each, kMaxTensors entries. One thread.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,8 @@ class UsualDuration {
     durations_[added_ % kWindow] = duration;
     ++added_;
   }
-  // What three of four stayed below, and some more: an eighth, or what they usually differ by.
+  // The duration that three of four stayed below, plus an eighth of it or twice the spread, and
+  // some slack.
   std::optional<base::Duration> deadline() const {
     if (added_ < kMin) {
       return std::nullopt;
@@ -42,22 +43,22 @@ class UsualDuration {
   }
 
  private:
-  static constexpr base::Duration kSlack = base::microseconds(200);  // a scheduler's whim
+  static constexpr base::Duration kSlack = base::microseconds(200);  // for the scheduler
 
   std::array<base::Duration, kWindow> durations_{};
   std::uint64_t added_ = 0;
 };
 
-// Of the two halves of an all-reduce.
+// For the two halves of an all-reduce:
 struct Pace {
   UsualDuration reduce;  // from its start until all contributions to a rank's own shard are there
   UsualDuration gather;  // from then on until all shards are
-  // By rank: nothing came of it in time last time. It is not waited for until something does.
+  // By rank: nothing from it came in time last time. It is not waited for until something does.
   std::vector<bool> is_lagging;
-  bool was_left_behind = false;  // this rank: the others did not wait for its shard last time
+  bool was_left_behind = false;  // the others did not wait for this rank's shard last time
 };
 
-// By whatever makes operations alike.
+// Paces by key: operations with one key are alike.
 class PaceBook {
  public:
   Pace& of(std::uint64_t key) {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an owner tells every rank of a piece besides its sum: who is in it, and what of the rank's
-// own contribution is. Where ranks may be left out or keep what did not arrive; docs/algorithms.md
-// says when receipts are sent, and what they cost.
+// A receipt comes from a piece's owner beside the sum. It tells a rank how many ranks are in the
+// sum, and how much of the receiver's own contribution. Sent where ranks may be left out or keep
+// what did not arrive; docs/algorithms.md says when, and at what cost.
 //
 //   0  contributors (2)     the fewest ranks in any row of the sum that has some
-//   2  absent rows          a bit each, the first row's the lowest: nobody is in it, it is zero
+//   2  absent rows          a bit each, the first row's the lowest: no rank is in it, it is zero
 //   .  used (2 per packet)  with error feedback: bytes of planes of each packet of the receiver's
 //                           contribution that are in the sum; 0 for those of rows that do not count
 //
 // Both ends know a receipt's shape from its piece. Numbers are little-endian. Plain values and pure
-// functions; nothing that was received is believed beyond its range.
+// functions; received numbers are limited to their range.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@
 
 namespace spillway::collective {
 
-// Whether receipts are sent at all: where some rank may not be in a sum and only the owner knows,
-// or a rank wants back what is not.
+// True if receipts are sent: if a rank may not be in a sum and only the owner knows, or a rank
+// keeps what is not in it.
 bool has_receipts(const Operation& operation, const Group& group);
 
 struct ReceiptShape {
@@ -42,7 +42,7 @@ struct Receipt {
 };
 
 std::vector<std::uint8_t> encode_receipt(const Receipt& receipt);
-// Of shape.bytes() bytes, by an owner of a group of so many workers.
+// Reads a receipt of shape.bytes() bytes, from an owner in a group of so many workers.
 Receipt parse_receipt(base::ByteView bytes, const ReceiptShape& shape, std::uint16_t workers);
 
 }  // namespace spillway::collective

@@ -12,7 +12,7 @@ namespace {
 template <typename State>
 using Transitions = std::set<std::pair<State, State>>;
 
-// Exactly these are legal, of all pairs there are.
+// Exactly these transitions are legal.
 template <typename State>
 void expect_legal(unsigned states, const Transitions<State>& legal) {
   for (unsigned from = 0; from < states; ++from) {

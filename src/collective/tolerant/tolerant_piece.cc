@@ -19,7 +19,7 @@ void store(const PieceContext& context, const Extent& extent, std::span<const fl
       static_cast<std::uint8_t*>(context.operation.output) + extent.first * element_size(type));
 }
 
-// What the planes that came of a sum leave open, beside those the owner has.
+// The error of the planes of a sum that came, compared with those the owner has.
 double expected_drift(const packetize::DeliveryReport& report, unsigned planes) {
   const auto all = static_cast<double>(std::max<std::size_t>(report.coordinates(), 1));
   double drift = 0.0;
@@ -37,16 +37,16 @@ void scale(std::span<float> values, float factor) {
   }
 }
 
-// What a row as it came may be off by, squared and over its energy, to count where it need not:
-// without the rank the error is at most that, and less the more alike the ranks' gradients are.
-// Error feedback needs it, too: residuals that are greater than what they are left of would grow.
+// A row counts, if it need not, up to this expected error, squared and over its energy. Without the
+// rank the error is at most that, and less the more alike the ranks' gradients are. Error feedback
+// needs the limit, too: residuals greater than what they are left of would grow.
 constexpr double kWorstErrorOfRow = 1.0;
 
-// Sums at their owner, a row at a time: what came of it from all ranks is rotated back, added up
-// and scaled while it is in the first-level cache.
+// Forms sums at their owner, a row at a time: the parts of all ranks are rotated back, added up and
+// scaled while it is in the first-level cache.
 class RowSums {
  public:
-  // The owner's own part, if it has one, is in `sums` already.
+  // `sums` holds the owner's own part already, if it has one.
   RowSums(const PieceState& piece, bool has_own_part, bool has_feedback, std::span<float> sums)
       : piece_(piece),
         rows_(piece.result->plan().layout()),
@@ -54,8 +54,8 @@ class RowSums {
         has_feedback_(has_feedback),
         sums_(sums) {}
 
-  // A row in which ranks are missing is scaled up to all of them: `parts` is what its contributors
-  // stand for. One of which nothing came from anybody is zero, and absent. Says who is in.
+  // Scales a row that lacks ranks up to all of them: its contributors stand for `parts` ranks. A
+  // row of which nothing came is zero, and absent. Returns which rows have how many ranks.
   Receipt add_up(float parts) {
     Receipt receipt;
     unsigned fewest = 0;
@@ -72,7 +72,7 @@ class RowSums {
     return receipt;
   }
 
-  // The same without adding: what each row of the sum is to be multiplied by.
+  // The same without adding: gives the factor of each row of the sum.
   Receipt weigh(float parts, std::vector<float>& factors) const {
     Receipt receipt;
     unsigned fewest = 0;
@@ -91,7 +91,7 @@ class RowSums {
     return receipt;
   }
 
-  // By packet of a rank's contribution: bytes of planes that are in the sums.
+  // Per packet of a rank's contribution: bytes of planes that are in the sums.
   std::vector<std::uint16_t> used_of(std::size_t from) const {
     const CodedSink& sink = *piece_.contributions[from];
     std::vector<std::uint16_t> used(sink.plan().packet_count());
@@ -139,7 +139,7 @@ class RowSums {
   std::span<float> sums_;
 };
 
-// The owner's part of a sum, with what it is owed: the sum has all of it.
+// The owner's part of a sum, plus its residual: the sum has all of it.
 std::vector<float> own_part_of_sum(const PieceContext& context, PieceState& piece) {
   std::vector<float> part = own_and_owed(context, piece);
   if (context.has_residual()) {
@@ -151,7 +151,7 @@ std::vector<float> own_part_of_sum(const PieceContext& context, PieceState& piec
   return part;
 }
 
-// Of a message that may lose something, unless the caller wants all packets alike.
+// Ranks packets of a message that may lose something, unless the caller wants all packets alike.
 void rank_packets(const PieceContext& context, CodedSource& source) {
   const Tolerance& tolerance = *context.operation.tolerance;
   if (!tolerance.importance && tolerance.expendable() > 0 && tolerance.loss_bound_ppm > 0) {
@@ -256,7 +256,7 @@ base::Result<TolerantLayout> TolerantLayout::make(const Operation& operation, co
   if (layout.pieces.size() > kMaxPieces) {
     return base::invalid_argument("too many pieces for one operation; split the tensor");
   }
-  // One of each length tells whether all fit.
+  // One piece of each length tells whether all fit.
   for (const TolerantPiece* piece : {&layout.pieces.front(), &layout.pieces.back()}) {
     for (const auto& plan : {layout.reduce_plan(*piece), layout.gather_plan(*piece)}) {
       if (!plan.ok()) {

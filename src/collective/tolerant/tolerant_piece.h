@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a tolerant all-reduce shares out its tensor, and what has to be calculated for one piece.
+// How a tolerant all-reduce divides its tensor, and the calculations for one piece.
 //
 // A shard per owner, pieces per shard, a message per piece. Owners are the group's parameter
-// servers or, where there are none, all ranks. Which of them owns which shard moves on with every
-// operation, so that a rank that is late for many of them does not cost the same coordinates each
-// time. The layout is a pure value; every rank computes the same.
+// servers or, without these, all ranks. The owner of a shard moves on by one with every operation,
+// so that a rank that is often late does not always cost the same coordinates. The layout is a pure
+// value; every rank computes the same.
 //
-// Seen from one rank a piece is a contribution to encode, at its owner a sum to form, and elsewhere
-// a sum to decode; states.h says where it stands. Calculations may run on any thread, one at a time
-// per piece; of the caller's memory they touch the piece's own extent, and no state.
+// Seen from one rank, a piece is a contribution to encode, at its owner a sum to form, and
+// elsewhere a sum to decode; states.h has its states. Calculations may run on any thread, one at a
+// time per piece. They touch only the piece's own extent of the caller's memory, and no state.
 #pragma once
 
 #include <cstdint>
@@ -33,17 +33,17 @@ struct TolerantPiece {
 };
 
 struct TolerantLayout {
-  // Of the operation with this number; `shares` are the owners'. Fails where packets cannot carry
-  // the precision.
+  // For the operation with this number; `shares` are the owners'. Fails if packets cannot carry the
+  // precision.
   static base::Result<TolerantLayout> make(const Operation& operation, const Group& group,
                                            std::uint64_t sequence,
                                            const packetize::PacketLimits& limits,
                                            std::size_t piece_bytes, const Shares& shares = {});
 
-  // Pieces of one operation: their messages, receipts included, are numbered in 16 bits.
+  // Most pieces of one operation: their messages, receipts included, are numbered in 16 bits.
   static constexpr std::size_t kMaxPieces = UINT16_MAX - 8;
 
-  // Of a piece's message, towards its owner and back.
+  // Plans of a piece's messages, to its owner and back.
   base::Result<packetize::PacketPlan> reduce_plan(const TolerantPiece& piece) const;
   base::Result<packetize::PacketPlan> gather_plan(const TolerantPiece& piece) const;
 
@@ -66,9 +66,9 @@ struct PieceState {
   bool is_mine(const Group& group) const { return place.owner == group.rank; }
   bool is_held() const { return sum_state == SumState::kHeld; }
   bool is_dropped() const { return sum_state == SumState::kDropped; }
-  // Nothing is left to be done for it.
+  // Nothing is left to do for it.
   bool is_settled() const { return is_held() || is_dropped() || sum_state == SumState::kElsewhere; }
-  // The caller's input is of no use any more: sent, or not needed.
+  // The caller's input is not needed any more: it was sent, or never will be.
   bool has_contributed() const {
     return contribution_state == ContributionState::kSent ||
            contribution_state == ContributionState::kSpared;
@@ -78,40 +78,41 @@ struct PieceState {
   Tracked<ContributionState> contribution_state;
   Tracked<SumState> sum_state;
   Tracked<AccountState> account_state;
-  bool has_begun = false;  // its messages are expected, and sent when they are there
+  bool has_begun = false;  // its messages are expected, and sent once they exist
   std::unique_ptr<CodedSource> contribution;
   std::unique_ptr<CodedSink> sum;
-  double drift = 0.0;  // expected, of the sum to the owner's
-  Receipt receipt;     // of its owner; the owner's own, too, but for what was used
+  double drift = 0.0;  // expected, of the sum from the owner's
+  Receipt receipt;     // from its owner; at the owner, its own without `used`
   std::vector<std::uint8_t> receipt_bytes;
   std::unique_ptr<ByteSink> receipt_sink;
-  // With error feedback, where the shard may be dropped when more is known: what is owed then.
+  // With error feedback, if the shard may still be dropped: the residual in that case.
   std::vector<float> whole;
 
-  // At its owner.
+  // At its owner:
   std::vector<std::unique_ptr<CodedSink>> contributions;  // by rank
-  std::vector<bool> was_cut;  // by rank: its contribution had not ended when time was up
+  std::vector<bool> was_cut;  // by rank: its contribution had not ended at the deadline
   std::uint16_t open_contributions = 0;
-  std::uint16_t there = 0;  // contributions that have ended in time, and the owner's own
+  std::uint16_t there = 0;  // contributions that ended in time, and the owner's own
   std::unique_ptr<CodedSource> result;
   std::vector<std::vector<std::uint8_t>> receipts;  // by rank
   std::vector<std::unique_ptr<ByteSource>> receipts_on_their_way;
 };
 
-// What the pieces of a run have in common.
+// Shared by the pieces of a run.
 struct PieceContext {
   const Operation& operation;
   const RunConfig& config;
   std::span<float> residual;  // of the tensor, for error feedback; or empty
 
-  // Of the residual, which may be a device's.
+  // The extent's part of the residual, which may be in a device's memory; null without one.
   float* owed(const Extent& extent) const {
     return residual.empty() ? nullptr : residual.data() + extent.first;
   }
-  // This rank keeps what does not arrive; all ranks do, and owners tell them what did.
+  // has_residual(): this rank keeps what does not arrive. has_feedback(): all ranks do, and owners
+  // tell them what arrived.
   bool has_residual() const { return !residual.empty(); }
   bool has_feedback() const { return operation.tolerance->feedback_tensor != 0; }
-  // A sum that is there may turn out not to count: ranks agree which do.
+  // A sum that was formed may turn out not to count: ranks agree which do.
   bool may_drop() const {
     return operation.tolerance->least_contributors > 0.0 && config.group.servers == 0;
   }
@@ -119,20 +120,20 @@ struct PieceContext {
 
 // Calculations fail only where a device does (Operation::device).
 //
-// Encodes this rank's part. With error feedback: and what it is owed; all of which it goes on being
-// owed until the owner says what arrived.
+// Encodes this rank's part, plus its residual with error feedback. The residual keeps all of that
+// until the owner says what arrived.
 base::Status encode_contribution(const PieceContext& context, const wire::MessageId& message,
                                  PieceState& piece);
-// Adds up what came: the owner's own, then by rank; corrects for what did not, encodes the sum and
-// writes the receipts; the output becomes what everybody will decode. Of a contribution that was
-// cut, or of which what does not count comes back (error feedback), rows count of which enough came
-// (about half): with less, what is missing is a greater error than doing without the rank. A server
-// has no part of its own and no output.
+// Adds up what came, the owner's own part first, then by rank. Corrects for what did not come,
+// encodes the sum and writes the receipts; the output becomes what all ranks will decode. If a
+// contribution was cut, or error feedback returns what does not count, a row counts only if enough
+// of it came (about half). With less, what is missing is a greater error than doing without the
+// rank. A server has no part of its own and no output.
 base::Status add_up_contributions(const PieceContext& context, const wire::MessageId& message,
                                   PieceState& piece);
-// The sum that came, into the output.
+// Decodes the sum that came into the output.
 base::Status decode_sum(const PieceContext& context, PieceState& piece);
-// Zero into the output, which is not a device's.
+// Writes zeros to the output, which is not a device's.
 void clear_output(const PieceContext& context, const PieceState& piece);
 
 }  // namespace spillway::collective

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an owner makes of contributions of which some came whole and one only in part, and says of
-// it in its receipts.
+// Tests how an owner adds up contributions, some whole and one partial, and what its receipts say.
 #include "collective/tolerant/tolerant_piece.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +31,7 @@ class ThreeRanks {
     deliver(1, 1.0);
   }
 
-  // Of every row, the first packets.
+  // Delivers the first packets of every row.
   void deliver(std::uint16_t from, double share) {
     const wire::MessageId message{.source = from};
     CodedSource source(plan_);
@@ -63,7 +62,7 @@ class ThreeRanks {
     return codec::nmse(mean_, ones_);
   }
   unsigned contributors() const { return piece_.receipt.contributors; }
-  // What its receipt tells a rank.
+  // The receipt that a rank gets.
   Receipt receipt_of(std::uint16_t rank) const {
     return parse_receipt(piece_.receipts[rank], {plan_.layout().row_count(), plan_.packet_count()},
                          kGroup.world);
@@ -101,8 +100,8 @@ TEST(TolerantPiece, MostOfACutContributionCounts) {
   EXPECT_EQ(ranks.contributors(), 3U);
 }
 
-// Loss within the bound is made up for whatever is left: else a sender with bad luck would have
-// less weight than the others.
+// Loss within the bound is made up for however little is left: otherwise a sender with bad luck
+// would have less weight than the others.
 TEST(TolerantPiece, LittleOfAContributionThatEndedInTimeCounts) {
   ThreeRanks ranks;
   ranks.deliver(2, 0.2);
@@ -110,7 +109,7 @@ TEST(TolerantPiece, LittleOfAContributionThatEndedInTimeCounts) {
   EXPECT_EQ(ranks.contributors(), 3U);
 }
 
-// With error feedback nothing is lost that waits for the next time: little does not count.
+// With error feedback what waits for the next time is not lost, so a small part does not count.
 TEST(TolerantPiece, LittleOfAContributionWaitsWithErrorFeedback) {
   ThreeRanks ranks(/*feedback_tensor=*/7);
   ranks.deliver(2, 0.2);

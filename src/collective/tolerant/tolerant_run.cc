@@ -11,10 +11,10 @@
 namespace spillway::collective {
 namespace {
 
-// Long enough to hear what others have said already.
+// Long enough to read what others have said already.
 constexpr base::Duration kReadingTime = base::microseconds(300);
 
-// Of a job's tag; the piece is above them.
+// Bits of a job's tag that name the work; the piece is above them.
 constexpr unsigned kWorkBits = 3;
 
 std::uint16_t least_ranks(const Tolerance& tolerance, std::uint16_t world) {
@@ -90,7 +90,8 @@ transport::LossPolicy TolerantRun::gather_loss() const {
   return {.loss_bound_ppm = 0, .min_planes = tolerance.gather_precision};
 }
 
-// Of packets that are not ranked one by one. What has to come whole is never dropped first.
+// For packets that are not ranked one by one. Messages that must come whole are never dropped
+// first.
 std::uint8_t TolerantRun::importance_of(const transport::LossPolicy& loss) const {
   return loss.loss_bound_ppm > 0 ? tolerance().importance.value_or(SPILLWAY_IMPORTANCE_MARKED)
                                  : SPILLWAY_IMPORTANCE_MARKED;
@@ -128,7 +129,7 @@ base::Status TolerantRun::send_coded(const wire::MessageId& id, std::uint16_t to
 
 // ------------------------------------------------------------------ steps
 
-// Pieces of a shard stand side by side.
+// Pieces of a shard are adjacent.
 bool TolerantRun::is_beyond_window(std::uint32_t index) const {
   return index >= window_ && pieces_[index - window_].place.shard == pieces_[index].place.shard;
 }
@@ -164,7 +165,7 @@ bool TolerantRun::has_ended(std::uint32_t index) const {
          messages_.count(AgreementNotes::kPhase, kFirstReceipt + index) == 0;
 }
 
-// The piece that waits for this one, if it has ended: what this one held is of no use any more.
+// If this piece has ended, frees what it held and begins the piece that waits for it.
 base::Status TolerantRun::begin_next(std::uint32_t ended, RunContext& context) {
   const std::size_t next = ended + window_;
   if (next >= pieces_.size() || !is_beyond_window(static_cast<std::uint32_t>(next)) ||
@@ -185,7 +186,7 @@ base::Status TolerantRun::begin_next(std::uint32_t ended, RunContext& context) {
   return {};
 }
 
-// Where a device decodes, planes are kept for it.
+// If a device decodes, planes are kept for it.
 base::Result<std::unique_ptr<CodedSink>> TolerantRun::make_sink(const wire::MessageId& id,
                                                                 const packetize::PacketPlan& plan) {
   if (!operation().device) {
@@ -257,7 +258,7 @@ base::Status TolerantRun::start(RunContext& context) {
   }
   if (agrees() && pace_.was_left_behind) {
     // The others may have decided long ago. Then there is nothing to contribute, and time to catch
-    // up; what they said is about to be read.
+    // up: this rank reads first what they said.
     phase_.enter(RunPhase::kHoldingBack);
     deadlines_.contribute = context.now + kReadingTime;
   } else {
@@ -269,7 +270,7 @@ base::Status TolerantRun::start(RunContext& context) {
   return go_on(context);  // a server may have nothing to do
 }
 
-// From the next rank on, so that owners are not all sent to at once.
+// Every rank begins at a different piece, so that not all send to one owner at once.
 void TolerantRun::contribute(RunContext& context) {
   phase_.enter(RunPhase::kExchanging);
   deadlines_.contribute = transport::kNever;
@@ -371,7 +372,7 @@ base::Status TolerantRun::on_sum(std::uint32_t index, RunContext& context) {
     pace_.reduce.add((collecting_.is_cut_short ? collecting_.last_contribution : context.now) -
                      report_.started);
     if (const std::optional<base::Duration> usual = pace_.gather.deadline(); usual && agrees()) {
-      // Others may collect until their deadline, which is about this rank's.
+      // The other owners may collect until their deadline, which is about the same as this rank's.
       deadlines_.gather = std::max(context.now, collecting_.deadline) + *usual;
     }
   }
@@ -452,7 +453,7 @@ void TolerantRun::on_contribution(const transport::ReceiveReport& report, RunCon
     collecting_.last_contribution = context.now;
   }
   if (collecting_.is_overdue || waits_for_laggards_only(piece)) {
-    stop_collecting(context);  // perhaps enough are there by now
+    stop_collecting(context);  // perhaps enough have come by now
   }
   add_up_if_complete(report.id.piece, context);
 }
@@ -473,8 +474,8 @@ void TolerantRun::decode_if_possible(std::uint32_t index, RunContext& context) {
   }
 }
 
-// Time is up: pieces with enough contributions go on with what they have. Those that are cut come
-// back through on_contribution().
+// Time is up: pieces with enough contributions go on with what they have. Contributions that are
+// cut come back through on_contribution().
 void TolerantRun::stop_collecting(RunContext& context) {
   const std::uint16_t least = least_ranks(tolerance(), config_.group.workers());
   for (std::uint32_t index = 0; index < pieces_.size(); ++index) {
@@ -492,7 +493,7 @@ void TolerantRun::stop_collecting(RunContext& context) {
   }
 }
 
-// Everything else is there, and of those that are missing nothing has been heard lately.
+// Everything else has come, and nothing has been heard lately from the ranks that are missing.
 bool TolerantRun::waits_for_laggards_only(const PieceState& piece) const {
   if (!has_deadlines() || piece.open_contributions == 0) {
     return false;
@@ -532,7 +533,7 @@ void TolerantRun::look_whether_done(RunContext& context) {
   if (*phase_ != last || settled_ != pieces_.size() || open_accounts_ > 0) {
     return;
   }
-  // No calculation may touch the caller's memory any more.
+  // No calculation may touch the caller's memory once the run is done.
   if (jobs_out_ > 0) {
     return;
   }
@@ -541,7 +542,7 @@ void TolerantRun::look_whether_done(RunContext& context) {
   give_back_dropped();
   complete_report();
   deadlines_ = {};
-  // What others still send is of no interest; what they are still owed goes on.
+  // What others still send is not needed; what they are still owed goes on.
   messages_.withdraw_if(context, [this](const transport::MessageKey& key) {
     return key.message.source != config_.group.rank;
   });
@@ -562,7 +563,7 @@ base::Status TolerantRun::on_timeout(RunContext& context) {
     contribute(context);
   }
   if (context.now >= deadlines_.collect) {
-    // Looked at again with every contribution that ends; the clock need not call once more.
+    // Checked again with every contribution that ends, so the timer is not needed again.
     collecting_.is_overdue = true;
     deadlines_.collect = transport::kNever;
     stop_collecting(context);
@@ -586,8 +587,8 @@ void TolerantRun::withdraw(RunContext& context) {
   phase_.enter(RunPhase::kWithdrawn);
 }
 
-// Of a piece that it owns a message from every worker and one to it, of others one each way; and
-// the receipts.
+// For a piece that it owns, a message from every worker and one to it; for others, one each way;
+// and the receipts.
 std::size_t TolerantRun::message_count() const {
   const std::size_t of_peer = has_accounts() ? 3 : 2;
   std::size_t messages = agrees() ? AgreementNotes::max_messages(config_.group.world) : 0;
@@ -604,8 +605,8 @@ std::vector<std::uint16_t> TolerantRun::awaited() const {
   return messages_.peers();
 }
 
-// What it still gets from there. Contributions a rank did without, and notes of one that has
-// decided and left, are not missed.
+// True if something is still due from the peer. Contributions that a rank did without, and notes of
+// a peer that has decided and left, are not missed.
 bool TolerantRun::needs(std::uint16_t peer) const {
   const bool is_awaited = messages_.any([peer](const transport::MessageKey& key) {
     const bool is_note = key.message.phase == AgreementNotes::kPhase && !is_receipt(key.message);
@@ -618,9 +619,9 @@ bool TolerantRun::needs(std::uint16_t peer) const {
          });
 }
 
-// It has decided, so there is a decision, and whoever made it stays until all have been told. What
-// is still expected from the rank that left is of shards that do not count: a rank is idle, and may
-// leave, when everything that counts was received.
+// The peer has decided, so there is a decision, and the rank that made it stays until all have been
+// told. Messages still expected from the peer belong to shards that do not count: a rank is idle,
+// and may leave, when everything that counts was received.
 void TolerantRun::on_left(std::uint16_t peer, RunContext& context) {
   if (agrees() && !is_done()) {
     messages_.withdraw_if(

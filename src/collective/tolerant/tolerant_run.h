@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A tolerant all-reduce by direct exchange. Each rank encodes its part of every piece and sends it
-// to the piece's owner, where some of it may be lost. The owner decodes what came, adds up and
-// corrects for what did not, encodes the sum once more and hands it out; everybody, the owner
-// included, decodes the same bytes.
+// to the piece's owner; some of it may be lost on the way. The owner decodes what came, adds up,
+// corrects for what did not come, encodes the sum once more and hands it out. All ranks, the owner
+// included, decode the same bytes.
 //
 //   encode ─► send ══ reduce, lossy ══► collect ─► add up, encode ─► send ══ gather ══► decode
 //
 // With deadlines (Tolerance::least_contributors) an owner goes on without contributions that are
-// later than usual, and ranks agree which shards count (agreement.h); a shard whose owner is late
+// later than usual, and ranks agree which shards count (agreement.h). A shard whose owner is late
 // is zero everywhere. The run is done when its result is complete; what a late rank still has to be
 // told goes on in the background until that rank has it.
 //
-// Where a rank may be left out of a sum, or keeps what does not arrive of its gradients (error
-// feedback), owners also send every rank a receipt (receipt.h), and the run is done when it has
-// those of all shards that count.
+// If ranks may be left out of a sum, or use error feedback, owners also send every rank a receipt
+// (receipt.h). The run is then done when it has the receipts of all shards that count.
 //
-// In a group with parameter servers these own all pieces and contribute to none. Nobody has to
-// agree then: which contributions count is the server's to say, its sums go to all workers, late
-// ones included, and a worker waits for them.
+// In a group with parameter servers these own all pieces and contribute to none. No agreement is
+// needed then: the server decides which contributions count, its sums go to all workers, late ones
+// included, and a worker waits for them.
 //
-// Pieces of a shard are begun in their order, as many at a time as the window says: the next when
-// one has ended at this rank, its messages included. All ranks keep that order, and pieces need
-// nothing of each other, so the first of a shard that has not ended everywhere goes on everywhere.
-// With deadlines all begin at once: a late rank must not hold up what others can do without it.
+// Pieces of a shard begin in their order, as many at a time as the window allows: the next begins
+// when one has ended at this rank, its messages included. All ranks keep that order, and pieces
+// need nothing of each other, so the first of a shard that has not ended everywhere goes on
+// everywhere. With deadlines all begin at once: a late rank must not hold up what others can do
+// without it.
 //
 // States of pieces and of the run: states.h. The caller's input is read only until its encoding is
 // done, so a run that is done never touches the caller's memory.
@@ -66,7 +66,7 @@ class TolerantRun final : public OperationRun {
   void on_left(std::uint16_t peer, RunContext& context) override;
 
  private:
-  // Receipts share their phase with the agreement's notes, whose numbers are below.
+  // Receipts share their phase with the agreement's notes, which have the lower numbers.
   static constexpr std::uint32_t kFirstReceipt = 8;
 
   enum class Work : std::uint8_t { kEncode, kAddUp, kDecode, kSettle, kKeep };
@@ -120,7 +120,7 @@ class TolerantRun final : public OperationRun {
   void settle(PieceState& piece, SumState state);
   void look_whether_done(RunContext& context);
   base::Status after_message(const wire::MessageId& id, RunContext& context);
-  // Whatever was just done may have been the last thing; then what there is to say is sent.
+  // Called after every step, which may have been the last one; also sends the agreement's notes.
   base::Status go_on(RunContext& context);
 
   // ---- accounts (tolerant_run_accounts.cc)
@@ -151,24 +151,24 @@ class TolerantRun final : public OperationRun {
   bool is_mine(const PieceState& piece) const { return piece.is_mine(config_.group); }
   const Tolerance& tolerance() const { return *operation().tolerance; }
 
-  // What the clock ends. kNever: not set, or over.
+  // When the clock ends something. kNever: not set, or over.
   struct Deadlines {
-    base::Instant contribute = transport::kNever;  // of a rank that holds back
+    base::Instant contribute = transport::kNever;  // this rank holding back
     base::Instant collect = transport::kNever;     // contributions to this rank's pieces
     base::Instant gather = transport::kNever;      // the others' sums
-    base::Instant patience = transport::kNever;    // others saying what they have
-    base::Instant first = transport::kNever;       // the first deciding
+    base::Instant patience = transport::kNever;    // for others to say what they have
+    base::Instant first = transport::kNever;       // for the first coordinator to decide
 
     base::Instant next() const { return std::min({contribute, collect, gather, patience, first}); }
   };
-  // How this rank gets on with the pieces it owns.
+  // Progress of the pieces that this rank owns.
   struct Collecting {
     std::size_t pieces = 0;
-    std::size_t sums = 0;             // of which the sum is formed
-    base::Instant deadline;           // whether or not it has passed; none: the beginning of time
-    bool is_overdue = false;          // it has passed
+    std::size_t sums = 0;             // pieces whose sum is formed
+    base::Instant deadline;           // passed or not; zero: none
+    bool is_overdue = false;          // the deadline has passed
     bool is_cut_short = false;        // some contribution was not waited for
-    base::Instant last_contribution;  // that ended by itself
+    base::Instant last_contribution;  // when the latest ended by itself
     base::Instant end;                // when the last sum was formed
   };
 
@@ -183,11 +183,11 @@ class TolerantRun final : public OperationRun {
   std::deque<PieceJob> jobs_;
   std::uint32_t jobs_out_ = 0;
   MessageSet messages_;
-  std::unique_ptr<AgreementNotes> notes_;  // with deadlines, where every rank owns something
+  std::unique_ptr<AgreementNotes> notes_;  // with deadlines, if every rank owns something
   Deadlines deadlines_;
   Collecting collecting_;
   base::Instant last_held_;
-  std::vector<bool> was_heard_;  // by rank: something of it came in time
+  std::vector<bool> was_heard_;  // by rank: something from it came in time
 };
 
 }  // namespace spillway::collective

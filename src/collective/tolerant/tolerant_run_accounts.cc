@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a tolerant all-reduce accounts for what is in its sums: receipts from owners to all ranks,
-// what error feedback makes of them, and what the report says.
+// Accounts of a tolerant all-reduce, which say what is in its sums: receipts from owners to all
+// ranks, what error feedback does with them, and what the report says.
 #include <algorithm>
 #include <utility>
 
@@ -11,7 +11,7 @@
 namespace spillway::collective {
 namespace {
 
-// Of a piece, as elements of the tensor: the rows that nobody is in.
+// Adds the rows of a piece that no rank is in, as elements of the tensor.
 void add_absent_rows(const PieceState& piece, const codec::RowLayout& rows,
                      std::vector<Extent>& absent) {
   for (std::size_t row = 0; row < piece.receipt.absent.size(); ++row) {
@@ -22,7 +22,7 @@ void add_absent_rows(const PieceState& piece, const codec::RowLayout& rows,
   }
 }
 
-// Neighbours become one; `extents` are in order.
+// Joins neighbours; `extents` are in order.
 std::vector<Extent> joined(const std::vector<Extent>& extents) {
   std::vector<Extent> joined;
   for (const Extent& extent : extents) {
@@ -47,7 +47,7 @@ bool TolerantRun::is_receipt(const wire::MessageId& id) {
   return id.phase == AgreementNotes::kPhase && id.piece >= kFirstReceipt;
 }
 
-// Whether the message is one of the piece's: a contribution, a sum, a receipt.
+// True if the message is one of the piece's: a contribution, a sum, a receipt.
 bool TolerantRun::is_about(const wire::MessageId& id, std::uint32_t index) const {
   return id.phase == AgreementNotes::kPhase ? is_receipt(id) && id.piece - kFirstReceipt == index
                                             : id.piece == index;
@@ -71,10 +71,10 @@ base::Status TolerantRun::expect_receipt(std::uint32_t index, RunContext& contex
                           context);
 }
 
-// To all that may have contributed, whether or not they have.
+// Sends to all ranks that may have contributed, whether or not they have.
 base::Status TolerantRun::send_receipts(std::uint32_t index, RunContext& context) {
   PieceState& piece = pieces_[index];
-  const std::size_t workers = piece.receipts.size();  // none where there are no receipts
+  const std::size_t workers = piece.receipts.size();  // 0 without receipts
   for (std::size_t distance = 1; distance <= workers; ++distance) {
     const std::size_t to = (config_.group.rank + distance) % workers;
     std::vector<std::uint8_t>& bytes = piece.receipts[to];
@@ -105,7 +105,7 @@ void TolerantRun::on_receipt(std::uint32_t index, RunContext& context) {
   settle_account_if_possible(index, context);
 }
 
-// What was sent is known by then, and the residual is all of it.
+// By then it is known what was sent, and the residual is all of it.
 void TolerantRun::settle_account_if_possible(std::uint32_t index, RunContext& context) {
   PieceState& piece = pieces_[index];
   if (piece.account_state != AccountState::kReceived || !piece.has_contributed()) {
@@ -125,8 +125,8 @@ void TolerantRun::close_account(PieceState& piece) {
   --open_accounts_;
 }
 
-// Its shard is about to be dropped. What was encoded or added up is kept, or comes back at the end;
-// this rank's part of a sum that was never formed joins the residual now.
+// The piece's shard is about to be dropped. What was encoded or added up is kept, or comes back at
+// the end; this rank's part of a sum that was never formed joins the residual now.
 void TolerantRun::keep_what_nobody_takes(std::uint32_t index, RunContext& context) {
   PieceState& piece = pieces_[index];
   if (piece.account_state == AccountState::kAwaited ||
@@ -140,7 +140,7 @@ void TolerantRun::keep_what_nobody_takes(std::uint32_t index, RunContext& contex
 
 void TolerantRun::on_kept(std::uint32_t index, RunContext& context) {
   PieceState& piece = pieces_[index];
-  if (piece.contribution_state == ContributionState::kEncoding) {  // not this rank's own piece
+  if (piece.contribution_state == ContributionState::kEncoding) {  // only pieces of other owners
     piece.contribution_state.enter(ContributionState::kSpared);
     decode_if_possible(index, context);
     settle_account_if_possible(index, context);
@@ -158,13 +158,13 @@ void TolerantRun::give_back_dropped() {
 
 // ------------------------------------------------------------------ the report
 
-// Of shards whose owner said so; of others, that nobody was left out.
+// Reports shards as their owners said; for shards without receipts, that no rank was left out.
 void TolerantRun::complete_report() {
   std::vector<Extent> absent;
   std::vector<ShardDelivery>& shards = report_.shards;
   for (const PieceState& piece : pieces_) {
     if (piece.sum_state == SumState::kElsewhere) {
-      continue;  // other servers'
+      continue;  // pieces of other servers
     }
     const bool is_new = shards.empty() || shards.back().shard != piece.place.shard;
     if (is_new) {

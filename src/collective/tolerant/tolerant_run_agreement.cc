@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a tolerant all-reduce with deadlines takes part in the agreement on which shards count: when
-// this rank says what it has, how long it waits for others to do so, what follows from the
-// decision.
+// The agreement of a tolerant all-reduce with deadlines on which shards count: when this rank says
+// what it has, how long it waits for others to do so, and what follows from the decision.
 #include <algorithm>
 
 #include "collective/tolerant/tolerant_run.h"
@@ -10,7 +9,7 @@
 namespace spillway::collective {
 namespace {
 
-// What a note may take on its way, besides what it waits for.
+// Time that a note may be in flight, on top of the time that it waits for.
 constexpr base::Duration kNoteTime = base::microseconds(300);
 
 }  // namespace
@@ -41,10 +40,11 @@ void TolerantRun::become_ready(base::Instant now) {
   }
   deadlines_.gather = transport::kNever;
   pace_.gather.add(last_held_ - collecting_.end);
-  // Without a usual duration nobody is left behind.
+  // Without a usual duration no rank is left behind.
   if (const std::optional<base::Duration> usual = pace_.gather.deadline()) {
     deadlines_.patience = now + *usual / 20 + kNoteTime;
-    // A second that is late itself is no help: turning to it, ranks would wait for it instead.
+    // A second coordinator that is late itself is no help: ranks that turn to it would wait for it
+    // instead.
     const bool second_is_late = lacks_piece_of(notes_->agreement().chair(Chair::kSecond));
     deadlines_.first =
         deadlines_.patience + (second_is_late ? *usual * 4 : *usual / 20) + kNoteTime * 3;
@@ -61,7 +61,7 @@ bool TolerantRun::lacks_piece_of(std::uint16_t owner) const {
   });
 }
 
-// Nothing more is sent or awaited of shards that do not count.
+// For shards that do not count, nothing more is sent or awaited.
 void TolerantRun::follow_decision(RunContext& context) {
   const bool is_open = phase_ == RunPhase::kExchanging || phase_ == RunPhase::kHoldingBack;
   if (!is_open || !notes_->agreement().decision()) {
@@ -88,7 +88,7 @@ void TolerantRun::follow_decision(RunContext& context) {
   phase_.enter(RunPhase::kDecided);
 }
 
-// What was not contributed by the time of the decision will not count: nobody but error feedback
+// A part that was not contributed by the time of the decision will not count: only error feedback
 // needs the caller's input any more.
 void TolerantRun::spare_contributions(RunContext& context) {
   deadlines_.contribute = transport::kNever;
@@ -118,7 +118,7 @@ void TolerantRun::look_whether_to_agree(base::Instant now) {
   if (now >= deadlines_.first) {
     deadlines_.first = transport::kNever;
     notes_->agreement().on_first_late();
-    // As the second, this rank has polls of its own to wait for.
+    // If this rank is the second, it has READYs to wait for.
     deadlines_.patience = now + kNoteTime;
   }
 }

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * At a receiver's interface, in XDP: puts right the length fields of Spillway packets that a switch
- * cut (fixup.h). Everything passes.
+ * XDP program at a receiver's interface: corrects the length fields of Spillway packets that a
+ * switch trimmed (fixup.h). All frames pass.
  */
 #define SPILLWAY_LONGEST_SUM SPILLWAY_MAX_TRIM_BYTES
 
 #include "dataplane/fixup.h"
 #include "dataplane/bpf/kernel_helpers.h"
 
-/* Set before the program is loaded: frames may span several buffers (Linux 5.18). */
+/* Set before loading: frames may span several buffers (Linux 5.18). */
 const volatile __u8 has_fragments = 0;
 
-/* Frames by enum spillway_fixup_outcome. */
+/* Frame counts by enum spillway_fixup_outcome. */
 struct {
   __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
   __uint(max_entries, 3);
@@ -23,7 +23,7 @@ SEC("xdp")
 int spillway_fixup(struct xdp_md* context) {
   __u8* data = (__u8*)(long)context->data;
   const __u8* end = (const __u8*)(long)context->data_end;
-  /* A frame of several buffers is longer than any that a switch has cut. */
+  /* A frame that spans several buffers is longer than any trimmed frame. */
   const int is_one_piece = !has_fragments || bpf_xdp_get_buff_len(context) == (__u64)(end - data);
   const __u32 outcome =
       is_one_piece ? (__u32)spillway_fixup_frame(data, end) : SPILLWAY_FIXUP_NOT_NEEDED;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the kernel offers to programs. The helpers use the types, so the order matters.
+ * The kernel's types and helper functions. The helpers use the types, so the order matters.
  */
 #ifndef SPILLWAY_DATAPLANE_BPF_KERNEL_HELPERS_H
 #define SPILLWAY_DATAPLANE_BPF_KERNEL_HELPERS_H

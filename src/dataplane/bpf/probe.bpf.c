@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the switch's programs are measured with: programs that do nothing, whose cost is that of
- * being called, one that feeds a port, and the place where forwarded frames end.
+ * Programs to measure the switch with: no-ops that cost only their call, a generator that feeds a
+ * port, and a sink for forwarded frames.
  */
 #include <linux/pkt_cls.h>
 
@@ -9,10 +9,10 @@
 #include "dataplane/bpf/probe_maps.h"
 #include "dataplane/frame.h"
 
-/* Set before the program is loaded: the interface that spillway_feed sends to. */
+/* Set before loading: the interface that spillway_feed sends to. */
 const volatile __u32 feed_ifindex = 0;
 
-/* Sum packets that were fed. */
+/* Sum packets sent. */
 struct {
   __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
   __uint(max_entries, 1);
@@ -39,8 +39,8 @@ int spillway_pass_tc(struct __sk_buff* buffer) {
   return TC_ACT_OK;
 }
 
-/* Of a frame with a sum packet over IPv4, whatever became of it before, the next part: of each rank
- * in turn, chunk by chunk. */
+/* Rewrites the frame's sum packet (over IPv4) into the next part: each rank in turn, then the next
+ * chunk. Resets level, marks and ranks, which a switch may have changed. */
 static inline void make_part(__u8* data, const __u8* end, __u64 number) {
   struct spillway_sum_header* header =
       (struct spillway_sum_header*)(data + SPILLWAY_ETHERNET_HEADER + SPILLWAY_IPV4_HEADER +
@@ -59,7 +59,7 @@ static inline void make_part(__u8* data, const __u8* end, __u64 number) {
   header->ranks[1] = 0;
 }
 
-/* Sends frames to an interface, at whose far end they come in. */
+/* Sends frames out of an interface; they arrive at its far end. */
 SEC("xdp")
 int spillway_feed(struct xdp_md* context) {
   const __u32 zero = 0;
@@ -76,7 +76,7 @@ int spillway_feed(struct xdp_md* context) {
   return (int)bpf_redirect(feed_ifindex, 0);
 }
 
-/* Counts, and lets nothing go on. */
+/* Counts frames and drops them. */
 SEC("xdp")
 int spillway_sink(struct xdp_md* context) {
   const __u32 zero = 0;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a processor remembers from one frame to the next, so that most frames need neither the
- * clock, nor a map's lookup, nor a port's lock.
+ * What a CPU remembers between frames, so that most frames need neither the clock, nor a map
+ * lookup, nor a port's lock.
  *
- * For one frame in SPILLWAY_FRESH_ONE_IN it looks the receiver up and reckons with the port at the
- * time of the clock. Those between go to the receiver it found last, and where their queue is calm
- * (spillway_calm_bytes()) they go in whatever the time is: the port is told of them with the next
- * frame that it is asked about. So a port may, per processor, know of so many frames too late, less
- * one; after a pause it may serve as many too early.
+ * For one frame in SPILLWAY_FRESH_ONE_IN the CPU looks the receiver up and asks the port at the
+ * current time. Frames in between reuse that lookup if they have the same receiver. While their
+ * queue is calm (spillway_calm_bytes()) they are admitted without asking; the port is told of them
+ * with the next frame that asks it. So, per CPU, a port may learn of SPILLWAY_FRESH_ONE_IN - 1
+ * frames too late. After a pause it may serve as many too early.
  */
 #ifndef SPILLWAY_DATAPLANE_BPF_PROCESSOR_H
 #define SPILLWAY_DATAPLANE_BPF_PROCESSOR_H
@@ -22,7 +22,7 @@ struct {
   __type(value, struct spillway_processor);
 } processors SEC(".maps");
 
-/* From the index of a port's interface to its number. */
+/* Port number by interface index. */
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
   __uint(max_entries, SPILLWAY_MAX_PORTS);
@@ -43,7 +43,7 @@ static inline int is_fresh(const struct spillway_processor* processor) {
   return processor->frames % SPILLWAY_FRESH_ONE_IN == 0;
 }
 
-/* What it has let into this queue of this port and not told of. */
+/* Bytes that this CPU admitted to the queue and has not told the port of. */
 static inline __u32 untold_bytes(const struct spillway_processor* processor, __u32 port,
                                  __u8 queue) {
   return processor->untold_port == port && processor->untold_queue == queue
@@ -51,8 +51,8 @@ static inline __u32 untold_bytes(const struct spillway_processor* processor, __u
              : 0;
 }
 
-/* The number of the port that is this interface. Numbers do not change while the switch is
- * attached. */
+/* Finds the number of the interface's port. Numbers do not change while the switch is attached, so
+ * the last one is cached. */
 static inline int find_own_port(struct spillway_processor* processor, __u32 ifindex, __u32* port) {
   if (processor->ifindex != ifindex) {
     const __u32* number = bpf_map_lookup_elem(&port_numbers, &ifindex);

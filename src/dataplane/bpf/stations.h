@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which port leads to whom: the hardware addresses that were seen behind each, as a bridge learns
- * them. The least recently used go first.
+ * Which port leads to which hardware address, learned as a bridge learns it. The least recently
+ * used entries are evicted first.
  *
- * Senders are learned from frames whose port is unknown, from all that are not Spillway's, such as
- * answers to ARP, and from one in SPILLWAY_LEARN_ONE_IN of the others.
+ * Senders are learned from frames whose receiver's port is unknown, and from all frames that are
+ * not Spillway's, such as ARP replies. Of the others, one in SPILLWAY_LEARN_ONE_IN is used.
  */
 #ifndef SPILLWAY_DATAPLANE_BPF_STATIONS_H
 #define SPILLWAY_DATAPLANE_BPF_STATIONS_H
@@ -32,7 +32,7 @@ static inline int is_same_station(const struct spillway_station* a,
   return bits_of_a == bits_of_b;
 }
 
-/* Remembers that the frame's sender is behind this interface. */
+/* Records that the frame's sender is behind this interface. */
 static inline void learn_station(const __u8* data, const __u8* end,
                                  const struct spillway_tag* beside, __u32 ifindex) {
   struct spillway_station sender;
@@ -49,7 +49,7 @@ static inline void learn_station(const __u8* data, const __u8* end,
   }
 }
 
-/* The number of the port that leads to the frame's receiver. False: none is known. */
+/* Finds the port that leads to the frame's receiver. Returns 0 if none is known. */
 static inline int find_port(struct spillway_processor* processor, const __u8* data, const __u8* end,
                             const struct spillway_tag* beside, __u32* port) {
   struct spillway_station receiver;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the eBPF switch and its user-space side keep of sums in maps: plain C for both.
+ * Map entries for sums, shared by the eBPF switch and its user-space side. Plain C for both.
  */
 #ifndef SPILLWAY_DATAPLANE_BPF_SUM_MAPS_H
 #define SPILLWAY_DATAPLANE_BPF_SUM_MAPS_H
@@ -15,8 +15,8 @@ struct spillway_sum_entry {
   struct spillway_sum_slot slot;
 };
 
-/* What one processor counted of the job in one row; in the row behind, of those that have none or
- * have lost theirs. */
+/* What one CPU counted for the job in one row. The extra row at the end counts for jobs that have
+ * no row or have lost theirs. */
 struct spillway_sum_tally {
   __u32 name; /* of the job */
   __u32 reserved;

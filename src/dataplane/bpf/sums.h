@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sum packets in the kernel: slots in a map, each with a lock, and what sum_slots.h decides done to
- * frames. Where they come in, in XDP or tc, they are claimed, added, emitted and exchanged, all in
- * place. What a frame in XDP cannot do is tc's in either case, on the same interface's way in: a
- * FLUSH that is answered grows, and a RESULT for many becomes several.
+ * Sum packets in the kernel. Slots are entries of a map, each with a lock; sum_slots.h decides, and
+ * this file applies the decision to frames. On ingress, XDP or tc claims, adds, emits and swaps in
+ * place. XDP can neither grow nor copy a frame, so tc does both on the same interface's ingress: it
+ * answers a FLUSH and sends a RESULT to several receivers.
  *
- * In tc a frame whose VLAN tag lies beside it goes by: a slot's route would have to change it, too.
+ * In tc, a frame whose VLAN tag is beside it is not added: a slot's route would have to change that
+ * tag, too.
  *
- * Slots and jobs are in maps that stay when the process goes that attached the switch.
+ * Slots and jobs are in maps that outlive the process that attached the switch.
  */
 #ifndef SPILLWAY_DATAPLANE_BPF_SUMS_H
 #define SPILLWAY_DATAPLANE_BPF_SUMS_H
@@ -16,12 +17,12 @@
 #include "dataplane/bpf/sum_maps.h"
 #include "dataplane/sum_frame.h"
 
-/* Set before the program is loaded; without slots the verifier drops all of this. */
+/* Set before loading. Without slots the verifier removes all of this. */
 const volatile struct spillway_sum_config sum_config = {};
 
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
-  __uint(max_entries, 1); /* as many as the config says */
+  __uint(max_entries, 1); /* resized to the config's slots before loading */
   __type(key, __u32);
   __type(value, struct spillway_sum_entry);
 } sum_slots SEC(".maps");
@@ -40,7 +41,7 @@ struct {
   __type(value, struct spillway_sum_job);
 } sum_jobs SEC(".maps");
 
-/* Only user space reads and writes it: the config, for whoever opens the maps later. */
+/* Only user space uses it: the config, for processes that open the maps later. */
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
   __uint(max_entries, 1);
@@ -55,7 +56,7 @@ struct {
   __type(value, struct spillway_sum_tally);
 } sum_tallies SEC(".maps");
 
-/* A packet while it is decided about: more than a program's stack has room for. */
+/* A packet that is being decided about. It is too large for a program's stack. */
 struct sum_draft {
   union spillway_sum_image image;
   struct spillway_sum_route route;
@@ -70,20 +71,21 @@ struct {
   __type(value, struct sum_draft);
 } sum_drafts SEC(".maps");
 
-/* What becomes of a frame with a sum packet. */
+/* What to do with a frame that carries a sum packet. */
 enum sum_step {
   SUM_AS_IS = 0,
-  SUM_CHANGED = 1, /* goes on to where it was going */
-  SUM_SWAPPED = 2, /* goes on as what was in the slot: to whoever owns that, its sender perhaps */
+  SUM_CHANGED = 1, /* forward to its destination */
+  SUM_SWAPPED = 2, /* forward what was in the slot, to that sum's owner, perhaps the frame's
+                      sender */
   SUM_ABSORBED = 3,
-  SUM_UP = 4 /* to tc */
+  SUM_UP = 4 /* leave it to tc */
 };
 
 /* A frame with a sum packet on its way through the slots. */
 struct sum_passage {
   struct spillway_layout layout;
   __u32 bytes;
-  __u32 port; /* it came in at */
+  __u32 port; /* where it came in */
 };
 
 static inline struct spillway_sum_config config_of_sums(void) {
@@ -101,7 +103,7 @@ static inline struct spillway_sum_job* job_in_row(__u32 row) {
   return bpf_map_lookup_elem(&sum_jobs, &row);
 }
 
-/* NULL: there are too many. */
+/* Returns NULL if other jobs hold all rows that this one may use. */
 static inline struct spillway_sum_job* job_of_sum(const union spillway_sum_image* image,
                                                   __u64 now_ns, __u32 port) {
   const __u32 zero = 0;
@@ -122,7 +124,7 @@ static inline struct spillway_sum_tally* tally_in_row(__u32 row) {
   return bpf_map_lookup_elem(&sum_tallies, &row);
 }
 
-/* What was counted of a job that had the row before goes where no job is told from another. */
+/* Moves the counters of the job that had the row before to the row for jobs without one. */
 static inline void hand_over(struct spillway_sum_tally* tally, __u32 name) {
   struct spillway_sum_tally* rest = tally_in_row(SPILLWAY_SUM_NO_ROW);
   if (rest != 0) {
@@ -149,7 +151,7 @@ static inline void count_outcome(struct spillway_sum_counters* counters, __u8 ou
   }
 }
 
-/* A job that has no row is 0. */
+/* `job` is NULL if the job has no row. */
 static inline void count_sum(const struct spillway_sum_job* job,
                              const struct spillway_sum_decision* decision) {
   count_outcome(job ? counters_of(job->row, job->name) : counters_of(SPILLWAY_SUM_NO_ROW, 0),
@@ -189,7 +191,7 @@ static inline int step_of(const struct spillway_sum_decision* decision) {
   return decision->is_changed ? SUM_CHANGED : SUM_AS_IS;
 }
 
-/* Asks the slot. False: there is none. */
+/* Asks the slot and moves the words. Returns 0 if there is no such slot. */
 static inline int ask_slot(const struct spillway_sum_config* config,
                            const struct spillway_sum_job* job, const struct spillway_sum_key* key,
                            __u64 now_ns, __u32 slot, __u8* words, struct sum_draft* draft,
@@ -206,7 +208,7 @@ static inline int ask_slot(const struct spillway_sum_config* config,
   return 1;
 }
 
-/* A PART or RESULT, all of whose words are there. */
+/* Handles a PART or RESULT with all its words. */
 static inline int pass_slot(const struct spillway_sum_config* config, struct spillway_sum_job* job,
                             __u8* data, const __u8* end, const struct sum_passage* passage,
                             __u64 now_ns, struct sum_draft* draft,
@@ -232,7 +234,7 @@ static inline int pass_slot(const struct spillway_sum_config* config, struct spi
   return step_of(decision);
 }
 
-/* A PART, RESULT, REPEAT or WANT of a job that has a row; a FLUSH only goes up. */
+/* Handles a packet of a job that has a row. A FLUSH is left to tc. */
 static inline int pass_sum(const struct spillway_sum_config* config, struct spillway_sum_job* job,
                            __u8* data, const __u8* end, const struct sum_passage* passage,
                            __u64 now_ns, int has_words, struct sum_draft* draft,
@@ -249,8 +251,8 @@ static inline int pass_sum(const struct spillway_sum_config* config, struct spil
   return pass_slot(config, job, data, end, passage, now_ns, draft, decision);
 }
 
-/* The counters of a job that has a row; 0: it has none. Most jobs are in the first row they may be
- * in, which is then seen by what this processor counts there. */
+/* The counters of a job that has a row; NULL if it has none. Most jobs have the first row they may
+ * use, and this CPU's counters there show it without a look at the directory. */
 static inline struct spillway_sum_counters* known_counters(__u32 name) {
   const __u32 zero = 0;
   struct spillway_sum_tally* tally = tally_in_row(spillway_sum_first_row(name));
@@ -262,7 +264,7 @@ static inline struct spillway_sum_counters* known_counters(__u32 name) {
   return row == SPILLWAY_SUM_NO_JOB ? 0 : counters_of(row, name);
 }
 
-/* What only passes by is counted, of a job that is known. */
+/* Counts a packet that needs no slot, if its job has a row. Returns whether it did. */
 static inline int counts_passing(const struct spillway_sum_config* config,
                                  const union spillway_sum_image* head,
                                  const struct spillway_sum_frame* sum) {
@@ -276,7 +278,7 @@ static inline int counts_passing(const struct spillway_sum_config* config,
   return counters != 0;
 }
 
-/* All others. */
+/* Handles all other packets. */
 static inline int pass_draft(const struct spillway_sum_config* config, __u8* data, const __u8* end,
                              const struct sum_passage* passage,
                              const struct spillway_sum_frame* sum, struct sum_draft* draft) {
@@ -291,13 +293,13 @@ static inline int pass_draft(const struct spillway_sum_config* config, __u8* dat
     step = pass_sum(config, job, data, end, passage, now_ns, sum->has_words, draft, &decision);
   }
   if (step != SUM_UP ||
-      decision.outcome == SPILLWAY_SUM_DID_RESULT) { /* a FLUSH is counted there */
+      decision.outcome == SPILLWAY_SUM_DID_RESULT) { /* a FLUSH is counted by tc */
     count_sum(job, &decision);
   }
   return step;
 }
 
-/* A frame of which [data, end) is there. */
+/* Passes a frame, of which [data, end) is in memory, through the slots. */
 static inline int pass_slots(__u8* data, const __u8* end, const struct sum_passage* passage,
                              int has_tag_beside) {
   const __u32 zero = 0;
@@ -320,7 +322,7 @@ static inline int pass_slots(__u8* data, const __u8* end, const struct sum_passa
   return pass_draft(&config, data, end, passage, &sum, draft);
 }
 
-/* These two are functions of their own, and not static, so that the verifier looks at them once. */
+/* Global functions, so that the verifier checks each of them only once. */
 __attribute__((noinline)) int spillway_sum_xdp(struct xdp_md* context,
                                                const struct sum_passage* passage) {
   if (!passage) {
@@ -340,14 +342,14 @@ __attribute__((noinline)) int spillway_sum_tc(struct __sk_buff* buffer,
 
 /* ------------------------------------------------------------------ results */
 
-/* Of a job's result on its way to many. */
+/* State of a result that is being copied to many receivers. */
 struct spread_passage {
   struct __sk_buff* buffer;
   const struct spillway_sum_job* job;
   struct spillway_layout layout;
   struct sum_draft* draft;
   __u32 copies;
-  __u32 tag; /* of VLAN, beside the frame, as a route has it */
+  __u32 tag; /* the VLAN tag beside the frame, encoded as in a route */
 };
 
 static long join_copy(__u32 rank, void* argument) {
@@ -357,7 +359,7 @@ static long join_copy(__u32 rank, void* argument) {
   return 0;
 }
 
-/* Only within its own VLAN: tags stay as they are. */
+/* Copies stay within their VLAN, because tags are not rewritten. */
 static inline int is_in_vlan(const struct spillway_sum_route* route, __u32 tag) {
   return (__u32)(route->bytes[1] >> 32) == tag;
 }

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The switch in the kernel. Decisions are those of src/dataplane: this file finds the port, holds
- * its lock while spillway_pass_port() decides, unless the processor knows what it would say
- * (processor.h), and does to the frame what was decided.
+ * The switch in the kernel. The decisions are those of src/dataplane. This file finds the port,
+ * holds its lock while spillway_pass_port() decides, and applies the decision to the frame. It
+ * skips the port if the CPU knows what the port would say (processor.h).
  *
- *   spillway_xdp           Where frames come in, in XDP: sends Spillway's packets on to their port,
- *                          and others' frames where they share the queues. All other frames, and
- *                          those whose port is unknown, go up to the kernel, perhaps to a bridge.
- *   spillway_sums          Where frames come in, in tc, behind spillway_xdp: what it leaves of sum
- *                          packets (sums.h).
- *   spillway_forward       Where frames come in, in tc: sends all frames on whose port is known,
- *                          through the port's queueing discipline; sum packets through the slots
- *                          first.
- *   spillway_admit_frame   Where frames go out, in tc, before the queueing discipline: decides, and
- *                          picks the discipline's class. Sees what the kernel or spillway_forward
- *                          sends, but not what XDP does.
+ *   spillway_xdp           Ingress, XDP: forwards Spillway packets to their port, and other frames
+ *                          if they share the queues. All other frames, and those whose port is
+ *                          unknown, go up to the kernel, perhaps to a bridge.
+ *   spillway_sums          Ingress, tc, after spillway_xdp: sum packets that XDP cannot finish
+ *                          (sums.h).
+ *   spillway_forward       Ingress, tc: forwards every frame whose port is known through the port's
+ *                          queueing discipline. Sum packets go through the slots first.
+ *   spillway_admit_frame   Egress, tc, before the queueing discipline: decides, and picks the
+ *                          discipline's class. It sees what the kernel or spillway_forward sends,
+ *                          but not what XDP sends.
  *
- * The first two never send a frame back where it came from. VLAN tags lie in the frame in XDP,
- * whose interfaces must not take them out; in tc the outermost lies beside it.
+ * No frame leaves by the interface it came in at, except answers to a FLUSH and sums swapped out of
+ * a slot. In XDP, VLAN tags are in the frame, and interfaces must not strip them. In tc the
+ * outermost tag is beside the frame.
  */
 #define SPILLWAY_LONGEST_SUM SPILLWAY_MAX_TRIM_BYTES
 
@@ -30,10 +30,10 @@
 #include "dataplane/bpf/switch_maps.h"
 #include "dataplane/station.h"
 
-/* Options, set before the program is loaded: the verifier drops what they exclude. */
-const volatile __u8 queue_others = 0;  /* others' frames share the queues, or are left alone */
+/* Options, set before loading. The verifier removes what they exclude. */
+const volatile __u8 queue_others = 0;  /* other traffic shares the queues; else it is left alone */
 const volatile __u8 has_fragments = 0; /* XDP frames may span several buffers (Linux 5.18) */
-const volatile __u8 trace_frames = 0;  /* Spillway's packets are told in `events` */
+const volatile __u8 trace_frames = 0;  /* report Spillway packets in `events` */
 
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
@@ -86,20 +86,20 @@ struct passage {
   struct spillway_layout layout;
   struct spillway_frame frame;
   struct spillway_decision decision;
-  struct spillway_tag beside; /* its outermost tag, where it is not in the frame */
+  struct spillway_tag beside; /* its outermost tag, if that is not in the frame */
   __u8 is_lost;               /* to gray loss */
-  __u8 is_swapped;            /* with what was in a slot */
+  __u8 is_swapped;            /* carries what was in a slot */
 };
 
-/* Whether a frame draws random words: on the ramp of an ECN port, and for gray loss. */
+/* Random words are needed on the ramp of an ECN port and for gray loss. */
 static inline int needs_random(const struct spillway_switch_port* port) {
   const struct spillway_port_config* config = &port->config;
   return port->link.lost_of_2_32 != 0 ||
          (config->mode == SPILLWAY_PORT_ECN && config->red_min_bytes < config->red_max_bytes);
 }
 
-/* Lets a frame in without asking its port, where the queue is calm and the processor may wait with
- * telling of it. `queued`: what the port knows of. */
+/* Admits a frame without asking its port, if the queue is calm and the CPU may report it later.
+ * `queued` includes what this CPU has not told the port of yet. */
 static inline int passes_untold(struct spillway_processor* processor, struct passage* passage,
                                 __u8 queue, __u32 queued) {
   const int is_same = processor->untold_port == passage->number && processor->untold_queue == queue;
@@ -117,7 +117,7 @@ static inline int passes_untold(struct spillway_processor* processor, struct pas
   return 1;
 }
 
-/* What the processor let in elsewhere. */
+/* Tells another port of the frames that this CPU admitted there. */
 static inline void tell_other_port(struct spillway_processor* processor, __u32 number) {
   if (processor->untold_frames == 0 || processor->untold_port == number) {
     return;
@@ -163,7 +163,7 @@ static inline void report(const struct passage* passage, const __u8* data, const
     return;
   }
   const struct spillway_decision* decision = &passage->decision;
-  event->time_ns = bpf_ktime_get_ns(); /* not the remembered one */
+  event->time_ns = bpf_ktime_get_ns();
   event->port = passage->number;
   event->bytes = passage->frame.bytes;
   event->bytes_left = decision->verdict == SPILLWAY_DROP ? 0 : decision->bytes;
@@ -213,8 +213,8 @@ static inline void count_return(__u32 number) {
   }
 }
 
-/* Fills in decision and is_lost of a passage whose port was looked up. False where there is no such
- * port. */
+/* Fills in decision and is_lost of a passage whose port was looked up. Returns 0 if there is no
+ * such port. */
 static inline int decide(struct spillway_processor* processor, struct passage* passage,
                          const __u8* data, const __u8* end) {
   struct spillway_port_slot* slot = bpf_map_lookup_elem(&slots, &passage->number);
@@ -244,15 +244,15 @@ static inline int is_cut(const struct passage* passage) {
   return passage->decision.bytes < passage->frame.bytes;
 }
 
-/* Of the frame as it goes on, what is there to be written to. */
+/* Bytes of the frame in the buffer after the cut: a tag beside it is not among them. */
 static inline __u32 bytes_there(const struct passage* passage) {
   return passage->decision.bytes - spillway_bytes_beside(&passage->beside);
 }
 
-/* What is to be written into a frame. */
+/* Changes to write into a frame. */
 struct edit {
   struct spillway_layout layout;
-  __u32 bytes; /* of the frame, which has been cut */
+  __u32 bytes; /* in the buffer, after the cut */
   __u8 is_cut;
   __u8 lengths;
   __u8 traffic_class;
@@ -281,8 +281,8 @@ static inline void write_edit(__u8* data, const __u8* end, const struct edit* ed
   spillway_set_traffic_class(data, end, &edit->layout, edit->traffic_class);
 }
 
-/* These two are functions of their own, and not static, so that the verifier looks at them once and
- * not once for every path that leads to them: checksums are loops. */
+/* Global functions, so that the verifier checks each of them once and not once per path that leads
+ * to them: checksums are loops. */
 __attribute__((noinline)) int spillway_edit_xdp(struct xdp_md* context, const struct edit* edit) {
   if (!edit) {
     return -1;
@@ -301,7 +301,8 @@ __attribute__((noinline)) int spillway_edit_tc(struct __sk_buff* buffer, const s
 
 /* ------------------------------------------------------------------ XDP */
 
-/* Sends a sum packet through the slots. True: it goes on, as `passage` says anew. */
+/* Passes a sum packet through the slots. Returns 1 if the frame is forwarded as `passage` now says;
+ * else `verdict` is final. */
 static inline int adds_up(struct xdp_md* context, struct spillway_processor* processor,
                           struct passage* passage, __u32 bytes, int* verdict) {
   const struct sum_passage sum = {
@@ -374,8 +375,8 @@ int spillway_xdp(struct xdp_md* context) {
 
 /* ------------------------------------------------------------------ tc */
 
-/* The tag that the kernel keeps beside the frame: on the way in it has taken the outermost out of
- * every frame, on the way out it may put one in behind us. */
+/* The tag that the kernel keeps beside the frame. On ingress the kernel has moved the outermost tag
+ * out of every frame; on egress it may insert one after this program. */
 static inline struct spillway_tag tag_beside(const struct __sk_buff* buffer) {
   struct spillway_tag tag = {};
   if (buffer->vlan_present) {
@@ -385,7 +386,7 @@ static inline struct spillway_tag tag_beside(const struct __sk_buff* buffer) {
   return tag;
 }
 
-/* What cannot be pulled is not looked at. */
+/* Headers that cannot be pulled are not read. */
 static inline void pull_headers(struct __sk_buff* buffer) {
   const __u32 headers =
       buffer->len < SPILLWAY_LONGEST_HEADERS ? buffer->len : SPILLWAY_LONGEST_HEADERS;
@@ -394,7 +395,7 @@ static inline void pull_headers(struct __sk_buff* buffer) {
   }
 }
 
-/* The number of the port that leads to the frame's receiver; NULL: none is known. */
+/* The number of the port that leads to the frame's receiver; NULL if none is known. */
 static inline const __u32* port_to_receiver(struct __sk_buff* buffer,
                                             const struct spillway_tag* beside) {
   struct spillway_station receiver;
@@ -421,7 +422,7 @@ static inline int send_on(struct __sk_buff* buffer, const struct spillway_tag* b
   return send_to_port(buffer, port_to_receiver(buffer, beside), 0);
 }
 
-/* A FLUSH: turned round with what its slot holds, or sent on. */
+/* Answers a FLUSH with what its slot holds, or forwards it. */
 static inline int answer_flush(struct __sk_buff* buffer, const struct spillway_tag* beside,
                                const struct spillway_layout* layout, struct spillway_sum_job* job,
                                union spillway_sum_image* image) {
@@ -464,7 +465,7 @@ static inline int answer_flush(struct __sk_buff* buffer, const struct spillway_t
   return bpf_skb_change_tail(buffer, bytes, 0) != 0 ? TC_ACT_SHOT : send_on(buffer, beside);
 }
 
-/* A RESULT for many: a copy for everybody who is known. */
+/* Copies a RESULT to all recipients whose port is known. */
 static inline int spread_result(struct spread_passage* passage, const struct spillway_tag* beside) {
   struct __sk_buff* buffer = passage->buffer;
   struct sum_draft* draft = passage->draft;
@@ -496,9 +497,9 @@ static inline int is_for_many(const union spillway_sum_image* image) {
          (image->fields.marks & SPILLWAY_SUM_MULTIPLY) != 0;
 }
 
-/* What is left of a sum packet when the slots have been asked: it goes to its owner, to many, or as
- * any frame (TC_ACT_UNSPEC). A function of its own, as is spillway_sum_tc(): both on the stack of
- * one program would be too much. */
+/* Finishes a sum packet that has been through the slots. It goes to its owner, to many receivers,
+ * or on like any frame (TC_ACT_UNSPEC). A function of its own, like spillway_sum_tc(): one
+ * program's stack cannot hold both. */
 __attribute__((noinline)) int spillway_finish_sum(struct __sk_buff* buffer,
                                                   const struct spillway_layout* layout) {
   if (!layout) {
@@ -539,7 +540,7 @@ int spillway_sums(struct __sk_buff* buffer) {
   return frame.flags & SPILLWAY_FRAME_SUM ? spillway_finish_sum(buffer, &layout) : TC_ACT_UNSPEC;
 }
 
-/* Sends a sum packet through the slots. True: `verdict` is all there is to say about it. */
+/* Passes a sum packet through the slots. Returns 1 if `verdict` is final. */
 static inline int takes_sum(struct __sk_buff* buffer, const struct spillway_tag* beside,
                             int* verdict) {
   struct sum_passage passage = {.bytes = buffer->len, .port = buffer->ifindex};

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether gradients in the memory of this host's GPUs are coded there. That wants a driver, a
-// run-time compiler that knows the GPU, and a folder in which what it compiled is kept; where one
-// of these is missing, values travel to the host and the CPU codes them.
+// Whether gradients in the memory of this host's GPUs are encoded there. That needs a driver and a
+// run-time compiler that knows the GPU; without them, values are copied to the host and the CPU
+// encodes them. Without a cache folder, every process compiles the kernels again.
 //
-// check_gpus() judges what it is handed, so that tests can make hosts up. Looking compiles nothing
-// that is not kept already; it starts the driver, which may take a second. Any thread.
+// check_gpus() only judges its argument, so tests can make hosts up. look_at_gpus() starts the
+// driver, which may take a second, and compiles kernels that the cache lacks. Any thread.
 #pragma once
 
 #include <string>
@@ -19,10 +19,10 @@
 namespace spillway::doctor {
 
 struct GpuSight {
-  base::Status driver{};                   // why there is none
-  std::vector<gpu::DeviceInfo> devices{};  // that the driver sees
+  base::Status driver{};                   // why there is no driver
+  std::vector<gpu::DeviceInfo> devices{};  // devices that the driver sees
   std::vector<base::Status> compilers{};   // by device: why its kernels cannot be compiled
-  std::string cache_folder{};              // empty: there is none
+  std::string cache_folder{};              // empty: no cache
 };
 
 GpuSight look_at_gpus(const base::Environment& environment);

@@ -15,7 +15,7 @@
 namespace spillway::doctor {
 namespace {
 
-// PATH, and where distributions keep what only root usually needs.
+// PATH, and the folders where distributions keep tools for root.
 std::string tool_folders() {
   const char* path = std::getenv("PATH");
   return std::string(path != nullptr ? path : "") + ":/usr/sbin:/sbin:/usr/bin:/bin";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The checks of a host on made-up hosts.
+// The host checks, run on made-up hosts.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A folder in the place of "/".
+// A temporary folder that stands in for "/".
 class MadeUpHost : public testing::Test {
  protected:
   MadeUpHost() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The files in which the kernel tells about the host, below a root folder: "/" for the host itself,
+// The files in which the kernel describes the host, below a root folder: "/" for the host itself,
 // any other folder for a test. Only reads. Any thread.
 #pragma once
 
@@ -15,10 +15,10 @@ class HostFiles {
  public:
   explicit HostFiles(std::filesystem::path root = "/") : root_(std::move(root)) {}
 
-  // The whole file without the end of its last line; nothing where it cannot be read. At most
-  // 64 KiB of it. `path` is relative to the root: "proc/mounts".
+  // Returns the file without its last line's end, at most 64 KiB; nothing if it cannot be read.
+  // `path` is relative to the root: "proc/mounts".
   std::optional<std::string> read(std::string_view path) const;
-  // A file that holds one number.
+  // Reads a file that holds one number.
   std::optional<unsigned long long> read_number(std::string_view path) const;
   bool exists(std::string_view path) const;
 

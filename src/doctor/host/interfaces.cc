@@ -10,7 +10,7 @@
 namespace spillway::doctor {
 namespace {
 
-constexpr unsigned kMinMtuIpv6Link = 1280;  // of IPv6
+constexpr unsigned kMinMtuIpv6Link = 1280;  // the smallest MTU that IPv6 allows
 constexpr unsigned kJumboMtu = 9000;        // the largest that Spillway fills
 
 Finding check_mtu(const InterfaceState& interface) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The interfaces that packets leave and arrive by: how long their frames may be, and whether the
-// card joins packets behind our back. LRO joins what arrives into longer packets and forgets where
-// they were joined, so cut packets end up inside others.
+// The host's network interfaces: how long their frames may be, and whether the card merges packets.
+// LRO merges arriving packets into longer ones and forgets their boundaries, so trimmed packets end
+// up inside others.
 #pragma once
 
 #include <span>
@@ -19,10 +19,10 @@ struct InterfaceState {
   bool lro = false;
 };
 
-// Those that are up, without loopback, of the network namespace that the caller is in.
+// The interfaces that are up in the caller's network namespace, without loopback.
 std::vector<InterfaceState> up_interfaces();
 
-// At least one finding.
+// Returns at least one finding.
 Findings check_interfaces(std::span<const InterfaceState> interfaces);
 
 }  // namespace spillway::doctor

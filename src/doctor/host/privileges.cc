@@ -10,7 +10,7 @@
 namespace spillway::doctor {
 namespace {
 
-// Linux 5.8; older headers lack it.
+// Added in Linux 5.8; older headers lack it.
 constexpr unsigned kCapBpf = 39;
 
 bool has(CapabilitySet set, unsigned capability) {

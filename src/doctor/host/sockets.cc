@@ -55,7 +55,7 @@ struct Offload {
   std::string_view check;
   std::string_view variable;
   std::string_view buys;
-  std::string_view since;  // which kernel has it
+  std::string_view since;  // first kernel that has it
 };
 
 Finding check_offload(const Offload& offload, bool wanted, bool available) {

@@ -108,7 +108,7 @@ Finding check_clock(const ClockQuality& quality) {
 
 namespace {
 
-// Where the first file system of type bpf is mounted, by the lines of /proc/mounts.
+// Returns the first mount point of a bpf file system in the lines of /proc/mounts.
 std::optional<std::string> bpffs_in(const std::string& mounts) {
   std::istringstream lines(mounts);
   for (std::string line; std::getline(lines, line);) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernel and what is installed around it.
+// The kernel and the software around it.
 //
-// Release: Spillway runs on any; what older ones lack costs speed. UDP_SEGMENT (GSO) came
-// with 4.18, UDP_GRO with 5.0, what the eBPF switch needs with 5.15. Clock: pacing, timers and
-// round trips rely on it. What a processor counts is read without a call into the kernel; timer
-// chips take microseconds per look. eBPF: programs want a bpffs to be kept in, and the kernel's
-// types (BTF). Tools: labs make their links with iproute2.
+// Release: Spillway runs on any kernel; features that older ones lack only cost speed. UDP_SEGMENT
+// (GSO) came with 4.18, UDP_GRO with 5.0, and what the eBPF switch needs with 5.15. Clock: pacing,
+// timers and round-trip times rely on it. A processor's counter is read without a system call;
+// timer chips take microseconds per read. eBPF: programs need a bpffs to be pinned in, and the
+// kernel's types (BTF). Tools: labs create their links with iproute2.
 //
-// All but measure_clock() judge files that they are handed, so that tests can make hosts up. Any
+// All functions but measure_clock() judge the files they are given, so tests can make hosts up. Any
 // thread.
 #pragma once
 
@@ -26,7 +26,7 @@ Finding check_clock_source(const HostFiles& files);
 
 struct ClockQuality {
   base::Duration resolution;  // of CLOCK_MONOTONIC
-  base::Duration read_cost;   // the mean of many looks: only told, never judged
+  base::Duration read_cost;   // mean of many reads; reported, not judged
 };
 
 ClockQuality measure_clock();

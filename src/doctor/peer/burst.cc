@@ -26,8 +26,7 @@ constexpr std::uint16_t kJob = 0xFFFF;
 constexpr std::uint8_t kPriority = 0;
 constexpr std::uint8_t kImportance = SPILLWAY_IMPORTANCE_MARKED;
 constexpr std::size_t kMinLimit = 256;
-// With nine planes the largest packet of 255 quanta is longer than any MTU allows, and a quantum
-// more or less is 36 bytes.
+// With nine planes, a packet of 255 quanta is longer than any MTU. One quantum is 36 bytes.
 constexpr std::uint8_t kPlanes = 9;
 
 wire::DataHeader header_of(std::uint32_t tag, std::uint8_t quanta) {
@@ -44,7 +43,7 @@ wire::DataHeader header_of(std::uint32_t tag, std::uint8_t quanta) {
 }
 
 constexpr base::Bytes kAtOnce = base::bytes(64 * 1024);
-// What the rate counts beside the payload. IPv4's headers, whatever the peer's address.
+// Bytes per packet that the rate counts beside the payload: IPv4's, for IPv6 peers too.
 constexpr std::int64_t kFrameOverhead = spillway_frame_overhead(0);
 constexpr int kMaxWaitMs = 100;
 
@@ -53,7 +52,7 @@ transport::Route burst_route() {
           .ecn = spillway_ecn_of_importance(kImportance)};
 }
 
-// As much as leaves at once; waits until the socket has taken it.
+// Sends as much as leaves at once, and waits until the socket has taken it.
 base::Bytes send_some(net::DatagramSender& sender, const std::vector<std::uint8_t>& packet,
                       const transport::Route& route) {
   base::Bytes added;

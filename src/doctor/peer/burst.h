@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A second or so of full-size data packets to a listener, to fill a queue on the path and see what
-// the switch does then. Never faster than `rate`, and of the lowest priority.
+// Sends about a second of full-size data packets to a listener. They fill a queue on the path and
+// show what the switch does then. Never faster than `rate`, and of the lowest priority.
 //
-// They are Spillway's own data packets, header, checks and all, so that a switch that recognises
-// those recognises these. They belong to job 65535, which no job should use, and to the operation
-// that is the session's lower half (the tag): that is how a listener knows whose they are, even
-// cut.
+// These are Spillway's own data packets, with header and checks, so that a switch treats them as
+// such. They belong to job 65535, which no job should use. Their operation is the lower half of the
+// session (the tag), so a listener can attribute even a trimmed packet.
 //
 // Making and reading packets is pure; send_burst() blocks for the burst's length. Any thread.
 #pragma once
@@ -23,14 +22,14 @@
 
 namespace spillway::doctor {
 
-// Lowest priority, so that other traffic goes first, but important enough not to be dropped early
-// by a Spillway switch: it would never get as far as being cut.
+// Lowest priority, so that other traffic goes first. Important enough that a Spillway switch does
+// not drop the packets early: then none would be trimmed.
 std::uint8_t burst_tos();
 
-// As long as fits `limit` bytes of UDP payload, to within 40 bytes; `limit` is at least 256.
+// Fills `limit` bytes of UDP payload to within 40 bytes; `limit` is at least 256.
 std::vector<std::uint8_t> make_burst_packet(std::uint32_t tag, std::size_t limit);
 
-// The tag of what may be left of such a packet; nothing for anything else.
+// Returns the tag of a packet of a burst, even a trimmed one; nothing for other bytes.
 std::optional<std::uint32_t> burst_tag_of(base::ByteView payload);
 
 struct BurstOptions {
@@ -43,7 +42,7 @@ struct BurstOptions {
 
 struct BurstSent {
   std::uint64_t packets = 0;
-  std::size_t payload_bytes = 0;  // of each
+  std::size_t payload_bytes = 0;  // per packet
 };
 
 base::Result<BurstSent> send_burst(const BurstOptions& options);

@@ -71,7 +71,7 @@ void Listener::serve(ProbeSocket& socket) {
     const Answer answer =
         responder_.take(*arrival, socket.overflowed(), clock.now(), base::time_of_day().count());
     if (!answer.bytes.empty()) {
-      (void)socket.send(answer.bytes, answer.tos, &arrival->from);  // lost if it cannot leave
+      (void)socket.send(answer.bytes, answer.tos, &arrival->from);  // lost if not sendable
     }
   }
 }

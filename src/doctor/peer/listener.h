@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `spillway doctor --listen`: a Responder on sockets, for any number of probers. Where this process
-// may, it watches the wire for stale packets as well. State and the rate of answers are bounded by
-// the Responder; each socket gets its turn after a bounded number of datagrams. One thread.
+// `spillway doctor --listen`: a Responder on sockets, for any number of probers. With the necessary
+// privileges it also watches the wire for stale packets. The Responder bounds state and the rate of
+// answers. Each socket gets its turn after a bounded number of datagrams. One thread.
 #pragma once
 
 #include <memory>
@@ -22,12 +22,12 @@ inline constexpr std::uint16_t kDefaultPort = 7078;
 
 class Listener {
  public:
-  // At least one address.
+  // `addresses`: at least one.
   static base::Result<Listener> open(std::span<const net::SocketAddress> addresses);
-  // IPv4 and IPv6; only IPv4 on a host that has no IPv6.
+  // Listens on IPv4 and IPv6, or on IPv4 alone if the host has no IPv6.
   static base::Result<Listener> open_everywhere(std::uint16_t port);
 
-  // Until `stop_fd` can be read or `end` has come.
+  // Runs until `stop_fd` is readable or `end` is reached.
   void run(int stop_fd, base::Instant end);
 
   std::vector<net::SocketAddress> addresses() const;

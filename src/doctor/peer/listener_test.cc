@@ -56,8 +56,8 @@ bool is_fit(const Findings& findings) {
       findings, [](const Finding& finding) { return finding.severity <= Severity::kNote; });
 }
 
-// A listener that waits for a processor answers as late as one behind a bad path: what is found
-// then is looked at again.
+// Repeats the checks on a finding: a listener that waits for a processor answers as late as one
+// behind a bad path.
 Findings check_patiently(const net::SocketAddress& address) {
   const base::MonotonicClock clock;
   const base::Instant deadline =
@@ -100,7 +100,7 @@ TEST(Listener, IsMissedWhereThereIsNone) {
   base::Result<ProbeSocket> taken =
       ProbeSocket::open(net::SocketAddress::parse("127.0.0.1:0").value());
   ASSERT_TRUE(taken.ok());
-  const net::SocketAddress silent = taken->local();  // open, but nobody answers
+  const net::SocketAddress silent = taken->local();  // open, but nothing answers
   const Findings findings = check_path_to(silent, kShortBurst, std::nullopt);
   ASSERT_EQ(findings.size(), 1U);
   EXPECT_EQ(findings[0].check, "round-trip");

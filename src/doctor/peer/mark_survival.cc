@@ -19,7 +19,7 @@ constexpr std::chrono::milliseconds kBetweenRounds{50};
 
 using Arrived = std::optional<std::uint8_t> MarkTrial::*;
 
-// What DSCP and ECN have in common as far as the text goes.
+// How the texts for DSCP and ECN differ.
 struct Field {
   std::string check;
   std::string (*name)(std::uint8_t tos);

@@ -14,9 +14,9 @@
 namespace spillway::doctor {
 namespace {
 
-constexpr unsigned kMinMtuIpv4 = 576;   // what every IPv4 host takes
-constexpr unsigned kMinMtuIpv6 = 1280;  // and every IPv6 link
-constexpr unsigned kMaxMtu = 9000;      // Spillway fills no longer ones
+constexpr unsigned kMinMtuIpv4 = 576;   // every IPv4 host accepts this
+constexpr unsigned kMinMtuIpv6 = 1280;  // every IPv6 link carries this
+constexpr unsigned kMaxMtu = 9000;      // Spillway sends no longer packets
 constexpr unsigned kTriesPerSize = 3;
 
 struct Interface {
@@ -24,7 +24,7 @@ struct Interface {
   unsigned mtu = 0;
 };
 
-// The address by which packets to `peer` leave.
+// The local address of packets to `peer`.
 std::optional<net::SocketAddress> source_towards(const net::SocketAddress& peer) {
   const net::UniqueFd fd(::socket(peer.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_storage local{};

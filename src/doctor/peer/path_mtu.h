@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How long a packet to a peer may really be, found by sending: packets that must not be fragmented,
-// by halving, from what every network carries up to what the interface does. Compared with what
-// the kernel believes (net/path_mtu.h), because that is what a rank will send. Where long packets
-// vanish and no router says so, the path is a black hole, and a transport that fills its packets
+// Finds the largest packet that reaches a peer by sending packets that must not be fragmented. It
+// searches by halving, from the MTU that every network carries up to the interface's. The result is
+// compared with the kernel's path MTU (net/path_mtu.h), because ranks use that. If long packets
+// vanish and no router reports it, the path is a black hole: a transport that fills its packets
 // gets nothing across.
 #pragma once
 
@@ -18,13 +18,13 @@
 namespace spillway::doctor {
 
 struct PathMtu {
-  std::string interface {};  // that the path begins with; empty where that is not known
-  unsigned tried = 0;        // the largest: the interface's MTU, as far as Spillway would fill it
+  std::string interface {};  // where the path begins; empty if unknown
+  unsigned tried = 0;        // the largest size: the interface's MTU, at most Spillway's limit
   unsigned passed = 0;       // the largest that got through; 0: none
-  unsigned believed = 0;     // by the kernel, after all the trying
+  unsigned believed = 0;     // the kernel's path MTU after all trials
 };
 
-// The largest of [low, high] for which `passes` holds, which must hold for all below it; 0: none.
+// The largest of [low, high] for which `passes` holds; 0 if none. `passes` must be monotonic.
 unsigned largest_that_passes(unsigned low, unsigned high,
                              const std::function<bool(unsigned)>& passes);
 

@@ -20,7 +20,7 @@
 namespace spillway::doctor {
 namespace {
 
-// As long as an answer is waited for once it is known how long they take.
+// The timeout for an answer once the round-trip time is known.
 base::Duration patience_for(const RoundTrips& trips) {
   return std::max(base::milliseconds(50), trips.median * 4);
 }
@@ -29,7 +29,7 @@ Finding failed(std::string_view check, const base::Status& status) {
   return {std::string(check), Severity::kError, status.message(), "see what the message says"};
 }
 
-// Returns bytes of an IP packet that get through.
+// Returns the largest size of an IP packet that is safe to send.
 unsigned check_length(PeerLink& link, Findings& findings) {
   constexpr unsigned kEverywhere = 576;
   const base::Result<PathMtu> path = measure_mtu(link);
@@ -38,7 +38,7 @@ unsigned check_length(PeerLink& link, Findings& findings) {
     return kEverywhere;
   }
   findings.push_back(check_path_mtu(*path));
-  // A rank sends what the kernel believes in; a black hole would swallow the burst.
+  // A rank relies on the kernel's path MTU, but a black hole would swallow a burst of that size.
   return std::max(kEverywhere, std::min(path->passed, path->believed));
 }
 
@@ -81,7 +81,7 @@ HostAndPort split(std::string_view text) {
   return {std::string(text.substr(0, colon)), std::string(text.substr(colon + 1))};
 }
 
-// getaddrinfo takes any number and cuts it to 16 bits.
+// getaddrinfo accepts any number and truncates it to 16 bits.
 bool is_port(const std::string& text) {
   std::uint16_t port = 0;
   const char* end = text.data() + text.size();

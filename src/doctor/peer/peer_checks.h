@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All checks of the path to a listener, in the order in which they are shown: does it answer, how
-// long may packets be, what arrives of DSCP and ECN, what do switches do when they are full. Ends
-// early where nobody answers. Takes the burst's length and a fraction of a second, more where
-// packets are lost.
+// All checks of the path to a listener, in the order in which they are shown: whether it answers,
+// how long packets may be, how DSCP and ECN arrive, and what switches do when queues are full. Ends
+// early if nothing answers. Takes the burst's length and a fraction of a second, more if packets
+// are lost.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@
 
 namespace spillway::doctor {
 
-// "10.0.0.1:7078", "[fd00::1]:7078", "host7:7078", or any of them without the port.
+// Accepts "10.0.0.1:7078", "[fd00::1]:7078", "host7:7078", or any of them without the port.
 base::Result<net::SocketAddress> resolve_peer(std::string_view text);
 
 Findings check_path_to(const net::SocketAddress& peer, const TrimOptions& trims,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is concluded about the path between two hosts, from made-up observations.
+// The judgements about the path between two hosts, on made-up observations.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -18,7 +18,8 @@ namespace {
 // ------------------------------------------------------------------ round trips
 
 TEST(RoundTrips, OffsetIsThatOfTheFastestEcho) {
-  // Ours is 1000 behind: it left at 0 and came at 1010, was answered at 1030 and back at 50.
+  // Our clock is 1000 behind: the echo left at 0 and arrived at 1010; the answer left at 1030 and
+  // arrived at 50.
   const EchoSample sample = sample_of(
       {.packet = {.sent_ns = 0, .received_ns = 1010, .answered_ns = 1030}, .arrived_ns = 50});
   EXPECT_EQ(sample.round_trip, base::nanoseconds(30));
@@ -158,7 +159,7 @@ TEST(TrimSize, IsComparedWithWhatRanksAreTold) {
   const BurstOutcome outcome = burst(1000, {{1464, 1, 600}, {214, 48, 300}});
   const auto severity = [&](unsigned told) { return worst_of(check_trims(outcome, told)); };
   EXPECT_EQ(severity(256), Severity::kOk);
-  EXPECT_EQ(severity(252), Severity::kOk);  // a VLAN tag less
+  EXPECT_EQ(severity(252), Severity::kOk);  // one VLAN tag less
   EXPECT_EQ(severity(257), Severity::kError);
   EXPECT_EQ(severity(206), Severity::kWarning);
   EXPECT_EQ(severity(0), Severity::kWarning);

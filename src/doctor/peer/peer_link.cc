@@ -55,8 +55,7 @@ std::optional<PeerAnswer> PeerLink::ask_again(const Question& question, unsigned
   return std::nullopt;
 }
 
-// What an ICMP message said about an earlier question would be returned instead of sending this
-// one, so it is taken off first.
+// A pending ICMP error of an earlier question would make this send fail, so it is taken first.
 bool PeerLink::send(const ProbePacket& packet, std::size_t bytes) {
   if (const int error = socket_.take_error(); error != 0) {
     last_error_ = error;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The prober's end: asks a listener one question at a time and waits for its answer. Answers to
-// other questions, of other sessions or from anywhere else are passed over. One thread.
+// The prober's end: asks a listener one question at a time and waits for its answer. Ignores
+// answers to other questions, of other sessions or from other addresses. One thread.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace spillway::doctor {
 
-// What questions are asked with unless it matters: the code point of control packets.
+// The default TOS of questions: the code point of control packets.
 std::uint8_t control_tos();
 
 struct Question {
@@ -29,7 +29,7 @@ struct Question {
 struct PeerAnswer {
   ProbePacket packet;
   std::uint8_t tos = 0;         // as the answer arrived
-  std::int64_t arrived_ns = 0;  // by the time of day
+  std::int64_t arrived_ns = 0;  // time of day
   std::optional<ArrivalSummary> summary{};
 };
 
@@ -37,7 +37,7 @@ class PeerLink {
  public:
   static base::Result<PeerLink> open(const net::SocketAddress& peer);
 
-  // Nothing where no answer came within the patience.
+  // Returns nothing if no answer comes within the patience.
   std::optional<PeerAnswer> ask(const Question& question);
   // The same, up to `tries` times.
   std::optional<PeerAnswer> ask_again(const Question& question, unsigned tries);
@@ -46,7 +46,7 @@ class PeerLink {
 
   const net::SocketAddress& peer() const { return peer_; }
   std::uint64_t session() const { return session_; }
-  // The last errno that kept a question here, or that came back for one; 0: none.
+  // The errno of the last failure to send a question, or the last ICMP error for one; 0: none.
   int last_error() const { return last_error_; }
 
  private:

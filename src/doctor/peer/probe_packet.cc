@@ -41,7 +41,7 @@ void write_name(base::ByteWriter& writer, std::string_view name, std::size_t roo
   }
 }
 
-// False where it holds what it must not.
+// Returns false if it holds a forbidden character.
 bool read_name(base::ByteReader& reader, std::size_t room, std::string& name) {
   const base::ByteView bytes = reader.take(room);
   const auto end = std::find(bytes.begin(), bytes.end(), std::uint8_t{0});

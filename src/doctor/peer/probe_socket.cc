@@ -16,7 +16,7 @@
 namespace spillway::doctor {
 namespace {
 
-constexpr std::size_t kProbeBufferBytes = 9216;       // more than any probe
+constexpr std::size_t kProbeBufferBytes = 9216;       // longer than any probe
 constexpr std::size_t kQueueBytes = 4 * 1024 * 1024;  // bursts are counted, not answered
 
 }  // namespace
@@ -30,7 +30,7 @@ base::Result<ProbeSocket> ProbeSocket::open(const net::SocketAddress& bind_to) {
     return socket.status();
   }
   socket.value().tell_about_arrivals(false);
-  (void)socket.value().size_buffers(kQueueBytes);  // what is lost for want of it is counted
+  (void)socket.value().size_buffers(kQueueBytes);  // losses from a smaller buffer are counted
   return ProbeSocket(std::move(socket).value());
 }
 

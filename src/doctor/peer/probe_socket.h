@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A UDP socket that says with which DSCP and ECN each datagram leaves, and, of each that arrives,
-// where from, with which DSCP and ECN, and when by the kernel's clock. One datagram a call: for
-// questions and answers, not for data. Non-blocking; one thread.
+// A UDP socket that sets DSCP and ECN of each datagram it sends. For each that arrives it tells the
+// sender, DSCP, ECN and the kernel's arrival time. It handles one datagram per call: for questions
+// and answers, not for data. Non-blocking; one thread.
 #pragma once
 
 #include <cstdint>
@@ -19,30 +19,31 @@
 namespace spillway::doctor {
 
 struct ProbeArrival {
-  base::ByteView bytes;  // until the next one is received
+  base::ByteView bytes;  // valid until the next receive()
   net::SocketAddress from;
   std::uint8_t tos = 0;
-  std::int64_t wall_ns = 0;  // when it arrived, by the time of day
-  bool stamped = false;      // the kernel said so; else it is when it was read
+  std::int64_t wall_ns = 0;  // arrival, by the time of day
+  bool stamped = false;      // wall_ns is the kernel's; else the time of reading
 };
 
 class ProbeSocket {
  public:
   static base::Result<ProbeSocket> open(const net::SocketAddress& bind_to);
 
-  // From now on nothing comes but from `peer`, and errors on the path to it are noticed.
+  // Receives only from `peer` from now on, and notices errors on the path to it.
   base::Status connect(const net::SocketAddress& peer);
-  // Datagrams longer than a router allowed before are tried all the same.
+  // Also sends datagrams longer than a router allowed before.
   void ignore_known_path_mtu();
 
-  // 0, or the errno that kept it here. Without an address it goes to whom connect() named.
+  // Returns 0, or the errno if the datagram was not sent. Without `to`, sends to the connected
+  // peer.
   int send(base::ByteView bytes, std::uint8_t tos, const net::SocketAddress* to = nullptr);
-  // Nothing where none waits.
+  // Returns nothing if no datagram waits.
   std::optional<ProbeArrival> receive();
-  // True once one may wait.
+  // Returns true as soon as a datagram may wait.
   bool wait(base::Duration most) const;
 
-  // What an ICMP message said since it was last asked, as an errno; 0: nothing.
+  // Takes the pending error, which an ICMP message caused, as an errno; 0: none.
   int take_error();
 
   int fd() const { return socket_.fd(); }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a listener says to each datagram: nothing, or an answer that is no longer than the question.
-// Answers leave at no more than kAnswerRate, whoever asks; questions beyond that are not answered,
-// as if lost. Bursts are counted for their session, anything else is garbage: counted, never
+// A listener's reaction to each datagram: nothing, or an answer that is no longer than the
+// question. Answers leave at no more than kAnswerRate in total; questions beyond that are dropped.
+// Packets of bursts are counted for their session. Anything else is garbage: counted, never
 // answered.
 //
-// State is bounded by ProberTable: a count for each prober that sent a burst lately, by its
-// session, kMaxProbers at most. A new one takes the place of the one that was silent longest, if
-// that was silent for kKept at least, and is turned away otherwise.
+// ProberTable bounds the state: counts by session for at most kMaxProbers probers that sent a burst
+// recently. A new prober replaces the one that has been silent longest, if for at least kKept;
+// otherwise it is turned away.
 //
-// No I/O: time and bytes are handed in. One thread.
+// No I/O: time and bytes are passed in. One thread.
 #pragma once
 
 #include <cstddef>
@@ -33,15 +33,15 @@ class ProberTable {
   struct Prober {
     std::uint64_t session = 0;
     base::Instant heard;
-    std::uint64_t overflowed_before = 0;  // at the listener's socket, when it began
+    std::uint64_t overflowed_before = 0;  // losses at the listener's socket before it began
     ArrivalSummary summary{};
   };
 
-  // Counts for this session start anew. Null where there is no room.
+  // Restarts the counts of this session. Null if there is no room.
   Prober* begin(std::uint64_t session, base::Instant now);
-  // Null where it is not known.
+  // Null if unknown.
   Prober* find(std::uint64_t session);
-  // The one whose burst carries this tag: the lower half of its session.
+  // Finds the prober whose burst carries this tag, the lower half of its session.
   Prober* find_tag(std::uint32_t tag);
 
   std::size_t size() const { return probers_.size(); }
@@ -53,7 +53,7 @@ class ProberTable {
 struct ResponderCounters {
   std::uint64_t answered = 0;
   std::uint64_t limited = 0;      // questions beyond the rate
-  std::uint64_t turned_away = 0;  // no room for their session, or it is not known
+  std::uint64_t turned_away = 0;  // questions of unknown sessions, or without room
   std::uint64_t counted = 0;      // packets of bursts
   std::uint64_t garbage = 0;
 };
@@ -68,11 +68,11 @@ class Responder {
   static constexpr base::BitRate kAnswerRate = base::bits_per_second(10'000'000);
   static constexpr base::Bytes kAnswerBurst = base::bytes(64 * 1024);
 
-  // `host`: how the listener calls itself. `watches`: stale packets will be reported.
+  // `host`: the listener's name. `watches`: stale packets will be reported.
   Responder(std::string host, bool watches);
 
-  // `overflowed`: datagrams that the socket it came by has lost so far. `now` by the monotonic
-  // clock, `wall_now` by the time of day.
+  // `overflowed`: datagrams that the socket has lost so far. `now`: monotonic clock; `wall_now`:
+  // time of day.
   Answer take(const ProbeArrival& arrival, std::uint64_t overflowed, base::Instant now,
               std::int64_t wall_now);
   void take_stale(const StalePacket& packet);

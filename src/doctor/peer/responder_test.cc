@@ -57,7 +57,7 @@ TEST_F(ResponderTest, CountsABurstForItsSessionAlone) {
   take(packet, burst_tos());
   take(Bytes(packet.begin(), packet.begin() + 214), SPILLWAY_DSCP_TRIMMED << 2);
   responder_.take_stale({base::ByteView(packet).first(60), 102, "eth3"});
-  take(make_burst_packet(9, 1472), burst_tos());  // of nobody that began
+  take(make_burst_packet(9, 1472), burst_tos());  // of an unknown session
   const auto summary =
       read_summary(ask(ProbeType::kSummary, mine, kSummaryBytes, at(0), 103).bytes);
   ASSERT_TRUE(summary);
@@ -86,7 +86,7 @@ TEST_F(ResponderTest, KeepsABoundedNumberOfProbers) {
     EXPECT_FALSE(ask(ProbeType::kStart, session, kProbeBytes).bytes.empty());
   }
   EXPECT_TRUE(ask(ProbeType::kStart, 1000, kProbeBytes).bytes.empty());
-  EXPECT_FALSE(ask(ProbeType::kStart, 3, kProbeBytes, at(5)).bytes.empty());  // it is known
+  EXPECT_FALSE(ask(ProbeType::kStart, 3, kProbeBytes, at(5)).bytes.empty());  // known already
   const base::Instant later = at(0) + ProberTable::kKept;
   EXPECT_FALSE(ask(ProbeType::kStart, 1000, kProbeBytes, later).bytes.empty());
   EXPECT_EQ(responder_.counters().turned_away, 1U);
@@ -98,7 +98,7 @@ TEST_F(ResponderTest, AnswersNoFasterThanItsRate) {
     ask(ProbeType::kEcho, 1, kProbeBytes, base::Instant(base::microseconds(i)));
   }
   const auto bits = static_cast<std::int64_t>(responder_.counters().answered * kProbeBytes * 8);
-  // A second at the rate, a burst, and half a burst ahead.
+  // One second at the rate, one burst, and half a burst ahead.
   EXPECT_LE(bits, Responder::kAnswerRate.count() + Responder::kAnswerBurst.count() * 12 + 1000);
   EXPECT_GT(bits, Responder::kAnswerRate.count() / 2);
   EXPECT_EQ(responder_.counters().limited + responder_.counters().answered,

@@ -12,7 +12,7 @@ namespace spillway::doctor {
 namespace {
 
 constexpr unsigned kEchoes = 20;
-constexpr unsigned kFirstTries = 8;  // 2 s: a listener may just be starting
+constexpr unsigned kFirstTries = 8;  // 2 s: a listener may be starting
 constexpr base::Duration kFarApart = base::seconds(1);
 
 std::string lost_text(const RoundTrips& trips) {
@@ -36,7 +36,7 @@ Finding check_offset(const RoundTrips& trips) {
 
 EchoSample sample_of(const PeerAnswer& answer) {
   const ProbePacket& packet = answer.packet;
-  // In 128 bits: the stamps come from the network and may be anything.
+  // In 128 bits: the time stamps come from the network and may have any value.
   const __int128 there = static_cast<__int128>(packet.received_ns) - packet.sent_ns;
   const __int128 back = static_cast<__int128>(packet.answered_ns) - answer.arrived_ns;
   return {.round_trip =

@@ -16,7 +16,7 @@ constexpr const char* kTrim = "trim";
 constexpr const char* kTold = "trim-told";
 constexpr const char* kStale = "stale-lengths";
 constexpr unsigned kAskTries = 10;
-constexpr std::chrono::milliseconds kUntilDrained{200};  // queues and the listener
+constexpr std::chrono::milliseconds kUntilDrained{200};  // for queues and the listener
 
 unsigned frame_bytes_of(std::size_t payload, bool ipv6) {
   return static_cast<unsigned>(payload + spillway_frame_overhead(ipv6));
@@ -62,7 +62,7 @@ Finding trimmed(const BurstOutcome& burst, const TrimOutcome& trims) {
   return {kTrim, Severity::kOk, text};
 }
 
-// Heads that are longer than what is left cannot be trusted: nothing of such packets is used.
+// Heads longer than the trimmed packet cannot be verified, so the whole packet is lost.
 Finding check_told(unsigned told, unsigned smallest) {
   const std::string remedy = fmt::format("set SPILLWAY_TRIM_BYTES={}", smallest);
   const std::string text =

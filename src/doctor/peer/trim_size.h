@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// To which size the switches on the path cut packets, found by filling a queue: what a listener
-// counted of a burst, compared with what was sent and with what ranks are told (the variable
-// SPILLWAY_TRIM_BYTES). Sizes are those of frames from the Ethernet header on, as switches have
-// them; a tag that is taken off on the way makes 4 bytes of difference. The judgement is pure.
+// The size to which the switches on the path trim packets, found by filling a queue. It compares
+// the listener's counts of a burst with the packets sent and with the ranks' setting (the variable
+// SPILLWAY_TRIM_BYTES). Sizes are those of frames from the Ethernet header on, as switches see
+// them. A tag removed on the way makes a difference of 4 bytes. The judgement is pure.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,9 @@ struct BurstOutcome {
 
 struct TrimOutcome {
   std::uint64_t whole = 0;
-  std::uint64_t trimmed = 0;  // and corrected, so that sockets get them
-  std::uint64_t lost = 0;     // neither, and not stale
-  unsigned frame_bytes = 0;   // of most trimmed frames; 0: there were none
+  std::uint64_t trimmed = 0;  // with corrected lengths, so that sockets receive them
+  std::uint64_t lost = 0;     // neither arrived nor stale
+  unsigned frame_bytes = 0;   // of most trimmed frames; 0: none
   unsigned smallest = 0;
   unsigned largest = 0;
   std::uint8_t dscp = 0;  // of most trimmed packets
@@ -36,7 +36,7 @@ struct TrimOutcome {
 
 TrimOutcome trims_of(const BurstOutcome& burst);
 
-// `told_bytes`: what SPILLWAY_TRIM_BYTES says, if it is set.
+// `told_bytes`: the value of SPILLWAY_TRIM_BYTES, if set.
 Findings check_trims(const BurstOutcome& burst, std::optional<unsigned> told_bytes);
 
 struct TrimOptions {
@@ -44,7 +44,7 @@ struct TrimOptions {
   base::Duration length;
 };
 
-// Nothing where the listener did not answer. `payload_limit` as for a burst.
+// Returns nothing if the listener did not answer. `payload_limit`: as for a burst.
 std::optional<BurstOutcome> provoke_trims(PeerLink& link, std::size_t payload_limit,
                                           const TrimOptions& options);
 

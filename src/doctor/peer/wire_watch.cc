@@ -21,7 +21,7 @@
 namespace spillway::doctor {
 namespace {
 
-// Of a packet that begins with its IP header; without a transport where it is not understood.
+// `packet` begins with its IP header. The result has no transport if the header is not understood.
 spillway_layout layout_of(base::ByteView packet) {
   spillway_layout layout = {};
   const std::uint8_t* end = packet.data() + packet.size();
@@ -35,7 +35,7 @@ spillway_layout layout_of(base::ByteView packet) {
 }
 
 constexpr std::size_t kFrameBufferBytes =
-    2048;  // stale packets are short; of longer ones the beginning
+    2048;  // stale packets are short; longer ones are truncated
 constexpr unsigned kMaxFramesAtOnce = 256;
 constexpr __u32 kTakeAll = 0xFFFF;
 
@@ -45,7 +45,7 @@ sock_filter statement(unsigned code, __u32 value) {
   return BPF_STMT(static_cast<__u16>(code), value);
 }
 
-// Goes on where the comparison holds, else (`past` instructions further on) to the end.
+// Continues if the values are equal; else skips `past` instructions.
 sock_filter unless_equal(__u32 value, __u8 past) {
   return BPF_JUMP(static_cast<__u16>(BPF_JMP | BPF_JEQ | BPF_K), value, 0, past);
 }
@@ -54,7 +54,7 @@ sock_filter if_above_x(__u8 past) {
   return BPF_JUMP(static_cast<__u16>(BPF_JMP | BPF_JGT | BPF_X), 0, past, 0);
 }
 
-// The packet begins with its IP header; the last two instructions drop it and take it.
+// The packet begins with its IP header. The last two instructions drop it and accept it.
 Filter ipv4_filter(std::uint16_t port) {
   return {
       statement(BPF_LD | BPF_B | BPF_ABS, 9),
@@ -63,10 +63,10 @@ Filter ipv4_filter(std::uint16_t port) {
       statement(BPF_LD | BPF_H | BPF_IND, 2),
       unless_equal(port, 6),
       statement(BPF_LD | BPF_H | BPF_IND, 4),
-      statement(BPF_ALU | BPF_ADD | BPF_X, 0),  // where UDP says it ends
+      statement(BPF_ALU | BPF_ADD | BPF_X, 0),  // the end according to UDP
       statement(BPF_LDX | BPF_W | BPF_LEN, 0),
       if_above_x(3),
-      statement(BPF_LD | BPF_H | BPF_ABS, 2),  // where IP says it ends
+      statement(BPF_LD | BPF_H | BPF_ABS, 2),  // the end according to IP
       if_above_x(1),
       statement(BPF_RET | BPF_K, 0),
       statement(BPF_RET | BPF_K, kTakeAll),
@@ -98,8 +98,8 @@ bool attach(int fd, Filter filter) {
   return ::setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) == 0;
 }
 
-// Bound to IPv4 or IPv6 alone, not to all protocols: that way a packet is seen once, at the
-// interface that hands it to IP, and never on its way out.
+// Bound to IPv4 or IPv6 alone, not to all protocols. So a packet is seen once, at the interface
+// that hands it to IP, and never on its way out.
 bool bind_to_protocol(int fd, bool ipv6) {
   sockaddr_ll address = {};
   address.sll_family = AF_PACKET;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Stale packets: those that a switch cut without correcting their lengths. The IP or UDP header
-// promises more bytes than there are, so the kernel throws them away and no socket ever sees them.
+// Stale packets: packets that a switch cut without correcting their lengths. The IP or UDP header
+// promises more bytes than there are, so the kernel drops them and no socket ever sees them.
 //
-// stale_payload() looks at the bytes of an IP packet as they came off the wire and believes none of
-// them; fragments and IPv6 extension headers are not looked into. Pure; any thread.
+// stale_payload() parses the raw bytes of an IP packet and trusts none of them. It does not look
+// into fragments or IPv6 extension headers. Pure; any thread.
 //
-// WireWatch sees stale packets to one port, on all interfaces, by a packet socket: needs
-// CAP_NET_RAW. A filter in the kernel lets only such packets through, so that looking costs nothing
-// while there are none. Non-blocking; one thread.
+// WireWatch sees stale packets to one port on all interfaces through a packet socket, which needs
+// CAP_NET_RAW. A kernel filter passes only such packets, so watching costs nothing while there are
+// none. Non-blocking; one thread.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,12 @@
 
 namespace spillway::doctor {
 
-// The UDP payload, as far as it is there, of a packet to `port` whose lengths are stale; nothing
-// for all other packets. `packet` begins with the IP header.
+// Returns the remaining UDP payload of a packet to `port` whose lengths are stale, nothing for all
+// other packets. `packet` begins with the IP header.
 std::optional<base::ByteView> stale_payload(base::ByteView packet, std::uint16_t port);
 
 struct StalePacket {
-  base::ByteView payload;       // of UDP, as far as it is there
+  base::ByteView payload;       // the remaining part of the UDP payload
   std::size_t frame_bytes = 0;  // from the Ethernet header on
   std::string interface {};
 };
@@ -39,7 +39,7 @@ class WireWatch {
   static base::Result<WireWatch> open(bool ipv6, std::uint16_t port);
 
   int fd() const { return fd_.get(); }
-  // At most a few hundred of what waits, so that others get their turn.
+  // Handles at most a few hundred waiting frames, so that other sockets get their turn.
   void drain(const std::function<void(const StalePacket&)>& handle);
 
  private:

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
-// After the socket headers, whose types the kernel's have too.
+// After the socket headers, because both define the same types.
 #include <arpa/inet.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
@@ -26,7 +26,7 @@ void store_be(Bytes& bytes, std::size_t at, std::size_t value) {
   bytes[at + 1] = static_cast<std::uint8_t>(value);
 }
 
-// Between addresses of loopback, with `payload` bytes of it there and `promised` promised.
+// Between loopback addresses: carries `payload` but claims `promised` bytes of it.
 Bytes ipv4_packet(std::uint16_t port, base::ByteView payload, std::size_t promised) {
   Bytes packet(28 + payload.size());
   packet[0] = 0x45;
@@ -89,7 +89,7 @@ TEST(StalePacket, AnyBytesMayCome) {
   EXPECT_FALSE(stale_payload(short_header, 7078));
 }
 
-// Puts the packet on loopback as it is; false where this process may not.
+// Sends the raw packet on loopback; false without the privilege.
 bool put_on_loopback(const Bytes& packet, int protocol) {
   const net::UniqueFd fd(::socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_ll to = {};
@@ -110,7 +110,7 @@ void check_watch(bool ipv6, const Bytes& stale, const Bytes& good, std::uint16_t
   ASSERT_TRUE(put_on_loopback(stale, protocol));
   std::vector<StalePacket> seen;
   std::uint32_t tag = 0;
-  // Delivered by a softirq, soon.
+  // A softirq delivers it soon.
   const auto deadline =
       std::chrono::steady_clock::now() + harness::patience(std::chrono::seconds(30));
   while (seen.empty() && std::chrono::steady_clock::now() < deadline) {

@@ -40,7 +40,7 @@ collective::Kind kind_of_collective(CollectiveKind kind) {
   return collective::Kind::kBarrier;
 }
 
-// Whether a trace's bytes are those of all ranks together, of which each has its part.
+// True if a trace's bytes are those of all ranks together, and each rank has a part.
 bool has_parts(CollectiveKind kind) {
   return kind == CollectiveKind::kReduceScatter || kind == CollectiveKind::kReduceScatterBlock ||
          kind == CollectiveKind::kAllToAll || kind == CollectiveKind::kScatter;
@@ -50,8 +50,8 @@ std::size_t floats_for(std::size_t bytes) {
   return (bytes + sizeof(float) - 1) / sizeof(float);
 }
 
-// Numbers like gradients': codes that shorten what is regular find little here. A few thousand,
-// over and over: drawing takes longer than copying.
+// Draws numbers like gradients', which codecs cannot compress well. A few thousand are repeated,
+// because drawing takes longer than copying.
 void draw(std::vector<float>& values, std::size_t count) {
   constexpr std::size_t kDrawn = 4096;
   static const std::vector<float> kNumbers = [] {
@@ -142,7 +142,7 @@ base::Result<ReplayReport> Replay::run() {
     status = wait_for_sends();
   }
   if (!status.ok()) {
-    // Nobody may write into our buffers when they are gone.
+    // No operation may write into our buffers once they are freed.
     static_cast<void>(groups_.everybody().abort(status.message()));
     static_cast<void>(wait_for_sends());
     return status;
@@ -158,7 +158,7 @@ base::Status Replay::take_ended() {
     ended.swap(ended_);
   }
   base::Status first;
-  for (const Ended& each : ended) {  // also behind one that failed: somebody waits for all of them
+  for (const Ended& each : ended) {  // even after a failure, because each must be released
     --open_operations_;
     const auto found = in_use_.find(each.node);
     if (found != in_use_.end()) {
@@ -257,13 +257,13 @@ std::unique_ptr<Replay::Buffers> Replay::take_buffers(std::size_t floats) {
 
 void Replay::keep(std::unique_ptr<Buffers> buffers) {
   if (spare_.size() >= kMostSpare) {
-    spare_.erase(spare_.begin());  // the smallest
+    spare_.erase(spare_.begin());  // drops the smallest
   }
   const std::size_t floats = std::min(buffers->input.size(), buffers->output.size());
   spare_.emplace(floats, std::move(buffers));
 }
 
-// Memory is had, and touched, before the clock runs: for the largest operations there are.
+// Allocates and touches memory for the largest operations before the clock starts.
 void Replay::prepare_buffers() {
   std::vector<std::size_t> sizes;
   for (NodeIndex node = 0; node < graph_.nodes.size(); ++node) {
@@ -281,7 +281,7 @@ void Replay::prepare_buffers() {
   }
 }
 
-// What either side of the operation has in memory, at most.
+// An upper bound for the memory that either side of the operation needs.
 std::size_t Replay::most_bytes(NodeIndex index) const {
   const GraphNode& node = graph_.nodes[index];
   const bool grows =
@@ -291,7 +291,7 @@ std::size_t Replay::most_bytes(NodeIndex index) const {
          sizeof(float) * world_.size();
 }
 
-// Sizes that are no floats are rounded up to some.
+// Rounds sizes up to whole floats.
 collective::Operation Replay::operation_for(NodeIndex index, const ReplayGroups::Member& member,
                                             Buffers& buffers) const {
   const GraphNode& node = graph_.nodes[index];

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One rank of a trace as real traffic: computing is waited for, communication is done, by the
-// shipped collectives over whatever network this process is in.
+// Replays one rank of a trace as real traffic. Computing is replaced by waiting; the shipped
+// collectives carry the communication over this process's network.
 //
-// The order is that of simulate/graph_run.h: computing one thing after another on each lane,
-// collectives and messages beside. A rank's collectives of one group, and its messages to one rank
-// with one tag, are called in the order of the file, whenever they become ready: so all ranks call
-// them alike. A send ends when it is called; run() returns when all of them have arrived.
+// The order is that of simulate/graph_run.h: each lane computes one node at a time, and collectives
+// and messages run beside it. A rank calls the collectives of one group in the order of the file,
+// whenever they become ready; likewise its messages to one rank with one tag. So all ranks call
+// them in the same order. A send ends when it is called; run() returns when all of them have
+// arrived.
 //
-// What computing ends at is reckoned from when it could begin, not from when this thread woke:
-// being late once does not make all that follows late.
+// The end of a computation is calculated from when it could begin, not from when this thread woke.
+// So one late wakeup does not delay all that follows.
 //
-// Never a hang: an operation that takes longer than `patience` fails and says whom it waited for;
-// and where nothing at all happens for so long, run() ends and names what is called and not over,
-// and what was never called. Data is drawn once and means nothing.
+// Never hangs. An operation that takes longer than `patience` fails and names the rank it waited
+// for. If nothing at all happens for that long, run() fails and names the open operations and those
+// never called. Data is drawn once and has no meaning.
 //
 // One thread calls run(), once; operations end on the communicators' threads.
 #pragma once
@@ -39,23 +40,23 @@
 namespace spillway::emulate {
 
 struct ReplayOptions {
-  double slowness = 1.0;  // that computing takes longer
+  double slowness = 1.0;  // factor on the duration of computing
   base::Duration patience = base::seconds(60);
-  // Of all-reduces: bits per value; nothing: exact.
+  // Bits per value of all-reduces; unset: exact.
   std::optional<std::uint8_t> precision{};
 };
 
 struct ReplayReport {
-  base::Duration length{};     // from the call to the end of the last node
-  base::Duration computing{};  // waits, as they were meant to be
+  base::Duration length{};     // from the call of run() to the end of the last node
+  base::Duration computing{};  // intended length of the waits
   std::uint64_t operations = 0;
-  std::uint64_t bytes = 0;         // that they were handed
+  std::uint64_t bytes = 0;         // passed to operations
   base::DurationSummary lateness;  // of waits
 };
 
 class Replay {
  public:
-  // All outlive it.
+  // All arguments must outlive it.
   Replay(const World& world, std::uint32_t rank, const ReplayGroups& groups,
          const ReplayOptions& options);
   ~Replay();
@@ -63,7 +64,7 @@ class Replay {
   base::Result<ReplayReport> run();
 
  private:
-  // Kind of the node, group or peer, and tag: what is called in order.
+  // Node kind, group or peer, and tag: nodes with one key are called in order.
   using OrderKey = std::tuple<NodeKind, std::uint32_t, std::int32_t>;
   struct Order {
     std::vector<NodeIndex> nodes;
@@ -72,7 +73,7 @@ class Replay {
   struct Lane {
     bool is_busy = false;
     base::Instant free_since{};
-    std::deque<std::pair<NodeIndex, base::Instant>> waiting;  // since when each is ready
+    std::deque<std::pair<NodeIndex, base::Instant>> waiting;  // and when it became ready
   };
   struct Buffers {
     std::vector<float> input;
@@ -119,12 +120,12 @@ class Replay {
   std::size_t done_ = 0;
   std::uint32_t open_operations_ = 0;
   std::map<NodeIndex, std::unique_ptr<Buffers>> in_use_;
-  std::multimap<std::size_t, std::unique_ptr<Buffers>> spare_;  // by floats that fit
+  std::multimap<std::size_t, std::unique_ptr<Buffers>> spare_;  // by capacity in floats
   std::vector<base::Duration> late_;
   base::Instant begun_{};
   base::Instant last_end_{};
   ReplayReport report_;
-  std::mutex mutex_;  // over what follows
+  std::mutex mutex_;  // guards the following
   std::vector<Ended> ended_;
 };
 

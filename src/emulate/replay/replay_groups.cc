@@ -11,8 +11,8 @@
 namespace spillway::emulate {
 namespace {
 
-constexpr std::uint32_t kIdTag = collective::kMaxTag;  // of ids on their way; traces' tags are less
-constexpr unsigned kGroupThreads = 0;                  // the world's communicator has some
+constexpr std::uint32_t kIdTag = collective::kMaxTag;  // for ids; traces use lower tags
+constexpr unsigned kGroupThreads = 0;                  // only the world's communicator has any
 
 std::vector<std::uint32_t> groups_in_use(const World& world, std::uint32_t rank) {
   std::vector<bool> used(world.groups.size(), false);
@@ -27,7 +27,7 @@ std::vector<std::uint32_t> groups_in_use(const World& world, std::uint32_t rank)
       groups.push_back(group);
     }
   }
-  // By content: the numbers of groups follow from the order of files, names do not.
+  // By content, because the groups' numbers depend on the order of files.
   std::sort(groups.begin(), groups.end(), [&world](std::uint32_t a, std::uint32_t b) {
     return std::tie(world.groups[a].name, world.groups[a].ranks) <
            std::tie(world.groups[b].name, world.groups[b].ranks);
@@ -35,7 +35,7 @@ std::vector<std::uint32_t> groups_in_use(const World& world, std::uint32_t rank)
   return groups;
 }
 
-// 128 bytes to or from a rank of the world, at once.
+// Sends or receives 128 bytes to or from a rank of the world.
 base::Status move_id(runtime::Communicator& everybody, collective::Kind kind, std::uint32_t peer,
                      runtime::UniqueId& id, base::Duration patience) {
   collective::Operation operation;

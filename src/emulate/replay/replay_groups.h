@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The communicators of a replay: the world's, which the launcher's variables describe, and one for
-// each group of the trace that this rank is in. The first member of a group makes its id and sends
-// it to the others over the world; then all make the communicator, group by group, in an order that
-// is the same everywhere.
+// each group of the trace that contains this rank. A group's first member creates its id and sends
+// it to the others over the world. Then all members create the communicator, group by group, in an
+// order that is the same at every rank.
 //
-// Made once, by every rank. Groups of one, and those that communicate nothing, have none.
+// Every rank calls make() once. Groups of one rank, and groups that communicate nothing, have no
+// communicator.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +29,11 @@ class ReplayGroups {
     std::uint16_t size = 1;
   };
 
-  // The world must have as many ranks as the communicator. Both outlive it.
+  // The communicator must have as many ranks as the world. Both must outlive the result.
   static base::Result<ReplayGroups> make(const World& world, runtime::Communicator& everybody,
                                          base::Duration patience);
 
-  // Of a group of the world that this rank is in.
+  // `group`: a group of the world that contains this rank.
   Member member(std::uint32_t group) const;
   runtime::Communicator& everybody() const { return *everybody_; }
 

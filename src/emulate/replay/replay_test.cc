@@ -19,7 +19,7 @@ struct RankOutcome {
   ReplayReport report;
 };
 
-// All ranks as threads of this process, over real sockets.
+// Runs all ranks as threads of this process, over real sockets.
 std::vector<RankOutcome> replay_all(const World& world, const ReplayOptions& options = {}) {
   std::vector<RankOutcome> outcomes(world.size());
   runtime::testing_job::run_job(
@@ -40,7 +40,7 @@ std::vector<RankOutcome> replay_all(const World& world, const ReplayOptions& opt
   return outcomes;
 }
 
-// Compares the least late of many waits, which other programs disturb least. It takes several
+// Compares the smallest lateness of many waits, which other programs disturb least. Takes several
 // rounds, because a busy machine may disturb a whole one.
 TEST(TimerQueue, HowLateAThingIsDoesNotDependOnHowManyWait) {
   constexpr int kRounds = 20;
@@ -122,7 +122,7 @@ TEST(Replay, GroupsOfAStepAreCommunicatorsOfTheirOwn) {
 }
 
 TEST(Replay, ReadyInAnotherOrderIsCalledInTheFilesOrder) {
-  // Rank 0 could call the second at once; rank 1 the first.
+  // Rank 0 could call the second at once, rank 1 the first.
   const auto call = [](std::uint64_t id, std::uint64_t bytes, std::vector<std::uint64_t> deps) {
     return collective_node(id, CollectiveKind::kAllReduce, bytes, "", std::move(deps));
   };
@@ -138,7 +138,8 @@ TEST(Replay, WhoDoesNotComeEndsItWithASentence) {
   const World world = world_of({{collective_node(1, CollectiveKind::kAllReduce, 4'000)},
                                 {compute_node(1, {2}), compute_node(2, {1}),
                                  collective_node(3, CollectiveKind::kAllReduce, 4'000, "", {2})}});
-  // Rank 0 gives up first where rank 1 waits for a processor: then both have more time.
+  // Rank 0 may give up first while rank 1 waits for a processor; then the test tries a longer
+  // patience.
   const std::string sentence = "collective 0 of group '' was not called: node 3";
   std::string said;
   for (base::Duration patience = base::milliseconds(1500);

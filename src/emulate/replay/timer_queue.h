@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Waiting until something is due or somebody else has something to say, as precisely as the kernel
-// lets us and without a busy loop.
+// Waits until something is due or another thread calls notify(), as precisely as the kernel allows
+// and without a busy loop.
 //
-// A queue holds what is due when, any number of things; the earliest is found in constant time and
-// taken out in the logarithm of their number, so how late a thing is does not depend on how many
-// wait. wait() sleeps on the monotonic clock until the earliest is due, or until another thread
-// calls notify(). A thread's timers are by default up to 50 us late on purpose (timer slack):
-// make_precise() takes that away for the calling thread.
+// A queue holds any number of timers. Finding the earliest takes constant time, removing it takes
+// logarithmic time, so lateness does not depend on how many wait. wait() sleeps on the monotonic
+// clock. By default the kernel delays a thread's timers by up to 50 us (timer slack);
+// make_precise() removes that for the calling thread.
 //
-// One thread adds, takes and waits; notify() is for any thread.
+// One thread adds, takes and waits; any thread may call notify().
 #pragma once
 
 #include <condition_variable>
@@ -36,13 +35,14 @@ class TimerQueue {
 
   void add(base::Instant due, std::uint64_t what) { timers_.push({due, what}); }
   std::size_t pending() const { return timers_.size(); }
-  // The earliest, if it is due; else nothing.
+  // Returns the earliest timer if it is due.
   std::optional<Timer> take_due(base::Instant now);
-  // Until the earliest is due, `latest` has come or notify() was called since the last wait.
+  // Waits until the earliest is due, `latest` is reached, or notify() was called since the previous
+  // wait.
   void wait(base::Instant latest);
   void notify();
 
-  // Of the calling thread; false where the kernel does not let it.
+  // For the calling thread; false if the kernel refuses.
   static bool make_precise();
 
  private:
@@ -52,8 +52,8 @@ class TimerQueue {
   bool is_told_ = false;
 };
 
-// How late `waits` things are, one after another, each `apart` behind the last, while `pending`
-// others wait for something far away.
+// Measures how late `waits` timers fire, one after another, `apart` from each other, while
+// `pending` others wait for something far away.
 std::vector<base::Duration> measure_lateness(std::size_t pending, std::size_t waits,
                                              base::Duration apart);
 

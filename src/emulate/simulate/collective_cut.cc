@@ -6,7 +6,7 @@
 namespace spillway::emulate {
 namespace {
 
-// As collective/exact/planner.cc has them.
+// The same as in collective/exact/planner.cc.
 constexpr std::uint32_t kTreeMembers = 32;
 constexpr std::uint32_t kRingMembers = 64;
 constexpr double kSmallShard = 4 * 1024;
@@ -31,7 +31,7 @@ Cut cut_all_reduce(double bytes, std::uint32_t members, CutAlgorithm algorithm) 
                : Cut{CutShape::kPairs, 2.0 * bytes / n, 2};
 }
 
-// Reduce-scatter and all-gather: `shard` is what one rank ends or begins with.
+// For reduce-scatter and all-gather: `shard` is the part that one rank ends or begins with.
 Cut cut_half(double shard, double all, std::uint32_t members, CutAlgorithm algorithm) {
   const bool rings =
       algorithm == CutAlgorithm::kRing ||

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A collective as flows between ranks, for every model that moves them. The shapes are those of the
-// shipped algorithms (collective/exact/planner.h), and so is the choice among them unless a user
-// chooses; a switch that adds (kSwitch) carries one copy over each link on the way up and down.
+// Turns a collective into flows between ranks, for every model that moves data. The shapes are
+// those of the shipped algorithms (collective/exact/planner.h). The choice among them is also
+// theirs unless the user chooses. A switch that adds (kSwitch) carries one copy over each link on
+// the way up and down.
 //
-//   shape      flows                         of an all-reduce of S bytes among n, each moves
+//   shape      flows                         each moves, in an all-reduce of S bytes among n
 //   ring       each rank to the next         2 (n - 1) / n S, in 2 (n - 1) steps
 //   pairs      each rank to every other      2 / n S, in 2 steps
 //   to root    each rank to the root         (gather)
@@ -27,12 +28,11 @@ enum class CutShape : std::uint8_t { kRing, kPairs, kToRoot, kFromRoot, kSwitch 
 
 struct Cut {
   CutShape shape = CutShape::kPairs;
-  double flow_bytes = 0.0;  // of each flow, all steps together
-  std::uint32_t steps = 1;  // of which each waits for the one before
+  double flow_bytes = 0.0;  // per flow, in all steps together
+  std::uint32_t steps = 1;  // each waits for the one before
 };
 
-// Among `members` ranks, at least two. `all_reduce_factor` is what a code makes of an all-reduce's
-// bytes.
+// `members`: at least two. `all_reduce_factor` scales an all-reduce's bytes, for its codec.
 Cut cut_of(const Transfer& transfer, std::uint32_t members, CutAlgorithm algorithm,
            double all_reduce_factor);
 

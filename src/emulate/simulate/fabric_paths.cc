@@ -10,7 +10,7 @@
 namespace spillway::emulate {
 namespace {
 
-// Paths that are this long are no shortest paths of any topology.
+// No topology has shortest paths this long.
 constexpr unsigned kMostHops = 64;
 constexpr std::uint64_t kSpreadKey = 0x5EED;
 
@@ -18,7 +18,7 @@ double bytes_per_nanosecond(base::BitRate rate) {
   return static_cast<double>(rate.count()) / 8e9;
 }
 
-// Each link once, in ascending order.
+// Merges duplicates, so that each link occurs once, in ascending order.
 void join_uses(std::vector<LinkUse>& uses) {
   std::sort(uses.begin(), uses.end(),
             [](const LinkUse& a, const LinkUse& b) { return a.link < b.link; });
@@ -88,10 +88,10 @@ void FabricPaths::add_uses(scenario::HostId from, scenario::HostId to, double we
   }
 }
 
-// Level by level: whatever reaches a switch leaves it over all ports that lead on.
+// Level by level: traffic that reaches a switch leaves it over all ports of shortest paths.
 void FabricPaths::spread_evenly(scenario::HostId from, scenario::HostId to,
                                 std::vector<LinkUse>& uses) const {
-  std::vector<LinkUse> here = {{uplinks_[from].to, 1.0}};  // a node for a link
+  std::vector<LinkUse> here = {{uplinks_[from].to, 1.0}};  // LinkUse::link holds a node here
   uses.push_back({uplinks_[from].link, 1.0});
   for (unsigned hops = 0; !here.empty() && hops < kMostHops; ++hops) {
     std::vector<LinkUse> next;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where a scenario's network leads: the directed links that a flow from one rank to another
-// crosses, and with what share of it. Rank r is host r of the topology. Ranks may stand in nodes,
-// runs of `node_ranks` of them: inside a node data goes over links of its own, one out of and one
-// into each rank, and not over the network.
+// The directed links that a flow between two ranks crosses in a scenario's network, and its share
+// of each. Rank r is host r of the topology. Ranks may be grouped in nodes of `node_ranks`
+// consecutive ranks. Traffic inside a node bypasses the network: each rank has a link out of it and
+// one into it.
 //
-// Among equally short paths a flow is spread over `paths` of them, drawn by a hash of its ends, as
-// switches do by ports; with per-packet spreading evenly over all. Made once; the topology need not
-// outlive it.
+// A flow is spread over `paths` of the equally short paths. A hash of its ends draws them, as
+// switches do by ports. With per-packet spreading, it is spread evenly over all. Built once; the
+// topology need not outlive it.
 #pragma once
 
 #include <cstdint>
@@ -24,29 +24,29 @@ namespace spillway::emulate {
 
 struct FabricOptions {
   std::uint32_t node_ranks = 1;
-  base::BitRate node_rate = base::gigabits_per_second(3'600);  // of each rank inside its node
+  base::BitRate node_rate = base::gigabits_per_second(3'600);  // per rank, inside its node
   base::Duration node_delay = base::microseconds(1);
-  std::uint32_t paths = 8;  // as the transport uses; TCP has one
+  std::uint32_t paths = 8;  // as many as the transport uses; TCP uses one
 };
 inline constexpr std::uint32_t kMaxPaths = 64;
 
 struct RankPath {
-  std::vector<LinkUse> uses;  // each link once
+  std::vector<LinkUse> uses;  // each link at most once
   base::Duration delay{};     // of one packet
 };
 
 class FabricPaths {
  public:
-  // A sentence where there are fewer hosts than ranks.
+  // Fails if there are fewer hosts than ranks.
   static base::Result<FabricPaths> make(const scenario::Topology& topology, std::uint32_t ranks,
                                         const FabricOptions& options);
 
-  // Bytes per nanosecond that each link carries as the wire counts them.
+  // Capacity of each link in bytes per nanosecond, counted on the wire.
   const std::vector<double>& capacities() const { return capacities_; }
   // Between two different ranks.
   RankPath path(std::uint32_t from, std::uint32_t to) const;
-  // What switches that add need: one copy over every link from the ranks to `centre`, one of them,
-  // and one back. All ranks draw alike, so that copies meet as early as they can.
+  // For switches that add: one copy over every link from the ranks to `centre`, one of them, and
+  // one copy back. All ranks draw the same paths, so that copies meet as early as possible.
   RankPath tree(const std::vector<std::uint32_t>& ranks, std::uint32_t centre) const;
   std::uint32_t ranks() const { return ranks_; }
 
@@ -57,7 +57,7 @@ class FabricPaths {
   };
 
   FabricPaths() = default;
-  // Which of `count` equally good ports a switch takes.
+  // Picks one of `count` equally good ports of a switch.
   using Choice = std::function<std::uint64_t(std::uint32_t at, std::size_t count)>;
   void add_uses(scenario::HostId from, scenario::HostId to, double weight, const Choice& choice,
                 std::vector<LinkUse>& uses) const;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Communication at the level of flows (flow_network.h) on a scenario's network: for tens of
-// thousands of ranks. A transfer lasts as long as its flows take at their max-min fair rates, and
-// for each of its steps the delay of the longest path and `step_overhead` more.
+// Models communication as flows (flow_network.h) on a scenario's network, for tens of thousands of
+// ranks. A transfer lasts as long as its flows take at their max-min fair rates. Each of its steps
+// adds the delay of the longest path and `step_overhead`.
 //
-// What is not modelled: queues, loss, and rates that need time to find their share. How far off
-// that is, packets say (packet_model.h).
+// Not modelled: queues, loss, and the time that rates need to converge. The packet model
+// (packet_model.h) shows the error.
 //
-// Paths of a group are found once and kept: 16 bytes for each link and shape. Where every rank of
-// more than kMaxPairMembers sends to every other, kSampledShifts of the distances between ranks,
-// evenly apart, stand for all.
+// Paths of a group are found once and kept: 16 bytes per link and shape. If more than
+// kMaxPairMembers ranks all send to each other, kSampledShifts evenly spaced distances between
+// ranks stand for all.
 #pragma once
 
 #include <cstdint>
@@ -33,14 +33,14 @@ inline constexpr std::uint32_t kSampledShifts = 64;
 
 struct FlowModelOptions {
   CutAlgorithm algorithm = CutAlgorithm::kAutomatic;
-  double efficiency = 0.94;        // share of a link's bits that are data
-  double all_reduce_factor = 1.0;  // what a code makes of an all-reduce's bytes
-  base::Duration step_overhead{};  // of hosts, for each step
+  double efficiency = 0.94;        // share of a link's bits that carry data
+  double all_reduce_factor = 1.0;  // scales an all-reduce's bytes, for its codec
+  base::Duration step_overhead{};  // of hosts, per step
 };
 
 class FlowModel final : public CommunicationModel {
  public:
-  // Both outlive it.
+  // Both must outlive it.
   FlowModel(const World& world, const FabricPaths& paths, const FlowModelOptions& options);
 
   base::Status begin(const Transfer& transfer, base::Instant now) override;
@@ -54,7 +54,7 @@ class FlowModel final : public CommunicationModel {
     base::Duration delay{};  // of its longest path
   };
   using Tail = std::pair<base::Instant, MeetingIndex>;
-  // Group, shape and root; of a message its ends.
+  // Group, shape and root; for a message, its two ends.
   using ShapeKey = std::tuple<std::uint32_t, CutShape, std::uint32_t>;
 
   const Shape& message_shape(std::uint32_t from, std::uint32_t to);

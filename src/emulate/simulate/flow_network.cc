@@ -9,7 +9,7 @@
 namespace spillway::emulate {
 namespace {
 
-// Loads that are alike end together though their rates differ in the last bit.
+// Equal loads end together although their rates differ in the last bit.
 constexpr double kSlackNs = 1e-3;
 constexpr double kSameRate = 1e-12;
 constexpr double kLongest = 4e18;
@@ -114,7 +114,7 @@ void FlowNetwork::share_out() {
   dirty_.clear();
 }
 
-// All loads and links that are joined to the dirty ones by sharing.
+// Finds all loads and links connected to the dirty links by sharing.
 void FlowNetwork::gather(std::vector<LoadId>& loads, std::vector<std::uint32_t>& links) {
   ++stamp_;
   const auto add_link = [&](std::uint32_t index) {
@@ -166,7 +166,7 @@ void FlowNetwork::fill(const std::vector<std::uint32_t>& links) {
     }
     const double now = link.room / link.weight;
     if (now > share.rate * (1.0 + kSameRate)) {
-      shares.push({now, share.link});  // others left room since
+      shares.push({now, share.link});  // others have left room since
       continue;
     }
     for (const LoadId id : link.loads) {

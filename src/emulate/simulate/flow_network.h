@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Links that loads share, as rates and not as packets. A load is what moves together: a message
-// over its path, or all flows of a collective at once. It uses each of its links with a weight, the
-// number of its flows that cross the link, and has one rate: every flow of it moves so many bytes a
-// nanosecond. A ring's neighbours pass on what they got, so one rate is how its flows move; where
-// every rank sends to every other it is an approximation that ends when the slowest flow does.
+// Models links shared by loads, as rates instead of packets. A load is a unit that moves together:
+// a message over its path, or all flows of a collective. It uses each of its links with a weight,
+// the number of its flows that cross the link. It has one rate in bytes per nanosecond, which all
+// its flows share. For a ring this is exact, because neighbours pass on what they received. If
+// every rank sends to every other, it is an approximation that ends with the slowest flow.
 //
-// Rates are max-min fair: no load can have more without another, which has no more than it, having
-// less. They change only when a load begins or ends, and then only for loads that share links with
-// it, directly or over others: those are found and shared out anew by progressive filling, the
-// fullest link first. All that begins and ends at one time is shared out once.
+// Rates are max-min fair: a load's rate cannot grow without shrinking a rate that is not larger.
+// Rates change only when a load begins or ends, and only for loads that share links with it,
+// directly or through others. Progressive filling computes these again, the fullest link first. All
+// loads that begin and end at one time cause one computation.
 //
 // Deterministic: the same calls in the same order give the same times. One thread. Times are whole
 // nanoseconds, rounded up.
@@ -34,20 +34,20 @@ class FlowNetwork {
  public:
   using LoadId = std::uint32_t;
 
-  // Bytes per nanosecond of each link, all above zero.
+  // `capacities`: bytes per nanosecond of each link, all above zero.
   explicit FlowNetwork(std::vector<double> capacities);
 
-  // `bytes` of each flow, from now on. The uses outlive the load and name no link twice; a load
-  // without any ends at once.
+  // Begins a load now; each of its flows moves `bytes`. The uses must outlive the load and name no
+  // link twice; a load without uses ends at once.
   LoadId begin(std::span<const LinkUse> uses, double bytes);
   bool has_open() const { return open_ > 0; }
-  // When the next load ends, if none begins before; there must be an open one.
+  // When the next load ends if none begins before. There must be an open load.
   base::Instant next_end();
-  // Moves time on, not beyond next_end(), and appends the loads that end then, in the order in
-  // which they began. Their ids may be used again.
+  // Advances time, at most to next_end(), and appends the loads that end then, in the order in
+  // which they began. Their ids may be reused.
   void advance(base::Instant to, std::vector<LoadId>& ended);
 
-  double rate(LoadId load) const { return loads_[load].rate; }  // after next_end()
+  double rate(LoadId load) const { return loads_[load].rate; }  // valid after next_end()
   std::uint64_t events() const { return events_; }              // rates that were set
 
  private:
@@ -56,16 +56,16 @@ class FlowNetwork {
     double left = 0.0;  // bytes at `since`
     double rate = 0.0;
     std::int64_t since = 0;
-    std::uint64_t order = 0;    // in which loads began
-    std::uint64_t version = 0;  // of its end among ends_
-    std::uint64_t stamp = 0;    // of the last sharing out that saw it
+    std::uint64_t order = 0;    // order in which loads began
+    std::uint64_t version = 0;  // version of its current end in ends_
+    std::uint64_t stamp = 0;    // of the last computation that saw it
     bool is_open = false;
     bool is_settled = false;  // its new rate is known
   };
   struct Link {
     double capacity = 0.0;
-    double room = 0.0;    // while rates are shared out: what nobody has yet,
-    double weight = 0.0;  // and flows that still want of it
+    double room = 0.0;    // during a computation: capacity not assigned yet
+    double weight = 0.0;  // during a computation: flows without a rate
     std::uint32_t wanting = 0;
     std::uint64_t stamp = 0;
     bool is_dirty = false;

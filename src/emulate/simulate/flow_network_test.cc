@@ -17,14 +17,14 @@ TEST(FlowNetwork, TwoLoadsShareALinkAndTheOneLeftGetsAllOfIt) {
   const std::vector<LinkUse> uses = {{0, 1.0}};
   network.begin(uses, 100);
   network.begin(uses, 300);
-  EXPECT_EQ(ns(network.next_end()), 200);  // 100 bytes at half a byte a nanosecond
+  EXPECT_EQ(ns(network.next_end()), 200);  // 100 bytes at half a byte per nanosecond
   std::vector<FlowNetwork::LoadId> ended;
   network.advance(network.next_end(), ended);
   EXPECT_EQ(ended, std::vector<FlowNetwork::LoadId>{0});
-  EXPECT_EQ(ns(network.next_end()), 400);  // 200 left, alone
+  EXPECT_EQ(ns(network.next_end()), 400);  // 200 left, without competition
 }
 
-// The textbook's line of two links: one load crosses both, the others one each.
+// The textbook example of two links: one load crosses both, the others one each.
 TEST(FlowNetwork, RatesAreMaxMinFair) {
   FlowNetwork network({10.0, 4.0});
   const std::vector<LinkUse> both = {{0, 1.0}, {1, 1.0}};
@@ -74,7 +74,7 @@ TEST(FlowNetwork, WhatUsesNoLinkOrHasNoBytesEndsAtOnce) {
   EXPECT_FALSE(network.has_open());
 }
 
-// No link above its capacity, and every load has a full link on which nobody has more.
+// No link exceeds its capacity, and every load has a full link on which no load has a higher rate.
 TEST(FlowNetwork, RandomLoadsAreFeasibleAndFair) {
   base::RandomSequence random(7);
   for (int world = 0; world < 50; ++world) {

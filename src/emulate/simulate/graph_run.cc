@@ -8,7 +8,7 @@
 namespace spillway::emulate {
 namespace {
 
-constexpr std::size_t kMostNamed = 8;  // meetings that somebody waits at
+constexpr std::size_t kMostNamed = 8;  // meetings that an error names
 
 }  // namespace
 
@@ -32,7 +32,7 @@ GraphRun::GraphRun(const World& world, const Meetings& meetings, CommunicationMo
   result_.ranks.resize(world.size());
 }
 
-// Such a dependency is not in the graph, whose edges are between two nodes.
+// The graph does not contain such a dependency: its edges connect different nodes.
 base::Status GraphRun::find_self_dependency() const {
   for (const RankGraph& rank : world_.ranks) {
     if (!rank.first_own.empty()) {
@@ -70,7 +70,7 @@ void GraphRun::begin_all() {
   }
 }
 
-// To the next time at which something ends; all that ends then.
+// Advances to the next time at which something ends, and handles all that ends then.
 void GraphRun::step() {
   const base::Instant limit = computing_.empty()
                                   ? base::Instant(options_.limit + base::nanoseconds(1))
@@ -94,7 +94,7 @@ void GraphRun::step() {
   settle();
 }
 
-// Sends may end nodes at once, so this goes on until nobody is left.
+// A send may end a node at once, so this repeats until nothing changes.
 void GraphRun::settle() {
   while (!ended_.empty() && failed_.ok()) {
     const std::vector<NodePlace> ended = std::move(ended_);
@@ -153,7 +153,7 @@ void GraphRun::begin_computing(NodePlace place) {
   const auto length = factor == 1.0 ? base::nanoseconds(node.duration_ns)
                                     : bounded_duration(static_cast<std::int64_t>(std::min(
                                           factor * static_cast<double>(node.duration_ns), 1e15)));
-  // Host and device compute beside each other: such time counts once.
+  // Host and device compute in parallel: such time counts once.
   base::Instant& computes_until = ranks_[place.rank].computes_until;
   const base::Instant until = now_ + length;
   result_.ranks[place.rank].computing +=
@@ -204,7 +204,7 @@ void GraphRun::come(NodePlace place, MeetingIndex meeting) {
       end_node(place);
       open_.erase(meeting);
     } else if (node.peer >= world_.size() || !world_.has_trace[node.peer]) {
-      begin_transfer(open);  // from a rank nobody traced
+      begin_transfer(open);  // from a rank without a trace
     }
   } else if (open.nodes.size() >= meetings_.expected(node.group)) {
     begin_transfer(open);

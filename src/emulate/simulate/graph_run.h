@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All ranks' graphs in virtual time. A node begins when what it depends on has ended. Computing is
-// done by one thing after another on each rank, in the order in which nodes became ready; what the
-// host's processor does (on_host) beside what an accelerator does. Communication runs beside both,
-// as much at once as is ready: a collective from when its last member came, a message from when it
-// is sent, whether its receiver waits or not; a receive ends when its message has come.
+// Runs all ranks' graphs in virtual time. A node begins when its dependencies have ended. Each rank
+// computes one node at a time, in the order in which nodes became ready. Work of the host's CPU
+// (on_host) runs beside that of the accelerator. Communication runs beside both, and all that is
+// ready runs at once. A collective starts when its last member arrives. A message starts when it is
+// sent, whether or not its receiver waits. A receive ends when its message has arrived.
 //
-// Deterministic: what happens at one time happens in the order of ranks and nodes.
+// Deterministic: events of one time happen in the order of ranks and nodes.
 //
-// A run always ends. Where nothing can happen any more and nodes are left, or `limit` has come, the
-// result says so and names each meeting that somebody waits at, with who came and who did not.
+// A run always ends. If nothing more can happen while nodes are left, or at `limit`, the result
+// says so. It names each meeting that ranks wait at, with the ranks that arrived and those that did
+// not.
 //
-// One thread. Memory: 12 bytes a node and 4 a dependency, and 32 a node more where times are kept.
+// One thread. Memory: 12 bytes per node and 4 per dependency; 32 more per node if times are kept.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,7 @@
 
 namespace spillway::emulate {
 
-// A rank whose computing takes `factor` of its time, or that does nothing from `dies` on.
+// A rank that computes `factor` times as long, or that does nothing from `dies` on.
 struct RankTrouble {
   std::uint32_t rank = 0;
   double factor = 1.0;
@@ -40,7 +41,7 @@ struct GraphRunOptions {
   base::Duration limit = base::seconds(1'000'000);
   std::vector<RankTrouble> troubles;
   bool keeps_times = false;  // when each node began and ended, and what it waited for
-  // Told of every meeting that ended, as it does; may be empty.
+  // Called for every meeting when it ends; may be empty.
   std::function<void(const Transfer&, base::Instant began, base::Instant ended)> on_transfer;
 };
 
@@ -49,28 +50,28 @@ inline constexpr NodePlace kNowhere{UINT32_MAX, 0};
 struct NodeTimes {
   base::Instant began;
   base::Instant ended;
-  // What ended last before it could begin; none: it began at once.
+  // The node that ended last before this one could begin; kNowhere if it began at once.
   NodePlace after = kNowhere;
 };
 
 struct RankTotals {
-  base::Duration computing{};  // on either lane or both, so never longer than the run
-  base::Instant ended{};       // its last node
+  base::Duration computing{};  // on at least one lane, so never longer than the run
+  base::Instant ended{};       // end of its last node
 };
 
 struct GraphRunResult {
-  base::Status status;  // not ok: not all nodes were run, and this says why
+  base::Status status;  // if not ok: why not all nodes were run
   base::Instant ended{};
   std::uint64_t nodes_run = 0;
   std::uint64_t transfers = 0;
-  std::uint64_t events = 0;  // ends of nodes, and the model's own
+  std::uint64_t events = 0;  // ends of nodes, plus the model's events
   std::vector<RankTotals> ranks;
-  std::vector<std::vector<NodeTimes>> times;  // by rank and node, where they are kept
+  std::vector<std::vector<NodeTimes>> times;  // by rank and node, if kept
 };
 
 class GraphRun {
  public:
-  // All outlive it.
+  // All arguments must outlive it.
   GraphRun(const World& world, const Meetings& meetings, CommunicationModel& model,
            const GraphRunOptions& options);
 
@@ -86,7 +87,7 @@ class GraphRun {
                                               : place.node > other.place.node;
     }
   };
-  // One at a time.
+  // Runs one node at a time.
   struct Lane {
     bool is_busy = false;
     std::deque<NodeIndex> waiting;
@@ -97,15 +98,15 @@ class GraphRun {
     Lane host;
     double factor = 1.0;
     base::Instant dies{base::Duration(INT64_MAX)};
-    base::Instant computes_until{};  // on either lane, as far as it is known
+    base::Instant computes_until{};  // on either lane, as far as known
   };
   struct OpenTransfer {
     Transfer transfer;
     base::Instant began;
-    std::vector<NodePlace> nodes;  // who waits
-    NodePlace sender = kNowhere;   // of a message
+    std::vector<NodePlace> nodes;  // nodes that wait
+    NodePlace sender = kNowhere;   // for a message
     bool is_moving = false;
-    bool has_come = false;  // a message that is there, and not yet received
+    bool has_come = false;  // a message that has arrived but was not received yet
   };
 
   base::Status find_self_dependency() const;
@@ -113,7 +114,7 @@ class GraphRun {
   void step();
   void become_ready(NodePlace place);
   void begin_computing(NodePlace place);
-  // `before` is what the lane did last, where the next had to wait for it.
+  // `before`: the node that occupied the lane, if the next one had to wait for it.
   void start_lane(std::uint32_t rank, Lane& lane, NodePlace before);
   void come(NodePlace place, MeetingIndex meeting);
   void begin_transfer(OpenTransfer& open);
@@ -134,15 +135,15 @@ class GraphRun {
   std::vector<Rank> ranks_;
   std::priority_queue<ComputeEnd, std::vector<ComputeEnd>, std::greater<>> computing_;
   std::unordered_map<MeetingIndex, OpenTransfer> open_;
-  std::vector<NodePlace> ended_;  // whose dependents are to be looked at
+  std::vector<NodePlace> ended_;  // nodes whose dependents must be checked
   std::vector<MeetingIndex> ended_transfers_;
   base::Instant now_{};
   base::Status failed_;
   GraphRunResult result_;
 };
 
-// From the node that ended last, back over what each waited for: the first of them first. Empty
-// where times were not kept.
+// From the node that ended last, back along the node that each waited for, in order of time. Empty
+// if times were not kept.
 std::vector<NodePlace> critical_path(const GraphRunResult& result);
 
 }  // namespace spillway::emulate

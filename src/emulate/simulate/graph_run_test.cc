@@ -37,7 +37,7 @@ TEST(GraphRun, ACollectiveBeginsWhenTheLastMemberComes) {
   EXPECT_EQ(us(result.ended), 35);
   EXPECT_EQ(us(result.times[0][1].began), 10);
   EXPECT_EQ(us(result.times[0][1].ended), 35);
-  // Over the rank that was waited for.
+  // The path leads over the rank that the others waited for.
   const std::vector<NodePlace> path = critical_path(result);
   ASSERT_GE(path.size(), 2U);
   EXPECT_EQ(path.front().rank, 1U);
@@ -63,7 +63,7 @@ TEST(GraphRun, ANodeThatDependsOnItselfIsNotRun) {
 }
 
 TEST(GraphRun, ASendDoesNotWaitForItsReceive) {
-  // As a ring is traced: everybody sends, then receives.
+  // As a ring is traced: every rank sends, then receives.
   const auto rank = [](std::uint32_t to, std::uint32_t from) {
     return std::vector<Node>{message_node(1, NodeKind::kSend, to, 10),
                              message_node(2, NodeKind::kReceive, from, 10, {1})};

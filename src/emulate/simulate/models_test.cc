@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The models of communication, against what can be reckoned by hand and against each other.
+// The communication models, compared with calculations by hand and with each other.
 #include <gtest/gtest.h>
 
 #include "emulate/simulate/simulate_testing.h"
@@ -29,7 +29,7 @@ TEST(FlowModel, AnAllReduceTakesTheTimeOfItsBytes) {
         run_flows(all_reduce_world(4, 100'000'000), "topology one-switch hosts=4 rate=100gbit",
                   {.algorithm = algorithm, .efficiency = 1.0});
     ASSERT_TRUE(result.status.ok()) << result.status.message();
-    // 1.5 times 100 MB at 12.5 GB/s, and some microseconds.
+    // 1.5 times 100 MB at 12.5 GB/s, plus a few microseconds.
     EXPECT_NEAR(seconds_of(result), 0.012, 0.00005);
   }
 }
@@ -43,7 +43,7 @@ TEST(FlowModel, ASwitchThatAddsTakesNearlyHalfTheTime) {
 }
 
 TEST(FlowModel, SumsCrossEveryUplinkOnce) {
-  // Four leaves whose uplinks together carry half of one host's link: a sum needs them once each
+  // Four leaves whose uplinks together carry half of one host's link: a sum crosses them once each
   // way.
   const World world = all_reduce_world(32, 100'000'000);
   const std::string network =
@@ -106,7 +106,7 @@ TEST(FlowModel, TooFewHostsAndTooLargeGroupsAreRefused) {
   EXPECT_FALSE(FabricPaths::make(topology, 4, {.paths = 0}).ok());
 }
 
-// ------------------------------------------------------------------ against packets
+// ------------------------------------------------------------------ compared with packets
 
 TEST(PacketModel, FlowsAreWithinAFewPercentOfPackets) {
   const std::string network =

@@ -11,7 +11,7 @@
 namespace spillway::emulate {
 namespace {
 
-constexpr std::uint64_t kMostFlowBytes = std::uint64_t{16} << 20;  // longer ones go in parts
+constexpr std::uint64_t kMostFlowBytes = std::uint64_t{16} << 20;  // longer flows are split
 constexpr double kChainPiece = 512.0 * 1024;
 constexpr double kMostChainPieces = 64;
 constexpr std::uint32_t kPacketNetworkKey = 1;
@@ -21,7 +21,7 @@ std::uint64_t whole_bytes(double bytes) {
   return static_cast<std::uint64_t>(std::max(1.0, std::ceil(bytes)));
 }
 
-// Everything arrives, and whole.
+// Lossless, with all planes.
 scenario::Job exact_job() {
   scenario::Job job;
   job.name = "trace";
@@ -82,7 +82,7 @@ base::Status PacketModel::build() {
 
 // ------------------------------------------------------------------ collectives as steps
 
-// In two rounds each rank owns a shard: parts of it come, then its sum goes out.
+// With two steps, each rank owns a shard: its parts arrive, then its sum goes out.
 std::vector<PacketModel::Step> PacketModel::pairs(const std::vector<std::uint32_t>& ranks,
                                                   const Cut& cut) {
   const auto n = static_cast<std::uint32_t>(ranks.size());
@@ -102,7 +102,7 @@ std::vector<PacketModel::Step> PacketModel::pairs(const std::vector<std::uint32_
   return steps;
 }
 
-// Step k of rank i sends on what step k - 1 of its neighbour brought.
+// In step k, rank i forwards what its neighbour sent it in step k - 1.
 std::vector<PacketModel::Step> PacketModel::ring(const std::vector<std::uint32_t>& ranks,
                                                  const Cut& cut) {
   const auto n = static_cast<std::uint32_t>(ranks.size());
@@ -176,9 +176,9 @@ std::vector<PacketModel::Step> PacketModel::steps_of(const Transfer& transfer,
   }
 }
 
-// ------------------------------------------------------------------ the run
+// ------------------------------------------------------------------ running
 
-// The clock stands where the last event was: without one, where it was left.
+// The network's clock stops at its last event, so this adds an empty one at `at`.
 void PacketModel::mark(base::Instant at) {
   if (marked_ != at) {
     marked_ = at;
@@ -225,7 +225,7 @@ base::Status PacketModel::begin(const Transfer& transfer, base::Instant now) {
 
 void PacketModel::start_flows(MeetingIndex meeting, const std::vector<StepFlow>& flows) {
   for (const StepFlow& planned : flows) {
-    // Parts of a long flow count as flows; only the last sets the next step free.
+    // Each part of a long flow counts as a flow; only the last one releases the next step.
     const std::uint64_t parts = (planned.bytes + kMostFlowBytes - 1) / kMostFlowBytes;
     open_[meeting].left += parts - 1;
     for (std::uint64_t part = 0; part < parts; ++part) {
@@ -246,7 +246,7 @@ void PacketModel::start_flows(MeetingIndex meeting, const std::vector<StepFlow>&
 void PacketModel::on_flow_end(const sim::FlowResult& result, base::Instant /*now*/) {
   const auto found = flows_.find(result.id);
   if (found == flows_.end()) {
-    return;  // told of twice
+    return;  // reported twice
   }
   const OpenFlow flow = found->second;
   flows_.erase(found);

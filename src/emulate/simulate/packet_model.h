@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Communication packet by packet: collectives cut into their flows (collective_cut.h), and the
-// flows through the simulator's network with the shipped transport and switch, or TCP, as the
-// scenario's `job` line says. The steps of a collective wait for each other as they do in reality:
-// a rank of a ring sends on what it has got, an owner hands out its sum when all parts of it are
-// there.
+// Simulates communication packet by packet. Collectives become flows (collective_cut.h). The
+// simulator's network carries them with the shipped transport and switch, or with TCP, as the
+// scenario's `job` line says. A collective's steps wait for each other as in reality: a rank of a
+// ring forwards what it has received, and an owner sends its sum when all parts have arrived.
 //
-// For worlds of up to some thousand ranks and small transfers: a packet costs microseconds. Ranks
-// stand alone on hosts. Switches that add, and codes, are not among what it does (`spillway sim
-// jobs` has them). A flow that the transport gives up is an end with failed_flows().
+// For up to a few thousand ranks and small transfers: a packet costs microseconds. Each rank has
+// its own host. Adding switches and codecs are not supported (`spillway sim jobs` has them). A flow
+// that the transport gives up counts as ended and in failed_flows().
 //
 // Made once from a scenario, which it copies. One thread.
 #pragma once
@@ -31,8 +30,7 @@ namespace spillway::emulate {
 
 class PacketModel final : public CommunicationModel, private sim::FlowListener {
  public:
-  // The scenario's first job says how flows are carried; without one: Spillway as it is, nothing
-  // lost.
+  // The scenario's first job says how flows are carried. Without a job: Spillway, lossless.
   static base::Result<std::unique_ptr<PacketModel>> make(const World& world,
                                                          const scenario::Scenario& scenario,
                                                          CutAlgorithm algorithm);
@@ -54,7 +52,7 @@ class PacketModel final : public CommunicationModel, private sim::FlowListener {
     std::uint64_t bytes = 0;
     std::uint32_t next = kNoStep;
   };
-  // Flows that begin when so many others have ended.
+  // Flows that begin when `waits_for` other flows have ended.
   struct Step {
     std::uint32_t waits_for = 0;
     std::vector<StepFlow> flows;
@@ -87,13 +85,13 @@ class PacketModel final : public CommunicationModel, private sim::FlowListener {
   scenario::Scenario scenario_;
   CutAlgorithm algorithm_;
   scenario::Topology topology_;
-  std::unique_ptr<sim::JobStacks> stacks_;  // outlives the network, which has the stacks
+  std::unique_ptr<sim::JobStacks> stacks_;  // outlives the network, which refers to the stacks
   std::optional<sim::Network> network_;
   std::unordered_map<MeetingIndex, OpenTransfer> open_;
   std::unordered_map<sim::FlowId, OpenFlow> flows_;
   std::vector<MeetingIndex> ended_;
   bool has_ended_ = false;
-  base::Instant marked_{};  // until when the clock has something to go to
+  base::Instant marked_{};  // time of the event that mark() added
   std::uint32_t next_flow_ = 0;
   std::uint64_t failed_flows_ = 0;
 };

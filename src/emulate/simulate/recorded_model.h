@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Communication that takes as long as the trace says it took, on a network that nobody shares: what
-// `spillway emulate show` draws. A transfer of which no length is known takes no time.
+// Communication takes as long as the trace recorded, without contention: what `spillway emulate
+// show` draws. A transfer without a recorded duration takes no time.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What tests of simulations share: a world over a network from a line of a scenario.
+// Helpers for tests of simulations: run a world on a network given as lines of a scenario.
 #pragma once
 
 #include <string>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Collectives as they are called to be measured (calibration.h, calibrated_memory.h): of a shape,
-// with memory of their own, in the group of this rank that the shape divides the world into.
+// Collectives for the measurements of calibration.h and calibrated_memory.h. Each has a shape, its
+// own memory, and this rank's group in the shape's division of the world.
 //
-// All ranks call the same, in the same order. One thread.
+// All ranks call the same functions in the same order. One thread.
 #pragma once
 
 #include <cstddef>
@@ -39,24 +39,24 @@ class ShapedOperation {
 
 using Calls = std::vector<std::pair<runtime::Communicator*, collective::Operation>>;
 
-// All at once; returns when all have ended.
+// Starts all calls at once and returns when all have ended.
 base::Status carry_out(const Calls& calls, base::Duration patience);
 // A barrier.
 base::Status meet(runtime::Communicator& everybody, base::Duration patience);
-// Each number at the rank where it is largest.
+// Replaces each number by its maximum over all ranks.
 base::Status take_most(runtime::Communicator& everybody, std::vector<double>& numbers,
                        base::Duration patience);
 
-// A rank's group of every division of the world that shapes want.
+// This rank's group in every division of the world that the shapes need.
 struct Divisions {
   using Pattern = std::pair<std::uint32_t, std::uint32_t>;  // ranks and stride
 
-  World world;  // in which it uses them
+  World world;  // a trace in which the ranks call these groups
   std::map<Pattern, std::uint32_t> own_group;
 };
 
-// Groups have a communicator each, but for that of all ranks where `shares_all`; they have only
-// those ranks that are in `among`, which is ascending.
+// Each group has its own communicator; with `shares_all`, a group of all ranks uses the world's.
+// Groups contain only ranks of `among`, which is ascending.
 base::Result<Divisions> divisions_of(const std::vector<CollectiveShape>& shapes,
                                      const runtime::Communicator& everybody,
                                      const std::vector<std::uint32_t>& among, bool shares_all);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint32_t kMemoryRepeats = 3;
 
-// Of this process: what is resident, and the most that was since forget_peak().
+// Resident memory of this process: now, and the peak since forget_peak().
 struct Resident {
   std::uint64_t now = 0;
   std::uint64_t peak = 0;
@@ -40,8 +40,8 @@ struct Resident {
   }
 };
 
-// What communicators among these ranks hold here, while all that is done at once; a rank that is
-// none of them waits.
+// Returns what communicators among these ranks hold here during the operations of `at_once`. A rank
+// that is in none of them waits.
 base::Result<double> held_bytes(runtime::Communicator& everybody, const MemoryOptions& options,
                                 const std::vector<std::uint32_t>& among) {
   const base::Result<Divisions> divisions =

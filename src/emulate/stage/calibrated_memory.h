@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Measures what the library holds more of memory at a real rank of a staged world where all ranks
-// are real than where only those are: so much a staged rank holds itself (measured_durations.h).
+// Measures how much more memory the library holds at a real rank if all ranks of the world are real
+// than if only a few are. A staged rank holds that much itself (measured_durations.h).
 //
-// What a process has resident at most, beyond what it had before and beyond what the collectives
-// read and write: once with communicators of the ranks that will be real, and once of all. The
-// difference counts at the rank where it is largest. All ranks call it with the same options.
+// It measures a process's peak resident memory, without what it had before and without the buffers
+// of the collectives. It does so once with communicators among the real ranks, and once among all.
+// The result is the difference at the rank where it is largest. All ranks call it with the same
+// options.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@
 namespace spillway::emulate {
 
 struct MemoryOptions {
-  std::vector<CollectiveShape> at_once{};  // what is under way, in groups that divide the world
+  std::vector<CollectiveShape> at_once{};  // operations under way, in groups that divide the world
   std::vector<std::uint32_t> real{};       // ascending
   base::Duration patience = base::seconds(60);
 };

@@ -15,9 +15,9 @@ namespace spillway::emulate {
 namespace {
 
 constexpr double kHiccup = 2.0;                  // times the median
-constexpr std::uint64_t kMostInARow = 32 << 20;  // bytes: longer ones hardly overlap
+constexpr std::uint64_t kMostInARow = 32 << 20;  // bytes; longer ones hardly overlap
 
-// Of each time that these are done at once, what they take at the rank where that is longest.
+// Runs the calls together `repeats` times. Returns each duration at the rank where it is longest.
 base::Result<std::vector<double>> times_ns(runtime::Communicator& everybody, const Calls& calls,
                                            std::uint32_t repeats,
                                            const CalibrationOptions& options) {
@@ -33,7 +33,7 @@ base::Result<std::vector<double>> times_ns(runtime::Communicator& everybody, con
     if (!status.ok()) {
       return status;
     }
-    if (i > 0) {  // the first finds memory and paths
+    if (i > 0) {  // the first run warms up memory and paths
       times.push_back(static_cast<double>((clock.now() - began).count()));
     }
   }
@@ -41,7 +41,7 @@ base::Result<std::vector<double>> times_ns(runtime::Communicator& everybody, con
   return status.ok() ? base::Result<std::vector<double>>(std::move(times)) : status;
 }
 
-// The mean, as times of many calls are added up, without hiccups of the machine.
+// The mean without outliers. A mean, because the durations of many calls are added up.
 double usual(std::vector<double>& times) {
   const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
   std::nth_element(times.begin(), middle, times.end());

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Measures what collectives of a communicator's ranks take, for measured_durations.h. All ranks
-// call it with the same options. What memory they take: calibrated_memory.h.
+// Measures how long collectives of a communicator's ranks take, for measured_durations.h. All ranks
+// call it with the same options. calibrated_memory.h measures their memory.
 //
-// Groups smaller than the world are measured in all groups of their division of it at once, each
-// over a communicator of its own.
+// For groups smaller than the world, all groups of the division run at once, each over its own
+// communicator.
 //
-// Each kind and size is done `repeats` times. Before each, ranks rest for `rest`, as training does
-// between its collectives, and meet at a barrier. What it took is the time from a rank's end of the
-// barrier to its end of the collective, at the rank where that is longest: those who end early
-// wait for it at the next one. The table has the mean of the repeats, but for those of more than
-// twice the median. Then kInARow are called at once: what each of them takes more than one alone.
+// Each kind and size runs `repeats` times. Before each, ranks rest for `rest`, as training does
+// between its collectives, and meet at a barrier. The duration is the time from a rank's end of the
+// barrier to its end of the collective, at the rank where it is longest: ranks that end early wait
+// for that one at the next collective. The table has the mean of the repeats without those above
+// twice the median. Then kInARow calls start at once, to measure how much more each takes than one
+// alone.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,7 @@ struct CalibrationOptions {
   std::uint32_t repeats = 9;
   base::Duration rest = base::milliseconds(5);
   base::Duration patience = base::seconds(60);
-  // Told of each row as it is there; may be empty.
+  // Called for each row once it is measured; may be empty.
   std::function<void(const MeasuredRow&)> on_row;
 };
 

@@ -98,7 +98,7 @@ base::Result<base::Duration> FlowDurations::message(std::uint32_t from, std::uin
   return run({transfer});
 }
 
-// All at once, from now until none is open; how long the first took.
+// Runs all at once from now until none is open; returns the first one's duration.
 base::Result<base::Duration> FlowDurations::run(const std::vector<Transfer>& transfers) {
   const base::Instant began = now_;
   base::Status failed;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Durations of a staged world from the simulator's network, at the level of flows
+// Durations for a staged world from the simulator's network, at the level of flows
 // (simulate/flow_model.h).
 //
-// Contention of ranks that nobody runs: whoever divides a world into groups divides all of it. If
-// the ranks of a group are evenly apart, its sisters (sister_groups) are the other groups of the
-// same division, and all of them do the same at the same time. Groups without a regular shape, and
-// different divisions at once, do not slow each other down.
+// Contention by virtual ranks: a job that divides a world into groups divides all of it. If a
+// group's ranks are evenly spaced, its sisters (sister_groups) are the other groups of the same
+// division. All of them run the same collective at the same time. Groups without a regular shape do
+// not slow each other down; neither do different divisions at the same time.
 //
-// What was asked once is remembered: by group, kind, root and bytes, kMaxRemembered of them; beyond
-// that, it is calculated again each time.
+// Results are cached by group, kind, root and bytes, up to kMaxRemembered of them; further ones are
+// calculated each time.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@
 
 namespace spillway::emulate {
 
-// The groups of the division of `world` ranks that `ranks` is one of, itself first. Only itself
-// where its ranks are not evenly apart or the world is no multiple of the pattern.
+// All groups of the division of `world` ranks that contains the group `ranks`, itself first. Only
+// itself if its ranks are not evenly spaced or `world` is no multiple of the pattern.
 std::vector<std::vector<std::uint32_t>> sister_groups(const std::vector<std::uint32_t>& ranks,
                                                       std::uint32_t world);
 
@@ -41,7 +41,7 @@ class FlowDurations final : public StageDurations {
 
  private:
   struct Division {
-    std::uint32_t first = 0;  // of the world's groups, one after another
+    std::uint32_t first = 0;  // index of the division's first group; they are consecutive
     std::uint32_t count = 0;
   };
   using Key = std::tuple<std::uint32_t, CollectiveKind, std::uint32_t, std::uint64_t>;

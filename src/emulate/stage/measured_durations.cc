@@ -74,7 +74,7 @@ base::Result<MeasuredMemory> parse_memory(const json& said) {
   return memory;
 }
 
-// Along the line through the points before and behind, which are different.
+// Interpolates on the line through two different points.
 double on_line(std::pair<std::uint64_t, double> a, std::pair<std::uint64_t, double> b,
                std::uint64_t bytes) {
   const double from_a = static_cast<double>(bytes) - static_cast<double>(a.first);

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Durations of a staged world that were measured (`spillway emulate calibrate`): a table of what a
-// collective of so many ranks and bytes took on some network, with everything that it costs there,
-// hosts' processors included.
+// Measured durations for a staged world (`spillway emulate calibrate`): a table of how long
+// collectives of given ranks and bytes took on some network, with all costs there, including the
+// hosts' CPUs.
 //
 //   {"table": 1, "about": "8 ranks, lab clean", "rows": [
 //     {"kind": "all_reduce", "ranks": 8, "stride": 1, "bytes": 4096, "us": 312.5,
 //      "behind_us": 290.1}, ...],
 //    "memory": {"real": [0, 1], "bytes": 9437184}}
 //
-// A row is of a group of ranks `stride` apart, while all other groups of the same division of the
-// world did the same. `behind_us` is what one takes more that was called while another like it was
-// under way in its group; without it, as much.
+// A row describes a group of ranks `stride` apart, while all other groups of the same division of
+// the world did the same. `behind_us` is the time that a collective adds if another one like it is
+// under way in its group; if absent, it is `us`.
 //
-// The memory, which may be missing, is what the library of a real rank holds more of where all
-// ranks are real than where only those are.
+// The memory, which is optional, is what the library of a real rank holds in addition if all ranks
+// are real.
 //
-// Between two measured sizes a duration is on the line through them; below the smallest it is the
-// smallest's, above the largest it grows with the bytes as between the last two. A kind of group
-// that is not in the table, and messages, are asked of `otherwise`; which these were,
-// uncovered() says.
+// Between two measured sizes, durations are interpolated on a line. Below the smallest size the
+// duration is that of the smallest; above the largest, the line of the last two continues.
+// `otherwise` answers for messages and for kinds of groups that the table lacks; uncovered() lists
+// them.
 //
 // Limits: kMaxTableRows, kMaxTableMemory. One thread.
 #pragma once
@@ -60,21 +60,20 @@ struct MeasuredTable {
 inline constexpr std::size_t kMaxTableRows = 100'000;
 inline constexpr std::uint64_t kMaxTableMemory = std::uint64_t{1} << 36;
 
-// The sentence where a text is no such table.
+// Fails with an explanation if the text is no such table.
 base::Result<MeasuredTable> parse_table(std::string_view text);
 std::string table_text(const MeasuredTable& table);
 
 class MeasuredDurations final : public StageDurations {
  public:
-  // `otherwise` outlives it.
+  // `otherwise` must outlive it.
   MeasuredDurations(const MeasuredTable& table, StageDurations& otherwise);
 
   base::Result<base::Duration> collective(const StagedCollective& collective) override;
   base::Result<base::Duration> message(std::uint32_t from, std::uint32_t to,
                                        std::uint64_t bytes) override;
-  // "all-gather among 4 ranks 1 apart", "messages": what the table did not have and was asked of
-  // `otherwise`; "all-reduce among 8 ranks 1 apart beyond 1048576 bytes": what it was continued
-  // for.
+  // What the table lacked and `otherwise` answered: "all-gather among 4 ranks 1 apart", "messages".
+  // Where the table was extrapolated: "all-reduce among 8 ranks 1 apart beyond 1048576 bytes".
   const std::set<std::string>& uncovered() const { return uncovered_; }
 
  private:

@@ -189,7 +189,7 @@ void Stage::complete(std::uint32_t index, std::uint64_t sequence, const Meeting&
   }
 }
 
-// For the totals: a collective that has just been given its end.
+// Counts a collective whose end has just been decided in the totals.
 void Stage::note(const Group& group, const StageCall& call) {
   const CollectiveShape shape{call.kind, static_cast<std::uint32_t>(group.ranks.size()),
                               stride_of(group.ranks), call.bytes};
@@ -223,7 +223,7 @@ base::Instant Stage::latest_arrival(std::uint32_t index, std::uint64_t sequence,
   const base::Instant last_real = *std::max_element(arrivals.begin(), arrivals.end());
   const StageCall& call = meeting.came.front().call;
   const bool is_known = group.habits.contains({call.kind, call.bytes});
-  // Beyond the limit all sizes of a kind share one.
+  // Beyond the limit, all sizes of a kind share one habit.
   Habit& habit = group.habits[{
       call.kind, is_known || group.habits.size() < kMaxHabits ? call.bytes : UINT64_MAX}];
   const base::Instant mean = habit.spread.learn(arrivals);

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A staged world: a job of `world` ranks of which a few are real processes and nobody runs the
-// others. The stage is told of what real ranks call and says when it ends:
+// A staged world: a job of `world` ranks, of which a few are real processes and the others virtual.
+// The real ranks report their calls, and the stage decides when these end:
 //
-//   a collective   when its last member has come, real (calls) or virtual (trace_arrivals.h, or
-//                  else virtual_arrivals.h), and the one before it in its group has ended, and then
-//                  its duration (stage_durations.h)
+//   a collective   when its last member has arrived, real (calls) or virtual (trace_arrivals.h,
+//                  else virtual_arrivals.h), and its predecessor in the group has ended; then its
+//                  duration (stage_durations.h) is added
 //   a message      its duration after it is sent; a virtual rank sends when it is asked to, or
-//                  later, as a trace says
+//                  later if a trace says so
 //
 // Collectives of a group are matched by their order at each member; messages by group, ends, tag
-// and order. Groups of virtual ranks alone are nobody's call and cost nothing. Data is not the
-// stage's: real ranks exchange theirs among themselves.
+// and order. Groups of virtual ranks alone are never called and cost nothing. The stage does not
+// handle data: real ranks exchange theirs directly.
 //
-// No wait is for ever: what a call waits for must come within its patience, and what cannot come,
-// because a member left or members called different things, ends at once. Each waiting call then
-// gets a sentence with the group, the sequence, who came and who did not.
+// No wait is endless. A call fails if what it waits for does not come within its patience. It fails
+// at once if that cannot come any more, because a member left or members called different things.
+// The error names the group, the sequence, the ranks that arrived and those that did not.
 //
-// Pure: time is what calls say; one thread. Limits: kMaxGroups, kMaxOpen waiting calls,
-// kMaxChannels, kMaxHabits sizes of a group whose ranks' habits are learned apart.
+// Pure: time comes from the calls; one thread. Limits: kMaxGroups, kMaxOpen waiting calls,
+// kMaxChannels, and kMaxHabits sizes per group whose arrivals are learned separately.
 #pragma once
 
 #include <cstdint>
@@ -46,17 +46,17 @@ struct StageConfig {
   std::uint64_t seed = 1;
 };
 
-// Whether a world can be staged so; the sentence where not.
+// Whether a world can be staged this way; the error explains why not.
 base::Status validate_stage(const StageConfig& config);
 
 struct StageCall {
-  std::uint64_t ticket = 0;  // the caller's, for the answer
+  std::uint64_t ticket = 0;  // chosen by the caller, repeated in the answer
   CollectiveKind kind = CollectiveKind::kAllReduce;
   std::uint64_t bytes = 0;
   std::uint32_t root = 0;  // a rank of the world
   base::Instant at;
-  bool is_uneven = false;                  // members may hand in different sizes: the most counts
-  std::optional<base::Duration> patience;  // else the stage's
+  bool is_uneven = false;                  // members may pass different sizes; the largest counts
+  std::optional<base::Duration> patience;  // unset: the stage's
 };
 
 struct StageMessage {
@@ -73,19 +73,19 @@ struct StageAnswer {
   std::uint32_t rank = 0;
   std::uint64_t ticket = 0;
   base::Status status;
-  base::Instant end;  // where the status is ok
+  base::Instant end;  // if the status is ok
 };
 
 struct StageTotals {
   std::uint64_t collectives = 0;
   std::uint64_t messages = 0;
   std::uint64_t failures = 0;
-  base::Duration duration{};        // of all collectives, as modelled
-  base::Duration waited_virtual{};  // for virtual ranks, beyond the last real one
-  // How often each was called; the first kMaxShapes of them.
+  base::Duration duration{};        // of all collectives, according to the model
+  base::Duration waited_virtual{};  // for virtual ranks, after the last real one
+  // Calls per shape, of the first kMaxShapes shapes.
   std::map<CollectiveShape, std::uint64_t> shapes;
   static constexpr std::size_t kMaxShapes = 4096;
-  // What was under way at the lowest real rank when that was most bytes; up to kMaxAtOnce.
+  // Operations under way at the lowest real rank when their bytes were the most, up to kMaxAtOnce.
   std::vector<CollectiveShape> at_once;
   static constexpr std::size_t kMaxAtOnce = 256;
 };
@@ -95,21 +95,21 @@ class Stage {
   static constexpr std::size_t kMaxGroups = 65'536;
   static constexpr std::size_t kMaxOpen = 1'000'000;
   static constexpr std::size_t kMaxHabits = 4096;
-  static constexpr std::size_t kMaxChannels = 1'000'000;  // pairs of real ranks with a tag
+  static constexpr std::size_t kMaxChannels = 1'000'000;  // keys of group, ends and tag
 
-  // The config is valid; durations and trace, which may be null, outlive it.
+  // The config must be valid. `durations` and `trace`, which may be null, must outlive it.
   Stage(const StageConfig& config, StageDurations& durations, const TraceArrivals* trace = nullptr);
 
-  // The same for the same name and members, which are ascending.
+  // Returns the same number for the same name and members, which must be ascending.
   base::Result<std::uint32_t> group(const std::string& name, std::vector<std::uint32_t> ranks);
-  // By real ranks that are members of the group; others, and unknown groups, are refused.
+  // Only real ranks that are members of the group may call these; other calls are refused.
   void call(std::uint32_t rank, std::uint32_t group, const StageCall& call);
   void message(std::uint32_t rank, std::uint32_t group, const StageMessage& message);
-  // A real rank's thread was blocked for operations.
+  // A real rank's thread was blocked by operations in this interval.
   void waited(std::uint32_t rank, base::Instant began, base::Instant ended);
-  // A real rank will call nothing more: `how` it left, for sentences.
+  // A real rank will call nothing more. `how`: how it left, for error messages.
   void leave(std::uint32_t rank, const std::string& how);
-  // Ends what has waited for too long, and says when to come again.
+  // Ends what has waited too long. Returns when to call it again.
   std::optional<base::Instant> expire(base::Instant now);
 
   bool is_real(std::uint32_t rank) const;
@@ -126,7 +126,7 @@ class Stage {
     std::vector<Came> came;
     base::Instant expires;
   };
-  // Of collectives of a kind and size: how often they were called, and how ranks come to them.
+  // How often collectives of a kind and size were called, and how far apart ranks arrive.
   struct Habit {
     std::uint64_t calls = 0;
     SpreadProfile spread;
@@ -138,8 +138,8 @@ class Stage {
     std::map<std::uint32_t, std::uint64_t> called;                     // by rank
     std::map<std::uint64_t, Meeting> open;                             // by sequence
     std::map<std::pair<CollectiveKind, std::uint64_t>, Habit> habits;  // by kind and bytes
-    base::Instant free;   // the end of the last collective
-    base::Status broken;  // not ok: what every call gets
+    base::Instant free;   // end of the latest collective
+    base::Status broken;  // if not ok: the result of every call
   };
   struct Receive {
     std::uint32_t rank = 0;
@@ -147,7 +147,7 @@ class Stage {
     base::Instant expires;
   };
   struct Channel {
-    std::deque<base::Instant> sent;  // when what was sent and not received yet has come
+    std::deque<base::Instant> sent;  // arrival times of messages that were not received yet
     std::deque<Receive> asked;
     std::uint64_t received = 0;
   };
@@ -162,12 +162,12 @@ class Stage {
   void complete(std::uint32_t index, std::uint64_t sequence, const Meeting& meeting);
   base::Instant latest_arrival(std::uint32_t index, std::uint64_t sequence, const Meeting& meeting);
   void note(const Group& group, const StageCall& call);
-  // Of virtual members, behind the mean of the real ones.
+  // How long after the mean of the real members the last virtual one arrives.
   base::Duration virtual_delay(std::uint32_t index, std::uint64_t sequence, const StageCall& call,
                                Habit& habit);
-  // Of a message from a virtual rank.
+  // For a message from a virtual rank.
   base::Duration sending_delay(std::uint32_t from, std::uint32_t to);
-  // Ends all that waits in the group, and whatever is called in it later.
+  // Ends all waiting calls of the group and every later one.
   void break_group(Group& group, const base::Status& why);
   base::Instant expire_collectives(base::Instant now);
   base::Instant expire_receives(base::Instant now);

@@ -20,8 +20,8 @@ TEST(SisterGroups, AreTheOtherGroupsOfTheSameDivision) {
 
 TEST(SisterGroups, IrregularGroupsHaveNone) {
   EXPECT_EQ(sister_groups({0, 1, 3}, 8).size(), 1U);
-  EXPECT_EQ(sister_groups({1, 2}, 8).size(), 1U);     // no division begins there
-  EXPECT_EQ(sister_groups({0, 1, 2}, 8).size(), 1U);  // 8 is no multiple
+  EXPECT_EQ(sister_groups({1, 2}, 8).size(), 1U);     // no division has a group that begins there
+  EXPECT_EQ(sister_groups({0, 1, 2}, 8).size(), 1U);  // 8 is not a multiple
 }
 
 FlowDurations durations_on(const std::string& network, std::uint32_t world) {
@@ -35,7 +35,7 @@ TEST(FlowDurations, SistersOfADivisionSlowEachOtherDown) {
       "topology leaf-spine hosts=16 leaves=4 spines=1 rate=10gbit uplink-rate=10gbit\n";
   FlowDurations durations = durations_on(network, 16);
   const std::vector<std::uint32_t> apart = {0, 4, 8, 12};    // with three sisters over the spine
-  const std::vector<std::uint32_t> odd = {0, 4, 8, 13};      // with none
+  const std::vector<std::uint32_t> odd = {0, 4, 8, 13};      // without sisters
   const std::vector<std::uint32_t> together = {0, 1, 2, 3};  // inside a leaf
   const auto of = [&durations](const std::vector<std::uint32_t>& ranks) {
     return *durations.collective({ranks, CollectiveKind::kAllReduce, 1 << 20, 0});

@@ -12,10 +12,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::int64_t kMaxInstant = std::int64_t{1} << 61;  // sums of two stay numbers
+constexpr std::int64_t kMaxInstant = std::int64_t{1} << 61;  // the sum of two does not overflow
 constexpr std::int64_t kMaxPatienceMs = 86'400'000;
 
-// What is missing, or no whole number from 0 to `most`, is nothing.
+// Returns nothing if the field is missing or no whole number from 0 to `most`.
 std::optional<std::int64_t> number(const json& said, const char* name, std::int64_t most) {
   const auto found = said.find(name);
   if (found == said.end() || !found->is_number_integer() ||
@@ -38,7 +38,7 @@ base::Status senseless(const char* what) {
                       what)};
 }
 
-// What every operation says.
+// Fields of every operation.
 struct Heading {
   std::uint64_t ticket = 0;
   std::uint32_t group = 0;

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What real ranks of a staged world (stage.h) and the stage say to each other: lines of JSON.
+// The protocol between the real ranks of a staged world (stage.h) and the stage: lines of JSON.
 //
 //   {"enter": 5}                            this connection is rank 5; null: it only asks
 //       {"world": 8, "real": [0, 5], "strict": false, "waits": false, "memory": 9437184}
 //   {"group": 3, "name": "0", "ranks": [0, 2]}    3 is the caller's number for it; [] is all ranks
 //   {"call": "all_reduce", "group": 3, "ticket": 9, "bytes": 4096, "root": 0, "at": NS}
-//       with "uneven" where members may hand in different sizes, "patience_ms" where they wait less
+//       with "uneven" if members may pass different sizes, "patience_ms" if they wait less
 //   {"send": 2, "group": 3, "tag": 0, "ticket": 9, "bytes": 4096, "at": NS}, and "receive"
 //       {"ticket": 9, "end": NS} or {"ticket": 9, "code": "timed-out", "error": "..."}
-//   {"waited": [NS, NS, ...]}               from, until, from, until; where `waits` asked for it
+//   {"waited": [NS, NS, ...]}               from, until, from, until; if `waits` was true
 //   {"leave": {"late_p50_us": 8.1, "late_p99_us": 40.0, "late_us": 90.5, "waits": 120, "reads": 2}}
 //
-// Times are of the machine's monotonic clock, which all real ranks share. A line that makes no
-// sense ends its connection with a sentence ({"error": "..."}). A connection that ends without
-// leave is a rank that died.
+// Times are those of the machine's monotonic clock, which all real ranks share. A malformed line
+// ends its connection with an explanation ({"error": "..."}). A connection that ends without leave
+// means that its rank died.
 //
 // Pure; one thread. Limits: kMaxLineBytes, kMaxGroupNumber.
 #pragma once
@@ -33,19 +33,19 @@
 
 namespace spillway::emulate {
 
-// What a real rank says of itself when it leaves.
+// What a real rank reports when it leaves.
 struct RankSummary {
   std::uint64_t waits = 0;
-  double late_p50_us = 0.0;  // of waits that ended by the clock
+  double late_p50_us = 0.0;  // of waits that the clock ended
   double late_p99_us = 0.0;
-  double late_us = 0.0;     // the most
-  std::uint64_t reads = 0;  // places where the script read what virtual ranks had a part in
+  double late_us = 0.0;     // the maximum
+  std::uint64_t reads = 0;  // places where the script read data that depends on virtual ranks
 };
 
-// What real ranks are told when they enter.
+// What a real rank is told when it enters.
 struct StageTerms {
-  bool is_strict = false;  // to read what virtual ranks had a part in is an error
-  // To be held for what the library would hold for ranks that nobody runs.
+  bool is_strict = false;  // reading data that depends on virtual ranks is an error
+  // Memory that a real rank holds in place of what the library would hold for virtual ranks.
   std::uint64_t memory_bytes = 0;
 };
 
@@ -55,13 +55,14 @@ class StageProtocol {
   static constexpr std::size_t kMaxLineBytes = 1 << 20;
   static constexpr std::uint32_t kMaxGroupNumber = 65'535;
 
-  // The stage outlives it.
+  // The stage must outlive it.
   StageProtocol(Stage& stage, const StageTerms& terms) : stage_(stage), terms_(terms) {}
 
-  // A line, without its end. Not ok: hang up; the other side has the sentence among the lines.
+  // Handles a line without its end. If not ok, the caller hangs up; the error is among
+  // take_lines().
   base::Status line(Connection from, std::string_view text);
   void closed(Connection from);
-  // Lines to be sent, each with its end, in their order.
+  // Lines to be sent, in order, each with its end.
   std::vector<std::pair<Connection, std::string>> take_lines();
 
   const StageTerms& terms() const { return terms_; }
@@ -85,7 +86,7 @@ class StageProtocol {
   Stage& stage_;
   StageTerms terms_;
   std::map<Connection, Member> members_;
-  std::map<std::uint32_t, Connection> connections_;  // by rank, of all who entered
+  std::map<std::uint32_t, Connection> connections_;  // by rank, of all that entered
   std::map<std::uint32_t, RankSummary> summaries_;
   std::vector<std::pair<Connection, std::string>> lines_;
 };

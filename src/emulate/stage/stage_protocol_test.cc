@@ -30,7 +30,7 @@ struct Spoken {
   Stage stage{{.world = 4, .real = {0, 2}, .learns_spread = false}, durations};
   StageProtocol protocol{stage, kTerms};
 
-  // All lines that follow, one after another with their connections.
+  // Returns all lines that follow, with their connections.
   std::string after(StageProtocol::Connection from, const std::string& line) {
     [[maybe_unused]] const base::Status status = protocol.line(from, line);
     std::string said;

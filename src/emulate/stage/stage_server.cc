@@ -171,7 +171,7 @@ void StageServer::send_some(Peer& peer) {
         ::send(peer.fd.get(), peer.unsent.data(), peer.unsent.size(), MSG_NOSIGNAL);
     if (sent <= 0) {
       if (errno != EAGAIN && errno != EINTR) {
-        peer.unsent.clear();  // it has gone; reading says so
+        peer.unsent.clear();  // the peer is gone; reading will report it
       }
       return;
     }

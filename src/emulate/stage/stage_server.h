@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The door of a staged world: a socket of this machine's file system, at which real ranks, in
-// whatever network namespace, say what they call (stage_protocol.h). One thread of its own serves
-// them all and owns the stage; destroying the server ends it and removes the socket.
+// The socket of a staged world: a Unix socket at which real ranks, in any network namespace, report
+// their calls (stage_protocol.h). The server's own thread serves all ranks and owns the stage.
+// Destroying the server ends the thread and removes the socket.
 //
-// Limits: kMaxConnections; a rank that does not take its lines, kMaxUnsent of them, is hung up on.
+// Limits: kMaxConnections. A rank that leaves kMaxUnsent bytes unread is disconnected.
 #pragma once
 
 #include <atomic>
@@ -25,8 +25,8 @@ class StageServer {
   static constexpr std::size_t kMaxConnections = 1024;
   static constexpr std::size_t kMaxUnsent = 16 << 20;
 
-  // At a path that does not exist yet. The protocol outlives it and is the server's alone until
-  // then.
+  // `path` must not exist yet. Only the server may use the protocol and the stage while it exists,
+  // and both must outlive it.
   static base::Result<std::unique_ptr<StageServer>> start(const std::string& path,
                                                           StageProtocol& protocol, Stage& stage);
   ~StageServer();
@@ -36,9 +36,9 @@ class StageServer {
  private:
   struct Peer {
     net::UniqueFd fd;
-    std::string received;  // of a line that has not ended
+    std::string received;  // of an unfinished line
     std::string unsent;
-    bool is_ending = false;  // when all is sent
+    bool is_ending = false;  // ends once everything is sent
   };
 
   StageServer(std::string path, net::UniqueFd listener, net::UniqueFd stop, StageProtocol& protocol,
@@ -62,7 +62,7 @@ class StageServer {
   std::thread thread_;
 };
 
-// What a stage at `path` says about its world: for processes that are to become its real ranks.
+// A stage's description of its world, for processes that will become its real ranks.
 struct StagedWorld {
   std::uint32_t world = 0;
   std::vector<std::uint32_t> real;

@@ -16,7 +16,7 @@ base::Instant us(std::int64_t microseconds) {
   return base::Instant(base::microseconds(microseconds));
 }
 
-// Every collective takes 100 us and 1 us a KiB, every message 10 us.
+// Every collective takes 100 us plus 1 us per KiB, every message 10 us.
 class PlainDurations final : public StageDurations {
  public:
   base::Result<base::Duration> collective(const StagedCollective& collective) override {
@@ -55,7 +55,7 @@ struct StagedFour {
   void message(std::uint32_t rank, StageMessage::End end, std::uint32_t peer, std::int64_t at) {
     stage.message(rank, everybody, {tickets++, end, peer, 0, 64, us(at)});
   }
-  // The one failure of all answers, which are `count`.
+  // Returns the only failure among the answers, of which there are `count`.
   std::string failure(std::size_t count) {
     const std::vector<StageAnswer> answers = stage.take_answers();
     EXPECT_EQ(answers.size(), count);
@@ -105,7 +105,7 @@ TEST(Stage, MembersThatCallDifferentThingsAreNamed) {
   EXPECT_EQ(staged.failure(2),
             "collective 0 of group 'world': rank 1 calls all-reduce of 64 bytes, root 0, rank 2 "
             "calls broadcast of 64 bytes, root 0");
-  staged.call(1, 1002, 64);  // the group stays broken: nobody waits in it
+  staged.call(1, 1002, 64);  // the group stays broken, so no rank waits in it
   EXPECT_EQ(staged.stage.take_answers().size(), 1U);
 }
 
@@ -179,11 +179,11 @@ TEST(Stage, AReceiveFromARealRankEndsWhenItsMessageCame) {
 TEST(Stage, ASlowRankHoldsUpTheOthersUntilTheyHaveWaited) {
   StagedFour staged({.world = 4, .real = {1}, .slow = {{3, 1.5}}});
   staged.call(1, 1000);
-  staged.call(1, 2000);  // 1000 us of computing: rank 3 is 500 behind
+  staged.call(1, 2000);  // after 1000 us of computing, rank 3 is 500 us behind
   std::vector<StageAnswer> answers = staged.stage.take_answers();
   ASSERT_EQ(answers.size(), 2U);
   EXPECT_EQ(answers[1].end, us(2600));
-  staged.stage.waited(1, us(2000), us(2600));  // so it has caught up
+  staged.stage.waited(1, us(2000), us(2600));  // now it has caught up
   staged.call(1, 3000);
   EXPECT_EQ(staged.stage.take_answers().front().end, us(3300));
 }
@@ -235,8 +235,8 @@ TEST(Stage, RefusesWhatCannotBe) {
 }
 
 TEST(TraceArrivals, SayWhenVirtualRanksComeAndSend) {
-  // Rank 0, which is virtual, computes for 500 us, sends, and comes to the all-reduce; rank 1 for
-  // 200 us.
+  // Rank 0, which is virtual, computes for 500 us, sends, and arrives at the all-reduce; rank 1
+  // computes for 200 us.
   const auto all_reduce = [](std::uint64_t dep) {
     return collective_node(3, CollectiveKind::kAllReduce, 4096, "", {dep});
   };

@@ -10,7 +10,7 @@ bool is_one_of(const std::vector<std::uint32_t>& ranks, std::uint32_t rank) {
   return std::binary_search(ranks.begin(), ranks.end(), rank);
 }
 
-// What members of a group bring to one of its collectives.
+// The members' arrivals at one collective of a group.
 struct Arrivals {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   std::uint64_t bytes = 0;
@@ -29,7 +29,7 @@ TraceArrivals::TraceArrivals(const World& world, const GraphRunResult& run,
 
 void TraceArrivals::take_collectives(const World& world, const GraphRunResult& run,
                                      const std::vector<std::uint32_t>& real) {
-  // By group the collectives in their order, of groups with a real and a virtual member.
+  // The collectives of each group in order.
   std::vector<std::vector<Arrivals>> by_group(world.groups.size());
   for (std::uint32_t rank = 0; rank < world.size(); ++rank) {
     std::map<std::uint32_t, std::size_t> sequence;  // by group

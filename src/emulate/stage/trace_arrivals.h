@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// When virtual ranks of a staged world (stage.h) come, as a trace of the job says: recorded, or
-// synthesised from a model. The trace is run in virtual time, on the stage's network, and what is
-// kept of it is by how much virtual ranks come later than real ones:
+// When virtual ranks of a staged world (stage.h) arrive, according to a trace of the job that was
+// recorded or synthesized from a model. The trace runs in virtual time on the stage's network. It
+// gives how much later virtual ranks come than real ones:
 //
-//   a collective   the last virtual member behind the mean of the real ones; by members, kind and
-//                  bytes, in their order
-//   a message      when a virtual rank sends, behind when the real one asks for it; by both ends,
-//                  in their order
+//   a collective   the last virtual member after the mean of the real ones; by members, kind and
+//                  bytes, in order
+//   a message      when a virtual rank sends, after the real one asks for it; by both ends, in
+//                  order
 //
-// Orders begin anew at their end, so a trace of one step serves for all. What a script calls and
-// the trace does not have (other sizes, other groups) it says nothing of.
+// Each order starts again at its end, so a trace of one step serves for all. The trace says nothing
+// about calls that it lacks (other sizes, other groups).
 //
-// Made once; any thread may ask.
+// Immutable; any thread.
 #pragma once
 
 #include <cstdint>
@@ -31,14 +31,14 @@ namespace spillway::emulate {
 
 class TraceArrivals {
  public:
-  // A run that kept times of all nodes; `real` is ascending.
+  // The run must have kept the times of all nodes; `real` is ascending.
   TraceArrivals(const World& world, const GraphRunResult& run,
                 const std::vector<std::uint32_t>& real);
 
-  // Of the n-th such collective of the group.
+  // For the n-th such collective of the group.
   std::optional<base::Duration> behind(const std::vector<std::uint32_t>& ranks, CollectiveKind kind,
                                        std::uint64_t bytes, std::uint64_t n) const;
-  // Of the n-th message between the two; below zero where it is sent before it is asked for.
+  // For the n-th message between the two; negative if it is sent before it is asked for.
   std::optional<base::Duration> sent_behind(std::uint32_t from, std::uint32_t to,
                                             std::uint64_t n) const;
   std::size_t collectives() const { return collectives_.size(); }  // different ones

@@ -7,7 +7,7 @@
 namespace spillway::emulate {
 namespace {
 
-constexpr double kMedianOfNormal = 0.67449;  // of a standard normal number's size
+constexpr double kMedianOfNormal = 0.67449;  // median magnitude of a standard normal number
 constexpr double kLeastUnit = 1e-6;
 constexpr double kMostSpreads = 8.0;
 
@@ -48,7 +48,7 @@ base::Duration SpreadProfile::latest_of(std::uint64_t ranks, double unit) const 
   return base::nanoseconds(static_cast<std::int64_t>(spread * normal_quantile(quantile)));
 }
 
-// By bisection of the distribution function, which the library has: 60 steps are all its digits.
+// Bisects the library's distribution function; 60 steps give full precision.
 double normal_quantile(double p) {
   double low = -kMostSpreads;
   double high = kMostSpreads;
@@ -77,7 +77,7 @@ void SlowRanks::computed_until(base::Instant at) {
 
 void SlowRanks::waited(base::Instant began, base::Instant ended) {
   computed_until(began);
-  // What is told twice, because two threads waited for one thing, counts once.
+  // Two threads may report one wait; it counts once.
   const base::Instant from = std::max(began, *seen_);
   if (ended <= from) {
     return;

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// When ranks that nobody runs come to a collective of a staged world (stage.h).
+// When virtual ranks arrive at a collective of a staged world (stage.h).
 //
-// Most are like the real ones. How far real ranks come apart is learned, for each group, kind and
-// size: of the last kRemembered arrivals, by how much each was off the mean of its collective (a
-// mean of K ranks hides a share of 1/K, which is put back). Their spread is taken from the median
-// of these, so that a slow start does not count, and the latest of V virtual ranks is the quantile
-// u^(1/V) of a normal distribution with that spread; u is drawn by seed, group and sequence: the
-// same run, the same draws. With one real rank nothing is learned, and all come when it does.
+// Most are like the real ones. The stage learns how far apart real ranks arrive, per group, kind
+// and size. It keeps the offsets of the last kRemembered arrivals from the mean of their
+// collective. A mean of K ranks hides 1/K of the variance, which is added back. The spread follows
+// from the median of these offsets, so that a slow start does not count. The latest of V virtual
+// ranks is the quantile u^(1/V) of a normal distribution with that spread. u is drawn from seed,
+// group and sequence, so the same run gives the same draws. With one real rank nothing is learned,
+// and all arrive when it does.
 //
-// A slow rank (SlowRank) takes `factor` of the time that the first real rank computes, and falls
-// behind by the difference. Whenever that rank is blocked, the slow one catches up, as it has to
-// wait for the same: waits and calls of the first real rank are told in their order. What a slow
-// rank holds up beyond the groups that it shares with real ranks is not followed.
+// A slow rank (SlowRank) takes `factor` times as long as the first real rank computes, and falls
+// behind by the difference. Whenever that rank is blocked, the slow one catches up, because it
+// would wait for the same. The first real rank's waits and calls must be reported in order. Delays
+// that a slow rank causes outside the groups it shares with real ranks are not modelled.
 //
 // Pure; one thread.
 #pragma once
@@ -27,19 +28,19 @@
 
 namespace spillway::emulate {
 
-// By how much the ranks of one group come apart.
+// How far apart the ranks of one group arrive.
 class SpreadProfile {
  public:
   static constexpr std::size_t kRemembered = 64;
-  static constexpr std::size_t kLeast = 8;  // with fewer, all come with the mean
+  static constexpr std::size_t kLeast = 8;  // with fewer, all arrive at the mean
 
-  // Real arrivals at one collective; their mean.
+  // Learns the real arrivals at one collective and returns their mean.
   base::Instant learn(std::span<const base::Instant> arrivals);
-  // How much later than the mean the last of `ranks` comes; `unit` is from 0 to 1.
+  // How much later than the mean the last of `ranks` arrives; `unit` is from 0 to 1.
   base::Duration latest_of(std::uint64_t ranks, double unit) const;
 
  private:
-  std::deque<double> off_;  // nanoseconds, below zero as well
+  std::deque<double> off_;  // nanoseconds; may be negative
 };
 
 // The quantile of the standard normal distribution, 0 < p < 1.
@@ -55,10 +56,10 @@ class SlowRanks {
  public:
   explicit SlowRanks(std::vector<SlowRank> ranks);
 
-  // Of the first real rank, in their order.
+  // Calls and waits of the first real rank, in order.
   void computed_until(base::Instant at);
   void waited(base::Instant began, base::Instant ended);
-  // Of those among `ranks` (ascending) the furthest; nothing where none is.
+  // The largest lag among `ranks` (ascending); nothing if none of them is slow.
   std::optional<base::Duration> furthest_behind(const std::vector<std::uint32_t>& ranks) const;
 
  private:

@@ -12,7 +12,7 @@
 namespace spillway::emulate {
 namespace {
 
-// Layers of stage `stage`: the first stages have one more where they do not divide.
+// The layers of stage `stage`; the first stages get one more if the number does not divide.
 struct LayerRun {
   std::uint32_t first = 0;
   std::uint32_t count = 0;
@@ -84,7 +84,7 @@ class RankWriter {
   void reduce_gradients(std::uint32_t layer);
   void optimize(std::uint32_t number);
 
-  // Each waits for `last_` and, where it is waited for, becomes it.
+  // Each node depends on `last_`. If `is_waited_for`, it becomes `last_`.
   void compute(const std::string& name, base::Duration length);
   void collective(const std::string& name, CollectiveKind kind, const std::string& group,
                   std::uint64_t bytes, bool is_waited_for);
@@ -184,7 +184,7 @@ void RankWriter::compute(const std::string& name, base::Duration length) {
 void RankWriter::collective(const std::string& name, CollectiveKind kind, const std::string& group,
                             std::uint64_t bytes, bool is_waited_for) {
   if (group.empty()) {
-    return;  // alone in it
+    return;  // this rank is alone in the group
   }
   begin_node(name, NodeKind::kCollective);
   node_.collective = kind;
@@ -204,7 +204,7 @@ void RankWriter::message(NodeKind kind, std::uint32_t peer, std::int32_t tag) {
   hand_out(kind == NodeKind::kReceive);
 }
 
-// Tokens to their experts, and back.
+// Sends tokens to their experts and back.
 void RankWriter::routed_part(const std::string& name, base::Duration length) {
   collective(name + " route", CollectiveKind::kAllToAll, expert_group_, sizes_.routed, true);
   compute(name, length);
@@ -251,7 +251,7 @@ void RankWriter::reduce_gradients(std::uint32_t layer) {
   }
 }
 
-// Activations have even tags, what comes back odd ones.
+// Activations have even tags, their gradients odd ones.
 void RankWriter::forward(std::uint32_t micro_batch) {
   const auto tag = static_cast<std::int32_t>(2 * micro_batch);
   if (stage_ > 0) {

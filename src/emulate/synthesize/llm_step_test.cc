@@ -55,8 +55,8 @@ TEST(LlmStep, SizesFollowFromTheModel) {
       (world.groups[node.group].ranks.size() == 2 ? activations : gradients) += node.bytes;
     }
   }
-  EXPECT_EQ(activations, 3U * 4 * 512 * 1024 * 2);      // four a layer
-  EXPECT_EQ(gradients, 3U * 12 * 1024 * 1024 * 2 / 2);  // a layer's over two ranks
+  EXPECT_EQ(activations, 3U * 4 * 512 * 1024 * 2);      // four per layer
+  EXPECT_EQ(gradients, 3U * 12 * 1024 * 1024 * 2 / 2);  // one layer's over two ranks
 }
 
 TEST(LlmStep, StagesShareTheLayersOut) {
@@ -70,7 +70,7 @@ TEST(LlmStep, StagesShareTheLayersOut) {
   };
   EXPECT_EQ(computes(0), 3 * 4 + 1);
   EXPECT_EQ(computes(1), 2 * 4 + 1);
-  EXPECT_EQ(computes(2), 2 * 4 + 1 + 2);  // and the logits
+  EXPECT_EQ(computes(2), 2 * 4 + 1 + 2);  // plus the logits
 }
 
 TEST(LlmStep, RefusesWhatDoesNotFit) {

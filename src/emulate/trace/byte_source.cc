@@ -14,7 +14,7 @@ namespace {
 constexpr unsigned kFileBuffer = 1 << 17;
 constexpr std::size_t kReadStep = 1 << 20;
 
-// zlib hands plain files through as they are.
+// zlib passes plain files through unchanged.
 class FileSource final : public ByteSource {
  public:
   FileSource(gzFile file, std::string path) : file_(file), path_(std::move(path)) {}

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where a trace's bytes come from: a file, gzip or plain, told by its first bytes, or memory. Bytes
-// are handed out as they are asked for; no source holds a whole file.
+// Sources of a trace's bytes: a file, gzip or plain as its first bytes tell, or memory. Bytes are
+// read on demand; no source holds a whole file.
 //
-// Limits of a gzip file, because a node takes more memory than the bytes it is unpacked from:
-// kMaxUnpackedBytes, and behind the first kFreeUnpackedBytes kMaxUnpackRatio bytes for each byte of
-// the file. Traces of real programs shrink to a twentieth; only made-up ones shrink to less than a
-// hundredth. A file that somebody unpacked is read whatever it is.
+// A gzip file has limits, because a node takes more memory than the bytes it is unpacked from. At
+// most kMaxUnpackedBytes are unpacked. After the first kFreeUnpackedBytes, the ratio to the file's
+// size is at most kMaxUnpackRatio. Traces of real programs shrink to a twentieth; only made-up ones
+// shrink to less than a hundredth. Plain files have no such limits.
 //
-// read() fills the span as far as there are bytes: fewer means the end. An error is final. One
-// thread. `name` is what messages call it.
+// read() fills the span as far as there are bytes; fewer bytes mean the end. An error is final. One
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -32,10 +32,10 @@ class ByteSource {
 };
 
 base::Result<std::unique_ptr<ByteSource>> open_file(const std::string& path);
-// The bytes outlive the source; they are taken as they are.
+// The caller keeps the bytes alive. Gzip is not unpacked here.
 std::unique_ptr<ByteSource> memory_source(base::ByteView bytes);
 
-// All that is left, for formats that are read as a whole; refuses more than `most`.
+// Reads the rest, for formats that need the whole text; fails if it exceeds `most` bytes.
 base::Result<std::string> read_all(ByteSource& source, std::size_t most);
 
 }  // namespace spillway::emulate

@@ -25,18 +25,18 @@ base::Status malformed(const std::string& what) {
 
 // ------------------------------------------------------------------ frames
 
-// Messages of the stream, one at a time, in a buffer that is used again.
+// Reads the stream's messages one at a time into a reused buffer.
 class Frames {
  public:
   explicit Frames(ByteSource& source) : source_(source), buffer_(kStep) {}
 
-  // False at the end, and where status() is an error.
+  // Returns false at the end, or if status() is an error.
   bool next(base::ByteView& message);
   const base::Status& status() const { return status_; }
-  std::uint64_t offset() const { return offset_; }  // of the message last handed out
+  std::uint64_t offset() const { return offset_; }  // of the latest message
 
  private:
-  // At least `count` bytes from begin_ on, if there are so many.
+  // Makes at least `count` bytes available from begin_ on; false if there are fewer.
   bool fill(std::size_t count);
   bool stop(base::Status status) {
     status_ = std::move(status);
@@ -61,7 +61,7 @@ bool Frames::fill(std::size_t count) {
       end_ -= begin_;
       begin_ = 0;
     }
-    // Grows as bytes come, so a length that lies costs nothing.
+    // The buffer grows with the bytes that arrive, so a false length costs no memory.
     if (buffer_.size() - end_ < kStep) {
       buffer_.resize(std::max(2 * buffer_.size(), end_ + kStep));
     }
@@ -131,7 +131,7 @@ bool read_attribute(base::ByteView bytes, Attribute& attribute) {
   return reader.ok();
 }
 
-// Of any integer arm, booleans and whole floating-point numbers.
+// Accepts any integer arm, booleans and whole floating-point numbers.
 std::optional<std::int64_t> integer_of(const Attribute& attribute) {
   const auto whole = [](double value) -> std::optional<std::int64_t> {
     constexpr double kLimit = 9.2e18;
@@ -164,7 +164,7 @@ std::optional<std::int64_t> integer_of(const Attribute& attribute) {
   }
 }
 
-// Nothing where the number is none of a rank, as -1 is.
+// Returns nothing if the value is not a rank, such as -1.
 std::optional<std::uint32_t> rank_of(std::int64_t value) {
   if (value < 0 || value >= kMaxTraceRanks) {
     return std::nullopt;
@@ -235,7 +235,7 @@ bool take_ids(const ProtoField& field, std::vector<std::uint64_t>& ids) {
   return true;
 }
 
-// The kind first: what comm_src and comm_dst mean depends on it.
+// The kind is read first, because comm_src and comm_dst depend on it.
 bool read_node_fields(base::ByteView bytes, Node& node) {
   ProtoReader reader(bytes);
   ProtoField field;
@@ -291,7 +291,7 @@ bool read_node(base::ByteView bytes, Node& node) {
     return false;
   }
   if (node.kind != NodeKind::kCollective) {
-    node.collective.reset();  // sends and receives have comm_type as well, in some files
+    node.collective.reset();  // some files give comm_type for sends and receives too
   }
   return true;
 }

@@ -63,7 +63,7 @@ std::string file_with_size(const std::string& size_attribute) {
   return framed("") + framed(node);
 }
 
-// The 83 bytes of an all_reduce.1.et, written out.
+// The 83 bytes of an all_reduce.1.et.
 TEST(Chakra, ReadsTheWorkedExampleByteByByte) {
   const std::string file(
       "\x07\x0a\x05"
@@ -143,7 +143,7 @@ TEST(Chakra, EveryCutOfAFileIsRefusedOrReadsFewerNodes) {
     Kept kept;
     const base::Status status = read_bytes(file.substr(0, size), kept);
     EXPECT_TRUE(kept.nodes.empty()) << size;
-    EXPECT_EQ(status.ok(), size == 1) << size;  // after the metadata a file may end
+    EXPECT_EQ(status.ok(), size == 1) << size;  // a file may end after the metadata
   }
 }
 
@@ -218,7 +218,7 @@ TEST(Chakra, AGzipFileThatEndsEarlyIsRefused) {
   std::filesystem::remove(path);
 }
 
-// A megabyte of gzip that would be a gigabyte of nodes: each takes far more than its bytes here.
+// A megabyte of gzip that would become a gigabyte of nodes, each far larger than its bytes here.
 TEST(Chakra, AGzipFileThatUnpacksToFarMoreThanItIsIsRefusedEarly) {
   const std::string path = testing::TempDir() + std::to_string(::getpid()) + ".bomb.0.et";
   const std::string nodes(kFreeUnpackedBytes / 4, '\0');  // as many messages without content

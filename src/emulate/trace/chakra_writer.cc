@@ -49,7 +49,7 @@ ChakraWriter::ChakraWriter(std::unique_ptr<File> file) : file_(std::move(file)) 
 ChakraWriter::~ChakraWriter() = default;
 
 base::Result<std::unique_ptr<ChakraWriter>> ChakraWriter::create(const std::string& path) {
-  const char* mode = path.ends_with(".gz") ? "wb" : "wbT";  // T: as it is
+  const char* mode = path.ends_with(".gz") ? "wb" : "wbT";  // T: uncompressed
   const int fd =
       base::open_own_file(path.c_str(), base::Opening::kTruncate, base::Readers::kEveryone);
   gzFile file = fd < 0 ? nullptr : gzdopen(fd, mode);

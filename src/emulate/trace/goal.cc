@@ -13,7 +13,7 @@ namespace {
 
 using Words = std::vector<std::string_view>;
 
-// One rank's statements are kept until its block ends: "requires" may come after both.
+// Keeps one rank's statements until its block ends, because "requires" may follow both.
 class GoalReader {
  public:
   explicit GoalReader(NodeSink& sink) : sink_(sink) {}
@@ -109,7 +109,7 @@ base::Status GoalReader::end_rank() {
   return status;
 }
 
-// `label: what ...`; without a label: nothing can wait for it.
+// `label: what ...`; nothing can wait for a statement without a label.
 base::Status GoalReader::statement(const Words& words) {
   Words rest = words;
   Node node;

@@ -10,7 +10,7 @@
 namespace spillway::emulate {
 namespace {
 
-constexpr std::size_t kRemembered = 16;  // oddities of each kind, by id
+constexpr std::size_t kRemembered = 16;  // kept per kind, by id
 
 void remember(std::vector<RankGraph::Oddity>& list, std::uint64_t node, std::uint64_t names) {
   if (list.size() < kRemembered) {
@@ -18,7 +18,7 @@ void remember(std::vector<RankGraph::Oddity>& list, std::uint64_t node, std::uin
   }
 }
 
-// Finds nodes by id: in place where ids ascend, as they do in most files, else by a sorted list.
+// Finds nodes by id: by binary search if ids ascend, as in most files, else in a sorted list.
 class IdIndex {
  public:
   explicit IdIndex(RankGraph& graph) : nodes_(graph.nodes) {

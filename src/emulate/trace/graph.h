@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All ranks' traces in memory, as compact as simulations of thousands of ranks need them: 48 bytes
-// a node, four a dependency. Names are kept where asked for.
+// All ranks' traces in memory, compact enough to simulate thousands of ranks: 48 bytes per node, 4
+// per dependency. Names are kept on request.
 //
 //   GraphBuilder builder(options);
 //   read_trace(..., builder);  ...            reader.h
 //   World world = std::move(builder).finish();
 //
-// Dependencies are indices of nodes of the same rank; those that name no node, or their own, are
-// left out and counted. Of nodes with one id the first is meant.
+// Dependencies are indices of nodes of the same rank. Those that name no node, or their own, are
+// dropped and counted. If several nodes share an id, it means the first.
 //
-// Groups. A trace's own list says who is in a group (RankInfo::groups). Where it has none for a
-// name, the members are the ranks that use the name; the group without a name is everybody. Two
-// lists that differ are two groups, whatever their name.
+// Groups: a trace's own list defines the members of a group (RankInfo::groups). If it lacks a name,
+// the members are the ranks that use that name. The group without a name is all ranks. Two
+// different lists are two groups, even under one name.
 //
-// Plain values, not changed after finish(). Limits: kMaxGraphNodes and kMaxGraphEdges for all ranks
-// together; whoever goes beyond gets an error that names them.
+// Plain values, unchanged after finish(). Limits: kMaxGraphNodes and kMaxGraphEdges for all ranks
+// together; a trace beyond them fails with an error that names the limit.
 #pragma once
 
 #include <cstdint>
@@ -33,14 +33,14 @@ inline constexpr std::uint64_t kMaxGraphNodes = 400'000'000;
 inline constexpr std::uint64_t kMaxGraphEdges = 2'000'000'000;
 inline constexpr std::uint32_t kNoPeer = UINT32_MAX;
 
-// A node of a rank; in all members of RankGraph its index.
+// Index of a rank's node in every member of RankGraph.
 using NodeIndex = std::uint32_t;
 
 struct GraphNode {
   std::uint64_t id = 0;
   std::int64_t duration_ns = 0;
   std::uint64_t bytes = 0;
-  std::uint32_t group = 0;  // of a collective: index into World::groups
+  std::uint32_t group = 0;  // for a collective: index into World::groups
   std::uint32_t peer = kNoPeer;
   std::int32_t tag = 0;
   std::uint16_t root = 0;
@@ -51,7 +51,7 @@ struct GraphNode {
   bool on_host = false;
 
   bool communicates() const { return kind != NodeKind::kOther && kind != NodeKind::kCompute; }
-  // What can be carried out: all that says what it moves. The rest takes its time, and no more.
+  // True if the node says everything about what it moves. Others only take their time.
   bool is_complete() const {
     return kind == NodeKind::kCollective
                ? has_collective && (has_bytes || collective == CollectiveKind::kBarrier)
@@ -61,17 +61,17 @@ struct GraphNode {
 };
 
 struct RankGraph {
-  std::string source;  // the file, for messages
+  std::string source;  // the file, for error messages
   std::vector<GraphNode> nodes;
-  std::vector<std::uint64_t> first_dep;  // per node, and one past the last
+  std::vector<std::uint64_t> first_dep;  // per node, and one more for the end
   std::vector<NodeIndex> deps;
   std::vector<std::string> names;  // per node, or empty
 
-  // What was left out, with the first few by id.
+  // Dropped dependencies and duplicate ids: counts, and the first few.
   std::uint64_t dangling = 0;
   std::uint64_t own = 0;
   std::uint64_t duplicates = 0;
-  std::uint64_t control_dangling = 0;  // of control dependencies, whether they count or not
+  std::uint64_t control_dangling = 0;  // of control dependencies, whether or not they are followed
   std::uint64_t control_own = 0;
   struct Oddity {
     std::uint64_t node = 0;
@@ -92,9 +92,9 @@ struct GraphGroup {
 };
 
 struct World {
-  std::vector<RankGraph> ranks;  // by rank; one without a trace has no nodes
+  std::vector<RankGraph> ranks;  // by rank; no nodes if the rank has no trace
   std::vector<bool> has_trace;
-  std::vector<GraphGroup> groups;  // the first is everybody
+  std::vector<GraphGroup> groups;  // the first is all ranks
 
   std::uint32_t size() const { return static_cast<std::uint32_t>(ranks.size()); }
   std::uint64_t nodes() const;
@@ -110,7 +110,7 @@ class GraphBuilder final : public NodeSink {
  public:
   explicit GraphBuilder(GraphOptions options) : options_(options) {}
 
-  // What comes next is from this file; its rank where it does not say one itself.
+  // The following nodes come from this file. `rank` is used if the file does not name one.
   void set_source(std::string source, std::uint32_t rank);
   base::Status on_rank(const RankInfo& info) override;
   base::Status on_node(const Node& node) override;
@@ -140,10 +140,10 @@ class GraphBuilder final : public NodeSink {
   std::map<std::string, std::vector<std::uint32_t>, std::less<>> declared_;  // of this rank
   std::map<std::string, std::uint32_t, std::less<>> used_;                   // of this rank
   std::map<std::pair<std::string, std::vector<std::uint32_t>>, std::uint32_t> known_groups_;
-  std::vector<bool> by_use_;  // per group: members are who uses it
+  std::vector<bool> by_use_;  // per group: its members are the ranks that use it
 };
 
-// Who waits for a node, and for how many each waits: dependencies the other way round.
+// The reverse of dependencies: for each node, the nodes that wait for it.
 class Dependents {
  public:
   explicit Dependents(const RankGraph& graph);
@@ -157,7 +157,7 @@ class Dependents {
   std::vector<NodeIndex> nodes_;
 };
 
-// How many dependencies each node has.
+// The number of dependencies of each node.
 std::vector<std::uint32_t> dependency_counts(const RankGraph& graph);
 
 }  // namespace spillway::emulate

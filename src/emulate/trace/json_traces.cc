@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-// ------------------------------------------------------------------ values of any spelling
+// ------------------------------------------------------------------ values in any spelling
 
 std::optional<std::int64_t> integer_in(const json& value) {
   if (value.is_number_unsigned()) {
@@ -75,7 +75,7 @@ void ids_at(const json& object, const char* key, std::vector<std::uint64_t>& ids
       take(value);
     }
   } else {
-    take(*found);  // PyTorch has one caller, as a number
+    take(*found);  // PyTorch writes its single caller as a number
   }
 }
 
@@ -117,7 +117,7 @@ void read_workload_node(const json& object, Node& node) {
 
 // ------------------------------------------------------------------ PyTorch's form
 
-// `attrs` is a list of {"name", "value"}; older schemas have members of the node itself.
+// `attrs` is a list of {"name", "value"}; older schemas use members of the node itself.
 const json* attribute_of(const json& object, std::string_view name) {
   if (const auto attrs = object.find("attrs"); attrs != object.end() && attrs->is_array()) {
     for (const json& entry : *attrs) {
@@ -150,7 +150,7 @@ std::uint64_t element_bytes(const std::string& type) {
   return type == "Byte" || type == "Char" || type == "Bool" ? 1 : 4;
 }
 
-// The first string among the values of the inputs, at any depth a file has (two).
+// Returns the first string among the input values, at any depth (files use two).
 std::string first_input_text(const json& object) {
   const auto inputs = object.find("inputs");
   if (inputs == object.end()) {
@@ -166,7 +166,7 @@ std::string first_input_text(const json& object) {
   return text_in(*values);
 }
 
-// ------------------------------------------------------------------ the reading
+// ------------------------------------------------------------------ reading
 
 enum class JsonKind { kUnknown, kWorkload, kPytorch };
 
@@ -174,7 +174,7 @@ class JsonTraceReader {
  public:
   explicit JsonTraceReader(NodeSink& sink) : sink_(sink) {}
 
-  // nlohmann's callback: false drops what was read.
+  // nlohmann's callback; returning false drops the parsed value.
   bool take(int depth, json::parse_event_t event, json& parsed) {
     if (!status_.ok()) {
       return false;
@@ -215,7 +215,7 @@ class JsonTraceReader {
   }
   void take_member(const json& value) {
     if (value.is_string() && info_.version.empty()) {
-      info_.version = value.get<std::string>();  // "schema", which is the first of them
+      info_.version = value.get<std::string>();  // "schema" comes first
     }
   }
   void take_node(const json& object) {
@@ -228,7 +228,7 @@ class JsonTraceReader {
       info_.groups = parse_process_groups(first_input_text(object));
     } else if (!begun_ && in_ == JsonKind::kPytorch && node_.kind != NodeKind::kCollective &&
                held_.size() < kMostHeld) {
-      held_.push_back(node_);  // groups come after the first few nodes
+      held_.push_back(node_);  // groups follow the first few nodes
       return;
     }
     hand_out();

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Execution traces as JSON, of two kinds that their outer member tells apart:
+// Execution traces as JSON, in two formats that the outer member tells apart:
 //
 //   "workload_graph"  Chakra's JSON form: Id, Name, NodeType, is_cpu_op, runtime (microseconds),
 //                     data_deps, comm_type, comm_size, comm_src, comm_dst, comm_tag
-//   "nodes"           PyTorch's execution trace (schema 1.0.x): a tree of calls. Each node's caller
+//   "nodes"           PyTorch's execution trace (schema 1.0.x), a tree of calls. Each node's caller
 //                     is its control dependency. A record_param_comms node that names its
-//                     collective is one, with the bytes of its input; process_group:init nodes say
-//                     who is in which group. Such traces have no data dependencies between calls:
-//                     communication is put into the order of the program, one after another.
+//                     collective becomes one, with the bytes of its input. process_group:init nodes
+//                     define the groups. Such traces have no data dependencies between calls, so
+//                     communication runs in the order of the program, one after another.
 //
-// The text is held in memory, the nodes are not: each is handed out when it has been read. Text
-// that is not JSON is an error with the place. Limit: kMaxJsonBytes.
+// The text is held in memory, but each node is handed out as soon as it has been read. Text that is
+// not JSON is an error that names the place. Limit: kMaxJsonBytes.
 #pragma once
 
 #include <cstddef>

@@ -86,7 +86,7 @@ void Linter::look_at_ids(const RankGraph& graph) {
   }
 }
 
-// Takes nodes whose dependencies are gone until none is left; what stays is on a cycle or behind
+// Removes nodes without open dependencies until none is left. The rest are on a cycle or depend on
 // one.
 void Linter::look_at_cycles(const RankGraph& graph) {
   const Dependents dependents(graph);
@@ -113,7 +113,7 @@ void Linter::look_at_cycles(const RankGraph& graph) {
   }
 }
 
-// From a node that is left, always to a dependency that is left too: it must come round.
+// Walks from a remaining node, always to a remaining dependency, until a node repeats.
 void Linter::name_cycle(const RankGraph& graph, const std::vector<std::uint32_t>& left) {
   const auto is_left = [&left](NodeIndex node) { return left[node] > 0; };
   NodeIndex node = 0;
@@ -159,7 +159,7 @@ void Linter::look_at_nodes(const RankGraph& graph) {
   }
 }
 
-// Every member calls as many as the others; who calls is a member.
+// Every caller must be a member, and all members must call equally often.
 void Linter::look_at_groups() {
   std::vector<std::uint32_t> calls(world_.groups.size(), 0);
   for (std::uint32_t rank = 0; rank < world_.size(); ++rank) {
@@ -186,7 +186,7 @@ void Linter::look_at_groups() {
   }
 }
 
-// What the first caller of each collective calls, all others must.
+// All callers of a collective must call what its first caller calls.
 void Linter::look_at_calls() {
   constexpr std::uint32_t kNobody = UINT32_MAX;
   std::vector<NodePlace> first(meetings_.first_message(), NodePlace{kNobody, 0});
@@ -272,8 +272,8 @@ void Linter::look_at_missing_ranks() {
 
 // ------------------------------------------------------------------ what cannot run
 
-// All ranks at once, in no time: computing and sending end at once, a receive when its message was
-// sent, a collective when all members that have a trace have come.
+// Runs all ranks without time. Computing and sending end at once. A receive ends when its message
+// was sent, a collective when all members that have a trace have arrived.
 class UntimedRun {
  public:
   UntimedRun(const World& world, const Meetings& meetings)

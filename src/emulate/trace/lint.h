@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is wrong with traces, by file and node, before anybody waits for them:
+// Finds errors in traces, by file and node, before a run would hang on them:
 //
-//   error    a cycle, ids that are there twice, dependencies on no node or on the node itself,
-//   members
-//            of a collective who do not call the same, messages nobody sends or receives, and
-//            whatever can never run, by group and number, with who comes and who does not
-//   warning  communication that does not say its kind, size or other end: it takes its time in a
-//            replay and moves nothing
+//   error    a cycle, duplicate ids, dependencies on no node or on the node itself, members of a
+//            collective that call different ones, messages without a sender or receiver, and
+//            whatever can never run, by group and number, with the ranks that arrive and those that
+//            do not
+//   warning  communication without its kind, size or peer: a replay spends its time and moves
+//            nothing
 //   note     ranks without a trace; control dependencies that could not be followed
 //
-// Linear in nodes and dependencies (sorting by id aside, where a file does not have them in order),
-// and iterative: chains of any length are walked, not recursed into. Of each kind the first
-// kMaxFindingsPerKind are told of and the rest counted.
+// Linear in nodes and dependencies, except that ids are sorted if the file does not order them.
+// Iterative: chains of any length are walked without recursion. The first kMaxFindingsPerKind of
+// each kind are reported; the rest are counted.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,7 @@ inline constexpr std::uint64_t kMaxFindingsPerKind = 20;
 
 struct LintReport {
   std::vector<Finding> findings;
-  std::uint64_t counts[kFindingKinds] = {};  // also of what is not told of
+  std::uint64_t counts[kFindingKinds] = {};  // includes findings that are not reported
 
   std::uint64_t count(Severity severity) const;
 };

@@ -79,7 +79,7 @@ TEST(Lint, WhoDoesNotComeIsNamedWithGroupAndNumber) {
             "all-reduce 1 of group 'dp': ranks 0-1 came, rank 2 did not");
 }
 
-// Two groups whose members wait for each other: every file alone is fine.
+// Two groups whose members wait for each other, though every file alone is fine.
 TEST(Lint, GroupsThatCrossCannotRun) {
   const auto call = [](std::uint64_t id, const char* group, std::vector<std::uint64_t> deps) {
     return collective_node(id, CollectiveKind::kAllReduce, 64, group, std::move(deps));
@@ -146,8 +146,8 @@ TEST(Lint, TheRealTraceIsSoundButForSizesAndControl) {
   EXPECT_EQ(count_of(report, FindingKind::kIncomplete), 14U);
   EXPECT_EQ(first_of(report, FindingKind::kControl).text,
             "1277 control dependencies name no node and 383 their own node");
-  EXPECT_LT(took, harness::patience(std::chrono::seconds(5)));  // quiet, a tenth of a second
-  // Followed, control dependencies make circles: a tree of calls is no order of work.
+  EXPECT_LT(took, harness::patience(std::chrono::seconds(5)));  // about 0.1 s on an idle machine
+  // Followed control dependencies form cycles, because a call tree is no order of execution.
   EXPECT_EQ(
       count_of(lint(read_world(path, {.follows_control = true}).value()), FindingKind::kCycle), 1U);
 }

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kMostRuns = 8;
 
-// Ranks fit into 16 bits.
+// Each rank fits into 16 bits.
 std::uint64_t channel_key(std::uint32_t from, std::uint32_t to, std::int32_t tag) {
   return std::uint64_t{from} << 48 | std::uint64_t{to} << 32 | static_cast<std::uint32_t>(tag);
 }
@@ -34,8 +34,8 @@ Meetings::Meetings(const World& world) : world_(world) {
   match_messages();
 }
 
-// First each node's number within its group, then, when it is known how many each group has, where
-// the group's meetings begin.
+// First numbers each node within its group. Once the size of every group is known, adds the index
+// of the group's first meeting.
 void Meetings::match_collectives() {
   std::vector<std::uint32_t> calls(world_.groups.size(), 0);
   std::vector<std::uint32_t> most(world_.groups.size(), 0);
@@ -112,7 +112,7 @@ void Meetings::match_messages() {
 }
 
 std::uint32_t Meetings::group_of(MeetingIndex meeting) const {
-  // The last group that begins at or before it; groups without collectives begin where the next do.
+  // The last group that begins at or before `meeting`; an empty group begins where the next does.
   const auto found = std::upper_bound(group_first_.begin(), group_first_.end(), meeting);
   return static_cast<std::uint32_t>(found - group_first_.begin() - 1);
 }

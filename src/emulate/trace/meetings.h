@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which nodes of different ranks belong together. A meeting is one collective of one group, all of
-// whose members come to it, or one message, which its sender and its receiver come to.
+// Matches nodes of different ranks. A meeting is one collective of one group, with all its members,
+// or one message, with its sender and its receiver.
 //
-// The n-th collective of a group in a rank's file meets the n-th of every other member; the n-th
-// send to a rank with a tag meets that rank's n-th receive from the sender with that tag. The
-// order is the file's, not the one in which nodes happen to become ready: the real run called them
-// in one order, and a replay must not mix them up. Only nodes that say what they move count
-// (GraphNode::is_complete()).
+// The n-th collective of a group in a rank's file meets the n-th of every other member. The n-th
+// send to a rank with a tag meets that rank's n-th receive from the sender with that tag. The order
+// is the file's, not that in which nodes become ready: the real run called them in this order, and
+// a replay must keep it. Only nodes that say what they move count (GraphNode::is_complete()).
 //
-// Made once from a world, which outlives it. Four bytes a node.
+// Built once from a world, which must outlive it. Four bytes per node.
 #pragma once
 
 #include <cstdint>
@@ -41,19 +40,19 @@ class Meetings {
  public:
   explicit Meetings(const World& world);
 
-  // kNoMeeting where the node moves nothing.
+  // kNoMeeting if the node moves nothing.
   MeetingIndex of(std::uint32_t rank, NodeIndex node) const { return meeting_of_[rank][node]; }
   std::size_t count() const { return count_; }
-  // Below: collectives; from it on: messages.
+  // Meetings below this are collectives; the others are messages.
   MeetingIndex first_message() const { return first_message_; }
   bool is_collective(MeetingIndex meeting) const { return meeting < first_message_; }
 
-  // Of a collective: its group, its number within it, and how many can come, which are the members
-  // that have a trace.
+  // For a collective: its group, its number within the group, and how many ranks can come. These
+  // are the members that have a trace.
   std::uint32_t group_of(MeetingIndex meeting) const;
   std::uint32_t sequence_of(MeetingIndex meeting) const;
   std::uint32_t expected(std::uint32_t group) const { return expected_[group]; }
-  // How many collectives a rank calls in a group is the difference of what lies between.
+  // The number of collectives in a group: the most that one rank calls.
   std::uint32_t calls(std::uint32_t group) const {
     return group_first_[group + 1] - group_first_[group];
   }
@@ -81,7 +80,7 @@ class Meetings {
   std::size_t count_ = 0;
 };
 
-// "0-2, 5": of ascending ranks, at most a few runs of them.
+// "0-2, 5": ascending ranks, at most a few ranges.
 std::string ranks_text(std::span<const std::uint32_t> ranks);
 // "rank 3", "ranks 0-2, 5".
 std::string ranks_subject(std::span<const std::uint32_t> ranks);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Several jobs as one trace, to be run on one network at once. Each job's ranks, groups and
-// messages stay its own:
+// Merges several jobs into one trace, to run them on one network at the same time. Each job keeps
+// its own ranks, groups and messages:
 //
-//   ranks    kBehind: one job behind the other. kAmong: rank 0 of each, then rank 1 of each, so
-//   that
+//   ranks    kBehind: one job after the other. kAmong: rank 0 of each, then rank 1 of each, so that
 //            a host with as many ranks as there are jobs has one of each
-//   groups   "1/dp" is the second job's "dp", and "1/" all of its ranks
+//   groups   "1/dp" is the second job's "dp", and "1/" all its ranks
 //
 // A sink between a reader and a writer. One thread.
 #pragma once
@@ -22,7 +21,7 @@ namespace spillway::emulate {
 
 enum class MergeOrder : std::uint8_t { kBehind, kAmong };
 
-// How many ranks a trace has, as it is read.
+// Counts the ranks of a trace while it is read.
 class RankCounter final : public NodeSink {
  public:
   void set_default_rank(std::uint32_t rank) { default_rank_ = rank; }
@@ -37,10 +36,10 @@ class RankCounter final : public NodeSink {
 
 class JobMerger final : public NodeSink {
  public:
-  // `ranks`: of each job. `out` outlives it.
+  // `ranks`: the size of each job. `out` must outlive the merger.
   JobMerger(const std::vector<std::uint32_t>& ranks, MergeOrder order, NodeSink& out);
 
-  // What comes next is of this job, and of this rank where it does not say so itself.
+  // The following nodes belong to this job; `rank` is used if the trace does not name one.
   void set_source(std::size_t job, std::uint32_t rank);
   base::Status on_rank(const RankInfo& info) override;
   base::Status on_node(const Node& node) override;

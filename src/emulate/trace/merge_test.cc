@@ -8,7 +8,7 @@
 namespace spillway::emulate {
 namespace {
 
-// What comes out of a merger, by rank.
+// A merger's output, by rank.
 struct MergedTrace final : NodeSink {
   base::Status on_rank(const RankInfo& info) override {
     infos[*info.rank] = info;
@@ -71,7 +71,7 @@ MergedTrace two_and_three(MergeOrder order) {
 TEST(JobMerger, JobsAreOneBehindTheOther) {
   const MergedTrace merged = two_and_three(MergeOrder::kBehind);
   ASSERT_EQ(merged.infos.size(), 5U);
-  const RankInfo& fourth = merged.infos.at(3);  // rank 1 of the second
+  const RankInfo& fourth = merged.infos.at(3);  // rank 1 of the second job
   EXPECT_EQ(fourth.world, 5U);
   EXPECT_EQ(fourth.groups[0].name, "1/");
   EXPECT_EQ(fourth.groups[0].ranks, (std::vector<std::uint32_t>{2, 3, 4}));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Nodes of traces (chakra/node.h) under the names that this folder uses.
+// Nodes of traces (chakra/node.h) under this folder's namespace.
 #pragma once
 
 #include "chakra/node.h"

@@ -47,12 +47,12 @@ std::optional<NumberedName> numbered(std::string_view name) {
   return NumberedName{name.substr(0, dot), *rank};
 }
 
-// Files that are not the user's, such as the "._" ones that macOS puts beside each file.
+// Hidden files, such as the "._" ones that macOS writes beside each file.
 bool is_hidden(std::string_view name) {
   return name.starts_with('.');
 }
 
-// "resnet.2024.json" is no rank's but where there is a "resnet.0.json" or the like beside it.
+// "resnet.2024.json" is a rank's file only if "resnet.0.json" or the like lies beside it.
 bool is_one_of_several(const fs::path& path, const NumberedName& number) {
   const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
   for (const char* end : {".et", ".et.gz", ".json", ".json.gz"}) {
@@ -115,7 +115,7 @@ base::Result<std::vector<TraceFile>> find_trace_files(const std::string& place) 
     return status;
   }
   if (files.size() == 1) {
-    files[0].rank = 0;  // a number that counts nothing
+    files[0].rank = 0;  // a single file is rank 0, whatever its number
   }
   return files;
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Traces by where they are: files, their format, their ranks.
+// Finds traces by place: their files, formats and ranks.
 //
-// A place is a file, a folder, or a prefix: PREFIX.0.et, PREFIX.1.et and so on, as tools write
-// them; also .json, and each with .gz behind it. Formats are told by the name's end (.et Chakra,
-// .json Chakra's or PyTorch's JSON, .goal GOAL), else by how the text begins.
+// A place is a file, a folder, or a prefix of PREFIX.0.et, PREFIX.1.et and so on, as tools write
+// them. The ending may also be .json, and each may be followed by .gz. The format follows from the
+// name's ending (.et Chakra, .json Chakra's or PyTorch's JSON, .goal GOAL), else from the beginning
+// of the text.
 #pragma once
 
 #include <cstdint>
@@ -23,15 +24,15 @@ enum class TraceFormat : std::uint8_t { kChakra, kJson, kGoal, kSimai };
 
 struct TraceFile {
   std::string path;
-  std::uint32_t rank = 0;  // by its name; 0 where it has none, or is the only one
+  std::uint32_t rank = 0;  // from its name; 0 if it has no number or is the only file
 };
 
-// In the order of their ranks. Two files of one rank, and folders with several traces, are errors.
+// Ordered by rank. Two files of one rank, or a folder with several traces, are an error.
 base::Result<std::vector<TraceFile>> find_trace_files(const std::string& place);
 
 TraceFormat format_of(const std::string& name, std::string_view beginning);
 base::Status read_trace(TraceFormat format, ByteSource& source, NodeSink& sink);
-// Messages begin with the path.
+// Error messages begin with the path.
 base::Status read_trace_file(const std::string& path, NodeSink& sink);
 
 base::Result<World> read_world(const std::string& place, GraphOptions options);

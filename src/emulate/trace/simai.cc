@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kRowWords = 12;
 
-// Among whom a row's communication is.
+// The ranks that a row's communication involves.
 enum class Among : std::uint8_t { kTensor, kData, kExpert, kExpertData };
 
 struct RowPart {
@@ -137,7 +137,7 @@ class SimaiRank {
   Node node_;
   std::uint64_t next_id_ = 0;
   std::optional<std::uint64_t> last_;
-  std::vector<std::uint64_t> beside_;  // communication of weight gradients
+  std::vector<std::uint64_t> beside_;  // nodes of weight gradients' communication
 };
 
 std::string SimaiRank::group_name(Among among) const {
@@ -160,7 +160,7 @@ std::string SimaiRank::group_name(Among among) const {
 
 GroupInfo SimaiRank::group(Among among) const {
   const std::uint32_t in_stage = header_.tensor * header_.data();
-  const std::uint32_t first = rank_ / in_stage * in_stage;  // of the stage
+  const std::uint32_t first = rank_ / in_stage * in_stage;  // first rank of the stage
   const std::uint32_t tensor = rank_ % header_.tensor;
   const std::uint32_t data = rank_ % in_stage / header_.tensor;
   GroupInfo made{group_name(among), {}};
@@ -288,7 +288,7 @@ base::Status read_simai(std::string_view text, NodeSink& sink) {
     return status;
   }
   std::vector<SimaiRow> rows;
-  lines.next(line);  // how many rows; they are counted as they come
+  lines.next(line);  // number of rows; ignored
   while (lines.next(line)) {
     split_words(line, words);
     if (words.empty()) {

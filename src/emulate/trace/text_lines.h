@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lines and words of a text, for readers of text traces. Views into the text; no copies.
+// Lines and words of a text, for the readers of text traces. Views into the text; no copies.
 #pragma once
 
 #include <charconv>
@@ -26,14 +26,14 @@ class TextLines {
     ++number_;
     return true;
   }
-  std::size_t number() const { return number_; }  // of the line last handed out, from 1
+  std::size_t number() const { return number_; }  // of the latest line, from 1
 
  private:
   std::string_view rest_;
   std::size_t number_ = 0;
 };
 
-// Replaces `words` by the line's, at most `most`; the rest of the line is left out.
+// Replaces `words` by at most the first `most` words of the line.
 inline void split_words(std::string_view line, std::vector<std::string_view>& words,
                         std::size_t most = 64) {
   constexpr std::string_view kSpace = " \t\r\f\v";

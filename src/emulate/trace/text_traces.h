@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Two kinds of traces as text, each with all ranks in one file.
+// Two text formats of traces, each with all ranks in one file.
 //
 // GOAL (LogGOPSim, ATLAHS):
 //
 //   num_ranks 2
 //   rank 0 {
 //   l1: calc 100                      nanoseconds
-//   l2: send 10b to 1 tag 0           `cpu n` and `nic n` behind a statement are passed over
+//   l2: send 10b to 1 tag 0           `cpu n` and `nic n` after a statement are skipped
 //   l3: recv 10b from 1 tag 0
-//   l2 requires l1                    l2 runs when l1 has ended; irequires: when it has begun,
-//   which }                                 is taken as requires
+//   l2 requires l1                    l2 runs when l1 has ended; irequires (when l1 has begun)
+//   }                                 is treated as requires
 //
-// Labels are numbered in the order of their statements.
+// A label's number is that of its statement.
 //
 // SimAI (and AICB):
 //
@@ -21,14 +21,14 @@
 //   2                                 rows
 //   name -1 fwd_ns COMM bytes input_grad_ns COMM bytes weight_grad_ns COMM bytes update_ns
 //
-// Every rank does all rows: forward from the first to the last, then back from the last to the
-// first, one after another; a weight gradient's communication runs beside what follows it, and
-// updates wait for all of it. Communication is among the tensor-parallel ranks, that of weight
-// gradients among the data-parallel ones; a suffix _EP or _DP_EP says otherwise. Ranks are numbered
-// tensor-parallel first, then data-parallel, then by pipeline stage; what stages hand each other
-// (pp_comm) is not in the rows, and left out.
+// Every rank runs all rows one after another: forward from the first to the last, then back to the
+// first. A weight gradient's communication runs beside what follows; the updates wait for all of
+// it. Communication is among the tensor-parallel ranks, for weight gradients among the
+// data-parallel ones; a suffix _EP or _DP_EP changes that. Ranks are numbered tensor-parallel
+// first, then data-parallel, then by pipeline stage. The rows do not contain transfers between
+// stages (pp_comm), so these are left out.
 //
-// What is not understood is an error that quotes the line. Limits: kMaxTextBytes, kMaxTraceRanks,
+// Unknown text is an error that quotes the line. Limits: kMaxTextBytes, kMaxTraceRanks;
 // kMaxSimaiNodes and kMaxSimaiMembers over all ranks.
 #pragma once
 

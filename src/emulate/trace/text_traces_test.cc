@@ -70,7 +70,7 @@ constexpr std::string_view kSimaiText =
 TEST(Simai, EveryRankDoesTheRowsForwardAndBack) {
   const World world = read_text_world(read_simai, kSimaiText);
   ASSERT_EQ(world.size(), 8U);
-  // Two rows forward, four parts back, the update; collectives beside them.
+  // Two rows forward, four parts back and the update, with collectives beside them.
   for (const RankGraph& rank : world.ranks) {
     ASSERT_EQ(rank.nodes.size(), 2U + 4 + 1 + 4);
     EXPECT_EQ(rank.nodes.back().duration_ns, 150);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What tests of traces share: nodes by a few words, worlds made of them, files that others wrote.
+// Helpers for tests of traces: short node constructors, worlds made of them, foreign files.
 #pragma once
 
 #include <filesystem>
@@ -46,7 +46,7 @@ inline Node message_node(std::uint64_t id, NodeKind kind, std::uint32_t peer, st
   return node;
 }
 
-// One list of nodes per rank; every rank knows the groups.
+// Takes one list of nodes per rank; every rank declares the groups.
 inline World world_of(const std::vector<std::vector<Node>>& ranks,
                       const std::vector<GroupInfo>& groups = {}, GraphOptions options = {}) {
   GraphBuilder builder(options);
@@ -63,7 +63,7 @@ inline World world_of(const std::vector<std::vector<Node>>& ranks,
   return std::move(builder).finish();
 }
 
-// Nothing where the files are not on this machine.
+// Empty if the files are not on this machine.
 inline std::filesystem::path foreign_traces() {
   const std::filesystem::path found =
       std::filesystem::path(SPILLWAY_TEST_DATA) / "../../../shared/data/chakra";

@@ -1,44 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the kernels are handed: plain values that the host's compiler and the run-time compiler lay
-// out alike. Pointers are the device's. This file is read by both, so it includes nothing.
+// The kernels' arguments: plain values with the same layout for the host's compiler and the runtime
+// compiler. Pointers are device pointers. Both compilers read this file, so it includes nothing.
 #pragma once
 
 namespace spillway::gpu {
 
-// A cell of the chi-square test (codec/row_encoder.cc), the outer ones taken together.
+// Cells of the chi-square test (codec/row_encoder.cc), with the outer ones merged.
 inline constexpr unsigned kTestCells = 113;
-// Magnitudes of prefixes of 1 to 8 planes: those of p planes begin at 2^(p-1) - 1.
+// Magnitudes for prefixes of 1 to 8 planes: those for p planes begin at index 2^(p-1) - 1.
 inline constexpr unsigned kPrefixMagnitudes = 255;
 
 struct CodeTables {
   double cell_mass[kTestCells];
   double inverse_mass[kTestCells];
   double threshold;
-  float magnitudes[2][kPrefixMagnitudes];  // by codec::Estimate
+  float magnitudes[2][kPrefixMagnitudes];  // indexed by codec::Estimate
 };
 
-// codec::RowHeader, of one row.
+// codec::RowHeader for one row.
 struct RowCode {
   float scale;
   unsigned rotations;
 };
 
-// The elements of a tensor.
+// Element type of a tensor.
 enum class Element : unsigned { kFloat32, kBfloat16, kFloat16 };
 
-// How a message's planes lie: packet p of the message at p * packet_stride, its planes one behind
-// the other, as packetize::Packetizer cuts them.
+// Layout of a message's planes: packet p of the message begins at p * packet_stride. Its planes
+// follow each other, as packetize::Packetizer writes them.
 struct MessageShape {
   unsigned long long values;  // of the tensor
-  unsigned row_log2;          // of all rows but the last
+  unsigned row_log2;          // of all rows except the last
   unsigned planes;
-  unsigned quanta;           // of 32 coordinates, in a packet
-  unsigned packets_per_row;  // in one that is not the last
+  unsigned quanta;           // units of 32 coordinates per packet
+  unsigned packets_per_row;  // in a row that is not the last
   unsigned packet_stride;    // bytes, a multiple of 4
 };
 
-// Rows of one length. A block takes a tile of 2^tile_log2 coordinates: one row, or several.
+// Rows of one length. A block processes a tile of 2^tile_log2 coordinates: one row or several.
 struct RowRange {
   unsigned first;
   unsigned count;
@@ -50,19 +50,19 @@ struct EncodeArguments {
   const void* values;
   unsigned char* payload;
   RowCode* rows;
-  const float* factors;  // by row, that values are multiplied by; none: by nothing
+  const float* factors;  // per row, multiplies its values; null: no scaling
   const CodeTables* tables;
   unsigned long long key;  // of the message's rotations
   MessageShape shape;
   RowRange range;
 };
 
-// What becomes of decoded values: they are written, added to what is there, or taken off it.
+// What happens to decoded values: they are written, or added to or subtracted from the old ones.
 enum class Store : unsigned { kWrite, kAdd, kSubtract };
 
 struct DecodeArguments {
   const unsigned char* payload;
-  const unsigned short* received;  // bytes of planes, by packet; none: all
+  const unsigned short* received;  // bytes of planes, per packet; null: all
   const RowCode* rows;
   void* values;
   const CodeTables* tables;
@@ -73,7 +73,7 @@ struct DecodeArguments {
   Store store;
 };
 
-// The rotation by itself: one round, unnormalised.
+// One unnormalised rotation round alone.
 struct RotateArguments {
   const float* from;
   float* to;
@@ -81,11 +81,11 @@ struct RotateArguments {
   RowRange range;
 };
 
-// A tensor's elements as floats, with what they are owed.
+// Converts elements to floats and adds their residuals.
 struct WidenArguments {
   const void* from;
   float* to;
-  const float* owed;  // none: nothing
+  const float* owed;  // residuals; null: none
   unsigned long long count;
 };
 
@@ -95,16 +95,16 @@ struct RowMeasure {
   int exponent;
 };
 
-// What a row of levels is made of, or becomes.
+// How a row of levels is encoded or decoded.
 enum class LevelRowKind : unsigned {
-  kValues,     // of its values
-  kAlike,      // of coordinates that are zero; or, decoded, its factor throughout
-  kNothing,    // levels of zero, which mean nothing
-  kForgotten,  // zeros, whatever is done with decoded values
+  kValues,     // from its values
+  kAlike,      // encode: all coordinates are zero; decode: `factor` everywhere
+  kNothing,    // all levels are zero and carry no meaning
+  kForgotten,  // zeros, whatever `store` says
 };
 
 struct LevelRow {
-  float factor;  // of coordinates: of a rotated row, or on the way back
+  float factor;  // scales the coordinates of the rotated row, or of the way back
   int exponent;  // its values are divided by this power of two
   LevelRowKind kind;
 };
@@ -116,7 +116,7 @@ struct Lanes {
   unsigned lanes;
 };
 
-// The rows that levels are of, with the key of their rotations and draws.
+// The rows behind the levels, with the key of their rotations and draws.
 struct LevelTensor {
   const void* values;
   unsigned long long count;
@@ -134,7 +134,7 @@ struct RoundArguments {
   LevelTensor tensor;
   const LevelRow* rows;
   unsigned short* levels;  // of all coordinates, row by row
-  unsigned* clipped;       // how many is added to it
+  unsigned* clipped;       // the number of clipped values is added here
   RowRange range;
   unsigned rank;
   float range_of_levels;
@@ -148,14 +148,14 @@ struct PackArguments {
   Lanes lanes;
 };
 
-// Of a chunk of sums: its contributors times the range, and one over it; 0 of none.
+// A chunk of sums: its contributors times the range, and the reciprocal; 0 without contributors.
 struct ChunkShare {
   unsigned middle;
   float unit;
 };
 
 struct SumArguments {
-  LevelTensor tensor;  // where values go
+  LevelTensor tensor;  // where values are stored
   const unsigned long long* words;
   const ChunkShare* chunks;
   const LevelRow* rows;
@@ -164,10 +164,10 @@ struct SumArguments {
   Store store;
 };
 
-// Values that are zero as soon as one of them is not finite.
+// Sets all values to zero if one of them is not finite.
 struct FiniteArguments {
   float* values;
-  unsigned* found;  // not 0: one is not; in the first pass that is found out
+  unsigned* found;  // non-zero: one is not finite; set by the first pass
   unsigned long long count;
 };
 

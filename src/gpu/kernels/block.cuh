@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the kernels need of a device. Kernels are written in steps: each_thread() runs a step for
-// every thread of the block and meets at a barrier; between steps everything lives in shared
-// memory. The same sources therefore run on a CPU, a thread after the other (block_testing.h), and
-// the order of threads within a step must not matter.
+// The device functions that the kernels need. Kernels are written in steps: each_thread() runs a
+// step for every thread of the block and ends with a barrier. Between steps all data is in shared
+// memory. So the same sources run on a CPU, one thread after the other (block_testing.h). The order
+// of threads within a step must not matter.
 
 namespace spillway::gpu {
 
@@ -37,17 +37,17 @@ DEVICE float fused(float a, float b, float c) {
   return __fmaf_rn(a, b, c);
 }
 
-// Of a number from 0 to 2^23 - 1, rounded down.
+// Rounds a number from 0 to 2^23 - 1 down.
 DEVICE unsigned whole_of(float number) {
   return __float_as_uint(__fadd_rz(number, 8388608.0F)) & 0x7FFFFFU;
 }
 
-// Four of the eight bytes of `low` and `high`, by the digits of `which`, the lowest first.
+// Picks four of the eight bytes of `low` and `high`; the digits of `which` name them, lowest first.
 DEVICE unsigned pick_bytes(unsigned low, unsigned high, unsigned which) {
   return __byte_perm(low, high, which);
 }
 
-// The larger of what is there and `value`. All threads of a warp come here with the same `slot`.
+// Atomic maximum. All threads of a warp must call this with the same `slot`.
 DEVICE void raise_to(unsigned* slot, unsigned value) {
 #if __CUDA_ARCH__ >= 800
   value = __reduce_max_sync(0xFFFFFFFFU, value);

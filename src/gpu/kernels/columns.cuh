@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Columns: the 32 coordinates whose bits are the four bytes of a word of each plane. A thread codes
-// or decodes a column by itself, and its words lie beside its neighbours'.
+// Columns: a column is the 32 coordinates whose bits form one 32-bit word of each plane. A thread
+// codes or decodes a column alone, and neighbouring threads access neighbouring words.
 //
-// Planes are cut from blocks of m coordinates (m = 128, or what is left of a packet): bit k of byte
-// i belongs to coordinate k * (m / 8) + i (codec/kernels.h). Word w of a block so takes four
+// Planes are formed from blocks of m coordinates (m = 128, or the rest of a packet). Bit k of byte
+// i belongs to coordinate k * (m / 8) + i (codec/kernels.h). So word w of a block holds four
 // neighbours from each of eight runs: coordinates k * (m / 8) + 4 w + 0..3.
 
 namespace spillway::gpu {
 
 struct Column {
-  unsigned packet;  // of the message
-  unsigned word;    // of each plane of the packet
-  unsigned words;   // in a plane of the packet
-  unsigned first;   // coordinate of the row
-  unsigned stride;  // between its runs
+  unsigned packet;  // index in the message
+  unsigned word;    // index in each plane of the packet
+  unsigned words;   // per plane of the packet
+  unsigned first;   // first coordinate within the row
+  unsigned stride;  // distance between its runs
 };
 
 DEVICE Column column_at(const MessageShape& shape, unsigned row, unsigned log2_length,
@@ -32,7 +32,7 @@ DEVICE Column column_at(const MessageShape& shape, unsigned row, unsigned log2_l
   return column;
 }
 
-// The upper, and the lower, of the two low bytes of four numbers, side by side.
+// The upper and the lower of the two low bytes of four numbers, side by side.
 struct BytePair {
   unsigned high;
   unsigned low;
@@ -51,7 +51,7 @@ DEVICE void exchange_bits(unsigned& a, unsigned& b, unsigned mask) {
   a ^= moved << kShift;
 }
 
-// v[j] bit k  <->  v[k] bit j, for every byte.
+// Swaps v[j] bit k  <->  v[k] bit j in every byte.
 DEVICE void transpose_bits(unsigned* v) {
   UNROLL
   for (unsigned i = 0; i < 4; ++i) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Coordinates to codes: the compander of codec/plane_code.h, as codec/kernels_scalar.cc evaluates
-// it.
+// Coordinates to codes: the compander of codec/plane_code.h, evaluated as in
+// codec/kernels_scalar.cc.
 
 namespace spillway::gpu {
 
-// A line of the compander and its constants (codec/plane_code.h), spelt out: `first` is its first
-// code. Tests hold them to the codec's.
+// One line of the compander with its constants (codec/plane_code.h) written out; `first_code` is
+// its first code. Tests compare them with the codec's.
 struct Line {
   float first_code;
   float code_per_unit;
@@ -75,7 +75,7 @@ DEVICE unsigned code_of(float coordinate, const Compander& compander) {
   return (magnitude & 0x7FFFU) | (bits_of(coordinate) >> 16 & ~0x7FFFU);
 }
 
-// The line on which a code lies.
+// The line that a code lies on.
 DEVICE Line line_of(float code) {
   Line found = compander_line(0);
   UNROLL

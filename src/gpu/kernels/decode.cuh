@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Planes back into a tensor's rows, whatever came of them: codec/row_decoder.cc for many rows at a
-// time, bit for bit.
+// Planes back into a tensor's rows, whatever part of them arrived: codec/row_decoder.cc for many
+// rows at a time, bit for bit.
 
 namespace spillway::gpu {
 
-// How many planes came of each of a column's four bytes, and the planes.
+// The planes of a column, and how many of them arrived for each of its four bytes.
 struct ArrivedColumn {
   unsigned planes[4];
   ColumnCodes codes;
@@ -16,7 +16,7 @@ struct ArrivedColumn {
   }
 };
 
-// The word of a plane; of a plane that was cut only bytes that came.
+// The word of a plane; in a trimmed plane only its bytes that arrived.
 DEVICE unsigned arrived_word(const unsigned* packet, const Column& column, unsigned plane,
                              unsigned bytes) {
   const unsigned begin = (plane * column.words + column.word) * 4;
@@ -68,14 +68,14 @@ DEVICE float with_sign(unsigned sign_bit, float magnitude) {
   return float_of(bits_of(magnitude) ^ sign_bit << 31);
 }
 
-// Of 1 to 8 planes, as a byte.
+// Value for 1 to 8 planes, given as a byte.
 DEVICE float prefix_value(const float* magnitudes, unsigned byte, unsigned planes) {
   const unsigned cell = (byte & 0x7FU) >> (8 - planes);
   return with_sign(byte >> 7, magnitudes[(1U << (planes - 1)) - 1 + cell]);
 }
 
-// Of 9 to 16 planes. A number below 2^23 becomes a float as the last digits of 2^23 plus itself;
-// `beyond` is 2^23 less half a cell, so that what is left is the cell's middle, exactly.
+// Value for 9 to 16 planes. A number below 2^23 becomes a float as the last digits of 2^23 plus
+// itself. `beyond` is 2^23 less half a cell, so the difference is the cell's middle, exactly.
 DEVICE float companded_value(unsigned code, float beyond) {
   const float middle = float_of((code & 0x7FFFU) | 0x4B000000U) - beyond;
   float magnitude = 0.0F;
@@ -91,7 +91,7 @@ DEVICE float beyond_middle(unsigned planes) {
   return 8388608.0F - 0.5F * static_cast<float>(1U << (16 - planes));
 }
 
-// Of 17 to 32 planes.
+// Value for 17 to 32 planes.
 DEVICE float refined_value(unsigned code, unsigned finer, unsigned planes) {
   const float half_cell = 0.5F * static_cast<float>(1U << (32 - planes));
   const float whole = static_cast<float>(code & 0x7FFFU);
@@ -125,7 +125,7 @@ DEVICE float value_of(const ArrivedColumn& arrived, unsigned run, unsigned numbe
   return refined_value(code, finer, planes);
 }
 
-// What the four coordinates of a run are worth. Nearly all columns have as many planes throughout,
+// The values of a run's four coordinates. In nearly all columns all bytes have equally many planes,
 // so the first two branches are the ones that matter.
 DEVICE float4 values_of_run(const ArrivedColumn& arrived, unsigned run, const float* magnitudes) {
   float v[4];
@@ -139,7 +139,7 @@ DEVICE float4 values_of_run(const ArrivedColumn& arrived, unsigned run, const fl
     const float beyond = beyond_middle(planes);
     const unsigned high = arrived.codes.high[run];
     const unsigned low = arrived.codes.low[run];
-    const unsigned front = pick_bytes(low, high, 0x5140U);  // two codes each
+    const unsigned front = pick_bytes(low, high, 0x5140U);  // two codes in each
     const unsigned back = pick_bytes(low, high, 0x7362U);
     v[0] = companded_value(front & 0xFFFFU, beyond);
     v[1] = companded_value(front >> 16, beyond);
@@ -154,7 +154,8 @@ DEVICE float4 values_of_run(const ArrivedColumn& arrived, unsigned run, const fl
   return make_float4(v[0], v[1], v[2], v[3]);
 }
 
-// Estimates of all coordinates, in units of their rows' scales; how many have one, by row.
+// Estimates all coordinates, in units of their rows' scales, and counts those with an estimate, per
+// row.
 DEVICE void read_planes(const Tile& tile, const float* magnitudes,
                         const DecodeArguments& arguments) {
   each_thread([&](unsigned thread) {
@@ -181,7 +182,7 @@ DEVICE void read_planes(const Tile& tile, const float* magnitudes,
   });
 }
 
-// What each row's header says. `magnitudes` are copied where look-ups are quick.
+// Reads the row headers and copies `magnitudes` to fast memory.
 DEVICE void open_rows(const Tile& tile, const DecodeArguments& arguments, float* magnitudes) {
   each_thread([&](unsigned thread) {
     for (unsigned i = thread; i < kPrefixMagnitudes; i += thread_count()) {
@@ -196,8 +197,8 @@ DEVICE void open_rows(const Tile& tile, const DecodeArguments& arguments, float*
   });
 }
 
-// codec::finish_row: what makes up for what is missing, with the last step of taking rounds back;
-// or a value for the whole row.
+// codec::finish_row: computes the factor that makes up for missing coordinates, including the last
+// inverse rotation's. Some rows get one value instead.
 DEVICE void judge_arrived(const Tile& tile, const DecodeArguments& arguments) {
   each_thread([&](unsigned thread) {
     for (unsigned row = thread; row < tile.rows; row += thread_count()) {
@@ -222,7 +223,7 @@ DEVICE void judge_arrived(const Tile& tile, const DecodeArguments& arguments) {
   });
 }
 
-// Which rows have a round of this number to take back; its signs.
+// Selects the rows that have this round to undo, and draws its signs.
 DEVICE void begin_round(const Tile& tile, unsigned round, unsigned long long key) {
   each_thread([&](unsigned thread) {
     for (unsigned row = thread; row < tile.rows; row += thread_count()) {
@@ -244,7 +245,7 @@ DEVICE float4 flipped(float4 v, float factor, unsigned signs, unsigned shift) {
                      float_of(bits_of(v.w * factor) ^ (bits << 28 & 0x80000000U)));
 }
 
-// Takes back the rounds behind the first, in place.
+// Undoes all rounds after the first, in place.
 DEVICE void undo_later_rounds(const Tile& tile, const DecodeArguments& arguments) {
   const float step = static_cast<float>(1.0 / rotation_gain(tile.log2_length, 1));
   unsigned rounds = 0;
@@ -268,7 +269,7 @@ DEVICE void undo_later_rounds(const Tile& tile, const DecodeArguments& arguments
   }
 }
 
-// The first round taken back on the way into the tensor.
+// Undoes the first round while storing into the tensor.
 template <Element kElement>
 DEVICE void store_tile(const Tile& tile, const DecodeArguments& arguments) {
   const TensorPlace place =
@@ -305,7 +306,7 @@ DEVICE void decode_rows(const DecodeArguments& arguments, char* memory) {
   store_tile<kElement>(tile, arguments);
 }
 
-// One round of all rows, unnormalised.
+// One unnormalised round of all rows.
 DEVICE void rotate_once(const RotateArguments& arguments, char* memory) {
   char* rest = nullptr;
   const Tile tile = make_tile(arguments.range, memory, rest);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The first of the kernels' sources on a device: words that mean something else on a CPU.
+// The first of the kernel sources on a device: macros that a CPU build defines differently.
 
 #define DEVICE __device__ __forceinline__
 #define KERNEL extern "C" __global__ void __launch_bounds__(1024)

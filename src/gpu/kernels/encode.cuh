@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A tensor's rows into planes: codec/row_encoder.cc for many rows at a time, bit for bit.
+// A tensor's rows to planes: codec/row_encoder.cc for many rows at a time, bit for bit.
 
 namespace spillway::gpu {
 
-// The header of a row, back in the row's own magnitude.
+// Writes row headers, with scales back in the row's original magnitude.
 DEVICE void write_headers(const Tile& tile, RowCode* rows) {
   each_thread([&](unsigned thread) {
     for (unsigned row = thread; row < tile.rows; row += thread_count()) {
@@ -28,7 +28,7 @@ DEVICE void write_headers(const Tile& tile, RowCode* rows) {
   });
 }
 
-// Codes of a column, a byte of each coordinate's code at a time: `high` has planes 0..7.
+// Codes of a column, one byte of each coordinate's code per array; `high` holds planes 0..7.
 struct ColumnCodes {
   unsigned high[8];
   unsigned low[8];
@@ -63,7 +63,7 @@ DEVICE void code_column(const Tile& tile, unsigned first, unsigned stride, const
   }
 }
 
-// Eight planes from `plane` on, as many as there are to be.
+// Writes up to eight planes, starting with `plane`.
 DEVICE void write_eight(unsigned* v, unsigned plane, unsigned planes, const Column& column,
                         unsigned* packet) {
   if (plane >= planes) {
@@ -108,7 +108,7 @@ template <Element kElement>
 DEVICE void encode_rows(const EncodeArguments& arguments, char* memory) {
   char* rest = nullptr;
   const Tile tile = make_tile(arguments.range, memory, rest);
-  // Sums of lanes are over before samples are counted.
+  // The sums of lanes are no longer needed when samples are counted.
   float* const lanes = reinterpret_cast<float*>(rest);
   unsigned* const counts = reinterpret_cast<unsigned*>(rest);
   load_tile<kElement>(tile, arguments);

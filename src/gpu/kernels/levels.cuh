@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A tensor's rows into levels that can be added, side by side in words, and sums of them back:
-// codec/level_encoder.cc, level_decoder.cc and lanes.cc for many rows at a time, bit for bit. Of
-// codes whose levels are all integers of the range, which are those that ranks send.
+// A tensor's rows to levels that can be added, packed into words, and sums of them back:
+// codec/level_encoder.cc, level_decoder.cc and lanes.cc for many rows at a time, bit for bit.
+// Supports only codes whose levels are all integers of the range; ranks send no others.
 
 namespace spillway::gpu {
 
-// What the other kernels ask of a message, as far as rows go.
+// The row-related part of a message's shape, for the shared functions.
 DEVICE MessageShape shape_of_rows(unsigned long long values, unsigned row_log2) {
   MessageShape shape = {};
   shape.values = values;
@@ -23,7 +23,7 @@ DEVICE EncodeArguments loading(const LevelTensor& tensor, const RowRange& range)
   return arguments;
 }
 
-// codec::rotate_for_levels, but for the rotation.
+// codec::rotate_for_levels without the rotation.
 template <Element kElement>
 DEVICE void measure_rows(const MeasureArguments& arguments, char* memory) {
   char* rest = nullptr;
@@ -44,7 +44,7 @@ DEVICE void measure_rows(const MeasureArguments& arguments, char* memory) {
   });
 }
 
-// What becomes of each row, and those of extremes divided by their power of two.
+// Reads how each row is to be encoded or decoded.
 DEVICE void open_level_rows(const Tile& tile, const LevelRow* rows) {
   each_thread([&](unsigned thread) {
     for (unsigned row = thread; row < tile.rows; row += thread_count()) {
@@ -72,7 +72,7 @@ DEVICE void divide_extremes(const Tile& tile) {
   });
 }
 
-// A coordinate to one of the two levels beside it; `draw` has sixteen random bits.
+// Rounds a coordinate at random to one of its two neighbouring levels; `draw` has 16 random bits.
 DEVICE unsigned level_of(float coordinate, float factor, float range, unsigned draw,
                          unsigned& clipped) {
   const float x = fused(coordinate, factor, range * 0.5F);
@@ -83,8 +83,9 @@ DEVICE unsigned level_of(float coordinate, float factor, float range, unsigned d
   return level + (inside - static_cast<float>(level) > share ? 1 : 0);
 }
 
-// Of each 64 coordinates, eight random blocks have the draws: word w of block b those of
-// coordinates 16 w + b, its low half, and 16 w + 8 + b. A thread takes a block.
+// Eight random blocks hold the draws of 64 coordinates. Word w of block b has the draw of
+// coordinate 16 w + b in its low half and of 16 w + 8 + b in its high half. A thread handles one
+// block.
 DEVICE unsigned round_block(const Tile& tile, unsigned block, const RoundArguments& arguments) {
   constexpr unsigned kDitherDomain = 0x44495448U;  // "DITH"
   const unsigned row = tile.row_of(block * 8);
@@ -133,7 +134,7 @@ DEVICE void round_rows(const RoundArguments& arguments, char* memory) {
   });
 }
 
-// A thread per word: lane k of word i of a chunk has number k * kLaneWords + i.
+// One thread per word: lane k of word i in a chunk holds number k * kLaneWords + i.
 DEVICE void pack_levels(const PackArguments& arguments) {
   each_thread([&](unsigned thread) {
     const unsigned long long place =
@@ -155,7 +156,7 @@ DEVICE void pack_levels(const PackArguments& arguments) {
   });
 }
 
-// codec::decode_level_sums, of one number.
+// codec::decode_level_sums for one number.
 DEVICE float mean_of_sum(const SumArguments& arguments, unsigned number) {
   const unsigned per_chunk = arguments.lanes.lanes * kLaneWords;
   const unsigned chunk = number / per_chunk;
@@ -172,7 +173,7 @@ DEVICE float mean_of_sum(const SumArguments& arguments, unsigned number) {
   return static_cast<float>(static_cast<int>(2 * sum - share.middle)) * share.unit;
 }
 
-// The rotation taken back on the way into the tensor.
+// Undoes the rotation while storing into the tensor.
 template <Element kElement>
 DEVICE void store_means(const Tile& tile, const SumArguments& arguments) {
   const TensorPlace place = place_in<kElement>(

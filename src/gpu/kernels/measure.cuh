@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How large a row's values are: the sum of their squares, in the codec's order, and what follows
-// from it (codec/row_encoder.cc).
+// The energy of a row: the sum of its squares, added in the codec's order, and what follows from it
+// (codec/row_encoder.cc).
 
 namespace spillway::gpu {
 
@@ -9,19 +9,19 @@ DEVICE float4 times(float4 v, float factor) {
   return make_float4(v.x * factor, v.y * factor, v.z * factor, v.w * factor);
 }
 
-// A NaN is left out.
+// Ignores NaNs.
 DEVICE float largest_of(float4 v) {
   return fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w)));
 }
 
-// The factor of the row that a coordinate is in; 1 in rows that are not of the range.
+// The factor of a coordinate's row; 1 in rows outside the range.
 DEVICE float factor_at(const Tile& tile, unsigned coordinate, const float* factors) {
   const unsigned row = tile.row_of(coordinate);
   return tile.states[row].phase == Phase::kAbsent ? 1.0F : factors[tile.first + row];
 }
 
-// Values into the tile, and their largest magnitudes, NaNs left out; signs of the first round
-// beside.
+// Loads values into the tile, records their largest magnitudes without NaNs, and draws the signs of
+// the first round.
 template <Element kElement>
 DEVICE void load_tile(const Tile& tile, const EncodeArguments& arguments) {
   const TensorPlace place =
@@ -34,7 +34,7 @@ DEVICE void load_tile(const Tile& tile, const EncodeArguments& arguments) {
       }
       *reinterpret_cast<float4*>(tile.at(quad * 4)) = v;
       largest = fmaxf(largest, largest_of(v));
-      if (tile.rows > 1) {  // neighbouring threads have neighbouring values: of one row
+      if (tile.rows > 1) {  // neighbouring threads load values of the same row
         raise_to(&tile.state_of(quad * 4).largest, bits_of(largest));
         largest = 0.0F;
       }
@@ -46,10 +46,10 @@ DEVICE void load_tile(const Tile& tile, const EncodeArguments& arguments) {
   });
 }
 
-inline constexpr unsigned kLanes = 16;  // over which sums of squares are kept
+inline constexpr unsigned kLanes = 16;  // partial sums of squares per row
 
-// Of a lane: its values stand in pairs, 32 coordinates from one to the next; the number of pairs is
-// a multiple of eight. The next ones are on their way while these are added up.
+// Sums one lane. Its values come in pairs, 32 coordinates apart; the number of pairs is a multiple
+// of eight. The next values are loaded while the current ones are added.
 DEVICE float sum_of_squares(const float* values, unsigned pairs) {
   constexpr unsigned kAtOnce = 8;
   float next[2 * kAtOnce];
@@ -74,7 +74,7 @@ DEVICE float sum_of_squares(const float* values, unsigned pairs) {
   return sum;
 }
 
-// The sums of squares of rows that are to be measured: lane k adds up every sixteenth, in order.
+// Sums the squares of rows to be measured: lane k adds every sixteenth value, in order.
 DEVICE void sum_lanes(const Tile& tile, float* lanes) {
   each_thread([&](unsigned thread) {
     for (unsigned item = thread; item < tile.rows * kLanes; item += thread_count()) {
@@ -88,7 +88,7 @@ DEVICE void sum_lanes(const Tile& tile, float* lanes) {
   });
 }
 
-// codec::combine_lanes: the upper half onto the lower, until one is left.
+// codec::combine_lanes: adds the upper half to the lower until one is left.
 DEVICE float combine(const float* lanes) {
   float eight[8];
   UNROLL
@@ -110,7 +110,7 @@ DEVICE void fill(RowState& state, float scale) {
   state.factor = scale;
 }
 
-// What the energy of a row says: extreme ones are measured once more, divided by a power of two.
+// Decides from a row's energy. Extreme rows are measured again, divided by a power of two.
 DEVICE void judge_energy(RowState& state, float sum_squares, unsigned log2_length) {
   constexpr float kMaxEnergyShare = 1.0F / 64.0F;
   const bool is_safe = sum_squares >= 1e-24F && sum_squares <= 1e+30F;
@@ -120,7 +120,7 @@ DEVICE void judge_energy(RowState& state, float sum_squares, unsigned log2_lengt
     } else if (state.largest == 0) {
       fill(state, 0.0F);
     } else {
-      state.exponent = exponent_of(state.largest);  // safe the next time: its largest is 1 to 2
+      state.exponent = exponent_of(state.largest);  // then safe: its largest value is 1 to 2
     }
     return;
   }
@@ -135,7 +135,7 @@ DEVICE float divided_by_power(float value, int exponent) {
   return static_cast<float>(static_cast<double>(value) * power_of_two(-exponent));
 }
 
-// Rows that are still to be measured, divided by their largest value's power of two.
+// Divides rows that must be measured again by the power of two of their largest value.
 DEVICE void rescale(const Tile& tile) {
   each_thread([&](unsigned thread) {
     for (unsigned i = thread; i < tile.count; i += thread_count()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A tensor with what it is owed (error feedback), and values that are forgotten where one of them
-// is not finite. A thread takes four.
+// Adds the error-feedback residual to a tensor, and zeroes values if one of them is not finite.
+// Each thread handles four values.
 
 template <spillway::gpu::Element kElement>
 DEVICE void spillway_widen(const spillway::gpu::WidenArguments& arguments) {
@@ -30,7 +30,7 @@ KERNEL spillway_widen_float16(spillway::gpu::WidenArguments arguments) {
   spillway_widen<spillway::gpu::Element::kFloat16>(arguments);
 }
 
-// Of a thread's four values.
+// Visits a thread's four values.
 template <typename Visit>
 DEVICE void spillway_visit(const spillway::gpu::FiniteArguments& arguments, Visit visit) {
   spillway::gpu::each_thread([&](unsigned thread) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How often a row is rotated: until it looks Gaussian and the code's range holds it
+// How often a row is rotated: until it looks Gaussian and fits the code's range
 // (codec/row_encoder.cc).
 
 namespace spillway::gpu {
@@ -16,9 +16,9 @@ DEVICE void set_scale(RowState& state, unsigned log2_length, double scale) {
   state.compander = scaled_compander(state.inverse_scale);
 }
 
-inline constexpr unsigned kCounters = 128;  // of a row's sample, by magnitude cell
+inline constexpr unsigned kCounters = 128;  // per row's sample, by magnitude cell
 
-// What a cell adds to the chi-square of a sample.
+// A cell's term of a sample's chi-square.
 DEVICE double test_term(unsigned observed, unsigned cell, unsigned sample,
                         const CodeTables& tables) {
   const double difference =
@@ -26,7 +26,7 @@ DEVICE double test_term(unsigned observed, unsigned cell, unsigned sample,
   return difference * difference * tables.inverse_mass[cell];
 }
 
-// codec::looks_gaussian, of a sample's counts. `terms`: of its cells, where they are known already.
+// codec::looks_gaussian for a sample's counts. `terms` are the cells' terms if already known.
 DEVICE bool looks_gaussian(const unsigned* counts, const double* terms, unsigned sample,
                            const CodeTables& tables) {
   double weighted_squares = 0.0;
@@ -41,7 +41,7 @@ DEVICE bool looks_gaussian(const unsigned* counts, const double* terms, unsigned
   return weighted_squares <= tables.threshold * static_cast<double>(sample);
 }
 
-// A factor within 1/64 of one, as the encoder's.
+// A factor within 1/64 of 1, the same as the encoder's.
 DEVICE double jitter(unsigned long long key, unsigned row) {
   constexpr unsigned kJitterDomain = 0x4A495454U;  // "JITT"
   const RandomBlock block = random_block(key, {{row, 0, 0, kJitterDomain}});
@@ -49,7 +49,7 @@ DEVICE double jitter(unsigned long long key, unsigned row) {
   return 1.0 + (static_cast<double>(draw) - 0.5) / 32.0;
 }
 
-// Whether a rotated row is coded as it is, rotated further, or scaled wider.
+// Decides whether a rotated row is coded as it is, rotated again, or scaled wider.
 DEVICE void judge_rotated(const Tile& tile, unsigned row, const unsigned* counts,
                           const double* terms, unsigned sample, const EncodeArguments& arguments) {
   constexpr unsigned kMaxRotations = 3;
@@ -72,7 +72,7 @@ DEVICE void judge_rotated(const Tile& tile, unsigned row, const unsigned* counts
   }
 }
 
-// Counts a round; rows that have all they need get the scale to test them with.
+// Counts a round. Rows that have reached their target get the scale for the test.
 DEVICE void end_round(const Tile& tile, unsigned long long key) {
   each_thread([&](unsigned thread) {
     for (unsigned row = thread; row < tile.rows; row += thread_count()) {
@@ -88,7 +88,7 @@ DEVICE void end_round(const Tile& tile, unsigned long long key) {
   });
 }
 
-// The first eight planes of a sample of each row that is tested: its first coordinates.
+// Tests the first eight planes of each tested row's sample: its first coordinates.
 DEVICE void test_rows(const Tile& tile, unsigned* counts, const EncodeArguments& arguments) {
   const unsigned length = 1U << tile.log2_length;
   const unsigned sample = min(4096U, max(256U, length / 8));
@@ -108,7 +108,7 @@ DEVICE void test_rows(const Tile& tile, unsigned* counts, const EncodeArguments&
       }
     }
   });
-  // Of a single row all threads work out the terms; of several, each its own row's.
+  // For a single row all threads compute the terms; otherwise each thread handles its row's.
   double* const terms = tile.rows == 1 ? reinterpret_cast<double*>(counts + kCounters) : nullptr;
   if (terms != nullptr) {
     each_thread([&](unsigned thread) {

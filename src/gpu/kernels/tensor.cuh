@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A tensor's elements on their way into a tile and out of it: float32, bfloat16 and float16, from
-// and to addresses of any alignment, as far as the tensor goes.
+// Loads a tensor's elements into a tile and stores them back: float32, bfloat16 and float16, at any
+// alignment, up to the tensor's end.
 
 namespace spillway::gpu {
 
@@ -15,7 +15,7 @@ DEVICE float load_one(const void* values, unsigned long long index) {
                                         : float16_of(bits);
 }
 
-// Four neighbours, from an address that is a multiple of their size.
+// Four neighbours; the address must be a multiple of their size.
 template <Element kElement>
 DEVICE float4 load_four(const void* values, unsigned long long index) {
   if (kElement == Element::kFloat32) {
@@ -35,10 +35,10 @@ DEVICE float4 load_four(const void* values, unsigned long long index) {
 
 inline constexpr unsigned kElementBytes[] = {4, 2, 2};
 
-// Where a tile's values lie in a tensor. Rows lie one behind the other; where all of a tile's are
-// there, full and aligned, it is one run that is moved four neighbours at a time.
+// Where a tile's values lie in a tensor. Rows are contiguous. If all rows of a tile exist, full and
+// aligned, they form one run that is moved four values at a time.
 struct TensorPlace {
-  unsigned long long first;   // value of the tile
+  unsigned long long first;   // index of the tile's first value
   unsigned long long length;  // of the tensor
   bool is_aligned;
   bool is_full;
@@ -57,8 +57,8 @@ DEVICE TensorPlace place_in(const void* values, const MessageShape& shape, const
   return place;
 }
 
-// Values of coordinates 4 quad .. 4 quad + 3; zeros behind the tensor's last, and in rows that are
-// not of the range.
+// Values of coordinates 4 quad .. 4 quad + 3; zeros behind the tensor's end and in rows outside the
+// range.
 template <Element kElement>
 DEVICE float4 load_quad(const Tile& tile, const TensorPlace& place, const void* values,
                         unsigned quad) {
@@ -77,8 +77,8 @@ DEVICE float4 load_quad(const Tile& tile, const TensorPlace& place, const void* 
   return make_float4(v[0], v[1], v[2], v[3]);
 }
 
-// Values into the tile, several loads on their way at a time; `take` is handed each four neighbours
-// and where they belong.
+// Loads values with several loads in flight; calls `take` with each four neighbours and their
+// index.
 template <Element kElement, typename Take>
 DEVICE void load_values(const Tile& tile, const TensorPlace& place, const void* values,
                         unsigned thread, Take take) {
@@ -143,7 +143,7 @@ DEVICE float4 stored(float4 before, float4 v, Store store) {
                      stored(before.z, v.z, store), stored(before.w, v.w, store));
 }
 
-// Four neighbours into the tensor, as far as it goes, or onto what is there.
+// Stores four neighbours up to the tensor's end, or combines them with the old values.
 template <Element kElement>
 DEVICE void store_quad(const TensorPlace& place, void* values, unsigned long long index, float4 v,
                        Store store) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A tile: the rows that a block works on, in shared memory, and their rotation. The arithmetic is
-// that of codec/kernels_scalar.cc to the last rounding.
+// A tile: the rows of one block in shared memory, and their rotation. The arithmetic matches
+// codec/kernels_scalar.cc to the last bit.
 //
-// Coordinate i lies at padded(i): four floats are left free behind each 32. Then neither four
-// neighbours at a time, nor every 32nd coordinate, nor columns (columns.cuh) meet in a bank.
+// Coordinate i lies at padded(i): four unused floats follow each 32. This avoids bank conflicts
+// among groups of four neighbours, among every 32nd coordinate, and among columns (columns.cuh).
 
 namespace spillway::gpu {
 
@@ -13,12 +13,12 @@ DEVICE constexpr unsigned padded(unsigned index) {
 }
 
 enum class Phase : unsigned {
-  kAbsent,     // there is no such row
-  kMeasuring,  // its energy is not known yet, or must be found anew
-  kRotating,   // a round is to come
-  kTesting,    // rotated; whether it looks Gaussian is not known
-  kDone,       // as it shall be
-  kFilled,     // all coordinates are alike: there is nothing to rotate
+  kAbsent,     // the tile has no such row
+  kMeasuring,  // its energy is unknown or must be measured again
+  kRotating,   // another round follows
+  kTesting,    // rotated; not yet tested for looking Gaussian
+  kDone,       // ready to be coded
+  kFilled,     // all coordinates are equal: nothing to rotate
 };
 
 struct alignas(16) RowState {
@@ -27,24 +27,24 @@ struct alignas(16) RowState {
   double scale;
   Phase phase;
   unsigned largest;  // bits of the largest magnitude of its values
-  unsigned peak;     // and of its coordinates
+  unsigned peak;     // the same for its coordinates
   unsigned rotations;
-  unsigned target;   // rotations after which it is tested
-  unsigned arrived;  // coordinates of which something came
-  int exponent;      // of what its values were divided by
+  unsigned target;   // rotations before the next test
+  unsigned arrived;  // coordinates with at least one plane
+  int exponent;      // its values were divided by 2 to this power
   float sum_squares;
   float inverse_scale;
-  float factor;  // a decoded row's, and of a filled one its value
+  float factor;  // scale of a decoded row, or the value of a filled one
 };
 
 struct Tile {
   float* values;
-  unsigned* signs;   // a word for 32 coordinates
-  RowState* states;  // of rows
+  unsigned* signs;   // one word per 32 coordinates
+  RowState* states;  // one per row
   unsigned log2_length;
   unsigned count;  // of coordinates
   unsigned rows;
-  unsigned first;  // number of its first row
+  unsigned first;  // index of its first row
 
   DEVICE unsigned row_of(unsigned coordinate) const { return coordinate >> log2_length; }
   DEVICE RowState& state_of(unsigned coordinate) const { return states[row_of(coordinate)]; }
@@ -58,12 +58,12 @@ struct Tile {
   }
 };
 
-// All threads have read what the next step writes.
+// A barrier: all threads have read what the next step overwrites.
 DEVICE void meet() {
   each_thread([](unsigned) {});
 }
 
-// Shared memory begins with the tile; `rest` is what is left of it.
+// Shared memory begins with the tile; `rest` points behind it.
 DEVICE Tile make_tile(const RowRange& range, char* memory, char*& rest) {
   Tile tile;
   tile.log2_length = range.log2_length;
@@ -109,7 +109,7 @@ DEVICE RandomBlock random_block(unsigned long long key, RandomBlock counter) {
   return counter;
 }
 
-// The signs of each row's next round, as codec::draw_signs. `thread` is one of a step's.
+// The signs of each row's next round, like codec::draw_signs. `thread` is that of the current step.
 DEVICE void draw_signs(const Tile& tile, unsigned long long key, unsigned thread) {
   constexpr unsigned kSignDomain = 0x5349474EU;  // "SIGN"
   const unsigned blocks_per_row = 1U << (tile.log2_length - 7);
@@ -138,10 +138,10 @@ DEVICE void butterflies(float* v) {
   }
 }
 
-// Whether values change sign before the butterflies.
+// Whether values flip their signs before the butterflies.
 enum class Entry { kPlain, kFlip };
 
-// Levels 0 to 4, of rows that are rotating: 32 neighbours, which share a word of signs.
+// Levels 0 to 4 of rotating rows: 32 neighbours, which share a word of signs.
 template <Entry kEntry>
 DEVICE void transform_neighbours(const Tile& tile) {
   each_thread([&](unsigned thread) {
@@ -171,10 +171,10 @@ DEVICE void transform_neighbours(const Tile& tile) {
   });
 }
 
-// Whether the largest magnitude of a row's coordinates is wanted.
+// Whether to record the largest magnitude of a row's coordinates.
 enum class Peaks { kIgnored, kNoted };
 
-// kLevels levels from kFirst on, which is 5 or more.
+// kLevels levels starting at kFirst, which must be at least 5.
 template <unsigned kFirst, unsigned kLevels, Peaks kPeaks>
 DEVICE void transform_levels(const Tile& tile) {
   each_thread([&](unsigned thread) {
@@ -208,8 +208,8 @@ DEVICE void transform_levels(const Tile& tile) {
   });
 }
 
-// The Hadamard transform of all rows that are rotating: five levels of neighbours, then the others
-// in one go or two.
+// The Hadamard transform of all rotating rows: five levels among neighbours, then the rest in one
+// or two passes.
 template <Entry kEntry, Peaks kPeaks>
 DEVICE void transform(const Tile& tile) {
   transform_neighbours<kEntry>(tile);

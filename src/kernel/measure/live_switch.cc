@@ -56,10 +56,10 @@ class AttachedSwitch final : public LiveSwitch {
   Interface in_;
   Interface sink_;
   std::unique_ptr<KernelSwitch> switch_;
-  net::UniqueFd generator_;  // the XDP program that is run on the frames
+  net::UniqueFd generator_;  // run on the frames; an XDP program
 };
 
-// The program at an interface's XDP hook.
+// The program at the interface's XDP hook.
 net::UniqueFd attached_program(const Interface& interface) {
   std::uint32_t id = 0;
   if (::bpf_xdp_query_id(static_cast<int>(interface.index), 0, &id) != 0) {
@@ -80,8 +80,8 @@ base::Status AttachedSwitch::attach_switch(const LiveSwitchOptions& options) {
   return switch_->add_station(station, kOut);
 }
 
-// A switch at XDP is run on the frames itself; in front of others stands a program that lets them
-// in. (A veth receives frames from elsewhere only if it has a program.)
+// With XDP, the switch's program itself is run on the frames. Otherwise a program that passes all
+// frames is attached. (A veth receives redirected frames only if it has a program.)
 base::Status AttachedSwitch::attach_probes(bool feeds) {
   const base::Result<spillway_hook> sink = attach_xdp(probes_.fd(Probe::kSink), sink_);
   if (!sink.ok()) {

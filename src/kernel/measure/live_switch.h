@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One path through a switch, to measure it: frames that the kernel makes enter at one port and are
-// forwarded, by the switch in the kernel or by whatever else takes them there, to a second port,
-// whose far end counts them and throws them away. All on the calling thread's processor, as far as
-// the kernel does it.
+// Measures one path through a switch. Frames made by the kernel enter at one port. The switch in
+// the kernel, or any other forwarder, sends them to a second port, whose far end counts and drops
+// them. All of it runs on the calling thread's CPU, as far as the kernel allows.
 //
-// Frames may also enter at the far end of the first port, from where they come in as those of a
-// host do: sum packets then become the parts of SPILLWAY_FEED_RANKS ranks, chunk after chunk
+// Frames may also enter at the far end of the first port, and then arrive like those of a host. Sum
+// packets then become the parts of SPILLWAY_FEED_RANKS ranks, chunk after chunk
 // (dataplane/bpf/probe_maps.h).
 //
-// The interfaces are of the calling thread's network namespace; what is attached to them goes
-// with the object. One thread.
+// Interfaces are those of the calling thread's network namespace. The object's end detaches
+// everything. One thread.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +28,9 @@ struct LiveSwitchOptions {
   std::string in;
   std::string out;
   std::string sink;      // the far end of `out`, a veth
-  std::string feeder{};  // the far end of `in`, a veth, where frames enter; empty: at `in`
-  // Nothing: frames are received at `in` as ever, and a bridge, say, forwards them.
+  std::string feeder{};  // the far end of `in`, a veth, where frames enter; empty: they enter at
+                         // `in`
+  // Unset: no switch; `in` receives frames as usual, and a bridge, for instance, forwards them.
   std::optional<Hook> hook;
   bool queues_others = false;
   spillway_port_config config = {};
@@ -46,11 +46,11 @@ class LiveSwitch {
   LiveSwitch& operator=(const LiveSwitch&) = delete;
 
   virtual base::Status send(base::ByteView frame, std::uint32_t count) = 0;
-  // Frames at the sink, since it was attached.
+  // Frames that the sink has counted since it was attached.
   virtual std::uint64_t arrived() const = 0;
-  // The port that leads to the sink, of a switch in the kernel.
+  // The kernel switch's port towards the sink.
   virtual fabric::PortSnapshot output_port() const = 0;
-  // What it added up.
+  // What the switch added up.
   virtual spillway_sum_counters sums() const = 0;
 
  protected:

@@ -23,7 +23,7 @@ void append_ipv4(const FrameShape& shape, std::size_t udp_bytes, Frame& frame) {
   frame.push_back(shape.traffic_class);
   append_be16(frame, header + udp_bytes);
   frame.insert(frame.end(), {0x12, 0x34, 0x40, 0, 64, 17, 0, 0, 10, 77, 0, 1, 10, 77, 0, 2});
-  frame.resize(start + header, 1);  // options: no operation
+  frame.resize(start + header, 1);  // options: all no-operation
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i < header; i += 2) {
     sum += spillway_load_word(&frame[start + i]);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Programs to measure the switch with (src/dataplane/bpf/probe.bpf.c), loaded and attached nowhere:
-// two that do nothing, one that feeds an interface, and a sink that counts what arrives. They go
-// with the object. One thread.
+// Programs to measure the switch with (src/dataplane/bpf/probe.bpf.c), loaded but not attached: two
+// no-ops, one that feeds an interface, and a sink that counts what arrives. They end with the
+// object. One thread.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class ProbePrograms {
   ProbePrograms& operator=(ProbePrograms&&) noexcept;
 
   int fd(Probe probe) const;
-  // Frames that the sink has seen, on all processors.
+  // Frames that the sink has seen, on all CPUs.
   std::uint64_t arrived() const;
 
  private:

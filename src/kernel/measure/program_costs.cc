@@ -21,14 +21,15 @@
 namespace spillway::kernel {
 namespace {
 
-constexpr std::uint32_t kLoopback = 1;   // the index of `lo`: where test runs say they are
-constexpr std::uint32_t kElsewhere = 2;  // of the port: frames do not go back where they came from
+constexpr std::uint32_t kLoopback = 1;   // `lo`, where test runs say that frames come in
+constexpr std::uint32_t kElsewhere = 2;  // the port's interface: frames must not go back to
+                                         // kLoopback
 constexpr std::uint32_t kPort = 0;
 constexpr std::uint8_t kPriority = 1;
-constexpr std::uint8_t kDscp = 9;  // of that priority
+constexpr std::uint8_t kDscp = 9;  // maps to that priority
 
 enum class Fate : std::uint8_t {
-  kNothing,  // a program that does nothing
+  kNothing,  // a no-op program
   kPass,
   kMark,
   kTrim,
@@ -43,7 +44,7 @@ struct Case {
   Fate fate = Fate::kPass;
   bool is_xdp = true;
   bool is_ipv6 = false;
-  std::uint32_t trim_bytes = SPILLWAY_MAX_TRIM_BYTES;  // where frames are cut
+  std::uint32_t trim_bytes = SPILLWAY_MAX_TRIM_BYTES;  // length of trimmed frames
 
   bool keeps_frame() const {
     return fate != Fate::kMark && fate != Fate::kTrim && fate != Fate::kFixup;
@@ -94,7 +95,7 @@ std::vector<Case> all_cases() {
   return cases;
 }
 
-// ------------------------------------------------------------------ a port in the state it takes
+// ------------------------------------------------------------------ state of a port
 
 struct PortState {
   spillway_switch_port switch_port = {};
@@ -106,8 +107,8 @@ void fill(spillway_virtual_port& port, unsigned queue, std::uint32_t bytes) {
   port.state.occupied |= 1U << queue;
 }
 
-// Time is reckoned with as in real life: the link is so fast that the queues are empty, or so slow
-// that they stay as full as they are.
+// The port models time as always: the link is so fast that the queues are empty, or so slow that
+// they stay full.
 PortState state_for(const Case& one) {
   constexpr std::uint32_t kFastest = 0xFFFFFFFF;
   constexpr std::uint32_t kSlowest = 1;
@@ -150,12 +151,12 @@ Frame frame_for(const Case& one, std::uint32_t bytes) {
   if (one.fate == Fate::kUntouched) {
     frame = frame_of(shape, std::vector<std::uint8_t>(bytes - frame_of(shape, {}).size()));
   } else if (one.fate == Fate::kFixup) {
-    frame.resize(one.trim_bytes);  // its lengths tell what it was
+    frame.resize(one.trim_bytes);  // its lengths are still the original ones
   }
   return frame;
 }
 
-// ------------------------------------------------------------------ taking the time
+// ------------------------------------------------------------------ timing
 
 struct Loaded {
   SwitchObject object;
@@ -198,7 +199,7 @@ base::Result<Loaded> load_programs() {
                 std::move(fixup).value()};
 }
 
-// The path to the port, for frames of either hook.
+// Sets up the path to the port, for frames of either hook.
 base::Status set_up_path(SwitchMaps& maps) {
   spillway_station station = {};
   std::memcpy(station.address, kProbeReceiver, sizeof(kProbeReceiver));
@@ -215,7 +216,7 @@ base::Status set_up_port(Loaded& loaded, const Case& one) {
   return loaded.maps.write_port(kPort, state.switch_port);
 }
 
-// Whether the frame met the fate that its time is taken for.
+// True if the frame met the fate that is being timed.
 bool met(const Case& one, const ProgramRun& run, const Frame& sent) {
   const std::uint32_t drop = one.is_xdp ? std::uint32_t{XDP_DROP} : std::uint32_t{TC_ACT_SHOT};
   switch (one.fate) {
@@ -281,7 +282,7 @@ base::Status measure(Loaded& loaded, const Case& one, const CostOptions& options
   return {};
 }
 
-// What a single run of the same program costs on top, in each round.
+// Extra cost of a single run over a repeated one, per round, for the same program.
 std::vector<double> extra_of_singles(const std::vector<Case>& cases, const std::vector<Times>& all,
                                      const Case& like) {
   const Fate reference = like.fate == Fate::kFixup ? Fate::kNoFixup : Fate::kPass;

@@ -11,9 +11,9 @@
 namespace spillway::kernel {
 namespace {
 
-// As many as a network card's driver takes at a time.
+// As many as a network card's driver takes at once.
 constexpr std::uint32_t kBatch = 64;
-// A program may make its frame longer by as much.
+// Most bytes by which a program may grow its frame.
 constexpr std::size_t kGrowth = 2048;
 
 }  // namespace

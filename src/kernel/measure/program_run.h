@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Programs run by the kernel on frames of ours (BPF_PROG_TEST_RUN), for tests and benchmarks.
+// Runs programs in the kernel on given frames (BPF_PROG_TEST_RUN), for tests and benchmarks.
 //
-// run_program(): a program sees and changes its maps, but nothing is received or sent.
+// run_program(): a program reads and changes its maps, but nothing is received or sent.
 //
-// send_live_frames(): real frames as if an interface had received them, many at a call, made by the
-// kernel itself (BPF_F_TEST_XDP_LIVE_FRAMES, Linux 5.18). An XDP program is run on each and its
-// verdict is carried out. The fastest source of frames there is without a second machine. The
-// buffers are used again without being written anew: what changes a frame changes the later ones
-// too.
+// send_live_frames(): the kernel itself makes real frames, as if an interface had received them,
+// many per call (BPF_F_TEST_XDP_LIVE_FRAMES, Linux 5.18). An XDP program runs on each, and its
+// verdict is carried out. This is the fastest source of frames without a second machine. Buffers
+// are reused without being rewritten, so a change to one frame shows in later ones.
 //
 // No state; any thread.
 #pragma once
@@ -24,15 +23,15 @@ namespace spillway::kernel {
 struct ProgramRun {
   std::uint32_t verdict = 0;  // XDP_PASS, TC_ACT_SHOT, ...
   std::vector<std::uint8_t> frame;
-  std::uint32_t nanoseconds = 0;  // of one run, on average
+  std::uint32_t nanoseconds = 0;  // average per run
 };
 
-// Runs behind the first find the frame as the one before left it.
+// Every run but the first finds the frame as the last one left it.
 base::Result<ProgramRun> run_program(int program_fd, base::ByteView frame,
                                      std::uint32_t repeat = 1);
 
-// `ifindex` is of the calling thread's network namespace; the interface must have an XDP program,
-// though not this one. Returns when all have been run.
+// `ifindex` is of the calling thread's network namespace. The interface must have an XDP program,
+// but not necessarily this one. Returns when all runs are done.
 base::Status send_live_frames(int program_fd, std::uint32_t ifindex, base::ByteView frame,
                               std::uint32_t count);
 

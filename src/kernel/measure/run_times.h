@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What many runs of a program took, as one number. No state.
+// Averages over many runs of a program. No state.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace spillway::kernel {
 
-// Of the middle half.
+// Mean of the middle half of the values.
 inline double middle_mean(std::vector<double>& values) {
   std::ranges::sort(values);
   const auto quarter = static_cast<std::ptrdiff_t>(values.size() / 4);

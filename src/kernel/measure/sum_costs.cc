@@ -24,10 +24,10 @@ namespace spillway::kernel {
 namespace {
 
 constexpr std::uint32_t kSumPort = 0;
-constexpr std::uint32_t kSumElsewhere = 2;  // its interface: not where test runs say they are
+constexpr std::uint32_t kSumElsewhere = 2;  // its interface, where no test frames come in
 
 enum class SumFate : std::uint8_t {
-  kData,  // no sum: a data packet, sent on
+  kData,  // no sum: a data packet, forwarded
   kPassBy,
   kDuplicate,
   kClaim,
@@ -41,7 +41,7 @@ enum class SumFate : std::uint8_t {
 struct SumCase {
   SumFate fate;
   std::string_view name;
-  bool repeats;  // neither frame nor slot change
+  bool repeats;  // neither frame nor slot changes
 };
 
 constexpr std::array<SumCase, 9> kSumCases = {{
@@ -81,7 +81,7 @@ Frame sum_cost_frame(SumFate fate) {
   return frame_of({}, payload);
 }
 
-// The slot as a packet of this fate finds it.
+// The slot that a packet of this fate finds.
 spillway_sum_entry entry_for(SumFate fate) {
   spillway_sum_entry entry = {};
   spillway_sum_slot& slot = entry.slot;
@@ -126,7 +126,7 @@ bool met_sum_fate(SumFate fate, Program program, const ProgramRun& run, const Fr
 
 class SumRig {
  public:
-  // `program` is where frames come in: kXdp, or kForward in tc.
+  // `program` runs where frames come in: kXdp, or kForward in tc.
   static base::Result<SumRig> make(Program program) {
     const spillway_sum_config config = {.slots = 1,
                                         .lease_us = SPILLWAY_SUM_LEASE_US,
@@ -169,7 +169,7 @@ class SumRig {
   SumRig(SwitchObject object, SwitchMaps maps, Program program)
       : object_(std::move(object)), maps_(std::move(maps)), program_(program) {}
 
-  // A port that is always empty.
+  // Sets up a port that is always empty.
   base::Status set_up() {
     spillway_switch_port port = {};
     port.config = dataplane::default_port_config(SPILLWAY_PORT_SPILLWAY);
@@ -190,7 +190,7 @@ class SumRig {
   Program program_;
 };
 
-// ------------------------------------------------------------------ taking the time
+// ------------------------------------------------------------------ timing
 
 struct SumTimes {
   std::vector<double> single;  // by round
@@ -233,7 +233,7 @@ base::Status time_sum_case(SumRig& rig, const SumCase& one, const CostOptions& o
   return {};
 }
 
-// What a single run costs on top is seen where both are measured.
+// Cases that are measured both ways show what a single run costs extra.
 ProgramCost sum_cost(const SumCase& one, const SumTimes& times, const SumTimes& reference) {
   ProgramCost cost{.hook = {}, .fate = std::string(one.name), .single_ns = median(times.single)};
   if (one.repeats) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a sum packet costs, by what its slot makes of it, beside a data packet of the same size that
-// is only sent on: the switch's program in XDP, which decides about the queue as well; the one that
-// forwards in tc, behind which another decides; and the same machine in user space, frame and slot
-// alone (user_sums.h). Programs are measured as program_costs.h does: repeated where neither frame
-// nor slot change, else one at a time, each on a slot in the state that it takes, less what a
-// single run costs on top.
+// What a sum packet costs, by what its slot does with it, next to a data packet of the same size
+// that is only forwarded. Measured are three: the switch's XDP program, which also decides about
+// the queue; the tc program that forwards, after which another one decides; and the state machine
+// alone in user space (user_sums.h). Programs are measured as in program_costs.h: repeatedly if
+// neither frame nor slot changes. Otherwise one at a time, each on a slot prepared for it, minus
+// the extra cost of a single run.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@
 
 namespace spillway::kernel {
 
-// `step` is told before each of sum_cost_steps(options) measurements. frame_bytes is not looked at.
+// `step` is called before each of sum_cost_steps(options) measurements. Ignores frame_bytes.
 base::Result<std::vector<ProgramCost>> measure_sum_costs(
     const CostOptions& options, const std::function<void(std::string_view)>& step);
 std::size_t sum_cost_steps(const CostOptions& options);

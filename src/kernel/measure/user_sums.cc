@@ -17,10 +17,10 @@ constexpr spillway_sum_config kUserSums = {.slots = 1,
                                            .policy = SPILLWAY_SUM_PREEMPTIVE,
                                            .level = 0,
                                            .reserved = {}};
-// Copies that are prepared before the clock is read: they stay in the nearest caches.
+// Copies prepared before the clock is read, few enough to stay in the nearest caches.
 constexpr std::size_t kCopies = 8;
 
-// An addition that no compiler makes vectors of.
+// An addition that the compiler cannot vectorize.
 void add_word_by_word(__u64* slot, const std::uint8_t* packet) {
   for (std::size_t i = 0; i < SPILLWAY_SUM_WORDS; ++i) {
     __u64 word = spillway_load_sum_word(packet + 8 * i);

@@ -34,7 +34,7 @@ FabricSample sample_of(const fabric::FabricSnapshot& fabric, base::Duration at) 
 }
 
 base::Duration sample_pause(std::size_t taken) {
-  constexpr std::size_t kMaxDoublings = 30;  // centuries: so that nothing overflows
+  constexpr std::size_t kMaxDoublings = 30;  // centuries; prevents overflow
   const std::size_t doublings = std::min((taken - 1) / kSamplesPerPace, kMaxDoublings);
   return kSampleEvery * (std::int64_t{1} << doublings);
 }

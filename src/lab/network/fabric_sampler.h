@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A lab's fabric over time, in the few numbers that are worth following: all of its switch ports
-// together. Counts are since its beginning; whatever crosses it counts, background traffic
-// included.
+// A lab's fabric over time, in the few numbers worth following, summed over all switch ports.
+// Counts start with the fabric and include all traffic, background traffic as well.
 //
-// A FabricSampler looks again and again while a lab's commands run, on a thread of its own: at
-// first every kSampleEvery, and half as often each time kSamplesPerPace have been taken, so that
-// what a long run says stays bounded. `look` and `tell` are called on that thread, one after the
-// other; the thread ends with the object.
+// A FabricSampler takes samples while a lab's commands run, on a thread of its own. It begins with
+// one every kSampleEvery and halves the rate after each kSamplesPerPace samples, so that a long run
+// does not yield too many. `look` and `tell` are called on that thread, one after the other. The
+// thread ends with the object.
 #pragma once
 
 #include <condition_variable>
@@ -22,12 +21,12 @@
 
 namespace spillway::lab {
 
-// At one moment.
+// The fabric at one moment.
 struct FabricSample {
   base::Duration at;                // since the commands were started
   std::uint64_t sent_bytes = 0;     // put on links by switches
   std::uint64_t queued_bytes = 0;   // waiting now
-  std::uint64_t deepest_bytes = 0;  // of these, at the port where most wait
+  std::uint64_t deepest_bytes = 0;  // of these, at the fullest port
   std::uint64_t trimmed = 0;        // packets
   std::uint64_t lost = 0;           // packets dropped by switches, or by faults anywhere
 };
@@ -37,7 +36,7 @@ FabricSample sample_of(const fabric::FabricSnapshot& fabric, base::Duration at);
 inline constexpr base::Duration kSampleEvery = base::milliseconds(100);
 inline constexpr std::size_t kSamplesPerPace = 6000;
 
-// The pause behind sample number `taken`, counted from 1.
+// The pause after sample number `taken`, counted from 1.
 base::Duration sample_pause(std::size_t taken);
 
 class FabricSampler {
@@ -52,7 +51,7 @@ class FabricSampler {
 
  private:
   void work();
-  // False: no more samples are wanted.
+  // Returns false if no more samples are wanted.
   bool pause(base::Duration length);
 
   Look look_;

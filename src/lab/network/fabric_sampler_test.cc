@@ -16,7 +16,7 @@ TEST(FabricSample, AddsUpItsPorts) {
     fabric::PortSnapshot& port = fabric.ports.emplace_back();
     port.sent_bytes = 5 * scale;
     port.queued_bytes = 7 * scale;
-    port.lost_to_faults = 500;  // part of the fabric's
+    port.lost_to_faults = 500;  // already in the fabric's total
     for (unsigned reason = 0; reason < SPILLWAY_REASONS; ++reason) {
       port.counters.packets[reason] = scale;
     }

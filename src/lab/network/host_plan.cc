@@ -31,7 +31,7 @@ base::Status check_limits(const scenario::Topology& topology, const PlanOptions&
 }
 
 net::SocketAddress address_of(const std::string& ipv4, std::uint16_t port) {
-  // The text is ours, so it parses.
+  // Generated text, so it parses.
   return net::SocketAddress::parse(fmt::format("{}:{}", ipv4, port)).value();
 }
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who is who in a lab: names, addresses and link rates of its hosts, derived from the scenario
-// alone, so that every process of a lab computes the same. Host number n (from 0; a rank runs on
-// the host of its number) has
+// Names, addresses and link rates of a lab's hosts. They follow from the scenario alone, so every
+// process of a lab computes the same ones. Host n (from 0; rank n runs on it) has
 //
 //   10.77.x.y/16         x.y = n + 1 in two bytes
-//   fd77::h/64           h = n + 1 in hexadecimal; not where the MTU is below IPv6's 1280
+//   fd77::h/64           h = n + 1 in hexadecimal; none if the MTU is below IPv6's 1280
 //   02:53:57:00:x:y      its Ethernet address
 //   eth0                 its interface; `port<n>` is the other end, in the fabric's namespace
 //
@@ -30,7 +29,7 @@ inline constexpr unsigned kMinMtu = 576;
 inline constexpr unsigned kMinIpv6Mtu = 1280;
 inline constexpr unsigned kMaxMtu = 9216;
 inline constexpr unsigned kDefaultMtu = 1500;
-// Above it nothing on one machine keeps up with the clock on the wall.
+// No machine emulates faster links in real time.
 inline constexpr base::BitRate kMaxRate = base::gigabits_per_second(40);
 
 inline constexpr std::string_view kHostInterface = "eth0";
@@ -43,7 +42,7 @@ struct HostEntry {
   std::string ipv6;  // empty: none
   base::BitRate rate;
   net::SocketAddress peer;    // where others send Spillway packets for it
-  net::SocketAddress listen;  // where it waits for them
+  net::SocketAddress listen;  // where it receives them
 };
 
 struct HostPlan {
@@ -61,7 +60,7 @@ struct PlanOptions {
 base::Result<HostPlan> make_host_plan(const scenario::Scenario& scenario,
                                       const PlanOptions& options);
 
-// The same hosts as plain processes: `peers` and `listens`, one of each per host.
+// The same hosts as plain processes on loopback. `peers` and `listens` have one entry per host.
 HostPlan on_loopback(HostPlan plan, const std::vector<net::SocketAddress>& peers,
                      const std::vector<net::SocketAddress>& listens);
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kNames = {"auto", "root", "user", "none"};
 
-// Makes the namespaces and throws them away: some systems let them be made but not be used.
+// Makes the namespaces and discards them: some systems allow making but not using them.
 bool is_allowed(Isolation isolation) {
   const unsigned user = ::geteuid();
   const unsigned group = ::getegid();
@@ -74,7 +74,7 @@ base::Status become_root_inside(Isolation isolation, unsigned user, unsigned gro
   if (isolation != Isolation::kUser) {
     return {};
   }
-  // Without this the kernel refuses the group map of a caller without rights.
+  // Without this the kernel refuses the group map of an unprivileged caller.
   if (base::Status status = write_proc_file("/proc/self/setgroups", "deny"); !status.ok()) {
     return status;
   }

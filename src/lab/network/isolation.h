@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a lab keeps its hosts apart from this machine and from each other:
+// How a lab isolates its hosts from this machine and from each other:
 //
 //   kRoot  network, process and mount namespaces; needs the right to make them (root)
 //   kUser  the same inside a user namespace, in which the caller is root; needs no rights
 //   kNone  plain processes on loopback: only Spillway's packets cross the emulated fabric
 //   kAuto  the first of these that this machine allows
 //
-// The functions may be called from any thread of a process, but fork: other threads' locks stay
-// locked in what they start, which therefore does nothing but make system calls.
+// The functions may be called from any thread, but they fork. Other threads' locks stay locked in
+// the child, so the child only makes system calls.
 #pragma once
 
 #include <cstdint>
@@ -29,13 +29,13 @@ inline constexpr std::string_view kLoopbackNotice =
 std::string_view isolation_name(Isolation isolation);
 base::Result<Isolation> parse_isolation(std::string_view name);
 
-// What clone() has to be told.
+// Flags for clone().
 int clone_flags(Isolation isolation);
 
-// Inside a new user namespace: the caller becomes its root. Other isolations: nothing to do.
+// Makes the caller root inside a new user namespace. Does nothing for other isolations.
 base::Status become_root_inside(Isolation isolation, unsigned user, unsigned group);
 
-// Never kAuto. An error where the asked-for kind is not allowed here.
+// Never returns kAuto. Fails if the wanted kind is not allowed here.
 base::Result<Isolation> resolve_isolation(Isolation wanted);
 
 }  // namespace spillway::lab

@@ -14,7 +14,7 @@ namespace {
 spillway_station station_of(const HostEntry& host) {
   spillway_station station = {};
   ether_addr address = {};
-  // The text is ours, so it parses.
+  // Generated text, so it parses.
   ::ether_aton_r(host.mac.c_str(), &address);
   std::ranges::copy(address.ether_addr_octet, station.address);
   return station;

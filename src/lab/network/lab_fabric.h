@@ -2,12 +2,12 @@
 //
 // What carries frames between a lab's hosts:
 //
-//   kBpf   the switch in the kernel: hosts' kernels and the switch's are one, and all that is sent
-//          shares its queues. Takes root and a scenario of one switch (kernel/switch_plan.h)
+//   kBpf   the switch in the kernel: hosts and switch share one kernel, and all traffic shares the
+//          queues. Needs root and a scenario of one switch (kernel/switch_plan.h)
 //   kUser  the emulated fabric in user space (fabric/emulator.h): any scenario, any isolation
 //   kAuto  the first of these that is possible
 //
-// Made and used on a thread in the fabric's network namespace; goes with the namespace.
+// Create and use it on a thread in the fabric's network namespace. It ends with the namespace.
 #pragma once
 
 #include <cstdint>
@@ -29,18 +29,18 @@ std::string_view dataplane_name(Dataplane dataplane);
 
 class LabFabric {
  public:
-  // `wanted` is kBpf or kUser. kBpf: the hosts' links are up and have one interface each;
-  // the switch then tells of every packet where it `traces`.
+  // `wanted` is kBpf or kUser. For kBpf the hosts' links must be up, with one interface each; the
+  // switch then reports every packet if `traces`.
   static base::Result<LabFabric> make(Dataplane wanted, const scenario::Scenario& scenario,
                                       const HostPlan& plan,
                                       std::span<const fabric::PortAttachment> ports, bool traces);
 
   Dataplane dataplane() const { return kernel_ ? Dataplane::kBpf : Dataplane::kUser; }
-  // Null: the fabric is in user space.
+  // Null if the fabric is in user space.
   const kernel::KernelSwitch* kernel_switch() const { return kernel_.get(); }
-  // Has something to read when the fabric ended by itself; -1: it does not.
+  // Becomes readable when the fabric ends by itself; -1: it never does.
   int stop_fd() const { return user_ ? user_->stop_fd() : -1; }
-  // How it fared.
+  // Stops the fabric and returns its status.
   base::Status finish();
   fabric::FabricSnapshot snapshot() const;
 

@@ -24,12 +24,12 @@ namespace spillway::lab {
 namespace {
 
 constexpr std::string_view kPackage = "iproute2";
-// Of all hosts' addresses (host_plan.h).
+// Networks of all hosts' addresses (host_plan.h).
 constexpr std::string_view kIpv4Network = "10.77.0.0/16";
 constexpr std::string_view kIpv6Network = "fd77::/64";
-constexpr std::int64_t kMinClassRate = 8'000;  // bit/s: what a class has for itself
+constexpr std::int64_t kMinClassRate = 8'000;  // bit/s: what a class is guaranteed
 constexpr int kLastRank = 7;
-// The switch has decided what waits; this must hold it.
+// Holds whatever the switch admits: the switch alone decides about drops.
 constexpr std::int64_t kQueueLimit = 2LL * SPILLWAY_MAX_QUEUE_BYTES;
 
 std::int64_t bytes_in(base::BitRate rate, base::Duration time) {
@@ -53,8 +53,8 @@ base::Result<Tools> find_tools() {
   return Tools{*ip, *tc};
 }
 
-// What a card would do to many packets at once stays undone, so that frames are what they would be
-// on a wire. Drivers lack some of these; there is then nothing to switch off.
+// Turns off what a card would do to many packets at once, so that frames are as on a wire. Drivers
+// that lack one of these refuse; that is ignored.
 void switch_off_offloads(std::string_view interface) {
   const net::UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   for (const std::uint32_t command : {ETHTOOL_SGRO, ETHTOOL_SGSO, ETHTOOL_STSO, ETHTOOL_STXCSUM}) {
@@ -66,15 +66,15 @@ void switch_off_offloads(std::string_view interface) {
   }
 }
 
-// The kernel's own chatter (neighbour discovery, multicast reports) must not load the fabric.
+// The kernel's own traffic (neighbour discovery, multicast reports) must not load the fabric.
 void silence_ipv6() {
   for (const char* scope : {"all", "default"}) {
     (void)write_proc_file(fmt::format("/proc/sys/net/ipv6/conf/{}/disable_ipv6", scope), "1");
   }
 }
 
-// The routes decide. A namespace's default may only be what the machine's
-// net.ipv4.tcp_allowed_congestion_control lists: it is set where it can be, for whoever asks.
+// The routes decide. The namespace's default is set if possible, for programs that query it. It can
+// only be one that the machine's net.ipv4.tcp_allowed_congestion_control lists.
 base::Status choose_congestion_control(const HostPlan& plan, std::size_t index, const Tools& tools,
                                        const std::string& tcp) {
   (void)write_proc_file("/proc/sys/net/ipv4/tcp_congestion_control", tcp);
@@ -88,7 +88,7 @@ base::Status set_up_host(const HostPlan& plan, std::size_t index, const Tools& t
     return status;
   }
   switch_off_offloads(kHostInterface);
-  // The first refusal says that this kernel has no token bucket: no need to ask again.
+  // A refusal means that this kernel has no token bucket, so later hosts do not try again.
   if (paces) {
     paces = run_tool(tools.tc, {"-batch", "-"}, host_shaping_batch(plan, index)).ok();
   }
@@ -120,7 +120,7 @@ std::string fabric_links_batch(const HostPlan& plan, const std::vector<int>& nam
   std::string batch = "link set dev lo up\n";
   for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
     const HostEntry& host = plan.hosts[i];
-    // One segment each: a frame on a veth is then what it would be on a wire.
+    // One segment each, so that a frame on a veth is as on a wire.
     batch += fmt::format(
         "link add name {} mtu {} gso_max_segs 1 type veth peer name {} mtu {} address {} "
         "gso_max_segs 1 netns /proc/self/fd/{}\n",
@@ -183,7 +183,7 @@ std::string port_queues_batch(const HostPlan& plan, std::size_t index,
   const HostEntry& host = plan.hosts[index];
   const std::int64_t rate = host.rate.count();
   const std::int64_t frame = plan.mtu + SPILLWAY_ETHERNET_HEADER;
-  // What a timer is late by is made up for; decisions do not hang on it.
+  // Makes up for late timers; the switch's decisions do not depend on it.
   const std::int64_t burst = std::max(2 * frame, bytes_in(host.rate, base::milliseconds(1)));
   const std::string common = fmt::format("ceil {}bit burst {} cburst {} quantum {} overhead {}",
                                          rate, burst, burst, 2 * frame, SPILLWAY_WIRE_OVERHEAD);

@@ -43,7 +43,7 @@ base::Status enter_network_namespace(int namespace_fd) {
 void make_mounts_private() {
   constexpr unsigned long kPrivate = MS_REC | MS_PRIVATE;
   if (::mount("none", "/", nullptr, kPrivate, nullptr) == 0) {
-    // Refused where parts of /proc are hidden, as in many containers: the old one will do.
+    // Refused where parts of /proc are hidden, as in many containers. The old /proc then stays.
     (void)::mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr);
   }
 }

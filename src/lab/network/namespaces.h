@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Network and mount namespaces. A network namespace is held by a file descriptor and vanishes, with
+// Network and mount namespaces. A network namespace is held by a file descriptor. It vanishes, with
 // all its interfaces, when the last descriptor and process in it are gone. A thread is in one
-// namespace at a time; InNamespace moves the calling thread and moves it back.
+// namespace at a time; in_network_namespace() moves the calling thread and moves it back.
 #pragma once
 
 #include "base/status.h"
@@ -10,16 +10,16 @@
 
 namespace spillway::lab {
 
-// The calling thread's.
+// The calling thread's namespace.
 base::Result<net::UniqueFd> current_network_namespace();
 
-// A new, empty one. The calling thread stays where it is.
+// A new, empty namespace. The calling thread stays where it is.
 base::Result<net::UniqueFd> make_network_namespace();
 
 base::Status enter_network_namespace(int namespace_fd);
 
-// Runs `work` with the calling thread in the namespace. Where the thread cannot return it is of no
-// use any more: a bug.
+// Runs `work` with the calling thread in the namespace. A thread that cannot return is useless, so
+// that is treated as a bug.
 template <typename Work>
 base::Status in_network_namespace(int namespace_fd, Work work) {
   const base::Result<net::UniqueFd> home = current_network_namespace();
@@ -34,12 +34,12 @@ base::Status in_network_namespace(int namespace_fd, Work work) {
   return done;
 }
 
-// In a new mount namespace: nothing that is mounted here is seen outside, and /proc shows the
-// processes of this process namespace, where the system lets it be mounted.
+// Call in a new mount namespace. Mounts made here become invisible outside, and /proc shows the
+// processes of this process namespace, if the system lets it be mounted.
 void make_mounts_private();
 
-// /sys/class/net as the calling process's network namespace has it, in a mount namespace of its
-// own, where the system allows it; else /sys stays as it was.
+// Moves the calling process to a mount namespace of its own, in which /sys/class/net shows its
+// network namespace. If the system does not allow it, /sys stays as it was.
 void mount_own_sysfs();
 
 }  // namespace spillway::lab

@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::size_t kMaxMessage = 2000;
 
-// Files in memory, not pipes: the tool may be slow to read and may say much, and nobody blocks.
+// Files in memory, not pipes: the tool may read slowly or print much, and nothing blocks.
 base::Result<net::UniqueFd> memory_file(std::string_view text) {
   net::UniqueFd file(::memfd_create("lab", MFD_CLOEXEC));
   if (!file.valid() ||

@@ -13,21 +13,22 @@
 namespace spillway::lab {
 namespace {
 
-// Of all hosts together. Of arrivals and events so many more are kept than of packets that leave:
-// what is found in one look is not in order.
+// Size of all hosts' rings together. Also the number of arrivals and events kept beyond that of
+// departures, because what one look finds is not in order.
 constexpr std::size_t kRingFrames = 1 << 17;
 constexpr std::size_t kFewestFrames = 1 << 11;
 constexpr base::Duration kLooksEvery = base::milliseconds(1);
-// Once asked to end: when nothing came for kQuiet, and after kLongest at the latest.
+// After stop(): ends when nothing has come for kQuiet, and after kLongest at the latest.
 constexpr base::Duration kQuiet = base::milliseconds(20);
 constexpr base::Duration kLongest = base::milliseconds(500);
-// Two clocks are compared when both can be read within this; else this thread was interrupted.
+// The two clocks are compared only if both were read within this time; else the thread was
+// interrupted.
 constexpr base::Duration kAtOnce = base::microseconds(1);
 
 HardwareAddress address_of(const HostEntry& host) {
   HardwareAddress address;
   ether_addr parsed = {};
-  ::ether_aton_r(host.mac.c_str(), &parsed);  // the text is ours, so it parses
+  ::ether_aton_r(host.mac.c_str(), &parsed);  // generated text, so it parses
   std::ranges::copy(parsed.ether_addr_octet, address.begin());
   return address;
 }
@@ -108,7 +109,7 @@ PacketLog PacketRecorder::finish() {
   return std::move(log_);
 }
 
-// ------------------------------------------------------------------ on its thread
+// ------------------------------------------------------------------ on the recorder's thread
 
 void PacketRecorder::work() {
   const base::MonotonicClock clock;
@@ -135,8 +136,8 @@ bool PacketRecorder::look() {
   return any;
 }
 
-// Anew each time, as the time of day may be set. A measurement that was interrupted would put
-// arrivals before their causes: it does not count.
+// Repeated each time, because the time of day may be set. An interrupted measurement does not
+// count: it would put arrivals before their causes.
 void PacketRecorder::measure_clocks() {
   const base::MonotonicClock clock;
   const bool is_first = ahead_ == base::Duration();

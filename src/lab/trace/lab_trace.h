@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The Chrome trace of one run of a lab, from the opening of its file, before anything runs, to its
-// writing when all has ended. One thread, besides the recorder's own.
+// The Chrome trace of one run of a lab. Its file is opened before anything runs, and written when
+// all has ended. One thread, besides the recorder's own.
 //
-// The recorder watches all hosts of a lab and, where it is in the kernel, their switch, and keeps
-// what was seen of Spillway's packets. It looks every millisecond; the kernel's rings hold what
-// comes in between.
+// The recorder watches all hosts of a lab and, if it is in the kernel, their switch, and keeps what
+// it sees of Spillway's packets. It looks every millisecond; the kernel's rings hold what comes in
+// between.
 //
-// Limits: of the packets that leave, the first `packets`; the others are counted. Start it before
-// anything is sent and finish it when all senders have ended: finish() waits until nothing has
-// arrived for a moment, so that what is queued has its chance, but not for long.
+// Limits: it keeps the first `packets` packets that leave, and counts the others. Start it before
+// anything is sent and finish it when all senders have ended. finish() waits until nothing has
+// arrived for a moment, so that queued packets can still arrive, but not for long.
 #pragma once
 
 #include <atomic>
@@ -33,7 +33,7 @@ namespace spillway::lab {
 
 class PacketRecorder {
  public:
-  // `namespaces` are the hosts'; `fabric` is null where no switch tells.
+  // `namespaces` are the hosts'. `fabric` is null if no switch reports packets.
   static base::Result<std::unique_ptr<PacketRecorder>> start(
       const HostPlan& plan, std::span<const net::UniqueFd> namespaces,
       const kernel::KernelSwitch* fabric, std::size_t packets);
@@ -41,7 +41,7 @@ class PacketRecorder {
   PacketRecorder(const PacketRecorder&) = delete;
   PacketRecorder& operator=(const PacketRecorder&) = delete;
 
-  // Once.
+  // Call once.
   PacketLog finish();
 
  private:
@@ -60,8 +60,8 @@ class PacketRecorder {
   std::vector<PacketTap> taps_;  // per host
   std::map<HardwareAddress, std::uint32_t> hosts_;
   std::unique_ptr<kernel::SwitchEvents> events_;
-  base::Duration ahead_;  // the time of day over the monotonic clock
-  std::size_t left_ = 0;  // sights of packets that leave, and that arrive
+  base::Duration ahead_;  // time of day minus monotonic clock
+  std::size_t left_ = 0;  // packets kept: departures, then arrivals
   std::size_t arrived_ = 0;
   PacketLog log_;
   std::atomic<bool> stops_ = false;
@@ -70,13 +70,13 @@ class PacketRecorder {
 
 class LabTrace {
  public:
-  // On a thread in the fabric's network namespace; `namespaces` are the hosts', `fabric` is null
-  // where it runs in user space.
+  // Call on a thread in the fabric's network namespace. `namespaces` are the hosts'. `fabric` is
+  // null if it runs in user space.
   static base::Result<LabTrace> start(const TraceOptions& options, const HostPlan& plan,
                                       std::span<const net::UniqueFd> namespaces,
                                       const kernel::KernelSwitch* fabric);
 
-  // Once, when the hosts' commands have ended.
+  // Call once, when the hosts' commands have ended.
   base::Result<TraceSummary> finish() { return file_.write(recorder_->finish()); }
 
  private:

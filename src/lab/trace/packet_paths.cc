@@ -29,7 +29,8 @@ Key key_of(const spillway_packet_header& header, std::uint32_t to) {
   return key;
 }
 
-// The paths of packets that look the same, and how far each kind of sight has come in them.
+// The paths of packets that look the same, and which of them is the next to be decided about and to
+// arrive.
 struct Alike {
   std::vector<std::size_t> paths;
   std::size_t decided = 0;
@@ -77,7 +78,7 @@ class Joiner {
   std::unordered_map<Key, Alike, KeyHash> alike_;
 };
 
-// Pointers to those that `is_wanted`, by time.
+// Pointers to the elements that `is_wanted` accepts, sorted by time.
 template <typename Seen, typename IsWanted, typename TimeOf>
 std::vector<const Seen*> in_order(const std::vector<Seen>& all, IsWanted is_wanted,
                                   TimeOf time_of_one) {
@@ -97,7 +98,7 @@ std::vector<const PacketSight*> sights_in_order(const PacketLog& log, bool leave
       [](const PacketSight& sight) { return sight.at; });
 }
 
-// By comparing the ends, where no switch tells.
+// Compares departure and arrival, because no switch reported the packet.
 PacketOutcome outcome_of_ends(const PacketPath& path) {
   if (path.arrived == nullptr) {
     return PacketOutcome::kLost;

@@ -19,7 +19,7 @@ constexpr std::size_t kHeaders =
 // A data packet of 16 planes of 704 coordinates, 80 bytes of head, over IPv4.
 Bytes data_frame(std::size_t payload_bytes) {
   Bytes frame(kHeaders + payload_bytes);
-  frame[5] = 7;  // the receiver's address ends in
+  frame[5] = 7;  // last byte of the receiver's address
   frame[12] = 0x08;
   std::uint8_t* ip = frame.data() + SPILLWAY_ETHERNET_HEADER;
   ip[0] = 0x45;

@@ -6,7 +6,7 @@
 #include <net/if.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-// After the socket headers, whose types the kernel's have too.
+// Must follow the socket headers: the kernel's headers define the same types.
 #include <linux/filter.h>
 #include <linux/if_ether.h>
 
@@ -20,8 +20,7 @@
 namespace spillway::lab {
 namespace {
 
-// A slot holds the ring's header, some alignment and kTapBytes; a block is what is allocated in one
-// piece.
+// A slot holds the ring's header, some alignment and kTapBytes. A block is one allocation.
 constexpr std::size_t kSlotBytes = 512;
 constexpr std::size_t kBlockBytes = 1 << 16;
 constexpr std::size_t kSlotsPerBlock = kBlockBytes / kSlotBytes;
@@ -31,7 +30,7 @@ base::Status cannot_watch(const std::string& interface) {
   return net::system_error(fmt::format("watch the interface {}", interface), errno);
 }
 
-// UDP over IPv4 and IPv6, cut to kTapBytes; nothing else, so that TCP costs nothing.
+// Passes UDP over IPv4 and IPv6, cut to kTapBytes, and nothing else, so that TCP costs nothing.
 base::Status set_filter(int fd) {
   constexpr std::uint32_t kTypeAt = 12;
   constexpr std::uint32_t kIpv4ProtocolAt = SPILLWAY_ETHERNET_HEADER + 9;
@@ -61,7 +60,7 @@ base::Status set_options(int fd, std::size_t frames) {
   ring.tp_frame_size = kSlotBytes;
   ring.tp_block_nr = static_cast<unsigned>(frames / kSlotsPerBlock);
   ring.tp_frame_nr = static_cast<unsigned>(frames);
-  // The time: taken where a frame leaves or is handed over, not where this socket sees it.
+  // Timestamps are taken where a frame leaves or is handed over, not where this socket sees it.
   const bool set = ::setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &yes, sizeof(yes)) == 0 &&
                    ::setsockopt(fd, SOL_PACKET, PACKET_VERSION, &version, sizeof(version)) == 0 &&
                    ::setsockopt(fd, SOL_PACKET, PACKET_RX_RING, &ring, sizeof(ring)) == 0;
@@ -81,7 +80,7 @@ const sockaddr_ll& link_address(const tpacket2_hdr& frame) {
                                                TPACKET_ALIGN(sizeof(tpacket2_hdr)));
 }
 
-// The word by which the kernel and this process hand slots to each other.
+// The word with which the kernel and this process hand slots to each other.
 std::atomic_ref<__u32> owner_of(tpacket2_hdr& frame) {
   return std::atomic_ref<__u32>(frame.tp_status);
 }
@@ -102,7 +101,7 @@ base::Result<PacketTap> PacketTap::open(const std::string& interface, std::size_
   if (!status.ok()) {
     return status;
   }
-  // Only a bound socket sees anything: filter and ring stand before the first frame.
+  // Only a bound socket sees frames, so filter and ring are set up before the first one.
   if (!bind_to(tap.fd_.get(), index)) {
     return cannot_watch(interface);
   }

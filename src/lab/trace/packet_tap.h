@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A look at one interface: the first bytes of every UDP frame that leaves or arrives there, with
-// the time, through a packet socket whose ring the kernel shares with this process. What leaves is
-// seen behind the queueing discipline, as it enters the wire. Nothing is held up: a frame that the
-// ring has no room for is missed and counted.
+// Watches one interface: the time and first bytes of every UDP frame that leaves or arrives there.
+// It uses a packet socket whose ring the kernel shares with this process. Frames that leave are
+// seen after the queueing discipline, as they enter the wire. Nothing is held up: a frame that does
+// not fit into the ring is missed and counted.
 //
 // Limits: kTapBytes of each frame. Needs CAP_NET_RAW where the interface is. One thread.
 #pragma once
@@ -25,7 +25,7 @@ namespace spillway::lab {
 inline constexpr std::uint32_t kTapBytes = SPILLWAY_LONGEST_HEADERS;
 
 struct TappedFrame {
-  base::MutableByteView bytes;  // as far as they were kept
+  base::MutableByteView bytes;  // at most kTapBytes
   std::uint32_t length = 0;     // of the whole frame
   base::Duration time_of_day;
   bool leaves = false;
@@ -33,15 +33,15 @@ struct TappedFrame {
 
 class PacketTap {
  public:
-  // An interface of the calling thread's network namespace; later calls may come from any other.
-  // The ring holds about `frames`.
+  // The interface is in the calling thread's network namespace; later calls may come from any
+  // other. The ring holds about `frames` frames.
   static base::Result<PacketTap> open(const std::string& interface, std::size_t frames);
   PacketTap(PacketTap&& other) noexcept;
   PacketTap& operator=(PacketTap&&) = delete;
   ~PacketTap();
 
-  // Hands every frame that waits, and is not for some other host, to `take`. True where there were
-  // frames.
+  // Hands every waiting frame that this host sent or that is for it to `take`. Returns true if
+  // there were frames.
   template <typename Take>
   bool read(Take take) {
     bool any = false;
@@ -55,7 +55,7 @@ class PacketTap {
     return any;
   }
 
-  // Since the last time it was asked.
+  // Frames missed since the last call.
   std::uint64_t missed();
 
  private:

@@ -24,7 +24,7 @@ constexpr std::string_view kFabricNote =
     "The fabric ran in user space and tells nothing of single packets: bars named fabric reach "
     "from a packet's leaving to its arrival.";
 
-// Process numbers: hosts from 1, what leads to them from kFirstPort.
+// Process numbers: hosts from kFirstHost, ports that lead to them from kFirstPort.
 constexpr std::uint32_t kFirstHost = 1;
 constexpr std::uint32_t kFirstPort = 1001;
 
@@ -154,8 +154,8 @@ std::string arguments_of_arrival(const PacketPath& path, const PacketLog& log) {
                      path.arrived->ecn);
 }
 
-// How an arrow goes on at a bar: it starts at the first of a packet's bars and ends at the last. A
-// packet with one bar has none.
+// Kind of arrow event at a bar: an arrow starts at the first of a packet's bars and ends at the
+// last. A packet with one bar has none.
 std::optional<char> arrow_at(Stage stage, const PacketPath& path) {
   const bool is_first = stage == Stage::kLeaving ||
                         (path.left == nullptr && (stage == Stage::kInside || !path.inside_from()));
@@ -192,7 +192,7 @@ class TraceWriter {
   }
 
  private:
-  // One event: the braces around `members` and what separates it from the one before.
+  // Adds one event: braces around `members`, and a separator after the previous event.
   template <typename... Values>
   void add(fmt::format_string<Values...> members, Values&&... values) {
     text_ += is_first_ ? "{" : ",\n{";
@@ -226,7 +226,7 @@ class TraceWriter {
         process);
   }
 
-  // What leaves, waits and arrives at one place is in different lanes.
+  // Departures, waiting packets and arrivals at one place go to different lanes.
   std::size_t thread_of(const Bar& bar, std::uint32_t process) {
     constexpr std::size_t kLanesPerStage = 100'000;
     const std::size_t stage = static_cast<std::size_t>(bar.stage);
@@ -279,8 +279,8 @@ class TraceWriter {
     }
   }
 
-  // `queued` is told of the queue that a packet belongs to: of one that went elsewhere, cut or
-  // whole, the event does not say which that is.
+  // `queued` is the length of the queue that a packet belongs to. For a packet in the control queue
+  // instead, trimmed or whole, the event does not name its own queue.
   void add_counter(const spillway_event& event, base::Instant at) {
     if (event.is_data != 0 && event.queue == SPILLWAY_CONTROL_QUEUE) {
       return;

@@ -3,18 +3,18 @@
 // Packets' paths as a Chrome trace (chrome://tracing, ui.perfetto.dev): JSON in which
 //
 //   a host is a process   with a short bar for every packet that leaves and that arrives
-//   a switch port is one  with a bar per packet from the decision to the arrival, named by what was
-//                         decided; a short one, named by the reason, where it was dropped
+//   a switch port is one  with a bar per packet from the decision to the arrival, named by the
+//                         decision; a short bar, named by the reason, if it was dropped
 //   an arrow              follows each packet from bar to bar
 //   counters              are the bytes in each of a port's queues
 //
-// Where no switch tells, the bar between two hosts is called "fabric" and reaches from leaving to
-// arriving. Times are microseconds since the first packet. Bars that overlap are in several lanes.
-// Bars of a moment have kMoment, so that arrows find them and people can point at them.
+// If no switch reports, the bar between two hosts is called "fabric" and reaches from departure to
+// arrival. Times are microseconds since the first packet. Bars that overlap are in several lanes.
+// Instantaneous bars last kMoment, so that arrows find them and people can point at them.
 //
 // Size: about a kilobyte per packet, written in pieces. Writing the text is pure. A TraceFile is
-// made before there is anything to write, so that a path that cannot be written is known at once;
-// one thread.
+// made before there is anything to write, so that a path that cannot be written fails at once. One
+// thread.
 #pragma once
 
 #include <cstdio>

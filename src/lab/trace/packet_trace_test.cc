@@ -93,7 +93,7 @@ TraceSummary summary_of(const PacketLog& log) {
   return summarise_paths(join_paths(log), log);
 }
 
-// Arrows start once, end once, at the same packet, and do not go back in time.
+// Every arrow starts once and ends once, at the same packet, and does not go back in time.
 void expect_whole_arrows(const Json& trace) {
   std::map<int, std::string> phases;
   std::map<int, double> last;
@@ -139,7 +139,7 @@ TEST(PacketTrace, NamesEveryTypeAndTheRanks) {
     PacketLog log = log_of_two_hosts();
     log.sights = {sight(true, 0, 1)};
     log.sights[0].header.version_type = static_cast<__u8>(SPILLWAY_WIRE_VERSION << 4 | type);
-    log.sights[0].header.destination = 7;  // a rank, whatever the number of its host
+    log.sights[0].header.destination = 7;  // a rank, whatever its host's number
     const Json trace = trace_of(log);
     EXPECT_EQ(bars_named(trace, name + " 1>7 operation 3 signature 0x1000abcd1234 piece 2").size(),
               1U)
@@ -204,7 +204,7 @@ TEST(PacketTrace, NothingIsDecidedBeforeItLeft) {
 
 TEST(PacketTrace, QueuesAreCounters) {
   const std::vector<Json> counters = events_of(trace_of(three_packets()), "C");
-  ASSERT_EQ(counters.size(), 2U);  // none of the trimmed one: its own queue is not told
+  ASSERT_EQ(counters.size(), 2U);  // none for the trimmed packet, whose own queue is not reported
   EXPECT_EQ(counters[0]["name"], "bytes in queue 5");
   EXPECT_EQ(counters[0]["args"]["bytes"], 3000);
 }
@@ -269,10 +269,11 @@ TEST(PacketTrace, AMarkIsSeenAtTheEndsToo) {
 
 TEST(PacketTrace, GapsAreTold) {
   PacketLog log = log_of_two_hosts();
-  log.sights = {sight(true, 1, 10), sight(false, 1, 20),               // the switch did not tell
-                sight(true, 2, 30),                                    // nor saw this one
-                sight(false, 3, 40)};                                  // nobody saw it leave
-  log.events = {event(4, 50, SPILLWAY_REASON_ADMITTED, kWholeBytes)};  // seen at the switch alone
+  log.sights = {sight(true, 1, 10), sight(false, 1, 20),               // the switch did not report
+                                                                       // it
+                sight(true, 2, 30),                                    // nor did it see this one
+                sight(false, 3, 40)};                                  // its departure was not seen
+  log.events = {event(4, 50, SPILLWAY_REASON_ADMITTED, kWholeBytes)};  // seen only at the switch
   log.missed = 5;
   const TraceSummary summary = summary_of(log);
   EXPECT_EQ(summary.of(PacketOutcome::kWhole), 1U);

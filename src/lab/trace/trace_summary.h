@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How packets of a lab are to be followed, and what came of them in numbers: plain values.
+// Options for following the packets of a lab, and the results in numbers: plain values.
 #pragma once
 
 #include <array>
@@ -16,10 +16,10 @@ namespace spillway::lab {
 
 struct TraceOptions {
   std::string path;               // of the Chrome trace; empty: packets are not followed
-  std::size_t packets = 200'000;  // that are kept
+  std::size_t packets = 200'000;  // kept at most
 };
 
-// The first are a switch's decisions (enum spillway_reason), in their order.
+// The first ones equal a switch's decisions (enum spillway_reason).
 enum class PacketOutcome : std::uint8_t {
   kWhole = SPILLWAY_REASON_ADMITTED,
   kMarked = SPILLWAY_REASON_MARKED,
@@ -30,7 +30,7 @@ enum class PacketOutcome : std::uint8_t {
   kRed = SPILLWAY_REASON_RED,
   kControlFull = SPILLWAY_REASON_CONTROL_FULL,
   kLost,    // neither arrived nor dropped by a decision
-  kUnseen,  // arrived, but nobody saw it leave: whether it is whole is not known
+  kUnseen,  // arrived, but its departure was not seen: whole or trimmed
 };
 inline constexpr std::size_t kPacketOutcomes = 10;
 std::string_view outcome_name(PacketOutcome outcome);
@@ -39,7 +39,7 @@ struct TraceSummary {
   std::array<std::uint64_t, kPacketOutcomes> packets = {};  // by PacketOutcome
   std::uint64_t left_out = 0;                               // packets beyond the limit
   std::uint64_t missed = 0;  // sights and events that the kernel had no room for
-  // From the switch's decision to the arrival or, without a switch that tells, from the leaving.
+  // From the switch's decision to the arrival; without a switch that reports, from the departure.
   base::Duration median;
   base::Duration p99;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Looks at a lab's switches and ranks while its commands run, every kLookEvery, on a thread of its
-// own, and says in the end where the time went (time_account.h). Puts up a board for each rank in
-// the lab's state directory; the ranks find its path in SPILLWAY_WAITS. Where boards cannot be put
-// up, only links are looked at.
+// Looks at a lab's switches and ranks every kLookEvery while its commands run, on a thread of its
+// own. In the end it reports where the time went (time_account.h). Makes a board for each rank in
+// the lab's state directory; the ranks find its path in SPILLWAY_WAITS. If boards cannot be made,
+// only links are looked at.
 #pragma once
 
 #include <condition_variable>
@@ -23,12 +23,12 @@ namespace spillway::lab {
 
 inline constexpr base::Duration kLookEvery = base::milliseconds(10);
 
-// The boards of a lab's ranks, from before they start.
+// The boards of a lab's ranks. Make them before the ranks start.
 class RankBoards {
  public:
   RankBoards(const std::filesystem::path& folder, std::size_t ranks);
 
-  // "SPILLWAY_WAITS=path"; empty where there is no board.
+  // "SPILLWAY_WAITS=path"; empty if the rank has no board.
   std::vector<std::string> variables(std::size_t rank) const;
   std::vector<net::WaitCounts> read() const;
 
@@ -37,7 +37,7 @@ class RankBoards {
   std::vector<net::WaitBoard> boards_;
 };
 
-// The rates of the ports' links, by their names ("leaf0->spine1#2"); zero where there is no such.
+// The rates of the ports' links, by name ("leaf0->spine1#2"); zero if there is no such link.
 std::vector<LinkRate> link_rates(const scenario::Topology& topology,
                                  const fabric::FabricSnapshot& fabric);
 
@@ -45,13 +45,13 @@ class LabWatch {
  public:
   using Look = std::function<fabric::FabricSnapshot()>;
 
-  // `boards` outlives it.
+  // `boards` must outlive it.
   LabWatch(const scenario::Topology& topology, const RankBoards& boards, Look look);
   ~LabWatch();
   LabWatch(const LabWatch&) = delete;
   LabWatch& operator=(const LabWatch&) = delete;
 
-  // Ends the looking.
+  // Stops looking and returns the result.
   TimeReport finish();
 
  private:

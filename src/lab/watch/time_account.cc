@@ -15,7 +15,7 @@ base::Duration share_of(base::Duration duration, double share) {
       static_cast<std::int64_t>(static_cast<double>(duration.count()) * share));
 }
 
-// Counters only grow; what a rank writes is its own business all the same.
+// Counters only grow, but what a rank writes is not trusted.
 std::uint64_t grown(std::uint64_t now, std::uint64_t before) {
   return now > before ? now - before : 0;
 }
@@ -49,7 +49,7 @@ TimeAccount::TimeAccount(std::vector<LinkRate> links, std::size_t ranks, base::D
 void TimeAccount::look(base::Instant at, std::span<const PortLook> ports,
                        std::span<const net::WaitCounts> ranks) {
   if (ports.size() != ports_.size() || ranks.size() != ranks_.size()) {
-    return;  // of another network
+    return;  // samples of another network
   }
   if (has_begun_ && at <= last_) {
     return;  // nothing new
@@ -104,7 +104,7 @@ TimeAccount::Parts TimeAccount::parts_of(std::span<const net::WaitCounts> ranks)
   return parts;
 }
 
-// Ports tell of a frame when they have decided about it, which is before it is on its link.
+// Ports count a frame when they have decided about it, which is before it is on its link.
 void TimeAccount::carry(Link& link, std::size_t index, const PortLook& port, base::Instant at,
                         const Parts& parts, bool is_under_way) {
   const base::Duration length = at - last_;
@@ -117,7 +117,7 @@ void TimeAccount::carry(Link& link, std::size_t index, const PortLook& port, bas
   add_to_bins(link, carried, at);
   const double use = room > 0.0 ? carried / room : 0.0;
   if (!is_under_way) {
-    note_gap(link, 1.0, length);  // nobody wanted anything
+    note_gap(link, 1.0, length);  // no operation is under way: no gap
     return;
   }
   note_gap(link, use, length);
@@ -139,7 +139,7 @@ void TimeAccount::note_gap(Link& link, double use, base::Duration length) {
   link.longest_gap = std::max(link.longest_gap, link.gap);
 }
 
-// Nobody saw when they went, so each bin of that while gets its part.
+// The times within the interval are unknown, so its bins share the bytes in proportion.
 void TimeAccount::add_to_bins(Link& link, double bytes, base::Instant at) const {
   const std::int64_t bin = bin_.count();
   const std::int64_t begin = (last_ - begin_).count();

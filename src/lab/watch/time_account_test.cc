@@ -12,7 +12,7 @@ constexpr std::uint64_t kFull = 10'000 - 24;
 
 class TimeAccountTest : public testing::Test {
  protected:
-  // 10 ms later.
+  // Looks, then advances the time by 10 ms.
   void look(std::uint64_t packets_of_first, std::uint64_t packets_of_second = 0) {
     ports_[0].bytes += packets_of_first * kFull;
     ports_[0].packets += packets_of_first;
@@ -56,7 +56,7 @@ TEST_F(TimeAccountTest, TheBusiestLinkHasItsUseOverTime) {
   ASSERT_EQ(report.use_over_time.size(), 4U);
   EXPECT_NEAR(report.use_over_time[0], 1.0, 0.01);
   EXPECT_NEAR(report.use_over_time[1], 0.0, 0.01);
-  EXPECT_FALSE(report.knows_operations);  // TCP, say
+  EXPECT_FALSE(report.knows_operations);  // as with TCP
   EXPECT_EQ(report.gaps, 0U);
 }
 

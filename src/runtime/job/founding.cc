@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kFoundingBytes = 6144;
 
-// Card and handle, padded to kFoundingBytes.
+// The card and handle, padded to kFoundingBytes.
 base::Result<Blob> founding_record(const Founder& founder) {
   const Frame roster = encode_roster({founder.card});
   const membership::Handle& handle = founder.handle;

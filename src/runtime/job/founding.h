@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a job begins: the ranks of a communicator show each other where they can be spoken to, and
-// where their first epoch's data goes. From that all of them make the same first decision.
+// The founding of a job: the ranks of a communicator exchange the addresses of their streams and of
+// their first epoch's data. From these, all of them derive the same first decision.
 //
-// Blocks for an all-gather over the communicator, and for as long as its operations may take. One
-// thread.
+// Blocks for an all-gather over the communicator, at most its operation timeout. One thread.
 #pragma once
 
 #include <cstddef>
@@ -22,11 +21,12 @@ struct Founder {
   membership::Handle handle{};
 };
 
-// Of all ranks in order, this one's included.
+// The founders by rank, including this one.
 base::Result<std::vector<Founder>> gather_founders(Communicator& communicator,
                                                    const Founder& founder);
 
-// Epoch 1, which needs no vote: all founders know the same. The last `standbys` are such.
+// The decision for epoch 1. It needs no vote, because all founders know the same. The last
+// `standbys` founders become standbys.
 membership::Decision founding_decision(const std::vector<Founder>& founders, std::size_t standbys);
 
 }  // namespace spillway::runtime

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A member's handle: the cards of its seats, one per channel, as membership carries them. Count 1,
-// then of each its length in 2 bytes and so many bytes. Any bytes give cards or an error. Pure.
+// A member's handle, which membership carries: the cards of its seats, one per channel. The format
+// is a count (1 byte), then for each card its length (2 bytes) and its bytes. Any bytes give cards
+// or an error. Pure.
 #pragma once
 
 #include <vector>

@@ -18,12 +18,12 @@ namespace {
 
 using membership::MemberId;
 
-// How long founders wait for streams to each other, and a newcomer for an answer.
+// How long founders wait for their mutual streams, and a newcomer for its welcome.
 constexpr base::Duration kFoundingPatience = base::seconds(10);
 constexpr base::Duration kJoiningPatience = base::seconds(10);
-// Wait for a silent member before the next one of the ticket is tried.
+// How long a newcomer waits for a silent member before it tries the ticket's next address.
 constexpr std::chrono::milliseconds kSilentMember{2500};
-// Between two looks at the ticket's file, while nobody answers where the last one leads.
+// Period of reading the ticket's file again, once all addresses of the last ticket were tried.
 constexpr std::chrono::milliseconds kTicketLook{100};
 
 base::Result<Nonce> nonce_of_job(const wire::RunKey& key) {
@@ -165,7 +165,7 @@ base::Status Job::Impl::found(Communicator& communicator) {
   return wait_for_streams(founders->size() - 1);
 }
 
-// Where the first ranks listen, of several hosts if there are.
+// The mesh addresses of the first ranks, on several hosts if possible.
 std::vector<net::SocketAddress> Job::Impl::doors_of(const membership::View& view) const {
   std::vector<net::SocketAddress> doors;
   std::set<std::string> hosts;
@@ -222,13 +222,13 @@ base::Status Job::Impl::join(const Ticket& ticket) {
   return wait_for_welcome(ticket);
 }
 
-// Members that the ticket names may be gone while the job goes on, and then either refuse or are
-// silent: one after the other is tried, then those that are in the ticket's file by now, which the
-// first rank of each epoch writes again. The last that was dialled may still answer meanwhile.
+// Members that the ticket names may be gone, and then refuse or stay silent. So the newcomer tries
+// each in turn, then the addresses in the ticket's file, which the first rank of each epoch
+// rewrites. The last member dialled may still answer meanwhile.
 base::Status Job::Impl::wait_for_welcome(Ticket ticket) {
   const auto end =
       std::chrono::steady_clock::now() + std::chrono::nanoseconds(kJoiningPatience.count());
-  std::size_t tried = 0;  // of the ticket's addresses
+  std::size_t tried = 0;  // number of the ticket's addresses tried
   std::unique_lock lock(mutex_);
   while (!is_welcome_ && std::chrono::steady_clock::now() < end) {
     if (tried < ticket.addresses.size()) {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Inside of a Job (job.h): its state, and which thread has which part of it.
+// The implementation of Job (job.h): its state, and the thread that owns each part.
 //
 //   job.cc          founding and joining, on the application's thread, before the job's runs
 //   job_steps.cc    steps and changes, on the application's thread
-//   job_thread.cc   the job's thread: streams, the member, what is told and answered
+//   job_thread.cc   the job's thread: streams, the member, events and answers
 //
-// The application's thread hands tasks to the job's, and waits for what that has to tell under the
-// mutex.
+// The application's thread hands tasks to the job's thread, and waits under the mutex for results.
 #pragma once
 
 #include <chrono>
@@ -67,7 +66,7 @@ class Job::Impl final : private MeshListener {
   using Seats = std::vector<std::unique_ptr<Communicator::Seat>>;
   using Task = std::function<void()>;
 
-  // Of the application's thread.
+  // Run on the application's thread.
   base::Status open_seats();
   base::Status open_mesh(base::ByteView secret, Standing standing, MemberId id);
   base::Status take_secret();
@@ -80,7 +79,7 @@ class Job::Impl final : private MeshListener {
   Change change_of(const Decision& decision) const;
   base::Status export_metrics(std::uint32_t rank);
   std::string metrics();
-  // When training was told to stop for it; 0: it was not.
+  // When training was told to stop for this decision; 0 if it was not.
   std::int64_t interrupted_before(const Decision& decision) const {
     return interrupt_ && interrupt_->epoch + 1 == decision.view.epoch ? interrupted_ns_ : 0;
   }
@@ -88,7 +87,7 @@ class Job::Impl final : private MeshListener {
     return interrupt.epoch == epoch_ && !interrupt.at_step;
   }
 
-  // Of the job's thread.
+  // Run on the job's thread.
   void run();
   void pump();
   void take(const membership::Event& event);
@@ -117,35 +116,35 @@ class Job::Impl final : private MeshListener {
   base::MonotonicClock clock_;
   std::optional<Change> first_change_;
 
-  // Of the application's thread.
-  Seats next_seats_;  // whose handle was handed in
+  // Used only by the application's thread.
+  Seats next_seats_;  // their handle is next_handle_
   membership::Handle next_handle_;
-  Seats seats_;  // of the present epoch, not yet used
+  Seats seats_;  // of the present epoch, unused ones
   Decision present_;
 
   net::TaskQueue<Task> tasks_;
   std::thread thread_;
   std::unique_ptr<MetricsExport> exported_;
 
-  // Of the job's thread, once that runs.
+  // Used only by the job's thread, once it runs.
   wire::RunKey key_;
   std::unique_ptr<Mesh> mesh_;
   std::unique_ptr<membership::Member> member_;
-  std::vector<std::function<void(std::string)>> askers_;  // who wait for a change that they want
-  JobReport report_;  // what is not asked of others when it is told
+  std::vector<std::function<void(std::string)>> askers_;  // callers that wait for their request
+  JobReport report_;  // the fields counted here; report() adds the rest
   bool is_stopping_ = false;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::uint32_t epoch_ = 0;  // that the application was told of
+  std::uint32_t epoch_ = 0;  // last epoch that the application knows
   std::optional<membership::Interrupt> interrupt_;
   std::int64_t interrupted_ns_ = 0;
   std::int64_t parked_ns_ = 0;
   std::optional<Decision> decision_;       // the newest
-  std::vector<net::SocketAddress> doors_;  // of some of its ranks
+  std::vector<net::SocketAddress> doors_;  // of some of its ranks, for the ticket
   std::int64_t decided_ns_ = 0;
   std::optional<std::string> dismissed_;
-  std::set<MemberId> heard_of_;  // connected, or found to be gone
+  std::set<MemberId> heard_of_;  // connected or lost
   bool is_welcome_ = false;
   std::vector<std::weak_ptr<Communicator>> watched_;
 };

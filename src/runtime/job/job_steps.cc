@@ -16,8 +16,8 @@ namespace {
 
 using membership::Decision;
 
-// The communicator of these members, by its ranks. Parts of a partition have the same channel and
-// epoch, and ranks from 0 on each: their members tell them apart.
+// The key of these members' communicator. Parts of a partition share channel and epoch, and their
+// ranks all start at 0; only the members tell them apart.
 base::Result<wire::RunKey> key_of_communicator(const wire::RunKey& job, const Decision& decision,
                                                std::uint16_t channel,
                                                std::span<const membership::MemberId> members) {
@@ -104,12 +104,13 @@ base::Result<std::optional<Change>> Job::Impl::park(const membership::Position& 
       return change;
     }
     lock.unlock();
-    say();  // a standby that stays one
+    say();  // this process stays a standby
     lock.lock();
   }
 }
 
-// Goes over to the newest epoch. Nothing: it does not concern the application.
+// Switches to the newest epoch. Returns nullopt if a standby stays one: the application need not
+// know.
 std::optional<Change> Job::Impl::take_decision(bool had_state) {
   present_ = *decision_;
   epoch_ = present_.view.epoch;

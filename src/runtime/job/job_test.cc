@@ -25,7 +25,7 @@ namespace {
 
 using testing_job::test_patience_duration;
 
-// Members as threads of this process. One that dies lets go of all it has without a word.
+// A member as a thread of this process. One that dies drops all it has without a goodbye.
 struct TestMember {
   std::shared_ptr<Communicator> communicator;
   std::unique_ptr<Job> job;
@@ -59,7 +59,7 @@ struct TestMember {
   }
 };
 
-// A member that waits for a processor is silent, too; one that dies closes its streams.
+// A member that waits for a processor is silent too; a dead one closes its streams.
 membership::MemberConfig with_patience(membership::MemberConfig config) {
   config.silence = base::seconds(3600);
   config.answer_limit = test_patience_duration();
@@ -67,7 +67,7 @@ membership::MemberConfig with_patience(membership::MemberConfig config) {
   return config;
 }
 
-// Founds a job with so many processes, of which the last are standbys, and runs `body` at each.
+// Founds a job with `processes` members, the last of them standbys, and runs `body` at each.
 void with_job(std::uint16_t processes, JobConfig config,
               const std::function<void(TestMember&, std::uint16_t)>& body,
               std::string_view secret = {}) {
@@ -88,7 +88,7 @@ void with_job(std::uint16_t processes, JobConfig config,
       secret);
 }
 
-// The first epoch's sums, up to `steps`, or until one fails.
+// Runs the first epoch's sums up to `steps`, or until one fails.
 std::uint64_t train(TestMember& member, std::uint64_t from, std::uint64_t steps) {
   for (std::uint64_t step = from; step < steps; ++step) {
     float sum = 0;
@@ -114,7 +114,7 @@ TEST(Job, AStandbyTakesTheDeadRanksPlace) {
       member.connect();
       const std::uint64_t reached = train(member, 0, founder == 1 ? 5 : 1000);
       if (founder == 1) {
-        return;  // gone, in the middle of the job
+        return;  // dies in the middle of the job
       }
       EXPECT_LT(reached, 1000U);
       member.park(/*has_state=*/true, reached);
@@ -163,7 +163,8 @@ TEST(Job, EndsWithASentenceWhereNobodyIsLeftToTakeThePlace) {
   });
 }
 
-// Moves rank 1, with steps that take so long. False: somebody heard of it too late to end its step.
+// Moves rank 1 with steps of this length. Returns false if a rank heard of it too late to finish
+// its step.
 bool moves_without_interruption(base::Duration step_time) {
   std::atomic<bool> is_interrupted{false};
   JobConfig config;
@@ -211,7 +212,7 @@ bool moves_without_interruption(base::Duration step_time) {
   return !is_interrupted;
 }
 
-// Ranks are told of it two steps ahead; on a busy machine steps must be longer for that.
+// Ranks are told two steps ahead; on a busy machine steps must be longer for that.
 TEST(Job, MovesARankWhenItIsAskedTo) {
   base::Duration step_time = base::milliseconds(30);
   while (!moves_without_interruption(step_time)) {
@@ -228,18 +229,18 @@ TEST(Job, AProcessThatComesLaterIsAStandby) {
     TestMember member;
     JobConfig config;
     config.membership = with_patience({});
-    // The ticket that it was started with is of a member that is gone; the file has a living one's.
+    // The given ticket names a lost member; the file names a living one.
     const TemporaryFolder folder;
     config.ticket_file = folder.file("ticket");
     ASSERT_TRUE(ticket.get().write_to(config.ticket_file).ok());
     Ticket gone = ticket.get();
     gone.addresses = {gone.addresses.front().with_port(1)};
     auto job = Job::join(gone, config);
-    has_joined = !job.ok();  // nobody trains for ever
+    has_joined = !job.ok();  // else the others would train forever
     ASSERT_TRUE(job.ok()) << job.status().message();
     member.job = std::move(job).value();
     EXPECT_FALSE(member.job->first_change().has_value());
-    // It knows of the ranks once one of them has taken its hello.
+    // It knows the ranks once one of them has taken its hello.
     while (!has_joined) {
       const auto status = member.job->ask("status", test_patience_duration());
       has_joined = status.ok() && status->find("\"epoch\":1,") != std::string::npos;
@@ -256,7 +257,7 @@ TEST(Job, AProcessThatComesLaterIsAStandby) {
       told.set_value(member.job->ticket());
     }
     std::uint64_t step = 0;
-    // Until the newcomer is known nobody dies.
+    // No rank dies until the newcomer is known.
     while (!has_joined) {
       step = train(member, step, step + 1);
     }
@@ -273,7 +274,7 @@ TEST(Job, AProcessThatComesLaterIsAStandby) {
   newcomer.join();
 }
 
-// A ticket names several members, and any that lives will do.
+// A ticket names several members, and any living one suffices.
 TEST(Job, IsFoundByAnyMemberThatItsTicketNames) {
   with_job(3, {}, [&](TestMember& member, std::uint16_t founder) {
     if (founder == 0) {
@@ -290,7 +291,7 @@ TEST(Job, IsFoundByAnyMemberThatItsTicketNames) {
   });
 }
 
-// A tool waits for a change as long as its steps take, and not as long as a stranger may.
+// A tool waits for a change as long as its steps take, even beyond a stranger's limit.
 TEST(Job, AnswersAToolBehindAStepThatIsLongerThanAGreeting) {
   JobConfig config;
   config.standbys = 1;
@@ -318,8 +319,8 @@ TEST(Job, AnswersAToolBehindAStepThatIsLongerThanAGreeting) {
   });
 }
 
-// Ranks 0 and 2, and 1 and 3: what is sealed for one part must neither pass nor repeat in the
-// other.
+// The parts are ranks 0 and 2, and 1 and 3: sealed frames of one part must neither open nor be
+// replayable in the other.
 TEST(Job, PartsOfAPartitionShareNoKey) {
   std::array<wire::RunKey, 4> parts;  // by founder
   std::array<wire::RunKey, 4> all;
@@ -378,8 +379,8 @@ TEST(Job, AnswersOnlyWhoKnowsItsSecret) {
       kSecret);
 }
 
-// A stranger needs no key to connect. All of them together hold a share of the descriptors, and who
-// knows the ticket is answered all the same.
+// A stranger needs no key to connect. All strangers together get only a share of the descriptors,
+// and a holder of the ticket is still answered.
 TEST(Job, StrangersThatConnectHoldAShareOfTheDescriptors) {
   JobConfig config;
   config.standbys = 1;

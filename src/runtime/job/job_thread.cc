@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Job: its thread, and what others ask of it.
+// Job: its own thread, and the questions that others ask.
 #include <fmt/format.h>
 
 #include <future>
@@ -15,9 +15,9 @@ namespace {
 
 using membership::MemberId;
 
-// For a text of metrics.
+// How long an export waits for the metrics' text.
 constexpr base::Duration kMetricsPatience = base::seconds(1);
-// For the last words of a process that leaves to be read.
+// How long a leaving process waits for its last messages to be read.
 constexpr base::Duration kLastWords = base::milliseconds(100);
 
 }  // namespace
@@ -35,7 +35,7 @@ void Job::Impl::run() {
   }
 }
 
-// What the member has to say, to others and to the application.
+// Delivers the member's messages and events, to other members and to the application.
 void Job::Impl::pump() {
   while (const std::optional<membership::Outgoing> outgoing = member_->poll_transmit()) {
     mesh_->speak(outgoing->to, outgoing->message);
@@ -72,7 +72,7 @@ void Job::Impl::take(const membership::Event& event) {
   changed_.notify_all();
 }
 
-// Under the mutex, when something was decided.
+// Called under the mutex, after a decision.
 void Job::Impl::count_change() {
   report_.stragglers.clear();
   ++report_.changes;
@@ -107,7 +107,7 @@ void Job::Impl::stop() {
   if (!thread_.joinable()) {
     return;
   }
-  exported_.reset();  // asks the thread
+  exported_.reset();  // first: its source needs the thread
   tasks_.push([this] {
     pump();
     for (const base::Instant end = clock_.now() + kLastWords; clock_.now() < end;) {
@@ -190,7 +190,7 @@ JobReport Job::Impl::report() const {
   for (const MemberId standby : view.standbys) {
     add(standby, std::nullopt);
   }
-  // Newcomers, which the next change makes standbys or calls in.
+  // Newcomers: the next change makes them standbys or ranks.
   for (const MemberCard& card : mesh_->roster()) {
     if (!view.has(card.id) && (card.id == id_ || mesh_->has_stream_to(card.id))) {
       add(card.id, std::nullopt);
@@ -206,7 +206,7 @@ JobReport Job::Impl::report() const {
   return report;
 }
 
-// Asked for by threads of the metrics.
+// Called by the metrics' threads.
 std::string Job::Impl::metrics() {
   const auto reply = std::make_shared<std::promise<std::string>>();
   std::future<std::string> answered = reply->get_future();

@@ -17,11 +17,11 @@
 namespace spillway::runtime {
 namespace {
 
-// Of a hello: cards are short.
+// Limit of a hello, whose card is short.
 constexpr std::size_t kMaxGreetingBytes = 4096;
 constexpr std::size_t kNewcomersPerTurn = 64;
-// Before a member that turned this one away is dialled again, and before anybody is accepted after
-// the process ran out of descriptors: either at once would keep the thread busy.
+// Pause before a member that turned this one away is dialled again, and before the next accept when
+// the process is out of descriptors. Without it the thread would spin.
 constexpr base::Duration kCrowdedPause = base::milliseconds(100);
 
 void send_at_once(const net::UniqueFd& socket) {
@@ -40,12 +40,12 @@ base::Result<net::SocketAddress> local_address(const net::UniqueFd& socket) {
 
 }  // namespace
 
-// One stream: bytes in and out, its handshake, and how far it is. Nothing blocks.
+// One stream: its bytes, handshake and state. Nothing blocks.
 class Mesh::Stream {
  public:
   enum class State : std::uint8_t { kDialling, kShaking, kGreeting, kOpen, kAsking, kEnded };
 
-  // Who dials; `door` is remembered for what goes wrong.
+  // For the dialling side; `door` is kept for error messages and redials.
   Stream(std::uint64_t number, net::UniqueFd socket, Door door, membership::MemberId expected,
          const Credential& credential, const Random& random, base::Instant leave_by)
       : number_(number),
@@ -55,7 +55,7 @@ class Mesh::Stream {
         handshake_(std::in_place_type<GuestHandshake>, credential, random),
         state_(State::kDialling),
         leave_by_(leave_by) {}
-  // Who is dialled.
+  // For the dialled side.
   Stream(std::uint64_t number, net::UniqueFd socket, const Credential& credential,
          const Random& random, base::Instant leave_by)
       : number_(number),
@@ -74,26 +74,26 @@ class Mesh::Stream {
   }
   State state() const { return state_; }
   bool is_dialler() const { return std::holds_alternative<GuestHandshake>(handshake_); }
-  // It dialled this one, and has not proved to know the job's credential.
+  // True if the peer dialled and has not proved the job's credential.
   bool is_stranger() const { return !is_dialler() && state_ == State::kShaking; }
   bool was_answered() const { return was_answered_; }
-  // This one dialled, and the other side closed the stream before anything was proved: as to a
-  // stranger, where too many come at once.
+  // True if this member dialled and the peer closed the stream before any proof. Members do that to
+  // strangers when too many come at once.
   bool was_turned_away() const { return was_turned_away_; }
   const Door& door() const { return door_; }
   bool is_overdue(base::Instant now) const {
     return state_ != State::kEnded && leave_by() && now >= *leave_by();
   }
-  // None for a member's stream, and while its peer waits for an answer.
+  // nullopt for a member's stream, and while the peer waits for an answer.
   std::optional<base::Instant> leave_by() const {
     const bool stays = state_ == State::kOpen || (state_ == State::kAsking && unanswered_ > 0);
     return stays ? std::nullopt : std::optional(leave_by_);
   }
-  // Until then a member that turned this one away is dialled again.
+  // A member that turned this one away is dialled again until then.
   base::Instant dial_until() const { return leave_by_; }
   const std::string& trouble() const { return trouble_; }
   membership::MemberId member() const { return member_; }
-  // Who was to be found there; 0: whoever.
+  // The member expected at the address; 0: any.
   membership::MemberId expected() const { return expected_; }
 
   void open_as(membership::MemberId member) {
@@ -148,7 +148,7 @@ class Mesh::Stream {
     }
   }
 
-  // What poll() said.
+  // Handles the events of poll().
   void on_events(short events) {
     if (state_ == State::kDialling && (events & (POLLOUT | POLLERR | POLLHUP)) != 0) {
       if (const base::Status status = finish_connecting(socket_, door_); !status.ok()) {
@@ -173,7 +173,7 @@ class Mesh::Stream {
     inbox_.append(bytes);
   }
 
-  // The next frame behind the handshake, which is carried on here.
+  // Continues the handshake, then returns the next frame after it.
   std::optional<Frame> next() {
     while (state_ != State::kEnded) {
       base::Result<std::optional<Frame>> frame = inbox_.next();
@@ -198,7 +198,7 @@ class Mesh::Stream {
     return std::nullopt;
   }
 
-  // Behind the handshake and before any word of either.
+  // True once, between the handshake and the first frame after it.
   bool has_just_shaken() { return std::exchange(has_just_shaken_, false); }
 
  private:
@@ -234,13 +234,13 @@ class Mesh::Stream {
   bool has_just_shaken_ = false;
   bool was_answered_ = false;
   bool was_turned_away_ = false;
-  std::size_t unanswered_ = 0;  // questions
+  std::size_t unanswered_ = 0;  // number of questions
   membership::MemberId member_ = 0;
   FrameReader inbox_{kMaxHandshakeBytes};
   Channel channel_{};
   std::deque<Blob> outbox_{};
-  std::size_t sent_ = 0;     // of its first
-  std::size_t backlog_ = 0;  // bytes of it
+  std::size_t sent_ = 0;     // bytes of the first already sent
+  std::size_t backlog_ = 0;  // unsent bytes of outbox_
   std::string trouble_{};
 };
 
@@ -304,7 +304,7 @@ std::size_t Mesh::dials_under_way() const {
   }));
 }
 
-// Some have dialled this one in the meantime.
+// Skips members that have dialled this one in the meantime.
 void Mesh::dial_those_that_wait() {
   if (waiting_.empty()) {
     return;
@@ -371,7 +371,7 @@ void Mesh::accept_all() {
   }
 }
 
-// False if a newcomer from `source` has to be turned away.
+// False if a connection from `source` must be rejected.
 bool Mesh::make_room(const std::string& source) {
   if (streams_.size() - strangers_.size() >= kMaxStreams) {
     return false;
@@ -381,7 +381,7 @@ bool Mesh::make_room(const std::string& source) {
     return room.is_free;
   }
   Stream& leaves = *streams_.at(*room.leaves);
-  serve(leaves, POLLIN);  // its proof may be here, and it believes then that it is in
+  serve(leaves, POLLIN);  // its proof may have come; it would then believe it is in
   if (leaves.is_stranger()) {
     strangers_.remove(*room.leaves);
     streams_.erase(*room.leaves);
@@ -543,7 +543,7 @@ void Mesh::hear_hello(Stream& stream, const Frame& frame) {
   listener_.on_connected(hello->card);
 }
 
-// Members that it does not dial dial it.
+// The smaller id of each pair dials: either the newcomer or the member that gets this roster.
 void Mesh::announce(const MemberCard& newcomer) {
   const Frame roster = encode_roster({newcomer});
   for (const auto& [member, number] : open_) {
@@ -555,7 +555,7 @@ void Mesh::announce(const MemberCard& newcomer) {
 
 void Mesh::hear_welcome(const Frame& frame) {
   if (config_.standing != Standing::kNewcomer) {
-    return;  // by another member, already
+    return;  // already welcomed by another member
   }
   const base::Result<MemberWelcome> welcome = parse_member_welcome(frame.body);
   if (!welcome.ok()) {

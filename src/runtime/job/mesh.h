@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The streams between a job's members, one to each other member: TCP, proved and sealed as those of
-// a rendezvous. A process that ends closes its streams, and every other member knows at once.
+// The streams between a job's members, one to each other member: TCP, authenticated and sealed like
+// those of a rendezvous. When a process ends, its streams close and all other members know at once.
 //
-//   dialling ──► shaking ──► greeting ──► open ──► (lost)      who dials
-//                shaking ──► greeting ──► open                 who is dialled
+//   dialling ──► shaking ──► greeting ──► open ──► (lost)      the dialling side
+//                shaking ──► greeting ──► open                 the dialled side
 //                              └────────► asking               a tool that asks
 //
-// Of two members that know of each other the one with the smaller id dials; a newcomer dials one
-// member, which makes it known to all others. A stream that has ended is not made again: whoever is
-// behind it counts as gone, and is told so if it comes back. A member that turns this one away
-// before anything is proved, because too many strangers are there, is dialled again.
+// If two members know each other, the one with the smaller id dials. A newcomer dials one member,
+// which announces it to all others. An ended stream is never reopened: its peer counts as lost, and
+// is told so if it comes back. A member that closes a stream before any proof, because too many
+// strangers are connected, is dialled again.
 //
-// Limits: kMaxStreams of those that have proved to know the job's credential; strangers, who have
-// not, are bounded by net/stranger_book.h, a share for each address. A stream that has not greeted
-// within kGreetingPatience is closed, and so is a tool's that was answered and asks nothing more;
-// while it waits for an answer it stays, however long a change takes (membership::Member gives
-// every request an answer in time). A member that does not read, so that more than kMaxBacklog
-// bytes wait for it, counts as lost. kMaxDials are under way at a time, the others wait. Cards of
-// processes that are no members go with their streams. One thread: the job's.
+// Limits: kMaxStreams streams whose peers have proved the job's credential. net/stranger_book.h
+// bounds the unproven ones (strangers), with a share per address. A stream without a hello within
+// kGreetingPatience is closed, as is a tool's stream that is idle for so long after an answer.
+// While a tool waits for an answer its stream stays open, however long a change takes
+// (membership::Member answers every request in time). A member with more than kMaxBacklog unread
+// bytes counts as lost. At most kMaxDials dials are in progress; the others wait. Cards of
+// processes that are no members are dropped with their streams. One thread: the job's.
 #pragma once
 
 #include <deque>
@@ -44,15 +44,15 @@ class MeshListener {
   virtual void on_connected(const MemberCard& member) = 0;
   virtual void on_lost(membership::MemberId member) = 0;
   virtual void on_speech(membership::MemberId from, base::ByteView speech) = 0;
-  // At a newcomer: a member has let it in.
+  // For a newcomer: a member has admitted it.
   virtual void on_welcome(const MemberWelcome& welcome) = 0;
-  // At a newcomer: nobody has, and this is why.
+  // For a newcomer: no member has admitted it, and why.
   virtual void on_refused(const std::string& why) = 0;
-  // Whether it has a place in the job: then it stays known when its stream has ended.
+  // True if the process belongs to the job: its card is then kept when its stream ends.
   virtual bool is_member(membership::MemberId member) const = 0;
-  // The job's, for a newcomer that was let in.
+  // The job's key, for an admitted newcomer.
   virtual wire::RunKey key() const = 0;
-  // Whoever asks is answered later, with reply().
+  // The listener answers later, with reply().
   virtual void on_question(std::uint64_t asker, const std::string& question) = 0;
 };
 
@@ -63,12 +63,12 @@ class Mesh {
   static constexpr std::size_t kMaxBacklog = 4 * kMaxSpeechBytes;
   static constexpr base::Duration kGreetingPatience = base::seconds(5);
   static constexpr std::size_t kMaxDials = 64;
-  // That a stranger takes at most: one read, which the reader of frames keeps.
+  // The most memory that a stranger takes: one read, kept by its FrameReader.
   static constexpr std::size_t kStrangerBytes = 128 * 1024;
 
   struct Config {
     Nonce job{};
-    Credential credential{};  // that all of the job have
+    Credential credential{};  // shared by all members of the job
     Standing standing = Standing::kMember;
     net::SocketAddress listen{};  // its port may be 0
     membership::MemberId id = 0;
@@ -79,35 +79,35 @@ class Mesh {
 
   const MemberCard& own() const { return own_; }
   std::size_t most_strangers() const { return strangers_.most(); }
-  // Null for who is not known.
+  // Null for an unknown member.
   const MemberCard* find(membership::MemberId member) const;
-  std::vector<MemberCard> roster() const;  // this one's included
+  std::vector<MemberCard> roster() const;  // includes this member
   bool has_stream_to(membership::MemberId member) const { return open_.contains(member); }
 
-  // Makes a member known; turn() dials it if that is this one's to do.
+  // Adds a member; turn() dials it if this one has the smaller id.
   void introduce(const MemberCard& member);
-  // Dials any member of the job, and gives up an earlier dial that was not answered yet: two
-  // members that let a newcomer in would each expect the other one to dial.
+  // Dials any member of the job, and cancels an earlier dial that has no answer yet. If two members
+  // admitted the same newcomer, each would expect the other to dial.
   void dial_anybody(const net::SocketAddress& address);
-  // From now on a member like the others.
+  // Turns a newcomer into a member.
   void settle() { config_.standing = Standing::kMember; }
 
-  // Lost if there is no stream to it: then nothing happens.
+  // Does nothing if there is no stream to the member.
   void speak(membership::MemberId to, base::ByteView speech);
   void hang_up(membership::MemberId member);
   void reply(std::uint64_t asker, std::string_view text);
 
-  // Waits for something to happen at a stream or at `wake`, until `until` at most, and tells the
-  // listener of it.
+  // Waits for events on the streams or `wake`, at most until `until`, and reports them to the
+  // listener.
   void turn(base::Instant until, int wake);
 
  private:
   class Stream;
   struct Dial {
     Door door{};
-    membership::MemberId expected = 0;  // 0: anybody of the job
+    membership::MemberId expected = 0;  // 0: any member of the job
     base::Instant at{};
-    base::Instant leave_by{};  // none yet: its time begins when it is dialled
+    base::Instant leave_by{};  // zero until the first attempt
   };
   Mesh(const Config& config, net::UniqueFd listening, const net::SocketAddress& address,
        MeshListener& listener);
@@ -140,11 +140,11 @@ class Mesh {
   std::unordered_map<std::uint64_t, std::unique_ptr<Stream>> streams_;  // by number
   net::StrangerBook strangers_{
       net::StrangerBook::most_of(net::StrangerBook::files_of_process(), kStrangerBytes)};
-  base::Instant closed_until_{};  // nobody is accepted before
-  std::vector<Dial> redials_{};   // of members that turned this one away
-  std::deque<Dial> waiting_{};    // until others are through
-  std::unordered_map<membership::MemberId, std::uint64_t> open_;  // numbers of streams
-  std::unordered_map<membership::MemberId, MemberCard> known_;    // members, and who has a stream
+  base::Instant closed_until_{};  // no accept before then
+  std::vector<Dial> redials_{};   // to members that turned this one away
+  std::deque<Dial> waiting_{};    // until earlier dials are done
+  std::unordered_map<membership::MemberId, std::uint64_t> open_;  // stream numbers
+  std::unordered_map<membership::MemberId, MemberCard> known_;  // members, and peers with a stream
 };
 
 }  // namespace spillway::runtime

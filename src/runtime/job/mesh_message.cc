@@ -38,7 +38,7 @@ void take_bytes(base::ByteReader& reader, std::array<std::uint8_t, Size>& out) {
   std::copy(bytes.begin(), bytes.end(), out.begin());
 }
 
-// Printable: it ends up on terminals, in logs and in JSON.
+// Made printable: the text reaches terminals, logs and JSON.
 std::string take_text(base::ByteReader& reader) {
   const base::ByteView bytes = reader.take(reader.read<std::uint16_t>());
   return base::printable(std::string(bytes.begin(), bytes.end()));

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the members of a job, and tools that ask about it, say to each other behind a handshake
-// (rendezvous/handshake.h): frames as in rendezvous/message.h, little-endian.
+// Messages between a job's members, and from tools that ask about it, after the handshake
+// (rendezvous/handshake.h). Frames are those of rendezvous/message.h, little-endian.
 //
-//   member    first word of whoever dials: job's nonce 16, what it is 1, version text, card
-//             and the first of whoever is dialled
+//   member    the first frame of either side: job's nonce 16, standing 1, version text, card
 //   welcome   to a newcomer: the job's key 32, cards: count 2, cards
-//   roster    cards of members that the other may not know of: count 2, cards
-//   speech    a message of membership::Member, as it is
-//   question  of a tool: text; reply: text
+//   roster    cards of members that the peer may not know: count 2, cards
+//   speech    a message of membership::Member, unchanged
+//   question  from a tool: text; reply: text
 //
-//   card      id 8, address text, name text; a text is its length in 2 bytes and so many bytes
+//   card      id 8, address text, name text; a text is its length (2 bytes) and its bytes
 //
-// Pure functions: any bytes give a value or an error. Limits: kMaxRoster cards, kMaxMeshText a
-// text, kMaxReplyBytes a reply.
+// Pure functions: any bytes give a value or an error. Limits: kMaxRoster cards, kMaxMeshText per
+// text, kMaxReplyBytes per reply.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +31,7 @@ inline constexpr std::size_t kMaxRoster = membership::kMaxMembers;
 inline constexpr std::size_t kMaxMeshText = 65535;
 inline constexpr std::size_t kMaxReplyBytes = 4 * 1024 * 1024;
 
-// Who a member is, and where it can be spoken to.
+// A member's identity and the address of its mesh.
 struct MemberCard {
   membership::MemberId id = 0;
   net::SocketAddress address{};
@@ -43,7 +42,7 @@ struct MemberCard {
 
 enum class Standing : std::uint8_t {
   kMember = 0,
-  kNewcomer = 1,  // wants to be one
+  kNewcomer = 1,  // wants to become a member
 };
 
 struct MemberHello {
@@ -54,7 +53,7 @@ struct MemberHello {
 };
 
 struct MemberWelcome {
-  wire::RunKey key{};  // what the keys of all epochs follow from
+  wire::RunKey key{};  // the job's key, from which all epochs' keys derive
   std::vector<MemberCard> cards{};
 };
 

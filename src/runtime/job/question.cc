@@ -17,7 +17,7 @@
 namespace spillway::runtime {
 namespace {
 
-// One stream to a member, used by one thread that waits.
+// One stream to a member, used by one blocking thread.
 class Questioner {
  public:
   Questioner(net::UniqueFd stream, base::Instant deadline)
@@ -101,8 +101,8 @@ class Questioner {
   Channel channel_{};
 };
 
-// Connects to the member at this address, which must prove that it belongs to the job, within
-// `patience`. Its answers may come until `deadline`.
+// Connects to the member at this address within `patience`. The member must prove that it belongs
+// to the job. Its answers may come until `deadline`.
 base::Result<Questioner> reach(const net::SocketAddress& address, const Credential& credential,
                                base::Duration patience, base::Instant deadline) {
   const base::Instant end = base::MonotonicClock().now() + patience;
@@ -120,7 +120,8 @@ base::Result<Questioner> reach(const net::SocketAddress& address, const Credenti
   return questioner;
 }
 
-// The first of the ticket's members that is there. One that is silent has its share of the time.
+// Reaches the first of the ticket's members that answers. Each address gets a share of the
+// remaining time, so a silent one cannot use all of it.
 base::Result<Questioner> reach_any(const Ticket& ticket, const Credential& credential,
                                    base::Instant deadline) {
   base::Status status = base::invalid_argument("the ticket names no member of the job");
@@ -186,7 +187,7 @@ base::Result<membership::Request> parse_request(const std::string& question) {
           fmt::format("\"{}\": say by how many ranks, as in \"grow 2\"", question));
     }
   } else if (verb == "end") {
-    // With a reason, the job must end; without one, somebody has seen enough.
+    // With a reason the job counts as failed; without one it ends as intended.
     request.why.clear();
     std::getline(words >> std::ws, request.why);
   } else {

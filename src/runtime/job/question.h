@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Asking a running job something, as a tool does that is no member of it: one question to the
-// member that the ticket names, one answer. And what questions there are. Any thread.
+// Asks a running job one question, as a tool that is no member: it connects to a member that the
+// ticket names and waits for one answer. Also parses requests. Any thread.
 #pragma once
 
 #include <string>
@@ -14,10 +14,10 @@
 
 namespace spillway::runtime {
 
-// "move RANK...", "remove RANK...", "grow COUNT" or "end". "status" is no request.
+// Parses "move RANK...", "remove RANK...", "grow COUNT" or "end". "status" is no request.
 base::Result<membership::Request> parse_request(const std::string& question);
 
-// Questions as in Job::ask(). `secret`: the job's, or empty. Blocks for `limit` at most.
+// Questions as in Job::ask(). `secret`: the job's secret, or empty. Blocks for at most `limit`.
 base::Result<std::string> ask_job(const Ticket& ticket, base::ByteView secret,
                                   const std::string& question, base::Duration limit);
 

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A ticket leads to a running job: the addresses of some of its members and the job's nonce, as
-// text.
+// A ticket leads to a running job. It is text with the addresses of some members and the job's
+// nonce.
 //
 //   10.0.0.3:41234,10.0.0.4:52000/3f09a1...   its holder may join and change the job (with the
-//                                             job's secret, if it has one): keep it as you keep
-//                                             a unique id
+//                                             job's secret, if it has one): protect it like a
+//                                             unique id
 //
-// Any of the members will do, so a ticket outlives all but one of them.
+// Any one of these members suffices, so a ticket works while one of them lives.
 //
-// A plain value but for write_to(); any text gives one or an error. Files: kMaxTicketFileBytes.
+// A plain value, except for write_to(). Any text gives a ticket or an error. Files:
+// kMaxTicketFileBytes.
 #pragma once
 
 #include <string>
@@ -33,17 +34,17 @@ struct Ticket {
 
   std::string to_string() const;
   std::string addresses_text() const;  // for people: "10.0.0.3:41234, 10.0.0.4:52000"
-  // By which people and monitoring tell jobs apart. It follows from the nonce, and the nonce cannot
-  // be found from it.
+  // A name by which people and monitoring tell jobs apart. It is derived from the nonce, which
+  // cannot be recovered from it.
   std::string name() const;
-  // By which its holder is known: the job's secret where there is one, else the nonce.
+  // Authenticates the holder: the job's secret if there is one, else the nonce.
   base::Result<Credential> credential(base::ByteView secret) const;
-  // For processes of this user alone (base/own_file.h).
+  // Writes a file that only this user can read (base/own_file.h).
   base::Status write_to(const std::string& path) const;
 };
 
-// What write_to() left in a file. Another user's file is refused: its ticket would lead into a job
-// of theirs.
+// Reads a ticket's text from a file of write_to(). Another user's file is refused: its ticket would
+// lead into that user's job.
 base::Result<std::string> ticket_text_in(const std::string& path);
 
 base::Result<Ticket> parse_ticket(std::string_view text);

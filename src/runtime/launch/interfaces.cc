@@ -66,7 +66,7 @@ bool usable(const net::InterfaceAddress& interface, AddressFamily family) {
           interface.address.is_ipv6() == (family == AddressFamily::kIpv6));
 }
 
-// The first interface that `fits`; of its addresses an IPv4 one where it has both.
+// The first interface that `fits`; its IPv4 address if it has both kinds.
 template <typename Fits>
 std::optional<net::InterfaceAddress> first_of(std::span<const net::InterfaceAddress> interfaces,
                                               AddressFamily family, const Fits& fits) {

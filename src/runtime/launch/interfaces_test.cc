@@ -51,8 +51,8 @@ TEST(Interfaces, AreChosenAsNcclChooses) {
            {"^=eth1", kAny, false, "10.3.0.1:0"},    //
            {"^eth,ib", kAny, false, "127.0.0.1:0"},  // nothing outward is left
            {"^eth,ib,lo", kAny, false, ""},          //
-           {"docker", kAny, false, "172.17.0.1:0"},  // asked for
-           {"eth1", kAny, true, "10.2.0.1:0"}}) {    // the name has the last word
+           {"docker", kAny, false, "172.17.0.1:0"},  // named explicitly
+           {"eth1", kAny, true, "10.2.0.1:0"}}) {    // the name wins
     const auto chosen = choose_interface(
         host(), {.names = row.names, .family = row.family, .one_machine = row.one_machine});
     EXPECT_EQ(chosen.ok() ? chosen->address.to_string() : "", row.expected) << row.names;

@@ -47,7 +47,7 @@ base::Result<RendezvousPoint> place_of(const base::Environment& environment,
   return seat.world == 1 ? RendezvousPoint{} : family.meeting(environment, seat);
 }
 
-// The launcher counts as a word: ranks that were told by different ones are of different jobs.
+// The launcher is one of the words: ranks under different launchers belong to different jobs.
 Nonce nonce_for(const base::Environment& environment, const LaunchFamily& family) {
   std::vector<std::string> words = family.identity(environment);
   words.emplace_back(family.launcher);
@@ -55,8 +55,7 @@ Nonce nonce_for(const base::Environment& environment, const LaunchFamily& family
   return nonce_of(words);
 }
 
-// Where the application's own rank 0 can be found: at Spillway's meeting place, but at another
-// port.
+// The address for the application's own store: the host of Spillway's meeting place, another port.
 Place store_of(const base::Environment& environment, const LaunchFamily& family, const Seat& seat) {
   const base::Result<RendezvousPoint> point = place_of(environment, family, seat);
   if (environment.has("SPILLWAY_COMM_ID") && point.ok()) {

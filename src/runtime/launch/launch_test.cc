@@ -20,7 +20,7 @@ const Variables kTorchrun = {{"RANK", "2"},
                              {"MASTER_PORT", "29500"},
                              {"TORCHELASTIC_RUN_ID", "none"},
                              {"TORCHELASTIC_RESTART_COUNT", "0"}};
-// As mpirun of Open MPI 4.1 sets them.
+// As set by Open MPI 4.1's mpirun.
 const Variables kOpenMpi = {
     {"OMPI_COMM_WORLD_RANK", "3"},
     {"OMPI_COMM_WORLD_SIZE", "30"},

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Open MPI. It tells every rank the job's name, but nobody where rank 0 is. On one machine the
-// ranks meet at a socket named after the job. Across machines, Open MPI 4 tells where mpirun runs,
-// and rank 0 is there unless mpirun's machine takes no part; rank 0 can tell, so it does.
+// Open MPI tells every rank the job's name, but not where rank 0 is. On one machine the ranks meet
+// at a socket named after the job. Across machines, Open MPI 4 names mpirun's host. Rank 0 runs
+// there unless mpirun's host takes no part; rank 0 notices that and fails.
 #include <algorithm>
 
 #include "runtime/launch/family.h"
@@ -15,7 +15,7 @@ base::Result<Seat> openmpi_seat(const base::Environment& environment) {
                                  "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"});
 }
 
-// All that are the same for every rank of a job; PMIX_SERVER_URI, for one, is not.
+// Variables with the same value at every rank of a job; PMIX_SERVER_URI, for one, differs.
 std::vector<std::string> openmpi_identity(const base::Environment& environment) {
   return words_of(environment, {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid",
                                 "OMPI_MCA_orte_precondition_transports"});
@@ -33,7 +33,7 @@ void append_hosts(std::string_view hosts, std::vector<std::string>& all) {
   }
 }
 
-// Of "1851195392.0;tcp://192.0.2.2,10.0.0.2:33685;tcp6://[fd00::2]:60473": the three addresses.
+// "1851195392.0;tcp://192.0.2.2,10.0.0.2:33685;tcp6://[fd00::2]:60473" yields three addresses.
 std::vector<std::string> hosts_of_uri(std::string_view uri) {
   std::vector<std::string> hosts;
   while (!uri.empty()) {
@@ -49,7 +49,7 @@ std::vector<std::string> hosts_of_uri(std::string_view uri) {
   return hosts;
 }
 
-// "1851195392.0" of the URI: mpirun itself has the same on every machine.
+// "1851195392.0" of the URI, which identifies the daemon on every machine.
 std::string daemon_name(const std::string& uri) {
   return uri.substr(0, uri.find(';'));
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Launchers that speak PMI: srun --mpi=pmi2, Hydra. PMIx itself leaves a rank in the environment
-// (PMIX_RANK) but no size, so it is no family of its own; what starts processes with it also sets
-// Open MPI's or Slurm's variables, and those are asked.
+// Launchers that use PMI: srun --mpi=pmi2, Hydra. PMIx has no family of its own: it sets a rank
+// (PMIX_RANK) but no size. Launchers that use PMIx also set Open MPI's or Slurm's variables, which
+// are read instead.
 #include "runtime/launch/family.h"
 #include "runtime/launch/slurm.h"
 

@@ -16,11 +16,11 @@
 namespace spillway::runtime {
 namespace {
 
-// Any two numbers: they make the halves of a nonce differ.
+// Any two distinct numbers: they make the halves of a nonce differ.
 constexpr std::array<std::uint64_t, 2> kHalves = {0x53706c6c77617931, 0x53706c6c77617932};
 
-// `key` with a word mixed in, twelve bytes and a position at a time; the length comes last, so that
-// no word is the beginning of another.
+// Mixes a word into `key`, twelve bytes and their position at a time. The length comes last, so a
+// word and its prefix mix differently.
 std::uint64_t mix(std::uint64_t key, std::string_view word) {
   for (std::size_t at = 0; at < word.size(); at += 12) {
     std::array<char, 12> part{};

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the ranks of a job meet, and how they know that they are at the right meeting.
+// Where the ranks of a job meet, and how they recognize the right meeting.
 //
-// Places are several where a port was derived and may be taken, or where a host has several
-// addresses. Rank 0 listens at the first port it can have; the others try all in turn.
+// There are several places if a port was derived and may be taken, or if a host has several
+// addresses. Rank 0 listens at the first port it can bind; the other ranks try all in turn.
 //
-// A nonce is sixteen bytes that tell one job's rendezvous from another's: made of words that every
-// rank of the job knows and another job's ranks do not, which keeps strangers apart who do not mean
-// harm, but is no secret and proves nothing; or random, as a unique id's, which only those know who
-// were given the id, and by which they know each other (rendezvous/handshake.h).
+// A nonce is sixteen bytes that tell one job's rendezvous from another's. A derived nonce is made
+// of words that every rank of the job knows. It keeps unrelated jobs apart, but it is no secret and
+// proves nothing. A random nonce is that of a unique id: only ranks that were given the id know it,
+// and it authenticates them (rendezvous/handshake.h).
 //
-// Plain values: names are looked up by whoever goes there. Any thread; only random_nonce() asks the
+// Plain values; the connecting rank looks names up. Any thread; only random_nonce() asks the
 // kernel.
 #pragma once
 
@@ -33,7 +33,7 @@ base::Result<Nonce> random_nonce();
 // ("a", "bc").
 Nonce nonce_of(std::span<const std::string> words);
 
-// "3f09..." for names and messages.
+// "3f09...", for names and messages.
 std::string to_hex(const Nonce& nonce);
 
 struct Place {
@@ -44,23 +44,23 @@ struct Place {
   friend bool operator==(const Place&, const Place&) = default;
 };
 
-// "host:port", "10.0.0.1:29517" or "[fd00::1]:29517", as SPILLWAY_COMM_ID has it.
+// Parses "host:port", "10.0.0.1:29517" or "[fd00::1]:29517", the forms of SPILLWAY_COMM_ID.
 base::Result<Place> parse_place(std::string_view text);
 
 struct RendezvousPoint {
   std::vector<Place> places{};
-  // If not empty: the name of an abstract Unix socket of this machine, and there are no places.
+  // Name of an abstract Unix socket of this machine. If it is set, there are no places.
   std::string local_name{};
   Nonce nonce{};
 
-  // Nobody can meet there: fine for a world of one.
+  // True if no rank can meet there: fine for a world of one.
   bool empty() const { return places.empty() && local_name.empty(); }
   // For messages.
   std::string to_string() const;
 };
 
-// Ports from 20000 to 32767, where Linux gives none to outgoing connections: the same words give
-// the same few ports everywhere.
+// Ports from 20000 to 32767, which Linux gives to no outgoing connection. The same words give the
+// same ports everywhere.
 inline constexpr std::size_t kDerivedPorts = 3;
 std::vector<Place> derived_places(std::string_view host, std::span<const std::string> words);
 

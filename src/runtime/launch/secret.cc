@@ -43,7 +43,7 @@ std::optional<int> descriptor_in(std::string_view text) {
   return error == std::errc() && stop == end && number >= 0 ? std::optional(number) : std::nullopt;
 }
 
-// A buffer that leaves nothing behind.
+// A buffer that is wiped when it dies.
 struct Buffer {
   std::array<std::uint8_t, kMaxSecretBytes + 2> bytes{};
   std::size_t size = 0;
@@ -59,8 +59,8 @@ struct Buffer {
   }
 };
 
-// More than fits is not read: it is too long then. A file is read from its beginning, wherever
-// another reader has left it.
+// Stops when the buffer is full, since the secret is then too long. A regular file is read from its
+// beginning, wherever another reader left the offset.
 base::Result<Secret> read_all(int fd, bool is_file, const std::string& where) {
   const base::MonotonicClock clock;
   const base::Instant end = clock.now() + kSecretPatience;
@@ -89,7 +89,7 @@ base::Result<Secret> read_all(int fd, bool is_file, const std::string& where) {
   return checked(buffer.trimmed(), fmt::format("the secret in {}", where));
 }
 
-// What came of pipes, which are empty afterwards.
+// Secrets read from pipes, which are empty afterwards.
 class PipeSecrets {
  public:
   static PipeSecrets& of_process() {
@@ -135,7 +135,7 @@ base::Result<Secret> read_descriptor(int fd) {
 }
 
 base::Result<Secret> read_path(const std::string& path) {
-  // Not blocking: the writer of a named pipe is waited for below, and not for ever.
+  // Nonblocking: read_all() waits for a named pipe's writer, with a limit.
   const net::UniqueFd opened(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat file {};
   if (!opened.valid() || ::fstat(opened.get(), &file) != 0) {

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The job's secret, as this process was given it.
+// The job's secret, from the first of:
 //
-//   an argument           goes before both variables
-//   SPILLWAY_SECRET       the bytes themselves: whoever may see the process's environment sees them
+//   an argument
+//   SPILLWAY_SECRET       the bytes themselves, visible to all who may read the environment
 //   SPILLWAY_SECRET_FILE  a file of this user or root that only its owner can use, or the number of
-//   an open descriptor
-//                         (a pipe, a memfd, a file): read to its end, less newlines there
+//                         an open descriptor (pipe, memfd, file); trailing newlines are removed
 //
-// A pipe can be read once only, so what came of one is kept for the process's next communicator.
-// Everything else is read anew each time, and wiped with the Secret. Never logged; sentences about
-// it show no byte of it.
+// A pipe can be read only once, so its secret is kept for the process's next communicator. Other
+// sources are read again each time, and wiped with the Secret. The secret is never logged, and no
+// error message shows a byte of it.
 //
-// Limits: kMinSecretBytes to kMaxSecretBytes; a pipe's writer is given kSecretPatience. Any thread.
+// Limits: kMinSecretBytes to kMaxSecretBytes; a pipe's writer has kSecretPatience. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +32,7 @@ inline constexpr base::Duration kSecretPatience = base::seconds(10);
 
 class Secret {
  public:
-  Secret() = default;  // none
+  Secret() = default;  // no secret
   explicit Secret(base::ByteView bytes) : bytes_(bytes.begin(), bytes.end()) {}
   explicit Secret(std::string_view text) : bytes_(text.begin(), text.end()) {}
   Secret(const Secret&) = default;
@@ -44,14 +43,14 @@ class Secret {
 
   bool empty() const { return bytes_.empty(); }
   base::ByteView bytes() const { return bytes_; }
-  // There is none then.
+  // Erases the bytes; the secret is empty afterwards.
   void wipe();
 
  private:
-  wire::KeyBytes bytes_{};  // in no core dump
+  wire::KeyBytes bytes_{};  // excluded from core dumps
 };
 
-// `given`: the argument, or empty. Without any: an empty one.
+// `given`: the argument, or empty. Returns an empty secret if there is none.
 base::Result<Secret> secret_from(const base::Environment& environment, const Secret& given = {});
 
 }  // namespace spillway::runtime

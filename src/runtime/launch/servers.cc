@@ -29,8 +29,8 @@ base::Status check_world(unsigned workers, unsigned servers) {
   return {};
 }
 
-// Where workers and servers meet, and by which words they know each other. `told` goes before what
-// the environment says.
+// Sets the place where workers and servers meet and the nonce by which they recognize each other.
+// `told` overrides the environment.
 base::Status take_meeting(const base::Environment& environment, const std::string& told,
                           Launch& launch) {
   const std::string text = told.empty() ? meeting_place(environment) : told;

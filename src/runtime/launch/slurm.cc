@@ -13,7 +13,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// Wider numbers are no node's, and would not fit what they are read into.
+// No node has a longer number, which might not fit into 32 bits.
 constexpr std::size_t kMaxDigits = 9;
 
 base::Status malformed_list(std::string_view list) {
@@ -32,7 +32,7 @@ bool parse_number(std::string_view text, std::uint32_t& number) {
   return error == std::errc() && stop == end && text.size() <= kMaxDigits;
 }
 
-// What stands before the next comma outside of brackets; takes it and the comma away.
+// Returns the item before the next comma outside brackets, and removes both from `list`.
 std::string_view take_item(std::string_view& list) {
   int depth = 0;
   std::size_t end = 0;
@@ -45,7 +45,7 @@ std::string_view take_item(std::string_view& list) {
   return item;
 }
 
-// "20-25" or "037"; false when it is neither or there would be too many.
+// Appends the numbers of "20-25" or "037". Returns false if malformed or too many.
 bool append_range(std::string_view range, Names& numbers) {
   const std::size_t dash = std::min(range.find('-'), range.size());
   const std::string_view first_text = range.substr(0, dash);
@@ -74,7 +74,7 @@ bool parse_bracket(std::string_view inside, Names& numbers) {
   return true;
 }
 
-// Every name with every ending.
+// Every name with every ending, the endings varying fastest.
 Names joined(const Names& names, const Names& endings) {
   Names longer;
   longer.reserve(names.size() * endings.size());
@@ -171,7 +171,7 @@ base::Result<std::vector<std::uint32_t>> expand_task_counts(std::string_view lis
 
 namespace {
 
-// A step's own variables go before the job's: the first step of a job may use half of its nodes.
+// A step's variables override the job's: a job's first step may use only half of its nodes.
 std::string_view either(const base::Environment& environment, std::string_view of_step,
                         std::string_view of_job) {
   return environment.has(of_step) ? of_step : of_job;
@@ -183,7 +183,7 @@ base::Result<std::uint32_t> number_or_zero(const base::Environment& environment,
                                : base::Result<std::uint32_t>(0);
 }
 
-// How many tasks this node has; 1 where Slurm does not say.
+// Number of tasks on this node; 1 if Slurm does not say.
 base::Result<std::uint32_t> tasks_here(const base::Environment& environment) {
   const std::string_view name =
       either(environment, "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE");

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What Slurm says about a job step, for itself and for launchers that it starts. Rank 0 is on the
-// first node of the step's list, unless tasks were distributed arbitrarily (srun -m arbitrary).
+// What Slurm says about a job step, for srun itself and for launchers that it starts. Rank 0 is on
+// the first node of the step's list, unless tasks were distributed arbitrarily (srun -m arbitrary).
 //
-// Slurm's lists are compressed: of nodes, "gnode[10,20-25,037],login1", where the digits of a
-// range's first number say how wide its numbers are written, and where a name may have several
-// brackets ("rack[1-2]n[01-04]", the last bracket turning fastest); and of tasks per node,
-// "2(x3),1".
+// Slurm compresses its lists. Node lists look like "gnode[10,20-25,037],login1": a range's first
+// number sets the number of digits. A name may have several brackets ("rack[1-2]n[01-04]"), the
+// last varying fastest. Tasks per node look like "2(x3),1".
 //
 // Pure functions; any thread. Limit: a list of more than kMaxNodes is an error, so that a few wrong
 // characters cannot ask for gigabytes.
@@ -24,13 +23,13 @@ namespace spillway::runtime {
 
 inline constexpr std::size_t kMaxNodes = 65536;
 
-// In the order of the list; at least one.
+// The node names in list order; at least one.
 base::Result<std::vector<std::string>> expand_node_list(std::string_view list);
 
 // "2(x3),1" is 2, 2, 2, 1.
 base::Result<std::vector<std::uint32_t>> expand_task_counts(std::string_view list);
 
-// The job, the step and how often the job was requeued.
+// The job, the step and the requeue count.
 std::vector<std::string> slurm_identity(const base::Environment& environment);
 
 base::Result<RendezvousPoint> slurm_meeting(const base::Environment& environment);

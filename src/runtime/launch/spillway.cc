@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranks that were told in Spillway's own words.
+// Spillway's own variables.
 #include "net/address.h"
 #include "runtime/launch/family.h"
 
@@ -23,7 +23,7 @@ std::string host_of(const net::SocketAddress& address) {
   return address.is_ipv6() ? host.substr(1, host.size() - 2) : host;
 }
 
-// Data goes by UDP, so the TCP port of the same number is the job's to use.
+// Data uses UDP, so the TCP port of the same number is free for the rendezvous.
 base::Result<RendezvousPoint> spillway_meeting(const base::Environment& environment, const Seat&) {
   const std::string peers = environment.get_or("SPILLWAY_PEERS", "");
   const auto first = net::SocketAddress::parse(peers.substr(0, peers.find(',')));

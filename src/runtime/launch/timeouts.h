@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How long a rank waits for the others, to come and to give a sign of life, and what is said of one
-// that was not heard. What the caller says goes before the environment, that before the defaults.
+// How long a rank waits for its peers to join and to answer, and what the error says about a silent
+// peer. The caller's values override the environment, which overrides the defaults.
 //
-//   SPILLWAY_PEER_TIMEOUT        seconds: who is silent for so long while something is due is dead
-//   SPILLWAY_RENDEZVOUS_TIMEOUT  seconds: how long to wait for all ranks to come
+//   SPILLWAY_PEER_TIMEOUT        seconds until a peer that owes an answer counts as dead
+//   SPILLWAY_RENDEZVOUS_TIMEOUT  seconds to wait for all ranks to join
 //
 // Both may have fractions. Ranks need not agree on them.
 //
-// A rank from which nothing came may have died; it may also live and have been given no processor,
-// or never have been within reach. Whoever reads the error cannot tell these apart without the
-// address and the variables that matter, so the advice names them.
+// A silent rank may be dead, may have got no processor, or may never have been reachable. The user
+// can tell these apart only with the address and the right variables, so the advice names them.
 //
 // Pure; any thread.
 #pragma once
@@ -35,18 +34,18 @@ struct WantedTimeouts {
   std::optional<base::Duration> rendezvous;
 };
 
-// A variable that makes no sense is an error, also where the caller goes before it.
+// An invalid variable is an error even if the caller overrides it.
 base::Result<Timeouts> timeouts_from(const base::Environment& environment,
                                      const WantedTimeouts& wanted);
 
 struct SilentPeer {
   net::SocketAddress address{};
-  // Some operation has ended well, so packets do go from rank to rank.
+  // True if an operation has succeeded, so packets do travel between ranks.
   bool has_worked = false;
-  std::string protocol = "UDP";  // that packets are sent over
+  std::string protocol = "UDP";  // under its packets
 };
 
-// `failure` with a sentence added.
+// `failure` with the advice appended.
 base::Status with_advice(const base::Status& failure, const SilentPeer& peer);
 
 }  // namespace spillway::runtime

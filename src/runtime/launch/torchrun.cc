@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// torchrun, and what speaks like it: Kubeflow's PyTorchJob, Ray Train, a lab.
+// torchrun and launchers that set its variables: Kubeflow's PyTorchJob, Ray Train, a lab.
 //
 // MASTER_PORT belongs to torch's store, so the ranks meet at ports derived from it. MASTER_ADDR is
-// no part of what the ranks must agree on: Kubeflow tells rank 0 "localhost" and the others a name.
+// not part of the identity: Kubeflow gives rank 0 "localhost" and the others a name.
 #include "runtime/launch/family.h"
 
 namespace spillway::runtime {
@@ -13,7 +13,7 @@ base::Result<Seat> torchrun_seat(const base::Environment& environment) {
   return read_seat(environment, {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"});
 }
 
-// With the restart count: those who did not notice the restart are of another job.
+// Includes the restart count: ranks that missed the restart belong to another job.
 std::vector<std::string> torchrun_identity(const base::Environment& environment) {
   return words_of(environment, {"MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
                                 "SPILLWAY_LAB_ID"});

@@ -46,7 +46,7 @@ std::optional<chakra::CollectiveKind> collective_of(collective::Kind kind) {
   }
 }
 
-// As chakra/node.h counts them: what all ranks have together, where each has a part.
+// Bytes as chakra/node.h counts them: the whole tensor where each rank holds a part of it.
 std::uint64_t trace_bytes(const collective::Operation& operation, const collective::Group& group) {
   switch (operation.kind) {
     case collective::Kind::kReduceScatter:
@@ -79,14 +79,15 @@ chakra::Node node_of(const collective::Operation& operation, const collective::G
   return node;
 }
 
-// Traces of this process by folder and rank. They live as long as the process: communicators come
-// and go.
+// Traces of this process, by folder and rank. They live as long as the process, because
+// communicators come and go.
 struct TraceRegistry {
   std::mutex mutex;
   std::map<std::pair<std::string, std::uint32_t>, std::shared_ptr<ExecutionTrace>> traces;
 };
 TraceRegistry& trace_registry() {
-  static auto* registry = new TraceRegistry();  // used by threads until the very end
+  static auto* registry =
+      new TraceRegistry();  // never freed: threads use it until the process ends
   return *registry;
 }
 
@@ -121,7 +122,7 @@ base::Result<std::shared_ptr<ExecutionTrace>> ExecutionTrace::open(
   if (known) {
     return known;
   }
-  ::mkdir(folder.c_str(), 0755);  // there already, or the next call says why not
+  ::mkdir(folder.c_str(), 0755);  // if this fails, opening the file says why
   const std::string path = fmt::format("{}/trace.{}.et", folder, rank);
   net::UniqueFd fd(base::open_own_file(path.c_str(), base::Opening::kTruncate));
   if (!fd.valid()) {
@@ -219,7 +220,7 @@ void ExecutionTrace::on_wait(std::uint64_t id, base::Instant began, base::Instan
 void ExecutionTrace::on_end(std::uint64_t id, base::Instant at) {
   const std::lock_guard lock(mutex_);
   if (id < first_id_) {
-    return;  // written already, without its end
+    return;  // already written, without its duration
   }
   Recorded& recorded = nodes_[id - first_id_];
   recorded.is_open = false;
@@ -231,7 +232,7 @@ void ExecutionTrace::flush() {
   write_ready(/*all=*/true);
 }
 
-// What is in front and over; everything where too much has come together.
+// Writes the finished nodes at the front, and unfinished ones too beyond kMostUnwritten.
 void ExecutionTrace::write_ready(bool all) {
   while (!nodes_.empty() && (!nodes_.front().is_open || nodes_.size() > kMostUnwritten)) {
     encoder_.append(nodes_.front().node, bytes_);

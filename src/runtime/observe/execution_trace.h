@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a rank does, as a Chakra execution trace that can be replayed (`spillway emulate`).
+// A rank's work as a Chakra execution trace, which `spillway emulate` can replay.
 //
-//   SPILLWAY_EXECUTION_TRACE  a folder; the trace of rank 3 is trace.3.et in it
+//   SPILLWAY_EXECUTION_TRACE  a folder; rank 3 writes trace.3.et in it
 //
-// Operations are nodes, with group, size, and how long they took. Between them is computing: what a
-// thread did from its last call, or from the end of its last wait for an operation, to its next
-// call or wait. So a thread's computing is a chain; an operation depends on what its thread did
-// before it was called, and computing on the operations that its thread waited for. Threads that
-// only wait, and never call, are left out: they hand on what others wait for.
+// Operations are nodes with group, size and duration. Between them are computing nodes: what a
+// thread did from its last call, or the end of its last wait for an operation, to its next call or
+// wait. A thread's computing nodes form a chain. An operation depends on what its thread computed
+// before the call. Computing depends on the operations that its thread waited for. Threads that
+// only wait are left out: they pass results on to others.
 //
-// All communicators of a process write into one trace. The first that has all ranks of the job is
-// the group without a name; others are known by theirs, so those with different members should have
-// different names. Peers of messages and roots in such groups are ranks of the group, which a
-// trace cannot say: messages of them do not have their other end.
+// All communicators of a process write into one trace. The first one with all ranks of the job is
+// the unnamed group. Others are known by name, so communicators with different members need
+// different names. In such groups, peers of messages and roots are ranks of the group. A trace
+// cannot express that, so those messages have no other end.
 //
-// Nodes are written in the order of calls, once what is in front of them is over, in runs of some
-// kilobytes and when a communicator closes. A process that is killed leaves what was written.
+// Nodes are written in call order, each once all earlier nodes are done, in batches of some
+// kilobytes and when a communicator closes. A killed process leaves what was written.
 //
-// Any thread. Limits: kMaxRecorded nodes, then the trace ends, and the log says so; kMaxThreads.
+// Any thread. Limits: after kMaxRecorded nodes the trace ends, and the log says so; kMaxThreads.
 #pragma once
 
 #include <cstdint>
@@ -47,8 +47,8 @@ class ExecutionTrace : public std::enable_shared_from_this<ExecutionTrace> {
   static constexpr std::uint64_t kMaxRecorded = 50'000'000;
   static constexpr std::size_t kMaxThreads = 1024;
 
-  // The process's trace of that rank; made if there is none. Who this is in the job: what a
-  // launcher said, else the communicator's own numbers.
+  // The process's trace for this rank, created if needed. The launcher's rank in the job takes
+  // precedence over the communicator's.
   static base::Result<std::shared_ptr<ExecutionTrace>> open(const std::string& folder,
                                                             const base::Environment& environment,
                                                             const Identity& identity);
@@ -56,20 +56,20 @@ class ExecutionTrace : public std::enable_shared_from_this<ExecutionTrace> {
   ExecutionTrace(const ExecutionTrace&) = delete;
   ExecutionTrace& operator=(const ExecutionTrace&) = delete;
 
-  // The group of a communicator that begins to call: "" for the first with all ranks.
+  // The group name of a new communicator: "" for the first with all ranks.
   std::string group_for(const Identity& identity);
-  // An operation is called, by this thread, now. The watcher goes to its request.
+  // Records a call by the current thread. The caller attaches the watcher to the request.
   std::shared_ptr<RequestWatcher> on_call(const collective::Operation& operation,
                                           const collective::Group& group, const std::string& name);
-  // Writes what can be.
+  // Writes all finished nodes that can be written.
   void flush();
 
  private:
   class Watcher;
   struct Thread {
-    base::Instant last{};              // its last call, or the end of its last wait
-    std::vector<std::uint64_t> after;  // what its next computing depends on
-    bool is_first = false;             // of those that call
+    base::Instant last{};              // last call, or end of the last wait
+    std::vector<std::uint64_t> after;  // dependencies of its next computing node
+    bool is_first = false;             // the first thread that called
   };
   struct Recorded {
     chakra::Node node;
@@ -80,7 +80,7 @@ class ExecutionTrace : public std::enable_shared_from_this<ExecutionTrace> {
 
   void on_wait(std::uint64_t id, base::Instant began, base::Instant ended, bool is_over);
   void on_end(std::uint64_t id, base::Instant at);
-  // What the thread computed until `now`; it then depends on it.
+  // Adds the thread's computing until `now`; its next operation depends on it.
   void add_computing(Thread& thread, base::Instant now);
   void write_ready(bool all);
   void write_out();
@@ -91,9 +91,9 @@ class ExecutionTrace : public std::enable_shared_from_this<ExecutionTrace> {
   std::uint32_t world_;
   base::MonotonicClock clock_;
   base::Instant begun_;
-  std::mutex mutex_;  // over all that follows
+  std::mutex mutex_;  // guards all members below
   std::unordered_map<std::thread::id, Thread> threads_;
-  std::deque<Recorded> nodes_;  // that are not written, by id from first_id_ on
+  std::deque<Recorded> nodes_;  // not yet written; the first has id first_id_
   std::uint64_t first_id_ = 0;
   bool has_everybody_ = false;
   bool is_full_ = false;

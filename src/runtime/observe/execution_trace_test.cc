@@ -27,7 +27,7 @@ struct ReadNode {
   std::set<std::uint64_t> after;
 };
 
-// Enough of a reader to look at what was written; the real one is in src/emulate.
+// A minimal reader of traces; the real one is in src/emulate.
 std::vector<ReadNode> nodes_of(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
@@ -72,14 +72,14 @@ class ExecutionTraceTest : public testing::Test {
         .value();
   }
   static base::Instant now() { return base::MonotonicClock().now(); }
-  // Nodes count whole microseconds: after it, one more of them has passed.
+  // Nodes count whole microseconds; this returns after at least one more has passed.
   static base::Instant later() {
     const base::Instant end = now() + base::microseconds(2);
     while (now() < end) {
     }
     return now();
   }
-  // In whole microseconds, rounded as nodes are.
+  // Whole microseconds, rounded as nodes are.
   static std::uint64_t between(base::Instant from, base::Instant to) {
     return static_cast<std::uint64_t>(((to - from).count() + 500) / 1'000);
   }
@@ -95,7 +95,7 @@ TEST_F(ExecutionTraceTest, ComputingIsWhatIsBetweenCallsAndWaits) {
   EXPECT_EQ(trace->group_for({.communicator = "b", .world = 4}), "b");
   EXPECT_EQ(trace->group_for({.communicator = "c", .world = 2}), "c");
 
-  // The test looks at the clock around every call, so that it knows bounds of what is recorded.
+  // The test reads the clock around every call, which bounds the recorded times.
   const auto first = trace->on_call(operation_, group_, "");
   const base::Instant first_called = now();
   const base::Instant computed = later();
@@ -112,7 +112,7 @@ TEST_F(ExecutionTraceTest, ComputingIsWhatIsBetweenCallsAndWaits) {
   third->on_end(now());
   trace->flush();
 
-  // first; computing, second; computing before the wait; computing behind it, third.
+  // first; computing, second; computing before the wait; computing after it, third.
   const std::vector<ReadNode> nodes = nodes_of(folder_ / "trace.2.et");
   ASSERT_EQ(nodes.size(), 6U);
   EXPECT_EQ(nodes[0].type, 7U);

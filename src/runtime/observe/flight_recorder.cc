@@ -23,12 +23,12 @@
 namespace spillway::runtime {
 namespace {
 
-// Sequentially consistent, all of it: a dump says that it runs before it looks, a leaver takes
-// itself out before it looks for dumps. One of the two sees the other.
+// All accesses are sequentially consistent. A dump announces itself before it reads `places`. A
+// recorder removes itself before it checks for running dumps. So one of the two sees the other.
 std::array<std::atomic<const FlightRecorder*>, kMaxRecorders> places{};
 std::atomic<int> dumps_running{0};
 
-// A flight recorder as text: one JSON object a line (flight_recorder.h says what is in it). Safe in
+// Writes a flight recorder as text, one JSON object per line (format in flight_recorder.h). Safe in
 // a signal handler; one thread.
 class FlightDump {
  public:
@@ -58,7 +58,7 @@ class FlightDump {
 
   Speaker speaker_;
   base::Instant now_;
-  base::Duration unix_offset_;  // what to add to an Instant for Unix time
+  base::Duration unix_offset_;  // added to an Instant, gives Unix time
   SignalText out_;
 };
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who speaks, in everything that tells of a communicator; and paths in variables, in which what
-// differs from process to process is left open:
+// The communicator and rank that logs, dumps and metrics name; and the placeholders in paths, which
+// differ from process to process:
 //
 //   %h host name, up to its first dot    %p process id    %r rank    %c communicator's name    %% %
 //
-// Anything else behind a % stays as it is. Plain values; any thread.
+// A % before anything else stays as it is. Plain values; any thread.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,10 @@ struct Identity {
   std::uint32_t servers = 0;     // parameter servers, which `world` counts too
 };
 
-// Of this machine, up to its first dot.
+// Host name of this machine, up to its first dot.
 std::string host_name();
 
-// With %r and %c, where `identity` is known; without one they stay. A '/' in a name becomes '_'.
+// Without an `identity`, %r and %c stay as they are. A '/' in a communicator's name becomes '_'.
 std::string expand_path(std::string_view pattern, const Identity* identity);
 
 }  // namespace spillway::runtime

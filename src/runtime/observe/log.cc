@@ -44,7 +44,7 @@ std::string upper(std::string_view text) {
   return out;
 }
 
-// None where the text is none of the names.
+// nullopt if the text is no level's name.
 std::optional<LogLevel> level_named(std::string_view text) {
   const auto* found = std::find(kLevelNames.begin(), kLevelNames.end(), text);
   return found == kLevelNames.end()
@@ -81,7 +81,7 @@ std::uint32_t subsystems_named(std::string_view text) {
   return excludes ? ~named : named;
 }
 
-// Keeps standard error where the file cannot be had.
+// Logs to standard error if the file cannot be opened.
 void redirect(const std::string& file) {
   int fd = STDERR_FILENO;
   if (!file.empty()) {
@@ -107,10 +107,10 @@ std::string rank_text() {
   return thread_rank == kNoRank ? "-" : std::to_string(thread_rank);
 }
 
-// A line is one line, whatever a message holds.
+// Forces the message onto one line, whatever it contains.
 void finish_line(std::string& line) {
   std::replace(line.begin(), line.end(), '\n', ' ');
-  line = base::printable(line);  // a peer's name may be in it
+  line = base::printable(line);  // may contain a peer's name
   line.resize(std::min(line.size(), kMaxLineBytes - 1));
   line += '\n';
 }

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The log: lines for a person who asks why, on standard error or in a file.
+// The log: lines for people, on standard error or in a file.
 //
-//   SPILLWAY_DEBUG         NONE, VERSION, WARN, INFO or TRACE, each with those before it. Without
-//                          it: warnings, and no line about the version.
-//   SPILLWAY_DEBUG_SUBSYS  of INFO and TRACE, what about: a list such as INIT,NET,COLL or ALL; with
-//                          a ^ in front, all but those. Without it: INIT,BOOTSTRAP,ENV.
-//   SPILLWAY_DEBUG_FILE    a path with %h and %p (identity.h); lines are added to the file.
+//   SPILLWAY_DEBUG         NONE, VERSION, WARN, INFO or TRACE, each with those before it.
+//                          Unset: warnings, and no line about the version.
+//   SPILLWAY_DEBUG_SUBSYS  subsystems for INFO and TRACE: a list such as INIT,NET,COLL or ALL; a
+//                          leading ^ excludes the list. Unset: INIT,BOOTSTRAP,ENV.
+//   SPILLWAY_DEBUG_FILE    a path with %h and %p (identity.h); lines are appended.
 //
-// A line is `host:pid:tid [rank] SPILLWAY INFO message`, and one write(): lines of several threads
-// and processes do not mix. A rank is that of the thread's ScopedLogRank, "-" without one.
+// A line is `host:pid:tid [rank] SPILLWAY INFO message` in one write(), so lines of several threads
+// and processes do not mix. The rank is that of the thread's ScopedLogRank, or "-".
 //
-// Any thread may log; a level that is off costs one relaxed load and its arguments. A config is
-// applied while no other thread logs. What is not written is lost: the log never stops the work.
-// Lost packets are counted, not logged (docs/architecture.md).
+// Any thread may log. A disabled level costs one relaxed load and its arguments. Apply a config
+// only while no other thread logs. Lines that cannot be written are lost: the log never stops the
+// work. Lost packets are counted, not logged (docs/architecture.md).
 //
-// Limits: a message is cut at kMaxLineBytes, what a pipe takes in one piece.
+// Limits: a line is cut at kMaxLineBytes, which a pipe takes in one piece.
 #pragma once
 
 #include <fmt/format.h>
@@ -47,20 +47,20 @@ enum class LogSubsystem : std::uint32_t {
 };
 
 struct LogConfig {
-  // By level: the subsystems that speak.
+  // The enabled subsystems, by level.
   std::array<std::uint32_t, kLogLevels> subsystems{};
   std::string file{};  // expanded; empty: standard error
 };
 
 base::Result<LogConfig> log_config(const base::Environment& environment);
 
-// Says the version where that is asked for.
+// Logs the version if that level is enabled.
 void apply_log_config(const LogConfig& config);
 
-// As the environment says, the first time it is called.
+// Configures the log from the environment, on the first call only.
 base::Status start_log(const base::Environment& environment);
 
-// Lines of this thread carry `rank` while it lives.
+// While it lives, this thread's lines carry `rank`.
 class ScopedLogRank {
  public:
   explicit ScopedLogRank(std::uint32_t rank);
@@ -90,7 +90,7 @@ void log(LogLevel level, LogSubsystem subsystem, fmt::format_string<Args...> for
   }
 }
 
-// Warnings are not chosen by subsystem.
+// Warnings ignore the subsystem filter.
 template <typename... Args>
 void log_warn(fmt::format_string<Args...> format, Args&&... args) {
   log(LogLevel::kWarn, LogSubsystem::kInit, format, std::forward<Args>(args)...);

@@ -47,7 +47,7 @@ std::uint64_t trouble(const PeerMetrics& peer) {
   return peer.lost_packets + peer.trimmed_packets + peer.late_operations;
 }
 
-// A peer as it is shown: named, or the sum of those that are not.
+// A peer's metrics as shown: one named peer, or the sum of the unnamed ones.
 struct ShownPeer {
   std::string name;
   PeerMetrics counts;
@@ -74,7 +74,7 @@ std::vector<ShownPeer> shown_peers(std::vector<PeerMetrics> peers) {
   return shown;
 }
 
-// Samples of one name stand together, whichever communicator they are of.
+// Groups samples by name, over all communicators.
 class MetricsWriter {
  public:
   explicit MetricsWriter(std::span<const CommunicatorMetrics> communicators)

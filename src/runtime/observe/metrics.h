@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a communicator has counted since it was made, and how that is written down: Prometheus' text
-// (format 0.0.4). Names begin with spillway_communicator_, as a switch's begin with
-// spillway_switch_; every sample carries the labels communicator and rank.
+// A communicator's counts since its creation, and their text in Prometheus' format (0.0.4). Names
+// begin with spillway_communicator_, a switch's with spillway_switch_. Every sample carries the
+// labels communicator and rank.
 //
-// Every packet that was expected is in exactly one of whole, trimmed and missing; duplicates and
-// retransmissions are on top. Durations are counted in fixed buckets, which add up over ranks.
+// Every expected packet is in exactly one of whole, trimmed and missing; duplicates and
+// retransmissions are extra. Durations are counted in fixed buckets, which add up over ranks.
 //
-// Plain values and pure functions: whoever owns the counts copies them for others to look at.
+// Plain values and pure functions: the owner copies the counts for other threads.
 //
-// Limits: kMaxPeers series per communicator and count, those of the ranks with most trouble; the
-// rest is summed up as peer="other". In larger jobs a rank can enter the first group later: then
-// "other" drops, which Prometheus reads as a restart.
+// Limits: kMaxPeers series per communicator and count, for the ranks with most losses and delays;
+// the rest is summed as peer="other". In larger jobs a rank can enter the named ones later: "other"
+// then drops, which Prometheus reads as a counter reset.
 #pragma once
 
 #include <array>
@@ -30,7 +30,7 @@ namespace spillway::runtime {
 
 class DurationHistogram {
  public:
-  // Their upper ends, which belong to them: from a small operation on a fast network to a hang.
+  // Inclusive upper bounds, from a small operation on a fast network to a hang.
   static constexpr std::array<base::Duration, 16> kBuckets = {
       base::microseconds(100), base::microseconds(250),  base::microseconds(500),
       base::milliseconds(1),   base::microseconds(2500), base::milliseconds(5),
@@ -41,13 +41,13 @@ class DurationHistogram {
 
   void add(base::Duration duration);
 
-  // How many took at most kBuckets[bucket].
+  // Number of durations up to kBuckets[bucket].
   std::uint64_t count_up_to(std::size_t bucket) const;
   std::uint64_t count() const;
   base::Duration sum() const { return sum_; }
 
  private:
-  std::array<std::uint64_t, kBuckets.size() + 1> counts_{};  // the last: longer than all
+  std::array<std::uint64_t, kBuckets.size() + 1> counts_{};  // the last: longer than all bounds
   base::Duration sum_;
 };
 
@@ -56,12 +56,12 @@ struct OperationCounts {
   std::uint64_t failed = 0;
 };
 
-// What came, or did not, from one other rank.
+// Packets and operations of one peer.
 struct PeerMetrics {
   std::uint32_t rank = 0;
   std::uint64_t lost_packets = 0;
   std::uint64_t trimmed_packets = 0;
-  std::uint64_t late_operations = 0;  // that ended without all of its part
+  std::uint64_t late_operations = 0;  // completed without all of its part
 };
 
 struct CommunicatorMetrics {
@@ -71,8 +71,8 @@ struct CommunicatorMetrics {
   std::map<std::string, OperationCounts> operations{};  // by kind
   DurationHistogram durations{};
   std::uint64_t operations_in_flight = 0;
-  std::uint64_t user_bytes_in = 0;  // handed in by the caller, and handed back
-  std::uint64_t user_bytes_out = 0;
+  std::uint64_t user_bytes_in = 0;   // handed in by the caller
+  std::uint64_t user_bytes_out = 0;  // handed back
   std::uint64_t wire_bytes_sent = 0;
   std::uint64_t wire_bytes_received = 0;
   std::uint64_t packets_whole = 0;
@@ -80,8 +80,8 @@ struct CommunicatorMetrics {
   std::uint64_t packets_missing = 0;
   std::uint64_t packets_duplicate = 0;
   std::uint64_t packets_retransmitted = 0;
-  // What came and was not believed: from hosts that are no peer's, damaged or forged or replayed,
-  // data that came before, refusals of what was not sent, and other ICMP messages.
+  // Rejected input: from hosts that are no peer; damaged, forged or replayed packets; data that
+  // came before; ICMP refusals of packets never sent; other ICMP messages.
   std::uint64_t strangers = 0;
   std::uint64_t bad_packets = 0;
   std::uint64_t repeated_packets = 0;
@@ -90,8 +90,7 @@ struct CommunicatorMetrics {
   std::uint64_t memory_bytes = 0;
   std::vector<PeerMetrics> peers{};
 
-  // Adds an operation that has ended: all but its user data, the peers' part, and what is a state
-  // rather than a count.
+  // Adds an operation that has ended. Does not touch user bytes, peers or gauges.
   void add(const OperationRecord& record);
 };
 
@@ -99,7 +98,7 @@ inline constexpr std::size_t kMaxPeers = 64;
 
 std::string metrics_text(std::span<const CommunicatorMetrics> communicators);
 
-// What may stand between the quotes of a label: valid UTF-8, with \, " and line ends escaped.
+// `value` as a label: valid UTF-8, with \, " and line ends escaped.
 std::string escaped_label(std::string_view value);
 
 }  // namespace spillway::runtime

@@ -19,8 +19,8 @@
 namespace spillway::runtime {
 namespace {
 
-// A thread that is started while this lives takes no signals: the application's handlers run in the
-// application's threads. One thread.
+// Threads started while this lives take no signals: the application's handlers run in its own
+// threads. One thread.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -71,7 +71,7 @@ void MetricsFile::run() {
 }
 
 void MetricsFile::write() {
-  // The collector runs as another user.
+  // World-readable, because the collector runs as another user.
   const base::Status status = base::replace_file(path_, render_(), base::Readers::kEveryone);
   if (!status.ok() && !warned_) {
     log_warn("no metrics: {}: set SPILLWAY_METRICS_FILE to a path that can be written",
@@ -124,7 +124,7 @@ base::Result<OptionalAddress> asked_address(const base::Environment& environment
   return OptionalAddress(here.with_port(static_cast<std::uint16_t>(**port)));
 }
 
-// Of this rank, where several on a machine were told the same.
+// This rank's port: several ranks of a machine get the same variable.
 OptionalAddress own_address(const OptionalAddress& asked, const Identity& identity) {
   if (!asked || asked->port() == 0) {
     return asked;
@@ -166,11 +166,11 @@ base::Result<MetricsConfig> metrics_config(const base::Environment& environment,
                        .listen = own_address(*asked, identity)};
 }
 
-// A file, or a port, and what is told there.
+// One file or port, and the sources shown there.
 class MetricsPlace {
  public:
   ~MetricsPlace() {
-    file_.reset();  // writes once more
+    file_.reset();  // writes a last time
     server_.reset();
   }
 
@@ -192,7 +192,7 @@ class MetricsPlace {
     const std::lock_guard lock(mutex_);
     sources_.push_back(&source);
   }
-  // The last one's stays: what a file says in the end.
+  // Keeps the last source's text: it is the file's final content.
   void remove(const MetricsSource& source) {
     const std::lock_guard lock(mutex_);
     if (sources_.size() == 1) {
@@ -222,13 +222,13 @@ class MetricsPlace {
   std::mutex mutex_;
   std::vector<const MetricsSource*> sources_;
   std::string last_text_;
-  std::unique_ptr<MetricsFile> file_;  // last: they read the others
+  std::unique_ptr<MetricsFile> file_;  // last two members: their threads read the others
   std::unique_ptr<net::MetricsServer> server_;
 };
 
 namespace {
 
-// By name; a child of fork() has none of its parent's.
+// Places by name. A child of fork() shares none of its parent's.
 std::shared_ptr<MetricsPlace> shared_place(const std::string& name, const MetricsSource& source,
                                            const std::function<void(MetricsPlace&)>& open) {
   static std::mutex mutex;

@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where a process's metrics go, as its variables say: into a file, to whoever asks over HTTP, both,
-// or nowhere, which is the default. All that a process sends to one place, communicators and a job,
-// stands there together.
+// Exports a process's metrics, as its variables say: into a file, over HTTP, both, or nowhere (the
+// default). All sources of a process with the same place, communicators and a job, appear there
+// together.
 //
-//   SPILLWAY_METRICS_FILE     a path (identity.h), for node-exporter's textfile collector. Where it
-//                             holds neither %r nor %p, ranks of one machine would write over each
-//                             other: the second's is `name.1.prom` for `name.prom`
-//   SPILLWAY_METRICS_SECONDS  how often it is written; also at the start and at the end
-//   SPILLWAY_METRICS_LISTEN   address:port to answer GET /metrics at
-//   SPILLWAY_METRICS_PORT     the same as LISTEN with 127.0.0.1 and this port; LISTEN wins
-// Each rank of a machine adds its local rank to the port; port 0 stays: any that is free.
+//   SPILLWAY_METRICS_FILE     a path (identity.h), for node-exporter's textfile collector. Without
+//                             %r or %p, local ranks from 1 on add their number, so that they do
+//                             not overwrite each other: `name.prom`, `name.1.prom`
+//   SPILLWAY_METRICS_SECONDS  period of writing; also written at start and end
+//   SPILLWAY_METRICS_LISTEN   address:port that answers GET /metrics
+//   SPILLWAY_METRICS_PORT     the same with 127.0.0.1 and this port; LISTEN wins
+// Each rank adds its local rank to the port; port 0 means any free port.
 //
-// Readers of the file see a whole text or the one before, because it is written beside the file
-// under another name and then renamed. A file that cannot be written is warned of once, until it
-// can be again; a port that is taken is warned of, and the rest goes on.
+// The file is replaced by a rename, so readers see one whole text. A file that cannot be written
+// causes one warning until it can be written again. A port that is taken causes a warning only.
 //
-// Sources are called from threads of the place, and not any more once the export is destroyed. Any
-// thread may make and destroy exports.
+// The place's threads call the sources, never after the export is destroyed. Any thread may create
+// and destroy exports.
 #pragma once
 
 #include <condition_variable>
@@ -40,7 +39,7 @@ namespace spillway::runtime {
 
 class MetricsFile {
  public:
-  // Throws std::system_error where no thread can be made.
+  // Throws std::system_error if no thread can be made.
   MetricsFile(std::string path, base::Duration period, std::function<std::string()> render);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
@@ -53,7 +52,7 @@ class MetricsFile {
   const std::string path_;
   const base::Duration period_;
   const std::function<std::string()> render_;
-  bool warned_ = false;  // the thread's
+  bool warned_ = false;  // used only by the thread
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ends_ = false;  // under mutex_
@@ -63,7 +62,7 @@ class MetricsFile {
 class MetricsPlace;
 
 struct MetricsConfig {
-  std::string file{};  // empty: none
+  std::string file{};  // empty: no file
   base::Duration period{};
   std::optional<net::SocketAddress> listen{};
 };
@@ -71,10 +70,10 @@ struct MetricsConfig {
 base::Result<MetricsConfig> metrics_config(const base::Environment& environment,
                                            const Identity& identity);
 
-// One of the two.
+// Exactly one of the two is set.
 struct MetricsSource {
   std::function<CommunicatorMetrics()> communicator{};
-  std::function<std::string()> text{};  // whole families, whose names no communicator has
+  std::function<std::string()> text{};  // whole families, with names that no communicator uses
 };
 
 class MetricsExport {
@@ -84,7 +83,7 @@ class MetricsExport {
   MetricsExport(const MetricsExport&) = delete;
   MetricsExport& operator=(const MetricsExport&) = delete;
 
-  // Where it answers; none where it does not.
+  // The address of the HTTP server; nullopt if there is none.
   std::optional<net::SocketAddress> address() const;
 
  private:

@@ -12,8 +12,8 @@
 namespace spillway::runtime {
 namespace {
 
-// Reads the text as a scraper would, and holds it to the format: HELP and TYPE before a name's
-// samples, which stand together, and no sample twice.
+// Reads the text as a scraper would, and checks the format: HELP and TYPE before a name's samples,
+// which are adjacent, and no sample twice.
 class ParsedMetrics {
  public:
   explicit ParsedMetrics(const std::string& text) {

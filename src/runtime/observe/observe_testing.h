@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For tests of what tells about a communicator: a folder that goes with the test, the log in a file
-// of it, and records whose fields all say the same number, so that a mixture of two shows.
+// For tests of observers: a temporary folder and the log in a file of it. All fields of a record
+// have the same number, so that a mixture of two shows.
 #pragma once
 
 #include <stdlib.h>
@@ -56,7 +56,7 @@ class TemporaryFolder {
   std::string path_;
 };
 
-// What is logged while it lives, as SPILLWAY_DEBUG and SPILLWAY_DEBUG_SUBSYS say.
+// Captures the log while it lives, with the given SPILLWAY_DEBUG and SPILLWAY_DEBUG_SUBSYS.
 class CapturedLog {
  public:
   explicit CapturedLog(const std::string& level = "", const std::string& subsystems = "")

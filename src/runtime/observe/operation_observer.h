@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Everything that is written down about a communicator's operations: the flight recorder, the
-// timeline and the metrics, as far as the environment asks for them. begin() and end() on the
-// communicator's thread; metrics are read from others.
+// Records a communicator's operations: flight recorder, timeline and metrics, as the environment
+// says. Call begin() and end() on the communicator's thread; other threads read the metrics.
 #pragma once
 
 #include <cstdint>
@@ -43,9 +42,9 @@ class OperationObserver {
   void begin(std::uint64_t token, const collective::Operation& operation, base::Instant now);
   void end(std::uint64_t token, const base::Status& status,
            const collective::OperationReport& report);
-  // Bytes of memory, of everything but the caller's buffers.
+  // Memory in use, without the caller's buffers.
   void holds(std::size_t bytes);
-  // What came from the network and was not believed, since the communicator was made.
+  // Rejected input since the communicator was made.
   void network(const net::DriverCounters& counters);
   WaitWatch& waits() { return waits_; }
 
@@ -64,9 +63,9 @@ class OperationObserver {
   WaitWatch waits_;
   std::uint64_t next_sequence_ = 0;
   std::unordered_map<std::uint64_t, Watched> watched_;  // by token
-  std::mutex mutex_;                                    // over the metrics
+  std::mutex mutex_;                                    // guards the metrics
   CommunicatorMetrics metrics_;
-  std::unique_ptr<MetricsExport> exported_;  // last: it reads the others
+  std::unique_ptr<MetricsExport> exported_;  // last: its threads read the others
 };
 
 }  // namespace spillway::runtime

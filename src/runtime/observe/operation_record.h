@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is remembered of one operation of a communicator, from the call to its end: what was asked
-// for, where it stands, and what came of its packets. The flight recorder keeps records, metrics
-// add them up, the timeline draws them.
+// The record of one operation, from the call to its end: arguments, state and packet counts. The
+// flight recorder keeps records, metrics add them up, the timeline draws them.
 //
-// Of a fixed size, trivially copyable, allocates nothing: it is copied as words while others look.
-// Names are static text. An instant that has not come is Instant().
+// Fixed size, trivially copyable, no allocation: it is copied word by word while others read. Names
+// are static text. An instant that has not come is Instant().
 #pragma once
 
 #include <array>
@@ -41,10 +40,10 @@ struct OperationRecord {
   base::Instant finished{};
 
   base::StatusCode error = base::StatusCode::kOk;
-  std::int32_t culprit_rank = -1;  // whose fault it is; -1: nobody's in particular
+  std::int32_t culprit_rank = -1;  // the rank at fault; -1: none in particular
   std::array<char, kMessageBytes> message{};
 
-  std::uint64_t packets_expected = 0;  // each is whole, trimmed or missing in the end
+  std::uint64_t packets_expected = 0;  // each ends whole, trimmed or missing
   std::uint64_t packets_whole = 0;
   std::uint64_t packets_trimmed = 0;
   std::uint64_t packets_missing = 0;
@@ -53,12 +52,12 @@ struct OperationRecord {
   std::uint64_t wire_bytes_sent = 0;
   std::uint64_t wire_bytes_received = 0;
 
-  std::uint32_t contributors = 0;  // ranks in the result: of the shard that has the fewest
-  std::uint32_t late_count = 0;    // the ranks named may be fewer
+  std::uint32_t contributors = 0;  // ranks in the result, for the shard with the fewest
+  std::uint32_t late_count = 0;    // late_ranks may name fewer
   std::array<std::uint32_t, kMaxLateRanks> late_ranks{};
 
   bool finished_already() const { return state >= OperationState::kDone; }
-  // Up to its end; up to `now` where that has not come.
+  // From the call to the end, or to `now` if the operation has not ended.
   base::Duration duration(base::Instant now) const {
     return (finished_already() ? finished : now) - queued;
   }
@@ -67,7 +66,7 @@ struct OperationRecord {
   }
 
   void add_late_rank(std::uint32_t rank);
-  // Becomes kFailed. A long message is cut.
+  // Sets the state to kFailed and cuts a long message.
   void fail(base::StatusCode code, std::string_view why, std::int32_t culprit, base::Instant at);
 };
 

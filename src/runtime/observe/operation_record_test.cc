@@ -23,7 +23,7 @@ TEST(OperationRecord, AFailureKeepsItsCauseAndIsCutBetweenCharacters) {
   EXPECT_EQ(record.state, OperationState::kFailed);
   EXPECT_EQ(record.error, base::StatusCode::kUnavailable);
   EXPECT_EQ(record.culprit_rank, 3);
-  // 159 bytes and a zero would be room for half an umlaut more.
+  // 159 bytes and a zero leave room for only half an umlaut more.
   EXPECT_EQ(std::string(record.message.data()), umlauts.substr(0, 159));
 }
 
@@ -51,10 +51,10 @@ TEST(CleanText, KeepsCharactersAndReplacesWhatIsNone) {
   EXPECT_EQ(clean_text("a\xff"
                        "b"),
             "a?b");
-  EXPECT_EQ(clean_text("\xc3"), "?");                 // begins, and does not go on
+  EXPECT_EQ(clean_text("\xc3"), "?");                 // an incomplete character
   EXPECT_EQ(clean_text("\xc0\xaf"), "??");            // '/' in two bytes
-  EXPECT_EQ(clean_text("\xed\xa0\x80"), "???");       // half of a pair
-  EXPECT_EQ(clean_text("\xf4\x90\x80\x80"), "????");  // behind the last character
+  EXPECT_EQ(clean_text("\xed\xa0\x80"), "???");       // half of a surrogate pair
+  EXPECT_EQ(clean_text("\xf4\x90\x80\x80"), "????");  // past the last code point
   EXPECT_EQ(clean_text(std::string_view("a\0b", 3)), "a?b");
 }
 

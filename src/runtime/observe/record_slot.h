@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A record that one thread writes and any other, or a signal handler, reads at the same time.
+// A record that one thread writes while any other thread, or a signal handler, reads it.
 //
-// Two copies and a version: the copy that the version's last bit names is the one to read, and the
-// writer fills the other before it moves on. So a reader fails only if the writer went on twice
-// under its hands, and one that interrupted the writer itself always succeeds. Words are stored
-// with release and loaded with acquire: whoever sees a word of a later write also sees, after it,
-// the version that came before that write. (Fences would do, but ThreadSanitizer does not know
-// them.)
+// There are two copies and a version, whose last bit names the copy to read. The writer fills the
+// other copy, then advances the version. A read is retried only if the writer advanced twice
+// meanwhile. A signal handler that interrupts the writer always succeeds. Words are stored with
+// release and loaded with acquire: a reader that sees a word of a later write also sees, after it,
+// the version before that write. (Fences would do, but ThreadSanitizer does not know them.)
 //
 // One writer. Nothing here waits, allocates or fails.
 #pragma once
@@ -62,7 +61,7 @@ class RecordSlot {
   using Copy = std::array<std::atomic<std::uint64_t>, kWords>;
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
-  std::atomic<std::uint64_t> version_{0};  // 0: nothing was written
+  std::atomic<std::uint64_t> version_{0};  // 0: never written
   std::array<Copy, 2> copies_{};
 };
 

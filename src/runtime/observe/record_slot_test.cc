@@ -23,7 +23,7 @@ TEST(RecordSlot, IsEmptyAndThenHoldsWhatWasPublishedLast) {
   }
 }
 
-// Records are made beforehand, so that the writer does nothing but write.
+// Records are made in advance, so the writer only writes.
 TEST(RecordSlot, AReaderNeverSeesAMixture) {
   const OperationRecord records[] = {uniform_record(1), uniform_record(2), uniform_record(3)};
   RecordSlot slot;

@@ -15,7 +15,7 @@ bool is_continuation(char byte) {
   return (static_cast<std::uint8_t>(byte) & 0xC0) == 0x80;
 }
 
-// What a first byte announces; 0 for one that begins nothing.
+// Character length that a first byte announces; 0 if no character begins with it.
 std::size_t announced_length(std::uint8_t first) {
   if (first < 0x80) {
     return first == 0 ? 0 : 1;
@@ -29,13 +29,13 @@ std::size_t announced_length(std::uint8_t first) {
   return first >= 0xF0 && first < 0xF5 ? 4 : 0;
 }
 
-// Longer forms of short characters, surrogates, and what lies behind the last character.
+// Overlong encodings, surrogates, and code points past the last character.
 bool is_forbidden(std::uint8_t first, std::uint8_t second) {
   return (first == 0xE0 && second < 0xA0) || (first == 0xED && second >= 0xA0) ||
          (first == 0xF0 && second < 0x90) || (first == 0xF4 && second >= 0x90);
 }
 
-// Of the character that `text`, which is not empty, begins with; 0 where it begins with none.
+// Length of the first character of `text`, which is not empty; 0 if it is malformed.
 std::size_t character_length(std::string_view text) {
   const auto first = static_cast<std::uint8_t>(text[0]);
   const std::size_t length = announced_length(first);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Text where next to nothing is allowed, such as in a signal handler: no allocation, no locale, no
-// stdio, no failure.
+// Text for places such as signal handlers: no allocation, no locale, no stdio, no failure.
 //
-// Text of a fixed size holds names and messages from outside, as UTF-8 that any reader of JSON or
-// of metrics takes. Text to a descriptor gathers in a small buffer on the stack and leaves with
-// end_line(), in one write() unless it is longer than the buffer; what cannot be written is lost.
+// Fixed-size text holds names and messages from outside, as UTF-8 that any JSON or metrics reader
+// takes. SignalText gathers text for a descriptor in a small buffer on the stack. end_line() writes
+// it in one write() unless it is longer than the buffer. Text that cannot be written is lost.
 //
 // One thread.
 #pragma once
@@ -19,8 +18,8 @@
 
 namespace spillway::runtime {
 
-// As much of `text` as fits into `out` with a zero behind it, cut between characters. A byte that
-// belongs to no UTF-8 character becomes '?', as does a zero.
+// Copies as much of `text` as fits into `out` with a terminating zero, cut between characters.
+// Bytes outside a UTF-8 character, and zeros, become '?'.
 void copy_clean(std::string_view text, std::span<char> out);
 
 std::string clean_text(std::string_view text);
@@ -34,7 +33,7 @@ class SignalText {
 
   SignalText& text(std::string_view text);
   SignalText& number(std::int64_t number);
-  // As a JSON string; `text` is UTF-8.
+  // Adds a JSON string; `text` is UTF-8.
   SignalText& quoted(std::string_view text);
   void end_line();
 

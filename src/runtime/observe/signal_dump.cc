@@ -27,13 +27,13 @@ constexpr std::array<std::pair<std::string_view, int>, 5> kSignals = {{{"NONE", 
                                                                        {"HUP", SIGHUP},
                                                                        {"QUIT", SIGQUIT}}};
 
-// What the handler needs. Written before it is installed, never after.
+// The handler's data. Written before the handler is installed, never after.
 struct HandlerState {
   struct sigaction before {};
   std::string file;
 };
 HandlerState& handler_state() {
-  static auto* state = new HandlerState;  // a signal may come while the process takes itself apart
+  static auto* state = new HandlerState;  // never freed: signals may come during exit
   return *state;
 }
 HandlerState* installed = nullptr;
@@ -67,7 +67,7 @@ bool has_handler(const struct sigaction& action) {
          (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN);
 }
 
-// Interrupts calls where the handler before did so: its owner may wait for that.
+// Lets system calls fail with EINTR only if the previous handler did: its owner may rely on it.
 struct sigaction action_before(const struct sigaction& before) {
   struct sigaction action {};
   action.sa_sigaction = on_signal;
@@ -91,10 +91,10 @@ base::Status install(const DumpConfig& config) {
                            "set SPILLWAY_DUMP_SIGNAL to another one, or to NONE");
 }
 
-// The table of variables knows them by these numbers.
+// The table of variables uses these numbers.
 static_assert(SIGHUP == 1 && SIGQUIT == 3 && SIGUSR1 == 10 && SIGUSR2 == 12);
 
-// A name or number that the table allows.
+// `text` is a name or number that the table allows.
 int signal_named(std::string_view text) {
   int number = kNoSignal;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `kill -USR2 <pid>` shows what a job waits for: every flight recorder of the process is dumped.
+// `kill -USR2 <pid>` shows what a job waits for: it dumps every flight recorder of the process.
 //
-//   SPILLWAY_DUMP_SIGNAL  USR2 without it; USR1, HUP, QUIT, their numbers, those of real-time
-//                         signals, or NONE
-//   SPILLWAY_FLIGHT_FILE  a path with %h and %p (identity.h) that dumps are added to; standard
-//                         error without it, or where it cannot be opened
+//   SPILLWAY_DUMP_SIGNAL  USR2 if unset; USR1, HUP, QUIT, a number of these or of a real-time
+//                         signal, or NONE
+//   SPILLWAY_FLIGHT_FILE  a path with %h and %p (identity.h), to which dumps are appended;
+//                         standard error if unset or if it cannot be opened
 //
-// A handler that was there before is called after the dump, with its mask. One that the application
-// installs later takes our place: the handler is installed once and never again. What a signal did
-// by default, such as end the process, it does no more.
+// A previous handler is called after the dump, with its mask. A handler that the application
+// installs later replaces ours, which is installed only once. The signal's default action, such as
+// ending the process, no longer happens.
 //
 // The handler allocates nothing and takes no lock. install_signal_dump: any thread.
 #pragma once
@@ -28,7 +28,7 @@ struct DumpConfig {
 
 base::Result<DumpConfig> dump_config(const base::Environment& environment);
 
-// The first call in a process installs; what later ones ask for is passed over.
+// Only the first call with a signal in a process installs; later ones change nothing.
 base::Status install_signal_dump(const DumpConfig& config);
 
 }  // namespace spillway::runtime

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A process has one handler per signal, and it is installed for good: every test has a child.
+// A process installs one handler per signal for good, so every test uses a child process.
 #include "runtime/observe/signal_dump.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ OperationRecord running(std::uint32_t sequence) {
 pid_t start_child(const std::function<bool()>& work) {
   const pid_t child = ::fork();
   if (child == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that is killed leaves nobody behind
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a killed test leaves no child behind
     ::_exit(work() ? 0 : 1);
   }
   return child;
@@ -76,7 +76,7 @@ TEST(SignalDump, ASignalDumpsWhatIsPendingAndCallsTheHandlerBefore) {
   EXPECT_TRUE(line.contains("pending_us"));
 }
 
-// The signal finds the writer anywhere, also in the middle of a record.
+// The signal may interrupt the writer anywhere, even in the middle of a record.
 TEST(SignalDump, TheWriterItselfCanBeInterrupted) {
   constexpr int kSignals = 50;
   const TemporaryFolder folder;

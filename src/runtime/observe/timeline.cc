@@ -22,7 +22,7 @@
 namespace spillway::runtime {
 namespace {
 
-// An operation and its time in the queue, each with a beginning and an end.
+// Begin and end events, for an operation and for its time in the queue.
 constexpr std::size_t kEventsPerOperation = 4;
 constexpr const char* kQueued = "queued";
 
@@ -114,7 +114,7 @@ void Timeline::write_names(const Identity& identity) {
 
 std::string Timeline::event(char phase, const std::string& name, const OperationRecord& record,
                             base::Instant at, const std::string& rest) const {
-  // A local id: those of other ranks are others, though their numbers be the same.
+  // A local id: other ranks use the same numbers for other operations.
   return fmt::format(
       ",\n"
       R"({{"ph":"{}","cat":"operation","name":{},"pid":{},"tid":0,"id2":{{"local":"{}"}},)"
@@ -128,7 +128,7 @@ void Timeline::begin(const OperationRecord& record) {
     leave_out();
     return;
   }
-  room_ -= kEventsPerOperation;  // so that what begins can end
+  room_ -= kEventsPerOperation;  // reserves the end events too
   open_[record.sequence] = true;
   write(event('b', record.kind, record, record.queued, what_was_asked(record)) +
         event('b', kQueued, record, record.queued));

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A rank's operations over time, as a Chrome trace (ui.perfetto.dev opens it): one file per rank,
-// and files of several ranks make one picture.
+// A rank's operations over time, as a Chrome trace for ui.perfetto.dev: one file per rank. The
+// files of several ranks can be viewed together.
 //
 //   SPILLWAY_TIMELINE  a path with %r, %c, %h and %p (identity.h)
 //
-// A rank is a process of the trace, "rank 3 of 8". An operation is an asynchronous event with an id
-// of its own, so those that overlap are drawn apart; the time it waited in the queue is an event
-// inside it. Times are microseconds since 1970, by the offset between the clocks when the file was
-// opened: ranks agree as well as their machines' clocks do.
+// A rank is a process of the trace, "rank 3 of 8". An operation is an asynchronous event with its
+// own id, so overlapping ones are drawn apart; its queue time is an event inside it. Times are
+// microseconds since 1970, from the clock offset at the opening of the file. Ranks agree as well as
+// their machines' clocks do.
 //
-// Every call adds whole events with one write(): a process that dies leaves an array without its
-// end, which Perfetto takes. Destroying the timeline closes the array.
+// Every call adds whole events with one write(). A process that dies leaves an unterminated array,
+// which Perfetto accepts. The destructor closes the array.
 //
-// One thread, the communicator's. begin(), started() when it leaves the queue, end().
+// One thread, the communicator's. Call begin(), then started() when the operation leaves the queue,
+// then end().
 //
-// Limits: kMaxEvents, then new operations are left out, and the log says so once. The file is
-// locked: two that were given one path do not spoil it.
+// Limits: kMaxEvents; later operations are left out, and the log says so once. The file is locked,
+// so two timelines with the same path cannot corrupt it.
 #pragma once
 
 #include <cstddef>
@@ -53,7 +54,7 @@ class Timeline {
            std::size_t most_events);
 
   void write_names(const Identity& identity);
-  // One event of an operation; `rest` are further members, with a comma in front.
+  // One event of an operation; `rest` holds further members, with a leading comma.
   std::string event(char phase, const std::string& name, const OperationRecord& record,
                     base::Instant at, const std::string& rest = "") const;
   void leave_out();
@@ -62,14 +63,14 @@ class Timeline {
   net::UniqueFd fd_;
   std::string path_;
   std::uint32_t rank_;
-  std::size_t room_;  // events that may still begin
+  std::size_t room_;  // events that still fit
   base::Duration unix_offset_;
   bool failed_ = false;
   bool said_full_ = false;
-  std::unordered_map<std::uint64_t, bool> open_;  // by sequence: whether it waits in the queue
+  std::unordered_map<std::uint64_t, bool> open_;  // by sequence: true while queued
 };
 
-// Null where there is no path, or the file cannot be had: then with a warning.
+// Null if there is no path, or (with a warning) if the file cannot be opened.
 std::unique_ptr<Timeline> open_timeline(const std::string& path, const Identity& identity);
 
 }  // namespace spillway::runtime

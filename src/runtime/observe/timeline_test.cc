@@ -91,7 +91,7 @@ TEST_F(TimelineTest, AnOperationIsABarWithItsWaitInside) {
     EXPECT_EQ(event["id2"]["local"], "7");
     EXPECT_EQ(event["pid"], 3);
   }
-  // As doubles, microseconds since 1970 are good to a quarter.
+  // A double holds microseconds since 1970 to a quarter.
   const double began = begins[0]["ts"];
   EXPECT_NEAR(ends[0]["ts"].get<double>() - began, 10, 1);
   EXPECT_NEAR(ends[1]["ts"].get<double>() - began, 50, 1);

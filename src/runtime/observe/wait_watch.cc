@@ -42,7 +42,7 @@ net::Wait wait_of(transport::Holdup holdup, bool is_computing) {
     case transport::Holdup::kIncoming:
       break;
     case transport::Holdup::kIdle:
-      return net::Wait::kComputing;  // what else is there to wait for
+      return net::Wait::kComputing;  // nothing in the network to wait for
   }
   if (is_computing) {
     return net::Wait::kComputing;
@@ -69,7 +69,7 @@ void WaitWatch::end() {
   if (--under_way_ == 0) {
     due_ = transport::kNever;
   }
-  board_->add({.under_way = UINT64_MAX});  // one less
+  board_->add({.under_way = UINT64_MAX});  // adds -1
 }
 
 void WaitWatch::look(net::Wait wait, base::Instant now) {

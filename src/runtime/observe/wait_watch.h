@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a communicator's operations wait for, counted on the board that whoever runs this process
-// put up (net/wait_board.h):
+// Samples what a communicator's operations wait for, and counts it on a board that the observing
+// process, such as a lab, creates (net/wait_board.h):
 //
-//   SPILLWAY_WAITS   the board's path; unset: nothing is counted and nothing looked at
+//   SPILLWAY_WAITS   the board's path; unset: no sampling
 //
-// While an operation is under way it looks every net::kWaitLookEvery, at times that are multiples
-// of it, so that looks do not follow the operations' own rhythm. A look that is late by whole turns
-// found the loop's thread at work, or without a processor: those turns count as computing.
+// While an operation is in flight, it samples every net::kWaitLookEvery, at multiples of that
+// period, so that samples do not follow the operations' rhythm. If a sample is late by whole
+// periods, the loop's thread was busy or had no processor: those periods count as computing.
 //
 // One thread, the communicator's. Any number of communicators share a board.
 #pragma once
@@ -26,16 +26,16 @@ net::Wait wait_of(transport::Holdup holdup, bool is_computing);
 
 class WaitWatch {
  public:
-  // With a warning where the board cannot be had; an empty path is none.
+  // Warns if the board cannot be opened; an empty path means no board.
   explicit WaitWatch(const std::string& path);
   explicit WaitWatch(std::optional<net::WaitBoard> board) : board_(std::move(board)) {}
 
   void begin(base::Instant now);
   void end();
-  // When to look(); kNever where nothing is under way or nobody wants to know.
+  // When to call look(); kNever if no operation is in flight or there is no board.
   base::Instant next_look() const { return due_; }
   void look(net::Wait wait, base::Instant now);
-  // Its bytes; counted from what was told before.
+  // Adds the bytes counted since the last call.
   void tell(const transport::EndpointCounters& counters);
 
  private:

@@ -38,24 +38,24 @@ class Guest {
   Outcome run(const std::string& host);
 
  private:
-  // What is known of the one connection that there is at a time.
+  // The state of the guest's current connection; there is one at a time.
   struct Conversation {
     const Door& door;
     net::UniqueFd stream;
     GuestHandshake handshake;
     Channel channel{};
-    base::Instant answer_by{};  // while not welcome
+    base::Instant answer_by{};  // deadline until the host's welcome
     bool welcome = false;
-    Blob gathered{};  // parts so far
+    Blob gathered{};  // gather parts so far
   };
   enum class Next : std::uint8_t { kListen, kLeave };
 
-  // The outcome, or nothing when it is worth trying again; then last_ says what was wrong.
+  // The outcome, or nullopt if another attempt may help; last_ then says what failed.
   std::optional<Outcome> try_all_doors();
   std::optional<Outcome> visit(const Door& door);
   void converse(Conversation& with);
 
-  // Whether to listen on. Who leaves has an outcome_, or else last_ says what was wrong.
+  // Says whether to continue. On kLeave, outcome_ is set, or last_ says what failed.
   Next hear(Conversation& with, Frame frame);
   Next shake_hands(Conversation& with, const Frame& frame);
   Next hear_refusal(Conversation& with, const Frame& frame);
@@ -270,7 +270,7 @@ void Guest::say_that_it_waits(const std::string& host) {
   }
 }
 
-// Ranks that all missed the host at once do not come back all at once.
+// The jitter keeps ranks that all missed the host from returning at the same moment.
 void Guest::pause() {
   const double share = 0.5 + 0.5 * jitter_.next_unit();
   const auto wait = static_cast<std::int64_t>(static_cast<double>(pause_.count()) * share);
@@ -296,7 +296,7 @@ base::Result<Meeting> attend_rendezvous(const RendezvousPoint& point, const Atte
   if (!random.ok()) {
     return random.status();
   }
-  // 0 is nobody's: the host itself has it.
+  // Never 0, which is the host's own.
   const std::uint64_t instance = base::load_le<std::uint64_t>(random->data()) | 1;
   return Guest(point, attendance, credential, own, instance).run(host);
 }

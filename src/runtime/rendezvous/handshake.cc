@@ -50,7 +50,7 @@ base::Result<DirectionKeys> keys_of(const SealKey& key, const Randoms& randoms) 
   return status.ok() ? base::Result<DirectionKeys>(keys) : status;
 }
 
-// To whoever is no guest because of it. Says of the host only whether it has a secret.
+// Sent to a rejected peer, so it reveals only whether the host has a secret.
 base::Status other_keying(Keying host, Keying guest) {
   std::string_view what = "another job meets here: its ranks share a unique id, or this one's do";
   if (host == Keying::kSecret) {

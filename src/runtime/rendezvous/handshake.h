@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a guest and the host of a rendezvous prove to each other that they know the job's key, before
-// either says anything about the job, and what protects all that they say then.
+// How a guest and the host of a rendezvous prove to each other that they know the job's key before
+// they exchange job data; and the channel that protects the rest.
 //
 //   guest ── opening: its random ─────────────────────────────────────────► host
 //   guest ◄─ challenge: its random, HMAC(key, "host" | both randoms) ────── host
 //   guest ── proof: HMAC(key, "guest" | both randoms) ────────────────────► host
 //   both     a key for each direction follows from key and both randoms (channel.h)
 //
-// Randoms are fresh for each connection, so nothing of an earlier one proves anything; the words
-// "host" and "guest" keep a proof from being sent back to whoever made it. Without a key there are
-// no proofs and the channel is plain: then host and guest do not know whom they talk to. One side
-// with a key and one without do not meet.
+// Randoms are fresh for each connection, so replayed proofs fail. The words "host" and "guest" keep
+// a proof from being reflected to its maker. Without a key there are no proofs and the channel is
+// plain: neither side then knows its peer. A side with a key and one without do not meet.
 //
-// Whoever connects gets the host's proof and can test guesses of the secret against it at leisure:
-// a secret is drawn, not thought up. No forward secrecy: who learns the secret can read what was
-// recorded.
+// Any client gets the host's proof and can test guesses of the secret against it offline, so a
+// secret must be random. There is no forward secrecy: the secret opens recorded connections.
 //
-// Pure state machines, handed frames and randoms; any frame gives an answer or an error, and after
-// an error there is no way on. The key is wiped with its credential. One thread.
+// Pure state machines, given frames and randoms. Any frame gives an answer or an error; errors are
+// final. The key is wiped with its credential. One thread.
 #pragma once
 
 #include <cstdint>
@@ -31,15 +29,15 @@
 
 namespace spillway::runtime {
 
-// What a rank brings to prove that it belongs.
+// What a rank uses to prove that it belongs to the job.
 class Credential {
  public:
-  Credential() = default;  // nothing
+  Credential() = default;  // no key
   static base::Result<Credential> of_secret(base::ByteView secret);
   static base::Result<Credential> of_id(const Nonce& nonce);
 
   Keying keying() const { return keying_; }
-  // Everything else is derived from this; zeros without keying.
+  // All other keys derive from this one; zeros without keying.
   const SealKey& key() const { return key_; }
 
  private:
@@ -47,12 +45,12 @@ class Credential {
   SealKey key_{};
 };
 
-// Why someone is no guest.
+// Why a client was rejected.
 enum class StrangerKind : std::uint8_t {
-  kNoise,     // spoke something else, or another protocol
-  kKeying,    // has a secret where the host has none, or the other way round
-  kUnproven,  // did not know the key, or what it sent was changed on its way
-  kSilent,    // did not say in time what it is, or had to make room for others
+  kNoise,     // sent something else, or another protocol version
+  kKeying,    // keyed by other means than the host
+  kUnproven,  // no valid proof, or a changed frame
+  kSilent,    // timed out, or had to make room for others
 };
 inline constexpr std::size_t kStrangerKinds = 4;
 
@@ -61,14 +59,14 @@ class GuestHandshake {
   GuestHandshake(const Credential& credential, const Random& own)
       : credential_(credential), own_(own) {}
 
-  // The first thing to say.
+  // The first frame to send.
   Frame opening() const { return encode(Opening{credential_.keying(), own_}); }
-  // Of the host's frame: what to say next, if anything. A refusal is an error, too: nobody has
-  // proved anything yet, so it is not the last word.
+  // Takes the host's frame; returns the frame to send next, if any. A refusal is an error too, but
+  // not final for the rank: the host has not proved anything yet.
   base::Result<std::optional<Frame>> take(const Frame& frame);
 
   bool is_done() const { return state_ == State::kDone; }
-  // Once done: for all that follows.
+  // Valid once is_done(), for all later frames.
   const Channel& channel() const { return channel_; }
 
  private:
@@ -87,13 +85,13 @@ class HostHandshake {
   HostHandshake(const Credential& credential, const Random& own)
       : credential_(credential), own_(own) {}
 
-  // Of the guest's frame: what to answer, if anything. The sentence of an error may be told to a
+  // Takes the guest's frame; returns the answer, if any. An error's message may be sent to a
   // stranger.
   base::Result<std::optional<Frame>> take(const Frame& frame);
 
   bool is_done() const { return state_ == State::kDone; }
   const Channel& channel() const { return channel_; }
-  // After an error.
+  // Valid after an error.
   StrangerKind fault() const { return fault_; }
 
  private:

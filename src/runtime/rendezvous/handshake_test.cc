@@ -109,7 +109,7 @@ TEST(RendezvousHandshake, AProofIsGoodForItsConnectionOnly) {
   Pair before(kRight);
   const Frame challenge = before.challenge();
   const Frame proof = before.guest.take(challenge).value().value();
-  // The same opening again, to a host with another random; and the same challenge to another guest.
+  // The same opening to a host with another random, and the same challenge to another guest.
   HostHandshake host(kRight, {3});
   ASSERT_TRUE(host.take(before.guest.opening()).ok());
   EXPECT_FALSE(host.take(proof).ok());
@@ -122,7 +122,7 @@ TEST(RendezvousHandshake, WhatAHostProvedIsNoGuestsProof) {
   const Challenge challenge = parse_challenge(pair.challenge().body).value();
   EXPECT_FALSE(pair.host.take(encode(challenge.proof)).ok());
   EXPECT_EQ(pair.host.fault(), StrangerKind::kUnproven);
-  // Even where the stranger has sent the host's own random back as its own.
+  // Even if the stranger sent the host's own random as its own.
   HostHandshake mirrored(kRight, kHostRandom);
   const Frame again = mirrored.take(encode(Opening{Keying::kSecret, kHostRandom})).value().value();
   EXPECT_FALSE(mirrored.take(encode(parse_challenge(again.body)->proof)).ok());
@@ -137,7 +137,7 @@ TEST(RendezvousHandshake, OneSideWithASecretAndOneWithoutSaySo) {
     ASSERT_FALSE(challenge.ok());
     EXPECT_EQ(pair.host.fault(), StrangerKind::kKeying);
     EXPECT_NE(challenge.status().message().find(advice), std::string::npos);
-    // A host that does not care for what the guest has is not believed either.
+    // A guest also rejects a host that ignores the guest's keying.
     const Keying other = guest_has ? Keying::kNone : Keying::kSecret;
     const auto answer = pair.guest.take(encode(Challenge{other, kHostRandom, {}}));
     ASSERT_FALSE(answer.ok());

@@ -25,11 +25,11 @@
 namespace spillway::runtime {
 namespace {
 
-// How long the others may take to hear that it has come to nothing.
+// How long the host waits for the other ranks to receive a failure.
 constexpr base::Duration kFarewell = base::seconds(1);
-// For what else a process has open.
+// File descriptors left for the rest of the process.
 constexpr std::uint64_t kSpareFiles = 32;
-// Between looks at a crowd in which nobody can make room.
+// Pause if all descriptors are in use and no connection can be closed.
 constexpr int kCrowdedPauseMs = 10;
 
 class Host {
@@ -66,9 +66,9 @@ class Host {
   const Credential& credential_;
   std::size_t most_strangers_;
   Register register_;
-  std::list<Visitor> visitors_;                         // in the order of their coming
-  std::optional<Gather> gather_{};                      // once all were here
-  std::vector<std::shared_ptr<const Frame>> frames_{};  // that tell it
+  std::list<Visitor> visitors_;                         // in order of arrival
+  std::optional<Gather> gather_{};                      // set once all ranks have come
+  std::vector<std::shared_ptr<const Frame>> frames_{};  // the encoded gather
   std::string last_refusal_{};
   StrangerCounts strangers_{};
   WaitNotice notice_{clock_.now()};
@@ -104,7 +104,7 @@ base::Result<Meeting> Host::run() {
   return meeting;
 }
 
-// Until something happens, but for no longer than strangers may stay.
+// Waits for an event, but checks often enough to remove overdue strangers.
 void Host::wait_until(base::Instant when) {
   std::vector<pollfd> waiting = {{listening_.socket.get(), POLLIN, 0}};
   bool anybody_to_remove = false;
@@ -129,7 +129,7 @@ void Host::accept_newcomers() {
   for (std::size_t count = 0; count < kMaxNewcomers; ++count) {
     Newcomer newcomer = accept_from(listening_.socket);
     if (newcomer.is_crowded) {
-      // The knocking goes on, and this must not spin until a file is closed.
+      // The client stays in the backlog, so a pause is needed: poll() would return at once.
       if (!make_room()) {
         ::poll(nullptr, 0, kCrowdedPauseMs);
         return;
@@ -149,8 +149,8 @@ void Host::accept_newcomers() {
   }
 }
 
-// Sends one away who is no guest: of those from where most come, the first who is silent, else the
-// first. A flood from one place is then only in its own way.
+// Closes one connection that is no rank's. It picks the source address with most of them, and there
+// the first silent one, else the first. So a flood from one address only harms itself.
 bool Host::make_room() {
   std::map<std::string_view, std::size_t> sources;
   for (const Visitor& visitor : visitors_) {
@@ -193,7 +193,7 @@ void Host::serve(Visitor& visitor) {
   }
 }
 
-// Before it is listened to: a guest that has heard everything leaves at once.
+// Called before reading: a guest leaves as soon as it has received everything.
 void Host::note_served(const Visitor& visitor) {
   if (visitor.rank() && gather_ && visitor.has_said_all() && !visitor.is_gone()) {
     register_.mark_served(*visitor.rank());
@@ -212,7 +212,7 @@ void Host::hear(Visitor& visitor, const Frame& frame) {
 }
 
 void Host::admit(Visitor& visitor, const Hello& hello) {
-  // Its earlier connection, if any, is one that it has given up.
+  // The rank has given up its earlier connection, if any.
   visitors_.remove_if([&](const Visitor& other) { return other.rank() == hello.rank; });
   register_.enter(hello, clock_.now());
   visitor.become(hello.rank);
@@ -222,13 +222,14 @@ void Host::admit(Visitor& visitor, const Hello& hello) {
   }
 }
 
-// A rank that cannot take part: it has proved what it can, and may know why.
+// Rejects a rank that cannot take part. It has proved the key (if there is one), so it may learn
+// why.
 void Host::dismiss(Visitor& visitor, const Refusal& refusal) {
   last_refusal_ = refusal.reason;
   visitor.dismiss(refusal, clock_.now() + kStrangerPatience);
 }
 
-// Someone who is none. Never final: to those who have a key it proves nothing.
+// Rejects a stranger. Never final: the refusal is not authenticated.
 void Host::turn_away(Visitor& visitor, const base::Status& why) {
   ++strangers_[visitor.fault()];
   last_refusal_ = why.message();
@@ -276,7 +277,7 @@ void Host::say_who_is_missing() {
   }
 }
 
-// Scanners knock everywhere; who tries to get in without the key, or has lost it, is news.
+// Port scanners are normal; clients that fail to prove the key are worth a warning.
 void Host::say_who_was_strange() const {
   if (strangers_.total() == 0) {
     return;
@@ -317,7 +318,7 @@ base::Status Host::give_up() {
   return {base::StatusCode::kUnavailable, std::move(reason)};
 }
 
-// Every rank's connection is a file of this process.
+// Every rank's connection takes one file descriptor of this process.
 base::Status check_open_files(std::uint32_t world) {
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < world + kSpareFiles) {

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The host's side of a rendezvous: gathers a blob of every rank and hands all of them to all.
+// The host's side of a rendezvous: collects a blob from every rank and sends all of them to all.
 //
-// Whoever connects and is no rank of this job - a port scanner, another job, another version, a
-// second process with the same rank, someone who does not know the key - hears a sentence where
-// that is possible, is counted, and does not disturb the rest. Before it has proved that it knows
-// the key (where there is one) it hears nothing about the job and takes nobody's place. A rank
-// whose connection breaks may come again.
+// Strangers are port scanners, other jobs, other versions, second processes with the same rank, and
+// clients that do not know the key. Each gets a message if possible, is counted, and does not
+// disturb the rest. A client learns nothing about the job and takes no rank's place before it has
+// proved the key (if there is one). A rank whose connection breaks may reconnect.
 //
-// Limits: kStrangerPatience to say who one is, and kDismissedPatience to read that one is not;
-// kMaxStrangers who have not, or as many as there are ranks if that is more, and fewer where the
-// process may not open so many files; then whoever comes from where most of them are has to make
-// room, the silent before those who speak; kMaxNewcomers are let in before those who are in are
-// listened to. Blocks the calling thread;
-// returns with all closed.
+// Limits: a client has kStrangerPatience to identify itself, and kDismissedPatience to read a
+// refusal. Unidentified clients are limited to kMaxStrangers, or to the number of ranks if that is
+// larger; to fewer if the process may not open so many files. Beyond that, the source address with
+// most of them loses one, silent ones first. At most kMaxNewcomers are accepted before the accepted
+// ones are read. Blocks the calling thread and closes all sockets before it returns.
 #pragma once
 
 #include "base/status.h"

@@ -28,7 +28,7 @@ std::string_view cut(std::string_view text, std::size_t most) {
   return text.substr(0, most);
 }
 
-// An array of its own size, zeros where it is not all there.
+// Reads a whole array; bytes that are missing stay zero.
 template <typename Array>
 Array read_array(base::ByteReader& reader) {
   Array array{};
@@ -46,7 +46,7 @@ std::uint32_t to_ms(base::Duration duration) {
       std::clamp<std::int64_t>(duration.count() / kNanosecondsPerMs, 0, 0xffffffff));
 }
 
-// Texts come from strangers and end up on terminals.
+// Texts come from strangers and reach terminals.
 std::string text_of(base::ByteView bytes) {
   return base::printable({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
@@ -248,7 +248,7 @@ base::Result<std::optional<Frame>> FrameReader::next() {
   const auto protocol = reader.read<std::uint16_t>();
   const auto type = reader.read<std::uint16_t>();
   const auto length = reader.read<std::uint32_t>();
-  // What is wrong from its first bytes is not waited for.
+  // Reject a wrong magic from its first bytes, without waiting for a whole header.
   const std::size_t seen = std::min(bytes_.size(), sizeof(kMessageMagic));
   if (!std::equal(bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(seen), "SWRV")) {
     return malformed("rendezvous of Spillway");

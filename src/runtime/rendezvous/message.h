@@ -4,22 +4,22 @@
 //
 //   header    magic 4, protocol 2, type 2, body length 4 = 12 bytes
 //   opening   guest to host: keying 1, random 32
-//   challenge host to guest: keying 1, random 32, proof (32, or none where there is no key)
-//   proof     guest to host: proof 32; only where there is a key
+//   challenge host to guest: keying 1, random 32, proof 32 (only with a key)
+//   proof     guest to host: proof 32 (only with a key)
 //   hello     guest to host: nonce 16, random 32, instance 8, world 4, rank 4, patience 4, left 4
 //             (both ms), version text (1 + n), blob (4 + n)
-//   welcome   host to guest: no body; the hello was good, wait for the others
+//   welcome   host to guest: no body; the hello was accepted, wait for the other ranks
 //   refusal   host to guest: final 1, reason text (the rest)
-//   failure   host to guest: reason text (all); the rendezvous is over without result
-//   gather    host to guest, in parts of kMaxPartBytes, of which only the last is of this type:
+//   failure   host to guest: reason text (all); the rendezvous has failed
+//   gather    host to guest, in parts of kMaxPartBytes; only the last has this type:
 //             world 4, drawn 32, then each rank's random 32 and blob (4 + n)
 //
-// With a key (handshake.h) nothing but opening and challenge, and a refusal that says nothing of
-// the job, is said before both sides have proved that they know it; all frames behind the proof are
-// sealed (channel.h): their body is ciphertext and tag.
+// With a key (handshake.h), only opening, challenge and a refusal without job data are sent before
+// both sides have proved that they know it. All frames after the proof are sealed (channel.h):
+// their body is ciphertext and tag.
 //
-// Pure functions: any bytes give a value or an error. Limits: kMaxBlobBytes a blob, kMaxText a
-// text, and readers are told the longest body they shall accept before they see its length.
+// Pure functions: any bytes give a value or an error. Limits: kMaxBlobBytes per blob, kMaxText per
+// text. Readers are given the longest acceptable body before they see its length.
 #pragma once
 
 #include <array>
@@ -46,14 +46,14 @@ inline constexpr std::size_t kMaxPartBytes = 32768;
 inline constexpr std::size_t kFrameHeaderBytes = 12;
 inline constexpr std::size_t kSealBytes = 16;  // what sealing adds to a body
 
-// The longest bodies: of who has not shown yet what it is, and of everybody else.
+// The longest bodies: from unproven clients, and from all others.
 inline constexpr std::size_t kMaxHandshakeBytes = 1 + sizeof(Random) + sizeof(Proof);
 inline constexpr std::size_t kMaxHelloBytes =
     16 + sizeof(Random) + 8 + 4 * 4 + 1 + 255 + 4 + kMaxBlobBytes + kSealBytes;
 inline constexpr std::size_t kMaxAnswerBytes = kMaxPartBytes + kSealBytes;
 static_assert(1 + kMaxText <= kMaxPartBytes && kMaxHelloBytes <= kMaxAnswerBytes);
 
-// Of all parts of a gather together.
+// Size limit of all parts of a gather together.
 constexpr std::size_t most_gather_bytes(std::uint32_t world) {
   return 4 + wire::RunKey::kBytes + std::size_t{world} * (sizeof(Random) + 4 + kMaxBlobBytes);
 }
@@ -64,11 +64,11 @@ enum class FrameType : std::uint16_t {
   kRefusal = 3,
   kFailure = 4,
   kGather = 5,
-  kGatherPart = 6,  // others follow
+  kGatherPart = 6,  // more parts follow
   kOpening = 7,
   kChallenge = 8,
   kProof = 9,
-  // Of a job's mesh, behind the same handshake (job/mesh_message.h).
+  // Frames of a job's mesh, after the same handshake (job/mesh_message.h).
   kMember = 16,
   kWelcomeMember = 17,
   kRoster = 18,
@@ -82,15 +82,15 @@ struct Frame {
   Blob body{};
 };
 
-// Its body as text.
+// The frame's body as text.
 inline std::string text_of(const Frame& frame) {
   return {frame.body.begin(), frame.body.end()};
 }
 
-// What ranks know of each other before they meet.
+// What ranks share before they meet.
 enum class Keying : std::uint8_t {
   kNone = 0,    // nothing
-  kId = 1,      // the nonce of a unique id, which only those have whom it was given to
+  kId = 1,      // the nonce of a unique id, known only to ranks that got the id
   kSecret = 2,  // the job's secret
 };
 
@@ -108,27 +108,27 @@ struct Challenge {
 struct Hello {
   Nonce nonce{};
   Random random{};             // this rank's part of the run's key
-  std::uint64_t instance = 0;  // tells a process that comes again from another of the same rank
+  std::uint64_t instance = 0;  // tells a reconnecting process from a second one with the same rank
   std::uint32_t world = 0;
   std::uint32_t rank = 0;
-  base::Duration patience{};  // how long the guest waits in all
-  base::Duration left{};      // and how long from now
+  base::Duration patience{};  // how long the guest waits in total
+  base::Duration left{};      // the part of it that is left
   std::string version{};      // of the library
   Blob blob{};
 };
 
 struct Refusal {
-  bool final = false;  // to come again would not help
+  bool final = false;  // a retry would not help
   std::string reason{};
 };
 
 struct Gather {
-  wire::RunKey drawn{};           // by the host
-  std::vector<Random> randoms{};  // of all ranks
-  std::vector<Blob> blobs{};
+  wire::RunKey drawn{};           // the host's part of the run's key
+  std::vector<Random> randoms{};  // by rank
+  std::vector<Blob> blobs{};      // by rank
 };
 
-// Texts are cut to what fits.
+// Texts that are too long are cut.
 Frame encode(const Opening& opening);
 Frame encode(const Challenge& challenge);
 Frame encode(const Proof& proof);
@@ -138,30 +138,29 @@ Frame encode_welcome();
 Frame encode_failure(const std::string& reason);
 std::vector<Frame> encode(const Gather& gather);
 
-// Bodies.
+// Parse a frame's body.
 base::Result<Opening> parse_opening(base::ByteView body);
 base::Result<Challenge> parse_challenge(base::ByteView body);
 base::Result<Proof> parse_proof(base::ByteView body);
 base::Result<Hello> parse_hello(base::ByteView body);
 base::Result<Refusal> parse_refusal(base::ByteView body);
 base::Result<std::string> parse_failure(base::ByteView body);
-// Of all parts, joined.
+// `body`: all parts, joined.
 base::Result<Gather> parse_gather(base::ByteView body, std::uint32_t world);
 
-// As on the stream.
+// Encode as on the stream.
 std::array<std::uint8_t, kFrameHeaderBytes> header_of(FrameType type, std::size_t body_bytes);
 Blob to_bytes(const Frame& frame);
 
-// Makes frames of a stream's bytes. Holds at most one frame and what was appended behind it.
+// Splits a stream into frames. Holds at most one frame and the bytes appended after it.
 class FrameReader {
  public:
   explicit FrameReader(std::size_t most_body_bytes) : most_body_bytes_(most_body_bytes) {}
 
-  // For the frames that come next.
+  // Sets the limit for the next frames.
   void set_most_body_bytes(std::size_t bytes) { most_body_bytes_ = bytes; }
   void append(base::ByteView bytes) { bytes_.insert(bytes_.end(), bytes.begin(), bytes.end()); }
-  // The next frame, nothing while it is incomplete, or an error when these are no frames: then
-  // nothing more will come of this stream.
+  // The next frame; nullopt while it is incomplete. After an error, the stream is unusable.
   base::Result<std::optional<Frame>> next();
 
  private:

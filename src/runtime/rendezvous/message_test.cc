@@ -79,7 +79,7 @@ TEST(RendezvousMessage, HandshakesComeBackAsTheyWere) {
   EXPECT_EQ(parse_challenge(challenge.body)->random, Random{8});
   EXPECT_EQ(parse_challenge(challenge.body)->proof, Proof{9});
   const Frame plain = only_frame(encode(Challenge{Keying::kNone, {8}, {9}}));
-  EXPECT_EQ(parse_challenge(plain.body)->proof, Proof{});  // there is nothing to prove
+  EXPECT_EQ(parse_challenge(plain.body)->proof, Proof{});  // no proof without a key
   const Frame proof = only_frame(encode(Proof{3}));
   EXPECT_EQ(proof.type, FrameType::kProof);
   EXPECT_EQ(parse_proof(proof.body).value(), Proof{3});
@@ -93,7 +93,7 @@ TEST(RendezvousMessage, HandshakesOfAnotherSizeOrKindAreNone) {
   EXPECT_FALSE(parse_opening(Blob(34)).ok());
   Blob challenge = encode(Challenge{Keying::kSecret, {}, {}}).body;
   challenge[0] = 0;
-  EXPECT_FALSE(parse_challenge(challenge).ok());  // a proof where there is none
+  EXPECT_FALSE(parse_challenge(challenge).ok());  // a proof without keying
   EXPECT_FALSE(parse_proof(Blob(31)).ok());
   EXPECT_FALSE(parse_proof(Blob(33)).ok());
 }

@@ -32,7 +32,7 @@ std::string name_ranks(std::span<const std::uint32_t> ranks, std::uint32_t world
     while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) {
       ++end;
     }
-    // Two in a row read better as two.
+    // Two in a row are listed as two: "3 and 4".
     end = end - at == 2 ? at + 1 : end;
     runs.push_back(name_run(ranks[at], ranks[end - 1]));
     at = end;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a rendezvous tells people what happens: the words, and when.
+// The wording and timing of a rendezvous's messages to people.
 //
-// Who waits for others says so after a while, and then each time after twice as long, so that a job
-// that hangs is no riddle and a log does not fill up.
+// A waiting rank logs so after kFirstNotice, then at doubling intervals: a hung job explains
+// itself, and the log does not fill up.
 //
-// Plain values, handed the time, and pure functions. One thread.
+// Plain values, given the time, and pure functions. One thread.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,11 @@ class WaitNotice {
  public:
   explicit WaitNotice(base::Instant begin) : begin_(begin) {}
 
-  // When it is due next.
+  // When the next notice is due.
   base::Instant next() const { return begin_ + after_; }
   base::Duration waited(base::Instant now) const { return now - begin_; }
 
-  // Once for each time that it is due.
+  // True once for each time that a notice is due.
   bool is_due(base::Instant now) {
     if (now < next()) {
       return false;
@@ -42,8 +42,8 @@ class WaitNotice {
   base::Duration after_ = kFirstNotice;
 };
 
-// "rank 3 of 8", "ranks 3 and 7 of 8", "ranks 1-5 and 7 of 8"; of long lists the first runs and how
-// many others. `ranks` ascend and are not empty.
+// "rank 3 of 8", "ranks 3 and 7 of 8", "ranks 1-5 and 7 of 8". Long lists end with the number of
+// others. `ranks` ascend and are not empty.
 std::string name_ranks(std::span<const std::uint32_t> ranks, std::uint32_t world);
 
 // "30 s", "250 ms"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What every rank goes home with from a rendezvous: everybody's bytes, and the key of the run.
+// The result of a rendezvous at every rank: the blobs of all ranks, and the key of the run.
 //
-//   run key = HKDF(credential's key | what the host drew, SHA-256(all ranks' randoms), label)
+//   run key = HKDF(credential's key | the host's drawn key, SHA-256(all ranks' randoms), label)
 //
-// All ranks of a run have the same, and no other run has it: every rank brought 32 fresh bytes.
-// With a secret nobody else can know it; without, whoever read what was said at the rendezvous.
-// Pure.
+// All ranks of a run have the same key, and no other run has it, because every rank adds 32 fresh
+// bytes. With a secret, outsiders cannot know the key. Without one, anyone who read the rendezvous'
+// traffic can. Pure.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@
 
 namespace spillway::runtime {
 
-// Of those whom the host turned away, by StrangerKind.
+// Clients that the host rejected, by StrangerKind.
 struct StrangerCounts {
   std::array<std::uint64_t, kStrangerKinds> counts{};
 
@@ -30,14 +30,14 @@ struct StrangerCounts {
     return counts[static_cast<std::size_t>(kind)];
   }
   std::uint64_t total() const;
-  // "turned away: 2 did not prove that they belong to this job; 1 ..."; empty without any.
+  // "turned away: 2 did not prove that they belong to this job; 1 ..."; empty if there were none.
   std::string to_string() const;
 };
 
 struct Meeting {
-  std::vector<Blob> blobs{};  // in the order of ranks
+  std::vector<Blob> blobs{};  // by rank
   wire::RunKey key{};
-  StrangerCounts strangers{};  // at the host
+  StrangerCounts strangers{};  // counted at the host
 };
 
 base::Result<Meeting> meeting_of(const Credential& credential, const Gather& gather);

@@ -29,7 +29,7 @@ std::optional<Refusal> Register::objection(const Hello& hello) const {
                                      hello.rank, hello.version, host_.rank, base::kVersion)};
   }
   if (hello.nonce != host_.nonce) {
-    // Not final: this host may be the one that should have gone, and the right one about to come.
+    // Not final: this host may be the stale one, and the right one may start soon.
     return Refusal{false,
                    "another job meets here, or the same one before its restart: end the old "
                    "one, or set SPILLWAY_COMM_ID to another port"};

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The host's list of a rendezvous: who has come, who is refused and why, who is missed, and when
-// patience ends. It does no I/O and is handed the time.
+// The host's list of a rendezvous: which ranks have come, whom it refuses and why, who is missing,
+// and when patience ends. It does no I/O and is given the time.
 //
-// Invariants: a rank is here once. Once all were here the list is sealed: the blobs may have been
-// handed out, so a rank that drops out then may come back, but no other process in its place.
-// The first to lose patience, of those who are here, ends it for all: nobody would wait for them.
-// One thread.
+// Invariants: a rank is here at most once. Once all ranks have come, the list is sealed: blobs may
+// have been sent, so a rank that drops out may reconnect, but no other process may take its place.
+// The earliest deadline of the ranks here ends the wait for all, since they would wait in vain for
+// that rank. One thread.
 #pragma once
 
 #include <cstdint>
@@ -25,33 +25,33 @@ struct Attendance {
   std::uint32_t world = 1;
   Nonce nonce{};
   base::Duration patience{};
-  Random random{};  // its part of the run's key
+  Random random{};  // this rank's part of the run's key
 };
 
 class Register {
  public:
-  // The host is here from the beginning, and needs not be told anything.
+  // The host counts as here and served from the beginning.
   Register(const Attendance& host, const Blob& own, base::Instant now);
 
-  // Why the guest cannot enter, if so.
+  // Why the guest cannot enter; nullopt if it can.
   std::optional<Refusal> objection(const Hello& hello) const;
-  // Without objection. The same process may enter again.
+  // Requires that there is no objection. The same process may enter again.
   void enter(const Hello& hello, base::Instant now);
   void leave(std::uint32_t rank);
-  // It has been told everything.
+  // The rank has received the gather.
   void mark_served(std::uint32_t rank);
 
   bool is_here(std::uint32_t rank) const { return slots_[rank].here; }
-  // All are here, or were.
+  // True once all ranks have been here.
   bool is_sealed() const { return sealed_; }
   bool all_served() const;
-  // Of all ranks; what the host draws is not in it yet.
+  // The gather of all ranks, without the host's drawn key.
   Gather gather() const;
 
   base::Instant deadline() const { return first_to_go().deadline; }
   // "ranks 3 and 7 of 8 did not come to `where` within 30 s; ..."
   std::string verdict(const std::string& where) const;
-  // The same of somebody who waits still.
+  // The same while the host still waits.
   std::string interim(const std::string& where, base::Duration waited) const;
 
  private:

@@ -24,7 +24,7 @@ base::Status check(const Attendance& attendance, const Blob& own) {
   return {};
 }
 
-// What all ranks know before they meet: the secret, else what `id` is worth, else nothing.
+// What all ranks share before they meet: the secret, else the id's nonce, else nothing.
 base::Result<Credential> credential_of(base::ByteView secret, const Nonce* id) {
   if (!secret.empty()) {
     return Credential::of_secret(secret);
@@ -32,7 +32,7 @@ base::Result<Credential> credential_of(base::ByteView secret, const Nonce* id) {
   return id != nullptr ? Credential::of_id(*id) : Credential();
 }
 
-// Ready to meet: fits, has drawn its part of the key, and knows what to prove.
+// A checked attendance, with its random, and the credential.
 struct Invitation {
   Attendance attendance{};
   Credential credential{};
@@ -55,7 +55,7 @@ base::Result<Invitation> invite(Attendance attendance, base::Result<Credential> 
 
 base::Result<Meeting> exchange(const Launch& launch, base::ByteView secret, const Blob& own,
                                base::Duration patience) {
-  // The nonce of a launch is made of words that anybody may know: it proves nothing.
+  // A launch's nonce is made of public words, so it proves nothing.
   const base::Result<Invitation> invitation =
       invite({launch.rank, launch.world, launch.where.nonce, patience, {}},
              credential_of(secret, nullptr), own);
@@ -87,7 +87,7 @@ base::Result<Meeting> exchange(const UniqueId& id, Member member, base::ByteView
     return invitation.status();
   }
   if (member.world == 1) {
-    discard_unique_id(id);  // nobody will come
+    discard_unique_id(id);  // no other rank will join
     return meet_nobody(own);
   }
   const auto& [attendance, credential] = *invitation;

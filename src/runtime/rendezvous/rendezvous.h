@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the ranks of a job find each other: every rank brings a few bytes, addresses mostly, and goes
-// with those of all. One rank is the host, the others are its guests:
+// How the ranks of a job find each other: every rank brings a blob, mostly addresses, and gets the
+// blobs of all. One rank is the host, the others are its guests:
 //
-//   guests ── hello (who, of which job, bytes) ──► host ── gather (everybody's bytes) ──► guests
+//   guests ── hello (rank, job, blob) ──► host ── gather (all blobs) ──► guests
 //
-// One shot: it is no barrier and keeps nothing; when it returns, all is closed. Ranks may come in
-// any order, the host last. If some do not come, those who did are all told which.
+// One exchange: it is no barrier, and all sockets are closed when it returns. Ranks may come in any
+// order, the host last. If some ranks do not come, all others are told which.
 //
-// Every rank brings fresh randomness as well, and all go with the same key, which is this run's
-// alone. What it is worth depends on what the ranks knew before (handshake.h):
+// Every rank also adds fresh randomness, and all derive the same key, which is new for each run.
+// Its strength depends on what the ranks shared before (handshake.h):
 //
-//   a secret     host and guests prove to each other that they know it before anything is said
-//                about the job, and all else is sealed: nobody without it learns or changes a thing
-//   a unique id  the same with the id's nonce: safe from whoever has not seen the id
-//   neither      nothing is proved or hidden: safe only from those who cannot read or change what
-//                the ranks say here, nor get to the host first
+//   a secret     host and guests prove to each other that they know it before they exchange any
+//                job data, and all else is sealed: outsiders can neither read nor change it
+//   a unique id  the same with the id's nonce: safe from anyone who has not seen the id
+//   neither      nothing is proved or hidden: anyone who can read or change the rendezvous'
+//                traffic, or reach the host first, can attack it
 //
-// Limits: kMaxRanks, kMaxBlobBytes a rank. Blocks the calling thread for `patience` and up to a
-// few seconds more, or for as long as the resolver takes to look up a name. Any thread, and several
-// rendezvous at a time.
+// Limits: kMaxRanks, kMaxBlobBytes per rank. Blocks the calling thread for `patience` and up to a
+// few seconds more, or as long as a name lookup takes. Any thread; several rendezvous may run at a
+// time.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@
 
 namespace spillway::runtime {
 
-// Rank 0 is the host. `secret`: the job's, or empty.
+// Rank 0 is the host. `secret`: the job's secret, or empty.
 base::Result<Meeting> exchange(const Launch& launch, base::ByteView secret, const Blob& own,
                                base::Duration patience);
 
@@ -43,11 +43,11 @@ struct Member {
   std::uint32_t world = 1;
 };
 
-// The same for ranks that share an id. Whoever made the id must take part: it is the host.
+// The same for ranks that share an id. The id's maker must take part: it is the host.
 base::Result<Meeting> exchange(const UniqueId& id, Member member, base::ByteView secret,
                                const Blob& own, base::Duration patience);
 
-// For a rank that is alone: a key that nobody else has.
+// For a world of one: a fresh key that no other process has.
 base::Result<Meeting> meet_nobody(const Blob& own);
 
 }  // namespace spillway::runtime

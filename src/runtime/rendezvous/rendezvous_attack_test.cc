@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Strangers at a rendezvous, as its guests and as its host.
+// Strangers that act as guests or as the host of a rendezvous.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -83,7 +83,7 @@ TEST(RendezvousAttack, AProofOfAnEarlierConnectionIsRefused) {
   const RendezvousPoint point = local_point();
   const Credential credential = Credential::of_secret(bytes_of(kJobSecret)).value();
   std::future<Gathered> host = join(launch_of(point, 0, 2), long_time(), kJobSecret);
-  // What a listener on the wire has of a real one.
+  // What an eavesdropper records of a real guest.
   GuestHandshake real(credential, {1});
   RawClient first(point);
   first.say(real.opening());
@@ -135,7 +135,7 @@ TEST(RendezvousAttack, AHostWithoutTheSecretHearsNothingAboutTheJobAndIsNotBelie
       EXPECT_EQ(end.read_to_end(), "") << "it says no more";
     }
   }
-  // Nothing of that was the last word.
+  // None of these refusals was final.
   expect_all(join(launch_of(point, 0, 2), long_time(), kJobSecret), 2);
   expect_all(std::move(guest), 2);
 }
@@ -201,7 +201,7 @@ TEST(RendezvousAttack, RanksWithDifferentSecretsDoNotMeet) {
   });
 }
 
-// The host's files and the strangers' are this process's.
+// The host's descriptors and the strangers' all belong to this process.
 bool may_open(std::uint64_t files) {
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
@@ -221,7 +221,7 @@ TEST(RendezvousAttack, AFloodOfSilentStrangersDoesNotKeepRanksOut) {
     flood.emplace_back(point);
   }
   std::future<Gathered> host = join(id, 0, 3);
-  // Once the host has begun to answer: in one process the first to join is the host.
+  // Waits until the host answers: in one process the first rank to join is the host.
   flood.back().send(Blob(1, 0));
   EXPECT_NE(flood.back().read_to_end(), "");
   std::future<Gathered> one = join(id, 1, 3);

@@ -46,7 +46,7 @@ RawClient client_at(const UniqueId& id) {
   return RawClient(point_of(parse_unique_id(id).value()));
 }
 
-// One that has proved that it has the id.
+// A client that has proved that it knows the id.
 RawClient guest_at(const UniqueId& id) {
   RawClient client = client_at(id);
   client.shake_hands(Credential::of_id(parse_unique_id(id).value().nonce).value());
@@ -65,7 +65,7 @@ Hello hello_for(const UniqueId& id, std::uint32_t rank, std::uint32_t world) {
           .blob = blob_of(rank)};
 }
 
-// In one process the first to join is the host: waits until there is one.
+// Waits for the host; in one process the first rank to join is the host.
 void wait_for_host(const UniqueId& id) {
   RawClient anyone = client_at(id);
   anyone.send(Blob(1, 0));
@@ -115,7 +115,7 @@ TEST(Rendezvous, TheHostMayComeLast) {
   std::future<Gathered> one = join(launch_of(point, 1, 3));
   std::future<Gathered> two = join(launch_of(point, 2, 3));
   {
-    // Both have knocked in vain when it closes.
+    // Both have connected in vain when it closes.
     FakeHost before(point);
     const RawEnd first = before.next_guest();
     const RawEnd second = before.next_guest();

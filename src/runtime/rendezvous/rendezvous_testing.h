@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What tests of rendezvous have in common: ranks as futures, and a client of our own making that
-// says what no rank would. For tests; a client is of one thread.
+// Helpers for rendezvous tests: ranks as futures, and a raw client that may send anything. Tests
+// only; one thread per client.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,15 +26,16 @@ namespace spillway::runtime::testing_rendezvous {
 
 using Gathered = base::Result<Meeting>;
 
-inline constexpr base::Duration kShort = base::milliseconds(400);  // for what will not happen
+inline constexpr base::Duration kShort =
+    base::milliseconds(400);  // for events that must not happen
 
-// For what will happen.
+// For events that must happen.
 inline base::Duration long_time() {
   static const base::Duration patience(harness::patience(std::chrono::seconds(60)).count());
   return patience;
 }
 
-// Whether all failed with these words.
+// Succeeds if all outcomes are failures with these words.
 inline ::testing::AssertionResult all_say(std::vector<std::future<Gathered>> outcomes,
                                           const std::string& words) {
   ::testing::AssertionResult result = ::testing::AssertionSuccess();
@@ -47,8 +48,8 @@ inline ::testing::AssertionResult all_say(std::vector<std::future<Gathered>> out
   return result;
 }
 
-// Where a rank's patience is to end, others must have come before, and those may wait for a
-// processor: tries again with twice the patience until `attempt` saw what it should.
+// Before a rank's patience ends, other ranks must have come, and they may wait for a processor. So
+// this retries with twice the patience until `attempt` succeeds.
 inline void expect_with_some_patience(
     const std::function<::testing::AssertionResult(base::Duration)>& attempt) {
   ::testing::AssertionResult result = attempt(kShort);
@@ -87,7 +88,7 @@ inline std::future<Gathered> join(const UniqueId& id, std::uint32_t rank, std::u
   });
 }
 
-// A point of this machine that nobody else has.
+// A fresh local meeting point of this machine.
 inline RendezvousPoint local_point() {
   const Nonce nonce = random_nonce().value();
   return {.places = {}, .local_name = "spillway-test-" + to_hex(nonce), .nonce = nonce};
@@ -121,7 +122,7 @@ inline void expect_error(std::future<Gathered> outcome, const std::string& words
       << gathered.status().message();
 }
 
-// One end of a stream, of which a test says and hears what it likes.
+// One end of a stream, on which a test may send anything.
 class RawEnd {
  public:
   explicit RawEnd(net::UniqueFd stream) : stream_(std::move(stream)) {}
@@ -131,15 +132,15 @@ class RawEnd {
     ASSERT_EQ(send_some(stream_, bytes, sent), StreamState::kOpen);
     ASSERT_EQ(sent, bytes.size());
   }
-  // Through the channel.
+  // Sends through the channel.
   void say(const Frame& frame) { send(channel_.pack(frame).value()); }
-  // To one that may have closed.
+  // Sends to a peer that may have closed.
   void try_to_say(const Frame& frame) {
     std::size_t sent = 0;
     send_some(stream_, channel_.pack(frame).value(), sent);
   }
 
-  // Everything, until the other side has closed.
+  // Reads until the peer closes.
   std::string read_to_end() {
     Blob bytes;
     while (wait_for(stream_, POLLIN, long_time()) &&
@@ -147,7 +148,7 @@ class RawEnd {
     }
     return {bytes.begin(), bytes.end()};
   }
-  // The next frame, through the channel. If none comes, one of type 0.
+  // The next frame, through the channel; a frame of type 0 if none comes.
   Frame read_frame() {
     auto frame = reader_.next();
     StreamState state = StreamState::kOpen;
@@ -189,7 +190,7 @@ class RawClient : public RawEnd {
   }
 
  private:
-  // The host may be about to come.
+  // Retries, because the host may not listen yet.
   static net::UniqueFd connect(const RendezvousPoint& point) {
     const base::MonotonicClock clock;
     const base::Instant deadline = clock.now() + long_time();
@@ -204,7 +205,7 @@ class RawClient : public RawEnd {
   }
 };
 
-// Who waits where the host should.
+// Listens in place of the host.
 class FakeHost {
  public:
   explicit FakeHost(const RendezvousPoint& point) : listening_(listen_at(point).value()) {}

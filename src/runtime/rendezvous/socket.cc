@@ -28,7 +28,7 @@ Door door_of(const net::SocketAddress& address, std::string text) {
 namespace {
 
 constexpr std::size_t kReadBytes = 65536;
-constexpr int kMaxWaiting = 4096;  // of connections that nobody has accepted yet
+constexpr int kMaxWaiting = 4096;  // the listen backlog
 
 const sockaddr* plain(const sockaddr_storage& address) {
   return reinterpret_cast<const sockaddr*>(&address);
@@ -76,7 +76,7 @@ bool is_literal(const std::string& host) {
          ::inet_pton(AF_INET6, host.c_str(), &ignored) == 1;
 }
 
-// All places have one host, and that is an address.
+// True if all places share one host, given as a literal address.
 bool names_one_address(const RendezvousPoint& point) {
   return is_literal(point.places.front().host) &&
          std::all_of(point.places.begin(), point.places.end(),
@@ -106,7 +106,7 @@ base::Result<net::UniqueFd> listen_at_door(const Door& door) {
     return net::system_error("open a socket for the other ranks", errno);
   }
   if (door.address.ss_family != AF_UNIX) {
-    // A port whose last owner has just gone is free.
+    // Allows a port whose last owner has just closed it.
     ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   }
   if (door.address.ss_family == AF_INET6) {
@@ -119,7 +119,7 @@ base::Result<net::UniqueFd> listen_at_door(const Door& door) {
   return socket;
 }
 
-// At every address of this host, of both families where it has IPv6.
+// Listens at every address of this host, of both families if it has IPv6.
 base::Result<net::UniqueFd> listen_everywhere(const Place& place) {
   const auto both = net::SocketAddress::parse(fmt::format("[::]:{}", place.port));
   base::Result<net::UniqueFd> socket = listen_at_door(door_of(*both, place.to_string()));
@@ -142,7 +142,7 @@ bool of_another_user(const net::UniqueFd& socket) {
          peer.uid != ::geteuid();
 }
 
-// TCP may give a connection the very port that it tries to reach, when nobody listens there.
+// TCP may bind a connection to the very port that it connects to, if nothing listens there.
 bool is_connected_to_itself(const net::UniqueFd& socket) {
   sockaddr_storage own{};
   sockaddr_storage peer{};

@@ -32,8 +32,8 @@ std::uint32_t check_of(const UniqueId& id) {
   return ~wire::crc32c(~0U, base::ByteView(id.bytes).first(kCheckedBytes));
 }
 
-// Sockets of ids that no rank has joined yet. Their maker's process is noted because a child that
-// was forked has a copy of this table, but must not answer in its parent's stead.
+// Listening sockets of ids that no rank has joined yet. Each entry names the maker's process: a
+// forked child has a copy of this table, but must not answer for its parent.
 class UnusedListeners {
  public:
   static UnusedListeners& of_process() {

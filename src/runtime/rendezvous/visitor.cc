@@ -68,13 +68,13 @@ void Visitor::dismiss(const Refusal& refusal, base::Instant leave_by) {
   say(std::make_shared<const Frame>(encode(refusal)));
 }
 
-// Whether there is anything to send.
+// True if there is anything to send.
 bool Visitor::pack_next() {
   if (packed_.empty() && !outbox_.empty()) {
     base::Result<Blob> packed = channel_.pack(*outbox_.front());
     outbox_.pop_front();
     sent_ = 0;
-    gone_ = gone_ || !packed.ok();  // there is no other way to say anything
+    gone_ = gone_ || !packed.ok();  // without packing, nothing can be sent
     packed_ = packed.ok() ? std::move(packed).value() : Blob();
   }
   return !packed_.empty() && !gone_;

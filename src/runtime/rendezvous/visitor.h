@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Someone who has connected to the host of a rendezvous: the stream, how far it has proved what it
-// is, what came of it and what is still to be said. Nothing blocks. One thread.
+// A client connected to the host of a rendezvous: its stream, the state of its handshake, its input
+// and its queued output. Nothing blocks. One thread.
 //
-//   stranger ── handshake, a good hello ──► guest, who waits for the others
-//       └────── anything else ────────────► dismissed: hears why, and is kept until the end of that
-//                                           is read, because closing earlier would destroy what is
-//                                           on its way
+//   stranger ── handshake, a good hello ──► guest, which waits for the other ranks
+//       └────── anything else ────────────► dismissed: gets the reason, and stays open until it has
+//                                           read it, because an earlier close would destroy bytes
+//                                           in flight
 //
-// Limits: until its handshake is done a stranger may say kMaxHandshakeBytes at once. A frame is
-// packed when it is about to be sent, so of a long gather a visitor holds one part.
+// Limits: until its handshake is done, a stranger may send at most kMaxHandshakeBytes per frame. A
+// frame is packed just before it is sent, so a visitor holds only one part of a long gather.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ namespace spillway::runtime {
 
 class Visitor {
  public:
-  // A stranger, or someone dismissed, is not kept beyond `leave_by`.
+  // Unless it becomes a guest, the visitor is removed at `leave_by`.
   Visitor(Newcomer newcomer, const HostHandshake& handshake, base::Instant leave_by)
       : socket_(std::move(newcomer.socket)),
         source_(std::move(newcomer.source)),
@@ -38,33 +38,33 @@ class Visitor {
 
   int fd() const { return socket_.get(); }
   const std::string& source() const { return source_; }
-  // For poll.
+  // Events for poll.
   short wanted_events() const;
-  // Whether poll has something to tell; a newcomer has not been asked yet.
+  // True if poll reported events. Initially true: a newcomer has not been polled yet.
   bool is_ready() const { return ready_; }
   void set_ready(bool ready) { ready_ = ready; }
 
   bool is_stranger() const { return !rank_ && !dismissed_; }
-  // It has said something, and hopes for an answer.
+  // True if it has sent bytes and was not dismissed.
   bool is_speaking() const { return spoke_ && !dismissed_; }
   std::optional<std::uint32_t> rank() const { return rank_; }
   bool is_overdue(base::Instant now) const { return !rank_ && now >= leave_by_; }
 
-  // Takes what has come; of others than strangers it is thrown away.
+  // Reads available bytes; discards them unless this is a stranger.
   void read();
-  // What a stranger has said after its handshake, which is carried on here; nothing while it is
-  // incomplete. On an error it is to be dismissed: fault() says as what.
+  // Continues the handshake, then returns the stranger's next frame after it; nullopt while
+  // incomplete. After an error the visitor must be dismissed, and fault() says why.
   base::Result<std::optional<Frame>> next();
   StrangerKind fault() const { return fault_; }
-  // It has proved what there is to be proved.
+  // True once it has proved the key, if there is one.
   bool is_proven() const { return handshake_.is_done(); }
-  // The stream has ended, or failed.
+  // True if the stream has ended or failed.
   bool is_gone() const { return gone_; }
 
   void become(std::uint32_t rank) { rank_ = rank; }
   void say(std::shared_ptr<const Frame> frame);
   void dismiss(const Refusal& refusal, base::Instant leave_by);
-  // Sends what fits.
+  // Sends as much as the socket takes.
   void flush();
   bool has_said_all() const { return outbox_.empty() && packed_.empty(); }
 
@@ -85,8 +85,8 @@ class Visitor {
   FrameReader inbox_{kMaxHandshakeBytes};
   Channel channel_{};
   std::deque<std::shared_ptr<const Frame>> outbox_{};
-  Blob packed_{};         // what is being sent
-  std::size_t sent_ = 0;  // of that
+  Blob packed_{};         // being sent
+  std::size_t sent_ = 0;  // bytes of packed_ already sent
 };
 
 }  // namespace spillway::runtime

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Connections between a drill's processes, as TCP has them: between two, messages arrive in order,
-// and all of them while the connection lasts; between others they overtake. What is cut is held
-// back until it heals, unless the connection breaks first. A process that ends closes its
-// connections behind what it has said.
+// Connections between a drill's processes, like TCP. A connection delivers its messages in order,
+// and all of them while it lasts; connections are not ordered among each other. Messages across a
+// cut are held until it heals, unless the connection breaks first. A process that ends closes its
+// connections after its last message.
 //
-// Says what arrives when; the run (drill_run.h) does it. One thread.
+// Decides what arrives when; the run (drill_run.h) schedules it. One thread.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ using ProcessIndex = std::uint32_t;
 struct DrillPacket {
   ProcessIndex from = 0;
   ProcessIndex to = 0;
-  std::uint32_t connection = 0;  // which of the two's
+  std::uint32_t connection = 0;  // number of the pair's connection
   bool is_close = false;
   std::vector<std::uint8_t> bytes{};
 };
@@ -42,15 +42,15 @@ class DrillNet {
   void connect(ProcessIndex a, ProcessIndex b);
   void disconnect(ProcessIndex a, ProcessIndex b);
 
-  // When a packet that is sent now arrives; nothing where there is no connection.
+  // The arrival time of a packet sent now; unset if there is no connection.
   std::optional<base::Instant> send(DrillPacket& packet, base::Instant now);
-  // At its time: whether it does arrive. What is cut off is kept.
+  // Call at that time: false if the packet does not arrive. Keeps the packet if a cut holds it.
   bool arrives(DrillPacket& packet);
   base::Duration draw_delay();
 
-  // A cut: `part` is cut off from the rest; or, if `other` is given, from that one.
+  // Cuts `part` off from all others; if `other` is given, only from `other`.
   std::size_t cut(std::vector<bool> part, std::vector<bool> other = {});
-  // Gives back what was held, in order, as far as nothing else holds it.
+  // Returns the held packets, in order, except those that another cut still holds.
   std::vector<DrillPacket> heal(std::size_t cut);
   bool is_cut(ProcessIndex a, ProcessIndex b) const;
   std::vector<std::pair<ProcessIndex, ProcessIndex>> pairs_of(std::size_t cut) const;

@@ -14,7 +14,7 @@ constexpr unsigned kKindShift = 56;
 constexpr std::uint64_t kNetStream = 0x6e6574;
 constexpr std::uint64_t kRunStream = 0x72756e;
 
-// The byte that a message of a kind begins with.
+// The first byte of a message of type T.
 template <typename T, std::size_t kIndex = 0>
 constexpr std::uint8_t kind_of() {
   if constexpr (std::is_same_v<T, std::variant_alternative_t<kIndex, membership::Message>>) {
@@ -90,7 +90,7 @@ void DrillRun::found() {
         processes_[a].member->on_connected(id_of(b), queue_.now());
       }
     }
-    // Greetings of founders tell nobody anything: they know the view.
+    // Founders know the view; their greetings say nothing new.
     while (processes_[a].member->poll_transmit()) {
     }
   }
@@ -135,7 +135,7 @@ void DrillRun::on_event(std::uint64_t argument, base::Instant now) {
   come_if_due();
 }
 
-// In whose process it happens.
+// The process in which an event happens; unset if in none.
 std::optional<ProcessIndex> DrillRun::whose(Kind kind, std::uint64_t of) const {
   switch (kind) {
     case Kind::kArrival:
@@ -211,7 +211,7 @@ void DrillRun::come_if_due() {
   }
 }
 
-// What a member wants to have sent and done, until it wants nothing more.
+// Sends and does what a member asks for, until it asks for nothing more.
 void DrillRun::pump(ProcessIndex process) {
   Process& of = processes_[process];
   bool has_more = of.lives;
@@ -325,7 +325,7 @@ void DrillRun::touch(ProcessIndex a, ProcessIndex b) {
   pump(b);
 }
 
-// Both notice it; they try again until it works.
+// Both ends notice, and try to reconnect until it works.
 void DrillRun::separate(ProcessIndex a, ProcessIndex b, membership::LossCause cause) {
   if (!net_.is_connected(a, b)) {
     return;

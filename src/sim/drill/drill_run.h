@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One drill: processes with a Member and an application each, connections between them, trouble
-// when its time has come. One thread.
+// One drill: processes with a Member and an application each, their connections, and scheduled
+// trouble. One thread.
 #pragma once
 
 #include <cstdint>
@@ -29,22 +29,23 @@ class DrillRun final : public Actor, private DrillHost {
   void on_event(std::uint64_t argument, base::Instant now) override;
 
  private:
-  // What an event is, in the upper bits of its argument; the lower ones say of whom or what.
+  // Type of an event, in the upper bits of its argument; the lower bits say which process or
+  // object.
   enum class Kind : std::uint8_t {
     kArrival,  // of a packet
     kTimeout,  // of a member
     kTimer,    // of an application
-    kTrouble,  // begins, or is armed
-    kRelief,   // it passes
-    kBreak,    // connections that were cut for too long
-    kTouch,    // two get connected again
-    kResume,   // a process that stood still
+    kTrouble,  // begins, or gets armed
+    kRelief,   // a trouble ends
+    kBreak,    // of connections that were cut for too long
+    kTouch,    // two processes reconnect
+    kResume,   // of a paused process
   };
   struct Process {
     std::unique_ptr<membership::Member> member{};
     bool lives = false;
     bool is_paused = false;
-    std::vector<std::uint64_t> backlog{};  // events of while it stood still
+    std::vector<std::uint64_t> backlog{};  // events that came during a pause
   };
   struct AppTimer {
     ProcessIndex process = 0;
@@ -107,7 +108,7 @@ class DrillRun final : public Actor, private DrillHost {
   std::vector<std::uint64_t> free_timers_{};
   std::vector<std::pair<ProcessIndex, ProcessIndex>> touches_{};
   std::vector<Armed> armed_;
-  std::vector<std::size_t> due_{};  // troubles whose phase has come
+  std::vector<std::size_t> due_{};  // troubles whose phase was reached
   ProcessIndex next_newcomer_ = 0;
   std::optional<ProcessIndex> driver_{};
   std::size_t living_ = 0;

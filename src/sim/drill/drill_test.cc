@@ -17,7 +17,7 @@ TEST(Drill, WorldsHoldWhatMustHold) {
     survived += must_survive(result.world, result.record) ? 1 : 0;
     decisions += result.record.decisions.size();
   }
-  EXPECT_GT(survived, 60U);  // a judge that lets all jobs die would be none
+  EXPECT_GT(survived, 60U);  // guards against a judge that lets all jobs die
   EXPECT_GT(decisions, 200U);
 }
 
@@ -43,7 +43,7 @@ TEST(Drill, AWorldRunsTheSameAgainAndOthersDoNot) {
   EXPECT_NE(run_drill(draw_drill_world(8)).record.digest, digest);
 }
 
-// A world and a record in which all is well, to be doctored.
+// A world and a record without violations, for tests to modify.
 class DrillChecks : public ::testing::Test {
  protected:
   DrillChecks() {
@@ -67,9 +67,9 @@ TEST_F(DrillChecks, SayNothingWhenAllIsWell) {
 }
 
 TEST_F(DrillChecks, SeeOnesThatWentOnInAnEpochThatIsOver) {
-  record_.completions.push_back({1, 10, 2});  // has a place in epoch 2, which repeats step 10
+  record_.completions.push_back({1, 10, 2});  // is a rank of epoch 2, which repeats step 10
   EXPECT_TRUE(says("process 2 ended step 10 in epoch 1, but epoch 2 begins at step 10"));
-  record_.completions.back() = {1, 11, 3};  // has none, but step 11 cannot have been whole
+  record_.completions.back() = {1, 11, 3};  // is not, but step 11 cannot have been complete
   EXPECT_TRUE(says("process 3 ended step 11 in epoch 1"));
 }
 
@@ -86,7 +86,7 @@ TEST_F(DrillChecks, SeeJobsThatGiveUpAlthoughEnoughWereSpared) {
   EXPECT_TRUE(says("process 1 was not touched, but ended"));
   record_.processes[1].is_affected = true;
   EXPECT_TRUE(says("process 1 was not touched, but ended"));
-  record_.processes[2].is_affected = true;  // two, and there is one standby
+  record_.processes[2].is_affected = true;  // two affected, but one standby
   EXPECT_TRUE(check_drill(world_, record_).empty());
 }
 

@@ -11,7 +11,7 @@ namespace {
 constexpr std::uint64_t kTrainingStream = 0x7261696e;
 constexpr std::uint64_t kFirstState = 0x5eed;
 constexpr unsigned kTimerBits = 8;
-constexpr double kPartLost = 0.5;  // of one that died, at each of the others
+constexpr double kPartLost = 0.5;  // probability, for a dead rank's part at each other rank
 
 }  // namespace
 
@@ -68,7 +68,7 @@ std::uint64_t DrillTraining::next_state(std::uint64_t state, std::uint64_t step,
       state, {static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(ranks), 0, 0});
 }
 
-// ------------------------------------------------------------------ what members say
+// ------------------------------------------------------------------ member events
 
 void DrillTraining::on_event(ProcessIndex process, const membership::Event& event) {
   if (const auto* interrupt = std::get_if<membership::Interrupt>(&event)) {
@@ -263,7 +263,7 @@ void DrillTraining::contribute(ProcessIndex process) {
   }
 }
 
-// All parts are on their way; they do not all arrive.
+// All parts have been sent. Parts of dead ranks may get lost, and parts across a cut do.
 void DrillTraining::hand_out(const Sum& sum, const App& of) {
   std::vector<ProcessIndex> dead;
   std::ranges::copy_if(sum.parts, std::back_inserter(dead),
@@ -294,7 +294,7 @@ void DrillTraining::complete(ProcessIndex process) {
   begin_step(process);
 }
 
-// An operation that takes too long names who is missing, and fails.
+// An operation that takes too long reports a lost rank and fails.
 void DrillTraining::check_data(ProcessIndex process) {
   const App& app = apps_[process];
   const auto& ranks = app.decision.view.ranks;
@@ -302,7 +302,7 @@ void DrillTraining::check_data(ProcessIndex process) {
     return !host_.lives(process_of(rank)) || host_.is_cut(process, process_of(rank));
   });
   if (missing == ranks.end()) {
-    // All are there: what was cut off comes after all.
+    // All ranks are in reach again: the parts that a cut held arrive.
     const bool is_whole = sums_.at({app.epoch, app.step}).parts.size() == ranks.size();
     start(process, vary(world_.data_limit), is_whole ? Timer::kCompletion : Timer::kDataCheck);
     return;

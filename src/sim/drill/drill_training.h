@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What applications do in a drill: train in lock-step, stop when they are told to, fetch the state
-// from others, and keep books. A step is a rank's own work, then a sum of everybody's parts: a rank
-// has it when all parts have come, which they may do at some ranks and not at others. The state is
-// a number that every step makes another.
+// The applications of a drill. They train in lock-step, stop when told to, fetch the state from
+// other ranks, and check that all is consistent. A step is a rank's own work, then a sum of all
+// ranks' parts. A rank completes the step when all parts have arrived, which may happen at some
+// ranks and not at others. The state is a number; every step derives the next one.
 //
 //   standby ─ decided ─► connecting ─► fetching ─► working ─► reducing ─► working ...  ─► finished
-//                            (has it: no fetching)    any of these ─ interrupt ─► stopping ─►
-//                            parked
+//                   (has the state: no fetching)   any of these ─ interrupt ─► stopping ─► parked
 //
 // One thread.
 #pragma once
@@ -27,7 +26,7 @@
 
 namespace spillway::sim {
 
-// What a training needs of the world around it.
+// The training's interface to the drill around it.
 class DrillHost {
  public:
   virtual ~DrillHost() = default;
@@ -70,8 +69,8 @@ class DrillTraining {
     kParked,
     kFinished,
   };
-  // What a timer is for; its upper bits say of which of the stages that an application went
-  // through.
+  // Purpose of a timer. Its upper bits hold App::stages, so that timers of earlier stages are
+  // ignored.
   enum class Timer : std::uint8_t { kStage, kCompletion, kDataCheck };
   struct App {
     Stage stage = Stage::kStandby;

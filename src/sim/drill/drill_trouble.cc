@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DrillRun: trouble, when it comes and when it passes.
+// DrillRun: how trouble begins and passes.
 #include <algorithm>
 
 #include "sim/drill/drill_run.h"
@@ -59,7 +59,7 @@ std::vector<ProcessIndex> DrillRun::victims_of(const Trouble& trouble) const {
   return victims;
 }
 
-// Of two parts the smaller one is affected; of two halves both may be.
+// A cut affects the smaller of two parts; of two halves, both.
 void DrillRun::affect(const std::vector<ProcessIndex>& victims) {
   std::vector<membership::MemberId> members = latest_view().ranks;
   members.insert(members.end(), latest_view().standbys.begin(), latest_view().standbys.end());
@@ -137,7 +137,7 @@ void DrillRun::kill(const std::vector<ProcessIndex>& victims) {
   }
 }
 
-// Connections that are cut break at once, after a while, or never.
+// Connections across a cut break at once, after a while, or never.
 void DrillRun::begin_cut(std::size_t index, std::size_t cut) {
   const Trouble& trouble = world_.troubles[index];
   armed_[index].cut = cut;
@@ -183,7 +183,7 @@ void DrillRun::break_cut(std::size_t trouble, membership::LossCause cause) {
   }
 }
 
-// Any member may be asked.
+// Sends the request to an arbitrary living member.
 void DrillRun::ask(const Trouble& trouble, ProcessIndex victim) {
   const membership::View& view = latest_view();
   std::vector<membership::MemberId> members = view.ranks;

@@ -14,7 +14,7 @@ namespace {
 using base::milliseconds;
 using base::seconds;
 
-constexpr std::uint32_t kManyRanks = 64;  // from which on signs of life are rarer, and delays short
+constexpr std::uint32_t kManyRanks = 64;  // from here on heartbeats are rarer and delays short
 
 constexpr std::array<std::string_view, kTroubleKinds> kTroubleNames = {
     "kill", "silence", "pause", "cut", "reset", "pair", "move", "remove", "grow", "join", "slow"};
@@ -60,7 +60,7 @@ void set_size(DrillWorld& world, std::uint32_t ranks, std::uint32_t standbys) {
   world.standbys = standbys;
   if (ranks >= kManyRanks) {
     world.config.heartbeat = milliseconds(250);
-    world.most_delay = base::microseconds(60);  // what the queue of events is fastest with
+    world.most_delay = base::microseconds(60);  // fits the event queue's wheel, which is fastest
   }
 }
 
@@ -119,7 +119,8 @@ DrillWorld draw_drill_world(std::uint64_t seed, std::uint32_t ranks) {
   for (std::uint64_t i = 0; i < troubles; ++i) {
     world.troubles.push_back(draw_trouble(draw, world));
   }
-  // Something begins, so that phases come; others wait for them from the start.
+  // The first trouble starts at a time, so that phases occur; the others wait for theirs from the
+  // start.
   world.troubles.front().phase.reset();
   for (Trouble& trouble : world.troubles) {
     trouble.at = trouble.phase ? base::Duration() : trouble.at;

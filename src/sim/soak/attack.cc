@@ -9,13 +9,13 @@
 namespace spillway::sim {
 namespace {
 
-// Honest labels have the job's number in their upper half, which is never so large.
+// The upper half of an honest label is the job's number, which is never this large.
 constexpr std::uint32_t kLabel = 0xA77AC000;
 constexpr std::uint32_t kLabelMask = 0xFFFFF000;
 constexpr std::uint32_t kForgedBit = 0x800;
 
 constexpr std::uint32_t kAttackKeys = 1;
-// So that packets carry the same low bits of it.
+// Epochs this far apart have the same low bits in packets.
 constexpr std::uint64_t kEpochRound = std::uint64_t{1} << 16;
 
 wire::PacketAuth wrong_auth(std::uint64_t seed) {
@@ -25,7 +25,7 @@ wire::PacketAuth wrong_auth(std::uint64_t seed) {
   return wire::PacketAuth::of_secret(secret).value();
 }
 
-// A control packet from whom, for whom and about what a recorded packet is.
+// A control packet with the source, destination and message of a recorded packet.
 wire::ControlPacket control_like(const Packet& packet, base::ByteView payload) {
   wire::ControlPacket control;
   if (packet.kind == PacketKind::kSpillwayControl) {
@@ -62,7 +62,7 @@ AttackStack::AttackStack(const AttackPlan& plan, std::uint32_t hosts, PacketPool
       own_auth_(wrong_auth(plan.seed)),
       left_(plan.packets) {}
 
-// Keeps a sample of all that was heard so far, every packet as likely as any other.
+// Keeps a uniform random sample of all packets heard so far.
 void AttackStack::overhear(const SpillwayStack& stack, const Packet& packet,
                            base::ByteView payload) {
   ++heard_;
@@ -115,8 +115,7 @@ Attack AttackStack::choose(const Recording& recording) {
   return has_keys || !needs_tags(attack) ? attack : Attack::kReplay;
 }
 
-// Nothing where the recording does not lend itself to it: there is nobody else to send it to, or it
-// has no bytes that could be changed.
+// Empty if the recording does not suit the attack: there is no other victim, or no bytes to change.
 std::optional<AttackStack::Forged> AttackStack::make(Attack attack, const Recording& recording) {
   switch (attack) {
     case Attack::kReplay:
@@ -171,15 +170,15 @@ void AttackStack::send(const Recording& recording, const AttackLabel& label, con
   }
 }
 
-// ------------------------------------------------------------------ to whom
+// ------------------------------------------------------------------ victims
 
-// Whom it was for; never himself, as nobody sends to himself.
+// The recorded receiver, or another host if that is the attacker's own: no host sends to itself.
 HostId AttackStack::victim_of(const Recording& recording) const {
   const HostId victim = recording.packet.to;
   return victim == plan_.host ? (victim + 1) % hosts_ : victim;
 }
 
-// Somebody else than it was for, if there is one besides himself.
+// A random host other than the recorded receiver and the attacker's own; empty if there is none.
 std::optional<HostId> AttackStack::other_victim(const Recording& recording) {
   const auto first = static_cast<HostId>(random_.next_below(hosts_));
   for (HostId i = 0; i < hosts_; ++i) {
@@ -191,7 +190,7 @@ std::optional<HostId> AttackStack::other_victim(const Recording& recording) {
   return std::nullopt;
 }
 
-// ------------------------------------------------------------------ what was heard
+// ------------------------------------------------------------------ recorded packets
 
 AttackStack::Forged AttackStack::replay(const Recording& recording) {
   const HostId victim = victim_of(recording);
@@ -206,8 +205,8 @@ AttackStack::Forged AttackStack::cut(const Recording& recording) {
   return forged;
 }
 
-// Two bits, so that no single one damaged on the way makes it good again. A data packet may be used
-// up to where its tail was changed: that is no forgery.
+// Flips two bits: damage to a single bit on the way must not restore the packet. A flip in the tail
+// is no forgery: the data packet is valid up to there.
 AttackStack::Forged AttackStack::flip(const Recording& recording) {
   Forged forged = replay(recording);
   const std::uint64_t trusted = trusted_end(recording.payload) * 8;
@@ -260,14 +259,14 @@ std::optional<AttackStack::Forged> AttackStack::reflect(const Recording& recordi
   return forged;
 }
 
-// By more than one bit, as flips are.
+// Changes more than one bit, as flips do.
 AttackStack::Forged AttackStack::push(const Recording& recording) {
   Forged forged{.victim = victim_of(recording), .payload = recording.payload};
   push_number(forged.payload, 0x0303U << random_.next_below(22));
   return forged;
 }
 
-// ------------------------------------------------------------------ what he never heard here
+// ------------------------------------------------------------------ foreign packets
 
 AttackStack::Forged AttackStack::of_other_run(const Recording& recording) {
   const PacketEnds ends = ends_of(recording.payload);
@@ -283,7 +282,7 @@ AttackStack::Forged AttackStack::of_other_run(const Recording& recording) {
           .payload = resealed(recording.payload, auth, recording.first_number)};
 }
 
-// Half the time one whose number looks the same in packets.
+// Half of these epochs look the same in packets, which carry only the low bits.
 AttackStack::Forged AttackStack::of_other_epoch(const Recording& recording) {
   const PacketEnds ends = ends_of(recording.payload);
   const std::uint64_t epoch =
@@ -321,7 +320,7 @@ AttackStack::Forged AttackStack::noise(const Recording& recording) {
   for (std::uint8_t& byte : forged.payload) {
     byte = static_cast<std::uint8_t>(random_.next_word());
   }
-  // With the beginning of a real one, where there is one.
+  // Starts with the first bytes of the recorded packet, if it has any.
   const std::size_t kept = std::min({forged.payload.size() / 2, recording.payload.size() / 2,
                                      static_cast<std::size_t>(random_.next_below(40))});
   std::copy_n(recording.payload.begin(), kept, forged.payload.begin());

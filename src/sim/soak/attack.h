@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The attacker of a soak world: hears every packet of every job, keeps some, and sends, from a host
-// of his own, what he likes to whom he likes: recorded packets as they were, cut, changed, to other
-// ranks, as of another run or epoch; packets made up and sealed with a key of his own; noise
-// (forgery.h). Against jobs without keys, which are promised nothing but to notice accidents, he
-// keeps to what might be one.
+// The attacker of a soak world. It hears every packet of every job, records some, and sends from
+// its own host: recorded packets as they were, cut, changed, redirected, or as of another run or
+// epoch; made-up packets sealed with its own key; and noise (forgery.h). Jobs without keys detect
+// accidents only. Against those it sends only what an accident could produce.
 //
-// Every packet he sends carries a label that says what it is, which only observers look at. A
-// forgery must be refused, and counted once, by whoever gets it; what is none is a genuine packet,
-// or the beginning of one, that comes once more.
+// Each packet carries a label that names the attack; only observers read it. A forgery must be
+// refused and counted once by its receiver. Any other packet is a duplicate of a genuine one, or of
+// its beginning.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +28,7 @@ struct AttackLabel {
 };
 
 std::uint32_t label_of(const AttackLabel& label);
-// What the label of a packet says about it; nothing for packets of honest hosts.
+// The attack that a packet's label names; empty for packets of honest hosts.
 std::optional<AttackLabel> attack_of(const Packet& packet);
 
 class AttackStack final : public HostStack {
@@ -37,7 +36,7 @@ class AttackStack final : public HostStack {
   // The pool must outlive the stack.
   AttackStack(const AttackPlan& plan, std::uint32_t hosts, PacketPool& pool);
 
-  // Hears a packet on its way from a stack.
+  // Hears a packet that a stack sends.
   void overhear(const SpillwayStack& stack, const Packet& packet, base::ByteView payload);
 
   void expect_flow(const Flow&, base::Instant) override {}
@@ -50,13 +49,14 @@ class AttackStack final : public HostStack {
  private:
   struct Recording {
     Packet packet;
-    PacketBytes payload;  // none of a packet that is only a size
-    // Of its job. He does not know the key: it stands for recordings of other epochs.
+    PacketBytes payload;  // empty for a size-only packet
+    // The job's session. The attacker does not use its key; it serves to make packets of other
+    // epochs.
     transport::SessionConfig session;
     std::uint64_t epoch = 0;
-    std::uint64_t first_number = 0;  // whole numbers are near
+    std::uint64_t first_number = 0;  // packet numbers are near it
   };
-  // What he sends: to whom, and whether nothing of it may be believed there.
+  // A packet to send, its victim, and whether the victim must refuse all of it.
   struct Forged {
     HostId victim = 0;
     bool is_forgery = true;
@@ -91,8 +91,8 @@ class AttackStack final : public HostStack {
   std::vector<Recording> recordings_;
   std::uint64_t heard_ = 0;
   std::uint32_t left_;
-  base::Instant due_ = transport::kNever;  // not before something was heard
-  bool is_ready_ = false;                  // waits for the card
+  base::Instant due_ = transport::kNever;  // unset until a first poll
+  bool is_ready_ = false;                  // to send, once the card is free
 };
 
 }  // namespace spillway::sim

@@ -11,10 +11,10 @@ namespace {
 using transport::Outcome;
 using transport::ReceiveReport;
 
-// A clock that is off by 5,000 ppm, which is the most, and a timer's granularity.
+// Clocks are off by up to 5,000 ppm; timers have a granularity.
 constexpr double kClockTolerance = 0.01;
 constexpr base::Duration kTimerTolerance = base::milliseconds(1);
-// So many packets in a row are not all lost where no link loses that much.
+// This many packets in a row are not all lost unless a link loses this share of them.
 constexpr std::uint64_t kHopelessTries = 12;
 constexpr double kSevereShare = 0.1;
 
@@ -219,7 +219,7 @@ class Checker {
 
   const SoakWorld& world_;
   const SoakRecord& record_;
-  const MessageRecord* message_ = nullptr;  // that failures are about
+  const MessageRecord* message_ = nullptr;  // subject of failures
   std::vector<std::string> failures_;
 };
 

@@ -20,18 +20,18 @@ namespace {
 
 using collective::SumCode;
 
-// Longer than any fault, so that nobody is given up.
+// Longer than any fault, so that no peer is given up.
 constexpr base::Duration kCodePeerTimeout = base::seconds(100);
-// How long what has ended is looked at before the next epoch begins, and before the world ends.
+// How long the network runs on after an epoch, before the next one begins or the world ends.
 constexpr base::Duration kCodeQuiet = base::seconds(1);
 
-// What keys are derived for.
+// First words of derived keys.
 constexpr std::uint32_t kCodeValueKeys = 1;
 constexpr std::uint32_t kCodeStartKeys = 2;
 constexpr std::uint32_t kCodeNetworkKey = 3;
 constexpr std::uint32_t kCodeSupportKeys = 4;
 
-// Of tensors, and what a rank that has forgotten one calls it instead.
+// A tensor's name; a forgetful rank uses another one.
 std::uint64_t name_of(std::uint32_t tensor, bool is_forgotten) {
   return tensor + (is_forgotten ? 1'000 : 1);
 }
@@ -59,7 +59,7 @@ class CodeSoak {
  private:
   using Name = std::tuple<std::uint32_t, std::uint32_t, std::uint16_t>;  // epoch, call, rank
 
-  // All calls in the first epoch; in the second those from the one on that was given up.
+  // Runs all calls in the first epoch; in the second, those from the abandoned one on.
   void run_epoch(std::uint32_t epoch) {
     const base::Instant begin = network_.now();
     const std::uint32_t first = epoch == 0 ? 0 : world_.abort->call;
@@ -111,7 +111,7 @@ class CodeSoak {
     base::RandomSequence random(base::derive_key(world_.seed, {kCodeStartKeys, epoch, call, rank}));
     const auto late = static_cast<std::int64_t>(
         random.next_below(static_cast<std::uint64_t>(world_.jitter.count()) + 1));
-    // Calls of a rank are in order, however late one of them is.
+    // A rank's calls stay in order, however late one of them is.
     when = std::max(when + base::nanoseconds(late), last_start_[{epoch, rank}]);
     last_start_[{epoch, rank}] = when;
     network_.at(when, [this, name](base::Instant now) { submit(name, now); });
@@ -179,7 +179,7 @@ class CodeSoak {
   CodeWorld world_;
   scenario::Topology topology_;
   Network network_;
-  std::vector<CollectiveStack*> stacks_;  // the network's, of this epoch by rank
+  std::vector<CollectiveStack*> stacks_;  // owned by the network; this epoch's, by rank
   std::map<Name, CodeRecord> calls_;
   std::map<Name, std::vector<float>> inputs_;
   std::map<std::pair<std::uint32_t, std::uint16_t>, base::Instant> last_start_;
@@ -192,7 +192,7 @@ class CodeSoak {
 
 struct CallTruth {
   std::vector<double> mean;
-  double largest = 0.0;  // magnitude at any rank
+  double largest = 0.0;  // of any rank's values
   double energy = 0.0;   // of the mean
 };
 
@@ -284,7 +284,7 @@ class CodeJudge {
     return truth.largest / ((1 << (plan.tolerance->precision - 1)) - 1);
   }
 
-  // Of a value, where nothing is owed: what rounding takes, at most.
+  // Largest error of a value: rounding. Unbounded where error feedback may defer values.
   double largest_allowed(const CodeCall& plan, const CallTruth& truth) const {
     if (!plan.tolerance) {
       return 1e-5 * truth.largest;
@@ -294,8 +294,8 @@ class CodeJudge {
     return is_plain ? 1.001 * unit_of(plan, truth) : HUGE_VAL;
   }
 
-  // Whole numbers of a tensor with a name, one call after the other: nothing is missing in the end
-  // but what the last one's rounding took. (Of calls that overlap only one has error feedback.)
+  // Coded calls of a named tensor, one at a time: all that remains owed after a call is the
+  // rounding of that call. (Of overlapping calls, only one has error feedback.)
   void check_owed(const GoodCalls& calls) {
     for (std::uint32_t tensor = 0; tensor < world_.tensors.size(); ++tensor) {
       if (is_accounted_for(tensor)) {
@@ -322,7 +322,7 @@ class CodeJudge {
         continue;
       }
       if (call->report.coded.sketch.unrecovered > 0) {
-        return;  // whole values are owed
+        return;  // whole values are still owed
       }
       const CallTruth truth = truth_of(world_, call->call);
       unit = std::max(unit, unit_of(plan, truth));
@@ -333,14 +333,14 @@ class CodeJudge {
       }
       const double largest = std::abs(
           *std::ranges::max_element(values, {}, [](double value) { return std::abs(value); }));
-      // Half a unit, of values that may themselves have been larger by what they were owed.
+      // Half a unit of rounding; debts may have made the values themselves larger.
       if (largest > 0.6 * unit) {
         fail(*call, fmt::format("leaves {} owed, where {} may be", largest, 0.6 * unit));
       }
     }
   }
 
-  // Of the energy, where nothing is owed; with error feedback steps may differ by what they owe.
+  // Largest error as a share of the energy. Unbounded with error feedback, which defers values.
   double share_allowed(const CodeCall& plan) const {
     if (!plan.tolerance || world_.tensors[plan.tensor].has_name ||
         world_.tensors[plan.tensor].count < kEnoughValues) {
@@ -350,7 +350,7 @@ class CodeJudge {
       case SumCode::kPlanes:
         return plan.tolerance->precision >= 8 ? 0.1 : HUGE_VAL;
       case SumCode::kBlocks:
-        return 0.1;  // a hundredth of the parts may be missing, twice over
+        return 0.1;  // at most 1% of the parts are missing
       default:
         return HUGE_VAL;
     }
@@ -365,7 +365,7 @@ class CodeJudge {
 
 }  // namespace
 
-// What is not zero moves a little from call to call, the same way at all ranks.
+// The positions of nonzero values change slowly from call to call, the same way at all ranks.
 std::vector<float> code_input(const CodeWorld& world, std::uint32_t call, std::uint16_t rank) {
   const CodeTensor& tensor = world.tensors[world.calls[call].tensor];
   base::RandomSequence support(
@@ -374,7 +374,7 @@ std::vector<float> code_input(const CodeWorld& world, std::uint32_t call, std::u
   std::vector<float> values(tensor.count);
   for (std::size_t i = 0; i < values.size(); ++i) {
     const bool is_there = support.next_unit() < tensor.nonzero || random.next_unit() < 0.001;
-    const double scale = i < values.size() / 4 ? 1.0 : 0.1;  // layers differ
+    const double scale = i < values.size() / 4 ? 1.0 : 0.1;  // layers have different scales
     values[i] = is_there ? static_cast<float>(scale * (1.0 + random.next_gaussian())) : 0.0F;
   }
   return values;

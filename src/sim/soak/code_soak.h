@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Soak tests of codes (code_world.h): whatever is lost, late, forgotten or given up,
+// Soak tests of codes (code_world.h). Whatever is lost, late, forgotten or aborted:
 //
-//   same     of a call that ended well at several ranks, all have the same bits
-//   right    they are the mean of what the ranks put in, as far as the code is good for
-//   ends     every call is over at every rank in time; nothing is left on its way
-//   errors   a call fails only where somebody gave up
+//   same     all ranks at which a call ended well have the same bits
+//   right    the result is the mean of the ranks' inputs, within the code's accuracy
+//   ends     every call ends in time at every rank; no packet is left in the network
+//   errors   a call fails only if a rank aborted
 //
-// The mean is reckoned apart, in doubles. A world is a function of its seed, and so is all that
-// happens in it.
+// The mean is computed independently, in doubles. A world, and everything that happens in it, is a
+// function of its seed.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace spillway::sim {
 
-// One call of one epoch at one rank, in the end.
+// The outcome of a call at one rank in one epoch.
 struct CodeRecord {
   std::uint32_t epoch = 0;
   std::uint32_t call = 0;
@@ -33,20 +33,20 @@ struct CodeRecord {
 
 struct CodeSoakRecord {
   std::vector<CodeRecord> calls;
-  std::uint64_t tables = 0;        // that travelled along
-  std::uint64_t given_up = 0;      // calls at ranks, because of an abort
-  std::uint64_t packets = 0;       // that hosts sent
-  std::uint64_t packets_left = 0;  // in the pool, in the end
+  std::uint64_t tables = 0;        // sent along
+  std::uint64_t given_up = 0;      // calls that failed at a rank because of an abort
+  std::uint64_t packets = 0;       // sent by hosts
+  std::uint64_t packets_left = 0;  // in the pool at the end
   std::uint64_t digest = 0;
 };
 
 struct CodeSoakResult {
   CodeWorld world;
   CodeSoakRecord record;
-  std::vector<std::string> failures;  // sentences; none: all is well
+  std::vector<std::string> failures;  // sentences; empty if all is well
 };
 
-// What a rank puts into a call.
+// A rank's input to a call.
 std::vector<float> code_input(const CodeWorld& world, std::uint32_t call, std::uint16_t rank);
 
 std::vector<std::string> check_codes(const CodeWorld& world, const CodeSoakRecord& record);

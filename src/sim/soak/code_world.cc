@@ -77,7 +77,7 @@ class CodeWorldBuilder {
     if (draw_.chance(0.15)) {
       return call;
     }
-    // Those that code by what they remember are half of all.
+    // At least half of these calls use codes that depend on what ranks remember.
     const bool remembers = draw_.chance(0.5);
     const auto code = static_cast<SumCode>(draw_.between(
         remembers ? static_cast<unsigned>(SumCode::kCoded) : 0, collective::kSumCodes - 1));
@@ -93,7 +93,7 @@ class CodeWorldBuilder {
     if (is_whole) {
       call.algorithm = draw_.pick({Algorithm::kAutomatic, Algorithm::kDirect, Algorithm::kRing});
     }
-    // Scales of the other codes are predicted by what all remember: nobody could tell.
+    // Other codes predict their scale from shared memory: no rank could detect a forgetful one.
     if (is_whole && world_.tensors[call.tensor].has_name && draw_.chance(0.2)) {
       call.forgetful = any_rank();
     }

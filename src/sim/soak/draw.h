@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dice for soak worlds: draws in the forms that worlds are described in. One stream per world; the
-// order of draws is part of what a seed means.
+// Random draws in the forms that soak worlds need. One stream per world; the order of draws is part
+// of a seed's meaning.
 #pragma once
 
 #include <fmt/format.h>
@@ -18,8 +18,8 @@
 
 namespace spillway::sim {
 
-// Text of several draws. Make it with braces: they put the draws in order, where the arguments of a
-// function are evaluated in any order.
+// Text of several draws. Construct it with braces: they evaluate the draws in order, which function
+// arguments do not.
 struct OrderedText {
   template <typename... Arguments>
   explicit OrderedText(fmt::format_string<Arguments...> format, Arguments&&... arguments)
@@ -34,12 +34,12 @@ class SoakDraw {
 
   bool chance(double probability) { return random_.next_unit() < probability; }
 
-  // From `least` to `most`, both included.
+  // From `least` to `most`, both inclusive.
   std::uint64_t between(std::uint64_t least, std::uint64_t most) {
     return least + random_.next_below(most - least + 1);
   }
-  // The same with every doubling as likely as the others; least > 0. In integers: logarithms may
-  // differ between machines.
+  // The same, with every doubling equally likely; least > 0. In integers: logarithms may differ
+  // between machines.
   std::uint64_t magnitude(std::uint64_t least, std::uint64_t most) {
     const auto doublings = static_cast<unsigned>(std::bit_width(most / least)) - 1;
     const std::uint64_t low = least << between(0, doublings);

@@ -9,8 +9,8 @@ namespace spillway::sim {
 namespace {
 
 constexpr std::uint64_t kMaxFaults = 6;
-// Where switches take their links in turn, a sender whose packets come in pairs may have the same
-// one of each pair lost for ever if a link loses everything.
+// With per-packet spreading, a sender whose packets come in pairs may always lose the same one of
+// each pair if a link loses everything.
 constexpr std::uint64_t kMaxGrayPercent = 80;
 
 }  // namespace
@@ -28,7 +28,7 @@ void SoakFaults::add_direction(scenario::NodeId from, scenario::NodeId to) {
   const std::string name =
       fmt::format("{}->{}", topology_.node_name(from), topology_.node_name(to));
   links_.push_back(name);
-  // Whatever leaves a switch with hosts for other switches has a choice among them.
+  // A switch with hosts and several links to other switches has another path to any of them.
   std::uint32_t hosts = 0;
   std::uint32_t switches = 0;
   for (const scenario::Link& link : topology_.links) {
@@ -67,7 +67,7 @@ std::string SoakFaults::draw_one() {
   }
 }
 
-// Always, or from some time on for a while.
+// Always, or for a while.
 std::string SoakFaults::draw_span() {
   if (draw_.chance(0.5)) {
     return "";
@@ -137,8 +137,8 @@ std::string SoakFaults::draw_host_fault() {
       .text;
 }
 
-// Packets carry 32 bits of microseconds: anywhere in two rounds of that clock, or so that it begins
-// a new one during the run.
+// Packets carry 32 bits of microseconds: a lead anywhere in two rounds of that clock, or one that
+// makes it wrap during the run.
 std::uint64_t SoakFaults::draw_clock_lead() {
   constexpr std::uint64_t kRound = std::uint64_t{1} << 32;
   if (draw_.chance(0.5)) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The faults of a soak world: up to six at once of every kind, as lines of a scenario. Cuts of
-// a link end some day, except where the switch at its start has another equally short path.
+// The faults of a soak world, as lines of a scenario: up to six at once, of links and hosts. A cut
+// ends, unless the switch at the link's start has another equally short path.
 #pragma once
 
 #include <string>
@@ -15,12 +15,12 @@ namespace spillway::sim {
 
 class SoakFaults {
  public:
-  // `duration` is about how long the jobs take; the draw goes on from where it is.
+  // `duration` is about how long the jobs take. Continues the caller's stream of draws.
   SoakFaults(SoakDraw& draw, const scenario::Topology& topology, base::Duration duration,
              base::Duration peer_timeout);
 
   std::string draw();
-  // When those that pass have passed, of what was drawn.
+  // The end of the last drawn fault that is not permanent.
   base::Instant over() const { return over_; }
 
  private:
@@ -39,8 +39,8 @@ class SoakFaults {
   base::Duration duration_;
   base::Duration peer_timeout_;
   std::vector<std::string> links_;
-  std::vector<std::string> detours_;  // links between switches that have another path beside them
-  bool has_gray_ = false;             // one is enough: the paths around it must work
+  std::vector<std::string> detours_;  // links between switches that have an alternative path
+  bool has_gray_ = false;             // at most one gray link: the paths around it must work
   base::Instant over_;
 };
 

@@ -22,7 +22,7 @@ wire::DataHeader data_header_of(base::ByteView packet) {
   return header;
 }
 
-// Without the checks between them; as they travelled.
+// The planes of a packet as sent, without the checks between them.
 PacketBytes planes_of(base::ByteView packet, const wire::DataHeader& header) {
   const auto head = packet.begin() + sizeof(spillway_data_header) + SPILLWAY_CHECK_SIZE;
   PacketBytes planes(head, head + header.head_bytes);
@@ -40,7 +40,7 @@ PacketBytes resealed_data(base::ByteView packet, const wire::PacketAuth& auth, s
   wire::DataHeader header = data_header_of(packet);
   header.stamp.number = wire::widen(static_cast<std::uint32_t>(header.stamp.number), near);
   if (header.encrypted) {
-    header.scale = header.rotations == 0 ? 0.0F : 1.0F;  // what it was is not known
+    header.scale = header.rotations == 0 ? 0.0F : 1.0F;  // encrypted, so not known
   }
   PacketBytes out(header.packet_size());
   wire::write_data_packet(header, planes_of(packet, header), auth, out);

@@ -68,7 +68,7 @@ bool opens(const PacketBytes& packet, const wire::PacketAuth& auth) {
          wire::PacketFault::kNone;
 }
 
-// Refused for its check, not because it is malformed.
+// Refused by its check, not because it is malformed.
 void expect_well_formed_and_refused(const PacketBytes& packet, const wire::PacketAuth& auth) {
   wire::OpenedPacket data;
   wire::ControlPacket control;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Small networks for soak worlds of jobs that all end: a switch, or leaves and spines, and faults
-// of links that pass or leave something through. Lines of a scenario; pure functions of the draw.
+// Small networks for soak worlds in which all jobs end: one switch, or leaves and spines, and link
+// faults that end or let some packets through. Lines of a scenario; pure functions of the draw.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ std::string as_text(base::Duration duration);
 std::string draw_small_topology(SoakDraw& draw, std::uint32_t hosts, bool is_one_switch);
 std::string draw_small_switch(SoakDraw& draw);
 
-// Of the lines of SoakFaults, those that nobody dies of: no host's, and no link that loses
+// Keeps the lines of SoakFaults that no job dies of: no host faults, and no link that loses
 // everything for good.
 std::string passing_faults(std::string_view lines);
 

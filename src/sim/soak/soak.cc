@@ -13,7 +13,7 @@
 namespace spillway::sim {
 namespace {
 
-// Order-dependent: the same things in another order are another history.
+// Depends on the order of what is added.
 class Digest {
  public:
   void add(std::uint64_t value) {
@@ -73,7 +73,7 @@ AttackStack* add_attacker(const AttackPlan& plan, Network& network) {
   return attacker;
 }
 
-// Flows of other people that still go on keep packets in the network.
+// Unfinished background flows keep packets in the network.
 bool others_go_on(const SoakWorld& world, const ScenarioResult& result) {
   return std::ranges::any_of(result.flows, [&](const FlowRecord& record) {
     return !record.ended &&
@@ -81,7 +81,7 @@ bool others_go_on(const SoakWorld& world, const ScenarioResult& result) {
   });
 }
 
-// By then senders know, the dead are found dead, and the attacker is gone.
+// By then senders know of all ends, dead peers are given up, and the attacker has finished.
 base::Instant quiet_from(const SoakWorld& world, base::Instant last_end) {
   const base::Duration attack = world.attack
                                     ? world.attack->gap * (std::int64_t{world.attack->packets} + 1)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Soak tests: random small worlds in which everything goes wrong at once, and what must hold all
-// the same (checks.h). A world is a function of its seed; so is all that happens in it, and
-// the digest says whether it was the same once more.
+// Soak tests: random small worlds in which many faults happen at once, and what must still hold
+// (checks.h). A world, and everything that happens in it, is a function of its seed; the digest
+// tells whether two runs were the same.
 //
-//   world   draws a world           watch    writes down what happens
-//   attack  someone malicious       checks   judges it
-//   forgery what he makes of packets
+//   world    draws a world            watch    records what happens
+//   attack   the attacker             checks   judges it
+//   forgery  forged packets
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace spillway::sim {
 struct SoakResult {
   SoakWorld world;
   SoakRecord record;
-  std::vector<std::string> failures;  // sentences; none: all is well
+  std::vector<std::string> failures;  // sentences; empty if all is well
 };
 
 SoakResult run_soak_world(std::uint64_t seed);

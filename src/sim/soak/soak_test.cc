@@ -50,7 +50,7 @@ TEST(Soak, AttackersComeThroughAndForgeriesOfEveryKindAreRefused) {
   }
 }
 
-// A world with one message that ended well, to be doctored.
+// A world with one message that ended well, for tests to modify.
 class SoakChecks : public ::testing::Test {
  protected:
   SoakChecks() {
@@ -85,7 +85,7 @@ class SoakChecks : public ::testing::Test {
     message().received->planes[packet] = 0;
     --message().received->delivered;
   }
-  // The one sentence that is left to say.
+  // The only failure; empty if there is none.
   std::string verdict() const {
     const std::vector<std::string> failures = check_soak(world_, record_);
     EXPECT_LE(failures.size(), 1U) << failures.back();
@@ -104,7 +104,7 @@ TEST_F(SoakChecks, SayNothingWhenAllIsWell) {
   message().received->outcome = transport::Outcome::kWithinBudget;
   lose(3);
   lose(4);
-  EXPECT_EQ(verdict(), "");  // two of twenty: to the last one
+  EXPECT_EQ(verdict(), "");  // two of twenty: exactly the bound
 }
 
 TEST_F(SoakChecks, SeeMoreLossThanTheBound) {
@@ -153,7 +153,7 @@ TEST_F(SoakChecks, SeeMessagesThatEndLateOrNever) {
   message().reported.reset();
   EXPECT_TRUE(says(verdict(), "never ended at its sender")) << verdict();
   world_.scenario.faults = {{.kind = scenario::FaultKind::kHostDeath, .host = 0}};
-  EXPECT_EQ(verdict(), "");  // the dead need not end anything
+  EXPECT_EQ(verdict(), "");  // dead hosts need not end anything
 }
 
 TEST_F(SoakChecks, SeeDeadlinesThatWereNotKept) {

@@ -19,12 +19,12 @@ namespace {
 using transport::SumOptions;
 using wire::RankSet;
 
-// Longer than any fault, so that nobody is given up.
+// Longer than any fault, so that no peer is given up.
 constexpr base::Duration kSumPeerTimeout = base::seconds(100);
-// How long what has ended is looked at before the world does.
+// How long the network runs on after all sums have ended.
 constexpr base::Duration kSumQuiet = base::seconds(1);
 
-// What keys are derived for.
+// First words of derived keys.
 constexpr std::uint32_t kSumStartKeys = 1;
 constexpr std::uint32_t kSumNeedKeys = 2;
 constexpr std::uint32_t kSumNetworkKey = 3;
@@ -41,8 +41,8 @@ RankSet contributors_of(const SumJobPlan& job, std::uint16_t piece) {
   return ranks;
 }
 
-// As a job that knows its racks says it: at its own switch, all who are under it; above, all who
-// are not under the owner's.
+// The numbers of parts that switches wait for, as a job counts them that knows its racks. Level 0:
+// the contributors at this rank's switch. Level 1: those that are not at the owner's switch.
 std::array<std::uint8_t, SPILLWAY_SUM_LEVELS> need_of(const scenario::Topology& topology,
                                                       const SumJobPlan& job, std::uint16_t piece,
                                                       std::uint16_t rank) {
@@ -234,9 +234,9 @@ class SumSoak {
   SumWorld world_;
   scenario::Topology topology_;
   Network network_;
-  std::vector<std::vector<SumStack*>> stacks_;  // the network's, by job and rank
+  std::vector<std::vector<SumStack*>> stacks_;  // owned by the network; by job and rank
   std::map<Name, SumRecord> sums_;
-  // Sums that are not over, by job, operation and rank.
+  // Number of unfinished sums, by job, operation and rank.
   std::map<std::tuple<std::uint32_t, std::uint64_t, std::uint16_t>, std::size_t> open_;
   bool is_over_ = false;
   SumSoakRecord record_;
@@ -332,7 +332,7 @@ std::uint64_t sum_part(const SumJobPlan& job, std::uint64_t operation, std::uint
           0x9E3779B97F4A7C15ULL +
       word * 0xC2B2AE3D27D4EB4FULL;
   value ^= value >> 29;
-  // No sum of all ranks fills a word: what switches add never carries over.
+  // The sum of all ranks' values fits into a word, so switches' sums never overflow.
   return value * 0xBF58476D1CE4E5B9ULL / SPILLWAY_SUM_RANKS;
 }
 

@@ -41,8 +41,8 @@ TEST(SumSoak, AWorldIsAScenarioThatCanBeReadAgain) {
   EXPECT_TRUE(scenario::parse_scenario(describe(draw_sum_world(5))).ok());
 }
 
-// Slots for all and no loss: every chunk leaves the switch once, whole, and its result enters it
-// once, however late ranks are.
+// With slots for all and no loss, every chunk leaves the switch once, complete, and its result
+// enters the switch once, however late ranks are.
 TEST(SumSoak, LateRanksCostNoSlotItsSum) {
   for (const std::uint16_t ranks : {4, 8}) {
     SumWorld world;
@@ -73,7 +73,7 @@ TEST(SumSoak, LateRanksCostNoSlotItsSum) {
   }
 }
 
-// A sum of two ranks that ended well, to be doctored.
+// A sum of two ranks that ended well, for tests to modify.
 class SumChecks : public testing::Test {
  protected:
   SumChecks() {

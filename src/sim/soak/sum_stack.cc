@@ -13,7 +13,7 @@
 namespace spillway::sim {
 namespace {
 
-// A header as one of the job's ranks would write it, or nearly.
+// A header much like one of a rank of the job.
 spillway_sum_image forged_header(const SumJobPlan& job, HostId attacker,
                                  base::RandomSequence& random) {
   spillway_sum_image image = {};
@@ -30,7 +30,7 @@ spillway_sum_image forged_header(const SumJobPlan& job, HostId attacker,
   header.common.packet = static_cast<std::uint16_t>(random.next_below(job.chunks));
   header.common.source = rank;
   header.kind = static_cast<std::uint8_t>(1 + random.next_below(SPILLWAY_SUM_KINDS - 1));
-  // Nobody sends to himself.
+  // No host sends to itself.
   const bool goes_out = header.kind == SPILLWAY_SUM_FLUSH || header.kind == SPILLWAY_SUM_RESULT ||
                         attacker == job.first_host + owner;
   header.common.destination = goes_out ? rank : owner;
@@ -105,7 +105,7 @@ bool SumStack::poll_transmit(base::Instant now, Packet& packet) {
   return true;
 }
 
-// ------------------------------------------------------------------ someone else
+// ------------------------------------------------------------------ the forger
 
 SumForger::SumForger(const SumWorld& world, PacketPool& pool)
     : world_(world), pool_(pool), left_(world.attack->packets), random_(world.seed) {}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What runs on hosts in worlds of sums: SumStack, a rank's endpoint with the sums it takes part in,
-// every byte of its packets as shipped; and SumForger, who sends parts, results and requests of
-// sums that he knows all about but has no key for. One thread.
+// The stacks of worlds of sums. SumStack is a rank's endpoint with its sums and sends real packets.
+// SumForger sends parts, results and requests of sums; it knows everything about them except the
+// key. One thread.
 #pragma once
 
 #include <array>
@@ -22,16 +22,16 @@ class SumStack final : public HostStack {
   struct Config {
     transport::EndpointConfig endpoint;
     transport::SessionConfig session;
-    std::uint8_t stack = 0;   // number of its job's stack on every host
-    HostId first_host = 0;    // rank 0's
+    std::uint8_t stack = 0;   // index of the job's stack on every host
+    HostId first_host = 0;    // host of rank 0
     std::uint16_t ranks = 0;  // of the job
   };
   using Listener = std::function<void(const transport::SumReport& report)>;
 
-  // The pool outlives the stack.
+  // The pool must outlive the stack.
   SumStack(const Config& config, PacketPool& pool, Listener on_report);
 
-  // Wake the host afterwards.
+  // The caller must wake the host afterwards.
   base::Status begin(const transport::SumOptions& options, base::Instant now);
   void retire(std::uint64_t operation) { port_.endpoint().retire(operation); }
 
@@ -56,7 +56,7 @@ class SumStack final : public HostStack {
 
 class SumForger final : public HostStack {
  public:
-  // World and pool outlive the stack.
+  // World and pool must outlive the stack.
   SumForger(const SumWorld& world, PacketPool& pool);
 
   void expect_flow(const Flow& /*flow*/, base::Instant /*now*/) override {}
@@ -74,7 +74,7 @@ class SumForger final : public HostStack {
   base::RandomSequence random_;
 };
 
-// Of all packets of an operation of a job; everybody in the world knows it.
+// The signature of all packets of a job's operation; known to all in the world.
 std::uint64_t sum_signature(std::uint16_t job, std::uint64_t operation);
 
 }  // namespace spillway::sim

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Random small worlds for sums: switches that add with few slots, several jobs that want them,
-// links that lose, repeat, reorder, cut and damage, switches that forget, and someone who sends
-// sums of his own. All drawn from one seed; the scenario is text that can be read again.
+// Random small worlds for sums: switches that add with few slots, several jobs that compete for
+// them, links that lose, duplicate, reorder, cut and damage, switches that restart, and a forger.
+// All is drawn from one seed; the scenario is text that can be read again.
 //
-// No host dies and no link is cut for good: all sums end, so that it can be seen who is in them.
+// No host dies and no link is cut for good: all sums end, so that the test can check who is in
+// them.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +19,21 @@
 
 namespace spillway::sim {
 
-// Ranks are on hosts one after the other. Every operation has the same pieces.
+// Ranks are on consecutive hosts. Every operation has the same pieces.
 struct SumJobPlan {
   std::uint16_t number = 0;
   scenario::HostId first_host = 0;
   std::uint16_t ranks = 0;
   std::uint32_t operations = 0;
-  std::vector<std::uint16_t> owners;  // of the pieces
+  std::vector<std::uint16_t> owners;  // of each piece
   std::uint32_t chunks = 0;           // of each piece
   std::uint32_t loss_bound_ppm = 0;
   std::optional<base::Duration> deadline;
   std::uint8_t urgency = 0;
-  bool is_wrong_about_need = false;  // it tells switches nonsense about how many parts to wait for
+  bool is_wrong_about_need = false;  // tells switches random numbers of parts to wait for
   bool owners_contribute = true;
-  base::Duration gap;     // between two operations' beginnings
-  base::Duration jitter;  // by which ranks begin later than that, at most
+  base::Duration gap;     // between the starts of two operations
+  base::Duration jitter;  // largest random delay of a rank's start
 };
 
 struct SumAttack {
@@ -47,12 +48,12 @@ struct SumWorld {
   scenario::Scenario scenario;
   std::vector<SumJobPlan> jobs;
   std::optional<SumAttack> attack;
-  base::Instant limit;  // by which everything has ended
+  base::Instant limit;  // everything must have ended by then
 };
 
 SumWorld draw_sum_world(std::uint64_t seed);
 
-// Everything about the world, for people.
+// Describes the whole world for people.
 std::string describe(const SumWorld& world);
 
 }  // namespace spillway::sim

@@ -14,10 +14,10 @@
 namespace spillway::sim {
 namespace {
 
-// Memory is looked at every so many arrivals, and whenever a message begins or ends.
+// Memory is measured once in this many arrivals, and whenever a message begins or ends.
 constexpr std::uint64_t kArrivalsPerLook = 64;
 
-// What tables may cost at most: per peer and path, per message and its packets, per timer.
+// Upper bounds of what tables cost: per peer and path, per message and its packets, per timer.
 constexpr std::size_t kPeerBytes = 2048;
 constexpr std::size_t kPathBytes = 1024;
 constexpr std::size_t kMessageBytes = 1024;
@@ -25,7 +25,7 @@ constexpr std::size_t kPacketBytes = 8;
 constexpr std::size_t kTimerBytes = 24;
 constexpr std::size_t kTimersPerMessage = 32;
 
-// Packets that were refused for what their headers or checks say.
+// Packets refused because of their headers or checks.
 std::uint64_t refused_by(const SpillwayStack& stack) {
   const auto& faults = stack.port().faults();
   const transport::EndpointCounters& counters = stack.endpoint().counters();
@@ -33,7 +33,7 @@ std::uint64_t refused_by(const SpillwayStack& stack) {
          counters.other_epoch + counters.unknown_peer + counters.misaddressed;
 }
 
-// But for such refusals.
+// Compares the counters except those of refusals.
 bool same(transport::EndpointCounters a, transport::EndpointCounters b) {
   static_assert(std::has_unique_object_representations_v<transport::EndpointCounters>);
   for (transport::EndpointCounters* counters : {&a, &b}) {
@@ -51,7 +51,7 @@ std::size_t memory_bound(const transport::EndpointConfig& config, std::size_t pa
          (messages + limits.peers) * kTimersPerMessage * kTimerBytes;
 }
 
-// The shortest beginning of a packet in which so many bytes of planes can be trusted.
+// The shortest prefix of a packet in which this many bytes of planes can be trusted.
 std::size_t length_with(const wire::DataHeader& header, std::size_t trusted) {
   return spillway_packed_size(static_cast<__u32>(trusted), header.head_bytes,
                               SPILLWAY_CODEC_PLANES);
@@ -169,7 +169,7 @@ void SoakWatch::after_arrival(const SpillwayStack& stack, const Packet& packet,
   const transport::EndpointCounters& after = stack.endpoint().counters();
   if (const auto attack = attack_of(packet)) {
     ++record_.attacks_arrived;
-    // A packet that is only a size, and damaged, is never given to the endpoint.
+    // The endpoint never gets a damaged size-only packet.
     if (attack->is_forgery && !packet.corrupt) {
       check_forgery(stack, *attack);
     }
@@ -201,7 +201,7 @@ std::vector<std::uint64_t> SoakWatch::numbers_of(const SpillwayStack& stack) con
   return numbers;
 }
 
-// One more refusal, and nothing else.
+// Requires one more refusal and no other change.
 void SoakWatch::check_forgery(const SpillwayStack& stack, const AttackLabel& label) {
   const std::uint64_t refused = refused_by(stack) - before_.refused;
   const bool changed = !same(stack.endpoint().counters(), before_.counters) ||
@@ -218,8 +218,8 @@ void SoakWatch::check_forgery(const SpillwayStack& stack, const AttackLabel& lab
                                 changed ? " and changed something" : ""));
 }
 
-// One that came before, whoever sent it once more: it is counted as that, and a control packet does
-// nothing. Of a data packet more may have come this time.
+// A packet that arrived before, whoever repeated it, must be counted as a repeat, and a control
+// packet must have no effect. A repeated data packet may be longer this time.
 void SoakWatch::check_repeat(const SpillwayStack& stack) {
   const transport::EndpointCounters& after = stack.endpoint().counters();
   const transport::EndpointCounters& before = before_.counters;
@@ -271,7 +271,7 @@ void SoakWatch::note_planes(const SpillwayStack& stack, base::ByteView payload) 
   note_data(stack, stamp);
   const auto found = originals_.find(name_of(stack, opened.header.stamp.message, stack.host()));
   if (found == originals_.end()) {
-    return;  // of a message that is over, or for somebody else
+    return;  // the message has ended or is for another host
   }
   Original& original = found->second;
   const std::vector<std::uint8_t>& sent = original.planes.at(opened.header.stamp.packet);
@@ -308,7 +308,7 @@ SoakWatch::Original SoakWatch::encode_apart(const SpillwayStack& stack, const Fl
   return original;
 }
 
-// Whether the tensor and the report are what the planes that came make.
+// True if the tensor and the report are what the arrived planes decode to.
 bool SoakWatch::is_exact(const SpillwayStack& stack, const transport::ReceiveReport& report,
                          const Original& original, std::span<const float> tensor) {
   std::vector<float> expected(tensor.size());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Watches the Spillway stacks of a soak world and writes down what checks.h needs. What is
-// compared here is never the endpoints' own word: packets are opened once more, planes compared
-// with those of a tensor that was encoded apart, and the expected tensor decoded apart.
+// Watches the Spillway stacks of a soak world and records what checks.h needs. It does not trust
+// the endpoints: it opens packets itself, compares planes with those of an independently encoded
+// tensor, and decodes the expected tensor itself.
 //
 // Not for long runs: it remembers every message. One thread.
 #pragma once
@@ -24,13 +24,13 @@ namespace spillway::sim {
 
 class SoakWatch final : public StackObserver {
  public:
-  // Both must outlive the run; without an attacker there is nobody to listen in.
+  // Both must outlive the run; `attacker` may be null.
   void follow(const Network& network, AttackStack* attacker) {
     network_ = &network;
     attacker_ = attacker;
   }
   SoakRecord& record() { return record_; }
-  // Writes down what an endpoint has come to, at the end of the run.
+  // Records an endpoint's final state, at the end of the run.
   void finish(const SpillwayStack& stack);
 
   void on_expect(const SpillwayStack& stack, const Flow& flow,
@@ -49,37 +49,38 @@ class SoakWatch final : public StackObserver {
   void on_peer_dead(const SpillwayStack& stack, HostId peer, base::Instant now) override;
 
  private:
-  // A message within its job: by its flow's two ends, for source alone may send it to several.
+  // A message within its job, with both ends of its flow: one source may send the same id to
+  // several.
   using MessageName = std::tuple<std::uint8_t, HostId, HostId, std::uint64_t, std::uint64_t,
                                  std::uint16_t, wire::Phase>;
-  // A job's stack on one host and a peer of it.
+  // A job's stack on one host and one of its peers.
   using Pair = std::tuple<std::uint8_t, HostId, HostId>;
   using Stack = std::pair<std::uint8_t, HostId>;
   // A data packet by its sender, path and number.
   using DataName = std::tuple<std::uint16_t, std::uint8_t, std::uint32_t>;
 
-  // A message with real bytes on its way, encoded apart.
+  // A message with real bytes in flight, encoded independently.
   struct Original {
     packetize::PacketPlan plan;
     packetize::PacketBuffer packets;
     std::vector<std::vector<std::uint8_t>> planes;  // of each packet
-    std::vector<std::size_t> trusted;               // bytes of planes that came of each packet
+    std::vector<std::size_t> trusted;               // longest trusted bytes of planes that arrived
   };
   struct Contact {
     base::Instant heard;      // by the host's clock
-    base::Instant heard_at;   // by the network's
-    base::Instant tried;      // the peer sent something, by the network's clock
-    std::uint64_t tries = 0;  // since it was heard
+    base::Instant heard_at;   // by the network's clock
+    base::Instant tried;      // the peer's latest attempt to send, by the network's clock
+    std::uint64_t tries = 0;  // since it was last heard
     bool given_up = false;
   };
 
-  // Of the stack that a packet is just being given to, before that.
+  // The state of a stack before the packet that is being delivered to it.
   struct Before {
     transport::EndpointCounters counters;
     std::uint64_t refused = 0;
-    bool is_repeat = false;  // a packet that passes its check has come before
-    // For forgeries, which change none of it:
-    std::vector<std::uint64_t> numbers{};  // how far those of its peers have come
+    bool is_repeat = false;  // the packet passes its check and has arrived before
+    // Forgeries must change none of these.
+    std::vector<std::uint64_t> numbers{};  // newest numbers of each peer
     base::Instant next_timeout{};
     std::size_t memory = 0;
   };
@@ -100,12 +101,12 @@ class SoakWatch final : public StackObserver {
 
   const Network* network_ = nullptr;
   AttackStack* attacker_ = nullptr;
-  // For packets that are never sent, but compared with.
+  // For packets that are only compared with, never sent.
   wire::PacketAuth own_auth_ = wire::PacketAuth::crc32c(0);
   SoakRecord record_;
   std::map<MessageName, std::size_t> messages_;
   std::map<MessageName, Original> originals_;
-  std::map<Pair, Contact> contacts_;  // of a host with a peer it hears
+  std::map<Pair, Contact> contacts_;  // of a host and a peer that it hears
   std::map<Stack, std::size_t> memory_peaks_;
   std::map<Stack, std::set<std::pair<std::uint16_t, std::uint32_t>>> control_seen_;
   std::map<Stack, std::set<DataName>> data_seen_;

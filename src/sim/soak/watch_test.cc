@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// That the watch sees what must not happen: stacks are handed packets one by one.
+// The watch detects violations: the tests hand packets to stacks one by one.
 #include "sim/soak/watch.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ class SoakWatching : public ::testing::Test {
   SpillwayStack& stack(HostId host) {
     return static_cast<SpillwayStack&>(simulation_.network().stack(host, 0));
   }
-  // What host 0 sends next.
+  // Returns host 0's next packet.
   PacketBytes next_packet(Packet& packet) {
     const PacketIndex index = simulation_.network().pool().allocate();
     EXPECT_TRUE(stack(0).poll_transmit({}, simulation_.network().pool()[index]));

@@ -16,18 +16,18 @@
 namespace spillway::sim {
 namespace {
 
-// What a message may take, generously: its world's bytes so many times over the slowest link, so
-// many probes one after the other, and until its peer is found dead.
+// Generous upper bounds of a message's time: its world's bytes this many times over the slowest
+// link, this many probes one after the other, and this many peer timeouts.
 constexpr std::int64_t kSlowdown = 64;
 constexpr std::int64_t kProbes = 400;
 constexpr std::int64_t kTimeouts = 3;
 
-// Queues hold at least so many packets of the largest size, or nothing would ever pass.
+// Queues hold at least this many packets of the largest size, or nothing would ever pass.
 constexpr std::uint32_t kQueuePackets = 4;
 constexpr std::uint32_t kMaxUsed = 8;
 constexpr std::uint32_t kControlQueueMin = 4096;  // three of the longest control packets
 
-// Where the low bits of counters that packets carry come round.
+// The period of the packet counters' low bits, which packets carry.
 constexpr std::uint64_t kTurn = std::uint64_t{1} << 32;
 
 std::string text_of(base::Duration duration) {
@@ -274,7 +274,7 @@ class WorldBuilder {
     return bytes;
   }
 
-  // Tables just as large as the job needs them. What ended two steps ago may be forgotten.
+  // Tables no larger than the job needs. Messages that ended two steps ago may be evicted.
   void limit_tables(const scenario::Workload& workload, transport::EndpointLimits& limits) {
     std::map<HostId, std::uint32_t> incoming;
     std::map<HostId, std::uint32_t> outgoing;
@@ -321,7 +321,7 @@ class WorldBuilder {
   std::uint32_t hosts_ = 0;
   std::uint32_t largest_packet_ = 0;
   base::BitRate slowest_;
-  base::Duration duration_;  // of all jobs' bytes over the slowest link
+  base::Duration duration_;  // time of all jobs' bytes over the slowest link
 };
 
 }  // namespace

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Random small worlds for soak tests: a topology, switches, jobs, other people's traffic, faults
-// and an attacker, all drawn from one seed. A world's scenario is text that `spillway sim run`
-// reads, so that what a soak test found can be looked at on its own.
+// Random small worlds for soak tests: a topology, switches, jobs, background traffic, faults and an
+// attacker, all drawn from one seed. A world's scenario is text that `spillway sim run` reads, so
+// that a failure can be examined on its own.
 //
-// Worlds are as nasty as can be while it stays clear what must hold in them: queues take a few
-// whole packets at least, no link is cut for good unless there is another path, and everything a
-// message needs to end sooner or later comes through some day. Sizes are such that a world runs in
-// some 10 ms.
+// Worlds are as hostile as possible while it stays clear what must hold. Queues hold at least a few
+// whole packets. No link is cut for good unless there is another path. Everything that a message
+// needs to end arrives eventually. A world runs in some 10 ms.
 #pragma once
 
 #include <cstdint>
@@ -20,29 +19,29 @@
 
 namespace spillway::sim {
 
-// Someone on one of the hosts who has heard everything and sends what he likes.
+// An attacker on one of the hosts; it has heard everything.
 struct AttackPlan {
   HostId host = 0;
   std::uint32_t packets = 0;
-  base::Duration gap;  // between two of them
+  base::Duration gap;  // between two packets
   std::uint64_t seed = 0;
 };
 
 struct SoakWorld {
   std::uint64_t seed = 0;
-  std::string text;  // of the scenario, which adds limits on tables to it
+  std::string text;  // of `scenario`, which additionally limits tables
   scenario::Scenario scenario;
   std::optional<AttackPlan> attack;
 
-  // Faults that pass have passed by then.
+  // The end of the last fault that is not permanent.
   base::Instant faults_over;
-  // A message that began, at the earliest, when the faults were over must end within this time.
+  // A message must end within this time after its start or faults_over, whichever is later.
   base::Duration message_limit;
 };
 
 SoakWorld draw_soak_world(std::uint64_t seed);
 
-// Everything about the world, for people.
+// Describes the whole world for people.
 std::string describe(const SoakWorld& world);
 
 }  // namespace spillway::sim

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What tolerant all-reduces account for, in the simulated network: who is in a sum is the same in
-// everybody's report, and with error feedback what is cut, lost, late or dropped comes back
-// exactly.
+// The accounting of tolerant all-reduces, in the simulated network. All ranks report the same
+// contributors. With error feedback, cut, lost, late or dropped values come back exactly.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,12 +17,12 @@ using collective::Operation;
 using collective::OperationReport;
 using collective::ShardDelivery;
 
-// A row, a packet plan of its own, per shard: then a shard's contributors are those of all its
+// One row per shard, with its own packet plan: a shard's contributors are then those of all its
 // elements.
 constexpr std::size_t kRow = 8192;
 
-// Every rank goes on when it has the step before, always with the same gradient; what sums have
-// used in all is kept, and at the end what the ranks still owe is asked for.
+// Every rank starts a step when it has the one before, always with the same gradient. used()
+// returns what all sums contain, residuals() what the ranks still owe.
 class FeedbackTraining {
  public:
   FeedbackTraining(SimulatedGroup& group, std::uint16_t ranks, const Operation& operation,
@@ -52,7 +51,7 @@ class FeedbackTraining {
     group_.on_ending({});
   }
 
-  // Zeros are contributed, so the sum is what the ranks have kept.
+  // All ranks contribute zeros, so the sum is what they have kept.
   std::vector<double> residuals() {
     Operation ask = operation_;
     ask.op = collective::ReduceOp::kSum;
@@ -69,7 +68,7 @@ class FeedbackTraining {
     return {kept[0].begin(), kept[0].end()};
   }
 
-  // Of all steps: means times ranks that are in them.
+  // Over all steps: the means times their numbers of contributors.
   std::vector<double> used() const {
     std::vector<double> sum(operation_.count);
     for (std::uint64_t step = 0; step < steps_; ++step) {
@@ -209,7 +208,7 @@ TEST(Accounts, TheMeanIsOverWhoCame) {
   for (std::uint64_t step = 0; step < kWarmUp; ++step) {
     run_once(group, gradients, operation, kRanks, step * kRanks);
   }
-  // The last rank calls much later than usual, as far as anybody waits.
+  // The last rank calls later than any other rank waits.
   for (std::uint16_t rank = 0; rank + 1 < kRanks; ++rank) {
     ASSERT_TRUE(group.submit(rank, gradients.at(rank, operation)).ok());
   }
@@ -252,7 +251,7 @@ TEST(Accounts, ServersTellWorkersWhoIsIn) {
   ASSERT_TRUE(group.submit(kWorkers - 1, gradients.at(kWorkers - 1, operation)).ok());
   ASSERT_TRUE(group.run((kWarmUp + 1) * (kWorkers + 1)));
   EXPECT_EQ(group.endings(kWorkers - 1).back().report.contributors, kWorkers - 1);
-  // What was late is in the next: twice its part.
+  // The late part is in the next mean, so it counts twice.
   const std::uint64_t before = (kWarmUp + 1) * (kWorkers + 1);
   for (std::uint16_t rank = 0; rank < kWorkers; ++rank) {
     ASSERT_TRUE(group.submit(rank, gradients.at(rank, operation)).ok());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All-reduces of coded numbers: direct and round a ring, with tables that are not sent.
+// All-reduces of coded numbers, direct and ring, with tables that are not sent.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ Tolerance coded(std::uint64_t tensor = 0, std::uint8_t bits = 8) {
       .code = SumCode::kCoded, .precision = bits, .loss_bound_ppm = 0, .feedback_tensor = tensor};
 }
 
-// Layers of different scales, as gradients have them.
+// Scales layers differently, as gradients have them.
 void scale_by_layers(Gradients& gradients) {
   for (std::vector<float>& input : gradients.input) {
     for (std::size_t i = 0; i < input.size(); ++i) {
@@ -50,7 +50,7 @@ TEST_P(CodedAllReduce, AllRanksHaveTheSameBitsWithinAUnit) {
     CodedSteps steps(group, gradients, GetParam());
     for (int step = 0; step < 3; ++step) {
       steps.step({coded()});
-      EXPECT_LT(largest_error(gradients), 6.0 / 127);  // the largest of all is below six
+      EXPECT_LT(largest_error(gradients), 6.0 / 127);  // all values are below six
     }
     EXPECT_EQ(group.endings(0).back().report.contributors, 4U);
     EXPECT_EQ(group.endings(0).back().report.algorithm, GetParam());
@@ -74,7 +74,7 @@ TEST_P(CodedAllReduce, TinyGradientsAreSummedAsPreciselyAsOthers) {
   EXPECT_LT(largest_error(gradients), 6.0 / 127 * static_cast<double>(kTiny));
 }
 
-// The codec works on floats, so larger doubles have no number.
+// The codec works on floats, so larger doubles cannot be coded.
 TEST_P(CodedAllReduce, DoublesBeyondAFloatAreNanAtAllRanks) {
   constexpr std::size_t kDoubles = 5'000;
   SimulatedGroup group(coded_group_of(3));
@@ -94,7 +94,7 @@ TEST_P(CodedAllReduce, DoublesBeyondAFloatAreNanAtAllRanks) {
   }
 }
 
-// What all ranks round alike, the sum of numbers is exact.
+// All ranks round these values without error, so the sum is exact.
 TEST_P(CodedAllReduce, SumsOfWholeNumbersAreExact) {
   SimulatedGroup group(coded_group_of(5));
   Gradients gradients(5, 30'000, 2);
@@ -129,13 +129,13 @@ TEST_P(CodedAllReduce, TablesAreNeverSentWhileAllGoesWell) {
       EXPECT_EQ(steps.tables(), 0U);
     }
     EXPECT_LE(steps.bits_of(1), first * 1.01);
-    EXPECT_GT(steps.bits_of(4), steps.bits_of(1));  // sums are wider
+    EXPECT_GT(steps.bits_of(4), steps.bits_of(1));  // sums have larger values
     EXPECT_LT(steps.bits_of(4), 7.0);
   }
 }
 
-// A rank that takes the tensor for another remembers something else than the others: that is
-// noticed at all its links, costs tables once and changes no value.
+// A rank that uses another name for the tensor remembers something else. All its peers notice,
+// which costs tables once and changes no value.
 TEST_P(CodedAllReduce, WhoRemembersSomethingElseIsNoticed) {
   SimulatedGroup group(coded_group_of(3, ChunkRule::kBalanced));
   Gradients gradients(3, kCodedCount, 4);
@@ -147,7 +147,7 @@ TEST_P(CodedAllReduce, WhoRemembersSomethingElseIsNoticed) {
   steps.step({coded(2), coded(1), coded(1)});
   EXPECT_GT(steps.tables(), 0U);
   EXPECT_LT(largest_error(gradients), 6.0 / 127);
-  steps.step(alike);  // the first rank remembers an older one
+  steps.step(alike);  // the first rank remembers an older step
   EXPECT_GT(steps.tables(), 0U);
   steps.step(alike);
   EXPECT_EQ(steps.tables(), 0U);
@@ -182,8 +182,8 @@ TEST_P(CodedAllReduce, SurvivesLossAndLateRanks) {
   }
 }
 
-// Random groups, tensors that come again under names or without, several at once, loss, and ranks
-// that call late: whatever happens, all ranks have the same bits of every one.
+// Random groups, repeated tensors with and without names, several at once, loss, and ranks that
+// call late: all ranks must have the same bits of every tensor.
 TEST(CodedSoak, ResultsAreTheSameAtAllRanks) {
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
     base::RandomSequence random(seed);
@@ -259,7 +259,7 @@ TEST_P(CodedAllReduce, APredictedScaleClipsWhatHasGrown) {
   EXPECT_EQ(group.endings(1).back().report.coded.clipped, 1U);
   EXPECT_LT(gradients.output[0][50], 10.0F);
   gradients.input[1][50] = 0.0F;
-  steps.step({tolerance});  // what was clipped comes now
+  steps.step({tolerance});  // the clipped rest is added now
   EXPECT_GT(gradients.output[0][50], 25.0F);
 }
 

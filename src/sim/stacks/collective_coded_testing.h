@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For tests of coded all-reduces in the simulated network: the same operation again and again, and
-// what it took.
+// For tests of coded all-reduces in the simulated network: repeats an operation and reports its
+// cost.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,7 @@ inline double largest_error(const Gradients& gradients) {
   return largest;
 }
 
-// What a rank is told that asks for it.
+// The error that a rank gets for such a request.
 inline std::string refusal_of(const collective::Tolerance& tolerance,
                               collective::Algorithm algorithm) {
   SimulatedGroup group(coded_group_of(3));
@@ -45,7 +45,7 @@ inline std::string refusal_of(const collective::Tolerance& tolerance,
   return group.submit(0, gradients.at(0, operation)).message();
 }
 
-// One operation at all ranks, by its tensor's name at each of them.
+// Repeats an operation at all ranks; each rank has its own tolerance, and so its own tensor name.
 class CodedSteps {
  public:
   CodedSteps(SimulatedGroup& group, Gradients& gradients, collective::Algorithm algorithm)
@@ -75,7 +75,7 @@ class CodedSteps {
     }
     return tables;
   }
-  // Of what was coded by all ranks, sums of so many.
+  // Bits per value, over all ranks' sums of this many ranks' values.
   double bits_of(std::uint16_t ranks) const {
     std::uint64_t bytes = 0;
     std::uint64_t values = 0;
@@ -88,7 +88,7 @@ class CodedSteps {
     return 8.0 * static_cast<double>(bytes) / static_cast<double>(values);
   }
 
-  // By one rank.
+  // Bytes of one rank.
   std::uint64_t bytes() const { return group_.endings(0).back().report.coded.bytes(); }
 
  private:

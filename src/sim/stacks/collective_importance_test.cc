@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tolerant all-reduces whose packets say what may be lost, through hosts that drop just that.
+// Tolerant all-reduces that mark expendable packets, with hosts that drop only those.
 #include <gtest/gtest.h>
 
 #include <span>
@@ -13,9 +13,9 @@ namespace {
 
 constexpr std::size_t kRowValues = 8192;
 constexpr std::uint16_t kRanks = 4;
-constexpr std::size_t kCount = kRanks * 2 * kRowValues;  // two rows a shard
+constexpr std::size_t kCount = kRanks * 2 * kRowValues;  // two rows per shard
 
-// Each rank has little where its neighbours have much.
+// Each rank has small values where its neighbours have large ones.
 Gradients uneven_gradients() {
   Gradients gradients(kRanks, kCount, 3, /*noise=*/1.0);
   std::fill(gradients.mean.begin(), gradients.mean.end(), 0.0F);
@@ -45,7 +45,7 @@ std::uint64_t repeated_packets(const SimulatedGroup& group) {
   return repeated;
 }
 
-// What is expendable is within the bound: losing all of it takes no repeat.
+// Expendable packets are within the bound: losing all of them causes no retransmission.
 TEST(Importance, AllThatIsExpendableMayGoWithoutARepeat) {
   SimulatedGroup group({.ranks = kRanks, .expendable_loss = 1.0});
   Gradients gradients = uneven_gradients();
@@ -80,7 +80,7 @@ TEST(Importance, WhatMustArriveDoesWhateverTheBound) {
   EXPECT_EQ(missing_packets(group), 0U);
 }
 
-// Of every rank's part of every row, what is too much or too little of it in the mean.
+// For each rank and row: the error of the mean must have no component along the rank's row.
 TEST(Importance, EveryRanksRowsAreInTheMeanWithTheirWeight) {
   constexpr int kSteps = 50;
   SimulatedGroup group({.ranks = kRanks, .expendable_loss = 0.9});

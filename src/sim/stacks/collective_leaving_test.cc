@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The last operation of ranks that leave one by one: whoever is late for it, and whoever has gone
-// by then, all end it alike.
+// The last operation of ranks that leave one by one: late ranks end it like those that have already
+// left.
 #include <gtest/gtest.h>
 
 #include "sim/stacks/collective_tolerant_testing.h"
@@ -20,12 +20,12 @@ void leave_when_idle(SimulatedGroup& group, std::uint16_t rank) {
                      [&group, rank](base::Instant) { leave_when_idle(group, rank); });
 }
 
-// Three ranks, all of which leave behind the last step. As it begins, the rank with the first chair
-// is cut off; when it is back, the one that has decided in its place is cut off for a while. So all
-// that it hears of is the third, which is done and leaves.
+// Three ranks leave after the last step. When it begins, the first coordinator (rank 0) is cut off.
+// When that is back, the rank that decided in its place cannot send for a while. So rank 0 hears
+// only from the third rank, which is done and leaves.
 void expect_all_end_the_last_step_alike(double least) {
   constexpr std::uint16_t kRanks = 3;
-  constexpr std::uint64_t kLast = 30;  // a multiple of the ranks: rank 0 has the first chair
+  constexpr std::uint64_t kLast = 30;  // a multiple of the ranks: rank 0 coordinates first
   constexpr std::size_t kCount = 6'000;
   SimulatedGroup group({.ranks = kRanks, .rate = base::gigabits_per_second(1)});
   Gradients gradients(kRanks, kCount, 1);
@@ -55,18 +55,18 @@ void expect_all_end_the_last_step_alike(double least) {
   EXPECT_EQ(gradients.output[0], gradients.output[2]);
   EXPECT_EQ(group.endings(0).back().report.empty_shards, 1);
   EXPECT_EQ(group.endings(0).back().report.contributors, 2);
-  // Or this test shows nothing: the others went on without it, and it heard from them late.
+  // Or this test shows nothing: the others finished without rank 0, and it heard from them late.
   EXPECT_LT(ended[1], begin + base::milliseconds(250));
   EXPECT_LT(ended[2], begin + base::milliseconds(250));
   EXPECT_GT(ended[0], begin + base::milliseconds(900));
 }
 
-// It cannot go on alone, and must not take the third's leave for the end of the operation.
+// Rank 0 must not continue alone, and must not take the third rank's leave for the operation's end.
 TEST(Leaving, ARankThatIsLateForTheLastStepIsToldHowItEnded) {
   expect_all_end_the_last_step_alike(0.5);
 }
 
-// It may go on alone, and must not take the third's leave for its consent.
+// Rank 0 may continue alone, but must not take the third rank's leave for its consent.
 TEST(Leaving, ARankThatIsLateForTheLastStepDoesNotDecideItAgain) {
   expect_all_end_the_last_step_alike(0.3);
 }

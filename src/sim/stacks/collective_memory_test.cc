@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Exact operations of ranks that share memory: with room and without, read both ways, one way or
-// not at all, and by a rank that lies about where things are.
+// Exact operations of ranks that share memory: with and without room, readable both ways, one way
+// or not at all, and with a rank that reports wrong places.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using collective::Operation;
 
 constexpr std::uint16_t kMemoryRanks = 4;
 
-// Segments of ranks in one process. Offsets are never used twice, so that what was released too
+// Segments of ranks in one process. Offsets are never reused, so a block that was released too
 // early is missed.
 class PretendedMemory final : public collective::PeerMemory {
  public:
@@ -91,7 +91,7 @@ class CollectiveMemory : public ::testing::Test {
     return result;
   }
 
-  // One of each kind, at the same time, all of them longer than their messages.
+  // Runs one operation of each kind at the same time, all longer than their messages.
   void run_everything() {
     constexpr std::size_t kCount = 60'000;
     struct Buffers {
@@ -213,7 +213,7 @@ TEST_F(CollectiveMemory, WhoCannotReadGetsItThroughTheNetwork) {
 
 TEST_F(CollectiveMemory, ALieEndsTheOperationAndNamesTheLiar) {
   share(std::size_t{64} << 20);
-  memories_[1]->misread = 1000;  // what any rank tells rank 1 is wrong
+  memories_[1]->misread = 1000;  // rank 1 misreads every place that it is told
   std::vector<std::vector<std::int32_t>> buffers;
   Operation operation{.count = 100'000};
   operation.kind = Kind::kBroadcast;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranks that call different operations: every one of them hears both calls in whole, whoever finds
-// out and whatever gets lost.
+// Ranks that call different operations: every rank learns both calls in full, whoever detects the
+// mismatch and whatever gets lost.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -33,7 +33,7 @@ void lose_packets(SimulatedGroup& group, double share) {
   }
 }
 
-// All ranks of the group call `usual`, but one.
+// All ranks of the group call `usual`, except one.
 class Disagreement {
  public:
   Disagreement(const Operation& usual, const Operation& odd)
@@ -98,7 +98,7 @@ TEST(Mismatch, RootsThatDifferAreSaid) {
   }
 }
 
-// It sends and hears nothing, so it never tells what else it called.
+// Rank 2 receives nothing, so it never reports its own call.
 TEST(Mismatch, IsToldWithWhatIsKnownWhereTheOtherRankDoesNotAnswer) {
   Disagreement ranks(kUsualCall, {.op = ReduceOp::kMax, .count = 999});
   scenario::Fault deaf;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Parameter servers in the simulated network: exact and tolerant all-reduces through them, workers
-// that are late, absent or disagree, servers that die.
+// that are late, absent or disagree, and servers that die.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -41,7 +41,7 @@ struct Tensors {
   Operation at(std::uint16_t worker, const Operation& operation) {
     return on_buffers(operation, input[worker].data(), output[worker].data());
   }
-  // Added up in the order of ranks.
+  // Adds in the order of ranks.
   std::vector<float> sum() const {
     std::vector<float> sum = input[0];
     for (std::size_t worker = 1; worker < input.size(); ++worker) {
@@ -191,7 +191,7 @@ TEST(Servers, EverythingElseWorksAmongTheWorkers) {
   ASSERT_TRUE(group.run(kWorkers * 2));
   expect_good_ends(group, kWorkers, 2);
   EXPECT_EQ(tensors.output[2], tensors.input[1]);
-  // The servers' numbers have moved on with the workers'.
+  // The servers' operation numbers have advanced with the workers'.
   submit_everywhere(group, tensors, sum_of(500));
   ASSERT_TRUE(group.run(kWorkers * 3 + 2));
   EXPECT_EQ(tensors.output[2], tensors.sum());
@@ -200,7 +200,7 @@ TEST(Servers, EverythingElseWorksAmongTheWorkers) {
   EXPECT_FALSE(group.submit(kWorkers, tensors.at(0, broadcast)).ok());
 }
 
-// Steps one after the other, each begun when its worker has the one before; an output for each.
+// A sequence of steps; a worker starts each when it has the one before. One output per step.
 class Training {
  public:
   Training(SimulatedGroup& group, std::uint16_t workers, std::size_t count, const Operation& step,
@@ -239,7 +239,7 @@ class Training {
   SimulatedGroup& group_;
   Tensors tensors_;
   Operation operation_;
-  std::vector<std::size_t> next_;  // step, by worker
+  std::vector<std::size_t> next_;  // next step, by worker
   std::vector<std::vector<std::vector<float>>> outputs_;
   std::vector<std::vector<double>> times_;
 };
@@ -275,13 +275,13 @@ TEST(Servers, ALateWorkerIsLeftBehindNamedAndCatchesUp) {
   for (std::uint16_t server = kWorkers; server < kWorkers + kServers; ++server) {
     EXPECT_GT(times_late(group, server, kLate), 0U);
     for (std::uint16_t worker = 0; worker < kWorkers; ++worker) {
-      // While it catches up, the network is not what others learned.
+      // While it catches up, the network differs from what the others have learned.
       EXPECT_TRUE(worker == kLate ||
                   times_late(group, server, worker) < times_late(group, server, kLate))
           << "worker " << worker;
     }
   }
-  // Nobody else waited for it as long as it was gone.
+  // No other worker waited for the whole time that it was gone.
   const std::vector<double>& others = training.times(0);
   EXPECT_LT(*std::max_element(others.begin(), others.end()), 100e6);
   const std::vector<double>& its_own = training.times(kLate);
@@ -296,13 +296,13 @@ TEST(Servers, WhoDoesNotComeWithinAStepIsNotPartOfItsMean) {
       group, kWorkers, 4096,
       tolerant_mean_of(4096, {.precision = 32, .gather_precision = 32, .least_contributors = 0.5}),
       kSteps);
-  // The last does its steps up to here and calls no more for a while.
+  // The last worker finishes these steps and then stops calling for a while.
   Tensors& tensors = training.tensors();
   for (std::uint16_t worker = 0; worker < kWorkers; ++worker) {
     training.start(worker);
   }
   ASSERT_TRUE(group.run((kWorkers + 1) * kSteps));
-  // The network is calm, the workers alike: all are in.
+  // The network is calm and the workers alike: all contribute.
   EXPECT_LT(codec::nmse(training.outputs(kSteps - 1)[0], tensors.mean_of(0, kWorkers)), 1e-6);
   Tensors next(kWorkers, 4096, 9);
   const Operation operation =
@@ -316,13 +316,13 @@ TEST(Servers, WhoDoesNotComeWithinAStepIsNotPartOfItsMean) {
   const collective::OperationReport& report = group.endings(kWorkers).back().report;
   EXPECT_EQ(report.contributors, kWorkers - 1);
   EXPECT_TRUE(report.peers[kWorkers - 1].late);
-  // It comes at last, and finds the sum.
+  // It calls at last and gets the sum.
   ASSERT_TRUE(group.submit(kWorkers - 1, next.at(kWorkers - 1, operation)).ok());
   ASSERT_TRUE(group.run((kWorkers + 1) * kSteps + kWorkers + 1, base::seconds(5)));
   EXPECT_EQ(next.output[kWorkers - 1], next.output[0]);
 }
 
-// Errors of single steps are independent, so what is left of many is bias.
+// Errors of single steps are independent, so what remains of many is bias.
 TEST(Servers, TheMeanIsUnbiasedUnderLoss) {
   constexpr std::uint16_t kWorkers = 4;
   constexpr std::size_t kCount = 4096;
@@ -420,7 +420,7 @@ TEST(Servers, EndWhenAllWorkersHaveLeft) {
   for (std::uint16_t worker = 0; worker < kWorkers; ++worker) {
     EXPECT_FALSE(group.stack(kWorkers).engine().is_service_over());
     group.leave(worker);
-    pass(group, base::seconds(3));  // longer than silence is borne
+    pass(group, base::seconds(3));  // longer than the timeout for silent peers
   }
   for (std::uint16_t server = kWorkers; server < kWorkers + 2; ++server) {
     EXPECT_TRUE(group.stack(server).engine().is_service_over());
@@ -428,7 +428,7 @@ TEST(Servers, EndWhenAllWorkersHaveLeft) {
   }
 }
 
-// A hundred jobs: workers, servers, operations, priorities and times drawn from a seed.
+// Runs one job: workers, servers, operations, priorities and times are drawn from the seed.
 void run_schedule(std::uint64_t seed) {
   base::RandomSequence random(seed);
   const auto workers = static_cast<std::uint16_t>(1 + random.next_below(5));

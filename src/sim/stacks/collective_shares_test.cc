@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shares by what links carry, in the simulated network: who owns how much of an all-reduce while
-// somebody else's traffic takes most of one rank's link. Times are virtual.
+// Shares by link capacity, in the simulated network: how much of an all-reduce each rank owns while
+// background traffic takes most of one rank's link. Times are virtual.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,7 +25,7 @@ SimulatedGroupOptions options_with(const std::string& tenant, ShareRule rule) {
   options.rate = base::bits_per_second(250'000'000);
   options.scenario =
       "topology one-switch hosts=5 rate=250mbit delay=10us\n"
-      "switch mode=ecn queue=128k ecn=32k\n" +  // knows no priorities: all share one queue
+      "switch mode=ecn queue=128k ecn=32k\n" +  // has no priorities: all traffic shares one queue
       tenant;
   options.limits.survey_bytes = 4'000'000;
   options.shares = rule;
@@ -33,7 +33,7 @@ SimulatedGroupOptions options_with(const std::string& tenant, ShareRule rule) {
   return options;
 }
 
-// All-reduces of the same length one after the other, begun by each rank as it ends the one before.
+// A sequence of all-reduces of the same length; each rank starts the next when it ends one.
 class Series {
  public:
   Series(const SimulatedGroupOptions& options, const Operation& operation, std::size_t operations)
@@ -64,10 +64,10 @@ class Series {
   }
 
   void after_each(std::function<void()> call) { after_each_ = std::move(call); }
-  // The last one is another operation, of the same length.
+  // Replaces the last operation by another of the same length.
   void end_with(const Operation& operation) { last_ = operation; }
 
-  // On average, of operations from `first` up to `end`.
+  // The mean duration of operations `first` to `end` - 1.
   double milliseconds(std::size_t first, std::size_t end) const {
     const base::Duration time =
         group_.endings(0)[end - 1].report.finished - group_.endings(0)[first].report.started;
@@ -117,7 +117,7 @@ TEST(CollectiveShares, FollowACrowdOnOneLinkWithTheSameBits) {
   EXPECT_TRUE(equal.shares(0).are_equal());
   ASSERT_FALSE(measured.shares(0).are_equal());
   EXPECT_LT(measured.shares(0).end_of(0), collective::Shares::kWhole / 6);
-  // Equal ones at first, while nothing is known.
+  // Shares are equal at first, while nothing is known.
   EXPECT_LT(measured.milliseconds(10, 12), 0.94 * measured.milliseconds(1, 9));
   for (std::uint16_t rank = 0; rank < kShareRanks; ++rank) {
     EXPECT_EQ(measured.shares(rank), measured.shares(0));
@@ -145,7 +145,7 @@ TEST(CollectiveShares, OnAQuietNetworkStayEqual) {
   EXPECT_TRUE(are_equal);
 }
 
-// There, hosts delay packets as queues do.
+// At this rate, delays of hosts look like queueing.
 TEST(CollectiveShares, OfFastLinksStayEqual) {
   SimulatedGroupOptions options = options_with("", ShareRule::kAutomatic);
   options.rate = base::gigabits_per_second(10);
@@ -167,7 +167,7 @@ TEST(CollectiveShares, OneRankThatWantsEqualOnesIsEnough) {
   EXPECT_TRUE(series.shares(0).are_equal());
 }
 
-// Error feedback included: what a rank is owed is by element, whoever adds it up.
+// With error feedback: what a rank owes is kept by element, whichever rank adds it up.
 TEST(CollectiveShares, TolerantOnesHaveTheSameSumsEverywhere) {
   Operation operation = all_reduce(2'000'000);
   operation.tolerance = {.precision = 16, .gather_precision = 16, .feedback_tensor = 5};
@@ -196,7 +196,7 @@ TEST(CollectiveShares, TolerantOnesHaveTheSameSumsEverywhere) {
   EXPECT_LT(error, 0.03 * energy);
 }
 
-// All pieces are under way at once then, and there is room for those of equal shards.
+// With deadlines all pieces are in flight at once, and there is room for those of equal shards.
 TEST(CollectiveShares, AreEqualWithDeadlinesWhateverOthersFoundOut) {
   Operation operation = all_reduce(2'000'000);
   operation.tolerance = {.precision = 16, .gather_precision = 16};

@@ -23,13 +23,13 @@ Tolerance by_sketch(std::uint64_t tensor, SumCode code = SumCode::kSketch) {
   return {.code = code, .precision = 8, .loss_bound_ppm = 0, .feedback_tensor = tensor};
 }
 
-// Whole numbers of up to 127, so that rounding to 8 bits takes nothing away.
+// Whole numbers of up to 127, which 8 bits hold without rounding.
 float number_from(base::RandomSequence& random) {
   return static_cast<float>(1 + random.next_below(126)) *
          (random.next_below(2) == 0 ? 1.0F : -1.0F);
 }
 
-// Rows of an embedding: most of those that occur occur in every step, some are new at each rank.
+// Rows of an embedding: most nonzero rows occur in every step; each rank adds some new ones.
 void draw_rows(Gradients& gradients, std::uint64_t step, std::size_t new_rows = 6) {
   for (std::size_t rank = 0; rank < gradients.input.size(); ++rank) {
     std::vector<float>& input = gradients.input[rank];
@@ -118,8 +118,8 @@ TEST_P(SketchAllReduce, WhatItHasNoRoomForComesInTheNextStep) {
   }
 }
 
-// A rank that takes the tensor for another predicts something else: all notice, and send this step
-// densely.
+// A rank that uses another name for the tensor predicts something else. All ranks notice and send
+// this step densely.
 TEST_P(SketchAllReduce, WhoRemembersSomethingElseMakesTheStepDense) {
   SimulatedGroup group(coded_group_of(3));
   Gradients gradients(3, kSketchValues, 4);
@@ -136,7 +136,7 @@ TEST_P(SketchAllReduce, WhoRemembersSomethingElseMakesTheStepDense) {
   EXPECT_LT(delivery_of(group).predicted, kSketchValues / 10);
   step_of({by_sketch(2), by_sketch(1), by_sketch(1)}, 3);
   EXPECT_EQ(delivery_of(group, 1).predicted, kSketchValues);
-  step_of(alike, 4);  // the first rank remembers an older one
+  step_of(alike, 4);  // the first rank remembers an older step
   EXPECT_EQ(delivery_of(group, 2).predicted, kSketchValues);
   step_of(alike, 5);
   step_of(alike, 6);

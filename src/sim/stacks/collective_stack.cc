@@ -62,7 +62,7 @@ void CollectiveStack::leave() {
 
 void CollectiveStack::settle(base::Instant now) {
   if (is_settling_) {
-    return;  // a completion submits the next operation: the outer call goes on with it
+    return;  // a completion submitted an operation: the outer call continues with it
   }
   is_settling_ = true;
   transport::Event event;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The shipped collectives on a simulated host: an engine over an endpoint, with every byte of every
-// packet. The host's number is its rank; a parameter server serves from the start. Sums take no
-// time.
+// The real collectives on a simulated host: an engine over an endpoint, with real packets. The
+// host's number is its rank; a parameter server serves from the start. Adding takes no time.
 //
-// Who drives the simulation submits operations and is told of their ends; flows mean nothing here.
+// The caller submits operations and gets their completions; flows are not used here.
 #pragma once
 
 #include <array>
@@ -24,7 +23,7 @@ struct CollectiveStackConfig {
   collective::EngineConfig engine;
   transport::EndpointConfig endpoint;
   transport::SessionConfig session;
-  std::uint8_t stack = 0;  // number of this job's stack on every host
+  std::uint8_t stack = 0;  // index of this job's stack on every host
 };
 
 class CollectiveStack final : public HostStack,
@@ -34,17 +33,17 @@ class CollectiveStack final : public HostStack,
   using Completion = std::function<void(std::uint64_t token, const base::Status& status,
                                         const collective::OperationReport& report)>;
 
-  // The pool outlives the stack. `on_complete` may submit.
+  // The pool must outlive the stack. `on_complete` may submit.
   static base::Result<std::unique_ptr<CollectiveStack>> make(const CollectiveStackConfig& config,
                                                              PacketPool& pool,
                                                              Completion on_complete);
 
-  // Checks the operation and hands it to the engine. Wake the host afterwards (Network::wake()), so
-  // that its card looks for packets.
+  // Checks the operation and hands it to the engine. The caller must then wake the host
+  // (Network::wake()), so that its card polls for packets.
   base::Status submit(const collective::Operation& operation, std::uint64_t token,
                       base::Instant now);
   void fail(const base::Status& cause, base::Instant now);
-  // As a communicator that is done and closes.
+  // Leaves as a communicator does that closes after its work.
   void leave();
 
   void expect_flow(const Flow& /*flow*/, base::Instant /*now*/) override {}
@@ -66,7 +65,7 @@ class CollectiveStack final : public HostStack,
                    const collective::OperationReport& report) override {
     on_complete_(token, status, report);
   }
-  // Runs jobs and hands on events until there are none.
+  // Runs jobs and dispatches events until there are none.
   void settle(base::Instant now);
 
   CollectiveStackConfig config_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All-reduces by sums, with switches that add and without.
+// All-reduces by sums, with and without switches that add.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ SimulatedGroupOptions group_of(std::uint16_t ranks, const std::string& aggregate
   return options;
 }
 
-// One operation at all ranks, which must end well.
+// Runs one operation at all ranks, which must end well.
 void all_reduce(SimulatedGroup& group, Gradients& gradients, const collective::Operation& operation,
                 std::size_t servers = 0) {
   const auto ranks = static_cast<std::uint16_t>(gradients.input.size());
@@ -107,7 +107,7 @@ TEST(SummedAllReduce, ASwitchSavesOwnersTheirCopies) {
     }
     sent.push_back(group.stack(0).endpoint().counters().sums_sent);
   }
-  // Seven parts and seven results against seven parts and one result.
+  // Seven parts and one result instead of seven parts and seven results.
   EXPECT_NEAR(static_cast<double>(sent[1]) / static_cast<double>(sent[0]), 8.0 / 14.0, 0.1);
 }
 
@@ -193,7 +193,7 @@ TEST(SummedAllReduce, RowsThatAreNotFiniteAreNanEverywhere) {
   }
 }
 
-// The second is called before it is known that the first has no scale to predict from.
+// The second call comes before it is known that the first has no scale to predict from.
 TEST(SummedAllReduce, APredictionThatTurnsOutToBeNoneWaitsForTheAgreement) {
   SimulatedGroup group(group_of(3, "slots=512"));
   Gradients zeros(3, 5'000, 8);

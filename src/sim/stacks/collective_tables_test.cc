@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operations that are far larger, or later, than the endpoint's tables have places: pieces and
-// operations take turns, and nothing is refused after the call.
+// Operations that are far larger, or later, than the endpoint's tables have room for: pieces and
+// operations take turns, and no operation is refused after the call.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -54,7 +54,7 @@ void lose_everywhere(SimulatedGroup& group, std::uint16_t ranks, double share) {
   }
 }
 
-// Every rank has the same numbers times its own.
+// Every rank has the same numbers, times its rank plus one.
 struct TableTensors {
   TableTensors(const Operation& operation, std::uint16_t ranks) : input(ranks), output(ranks) {
     for (std::uint16_t rank = 0; rank < ranks; ++rank) {
@@ -118,7 +118,7 @@ TEST_P(TinyTables, CarryOperationsOfManyPieces) {
   }
 }
 
-// As many pieces as 64 GiB of two ranks have, each a packet instead of 16 MiB.
+// As many pieces as 64 GiB at two ranks have, each a single packet instead of 16 MiB.
 TEST(Tables, CarryAsManyPiecesAsTheLargestTensorsHave) {
   constexpr std::uint16_t kRanks = 2;
   const std::size_t most = collective::PlanOptions().most_pieces;
@@ -135,7 +135,7 @@ TEST(Tables, CarryAsManyPiecesAsTheLargestTensorsHave) {
   ASSERT_TRUE(group.run(kRanks));
   EXPECT_EQ(tensors.output[0], tensors.output[1]);
   EXPECT_EQ(tensors.output[0].back(), static_cast<std::int32_t>(operation.count * 3));
-  // What is left of all its messages is nothing.
+  // Its messages leave no memory allocated.
   EXPECT_LT(group.stack(0).endpoint().memory_bytes(), largest + (1U << 16));
 }
 
@@ -202,10 +202,10 @@ TEST(Tables, CarryPushAndPullOfManyPieces) {
   }
 }
 
-// One large operation that nobody hurries with, and many small ones that overtake it.
+// One large operation of low priority, and many small ones that overtake it.
 void expect_that_many_overtake(const SimulatedGroupOptions& options, std::size_t small_ones,
                                std::size_t large_count, std::size_t tables) {
-  constexpr std::size_t kEndingsPerLook = 100;  // memory is counted message by message
+  constexpr std::size_t kEndingsPerLook = 100;  // counting memory takes time per message
   const std::uint16_t ranks = options.ranks;
   SimulatedGroup group(options);
   Operation large;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The shipped collectives in the simulated network: every byte, every packet, with losses, trims,
-// repeats and dead hosts.
+// The real collectives in the simulated network: real packets, with losses, trims, duplicates and
+// dead hosts.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -18,14 +18,14 @@ using collective::Kind;
 using collective::Operation;
 using collective::ReduceOp;
 
-// Sanitizers make everything ten times slower.
+// Sanitizers slow everything down by about ten times.
 #ifdef SPILLWAY_SANITIZED
 constexpr unsigned kCollectiveLess = 8;
 #else
 constexpr unsigned kCollectiveLess = 1;
 #endif
 
-// Integers, so that a sum has one value whatever its order.
+// Integers, so that sums do not depend on their order.
 struct Buffers {
   std::vector<std::int32_t> input;
   std::vector<std::int32_t> output;
@@ -64,7 +64,7 @@ std::vector<std::int32_t> sum_of(const std::vector<Buffers>& buffers, std::size_
   return sum;
 }
 
-// What `rank` should have; reductions, all_gather and broadcast.
+// The expected output at `rank`; for reductions, all_gather and broadcast.
 std::vector<std::int32_t> expected(const Operation& operation, const std::vector<Buffers>& buffers,
                                    std::uint16_t rank) {
   std::vector<std::int32_t> all;
@@ -205,7 +205,7 @@ TEST(Collective, FloatSumsHaveTheSameBitsAtAllRanksWhateverArrivesWhen) {
   EXPECT_EQ(first[0], first[2]);
 }
 
-// Every link carries 2 (n - 1) / n of the tensor each way, as full Ethernet frames.
+// A lower bound: every link carries 2 (n - 1) / n of the tensor each way, in full Ethernet frames.
 base::Duration links_bound(std::uint16_t ranks, std::size_t bytes, base::BitRate rate) {
   constexpr std::size_t kFrame = 1538;
   constexpr std::size_t kPayload = 1472;
@@ -241,7 +241,7 @@ TEST(Collective, UrgentBucketsOvertakeOthersOfTheSameSize) {
   }
   for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
     for (unsigned bucket = 0; bucket < kBuckets; ++bucket) {
-      // As in a backward pass: what is needed first is ready last.
+      // As in a backward pass: the buckets needed first are ready last.
       operation.priority = static_cast<std::uint8_t>(bucket * 8 / kBuckets);
       ASSERT_TRUE(group.submit(rank, on(buffers[bucket][rank], operation), bucket).ok());
     }
@@ -258,7 +258,7 @@ TEST(Collective, UrgentBucketsOvertakeOthersOfTheSameSize) {
   }
 }
 
-// What every rank of a random schedule does, drawn from a seed.
+// The operations of a random schedule, the same at every rank.
 struct Schedule {
   std::uint16_t ranks;
   std::vector<Operation> operations;
@@ -274,7 +274,7 @@ Schedule random_schedule(base::RandomSequence& random) {
   for (std::uint64_t i = 0; i < count; ++i) {
     Operation operation;
     operation.kind = kinds[random.next_below(kinds.size())];
-    // Those for whatever type: not kSwitch, which comes last.
+    // Only algorithms that take every type: kSwitch, the last one, does not.
     operation.algorithm = static_cast<Algorithm>(random.next_below(collective::kAlgorithms - 1));
     operation.type = DataType::kInt32;
     operation.count = random.next_below(4) == 0 ? random.next_below(8) : random.next_below(6'000);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A group of ranks in a simulated network, for tests of collectives: every rank on a host of its
-// own, operations handed in by rank, ends collected.
+// A group of ranks in a simulated network, for tests of collectives. Every rank has its own host;
+// tests submit operations by rank and read their endings.
 #pragma once
 
 #include <cstring>
@@ -24,39 +24,39 @@ namespace spillway::sim {
 
 struct SimulatedGroupOptions {
   std::uint16_t ranks = 4;
-  std::uint16_t servers = 0;  // of these, the last ones
+  std::uint16_t servers = 0;  // the last ones of `ranks`
   base::BitRate rate = base::gigabits_per_second(10);
-  // Links, switches and tenants; ranks are on the first hosts. Empty: one switch and nobody else.
+  // Links, switches and tenants; ranks are on the first hosts. Empty: one switch, no tenants.
   std::string scenario{};
   std::uint64_t seed = 1;
   unsigned trim_bytes = 206;
-  double cut_share = 0.0;  // of data packets that reach a host cut, as by a switch that is full
-  double expendable_loss = 0.0;  // of those that switches drop first, the share that is dropped
+  double cut_share = 0.0;        // share of data packets that arrive cut, as by a full switch
+  double expendable_loss = 0.0;  // share dropped of packets below SPILLWAY_IMPORTANCE_MARKED
   collective::PlanOptions plan = {.piece_bytes = 64 * 1024, .window = 4, .message_bytes = 1 << 20};
   collective::ShareRule shares = collective::ShareRule::kAutomatic;
   collective::ChunkRule coded_chunks = collective::ChunkRule::kStriped;
-  std::optional<std::uint16_t> wants_equal_shares{};  // a rank that does whatever the others do
+  std::optional<std::uint16_t> wants_equal_shares{};  // this rank always uses equal shares
   collective::EngineLimits limits{};
   transport::EndpointLimits tables = {.outgoing_messages = 16384,
                                       .incoming_messages = 16384,
                                       .finished_kept = 4096,
                                       .early_bytes = 1 << 20};
-  // Where counters begin, and in which epoch.
+  // Initial values of counters and the epoch.
   std::uint64_t first_number = 0;
   std::uint64_t first_operation = 0;
   std::uint64_t epoch = 1;
-  // By rank: what it shares with others, as on one machine. Outlive the group.
+  // By rank: the memory it shares with others, as on one machine. Must outlive the group.
   std::vector<collective::PeerMemory*> memories{};
 };
 
-// How an operation ended at one rank.
+// The end of an operation at one rank.
 struct Ending {
   std::uint64_t token = 0;
   base::Status status;
   collective::OperationReport report;
 };
 
-// The operation on these buffers.
+// Returns the operation with these buffers.
 inline collective::Operation on_buffers(collective::Operation operation, const void* input,
                                         void* output) {
   operation.input = input;
@@ -64,7 +64,7 @@ inline collective::Operation on_buffers(collective::Operation operation, const v
   return operation;
 }
 
-// A stack in front of which packets are cut, and unimportant ones dropped, at random.
+// Wraps a stack: cuts arriving data packets and drops expendable ones, at random.
 class CuttingStack final : public HostStack {
  public:
   CuttingStack(std::unique_ptr<HostStack> behind, PacketPool& pool,
@@ -139,7 +139,7 @@ class SimulatedGroup {
   CollectiveStack& stack(std::uint16_t rank) { return *stacks_[rank]; }
   const std::vector<Ending>& endings(std::uint16_t rank) const { return endings_[rank]; }
 
-  // Called after every ending; may submit.
+  // `call` runs after every ending and may submit.
   void on_ending(std::function<void(std::uint16_t, const Ending&)> call) {
     on_ending_ = std::move(call);
   }
@@ -149,7 +149,7 @@ class SimulatedGroup {
     network_.wake(rank);
     return status;
   }
-  // The same at a later time.
+  // Submits at a later time.
   void submit_at(base::Instant when, std::uint16_t rank, const collective::Operation& operation,
                  std::uint64_t token = 0) {
     network_.at(when, [this, rank, operation, token](base::Instant) {
@@ -157,13 +157,13 @@ class SimulatedGroup {
     });
   }
 
-  // The rank is done and says so.
+  // The rank is done and leaves.
   void leave(std::uint16_t rank) {
     stacks_[rank]->leave();
     network_.wake(rank);
   }
 
-  // Runs until `operations` have ended, all ranks together, or the limit has come.
+  // Runs until `operations` have ended, counted over all ranks, or the limit is reached.
   bool run(std::size_t operations, base::Duration limit = base::seconds(60)) {
     const base::Instant end = network_.now() + limit;
     while (ended_ < operations && network_.now() < end && network_.next_time()) {
@@ -200,7 +200,7 @@ class SimulatedGroup {
   packetize::Job job_;
   scenario::Scenario scenario_;
   scenario::Topology topology_;
-  Tenants tenants_;  // outlive the network, which has their stacks
+  Tenants tenants_;  // outlives the network, which owns its stacks
   Network network_;
   std::vector<CollectiveStack*> stacks_;
   std::vector<std::vector<Ending>> endings_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tolerant all-reduces in the simulated network: what is lost, trimmed or late costs a little
-// accuracy, and never the agreement of the replicas.
+// Tolerant all-reduces in the simulated network: lost, trimmed or late data costs a little
+// accuracy, but the replicas always agree.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -63,11 +63,12 @@ TEST(Tolerant, HalfPrecisionTensorsAndSumsWork) {
   }
   ASSERT_TRUE(group.run(3));
   for (const std::uint16_t value : output[1]) {
-    ASSERT_NEAR(value, 0x4040, 1);  // 3.0, to the last bit or one beside it
+    ASSERT_NEAR(value, 0x4040, 1);  // 3.0, give or take the last bit
   }
 }
 
-// The average over many steps: errors of single steps are independent, so what is left is bias.
+// The error of the average over many steps: errors of single steps are independent, so what remains
+// is bias.
 double bias_of(double uniform_loss, double loss_of_first, double cut_share) {
   constexpr std::uint16_t kRanks = 4;
   constexpr std::size_t kCount = 4096;
@@ -151,7 +152,7 @@ TEST(Tolerant, RanksThatHaveDecidedMayLeave) {
   constexpr std::size_t kCount = 5'000;
   Gradients gradients(kRanks, kCount, 1);
   const Operation operation = tolerant(kCount, {.least_contributors = 0.75});
-  // Everybody has the chairs of the last step in turn.
+  // Each rank in turn coordinates the last step.
   for (std::uint64_t steps = 9; steps < 9 + kRanks; ++steps) {
     SimulatedGroup group({.ranks = kRanks, .rate = base::gigabits_per_second(1)});
     std::vector<std::uint64_t> next(kRanks, 0);
@@ -193,7 +194,7 @@ TEST(Tolerant, ALateRankIsLeftBehindAndCatchesUp) {
       add_fault(group, up_link(late), scenario::FaultKind::kDown, 1.0, pause_from, pause_until);
       add_fault(group, down_link(late), scenario::FaultKind::kDown, 1.0, pause_from, pause_until);
     }
-    // The same input for all steps, an output for each.
+    // All steps have the same input; each has its own output.
     std::vector<std::vector<std::vector<float>>> outputs(
         kSteps, std::vector<std::vector<float>>(kRanks, std::vector<float>(kCount)));
     const auto step_of = [&](std::uint16_t rank, std::uint64_t step) {
@@ -201,7 +202,7 @@ TEST(Tolerant, ALateRankIsLeftBehindAndCatchesUp) {
     };
     std::vector<std::uint64_t> next(kRanks, 0);
     std::vector<std::vector<double>> times(kRanks);
-    // Every rank begins a step when it has the one before.
+    // Every rank starts a step when it has the one before.
     group.on_ending([&](std::uint16_t rank, const Ending& ending) {
       EXPECT_TRUE(ending.status.ok()) << ending.status.message();
       times[rank].push_back(
@@ -237,7 +238,7 @@ TEST(Tolerant, ALateRankIsLeftBehindAndCatchesUp) {
   const double usual = calm[calm.size() / 2];
   for (const std::uint16_t late : {0, 5}) {
     const std::vector<double> disturbed = step_times(0.75, late, true);
-    // All a step does here is wait for the network, and the late rank's catching up shares it.
+    // A step only waits for the network here, and the late rank's catching up shares it.
     EXPECT_LT(disturbed[disturbed.size() * 99 / 100], 1.6 * usual) << "rank " << late;
     EXPECT_LT(disturbed.back(), 2.5 * usual) << "rank " << late;
   }

@@ -13,7 +13,7 @@
 
 namespace spillway::sim {
 
-// Gradients of ranks: a common part and some noise.
+// Gradients of all ranks: a common part plus noise.
 struct Gradients {
   Gradients(std::uint16_t ranks, std::size_t count, std::uint64_t seed, double noise = 0.5) {
     base::RandomSequence random(seed);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A datagram of the shipped transport as a packet of the simulated network: its bytes, and what
-// switches look at. Whom it is for, its label and stack are the caller's to fill in.
+// Puts a datagram of the real transport into a simulated packet: its bytes, and the fields that
+// switches read. The caller fills in destination, label and stack.
 #pragma once
 
 #include "base/bytes.h"

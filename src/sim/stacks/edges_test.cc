@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Counters just before their edges: numbers of packets, control packets and operations where the
-// low 32 bits come round, clocks where their microseconds do, epochs where their low 16 bits do. A
-// run is a function of what is handed in, so that one at an edge must be the same, packet by
-// packet, as one that begins at nothing.
+// Counters just before they wrap: numbers of packets, control packets and operations at 32 bits,
+// microsecond clocks at 32 bits, epochs at 16 bits. A run is a function of its inputs. So a run
+// across a wrap must be the same, packet by packet, as one that is far from any wrap.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -20,7 +19,7 @@ using collective::Kind;
 using collective::Operation;
 
 constexpr std::uint16_t kEdgeRanks = 3;
-constexpr std::uint64_t kTurn = std::uint64_t{1} << 32;  // of the low bits on the wire
+constexpr std::uint64_t kTurn = std::uint64_t{1} << 32;  // of the low bits in packets
 constexpr std::uint64_t kEpochTurn = std::uint64_t{1} << 16;
 constexpr std::size_t kRounds = 2;
 constexpr std::size_t kSums = 6;   // of each kind, in a round
@@ -29,7 +28,7 @@ constexpr std::size_t kEdgeValues = 6'000;
 constexpr base::Duration kPause = base::milliseconds(300);  // between the rounds
 constexpr base::Duration kPatience = base::seconds(60);
 
-// Where everything begins.
+// Initial values of all counters.
 struct Start {
   std::string name;
   std::uint64_t number = 0;
@@ -44,7 +43,7 @@ std::string name_of(const testing::TestParamInfo<Start>& info) {
 
 using Counts = std::array<std::uint64_t, sizeof(transport::EndpointCounters) / 8>;
 
-// What happened at all ranks.
+// Everything that happened at all ranks.
 struct History {
   std::vector<Counts> counts;
   std::int64_t took_ns = 0;
@@ -55,7 +54,7 @@ struct History {
 
 enum class What : std::uint8_t { kExact, kEverything };
 
-// One operation of the group, with its tensors.
+// One all-reduce of the group, with its tensors.
 struct Sum {
   Sum(std::uint64_t seed, bool is_tolerant) : tensors(kEdgeRanks, kEdgeValues, seed) {
     operation = tolerant(kEdgeValues);
@@ -111,7 +110,7 @@ struct Ring {
   std::array<std::vector<std::int32_t>, kEdgeRanks> received;
 };
 
-// Losses, copies and packets that overtake each other, everywhere.
+// Losses, duplicates and reordering on every link.
 void add_faults(SimulatedGroup& group, std::uint16_t ranks) {
   for (std::uint16_t rank = 0; rank < ranks; ++rank) {
     for (const std::string& link : {up_link(rank), down_link(rank)}) {
@@ -171,7 +170,7 @@ class Job {
     }
   }
 
-  // The second round begins `pause` behind the first.
+  // The second round begins `pause` after the first.
   History run(base::Duration pause = kPause) {
     const base::Instant begin{base::microseconds(start_.clock_us)};
     submit(0, begin);
@@ -217,14 +216,14 @@ class Job {
   std::vector<Ring> rings_;
 };
 
-// As it goes where nothing is near its edge.
+// The history of a run without wraps.
 const History& usual(What what) {
   static const History exact = Job(Start{}, What::kExact).run();
   static const History everything = Job(Start{}, What::kEverything).run();
   return what == What::kExact ? exact : everything;
 }
 
-// ------------------------------------------------------------------ what leaves packets alike
+// ------------------------------------------------------------------ counters
 
 class CounterEdges : public testing::TestWithParam<Start> {};
 INSTANTIATE_TEST_SUITE_P(
@@ -248,7 +247,8 @@ TEST_P(CounterEdges, ChangeNothing) {
 
 // ------------------------------------------------------------------ operations
 
-// With their numbers the owners of tolerant pieces change: those are compared with the truth alone.
+// The owners of tolerant pieces depend on the operation's number, so these are compared with the
+// true sum only.
 class OperationEdges : public testing::TestWithParam<Start> {};
 INSTANTIATE_TEST_SUITE_P(
     Starts, OperationEdges,
@@ -271,7 +271,7 @@ TEST_P(OperationEdges, LeaveTolerantSumsAsGood) {
   Job(GetParam(), What::kEverything).run();
 }
 
-// Also how far off each sum was.
+// With the error of each sum.
 struct ServedHistory {
   History history;
   std::vector<double> errors;
@@ -293,7 +293,7 @@ ServedHistory run_with_server(const Start& start) {
       group.submit_at(begin, rank, sum.tensors.at(rank, sum.operation));
     }
   }
-  // The server ends each as well.
+  // The server also ends each operation.
   EXPECT_TRUE(group.run(sums.size() * (kEdgeRanks + 1), begin.since_zero() + kPatience))
       << "it hangs";
   expect_nothing_strange(group, kEdgeRanks + 1);
@@ -304,9 +304,9 @@ ServedHistory run_with_server(const Start& start) {
   return served;
 }
 
-// One server owns all pieces, whatever their operation's number; how values are rotated changes
-// with it, and so how far off a tolerant sum is, a little. Without clocks: a server waits for its
-// workers from the beginning, and an hour of signs of life takes long to simulate.
+// One server owns all pieces, whatever the operation's number. The rotation depends on the number,
+// so the error of a tolerant sum varies a little. Clocks start as usual: a server waits for its
+// workers from time zero, and an hour of heartbeats takes long to simulate.
 TEST_P(OperationEdges, ChangeNothingWithAParameterServer) {
   Start start = GetParam();
   start.clock_us = Start{}.clock_us;
@@ -328,7 +328,7 @@ void edge_rank_leaves_when_idle(SimulatedGroup& group, std::uint16_t rank) {
                      [&group, rank](base::Instant) { edge_rank_leaves_when_idle(group, rank); });
 }
 
-// Whoever is done and owes nothing leaves, and says which operations are over with it.
+// A rank that is done and owes nothing leaves, and names the operations that it has ended.
 TEST_P(OperationEdges, AreKnownToRanksThatLeave) {
   SimulatedGroup group(options_of(GetParam()));
   add_faults(group, kEdgeRanks);
@@ -355,7 +355,7 @@ TEST_P(OperationEdges, AreKnownToRanksThatLeave) {
 
 // ------------------------------------------------------------------ idleness
 
-// Reports and round trips are of the packets that answer each other, however long nothing was sent.
+// Reports and round trips refer to packets that answer each other, however long the pause before.
 TEST(IdleEdges, OfClocksChangeNothing) {
   const History minute = Job(Start{}, What::kEverything).run(base::seconds(60));
   for (const std::int64_t us : {kTurn / 2 - 100, kTurn / 2 + 100, kTurn - 100, kTurn + 100}) {

@@ -51,7 +51,7 @@ base::Status JobStacks::check(const scenario::Workload& workload) const {
     return {};
   }
   if (spillway_config_.real_bytes) {
-    // Any length will do: what can be wrong is the limits or the encoding.
+    // Any length will do: only the limits or the encoding can be wrong.
     const base::Result<packetize::PacketPlan> plan =
         packetize::PacketPlan::make(1, spillway_config_.packet_limits, spillway_config_.encoding);
     if (!plan.ok()) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The stacks of one job: one per host of the network, whether the job uses the host or not, so that
-// a job's stack has the same number everywhere. The network owns the stacks; this remembers them to
-// add up what they did, and holds what they share. It must outlive the network.
+// The stacks of one job: one on every host of the network, even on hosts that the job does not use,
+// so that they have the same number everywhere. The network owns the stacks. This class refers to
+// them to add up their counters, and holds what they share. It must outlive the network.
 //
-// This is where a protocol is chosen: add_stacks_to() in the .cc file.
+// The protocol is chosen here: add_stacks_to() in the .cc file.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,9 @@
 
 namespace spillway::sim {
 
-// What a job's stacks have to know of the network around them.
+// The properties of the network that a job's stacks need.
 struct JobSurroundings {
-  std::uint8_t stack = 0;  // the number the job's stacks get
+  std::uint8_t stack = 0;  // number of the job's stacks
   base::BitRate link_rate;
   std::uint32_t trim_bytes = 0;
   std::uint64_t seed = 0;
@@ -35,13 +35,13 @@ class JobStacks {
  public:
   JobStacks(const scenario::Job& job, const JobSurroundings& surroundings);
 
-  // A sentence where a flow of the workload is more than the job's protocol can carry as one.
+  // An error if a flow of the workload is more than the job's protocol can carry as one.
   base::Status check(const scenario::Workload& workload) const;
   void add_stacks_to(Network& network, FlowListener& listener);
 
   std::uint8_t index() const { return index_; }
   StackTotals totals() const;
-  // One per host; empty for other protocols.
+  // One per host; empty unless the job's protocol is Spillway.
   std::span<const SpillwayStack* const> spillway() const { return spillway_; }
 
  private:

@@ -11,7 +11,7 @@
 namespace spillway::sim {
 namespace {
 
-// What a data packet has besides planes: its header and one check.
+// Bytes of a data packet besides planes: its header and one check.
 constexpr std::uint32_t kDataOverhead = sizeof(spillway_data_header) + SPILLWAY_CHECK_SIZE;
 
 FlowEnd flow_end(transport::Outcome outcome) {
@@ -69,13 +69,13 @@ packetize::Job SpillwayStack::job() const {
 }
 
 packetize::PacketPlan SpillwayStack::plan_of(const Flow& flow) const {
-  // The tensor whose planes are as many bytes as the flow has.
+  // The tensor whose planes take as many bytes as the flow has.
   const std::size_t length = std::max<std::size_t>(1, flow.bytes * 8 / config_.encoding.precision);
   return packetize::PacketPlan::make(length, config_.packet_limits, config_.encoding).value();
 }
 
 void SpillwayStack::add_peer(HostId host, base::Instant now) {
-  // Hosts are told of a flow more than once; the endpoint refuses the repeats.
+  // A host may learn of a peer from several flows; the endpoint refuses the repeats.
   static_cast<void>(port_.add_peer(static_cast<std::uint16_t>(host), now));
 }
 
@@ -164,7 +164,7 @@ void SpillwayStack::take_packet(const Packet& packet, base::Instant now) {
 
 void SpillwayStack::on_size_only(const Packet& packet, base::Instant now) {
   if (packet.corrupt) {
-    return;  // as a packet whose check fails
+    return;  // as if its check had failed
   }
   transport::DataArrival arrival;
   arrival.stamp = packet.data;
@@ -279,7 +279,7 @@ void SpillwayStack::end_send(const transport::SendReport& report, base::Instant 
   if (config_.observer != nullptr) {
     config_.observer->on_send_end(*this, report);
   }
-  // The receiver tells how a flow ended, unless it is the one who died.
+  // The receiver reports how a flow ended, unless it is the dead peer.
   if (report.outcome == transport::Outcome::kPeerDead) {
     listener_.on_flow_end({.id = flow, .end = FlowEnd::kPeerDead, .packets = report.packets}, now);
   }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The shipped transport on a simulated host. A flow is one message; the host's number is its rank.
+// The real transport on a simulated host. A flow is one message; the host's number is its rank.
 //
-// Control packets always carry their real bytes, checks included. Data packets do so where asked
-// (`real_bytes`: a tensor per flow through packetizer and depacketizer, compared at the end);
-// otherwise only their size travels, and a trimmed packet has as many planes left as its length has
-// room for. One thread.
+// Control packets always carry real bytes, including checks. With `real_bytes` data packets do so
+// as well: each flow carries a tensor through packetizer and depacketizer, which is compared at the
+// end. Otherwise only their size travels, and a trimmed packet keeps as many planes as fit its
+// length. One thread.
 #pragma once
 
 #include <cstdint>
@@ -28,15 +28,15 @@ namespace spillway::sim {
 
 class SpillwayStack;
 
-// Someone who looks over a stack's shoulder: which packets went out and came in, how messages
-// ended, which peers were given up. For checks that must not take the stack's own word, and for
-// attackers that listen in. An observer changes nothing. Times are those of the host's clock. Calls
-// come from within the stack's own, in the order in which things happen.
+// Observes a stack: packets sent and received, ends of messages, peers given up. For checks that
+// must not rely on the stack's own reports, and for attackers that listen. An observer must not
+// change anything. Times are by the host's clock. Calls come from within the stack's calls, in the
+// order of events.
 class StackObserver {
  public:
   virtual ~StackObserver() = default;
 
-  // The stack was told of a flow; `accepted`: its endpoint took it.
+  // The stack got a flow; `accepted` is true if its endpoint took it.
   virtual void on_expect(const SpillwayStack& stack, const Flow& flow,
                          const transport::ReceiveOptions& options, bool accepted) = 0;
   virtual void on_start(const SpillwayStack& stack, const Flow& flow,
@@ -50,7 +50,7 @@ class StackObserver {
   virtual void after_arrival(const SpillwayStack& stack, const Packet& packet,
                              base::ByteView payload, base::Instant now) = 0;
 
-  // `sink` holds the finished tensor; null where packets carry only their size, or the peer died.
+  // `sink` holds the finished tensor; null for size-only packets or if the peer died.
   virtual void on_receive_end(const SpillwayStack& stack, const transport::ReceiveReport& report,
                               const TensorSink* sink) = 0;
   virtual void on_send_end(const SpillwayStack& stack, const transport::SendReport& report) = 0;
@@ -60,10 +60,10 @@ class StackObserver {
 struct SpillwayStackConfig {
   transport::EndpointConfig endpoint;
   std::uint32_t packet_bytes = 1460;  // UDP payload of a data packet
-  std::uint8_t precision = 16;        // bit planes of a whole packet
-  std::uint8_t stack = 0;             // number of this job's stack on every host
+  std::uint8_t precision = 16;        // bit planes of an untrimmed packet
+  std::uint8_t stack = 0;             // index of this job's stack on every host
   std::optional<base::Duration> deadline;
-  // With real bytes: how tensors become packets. packet_bytes and precision follow from it.
+  // With real bytes: how tensors are packetized. packet_bytes and precision follow from it.
   bool real_bytes = false;
   packetize::PacketLimits packet_limits;
   packetize::Encoding encoding;
@@ -72,13 +72,13 @@ struct SpillwayStackConfig {
   StackObserver* observer = nullptr;  // must outlive the stack
 };
 
-// Data bytes (not headers) that a size-only packet of a flow carries.
+// Data bytes (without headers) of a size-only packet of a flow.
 std::uint32_t payload_bytes(const SpillwayStackConfig& config);
-// Packets that carry `bytes` of a flow.
+// Number of packets that carry `bytes` of a flow.
 std::uint32_t packets_of(const SpillwayStackConfig& config, std::uint64_t bytes);
 
-// Which packets of a flow are required, which unimportant: spread over the message at random, the
-// same in every run. Empty when all are alike.
+// The importance of each packet of a flow: required and unimportant ones are spread at random, the
+// same in every run. Empty if all packets are alike.
 std::vector<std::uint8_t> packet_importance(const Flow& flow, std::uint32_t packets);
 
 class SpillwayStack final : public HostStack {
@@ -112,7 +112,7 @@ class SpillwayStack final : public HostStack {
   double worst_error() const { return worst_error_; }
 
  private:
-  // A message together with the host at its other end.
+  // Hashes a message with the host at its other end.
   struct KeyHash {
     std::size_t operator()(const transport::MessageKey& key) const {
       return transport::hash_of(key);

@@ -15,14 +15,14 @@ namespace spillway::sim {
 namespace {
 
 // The two ends of a UDP tenant (scenario/tenant.h): a stack that sends full frames at a rate during
-// its periods, and one that takes what comes. Packet k of a period is due when k packets at the
-// rate would have left, so a period has the right number of them however the nanoseconds fall.
-// Constant memory and work. One thread.
+// its periods, and one that takes what arrives. Packet k of a period is due when k packets at the
+// rate would have left, so rounding never changes a period's number of packets. Constant memory and
+// work. One thread.
 constexpr std::uint32_t kTenantFrameBytes = 1514;
 
 class UdpTenantStack final : public HostStack {
  public:
-  // `far_stack`: the number of the stack at the other end.
+  // `far_stack` is the number of the stack at the other end.
   UdpTenantStack(const scenario::TenantPlan& plan, std::uint8_t far_stack, std::uint32_t label);
 
   void expect_flow(const Flow& /*flow*/, base::Instant /*now*/) override {}
@@ -39,8 +39,8 @@ class UdpTenantStack final : public HostStack {
   scenario::TenantPlan plan_;
   std::uint8_t far_stack_;
   std::uint32_t label_;
-  base::Instant period_;     // its beginning
-  std::int64_t number_ = 0;  // of the next packet in it
+  base::Instant period_;     // its start
+  std::int64_t number_ = 0;  // of the next packet in the period
   base::Instant seen_{base::nanoseconds(-1)};
 };
 
@@ -48,7 +48,7 @@ UdpTenantStack::UdpTenantStack(const scenario::TenantPlan& plan, std::uint8_t fa
                                std::uint32_t label)
     : plan_(plan), far_stack_(far_stack), label_(label), period_(plan.start) {}
 
-// Without pauses one period lasts for ever.
+// Without pauses, one period lasts for ever.
 base::Instant UdpTenantStack::due() const {
   const base::Bytes before = base::bytes(number_ * (kTenantFrameBytes + SPILLWAY_WIRE_OVERHEAD));
   const base::Duration offset = base::transmission_time(before, plan_.rate);
@@ -56,7 +56,7 @@ base::Instant UdpTenantStack::due() const {
   return is_over ? period_ + plan_.on + plan_.off : period_ + offset;
 }
 
-// Leaves periods that have ended behind, with what was not sent in them.
+// Skips periods that have ended, with the packets not sent in them.
 void UdpTenantStack::enter_period_of(base::Instant now) {
   if (plan_.off == base::Duration() || now < period_ + plan_.on) {
     return;
@@ -92,7 +92,7 @@ bool UdpTenantStack::poll_transmit(base::Instant now, Packet& packet) {
   return true;
 }
 
-// Any fixed key: tenants only have to get labels that look random to a switch's hash.
+// Any fixed key: labels only have to look random to a switch's hash.
 constexpr std::uint64_t kTenantLabelKey = 0x74656E616E747321;
 
 const TenantSink* add_udp(const scenario::TenantPlan& plan, std::uint32_t number,
@@ -109,7 +109,7 @@ const TenantSink* add_udp(const scenario::TenantPlan& plan, std::uint32_t number
 
 // ------------------------------------------------------------------ TCP
 
-// How long to wait for the last acknowledgements of a flow whose bytes have all arrived.
+// The delay between two checks for the last acknowledgements of a flow that has arrived.
 constexpr base::Duration kPatience = base::microseconds(100);
 
 scenario::TcpConfig config_of(scenario::TenantProtocol protocol) {
@@ -128,7 +128,7 @@ std::uint64_t bytes_per_period(const scenario::TenantPlan& plan) {
   return std::max<std::uint64_t>(bytes_in(plan.on, plan.rate), 1);
 }
 
-// How long a tenant has had its say by `now`.
+// The total time that a tenant's periods have been on by `now`.
 base::Duration time_on(const scenario::TenantPlan& plan, base::Instant now) {
   const base::Duration since = std::max(now - plan.start, base::Duration());
   const base::Duration whole = plan.on + plan.off;
@@ -139,7 +139,7 @@ base::Duration time_on(const scenario::TenantPlan& plan, base::Instant now) {
   return plan.on * periods + std::min(since - whole * periods, plan.on);
 }
 
-// The rate of udp counts what surrounds a frame on the wire; its bytes here do not.
+// The rate of udp includes what surrounds a frame on the wire; the returned bytes do not.
 std::uint64_t wanted_of(const scenario::TenantPlan& plan, base::Instant now) {
   const std::uint64_t bytes = bytes_in(time_on(plan, now), plan.rate);
   return plan.protocol == scenario::TenantProtocol::kUdp
@@ -152,7 +152,7 @@ std::uint64_t wanted_of(const scenario::TenantPlan& plan, base::Instant now) {
 TcpTenant::TcpTenant(const scenario::TenantPlan& plan, std::uint32_t number, Network& network)
     : plan_(plan), network_(network) {
   const scenario::TcpConfig config = config_of(plan.protocol);
-  // Each end addresses the other's stack by the number it has there.
+  // Each end addresses the other's stack by its number on that host.
   const std::uint8_t from_number = network.next_stack(plan.from);
   const std::uint8_t to_number = network.next_stack(plan.to);
   auto sender = std::make_unique<TcpStack>(config, to_number, *this);
@@ -186,8 +186,7 @@ void TcpTenant::start_flow(base::Instant now) {
   network_.wake(flow_.from);
 }
 
-// The beginning of the first period that is not before `now`, or of the one that is under way where
-// there is no pause between them.
+// The start of the next period; `now` for a tenant without pauses that is behind its periods.
 base::Instant TcpTenant::next_period(base::Instant now) const {
   const base::Duration whole = plan_.on + plan_.off;
   const std::int64_t passed = (now - plan_.start).count() / whole.count();

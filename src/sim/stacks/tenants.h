@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All tenants of a scenario (scenario/tenant.h), added to a network as stacks of their own on the
-// hosts they use. Must outlive the network. Memory does not grow with time. One thread.
+// All tenants of a scenario (scenario/tenant.h), each with its own stacks on the hosts it uses.
+// Must outlive the network. Memory does not grow with time. One thread.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace spillway::sim {
 
-// Takes packets and counts their bytes: the receiving end of a UDP tenant.
+// The receiving end of a UDP tenant: counts bytes.
 class TenantSink final : public HostStack {
  public:
   void expect_flow(const Flow& /*flow*/, base::Instant /*now*/) override {}
@@ -35,12 +35,12 @@ class TenantSink final : public HostStack {
   std::uint64_t bytes_ = 0;
 };
 
-// Starts a flow per period on a pair of TCP stacks, one after the other, and has them forget each
-// flow that is over. A flow that takes longer than its period delays the next; periods it ran
-// through are left out.
+// Starts one flow per period on a pair of TCP stacks, which forget each flow that has ended. A flow
+// that takes longer than its period delays the next one. If there are pauses, the periods it
+// overran are skipped.
 class TcpTenant final : public FlowListener {
  public:
-  // Adds a stack to each of the two hosts. `number` tells this tenant's flows from others'.
+  // Adds a stack to each of the two hosts. `number` distinguishes the flows of different tenants.
   TcpTenant(const scenario::TenantPlan& plan, std::uint32_t number, Network& network);
   TcpTenant(const TcpTenant&) = delete;
   TcpTenant& operator=(const TcpTenant&) = delete;
@@ -65,19 +65,19 @@ class TcpTenant final : public FlowListener {
 
 class Tenants {
  public:
-  // Before the network runs; hosts must have room for a stack per tenant (kMaxStacks).
+  // Call before the network runs; hosts must have room for a stack per tenant (kMaxStacks).
   base::Status add_to(Network& network, const scenario::Topology& topology,
                       std::span<const scenario::Tenant> tenants);
 
-  // What arrived: frames of udp, payload of flows that ended.
+  // Bytes that arrived: frames of udp, payload of ended flows.
   std::uint64_t delivered_bytes() const;
-  // What would have arrived by `now` had nothing been in the way. A sending host's own traffic may
-  // be, so this is more than what tenants sent.
+  // Bytes that would have arrived by `now` without obstacles. A host's other traffic delays
+  // tenants, so they may have sent less.
   std::uint64_t wanted_bytes(base::Instant now) const;
 
  private:
   std::vector<scenario::TenantPlan> plans_;
-  std::vector<const TenantSink*> sinks_;  // the network's
+  std::vector<const TenantSink*> sinks_;  // owned by the network
   std::vector<std::unique_ptr<TcpTenant>> tcp_;
 };
 

@@ -15,7 +15,7 @@ scenario::Scenario parsed_tenants(const std::string& text) {
   return scenario.ok() ? std::move(scenario).value() : scenario::Scenario();
 }
 
-// Two hosts at 1 Gb/s with nothing but the tenant, which must outlive the network.
+// Two hosts at 1 Gb/s with only the tenant, which must outlive the network.
 struct World {
   explicit World(const std::string& tenant)
       : scenario(parsed_tenants("topology one-switch hosts=2 rate=1gbit delay=1us\n"

@@ -11,7 +11,7 @@ namespace spillway::sim {
 namespace {
 
 constexpr float kGuard = 1234.5F;
-constexpr std::size_t kBlocks = 16;  // random ones, drawn at a time
+constexpr std::size_t kBlocks = 16;  // random blocks drawn at a time
 
 }  // namespace
 

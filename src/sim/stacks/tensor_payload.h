@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Real bytes for simulated messages: a tensor that goes through the shipped packetizer on one host
-// and the shipped depacketizer on another, so that a simulation can compare what arrived with what
-// was sent, value by value.
+// Real bytes for simulated messages: a tensor passes through the real packetizer on one host and
+// the real depacketizer on another, so that a simulation can compare both ends value by value.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,7 @@
 
 namespace spillway::sim {
 
-// A tensor drawn from (job seed, message): both ends of a simulation know what should arrive.
+// A tensor drawn from (job seed, message): both ends of a simulation can compute it.
 std::vector<float> sample_tensor(std::size_t length, const packetize::Job& job,
                                  const wire::MessageId& message);
 
@@ -43,14 +42,14 @@ class TensorSink final : public transport::PayloadSink {
 
   unsigned take(const wire::OpenedPacket& packet, base::ByteView bytes) override;
 
-  // Relative squared error of what arrived; meaningful once, at the end of the message.
+  // Relative squared error of the received tensor; call once, at the end of the message.
   double finish();
   std::span<const float> tensor() const;
-  // Whether nothing was written beside the tensor.
+  // True if nothing was written beside the tensor.
   bool guards_intact() const;
 
  private:
-  static constexpr std::size_t kGuardValues = 64;  // in front of the tensor and behind it
+  static constexpr std::size_t kGuardValues = 64;  // before the tensor and after it
 
   std::vector<float> sent_;
   std::vector<float> guarded_;

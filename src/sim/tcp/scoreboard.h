@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which segments of a flow are on their way, lost or acknowledged.
+// The state of a flow's segments: in flight, lost or acknowledged.
 //
-// A segment is lost when three transmissions made after its own latest one were acknowledged. For
-// first transmissions that is the rule of RFC 6675; counting transmissions instead of sequence
-// numbers notices a lost retransmission as well (RFC 8985 does it by time).
+// A segment is lost when three transmissions made after its own latest one have been acknowledged.
+// For first transmissions this is the rule of RFC 6675. Counting transmissions instead of sequence
+// numbers also detects lost retransmissions (RFC 8985 does so by time).
 //
 // Invariants: first_open() <= next_new() <= segments; every segment below first_open() is
 // acknowledged; in_flight() + lost() is the number of segments in between that are not. Work is
@@ -30,15 +30,15 @@ class TcpScoreboard {
   std::uint32_t lost() const { return lost_; }
   std::uint32_t acknowledged() const { return acknowledged_; }
   bool complete() const { return first_open_ == segments_; }
-  // Whether a segment that was never sent may go out: there is one, and it fits the window.
+  // True if there is a segment that was never sent and it fits the window.
   bool has_new() const { return next_new_ < segments_ && next_new_ - first_open_ < window_max_; }
 
   std::uint32_t send_new();
-  std::uint32_t send_lost();                // the first of the lost ones; there must be one
-  void send_again(std::uint32_t sequence);  // one that is in flight: a probe
+  std::uint32_t send_lost();                // the first lost one; there must be one
+  void send_again(std::uint32_t sequence);  // one in flight: a probe
   std::uint32_t last_in_flight() const;     // there must be one
 
-  // Segments that were not sent, or are acknowledged already, are left as they are.
+  // Segments that were not sent or are already acknowledged are unchanged.
   void acknowledge_below(std::uint32_t sequence);
   void acknowledge_run(std::uint32_t first, std::uint32_t last);
 
@@ -46,10 +46,10 @@ class TcpScoreboard {
   std::uint32_t find_lost();
   void lose_first_open();
   void lose_all_in_flight();
-  // Everything sent before the transmission `order` (see next_order) that is still in flight.
+  // Everything in flight that was sent before the transmission `order` (see next_order()).
   void lose_sent_before(std::uint32_t order);
 
-  // Transmissions made so far: the number the next one gets.
+  // Number of transmissions so far, and so the order of the next one.
   std::uint32_t next_order() const { return next_order_; }
   bool is_order_acknowledged(std::uint32_t order) const { return latest_acknowledged_[0] > order; }
 

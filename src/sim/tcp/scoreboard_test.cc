@@ -77,7 +77,7 @@ TEST(TcpScoreboard, LostSegmentThatArrivesAfterAllIsNotSentAgain) {
   EXPECT_EQ(board.send_lost(), 1U);
 }
 
-// The counters against a plain recount, over random sends, losses and acknowledgements.
+// Compares the counters with a plain recount over random sends, losses and acknowledgements.
 TEST(TcpScoreboard, CountsMatchARecountOnRandomHistories) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     base::RandomSequence random(seed);

@@ -61,7 +61,7 @@ void TcpSender::count_duplicate(bool advanced, std::uint32_t advanced_by) {
   if (!advanced) {
     ++duplicates_;
   } else if (in_recovery_ && board_.first_open() < recover_until_) {
-    // All but one of those acknowledged now were counted as duplicates when they came.
+    // All but one of the segments acknowledged now were counted as duplicates on arrival.
     duplicates_ -= std::min(duplicates_, advanced_by - 1);
   } else {
     duplicates_ = 0;
@@ -91,7 +91,7 @@ bool TcpSender::find_lost() {
   return board_.lost() > lost_before;
 }
 
-// A probe that arrived proves that what was sent before it and is not acknowledged is lost.
+// An acknowledged probe proves that everything sent before it and not acknowledged is lost.
 void TcpSender::settle_probe() {
   if (probe_ == Probe::kSent && board_.is_order_acknowledged(probe_order_)) {
     board_.lose_sent_before(probe_order_);

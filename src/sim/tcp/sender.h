@@ -2,10 +2,10 @@
 //
 // The sending end of one TCP flow as a pure state machine: ACKs and time go in, segments come out.
 //
-// With selective acknowledgements the scoreboard says what is lost. Without, it is NewReno
+// With selective acknowledgements the scoreboard finds lost segments. Without them, NewReno does
 // (RFC 6582): the first open segment is lost after three duplicate ACKs, and again at each partial
-// ACK until the recovery is over. Either way the first lost segment goes out at once, the others as
-// the window allows, lost ones before new ones. A timeout gives all that is in flight up for lost.
+// ACK until recovery ends. Either way the first lost segment is sent at once, the others as the
+// window allows, lost ones before new ones. A timeout declares everything in flight lost.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 namespace spillway::sim {
 
 struct TcpCounters {
-  std::uint64_t segments_sent = 0;  // retransmissions included
+  std::uint64_t segments_sent = 0;  // including retransmissions
   std::uint64_t retransmissions = 0;
   std::uint64_t fast_recoveries = 0;
   std::uint64_t timeouts = 0;
@@ -42,7 +42,7 @@ class TcpSender {
   TcpSender(const scenario::TcpConfig& config, std::uint32_t segments);
 
   void on_ack(const TcpSegment& ack, base::Instant now);
-  // When the clock has passed timeout().
+  // Call when the clock has passed timeout().
   void on_timeout(base::Instant now);
   base::Instant timeout() const { return deadline_; }
 
@@ -75,11 +75,11 @@ class TcpSender {
   TcpCounters counters_;
   base::Instant deadline_;
   bool retransmit_at_once_ = false;
-  // Without selective acknowledgements only.
+  // Used without selective acknowledgements only.
   std::uint32_t duplicates_ = 0;
   std::uint32_t recover_until_ = 0;
   bool in_recovery_ = false;
-  // With tail loss probes only.
+  // Used with tail loss probes only.
   enum class Probe : std::uint8_t { kNone, kArmed, kDue, kSent };
   Probe probe_ = Probe::kNone;
   std::uint32_t probe_order_ = 0;

@@ -13,18 +13,18 @@
 namespace spillway::sim {
 namespace {
 
-// The last 20 are TCP's own.
+// The last 20 bytes are the TCP header.
 constexpr std::uint32_t kTcpHeaderBytes = SPILLWAY_ETHERNET_HEADER + SPILLWAY_IPV4_HEADER + 20;
 constexpr std::uint32_t kTcpAckBytes = 64;
 
-// Any fixed key: flows only have to get labels that look random to a switch's hash.
+// Any fixed key: labels only have to look random to a switch's hash.
 constexpr std::uint64_t kFlowLabelKey = 0x7463706C6162656C;
 
 std::uint32_t label_of(const Flow& flow) {
   return base::random_block(kFlowLabelKey, {flow.id, flow.job, flow.from, flow.to})[0];
 }
 
-// Puts the value where one was forgotten, or behind all others, and says where.
+// Stores the value in a free slot, or at the end, and returns its index.
 template <typename T>
 std::uint32_t put(T value, std::vector<T>& slots, std::vector<std::uint32_t>& free) {
   if (free.empty()) {
@@ -79,8 +79,8 @@ bool TcpStack::is_sending(FlowId flow) const {
   return found != outgoing_of_flow_.end() && outgoing_[found->second].sender;
 }
 
-// What ready_ and timers_ still say about a forgotten flow's slot does no harm to the next one's: a
-// turn to send and a look at its timer come early.
+// Entries of ready_ and timers_ that still name a forgotten flow's slot do not harm the next flow:
+// its turn to send and a check of its timer come early.
 void TcpStack::forget_flow(FlowId flow) {
   SPILLWAY_CHECK(!is_sending(flow));
   if (const auto sent = outgoing_of_flow_.extract(flow); !sent.empty()) {
@@ -92,7 +92,7 @@ void TcpStack::forget_flow(FlowId flow) {
   }
 }
 
-// ------------------------------------------------------------------ what arrives
+// ------------------------------------------------------------------ arrivals
 
 void TcpStack::on_packet(Packet& packet, base::Instant now) {
   const bool damaged = packet.corrupt || packet.bytes < packet.sent_bytes;
@@ -145,7 +145,7 @@ void TcpStack::on_data(const Packet& packet, base::Instant now) {
     incoming.ended = true;
     const std::uint32_t segments = segments_of(incoming.flow);
     const FlowResult result{.id = incoming.flow.id, .packets = segments, .delivered = segments};
-    listener_.on_flow_end(result, now);  // may start flows here: `incoming` is not used after it
+    listener_.on_flow_end(result, now);  // may start flows here: `incoming` is invalid afterwards
   }
 }
 
@@ -174,15 +174,15 @@ void TcpStack::on_timer(const Timer& timer, base::Instant now) {
   }
   Outgoing& outgoing = outgoing_[timer.index];
   if (!outgoing.sender || timer.at != outgoing.timer) {
-    return;  // an earlier entry took its place
+    return;  // an earlier entry replaced it
   }
   outgoing.timer = transport::kNever;
   outgoing.sender->on_timeout(now);
   refresh(timer.index);
 }
 
-// A timer that moved to a later time is left in the queue, and set again when it comes up: ACKs
-// move it all the time, timeouts are rare.
+// A timer that moves to a later time stays in the queue and is set again when it fires: ACKs move
+// it all the time, but timeouts are rare.
 void TcpStack::refresh(std::uint32_t index) {
   Outgoing& outgoing = outgoing_[index];
   if (outgoing.sender->can_send() && !outgoing.is_ready) {
@@ -196,7 +196,7 @@ void TcpStack::refresh(std::uint32_t index) {
   }
 }
 
-// ------------------------------------------------------------------ what is sent
+// ------------------------------------------------------------------ transmissions
 
 bool TcpStack::poll_transmit(base::Instant now, Packet& packet) {
   if (!acks_.empty()) {

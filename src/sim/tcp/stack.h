@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TCP on a simulated host: its flows' senders and receivers (sender.h, receiver.h) behind
-// the HostStack interface. A flow is one connection that is open from the start.
+// TCP on a simulated host: the senders and receivers (sender.h, receiver.h) of its flows behind the
+// HostStack interface. A flow is one connection that is open from the start.
 //
 // The card gets ACKs first, then segments of the flows in turn; with priority_by_flow, of the most
 // urgent flows that may send. All packets of a flow carry one label, so per-flow ECMP keeps them on
-// one path. DCTCP's packets, ACKs included, are ECN-capable, as Linux has it.
+// one path. DCTCP's packets, including ACKs, are ECN-capable, as in Linux.
 //
-// A flow ends when its receiver has every segment. The stack sits at the same index on both hosts.
-// One thread; deterministic.
+// A flow ends when its receiver has every segment. The stack has the same index on both hosts. One
+// thread; deterministic.
 #pragma once
 
 #include <array>
@@ -37,21 +37,21 @@ class TcpStack final : public HostStack {
   base::Instant next_timeout() const override;
   bool poll_transmit(base::Instant now, Packet& packet) override;
 
-  // Of flows that started here: not everything is acknowledged yet.
+  // True for a flow that started here and is not fully acknowledged.
   bool is_sending(FlowId flow) const;
-  // Makes room for another flow: nobody will ask about this one again. One that started here must
-  // not be sending; at its destination, its sender must not be.
+  // Frees the flow's slot; the caller must not use the flow again. Its sender, here or at the other
+  // host, must have finished.
   void forget_flow(FlowId flow);
 
-  // Of all flows so far.
+  // Totals of all flows so far.
   TcpCounters counters() const;
 
  private:
   struct Outgoing {
     Flow flow;
     std::uint32_t label = 0;
-    std::unique_ptr<TcpSender> sender;  // none once all is acknowledged
-    base::Instant timer;                // of its earliest entry in timers_
+    std::unique_ptr<TcpSender> sender;  // null once everything is acknowledged
+    base::Instant timer;                // time of its earliest entry in timers_
     bool is_ready = false;              // has an entry in ready_
   };
   struct Incoming {
@@ -79,7 +79,7 @@ class TcpStack final : public HostStack {
   void on_ack(const TcpSegment& ack, base::Instant now);
   void on_data(const Packet& packet, base::Instant now);
   void on_timer(const Timer& timer, base::Instant now);
-  void refresh(std::uint32_t index);  // the outgoing flow's places in ready_ and timers_
+  void refresh(std::uint32_t index);  // updates the outgoing flow's entries in ready_ and timers_
   void retire(Outgoing& outgoing);
   void fill_common(const Flow& flow, std::uint32_t label, Packet& packet) const;
   void fill_ack(const PendingAck& ack, Packet& packet) const;
@@ -97,7 +97,7 @@ class TcpStack final : public HostStack {
   std::deque<PendingAck> acks_;
   std::array<std::deque<std::uint32_t>, SPILLWAY_PRIORITIES> ready_;
   TimerQueue timers_;
-  TcpCounters counters_;  // of retired senders, and marks
+  TcpCounters counters_;  // of finished senders, and marks
 };
 
 }  // namespace spillway::sim

@@ -23,7 +23,7 @@ constexpr base::Duration kSpacing = base::microseconds(1);  // between two packe
 // Two stacks and a wire between them; a test decides what the wire does to each packet.
 class Pipe : public FlowListener {
  public:
-  // How much later than usual the packet arrives; nothing: never. May change the packet.
+  // Extra delay of a packet; unset: the packet is lost. May change the packet.
   using Treatment = std::function<std::optional<base::Duration>(Packet&)>;
 
   explicit Pipe(const scenario::TcpConfig& config)
@@ -34,7 +34,7 @@ class Pipe : public FlowListener {
     stacks_[flow.from].start_flow(flow, now_);
   }
 
-  // Runs until nothing is left to do, or the limit.
+  // Runs until nothing is left to do, or until the limit.
   void run(Instant limit = Instant(base::seconds(100))) {
     while (now_ <= limit) {
       poll(0);

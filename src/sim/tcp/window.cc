@@ -7,7 +7,7 @@ namespace spillway::sim {
 namespace {
 
 constexpr double kMinWindow = 2.0;      // segments
-constexpr unsigned kMaxDoublings = 20;  // past any rto_max, and no overflow
+constexpr unsigned kMaxDoublings = 20;  // beyond any rto_max, without overflow
 
 base::Duration distance(base::Duration a, base::Duration b) {
   return a > b ? a - b : b - a;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How many segments a TCP flow may have in flight (TcpWindow): slow start, congestion avoidance,
-// and what marks, losses and timeouts do to it. And how long it waits before it counts on a timeout
+// The number of segments a TCP flow may have in flight (TcpWindow): slow start, congestion
+// avoidance, and the reactions to marks, losses and timeouts. Also the retransmission timeout
 // (TcpTimer).
 //
 //   loss      half the window, once per window of data (RFC 5681)
 //   marks     DCTCP only (RFC 8257): less alpha / 2, once per window; alpha follows the share of
 //             acknowledged segments that were marked, with gain 1/16
-//   timeout   slow start from one segment, up to half of what was in flight
+//   timeout   slow start from one segment, up to half of what was outstanding
 //
-// While a cut is being worked off (until what was sent before it is acknowledged) the window does
-// not grow, as in Linux. It never falls below two segments but for a timeout.
+// After a cut the window does not grow until everything sent before the cut is acknowledged, as in
+// Linux. Only a timeout takes it below two segments.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ class TcpWindow {
     std::uint32_t next_new = 0;
   };
   void on_ack(const Ack& ack);
-  // Returns false when the window was cut for this window of data already.
+  // Returns false if the window was already cut for this window of data.
   bool on_loss(std::uint32_t first_open, std::uint32_t next_new);
   void on_timeout(std::uint32_t in_flight, std::uint32_t next_new);
 
@@ -48,8 +48,8 @@ class TcpWindow {
   double window_max_;
   double window_;
   double threshold_;                  // of slow start
-  double alpha_ = 1.0;                // cautious at first, as RFC 8257 has it
-  std::uint32_t loss_cut_until_ = 0;  // sequence numbers: these cuts answer for all before
+  double alpha_ = 1.0;                // pessimistic at first, as in RFC 8257
+  std::uint32_t loss_cut_until_ = 0;  // sequence numbers: a cut covers all segments below
   std::uint32_t mark_cut_until_ = 0;
   std::uint32_t count_until_ = 0;
   std::uint64_t counted_ = 0;
@@ -57,9 +57,9 @@ class TcpWindow {
   bool after_timeout_ = false;
 };
 
-// The retransmission timeout (RFC 6298): smoothed round trip plus four times its deviation, never
-// below rto_min, doubled with every timeout until something new is acknowledged. The clock's grain
-// is a nanosecond, so the deviation needs no floor.
+// The retransmission timeout (RFC 6298): the smoothed round trip plus four times its deviation, at
+// least rto_min, doubled with every timeout until something new is acknowledged. The clock's
+// granularity is a nanosecond, so the deviation needs no lower bound.
 class TcpTimer {
  public:
   explicit TcpTimer(const scenario::TcpConfig& config);

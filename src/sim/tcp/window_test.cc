@@ -6,7 +6,7 @@
 namespace spillway::sim {
 namespace {
 
-// One window of data after the other, every segment acknowledged on its own.
+// Acknowledges one window of data after the other, segment by segment.
 class WindowDriver {
  public:
   explicit WindowDriver(const scenario::TcpConfig& config) : window(config) {}

@@ -12,11 +12,11 @@ namespace spillway::sim {
 namespace {
 
 constexpr unsigned kMtu = 1500;
-// What keys are derived for.
+// First words of derived keys.
 constexpr std::uint32_t kGradientKey = 1;
 constexpr std::uint32_t kWorkerKeys = 2;
 
-// A stack whose ranks are on hosts from `first` on.
+// A stack whose ranks are on consecutive hosts from `first` on.
 class PlacedStack final : public HostStack {
  public:
   PlacedStack(std::unique_ptr<CollectiveStack> behind, HostId first)
@@ -38,7 +38,7 @@ class PlacedStack final : public HostStack {
   HostId first_;
 };
 
-// Layers are named so that the next step's scale can be predicted from this one's.
+// Layers have names so that each step's scale can be predicted from the one before.
 collective::Tolerance tolerance_of(const scenario::Training& job, std::uint32_t layer) {
   const bool is_predicted = job.scale == scenario::ScaleRule::kPredicted;
   return {.code = job.code == scenario::TrainingCode::kThc ? collective::SumCode::kLevels
@@ -72,7 +72,7 @@ TrainingJob::TrainingJob(const scenario::Training& description, const Place& pla
   sums_.resize(most);
 }
 
-// A worker's link, for its parts alone.
+// Communication is the time that one worker's parts take on its link.
 base::Status TrainingJob::measure_costs() {
   for (std::uint32_t layer = 0; layer < description_.layers.size(); ++layer) {
     const base::Result<collective::SumLayout> layout = collective::SumLayout::make(

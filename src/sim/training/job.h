@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A training job on hosts of its own: its workers, the shipped collectives below them, and what
-// became of it. Gradients are numbers of no meaning, the same in every step; all ranks share their
-// memory.
+// A training job on its own hosts: its workers, the real collectives below them, and its result.
+// Gradients are meaningless numbers, the same in every step; all ranks share their memory.
 //
-// A job ends when all its workers are done, or fails as a whole with the first all-reduce that
-// does. Network and description outlive it; it outlives the network's run. One thread.
+// A job ends when all its workers are done, or fails with its first failed all-reduce. Network and
+// description must outlive it; it must outlive the network's run. One thread.
 #pragma once
 
 #include <cstdint>
@@ -28,17 +27,17 @@ namespace spillway::sim {
 enum class TrainingEnd : std::uint8_t {
   kDone,
   kFailed,
-  kCutOff,  // the limit came
+  kCutOff,  // the limit was reached
 };
 
 struct TrainingResult {
   std::string name;
   TrainingEnd end = TrainingEnd::kCutOff;
   base::Status failure;
-  base::Duration completion;  // from its start; of jobs that are done
+  base::Duration completion;  // since its start; only if done
   StepCosts costs;
-  base::DurationSummary reduce;  // of all-reduces, from a worker's call to its end there
-  std::uint64_t chunks = 0;      // of one step
+  base::DurationSummary reduce;  // durations of all-reduces, from a worker's call to its end there
+  std::uint64_t chunks = 0;      // per step
   std::uint64_t sums_sent = 0;
   std::uint64_t sums_repeated = 0;
   std::uint64_t flushes_sent = 0;
@@ -46,7 +45,7 @@ struct TrainingResult {
 
 class TrainingJob {
  public:
-  // Where it is: the number by which switches know it, its first host, what is random about it.
+  // The job's number for switches, its hosts, and the seed of its random draws.
   struct Place {
     std::uint16_t number = 0;
     HostId first_host = 0;
@@ -60,7 +59,7 @@ class TrainingJob {
   TrainingJob(const TrainingJob&) = delete;
   TrainingJob& operator=(const TrainingJob&) = delete;
 
-  // Adds its stacks to the network, and itself to what happens.
+  // Adds the job's stacks to the network and schedules its start.
   base::Status add();
   TrainingResult result() const;
 

@@ -10,7 +10,7 @@
 namespace spillway::sim {
 namespace {
 
-// What keys are derived for.
+// First words of derived keys.
 constexpr std::uint32_t kTrainingNetworkKey = 4;
 constexpr std::uint32_t kTrainingJobKeys = 5;
 
@@ -88,7 +88,7 @@ class Trainings {
 
   const scenario::Scenario& scenario_;
   const scenario::Topology& topology_;
-  std::vector<std::unique_ptr<TrainingJob>> jobs_;  // outlive the network, which has their stacks
+  std::vector<std::unique_ptr<TrainingJob>> jobs_;  // outlive the network, which owns their stacks
   Network network_;
   std::size_t ended_ = 0;
   bool is_over_ = false;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All training jobs of a scenario (`training` lines, scenario/training.h) on one network, from
-// beginning to end: `spillway sim jobs`. The result is a function of the scenario alone.
+// Runs all training jobs of a scenario (`training` lines, scenario/training.h) on one network:
+// `spillway sim jobs`. The result is a function of the scenario alone.
 //
-// Jobs are numbered from 0 in the order of their lines, by which static switches share out their
-// slots. Faults of links, hosts and switches happen; clocks are right. Flows (`job`, `background`,
-// `tenant`) are not for this, and refused.
+// Jobs are numbered from 0 in the order of their lines; static switches assign their slots by these
+// numbers. Faults of links, hosts and switches are allowed; clock skew and flows (`job`,
+// `background`, `tenant`) are refused.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,13 @@
 namespace spillway::sim {
 
 struct TrainingsResult {
-  bool finished = false;  // all jobs ended, well or not
+  bool finished = false;  // all jobs ended or failed
   base::Instant end;
   std::uint64_t events = 0;
   std::vector<TrainingResult> jobs;
   NetworkTotals network;
 
-  // Of those that are done.
+  // Mean over the jobs that are done.
   base::Duration mean_completion() const;
 };
 

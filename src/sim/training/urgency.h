@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How much a layer of a training job wants slots in switches, as ESA (arXiv 2201.06398) weighs it:
+// The urgency of a layer's packets for slots in switches, as ESA (arXiv 2201.06398) weighs it:
 //
 //   (1 / T) * (L / l) * (communication / computation)
 //
-// T is the job's remaining time in seconds, l the layer, from 1 at the front, L how many there are:
-// jobs that are nearly done first, front layers first, jobs that wait for the network first. Its
-// logarithm goes into the 8 bits that packets have (wire/sum_packet.h): so many steps per doubling
-// that weights from 2^-15 to 2^21 can be told apart. 0 is left to others. Pure functions.
+// T is the job's remaining time in seconds, l the layer, from 1 at the front, L the number of
+// layers. This favours jobs that are nearly done, front layers, and jobs that wait for the network.
+// Packets carry the logarithm in 8 bits (wire/sum_packet.h). Its steps per doubling are chosen to
+// tell apart weights from 2^-15 to 2^21. 0 is reserved for others. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,19 @@
 
 namespace spillway::sim {
 
-// What one step of a job takes, each by itself.
+// The two times of a job's step, each without the other.
 struct StepCosts {
   base::Duration computation;
   base::Duration communication;
 };
 
-// Its share of 8 bits; what is beyond either end is at the end.
+// The weight as 8 bits, clamped at both ends.
 std::uint8_t quantised_urgency(double weight);
 
 std::uint8_t esa_urgency(const StepCosts& costs, std::uint32_t steps_left, std::uint32_t layer,
                          std::uint32_t layers);
 
-// Front layers are sent first: 7 for the first, 0 for the last of many.
+// Front layers are sent first: 7 for the first layer, 0 for the last of many.
 std::uint8_t layer_priority(std::uint32_t layer, std::uint32_t layers);
 
 }  // namespace spillway::sim

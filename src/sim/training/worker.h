@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One worker's way through its training steps:
+// One worker's training steps:
 //
-//   forward 0, 1, .. L-1   layer by layer, each once the last step's all-reduce of it is over
+//   forward 0, 1, .. L-1   layer by layer; a layer waits for its all-reduce of the step before
 //   backward L-1, .. 0     layer by layer; each hands its gradients to an all-reduce
 //
 // It computes one layer at a time, and is done when the all-reduces of its last step are. A state
-// machine without a clock: who drives it waits as long as compute() says, then calls on_computed().
-// One thread.
+// machine without a clock: after compute(duration) the caller waits that long, then calls
+// on_computed(). One thread.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,10 @@
 namespace spillway::sim {
 
 enum class WorkerStage : std::uint8_t {
-  kWaiting,   // for the all-reduce of the layer that comes next
+  kWaiting,   // for the all-reduce of the next layer
   kForward,   // computes
   kBackward,  // computes
-  kDraining,  // has computed everything; all-reduces are under way
+  kDraining,  // has computed everything; all-reduces are in progress
   kDone,
 };
 
@@ -35,7 +35,7 @@ class TrainingWorker {
     std::function<void(std::uint32_t step, std::uint32_t layer)> reduce;
   };
 
-  // The job outlives the worker; `key` is of how slow it is by chance.
+  // The job must outlive the worker; `key` seeds its random slowness.
   TrainingWorker(const scenario::Training& job, std::uint64_t key, Calls calls);
 
   void start() { begin_step(); }
@@ -59,7 +59,7 @@ class TrainingWorker {
   std::uint32_t layer_ = 0;
   double slowness_ = 1.0;          // of this step
   std::vector<bool> is_reducing_;  // by layer
-  std::uint32_t reducing_ = 0;     // how many of them
+  std::uint32_t reducing_ = 0;     // number of layers being reduced
 };
 
 }  // namespace spillway::sim

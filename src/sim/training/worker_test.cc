@@ -20,7 +20,7 @@ scenario::Training three_layers(std::uint32_t steps) {
   return job;
 }
 
-// A worker, and what it asked for: "2" computes for 2 us, "R1.0" all-reduces layer 0 of step 1.
+// A worker and its requests: "2" computes for 2 us, "R1.0" all-reduces layer 0 of step 1.
 class WorkerTest : public testing::Test {
  protected:
   WorkerTest()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reducers that send values with their indices: the union's, or each rank's largest.
+// Reducers that send values with their indices: those of the union, or each rank's largest.
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
@@ -35,7 +35,7 @@ class UnionValues final : public SparseReducer {
   SparseJob job_;
 };
 
-// The `kept` largest magnitudes that are not zero; of equal ones the first.
+// The `kept` largest non-zero magnitudes; among equal ones the first.
 Support largest_of(std::span<const std::int32_t> values, std::size_t kept) {
   std::vector<std::size_t> order;
   Support::of_nonzero(values).for_each([&](std::size_t index) { order.push_back(index); });

@@ -20,7 +20,7 @@ class PlainSketch final : public SparseReducer {
                                      std::uint64_t seed) override {
     const Support keys = union_of(parts);
     const std::size_t count = keys.count();
-    // A sketch without room for three cells a hash cannot hold anything.
+    // Sized for at least three keys, so that every hash has a cell.
     const CellHash hash(SketchShape::with_cells(Hashing::kElement, std::max<std::size_t>(count, 3),
                                                 options_.cells_percent),
                         seed);
@@ -44,7 +44,7 @@ class PlainSketch final : public SparseReducer {
             std::span<std::int32_t> sum) const {
     Support left = keys;
     if (options_.reading == SketchReading::kPeeled) {
-      left = peel(hash, keys, cells, {}, sum).value();  // cells are of these keys
+      left = peel(hash, keys, cells, {}, sum).value();  // cannot fail: the cells are of these keys
     }
     hash.for_each(left, [&](std::size_t index, const Places& places) {
       sum[index] = median(places.with_sign(0, cells[places.cells[0]]),

@@ -91,7 +91,8 @@ TEST(SparseReducer, ASupportThatStaysIsCheapestPredicted) {
     }
     EXPECT_EQ(ours->unused[0].count(), 0U);
     EXPECT_EQ(ours->sum, true_sum(parts));
-    EXPECT_NEAR(static_cast<double>(ours->misses), 770, 30);  // 200 each, less what is predicted
+    EXPECT_NEAR(static_cast<double>(ours->misses), 770,
+                30);  // 200 per rank, minus the predicted ones
     const auto plain = sketch->reduce(parts, step);
     EXPECT_LT(ours->part_bits + ours->sum_bits, plain->part_bits + plain->sum_bits);
   }
@@ -101,7 +102,7 @@ TEST(SparseReducer, BitsAreThoseOfNumbersAndIndices) {
   EXPECT_EQ(number_bits(kJob, 1), 8U);
   EXPECT_EQ(number_bits(kJob, 4), 10U);
   const auto first = make_predicted(kJob, {}).value()->reduce(sparse_parts(1), 1);
-  EXPECT_EQ(first->part_bits, kJob.length * 8 + 8);  // dense, and no misses
+  EXPECT_EQ(first->part_bits, kJob.length * 8 + 8);  // dense, without misses
   EXPECT_EQ(first->sum_bits, kJob.length * 10 + 8);
   const auto raw = make_plain_sketch(kJob, {.raw_bitmap = true})->reduce(sparse_parts(1), 1);
   const std::uint64_t cells = SketchShape::with_cells(Hashing::kElement, raw->nonzero, 130).cells();
