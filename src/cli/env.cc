@@ -116,20 +116,16 @@ void print_json(const base::Environment& environment) {
 constexpr std::string_view kIntroduction =
     "# Environment variables\n"
     "\n"
-    "Spillway's options that are not in a call or on a command line. `spillway env` prints them "
-    "with "
-    "the\n"
-    "values in force. This page is generated: `spillway env --markdown > docs/environment.md`.\n"
+    "Options that are not arguments of a call or a command line. `spillway env` prints them with "
+    "their current values. This\n"
+    "page is generated: `spillway env --markdown > docs/environment.md`.\n"
     "\n"
     "- A variable that is set but empty counts as not set.\n"
-    "- A value that is not allowed is an error that names the variable, the value and what is "
-    "allowed, "
-    "in\n"
-    "  the same words everywhere: when a communicator is made, when PyTorch makes a group, and "
-    "when "
-    "the\n"
-    "  `spillway` tool starts (exit code 2).\n"
-    "- An argument of a call or an option of a command goes before its variable.\n";
+    "- An invalid value is an error that names the variable, the value and what is allowed, with "
+    "the same words everywhere:\n"
+    "  when a communicator is created, when PyTorch creates a group, and when the `spillway` tool "
+    "starts (exit code 2).\n"
+    "- An argument of a call or an option of a command overrides its variable.\n";
 
 // Escapes bars, which would end a table cell.
 std::string cell(std::string_view text) {
