@@ -86,7 +86,7 @@ base::Result<wire::PacketAuth> auth_from(const spillway_packet_options& options)
                                     ? base::ByteView(options.key, options.key_size)
                                     : base::ByteView(message);
   const base::Status status =
-      wire::derive(secret, message, "spillway packets of one message", key.bytes);
+      wire::derive(secret, message, wire::KeyLabel::kPacketsOfMessage, key.bytes);
   if (!status.ok()) {
     return status;
   }

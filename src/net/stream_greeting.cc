@@ -8,8 +8,8 @@ namespace {
 
 constexpr std::uint32_t kMagic = 0x54535753;  // "SWST"
 constexpr std::uint16_t kVersion = 1;
-constexpr const char* kConnects = "spillway stream v1: who connects";
-constexpr const char* kAnswers = "spillway stream v1: who answers";
+constexpr wire::KeyLabel kConnects = wire::KeyLabel::kStreamConnects;
+constexpr wire::KeyLabel kAnswers = wire::KeyLabel::kStreamAnswers;
 
 bool is_equal_in_constant_time(base::ByteView a, base::ByteView b) {
   unsigned differences = a.size() == b.size() ? 0 : 1;
@@ -114,14 +114,14 @@ void Greeting::on_proof() {
   state_ = is_proved(kConnects, nonce_, heard_) ? State::kDone : State::kRefused;
 }
 
-bool Greeting::prove(const char* label, const StreamNonce& answering, Proof& proof) const {
+bool Greeting::prove(wire::KeyLabel label, const StreamNonce& answering, Proof& proof) const {
   std::array<std::uint8_t, kHelloBytes + sizeof(StreamNonce)> salt;
   std::copy(hello_.begin(), hello_.end(), salt.begin());
   std::copy(answering.begin(), answering.end(), salt.begin() + kHelloBytes);
   return wire::derive(own_.key.bytes, salt, label, proof).ok();
 }
 
-bool Greeting::is_proved(const char* label, const StreamNonce& answering,
+bool Greeting::is_proved(wire::KeyLabel label, const StreamNonce& answering,
                          base::ByteView proof) const {
   Proof expected;
   return prove(label, answering, expected) && is_equal_in_constant_time(expected, proof);

@@ -65,8 +65,8 @@ class Greeting {
   void on_hello();
   void on_answer();
   void on_proof();
-  bool prove(const char* label, const StreamNonce& answering, Proof& proof) const;
-  bool is_proved(const char* label, const StreamNonce& answering, base::ByteView proof) const;
+  bool prove(wire::KeyLabel label, const StreamNonce& answering, Proof& proof) const;
+  bool is_proved(wire::KeyLabel label, const StreamNonce& answering, base::ByteView proof) const;
   void say(base::ByteView bytes) { reply_.insert(reply_.end(), bytes.begin(), bytes.end()); }
 
   StreamIdentity own_;

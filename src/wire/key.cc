@@ -25,24 +25,24 @@ OSSL_PARAM octets(const char* name, const std::uint8_t* data, std::size_t size) 
   return OSSL_PARAM_construct_octet_string(name, const_cast<std::uint8_t*>(data), size);
 }
 
-std::string_view label_of(KeyUse use) {
+KeyLabel label_of(KeyUse use) {
   switch (use) {
     case KeyUse::kPackets:
-      return "spillway packets v2: epoch, from, to";
+      return KeyLabel::kPackets;
     case KeyUse::kSumParts:
-      return "spillway sums v1: parts";
+      return KeyLabel::kSumParts;
     case KeyUse::kSumResults:
-      return "spillway sums v1: results";
+      return KeyLabel::kSumResults;
     case KeyUse::kNumbers:
-      return "spillway job v2";
+      return KeyLabel::kNumbers;
     case KeyUse::kJob:
-      return "spillway membership v1";
+      return KeyLabel::kJob;
     case KeyUse::kTicket:
-      return "spillway job ticket v1";
+      return KeyLabel::kTicket;
     case KeyUse::kCommunicator:
       break;
   }
-  return "spillway epoch v2: nonce, epoch, channel, members";
+  return KeyLabel::kCommunicator;
 }
 
 // HMAC pads salts with zeros, so each layout has one length or encodes how many members follow.
@@ -90,8 +90,13 @@ void wipe(base::MutableByteView bytes) {
   OPENSSL_cleanse(bytes.data(), bytes.size());
 }
 
-base::Status derive(base::ByteView secret, base::ByteView salt, std::string_view label,
+base::Status derive(base::ByteView secret, base::ByteView salt, KeyLabel label,
                     base::MutableByteView out) {
+  return hkdf_sha256(secret, salt, kKeyLabels[static_cast<std::size_t>(label)], out);
+}
+
+base::Status hkdf_sha256(base::ByteView secret, base::ByteView salt, std::string_view info,
+                         base::MutableByteView out) {
   const std::unique_ptr<EVP_KDF, FreeKdf> kdf(EVP_KDF_fetch(nullptr, "HKDF", nullptr));
   const std::unique_ptr<EVP_KDF_CTX, FreeKdf> context(kdf ? EVP_KDF_CTX_new(kdf.get()) : nullptr);
   char digest[] = "SHA256";
@@ -102,8 +107,7 @@ base::Status derive(base::ByteView secret, base::ByteView salt, std::string_view
       OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, digest, 0),
       octets(OSSL_KDF_PARAM_KEY, secret.data(), secret.size()),
       octets(OSSL_KDF_PARAM_SALT, salted.data(), salted.size()),
-      octets(OSSL_KDF_PARAM_INFO, reinterpret_cast<const std::uint8_t*>(label.data()),
-             label.size()),
+      octets(OSSL_KDF_PARAM_INFO, reinterpret_cast<const std::uint8_t*>(info.data()), info.size()),
       OSSL_PARAM_construct_end()};
   if (!context || EVP_KDF_derive(context.get(), out.data(), out.size(), parameters) != 1) {
     return {base::StatusCode::kUnavailable,

@@ -72,13 +72,67 @@ struct KeyContext {
   std::span<const std::uint64_t> members{};  // the communicator's members by rank; at most 65,535
 };
 
+// The label of every derivation in Spillway. Two derivations that shared one could give the same
+// key, so derive() takes no label that is not in this list.
+enum class KeyLabel : std::uint8_t {
+  kPackets,  // KeyUse: one label each
+  kSumParts,
+  kSumResults,
+  kNumbers,
+  kJob,
+  kTicket,
+  kCommunicator,
+  kPacketsOfSecret,   // packets under a caller's secret (packet_auth.h)
+  kPacketsOfMessage,  // packets of one message, written and read without a run (capi/packets.h)
+  kRun,               // a run key, from what the ranks drew at the rendezvous
+  kRendezvousSecret,  // a credential of the rendezvous, from the job's secret
+  kRendezvousId,      // the same, from the ranks' unique id
+  kRendezvousProof,   // the key of proofs at the rendezvous
+  kRendezvousToHost,  // its streams' keys after the proofs
+  kRendezvousToGuest,
+  kJobName,         // the name under which a job is shown, from its ticket
+  kStreamConnects,  // proofs when a stream begins (net/stream_greeting.h)
+  kStreamAnswers,
+  kMemberFromDialler,  // streams between members of a job (runtime/job/member_key.h)
+  kMemberToDialler,
+};
+// What derivations get, by KeyLabel: part of the protocol. No two are equal, and none begins with
+// another.
+inline constexpr std::array<std::string_view, 20> kKeyLabels = {
+    "spillway packets v2: epoch, from, to",
+    "spillway sums v1: parts",
+    "spillway sums v1: results",
+    "spillway job v2",
+    "spillway membership v1",
+    "spillway job ticket v1",
+    "spillway epoch v2: nonce, epoch, channel, members",
+    "spillway packets v2: secret",
+    "spillway packets of one message",
+    "spillway run key v2",
+    "spillway rendezvous v2 secret",
+    "spillway rendezvous v2 unique id",
+    "spillway rendezvous v2 proof",
+    "spillway rendezvous v2 guest to host",
+    "spillway rendezvous v2 host to guest",
+    "spillway job name v1",
+    "spillway stream v1: who connects",
+    "spillway stream v1: who answers",
+    "spillway member v1 from the dialler",
+    "spillway member v1 to the dialler",
+};
+static_assert(static_cast<std::size_t>(KeyLabel::kMemberToDialler) + 1 == kKeyLabels.size());
+
 // Fills `out` (at most 8,160 bytes) with the key for this use. Fails only if OpenSSL lacks HKDF.
 base::Status derive(const RunKey& parent, const KeyContext& context, base::MutableByteView out);
 
-// The derivation step behind all keys, also used by the rendezvous. Fills `out` (at most 8,160
-// bytes) with bytes derived from `secret`, `salt` (which need not be secret and may be empty) and
-// `label`. Fails only if OpenSSL lacks HKDF.
-base::Status derive(base::ByteView secret, base::ByteView salt, std::string_view label,
+// The derivation step behind all keys. Fills `out` (at most 8,160 bytes) with bytes derived from
+// `secret`, `salt` (which need not be secret and may be empty) and `label`. Fails only if OpenSSL
+// lacks HKDF.
+base::Status derive(base::ByteView secret, base::ByteView salt, KeyLabel label,
                     base::MutableByteView out);
+
+// RFC 5869 with any `info`, for tests. Everything else derives under a label.
+base::Status hkdf_sha256(base::ByteView secret, base::ByteView salt, std::string_view info,
+                         base::MutableByteView out);
 
 }  // namespace spillway::wire

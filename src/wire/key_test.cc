@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 #include <set>
 #include <string>
@@ -24,9 +25,9 @@ TEST(Key, IsDerivedAsTheRfcSays) {
   const std::vector<std::uint8_t> secret(22, 0x0B);
   const std::vector<std::uint8_t> info = run_of(0xF0, 10);
   std::array<std::uint8_t, 42> out{};
-  ASSERT_TRUE(
-      derive(secret, run_of(0, 13), {reinterpret_cast<const char*>(info.data()), info.size()}, out)
-          .ok());
+  ASSERT_TRUE(hkdf_sha256(secret, run_of(0, 13),
+                          {reinterpret_cast<const char*>(info.data()), info.size()}, out)
+                  .ok());
   const std::array<std::uint8_t, 42> expected = {
       0x3C, 0xB2, 0x5F, 0x25, 0xFA, 0xAC, 0xD5, 0x7A, 0x90, 0x43, 0x4F, 0x64, 0xD0, 0x36,
       0x2F, 0x2A, 0x2D, 0x2D, 0x0A, 0x90, 0xCF, 0x1A, 0x5A, 0x4C, 0x5D, 0xB0, 0x2D, 0x56,
@@ -35,22 +36,71 @@ TEST(Key, IsDerivedAsTheRfcSays) {
 }
 
 TEST(Key, DependsOnSecretSaltAndLabel) {
-  const auto derived = [](std::uint8_t secret, std::uint8_t salt, const std::string& label) {
+  const auto derived = [](std::uint8_t secret, std::uint8_t salt, KeyLabel label) {
     RunKey key;
     EXPECT_TRUE(derive(run_of(secret, 32), run_of(salt, 16), label, key.bytes).ok());
     return key;
   };
-  const RunKey key = derived(1, 2, "a");
-  EXPECT_EQ(key, derived(1, 2, "a"));
-  EXPECT_NE(key, derived(2, 2, "a"));
-  EXPECT_NE(key, derived(1, 3, "a"));
-  EXPECT_NE(key, derived(1, 2, "b"));
+  const RunKey key = derived(1, 2, KeyLabel::kRun);
+  EXPECT_EQ(key, derived(1, 2, KeyLabel::kRun));
+  EXPECT_NE(key, derived(2, 2, KeyLabel::kRun));
+  EXPECT_NE(key, derived(1, 3, KeyLabel::kRun));
+  EXPECT_NE(key, derived(1, 2, KeyLabel::kJob));
 }
 
 TEST(Key, MayBeWithoutSalt) {
   RunKey key;
-  EXPECT_TRUE(derive(run_of(1, 16), {}, "a", key.bytes).ok());
+  EXPECT_TRUE(derive(run_of(1, 16), {}, KeyLabel::kRun, key.bytes).ok());
   EXPECT_NE(key, RunKey());
+}
+
+// derive() takes no other labels, so these are all labels of Spillway.
+TEST(KeyLabel, NoTwoAreEqualAndNoneBeginsWithAnother) {
+  for (std::size_t one = 0; one < kKeyLabels.size(); ++one) {
+    EXPECT_TRUE(kKeyLabels[one].starts_with("spillway "));
+    // HKDF appends a counter to the label: a byte that no label may contain.
+    EXPECT_TRUE(std::all_of(kKeyLabels[one].begin(), kKeyLabels[one].end(),
+                            [](char letter) { return letter >= ' ' && letter <= '~'; }));
+    for (std::size_t other = 0; other < kKeyLabels.size(); ++other) {
+      EXPECT_TRUE(one == other || !kKeyLabels[one].starts_with(kKeyLabels[other]))
+          << kKeyLabels[one] << " and " << kKeyLabels[other];
+    }
+  }
+}
+
+TEST(KeyLabel, EachGivesAnotherKey) {
+  std::set<std::string> seen;
+  for (std::size_t label = 0; label < kKeyLabels.size(); ++label) {
+    RunKey key;
+    ASSERT_TRUE(derive(run_of(1, 32), {}, static_cast<KeyLabel>(label), key.bytes).ok());
+    seen.insert(std::string(key.bytes.begin(), key.bytes.end()));
+  }
+  EXPECT_EQ(seen.size(), kKeyLabels.size());
+}
+
+// A label is part of the protocol: ranks of two versions must derive the same keys.
+TEST(KeyLabel, BelongsToItsName) {
+  const auto label = [](KeyLabel name) { return kKeyLabels[static_cast<std::size_t>(name)]; };
+  EXPECT_EQ(label(KeyLabel::kPackets), "spillway packets v2: epoch, from, to");
+  EXPECT_EQ(label(KeyLabel::kSumParts), "spillway sums v1: parts");
+  EXPECT_EQ(label(KeyLabel::kSumResults), "spillway sums v1: results");
+  EXPECT_EQ(label(KeyLabel::kNumbers), "spillway job v2");
+  EXPECT_EQ(label(KeyLabel::kJob), "spillway membership v1");
+  EXPECT_EQ(label(KeyLabel::kTicket), "spillway job ticket v1");
+  EXPECT_EQ(label(KeyLabel::kCommunicator), "spillway epoch v2: nonce, epoch, channel, members");
+  EXPECT_EQ(label(KeyLabel::kPacketsOfSecret), "spillway packets v2: secret");
+  EXPECT_EQ(label(KeyLabel::kPacketsOfMessage), "spillway packets of one message");
+  EXPECT_EQ(label(KeyLabel::kRun), "spillway run key v2");
+  EXPECT_EQ(label(KeyLabel::kRendezvousSecret), "spillway rendezvous v2 secret");
+  EXPECT_EQ(label(KeyLabel::kRendezvousId), "spillway rendezvous v2 unique id");
+  EXPECT_EQ(label(KeyLabel::kRendezvousProof), "spillway rendezvous v2 proof");
+  EXPECT_EQ(label(KeyLabel::kRendezvousToHost), "spillway rendezvous v2 guest to host");
+  EXPECT_EQ(label(KeyLabel::kRendezvousToGuest), "spillway rendezvous v2 host to guest");
+  EXPECT_EQ(label(KeyLabel::kJobName), "spillway job name v1");
+  EXPECT_EQ(label(KeyLabel::kStreamConnects), "spillway stream v1: who connects");
+  EXPECT_EQ(label(KeyLabel::kStreamAnswers), "spillway stream v1: who answers");
+  EXPECT_EQ(label(KeyLabel::kMemberFromDialler), "spillway member v1 from the dialler");
+  EXPECT_EQ(label(KeyLabel::kMemberToDialler), "spillway member v1 to the dialler");
 }
 
 // Outputs of keys and nonces over zeros. Two equal outputs come from the same key and nonce.

@@ -92,7 +92,7 @@ base::Result<PacketAuth> PacketAuth::of_secret(base::ByteView secret, Protection
     return crc32c(0);
   }
   Key<48> key;
-  if (base::Status status = derive(secret, {}, "spillway packets v2: secret", key.bytes);
+  if (base::Status status = derive(secret, {}, KeyLabel::kPacketsOfSecret, key.bytes);
       !status.ok()) {
     return status;
   }

@@ -55,7 +55,7 @@ std::string Ticket::addresses_text() const {
 
 std::string Ticket::name() const {
   std::array<std::uint8_t, kNameBytes> name{};
-  const base::Status status = wire::derive(job, {}, "spillway job name v1", name);
+  const base::Status status = wire::derive(job, {}, wire::KeyLabel::kJobName, name);
   return status.ok() ? fmt::format("{:02x}", fmt::join(name, "")) : "unknown";
 }
 

@@ -9,11 +9,8 @@
 namespace spillway::runtime {
 namespace {
 
-constexpr std::string_view kSecretLabel = "spillway rendezvous v2 secret";
-constexpr std::string_view kIdLabel = "spillway rendezvous v2 unique id";
-constexpr std::string_view kProofLabel = "spillway rendezvous v2 proof";
-constexpr std::string_view kToHostLabel = "spillway rendezvous v2 guest to host";
-constexpr std::string_view kToGuestLabel = "spillway rendezvous v2 host to guest";
+using wire::KeyLabel;
+
 constexpr std::string_view kHostRole = "host";
 constexpr std::string_view kGuestRole = "guest";
 
@@ -31,7 +28,8 @@ struct Randoms {
 
 base::Result<Proof> prove(const SealKey& key, std::string_view role, const Randoms& randoms) {
   SealKey proof_key;
-  const base::Status status = wire::derive(key.bytes, {}, kProofLabel, proof_key.bytes);
+  const base::Status status =
+      wire::derive(key.bytes, {}, KeyLabel::kRendezvousProof, proof_key.bytes);
   return status.ok() ? hmac_sha256(proof_key, randoms.joined(role)) : status;
 }
 
@@ -43,9 +41,10 @@ struct DirectionKeys {
 base::Result<DirectionKeys> keys_of(const SealKey& key, const Randoms& randoms) {
   const Blob salt = randoms.joined();
   DirectionKeys keys;
-  base::Status status = wire::derive(key.bytes, salt, kToHostLabel, keys.to_host.bytes);
+  base::Status status =
+      wire::derive(key.bytes, salt, KeyLabel::kRendezvousToHost, keys.to_host.bytes);
   if (status.ok()) {
-    status = wire::derive(key.bytes, salt, kToGuestLabel, keys.to_guest.bytes);
+    status = wire::derive(key.bytes, salt, KeyLabel::kRendezvousToGuest, keys.to_guest.bytes);
   }
   return status.ok() ? base::Result<DirectionKeys>(keys) : status;
 }
@@ -74,14 +73,16 @@ std::string_view what_is_proved(Keying keying) {
 base::Result<Credential> Credential::of_secret(base::ByteView secret) {
   Credential credential;
   credential.keying_ = Keying::kSecret;
-  const base::Status status = wire::derive(secret, {}, kSecretLabel, credential.key_.bytes);
+  const base::Status status =
+      wire::derive(secret, {}, KeyLabel::kRendezvousSecret, credential.key_.bytes);
   return status.ok() ? base::Result<Credential>(credential) : status;
 }
 
 base::Result<Credential> Credential::of_id(const Nonce& nonce) {
   Credential credential;
   credential.keying_ = Keying::kId;
-  const base::Status status = wire::derive(nonce, {}, kIdLabel, credential.key_.bytes);
+  const base::Status status =
+      wire::derive(nonce, {}, KeyLabel::kRendezvousId, credential.key_.bytes);
   return status.ok() ? base::Result<Credential>(credential) : status;
 }
 

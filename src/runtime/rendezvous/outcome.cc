@@ -9,7 +9,6 @@
 namespace spillway::runtime {
 namespace {
 
-constexpr std::string_view kRunLabel = "spillway run key v2";
 constexpr std::array<std::string_view, kStrangerKinds> kWords = {
     "spoke something else",
     "had a secret where the host has none, or none where it has one",
@@ -46,7 +45,8 @@ base::Result<Meeting> meeting_of(const Credential& credential, const Gather& gat
   std::copy(credential.key().bytes.begin(), credential.key().bytes.end(), secret.bytes.begin());
   std::copy(gather.drawn.bytes.begin(), gather.drawn.bytes.end(), secret.bytes.begin() + 32);
   Meeting meeting{.blobs = gather.blobs, .key = {}, .strangers = {}};
-  const base::Status status = wire::derive(secret.bytes, *salt, kRunLabel, meeting.key.bytes);
+  const base::Status status =
+      wire::derive(secret.bytes, *salt, wire::KeyLabel::kRun, meeting.key.bytes);
   return status.ok() ? base::Result<Meeting>(std::move(meeting)) : status;
 }
 
