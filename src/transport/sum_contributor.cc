@@ -96,6 +96,7 @@ bool SumExchange::on_result(Sum& sum, const wire::SumPacket& packet,
   sum.wait = usual_wait(flow);
   sum.latest = std::max<std::uint32_t>(sum.latest, packet.chunk.chunk);
   sum.began = sum.done == 0 ? now : sum.began;
+  sum.cuts.erase(packet.chunk.chunk);
   std::copy(words.begin(), words.end(), words_of(sum, packet.chunk.chunk).begin());
   sum.options.ranks[packet.chunk.chunk] = packet.ranks;
   const RankSet missing = sum.options.contributors - packet.ranks;
@@ -179,14 +180,48 @@ void SumExchange::ask(Sum& sum, std::uint32_t index, base::Instant now) {
          .to = sum.options.id.owner});
 }
 
+// A WANT says that this rank has sent its parts up to the chunk. So nothing that anybody can make
+// up may cause one for an unsent chunk, nor one that overtakes the part in the network's queues: it
+// leaves after the time in which parts usually become results.
+void SumExchange::on_cut_result(Sum& sum, std::uint32_t index, base::Instant now) {
+  const Chunk& chunk = sum.chunks[index];
+  if (index >= sum.touched || chunk.attempts > 0) {
+    return;
+  }
+  const RoundTrip& wait = flows_[sum.options.id.owner].wait;
+  Cut& cut = sum.cuts[index];
+  cut.due = std::max(now, chunk.since + (wait.is_known() ? wait.usual() : kLeastPatience));
+  arm(sum, cut.due);
+}
+
+base::Instant SumExchange::ask_for_cut_results(Sum& sum, base::Instant now) {
+  base::Instant next = kNever;
+  for (auto cut = sum.cuts.begin(); cut != sum.cuts.end();) {
+    if (cut->second.due > now) {
+      next = std::min(next, cut->second.due);
+      ++cut;
+      continue;
+    }
+    if (sum.chunks[cut->first].attempts == 0) {
+      ask(sum, cut->first, now);
+    }
+    cut = sum.cuts.erase(cut);
+  }
+  return next;
+}
+
 void SumExchange::ask_for_results(Sum& sum, base::Instant now) {
+  const base::Instant next_cut = ask_for_cut_results(sum, now);
   unsigned asked = 0;
   bool has_gap = false;
   base::Instant next = now + sum.wait;
+  // Chunks beyond `touched` may be open, too, if the owner asked for their parts. A WANT for one
+  // would tell the owner that the parts before it were sent.
+  has_unsent(sum);  // advances `touched`
   // Where nothing has come, the latest part tells as much as all.
   const std::uint32_t first = sum.done == 0 && sum.touched > 0 ? sum.touched - 1 : sum.oldest;
-  for (std::uint32_t i = first; i < sum.chunks.size() && asked < kAsked; ++i) {
-    const Chunk& chunk = sum.chunks[i];  // unsent chunks may be open, too: flushed
+  for (std::uint32_t i = first; i < sum.touched && asked < kAsked; ++i) {
+    const Chunk& chunk = sum.chunks[i];
     if (chunk.state != ChunkState::kOpen) {
       continue;
     }
@@ -205,7 +240,7 @@ void SumExchange::ask_for_results(Sum& sum, base::Instant now) {
     sum.wait = std::min(sum.wait * 2, kLongestPatience);
     next = now + sum.wait;
   }
-  arm(sum, next);
+  arm(sum, std::min(next, next_cut));
 }
 
 }  // namespace spillway::transport

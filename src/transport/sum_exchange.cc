@@ -15,10 +15,6 @@ namespace {
 using wire::RankSet;
 using wire::SumKind;
 
-// How far beyond the latest chunk known to be under way a cut packet is believed: anybody can make
-// one up.
-constexpr std::uint32_t kCutAhead = 64;
-
 }  // namespace
 
 base::Status SumExchange::check(const SumOptions& options) {
@@ -230,20 +226,14 @@ void SumExchange::on_cut(const wire::SumPacket& packet, base::Instant now) {
   ++core_.counters.sums_cut;
   Sum* sum = find(packet);
   const std::uint32_t index = packet.chunk.chunk;
-  if (sum == nullptr || index >= sum->chunks.size() || index >= sum->touched + kCutAhead) {
+  if (sum == nullptr || packet.chunk.signature != sum->options.id.signature ||
+      index >= sum->chunks.size() || sum->chunks[index].state == ChunkState::kDone) {
     return;
   }
-  Chunk& chunk = sum->chunks[index];
-  if (chunk.state == ChunkState::kDone) {
-    return;
-  }
-  chunk.congested = true;
-  if (is_owner(*sum)) {
-    touch(*sum, index, now);
-    chunk.due = std::min(chunk.due, now + kLeastPatience);
-    arm(*sum, chunk.due);
-  } else if (packet.kind == SumKind::kResult && chunk.attempts == 0) {
-    ask(*sum, index, now);
+  if (is_owner(*sum) && is_part(packet)) {
+    on_cut_part(*sum, packet, now);
+  } else if (!is_owner(*sum) && packet.kind == SumKind::kResult) {
+    on_cut_result(*sum, index, now);
   }
 }
 
@@ -356,7 +346,8 @@ bool SumExchange::write(const Work& work, const Sum& sum, base::Instant now, Tra
 std::size_t SumExchange::memory_bytes() const {
   std::size_t bytes = work_.size() * sizeof(Work) + early_.size() * sizeof(Early);
   for (const auto& [slot, sum] : sums_) {
-    bytes += sizeof(Sum) + sum->chunks.capacity() * sizeof(Chunk);
+    bytes += sizeof(Sum) + sum->chunks.capacity() * sizeof(Chunk) +
+             sum->cuts.size() * sizeof(decltype(sum->cuts)::value_type);
   }
   return bytes;
 }

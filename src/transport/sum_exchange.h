@@ -21,6 +21,13 @@
 //                 left a slot together are behind a switch that hands results on; they get one
 //                 packet.
 //
+// A packet that was cut on the way has no tag that can be checked: anybody can make one up. So it
+// is a hint, and makes a rank ask for a repetition a little earlier. It never shows that a part was
+// sent, and never shortens the time after which a chunk is formed without a part. Hints live in
+// Sum::cuts, apart from the chunks' own waits. Limits: each chunk doubles the time between requests
+// that only hints caused; an owner sends kCutRequests per kLeastPatience and sum; a recipient asks
+// once per chunk, and only for a chunk whose part it has sent.
+//
 // A recipient that has all results says so (WANT of all chunks). The owner sends the last result
 // again until all have said so.
 //
@@ -57,7 +64,7 @@ class SumExchange {
   // A packet that passed its check, with `words` if its kind has any.
   void on_packet(const wire::SumPacket& packet, std::span<const std::uint64_t> words, bool marked,
                  base::Instant now);
-  // A packet that was cut on the way: nothing in it can be trusted.
+  // A packet that was cut on the way: nothing in it can be trusted. Only causes requests.
   void on_cut(const wire::SumPacket& packet, base::Instant now);
   void on_timer(std::uint32_t slot, base::Instant now);
 
@@ -69,6 +76,8 @@ class SumExchange {
   static constexpr std::size_t kMaxWork = 8192;
   static constexpr std::size_t kMaxEarly = 512;
   static constexpr std::uint16_t kAllChunks = UINT16_MAX;
+  // Requests for parts, due to cut packets alone, per sum and kLeastPatience.
+  static constexpr unsigned kCutRequests = 256;
   // Waiting times: before any was measured, at least, at most; and for parts that are not known to
   // have been sent.
   static constexpr base::Duration kFirstPatience = base::milliseconds(20);
@@ -91,6 +100,13 @@ class SumExchange {
     base::Instant since;
     base::Instant due;  // the next attempt
   };
+  // What cut packets said of a chunk that is not done.
+  struct Cut {
+    wire::RankSet ranks;         // owner: whose parts were cut
+    std::uint8_t requests = 0;   // owner: how often they were asked because of it
+    base::Instant due = kNever;  // the next request; never: none until a packet is cut again
+    base::Instant next;          // owner: no request before
+  };
   struct Key {
     std::uint64_t operation = 0;
     std::uint16_t piece = 0;
@@ -108,6 +124,9 @@ class SumExchange {
     std::uint32_t oldest = 0;  // chunks below this are done
     std::uint32_t latest = 0;  // contributor: highest chunk whose result came
     std::uint64_t missing_parts = 0;
+    std::map<std::uint32_t, Cut> cuts;  // by chunk
+    unsigned cut_requests = 0;          // owner: since cut_requests_since
+    base::Instant cut_requests_since;
     SumProgress progress;   // owner
     wire::RankSet told;     // recipients that have everything
     base::Instant began;    // contributor: first result came; owner: sum is formed
@@ -190,6 +209,9 @@ class SumExchange {
   static base::Duration usual_wait(const Flow& flow);
   void ask(Sum& sum, std::uint32_t chunk, base::Instant now);
   void ask_for_results(Sum& sum, base::Instant now);
+  void on_cut_result(Sum& sum, std::uint32_t chunk, base::Instant now);
+  // Asks for the results that were cut. Returns when it is to be called again.
+  base::Instant ask_for_cut_results(Sum& sum, base::Instant now);
   bool poll_part(base::Instant now, Transmission& out);
   bool poll_flow(Flow& flow, base::Instant now, Transmission& out);
   Sum* next_to_send(Flow& flow);
@@ -213,6 +235,11 @@ class SumExchange {
   // A chunk has lacked parts for long enough: goes on without them, or asks for them.
   void resolve(Sum& sum, std::uint32_t chunk, base::Instant now);
   void flush(Sum& sum, std::uint32_t chunk, base::Instant now);
+  void ask_rank(const Sum& sum, std::uint32_t chunk, std::uint16_t rank);
+  void on_cut_part(Sum& sum, const wire::SumPacket& packet, base::Instant now);
+  // Asks for the parts that were cut. Returns when it is to be called again.
+  base::Instant ask_for_cut_parts(Sum& sum, base::Instant now);
+  unsigned ask_for_cut_parts_of(Sum& sum, std::uint32_t chunk, Cut& cut, base::Instant now);
   void close(Sum& sum, std::uint32_t chunk, base::Instant now);
   void hand_out(Sum& sum, std::uint32_t chunk);
   void look_for_missing(Sum& sum, base::Instant now);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <vector>
@@ -228,6 +229,211 @@ TEST(SumExchange, PacketsWithoutTheirWordsAreAskedForAgain) {
   world.run(base::seconds(10));
   expect_whole_sum(world, parts);
   EXPECT_GT(world[0].counters().sums_cut, 0U);
+}
+
+bool is_part_of(const std::vector<std::uint8_t>& bytes, std::uint32_t chunk) {
+  const auto* header = reinterpret_cast<const spillway_sum_header*>(bytes.data());
+  return bytes.size() == SPILLWAY_SUM_PACKET && header->kind == SPILLWAY_SUM_PART &&
+         header->common.packet == chunk;
+}
+
+// Cuts the first part of this chunk that this rank sends.
+SumWorld::Filter cut_once(std::uint16_t rank, std::uint32_t chunk) {
+  return [=, is_cut = false](std::vector<std::uint8_t>& bytes, std::uint16_t from) mutable {
+    const bool is_it = !is_cut && from == rank && is_part_of(bytes, chunk);
+    is_cut |= is_it;
+    return Fate{.bytes = is_it ? 150 : SIZE_MAX};
+  };
+}
+
+// Long before anything but the cut packet tells that the part is lost (20 ms): nothing follows the
+// last chunk.
+TEST(SumExchange, ACutPartIsAskedForAtOnce) {
+  for (const std::uint32_t chunk : {0U, 50U, 99U}) {
+    SumWorld world(3);
+    unsigned told = 0;
+    world.filter = [&, cut = cut_once(2, chunk)](std::vector<std::uint8_t>& bytes,
+                                                 std::uint16_t from) {
+      const auto* header = reinterpret_cast<const spillway_sum_header*>(bytes.data());
+      const bool is_told = bytes.size() == SPILLWAY_SUM_PACKET &&
+                           header->kind == SPILLWAY_SUM_RESULT && header->common.packet == chunk &&
+                           (header->marks & SPILLWAY_SUM_CONGESTED) != 0;
+      told += is_told ? 1 : 0;
+      return cut(bytes, from);
+    };
+    Parts parts(3, 100);
+    begin_all(world, parts, 0);
+    world.run(base::milliseconds(6));
+    expect_whole_sum(world, parts);
+    EXPECT_EQ(world.reports[0].back().flushed, 1U) << chunk;
+    EXPECT_EQ(world[1].counters().sums_repeated, 0U) << chunk;
+    EXPECT_EQ(world[2].counters().sums_repeated, 1U) << chunk;
+    EXPECT_EQ(told, 2U) << "contributors learn of the congestion";
+  }
+}
+
+// A whole window of cut parts, of which none tells its owner that anything was sent.
+TEST(SumExchange, AWindowOfCutPartsIsAskedFor) {
+  SumWorld world(3);
+  world.filter = [&](std::vector<std::uint8_t>& bytes, std::uint16_t from) {
+    const auto* header = reinterpret_cast<const spillway_sum_header*>(bytes.data());
+    const bool is_cut =
+        from == 2 && bytes.size() == SPILLWAY_SUM_PACKET && header->kind == SPILLWAY_SUM_PART;
+    return Fate{.bytes = is_cut ? 150 : SIZE_MAX};
+  };
+  Parts parts(3, 100);
+  begin_all(world, parts, 0);
+  world.run(base::milliseconds(200));
+  expect_whole_sum(world, parts);
+  EXPECT_GE(world[2].counters().sums_repeated, 100U);
+  EXPECT_LE(world[2].counters().sums_repeated, 110U);
+}
+
+// The bound forgives what was lost, not what was not sent yet.
+TEST(SumExchange, ACutPartIsAskedForWhileALateRankIsAwaited) {
+  SumWorld world(3);
+  world.filter = cut_once(2, 3);
+  Parts parts(3, 100);
+  for (const std::uint16_t rank : {0, 2, 1}) {
+    SumOptions options = parts.options(rank, 0);
+    options.loss_bound_ppm = 100'000;
+    ASSERT_TRUE(world[rank].begin_sum(options, world.now()).ok());
+    world.run(base::milliseconds(rank == 2 ? 30 : 0));
+  }
+  EXPECT_EQ(world[2].counters().sums_repeated, 1U);
+  world.run(base::milliseconds(100));
+  expect_whole_sum(world, parts);
+}
+
+// Somebody off the path who has no key, but knows the names of all chunks, sends headers of packets
+// that were cut: parts in the name of every rank to the owner, and results to the others.
+struct Forger {
+  SumWorld& world;
+  std::uint32_t chunks;
+
+  void cut(spillway_sum_kind kind, std::uint16_t from, std::uint16_t to, std::uint32_t chunk) {
+    static const SumId id = Parts(2, 1).options(0, 0).id;
+    spillway_sum_header header = {};
+    header.common.version_type = SPILLWAY_WIRE_VERSION << 4 | SPILLWAY_TYPE_SUM;
+    header.common.source = from;
+    header.common.destination = to;
+    header.common.operation = static_cast<std::uint32_t>(id.operation);
+    header.common.signature = id.signature;
+    header.common.piece = id.piece;
+    header.common.packet = static_cast<std::uint16_t>(chunk);
+    header.kind = static_cast<std::uint8_t>(kind);
+    header.ranks[0] = RankSet::below(world.ranks()).words()[0] & ~1ULL;  // all but the owner
+    const base::ByteView bytes(reinterpret_cast<const std::uint8_t*>(&header), sizeof(header));
+    world.port(to).on_datagram(bytes, false, world.now());
+  }
+  void cut_all() {
+    for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
+      for (std::uint16_t rank = 1; rank < world.ranks(); ++rank) {
+        cut(SPILLWAY_SUM_PART, rank, 0, chunk);
+        cut(SPILLWAY_SUM_RESULT, 0, rank, chunk);
+      }
+    }
+  }
+  void run(base::Duration time) {
+    for (const base::Instant end = world.now() + time; world.now() < end;) {
+      cut_all();
+      const base::Instant before = world.now();
+      world.run(base::microseconds(500));
+      if (world.now() == before) {
+        return;  // nothing is under way
+      }
+    }
+  }
+};
+
+void begin_bounded(SumWorld& world, Parts& parts, std::uint16_t rank) {
+  SumOptions options = parts.options(rank, 0);
+  options.loss_bound_ppm = 100'000;
+  ASSERT_TRUE(world[rank].begin_sum(options, world.now()).ok());
+}
+
+TEST(SumExchange, ForgedCutPacketsLoseNoParts) {
+  constexpr std::uint32_t kChunks = 300;
+  SumWorld world(3);
+  Parts parts(3, kChunks);
+  Forger forger{world, kChunks};
+  begin_bounded(world, parts, 0);
+  forger.run(base::milliseconds(20));
+  begin_bounded(world, parts, 1);
+  forger.run(base::milliseconds(100));
+  EXPECT_TRUE(world.reports[0].empty());
+  begin_bounded(world, parts, 2);
+  forger.run(base::milliseconds(100));
+  world.run(base::seconds(5));
+  expect_whole_sum(world, parts);
+  EXPECT_EQ(world.reports[0].back().partial, 0U);
+  EXPECT_TRUE(world.reports[0].back().missing.empty());
+  EXPECT_GT(world[0].counters().sums_cut, kChunks);
+  EXPECT_EQ(world.dead, std::vector<unsigned>(3));
+}
+
+// The owner gives up on parts that nobody is known to have sent after a second, but only of chunks
+// that somebody has sent. A forger cannot make it believe that they were.
+TEST(SumExchange, ForgedCutPacketsDoNotStartTheOwnersPatience) {
+  constexpr std::uint32_t kChunks = 300;
+  SumWorld world(3);
+  Parts parts(3, kChunks);
+  begin_bounded(world, parts, 0);
+  Forger(world, kChunks).cut_all();
+  world.run(base::seconds(3));
+  EXPECT_TRUE(world.reports[0].empty());
+  for (const std::uint16_t rank : {std::uint16_t{1}, std::uint16_t{2}}) {
+    begin_bounded(world, parts, rank);
+  }
+  world.run();
+  expect_whole_sum(world, parts);
+}
+
+TEST(SumExchange, RequestsThatForgedCutPacketsCauseAreFewerAndFewer) {
+  SumWorld world(3);
+  Parts parts(3, 100);
+  begin_bounded(world, parts, 0);
+  Forger forger{world, 100};
+  for (int i = 0; i < 1000; ++i) {  // 100 ms
+    forger.cut(SPILLWAY_SUM_PART, 1, 0, 7);
+    forger.cut(SPILLWAY_SUM_PART, 2, 0, 7);
+    world.run(base::microseconds(100));
+  }
+  EXPECT_GT(world[0].counters().flushes_sent, 0U);
+  EXPECT_LE(world[0].counters().flushes_sent, 2U * 6);
+}
+
+// A WANT tells the owner that the chunk's part and all before it were sent.
+TEST(SumExchange, ForgedCutResultsCauseOneWantForEachSentPart) {
+  SumWorld world(3);
+  std::vector<std::uint32_t> wanted;
+  world.filter = [&](std::vector<std::uint8_t>& bytes, std::uint16_t from) {
+    const auto* header = reinterpret_cast<const spillway_sum_header*>(bytes.data());
+    if (from == 1 && bytes.size() == sizeof(spillway_sum_header) &&
+        spillway_type_of(bytes[0]) == SPILLWAY_TYPE_SUM && header->kind == SPILLWAY_SUM_WANT) {
+      wanted.push_back(header->common.packet);
+    }
+    return Fate{};
+  };
+  Parts parts(3, 300);
+  begin_bounded(world, parts, 0);
+  begin_bounded(world, parts, 1);
+  world.run(base::milliseconds(1));
+  const std::uint64_t sent = world[1].counters().sums_sent;
+  ASSERT_GT(sent, 0U);
+  ASSERT_LT(sent, 300U);
+  Forger forger{world, 300};
+  for (int i = 0; i < 10; ++i) {
+    for (std::uint32_t chunk = 0; chunk < 300; ++chunk) {
+      forger.cut(SPILLWAY_SUM_RESULT, 0, 1, chunk);
+    }
+    world.run(base::milliseconds(1));
+  }
+  std::sort(wanted.begin(), wanted.end());
+  ASSERT_EQ(wanted.size(), sent);
+  for (std::uint32_t chunk = 0; chunk < sent; ++chunk) {
+    EXPECT_EQ(wanted[chunk], chunk);
+  }
 }
 
 TEST(SumExchange, WhatSomebodyChangedIsNotAdded) {

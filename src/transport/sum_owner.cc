@@ -16,6 +16,10 @@ using wire::SumKind;
 // it is tried again some day.
 constexpr double kForgiven = 7.0 / 8;
 
+// How far a cut packet may be ahead of what a rank is known to have sent: a contributor's largest
+// window.
+constexpr std::uint32_t kCutAhead = 1024;
+
 }  // namespace
 
 base::Duration SumExchange::patience() const {
@@ -69,6 +73,9 @@ void SumExchange::take_early(Sum& sum, base::Instant now) {
 void SumExchange::touch(Sum& sum, std::uint32_t chunk, base::Instant now) {
   for (; sum.touched <= chunk; ++sum.touched) {
     Chunk& touched = sum.chunks[sum.touched];
+    if (touched.state == ChunkState::kDone) {
+      continue;  // of REPEATs alone
+    }
     touched.state = ChunkState::kOpen;
     touched.since = now;
     touched.due = now + kBlindPatience;
@@ -94,7 +101,11 @@ void SumExchange::note_sent(Sum& sum, const RankSet& ranks, std::uint32_t index,
 bool SumExchange::on_part(Sum& sum, const wire::SumPacket& packet,
                           std::span<const std::uint64_t> words, bool marked, base::Instant now) {
   const std::uint32_t index = packet.chunk.chunk;
-  touch(sum, index, now);
+  // A REPEAT answers a request, which a cut packet may have caused: it shows nothing of the chunks
+  // before it.
+  if (packet.kind == SumKind::kPart) {
+    touch(sum, index, now);
+  }
   Chunk& chunk = sum.chunks[index];
   const bool fits = !packet.ranks.empty() && packet.ranks.is_subset_of(sum.options.contributors) &&
                     !packet.ranks.overlaps(sum.options.ranks[index]);
@@ -109,14 +120,22 @@ bool SumExchange::on_part(Sum& sum, const wire::SumPacket& packet,
     return false;
   }
   take_words(sum, index, packet, words);
-  chunk.congested |= marked || packet.is_marked(SPILLWAY_SUM_CONGESTED);
+  const auto cut = sum.cuts.find(index);
+  // The REPEAT came before the PART, so the PART was lost.
+  const bool was_cut = cut != sum.cuts.end() && packet.kind == SumKind::kRepeat &&
+                       cut->second.ranks.overlaps(packet.ranks);
+  chunk.congested |= marked || packet.is_marked(SPILLWAY_SUM_CONGESTED) || was_cut;
   if (missing_in(sum, index).empty()) {
-    if (chunk.attempts == 0) {
+    if (chunk.attempts == 0 && packet.kind == SumKind::kPart) {
       spread_.add(std::max(now - chunk.since, base::microseconds(1)));
     }
     close(sum, index, now);
   } else if (chunk.attempts > 0 && packet.ranks.size() > 1) {
     flush(sum, index, now);  // a switch gave what it had, so the rest is not there
+  } else if (cut != sum.cuts.end() && cut->second.requests > 0 &&
+             packet.is_marked(SPILLWAY_SUM_ADDED)) {
+    cut->second.due = now;  // a switch gave what it had instead of passing the request on
+    arm(sum, now);
   }
   return true;
 }
@@ -195,19 +214,12 @@ void SumExchange::resolve(Sum& sum, std::uint32_t index, base::Instant now) {
 void SumExchange::flush(Sum& sum, std::uint32_t index, base::Instant now) {
   Chunk& chunk = sum.chunks[index];
   const RankSet missing = missing_in(sum, index);
-  const auto ask_rank = [&](std::uint16_t rank) {
-    ++core_.counters.flushes_sent;
-    queue({.kind = SumKind::kFlush,
-           .slot = sum.slot,
-           .chunk = static_cast<std::uint16_t>(index),
-           .to = rank,
-           .ranks = missing});
-  };
+  const auto cut = sum.cuts.find(index);
   if (chunk.attempts == 0) {
-    ++sum.report.flushed;
-    ask_rank(missing.first());
+    sum.report.flushed += cut == sum.cuts.end() || cut->second.requests == 0 ? 1 : 0;
+    ask_rank(sum, index, missing.first());
   } else {
-    missing.for_each(ask_rank);
+    missing.for_each([&](std::uint16_t rank) { ask_rank(sum, index, rank); });
   }
   chunk.attempts = static_cast<std::uint8_t>(std::min(chunk.attempts + 1, 255));
   chunk.due =
@@ -215,9 +227,75 @@ void SumExchange::flush(Sum& sum, std::uint32_t index, base::Instant now) {
   arm(sum, chunk.due);
 }
 
+void SumExchange::ask_rank(const Sum& sum, std::uint32_t index, std::uint16_t rank) {
+  ++core_.counters.flushes_sent;
+  queue({.kind = SumKind::kFlush,
+         .slot = sum.slot,
+         .chunk = static_cast<std::uint16_t>(index),
+         .to = rank,
+         .ranks = missing_in(sum, index)});
+}
+
+// Other parts of the chunk get kLeastPatience to come: a request takes a switch's sum apart.
+void SumExchange::on_cut_part(Sum& sum, const wire::SumPacket& packet, base::Instant now) {
+  const std::uint32_t index = packet.chunk.chunk;
+  RankSet ranks;
+  (packet.ranks & missing_in(sum, index)).for_each([&](std::uint16_t rank) {
+    if (index < std::max(sum.progress.sent_by(rank), sum.oldest) + kCutAhead) {
+      ranks.insert(rank);
+    }
+  });
+  if (ranks.empty()) {
+    return;
+  }
+  Cut& cut = sum.cuts[index];
+  cut.ranks = cut.ranks | ranks;
+  cut.due = std::min(cut.due, std::max(now + kLeastPatience, cut.next));
+  arm(sum, cut.due);
+}
+
+base::Instant SumExchange::ask_for_cut_parts(Sum& sum, base::Instant now) {
+  if (now - sum.cut_requests_since >= kLeastPatience) {
+    sum.cut_requests_since = now;
+    sum.cut_requests = 0;
+  }
+  const base::Instant soonest = now + kLeastPatience / 4;  // each call visits all of them
+  base::Instant next = kNever;
+  for (auto& [index, cut] : sum.cuts) {
+    if (cut.due > now) {
+      next = std::min(next, cut.due);
+    } else if (sum.cut_requests >= kCutRequests) {
+      next = std::min(next, sum.cut_requests_since + kLeastPatience);
+    } else {
+      sum.cut_requests += ask_for_cut_parts_of(sum, index, cut, now);
+    }
+  }
+  return std::max(next, soonest);
+}
+
+// Leaves the chunk's attempts and due alone, which decide when it is formed without its missing
+// parts. If all have sent theirs and the bound forgives these, that moment is near enough.
+unsigned SumExchange::ask_for_cut_parts_of(Sum& sum, std::uint32_t index, Cut& cut,
+                                           base::Instant now) {
+  cut.due = kNever;
+  const RankSet ranks = cut.ranks & missing_in(sum, index);
+  const bool is_soon_formed = index < sum.progress.sent_by_all() && is_forgiven(sum, index);
+  if (ranks.empty() || is_soon_formed) {
+    return 0;
+  }
+  sum.report.flushed += cut.requests == 0 && sum.chunks[index].attempts == 0 ? 1 : 0;
+  ranks.for_each([&](std::uint16_t rank) { ask_rank(sum, index, rank); });
+  cut.requests = static_cast<std::uint8_t>(std::min(cut.requests + 1, 255));
+  cut.next =
+      now + std::min(kLeastPatience * (1 << std::min<int>(cut.requests, 7)), kLongestPatience);
+  return ranks.size();
+}
+
 void SumExchange::close(Sum& sum, std::uint32_t index, base::Instant now) {
   Chunk& chunk = sum.chunks[index];
   const RankSet missing = missing_in(sum, index);
+  // The part did not come in time, so it was lost.
+  chunk.congested |= sum.cuts.erase(index) > 0 && !missing.empty();
   chunk.state = ChunkState::kDone;
   chunk.since = now;
   sum.missing_parts += missing.size();
@@ -292,6 +370,7 @@ void SumExchange::look_for_missing(Sum& sum, base::Instant now) {
     }
     next = chunk.state == ChunkState::kDone ? next : std::min(next, chunk.due);
   }
+  next = std::min(next, ask_for_cut_parts(sum, now));
   if (next != kNever && !sum.has_all()) {
     arm(sum, next);
   }

@@ -41,6 +41,8 @@ class SumProgress {
         [&](std::uint16_t rank) { sent_by_all_ = std::min(sent_by_all_, sent_[rank]); });
   }
 
+  // This rank has sent the chunks below this one.
+  std::uint32_t sent_by(std::uint16_t rank) const { return sent_[rank]; }
   // All contributors have sent the chunks below this one.
   std::uint32_t sent_by_all() const { return sent_by_all_; }
 

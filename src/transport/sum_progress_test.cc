@@ -14,6 +14,8 @@ TEST(SumProgress, WhatOneRankHasNotSentWasNotSentByAll) {
   progress.note(RankSet::of(0), 7);
   progress.note(RankSet::of(1), 4);
   EXPECT_EQ(progress.sent_by_all(), 0U);
+  EXPECT_EQ(progress.sent_by(1), 5U);
+  EXPECT_EQ(progress.sent_by(2), 0U);
   progress.note(RankSet::of(2), 5);
   EXPECT_EQ(progress.sent_by_all(), 5U);
 }

@@ -160,6 +160,31 @@ TEST(SumDatagram, RefusesWhatIsNoSumPacket) {
   EXPECT_EQ(with(37, 1), PacketFault::kField);  // an owner beyond the last rank
 }
 
+// Readers index sets of ranks by the source, and its draw covers its low 8 bits only.
+TEST(SumDatagram, RefusesASourceBeyondTheLastRank) {
+  const SumAuth auth = auth_of(1);
+  const Words words = words_of(2);
+  for (const SumKind kind :
+       {SumKind::kPart, SumKind::kRepeat, SumKind::kFlush, SumKind::kResult, SumKind::kWant}) {
+    std::vector<std::uint8_t> bytes(SPILLWAY_MAX_PACKET);
+    bytes.resize(write_sum_packet(packet_of(kind, words), auth, bytes));
+    SumPacket read;
+    ASSERT_EQ(read_sum_header(bytes, read), PacketFault::kNone);
+    spillway_sum_header header;
+    std::memcpy(&header, bytes.data(), sizeof(header));
+    const std::uint16_t source = header.common.source;
+    for (const unsigned beyond :
+         {unsigned{SPILLWAY_SUM_RANKS}, SPILLWAY_SUM_RANKS + 63U, 256U + source, 65'535U}) {
+      header.common.source = static_cast<std::uint16_t>(beyond);
+      std::memcpy(bytes.data(), &header, sizeof(header));
+      EXPECT_EQ(read_sum_header(bytes, read), PacketFault::kField) << beyond;
+      EXPECT_EQ(read_sum_header(base::ByteView(bytes).first(sizeof(header)), read),
+                PacketFault::kField)
+          << "cut: " << beyond;
+    }
+  }
+}
+
 TEST(SumDatagram, RefusesWhatGoesAnotherWayThanItsKind) {
   const SumAuth auth = auth_of(1);
   const Words words = words_of(2);
