@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -20,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/chrome_events.h"
 #include "base/clock.h"
 #include "base/environment.h"
 #include "base/own_file.h"
@@ -29,6 +31,7 @@
 #include "runtime/job/question.h"
 #include "runtime/launch/rendezvous_point.h"
 #include "runtime/launch/secret.h"
+#include "runtime/observe/identity.h"
 
 namespace spillway::cli {
 namespace {
@@ -45,6 +48,11 @@ struct JobRunOptions {
 constexpr base::Duration kLookPatience = base::seconds(1);
 constexpr base::Duration kReplacePatience = base::seconds(15);
 constexpr std::chrono::milliseconds kLook{50};
+// Period of asking the job whether newcomers have joined it.
+constexpr base::Duration kJoinLook = base::milliseconds(500);
+// Newcomers started for one place, if each ends before it has joined the job. A failure may be
+// passing, such as a member that died while it was asked; a broken script fails every time.
+constexpr std::uint32_t kMaxStarts = 3;
 
 std::atomic<int> end_signal{0};
 
@@ -135,7 +143,7 @@ class JobProcesses {
              {"LOCAL_WORLD_SIZE", std::to_string(options_.processes)},
              {"MASTER_ADDR", master.host},
              {"MASTER_PORT", std::to_string(master.port)}},
-            i);
+            {.local_rank = i});
     }
   }
 
@@ -145,11 +153,12 @@ class JobProcesses {
       int status = 0;
       const pid_t ended = ::waitpid(-1, &status, WNOHANG);
       if (const auto known = living_.find(ended); known != living_.end()) {
-        const std::uint32_t local_rank = known->second;
+        const Process process = known->second;
         living_.erase(known);
-        note_end(ended, local_rank, status);
+        note_end(ended, process, status);
       } else if (ended <= 0) {
         forward_signal();
+        note_joined();
         replace_if_possible();
         std::this_thread::sleep_for(kLook);
       }
@@ -160,24 +169,63 @@ class JobProcesses {
  private:
   using Variables = std::vector<std::pair<std::string, std::string>>;
 
+  struct Process {
+    std::uint32_t local_rank = 0;
+    // 0 for a process that is part of the job. For a newcomer that has not joined it yet: how many
+    // in a row were started for its place, this one included.
+    std::uint32_t starts = 0;
+  };
   // A standby to be started for a dead process while the job lives.
   struct Owed {
-    std::uint32_t local_rank = 0;
+    Process process{};
     base::Instant until{};
   };
 
-  void note_end(pid_t ended, std::uint32_t local_rank, int status) {
-    is_well_ = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-    if (is_well_ || living_.empty() || end_signal != 0) {
+  void note_end(pid_t ended, const Process& process, int status) {
+    const bool is_well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    const bool never_joined = process.starts > 0 && !is_well;
+    if (!never_joined) {
+      is_well_ = is_well;  // a process outside the job does not know how the job ended
+    }
+    if (is_well || living_.empty() || end_signal != 0) {
       return;
     }
-    fmt::print(stderr, "spillway: process {} {}; {} others go on\n", ended, how(status),
-               living_.size());
-    // Only killed processes are replaced: one that exited would exit again, or was removed.
-    if (WIFSIGNALED(status) && replaced_ < options_.respawn) {
-      ++replaced_;
-      owed_.push_back({local_rank, base::MonotonicClock().now() + kReplacePatience});
+    // A process that exited after it had joined would exit again, or was removed.
+    const bool may_succeed = WIFSIGNALED(status) || (never_joined && process.starts < kMaxStarts);
+    const bool is_replaced = may_succeed && replaced_ < options_.respawn;
+    const std::uint32_t starts = WIFSIGNALED(status) ? 1 : process.starts + 1;
+    std::string next;
+    if (never_joined && is_replaced) {
+      next = fmt::format("; start {} of {} for its place follows", starts, kMaxStarts);
+    } else if (never_joined) {
+      next = fmt::format("; nothing more is started for its place after {} of {} starts",
+                         process.starts, kMaxStarts);
     }
+    fmt::print(stderr, "spillway: process {} {}{}; {} others go on{}\n", ended, how(status),
+               never_joined ? " before it joined the job" : "", living_.size(), next);
+    if (is_replaced) {
+      ++replaced_;
+      owed_.push_back(
+          {{process.local_rank, starts}, base::MonotonicClock().now() + kReplacePatience});
+    }
+  }
+
+  // A member's name ends with its process id. Under a command that starts the script as a child,
+  // no newcomer is recognised: each then counts as not joined.
+  void note_joined() {
+    const auto waits = [](const auto& each) { return each.second.starts > 0; };
+    const base::Instant now = base::MonotonicClock().now();
+    if (now < next_join_look_ || std::ranges::none_of(living_, waits)) {
+      return;
+    }
+    const std::string status = living_job().status;
+    for (auto& [pid, process] : living_) {
+      const std::string name = fmt::format("{}:{}", runtime::host_name(), pid);
+      if (status.find(base::json_quoted(name)) != std::string::npos) {
+        process.starts = 0;
+      }
+    }
+    next_join_look_ = base::MonotonicClock().now() + kJoinLook;
   }
 
   // Waits for a living ticket: the file may hold the dead process's until another rank 0 writes it.
@@ -185,8 +233,9 @@ class JobProcesses {
     if (owed_.empty() || end_signal != 0) {
       return;
     }
-    if (const std::string ticket = living_ticket(); !ticket.empty()) {
-      start(newcomer_variables(ticket, owed_.front().local_rank), owed_.front().local_rank);
+    const Process& next = owed_.front().process;
+    if (const std::string ticket = living_job().ticket; !ticket.empty()) {
+      start(newcomer_variables(ticket, next.local_rank), next);
       owed_.pop_front();
     } else if (base::MonotonicClock().now() > owed_.front().until) {
       owed_.pop_front();
@@ -198,15 +247,22 @@ class JobProcesses {
                                : fmt::format("ended with code {}", WEXITSTATUS(status));
   }
 
-  // The ticket of a job that answers; empty if it has not begun or is over.
-  std::string living_ticket() const {
+  // A job that answers; empty if it has not begun or is over.
+  struct LivingJob {
+    std::string ticket;
+    std::string status;
+  };
+  LivingJob living_job() const {
     const base::Result<std::string> text = runtime::ticket_text_in(ticket_file_);
     const base::Result<runtime::Ticket> ticket = runtime::parse_ticket(text.ok() ? *text : "");
     const base::Result<runtime::Secret> secret =
         runtime::secret_from(base::Environment::of_process(), {});
-    const bool answers = ticket.ok() && secret.ok() &&
-                         runtime::ask_job(*ticket, secret->bytes(), "status", kLookPatience).ok();
-    return answers ? *text : "";
+    if (!ticket.ok() || !secret.ok()) {
+      return {};
+    }
+    const base::Result<std::string> status =
+        runtime::ask_job(*ticket, secret->bytes(), "status", kLookPatience);
+    return status.ok() ? LivingJob{*text, *status} : LivingJob{};
   }
 
   void forward_signal() {
@@ -214,12 +270,12 @@ class JobProcesses {
     if (number == 0 || std::exchange(has_forwarded_, true)) {
       return;
     }
-    for (const auto& [process, local_rank] : living_) {
-      ::kill(process, number);
+    for (const auto& [pid, process] : living_) {
+      ::kill(pid, number);
     }
   }
 
-  void start(const Variables& variables, std::uint32_t local_rank) {
+  void start(const Variables& variables, const Process& process) {
     const pid_t child = ::fork();
     if (child < 0) {
       throw CommandError("cannot start a process: " + std::generic_category().message(errno));
@@ -230,16 +286,17 @@ class JobProcesses {
       }
       run_command(options_.command);
     }
-    living_.emplace(child, local_rank);
+    living_.emplace(child, process);
   }
 
   const JobRunOptions& options_;
   std::string ticket_file_;
   bool owns_file_ = false;
-  std::map<pid_t, std::uint32_t> living_;  // pid to local rank
+  std::map<pid_t, Process> living_;
   std::deque<Owed> owed_;
   std::uint32_t replaced_ = 0;
-  bool is_well_ = false;  // of the last one that ended
+  base::Instant next_join_look_{};
+  bool is_well_ = false;  // of the last one of the job that ended
   bool has_forwarded_ = false;
 };
 

@@ -139,7 +139,8 @@ class Member {
   Member& operator=(const Member&) = delete;
 
   // ---- connections: the runtime keeps one to every member and newcomer that it knows of.
-  // While a connection lasts, its messages arrive in order and none is lost.
+  // While a connection lasts, its messages arrive in order and none is lost. The peer has proved
+  // that the id is its own: whoever is connected as a voter has its vote.
   void on_connected(MemberId peer, base::Instant now);
   // kClosed, kSilent: the connection is over. kData: it may still work, but an operation blamed the
   // peer.

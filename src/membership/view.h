@@ -3,9 +3,10 @@
 // The members of a job between two changes (a view), and the decision that one view follows
 // another.
 //
-// A member is a process, not a rank. It draws its id when it starts; a restarted process is a new
-// member. A view lists its ranks in order. A standby that replaces a lost rank is that rank from
-// then on. Standbys vote on the next view but have no rank.
+// A member is a process, not a rank. It draws a key when it starts, and its id is a hash of the
+// public half (runtime/job/member_key.h); a restarted process is a new member. A view lists its
+// ranks in order. A standby that replaces a lost rank is that rank from then on. Standbys vote on
+// the next view but have no rank.
 //
 // Plain values; any thread.
 #pragma once

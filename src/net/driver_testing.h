@@ -23,11 +23,8 @@ namespace spillway::net {
 
 inline constexpr std::uint16_t kTestJob = 3;
 
-// A test that waits this long has failed.
-inline std::chrono::nanoseconds test_patience() {
-  static const std::chrono::nanoseconds patience = harness::patience(std::chrono::seconds(120));
-  return patience;
-}
+// A test that waits this long has failed, on a quiet machine.
+inline constexpr std::chrono::nanoseconds kTestPatience = std::chrono::seconds(120);
 
 inline std::uint8_t planes_byte(std::uint16_t packet, std::size_t at) {
   return static_cast<std::uint8_t>(packet * 7 + at);
@@ -87,14 +84,14 @@ class Events final : public DriverListener {
   unsigned asked_for_processors() const { return asked_for_processors_; }
   std::vector<base::Status> wait_for_broken(std::size_t count) {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, test_patience(), [&] { return broken_.size() >= count; });
+    wait(lock, [&] { return broken_.size() >= count; });
     return broken_;
   }
   template <typename T>
   std::optional<T> wait_for() {
     std::unique_lock lock(mutex_);
     std::optional<T> found;
-    changed_.wait_for(lock, test_patience(), [&] {
+    wait(lock, [&] {
       for (const transport::Event& event : events_) {
         if (const T* wanted = std::get_if<T>(&event)) {
           found = *wanted;
@@ -106,10 +103,17 @@ class Events final : public DriverListener {
   }
   bool wait_for_count(std::size_t count) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, test_patience(), [&] { return events_.size() >= count; });
+    return wait(lock, [&] { return events_.size() >= count; });
   }
 
  private:
+  template <typename Condition>
+  bool wait(std::unique_lock<std::mutex>& lock, const Condition& condition) {
+    return harness::wait_patiently(
+        [&](std::chrono::nanoseconds left) { return changed_.wait_for(lock, left, condition); },
+        kTestPatience);
+  }
+
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<transport::Event> events_;

@@ -20,9 +20,7 @@ namespace spillway::runtime::testing_job {
 
 // A test that waits longer has failed.
 inline std::chrono::milliseconds test_patience() {
-  static const auto patience = std::chrono::duration_cast<std::chrono::milliseconds>(
-      harness::patience(std::chrono::seconds(60)));
-  return patience;
+  return std::chrono::duration_cast<std::chrono::milliseconds>(harness::patience(harness::kHangs));
 }
 inline base::Duration test_patience_duration() {
   return base::milliseconds(test_patience().count());

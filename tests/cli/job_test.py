@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,11 @@ TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
 LIBRARY = pathlib.Path(sys.argv.pop(1)).resolve()
 HERE = pathlib.Path(__file__).resolve().parent
 WORKER = python(HERE / "job_worker.py", HERE.parents[1] / "python")
+# Runs the words after FILE and COUNT. A process that should join the job notes its start in FILE instead, and fails,
+# the first COUNT times.
+FAILING_NEWCOMERS = ["sh", "-c", 'if [ -n "$SPILLWAY_JOB" ]; then echo >> "$1"; '
+                                 '[ "$(wc -l < "$1")" -gt "$2" ] || exit 3; fi; shift 2; exec "$@"', "sh"]
+MOST_STARTS = 3  # kMaxStarts of src/cli/job_run.cc
 
 
 class Command(WatchedJob, unittest.TestCase):
@@ -38,10 +44,10 @@ class Command(WatchedJob, unittest.TestCase):
     def tool(self, *arguments):
         return run([TOOL, "job", *arguments], env=self.environment)
 
-    def start(self, processes, standbys, *step_seconds):
+    def start(self, processes, standbys, *step_seconds, prefix=()):
         log = open(self.path / "log", "w")
         self.addCleanup(log.close)
-        job = Started([TOOL, "job", "run", "-n", processes, "--", *WORKER, standbys, *step_seconds],
+        job = Started([TOOL, "job", "run", "-n", processes, "--", *prefix, *WORKER, standbys, *step_seconds],
                       test=self, stdout=log,
                       stderr=subprocess.STDOUT, env=self.environment, start_new_session=True)
         self.wait_for(lambda status: len(status["members"]) == processes)
@@ -153,8 +159,24 @@ class Command(WatchedJob, unittest.TestCase):
             self.assertGreater(limit.left(), 0, f"{interruptions} interruptions of steps of {step_s} s")
             step_s *= 4
 
+    def reserved_ports(self, count):
+        """The first of so many ports in a row. They are bound here until the test ends, so the kernel assigns them to no
+        other socket; servers with SO_REUSEADDR, such as those of metrics, may listen there."""
+        while True:
+            first, reserved = free_port(), []
+            try:
+                for port in range(first, first + count):
+                    reserved.append(socket.socket())
+                    self.addCleanup(reserved[-1].close)
+                    reserved[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    reserved[-1].bind(("127.0.0.1", port))
+                return first
+            except (OSError, OverflowError):  # one is taken, or there is no such port
+                for each in reserved:
+                    each.close()
+
     def interruptions_of_growth(self, step_s):
-        port = free_port()
+        port = self.reserved_ports(3)
         self.environment["SPILLWAY_METRICS_PORT"] = str(port)
         job = self.start(3, 1, step_s)
         self.wait_for(lambda status: status["step"] > 3)
@@ -213,6 +235,32 @@ class Command(WatchedJob, unittest.TestCase):
         # Its replacement is called in next. Until that has come, there is no standby.
         wait_until(lambda: self.tool("move", "1").returncode == 0, "a standby that rank 1 can move to")
         self.wait_for(lambda status: "rank 1 moves" in status["last_change"]["why"])
+        self.check_ended(job)
+
+    def start_and_kill_a_rank(self, failures):
+        """The first newcomers to take its place fail, so many times."""
+        starts = self.path / "starts"
+        job = self.start(3, 1, prefix=(*FAILING_NEWCOMERS, starts, failures))
+        status = self.wait_for(lambda status: status["step"] > 3)
+        os.kill(self.process_of(status, 1), signal.SIGKILL)
+        return job, lambda: len(starts.read_text().splitlines())
+
+    def test_a_replacement_that_ends_before_it_joins_is_started_again(self):
+        job, count = self.start_and_kill_a_rank(failures=1)
+        # The standby has become a rank, and the second newcomer has come.
+        self.wait_for(lambda status: status["epoch"] >= 2 and len(status["members"]) == 3)
+        self.assertEqual(count(), 2)
+        said = f"ended with code 3 before it joined the job; 2 others go on; start 2 of {MOST_STARTS} for its place follows"
+        self.assertIn(said, self.said())
+        self.check_ended(job)
+
+    def test_replacements_that_never_join_are_given_up(self):
+        job, count = self.start_and_kill_a_rank(failures=MOST_STARTS + 10)
+        said = f"nothing more is started for its place after {MOST_STARTS} of {MOST_STARTS} starts"
+        wait_until(lambda: said in self.said(), "that no more are started")
+        status = self.wait_for(lambda status: status["epoch"] == 2)
+        self.wait_for(lambda now: now["step"] > status["step"] + 5)
+        self.assertEqual(count(), MOST_STARTS)
         self.check_ended(job)
 
 

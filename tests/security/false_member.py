@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A malicious member of a job whose members change: it holds the job's ticket, proves that, and is let in. The
-messages are those of src/runtime/rendezvous/message.h, src/runtime/job/mesh_message.h and src/membership/message.h.
+messages are those of src/runtime/rendezvous/message.h, src/runtime/job/mesh_message.h and src/membership/message.h;
+the proof of its id is that of src/runtime/job/member_key.h.
 """
 import ctypes
 import hashlib
@@ -11,10 +12,10 @@ import struct
 
 from harness.patience import patience
 
-MAGIC, PROTOCOL = b"SWRV", 2
+MAGIC, PROTOCOL, REFUSAL = b"SWRV", 2, 3
 OPENING, CHALLENGE, PROOF = 7, 8, 9
 MEMBER, WELCOME, ROSTER, SPEECH = 16, 17, 18, 19
-BY_ID, NEWCOMER = 1, 1
+BY_ID, ADMITTED, NEWCOMER = 1, 0, 1
 HEADER = struct.Struct("<4sHHI")
 SEAL_BYTES = 16
 LAST_EPOCH = 2**32 - 1
@@ -25,6 +26,40 @@ def derive(key, salt, label):
     """HKDF-SHA256, 32 bytes."""
     drawn = hmac.digest(salt or b"\0", key, "sha256")
     return hmac.digest(drawn, label.encode() + b"\1", "sha256")
+
+
+FIELD, A24 = 2**255 - 19, 121665
+
+
+def x25519(private, public):
+    """RFC 7748."""
+    scalar = int.from_bytes(private, "little") & ~7 & (2**255 - 1) | 2**254
+    u = int.from_bytes(public, "little") & (2**255 - 1)
+    x2, z2, x3, z3, swapped = 1, 0, u, 1, 0
+    for at in reversed(range(255)):
+        bit = scalar >> at & 1
+        if swapped != bit:
+            x2, x3, z2, z3, swapped = x3, x2, z3, z2, bit
+        a, b, c, d = x2 + z2, x2 - z2, x3 + z3, x3 - z3
+        da, cb, aa, bb = d * a % FIELD, c * b % FIELD, a * a % FIELD, b * b % FIELD
+        x3, z3 = (da + cb) ** 2 % FIELD, u * (da - cb) ** 2 % FIELD
+        x2, z2 = aa * bb % FIELD, (aa - bb) * (aa + A24 * (aa - bb)) % FIELD
+    x2, z2 = (x3, z3) if swapped else (x2, z2)
+    return (x2 * pow(z2, FIELD - 2, FIELD) % FIELD).to_bytes(32, "little")
+
+
+class Identity:
+    """A process's key, and the member id that belongs to it. A liar names another public key, or another id."""
+
+    def __init__(self, public=None, member=None):
+        self.private = os.urandom(32)
+        self.public = public or x25519(self.private, (9).to_bytes(32, "little"))
+        digest = hashlib.sha256(b"spillway member v1 id" + self.public).digest()
+        self.member = member or max(int.from_bytes(digest[:8], "little"), 1)
+
+
+class Unreadable(Exception):
+    """A frame is sealed with other keys."""
 
 
 class Seal:
@@ -52,7 +87,8 @@ class Seal:
         if encrypts:
             crypto.EVP_CIPHER_CTX_ctrl(context, GET_TAG, SEAL_BYTES, tag)
         crypto.EVP_CIPHER_CTX_free(context)
-        assert fits, "what came does not open"
+        if not fits:
+            raise Unreadable("what came does not open")
         return out.raw[:len(text)]
 
     def close(self, beside, text):
@@ -90,22 +126,38 @@ def cards_in(body):
     return cards
 
 
+class Refused(Exception):
+    """The member has said why it does not connect."""
+
+
 class Stream:
     """A proved and sealed stream to one member of the job."""
 
     def __init__(self, address, nonce):
         host, port = address.rsplit(":", 1)
         self.socket = socket.create_connection((host.strip("[]"), int(port)), timeout=patience())
-        self.sending = self.receiving = None
+        self.sending = self.receiving = self.peers_key = None
         key, own = derive(nonce, b"", "spillway rendezvous v2 unique id"), os.urandom(32)
         self.say(OPENING, bytes([BY_ID]) + own)
         kind, challenge = self.hear()
         assert kind == CHALLENGE, kind
         both = own + challenge[1:33]
+        self.key, self.randoms = key, both
         proof_key = derive(key, b"", "spillway rendezvous v2 proof")
         self.say(PROOF, hmac.digest(proof_key, b"guest" + both, hashlib.sha256))
         self.sending = Seal(derive(key, both, "spillway rendezvous v2 guest to host"))
         self.receiving = Seal(derive(key, both, "spillway rendezvous v2 host to guest"))
+
+    def be_member(self, identity, job, version, name, standing=NEWCOMER):
+        """Says who this process is, and proves it with the key that it has."""
+        own = card(identity.member, "127.0.0.1:1", name)
+        self.say(MEMBER, job + bytes([standing]) + identity.public + text(version) + own)
+        self.peers_key = self.hear_kind(MEMBER)[17:49]
+        secret = x25519(identity.private, self.peers_key) + self.key
+        salt = self.randoms + identity.public + self.peers_key
+        self.sending = Seal(derive(secret, salt, "spillway member v1 from the dialler"))
+        self.receiving = Seal(derive(secret, salt, "spillway member v1 to the dialler"))
+        self.say(PROOF, b"")
 
     def say(self, kind, body):
         sealed = self.sending is not None
@@ -127,6 +179,8 @@ class Stream:
             kind, body = self.hear()
             if kind == wanted:
                 return body
+            if kind == REFUSAL:
+                raise Refused(body[1:].decode())
 
     def _read(self, size):
         data = b""
@@ -147,22 +201,45 @@ def first_address(ticket):
 
 
 class FalseMember:
-    """Joins every member of the job as a newcomer. Its id is the smallest, so it is the side that dials."""
+    """Joins every member of the job as a newcomer. It dials all of them: nobody listens at its address."""
 
-    def __init__(self, ticket, version, name="false:1", member=1):
+    def __init__(self, ticket, version, name="false:1"):
         address, nonce = first_address(ticket), ticket.rsplit("/", 1)[1]
-        self.nonce, self.version, self.name, self.member = bytes.fromhex(nonce), version, name, member
+        self.nonce, self.version, self.name, self.identity = bytes.fromhex(nonce), version, name, Identity()
         first, cards = self._join(address)
-        self.streams = {}  # by the peer's id
+        self.streams, self.addresses = {}, {}  # by the peer's id
         for each, where, _ in cards:
-            if each != member:
+            if each != self.identity.member:
                 self.streams[each] = first if where == address else self._join(where)[0]
+                self.addresses[each] = where
 
     def _join(self, address):
         stream = Stream(address, self.nonce)
-        own = card(self.member, "127.0.0.1:1", self.name)
-        stream.say(MEMBER, self.nonce + bytes([NEWCOMER]) + text(self.version) + own)
+        stream.be_member(self.identity, self.nonce, self.version, self.name)
         return stream, cards_in(stream.hear_kind(WELCOME)[32:])
+
+    def public_key(self, member):
+        """A member's, which every process learns that connects to it."""
+        return self.streams[member].peers_key
+
+    def impersonate(self, identity, member, standing):
+        """Connects to this member once more, as somebody else. Returns the reason why it is refused, or "" if the
+        member hangs up."""
+        stream = Stream(self.addresses[member], self.nonce)
+        try:
+            stream.be_member(identity, self.nonce, self.version, self.name, standing)
+            stream.hear_kind(SPEECH)
+        except Refused as refusal:
+            return str(refusal)
+        except Unreadable:  # the member's proof, to the process whose public key this one named
+            while stream.socket.recv(4096):
+                pass
+            return ""
+        except ConnectionError:
+            return ""
+        finally:
+            stream.close()
+        raise AssertionError(f"{member:x} believes a process that {identity.member:x} is its id")
 
     def say(self, kind, body):
         """Sends it to every member that still listens; returns how many did."""

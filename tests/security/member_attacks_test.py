@@ -20,7 +20,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE.parent))
 
-from false_member import PROOF, ROSTER, SPEECH, FalseMember, Speech, Stream, card, first_address, roster
+from false_member import (ADMITTED, NEWCOMER, PROOF, ROSTER, SPEECH, FalseMember, Identity, Speech, Stream, card,
+                          first_address, roster)
 from harness.metrics import metrics_at
 from harness.namespaces import contain
 from harness.patience import wait_until
@@ -63,14 +64,15 @@ class Attack(WatchedJob, unittest.TestCase):
         self.variables = {"SPILLWAY_JOB_FILE": self.ticket_file, "SPILLWAY_LIBRARY": LIBRARY,
                           "SPILLWAY_SOCKET_IFNAME": "=lo"}
 
-    def start_job(self, prefix=(), **variables):
+    def start_job(self, prefix=(), world=WORLD, **variables):
         self.variables.update(variables)
+        self.world = world
         # The processes' output goes to files, because nothing reads it while they run.
         self.job = RankProcesses(
-            WORLD, lambda rank: ["sh", "-c", f'exec "$@" > {self.folder}/log{rank} 2>&1', "sh", *prefix, *WORKER,
+            world, lambda rank: ["sh", "-c", f'exec "$@" > {self.folder}/log{rank} 2>&1', "sh", *prefix, *WORKER,
                                  STANDBYS], variables=self.variables)
         self.enterContext(self.job)
-        self.wait_for(lambda status: len(status["members"]) == WORLD and status["step"] > 3)
+        self.wait_for(lambda status: len(status["members"]) == world and status["step"] > 3)
 
     def ticket(self):
         return self.ticket_file.read_text(encoding="ascii").strip()
@@ -100,7 +102,7 @@ class Attack(WatchedJob, unittest.TestCase):
         version = run([TOOL, "--version"]).stdout.split()[-1]
         liar = FalseMember(self.ticket(), version, **fields)
         self.addCleanup(liar.close)
-        self.assertEqual(len(liar.streams), WORLD)
+        self.assertEqual(len(liar.streams), self.world)
         return liar
 
     def ids(self):
@@ -132,12 +134,12 @@ class AFalseMember(Attack):
     def test_frames_that_do_not_belong_there_end_its_stream_and_no_more(self):
         self.start_job()
         huge = struct.pack("<4sHHI", b"SWRV", 2, SPEECH, 2**32 - 1)
-        for number, attack in enumerate((
+        for attack in (
                 lambda liar: liar.say(PROOF, os.urandom(32)),
                 lambda liar: liar.say(77, os.urandom(100)),
                 lambda liar: [stream.say_raw(huge) for stream in liar.streams.values()],
-                lambda liar: [stream.say_raw(os.urandom(4096)) for stream in liar.streams.values()])):
-            liar = self.false_member(member=number + 1)
+                lambda liar: [stream.say_raw(os.urandom(4096)) for stream in liar.streams.values()]):
+            liar = self.false_member()
             attack(liar)
             for stream in liar.streams.values():
                 self.assertRaises(ConnectionError, lambda: [stream.hear() for _ in range(1000)])
@@ -168,6 +170,34 @@ class AFalseMember(Attack):
                 liar.speak(bytes(changed))
             liar.speak(speech)
         liar.close()
+
+    def test_nobody_takes_another_members_id(self):
+        """Members share one credential, so a ticket holder could otherwise vote as a member that has died. The dead one
+        is a standby of five members: the job needs no change for it, and its id stays in the view."""
+        self.start_job(world=5)
+        liar = self.false_member()
+        dead = next(int(each["id"], 16) for each in self.status()["members"]
+                    if each["rank"] is None and not each["waits"])
+        deads_key = liar.public_key(dead)
+        self.job.by_rank.pop(self.world - STANDBYS).end()
+        ranks = self.ids()
+        for rank in ranks:
+            # Its stream to the dead one has to end first.
+            wait_until(lambda: "that member was lost" in liar.impersonate(Identity(public=deads_key), rank, ADMITTED),
+                       "that a rank has lost the standby")
+            for standing in (ADMITTED, NEWCOMER):
+                for identity, why in (
+                        (Identity(public=deads_key), "that member was lost"),
+                        (Identity(member=dead), "not that of its key"),
+                        (Identity(public=liar.public_key(ranks[0])), "there is such a member already"),
+                        (Identity(member=ranks[1]), "not that of its key"),
+                        (Identity(public=Identity().public), ""),  # nobody's yet, and it lacks the private half
+                        (Identity(public=bytes(32)), "")):  # a point with which everybody agrees on zeros
+                    self.assertIn(why, liar.impersonate(identity, rank, standing))
+        listed = [int(each["id"], 16) for each in self.check_goes_on()["members"] if not each["waits"]]
+        self.assertEqual(listed, [*ranks, dead])
+        liar.close()
+        self.check_ends_well()
 
     def test_names_that_would_move_the_cursor_or_run_scripts_are_printed_as_text(self):
         self.start_job()

@@ -87,18 +87,19 @@ base::Status Job::Impl::open_seats() {
   return {};
 }
 
-base::Status Job::Impl::open_mesh(base::ByteView secret, Standing standing, MemberId id) {
+base::Status Job::Impl::open_mesh(base::ByteView secret, Standing standing) {
   const base::Result<Credential> credential = ticket_.credential(secret);
-  if (!credential.ok()) {
-    return credential.status();
+  const base::Result<MemberKey> key = MemberKey::draw();
+  if (!credential.ok() || !key.ok()) {
+    return credential.ok() ? key.status() : credential.status();
   }
-  id_ = id;
+  id_ = key->id();
   base::Result<std::unique_ptr<Mesh>> mesh =
       Mesh::open({.job = ticket_.job,
                   .credential = *credential,
                   .standing = standing,
                   .listen = next_seats_.front()->address().with_port(0),
-                  .id = id,
+                  .key = *key,
                   .name = fmt::format("{}:{}", host_name(), ::getpid())},
                  *this);
   if (!mesh.ok()) {
@@ -115,9 +116,8 @@ base::Status Job::Impl::found(Communicator& communicator) {
         config_.standbys, communicator.world()));
   }
   const base::Result<JobRoots> roots = communicator.job_roots();
-  const base::Result<MemberId> id = draw_word();
-  if (!roots.ok() || !id.ok()) {
-    return roots.ok() ? id.status() : roots.status();
+  if (!roots.ok()) {
+    return roots.status();
   }
   key_ = roots->key;
   on_one_machine_ = roots->on_one_machine;
@@ -131,7 +131,7 @@ base::Status Job::Impl::found(Communicator& communicator) {
       return status;
     }
   }
-  if (base::Status status = open_mesh(secret_.bytes(), Standing::kMember, *id); !status.ok()) {
+  if (base::Status status = open_mesh(secret_.bytes(), Standing::kMember); !status.ok()) {
     return status;
   }
   secret_.wipe();
@@ -194,10 +194,6 @@ base::Status Job::Impl::publish_ticket() const {
 }
 
 base::Status Job::Impl::join(const Ticket& ticket) {
-  const base::Result<MemberId> id = draw_word();
-  if (!id.ok()) {
-    return id.status();
-  }
   ticket_ = ticket;
   on_one_machine_ = ticket.addresses.front().to_string().starts_with("127.");
   for (const base::Status& status : {take_secret(), open_seats()}) {
@@ -205,7 +201,7 @@ base::Status Job::Impl::join(const Ticket& ticket) {
       return status;
     }
   }
-  if (base::Status status = open_mesh(secret_.bytes(), Standing::kNewcomer, *id); !status.ok()) {
+  if (base::Status status = open_mesh(secret_.bytes(), Standing::kNewcomer); !status.ok()) {
     return status;
   }
   secret_.wipe();

@@ -68,7 +68,7 @@ class Job::Impl final : private MeshListener {
 
   // Run on the application's thread.
   base::Status open_seats();
-  base::Status open_mesh(base::ByteView secret, Standing standing, MemberId id);
+  base::Status open_mesh(base::ByteView secret, Standing standing);
   base::Status take_secret();
   base::Status publish_ticket() const;
   base::Status start(std::optional<membership::View> view);

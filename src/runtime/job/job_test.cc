@@ -444,6 +444,7 @@ TEST(Ticket, OfAnyOtherTextIsAnError) {
 TEST(MeshMessage, IsReadAsItWasWritten) {
   const MemberHello hello{.job = {7},
                           .standing = runtime::Standing::kNewcomer,
+                          .key = {9, 8, 7},
                           .version = "0.1",
                           .card = {.id = 42,
                                    .address = net::SocketAddress::parse("127.0.0.1:99").value(),
@@ -452,6 +453,7 @@ TEST(MeshMessage, IsReadAsItWasWritten) {
   ASSERT_TRUE(heard.ok());
   EXPECT_EQ(heard->card, hello.card);
   EXPECT_EQ(heard->standing, hello.standing);
+  EXPECT_EQ(heard->key, hello.key);
   const MemberWelcome welcome{.key = {}, .cards = {hello.card, hello.card}};
   const auto welcomed = parse_member_welcome(encode(welcome).body);
   ASSERT_TRUE(welcomed.ok());

@@ -43,7 +43,15 @@ base::Result<net::SocketAddress> local_address(const net::UniqueFd& socket) {
 // One stream: its bytes, handshake and state. Nothing blocks.
 class Mesh::Stream {
  public:
-  enum class State : std::uint8_t { kDialling, kShaking, kGreeting, kOpen, kAsking, kEnded };
+  enum class State : std::uint8_t {
+    kDialling,
+    kShaking,
+    kGreeting,
+    kProving,
+    kOpen,
+    kAsking,
+    kEnded
+  };
 
   // For the dialling side; `door` is kept for error messages and redials.
   Stream(std::uint64_t number, net::UniqueFd socket, Door door, membership::MemberId expected,
@@ -52,6 +60,7 @@ class Mesh::Stream {
         socket_(std::move(socket)),
         door_(std::move(door)),
         expected_(expected),
+        random_(random),
         handshake_(std::in_place_type<GuestHandshake>, credential, random),
         state_(State::kDialling),
         leave_by_(leave_by) {}
@@ -60,6 +69,7 @@ class Mesh::Stream {
          const Random& random, base::Instant leave_by)
       : number_(number),
         socket_(std::move(socket)),
+        random_(random),
         handshake_(std::in_place_type<HostHandshake>, credential, random),
         state_(State::kShaking),
         leave_by_(leave_by) {
@@ -96,8 +106,28 @@ class Mesh::Stream {
   // The member expected at the address; 0: any.
   membership::MemberId expected() const { return expected_; }
 
-  void open_as(membership::MemberId member) {
-    member_ = member;
+  // What the peer has said about itself. Not proved before the stream is open.
+  const MemberHello& hello() const { return hello_; }
+
+  // Both sides have said hello. From here on, only this process and the one with the hello's key
+  // can read or write the stream.
+  void prove(const MemberKey& own, const Credential& credential, const MemberHello& hello) {
+    base::Result<Channel> channel = channel_between(own, {.credential = credential,
+                                                          .peer = hello.key,
+                                                          .is_dialler = is_dialler(),
+                                                          .own = random_,
+                                                          .peers = peers_random_});
+    if (!channel.ok()) {
+      end(channel.status().message());
+      return;
+    }
+    hello_ = hello;
+    channel_ = std::move(channel).value();
+    state_ = State::kProving;
+    say(encode_member_proof());
+  }
+  void open() {
+    member_ = hello_.card.id;
     state_ = State::kOpen;
     inbox_.set_most_body_bytes(kMaxSpeechBytes);
   }
@@ -190,7 +220,8 @@ class Mesh::Stream {
       }
       base::Result<Frame> opened = channel_.unpack(std::move(**frame));
       if (!opened.ok()) {
-        end(opened.status().message());
+        end(state_ == State::kProving ? "it does not prove that its member id is its own"
+                                      : opened.status().message());
         return std::nullopt;
       }
       return std::move(opened).value();
@@ -203,6 +234,13 @@ class Mesh::Stream {
 
  private:
   void shake_hands(const Frame& frame) {
+    if (const base::Result<Opening> opening = parse_opening(frame.body);
+        frame.type == FrameType::kOpening && opening.ok()) {
+      peers_random_ = opening->random;
+    } else if (const base::Result<Challenge> challenge = parse_challenge(frame.body);
+               frame.type == FrameType::kChallenge && challenge.ok()) {
+      peers_random_ = challenge->random;
+    }
     std::visit(
         [&](auto& handshake) {
           base::Result<std::optional<Frame>> answer = handshake.take(frame);
@@ -228,6 +266,8 @@ class Mesh::Stream {
   net::UniqueFd socket_;
   Door door_{};
   membership::MemberId expected_ = 0;
+  Random random_;
+  Random peers_random_{};
   std::variant<GuestHandshake, HostHandshake> handshake_;
   State state_;
   base::Instant leave_by_;
@@ -235,6 +275,7 @@ class Mesh::Stream {
   bool was_answered_ = false;
   bool was_turned_away_ = false;
   std::size_t unanswered_ = 0;  // number of questions
+  MemberHello hello_{};
   membership::MemberId member_ = 0;
   FrameReader inbox_{kMaxHandshakeBytes};
   Channel channel_{};
@@ -248,7 +289,7 @@ Mesh::Mesh(const Config& config, net::UniqueFd listening, const net::SocketAddre
            MeshListener& listener)
     : config_(config),
       listening_(std::move(listening)),
-      own_{.id = config.id, .address = address, .name = config.name},
+      own_{.id = config.key.id(), .address = address, .name = config.name},
       listener_(listener) {}
 Mesh::~Mesh() = default;
 
@@ -472,10 +513,7 @@ void Mesh::hear_all(Stream& stream) {
   while (true) {
     const std::optional<Frame> frame = stream.next();
     if (stream.has_just_shaken() && stream.is_dialler()) {
-      stream.say(encode(MemberHello{.job = config_.job,
-                                    .standing = config_.standing,
-                                    .version = base::kVersion,
-                                    .card = own_}));
+      stream.say(encode(own_hello()));
     }
     if (!frame) {
       return;
@@ -488,6 +526,8 @@ void Mesh::hear(Stream& stream, const Frame& frame) {
   using State = Stream::State;
   if (stream.state() == State::kGreeting && frame.type == FrameType::kMember) {
     hear_hello(stream, frame);
+  } else if (stream.state() == State::kProving && frame.type == FrameType::kProof) {
+    hear_proof(stream);
   } else if (frame.type == FrameType::kQuestion &&
              (stream.state() == State::kGreeting || stream.state() == State::kAsking)) {
     stream.ask();
@@ -506,41 +546,86 @@ void Mesh::hear(Stream& stream, const Frame& frame) {
   }
 }
 
+MemberHello Mesh::own_hello() const {
+  return {.job = config_.job,
+          .standing = config_.standing,
+          .key = config_.key.public_key(),
+          .version = base::kVersion,
+          .card = own_};
+}
+
+// Why the peer must not be connected as the member that it says it is; empty if it may.
+std::string Mesh::objection_to(const MemberHello& hello, const Stream& stream) const {
+  const membership::MemberId id = hello.card.id;
+  const base::Result<membership::MemberId> id_of_key = id_of(hello.key);
+  if (hello.job != config_.job) {
+    return "this is another job's member";
+  }
+  if (hello.version != base::kVersion) {
+    return fmt::format("the job runs version {}, not {}", base::kVersion, hello.version);
+  }
+  if (!id_of_key.ok() || *id_of_key != id) {
+    return "its member id is not that of its key";
+  }
+  if (open_.contains(id) || id == own_.id) {
+    return "there is such a member already";
+  }
+  if (ended_.contains(id) && listener_.is_member(id)) {
+    return "that member was lost when its stream ended: start a new process, which joins with an "
+           "id of its own";
+  }
+  if (stream.expected() != 0 && stream.expected() != id) {
+    return "another member was expected there";
+  }
+  return known_.size() >= kMaxStreams && !known_.contains(id)
+             ? "the job knows as many processes as it can"
+             : "";
+}
+
+void Mesh::refuse(Stream& stream, const std::string& why) {
+  stream.say(encode(Refusal{.final = true, .reason = why}));
+  stream.end(why);
+}
+
 void Mesh::hear_hello(Stream& stream, const Frame& frame) {
   const base::Result<MemberHello> hello = parse_member_hello(frame.body);
-  std::string why;
-  if (!hello.ok()) {
-    why = hello.status().message();
-  } else if (hello->job != config_.job) {
-    why = "this is another job's member";
-  } else if (hello->version != base::kVersion) {
-    why = fmt::format("the job runs version {}, not {}", base::kVersion, hello->version);
-  } else if (open_.contains(hello->card.id) || hello->card.id == own_.id) {
-    why = "there is such a member already";
-  } else if (stream.expected() != 0 && stream.expected() != hello->card.id) {
-    why = "another member was expected there";
-  } else if (known_.size() >= kMaxStreams && !known_.contains(hello->card.id)) {
-    why = "the job knows as many processes as it can";
-  }
+  const std::string why = hello.ok() ? objection_to(*hello, stream) : hello.status().message();
   if (!why.empty()) {
-    stream.say(encode(Refusal{.final = true, .reason = why}));
-    stream.end(why);
+    refuse(stream, why);
     return;
   }
-  known_[hello->card.id] = hello->card;
-  open_[hello->card.id] = stream.number();
-  stream.open_as(hello->card.id);
   if (!stream.is_dialler()) {
-    stream.say(encode(MemberHello{.job = config_.job,
-                                  .standing = config_.standing,
-                                  .version = base::kVersion,
-                                  .card = own_}));
-    if (hello->standing == Standing::kNewcomer && config_.standing == Standing::kMember) {
-      stream.say(encode(MemberWelcome{.key = listener_.key(), .cards = roster()}));
-      announce(hello->card);
-    }
+    stream.say(encode(own_hello()));
   }
-  listener_.on_connected(hello->card);
+  stream.prove(config_.key, config_.credential, *hello);
+}
+
+void Mesh::hear_proof(Stream& stream) {
+  const MemberHello hello = stream.hello();
+  // The process may have opened another stream since its hello.
+  if (const std::string why = objection_to(hello, stream); !why.empty()) {
+    refuse(stream, why);
+    return;
+  }
+  known_[hello.card.id] = hello.card;
+  open_[hello.card.id] = stream.number();
+  stream.open();
+  if (!stream.is_dialler() && hello.standing == Standing::kNewcomer &&
+      config_.standing == Standing::kMember) {
+    stream.say(encode(MemberWelcome{.key = listener_.key(), .cards = roster()}));
+    announce(hello.card);
+  }
+  listener_.on_connected(hello.card);
+}
+
+void Mesh::note_ended(membership::MemberId member) {
+  if (!listener_.is_member(member)) {
+    return;
+  }
+  if (ended_.size() >= membership::kMaxMembers) {
+    std::erase_if(ended_, [this](membership::MemberId id) { return !listener_.is_member(id); });
+  }
+  ended_.insert(member);
 }
 
 // The smaller id of each pair dials: either the newcomer or the member that gets this roster.
@@ -596,6 +681,7 @@ void Mesh::drop_ended() {
       log_info(LogSubsystem::kNet, "{} is out of reach: {}", known_.at(stream.member()).name,
                stream.trouble());
       open_.erase(stream.member());
+      note_ended(stream.member());
       lost.push_back(stream.member());
     } else if (stream.was_turned_away() && now + kCrowdedPause < stream.dial_until()) {
       redials_.push_back({.door = stream.door(),

@@ -3,14 +3,18 @@
 // The streams between a job's members, one to each other member: TCP, authenticated and sealed like
 // those of a rendezvous. When a process ends, its streams close and all other members know at once.
 //
-//   dialling ──► shaking ──► greeting ──► open ──► (lost)      the dialling side
-//                shaking ──► greeting ──► open                 the dialled side
-//                              └────────► asking               a tool that asks
+//   dialling ──► shaking ──► greeting ──► proving ──► open ──► (lost)   the dialling side
+//                shaking ──► greeting ──► proving ──► open              the dialled side
+//                              └────────► asking                        a tool that asks
+//
+// The handshake proves the job's credential, which all members share. It does not prove which
+// member the peer is: otherwise any ticket holder could vote with a dead member's id. So each side
+// then proves that its id is its own (member_key.h), and no peer has an effect before that proof.
 //
 // If two members know each other, the one with the smaller id dials. A newcomer dials one member,
-// which announces it to all others. An ended stream is never reopened: its peer counts as lost, and
-// is told so if it comes back. A member that closes a stream before any proof, because too many
-// strangers are connected, is dialled again.
+// which announces it to all others. An ended stream is never reopened while the view has its peer:
+// the peer counts as lost, and is told so if it comes back. A member that closes a stream before
+// any proof, because too many strangers are connected, is dialled again.
 //
 // Limits: kMaxStreams streams whose peers have proved the job's credential. net/stranger_book.h
 // bounds the unproven ones (strangers), with a share per address. A stream without a hello within
@@ -25,6 +29,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/clock.h"
@@ -32,6 +37,7 @@
 #include "base/units.h"
 #include "net/stranger_book.h"
 #include "net/system_call.h"
+#include "runtime/job/member_key.h"
 #include "runtime/job/mesh_message.h"
 #include "runtime/rendezvous/handshake.h"
 #include "runtime/rendezvous/socket.h"
@@ -71,7 +77,7 @@ class Mesh {
     Credential credential{};  // shared by all members of the job
     Standing standing = Standing::kMember;
     net::SocketAddress listen{};  // its port may be 0
-    membership::MemberId id = 0;
+    MemberKey key{};              // of this process, with its id
     std::string name{};
   };
   static base::Result<std::unique_ptr<Mesh>> open(const Config& config, MeshListener& listener);
@@ -124,7 +130,12 @@ class Mesh {
   void serve(Stream& stream, short events);
   void hear_all(Stream& stream);
   void hear(Stream& stream, const Frame& frame);
+  MemberHello own_hello() const;
   void hear_hello(Stream& stream, const Frame& frame);
+  void hear_proof(Stream& stream);
+  void refuse(Stream& stream, const std::string& why);
+  std::string objection_to(const MemberHello& hello, const Stream& stream) const;
+  void note_ended(membership::MemberId member);
   void hear_welcome(const Frame& frame);
   void hear_roster(const Frame& frame);
   void announce(const MemberCard& newcomer);
@@ -145,6 +156,8 @@ class Mesh {
   std::deque<Dial> waiting_{};    // until earlier dials are done
   std::unordered_map<membership::MemberId, std::uint64_t> open_;  // stream numbers
   std::unordered_map<membership::MemberId, MemberCard> known_;  // members, and peers with a stream
+  // Peers whose stream ended while the view had them. At most kMaxMembers.
+  std::unordered_set<membership::MemberId> ended_;
 };
 
 }  // namespace spillway::runtime

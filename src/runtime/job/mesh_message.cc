@@ -82,9 +82,14 @@ Frame encode(const MemberHello& hello) {
   Blob body;
   put_bytes(body, hello.job);
   base::append_le(body, static_cast<std::uint8_t>(hello.standing));
+  put_bytes(body, hello.key);
   put_text(body, hello.version);
   put_card(body, hello.card);
   return {FrameType::kMember, std::move(body)};
+}
+
+Frame encode_member_proof() {
+  return {FrameType::kProof, {}};
 }
 
 Frame encode(const MemberWelcome& welcome) {
@@ -110,6 +115,7 @@ base::Result<MemberHello> parse_member_hello(base::ByteView body) {
   MemberHello hello;
   take_bytes(reader, hello.job);
   const auto standing = reader.read<std::uint8_t>();
+  take_bytes(reader, hello.key);
   hello.version = take_text(reader);
   const base::Result<MemberCard> card = take_card(reader);
   if (!card.ok() || standing > static_cast<std::uint8_t>(Standing::kNewcomer) ||

@@ -3,7 +3,11 @@
 // Messages between a job's members, and from tools that ask about it, after the handshake
 // (rendezvous/handshake.h). Frames are those of rendezvous/message.h, little-endian.
 //
-//   member    the first frame of either side: job's nonce 16, standing 1, version text, card
+//   member    the first frame of either side: job's nonce 16, standing 1, public key 32
+//   (member_key.h),
+//             version text, card
+//   proof     the second of either side, empty; this and all later ones are sealed with keys that
+//             only these two processes can derive
 //   welcome   to a newcomer: the job's key 32, cards: count 2, cards
 //   roster    cards of members that the peer may not know: count 2, cards
 //   speech    a message of membership::Member, unchanged
@@ -22,6 +26,7 @@
 #include "base/status.h"
 #include "membership/view.h"
 #include "net/address.h"
+#include "runtime/job/member_key.h"
 #include "runtime/rendezvous/message.h"
 #include "wire/key.h"
 
@@ -48,6 +53,7 @@ enum class Standing : std::uint8_t {
 struct MemberHello {
   Nonce job{};
   Standing standing = Standing::kMember;
+  MemberPublicKey key{};  // the card's id is its id
   std::string version{};  // of the library
   MemberCard card{};
 };
@@ -58,6 +64,7 @@ struct MemberWelcome {
 };
 
 Frame encode(const MemberHello& hello);
+Frame encode_member_proof();
 Frame encode(const MemberWelcome& welcome);
 Frame encode_roster(const std::vector<MemberCard>& cards);
 Frame encode_text(FrameType type, std::string_view text);
