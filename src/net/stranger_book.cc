@@ -37,8 +37,7 @@ StrangerBook::Room StrangerBook::room_for(const std::string& source, base::Insta
   std::tuple<std::size_t, bool> best{own_count, false};
   std::optional<Id> leaves;
   for (const auto& [id, stranger] : strangers_) {
-    const bool is_safe = stranger.is_answered && now - stranger.begun < kAnsweredGrace;
-    if (is_safe || (is_source_full && stranger.source != own_source)) {
+    if (is_safe(stranger, now) || (is_source_full && stranger.source != own_source)) {
       continue;
     }
     const std::size_t count = stranger.source == own_source ? own_count : stranger.source->second;
@@ -49,6 +48,19 @@ StrangerBook::Room StrangerBook::room_for(const std::string& source, base::Insta
     }
   }
   return {.is_free = false, .leaves = leaves};
+}
+
+std::optional<StrangerBook::Id> StrangerBook::first_to_leave(base::Instant now) const {
+  std::tuple<std::size_t, bool> best;
+  std::optional<Id> leaves;
+  for (const auto& [id, stranger] : strangers_) {
+    const std::tuple<std::size_t, bool> rank{stranger.source->second, !stranger.is_answered};
+    if (!is_safe(stranger, now) && (!leaves || rank > best)) {
+      best = rank;
+      leaves = id;
+    }
+  }
+  return leaves;
 }
 
 void StrangerBook::add(Id id, const std::string& source, base::Instant now) {

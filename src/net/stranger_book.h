@@ -11,8 +11,9 @@
 // One IP address gets one place in kSourceShare, so that a flood from one host does not block
 // others. When the book is full, the address with the most strangers loses one. Within an address
 // the oldest silent one goes first. A stranger that was answered may have proved itself already and
-// believe that it is accepted. It is safe for kAnsweredGrace, and the owner reads from it once more
-// before closing it. Ranks of the job that were closed or turned away connect again.
+// believe that it is accepted. It is safe for a grace (kAnsweredGrace unless the owner chooses
+// another), and the owner reads from it once more before closing it. Ranks of the job that were
+// closed or turned away connect again.
 //
 // Pure bookkeeping; the owner closes the connections. One thread, except for what books share.
 #pragma once
@@ -50,12 +51,14 @@ class StrangerBook {
   };
   static Shared& of_process();
 
-  explicit StrangerBook(std::size_t most, Shared& shared = of_process())
-      : most_(most), shared_(&shared) {}
+  explicit StrangerBook(std::size_t most, Shared& shared = of_process(),
+                        base::Duration answered_grace = kAnsweredGrace)
+      : most_(most), answered_grace_(answered_grace), shared_(&shared) {}
   ~StrangerBook() { shared_->strangers -= strangers_.size(); }
   // Not copyable: strangers point to their sources.
   StrangerBook(StrangerBook&& other) noexcept
       : most_(other.most_),
+        answered_grace_(other.answered_grace_),
         shared_(other.shared_),
         strangers_(std::exchange(other.strangers_, {})),
         sources_(std::exchange(other.sources_, {})) {}
@@ -68,6 +71,8 @@ class StrangerBook {
     std::optional<Id> leaves{};  // close this one to make room; empty and not free: refuse
   };
   Room room_for(const std::string& source, base::Instant now) const;
+  // The one to close where the process has no descriptor for a newcomer; empty if all are safe.
+  std::optional<Id> first_to_leave(base::Instant now) const;
 
   void add(Id id, const std::string& source, base::Instant now);
   void answered(Id id);
@@ -83,7 +88,12 @@ class StrangerBook {
     bool is_answered = false;
   };
 
+  bool is_safe(const Stranger& stranger, base::Instant now) const {
+    return stranger.is_answered && now - stranger.begun < answered_grace_;
+  }
+
   std::size_t most_;
+  base::Duration answered_grace_;
   Shared* shared_;
   std::map<Id, Stranger> strangers_;  // oldest first
   Sources sources_;

@@ -84,5 +84,31 @@ TEST(StrangerBook, OneSourceHasItsShareAndNoMore) {
   EXPECT_EQ(book.room_for("flood", kNow + StrangerBook::kAnsweredGrace).leaves, 2U);
 }
 
+TEST(StrangerBook, TheOwnerChoosesTheGraceOfTheAnswered) {
+  StrangerBook::Shared shared{.strangers = 0, .most = 64};
+  StrangerBook book(8, shared, base::milliseconds(20));
+  book.add(1, "flood", kNow);
+  book.add(2, "flood", kNow);
+  book.answered(1);
+  book.answered(2);
+  EXPECT_FALSE(book.room_for("flood", kNow + base::milliseconds(19)).leaves.has_value());
+  EXPECT_EQ(book.room_for("flood", kNow + base::milliseconds(20)).leaves, 1U);
+}
+
+TEST(StrangerBook, WhereDescriptorsAreUsedUpTheMostCrowdedSourceLosesOne) {
+  StrangerBook book(8);
+  EXPECT_FALSE(book.first_to_leave(kNow).has_value());
+  book.add(1, "quiet", kNow);
+  book.add(2, "flood", kNow);
+  book.add(3, "flood", kNow);
+  book.answered(2);
+  EXPECT_EQ(book.first_to_leave(kNow), 3U);
+  book.answered(3);
+  EXPECT_EQ(book.first_to_leave(kNow), 1U);
+  book.answered(1);
+  EXPECT_FALSE(book.first_to_leave(kNow).has_value());
+  EXPECT_EQ(book.first_to_leave(kNow + StrangerBook::kAnsweredGrace), 2U);
+}
+
 }  // namespace
 }  // namespace spillway::net

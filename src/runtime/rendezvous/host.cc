@@ -8,15 +8,15 @@
 #include <algorithm>
 #include <cstdint>
 #include <list>
-#include <map>
 #include <memory>
 #include <optional>
-#include <string_view>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/units.h"
+#include "net/stranger_book.h"
 #include "runtime/observe/log.h"
 #include "runtime/rendezvous/message.h"
 #include "runtime/rendezvous/notice.h"
@@ -38,7 +38,6 @@ class Host {
        const Blob& own)
       : listening_(std::move(listening)),
         credential_(credential),
-        most_strangers_(std::max<std::size_t>(kMaxStrangers, attendance.world)),
         register_(attendance, own, clock_.now()) {}
 
   base::Result<Meeting> run();
@@ -46,13 +45,16 @@ class Host {
  private:
   void wait_until(base::Instant when);
   void accept_newcomers();
-  bool make_room();
+  bool make_room(const std::string& source);
+  void displace(net::StrangerBook::Id stranger);
   void serve(Visitor& visitor);
   void note_served(const Visitor& visitor);
   void hear(Visitor& visitor, const Frame& frame);
   void admit(Visitor& visitor, const Hello& hello);
   void dismiss(Visitor& visitor, const Refusal& refusal);
   void turn_away(Visitor& visitor, const base::Status& why);
+  template <typename Predicate>
+  void remove_visitors(const Predicate& goes);
   void remove_departed();
   base::Status hand_out();
   void tell_everything(Visitor& visitor);
@@ -64,9 +66,13 @@ class Host {
   base::MonotonicClock clock_;
   Listening listening_;
   const Credential& credential_;
-  std::size_t most_strangers_;
   Register register_;
-  std::list<Visitor> visitors_;                         // in order of arrival
+  std::list<Visitor> visitors_;  // in order of arrival
+  // Visitors that are no ranks.
+  net::StrangerBook book_{
+      net::StrangerBook::most_of(net::StrangerBook::files_of_process(), kStrangerBytes),
+      net::StrangerBook::of_process(), kHandshakeGrace};
+  net::StrangerBook::Id next_visitor_ = 0;
   std::optional<Gather> gather_{};                      // set once all ranks have come
   std::vector<std::shared_ptr<const Frame>> frames_{};  // the encoded gather
   std::string last_refusal_{};
@@ -123,55 +129,56 @@ void Host::wait_until(base::Instant when) {
 }
 
 void Host::accept_newcomers() {
-  const auto no_guest = [](const Visitor& visitor) { return !visitor.rank(); };
-  auto strangers =
-      static_cast<std::size_t>(std::count_if(visitors_.begin(), visitors_.end(), no_guest));
   for (std::size_t count = 0; count < kMaxNewcomers; ++count) {
     Newcomer newcomer = accept_from(listening_.socket);
     if (newcomer.is_crowded) {
-      // The client stays in the backlog, so a pause is needed: poll() would return at once.
-      if (!make_room()) {
+      const std::optional<net::StrangerBook::Id> leaves = book_.first_to_leave(clock_.now());
+      if (!leaves) {
+        // The client stays in the backlog, so a pause is needed: poll() would return at once.
         ::poll(nullptr, 0, kCrowdedPauseMs);
         return;
       }
-      --strangers;
+      displace(*leaves);
       continue;
     }
     const base::Result<Random> random = draw_random();
     if (!newcomer.socket.valid() || !random.ok()) {
       return;
     }
-    visitors_.emplace_back(std::move(newcomer), HostHandshake(credential_, *random),
-                           clock_.now() + kStrangerPatience);
-    if (++strangers > most_strangers_ && make_room()) {
-      --strangers;
+    if (!make_room(newcomer.source)) {
+      ++strangers_[StrangerKind::kSilent];
+      continue;
     }
+    book_.add(next_visitor_, newcomer.source, clock_.now());
+    visitors_.emplace_back(next_visitor_++, std::move(newcomer),
+                           HostHandshake(credential_, *random), clock_.now() + kStrangerPatience);
   }
 }
 
-// Closes one connection that is no rank's. It picks the source address with most of them, and there
-// the first silent one, else the first. So a flood from one address only harms itself.
-bool Host::make_room() {
-  std::map<std::string_view, std::size_t> sources;
-  for (const Visitor& visitor : visitors_) {
-    sources[visitor.source()] += visitor.rank() ? 0 : 1;
-  }
-  const auto most = std::max_element(sources.begin(), sources.end(), [](auto& one, auto& other) {
-    return one.second < other.second;
-  });
-  if (most == sources.end() || most->second == 0) {
-    return false;
-  }
-  auto goes = visitors_.end();
-  for (auto visitor = visitors_.begin(); visitor != visitors_.end(); ++visitor) {
-    const bool may_go = !visitor->rank() && visitor->source() == most->first;
-    if (may_go && (goes == visitors_.end() || (goes->is_speaking() && !visitor->is_speaking()))) {
-      goes = visitor;
+// False if a newcomer from `source` must be turned away.
+bool Host::make_room(const std::string& source) {
+  // Ends, because displace() changes what the book says.
+  for (;;) {
+    const net::StrangerBook::Room room = book_.room_for(source, clock_.now());
+    if (!room.leaves) {
+      return room.is_free;
     }
+    displace(*room.leaves);
   }
-  strangers_[StrangerKind::kSilent] += goes->is_stranger() ? 1 : 0;
-  visitors_.erase(goes);
-  return true;
+}
+
+// Closes a stranger, unless what it has sent meanwhile makes it a rank or gets its first answer.
+void Host::displace(net::StrangerBook::Id stranger) {
+  const auto found = std::find_if(visitors_.begin(), visitors_.end(),
+                                  [&](const Visitor& visitor) { return visitor.id() == stranger; });
+  const bool was_answered = found->was_answered();
+  serve(*found);
+  if (found->rank() || found->was_answered() != was_answered) {
+    return;
+  }
+  strangers_[StrangerKind::kSilent] += found->is_stranger() ? 1 : 0;
+  book_.remove(stranger);
+  visitors_.erase(found);
 }
 
 void Host::serve(Visitor& visitor) {
@@ -187,6 +194,9 @@ void Host::serve(Visitor& visitor) {
     } else {
       break;
     }
+  }
+  if (visitor.was_answered()) {
+    book_.answered(visitor.id());
   }
   if (visitor.rank() && visitor.is_gone()) {
     register_.leave(*visitor.rank());
@@ -213,9 +223,10 @@ void Host::hear(Visitor& visitor, const Frame& frame) {
 
 void Host::admit(Visitor& visitor, const Hello& hello) {
   // The rank has given up its earlier connection, if any.
-  visitors_.remove_if([&](const Visitor& other) { return other.rank() == hello.rank; });
+  remove_visitors([&](const Visitor& other) { return other.rank() == hello.rank; });
   register_.enter(hello, clock_.now());
   visitor.become(hello.rank);
+  book_.remove(visitor.id());
   visitor.say(std::make_shared<const Frame>(encode_welcome()));
   if (gather_) {
     tell_everything(visitor);
@@ -236,9 +247,20 @@ void Host::turn_away(Visitor& visitor, const base::Status& why) {
   visitor.dismiss({false, why.message()}, clock_.now() + kDismissedPatience);
 }
 
+template <typename Predicate>
+void Host::remove_visitors(const Predicate& goes) {
+  visitors_.remove_if([&](const Visitor& visitor) {
+    const bool is_over = goes(visitor);
+    if (is_over) {
+      book_.remove(visitor.id());
+    }
+    return is_over;
+  });
+}
+
 void Host::remove_departed() {
   const base::Instant now = clock_.now();
-  visitors_.remove_if([&](const Visitor& visitor) {
+  remove_visitors([&](const Visitor& visitor) {
     const bool is_silent = visitor.is_stranger() && visitor.is_overdue(now) && !visitor.is_gone();
     strangers_[StrangerKind::kSilent] += is_silent ? 1 : 0;
     return visitor.is_gone() || visitor.is_overdue(now);
@@ -301,7 +323,7 @@ std::string Host::with_refusals(std::string sentence) const {
 base::Status Host::give_up() {
   std::string reason = with_refusals(register_.verdict(listening_.text));
   const auto farewell = std::make_shared<const Frame>(encode_failure(reason));
-  visitors_.remove_if([](const Visitor& visitor) { return !visitor.rank(); });
+  remove_visitors([](const Visitor& visitor) { return !visitor.rank(); });
   for (Visitor& visitor : visitors_) {
     visitor.say(farewell);
   }

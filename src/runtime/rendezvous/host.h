@@ -8,10 +8,13 @@
 // proved the key (if there is one). A rank whose connection breaks may reconnect.
 //
 // Limits: a client has kStrangerPatience to identify itself, and kDismissedPatience to read a
-// refusal. Unidentified clients are limited to kMaxStrangers, or to the number of ranks if that is
-// larger; to fewer if the process may not open so many files. Beyond that, the source address with
-// most of them loses one, silent ones first. At most kMaxNewcomers are accepted before the accepted
-// ones are read. Blocks the calling thread and closes all sockets before it returns.
+// refusal. The stranger book decides how many unidentified clients there may be, and which of them
+// makes room (net/stranger_book.h). Ranks that are in are no strangers, and one that was turned
+// away connects again, so a world's burst gets in by and by, even from one address. A client
+// believes that it is in only after the welcome, so it is safe only for kHandshakeGrace: otherwise
+// a flood of openings could keep the ranks of its own address out. At most kMaxNewcomers are
+// accepted before the accepted ones are read. Blocks the calling thread and closes all sockets
+// before it returns.
 #pragma once
 
 #include "base/status.h"
@@ -24,7 +27,9 @@ namespace spillway::runtime {
 
 inline constexpr base::Duration kStrangerPatience = base::seconds(5);
 inline constexpr base::Duration kDismissedPatience = base::seconds(1);
-inline constexpr std::size_t kMaxStrangers = 512;
+// Some round trips between two hosts of a datacentre.
+inline constexpr base::Duration kHandshakeGrace = base::milliseconds(20);
+inline constexpr std::size_t kStrangerBytes = 128 * 1024;  // memory per stranger, at most
 inline constexpr std::size_t kMaxNewcomers = 64;
 
 base::Result<Meeting> host_rendezvous(Listening listening, const Attendance& attendance,

@@ -5,11 +5,18 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <deque>
+#include <future>
 #include <list>
 #include <optional>
+#include <thread>
+#include <vector>
 
 #include "base/version.h"
+#include "net/stranger_book.h"
 #include "runtime/rendezvous/host.h"
 #include "runtime/rendezvous/rendezvous.h"
 #include "runtime/rendezvous/rendezvous_testing.h"
@@ -201,19 +208,44 @@ TEST(RendezvousAttack, RanksWithDifferentSecretsDoNotMeet) {
   });
 }
 
-// The host's descriptors and the strangers' all belong to this process.
-bool may_open(std::uint64_t files) {
-  rlimit limit{};
-  ::getrlimit(RLIMIT_NOFILE, &limit);
-  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, std::max<rlim_t>(limit.rlim_cur, files));
-  return ::setrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur >= files;
+// Sets the number of files that this process may open. The host's descriptors and the strangers'
+// all belong to it.
+class OpenFiles {
+ public:
+  explicit OpenFiles(std::uint64_t files) {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit wanted = before_;
+    wanted.rlim_cur = std::min<rlim_t>(before_.rlim_max, files);
+    ::setrlimit(RLIMIT_NOFILE, &wanted);
+    is_met_ = wanted.rlim_cur == files;
+  }
+  ~OpenFiles() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  OpenFiles(const OpenFiles&) = delete;
+  OpenFiles& operator=(const OpenFiles&) = delete;
+
+  bool is_met() const { return is_met_; }
+
+ private:
+  rlimit before_{};
+  bool is_met_ = false;
+};
+
+// Strangers from one address, for this process's limit of files.
+std::size_t most_from_one_address() {
+  return net::StrangerBook::most_of(net::StrangerBook::files_of_process(), kStrangerBytes) /
+         net::StrangerBook::kSourceShare;
 }
 
+// One address holds only its share of the strangers' places, and silent strangers lose theirs to
+// ranks.
 TEST(RendezvousAttack, AFloodOfSilentStrangersDoesNotKeepRanksOut) {
-  constexpr std::size_t kFlood = kMaxStrangers + 100;
-  if (!may_open(2 * kFlood + 200)) {
+  constexpr std::size_t kFlood = 600;
+  const OpenFiles files(2048);
+  if (!files.is_met()) {
     GTEST_SKIP() << "this process may not open enough files";
   }
+  const std::size_t most = most_from_one_address();
+  ASSERT_EQ(most, 2048 / net::StrangerBook::kDescriptorShare / net::StrangerBook::kSourceShare);
   const UniqueId id = new_id();
   const RendezvousPoint point = point_of(parse_unique_id(id).value());
   std::list<RawClient> flood;
@@ -224,6 +256,9 @@ TEST(RendezvousAttack, AFloodOfSilentStrangersDoesNotKeepRanksOut) {
   // Waits until the host answers: in one process the first rank to join is the host.
   flood.back().send(Blob(1, 0));
   EXPECT_NE(flood.back().read_to_end(), "");
+  const auto held = std::count_if(flood.begin(), flood.end(),
+                                  [](const RawClient& each) { return each.is_quiet(); });
+  EXPECT_LE(static_cast<std::size_t>(held), most);
   std::future<Gathered> one = join(id, 1, 3);
   for (std::size_t i = 0; i < 50; ++i) {
     flood.emplace_back(point);
@@ -232,7 +267,59 @@ TEST(RendezvousAttack, AFloodOfSilentStrangersDoesNotKeepRanksOut) {
   expect_all(std::move(one), 3);
   const Gathered met = host.get();
   ASSERT_TRUE(met.ok()) << met.status().message();
-  EXPECT_GE(met->strangers[StrangerKind::kSilent], kFlood - kMaxStrangers - 1);
+  EXPECT_GE(met->strangers[StrangerKind::kSilent], kFlood - most - 1);
+}
+
+// Half of the strangers say what a rank would, and all come from the ranks' own address.
+TEST(RendezvousAttack, AFloodThatDoesNotEndDoesNotKeepRanksOut) {
+  constexpr std::uint32_t kWorld = 8;
+  const UniqueId id = new_id();
+  const Door door = doors_of(point_of(parse_unique_id(id).value())).value().front();
+  std::atomic<bool> is_over = false;
+  const std::future<void> flood = std::async(std::launch::async, [&] {
+    std::deque<RawEnd> held;
+    for (std::size_t i = 0; !is_over; ++i) {
+      base::Result<net::UniqueFd> stranger = connect_to(door, base::milliseconds(100));
+      if (!stranger.ok()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        continue;
+      }
+      held.emplace_back(std::move(stranger).value());
+      if (i % 2 == 0) {
+        held.back().try_to_say(encode(Opening{Keying::kId, {1}}));
+      }
+      if (held.size() > 200) {
+        held.pop_front();
+      }
+    }
+  });
+  std::vector<std::future<Gathered>> ranks;
+  for (std::uint32_t rank = 0; rank < kWorld; ++rank) {
+    ranks.push_back(join(id, rank, kWorld));
+  }
+  for (std::future<Gathered>& rank : ranks) {
+    expect_all(std::move(rank), kWorld);
+  }
+  is_over = true;
+  flood.wait();
+}
+
+// Ranks that find their address's share taken by other ranks connect again.
+TEST(RendezvousAttack, AWorldOfOneAddressThatComesAtOnceGetsIn) {
+  constexpr std::uint32_t kWorld = 64;
+  const OpenFiles files(512);
+  if (!files.is_met()) {
+    GTEST_SKIP() << "this process may not open enough files";
+  }
+  ASSERT_LT(most_from_one_address(), kWorld / 2);
+  const UniqueId id = new_id();
+  std::vector<std::future<Gathered>> ranks;
+  for (std::uint32_t rank = 0; rank < kWorld; ++rank) {
+    ranks.push_back(join(id, rank, kWorld));
+  }
+  for (std::future<Gathered>& rank : ranks) {
+    expect_all(std::move(rank), kWorld);
+  }
 }
 
 TEST(RendezvousAttack, AllRanksHaveOneKeyAndEveryRunAnother) {

@@ -31,8 +31,7 @@ inline constexpr base::Duration kShort =
 
 // For events that must happen.
 inline base::Duration long_time() {
-  static const base::Duration patience(harness::patience(std::chrono::seconds(60)).count());
-  return patience;
+  return base::Duration(harness::patience(harness::kHangs).count());
 }
 
 // Succeeds if all outcomes are failures with these words.
@@ -140,6 +139,9 @@ class RawEnd {
     send_some(stream_, channel_.pack(frame).value(), sent);
   }
 
+  // True if the peer has neither said anything nor closed.
+  bool is_quiet() const { return !wait_for(stream_, POLLIN, base::Duration()); }
+
   // Reads until the peer closes.
   std::string read_to_end() {
     Blob bytes;
@@ -192,9 +194,8 @@ class RawClient : public RawEnd {
  private:
   // Retries, because the host may not listen yet.
   static net::UniqueFd connect(const RendezvousPoint& point) {
-    const base::MonotonicClock clock;
-    const base::Instant deadline = clock.now() + long_time();
-    while (clock.now() < deadline) {
+    harness::Limit limit;
+    while (!limit.is_over()) {
       auto stream = connect_to(doors_of(point).value().front(), long_time());
       if (stream.ok()) {
         return std::move(stream).value();

@@ -15,7 +15,6 @@ short Visitor::wanted_events() const {
 void Visitor::read() {
   Blob bytes;
   gone_ = gone_ || receive_some(socket_, bytes) == StreamState::kClosed;
-  spoke_ = spoke_ || !bytes.empty();
   if (is_stranger()) {
     inbox_.append(bytes);
   }
@@ -33,6 +32,7 @@ base::Result<std::optional<Frame>> Visitor::next() {
       return answer.status();
     }
     if (answer->has_value()) {
+      answered_ = true;
       say(std::make_shared<const Frame>(std::move(**answer)));
     }
     if (handshake_.is_done()) {

@@ -16,7 +16,6 @@
 #include <deque>
 #include <memory>
 #include <optional>
-#include <string>
 
 #include "base/status.h"
 #include "base/units.h"
@@ -30,14 +29,12 @@ namespace spillway::runtime {
 class Visitor {
  public:
   // Unless it becomes a guest, the visitor is removed at `leave_by`.
-  Visitor(Newcomer newcomer, const HostHandshake& handshake, base::Instant leave_by)
-      : socket_(std::move(newcomer.socket)),
-        source_(std::move(newcomer.source)),
-        handshake_(handshake),
-        leave_by_(leave_by) {}
+  Visitor(std::uint64_t id, Newcomer newcomer, const HostHandshake& handshake,
+          base::Instant leave_by)
+      : id_(id), socket_(std::move(newcomer.socket)), handshake_(handshake), leave_by_(leave_by) {}
 
+  std::uint64_t id() const { return id_; }
   int fd() const { return socket_.get(); }
-  const std::string& source() const { return source_; }
   // Events for poll.
   short wanted_events() const;
   // True if poll reported events. Initially true: a newcomer has not been polled yet.
@@ -45,8 +42,8 @@ class Visitor {
   void set_ready(bool ready) { ready_ = ready; }
 
   bool is_stranger() const { return !rank_ && !dismissed_; }
-  // True if it has sent bytes and was not dismissed.
-  bool is_speaking() const { return spoke_ && !dismissed_; }
+  // True if the host has answered a part of its handshake.
+  bool was_answered() const { return answered_; }
   std::optional<std::uint32_t> rank() const { return rank_; }
   bool is_overdue(base::Instant now) const { return !rank_ && now >= leave_by_; }
 
@@ -72,13 +69,13 @@ class Visitor {
   base::Result<std::optional<Frame>> next_frame();
   bool pack_next();
 
+  std::uint64_t id_;
   net::UniqueFd socket_;
-  std::string source_;
   HostHandshake handshake_;
   base::Instant leave_by_;
   std::optional<std::uint32_t> rank_{};
   bool ready_ = true;
-  bool spoke_ = false;
+  bool answered_ = false;
   bool dismissed_ = false;
   bool gone_ = false;
   StrangerKind fault_ = StrangerKind::kNoise;
