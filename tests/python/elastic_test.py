@@ -297,7 +297,8 @@ class StateDescription(unittest.TestCase):
 
     def test_a_receiver_allocates_no_more_than_its_model_explains(self):
         def places(path, shape, dtype="float32"):
-            _, kinds = read(json.dumps({"tensors": [[path, shape, dtype]], "tree": None}).encode())
+            model = [] if path == "/model/w" else [["/model/w", [4], "float32"]]
+            _, kinds = read(json.dumps({"tensors": [[path, shape, dtype], *model], "tree": None}).encode())
             return elastic_state.places_for(kinds, flatten({"model": {"w": torch.zeros(4)}}))
 
         self.assertEqual(places("/optimizers/0/state/0/exp_avg", [4])[0].shape, (4,))
@@ -311,6 +312,35 @@ class StateDescription(unittest.TestCase):
         for shape in ([-1], [True], ["4"], 4, [1] * 65):
             with self.assertRaises(DescriptionError, msg=shape):
                 places("/extra/0/table", shape)
+
+    def test_a_model_must_come_whole(self):
+        own = flatten({"model": {"w": torch.zeros(4), "b": torch.zeros(2)}, "optimizers": [{"step": torch.zeros(1)}]})
+
+        def places(*paths):
+            kinds = {kind.path: kind for kind in own.kinds}
+            return elastic_state.places_for([kinds[path] for path in paths], own)
+
+        self.assertEqual([each.shape for each in places("/model/b", "/model/w")], [(2,), (4,)])  # no optimizer's state
+        for paths, missing in ((("/model/w",), "lacks 1 of .* b for one"), ((), "lacks 2 of .* w for one"),
+                               (("/optimizers/0/step",), "lacks 2 of .* w for one"),
+                               (("/model/w", "/model/w"), "this process's model is not the job's: w is .* missing")):
+            with self.assertRaisesRegex(RuntimeError, missing):
+                places(*paths)
+
+    def test_an_array_is_of_numbers_whatever_its_type_is_called(self):
+        numpy = self.import_numpy()
+        for name in ("|b1", "|i1", "|u1", "<i2", "<u4", "<i8", "<f2", "<f4", ">f8", "<c8", "<c16",
+                     numpy.dtype("longdouble").str):
+            values = numpy.array([0, 1, 1], dtype=name)
+            said = sent([values])[0]
+            self.assertEqual((said.dtype, said.tolist()), (values.dtype, values.tolist()))
+        for name in ("(", "f4,(", "1)f4", "f4", "float32", "<f3", "<f4 ", "<f4\n", "<f\u0664", "<f444", "|O", "|O8", "<M8[s]",
+                     "|V2", "|S4", "<U4", "<f4,<f4", "{'names':", "", 4, None, ["<f4"], {"list": []}):
+            with self.assertRaisesRegex(DescriptionError, "no description of a state", msg=name):
+                fill({"array": [name, [1], "AAAAAA=="]}, [])
+        for value in (numpy.array(["text"]), numpy.zeros(1, "<M8[s]"), numpy.zeros(1, "i4,i4")):
+            with self.assertRaisesRegex(TypeError, "/0 is of type numpy.ndarray"):
+                flatten([value])
 
     def test_a_state_with_other_parts_is_refused(self):
         model = torch.nn.Linear(2, 2)

@@ -268,7 +268,8 @@ def receive_state(comm: Communicator, state: TrainingState, sources: Sequence[in
 
 
 def places_for(kinds: Sequence[TensorKind], own: Flat) -> List[torch.Tensor]:
-    """This process's matching tensors, and new ones for the rest. A model's tensors must match."""
+    """This process's matching tensors, and new ones for the rest. A model's tensors must match, and all of them must
+    come: one that did not would keep its random initial values."""
     here = {kind.path: (kind, tensor) for kind, tensor in zip(own.kinds, own.tensors)}
     found = [here.pop(kind.path, None) for kind in kinds]  # each path matches once
     fits = [known is not None and known[0] == kind for kind, known in zip(kinds, found)]
@@ -277,6 +278,10 @@ def places_for(kinds: Sequence[TensorKind], own: Flat) -> List[torch.Tensor]:
             raise RuntimeError(f"this process's model is not the job's: {kind.path[7:]} is {kind.dtype} "
                                f"{list(kind.shape)} there, and here "
                                + ("missing" if known is None else f"{known[0].dtype} {list(known[0].shape)}"))
+    left = [path[7:] for path in here if path.startswith("/model/")]
+    if left:
+        raise RuntimeError(f"the state that came is incomplete: it lacks {len(left)} of the tensors of this process's "
+                           f"model, {left[0]} for one; start every process with the same script")
     check_new([kind for kind, is_fit in zip(kinds, fits) if not is_fit], own)
     return [known[1] if known is not None and is_fit else torch.empty(kind.shape, dtype=kind.dtype)
             for kind, known, is_fit in zip(kinds, found, fits)]

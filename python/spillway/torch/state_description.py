@@ -18,13 +18,14 @@ import collections
 import enum
 import json
 import math
+import re
 from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Sequence, Tuple
 
 import torch
 
 MAX_DESCRIPTION_BYTES = 16 << 20
 MAX_DIMENSIONS = 64
-ARRAY_KINDS = "biufc"  # numpy's kinds of numbers; objects are not among them
+ARRAY_DTYPE = re.compile("[<>|=][biufc][0-9]{1,2}")  # numpy's types of numbers; objects are not among them
 DICTS: Dict[str, Callable[[Any], Any]] = {"dict": dict, "ordered": collections.OrderedDict, "counter": collections.Counter}
 # Types whose elements are plain bytes, by name; older releases of torch have fewer.
 DTYPES: Dict[str, torch.dtype] = {
@@ -115,11 +116,12 @@ def leaf_of(value: Any, path: str) -> Any:
 
 
 def numpys_of(value: Any, path: str) -> Any:
-    if type(value).__module__ != "numpy" or getattr(getattr(value, "dtype", None), "kind", "O") not in ARRAY_KINDS:
+    dtype = getattr(getattr(value, "dtype", None), "str", "")
+    if type(value).__module__ != "numpy" or not ARRAY_DTYPE.fullmatch(dtype):
         refuse(value, path)
     if not hasattr(value, "__len__") and value.dtype.kind in "biuf":
         return value.item()
-    return {"array": [value.dtype.str, list(value.shape), base64.b64encode(value.tobytes()).decode()]}
+    return {"array": [dtype, list(value.shape), base64.b64encode(value.tobytes()).decode()]}
 
 
 def describe(flat: Flat) -> bytes:
@@ -193,7 +195,7 @@ def checked_key(key: Any) -> Any:
 def array_of(dtype: Any, shape: Any, content: Any) -> Any:
     import numpy  # only a process that gets arrays needs it
 
-    kind = numpy.dtype(str(dtype))
-    if kind.kind not in ARRAY_KINDS or not is_shape(shape):
+    # Checked before numpy sees it: numpy.dtype() parses a language of its own, and fails in many ways.
+    if not isinstance(dtype, str) or not ARRAY_DTYPE.fullmatch(dtype) or not is_shape(shape):
         raise ValueError("an array's type or shape makes no sense")
-    return numpy.frombuffer(base64.b64decode(content, validate=True), kind).reshape(shape).copy()
+    return numpy.frombuffer(base64.b64decode(content, validate=True), numpy.dtype(dtype)).reshape(shape).copy()
