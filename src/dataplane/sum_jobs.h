@@ -8,7 +8,10 @@
  *
  * A switch has no keys, so anybody can forge a job's number and its epoch. A sender cannot forge
  * the port at which its packets come in. So packets from two ports confirm a row or an epoch:
- *   - an unconfirmed row goes to the next job that finds no other, without waiting;
+ *   - an unconfirmed row goes to a job that finds no idle one, but not at once: its job has a grace
+ *     to be heard at a second port, so a stranger's packet cannot displace it between two of its
+ *     own. There is no grace towards the same port, nor where a port has several unconfirmed rows,
+ *     as one does that makes jobs up. A port that replaces its own row does not renew the grace;
  *   - a confirmed epoch stays current while parts of it come in at two ports in turn, and for a
  *     lease after that; an unconfirmed epoch gives way to any other at once.
  * Parts of an epoch that is not current are forwarded to their owner unadded: a forged epoch costs
@@ -27,6 +30,7 @@
 #define SPILLWAY_SUM_NO_JOB SPILLWAY_SUM_JOBS
 #define SPILLWAY_SUM_PROBES 8 /* rows that a job may use */
 #define SPILLWAY_SUM_JOB_IDLE_S 60
+#define SPILLWAY_SUM_JOB_GRACE_S 1         /* of unconfirmed rows; in whole ticks, so 1 to 2 s */
 #define SPILLWAY_SUM_JOB_FIXED 0xFFFFFFFFU /* for seen_s: never idle */
 #define SPILLWAY_SUM_CONFIRMED 0xFFFFFFFFU /* for ports: packets came in at two ports */
 
@@ -51,9 +55,10 @@ struct spillway_sum_member {
 };
 
 struct spillway_sum_directory {
-  __u32 names[SPILLWAY_SUM_JOBS];  /* spillway_sum_name(); 0: free */
-  __u32 seen_s[SPILLWAY_SUM_JOBS]; /* seconds of the caller's clock, or SPILLWAY_SUM_JOB_FIXED */
-  __u32 ports[SPILLWAY_SUM_JOBS];  /* of the job's first packet, or SPILLWAY_SUM_CONFIRMED */
+  __u32 names[SPILLWAY_SUM_JOBS];   /* spillway_sum_name(); 0: free */
+  __u32 seen_s[SPILLWAY_SUM_JOBS];  /* seconds of the caller's clock, or SPILLWAY_SUM_JOB_FIXED */
+  __u32 ports[SPILLWAY_SUM_JOBS];   /* of the job's first packet, or SPILLWAY_SUM_CONFIRMED */
+  __u32 since_s[SPILLWAY_SUM_JOBS]; /* when the row's grace began */
 };
 
 struct spillway_sum_job {
@@ -86,21 +91,31 @@ static inline int spillway_is_idle_row(const struct spillway_sum_directory* dire
          (seen != SPILLWAY_SUM_JOB_FIXED && now_s - seen > SPILLWAY_SUM_JOB_IDLE_S);
 }
 
-/* True if another job may take this row when it finds no idle one. */
-static inline int spillway_yields_row(const struct spillway_sum_directory* directory, __u32 row) {
+static inline int spillway_is_unconfirmed_row(const struct spillway_sum_directory* directory,
+                                              __u32 row) {
   return directory->ports[row] != SPILLWAY_SUM_CONFIRMED &&
          directory->seen_s[row] != SPILLWAY_SUM_JOB_FIXED;
 }
 
+/* True if an unconfirmed row has no grace left towards a job heard at `port`. `before` is the port
+ * of the unconfirmed row probed before. The age is signed, because another CPU may be ahead. */
+static inline int spillway_yields_row(const struct spillway_sum_directory* directory, __u32 row,
+                                      __u32 now_s, __u32 port, __u32 before) {
+  const __u32 holder = directory->ports[row];
+  return holder == port || holder == before ||
+         (__s32)(now_s - directory->since_s[row]) > SPILLWAY_SUM_JOB_GRACE_S;
+}
+
 /* Takes the row for a job. Returns 0 if another CPU was faster. */
 static inline int spillway_seize_row(struct spillway_sum_directory* directory, __u32 row,
-                                     __u32 name, __u32 now_s, __u32 port) {
+                                     __u32 name, __u32 now_s, __u32 since_s, __u32 port) {
   const __u32 before = directory->names[row];
   const __u32 met = __sync_val_compare_and_swap(&directory->names[row], before, name);
   if (met != before && met != name) {
     return 0;
   }
   directory->seen_s[row] = now_s;
+  directory->since_s[row] = since_s;
   directory->ports[row] = port;
   return 1;
 }
@@ -110,20 +125,27 @@ static inline int spillway_seize_row(struct spillway_sum_directory* directory, _
 static inline __u32 spillway_take_row(struct spillway_sum_directory* directory, __u32 name,
                                       __u32 now_s, __u32 port) {
   const __u32 first = spillway_sum_first_row(name);
+  __u32 before = SPILLWAY_SUM_CONFIRMED; /* no port */
   __u32 i;
   for (i = 0; i < SPILLWAY_SUM_PROBES; ++i) {
     const __u32 row = (first + i) & (SPILLWAY_SUM_JOBS - 1);
     if (spillway_is_idle_row(directory, row, now_s) &&
-        spillway_seize_row(directory, row, name, now_s, port)) {
+        spillway_seize_row(directory, row, name, now_s, now_s, port)) {
       return row;
     }
   }
   for (i = 0; i < SPILLWAY_SUM_PROBES; ++i) {
     const __u32 row = (first + i) & (SPILLWAY_SUM_JOBS - 1);
-    if (spillway_yields_row(directory, row) &&
-        spillway_seize_row(directory, row, name, now_s, port)) {
+    const __u32 holder = directory->ports[row];
+    if (!spillway_is_unconfirmed_row(directory, row)) {
+      continue;
+    }
+    if (spillway_yields_row(directory, row, now_s, port, before) &&
+        spillway_seize_row(directory, row, name, now_s,
+                           holder == port ? directory->since_s[row] : now_s, port)) {
       return row;
     }
+    before = holder;
   }
   return SPILLWAY_SUM_NO_JOB;
 }

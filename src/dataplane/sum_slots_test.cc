@@ -5,7 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "dataplane/sum_testing.h"
 
@@ -460,6 +462,99 @@ TEST_F(SumSlots, JobsMadeUpAtOnePortKeepNoRow) {
   EXPECT_EQ(held(), 1U) << "the row is still the job's";
   SumPacket third = part(7, {3}, 3);
   expect(third, SPILLWAY_SUM_EMIT, SPILLWAY_SUM_DID_EMIT, 3);
+}
+
+// A stranger's packets between a job's first and second part, when no row is idle.
+TEST_F(SumSlots, JobsMadeUpAtOnePortDoNotDisplaceAJobThatHasJustBegun) {
+  use(SPILLWAY_SUM_FIRST_COME, 1024);
+  const auto make_up_jobs = [this] {
+    for (std::uint16_t job = 100; job < 600; ++job) {
+      SumPacket packet = part(0, {1}, 2);
+      packet.header().common.job = job;
+      switch_->take(packet, now_, kStranger);
+    }
+  };
+  make_up_jobs();
+  SumPacket first = part(7, {1}, 3);
+  expect(first, SPILLWAY_SUM_ABSORB, SPILLWAY_SUM_DID_CLAIM, 1);
+  make_up_jobs();
+  // Looks without a packet: find_job() would take a row anew.
+  const bool has_row = std::ranges::any_of(switch_->jobs(), [](const spillway_sum_job& job) {
+    return job.name == spillway_sum_name(1) && job.held == 1;
+  });
+  EXPECT_TRUE(has_row);
+  SumPacket second = part(7, {2}, 3);
+  expect(second, SPILLWAY_SUM_ABSORB, SPILLWAY_SUM_DID_ADD, 2);
+  EXPECT_EQ(held(), 1U);
+}
+
+// Jobs that all begin to look at row 0, and so compete for the same eight rows.
+class SumRows : public testing::Test {
+ protected:
+  SumRows() {
+    for (std::uint32_t name = 1; name <= 0x10000; ++name) {
+      if (spillway_sum_first_row(name) == 0) {
+        names_.push_back(name);
+      }
+    }
+  }
+
+  std::uint32_t find(std::size_t job, std::uint32_t now_s, std::uint32_t port) {
+    return spillway_find_row(&directory_, names_[job], now_s, port);
+  }
+  // Leaves only row 7.
+  void confirm_seven() {
+    for (std::uint32_t job = 0; job < SPILLWAY_SUM_PROBES - 1; ++job) {
+      EXPECT_EQ(find(job, kBegin, 1), job);
+      EXPECT_EQ(find(job, kBegin, 2), job);
+    }
+  }
+
+  static constexpr std::uint32_t kBegin = 10;
+  static constexpr std::size_t kReal = 100;  // of names_
+  static constexpr std::size_t kMadeUp = 200;
+  static constexpr std::uint32_t kNone = SPILLWAY_SUM_NO_JOB;
+  spillway_sum_directory directory_ = {};
+  std::vector<std::uint32_t> names_;
+};
+
+TEST_F(SumRows, AnUnconfirmedRowHasAGraceAndThenYields) {
+  confirm_seven();
+  EXPECT_EQ(find(kReal, kBegin, 1), 7U);
+  EXPECT_EQ(find(kMadeUp, kBegin + SPILLWAY_SUM_JOB_GRACE_S, kStranger), kNone);
+  EXPECT_EQ(find(kReal, kBegin + SPILLWAY_SUM_JOB_GRACE_S, 1), 7U) << "it renews no grace";
+  EXPECT_EQ(find(kMadeUp, kBegin + SPILLWAY_SUM_JOB_GRACE_S + 1, kStranger), 7U);
+}
+
+TEST_F(SumRows, AConfirmedRowDoesNotYield) {
+  confirm_seven();
+  EXPECT_EQ(find(kReal, kBegin, 1), 7U);
+  EXPECT_EQ(find(kReal, kBegin, 2), 7U);
+  EXPECT_EQ(find(kMadeUp, kBegin + SPILLWAY_SUM_JOB_IDLE_S, kStranger), kNone);
+}
+
+// Or a stranger could keep a row with ever new jobs.
+TEST_F(SumRows, APortThatReplacesItsOwnRowDoesNotRenewItsGrace) {
+  confirm_seven();
+  EXPECT_EQ(find(kMadeUp, kBegin, kStranger), 7U);
+  EXPECT_EQ(find(kReal, kBegin + 1, 1), kNone);
+  EXPECT_EQ(find(kMadeUp + 1, kBegin + 1, kStranger), 7U);
+  EXPECT_EQ(find(kMadeUp + 2, kBegin + 2, kStranger), 7U);
+  EXPECT_EQ(find(kReal, kBegin + 2, 1), 7U);
+  EXPECT_EQ(find(kMadeUp, kBegin + 2, kStranger), kNone);
+  EXPECT_EQ(find(kReal, kBegin + 2, 2), 7U);
+}
+
+// A fixed row has no port, and is no reason to take another's.
+TEST_F(SumRows, FixedRowsStay) {
+  for (std::uint32_t job = 0; job < SPILLWAY_SUM_PROBES; ++job) {
+    EXPECT_EQ(find(job, 0, 0), job);
+    directory_.seen_s[job] = SPILLWAY_SUM_JOB_FIXED;
+  }
+  EXPECT_EQ(find(kMadeUp, kBegin, 0), kNone);
+  directory_.seen_s[7] = kBegin;
+  directory_.since_s[7] = kBegin;
+  EXPECT_EQ(find(kMadeUp, kBegin, kStranger), kNone);
 }
 
 // ------------------------------------------------------------------ hostile and broken packets
