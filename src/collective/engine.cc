@@ -163,11 +163,9 @@ base::Result<std::unique_ptr<OperationRun>> Engine::make_summed_run(const Operat
   if (!layout.ok()) {
     return layout.status();
   }
-  const std::uint64_t alike =
-      std::uint64_t{operation.count} << 16 | 0xFF00 | operation.tolerance->precision;
   return std::unique_ptr<OperationRun>(std::make_unique<SummedRun>(
-      operation, key, std::move(layout).value(), run_config_, paces_.of(alike),
-      residual_of(operation).value(), scale_book_.next(operation.tolerance->feedback_tensor)));
+      operation, key, std::move(layout).value(), run_config_, residual_of(operation).value(),
+      scale_book_.next(operation.tolerance->feedback_tensor)));
 }
 
 std::unique_ptr<OperationRun> Engine::make_coded_run(const Operation& operation, Key key) {

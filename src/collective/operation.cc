@@ -172,6 +172,11 @@ base::Status validate_sums(const Operation& operation, const Group& group) {
         fmt::format("sums are formed among at most {} ranks, and this group has {}; use planes",
                     SPILLWAY_SUM_RANKS, group.world));
   }
+  if (operation.tolerance->least_contributors > 0.0) {
+    return base::invalid_argument(fmt::format(
+        "a sum of the code {} waits for all ranks: leave least_contributors away, or use planes",
+        sum_code_name(code)));
+  }
   const bool goes_direct =
       operation.algorithm == Algorithm::kAutomatic || operation.algorithm == Algorithm::kDirect ||
       operation.algorithm == Algorithm::kSwitch || operation.algorithm == Algorithm::kServers;

@@ -27,12 +27,11 @@ std::span<std::uint8_t> bytes_of(std::span<float> values) {
 }  // namespace
 
 SummedRun::SummedRun(const Operation& operation_, std::uint64_t key, SumLayout layout,
-                     const RunConfig& config, Pace& pace, std::span<float> residual,
+                     const RunConfig& config, std::span<float> residual,
                      const ScaleBook::Entry& scales)
     : OperationRun(operation_, key, config),
       layout_(std::move(layout)),
       coder_(operation(), layout_, residual),
-      pace_(pace),
       scales_(scales) {
   report_.algorithm = Algorithm::kSwitch;
   const Group& group = config_.group;
@@ -65,11 +64,6 @@ transport::SumId SummedRun::sum_id(std::uint32_t index) const {
 // ------------------------------------------------------------------ start
 
 base::Status SummedRun::start(RunContext& context) {
-  started_ = context.now;
-  if (tolerance().least_contributors > 0.0) {
-    deadline_ = pace_.reduce.deadline();
-    due_ = deadline_ ? context.now + *deadline_ : transport::kNever;
-  }
   for (std::uint32_t index = 0; index < pieces_.size(); ++index) {
     if (base::Status status = expect_measures(index, context); !status.ok()) {
       return status;
@@ -262,9 +256,6 @@ base::Status SummedRun::begin_sum(std::uint32_t index, RunContext& context) {
                                 .loss_bound_ppm = tolerance().loss_bound_ppm,
                                 .words = piece.numbers.words(),
                                 .ranks = piece.numbers.ranks()};
-  if (deadline_) {
-    options.deadline = std::max(base::Duration(), started_ + *deadline_ - context.now);
-  }
   base::Status status = context.endpoint.begin_sum(options, context.now);
   if (status.ok()) {
     piece.is_open = true;
@@ -391,21 +382,8 @@ base::Status SummedRun::on_computed(std::uint32_t tag, RunContext& context) {
 
 base::Status SummedRun::on_timeout(RunContext& context) {
   due_ = transport::kNever;
-  const bool is_late = deadline_ && started_ + *deadline_ <= context.now;
-  if (deadline_ && !is_late) {
-    due_ = started_ + *deadline_;
-  }
   for (std::uint32_t index = 0; index < pieces_.size(); ++index) {
-    Piece& piece = pieces_[index];
     encode_if_possible(index, context);
-    base::Status status;
-    if (is_late && is_mine(piece)) {
-      piece.unmeasured = {};
-      status = agree_if_complete(index, context);
-    }
-    if (!status.ok()) {
-      return status;
-    }
   }
   return {};
 }

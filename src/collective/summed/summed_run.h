@@ -47,8 +47,7 @@ class SummedRun final : public OperationRun {
  public:
   // Config and pace outlive the run. `residual`: of the tensor, for error feedback; or empty.
   SummedRun(const Operation& operation, std::uint64_t key, SumLayout layout,
-            const RunConfig& config, Pace& pace, std::span<float> residual,
-            const ScaleBook::Entry& scales);
+            const RunConfig& config, std::span<float> residual, const ScaleBook::Entry& scales);
 
   base::Status start(RunContext& context) override;
   base::Status on_received(const transport::ReceiveReport& report, RunContext& context) override;
@@ -126,7 +125,6 @@ class SummedRun final : public OperationRun {
 
   SumLayout layout_;
   SumCoder coder_;
-  Pace& pace_;
   ScaleBook::Entry scales_;
   std::deque<Piece> pieces_;
   std::deque<PieceJob> jobs_;
@@ -135,9 +133,7 @@ class SummedRun final : public OperationRun {
   std::size_t done_ = 0;
   std::size_t open_sums_ = 0;
   MessageSet messages_;
-  base::Instant started_;
   base::Instant due_ = transport::kNever;
-  std::optional<base::Duration> deadline_;
 };
 
 }  // namespace spillway::collective

@@ -265,7 +265,7 @@ base::Status TolerantRun::start(RunContext& context) {
     contribute(context);
   }
   if (collecting_.pieces == 0) {
-    collecting_.end = context.now;
+    end_collecting(context.now);
   }
   return go_on(context);  // a server may have nothing to do
 }
@@ -365,16 +365,25 @@ void TolerantRun::settle(PieceState& piece, SumState state) {
   piece.sum_state.enter(state);
 }
 
+// This rank's own sums are formed; from now on it waits for those of others. A rank that owns
+// nothing does so from the start.
+void TolerantRun::end_collecting(base::Instant now) {
+  collecting_.end = now;
+  if (const std::optional<base::Duration> usual = pace_.gather.deadline(); usual && agrees()) {
+    // The other owners may collect until their deadline, which is about the same as this rank's.
+    deadlines_.gather = std::max(now, collecting_.deadline) + *usual;
+  }
+}
+
 base::Status TolerantRun::on_sum(std::uint32_t index, RunContext& context) {
   PieceState& piece = pieces_[index];
   if (++collecting_.sums == collecting_.pieces) {
-    collecting_.end = context.now;
-    pace_.reduce.add((collecting_.is_cut_short ? collecting_.last_contribution : context.now) -
-                     report_.started);
-    if (const std::optional<base::Duration> usual = pace_.gather.deadline(); usual && agrees()) {
-      // The other owners may collect until their deadline, which is about the same as this rank's.
-      deadlines_.gather = std::max(context.now, collecting_.deadline) + *usual;
+    if (!collecting_.is_cut_short) {
+      pace_.reduce.add(context.now - report_.started);
+    } else if (collecting_.last_contribution) {
+      pace_.reduce.add(*collecting_.last_contribution - report_.started);
     }
+    end_collecting(context.now);
   }
   if (piece.is_dropped()) {
     return {};

@@ -110,6 +110,7 @@ class TolerantRun final : public OperationRun {
   void on_contribution(const transport::ReceiveReport& report, RunContext& context);
   void add_up_if_complete(std::uint32_t index, RunContext& context);
   base::Status on_encoded(std::uint32_t index, RunContext& context);
+  void end_collecting(base::Instant now);
   base::Status on_sum(std::uint32_t index, RunContext& context);
   void on_decoded(PieceState& piece);
   void decode_if_possible(std::uint32_t index, RunContext& context);
@@ -164,12 +165,12 @@ class TolerantRun final : public OperationRun {
   // Progress of the pieces that this rank owns.
   struct Collecting {
     std::size_t pieces = 0;
-    std::size_t sums = 0;             // pieces whose sum is formed
-    base::Instant deadline;           // passed or not; zero: none
-    bool is_overdue = false;          // the deadline has passed
-    bool is_cut_short = false;        // some contribution was not waited for
-    base::Instant last_contribution;  // when the latest ended by itself
-    base::Instant end;                // when the last sum was formed
+    std::size_t sums = 0;                            // pieces whose sum is formed
+    base::Instant deadline;                          // passed or not; zero: none
+    bool is_overdue = false;                         // the deadline has passed
+    bool is_cut_short = false;                       // some contribution was not waited for
+    std::optional<base::Instant> last_contribution;  // when the latest ended by itself, if any did
+    base::Instant end;                               // when the last sum was formed
   };
 
   TolerantLayout layout_;
@@ -183,7 +184,7 @@ class TolerantRun final : public OperationRun {
   std::deque<PieceJob> jobs_;
   std::uint32_t jobs_out_ = 0;
   MessageSet messages_;
-  std::unique_ptr<AgreementNotes> notes_;  // with deadlines, if every rank owns something
+  std::unique_ptr<AgreementNotes> notes_;  // with deadlines and without servers
   Deadlines deadlines_;
   Collecting collecting_;
   base::Instant last_held_;

@@ -180,6 +180,50 @@ TEST(Tolerant, RanksThatHaveDecidedMayLeave) {
   }
 }
 
+// Ranks that own nothing of a small tensor do not wait for its late owner either.
+TEST(Tolerant, ALateOwnerOfASmallTensorIsLeftBehind) {
+  constexpr std::uint16_t kRanks = 3;
+  constexpr std::uint64_t kSteps = 31;  // the last one's coordinators are ranks 1 and 2
+  const Operation operation = tolerant(1, {.least_contributors = 0.5});
+  Gradients gradients(kRanks, 1, 1);
+  SimulatedGroup group({.ranks = kRanks});
+  for (std::uint64_t step = 0; step < kSteps; ++step) {
+    run_once(group, gradients, operation, kRanks, step * kRanks);
+  }
+  ASSERT_EQ(group.endings(0).back().report.shards.at(0).owner, 0);
+  const base::Instant late = group.network().now() + base::milliseconds(500);
+  ASSERT_TRUE(group.submit(1, gradients.at(1, operation)).ok());
+  ASSERT_TRUE(group.submit(2, gradients.at(2, operation)).ok());
+  group.submit_at(late, 0, gradients.at(0, operation));
+  ASSERT_TRUE(group.run(kRanks * kSteps + 2, base::seconds(5)));
+  EXPECT_LT(group.network().now(), late);
+  ASSERT_TRUE(group.run(kRanks * (kSteps + 1), base::seconds(5)));
+  EXPECT_TRUE(group.endings(1).back().report.peers[0].late);
+}
+
+// A step in which nobody contributed in time says nothing about how long contributions take.
+TEST(Tolerant, AStepWithoutContributionsTeachesNoPace) {
+  constexpr std::uint16_t kRanks = 2;
+  constexpr std::size_t kCount = 6'000;
+  constexpr std::uint64_t kUsual = 12;
+  constexpr std::uint64_t kLate = 40;  // more than a pace remembers
+  const Operation operation = tolerant(kCount, {.least_contributors = 0.1});
+  Gradients gradients(kRanks, kCount, 1);
+  SimulatedGroup group({.ranks = kRanks});
+  std::uint64_t steps = 0;
+  for (; steps < kUsual; ++steps) {
+    run_once(group, gradients, operation, kRanks, steps * kRanks);
+  }
+  for (; steps < kUsual + kLate; ++steps) {
+    ASSERT_TRUE(group.submit(0, gradients.at(0, operation)).ok());
+    group.submit_at(group.network().now() + base::milliseconds(50), 1, gradients.at(1, operation));
+    ASSERT_TRUE(group.run((steps + 1) * kRanks, base::seconds(5)));
+  }
+  run_once(group, gradients, operation, kRanks, steps++ * kRanks);  // what was late is caught up
+  run_once(group, gradients, operation, kRanks, steps * kRanks);
+  EXPECT_EQ(group.endings(0).back().report.contributors, kRanks);
+}
+
 TEST(Tolerant, ALateRankIsLeftBehindAndCatchesUp) {
   constexpr std::uint16_t kRanks = 8;
   constexpr std::size_t kCount = 200'000;
