@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds Spillway and shows its main purpose, in at most four minutes after the build on two cores. The same training
+# Builds Spillway and shows its main purpose, in about four minutes after the build on two cores. The same training
 # script runs on the same congested network over TCP, over TCP with PyTorch's hooks that send fewer bits, and over
 # Spillway. A table and a page show step times, and how much of a gain comes from fewer bits, the transport and its
-# scheduling.
+# scheduling. If a run fails, the exit code is the failure's.
 #
 #   ./demo.sh
 set -euo pipefail
@@ -32,12 +32,18 @@ bbr=$(with_bbr)
 
 step "training on a congested network, once per transport: about 20 s each"
 # Debian's torch belongs to Debian's Python. The lab chooses the backend; the log has step times and accuracy.
+code=0
 "$tool" lab compare --preset congested --out "$output" --transports \
   "tcp,${bbr}tcp-fp16,tcp-powersgd,spillway-exact,spillway-16,spillway-over-tcp,spillway-flat,spillway" -- \
-  /usr/bin/python3 examples/train.py --log {log} --seconds "$seconds" --evaluate-every 5 --test-samples 1000
-[[ -s $output/report.html ]] || fail "nothing wrote $output/report.html"
+  /usr/bin/python3 examples/train.py --log '{log}' --seconds "$seconds" --evaluate-every 5 --test-samples 1000 ||
+  code=$?
 
-step "the table as a page with plots: $root/$output/report.html"
+if ((code == 0)) && [[ ! -s $output/report.html ]]; then
+  fail "nothing wrote $output/report.html"
+fi
+((code == 0)) || step "a run failed, and its message above says why; this script ends with its exit code, $code"
+[[ ! -s $output/report.html ]] || step "the table as a page with plots: $root/$output/report.html"
 step "other networks: $tool lab presets; an incast of 64 hosts: $tool sim run tests/scenarios/incast_oversend.scn;" \
   "the codec on a tour: $tool codec tour --out $output"
 step "next, your own script: $tool lab compare -- python3 YOUR_SCRIPT.py"
+exit "$code"

@@ -16,6 +16,7 @@
 #include "dataplane/port_config.h"
 #include "lab/calibration.h"
 #include "lab/launcher.h"
+#include "lab/network/links.h"
 #include "lab/presets.h"
 #include "lab/rank_environment.h"
 #include "scenario/dilation.h"
@@ -259,11 +260,46 @@ bool has_fixed_rate(const NetworkOptions& network) {
          });
 }
 
-lab::LabOptions on_time(lab::LabOptions options, const NetworkOptions& network) {
+std::string slower_text(const scenario::Scenario& slowed, double factor) {
+  return fmt::format(
+      "time {0:g} times as slow: links of {1}, delays and bursts {0:g} times as long, queues as "
+      "they are. What ranks compute is not slowed, so it weighs less against communication",
+      factor, lab::rate_option(slowed.topology.rate));
+}
+
+std::string remedy_for(const NetworkOptions& network, const scenario::Scenario& scenario,
+                       const lab::Pace& late) {
+  return network.allow_late && !has_fixed_rate(network)
+             ? "leave --allow-late out, and the lab slows itself down until it is on time"
+             : lab::remedy_after(scenario, late);
+}
+
+namespace {
+
+// On a terminal the line is erased when the trial is over.
+lab::Calibration calibrate(const lab::LabOptions& options, Progress progress) {
+  // What makes no sense is told before the trial is announced.
+  value_or_throw(lab::make_host_plan(options.scenario, {.mtu = options.mtu}));
+  throw_unless_ok(lab::check_congestion_control(options.tcp));
+  const bool is_erased = ::isatty(STDERR_FILENO) == 1;
+  if (progress == Progress::kShown) {
+    fmt::print(stderr, "spillway: measuring what this machine can emulate on time ...{}",
+               is_erased ? "" : "\n");
+  }
+  const base::Result<lab::Calibration> calibration = lab::calibrate(options);
+  if (progress == Progress::kShown && is_erased) {
+    fmt::print(stderr, "\r\033[K");
+  }
+  return value_or_throw(calibration);
+}
+
+}  // namespace
+
+lab::LabOptions on_time(lab::LabOptions options, const NetworkOptions& network, Progress progress) {
   if (network.allow_late || !value_or_throw(lab::can_be_late(options))) {
     return options;
   }
-  const auto [dilation, interrupted_by] = value_or_throw(lab::calibrate(options));
+  const auto [dilation, interrupted_by] = calibrate(options, progress);
   if (interrupted_by != 0) {
     throw CommandExit{128 + interrupted_by};
   }
@@ -279,11 +315,8 @@ lab::LabOptions on_time(lab::LabOptions options, const NetworkOptions& network) 
         "leave --rate out, or take --allow-late and compare nothing",
         possible, lab::rate_option(asked), possible));
   }
-  fmt::print(
-      stderr,
-      "spillway: this machine emulates {} late, so time runs {:g} times slower: links of {}, "
-      "delays and bursts {:g} times as long, queues as they are{}\n",
-      lab::rate_option(asked), dilation, possible, dilation, kComputingIsNotSlowed);
+  fmt::print(stderr, "spillway: this machine emulates links of {} late, so the lab runs with {}\n",
+             lab::rate_option(asked), slower_text(options.scenario, dilation));
   return options;
 }
 
@@ -300,20 +333,56 @@ void add_lab_command_options(CLI::App& verb, LabCommandOptions& options) {
   verb.add_option("command", options.command, "Behind --: what every rank runs")->required();
 }
 
+namespace {
+
+// Then the lab answers for being on time. Ranks of a staged world enter it once, so their run
+// cannot be repeated.
+bool lab_chooses_rate(const NetworkOptions& network) {
+  return !network.allow_late && !has_fixed_rate(network) &&
+         std::ranges::none_of(network.environment, [](const std::string& variable) {
+           return variable.starts_with("SPILLWAY_STAGE=");
+         });
+}
+
+// A run that failed tells its own story.
+bool was_late(const lab::LabOutcome& outcome) {
+  return outcome.worst_exit_code() == kExitOk && !outcome.pace.fabric_kept_up();
+}
+
+lab::LabOutcome run_once(const LabCommandOptions& command, const lab::LabOptions& options) {
+  const lab::HostPlan plan =
+      value_or_throw(lab::make_host_plan(options.scenario, {.mtu = options.mtu}));
+  const std::vector<lab::RankCommand> commands(plan.hosts.size(), {command.command, {}});
+  lab::LabOutcome outcome = value_or_throw(lab::run_lab(options, commands));
+  if (!outcome.pace.fabric_kept_up()) {
+    outcome.pace.remedy = remedy_for(command.network, options.scenario, outcome.pace);
+  }
+  return outcome;
+}
+
+}  // namespace
+
 lab::LabOutcome run_lab_command(const LabCommandOptions& command, const lab::TraceOptions& trace) {
   lab::LabOptions options = lab_options_of(command.network);
-  if (!has_fixed_rate(command.network)) {  // with a fixed rate the summary warns
-    options = on_time(std::move(options), command.network);
+  if (!has_fixed_rate(command.network)) {
+    options = on_time(std::move(options), command.network,
+                      command.quiet ? Progress::kHidden : Progress::kShown);
   }
   options.grace = base::nanoseconds(static_cast<std::int64_t>(command.grace_seconds * 1e9));
   options.trace = trace;
   if (command.json) {
     options.output.out = STDERR_FILENO;  // standard output holds only the JSON
   }
-  const lab::HostPlan plan =
-      value_or_throw(lab::make_host_plan(options.scenario, {.mtu = options.mtu}));
-  const std::vector<lab::RankCommand> commands(plan.hosts.size(), {command.command, {}});
-  return value_or_throw(lab::run_lab(options, commands));
+  lab::LabOutcome outcome = run_once(command, options);
+  if (!was_late(outcome) || !lab_chooses_rate(command.network) ||
+      !scenario::can_be_dilated(options.scenario)) {
+    return outcome;
+  }
+  const double slowdown = lab::slowdown_after(outcome.pace);
+  options.scenario = scenario::dilated(options.scenario, slowdown);
+  fmt::print(stderr, "spillway: the lab was late, so the command runs again with {}\n",
+             slower_text(options.scenario, slowdown));
+  return run_once(command, options);
 }
 
 void end_lab_command(const LabCommandOptions& options, const lab::LabOutcome& outcome,
@@ -322,6 +391,13 @@ void end_lab_command(const LabCommandOptions& options, const lab::LabOutcome& ou
     fmt::print("{}\n", lab_outcome_json(outcome));
   } else if (!options.quiet) {
     fmt::print(stderr, "{}", summary);
+  }
+  const std::string behind = lab::pace_sentence(outcome.pace);
+  if (was_late(outcome) && lab_chooses_rate(options.network)) {
+    throw CommandError(behind);
+  }
+  if (!behind.empty() && !options.json && !options.quiet) {
+    fmt::print(stderr, "spillway: {}\n", behind);
   }
   if (outcome.worst_exit_code() != kExitOk) {
     throw CommandExit{outcome.worst_exit_code()};

@@ -52,14 +52,20 @@ lab::LabOptions lab_options_of(const NetworkOptions& network);
 // True if the user chose the links' rate.
 bool has_fixed_rate(const NetworkOptions& network);
 
-// Ending of messages that say how much slower time runs.
-inline constexpr const char* kComputingIsNotSlowed =
-    ". What ranks compute is not slowed, so it weighs less against communication";
+// "time 4 times as slow: links of 62500kbit, ...", about a network that was slowed down.
+std::string slower_text(const scenario::Scenario& slowed, double factor);
+
+// How to have a run on time that was late: "give --rate 125mbit".
+std::string remedy_for(const NetworkOptions& network, const scenario::Scenario& scenario,
+                       const lab::Pace& late);
+
+enum class Progress : std::uint8_t { kShown, kHidden };
 
 // Returns the lab, slowed down if this machine could not emulate it on time; a line on standard
 // error says so. If the rate is fixed, throws CommandError with the possible rate instead. Throws
 // CommandExit if a signal ended the trial.
-lab::LabOptions on_time(lab::LabOptions options, const NetworkOptions& network);
+lab::LabOptions on_time(lab::LabOptions options, const NetworkOptions& network,
+                        Progress progress = Progress::kShown);
 
 struct LabCommandOptions {
   NetworkOptions network;
@@ -72,10 +78,13 @@ struct LabCommandOptions {
 void add_lab_command_options(CLI::App& verb, LabCommandOptions& options);
 
 // Makes the network, runs the command and removes the network. A `trace` without a path means no
-// packet trace.
+// packet trace. If the lab was late and chose the rate itself, runs the command once more in a
+// slower network.
 lab::LabOutcome run_lab_command(const LabCommandOptions& command, const lab::TraceOptions& trace);
 
-// Prints JSON or `summary`. If a rank failed, throws CommandExit with the worst exit code.
+// Prints JSON or `summary`. If a rank failed, throws CommandExit with the worst exit code. Throws
+// CommandError if the lab chose the rate itself and was late all the same; if the user chose it,
+// prints that.
 void end_lab_command(const LabCommandOptions& options, const lab::LabOutcome& outcome,
                      const std::string& summary);
 

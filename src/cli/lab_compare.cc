@@ -169,29 +169,34 @@ base::Duration limit_for(const LabCompareOptions& options,
              : std::max(kLeastLimit, finished->outcome.elapsed * kLimitOverFirst);
 }
 
-std::string lateness_text(const compare::RunRecord& run, const compare::RunTask& task) {
-  const lab::Pace& pace = run.outcome.pace;
-  const base::BitRate half = task.options.scenario.topology.rate / 2;
-  return fmt::format(
-      "the lab was late twice: frames left {:.0f} us late on average (up to {:.0f} is bearable), "
-      "and the emulation lost {}. End other programs, or give --rate {}; --allow-late compares all "
-      "the same",
-      pace.mean_late_us, pace.limit_us, pace.missed, lab::rate_option(half));
+std::string advice_for(const compare::RunRecord& run, const compare::RunTask& task,
+                       const LabCompareOptions& options, bool is_repeated) {
+  if (!run.outcome.pace.fabric_kept_up()) {
+    return remedy_for(options.network, task.options.scenario, run.outcome.pace);
+  }
+  return fmt::format("{}--rounds {} spreads such load over all transports",
+                     is_repeated ? "the lab ran it twice; " : "", options.rounds + 2);
 }
 
 // A run in which the lab was late is meaningless and is repeated. So is one during which the host
 // of a virtual machine was busy. If it still is, all runs share that, and a note says so.
 compare::RunRecord run_on_time(const compare::RunTask& task, const compare::Transport& transport,
-                               bool allow_late, CompareProgress& progress) {
+                               const LabCompareOptions& options, CompareProgress& progress) {
   compare::RunRecord run = compare::run_transport(task, transport);
-  if (allow_late || !compare::went_well(run) || run.outcome.pace.kept_up()) {
+  const auto is_off = [&run] { return compare::went_well(run) && !run.outcome.pace.kept_up(); };
+  const bool is_repeated = is_off() && !options.network.allow_late;
+  if (is_repeated) {
+    progress.tell(run.outcome.pace.fabric_kept_up() ? "the host of this machine was busy: once more"
+                                                    : "the lab was late: once more");
+    run = compare::run_transport(task, transport);
+  }
+  if (!is_off()) {
     return run;
   }
-  progress.tell(run.outcome.pace.fabric_kept_up() ? "the host of this machine was busy: once more"
-                                                  : "the lab was late: once more");
-  run = compare::run_transport(task, transport);
-  if (compare::went_well(run) && !run.outcome.pace.fabric_kept_up()) {
-    run.late = lateness_text(run, task);
+  lab::Pace& pace = run.outcome.pace;
+  pace.remedy = advice_for(run, task, options, is_repeated);
+  if (!options.network.allow_late && !pace.fabric_kept_up()) {
+    run.late = lab::pace_sentence(pace);
   }
   return run;
 }
@@ -214,8 +219,7 @@ Attempt run_all(const std::vector<compare::Transport>& transports, const LabComp
     for (std::size_t i = 0; i < transports.size(); ++i) {
       progress.begin_run(transports[i]);
       task.options.limit = limit_for(options, attempt.runs);
-      compare::RunRecord run =
-          run_on_time(task, transports[i], options.network.allow_late, progress);
+      compare::RunRecord run = run_on_time(task, transports[i], options, progress);
       if (can_be_slower && !run.late.empty()) {
         attempt.late = run.outcome.pace;
         return attempt;
@@ -244,10 +248,8 @@ Attempt run_all_on_time(const std::vector<compare::Transport>& transports,
   }
   const double slowdown = lab::slowdown_after(*attempt.late);
   network = scenario::dilated(network, slowdown);
-  fmt::print(stderr,
-             "spillway: the lab was late again, so all runs begin again with time {:g} times as "
-             "slow: links of {}, delays and bursts {:g} times as long, queues as they are{}\n",
-             slowdown, lab::rate_option(network.topology.rate), slowdown, kComputingIsNotSlowed);
+  fmt::print(stderr, "spillway: the lab was late again, so all runs begin again with {}\n",
+             slower_text(network, slowdown));
   return run_all(transports, options, task, false);
 }
 

@@ -250,9 +250,7 @@ std::string lab_summary(const lab::LabOutcome& outcome) {
   }
   text += tenants_text(outcome.fabric);
   text += sums_text(outcome);
-  text += time_text(outcome.time, totals);
-  const std::string behind = lab::pace_sentence(outcome.pace);
-  return behind.empty() ? text : text + "WARNING: " + behind + "\n";
+  return text + time_text(outcome.time, totals);
 }
 
 std::string lab_outcome_json(const lab::LabOutcome& outcome) {

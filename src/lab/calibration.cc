@@ -51,6 +51,18 @@ base::Result<LabOutcome> run_trial(const LabOptions& options, double dilation, i
   return outcome;
 }
 
+// Half as many hosts halve the fabric's work. Shapes with several switches may not allow it.
+std::string too_slow_text(const scenario::Scenario& scenario, double dilation) {
+  const scenario::TopologyOptions& topology = scenario.topology;
+  const bool can_be_halved =
+      topology.kind == scenario::TopologyKind::kOneSwitch && topology.hosts >= 4;
+  return fmt::format(
+      "this machine does not emulate the network on time, not even {:g} times slower, at {}: give "
+      "{}--allow-late to run it all the same, without measuring",
+      dilation, rate_option(scenario::dilated(scenario, dilation).topology.rate),
+      can_be_halved ? fmt::format("--hosts {}, or ", topology.hosts / 2) : "");
+}
+
 }  // namespace
 
 base::Result<bool> can_be_late(const LabOptions& options) {
@@ -80,6 +92,17 @@ double slowdown_after(const Pace& late) {
   return slowdown;
 }
 
+std::string remedy_after(const scenario::Scenario& scenario, const Pace& late) {
+  const double slowdown = slowdown_after(late);
+  return scenario::can_be_dilated(scenario)
+             ? fmt::format("give --rate {}",
+                           rate_option(scenario::dilated(scenario, slowdown).topology.rate))
+             : fmt::format(
+                   "give the links of its topology file {0:g} times lower rates and {0:g} "
+                   "times longer delays",
+                   slowdown);
+}
+
 base::Result<Calibration> calibrate(const LabOptions& options) {
   const net::UniqueFd nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
   if (!nowhere.valid()) {
@@ -95,20 +118,16 @@ base::Result<Calibration> calibrate(const LabOptions& options) {
     }
     const std::optional<double> next = next_dilation(trial->pace, dilation);
     if (!next) {
-      return base::Status(
-          base::StatusCode::kUnavailable,
-          fmt::format("this machine does not emulate the network on time, not even {:g} times "
-                      "slower: end other programs, take fewer hosts, or a network that the switch "
-                      "in the kernel can be (--dataplane bpf)",
-                      dilation));
+      return base::Status(base::StatusCode::kUnavailable,
+                          too_slow_text(options.scenario, dilation));
     }
     if (*next == dilation) {
       return Calibration{dilation, 0};
     }
     if (!scenario::can_be_dilated(options.scenario)) {
       return base::Status(base::StatusCode::kUnavailable,
-                          "this machine does not emulate the network on time: give the links of "
-                          "its topology file lower rates and longer delays");
+                          "this machine does not emulate the network on time: " +
+                              remedy_after(options.scenario, trial->pace));
     }
     dilation = *next;
   }

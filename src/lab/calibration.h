@@ -31,6 +31,9 @@ std::optional<double> next_dilation(const Pace& pace, double dilation);
 inline constexpr double kMaxSlowdown = 8;
 double slowdown_after(const Pace& late);
 
+// The option value to give so that a run such as this late one is on time.
+std::string remedy_after(const scenario::Scenario& scenario, const Pace& late);
+
 struct Calibration {
   double dilation = 1;     // the least at which a trial was on time; 1: no slowdown
   int interrupted_by = 0;  // the signal that ended a trial; `dilation` then means nothing

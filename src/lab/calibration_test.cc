@@ -43,6 +43,15 @@ TEST(Calibration, AfterALateRunLatenessAsLongWouldBeBearable) {
   EXPECT_EQ(slowdown_after(lossy), 4);
 }
 
+TEST(Calibration, ALateRunIsToldTheRateToGive) {
+  scenario::Scenario scenario = scenario::parse_scenario("topology one-switch rate=1gbit").value();
+  EXPECT_EQ(remedy_after(scenario, pace_late_by(250)), "give --rate 500mbit");
+  EXPECT_EQ(remedy_after(scenario, pace_late_by(1e6)), "give --rate 125mbit");
+  scenario.topology.kind = scenario::TopologyKind::kFile;
+  EXPECT_EQ(remedy_after(scenario, pace_late_by(500)),
+            "give the links of its topology file 4 times lower rates and 4 times longer delays");
+}
+
 TEST(Calibration, RatesAreSaidAsTheOptionTakesThem) {
   EXPECT_EQ(rate_option(base::gigabits_per_second(1)), "1000mbit");
   EXPECT_EQ(rate_option(base::bits_per_second(62'500'000)), "62500kbit");

@@ -71,11 +71,13 @@ std::string pace_sentence(const Pace& pace) {
   if (pace.kept_up()) {
     return {};
   }
+  const std::string remedy = pace.remedy.empty() ? "" : "; " + pace.remedy;
   if (pace.fabric_kept_up()) {
     return fmt::format(
-        "this virtual machine's host took away {:.0f} % of its processors' time meanwhile (up to "
-        "{:.0f} is bearable). All times of this run include that: repeat it when the host is quiet",
-        100 * pace.stolen, 100 * kMaxStolen);
+               "this virtual machine's host took away {:.0f} % of its processors' time (up to "
+               "{:.0f} is bearable), and all times of this run include that",
+               100 * pace.stolen, 100 * kMaxStolen) +
+           remedy;
   }
   std::string sentence = fmt::format(
       "the emulated fabric fell behind: frames left {:.0f} us late on average, {:.0f} us at p99 "
@@ -84,9 +86,7 @@ std::string pace_sentence(const Pace& pace) {
   if (pace.missed > 0) {
     sentence += fmt::format(", and it lost {} itself", pace.missed);
   }
-  return sentence +
-         ". Comparisons of this run do not hold: they measure this machine. Give --rate less, take "
-         "more cores, or a network that the switch in the kernel can be (--dataplane bpf)";
+  return sentence + remedy;
 }
 
 }  // namespace spillway::lab

@@ -27,6 +27,7 @@ struct Pace {
   double limit_us = 0.0;     // for the mean
   std::uint64_t missed = 0;  // frames that the emulation itself lost
   double stolen = 0.0;       // share of CPU time that the host took
+  std::string remedy{};      // the starter's advice: what it did, or the option to give
 
   bool fabric_kept_up() const { return mean_late_us <= limit_us && missed == 0; }
   bool kept_up() const { return fabric_kept_up() && stolen <= kMaxStolen; }
@@ -44,7 +45,7 @@ double stolen_share(const ProcessorTimes& before, const ProcessorTimes& after);
 Pace pace_of(const scenario::Topology& topology, const fabric::FabricSnapshot& fabric,
              double stolen);
 
-// What fell behind, by how much, and what to do about it; empty if the run kept up.
+// What fell behind, by how much, and the remedy; empty if the run kept up.
 std::string pace_sentence(const Pace& pace);
 
 }  // namespace spillway::lab
