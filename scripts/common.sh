@@ -30,13 +30,19 @@ build_preset() {
 quick_tier=(-LE '^(long|cuda)$')
 
 # run_tests RESULTS [CTEST ARGUMENTS...]: runs the tests of build/release in parallel and writes RESULTS, a JUnit
-# file.
+# file. Runs take turns, because results of two would mix. This shell keeps the lock until it ends, so that it can read
+# the results. ctest inherits it, and may outlive a killed shell.
 #
 # Tests of processes mostly wait, so there are twice as many jobs as cores. The limit only ends a hung test: it is
 # ample on a quiet machine and grows with this machine's slowness.
 run_tests() {
   local results=$1 slowdown=1
   shift
+  exec 9>"$root/build/release/.testing"
+  if ! flock --nonblock 9; then
+    step "waiting for another run of the tests of build/release to end"
+    flock 9
+  fi
   [[ ! -x $root/build/release/bin/slowdown ]] || slowdown=$("$root/build/release/bin/slowdown")
   rm -rf "$results" "$root/build/release/unit_tests"  # an earlier run's results must not count
   ctest --test-dir "$root/build/release" -j "$((2 * $(nproc)))" --timeout "$((900 * ${slowdown%.*}))" \

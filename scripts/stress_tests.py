@@ -10,6 +10,9 @@ build/release/stress. `./test.sh` must have built the tests. The exit code is 1 
 """
 import argparse
 import contextlib
+import ctypes
+import fcntl
+import os
 import pathlib
 import signal
 import subprocess
@@ -24,6 +27,7 @@ LOGS = ROOT / "build" / "release" / "stress"
 SLOW_TIMES = 3
 SLOW_SECONDS = 1.0  # less is only process start
 BUSY = "while True: pass"
+PR_SET_PDEATHSIG = 1
 # Rewrites one file, through to the disk, until it is killed.
 DISK_WRITER = """
 import os, sys
@@ -40,7 +44,15 @@ with open(sys.argv[1], "wb", buffering=0) as file:
 def load(busy_loops, folder):
     commands = [[sys.executable, "-c", BUSY]] * busy_loops
     commands.append([sys.executable, "-c", DISK_WRITER, str(pathlib.Path(folder, "written"))])
-    processes = [subprocess.Popen(command) for command in commands]
+    libc, parent = ctypes.CDLL(None), os.getpid()
+
+    def end_with_parent():
+        """However this script ends, the kernel ends its load."""
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it has ended already
+            os._exit(1)
+
+    processes = [subprocess.Popen(command, preexec_fn=end_with_parent) for command in commands]
     try:
         yield
     finally:
@@ -49,16 +61,29 @@ def load(busy_loops, folder):
             process.wait()
 
 
+def say_if_others_test():
+    """run_tests waits for other runs, but says so in the log only."""
+    with open(ROOT / "build" / "release" / ".testing", "w", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("waiting for another run of the tests of build/release to end", flush=True)
+
+
 def run_tests(name, arguments):
     """Returns {name: test} of one run, and its total duration."""
-    script = f'source "{ROOT}/scripts/common.sh"; run_tests "$@" "${{quick_tier[@]}}"'
-    results = LOGS / f"{name}.xml"
+    results, units = LOGS / f"{name}.xml", LOGS / f"{name}.units"
+    # The unit tests' results are copied while this shell has the lock of run_tests: the next run removes them.
+    script = (f'source "{ROOT}/scripts/common.sh"; run_tests "$@" "${{quick_tier[@]}}"; '
+              f'rm -rf "{units}"; [[ ! -e $root/build/release/unit_tests ]] || '
+              f'cp -r "$root/build/release/unit_tests" "{units}"')
+    say_if_others_test()
     began = time.monotonic()
     with open(LOGS / f"{name}.log", "w", encoding="utf-8") as log:
         subprocess.run(["bash", "-c", script, "run_tests", str(results), *arguments],
                        check=False, stdout=log, stderr=subprocess.STDOUT)
     took = time.monotonic() - began
-    tests = count_tests.read_tests(results, ROOT / "build" / "release" / "unit_tests")
+    tests = count_tests.read_tests(results, units)
     return {test.name: test for test in tests}, took
 
 

@@ -34,8 +34,8 @@ using spillway::Request;
 // A rank that waits for a processor is silent too, so silence must not count as death here.
 spillway_comm_config patient_config(const spillway_unique_id& id, int rank, int world) {
   using std::chrono::milliseconds;
-  static const auto patience = std::chrono::duration_cast<milliseconds>(
-      spillway::harness::patience(std::chrono::seconds(60)));
+  const auto patience = std::chrono::duration_cast<milliseconds>(
+      spillway::harness::patience(spillway::harness::kHangs));
   spillway_comm_config config = spillway::default_comm_config();
   config.id = &id;
   config.rank = rank;

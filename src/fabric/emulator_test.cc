@@ -19,12 +19,6 @@
 namespace spillway::fabric {
 namespace {
 
-int relay_patience_ms() {
-  static const auto patience = std::chrono::duration_cast<std::chrono::milliseconds>(
-      harness::patience(std::chrono::seconds(30)));
-  return static_cast<int>(patience.count());
-}
-
 net::SocketAddress loopback(std::uint16_t port = 0) {
   return net::SocketAddress::parse("127.0.0.1:0")->with_port(port);
 }
@@ -52,7 +46,7 @@ class Host {
 
   std::optional<Datagram> receive() {
     pollfd waiting = {socket_.fd(), POLLIN, 0};
-    if (::poll(&waiting, 1, relay_patience_ms()) <= 0) {
+    if (!harness::poll_patiently(waiting)) {
       return std::nullopt;
     }
     Datagram datagram;
@@ -148,13 +142,13 @@ TEST_F(RelayFabric, WhatDoesNotFitIsTrimmedAndMarked) {
       "topology one-switch hosts=3 rate=10mbit\n"
       "switch mode=spillway queue=8k ecn=3k early-drop=0 trim=206\n");
   constexpr std::uint64_t kPackets = 20;
-  constexpr int kBursts = 100;
   std::uint64_t sent = 0;
   std::uint64_t whole = 0;
   std::uint64_t trimmed = 0;
   std::uint64_t marked = 0;
   // A sender that waits for a CPU may send more slowly than the link carries.
-  for (int burst = 0; burst < kBursts && (trimmed == 0 || marked == 0); ++burst) {
+  harness::Limit limit;
+  while ((trimmed == 0 || marked == 0) && !limit.is_over()) {
     for (std::uint64_t i = 0; i < kPackets; ++i) {
       hosts[0].send(data_payload(1'400), 1 << 2 | 2, to[2]);
       hosts[1].send(data_payload(1'400), 1 << 2 | 2, to[2]);
@@ -220,9 +214,7 @@ TEST_F(RelayFabric, ALinkFaultLosesPacketsAndTenantsTakeRoom) {
     const FabricSnapshot now = emulator->snapshot();
     return now.ports.size() == 3 && now.ports[2].sent_packets > 1;
   };
-  while (!has_tenant_sent()) {
-    std::this_thread::yield();
-  }
+  EXPECT_TRUE(harness::wait_until(has_tenant_sent));
   const FabricSnapshot snapshot = finish();
   EXPECT_EQ(snapshot.lost_to_faults, 1U);
   EXPECT_EQ(snapshot.frames_out, 1U);

@@ -29,12 +29,6 @@ namespace {
 
 constexpr int kNotPermitted = 77;
 
-int frame_patience_ms() {
-  static const auto patience = std::chrono::duration_cast<std::chrono::milliseconds>(
-      harness::patience(std::chrono::seconds(60)));
-  return static_cast<int>(patience.count());
-}
-
 bool shell(const std::string& command) {
   return std::system(("{ " + command + "; } >/dev/null 2>&1").c_str()) == 0;
 }
@@ -107,7 +101,7 @@ Bytes receive_all(int fd, std::size_t size) {
   while (got < size) {
     pollfd waiting = {fd, POLLIN, 0};
     const ssize_t part =
-        ::poll(&waiting, 1, frame_patience_ms()) > 0 ? ::recv(fd, &all[got], size - got, 0) : 0;
+        harness::poll_patiently(waiting) ? ::recv(fd, &all[got], size - got, 0) : 0;
     if (part <= 0) {
       break;
     }

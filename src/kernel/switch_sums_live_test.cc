@@ -32,7 +32,7 @@ constexpr std::uint8_t kHosts = 4;  // rank 0 owns all chunks
 constexpr std::uint16_t kUdpPort = 7077;
 
 int patience_ms() {
-  static const auto patience = std::chrono::duration_cast<std::chrono::milliseconds>(
+  const auto patience = std::chrono::duration_cast<std::chrono::milliseconds>(
       harness::patience(std::chrono::seconds(60)));
   return static_cast<int>(patience.count());
 }

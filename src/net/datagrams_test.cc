@@ -23,11 +23,6 @@ namespace {
 
 constexpr std::uint16_t kPeer = 3;
 
-int test_patience_ms() {
-  return static_cast<int>(
-      std::chrono::duration_cast<std::chrono::milliseconds>(test_patience()).count());
-}
-
 UdpSocket open_socket(const std::string& address) {
   base::Result<UdpSocket> socket = UdpSocket::open(SocketAddress::parse(address).value());
   SPILLWAY_CHECK(socket.ok());
@@ -67,7 +62,8 @@ struct Wire {
   std::vector<Received> receive(std::size_t count) {
     std::vector<Received> all;
     pollfd readable{target.fd(), POLLIN, 0};
-    while (::poll(&readable, 1, all.size() < count ? test_patience_ms() : 0) > 0) {
+    while (all.size() < count ? harness::poll_patiently(readable, kTestPatience)
+                              : ::poll(&readable, 1, 0) > 0) {
       receiver->receive(base::MonotonicClock().now(),
                         [&all](base::ByteView bytes, std::uint8_t tos, base::Instant arrived) {
                           all.push_back({{bytes.begin(), bytes.end()}, tos, arrived});
@@ -163,8 +159,8 @@ TEST_P(EveryOffload, HelpersChangeNothing) {
     EXPECT_TRUE(wire.sender->empty());
     ASSERT_TRUE(wire.sender->take_back());
     EXPECT_EQ(wire.sender->counters().datagrams, committed);
-    const base::Instant deadline = clock.now() + base::nanoseconds(test_patience().count());
-    while (came < committed && clock.now() < deadline) {
+    harness::Limit limit(kTestPatience);
+    while (came < committed && !limit.is_over()) {
       wire.receiver->receive(clock.now(), check);
     }
     EXPECT_EQ(came, committed);
@@ -236,11 +232,11 @@ TEST(Datagrams, AreStampedWithTheirArrival) {
   const base::MonotonicClock clock;
   // Tolerance: the clocks' offset is measured, and adjusted clocks drift a little.
   constexpr base::Duration kAbout = base::milliseconds(1);
-  const base::Instant deadline = clock.now() + base::nanoseconds(test_patience().count());
+  harness::Limit limit(kTestPatience);
   bool is_stamped = false;
   // The kernel starts stamping a moment after the first socket asks for it, and a busy one delivers
   // late. In both cases another datagram is sent.
-  while (!is_stamped && clock.now() < deadline) {
+  while (!is_stamped && !limit.is_over()) {
     const base::Instant before = clock.now();
     wire.commit(100, 1);
     ASSERT_TRUE(wire.sender->flush());
@@ -265,15 +261,14 @@ TEST(Datagrams, ThatAFullQueueLostAreCounted) {
   std::size_t arrived = wire.receive(1).size();
   EXPECT_LT(arrived, 320U);
   // The count arrives with the next datagram, which a queue that is still full may drop as well.
-  const base::MonotonicClock clock;
-  const base::Instant deadline = clock.now() + base::nanoseconds(test_patience().count());
+  harness::Limit limit(kTestPatience);
   std::size_t sent = 320;
   do {
     wire.commit(1000, 2);
     ASSERT_TRUE(wire.sender->flush());
     ++sent;
     arrived += wire.receive(1).size();
-  } while (arrived + wire.receiver->counters().overflowed < sent && clock.now() < deadline);
+  } while (arrived + wire.receiver->counters().overflowed < sent && !limit.is_over());
   EXPECT_EQ(arrived + wire.receiver->counters().overflowed, sent);
   EXPECT_GT(wire.receiver->counters().overflowed, 0U);
 }
@@ -326,7 +321,7 @@ TEST(ErrorQueue, TellsWhatWasRefusedAndQuotesIt) {
     const std::vector<std::uint8_t> bytes(300, 0x5A);
     ::sendto(socket.fd(), bytes.data(), bytes.size(), 0, gone.data(), gone.size());
     pollfd failed{socket.fd(), 0, 0};
-    ASSERT_EQ(::poll(&failed, 1, test_patience_ms()), 1) << address;
+    ASSERT_TRUE(harness::poll_patiently(failed, kTestPatience)) << address;
     int told = 0;
     read_errors(socket, [&](const SocketError& error) {
       ++told;

@@ -8,7 +8,6 @@
 #include <future>
 #include <mutex>
 #include <optional>
-#include <thread>
 
 #include "net/driver_testing.h"
 #include "net/transport_driver.h"
@@ -68,7 +67,9 @@ class Happenings final : public DriverListener {
   template <typename Condition>
   bool wait(const Condition& condition) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, test_patience(), condition);
+    return harness::wait_patiently(
+        [&](std::chrono::nanoseconds left) { return changed_.wait_for(lock, left, condition); },
+        kTestPatience);
   }
 
   std::mutex mutex_;
@@ -132,14 +133,7 @@ class Process {
   // Polls until the condition holds.
   template <typename Condition>
   bool comes_to(const Condition& condition) {
-    const auto end = std::chrono::steady_clock::now() + test_patience();
-    while (!condition(counters())) {
-      if (std::chrono::steady_clock::now() > end) {
-        return false;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    return true;
+    return harness::wait_until([&] { return condition(counters()); }, kTestPatience);
   }
 
   Happenings happenings;

@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "harness/slowdown.h"
+
 namespace spillway::net {
 namespace {
 
@@ -47,9 +49,7 @@ TEST(HelperThread, DoesOneJobAfterTheOtherOnAThreadOfItsOwn) {
 
 TEST(HelperThread, WakesUpForAJobThatComesLate) {
   const auto helper = HelperThread::make("test", "is tested").value();
-  while (!sleeps("test")) {
-    std::this_thread::yield();
-  }
+  ASSERT_TRUE(harness::wait_until([] { return sleeps("test"); }));
   bool is_done = false;
   helper->start([&] { is_done = true; });
   helper->wait();

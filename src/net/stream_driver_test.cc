@@ -162,9 +162,8 @@ TEST(StreamDriver, APeerThatIsGoneBeforeItIsNeededIsFoundGone) {
   Pair ranks;
   expect_transfer(ranks, 10);
   ranks.one.driver.reset();
-  while (counters_of(*ranks.zero.driver).streams.lost_peers == 0) {
-    std::this_thread::yield();
-  }
+  ASSERT_TRUE(harness::wait_until(
+      [&] { return counters_of(*ranks.zero.driver).streams.lost_peers > 0; }, kTestPatience));
   ranks.zero.send(1, 100, 1);
   const auto dead = ranks.zero.events.wait_for<transport::PeerDead>();
   ASSERT_TRUE(dead.has_value());

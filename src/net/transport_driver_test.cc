@@ -107,9 +107,7 @@ TEST(TransportDriver, ReadsNoSourceOfAMessageThatWasWithdrawn) {
   on_loop([&](auto&, auto) { source.loop = std::this_thread::get_id(); });
   ranks.one.expect(0, 60000);
   ranks.zero.send(1, 60000, /*operation=*/0, &source);
-  while (!source.has_helper) {
-    std::this_thread::yield();
-  }
+  EXPECT_TRUE(harness::wait_until([&] { return source.has_helper.load(); }, kTestPatience));
   on_loop([&](transport::Endpoint& endpoint, base::Instant now) {
     endpoint.withdraw({.operation = 0, .source = 0}, 1, now);
     source.has_gone = true;
@@ -148,12 +146,22 @@ TEST(TransportDriver, SleepsWhenNothingIsDue) {
   const auto sleeps = [&] {
     return counters_of(*ranks.zero.driver).sleeps + counters_of(*ranks.one.driver).sleeps;
   };
+  const base::MonotonicClock clock;
+  const base::Instant began = clock.now();
   const std::uint64_t before = sleeps();
-  // The duration does not matter to a correct loop: if starved, it sleeps even less often.
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  const std::uint64_t in_between = sleeps() - before;
-  EXPECT_GE(in_between, 1U);     // a loop that never sleeps counts none
-  EXPECT_LE(in_between, 1000U);  // one whose sleeps end at once counts 100,000
+  std::uint64_t in_between = 0;
+  // A loop that never sleeps counts none.
+  ASSERT_TRUE(harness::wait_until(
+      [&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        in_between = sleeps() - before;
+        return in_between > 0;
+      },
+      kTestPatience));
+  // One whose sleeps end at once counts 300 per millisecond. A correct loop sleeps no more often if
+  // it is starved.
+  const double milliseconds = base::seconds_of(clock.now() - began) * 1e3;
+  EXPECT_LE(static_cast<double>(in_between), 10 * milliseconds);
 }
 
 // Its port takes packets, but nobody reads them.

@@ -32,7 +32,7 @@ CommunicatorConfig config_of(const UniqueId& id, std::uint32_t rank, std::uint32
   CommunicatorConfig config;
   config.id = id;
   config.member = {rank, world};
-  static const base::Duration patience(harness::patience(std::chrono::seconds(60)).count());
+  const base::Duration patience(harness::patience(std::chrono::seconds(60)).count());
   config.rendezvous_patience = patience;
   config.peer_timeout = base::seconds(3600);
   return config;

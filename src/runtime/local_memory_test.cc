@@ -33,7 +33,7 @@ const std::string kDigits(kMemoryNameDigits, '7');
 
 // For events that must happen.
 base::Duration handover_patience() {
-  static const base::Duration patience(harness::patience(std::chrono::seconds(60)).count());
+  const base::Duration patience(harness::patience(std::chrono::seconds(60)).count());
   return patience;
 }
 

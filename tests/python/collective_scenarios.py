@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 
 import spillway.torch
+from harness.patience import patience
 from spillway.torch.meeting import join_through_store
 
 COUNT = 1000
@@ -364,7 +365,7 @@ def receives_from_any_rank():
 def barriers_that_are_watched():
     spillway.torch.monitored_barrier()
     spillway.torch.monitored_barrier(timeout=datetime.timedelta(hours=1), wait_all_ranks=True)
-    spillway.torch.monitored_barrier(gloo, datetime.timedelta(seconds=60))
+    spillway.torch.monitored_barrier(gloo, datetime.timedelta(seconds=patience()))
     pair = dist.new_group([0, 2])
     if rank in (0, 2):
         spillway.torch.monitored_barrier(pair)
@@ -493,7 +494,7 @@ def ranks_that_meet_twice_through_one_store():
     path = os.path.join(tempfile.gettempdir(), f"spillway-store-{os.environ['MASTER_PORT']}")
     store = dist.FileStore(path, world)
     for _ in range(2):
-        join_through_store(store, rank, world, datetime.timedelta(seconds=30), "again").close()
+        join_through_store(store, rank, world, datetime.timedelta(seconds=patience()), "again").close()
     dist.barrier()
     if rank == 0:
         os.unlink(path)

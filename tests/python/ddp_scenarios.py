@@ -2,7 +2,6 @@
 """DDP over the backend and with the hook, at one rank of torch_test.py."""
 import importlib.util
 import io
-import time
 import unittest.mock
 
 import torch
@@ -10,9 +9,8 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import spillway.torch
-from harness.patience import LOOKS_EVERY_S
+from harness.patience import wait_until
 from spillway.torch.buckets import BucketRun
-from torch_ranks import ALL_SCENARIOS_S
 
 STEPS = 3
 MOST_STEPS_OWED = 500
@@ -265,17 +263,21 @@ class Ledger:
         self.model = DistributedDataParallel(torch.nn.Linear(300, 20, bias=False))
         spillway.torch.attach(self.model, precision=32, gather_precision=32, loss_bound=0.0, least_contributors=0.5)
         self.used = torch.zeros(300 * 20, dtype=torch.double)
-        self.was_somebody_left_out = False
+        self.first_coordinator = None  # of the next step
         self.steps = -1  # the first step is warm-up: exact, and not counted
 
-    def step(self, inputs, longest_lateness_s=0.0):
-        """The last rank begins when the others have ended this step, or have waited this long for it."""
+    def may_last_rank_be_late(self):
+        """False if it is the next step's second coordinator. If the first is slow, the others turn to the second, and
+        then wait for it (src/collective/tolerant/agreement.h). agreement_test.cc has it late beside a first coordinator
+        that is not."""
+        return (self.first_coordinator + 1) % world != world - 1
+
+    def step(self, inputs, is_late=False):
+        """If is_late, the last rank begins when the others have ended the step. Returns whether a rank was left out."""
         store, ended = dist.distributed_c10d._get_default_store(), f"others that ended step {self.steps}"
         dist.barrier(group=gloo)
-        if rank == world - 1:
-            end = time.monotonic() + longest_lateness_s
-            while time.monotonic() < end and store.add(ended, 0) < world - 1:
-                time.sleep(LOOKS_EVERY_S)
+        if is_late and rank == world - 1:
+            wait_until(lambda: store.add(ended, 0) == world - 1, f"the end of step {self.steps} at the other ranks")
         reports = []
         with unittest.mock.patch.object(BucketRun, "report", lambda run: reports.append(report_of(run)) or reports[-1]):
             self.model.zero_grad()
@@ -289,8 +291,13 @@ class Ledger:
             self.used[part] += gradient[part] * shard.contributors
             left_out += shard.contributors < world
         dist.all_reduce(left_out, group=gloo)
-        self.was_somebody_left_out |= bool(left_out)
+        if reports[-1].shards:
+            # The owners and the coordinators move on by one rank with every operation.
+            first = reports[-1].shards[0].owner
+            assert self.first_coordinator in (None, first), "a step has another number of operations"
+            self.first_coordinator = (first + 1) % world
         self.steps += 1
+        return bool(left_out)
 
 
 def what_a_late_rank_did_not_contribute_comes_later():
@@ -301,18 +308,11 @@ def what_a_late_rank_did_not_contribute_comes_later():
     own = inputs.double().sum(0).repeat(20)
     everybody = own.clone()
     dist.all_reduce(everybody, group=gloo)
-    for _ in range(18):  # until the others' pace is known
+    for _ in range(18):  # the others' pace is known after 8, however long these take: nobody is left out before
         ledger.step(inputs)
-    # What counts as late depends on that pace, and so on the machine. In every third step the late rank is the second
-    # coordinator: if the first is slow, the others turn to the second, and wait.
-    lateness_s = 2.0
-    while not ledger.was_somebody_left_out:
-        assert lateness_s < ALL_SCENARIOS_S / 4
-        ledger.step(inputs, lateness_s)
-        ledger.step(inputs)
-        lateness_s *= 1.5
-    for _ in range(2):
-        ledger.step(inputs, lateness_s)
+    for _ in range(2 * world):
+        is_late = ledger.may_last_rank_be_late()
+        assert ledger.step(inputs, is_late) or not is_late
     expected = ledger.steps * everybody
     for _ in range(MOST_STEPS_OWED):  # no new gradients, until the residual has arrived: a rank may be late again
         if torch.allclose(ledger.used, expected, rtol=1e-4, atol=1e-3):

@@ -11,7 +11,6 @@ import spillway.torch
 
 VICTIM = 1
 FAIL_AT = 3  # steps
-BARRIER_TIMEOUT = datetime.timedelta(milliseconds=200)
 
 
 def die_if_it_is_time(step):
@@ -82,17 +81,17 @@ def types_that_differ():
         dist.barrier()
 
 
-def a_monitored_barrier_that_some_miss():
+def a_monitored_barrier_that_some_miss(timeout_s):
     """Ranks that miss the barrier wait for something else."""
     if dist.get_rank() == 0:
-        spillway.torch.monitored_barrier(timeout=BARRIER_TIMEOUT)
+        spillway.torch.monitored_barrier(timeout=datetime.timedelta(seconds=timeout_s))
     dist.recv(torch.zeros(1), 0)
 
 
-def a_barrier_that_some_miss():
+def a_barrier_that_some_miss(timeout_s):
     if dist.get_rank() == 0:
         options = dist.BarrierOptions()
-        options.timeout = BARRIER_TIMEOUT
+        options.timeout = datetime.timedelta(seconds=timeout_s)
         dist.group.WORLD.barrier(options).wait()
     dist.recv(torch.zeros(1), 0)
 
@@ -119,12 +118,12 @@ def a_sub_group():
             dist.all_reduce(torch.ones(1000), group=pair)
 
 
-def run(say, scenario):
+def run(say, scenario, *arguments):
     """Says the raised error."""
     dist.init_process_group("spillway")
     dist.barrier()  # all have met, so no rank still needs rank 0's store when it leaves
     try:
-        globals()[scenario]()
+        globals()[scenario](*arguments)
         say({"type": None})
     except Exception as error:
         status = getattr(error, "status", None)

@@ -16,7 +16,7 @@ import unittest
 
 from torch_ranks import HERE, PACKAGE, prepare
 
-from harness.patience import HANGS_S, Limit
+from harness.patience import Limit, slowest
 from harness.processes import python, run
 
 TOOL = str(pathlib.Path(sys.argv.pop(2)).resolve())
@@ -25,18 +25,18 @@ PROGRAM = HERE / "staged_program.py"
 prepare()
 
 
-def stage(what, world, real, *options, quiet_seconds=HANGS_S):
+def stage(what, world, real, *options):
     """Its output and exit code."""
     ranks = ",".join(map(str, real))
     ended = run([TOOL, "emulate", "stage", "--world", world, "--real", ranks, *options, "--", *python(PROGRAM, what)],
-                quiet_seconds, env={**os.environ, "PYTHONPATH": str(PACKAGE), "STAGED_REAL": ranks})
+                env={**os.environ, "PYTHONPATH": str(PACKAGE), "STAGED_REAL": ranks})
     return ended.stdout + ended.stderr, ended.returncode
 
 
 def least(measure, most):
     """Repeats measure() until it returns at most `most`, or the limit is over: a busy machine wakes ranks too late,
     never too early."""
-    limit = Limit(20)
+    limit = Limit()
     while (measured := measure()) > most and limit.left() > 0:
         pass
     return measured
@@ -44,7 +44,7 @@ def least(measure, most):
 
 class Staged(unittest.TestCase):
     def test_groups_objects_and_training_work_at_the_size_of_the_world(self):
-        self.assertLessEqual(least(self.all_reduce_ms, 200), 200)
+        self.assertLessEqual(least(self.all_reduce_ms, 200), 200 * slowest())
 
     def all_reduce_ms(self):
         """The time of the slower real rank, in a world without faults."""
@@ -68,7 +68,7 @@ class Staged(unittest.TestCase):
         return max(times)
 
     def test_one_real_rank_is_enough_and_eight_thousand_are_not_too_many(self):
-        said, code = stage("read", 8192, [4097], quiet_seconds=30)
+        said, code = stage("read", 8192, [4097])
         self.assertEqual(code, 0, said)
         self.assertIn("rank 4097 goes one way", said)
         place = re.search(r"staged_program.py:\d+: item\(\) looks at a result that virtual ranks had a part in "
@@ -88,7 +88,7 @@ class Staged(unittest.TestCase):
         self.assertIn("rank 3 calls all-reduce of 80 bytes", said)
 
     def test_who_died_is_named(self):
-        said, code = stage("die", 8, [2, 3], quiet_seconds=20)
+        said, code = stage("die", 8, [2, 3])
         self.assertEqual(code, 1, said)
         self.assertRegex(said, "rank 3 has died|rank 3 .*has left|rank 1 of 2")
 

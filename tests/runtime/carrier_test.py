@@ -20,6 +20,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 from harness.namespaces import NetworkNamespaces, contain
+from harness.patience import slowest
 from harness.processes import RankProcesses, python, run
 
 PEER_FAILED = 5
@@ -104,7 +105,8 @@ class Carrier(unittest.TestCase):
                 self.assertEqual(len(re.findall("UDP does not get through", each["log"])), 1, each["log"])
             began = time.monotonic()
             # Even with a short timeout, no rank is blamed wrongly: nothing gets through.
-            with self.start(2, network=network, SPILLWAY_CARRIER="udp", SPILLWAY_PEER_TIMEOUT="0.5") as ranks:
+            with self.start(2, network=network, SPILLWAY_CARRIER="udp",
+                            SPILLWAY_PEER_TIMEOUT=f"{0.5 * slowest():.1f}") as ranks:
                 outcomes = self.outcomes(ranks)
             print(f"over UDP alone, after {time.monotonic() - began:.1f} s: {outcomes[0].get('failure')}")
             self.assertTrue(any("see that UDP goes" in each.get("failure", "") for each in outcomes), outcomes)

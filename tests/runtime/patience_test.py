@@ -50,7 +50,7 @@ class Patience(unittest.TestCase):
         """The patient job's rank is silent for as long as the usual job takes to give up: longer than the usual
         timeout, however busy the machine is. On a busy one the usual job may fail before its rank is stopped: another
         one then replaces it."""
-        limit = Limit(20)
+        limit = Limit()
         with start("600") as patient:
             patient.expect_line("ready")
             said = self.stop_ranks(patient)

@@ -4,12 +4,15 @@
 
     tests/runtime/reducing_rank.py LIBRARY SEED [CODE]
 
-CODE is "exact", or one that switches can add: "thc" or "blocks". Writes "ready" when its first operations have ended,
-then one line of JSON: status, message and the time (CLOCK_MONOTONIC, which all processes of a machine share). After
-SIGUSR1, it writes "still reducing" as soon as further operations have ended.
+CODE is "exact", or one that switches can add: "thc" or "blocks". Exact sums are checked: a wrong one is an error that
+ends the process. Writes "ready" when its first operations have ended, then one line of JSON: status, message and the
+time (CLOCK_MONOTONIC, which all processes of a machine share). After SIGUSR1, it writes "still reducing" as soon as
+further operations have ended.
 """
+import array
 import collections
 import ctypes
+import functools
 import json
 import random
 import signal
@@ -24,8 +27,13 @@ WARM_UP = 10
 
 def start(comm, sizes, options):
     count = sizes.choice([1, 1000, 20_000, 200_000])
-    buffer = (ctypes.c_float * count)()
-    return comm.start("all_reduce", buffer, buffer, count, sw.FLOAT32, sw.SUM, options=options)
+    buffer = (ctypes.c_float * count).from_buffer(array.array("f", [comm.rank + 1]) * count)
+    return buffer, comm.start("all_reduce", buffer, buffer, count, sw.FLOAT32, sw.SUM, options=options)
+
+
+@functools.cache
+def sums(world, count):
+    return (array.array("f", [world * (world + 1) / 2]) * count).tobytes()
 
 
 def options_for(library, code):
@@ -42,7 +50,9 @@ def reduce_until_failure(comm, sizes, options):
     pending = collections.deque(start(comm, sizes, options) for _ in range(IN_FLIGHT))
     done = 0
     while True:
-        pending.popleft().wait()
+        buffer, request = pending.popleft()
+        request.wait()
+        assert options.tolerant or bytes(buffer) == sums(comm.world, len(buffer)), "a sum is wrong"
         pending.append(start(comm, sizes, options))
         done += 1
         if done == WARM_UP:

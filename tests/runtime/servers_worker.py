@@ -54,7 +54,10 @@ def numbers_that_can_be_added(library, comm):
 
 
 def a_pause(library, comm):
-    """Rank 1 stays away until it is told that the others continued without it."""
+    """Rank 1 stays away until it is told that the others continued without it.
+
+    The server alone decides how long it waits: it knows the usual pace after 8 steps (src/collective/tolerant/pace.h),
+    and a single slow worker does not change that. So the others cannot wait for rank 1 without end."""
     options = library.options()
     options.tolerant, options.least_contributors = 1, 0.6
     for step in range(60):

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <set>
 #include <thread>
 
@@ -59,11 +58,9 @@ bool is_fit(const Findings& findings) {
 // Repeats the checks on a finding: a listener that waits for a processor answers as late as one
 // behind a bad path.
 Findings check_patiently(const net::SocketAddress& address) {
-  const base::MonotonicClock clock;
-  const base::Instant deadline =
-      clock.now() + base::nanoseconds(harness::patience(std::chrono::seconds(10)).count());
+  harness::Limit limit;
   Findings findings = check_path_to(address, kShortBurst, 256);
-  while (!is_fit(findings) && clock.now() < deadline) {
+  while (!is_fit(findings) && !limit.is_over()) {
     findings = check_path_to(address, kShortBurst, 256);
   }
   return findings;

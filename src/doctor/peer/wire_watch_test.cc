@@ -8,8 +8,6 @@
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 
-#include <chrono>
-#include <thread>
 #include <vector>
 
 #include "doctor/peer/burst.h"
@@ -111,15 +109,13 @@ void check_watch(bool ipv6, const Bytes& stale, const Bytes& good, std::uint16_t
   std::vector<StalePacket> seen;
   std::uint32_t tag = 0;
   // A softirq delivers it soon.
-  const auto deadline =
-      std::chrono::steady_clock::now() + harness::patience(std::chrono::seconds(30));
-  while (seen.empty() && std::chrono::steady_clock::now() < deadline) {
+  harness::wait_until([&] {
     watch.value().drain([&](const StalePacket& packet) {
       seen.push_back(packet);
       tag = burst_tag_of(packet.payload).value_or(0);
     });
-    std::this_thread::yield();
-  }
+    return !seen.empty();
+  });
   ASSERT_EQ(seen.size(), 1U);
   EXPECT_EQ(seen[0].frame_bytes, stale.size() + 14);
   EXPECT_EQ(seen[0].interface, "lo");

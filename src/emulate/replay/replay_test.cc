@@ -9,6 +9,7 @@
 #include "emulate/synthesize/llm_step.h"
 #include "emulate/trace/reader.h"
 #include "emulate/trace/trace_testing.h"
+#include "harness/slowdown.h"
 #include "runtime/job_testing.h"
 
 namespace spillway::emulate {
@@ -20,7 +21,9 @@ struct RankOutcome {
 };
 
 // Runs all ranks as threads of this process, over real sockets.
-std::vector<RankOutcome> replay_all(const World& world, const ReplayOptions& options = {}) {
+std::vector<RankOutcome> replay_all(
+    const World& world,
+    const ReplayOptions& options = {.patience = runtime::testing_job::test_patience_duration()}) {
   std::vector<RankOutcome> outcomes(world.size());
   runtime::testing_job::run_job(
       static_cast<std::uint16_t>(world.size()), 0, [&](runtime::Communicator& everybody) {
@@ -40,10 +43,9 @@ std::vector<RankOutcome> replay_all(const World& world, const ReplayOptions& opt
   return outcomes;
 }
 
-// Compares the smallest lateness of many waits, which other programs disturb least. Takes several
-// rounds, because a busy machine may disturb a whole one.
+// Compares the smallest lateness of many waits, which other programs disturb least. A busy machine
+// may disturb a whole round, so rounds are repeated.
 TEST(TimerQueue, HowLateAThingIsDoesNotDependOnHowManyWait) {
-  constexpr int kRounds = 20;
   const auto least = [](std::size_t pending) {
     const std::vector<base::Duration> late =
         measure_lateness(pending, 200, base::microseconds(500));
@@ -51,11 +53,11 @@ TEST(TimerQueue, HowLateAThingIsDoesNotDependOnHowManyWait) {
   };
   base::Duration few;
   base::Duration many;
-  int rounds = 0;
+  harness::Limit limit;
   do {
     few = least(10);
     many = least(100'000);
-  } while (many > few * 10 && ++rounds < kRounds);
+  } while (many > few * 10 && !limit.is_over());
   RecordProperty("few_ns", std::to_string(few.count()));
   RecordProperty("many_ns", std::to_string(many.count()));
   EXPECT_LE(many, few * 10);
@@ -142,9 +144,9 @@ TEST(Replay, WhoDoesNotComeEndsItWithASentence) {
   // patience.
   const std::string sentence = "collective 0 of group '' was not called: node 3";
   std::string said;
+  harness::Limit limit;
   for (base::Duration patience = base::milliseconds(1500);
-       patience < base::seconds(60) && said.find(sentence) == std::string::npos;
-       patience = patience * 2) {
+       said.find(sentence) == std::string::npos && !limit.is_over(); patience = patience * 2) {
     const std::vector<RankOutcome> outcomes = replay_all(world, {.patience = patience});
     EXPECT_FALSE(outcomes[0].status.ok());
     ASSERT_FALSE(outcomes[1].status.ok());
@@ -156,7 +158,8 @@ TEST(Replay, WhoDoesNotComeEndsItWithASentence) {
 TEST(Replay, AWorldOfAnotherSizeIsRefused) {
   const World world = world_of({{}, {}, {}});
   runtime::testing_job::run_job(2, 0, [&](runtime::Communicator& everybody) {
-    const auto groups = ReplayGroups::make(world, everybody, base::seconds(60));
+    const auto groups =
+        ReplayGroups::make(world, everybody, runtime::testing_job::test_patience_duration());
     ASSERT_FALSE(groups.ok());
     EXPECT_NE(groups.status().message().find("the trace has 3 ranks, the job 2"),
               std::string::npos);

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <fstream>
 
+#include "harness/slowdown.h"
 #include "net/system_call.h"
 #include "runtime/observe/observe_testing.h"
 
@@ -27,9 +28,7 @@ TEST(MetricsFile, IsThereAtOnceAndUpToDateAtTheEnd) {
   {
     const MetricsFile file(path, base::seconds(3600),
                            [&count] { return "count " + std::to_string(++count) + "\n"; });
-    while (text_of(path).empty()) {
-      std::this_thread::yield();
-    }
+    EXPECT_TRUE(harness::wait_until([&] { return !text_of(path).empty(); }));
     EXPECT_EQ(text_of(path), "count 1\n");
   }
   EXPECT_EQ(text_of(path), "count 2\n");
@@ -41,9 +40,7 @@ TEST(MetricsFile, IsWrittenEveryPeriod) {
   std::atomic<int> count{0};
   const MetricsFile file(folder.file("spillway.prom"), base::milliseconds(1),
                          [&count] { return std::to_string(++count); });
-  while (count.load() < 4) {
-    std::this_thread::yield();
-  }
+  EXPECT_TRUE(harness::wait_until([&] { return count.load() >= 4; }));
 }
 
 TEST(MetricsFile, OneThatCannotBeWrittenIsWarnedOfOnce) {
@@ -52,9 +49,7 @@ TEST(MetricsFile, OneThatCannotBeWrittenIsWarnedOfOnce) {
   {
     const MetricsFile file("/nowhere/at/all.prom", base::milliseconds(1),
                            [&count] { return std::to_string(++count); });
-    while (count.load() < 4) {
-      std::this_thread::yield();
-    }
+    EXPECT_TRUE(harness::wait_until([&] { return count.load() >= 4; }));
   }
   ASSERT_EQ(log.lines().size(), 1U);
   EXPECT_TRUE(log.says("SPILLWAY_METRICS_FILE"));
