@@ -193,6 +193,18 @@ TEST(LyingMember, NobodyEndsAJobWellInTheMiddleOfIt) {
   EXPECT_FALSE(is_wanted_end(cluster.seen<Decided>(3).front().decision.why));
 }
 
+// A standby has no part of the job to finish, so it relies on the ranks: on each that it reaches.
+TEST(LyingMember, EndsTheJobOfNoStandby) {
+  Cluster cluster({}, 3, 2);
+  cluster.say(5, 4, Done{1});  // from a standby
+  EXPECT_EQ(cluster.dismissal(4), "");
+  cluster.say(3, 4, Done{1});  // from a rank, while others still train
+  EXPECT_EQ(cluster.dismissal(4), "");
+  cluster.kill(1);
+  EXPECT_EQ(cluster.dismissal(4), "");
+  EXPECT_EQ(cluster.at(2).view().epoch, 2U);
+}
+
 // Sends arbitrary lies and tries to split the job in two: odd ids, even ids, and itself in both.
 class Liar {
  public:

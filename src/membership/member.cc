@@ -44,6 +44,7 @@ void Member::settle(const View& view, base::Instant now) {
                                       : Standing::kNewcomer;
   training_ = standing_ == Standing::kRank ? Training::kRunning : Training::kParked;
   has_finished_ = false;
+  has_heard_done_ = false;
   stop_at_.reset();
   step_.reset();
   work_.clear();

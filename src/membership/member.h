@@ -275,6 +275,7 @@ class Member {
 
   // ---- member_change.cc
   void evaluate(base::Instant now);
+  bool is_done() const;
   void end_job();
   bool is_urgent() const;
   bool is_planned() const;
@@ -322,6 +323,7 @@ class Member {
   void take(MemberId from, const Straggling& m, base::Instant now);
   void take(MemberId from, const Farewell& m, base::Instant now);
   void take(MemberId from, const Done& m, base::Instant now);
+  void take_finished(Peer& peer, base::Instant now);
   void take(MemberId from, const Halt& m, base::Instant now);
   void take(MemberId from, const Beyond& m, base::Instant now);
   void take(MemberId from, const Parked& m, base::Instant now);
@@ -353,6 +355,7 @@ class Member {
   std::optional<std::uint64_t> step_{};  // the latest begun in this epoch
   std::uint64_t greatest_step_ = 0;      // of any member, as far as known
   bool has_finished_ = false;
+  bool has_heard_done_ = false;  // from a rank of this view
   WorkWindow work_{};
 
   // State of the other members.

@@ -24,7 +24,7 @@ void Member::evaluate(base::Instant now) {
   if (!is_voter()) {
     return;
   }
-  if (finished_count_ == roster_.rank_count()) {
+  if (is_done()) {
     end_job();
     return;
   }
@@ -40,6 +40,16 @@ void Member::evaluate(base::Instant now) {
   } else {
     advance_drive(now);
   }
+}
+
+bool Member::is_done() const {
+  const auto has_ended = [this](MemberId rank) {
+    const Peer* peer = find_peer(rank);
+    return rank == self_ ? has_finished_
+                         : peer != nullptr && (peer->has_finished || peer->reach == Reach::kLost);
+  };
+  return finished_count_ == roster_.rank_count() ||
+         (has_heard_done_ && std::ranges::all_of(view_.ranks, has_ended));
 }
 
 void Member::end_job() {

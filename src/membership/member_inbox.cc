@@ -191,22 +191,28 @@ void Member::take(MemberId from, const Farewell& m, base::Instant now) {
     lose(from, LossCause::kClosed, now);
     evaluate(now);
   } else if (is_for_now(from, m.epoch, now) && roster_.has_rank(from)) {
-    lost_count_ -= peer.reach == Reach::kLost && !peer.has_finished ? 1 : 0;
-    note_finished(peer.has_finished, now);
-    evaluate(now);
+    take_finished(peer, now);
   }
 }
 
-// Done means that all ranks have finished. A rank that has not finished knows that it is false.
+void Member::take_finished(Peer& peer, base::Instant now) {
+  lost_count_ -= peer.reach == Reach::kLost && !peer.has_finished ? 1 : 0;
+  note_finished(peer.has_finished, now);
+  evaluate(now);
+}
+
+// A rank says that all ranks have finished. That vouches for those whose own Farewell can no longer
+// come, and for no others: one liar cannot end the job of ranks that are still there.
 void Member::take(MemberId from, const Done& m, base::Instant now) {
   if (!is_for_now_from_voter(from, m.epoch, now)) {
     return;
   }
-  if (standing_ == Standing::kRank && !has_finished_) {
+  if (!roster_.has_rank(from) || (standing_ == Standing::kRank && !has_finished_)) {
     ++refused_messages_;
     return;
   }
-  end_job();
+  has_heard_done_ = true;
+  take_finished(peers_[from], now);
 }
 
 // ------------------------------------------------------------------ deciding: a voter's part

@@ -290,6 +290,21 @@ TEST(Member, AJobThatIsDoneMissesNobody) {
   }
 }
 
+TEST(Member, AFarewellThatDidNotArriveIsMadeUpForByTheOtherRanks) {
+  Cluster cluster({}, 3, 1);
+  cluster.cut(1, 4);
+  cluster.at(1).leave(true, cluster.now());
+  cluster.settle();
+  cluster.heal();
+  cluster.at(2).leave(true, cluster.now());
+  cluster.at(3).leave(true, cluster.now());
+  cluster.settle();
+  EXPECT_EQ(cluster.dismissal(3), "the job is done");
+  cluster.kill(1);
+  cluster.run(base::seconds(1));
+  EXPECT_EQ(cluster.dismissal(4), "the job is done");
+}
+
 TEST(Member, OneThatLeavesEarlyIsReplacedAtOnce) {
   Cluster cluster({}, 3, 1);
   cluster.at(2).leave(false, cluster.now());
