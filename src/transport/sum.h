@@ -9,11 +9,9 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
-#include "base/units.h"
 #include "wire/control_packet.h"
 #include "wire/rank_set.h"
 
@@ -40,10 +38,8 @@ struct SumOptions {
   std::array<std::uint8_t, SPILLWAY_SUM_LEVELS> need{};  // see wire/sum_packet.h
   std::uint8_t priority = 0;
   std::uint8_t urgency = 0;  // how much it wants slots in switches
-  // At the owner: how many parts may stay missing, per million parts of all chunks, and when it
-  // continues without the missing ones.
+  // At the owner: how many parts may stay missing, per million parts of all chunks.
   std::uint32_t loss_bound_ppm = 0;
-  std::optional<base::Duration> deadline{};  // from the call
   // This rank's part, SPILLWAY_SUM_WORDS words per chunk, becomes the sum; and the ranks that are
   // in it, by chunk. Both belong to the caller and are used until the sum is over or withdrawn.
   std::span<std::uint64_t> words;

@@ -35,7 +35,7 @@ bool SumExchange::poll_part(base::Instant now, Transmission& out) {
 bool SumExchange::has_unsent(Sum& sum) const {
   while (sum.touched < sum.chunks.size() &&
          sum.chunks[sum.touched].state != ChunkState::kUntouched) {
-    ++sum.touched;  // the result came first, or it was asked for
+    ++sum.touched;  // the result came first
   }
   return sum.touched < sum.chunks.size();
 }
@@ -132,18 +132,15 @@ void SumExchange::say_finished(const SumId& id) {
   }
 }
 
+// Ignores requests for parts that this rank has not sent: the window decides when they leave. A cut
+// packet that somebody made up may have caused the request, so answering would let anybody make
+// this rank send past its window. It also keeps a REPEAT a sign that the part was sent before.
 void SumExchange::on_flush(Sum& sum, const wire::SumPacket& packet, base::Instant now) {
   Chunk& chunk = sum.chunks[packet.chunk.chunk];
   const bool is_asked =
       packet.ranks.contains(core_.config.rank) && packet.source == sum.options.id.owner;
-  if (!is_asked || chunk.state == ChunkState::kDone || now < chunk.due) {
+  if (!is_asked || chunk.state != ChunkState::kOpen || now < chunk.due) {
     return;
-  }
-  if (chunk.state == ChunkState::kUntouched) {
-    chunk.state = ChunkState::kOpen;
-    chunk.since = now;
-    ++flows_[sum.options.id.owner].in_flight;
-    arm(sum, now + sum.wait);
   }
   chunk.attempts = 1;
   chunk.due = now + kLeastPatience / 2;
@@ -215,9 +212,6 @@ void SumExchange::ask_for_results(Sum& sum, base::Instant now) {
   unsigned asked = 0;
   bool has_gap = false;
   base::Instant next = now + sum.wait;
-  // Chunks beyond `touched` may be open, too, if the owner asked for their parts. A WANT for one
-  // would tell the owner that the parts before it were sent.
-  has_unsent(sum);  // advances `touched`
   // Where nothing has come, the latest part tells as much as all.
   const std::uint32_t first = sum.done == 0 && sum.touched > 0 ? sum.touched - 1 : sum.oldest;
   for (std::uint32_t i = first; i < sum.touched && asked < kAsked; ++i) {

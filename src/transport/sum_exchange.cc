@@ -72,10 +72,6 @@ base::Status SumExchange::begin(const SumOptions& options, base::Instant now) {
   std::fill(sum.options.ranks.begin(), sum.options.ranks.end(),
             options.owner_contributes ? RankSet::of(options.id.owner) : RankSet());
   sum.progress = SumProgress(options.contributors);
-  if (options.deadline) {
-    sum.deadline = now + *options.deadline;
-    arm(sum, *sum.deadline);
-  }
   if (options.contributors.empty()) {
     touch(sum, options.chunks() - 1, now);
     for (std::uint32_t chunk = 0; chunk < options.chunks(); ++chunk) {

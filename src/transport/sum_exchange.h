@@ -16,17 +16,17 @@
 //                 flushed: first one of the missing ranks is asked, and with it any switch on the
 //                 way that holds some of the chunk; then all of them are. Parts that are not known
 //                 to have been sent are waited for, since a switch may hold them: kBlindPatience at
-//                 most. A chunk is the result when it is complete, when the bound forgives its
-//                 missing parts, or at the deadline. It goes to every recipient. Ranks whose parts
-//                 left a slot together are behind a switch that hands results on; they get one
-//                 packet.
+//                 most. A chunk is the result when it is complete, or when the bound forgives its
+//                 missing parts. It goes to every recipient. Ranks whose parts left a slot together
+//                 are behind a switch that hands results on; they get one packet.
 //
 // A packet that was cut on the way has no tag that can be checked: anybody can make one up. So it
 // is a hint, and makes a rank ask for a repetition a little earlier. It never shows that a part was
 // sent, and never shortens the time after which a chunk is formed without a part. Hints live in
 // Sum::cuts, apart from the chunks' own waits. Limits: each chunk doubles the time between requests
-// that only hints caused; an owner sends kCutRequests per kLeastPatience and sum; a recipient asks
-// once per chunk, and only for a chunk whose part it has sent.
+// that only hints caused; an owner sends kCutRequests per kLeastPatience and sum; a contributor
+// repeats only parts that it has sent; a recipient asks once per chunk, and only for a chunk whose
+// part it has sent.
 //
 // A recipient that has all results says so (WANT of all chunks). The owner sends the last result
 // again until all have said so.
@@ -41,7 +41,6 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <vector>
 
@@ -133,7 +132,6 @@ class SumExchange {
     bool reminded = false;  // owner
     base::Duration wait{};
     base::Instant armed = kNever;
-    std::optional<base::Instant> deadline;
     SumReport report;
 
     bool has_all() const { return done == chunks.size(); }

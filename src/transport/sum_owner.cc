@@ -17,7 +17,7 @@ using wire::SumKind;
 constexpr double kForgiven = 7.0 / 8;
 
 // How far a cut packet may be ahead of what a rank is known to have sent: a contributor's largest
-// window.
+// window. A rank that is asked for a part beyond its own window ignores that.
 constexpr std::uint32_t kCutAhead = 1024;
 
 }  // namespace
@@ -121,7 +121,8 @@ bool SumExchange::on_part(Sum& sum, const wire::SumPacket& packet,
   }
   take_words(sum, index, packet, words);
   const auto cut = sum.cuts.find(index);
-  // The REPEAT came before the PART, so the PART was lost.
+  // Contributors repeat only what they have sent. The REPEAT came before the PART, so the PART was
+  // lost.
   const bool was_cut = cut != sum.cuts.end() && packet.kind == SumKind::kRepeat &&
                        cut->second.ranks.overlaps(packet.ranks);
   chunk.congested |= marked || packet.is_marked(SPILLWAY_SUM_CONGESTED) || was_cut;
@@ -349,20 +350,14 @@ void SumExchange::hand_out(Sum& sum, std::uint32_t index) {
 }
 
 void SumExchange::look_for_missing(Sum& sum, base::Instant now) {
-  const bool is_late = sum.deadline && *sum.deadline <= now;
   const std::uint32_t slot = sum.slot;
-  if (is_late) {
-    touch(sum, static_cast<std::uint32_t>(sum.chunks.size()) - 1, now);
-  }
-  base::Instant next = sum.deadline && !is_late ? *sum.deadline : kNever;
+  base::Instant next = kNever;
   for (std::uint32_t i = sum.oldest; i < sum.touched; ++i) {
     Chunk& chunk = sum.chunks[i];
     if (chunk.state == ChunkState::kDone) {
       continue;
     }
-    if (is_late) {
-      close(sum, i, now);
-    } else if (chunk.due <= now) {
+    if (chunk.due <= now) {
       resolve(sum, i, now);
     }
     if (!sums_.contains(slot)) {

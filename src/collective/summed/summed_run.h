@@ -12,9 +12,8 @@
 // is encoded as soon as it is measured. Measures then travel beside the data for the next time;
 // this time they only tell which rows are not finite.
 //
-// A loss bound forgives parts of chunks. With least_contributors above 0 an owner goes on without
-// ranks that take longer than usual: neither their measures nor their parts are waited for. A sum
-// of few ranks is scaled up to all, and the report says how many there were.
+// A loss bound forgives parts of chunks. A sum of few ranks is scaled up to all, and the report
+// says how many there were. Late ranks are waited for.
 //
 // In a group with parameter servers these own all pieces and contribute to none.
 #pragma once
@@ -28,7 +27,6 @@
 #include "collective/operation_run.h"
 #include "collective/summed/scale_book.h"
 #include "collective/summed/sum_piece.h"
-#include "collective/tolerant/pace.h"
 
 namespace spillway::collective {
 
@@ -45,7 +43,7 @@ enum class PieceStage : std::uint8_t {
 
 class SummedRun final : public OperationRun {
  public:
-  // Config and pace outlive the run. `residual`: of the tensor, for error feedback; or empty.
+  // The config outlives the run. `residual`: of the tensor, for error feedback; or empty.
   SummedRun(const Operation& operation, std::uint64_t key, SumLayout layout,
             const RunConfig& config, std::span<float> residual, const ScaleBook::Entry& scales);
 

@@ -173,7 +173,6 @@ class SumSoak {
     }
     options.urgency = job.urgency;
     options.loss_bound_ppm = job.loss_bound_ppm;
-    options.deadline = job.deadline;
     options.words = sum.words;
     options.ranks = sum.ranks;
     return options;
@@ -313,7 +312,7 @@ class SumJudge {
     }
     const std::uint64_t allowed =
         std::uint64_t{contributors.size()} * job.chunks * job.loss_bound_ppm / 1'000'000;
-    if (!job.deadline && missing > allowed) {
+    if (missing > allowed) {
       fail(sum, fmt::format("lacks {} parts, where {} may be missing", missing, allowed));
     }
   }

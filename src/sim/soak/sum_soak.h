@@ -5,7 +5,7 @@
 //
 //   sums     at every rank, every chunk's words are the sum of exactly the ranks it names
 //   names    all ranks name the same ranks for a chunk, including the owner if it contributes
-//   bounds   no more parts are missing than the loss bound allows, unless there is a deadline
+//   bounds   no more parts are missing than the loss bound allows
 //   ends     every sum ends in time at every rank; no packet is left in the network
 //
 // A world, and everything that happens in it, is a function of its seed.

@@ -97,9 +97,6 @@ class SumWorldBuilder {
     }
     job.chunks = static_cast<std::uint32_t>(draw_.magnitude(1, 40));
     job.loss_bound_ppm = draw_.pick<std::uint32_t>({0, 0, 10'000, 100'000});
-    if (draw_.chance(0.2)) {
-      job.deadline = draw_.time(base::microseconds(50), base::milliseconds(200));
-    }
     job.urgency = static_cast<std::uint8_t>(draw_.between(0, 255));
     job.is_wrong_about_need = draw_.chance(0.15);
     job.owners_contribute = draw_.chance(0.8);
@@ -150,10 +147,9 @@ std::string describe(const SumWorld& world) {
   for (const SumJobPlan& job : world.jobs) {
     text += fmt::format(
         "# job {}: {} ranks from host {}, {} operations of {} pieces (owners {}) of {} chunks, "
-        "bound {} ppm, deadline {}, urgency {}{}{}, {} apart, ranks up to {} later\n",
+        "bound {} ppm, urgency {}{}{}, {} apart, ranks up to {} later\n",
         job.number, job.ranks, job.first_host, job.operations, job.owners.size(),
-        fmt::join(job.owners, " "), job.chunks, job.loss_bound_ppm,
-        job.deadline ? as_text(*job.deadline) : "none", job.urgency,
+        fmt::join(job.owners, " "), job.chunks, job.loss_bound_ppm, job.urgency,
         job.is_wrong_about_need ? ", wrong about need" : "",
         job.owners_contribute ? "" : ", owners contribute nothing", as_text(job.gap),
         as_text(job.jitter));

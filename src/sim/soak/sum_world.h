@@ -28,7 +28,6 @@ struct SumJobPlan {
   std::vector<std::uint16_t> owners;  // of each piece
   std::uint32_t chunks = 0;           // of each piece
   std::uint32_t loss_bound_ppm = 0;
-  std::optional<base::Duration> deadline;
   std::uint8_t urgency = 0;
   bool is_wrong_about_need = false;  // tells switches random numbers of parts to wait for
   bool owners_contribute = true;
