@@ -4,9 +4,31 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <tuple>
 
 namespace spillway::net {
+
+// Picks from the most crowded source. There it picks the oldest silent stranger or, if all were
+// answered, the newest.
+class StrangerBook::Choice {
+ public:
+  using Rank = std::tuple<std::size_t, bool>;  // strangers of its source; it is silent
+
+  Choice() = default;
+  explicit Choice(const Rank& least) : best_(least) {}
+
+  void consider(Id id, std::size_t crowd, bool is_answered) {
+    const Rank rank{crowd, !is_answered};
+    if (rank > best_ || (rank == best_ && (!leaves_ || is_answered))) {
+      best_ = rank;
+      leaves_ = id;
+    }
+  }
+  std::optional<Id> leaves() const { return leaves_; }
+
+ private:
+  Rank best_{};
+  std::optional<Id> leaves_;
+};
 
 std::size_t StrangerBook::most_of(std::uint64_t files, std::size_t bytes_each) {
   const std::uint64_t fit = kMaxBytes / std::max<std::size_t>(bytes_each, 1);
@@ -32,35 +54,25 @@ StrangerBook::Room StrangerBook::room_for(const std::string& source, base::Insta
   if (strangers_.size() < most_ && !is_process_full && !is_source_full) {
     return {.is_free = true};
   }
-  // Picks the most crowded source, then one that has said nothing; ties go to the first found,
-  // which is the oldest.
-  std::tuple<std::size_t, bool> best{own_count, false};
-  std::optional<Id> leaves;
+  Choice choice({own_count, false});
   for (const auto& [id, stranger] : strangers_) {
-    if (is_safe(stranger, now) || (is_source_full && stranger.source != own_source)) {
-      continue;
-    }
-    const std::size_t count = stranger.source == own_source ? own_count : stranger.source->second;
-    const std::tuple<std::size_t, bool> rank{count, !stranger.is_answered};
-    if (leaves ? rank > best : rank >= best) {
-      best = rank;
-      leaves = id;
+    const bool may_leave = !is_source_full || stranger.source == own_source;
+    if (may_leave && !is_safe(stranger, now)) {
+      const bool is_own = stranger.source == own_source;
+      choice.consider(id, is_own ? own_count : stranger.source->second, stranger.is_answered);
     }
   }
-  return {.is_free = false, .leaves = leaves};
+  return {.is_free = false, .leaves = choice.leaves()};
 }
 
 std::optional<StrangerBook::Id> StrangerBook::first_to_leave(base::Instant now) const {
-  std::tuple<std::size_t, bool> best;
-  std::optional<Id> leaves;
+  Choice choice;
   for (const auto& [id, stranger] : strangers_) {
-    const std::tuple<std::size_t, bool> rank{stranger.source->second, !stranger.is_answered};
-    if (!is_safe(stranger, now) && (!leaves || rank > best)) {
-      best = rank;
-      leaves = id;
+    if (!is_safe(stranger, now)) {
+      choice.consider(id, stranger.source->second, stranger.is_answered);
     }
   }
-  return leaves;
+  return choice.leaves();
 }
 
 void StrangerBook::add(Id id, const std::string& source, base::Instant now) {

@@ -12,8 +12,10 @@
 // others. When the book is full, the address with the most strangers loses one. Within an address
 // the oldest silent one goes first. A stranger that was answered may have proved itself already and
 // believe that it is accepted. It is safe for a grace (kAnsweredGrace unless the owner chooses
-// another), and the owner reads from it once more before closing it. Ranks of the job that were
-// closed or turned away connect again.
+// another), and the owner reads from it once more before closing it. Of those whose grace is over,
+// the newest goes first: where many connect at once, the older ones then keep their places until
+// they have proved themselves, however long that takes. If the oldest went, all could be closed
+// just before. Ranks of the job that were closed or turned away connect again.
 //
 // Pure bookkeeping; the owner closes the connections. One thread, except for what books share.
 #pragma once
@@ -23,6 +25,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -87,6 +90,9 @@ class StrangerBook {
     base::Instant begun;
     bool is_answered = false;
   };
+
+  // Picks the stranger that leaves from those that are considered, oldest first.
+  class Choice;
 
   bool is_safe(const Stranger& stranger, base::Instant now) const {
     return stranger.is_answered && now - stranger.begun < answered_grace_;

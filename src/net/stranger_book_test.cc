@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <set>
 #include <string>
 
 namespace spillway::net {
@@ -80,8 +82,8 @@ TEST(StrangerBook, OneSourceHasItsShareAndNoMore) {
   EXPECT_FALSE(none.is_free);
   EXPECT_FALSE(none.leaves.has_value());
   EXPECT_TRUE(book.room_for("quiet", kNow).is_free);
-  // Answered ones are safe only for a while.
-  EXPECT_EQ(book.room_for("flood", kNow + StrangerBook::kAnsweredGrace).leaves, 2U);
+  // Answered ones are safe only for a while; then the newest goes.
+  EXPECT_EQ(book.room_for("flood", kNow + StrangerBook::kAnsweredGrace).leaves, 3U);
 }
 
 TEST(StrangerBook, TheOwnerChoosesTheGraceOfTheAnswered) {
@@ -92,7 +94,47 @@ TEST(StrangerBook, TheOwnerChoosesTheGraceOfTheAnswered) {
   book.answered(1);
   book.answered(2);
   EXPECT_FALSE(book.room_for("flood", kNow + base::milliseconds(19)).leaves.has_value());
-  EXPECT_EQ(book.room_for("flood", kNow + base::milliseconds(20)).leaves, 1U);
+  EXPECT_EQ(book.room_for("flood", kNow + base::milliseconds(20)).leaves, 2U);
+}
+
+// 200 peers behind one address prove themselves five times later than the grace lasts, and connect
+// again and again, one every millisecond. There are 32 places.
+TEST(StrangerBook, PeersOfOneAddressThatAnswerLateGetInOneAfterAnother) {
+  constexpr StrangerBook::Id kPeers = 200;
+  constexpr std::int64_t kAnswerMs = 100;
+  constexpr std::int64_t kLimitMs = 10'000;
+  StrangerBook::Shared shared{.strangers = 0, .most = 1024};
+  StrangerBook book(128, shared, base::milliseconds(20));
+  std::set<StrangerBook::Id> has_proved;            // peers
+  std::map<StrangerBook::Id, std::int64_t> due_ms;  // peers that are connected
+  std::int64_t ms = 0;
+  for (; has_proved.size() < kPeers && ms < kLimitMs; ++ms) {
+    const base::Instant now = kNow + base::milliseconds(ms);
+    std::erase_if(due_ms, [&](const auto& connected) {
+      if (connected.second > ms) {
+        return false;
+      }
+      book.remove(connected.first);
+      has_proved.insert(connected.first % kPeers);
+      return true;
+    });
+    const auto id = static_cast<StrangerBook::Id>(ms);  // peer ms % kPeers
+    if (has_proved.contains(id % kPeers)) {
+      continue;
+    }
+    StrangerBook::Room room = book.room_for("one", now);
+    if (room.leaves) {
+      due_ms.erase(*room.leaves);
+      book.remove(*room.leaves);
+      room = book.room_for("one", now);
+    }
+    if (room.is_free) {
+      book.add(id, "one", now);
+      book.answered(id);
+      due_ms[id] = ms + kAnswerMs;
+    }
+  }
+  EXPECT_EQ(has_proved.size(), kPeers);
 }
 
 TEST(StrangerBook, WhereDescriptorsAreUsedUpTheMostCrowdedSourceLosesOne) {
@@ -107,7 +149,7 @@ TEST(StrangerBook, WhereDescriptorsAreUsedUpTheMostCrowdedSourceLosesOne) {
   EXPECT_EQ(book.first_to_leave(kNow), 1U);
   book.answered(1);
   EXPECT_FALSE(book.first_to_leave(kNow).has_value());
-  EXPECT_EQ(book.first_to_leave(kNow + StrangerBook::kAnsweredGrace), 2U);
+  EXPECT_EQ(book.first_to_leave(kNow + StrangerBook::kAnsweredGrace), 3U);
 }
 
 }  // namespace

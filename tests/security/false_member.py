@@ -20,6 +20,8 @@ HEADER = struct.Struct("<4sHHI")
 SEAL_BYTES = 16
 LAST_EPOCH = 2**32 - 1
 GET_TAG = 0x10  # EVP_CTRL_GCM_GET_TAG; SET_TAG is the next one
+LOST = "that member was lost when its stream ended: start a new process, which joins with an id of its own"
+HANGS_UP = "(it hangs up)"  # instead of a reason
 
 
 def derive(key, salt, label):
@@ -151,10 +153,13 @@ class Stream:
     def be_member(self, identity, job, version, name, standing=NEWCOMER):
         """Says who this process is, and proves it with the key that it has."""
         own = card(identity.member, "127.0.0.1:1", name)
-        self.say(MEMBER, job + bytes([standing]) + identity.public + text(version) + own)
-        self.peers_key = self.hear_kind(MEMBER)[17:49]
+        hello = job + bytes([standing]) + identity.public + text(version) + own
+        self.say(MEMBER, hello)
+        peers_hello = self.hear_kind(MEMBER)
+        self.peers_key = peers_hello[17:49]
         secret = x25519(identity.private, self.peers_key) + self.key
         salt = self.randoms + identity.public + self.peers_key
+        salt += hashlib.sha256(hello).digest() + hashlib.sha256(peers_hello).digest()
         self.sending = Seal(derive(secret, salt, "spillway member v1 from the dialler"))
         self.receiving = Seal(derive(secret, salt, "spillway member v1 to the dialler"))
         self.say(PROOF, b"")
@@ -223,8 +228,7 @@ class FalseMember:
         return self.streams[member].peers_key
 
     def impersonate(self, identity, member, standing):
-        """Connects to this member once more, as somebody else. Returns the reason why it is refused, or "" if the
-        member hangs up."""
+        """Connects to this member once more, as somebody else. Returns the reason why it is refused, or HANGS_UP."""
         stream = Stream(self.addresses[member], self.nonce)
         try:
             stream.be_member(identity, self.nonce, self.version, self.name, standing)
@@ -234,9 +238,9 @@ class FalseMember:
         except Unreadable:  # the member's proof, to the process whose public key this one named
             while stream.socket.recv(4096):
                 pass
-            return ""
+            return HANGS_UP
         except ConnectionError:
-            return ""
+            return HANGS_UP
         finally:
             stream.close()
         raise AssertionError(f"{member:x} believes a process that {identity.member:x} is its id")

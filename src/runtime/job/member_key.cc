@@ -91,6 +91,14 @@ base::Result<Channel> channel_between(const MemberKey& own, const MemberStream& 
   add(stream.is_dialler ? stream.peers : stream.own);
   add(stream.is_dialler ? own.public_key() : stream.peer);
   add(stream.is_dialler ? stream.peer : own.public_key());
+  for (const base::ByteView hello : {stream.is_dialler ? stream.own_hello : stream.peers_hello,
+                                     stream.is_dialler ? stream.peers_hello : stream.own_hello}) {
+    const base::Result<Digest> digest = sha256(hello);
+    if (!digest.ok()) {
+      return digest.status();
+    }
+    add(*digest);
+  }
   SealKey from_dialler;
   SealKey to_dialler;
   base::Status status =

@@ -8,11 +8,13 @@
 //
 //   id = SHA-256(label, public key), the first 8 bytes
 //   keys of a stream = HKDF(X25519(own private, peer's public) and the credential;
-//                           randoms of the handshake, both public keys)
+//                           randoms of the handshake, both public keys, SHA-256 of both hellos)
 //
-// Only the two processes can derive a stream's keys. A frame that opens under them proves the
-// sender's id, and the proof is worth nothing on another stream or to another member. To take a
-// member's id, an attacker must find a second key with the same hash: about 2^64 attempts.
+// Of each pair the dialler's comes first. Only the two processes can derive a stream's keys. A
+// frame that opens under them proves the sender's id, and that both hellos came as they were said:
+// an attacker with the ticket could otherwise change addresses and names on their way. The proof is
+// worth nothing on another stream or to another member. To take a member's id, an attacker must
+// find a second key with the same hash: about 2^64 attempts.
 //
 // Plain values; any thread. Functions fail only if OpenSSL lacks something. channel_between() also
 // fails for public keys that make the shared secret a constant.
@@ -21,6 +23,7 @@
 #include <array>
 #include <cstdint>
 
+#include "base/bytes.h"
 #include "base/status.h"
 #include "membership/view.h"
 #include "runtime/rendezvous/channel.h"
@@ -56,6 +59,8 @@ struct MemberStream {
   bool is_dialler = false;  // this side dialled
   Random own{};             // the handshake's
   Random peers{};
+  base::ByteView own_hello{};  // bodies of the MEMBER frames, as they were said and heard
+  base::ByteView peers_hello{};
 };
 // The channel that only `own` and the stream's peer can use.
 base::Result<Channel> channel_between(const MemberKey& own, const MemberStream& stream);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 namespace spillway::runtime {
 namespace {
 
@@ -10,6 +12,9 @@ const Credential& shared_credential() {
   static const Credential credential = Credential::of_id({7}).value();
   return credential;
 }
+
+constexpr std::array<std::uint8_t, 3> kDiallersHello = {1, 2, 3};
+constexpr std::array<std::uint8_t, 3> kDialledHello = {4, 5, 6};
 
 // The stream on which both sides have these randoms.
 MemberStream stream_to(const MemberKey& peer, bool is_dialler, std::uint8_t randoms = 1) {
@@ -19,7 +24,9 @@ MemberStream stream_to(const MemberKey& peer, bool is_dialler, std::uint8_t rand
           .peer = peer.public_key(),
           .is_dialler = is_dialler,
           .own = is_dialler ? dialler : dialled,
-          .peers = is_dialler ? dialled : dialler};
+          .peers = is_dialler ? dialled : dialler,
+          .own_hello = is_dialler ? kDiallersHello : kDialledHello,
+          .peers_hello = is_dialler ? kDialledHello : kDiallersHello};
 }
 
 // True if a frame of `from` opens at `to`.
@@ -56,9 +63,32 @@ TEST(MemberKey, OnlyThePairDerivesTheKeysOfItsStream) {
                                            .peer = elsewhere.peer,
                                            .is_dialler = true,
                                            .own = elsewhere.own,
-                                           .peers = elsewhere.peers})
+                                           .peers = elsewhere.peers,
+                                           .own_hello = elsewhere.own_hello,
+                                           .peers_hello = elsewhere.peers_hello})
                          .value(),
                      dialled));
+}
+
+// Somebody on the path with the job's ticket can rewrite hellos, which say addresses and names.
+TEST(MemberKey, AHelloThatWasChangedOnItsWayIsRefused) {
+  const MemberKey one = MemberKey::draw().value();
+  const MemberKey other = MemberKey::draw().value();
+  const Channel dialler = channel_between(one, stream_to(other, true)).value();
+  const std::array<std::uint8_t, 3> changed = {1, 2, 2};
+  const std::array<std::uint8_t, 6> joined = {1, 2, 3, 4, 5, 6};
+  const auto expect_refused = [&](base::ByteView own_hello, base::ByteView peers_hello) {
+    MemberStream stream = stream_to(one, false);
+    stream.own_hello = own_hello;
+    stream.peers_hello = peers_hello;
+    const Channel dialled = channel_between(other, stream).value();
+    EXPECT_FALSE(opens(dialler, dialled));
+    EXPECT_FALSE(opens(dialled, dialler));
+  };
+  expect_refused(kDialledHello, changed);
+  expect_refused(changed, kDiallersHello);
+  expect_refused(kDiallersHello, kDialledHello);
+  expect_refused({}, joined);
 }
 
 TEST(MemberKey, AnIdBelongsToItsKey) {

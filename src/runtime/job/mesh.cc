@@ -108,20 +108,29 @@ class Mesh::Stream {
 
   // What the peer has said about itself. Not proved before the stream is open.
   const MemberHello& hello() const { return hello_; }
+  bool has_heard_hello() const { return has_heard_hello_; }
 
-  // Both sides have said hello. From here on, only this process and the one with the hello's key
-  // can read or write the stream.
-  void prove(const MemberKey& own, const Credential& credential, const MemberHello& hello) {
+  void greet(const Frame& hello) {
+    own_hello_ = hello.body;
+    say(hello);
+  }
+  // Both sides have said hello; the peer's came as `heard`. From here on, only this process and the
+  // one with the hello's key can read or write the stream.
+  void prove(const MemberKey& own, const Credential& credential, const MemberHello& hello,
+             base::ByteView heard) {
     base::Result<Channel> channel = channel_between(own, {.credential = credential,
                                                           .peer = hello.key,
                                                           .is_dialler = is_dialler(),
                                                           .own = random_,
-                                                          .peers = peers_random_});
+                                                          .peers = peers_random_,
+                                                          .own_hello = own_hello_,
+                                                          .peers_hello = heard});
     if (!channel.ok()) {
       end(channel.status().message());
       return;
     }
     hello_ = hello;
+    has_heard_hello_ = true;
     channel_ = std::move(channel).value();
     state_ = State::kProving;
     say(encode_member_proof());
@@ -220,8 +229,9 @@ class Mesh::Stream {
       }
       base::Result<Frame> opened = channel_.unpack(std::move(**frame));
       if (!opened.ok()) {
-        end(state_ == State::kProving ? "it does not prove that its member id is its own"
-                                      : opened.status().message());
+        end(state_ == State::kProving
+                ? "it does not prove that its member id is its own, or it refused this member"
+                : opened.status().message());
         return std::nullopt;
       }
       return std::move(opened).value();
@@ -275,6 +285,8 @@ class Mesh::Stream {
   bool was_answered_ = false;
   bool was_turned_away_ = false;
   std::size_t unanswered_ = 0;  // number of questions
+  Blob own_hello_{};            // as it was said
+  bool has_heard_hello_ = false;
   MemberHello hello_{};
   membership::MemberId member_ = 0;
   FrameReader inbox_{kMaxHandshakeBytes};
@@ -513,7 +525,7 @@ void Mesh::hear_all(Stream& stream) {
   while (true) {
     const std::optional<Frame> frame = stream.next();
     if (stream.has_just_shaken() && stream.is_dialler()) {
-      stream.say(encode(own_hello()));
+      stream.greet(encode(own_hello()));
     }
     if (!frame) {
       return;
@@ -595,9 +607,9 @@ void Mesh::hear_hello(Stream& stream, const Frame& frame) {
     return;
   }
   if (!stream.is_dialler()) {
-    stream.say(encode(own_hello()));
+    stream.greet(encode(own_hello()));
   }
-  stream.prove(config_.key, config_.credential, *hello);
+  stream.prove(config_.key, config_.credential, *hello, frame.body);
 }
 
 void Mesh::hear_proof(Stream& stream) {
@@ -694,6 +706,9 @@ void Mesh::drop_ended() {
       if (stream.expected() != 0 && !open_.contains(stream.expected())) {
         lost.push_back(stream.expected());
       }
+    } else if (stream.has_heard_hello()) {
+      log_info(LogSubsystem::kNet, "a process that connected as a member was not let in: {}",
+               stream.trouble());
     }
     strangers_.remove(at->first);
     at = streams_.erase(at);

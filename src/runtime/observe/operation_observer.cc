@@ -92,6 +92,13 @@ void OperationObserver::begin(std::uint64_t token, const collective::Operation& 
   }
   watched_.emplace(token, watched);
   waits_.begin(now);
+  if (operation.tolerance && operation.type == collective::DataType::kFloat64 && !said_narrowed_) {
+    said_narrowed_ = true;
+    log_warn(
+        "{} number {}: tolerant operations code float64 as float32, so values beyond 3.4e38 count "
+        "as not finite; exact operations keep them",
+        watched.record.kind, watched.record.sequence);
+  }
   const std::lock_guard lock(mutex_);
   ++metrics_.operations_in_flight;
 }

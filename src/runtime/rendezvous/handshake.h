@@ -50,9 +50,10 @@ enum class StrangerKind : std::uint8_t {
   kNoise,     // sent something else, or another protocol version
   kKeying,    // keyed by other means than the host
   kUnproven,  // no valid proof, or a changed frame
-  kSilent,    // timed out, or had to make room for others
+  kSilent,    // timed out, or was silent when it had to make room for others
+  kCrowded,   // found no place, or had to make room after an answer: ranks then connect again
 };
-inline constexpr std::size_t kStrangerKinds = 4;
+inline constexpr std::size_t kStrangerKinds = 5;
 
 class GuestHandshake {
  public:

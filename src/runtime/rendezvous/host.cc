@@ -146,7 +146,7 @@ void Host::accept_newcomers() {
       return;
     }
     if (!make_room(newcomer.source)) {
-      ++strangers_[StrangerKind::kSilent];
+      ++strangers_[StrangerKind::kCrowded];
       continue;
     }
     book_.add(next_visitor_, newcomer.source, clock_.now());
@@ -176,7 +176,8 @@ void Host::displace(net::StrangerBook::Id stranger) {
   if (found->rank() || found->was_answered() != was_answered) {
     return;
   }
-  strangers_[StrangerKind::kSilent] += found->is_stranger() ? 1 : 0;
+  const StrangerKind kind = was_answered ? StrangerKind::kCrowded : StrangerKind::kSilent;
+  strangers_[kind] += found->is_stranger() ? 1 : 0;
   book_.remove(stranger);
   visitors_.erase(found);
 }

@@ -12,7 +12,8 @@
 // makes room (net/stranger_book.h). Ranks that are in are no strangers, and one that was turned
 // away connects again, so a world's burst gets in by and by, even from one address. A client
 // believes that it is in only after the welcome, so it is safe only for kHandshakeGrace: otherwise
-// a flood of openings could keep the ranks of its own address out. At most kMaxNewcomers are
+// a flood of openings could keep the ranks of its own address out. Ranks that answer later keep
+// their places because the newest goes first, so some always get in. At most kMaxNewcomers are
 // accepted before the accepted ones are read. Blocks the calling thread and closes all sockets
 // before it returns.
 #pragma once

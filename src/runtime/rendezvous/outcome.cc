@@ -14,6 +14,7 @@ constexpr std::array<std::string_view, kStrangerKinds> kWords = {
     "had a secret where the host has none, or none where it has one",
     "did not prove that they belong to this job",
     "did not say in time who they are",
+    "came when all places of their address were taken",
 };
 
 }  // namespace

@@ -40,10 +40,11 @@ TEST(RendezvousOutcome, StrangersAreCountedByWhatTheyWere) {
   EXPECT_EQ(counts.to_string(), "");
   counts[StrangerKind::kUnproven] = 2;
   ++counts[StrangerKind::kSilent];
-  EXPECT_EQ(counts.total(), 3U);
+  counts[StrangerKind::kCrowded] = 3;
+  EXPECT_EQ(counts.total(), 6U);
   EXPECT_EQ(counts.to_string(),
             "turned away: 2 did not prove that they belong to this job; 1 did not say in time who "
-            "they are");
+            "they are; 3 came when all places of their address were taken");
 }
 
 }  // namespace
