@@ -31,7 +31,8 @@ quick_tier=(-LE '^(long|cuda)$')
 
 # run_tests RESULTS [CTEST ARGUMENTS...]: runs the tests of build/release in parallel and writes RESULTS, a JUnit
 # file. Runs take turns, because results of two would mix. This shell keeps the lock until it ends, so that it can read
-# the results. ctest inherits it, and may outlive a killed shell.
+# the results. ctest inherits it, and may outlive a killed shell. Tests of processes close it
+# (tests/harness/contained.sh).
 #
 # Tests of processes mostly wait, so there are twice as many jobs as cores. The limit only ends a hung test: it is
 # ample on a quiet machine and grows with this machine's slowness.
@@ -45,6 +46,6 @@ run_tests() {
   fi
   [[ ! -x $root/build/release/bin/slowdown ]] || slowdown=$("$root/build/release/bin/slowdown")
   rm -rf "$results" "$root/build/release/unit_tests"  # an earlier run's results must not count
-  ctest --test-dir "$root/build/release" -j "$((2 * $(nproc)))" --timeout "$((900 * ${slowdown%.*}))" \
+  ctest --test-dir "$root/build/release" -j "$((2 * $(nproc)))" --timeout "$((900 * (${slowdown%.*} + 1)))" \
     --output-on-failure --no-tests=error --output-junit "$results" "$@"
 }

@@ -18,6 +18,8 @@ does not count. The rules, by their tags:
   [rooted]    quoted includes are rooted at src/ and exist; angle brackets are for everything else
   [public]    <spillway/...> is for capi and cli; public headers include no header of src/
   [tests]     only tests include GoogleTest, test headers and the harness in tests/harness/
+  [files]     only base/own_file.* creates files or writes to them by name, so that none can be a trap of another user.
+              OWN_FILES names the exceptions; tests may, too
 """
 
 import argparse
@@ -31,6 +33,12 @@ CORE = {"base", "codec", "wire", "dataplane", "transport", "collective", "member
 EDGE = {"base/own_file"}
 # Allocating memory is not I/O: keys need their own pages, and a lock for their lists.
 OS_MEMORY = {"wire/key_memory.cc"}
+# These create or write files without base/own_file, with the reason.
+OWN_FILES = {
+    "bench/incast/rank.cc",  # results, in a folder that the benchmark has just made for its user alone
+    "emulate/stage/calibrated_memory.cc",  # a file of /proc
+    "lab/state_directory.cc",  # locks, which are never written to, in a folder that own_file prepared
+}
 USES_PUBLIC_HEADERS = {"capi", "cli"}
 
 # Headers that reach the operating system or another thread.
@@ -40,6 +48,13 @@ NOT_IN_CORE = re.compile(
     r"|linux/(if.*|io_uring|filter|bpf|netlink|rtnetlink|sock.*|errqueue)\.h"
     r"|csignal|thread|mutex|shared_mutex|condition_variable|future|stop_token|semaphore|latch"
     r"|barrier|iostream|fstream|filesystem"
+)
+# Line by line, without comments; fopen() and freopen() are found by a mode in the same line.
+MAKES_FILES = re.compile(
+    r"\bO_CREAT\b|\bO_TMPFILE\b|\bO_TRUNC\b"
+    r"|\bstd::(basic_)?(ofstream|fstream)\b"
+    r"|\b(mkstemp|mkostemp|mkstemps|mkostemps|creat|tmpfile)\s*\("
+    r"|\bf(re)?open\s*\(.*,\s*\"[^\"]*[wa+]"
 )
 INCLUDE = re.compile(r"""^\s*#\s*include\s*(?P<open>["<])(?P<path>[^">]+)[">]""")
 COMMAND = re.compile(
@@ -146,6 +161,7 @@ class Checker:
         for number, line in enumerate(lines, start=1):
             match = INCLUDE.match(line)
             if not match:
+                self._check_files(path, number, line)
                 continue
             quoted = match["open"] == '"'
             complaint = rule(path, match["path"], quoted)
@@ -153,6 +169,14 @@ class Checker:
                 shown = f'"{match["path"]}"' if quoted else f'<{match["path"]}>'
                 where = path.relative_to(self.root).as_posix()
                 self.problems.append(f"{where}:{number}: includes {shown}: {complaint}")
+
+    def _check_files(self, path, number, line):
+        is_of_src = self.src in path.parents
+        if is_test(path) or is_of_src and (self._is_edge(path) or self._name(path) in OWN_FILES):
+            return
+        if MAKES_FILES.search(re.sub(r"//.*", "", line)):
+            where = path.relative_to(self.root).as_posix()
+            self.problems.append(f"{where}:{number}: [files] files are made and written with base/own_file.h")
 
     def _check_src_include(self, path, included, quoted):
         folder = path.relative_to(self.src).parts[0]
@@ -232,11 +256,13 @@ GOOD_TREE = {
         '#include <thread>\n#include "codec/testing.h"\n#include "harness/slowdown.h"\n'
     ),
     "tests/harness/slowdown.h": "#pragma once\n",
-    "src/codec/testing.h": "#include <gtest/gtest.h>\n",
+    "src/codec/testing.h": '#include <gtest/gtest.h>\ninline void plant() { std::ofstream("x") << 1; }\n',
+    "src/base/own_file.cc": "int made = ::open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);\n",
     "src/wire/header.cc": '#include "wire/header.h"\n',
     "src/wire/header.h": "#include <linux/types.h>\n",
     "src/capi/capi.cc": (
         '#include <mutex>\n#include <spillway/spillway.h>\n#include "base/status.h"\n'
+        'std::ifstream in(path);  // no std::ofstream\nFILE* read = std::fopen(name(path), "rb");\n'
     ),
 }
 
@@ -269,6 +295,13 @@ BREAKAGES = [
     ("tests", "src/codec/rotation.cc", '#include "codec/testing.h"'),
     ("tests", "src/codec/rotation.cc", '#include "harness/slowdown.h"'),
     ("rooted", "src/codec/rotation_test.cc", '#include "harness/nothing.h"'),
+    ("files", "src/capi/capi.cc", "std::ofstream(path) << text;"),
+    ("files", "src/capi/capi.cc", "  std::fstream file(path);"),
+    ("files", "src/capi/capi.cc", 'FILE* file = std::fopen(path.c_str(), "wb");'),
+    ("files", "src/capi/capi.cc", 'FILE* file = fopen(path, "r+");'),
+    ("files", "src/capi/capi.cc", "const int fd = ::open(path, O_WRONLY | O_CREAT, 0600);"),
+    ("files", "src/capi/capi.cc", "const int fd = ::mkostemp(path, O_CLOEXEC);"),
+    ("files", "include/spillway/spillway.h", 'FILE* file = fopen("/tmp/trace", "w");'),
 ]
 
 

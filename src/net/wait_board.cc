@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/own_file.h"
+
 namespace spillway::net {
 namespace {
 
@@ -50,22 +52,23 @@ std::string_view wait_name(Wait wait) {
 }
 
 base::Result<WaitBoard> WaitBoard::make(const std::string& path) {
-  const UniqueFd fd(
-      ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!fd.valid() || ::ftruncate(fd.get(), kBytes) != 0) {
-    return system_error("make " + path, errno);
+  if (base::Status status = base::replace_file(path, std::string(kBytes, '\0')); !status.ok()) {
+    return status;
   }
-  return map(fd, path);
+  return open(path);
 }
 
 base::Result<WaitBoard> WaitBoard::open(const std::string& path) {
-  const UniqueFd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  const UniqueFd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
   if (!fd.valid()) {
     return system_error("open " + path, errno);
   }
   struct stat status = {};
   if (::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_size != kBytes) {
     return base::invalid_argument(path + " is not a file of waits: `spillway lab` makes them");
+  }
+  if (base::Status own = base::check_is_own(status, path); !own.ok()) {
+    return own;
   }
   return map(fd, path);
 }

@@ -46,7 +46,8 @@ struct WaitCounts {
 
 class WaitBoard {
  public:
-  // make() creates a file with zero counts; open() opens one that make() made.
+  // make() creates a file with zero counts, in place of an older one. open() opens one that make()
+  // made: a link, and a file of another user or that others may use, are refused.
   static base::Result<WaitBoard> make(const std::string& path);
   static base::Result<WaitBoard> open(const std::string& path);
   ~WaitBoard();

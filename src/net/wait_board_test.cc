@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -50,6 +51,20 @@ TEST_F(WaitBoardTest, OtherFilesAreRefused) {
   std::ofstream(path) << "short";
   const base::Status status = WaitBoard::open(path).status();
   EXPECT_NE(status.message().find("spillway lab"), std::string::npos) << status.message();
+}
+
+// Another user may have placed the link, or may write to the file.
+TEST_F(WaitBoardTest, WhatOthersMayHavePlantedIsRefused) {
+  const std::string path = path_of("waits");
+  const std::string link = path_of("link");
+  ASSERT_TRUE(WaitBoard::make(path).ok());
+  std::filesystem::create_symlink(path, link);
+  EXPECT_FALSE(WaitBoard::open(link).ok());
+  WaitBoard::make(link).value().add({.sent_bytes = 7});  // replaces the link, not its target
+  EXPECT_EQ(WaitBoard::open(path).value().read().sent_bytes, 0U);
+  EXPECT_EQ(WaitBoard::open(link).value().read().sent_bytes, 7U);
+  ASSERT_EQ(::chmod(path.c_str(), 0666), 0);
+  EXPECT_FALSE(WaitBoard::open(path).ok());
 }
 
 TEST(WaitBoard, EveryWaitHasItsOwnName) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <set>
 #include <string>
@@ -144,23 +145,22 @@ class Streams {
   std::set<std::string> seen_;
 };
 
-// Every communicator that four members and two standbys can form, in every channel and epoch, with
-// every direction, section and kind of key.
+// Every communicator that five members can form in the order of their ids, and some in other
+// orders, in every channel, epoch and epoch of packets, with every direction, section and kind of
+// key.
 TEST(KeyContext, NoTwoUsesOfAJobShareAKeyAndANonce) {
   using Members = std::vector<std::uint64_t>;
-  const std::vector<Members> parts = {{11, 12, 13, 14},
-                                      {11, 12},
-                                      {13, 14},
-                                      {11, 13},
-                                      {12, 14},
-                                      {12, 11},
-                                      {11},
-                                      {12},
-                                      {13},
-                                      {14},
-                                      {15, 12},
-                                      {11, 12, 13, 15}};
-  constexpr std::uint64_t kFirstPacketEpoch = 1;
+  std::vector<Members> parts = {{12, 11}, {15, 12}, {14, 12, 13, 11}};
+  constexpr unsigned kMembers = 5;
+  for (unsigned subset = 1; subset < 1U << kMembers; ++subset) {
+    Members& part = parts.emplace_back();
+    for (unsigned member = 0; member < kMembers; ++member) {
+      if ((subset >> member & 1U) != 0) {
+        part.push_back(11 + member);
+      }
+    }
+  }
+  constexpr std::array<std::uint64_t, 2> kPacketEpochs = {1, 2};
   constexpr std::uint16_t kNobody = UINT16_MAX;  // draws of sums
   RunKey job;
   job.bytes.fill(5);
@@ -178,21 +178,23 @@ TEST(KeyContext, NoTwoUsesOfAJobShareAKeyAndANonce) {
                             .members = members},
                            run.bytes)
                         .ok());
-        for (const KeyUse use :
-             {KeyUse::kSumParts, KeyUse::kSumResults, KeyUse::kNumbers, KeyUse::kJob}) {
-          streams.add_key(run, {.use = use, .epoch = kFirstPacketEpoch});
-        }
-        const auto add_course = [&](std::uint16_t from, std::uint16_t to) {
-          streams.add_packets(PacketAuth::make(run,
-                                               {.epoch = kFirstPacketEpoch, .from = from, .to = to},
-                                               Protection::kEncryption)
-                                  .value());
-        };
-        add_course(kNobody, kNobody);
-        for (std::uint16_t from = 0; from < members.size(); ++from) {
-          for (std::uint16_t to = 0; to < members.size(); ++to) {
-            if (from != to) {
-              add_course(from, to);
+        streams.add_key(run, {.use = KeyUse::kNumbers});
+        streams.add_key(run, {.use = KeyUse::kJob});
+        for (const std::uint64_t packet_epoch : kPacketEpochs) {
+          streams.add_key(run, {.use = KeyUse::kSumParts, .epoch = packet_epoch});
+          streams.add_key(run, {.use = KeyUse::kSumResults, .epoch = packet_epoch});
+          const auto add_course = [&](std::uint16_t from, std::uint16_t to) {
+            streams.add_packets(PacketAuth::make(run,
+                                                 {.epoch = packet_epoch, .from = from, .to = to},
+                                                 Protection::kEncryption)
+                                    .value());
+          };
+          add_course(kNobody, kNobody);
+          for (std::uint16_t from = 0; from < members.size(); ++from) {
+            for (std::uint16_t to = 0; to < members.size(); ++to) {
+              if (from != to) {
+                add_course(from, to);
+              }
             }
           }
         }

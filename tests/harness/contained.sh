@@ -5,11 +5,14 @@
 #
 # - Processes: a PID namespace. When this script is killed, its first process dies, and the kernel kills the rest.
 # - Network: its own loopback, ports and interfaces; `ip netns add` mounts in the private /run and vanishes with it.
-# - Files: private /run and /dev/shm; TMPDIR lies in them. Programs pinned under /sys/fs/bpf vanish, too.
+# - Files: private /run and /dev/shm; TMPDIR and XDG_RUNTIME_DIR lie in them. Programs pinned under /sys/fs/bpf
+#   vanish, too.
 # So names, ports and files of two tests cannot collide, and tests may run side by side.
 #
 # Without root there are no such namespaces: the command then runs without them.
 set -euo pipefail
+
+exec 9>&-  # the lock of run_tests (scripts/common.sh): what outlives a run must not hold it
 
 enter=(unshare --net --mount --pid --ipc --fork --kill-child --mount-proc)
 if [[ $(id -u) -ne 0 ]] || ! "${enter[@]}" true 2>/dev/null; then
@@ -25,7 +28,7 @@ setpriv --pdeathsig KILL "${enter[@]}" bash -c '
   mount -t tmpfs -o mode=1777 spillway-test /dev/shm
   mount -t bpf bpf /sys/fs/bpf 2>/dev/null || true
   mkdir -m 1777 /run/tmp
-  export TMPDIR=/run/tmp
+  export TMPDIR=/run/tmp XDG_RUNTIME_DIR=/run/tmp
   ip link set lo up
   status=0
   "$@" || status=$?

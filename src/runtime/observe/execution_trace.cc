@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "base/own_file.h"
@@ -122,12 +123,14 @@ base::Result<std::shared_ptr<ExecutionTrace>> ExecutionTrace::open(
   if (known) {
     return known;
   }
-  ::mkdir(folder.c_str(), 0755);  // if this fails, opening the file says why
+  constexpr std::string_view kHint = "set SPILLWAY_EXECUTION_TRACE to a folder that can be written";
+  if (::mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
+    return base::not_opened(folder, errno, kHint);
+  }
   const std::string path = fmt::format("{}/trace.{}.et", folder, rank);
   net::UniqueFd fd(base::open_own_file(path.c_str(), base::Opening::kTruncate));
   if (!fd.valid()) {
-    return base::not_opened(path, errno,
-                            "set SPILLWAY_EXECUTION_TRACE to a folder that can be written");
+    return base::not_opened(path, errno, kHint);
   }
   known.reset(new ExecutionTrace(std::move(fd), path, rank, world));
   return known;

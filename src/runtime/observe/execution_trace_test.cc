@@ -158,6 +158,18 @@ TEST_F(ExecutionTraceTest, ALaunchersRankNamesTheFile) {
   EXPECT_EQ((*trace)->group_for({.communicator = "sub", .world = 2}), "sub");
 }
 
+TEST_F(ExecutionTraceTest, AFolderThatIsMissingIsMadeForItsOwnerAlone) {
+  const auto open_in = [](const std::filesystem::path& folder) {
+    return ExecutionTrace::open(folder.string(), {}, {.communicator = "world", .world = 1});
+  };
+  const std::filesystem::path made = folder_ / "made";
+  EXPECT_TRUE(open_in(made).ok());
+  EXPECT_EQ(std::filesystem::status(made).permissions(), std::filesystem::perms::owner_all);
+  const base::Status status = open_in(folder_ / "no" / "such").status();
+  EXPECT_NE(status.message().find("SPILLWAY_EXECUTION_TRACE"), std::string::npos)
+      << status.message();
+}
+
 TEST_F(ExecutionTraceTest, AnOperationCostsMicroseconds) {
   const auto trace = open(3);
   constexpr int kCalls = 100'000;
