@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/random.h"
+#include "emulate/simulate/busy_time.h"
 #include "emulate/trace/meetings.h"
 
 namespace spillway::emulate {
@@ -148,6 +149,13 @@ base::Result<ReplayReport> Replay::run() {
     return status;
   }
   report_.lateness = base::summarise(std::move(late_));
+  // A late wakeup may begin a wait of one lane before the latest one of the other.
+  std::sort(waits_.begin(), waits_.end());
+  BusyTime computing;
+  for (const auto& [from, until] : waits_) {
+    computing.add(from, until);
+  }
+  report_.computing = computing.before(last_end_);
   return report_;
 }
 
@@ -228,8 +236,9 @@ void Replay::start_lane(Lane& lane) {
   lane.is_busy = true;
   const double length = options_.slowness * static_cast<double>(graph_.nodes[node].duration_ns);
   const base::Duration wait = bounded_duration(static_cast<std::int64_t>(std::min(length, 1e15)));
-  report_.computing += wait;
-  timers_.add(std::max(ready, lane.free_since) + wait, node);
+  const base::Instant from = std::max(ready, lane.free_since);
+  waits_.emplace_back(from, from + wait);
+  timers_.add(from + wait, node);
 }
 
 // ------------------------------------------------------------------ calls

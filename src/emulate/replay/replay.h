@@ -47,8 +47,9 @@ struct ReplayOptions {
 };
 
 struct ReplayReport {
-  base::Duration length{};     // from the call of run() to the end of the last node
-  base::Duration computing{};  // intended length of the waits
+  base::Duration length{};  // from the call of run() to the end of the last node
+  // Intended length of the waits. Time on both lanes counts once, so never longer than `length`.
+  base::Duration computing{};
   std::uint64_t operations = 0;
   std::uint64_t bytes = 0;         // passed to operations
   base::DurationSummary lateness;  // of waits
@@ -122,6 +123,7 @@ class Replay {
   std::map<NodeIndex, std::unique_ptr<Buffers>> in_use_;
   std::multimap<std::size_t, std::unique_ptr<Buffers>> spare_;  // by capacity in floats
   std::vector<base::Duration> late_;
+  std::vector<std::pair<base::Instant, base::Instant>> waits_;  // intended begin and end
   base::Instant begun_{};
   base::Instant last_end_{};
   ReplayReport report_;

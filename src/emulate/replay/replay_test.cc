@@ -86,6 +86,18 @@ TEST(Replay, ComputingTakesItsTimeAndCollectivesAreDone) {
   }
 }
 
+TEST(Replay, TimeInWhichHostAndDeviceComputeCountsOnce) {
+  std::vector<Node> nodes = {compute_node(1, {}, base::milliseconds(20)),
+                             compute_node(2, {}, base::milliseconds(15)),
+                             compute_node(3, {1, 2}, base::milliseconds(10))};
+  nodes[1].on_host = true;
+  for (const RankOutcome& outcome : replay_all(world_of({nodes, nodes}))) {
+    ASSERT_TRUE(outcome.status.ok()) << outcome.status.message();
+    EXPECT_EQ(outcome.report.computing, base::milliseconds(30));
+    EXPECT_GE(outcome.report.length, outcome.report.computing);
+  }
+}
+
 TEST(Replay, EveryKindOfCollectiveAndMessageIsDone) {
   std::vector<std::vector<Node>> ranks(3);
   for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) {

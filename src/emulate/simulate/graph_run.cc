@@ -57,6 +57,9 @@ GraphRunResult GraphRun::run() {
   }
   result_.status = failed_.ok() ? what_is_left(now_ > limit) : failed_;
   result_.events = result_.nodes_run + model_.events();
+  for (std::uint32_t rank = 0; rank < world_.size(); ++rank) {
+    result_.ranks[rank].computing = ranks_[rank].computing.before(result_.ended);
+  }
   return std::move(result_);
 }
 
@@ -153,16 +156,12 @@ void GraphRun::begin_computing(NodePlace place) {
   const auto length = factor == 1.0 ? base::nanoseconds(node.duration_ns)
                                     : bounded_duration(static_cast<std::int64_t>(std::min(
                                           factor * static_cast<double>(node.duration_ns), 1e15)));
-  // Host and device compute in parallel: such time counts once.
-  base::Instant& computes_until = ranks_[place.rank].computes_until;
   const base::Instant until = now_ + length;
-  result_.ranks[place.rank].computing +=
-      std::max(base::Duration(), until - std::max(now_, computes_until));
-  computes_until = std::max(computes_until, until);
+  ranks_[place.rank].computing.add(now_, std::min(until, ranks_[place.rank].dies));
   if (options_.keeps_times) {
     result_.times[place.rank][place.node].began = now_;
   }
-  computing_.push({(now_ + length).since_zero().count(), place});
+  computing_.push({until.since_zero().count(), place});
 }
 
 Transfer GraphRun::transfer_of(MeetingIndex meeting, NodePlace place) const {

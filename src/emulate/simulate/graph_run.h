@@ -25,6 +25,7 @@
 
 #include "base/status.h"
 #include "base/units.h"
+#include "emulate/simulate/busy_time.h"
 #include "emulate/simulate/communication_model.h"
 #include "emulate/trace/meetings.h"
 
@@ -55,8 +56,9 @@ struct NodeTimes {
 };
 
 struct RankTotals {
-  base::Duration computing{};  // on at least one lane, so never longer than the run
-  base::Instant ended{};       // end of its last node
+  // On at least one lane, until the rank died or the run ended; so never longer than the run.
+  base::Duration computing{};
+  base::Instant ended{};  // end of its last node
 };
 
 struct GraphRunResult {
@@ -98,7 +100,7 @@ class GraphRun {
     Lane host;
     double factor = 1.0;
     base::Instant dies{base::Duration(INT64_MAX)};
-    base::Instant computes_until{};  // on either lane, as far as known
+    BusyTime computing;
   };
   struct OpenTransfer {
     Transfer transfer;

@@ -54,6 +54,35 @@ TEST(GraphRun, ARankComputesOneThingAtATimeAndHostsBesideDevices) {
   EXPECT_EQ(result.ranks[0].computing, base::microseconds(20)) << "time on both counts once";
 }
 
+TEST(GraphRun, ARankThatDiesInsideANodeComputesUntilThen) {
+  const World world = world_of({{compute_node(1, {}, base::microseconds(60))},
+                                {compute_node(1, {}, base::microseconds(100))}});
+  GraphRunOptions dead;
+  dead.troubles = {{1, 1.0, base::Instant(base::microseconds(40))}};
+  const GraphRunResult result = run_recorded(world, dead);
+  EXPECT_EQ(us(result.ended), 60);
+  EXPECT_EQ(result.ranks[0].computing, base::microseconds(60));
+  EXPECT_EQ(result.ranks[1].computing, base::microseconds(40));
+}
+
+TEST(GraphRun, ComputingAfterTheEndOfTheRunDoesNotCount) {
+  const World world = world_of({{compute_node(1, {}, base::microseconds(10))},
+                                {compute_node(1, {}, base::microseconds(100))}});
+  GraphRunOptions dead;
+  dead.troubles = {{1, 1.0, base::Instant(base::microseconds(40))}};
+  const GraphRunResult died = run_recorded(world, dead);
+  EXPECT_EQ(us(died.ended), 10);
+  EXPECT_EQ(died.ranks[1].computing, base::microseconds(10));
+
+  const std::vector<Node> nodes = {compute_node(1, {}, base::microseconds(10)),
+                                   compute_node(2, {1}, base::microseconds(10))};
+  GraphRunOptions limited;
+  limited.limit = base::microseconds(5);
+  const GraphRunResult stopped = run_recorded(world_of({nodes}), limited);
+  EXPECT_EQ(stopped.status.code(), base::StatusCode::kTimedOut);
+  EXPECT_EQ(stopped.ranks[0].computing, stopped.ended - base::Instant());
+}
+
 TEST(GraphRun, ANodeThatDependsOnItselfIsNotRun) {
   const GraphRunResult result =
       run_recorded(world_of({{compute_node(1, {}, base::microseconds(10)),

@@ -40,27 +40,25 @@ class FileSource final : public ByteSource {
     }
     return done;
   }
+  std::optional<std::uint64_t> packed_bytes() const override {
+    return gzdirect(file_) != 0 ? std::nullopt
+                                : std::optional(static_cast<std::uint64_t>(gzoffset(file_)));
+  }
 
  private:
   base::Status check_limits() const {
-    if (gzdirect(file_) != 0) {
+    const std::optional<std::uint64_t> packed = packed_bytes();
+    if (!packed) {
       return {};
     }
     const auto unpacked = static_cast<std::uint64_t>(gztell(file_));
-    const auto packed = static_cast<std::uint64_t>(gzoffset(file_));
     if (unpacked > kMaxUnpackedBytes) {
-      return too_large(fmt::format("{} bytes", kMaxUnpackedBytes));
+      return unpacks_to_more_than(fmt::format("{} bytes", kMaxUnpackedBytes));
     }
-    if (unpacked > kFreeUnpackedBytes && unpacked > kMaxUnpackRatio * packed) {
-      return too_large(fmt::format("{} times its size", kMaxUnpackRatio));
+    if (unpacked > kFreeUnpackedBytes && unpacked > kMaxUnpackRatio * *packed) {
+      return unpacks_to_more_than(fmt::format("{} times its size", kMaxUnpackRatio));
     }
     return {};
-  }
-  static base::Status too_large(const std::string& limit) {
-    return {base::StatusCode::kLimitExceeded,
-            fmt::format("it unpacks to more than {}: if you trust it, unpack it with gunzip and "
-                        "give the file that it makes",
-                        limit)};
   }
   bool ended_well() const {
     int code = Z_OK;
@@ -102,6 +100,13 @@ base::Result<std::unique_ptr<ByteSource>> open_file(const std::string& path) {
   }
   gzbuffer(file, kFileBuffer);
   return std::unique_ptr<ByteSource>(std::make_unique<FileSource>(file, path));
+}
+
+base::Status unpacks_to_more_than(const std::string& limit) {
+  return {base::StatusCode::kLimitExceeded,
+          fmt::format("it unpacks to more than {}: if you trust it, unpack it with gunzip and "
+                      "give the file that it makes",
+                      limit)};
 }
 
 std::unique_ptr<ByteSource> memory_source(base::ByteView bytes) {

@@ -3,10 +3,11 @@
 // Sources of a trace's bytes: a file, gzip or plain as its first bytes tell, or memory. Bytes are
 // read on demand; no source holds a whole file.
 //
-// A gzip file has limits, because a node takes more memory than the bytes it is unpacked from. At
-// most kMaxUnpackedBytes are unpacked. After the first kFreeUnpackedBytes, the ratio to the file's
-// size is at most kMaxUnpackRatio. Traces of real programs shrink to a twentieth; only made-up ones
-// shrink to less than a hundredth. Plain files have no such limits.
+// A gzip file has limits. At most kMaxUnpackedBytes are unpacked. After the first
+// kFreeUnpackedBytes, the ratio to the file's size is at most kMaxUnpackRatio. Traces of real
+// programs shrink to a twentieth; only made-up ones shrink to less than a hundredth. A node may
+// take far more memory than the bytes it is unpacked from, so reader.h limits that as well. Plain
+// files have no such limits.
 //
 // read() fills the span as far as there are bytes; fewer bytes mean the end. An error is final. One
 // thread.
@@ -14,6 +15,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/bytes.h"
@@ -29,7 +31,12 @@ class ByteSource {
  public:
   virtual ~ByteSource() = default;
   virtual base::Result<std::size_t> read(base::MutableByteView to) = 0;
+  // For a gzip file: how many of its bytes were unpacked so far. Unset for other sources.
+  virtual std::optional<std::uint64_t> packed_bytes() const { return std::nullopt; }
 };
+
+// The error of a gzip file that exceeds a limit.
+base::Status unpacks_to_more_than(const std::string& limit);
 
 base::Result<std::unique_ptr<ByteSource>> open_file(const std::string& path);
 // The caller keeps the bytes alive. Gzip is not unpacked here.

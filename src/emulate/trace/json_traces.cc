@@ -176,6 +176,11 @@ class JsonTraceReader {
 
   // nlohmann's callback; returning false drops the parsed value.
   bool take(int depth, json::parse_event_t event, json& parsed) {
+    if (status_.ok() && ++events_ > kMaxNodeEvents) {
+      status_ = {base::StatusCode::kLimitExceeded,
+                 fmt::format("a node, or what stands before one, of more than {} JSON values",
+                             kMaxNodeEvents)};
+    }
     if (!status_.ok()) {
       return false;
     }
@@ -192,6 +197,7 @@ class JsonTraceReader {
     } else if (event == json::parse_event_t::object_end && depth == 2 &&
                in_ != JsonKind::kUnknown) {
       take_node(parsed);
+      events_ = 0;
       return false;
     }
     return true;
@@ -249,6 +255,8 @@ class JsonTraceReader {
   void read_communication(const json& object, const std::string& what);
 
   static constexpr std::size_t kMostHeld = 64;
+  // The parser keeps what it has parsed of a node, at up to 100 bytes per value.
+  static constexpr std::size_t kMaxNodeEvents = std::size_t{4} << 20;
 
   NodeSink& sink_;
   RankInfo info_;
@@ -256,6 +264,7 @@ class JsonTraceReader {
   std::vector<Node> held_;
   JsonKind kind_ = JsonKind::kUnknown;
   JsonKind in_ = JsonKind::kUnknown;
+  std::size_t events_ = 0;  // of the parser, since the last node
   bool begun_ = false;
   std::optional<std::uint64_t> last_communication_;
   base::Status status_;

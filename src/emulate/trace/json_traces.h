@@ -11,7 +11,8 @@
 //                     communication runs in the order of the program, one after another.
 //
 // The text is held in memory, but each node is handed out as soon as it has been read. Text that is
-// not JSON is an error that names the place. Limit: kMaxJsonBytes.
+// not JSON is an error that names the place. Limits: kMaxJsonBytes, and four million values in a
+// node.
 #pragma once
 
 #include <cstddef>

@@ -81,6 +81,41 @@ base::Status check_ranks(const std::string& place, std::vector<TraceFile>& files
   return {};
 }
 
+// The limit of what nodes may take, for as much of the file as was read.
+std::uint64_t allowed_graph_bytes(const ByteSource& source) {
+  const std::optional<std::uint64_t> packed = source.packed_bytes();
+  return packed ? kFreeGraphBytes + kMaxGraphRatio * *packed : UINT64_MAX;
+}
+
+base::Status too_many_nodes() {
+  return unpacks_to_more_than(
+      fmt::format("{} times its size in nodes and dependencies", kMaxGraphRatio));
+}
+
+// Passes nodes on until they exceed the limit of a gzip file.
+class BoundedSink final : public NodeSink {
+ public:
+  BoundedSink(const ByteSource& source, NodeSink& sink) : source_(source), sink_(sink) {}
+
+  base::Status on_rank(const RankInfo& info) override { return sink_.on_rank(info); }
+  base::Status on_node(const Node& node) override {
+    used_ += kNodeCharge + kDependencyCharge * (node.data_deps.size() + node.control_deps.size());
+    if (used_ > allowed_) {
+      allowed_ = allowed_graph_bytes(source_);
+      if (used_ > allowed_) {
+        return too_many_nodes();
+      }
+    }
+    return sink_.on_node(node);
+  }
+
+ private:
+  const ByteSource& source_;
+  NodeSink& sink_;
+  std::uint64_t used_ = 0;
+  std::uint64_t allowed_ = kFreeGraphBytes;  // as far as the file was read when this was computed
+};
+
 }  // namespace
 
 base::Result<std::vector<TraceFile>> find_trace_files(const std::string& place) {
@@ -151,8 +186,12 @@ base::Status read_trace(TraceFormat format, ByteSource& source, NodeSink& sink) 
   switch (format) {
     case TraceFormat::kJson:
       return read_json_trace(*text, sink);
-    case TraceFormat::kGoal:
-      return read_goal(*text, sink);
+    case TraceFormat::kGoal: {
+      // The reader holds all nodes of a rank, at most one per line, before it hands them out.
+      const auto lines = static_cast<std::uint64_t>(std::count(text->begin(), text->end(), '\n'));
+      return 2 * kNodeCharge * lines > allowed_graph_bytes(source) ? too_many_nodes()
+                                                                   : read_goal(*text, sink);
+    }
     default:
       return read_simai(*text, sink);
   }
@@ -173,7 +212,8 @@ base::Status read_trace_file(const std::string& path, NodeSink& sink) {
   if (!source.ok()) {
     return source.status();
   }
-  const base::Status status = read_trace(format_of(path, text), **source, sink);
+  BoundedSink bounded(**source, sink);
+  const base::Status status = read_trace(format_of(path, text), **source, bounded);
   return status.ok() ? status
                      : base::Status(status.code(), fmt::format("{}: {}", path, status.message()));
 }
