@@ -227,7 +227,8 @@ typedef enum spillway_algorithm {
  * bytes, and no encryption. Results are bit-identical with and without switches that add. */
 typedef enum spillway_code {
   SPILLWAY_CODE_PLANES = 0, /* bit planes, which a congested switch may trim */
-  SPILLWAY_CODE_THC = 1,    /* few levels, rounded at random; precision 2, 3, 4 or 8 */
+  SPILLWAY_CODE_THC = 1,    /* few levels, rounded at random; precision 2, 3, 4 or 8. Clips large
+                             * values, so sums shrink a little without a feedback_tensor */
   SPILLWAY_CODE_BLOCKS = 2, /* 32-bit integers with one scale per row: nearly exact; ignores the
                              * precision */
   SPILLWAY_CODE_CODED = 3,  /* integers of 2 to 16 bits (the precision), one scale per tensor,

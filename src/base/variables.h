@@ -529,7 +529,8 @@ inline constexpr auto kVariables = std::to_array<Variable>({
      .otherwise = "planes",
      .readers = "PyTorch",
      .meaning = "code of tolerant all-reduces. planes: bit planes, which switches may trim. thc: "
-                "few levels, which switches can add; SPILLWAY_PRECISION 2, 3, 4 or 8, default 4. "
+                "few levels, which switches can add; SPILLWAY_PRECISION 2, 3, 4 or 8, default 4; "
+                "clips, so sums shrink a little without error feedback. "
                 "blocks: 32-bit integers, which they can add. coded: integers of 2 to 16 bits, "
                 "default 8, entropy-coded; all arrive. sketch: the same for mostly-zero gradients. "
                 "auto: tries some codes and takes the fastest"},

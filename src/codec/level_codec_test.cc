@@ -150,6 +150,35 @@ TEST(LevelCodec, RoundingIsUnbiasedForAnyRow) {
   }
 }
 
+// docs/algorithms.md, Bias. A Gaussian coordinate shrinks by the probability that it is clipped.
+TEST(LevelCodec, ClippingShrinksRowsByTheShareThatIsClipped) {
+  struct Slope {
+    unsigned bits;
+    unsigned ranks;
+    double written;
+    double tolerance;
+  };
+  for (const Slope& slope : {Slope{4, 4, 0.993, 0.01}, Slope{2, 4, 0.940, 0.02},
+                             Slope{4, 32, 0.999, 0.005}, Slope{2, 32, 0.98, 0.01}}) {
+    const LevelCode code = choose_level_code(slope.bits, slope.ranks);
+    const Rows rows(slope.ranks, gaussian_values(4096, 1));
+    double product = 0.0;
+    double energy = 0.0;
+    constexpr std::uint32_t kMessages = 8;
+    for (std::uint32_t row = 0; row < kMessages; ++row) {
+      const std::vector<float> mean = mean_of(code, rows, {7, row}, everybody);
+      for (std::size_t i = 0; i < mean.size(); ++i) {
+        product += static_cast<double>(mean[i]) * static_cast<double>(rows[0][i]);
+        energy += static_cast<double>(rows[0][i]) * static_cast<double>(rows[0][i]);
+      }
+    }
+    EXPECT_NEAR(product / energy, 1.0 - code.clip_share, 0.005)
+        << slope.bits << " bits of " << slope.ranks << " ranks";
+    EXPECT_NEAR(product / energy, slope.written, slope.tolerance)
+        << slope.bits << " bits of " << slope.ranks << " ranks";
+  }
+}
+
 TEST(LevelCodec, ErrorsOfAnyNumberOfRanksAverageOut) {
   for (const unsigned ranks : {1U, 2U, 3U, 4U, 7U, 8U, 9U, 16U, 17U, 33U, 64U, 100U, 128U}) {
     for (const unsigned bits : {2U, 3U, 4U, 8U}) {

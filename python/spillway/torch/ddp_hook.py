@@ -199,7 +199,8 @@ def attach(model: Any, codec: str = "planes", precision: Optional[int] = None,
     All ranks call it with the same arguments, once per model, before its first backward pass.
 
     codec             "planes": bit planes of rotated rows, which may lose something; "exact": no loss. "thc": few
-                      levels of rotated rows, and "blocks": 32-bit numbers; switches and servers can add both.
+                      levels of rotated rows, and "blocks": 32-bit numbers; switches and servers can add both. Without
+                      error_feedback, thc shrinks gradients a little, because it clips large values.
                       "coded": whole numbers in an entropy code that learns from earlier steps; "sketch": the same
                       for gradients that are mostly zero, often at the same places. "auto": tries codes in the first
                       steps, takes the one with the shortest steps, and looks again when steps change

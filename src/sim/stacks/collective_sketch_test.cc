@@ -57,6 +57,12 @@ void draw_rows(Gradients& gradients, std::uint64_t step, std::size_t new_rows = 
   }
 }
 
+void scale_by(float factor, std::vector<float>& values) {
+  for (float& value : values) {
+    value *= factor;
+  }
+}
+
 const SketchDelivery& delivery_of(SimulatedGroup& group, std::uint16_t rank = 0) {
   return group.endings(rank).back().report.coded.sketch;
 }
@@ -93,6 +99,25 @@ TEST_P(SketchAllReduce, SumsAreThoseOfCodedNumbersInFewerBytes) {
     coded += step > 3 ? steps.bytes() : 0;
   }
   EXPECT_LT(sketched, coded);
+}
+
+// The values are denormal; the reciprocal of their unit is not a float.
+TEST_P(SketchAllReduce, TinyGradientsAreSummedAsPreciselyAsOthers) {
+  constexpr float kTiny = 1e-41F;
+  SimulatedGroup group(coded_group_of(3));
+  Gradients gradients(3, kSketchValues, 1);
+  CodedSteps steps(group, gradients, GetParam());
+  for (std::uint64_t step = 0; step < 4; ++step) {
+    draw_rows(gradients, step);
+    for (std::vector<float>& input : gradients.input) {
+      scale_by(kTiny, input);
+    }
+    scale_by(kTiny, gradients.mean);
+    steps.step({by_sketch(5)});
+    EXPECT_LT(largest_error(gradients), 1e-3 * static_cast<double>(kTiny)) << "step " << step;
+  }
+  EXPECT_LT(delivery_of(group).predicted, kSketchValues / 10) << "all values were sent densely";
+  EXPECT_EQ(delivery_of(group).unrecovered, 0U);
 }
 
 TEST_P(SketchAllReduce, WhatItHasNoRoomForComesInTheNextStep) {
