@@ -96,15 +96,10 @@ def run_step(job, ddp, optimizer, step, deaths, move):
     optimizer.step()
 
 
-def train_beside_a_forger(say, steps, deaths, arguments, forged):
-    """Like train(), but a source describes its state as `forged`."""
-    elastic_state.describe = lambda flat: forged
-    train(say, steps, deaths, arguments)
-
-
-def join(say, ticket, steps):
-    """Trains as a process that joins later."""
+def join(say, ticket, steps, forged):
+    """Trains as a process that joins later and that, as a source, describes its state as `forged`."""
     os.environ.update({"SPILLWAY_JOB": ticket, "RANK": "0", "WORLD_SIZE": "1"})
+    elastic_state.describe = lambda flat: forged
     train(say, steps)
 
 

@@ -10,10 +10,8 @@ import collections
 import functools
 import json
 import os
-import pathlib
 import pickle
 import random
-import tempfile
 import unittest
 
 from torch_ranks import prepare
@@ -41,16 +39,6 @@ def run(processes, **keywords):
 def undisturbed(processes):
     """Rank 0's report of a job without changes."""
     return run(processes)[0]
-
-
-class Touch:
-    """Creates a file when it is unpickled."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return open, (self.path, "w")
 
 
 class Elastic(unittest.TestCase):
@@ -125,14 +113,6 @@ class Elastic(unittest.TestCase):
         for each in run(4, arguments={"standbys": 1}, move=(3, "end the disk is full")):
             self.assertEqual(each.get("type"), "JobEnded", each)
             self.assertIn("asked to end: the disk is full", each["message"])
-
-    def test_a_source_that_sends_a_program_is_not_obeyed(self):
-        with tempfile.TemporaryDirectory() as folder:
-            trace = pathlib.Path(folder) / "ran"
-            said = run_ranks(4, elastic_scenarios.train_beside_a_forger, STEPS, [(5, 1, 1)], {"standbys": 1},
-                             pickle.dumps(Touch(str(trace))))
-            self.assertIn("no description of a state", said[3]["message"])
-            self.assertFalse(trace.exists())
 
     def test_more_standbys_than_processes_are_refused(self):
         for said in run(2, arguments={"standbys": 2}):

@@ -5,6 +5,7 @@
 
     tests/security/member_attacks_test.py TOOL LIBRARY [unittest's arguments]
 """
+import itertools
 import os
 import pathlib
 import random
@@ -12,31 +13,27 @@ import re
 import socket
 import struct
 import sys
-import tempfile
 import threading
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE.parent))
 
-from false_member import (ADMITTED, NEWCOMER, PROOF, ROSTER, SPEECH, FalseMember, Identity, Speech, Stream, card,
+from attacked_job import STANDBYS, TOOL, WORKER, WORLD, Attack
+from false_member import (ADMITTED, HANGS_UP, LOST, NEWCOMER, PROOF, ROSTER, SPEECH, Identity, Speech, Stream, card,
                           first_address, roster)
 from harness.metrics import metrics_at
 from harness.namespaces import contain
 from harness.patience import wait_until
-from harness.processes import RankProcesses, Started, environment_with, free_port, python, run
-from harness.watched_job import WatchedJob
+from harness.processes import Started, environment_with, free_port
 
-TOOL = pathlib.Path(sys.argv[1]).resolve()
-LIBRARY = pathlib.Path(sys.argv[2]).resolve()
-WORKER = python(HERE.parent / "cli" / "job_worker.py", ROOT / "python")
-WORLD, STANDBYS = 4, 1
 NOISES = 500
 MOST_GROWTH_KIB = 96 << 10
 FEW_FILES = 192  # a process's limit of open files: strangers at one socket get an eighth of it
 FLOOD = 100  # connections per listening socket
 SLOW_CLIENTS = 48
+NOT_ITS_KEYS = "its member id is not that of its key"
+ALREADY_HERE = "there is such a member already"
 HOSTILE_NAME = "\x1b]0;owned\x07\x1b[2J\x9b1m\r<script>alert(1)</script>\nrank 0:1"
 
 
@@ -55,58 +52,6 @@ def listening_ports(process):
             continue
     rows = [line.split() for line in pathlib.Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]]
     return [int(row[1].split(":")[1], 16) for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in sockets]
-
-
-class Attack(WatchedJob, unittest.TestCase):
-    def setUp(self):
-        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
-        self.ticket_file = self.folder / "ticket"
-        self.variables = {"SPILLWAY_JOB_FILE": self.ticket_file, "SPILLWAY_LIBRARY": LIBRARY,
-                          "SPILLWAY_SOCKET_IFNAME": "=lo"}
-
-    def start_job(self, prefix=(), world=WORLD, **variables):
-        self.variables.update(variables)
-        self.world = world
-        # The processes' output goes to files, because nothing reads it while they run.
-        self.job = RankProcesses(
-            world, lambda rank: ["sh", "-c", f'exec "$@" > {self.folder}/log{rank} 2>&1', "sh", *prefix, *WORKER,
-                                 STANDBYS], variables=self.variables)
-        self.enterContext(self.job)
-        self.wait_for(lambda status: len(status["members"]) == world and status["step"] > 3)
-
-    def ticket(self):
-        return self.ticket_file.read_text(encoding="ascii").strip()
-
-    def tool(self, *arguments):
-        return run([TOOL, "job", *arguments], env=environment_with(self.variables))
-
-    def said(self):
-        logs = sorted(self.folder.glob("log*"))
-        return "\n".join(f"{log.name}:\n{log.read_text(encoding='utf-8')[-2000:]}" for log in logs)
-
-    def check_goes_on(self, epoch=1):
-        """Checks that it continues in this epoch, with its initial processes."""
-        step = self.status()["step"]
-        status = self.wait_for(lambda status: status["step"] > step + 5)
-        self.assertEqual(status["epoch"], epoch)
-        self.assertTrue(all(process.poll() is None for process in self.job.processes), self.said())
-        return status
-
-    def check_ends_well(self):
-        said = self.tool("end")
-        self.assertEqual(said.returncode, 0, said.stderr)
-        for process in self.job.processes:
-            self.assertEqual(process.wait_for_end(), 0, self.said())
-
-    def false_member(self, **fields):
-        version = run([TOOL, "--version"]).stdout.split()[-1]
-        liar = FalseMember(self.ticket(), version, **fields)
-        self.addCleanup(liar.close)
-        self.assertEqual(len(liar.streams), self.world)
-        return liar
-
-    def ids(self):
-        return [int(each["id"], 16) for each in self.status()["members"] if each["rank"] is not None]
 
 
 class AFalseMember(Attack):
@@ -183,17 +128,17 @@ class AFalseMember(Attack):
         ranks = self.ids()
         for rank in ranks:
             # Its stream to the dead one has to end first.
-            wait_until(lambda: "that member was lost" in liar.impersonate(Identity(public=deads_key), rank, ADMITTED),
+            wait_until(lambda: liar.impersonate(Identity(public=deads_key), rank, ADMITTED) == LOST,
                        "that a rank has lost the standby")
             for standing in (ADMITTED, NEWCOMER):
                 for identity, why in (
-                        (Identity(public=deads_key), "that member was lost"),
-                        (Identity(member=dead), "not that of its key"),
-                        (Identity(public=liar.public_key(ranks[0])), "there is such a member already"),
-                        (Identity(member=ranks[1]), "not that of its key"),
-                        (Identity(public=Identity().public), ""),  # nobody's yet, and it lacks the private half
-                        (Identity(public=bytes(32)), "")):  # a point with which everybody agrees on zeros
-                    self.assertIn(why, liar.impersonate(identity, rank, standing))
+                        (Identity(public=deads_key), LOST),
+                        (Identity(member=dead), NOT_ITS_KEYS),
+                        (Identity(public=liar.public_key(ranks[0])), ALREADY_HERE),
+                        (Identity(member=ranks[1]), NOT_ITS_KEYS),
+                        (Identity(public=Identity().public), HANGS_UP),  # nobody's yet, and it lacks the private half
+                        (Identity(public=bytes(32)), HANGS_UP)):  # a point with which everybody agrees on zeros
+                    self.assertEqual(liar.impersonate(identity, rank, standing), why)
         listed = [int(each["id"], 16) for each in self.check_goes_on()["members"] if not each["waits"]]
         self.assertEqual(listed, [*ranks, dead])
         liar.close()
@@ -217,12 +162,14 @@ class AFalseMember(Attack):
 
 
 class Flood:
-    """Connections from another address of this machine that send nothing or half a message. Those that are closed are
-    replaced at once.
+    """Connections from other addresses of this machine that send nothing or half a message. Those that are closed are
+    replaced at once. Each address opens as many as the next: strangers are limited per address and in all.
     """
 
-    def __init__(self, ports, address="127.0.0.9"):
-        self.ports, self.address = ports, address
+    ADDRESSES = tuple(f"127.0.0.{last}" for last in range(9, 25))
+
+    def __init__(self, ports):
+        self.ports, self.addresses = ports, itertools.cycle(self.ADDRESSES)
         self.held, self.opened, self.is_over = [], 0, threading.Event()
         self.thread = threading.Thread(target=self._flood)
 
@@ -236,9 +183,9 @@ class Flood:
         for connection in self.held:
             connection.close()
 
-    def _open(self, port):
+    def _open(self, port, address):
         try:
-            connection = socket.create_connection(("127.0.0.1", port), source_address=(self.address, 0))
+            connection = socket.create_connection(("127.0.0.1", port), source_address=(address, 0))
             connection.setblocking(False)
             if self.opened % 2:
                 connection.send(b"SWRV\2")
@@ -249,8 +196,9 @@ class Flood:
 
     def _flood(self):
         while not self.is_over.is_set():
+            address = next(self.addresses)
             for port in self.ports:
-                self._open(port)
+                self._open(port, address)
             while len(self.held) > FLOOD * len(self.ports):
                 self.held.pop(0).close()
             self.is_over.wait(0.002)  # leaves the processors to the job
@@ -271,7 +219,8 @@ class SomebodyWithoutTheTicket(Attack):
             self.assertEqual(said.returncode, 0, said.stderr)
             self.wait_for(lambda status: status["epoch"] == 2)
             self.check_goes_on(epoch=2)
-            print(f"{flood.opened} connections were opened at {len(ports)} sockets")
+            print(f"{flood.opened} connections were opened at {len(ports)} sockets, from "
+                  f"{len(Flood.ADDRESSES)} addresses")
         self.check_ends_well()
         self.assertEqual(came.wait_for_end(), 0)
 
