@@ -25,6 +25,13 @@ T parsed(const char* option, const base::Result<T>& result) {
   return *result;
 }
 
+// Throws a usage error if a value that was checked is wrong.
+inline void check_option(const std::string& option, const base::Status& status) {
+  if (!status.ok()) {
+    throw CLI::ValidationError(option, status.message());
+  }
+}
+
 // Replaces CLI11's own check, which accepts a number with too many digits as the largest one and
 // prints its limits as floating-point numbers.
 inline CLI::Validator whole_number(std::uint64_t least, std::uint64_t most) {

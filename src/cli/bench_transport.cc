@@ -88,7 +88,7 @@ BenchTransportResults measure(const BenchTransportOptions& options) {
   bench::WireSpeedOptions measured{
       .seconds = options.seconds, .offloads = results.offloads, .paths = options.paths};
   if (!options.garbage.empty()) {
-    measured.garbage = value_or_throw(base::parse_rate(options.garbage));
+    measured.garbage = parsed("--garbage", base::parse_rate(options.garbage));
   }
   bench::Progress progress((1 + kProtections.size()) * options.sizes.size() * options.rounds + 2);
   for (const unsigned size : options.sizes) {

@@ -35,6 +35,9 @@ constexpr double kTableShare = 0.1;
 // Averages over fresh rotations and fresh victims.
 constexpr std::uint32_t kMessages = 32;
 constexpr std::size_t kSyntheticValues = std::size_t{1} << 18;
+// As packetize/packet_plan.cc allows.
+constexpr unsigned kMinMtu = 576;
+constexpr unsigned kMaxMtu = 9000;
 
 struct CodecTourOptions {
   std::string gradient;
@@ -295,7 +298,7 @@ void add_codec_tour(CLI::App& codec) {
       ->capture_default_str();
   command->add_option("--mtu", options->mtu, "Bytes of IP packet")
       ->capture_default_str()
-      ->check(whole_number(1, 65'535));
+      ->check(whole_number(kMinMtu, kMaxMtu));
   command->add_option("--precision", options->precision, "Bits per value, 1 to 32")
       ->check(whole_number(1, codec::kMaxPlanes))
       ->capture_default_str();

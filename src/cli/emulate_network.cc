@@ -8,7 +8,6 @@
 
 #include "base/units_text.h"
 #include "cli/arguments.h"
-#include "cli/commands.h"
 #include "cli/scenario_file.h"
 #include "sim/stacks/spillway_stack.h"
 #include "wire/frame_overhead.h"
@@ -73,19 +72,24 @@ void add_topology_options(CLI::App& command, EmulateNetworkOptions& options) {
 }  // namespace
 
 scenario::Scenario network_of(const EmulateNetworkOptions& options, std::uint32_t ranks) {
-  return options.scenario.empty()
-             ? scenario_from(leaf_spine_lines(options, ranks), "the network", options.overrides)
-             : load_scenario(options.scenario, options.overrides);
+  if (!options.scenario.empty()) {
+    return load_scenario(options.scenario, options.overrides);
+  }
+  const std::string text = leaf_spine_lines(options, ranks);
+  check_option("--rate", scenario::build_topology(scenario_from(text, "the network", {})).status());
+  return scenario_from(text, "the network", options.overrides);
 }
 
 emulate::FabricPaths paths_of(const EmulateNetworkOptions& options, std::uint32_t ranks) {
-  const scenario::Topology topology =
-      value_or_throw(scenario::build_topology(network_of(options, ranks)));
-  return value_or_throw(emulate::FabricPaths::make(
-      topology, ranks,
-      {.node_ranks = options.node_ranks,
-       .node_rate = parsed("--node-rate", base::parse_rate(options.node_rate)),
-       .paths = options.carried_by == CarriedBy::kTcp ? 1U : 8U}));
+  const emulate::FabricOptions fabric = {
+      .node_ranks = options.node_ranks,
+      .node_rate = parsed("--node-rate", base::parse_rate(options.node_rate)),
+      .paths = options.carried_by == CarriedBy::kTcp ? 1U : 8U};
+  return made_on_network(options, ranks, [&](const scenario::Scenario& network) {
+    const base::Result<scenario::Topology> topology = scenario::build_topology(network);
+    return topology.ok() ? emulate::FabricPaths::make(*topology, ranks, fabric)
+                         : base::Result<emulate::FabricPaths>(topology.status());
+  });
 }
 
 emulate::FlowModelOptions flow_options_of(const EmulateNetworkOptions& options) {
@@ -108,7 +112,7 @@ void check_ranks(const char* option, const std::vector<std::string>& texts, std:
   for (const std::string& text : texts) {
     if (const std::uint32_t rank = rank_and(option, text).first; rank >= ranks) {
       throw CLI::ValidationError(
-          option, fmt::format("rank {} is none of the trace's, 0 to {}", rank, ranks - 1));
+          option, fmt::format("there is no rank {}: ranks are 0 to {}", rank, ranks - 1));
     }
   }
 }

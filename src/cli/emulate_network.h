@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "cli/arguments.h"
+#include "cli/commands.h"
 #include "emulate/simulate/fabric_paths.h"
 #include "emulate/simulate/flow_model.h"
 #include "scenario/scenario.h"
@@ -42,6 +43,19 @@ void add_network_options(CLI::App& command, EmulateNetworkOptions& options);
 
 // The network, with a host for each of `ranks` ranks.
 scenario::Scenario network_of(const EmulateNetworkOptions& options, std::uint32_t ranks);
+
+// Returns make(the network), or throws: a usage error if it fails only because of --set.
+template <typename Make>
+auto made_on_network(const EmulateNetworkOptions& options, std::uint32_t ranks, const Make& make) {
+  auto made = make(network_of(options, ranks));
+  if (!made.ok() && !options.overrides.empty()) {
+    EmulateNetworkOptions unchanged = options;
+    unchanged.overrides.clear();
+    check_option("--set", make(network_of(unchanged, ranks)).ok() ? made.status() : base::Status());
+  }
+  return value_or_throw(std::move(made));
+}
+
 emulate::FabricPaths paths_of(const EmulateNetworkOptions& options, std::uint32_t ranks);
 emulate::FlowModelOptions flow_options_of(const EmulateNetworkOptions& options);
 

@@ -178,8 +178,10 @@ void run_packets(const EmulateSimulateOptions& options, const emulate::World& wo
   if (options.network.node_ranks != 1 || options.network.bits != 32.0) {
     throw CLI::ValidationError("--level", "packets has ranks alone on hosts, and no codes");
   }
-  const auto model = value_or_throw(emulate::PacketModel::make(
-      world, network_of(options.network, world.size()), options.network.algorithm));
+  const auto model =
+      made_on_network(options.network, world.size(), [&](const scenario::Scenario& network) {
+        return emulate::PacketModel::make(world, network, options.network.algorithm);
+      });
   const emulate::Meetings meetings(world);
   outcome.run = emulate::GraphRun(world, meetings, *model, run_options).run();
   outcome.packets = model->packets_sent();

@@ -71,16 +71,15 @@ emulate::StageConfig stage_config(const EmulateStageOptions& options) {
   if (config.patience < base::milliseconds(100)) {
     throw CLI::ValidationError("--patience", "must be a time of 100ms or more");
   }
+  config.learns_spread = !options.no_spread;
+  config.seed = options.seed;
+  check_option("--real", emulate::validate_stage(config));
+  check_ranks("--slow", options.slow, config.world);
   for (const std::string& text : options.slow) {
     const auto [rank, factor] = rank_and_factor("--slow", text);
     config.slow.push_back({rank, factor});
   }
-  config.learns_spread = !options.no_spread;
-  config.seed = options.seed;
-  const base::Status status = emulate::validate_stage(config);
-  if (!status.ok()) {
-    throw CLI::ValidationError("--real", status.message());
-  }
+  check_option("--slow", emulate::validate_stage(config));
   return config;
 }
 
@@ -102,8 +101,9 @@ emulate::TraceArrivals arrivals_of(const EmulateStageOptions& options,
                                    const emulate::StageConfig& config) {
   const emulate::World world = value_or_throw(emulate::read_world(options.trace, {}));
   if (world.size() != config.world) {
-    throw CommandError(fmt::format("--trace {} has {} ranks, the staged world {}", options.trace,
-                                   world.size(), config.world));
+    throw CLI::ValidationError(
+        "--trace", fmt::format("{} has {} ranks, not {}: give --world {}", options.trace,
+                               world.size(), config.world, world.size()));
   }
   const emulate::FabricPaths paths = paths_of(options.network, world.size());
   const emulate::Meetings meetings(world);
@@ -356,7 +356,7 @@ void enter_stage(const std::vector<std::string>& command) {
 void add_stage_options(CLI::App& command, EmulateStageOptions& options) {
   command.add_option("--world", options.world, "Ranks of the job")
       ->required()
-      ->check(whole_number(1, UINT32_MAX));
+      ->check(whole_number(1, chakra::kMaxTraceRanks));
   command.add_option("--real", options.real, "Those that are processes: 0,1")
       ->required()
       ->delimiter(',')

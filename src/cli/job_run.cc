@@ -190,10 +190,12 @@ class JobProcesses {
     if (is_well || living_.empty() || end_signal != 0) {
       return;
     }
-    // A process that exited after it had joined would exit again, or was removed.
-    const bool may_succeed = WIFSIGNALED(status) || (never_joined && process.starts < kMaxStarts);
+    // A process that exited after it had joined would exit again, or was removed. One that never
+    // joined counts as a start, however it ended: it may be killed each time, as for its memory.
+    const bool may_succeed =
+        never_joined ? process.starts < kMaxStarts : static_cast<bool>(WIFSIGNALED(status));
     const bool is_replaced = may_succeed && replaced_ < options_.respawn;
-    const std::uint32_t starts = WIFSIGNALED(status) ? 1 : process.starts + 1;
+    const std::uint32_t starts = never_joined ? process.starts + 1 : 1;
     std::string next;
     if (never_joined && is_replaced) {
       next = fmt::format("; start {} of {} for its place follows", starts, kMaxStarts);

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/units_text.h"
 #include "cli/arguments.h"
@@ -20,6 +22,7 @@
 #include "lab/presets.h"
 #include "lab/rank_environment.h"
 #include "scenario/dilation.h"
+#include "scenario/directives.h"
 #include "scenario/scenario.h"
 
 namespace spillway::cli {
@@ -41,6 +44,44 @@ std::string source_name(const NetworkOptions& options) {
     return options.scenario;
   }
   return fmt::format("preset {}", options.preset.empty() ? "clean" : options.preset);
+}
+
+// "--hosts, --rate": the given options that override lines of the network.
+std::string given_options(const NetworkOptions& options) {
+  std::vector<std::string_view> names;
+  for (const auto& [name, is_given] :
+       {std::pair("--hosts", options.hosts.has_value()), std::pair("--rate", !options.rate.empty()),
+        std::pair("--buffer", !options.buffer.empty()),
+        std::pair("--delay", !options.delay.empty()),
+        std::pair("--fabric", !options.fabric.empty()),
+        std::pair("--leaves", options.leaves.has_value()),
+        std::pair("--spines", options.spines.has_value()),
+        std::pair("--mode", !options.mode.empty()),
+        std::pair("--set", !options.overrides.empty())}) {
+    if (is_given) {
+      names.emplace_back(name);
+    }
+  }
+  return scenario::joined(names);
+}
+
+// These become parts of the scenario's text. A wrong one is reported with its option's name.
+void check_values(const NetworkOptions& options) {
+  if (!options.rate.empty()) {
+    parsed("--rate", base::parse_rate(options.rate));
+  }
+  if (!options.delay.empty()) {
+    parsed("--delay", base::parse_duration(options.delay));
+  }
+  for (const auto& [option, share] :
+       {std::pair("--loss", options.loss), std::pair("--bursty", options.bursty)}) {
+    if (!share.empty()) {
+      parsed(option, base::parse_fraction(share));
+    }
+  }
+  for (const std::string& tenant : options.background) {
+    parsed("--background", scenario::parse_scenario(fmt::format("tenant {}\n", tenant)));
+  }
 }
 
 // ------------------------------------------------------------------ options as overrides
@@ -138,12 +179,6 @@ std::string aggregate_lines(const scenario::Topology& topology) {
 
 std::string additional_lines(const NetworkOptions& options, const scenario::Scenario& base) {
   std::string lines;
-  for (const auto& [option, share] :
-       {std::pair("--loss", options.loss), std::pair("--bursty", options.bursty)}) {
-    if (!share.empty()) {
-      parsed(option, base::parse_fraction(share));
-    }
-  }
   const bool adds = options.aggregate && base.aggregations.empty();
   if (adds || !options.loss.empty() || !options.bursty.empty()) {
     const scenario::Topology topology = value_or_throw(scenario::build_topology(base));
@@ -158,15 +193,45 @@ std::string additional_lines(const NetworkOptions& options, const scenario::Scen
 }
 
 scenario::Scenario scenario_of(const NetworkOptions& options) {
+  check_values(options);
   const std::string text = base_text(options);
+  const std::string given = given_options(options);
   Overrides overrides = topology_overrides(options);
-  const scenario::Scenario base = scenario_from(text, source_name(options), overrides);
+  const scenario::Scenario base = scenario_from(text, source_name(options), overrides, given);
   for (const std::string& change : switch_overrides(options, base)) {
     overrides.push_back(change);
   }
   overrides.insert(overrides.end(), options.overrides.begin(), options.overrides.end());
   return scenario_from(text + "\n" + additional_lines(options, base), source_name(options),
-                       overrides);
+                       overrides, given);
+}
+
+// Throws a usage error if this lab is impossible only because of options, and CommandError if the
+// scenario itself is.
+void check_plan(const NetworkOptions& network, const lab::LabOptions& options) {
+  const base::Status status = lab::make_host_plan(options.scenario, {.mtu = options.mtu}).status();
+  if (status.ok()) {
+    return;
+  }
+  NetworkOptions unchanged;
+  unchanged.preset = network.preset;
+  unchanged.scenario = network.scenario;
+  const scenario::Scenario scenario = scenario_of(unchanged);
+  const bool is_possible = lab::make_host_plan(scenario, {.mtu = scenario.topology.mtu}).ok();
+  check_option(given_options(network), is_possible ? status : base::Status());
+  throw CommandError(status);
+}
+
+// 1 where other rates or delays were given: they do not stand for the preset's network.
+double preset_slowdown(const NetworkOptions& options) {
+  const bool keeps_time =
+      options.scenario.empty() && options.rate.empty() && options.delay.empty() &&
+      std::ranges::none_of(options.overrides, [](const std::string& change) {
+        return change.starts_with("topology.rate=") || change.starts_with("topology.delay=") ||
+               change.starts_with("topology.uplink-rate=");
+      });
+  const std::string name = options.preset.empty() ? "clean" : options.preset;
+  return keeps_time ? parsed("--preset", lab::find_preset(name)).slowdown() : 1;
 }
 
 void check_lab_variables(const std::vector<std::string>& variables) {
@@ -178,15 +243,18 @@ void check_lab_variables(const std::vector<std::string>& variables) {
 }
 
 void add_shape_options(CLI::App& command, NetworkOptions& options) {
-  command.add_option("--hosts", options.hosts, "How many hosts, and so ranks");
+  command.add_option("--hosts", options.hosts, "How many hosts, and so ranks")
+      ->check(whole_number(1, lab::kMaxHosts));
   command.add_option("--rate", options.rate,
                      "Of the links to hosts, which uplinks follow: 1gbit, 200mbit");
   command.add_option("--buffer", options.buffer, "Of every switch queue: 64k");
   command.add_option("--delay", options.delay, "Of every link: 10us");
   command.add_option("--fabric", options.fabric, "Shape of the network")
       ->check(CLI::IsMember({"one-switch", "leaf-spine", "fat-tree"}));
-  command.add_option("--leaves", options.leaves, "Of a leaf-spine");
-  command.add_option("--spines", options.spines, "Of a leaf-spine");
+  command.add_option("--leaves", options.leaves, "Of a leaf-spine")
+      ->check(whole_number(1, UINT32_MAX));
+  command.add_option("--spines", options.spines, "Of a leaf-spine")
+      ->check(whole_number(1, UINT32_MAX));
   command.add_option("--mode", options.mode, "What switches do when they are full")
       ->check(CLI::IsMember({"spillway", "trim", "ecn", "drop-tail"}));
   command.add_option("--loss", options.loss, "Random loss on every link to a host: 1%");
@@ -216,10 +284,12 @@ void add_network_options(CLI::App& command, NetworkOptions& options) {
       .add_option("--set", options.overrides,
                   "noun.key=value: change a line of the scenario, after all other options")
       ->allow_extra_args(false);
-  command.add_option("--mtu", options.mtu,
-                     "Of the hosts' interfaces; default: the scenario's, 1500");
+  command
+      .add_option("--mtu", options.mtu, "Of the hosts' interfaces; default: the scenario's, 1500")
+      ->check(whole_number(lab::kMinMtu, lab::kMaxMtu));
   command.add_flag("--allow-late", options.allow_late,
-                   "Do not try first whether this machine emulates the network on time");
+                   "Skip the trial of whether this machine emulates the network on time, and keep "
+                   "a late run; otherwise a late command runs once more, slower");
   command.add_option("--tcp", options.tcp, "TCP congestion control of the hosts: cubic, bbr");
   command.add_option("--env", options.environment, "NAME=VALUE for every rank; may be repeated")
       ->allow_extra_args(false);
@@ -239,11 +309,14 @@ lab::LabOptions lab_options_of(const NetworkOptions& network) {
   check_lab_variables(network.environment);
   lab::LabOptions options;
   options.scenario = scenario_of(network);
+  options.slowdown.preset = preset_slowdown(network);
   options.isolation = value_or_throw(lab::parse_isolation(network.isolation));
   options.dataplane = network.dataplane == "bpf"    ? lab::Dataplane::kBpf
                       : network.dataplane == "user" ? lab::Dataplane::kUser
                                                     : lab::Dataplane::kAuto;
   options.mtu = network.mtu.value_or(options.scenario.topology.mtu);
+  check_plan(network, options);
+  check_option("--tcp", lab::check_congestion_control(network.tcp));
   options.tcp = network.tcp;
   const std::vector<std::string> inherited = lab::current_environment();
   options.environment = lab::with_variables(
@@ -278,9 +351,6 @@ namespace {
 
 // On a terminal the line is erased when the trial is over.
 lab::Calibration calibrate(const lab::LabOptions& options, Progress progress) {
-  // What makes no sense is told before the trial is announced.
-  value_or_throw(lab::make_host_plan(options.scenario, {.mtu = options.mtu}));
-  throw_unless_ok(lab::check_congestion_control(options.tcp));
   const bool is_erased = ::isatty(STDERR_FILENO) == 1;
   if (progress == Progress::kShown) {
     fmt::print(stderr, "spillway: measuring what this machine can emulate on time ...{}",
@@ -308,6 +378,7 @@ lab::LabOptions on_time(lab::LabOptions options, const NetworkOptions& network, 
   }
   const base::BitRate asked = options.scenario.topology.rate;
   options.scenario = scenario::dilated(options.scenario, dilation);
+  options.slowdown.machine = dilation;
   const std::string possible = lab::rate_option(options.scenario.topology.rate);
   if (has_fixed_rate(network)) {
     throw CommandError(fmt::format(
@@ -335,18 +406,18 @@ void add_lab_command_options(CLI::App& verb, LabCommandOptions& options) {
 
 namespace {
 
-// Then the lab answers for being on time. Ranks of a staged world enter it once, so their run
-// cannot be repeated.
-bool lab_chooses_rate(const NetworkOptions& network) {
-  return !network.allow_late && !has_fixed_rate(network) &&
-         std::ranges::none_of(network.environment, [](const std::string& variable) {
-           return variable.starts_with("SPILLWAY_STAGE=");
-         });
-}
-
-// A run that failed tells its own story.
-bool was_late(const lab::LabOutcome& outcome) {
-  return outcome.worst_exit_code() == kExitOk && !outcome.pace.fabric_kept_up();
+// A run that failed tells its own story, so it does not count as late.
+lab::EndedRun ended_run(const NetworkOptions& network, const lab::LabOutcome& outcome,
+                        bool can_be_slower) {
+  return {.was_late = outcome.worst_exit_code() == kExitOk && !outcome.pace.fabric_kept_up(),
+          .rate_is_given = has_fixed_rate(network),
+          .allows_late = network.allow_late,
+          .could_be_tried = outcome.isolation != lab::Isolation::kNone &&
+                            outcome.dataplane == lab::Dataplane::kUser,
+          .is_staged = std::ranges::any_of(
+              network.environment,
+              [](const std::string& variable) { return variable.starts_with("SPILLWAY_STAGE="); }),
+          .can_be_slower = can_be_slower};
 }
 
 lab::LabOutcome run_once(const LabCommandOptions& command, const lab::LabOptions& options) {
@@ -374,14 +445,17 @@ lab::LabOutcome run_lab_command(const LabCommandOptions& command, const lab::Tra
     options.output.out = STDERR_FILENO;  // standard output holds only the JSON
   }
   lab::LabOutcome outcome = run_once(command, options);
-  if (!was_late(outcome) || !lab_chooses_rate(command.network) ||
-      !scenario::can_be_dilated(options.scenario)) {
+  const lab::EndedRun run =
+      ended_run(command.network, outcome, scenario::can_be_dilated(options.scenario));
+  if (lab::after_run(run) != lab::AfterRun::kRunAgainSlower) {
     return outcome;
   }
   const double slowdown = lab::slowdown_after(outcome.pace);
   options.scenario = scenario::dilated(options.scenario, slowdown);
-  fmt::print(stderr, "spillway: the lab was late, so the command runs again with {}\n",
-             slower_text(options.scenario, slowdown));
+  if (!command.quiet) {
+    fmt::print(stderr, "spillway: the lab was late, so the command runs again with {}\n",
+               slower_text(options.scenario, slowdown));
+  }
   return run_once(command, options);
 }
 
@@ -393,7 +467,7 @@ void end_lab_command(const LabCommandOptions& options, const lab::LabOutcome& ou
     fmt::print(stderr, "{}", summary);
   }
   const std::string behind = lab::pace_sentence(outcome.pace);
-  if (was_late(outcome) && lab_chooses_rate(options.network)) {
+  if (lab::after_run(ended_run(options.network, outcome, false)) == lab::AfterRun::kFail) {
     throw CommandError(behind);
   }
   if (!behind.empty() && !options.json && !options.quiet) {

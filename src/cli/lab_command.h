@@ -46,7 +46,7 @@ struct NetworkOptions {
 
 void add_network_options(CLI::App& command, NetworkOptions& options);
 
-// Throws CommandError if they are inconsistent.
+// Throws a usage error if the options make no lab, and CommandError if the scenario makes none.
 lab::LabOptions lab_options_of(const NetworkOptions& network);
 
 // True if the user chose the links' rate.
@@ -78,13 +78,11 @@ struct LabCommandOptions {
 void add_lab_command_options(CLI::App& verb, LabCommandOptions& options);
 
 // Makes the network, runs the command and removes the network. A `trace` without a path means no
-// packet trace. If the lab was late and chose the rate itself, runs the command once more in a
-// slower network.
+// packet trace. Runs the command once more, in a slower network, if lab::after_run() says so.
 lab::LabOutcome run_lab_command(const LabCommandOptions& command, const lab::TraceOptions& trace);
 
 // Prints JSON or `summary`. If a rank failed, throws CommandExit with the worst exit code. Throws
-// CommandError if the lab chose the rate itself and was late all the same; if the user chose it,
-// prints that.
+// CommandError if the run was late and does not count; if it counts, prints that it was late.
 void end_lab_command(const LabCommandOptions& options, const lab::LabOutcome& outcome,
                      const std::string& summary);
 

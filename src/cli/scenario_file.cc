@@ -13,6 +13,34 @@
 #include "scenario/scenario.h"
 
 namespace spillway::cli {
+namespace {
+
+void read_topology_file(const std::string& source, scenario::Scenario& scenario) {
+  if (scenario.topology.kind == scenario::TopologyKind::kFile) {
+    const std::filesystem::path folder = std::filesystem::path(source).parent_path();
+    scenario.topology.file_text = read_text(folder / scenario.topology.file);
+  }
+}
+
+// Throws a usage error if the overrides make a possible network impossible. A network that is
+// impossible without them fails where it is made.
+void check_overridden(const scenario::Scenario& scenario, const std::string& text,
+                      const std::string& source, const std::string& options) {
+  const base::Status status = scenario::build_topology(scenario).status();
+  if (status.ok()) {
+    return;
+  }
+  base::Result<scenario::Scenario> unchanged = scenario::parse_scenario(text, {});
+  if (!unchanged.ok()) {
+    return;
+  }
+  read_topology_file(source, unchanged.value());
+  if (scenario::build_topology(*unchanged).ok()) {
+    throw CLI::ValidationError(options, status.message());
+  }
+}
+
+}  // namespace
 
 std::string read_text(const std::filesystem::path& path) {
   std::ifstream file(path);
@@ -25,19 +53,19 @@ std::string read_text(const std::filesystem::path& path) {
 }
 
 scenario::Scenario scenario_from(const std::string& text, const std::string& source,
-                                 std::span<const std::string> overrides) {
+                                 std::span<const std::string> overrides,
+                                 const std::string& options) {
   base::Result<scenario::Scenario> parsed = scenario::parse_scenario(text, overrides);
   if (!parsed.ok() && scenario::parse_scenario(text, {}).ok()) {
-    throw CLI::ValidationError(source,
-                               parsed.status().message());  // caused by --set or a similar option
+    throw CLI::ValidationError(options, fmt::format("{}: {}", source, parsed.status().message()));
   }
   if (!parsed.ok()) {
     throw CommandError(fmt::format("{}: {}", source, parsed.status().message()));
   }
   scenario::Scenario scenario = std::move(parsed).value();
-  if (scenario.topology.kind == scenario::TopologyKind::kFile) {
-    const std::filesystem::path folder = std::filesystem::path(source).parent_path();
-    scenario.topology.file_text = read_text(folder / scenario.topology.file);
+  read_topology_file(source, scenario);
+  if (!overrides.empty()) {
+    check_overridden(scenario, text, source, options);
   }
   return scenario;
 }

@@ -181,9 +181,9 @@ void print_failed(const DrillTally& tally, const SimDrillOptions& options) {
 void drill(const SimDrillOptions& options) {
   const std::vector<sim::DrillWorld> worlds = worlds_of(options);
   if (worlds.empty()) {
-    throw CommandError(
-        fmt::format("there is no such world: --phases has {}",
-                    sim::phase_worlds(options.members == 0 ? 8 : options.members).size()));
+    const std::size_t count = worlds_of({.members = options.members, .phases = true}).size();
+    throw CLI::ValidationError("--seed",
+                               fmt::format("with --phases it must be from 1 to {}", count));
   }
   if (options.seed) {
     fmt::print(stderr, "{}", sim::describe(worlds.front()));

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lab/calibration.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <vector>
 
 #include "kernel/switch_plan.h"
 #include "lab/launcher.h"
+#include "lab/load.h"
 #include "lab/rank_environment.h"
 #include "net/system_call.h"
 #include "scenario/dilation.h"
@@ -21,11 +23,38 @@ namespace {
 // the trial's, because it carries them through the receiver's network stack.
 constexpr double kShareOfLimit = 0.25;
 
-base::Result<LabOutcome> run_trial(const LabOptions& options, double dilation, int output) {
+// What ranks print, kept in memory.
+base::Result<net::UniqueFd> make_memory_file() {
+  net::UniqueFd file(::memfd_create("spillway-trial", MFD_CLOEXEC));
+  return file.valid() ? base::Result<net::UniqueFd>(std::move(file))
+                      : net::system_error("make a file in memory", errno);
+}
+
+std::string text_in(const net::UniqueFd& file) {
+  std::string text;
+  std::array<char, 4096> buffer;
+  for (ssize_t got = 0; (got = ::pread(file.get(), buffer.data(), buffer.size(),
+                                       static_cast<off_t>(text.size()))) > 0;) {
+    text.append(buffer.data(), static_cast<std::size_t>(got));
+  }
+  return text;
+}
+
+struct Trial {
+  Pace pace;
+  double share_sent = 0.0;  // by the host that sent the least of its load
+  int interrupted_by = 0;
+};
+
+base::Result<Trial> run_trial(const LabOptions& options, double dilation) {
+  const base::Result<net::UniqueFd> printed = make_memory_file();
+  if (!printed.ok()) {
+    return printed.status();
+  }
   LabOptions trial = options;
   trial.scenario = scenario::dilated(options.scenario, dilation);
   trial.dataplane = Dataplane::kUser;
-  trial.output.out = trial.output.err = output;
+  trial.output.out = trial.output.err = printed->get();
   trial.on_sample = {};
   trial.trace = {};
   trial.name.clear();
@@ -39,16 +68,17 @@ base::Result<LabOutcome> run_trial(const LabOptions& options, double dilation, i
                          std::to_string(host.rate.count()), "--mtu", std::to_string(trial.mtu)},
                         {}});
   }
-  base::Result<LabOutcome> outcome = run_lab(trial, commands);
-  if (!outcome.ok() || outcome->interrupted_by != 0) {
-    return outcome;
+  const base::Result<LabOutcome> outcome = run_lab(trial, commands);
+  if (!outcome.ok()) {
+    return outcome.status();
   }
-  if (outcome->worst_exit_code() != 0) {
+  if (outcome->worst_exit_code() != 0 && outcome->interrupted_by == 0) {
     return base::Status(base::StatusCode::kInternal,
                         fmt::format("the trial of the network ended with exit code {}",
                                     outcome->worst_exit_code()));
   }
-  return outcome;
+  return Trial{outcome->pace, least_share_sent(text_in(*printed), commands.size()),
+               outcome->interrupted_by};
 }
 
 // Half as many hosts halve the fabric's work. Shapes with several switches may not allow it.
@@ -77,8 +107,9 @@ base::Result<bool> can_be_late(const LabOptions& options) {
   return *isolation != Isolation::kNone && !in_kernel;
 }
 
-std::optional<double> next_dilation(const Pace& pace, double dilation) {
-  if (pace.missed == 0 && pace.mean_late_us <= kShareOfLimit * pace.limit_us) {
+std::optional<double> next_dilation(const Pace& pace, double share_sent, double dilation) {
+  if (pace.missed == 0 && pace.mean_late_us <= kShareOfLimit * pace.limit_us &&
+      share_sent >= kLeastShareSent) {
     return dilation;
   }
   return 2 * dilation <= kMaxDilation ? std::optional(2 * dilation) : std::nullopt;
@@ -103,20 +134,25 @@ std::string remedy_after(const scenario::Scenario& scenario, const Pace& late) {
                    slowdown);
 }
 
-base::Result<Calibration> calibrate(const LabOptions& options) {
-  const net::UniqueFd nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
-  if (!nowhere.valid()) {
-    return net::system_error("open /dev/null", errno);
+AfterRun after_run(const EndedRun& run) {
+  const bool lab_chooses_rate =
+      !run.rate_is_given && !run.allows_late && run.could_be_tried && !run.is_staged;
+  if (!run.was_late || !lab_chooses_rate) {
+    return AfterRun::kKeep;
   }
+  return run.can_be_slower ? AfterRun::kRunAgainSlower : AfterRun::kFail;
+}
+
+base::Result<Calibration> calibrate(const LabOptions& options) {
   for (double dilation = 1;;) {
-    const base::Result<LabOutcome> trial = run_trial(options, dilation, nowhere.get());
+    const base::Result<Trial> trial = run_trial(options, dilation);
     if (!trial.ok()) {
       return trial.status();
     }
     if (trial->interrupted_by != 0) {
       return Calibration{dilation, trial->interrupted_by};
     }
-    const std::optional<double> next = next_dilation(trial->pace, dilation);
+    const std::optional<double> next = next_dilation(trial->pace, trial->share_sent, dilation);
     if (!next) {
       return base::Status(base::StatusCode::kUnavailable,
                           too_slow_text(options.scenario, dilation));

@@ -24,8 +24,18 @@
 
 namespace spillway::lab {
 
+// How much slower time runs in a lab than in the network that it stands for. What ranks compute is
+// not slowed.
+struct Slowdown {
+  double preset = 1;   // of the preset; 1: it stands for itself
+  double machine = 1;  // on top of that, because this machine was late
+
+  double total() const { return preset * machine; }
+};
+
 struct LabOptions {
   scenario::Scenario scenario;  // its jobs are ignored
+  Slowdown slowdown{};          // of the scenario, which has it already
   Isolation isolation = Isolation::kAuto;
   Dataplane dataplane = Dataplane::kAuto;
   unsigned mtu = kDefaultMtu;

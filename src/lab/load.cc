@@ -10,11 +10,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdint>
 #include <thread>
 #include <vector>
 
 #include "base/clock.h"
+#include "lab/output.h"
 #include "net/address.h"
 #include "net/system_call.h"
 #include "wire/frame_overhead.h"
@@ -30,7 +32,11 @@ constexpr std::size_t kMaxRun = 32;  // datagrams per call
 constexpr std::size_t kMaxRunBytes = 60'000;
 constexpr int kComputingNice = 10;
 constexpr base::Duration kTick = base::milliseconds(1);
+// What is overdue by more than this is not sent. In a slow network a backlog may last longer, as
+// its queues do.
 constexpr base::Duration kMostAtOnce = base::milliseconds(5);
+constexpr std::int64_t kMostPacketsAtOnce = 64;
+constexpr std::string_view kSent = "of the load was sent: ";
 
 base::Result<std::vector<sockaddr_in>> addresses_of(std::string_view peers) {
   std::vector<sockaddr_in> addresses;
@@ -52,32 +58,38 @@ base::Result<std::vector<sockaddr_in>> addresses_of(std::string_view peers) {
   return addresses;
 }
 
-// Sends `bytes` bytes, which the socket cuts into datagrams. Losses are not repaired, so errors do
-// not matter.
-void send_run(int fd, const sockaddr_in& to, std::size_t bytes) {
+// Sends `bytes` bytes, which the socket cuts into datagrams. False if the kernel refused them.
+bool send_run(int fd, const sockaddr_in& to, std::size_t bytes) {
   static const std::vector<std::uint8_t> kZeros(65536);
-  (void)::sendto(fd, kZeros.data(), bytes, 0, reinterpret_cast<const sockaddr*>(&to), sizeof(to));
+  return ::sendto(fd, kZeros.data(), bytes, 0, reinterpret_cast<const sockaddr*>(&to),
+                  sizeof(to)) >= 0;
 }
 
-void send_until(base::Instant end, int fd, const sockaddr_in& to, const LoadOptions& options) {
+// Returns the share of the load that was sent.
+double send_until(base::Instant end, int fd, const sockaddr_in& to, const LoadOptions& options) {
   const base::MonotonicClock clock;
   const base::Bytes wire = base::bytes(options.mtu + kEthernet + SPILLWAY_WIRE_OVERHEAD);
   const base::Duration each = base::transmission_time(wire, options.rate);
   const std::size_t payload = options.mtu - kHeaders;
   const std::size_t longest = std::min(kMaxRunBytes / payload, kMaxRun);
+  const base::Duration most_at_once = std::max(kMostAtOnce, each * kMostPacketsAtOnce);
+  std::size_t sent = 0;
   for (base::Instant due = clock.now(); due < end;) {
     const base::Instant now = clock.now();
-    due = std::max(due, now - kMostAtOnce);  // what is overdue is not made up later
+    due = std::max(due, now - most_at_once);
     while (due <= now) {
       std::size_t packets = 0;
       for (; due <= now && packets < longest; due = due + each) {
         ++packets;
       }
-      send_run(fd, to, packets * payload);
+      sent += send_run(fd, to, packets * payload) ? packets : 0;
     }
     const timespec pause = net::timespec_of(kTick);
     ::nanosleep(&pause, nullptr);
   }
+  const base::Duration offered = std::max(each, options.length);
+  return static_cast<double>(sent) * static_cast<double>(each.count()) /
+         static_cast<double>(offered.count());
 }
 
 void answer_until(base::Instant end, int fd) {
@@ -97,7 +109,7 @@ void answer_until(base::Instant end, int fd) {
                        reinterpret_cast<sockaddr*>(&from), &size);
       answers = got > kSmall ? !answers : answers;
       if (got > kSmall && answers) {
-        send_run(fd, from, kSmall);
+        (void)send_run(fd, from, kSmall);
       }
     } while (got > 0);
   }
@@ -139,10 +151,26 @@ base::Status run_load(const LoadOptions& options) {
   const base::Instant end = base::MonotonicClock().now() + options.length;
   std::thread answering([&] { answer_until(end, socket.get()); });
   std::thread computing([&] { compute_until(end); });
-  send_until(end, socket.get(), (*peers)[(options.rank + 1) % peers->size()], options);
+  const double share =
+      send_until(end, socket.get(), (*peers)[(options.rank + 1) % peers->size()], options);
   computing.join();
   answering.join();
+  write_all(STDOUT_FILENO, fmt::format("{}{:.3f}\n", kSent, share));
   return {};
+}
+
+double least_share_sent(std::string_view printed, std::size_t ranks) {
+  double least = 1.0;
+  std::size_t found = 0;
+  for (std::size_t at = printed.find(kSent); at != std::string_view::npos;
+       at = printed.find(kSent)) {
+    printed.remove_prefix(at + kSent.size());
+    double share = 0.0;
+    std::from_chars(printed.data(), printed.data() + printed.size(), share);
+    least = std::min(least, share);
+    ++found;
+  }
+  return found < ranks ? 0.0 : least;
 }
 
 }  // namespace spillway::lab

@@ -60,7 +60,7 @@ topology leaf-spine hosts=4 leaves=2 spines=4 rate=250mbit uplink-rate=50% delay
 switch mode=spillway queue=128k ecn=32k early-drop=64k trim=384
 )"},
     {"wan", R"(# Hosts 20 ms apart over 250 Mb/s with deep queues and one frame in a thousand lost.
-# Stands for: itself, a leased line between two sites in real time, RTT 40 ms, routers that hold 64 ms.
+# Stands for: itself, a leased line between two sites in real time, RTT 40 ms, routers that hold 67 ms.
 topology one-switch hosts=4 rate=250mbit delay=10ms
 switch mode=spillway queue=2m ecn=512k early-drop=1536k trim=384
 fault kind=loss link=switch0->host0 share=0.1%
@@ -94,6 +94,18 @@ std::string_view Preset::stands_for() const {
   constexpr std::string_view kMark = "# Stands for: ";
   const std::size_t begin = text.find(kMark) + kMark.size();
   return text.substr(begin, text.find('\n', begin) - begin);
+}
+
+double Preset::slowdown() const {
+  constexpr std::string_view kMark = "Time runs ";
+  const std::string_view line = stands_for();
+  const std::size_t at = line.find(kMark);
+  unsigned factor = 1;
+  if (at != std::string_view::npos) {
+    const std::string_view digits = line.substr(at + kMark.size());
+    std::from_chars(digits.data(), digits.data() + digits.size(), factor);
+  }
+  return factor;
 }
 
 std::string Preset::text_for(std::uint32_t hosts) const {

@@ -29,6 +29,8 @@ struct Preset {
   std::string_view summary() const;
   // The real network, from the second line.
   std::string_view stands_for() const;
+  // How much slower time runs than in that network; 1: not slower.
+  double slowdown() const;
   // The text without lines about hosts that a network of `hosts` hosts does not have.
   std::string text_for(std::uint32_t hosts) const;
 };

@@ -46,6 +46,46 @@ class Help(unittest.TestCase):
                         ["bench", "codec", "--device", "cuda:x"]):
             self.assertEqual(run(*command).returncode, 2, command)
 
+    def test_wrong_values_exit_with_2_and_name_their_option(self):
+        with tempfile.TemporaryDirectory() as folder:
+            relay, pair = pathlib.Path(folder) / "relay.scn", pathlib.Path(folder) / "pair.goal"
+            relay.write_text("topology one-switch hosts=2 rate=1gbit\n" + Switch.RELAYS.format(0, 0))
+            pair.write_text("num_ranks 2\nrank 0 {\nl1: send 64b to 1 tag 0\n}\nrank 1 {\nl1: recv 64b from 0 tag 0\n}\n")
+            for command, option, words in self.wrong_values(relay, pair):
+                with self.subTest(command=command):
+                    result = run(*command)
+                    self.assertEqual(result.returncode, 2, result.stderr)
+                    self.assertIn(f"{option}: ", result.stderr)
+                    self.assertIn(words, result.stderr)
+
+    @staticmethod
+    def wrong_values(relay, pair):
+        """(command, the option that its message names, further words)"""
+        yield from ((["codec", "tour", "--mtu", "100"], "--mtu", "576 to 9000"),
+                    (["sim", "drill", "--phases", "--seed", "100000"], "--seed", "from 1 to 264"),
+                    (["bench", "transport", "--garbage", "x"], "--garbage", "not a rate"),
+                    (["bench", "incast", "--job", "x"], "--job", "not key=value"),
+                    (["bench", "incast", "--protocols", "x"], "--protocols", "available are"),
+                    (["sim", "run", SCENARIOS / "incast_trim.scn", "--set", "topology.rate=1bit"], "--set", "1kbit to 10tbit"))
+        for option, value, words in (("--rate", "1tbit", "at most 40 Gb/s"), ("--rate", "1bit", "1kbit to 10tbit"),
+                                     ("--rate", "fast", "not a rate"), ("--mtu", "500", "576 to 9216"),
+                                     ("--tcp", "nonsense", "available are"), ("--hosts", "1000", "1 to 256"),
+                                     ("--delay", "x", "not a time"), ("--background", "x", "not key=value"),
+                                     ("--set", "topology.rate=1tbit", "at most 40 Gb/s")):
+            yield ["lab", "run", option, value, "--", "true"], option, words
+        for option, value, words in (("--set", "topology.rate=1bit", "1kbit to 10tbit"), ("--slots", "x", "1 to 1048576"),
+                                     ("--level", "x", "0 to 1"), ("--job-limit", "x", "JOB=SLOTS"),
+                                     ("--job-limit", "7=9999", "may hold")):
+            yield ["switch", "run", relay, option, value], option, words
+            yield ["switch", "attach", "--config", relay, option, value], option, words
+        for option, value, words in (("--set", "topology.hosts=4", "64 ranks need as many hosts"),
+                                     ("--rate", "1bit", "1kbit to 10tbit")):
+            yield ["emulate", "simulate", "--data", "64", "--leaf-hosts", "64", option, value], option, words
+        for option, value, words in (("--trace", pair, "give --world 2"), ("--slow", "99=2", "ranks are 0 to 3"),
+                                     ("--slow", "0=2", "no virtual rank"), ("--real", "4", "0 to 3")):
+            real = () if option == "--real" else ("--real", "0")
+            yield ["emulate", "stage", "--world", "4", *real, option, value, "--", "true"], option, words
+
 
 class Tour(unittest.TestCase):
     def test_prints_a_table_and_writes_a_page(self):
@@ -97,7 +137,6 @@ class Tour(unittest.TestCase):
             for arguments, sentence in (
                 (["--gradient", "missing.f32"], "cannot open"),
                 (["--gradient", str(odd)], "whole number of 4-byte floats"),
-                (["--mtu", "100"], "MTU 100"),
                 (["--previous", str(GRADIENT)], "--previous a step of the same tensor"),
                 (["--gradient", str(GRADIENT), "--out", "/proc/nowhere"], "--out"),
             ):
@@ -169,7 +208,6 @@ class Switch(unittest.TestCase):
                 ("port host=host0 speed=3\n", [], "line 2"),
                 ("port host=host0 interface=nowhere0\nport host=host1 interface=nowhere1\n", [], "no interface nowhere0"),
                 (self.RELAYS.format(port, 0), [], "another process has the port"),
-                (self.RELAYS.format(0, 0), ["--set", "topology.rate=1bit"], "cannot be timed"),
                 (self.RELAYS.format(0, 0) + "tenant from=host0 to=host1 rate=0\n", [], "rate=0"),
             ):
                 result = self.run_config(text, *arguments)
@@ -240,7 +278,6 @@ class Sim(unittest.TestCase):
         one = run("sim", "drill", "--phases", "--seed", "17")
         self.assertEqual(one.returncode, 0, one.stderr)
         self.assertIn("8 ranks", one.stderr)
-        self.assertEqual(run("sim", "drill", "--phases", "--seed", "100000").returncode, 1)
 
 
 class Bench(unittest.TestCase):

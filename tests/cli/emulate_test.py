@@ -179,10 +179,10 @@ class Simulate(Folder):
 
     def test_wrong_options_get_a_sentence(self):
         for arguments, code, sentence in (
-            (["--data", "64", "--set", "topology.hosts=4", "--leaf-hosts", "64"], 1, "64 ranks need as many hosts"),
+            (["--data", "64", "--set", "topology.hosts=4", "--leaf-hosts", "64"], 2, "--set: 64 ranks need as many hosts"),
             (["--slow", "x"], 2, "RANK=VALUE"),
-            (["--slow", "99=2", "--data", "4"], 2, "--slow: rank 99 is none of the trace's, 0 to 3"),
-            (["--dead", "4=1ms", "--data", "4"], 2, "--dead: rank 4 is none of the trace's, 0 to 3"),
+            (["--slow", "99=2", "--data", "4"], 2, "--slow: there is no rank 99: ranks are 0 to 3"),
+            (["--dead", "4=1ms", "--data", "4"], 2, "--dead: there is no rank 4: ranks are 0 to 3"),
             (["--tensor", "0"], 2, "--tensor: '0' is not a whole number from 1 to 1000000"),
             (["--layers", "99999999999999"], 2, "--layers: '99999999999999' is not a whole number from 1 to 1000000"),
             (["--expert", "3", "--data", "4"], 2, "must divide"),
@@ -232,7 +232,7 @@ class Run(Folder):
         for option in ("--slow", "--dead"):
             result = run("run", "--trace", trace, "--ranks-here", "2", option, "99=2s" if option == "--dead" else "99=2")
             self.assertEqual(result.returncode, 2, result.stderr)
-            self.assertIn(f"{option}: rank 99 is none of the trace's, 0 to 1", result.stderr)
+            self.assertIn(f"{option}: there is no rank 99: ranks are 0 to 1", result.stderr)
 
     def start(self, ranks, *arguments, **variables):
         return run_ranks(ranks, "run", *arguments, **variables)
@@ -346,12 +346,12 @@ class Stage(Folder):
         self.assertGreaterEqual(min(int(line.split()[1]) for line in result.stdout.splitlines()), 1_000_000)
 
     def test_wrong_options_get_a_sentence(self):
-        for options, words in ((("--world", "4", "--real", "4"), "different ones of 0 to 3"),
-                               (("--world", "4", "--real", "1", "--slow", "1=2"), "no virtual rank"),
-                               (("--world", "4", "--real", "1", "--table", "nowhere"), "cannot read nowhere"),
-                               (("--world", "4", "--real", "1", "--patience", "1ms"), "100ms or more")):
+        for options, code, words in ((("--world", "4", "--real", "4"), 2, "--real: real ranks must be different ones of 0 to 3"),
+                                     (("--world", "4", "--real", "1", "--slow", "1=2"), 2, "--slow: rank 1 is no virtual rank"),
+                                     (("--world", "4", "--real", "1", "--table", "nowhere"), 1, "cannot read nowhere"),
+                                     (("--world", "4", "--real", "1", "--patience", "1ms"), 2, "100ms or more")):
             result = run("stage", *options, "--", "true")
-            self.assertNotEqual(result.returncode, 0)
+            self.assertEqual(result.returncode, code, result.stderr)
             self.assertIn(words, result.stderr)
 
     def test_a_rank_that_fails_is_the_runs_failure(self):

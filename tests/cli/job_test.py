@@ -7,6 +7,7 @@
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -24,11 +25,27 @@ from harness.watched_job import WatchedJob
 TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
 LIBRARY = pathlib.Path(sys.argv.pop(1)).resolve()
 HERE = pathlib.Path(__file__).resolve().parent
-WORKER = python(HERE / "job_worker.py", HERE.parents[1] / "python")
-# Runs the words after FILE and COUNT. A process that should join the job notes its start in FILE instead, and fails,
-# the first COUNT times.
-FAILING_NEWCOMERS = ["sh", "-c", 'if [ -n "$SPILLWAY_JOB" ]; then echo >> "$1"; '
-                                 '[ "$(wc -l < "$1")" -gt "$2" ] || exit 3; fi; shift 2; exec "$@"', "sh"]
+PACKAGE = HERE.parents[1] / "python"
+WORKER = python(HERE / "job_worker.py", PACKAGE)
+# As python/CMakeLists.txt looks for it.
+TORCH_PYTHON = shutil.which("python3", path="/usr/bin") or sys.executable
+
+
+def has_torch():
+    return run([TORCH_PYTHON, "-c", "import torch.distributed"]).returncode == 0
+
+
+def newcomers_that(end):
+    """Runs the words after FILE and COUNT. A process that should join the job notes its start in FILE instead, and ends,
+    the first COUNT times."""
+    return ["sh", "-c", 'if [ -n "$SPILLWAY_JOB" ]; then echo >> "$1"; '
+                        f'[ "$(wc -l < "$1")" -gt "$2" ] || {end}; fi; shift 2; exec "$@"', "sh"]
+
+
+FAILING_NEWCOMERS = newcomers_that("exit 3")
+KILLED_NEWCOMERS = newcomers_that("kill -9 $$")
+# Every second one exits, the others are killed.
+MIXED_NEWCOMERS = newcomers_that('{ [ $(($(wc -l < "$1") % 2)) = 0 ] || kill -9 $$; exit 3; }')
 MOST_STARTS = 3  # kMaxStarts of src/cli/job_run.cc
 
 
@@ -44,10 +61,10 @@ class Command(WatchedJob, unittest.TestCase):
     def tool(self, *arguments):
         return run([TOOL, "job", *arguments], env=self.environment)
 
-    def start(self, processes, standbys, *step_seconds, prefix=()):
+    def start(self, processes, standbys, *step_seconds, prefix=(), worker=WORKER):
         log = open(self.path / "log", "w")
         self.addCleanup(log.close)
-        job = Started([TOOL, "job", "run", "-n", processes, "--", *prefix, *WORKER, standbys, *step_seconds],
+        job = Started([TOOL, "job", "run", "-n", processes, "--", *prefix, *worker, standbys, *step_seconds],
                       test=self, stdout=log,
                       stderr=subprocess.STDOUT, env=self.environment, start_new_session=True)
         self.wait_for(lambda status: len(status["members"]) == processes)
@@ -237,10 +254,10 @@ class Command(WatchedJob, unittest.TestCase):
         self.wait_for(lambda status: "rank 1 moves" in status["last_change"]["why"])
         self.check_ended(job)
 
-    def start_and_kill_a_rank(self, failures):
+    def start_and_kill_a_rank(self, failures, newcomers=FAILING_NEWCOMERS):
         """The first newcomers to take its place fail, so many times."""
         starts = self.path / "starts"
-        job = self.start(3, 1, prefix=(*FAILING_NEWCOMERS, starts, failures))
+        job = self.start(3, 1, prefix=(*newcomers, starts, failures))
         status = self.wait_for(lambda status: status["step"] > 3)
         os.kill(self.process_of(status, 1), signal.SIGKILL)
         return job, lambda: len(starts.read_text().splitlines())
@@ -254,14 +271,33 @@ class Command(WatchedJob, unittest.TestCase):
         self.assertIn(said, self.said())
         self.check_ended(job)
 
-    def test_replacements_that_never_join_are_given_up(self):
-        job, count = self.start_and_kill_a_rank(failures=MOST_STARTS + 10)
+    def check_given_up(self, newcomers):
+        job, count = self.start_and_kill_a_rank(MOST_STARTS + 10, newcomers)
         said = f"nothing more is started for its place after {MOST_STARTS} of {MOST_STARTS} starts"
         wait_until(lambda: said in self.said(), "that no more are started")
         status = self.wait_for(lambda status: status["epoch"] == 2)
         self.wait_for(lambda now: now["step"] > status["step"] + 5)
         self.assertEqual(count(), MOST_STARTS)
         self.check_ended(job)
+
+    def test_replacements_that_never_join_are_given_up(self):
+        self.check_given_up(FAILING_NEWCOMERS)
+
+    def test_replacements_that_are_killed_before_they_join_are_given_up(self):
+        self.check_given_up(KILLED_NEWCOMERS)
+        self.assertIn(f"was ended by signal {signal.SIGKILL:d} before it joined the job", self.said())
+
+    def test_no_change_of_their_ends_starts_the_count_again(self):
+        self.check_given_up(MIXED_NEWCOMERS)
+
+    def test_a_torch_script_that_is_asked_to_end_leaves_no_traceback(self):
+        if not has_torch():
+            self.skipTest(f"{TORCH_PYTHON} has no torch")
+        self.environment["PYTHONPATH"] = str(PACKAGE)
+        job = self.start(3, 1, worker=(TORCH_PYTHON, HERE / "job_script.py"))
+        self.wait_for(lambda status: status["step"] > 3)
+        self.check_ended(job)
+        self.assertNotIn("Traceback", (self.path / "log").read_text())
 
 
 if __name__ == "__main__":

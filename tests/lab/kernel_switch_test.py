@@ -642,7 +642,7 @@ class KernelSwitch(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("use --hook xdp, or add --forward", done.stderr)
         done = self.attach("--slots", "64", "--job-limit", "7=100")
-        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.returncode, 2)
         self.assertIn("job 7 may hold 100 slots, but there are 64", done.stderr)
         for line, word in (("tenant from=host0 to=host1 protocol=udp rate=50%", "tenant"),
                            ("fault kind=bursty link=switch0->host0 share=1%", "fault")):

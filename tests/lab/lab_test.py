@@ -121,12 +121,13 @@ class Usage(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             broken = pathlib.Path(folder) / "broken.scn"
             broken.write_text("topology one-switch hosts=2\nswitch colour=red\n")
+            fast = pathlib.Path(folder) / "fast.scn"
+            fast.write_text("topology one-switch hosts=2 rate=1tbit\n")
             for arguments, sentence in (
                 (["--scenario", broken], "line 2.*colour"),
                 (["--scenario", "missing.scn"], "cannot read missing.scn"),
-                (["--rate", "1tbit"], "too fast"),
-                (["--mtu", "500"], "MTU 500"),
-                (["--tcp", "nonsense"], "available are"),
+                (["--scenario", fast], "too fast"),
+                (["--scenario", fast, "--hosts", "3"], "too fast"),
             ):
                 result = lab("run", *arguments, "--", "true")
                 self.assertEqual(result.returncode, 1, (arguments, result.stderr))
@@ -134,10 +135,16 @@ class Usage(unittest.TestCase):
 
     def test_values_that_no_network_has_are_wrong_usage(self):
         for option, value, sentence in (("--preset", "nonsense", "known are clean"), ("--rate", "fast", "is not a rate"),
-                                         ("--env", "novalue", "NAME=VALUE"), ("--loss", "200%", "is not a share")):
+                                         ("--env", "novalue", "NAME=VALUE"), ("--loss", "200%", "is not a share"),
+                                         ("--rate", "1tbit", "too fast"), ("--mtu", "500", "from 576 to 9216"),
+                                         ("--tcp", "nonsense", "available are")):
             result = lab("run", option, value, "--", "true")
             self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn(f"{option}: ", result.stderr)
             self.assertIn(sentence, result.stderr)
+
+    def test_the_help_says_that_a_late_command_runs_once_more(self):
+        self.assertIn("a late command runs once more", " ".join(lab("run", "--help").stdout.split()))
 
     def test_presets_are_listed_and_printed(self):
         listed = lab("presets").stdout
