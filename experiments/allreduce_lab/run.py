@@ -16,7 +16,7 @@ sys.path.insert(0, str(HERE.parent))
 
 from common import report
 
-RATE = 1e9
+RATE_MBIT = 250  # of the preset clean; given as --rate, so that the lab keeps it and the bound is right
 EXACT = [(mtu, ranks, size) for mtu in (1500, 9000) for ranks in (4, 8) for size in (4, 16)]  # size in MB
 TOLERANT = [(preset, size, iterations) for preset in ("congested", "incast")
             for size, iterations in (("256K", 200), ("1M", 150), ("4M", 60))]
@@ -38,15 +38,15 @@ def bench(options, network, *arguments):
 
 def bound_ms(ranks, size, mtu):
     """The links' limit: each carries 2 (n - 1) / n of the tensor each way, as full Ethernet frames of UDP."""
-    return 2 * (ranks - 1) / ranks * size * 8 / RATE * 1e3 * (mtu + 38) / (mtu - 28)
+    return 2 * (ranks - 1) / ranks * size * 8 / (RATE_MBIT * 1e6) * 1e3 * (mtu + 38) / (mtu - 28)
 
 
 def exact(options, claims):
     print("\n## Exact, nothing wrong\n")
     print(report.head(["MTU", "ranks", "MB", "p50 ms", "the links' bound ms", "ratio"]))
     for mtu, ranks, size in QUICK_EXACT if options.quick else EXACT:
-        found = bench(options, ["--preset", "clean", "--hosts", str(ranks), "--mtu", str(mtu)], "-b", f"{size}M", "-e",
-                      f"{size}M", "-n", "20", "-c", "1")
+        found = bench(options, ["--preset", "clean", "--rate", f"{RATE_MBIT}mbit", "--hosts", str(ranks), "--mtu", str(mtu)],
+                      "-b", f"{size}M", "-e", f"{size}M", "-n", "20", "-c", "1")
         p50 = found["in_place_per_iter"]["p50_us"] / 1e3
         bound = bound_ms(ranks, size * 2**20, mtu)
         print(report.row([str(mtu), str(ranks), str(size), f"{p50:.1f}", f"{bound:.1f}", f"{p50 / bound:.3f}"]), flush=True)
@@ -103,7 +103,7 @@ def main():
     parser.add_parts(PARTS)
     parser.add_size("--steps", 300, 120, "of the late ranks")
     options = parser.parse_args()
-    print("# All-reduces over an emulated network, 1 Gb/s")
+    print(f"# All-reduces over an emulated network, {RATE_MBIT} Mb/s")
     report.run_parts(PARTS, options)
 
 

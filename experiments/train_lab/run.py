@@ -25,10 +25,10 @@ PYTHON = "/usr/bin/python3"  # Debian's torch belongs to it
 PRESETS = ("congested", "incast")
 TRANSPORTS = ("spillway", "spillway-exact", "tcp")
 NETWORKS = {"one machine, without the lab": None,
-            "1 Gb/s": ["--preset", "clean"],
+            "250 Mb/s": ["--preset", "clean"],
             "10 Gb/s": ["--preset", "clean", "--rate", "10gbit"],
             "10 Gb/s, MTU 9000": ["--preset", "clean", "--rate", "10gbit", "--mtu", "9000"]}
-QUICK_PRESETS, QUICK_TRANSPORTS, QUICK_NETWORKS = ("incast",), ("spillway",), ("1 Gb/s",)
+QUICK_PRESETS, QUICK_TRANSPORTS, QUICK_NETWORKS = ("incast",), ("spillway",), ("250 Mb/s",)
 SPEED_UP = "MLT: 12 to 62.2 % faster; DLCP: up to 84.3 %"
 
 

@@ -17,6 +17,7 @@
 #include "cli/commands.h"
 #include "cli/lab_command.h"
 #include "cli/text_table.h"
+#include "lab/calibration.h"
 #include "lab/network/links.h"
 
 namespace spillway::cli {
@@ -50,10 +51,13 @@ lab::LabOptions lab_of(const BenchIncastOptions& options) {
   if (network.preset.empty() && network.scenario.empty()) {
     network.preset = "incast";
   }
+  if (!options.rank_protocol.empty()) {
+    network.tcp.clear();  // checked before; a rank's namespace need not list what is available
+  }
   lab::LabOptions lab_options = lab_options_of(network);
   if (lab_options.scenario.jobs.empty()) {
     lab_options.scenario.jobs =
-        value_or_throw(scenario::parse_scenario(fmt::format("job {}\n", options.job))).jobs;
+        parsed("--job", scenario::parse_scenario(fmt::format("job {}\n", options.job))).jobs;
   }
   return lab_options;
 }
@@ -88,6 +92,9 @@ void print_json(const BenchIncastOptions& options, const BenchIncastResults& res
     row["packets"] = measured.packets;
     row["missing"] = measured.packets - measured.delivered;
     row["trimmed"] = measured.trimmed;
+    row["late"] = {{"mean_us", measured.pace.mean_late_us},
+                   {"limit_us", measured.pace.limit_us},
+                   {"missed_frames", measured.pace.missed}};
     out["protocols"].push_back(row);
   }
   fmt::print("{}\n", out.dump(2));
@@ -124,8 +131,27 @@ void print_table(const BenchIncastOptions& options, const BenchIncastResults& re
              table.to_string(), options.rounds, milliseconds_of(results.ideal));
 }
 
+// Rounds of a late lab measure this machine. With --allow-late, and on loopback, which has no
+// trial, they count, and a line says that they were late.
+void check_pace(const BenchIncastOptions& options, const lab::LabOptions& lab_options,
+                bench::IncastTimes& measured) {
+  lab::Pace& pace = measured.pace;
+  if (pace.kept_up()) {
+    return;
+  }
+  if (!pace.fabric_kept_up()) {
+    pace.remedy = remedy_for(options.network, lab_options.scenario, pace);
+  }
+  const std::string late = fmt::format("{}: {}", measured.protocol, lab::pace_sentence(pace));
+  const bool counts = options.network.allow_late || !value_or_throw(lab::can_be_late(lab_options));
+  if (!pace.fabric_kept_up() && !counts) {
+    throw CommandError(late);
+  }
+  fmt::print(stderr, "spillway: {}\n", late);
+}
+
 void run(const BenchIncastOptions& options) {
-  const lab::LabOptions lab_options = lab_of(options);
+  lab::LabOptions lab_options = lab_of(options);
   if (!options.rank_protocol.empty()) {
     bench::run_incast_rank(lab_options.scenario,
                            {options.rank_protocol, options.rounds, options.rank_folder});
@@ -134,9 +160,10 @@ void run(const BenchIncastOptions& options) {
   const std::vector<scenario::Flow> flows = bench::flows_of(lab_options.scenario);
   for (const std::string& protocol : options.protocols) {
     if (protocol != kSpillway) {
-      throw_unless_ok(lab::check_congestion_control(protocol));
+      check_option("--protocols", lab::check_congestion_control(protocol));
     }
   }
+  lab_options = on_time(std::move(lab_options), options.network);
   BenchIncastResults results;
   results.ideal = bench::ideal_incast_time(lab_options.scenario, flows);
   bench::Progress progress(options.protocols.size() + 1);
@@ -144,6 +171,7 @@ void run(const BenchIncastOptions& options) {
     progress.step(protocol);
     results.measured.push_back(
         bench::measure_incast(lab_options, flows.size(), protocol, options.rounds));
+    check_pace(options, lab_options, results.measured.back());
   }
   progress.step("simulator");
   results.simulated = bench::simulate_incast(lab_options.scenario, options.rounds);
@@ -172,6 +200,9 @@ void add_bench_incast(CLI::App& bench) {
   verb->add_option("--rank-folder", options->rank_folder)->group("");
   verb->footer(
       "A round ends when its last message has arrived. The simulator runs the same scenario.\n"
+      "A trial checks first whether this machine emulates the network on time. If not, time is\n"
+      "slowed down, or the command fails if --rate was given. It also fails if the lab is late\n"
+      "afterwards. --allow-late skips both checks.\n"
       "Examples:\n"
       "  spillway bench incast\n"
       "  spillway bench incast --loss 1% --rounds 50 --json\n"

@@ -248,6 +248,7 @@ Attempt run_all_on_time(const std::vector<compare::Transport>& transports,
   }
   const double slowdown = lab::slowdown_after(*attempt.late);
   network = scenario::dilated(network, slowdown);
+  task.options.slowdown.machine *= slowdown;
   fmt::print(stderr, "spillway: the lab was late again, so all runs begin again with {}\n",
              slower_text(network, slowdown));
   return run_all(transports, options, task, false);

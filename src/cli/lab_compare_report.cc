@@ -18,6 +18,7 @@
 #include "cli/output_file.h"
 #include "cli/text_table.h"
 #include "compare/comparison_json.h"
+#include "compare/notes.h"
 #include "compare/page.h"
 #include "compare/split.h"
 
@@ -81,10 +82,10 @@ std::string factor(const std::optional<double>& value) {
   return value ? compare::ratio_text(*value) : "-";
 }
 
-// Each transport's speed relative to tcp, and where the gain comes from.
+// Each transport's speed relative to the faster TCP, and where the gain comes from.
 TextTable split_table(const compare::GainSplit& split) {
-  TextTable table({"times as fast as tcp", "gain", "by bits", "by transport", "by scheduling",
-                   "same bits on TCP"});
+  TextTable table({fmt::format("times as fast as {}", split.baseline), "gain", "by bits",
+                   "by transport", "by scheduling", "same bits on TCP"});
   for (const compare::GainShare& share : split.shares) {
     table.add_row({share.title, factor(share.gain), factor(share.bits), factor(share.transport),
                    factor(share.scheduling), share.control});
@@ -102,11 +103,16 @@ std::string cell(const std::vector<compare::Metric>& metrics, std::string_view k
 }
 
 // A row per run with the most important metrics. A terminal is too narrow for all metrics of many
-// runs side by side; the page has them.
+// runs side by side; the page has them. After a few steps the accuracy would only tell how many
+// steps a run took.
 TextTable overview_table(const compare::Comparison& comparison) {
-  std::vector<std::string> columns = {
-      "",     "median step", "p99",          "accuracy",     "tenants", "tenants' bytes",
-      "gain", "by bits",     "by transport", "by scheduling"};
+  std::vector<std::string> columns = {"",        "median step",    "p99",
+                                      "tenants", "tenants' bytes", "gain",
+                                      "by bits", "by transport",   "by scheduling"};
+  const bool tells_accuracy = compare::tells_accuracy(comparison);
+  if (tells_accuracy) {
+    columns.insert(columns.begin() + 3, "accuracy");
+  }
   const bool tells_results = compare::has_failures(comparison);
   if (tells_results) {
     columns.insert(columns.begin() + 1, "result");
@@ -116,12 +122,12 @@ TextTable overview_table(const compare::Comparison& comparison) {
   const std::optional<compare::GainSplit> split = compare::split_of(comparison);
   for (std::size_t i = 0; i < comparison.runs.size(); ++i) {
     const compare::Transport& transport = comparison.runs[i].transport;
-    std::vector<std::string> row = {transport.title,
-                                    cell(metrics, "step_p50_ms", i),
-                                    cell(metrics, "step_p99_ms", i),
-                                    cell(metrics, "final_accuracy", i),
-                                    cell(metrics, "tenant_share", i),
-                                    cell(metrics, "tenant_bytes", i)};
+    std::vector<std::string> row = {
+        transport.title, cell(metrics, "step_p50_ms", i), cell(metrics, "step_p99_ms", i),
+        cell(metrics, "tenant_share", i), cell(metrics, "tenant_bytes", i)};
+    if (tells_accuracy) {
+      row.insert(row.begin() + 3, cell(metrics, "final_accuracy", i));
+    }
     if (tells_results) {
       row.insert(row.begin() + 1, result_of(comparison.runs[i]));
     }
@@ -253,6 +259,10 @@ void print_compare_report(const compare::Comparison& comparison, const CompareRe
   if (split) {
     fmt::print("\n{}{}\n\n", is_wide ? "" : split_table(*split).to_string(),
                compare::split_explanation(*split));
+  }
+  const std::string time = compare::slowdown_sentence(compare::slowdown_of(comparison));
+  if (!time.empty()) {
+    fmt::print("{}\n", time);
   }
   for (const std::string& note : compare::notes_of(comparison)) {
     fmt::print("Note: {}\n", note);

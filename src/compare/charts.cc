@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "compare/comparison.h"
+#include "compare/split.h"
 
 namespace spillway::compare {
 namespace {
@@ -68,6 +70,22 @@ Points step_times_of(const RunRecord& run) {
   return points;
 }
 
+using OptionalTime = std::optional<double>;
+
+// ": 5.00x = 2.50 x 2.00 x 1.00", by bits, transport and scheduling; without what is not known.
+std::string gain_text(const GainSplit& split, const std::string& transport) {
+  const auto share = std::ranges::find(split.shares, transport, &GainShare::name);
+  if (share == split.shares.end() || !share->gain) {
+    return {};
+  }
+  std::string text = fmt::format(": {}", ratio_text(*share->gain));
+  if (share->bits && share->transport) {
+    text += fmt::format(" = {:.2f} x {:.2f}", *share->bits, *share->transport);
+    text += share->scheduling ? fmt::format(" x {:.2f}", *share->scheduling) : "";
+  }
+  return text;
+}
+
 bool was_evaluated(const Comparison& comparison) {
   return std::any_of(comparison.runs.begin(), comparison.runs.end(),
                      [](const RunRecord& run) { return !run.log.evaluations.empty(); });
@@ -112,6 +130,29 @@ Points rates_of(const Points& points, std::size_t most) {
     }
   }
   return rates;
+}
+
+plot::BarChart overview_chart(const Comparison& comparison) {
+  const std::vector<Metric> metrics = metrics_of(comparison);
+  const auto values_of = [&metrics](std::string_view key) -> const std::vector<OptionalTime>& {
+    return std::ranges::find(metrics, key, &Metric::key)->values;
+  };
+  const std::optional<GainSplit> split = split_of(comparison);
+  plot::BarChart chart;
+  chart.title = split ? fmt::format("Median step; gain over {} = bits x transport (x scheduling)",
+                                    split->baseline)
+                      : std::string("Median step");
+  chart.x_label = "milliseconds; tick: 99th percentile";
+  for (std::size_t i = 0; i < comparison.runs.size(); ++i) {
+    const Transport& transport = comparison.runs[i].transport;
+    const OptionalTime median = values_of("step_p50_ms")[i];
+    std::string note = median ? value_text(Unit::kMilliseconds, *median) : "no step times";
+    if (split) {
+      note += gain_text(*split, transport.name);
+    }
+    chart.bars.push_back({transport.title, median, values_of("step_p99_ms")[i], std::move(note)});
+  }
+  return chart;
 }
 
 plot::Chart accuracy_chart(const Comparison& comparison) {

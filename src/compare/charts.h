@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A comparison as charts: one line per run, from the first round. Long series are thinned to
-// kMaxChartPoints per line, keeping the peaks. Pure functions.
+// A comparison as charts: bars of all runs, and plots with one line per run, from the first round.
+// Long series are thinned to kMaxChartPoints per line, keeping the peaks. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +16,9 @@ namespace spillway::compare {
 
 inline constexpr std::size_t kMaxChartPoints = 240;
 
+// The median step of every run as a bar, with a tick at the 99th percentile. Beside it the gain
+// over TCP and its factors (split.h).
+plot::BarChart overview_chart(const Comparison& comparison);
 // Accuracy against time; if no run was evaluated, loss against time.
 plot::Chart accuracy_chart(const Comparison& comparison);
 // Cumulative distribution of step times, without the first steps.

@@ -58,6 +58,24 @@ TEST(Charts, EveryRunHasALineInEveryChart) {
   }
 }
 
+TEST(Charts, TheOverviewHasABarPerRunAndTheGain) {
+  Comparison comparison = sample_comparison();
+  comparison.runs.push_back(sample_run("spillway-over-tcp", 0.8));
+  comparison.runs.push_back(sample_run("tcp-fp16", 1.0));
+  comparison.runs[3].log = {};
+  comparison.runs[3].outcome.exit_codes = {0, 1};
+  const plot::BarChart chart = overview_chart(comparison);
+  ASSERT_EQ(chart.bars.size(), 4U);
+  EXPECT_NE(chart.title.find("gain over tcp = "), std::string::npos);
+  EXPECT_EQ(chart.bars[0].label, "tcp (cubic)");
+  EXPECT_EQ(chart.bars[0].note, "52.0 ms");
+  EXPECT_EQ(chart.bars[1].value, 26);
+  EXPECT_EQ(chart.bars[1].tick, 50);
+  EXPECT_EQ(chart.bars[1].note, "26.0 ms: 2.00x = 1.25 x 1.60");
+  EXPECT_EQ(chart.bars[3].value, std::nullopt);
+  EXPECT_EQ(chart.bars[3].note, "no step times");
+}
+
 TEST(Charts, StepTimesEndAtAllSteps) {
   const Points points = step_time_chart(sample_comparison()).lines[1].points;
   EXPECT_EQ(points.front(), (std::pair<double, double>{2, 100.0 / 97}));

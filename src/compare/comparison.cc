@@ -235,6 +235,16 @@ const RunRecord* first_made(const Comparison& comparison) {
   return made == comparison.runs.end() ? nullptr : &*made;
 }
 
+lab::Slowdown slowdown_of(const Comparison& comparison) {
+  return comparison.runs.empty() ? lab::Slowdown() : comparison.runs.front().slowdown;
+}
+
+bool tells_accuracy(const Comparison& comparison) {
+  return std::ranges::all_of(comparison.runs, [](const RunRecord& run) {
+    return run.log.evaluations.empty() || step_times(run).size() >= kLeastStepsForAccuracy;
+  });
+}
+
 StepSource step_source(const RunRecord& run) {
   if (!times_of(run.log).empty()) {
     return StepSource::kLog;

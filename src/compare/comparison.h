@@ -34,6 +34,7 @@ struct RunRecord {
   Transport transport;
   std::size_t round = 1;
   lab::LabOutcome outcome;
+  lab::Slowdown slowdown{};                // of its network
   std::string not_made;                    // why there was no run; `outcome` is then empty
   std::string late;                        // why its numbers are left out: the lab was late
   std::vector<lab::FabricSample> samples;  // sorted by time
@@ -58,6 +59,9 @@ struct Comparison {
 // The first run that was made; null if there is none.
 const RunRecord* first_made(const Comparison& comparison);
 
+// Of the first run; all runs have the same network.
+lab::Slowdown slowdown_of(const Comparison& comparison);
+
 // False for runs that failed in any way: not made, late, stopped, over the limit, exit code not 0.
 bool went_well(const RunRecord& run);
 // Why a run failed, as the rest of a sentence; empty if it went well.
@@ -78,6 +82,11 @@ struct Metric {
   std::vector<std::optional<double>> values;  // per run, over all rounds; null: unknown
   std::vector<std::optional<double>> ratios;  // to the first run's; null: unknown
 };
+
+// Below so many steps the accuracy says how many steps a run took, not how good its gradients were.
+inline constexpr std::size_t kLeastStepsForAccuracy = 100;
+// True if every run that was evaluated has as many steps.
+bool tells_accuracy(const Comparison& comparison);
 
 // The wanted accuracy; if none was given, the highest that all successful rounds with evaluations
 // reached (all rounds, if no successful one has any). Null if there are no evaluations.

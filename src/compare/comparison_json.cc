@@ -76,6 +76,7 @@ json split_json(const std::optional<GainSplit>& split) {
                       {"by_scheduling", number_or_null(share.scheduling)}});
   }
   return {{"metric", split->metric.key},
+          {"baseline", split->baseline},
           {"explanation", split_explanation(*split)},
           {"shares", shares}};
 }
@@ -126,8 +127,10 @@ json comparison_json(const Comparison& comparison, const std::vector<Fact>& netw
   for (std::size_t i = 0; i < comparison.runs.size(); ++i) {
     runs.push_back(run_json(comparison.runs[i], i, metrics));
   }
+  const lab::Slowdown slowdown = slowdown_of(comparison);
   return {{"command", comparison.command},
           {"network", facts},
+          {"slowdown", {{"preset", slowdown.preset}, {"machine", slowdown.machine}}},
           {"target_accuracy", number_or_null(target_accuracy(comparison))},
           {"rounds", comparison.rounds},
           {"notes", notes_of(comparison)},

@@ -80,6 +80,15 @@ TEST(Metrics, TheTargetIsWhatAllRunsReachedUnlessOneWasWanted) {
   EXPECT_EQ(metric_of(comparison, "seconds_to_target").ratios[1], std::nullopt);
 }
 
+TEST(Comparison, ShortRunsTellNothingAboutAccuracy) {
+  Comparison comparison = sample_comparison();
+  EXPECT_TRUE(tells_accuracy(comparison));
+  comparison.runs[0].log.steps.resize(kLeastStepsForAccuracy - 1);
+  EXPECT_FALSE(tells_accuracy(comparison));
+  comparison.runs[0].log.evaluations.clear();
+  EXPECT_TRUE(tells_accuracy(comparison));
+}
+
 TEST(Metrics, RunsWithoutALogStillHaveTimesAndBytes) {
   Comparison comparison = sample_comparison();
   comparison.runs[0].log = {};

@@ -172,15 +172,36 @@ std::vector<Fact> network_facts(const lab::LabOptions& options,
                                 const std::vector<Transport>& transports) {
   const scenario::Scenario& scenario = options.scenario;
   const auto mode = static_cast<spillway_port_mode>(scenario.port.mode);
-  return {{"hosts", shape_text(scenario.topology)},
-          {"links", fmt::format("{}, {} each way, MTU {}", rate_text(scenario.topology.rate),
-                                duration_text(scenario.topology.delay), options.mtu)},
-          {"switches", fmt::format("{}, {:g} KiB per queue", dataplane::port_mode_name(mode),
-                                   scenario.port.queue_bytes / 1024.0)},
-          {"background traffic", tenants_text(scenario.tenants)},
-          {"faults", scenario.faults.empty() ? "none" : std::to_string(scenario.faults.size())},
-          {"TCP", tcp_text(transports)},
-          {"seed", std::to_string(scenario.seed)}};
+  const std::string time = slowdown_sentence(options.slowdown);
+  std::vector<Fact> facts = {
+      {"hosts", shape_text(scenario.topology)},
+      {"links", fmt::format("{}, {} each way, MTU {}", rate_text(scenario.topology.rate),
+                            duration_text(scenario.topology.delay), options.mtu)},
+      {"switches", fmt::format("{}, {:g} KiB per queue", dataplane::port_mode_name(mode),
+                               scenario.port.queue_bytes / 1024.0)},
+      {"background traffic", tenants_text(scenario.tenants)},
+      {"faults", scenario.faults.empty() ? "none" : std::to_string(scenario.faults.size())},
+      {"TCP", tcp_text(transports)},
+      {"seed", std::to_string(scenario.seed)}};
+  if (!time.empty()) {
+    facts.push_back({"time", time});
+  }
+  return facts;
+}
+
+std::string slowdown_sentence(const lab::Slowdown& slowdown) {
+  if (slowdown.total() == 1) {
+    return {};
+  }
+  const std::string why =
+      slowdown.machine == 1
+          ? "by the preset"
+          : fmt::format("{:g} by the preset, times {:g} because this machine was late",
+                        slowdown.preset, slowdown.machine);
+  return fmt::format(
+      "Time on this network runs {:g} times slower than on the real one ({}); computing is not "
+      "slowed, so gains in step times are larger here than there.",
+      slowdown.total(), why);
 }
 
 std::vector<std::string> notes_of(const Comparison& comparison) {

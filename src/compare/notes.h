@@ -21,6 +21,10 @@ struct Fact {
 std::vector<Fact> network_facts(const lab::LabOptions& options,
                                 const std::vector<Transport>& transports);
 
+// How much slower than the real network this one is, and what that means for step times. Empty if
+// time is not slowed.
+std::string slowdown_sentence(const lab::Slowdown& slowdown);
+
 std::vector<std::string> notes_of(const Comparison& comparison);
 
 }  // namespace spillway::compare

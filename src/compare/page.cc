@@ -54,7 +54,7 @@ tbody tr:last-child > * { border-bottom: 0; }
 .small { margin: .75rem 0 0; color: var(--soft); font-size: .85rem; }
 figure { margin: 0; }
 figure + figure { margin-top: 1rem; }
-figure svg { display: block; width: 100%; height: auto; }
+figure svg, #overview svg { display: block; width: 100%; height: auto; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .3rem 1.5rem; margin: 0; }
 dt { color: var(--soft); }
 dd { margin: 0; overflow-wrap: anywhere; }
@@ -181,17 +181,25 @@ std::string split_section(const Comparison& comparison) {
   }
   return fmt::format(
       "<section id='split'><h2>Where the gain comes from</h2><div class='scroll'><table><thead><tr>"
-      "<th scope='col'></th><th scope='col'>times as fast as tcp</th><th scope='col'>by bits</th>"
+      "<th scope='col'></th><th scope='col'>times as fast as {}</th><th scope='col'>by bits</th>"
       "<th scope='col'>by transport</th><th scope='col'>by scheduling</th><th scope='col'>the same "
       "bits on TCP</th></tr></thead>"
       "<tbody>{}</tbody></table></div><p class='small'>{}</p></section>",
-      rows, html_escape(split_explanation(*split)));
+      html_escape(split->baseline), rows, html_escape(split_explanation(*split)));
 }
 
 // ------------------------------------------------------------------ the rest
 
 std::string figure(const plot::Chart& chart, const char* id) {
   return fmt::format("<figure id='{}'>{}</figure>", id, plot::svg_of(chart));
+}
+
+// Empty if no run has step times.
+std::string overview_section(const Comparison& comparison) {
+  const plot::BarChart chart = overview_chart(comparison);
+  const bool has_bars =
+      std::ranges::any_of(chart.bars, [](const auto& bar) { return bar.value.has_value(); });
+  return has_bars ? fmt::format("<section id='overview'>{}</section>", plot::svg_of(chart)) : "";
 }
 
 std::string charts_of(const Comparison& comparison) {
@@ -237,9 +245,10 @@ std::string comparison_page(const Comparison& comparison, const std::vector<Fact
       "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
       "<meta name='viewport' content='width=device-width,initial-scale=1'>"
       "<link rel='icon' href='data:,'><title>Spillway: one command over several transports</title>"
-      "<style>{}</style></head><body><main>{}{}{}{}{}{}</main></body></html>\n",
-      kPageStyle, heading(comparison), notes_section(comparison), table_of(comparison),
-      split_section(comparison), charts_of(comparison), facts_section(comparison, network));
+      "<style>{}</style></head><body><main>{}{}{}{}{}{}{}</main></body></html>\n",
+      kPageStyle, heading(comparison), overview_section(comparison), notes_section(comparison),
+      table_of(comparison), split_section(comparison), charts_of(comparison),
+      facts_section(comparison, network));
 }
 
 }  // namespace spillway::compare

@@ -18,7 +18,9 @@ using plot::count;
 TEST(Page, HasATableAndAllCharts) {
   const std::string page = comparison_page(sample_comparison(), {{"hosts", "4"}});
   EXPECT_EQ(count(page, "<table>"), 2U);
-  EXPECT_EQ(count(page, "<svg "), 5U);
+  EXPECT_EQ(count(page, "<svg "), 6U);
+  EXPECT_EQ(count(page, "<rect "), 2U);
+  EXPECT_LT(page.find("id='overview'"), page.find("<table>"));
   EXPECT_EQ(count(page, "<polyline "), 10U);
   EXPECT_NE(page.find("26.0 ms<span class='ratio'>0.50x</span>"), std::string::npos);
   EXPECT_NE(page.find("<td class='best'>26.0 ms"), std::string::npos);
@@ -112,6 +114,24 @@ TEST(Notes, TheNetworkSaysWhichTcp) {
   EXPECT_EQ(tcp->value, "cubic, bbr for tcp-bbr");
 }
 
+TEST(Notes, TheNetworkSaysThatTimeIsSlowed) {
+  const auto time_of = [](const lab::LabOptions& options) {
+    const auto facts = network_facts(options, parse_transports("tcp").value());
+    return facts.back().name == "time" ? facts.back().value : "";
+  };
+  lab::LabOptions options;
+  EXPECT_EQ(time_of(options), "");
+  options.slowdown = {400, 1};
+  EXPECT_NE(time_of(options).find("400 times slower"), std::string::npos) << time_of(options);
+  options.slowdown = {400, 2};
+  EXPECT_NE(time_of(options).find("800 times slower"), std::string::npos) << time_of(options);
+  EXPECT_NE(time_of(options).find("400 by the preset, times 2"), std::string::npos);
+  Comparison comparison = sample_comparison();
+  comparison.runs[0].slowdown = options.slowdown;
+  const nlohmann::json json = comparison_json(comparison, {});
+  EXPECT_EQ(json["slowdown"], (nlohmann::json{{"preset", 400}, {"machine", 2}}));
+}
+
 TEST(Notes, SayWhatWentWrong) {
   Comparison comparison = sample_comparison();
   for (RunRecord& run : comparison.runs) {
@@ -174,6 +194,7 @@ TEST(ComparisonJson, HasNumbersRatiosAndSeries) {
   EXPECT_EQ(run["by_round"]["step_p50_ms"], nlohmann::json::array({26.0}));
   EXPECT_EQ(run["tcp"], "cubic");
   EXPECT_EQ(run["steps_from"], "log");
+  EXPECT_EQ(json["split"]["baseline"], "tcp");
   EXPECT_EQ(json["split"]["shares"][0]["gain"], 2);
   EXPECT_TRUE(json["split"]["shares"][0]["bits"].is_null());
   EXPECT_EQ(run["ratios"]["step_p50_ms"], 0.5);

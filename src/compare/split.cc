@@ -10,7 +10,9 @@ namespace {
 
 using Value = std::optional<double>;
 
-constexpr const char* kBaseline = "tcp";
+// Both send 32 bits per value.
+constexpr const char* kCubicTcp = "tcp";
+constexpr const char* kBbrTcp = "tcp-bbr";
 
 // The time of a run that was cut short says nothing.
 bool has_failed(const RunRecord& run) {
@@ -54,15 +56,20 @@ std::optional<GainSplit> split_of(const Comparison& comparison) {
   if (!all_have(comparison, split.metric)) {
     split.metric = metric_called(metrics, "elapsed_seconds");
   }
-  const Value baseline = time_of(comparison, split.metric, kBaseline);
+  const Value cubic = time_of(comparison, split.metric, kCubicTcp);
+  const Value bbr = time_of(comparison, split.metric, kBbrTcp);
+  split.baseline = bbr && (!cubic || *bbr < *cubic) ? kBbrTcp : kCubicTcp;
+  const Value baseline = split.baseline == kBbrTcp ? bbr : cubic;
   for (const RunRecord& run : comparison.runs) {
     const Transport& transport = run.transport;
-    if (transport.name != kBaseline) {
+    if (transport.name != split.baseline) {
+      const std::string& same_bits =
+          transport.control == kCubicTcp ? split.baseline : transport.control;
       const Value own = time_of(comparison, split.metric, transport.name);
-      const Value control = time_of(comparison, split.metric, transport.control);
+      const Value control = time_of(comparison, split.metric, same_bits);
       const Value flat = time_of(comparison, split.metric, transport.flat);
-      split.shares.push_back({transport.name, transport.title, transport.control,
-                              quotient(baseline, own), quotient(baseline, control),
+      split.shares.push_back({transport.name, transport.title, same_bits, quotient(baseline, own),
+                              quotient(baseline, control),
                               quotient(control, flat && own ? flat : own), quotient(flat, own)});
     }
   }
@@ -72,12 +79,14 @@ std::optional<GainSplit> split_of(const Comparison& comparison) {
 
 std::string split_explanation(const GainSplit& split) {
   return fmt::format(
-      "A gain over tcp ({}) is a product: by bits, tcp's time over that of the same bits on TCP, "
-      "times by transport, times by scheduling. The same bits on TCP are tcp's for spillway-exact, "
-      "tcp-fp16's for spillway-16, and those of spillway-over-tcp, which has Spillway's own codec "
-      "and collectives, for spillway. Scheduling is what sending front layers first gains, over "
-      "spillway-flat; where that is not compared, it is part of the transport.",
-      split.metric.label);
+      "Gains are over {0}, the fastest uncompressed TCP compared here ({1}). A gain is a product: "
+      "by bits, {0}'s time over that of the same bits on TCP, times by transport, times by "
+      "scheduling. The same bits on TCP are {0}'s for spillway-exact, tcp-fp16's for spillway-16, "
+      "and those of spillway-over-tcp, which has Spillway's own codec and collectives, for "
+      "spillway; tcp-fp16 and spillway-over-tcp run over TCP cubic. Scheduling is what sending "
+      "front layers first gains, over spillway-flat; where that is not compared, it is part of the "
+      "transport.",
+      split.baseline, split.metric.label);
 }
 
 }  // namespace spillway::compare

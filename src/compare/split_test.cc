@@ -22,7 +22,7 @@ Comparison with_steps(const std::vector<std::pair<const char*, double>>& transpo
 
 TEST(Split, AGainIsBitsTimesTransport) {
   const auto split = split_of(with_steps({{"tcp", 600},
-                                          {"tcp-bbr", 500},
+                                          {"tcp-bbr", 750},
                                           {"tcp-fp16", 400},
                                           {"spillway-exact", 480},
                                           {"spillway-16", 200},
@@ -31,6 +31,7 @@ TEST(Split, AGainIsBitsTimesTransport) {
   ASSERT_TRUE(split.has_value());
   ASSERT_EQ(split->shares.size(), 6U);
   EXPECT_EQ(split->metric.key, "step_p50_ms");
+  EXPECT_EQ(split->baseline, "tcp");
   for (const GainShare& share : split->shares) {
     ASSERT_TRUE(share.gain && share.bits && share.transport) << share.name;
     EXPECT_NEAR(*share.gain, *share.bits * *share.transport, 1e-9) << share.name;
@@ -40,12 +41,38 @@ TEST(Split, AGainIsBitsTimesTransport) {
     EXPECT_NEAR(*split->shares[at].bits, bits, 1e-9) << name;
     EXPECT_NEAR(*split->shares[at].transport, transport, 1e-9) << name;
   };
-  expect(0, "tcp-bbr", 1, 1.2);
+  expect(0, "tcp-bbr", 1, 0.8);
   expect(1, "tcp-fp16", 1.5, 1);
   expect(2, "spillway-exact", 1, 1.25);
   expect(3, "spillway-16", 1.5, 2);
   expect(4, "spillway-over-tcp", 2.5, 1);
   expect(5, "spillway", 2.5, 2);
+}
+
+TEST(Split, TheBaselineIsTheFasterTcp) {
+  Comparison comparison = with_steps({{"tcp", 600},
+                                      {"tcp-bbr", 400},
+                                      {"tcp-fp16", 300},
+                                      {"spillway-exact", 200},
+                                      {"spillway-16", 100}});
+  const auto split = split_of(comparison);
+  ASSERT_TRUE(split.has_value());
+  EXPECT_EQ(split->baseline, "tcp-bbr");
+  ASSERT_EQ(split->shares.size(), 4U);
+  const auto expect = [&split](std::size_t at, const char* control, double bits, double transport) {
+    const GainShare& share = split->shares[at];
+    EXPECT_EQ(share.control, control) << share.name;
+    EXPECT_NEAR(*share.bits, bits, 1e-9) << share.name;
+    EXPECT_NEAR(*share.transport, transport, 1e-9) << share.name;
+    EXPECT_NEAR(*share.gain, *share.bits * *share.transport, 1e-9) << share.name;
+  };
+  expect(0, "tcp-bbr", 1, 2.0 / 3);  // tcp itself is slower
+  expect(1, "tcp-fp16", 4.0 / 3, 1);
+  expect(2, "tcp-bbr", 1, 2);
+  expect(3, "tcp-fp16", 4.0 / 3, 3);
+  EXPECT_TRUE(split_explanation(*split).starts_with("Gains are over tcp-bbr, "));
+  comparison.runs[1].outcome.exit_codes = {0, 1};  // a run that failed is no baseline
+  EXPECT_EQ(split_of(comparison)->baseline, "tcp");
 }
 
 TEST(Split, WithAFlatTwinSchedulingIsTakenOutOfTheTransport) {

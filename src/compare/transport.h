@@ -13,8 +13,9 @@
 //   spillway-over-tcp  as spillway, but its messages travel over TCP cubic connections
 //
 // Each transport uses the congestion control given here, whatever the machine's default. Each has a
-// control: the transport that sends the same bits over plain TCP. With it, split.h separates the
-// gain of fewer bits from that of the transport. Pure functions.
+// control: the transport that sends the same bits over plain TCP; `tcp` as a control means the
+// faster of tcp and tcp-bbr. With it, split.h separates the gain of fewer bits from that of the
+// transport. Pure functions.
 #pragma once
 
 #include <string>

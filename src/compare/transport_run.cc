@@ -29,6 +29,7 @@ RunRecord record_for(const RunTask& task, const Transport& transport) {
   RunRecord record;
   record.transport = transport;
   record.round = task.round;
+  record.slowdown = task.options.slowdown;
   record.is_watched = !watch_variables_for(task).empty();
   const std::string name =
       task.round == 1 ? transport.name : fmt::format("{}.{}", transport.name, task.round);

@@ -169,6 +169,59 @@ std::string labels_of(const Chart& chart) {
                    (kTop + kHeight - kBottom) / 2, html_escape(chart.y_label));
 }
 
+// ------------------------------------------------------------------ bars
+
+constexpr double kBarLeft = 170;   // room for labels
+constexpr double kBarRight = 250;  // room for notes
+constexpr double kBarPitch = 28;
+constexpr double kBarHeight = 16;
+
+bool is_bar(const std::optional<double>& value) {
+  return value && std::isfinite(*value) && *value >= 0;
+}
+
+Axis axis_for(const BarChart& chart) {
+  Extent values;
+  for (const ChartBar& bar : chart.bars) {
+    for (const std::optional<double>& value : {bar.value, bar.tick}) {
+      if (is_bar(value)) {
+        values.include(*value);
+      }
+    }
+  }
+  return Axis::linear(values, {kBarLeft, kWidth - kBarRight});
+}
+
+std::string bar_grid(const Axis& x, double bottom) {
+  std::string svg;
+  for (const double tick : x.ticks()) {
+    svg += fmt::format(
+        "<line x1='{0:.1f}' y1='{1}' x2='{0:.1f}' y2='{2}' class='grid'/>"
+        "<text x='{0:.1f}' y='{3}' text-anchor='middle'>{4}</text>",
+        x.position(tick), kTop, bottom, bottom + 18, tick_label(tick));
+  }
+  return svg;
+}
+
+std::string drawn_bar(const ChartBar& bar, std::size_t index, const Axis& x) {
+  const double top = kTop + kBarPitch * static_cast<double>(index) + (kBarPitch - kBarHeight) / 2;
+  const double text = top + kBarHeight / 2 + 4;
+  std::string svg = fmt::format("<text x='{}' y='{:.1f}' text-anchor='end'>{}</text>", kBarLeft - 8,
+                                text, html_escape(bar.label));
+  if (is_bar(bar.value)) {
+    svg += fmt::format("<rect x='{}' y='{:.1f}' width='{:.1f}' height='{}' fill='{}'/>", kBarLeft,
+                       top, x.position(*bar.value) - kBarLeft, kBarHeight, kColours[index]);
+  }
+  if (is_bar(bar.tick)) {
+    svg += fmt::format(
+        "<line x1='{0:.1f}' y1='{1:.1f}' x2='{0:.1f}' y2='{2:.1f}' stroke='currentColor' "
+        "stroke-width='2'/>",
+        x.position(*bar.tick), top - 3, top + kBarHeight + 3);
+  }
+  return svg + fmt::format("<text x='{}' y='{:.1f}'>{}</text>", kWidth - kBarRight + 14, text,
+                           html_escape(bar.note));
+}
+
 std::string notice_of_nothing() {
   return fmt::format("<text x='{}' y='{}' text-anchor='middle'>nothing to show</text>",
                      (kLeft + kWidth - kRight) / 2, (kTop + kHeight - kBottom) / 2);
@@ -206,6 +259,23 @@ std::string svg_of(const Chart& chart) {
     is_empty = is_empty && lines[i].points.empty();
   }
   return svg + (is_empty ? notice_of_nothing() : "") + "</svg>";
+}
+
+std::string svg_of(const BarChart& chart) {
+  SPILLWAY_CHECK(chart.bars.size() <= kChartColours);
+  const Axis x = axis_for(chart);
+  const double bottom = kTop + kBarPitch * static_cast<double>(chart.bars.size());
+  std::string svg = fmt::format(
+      "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {} {}' role='img' aria-label='{}'>{}"
+      "<text x='10' y='22' class='title'>{}</text>"
+      "<text x='{}' y='{}' text-anchor='middle'>{}</text>",
+      kWidth, bottom + kBottom, html_escape(chart.title), kStyle, html_escape(chart.title),
+      (kBarLeft + kWidth - kBarRight) / 2, bottom + kBottom - 8, html_escape(chart.x_label));
+  svg += bar_grid(x, bottom);
+  for (std::size_t i = 0; i < chart.bars.size(); ++i) {
+    svg += drawn_bar(chart.bars[i], i, x);
+  }
+  return svg + "</svg>";
 }
 
 }  // namespace spillway::plot

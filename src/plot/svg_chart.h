@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A line chart as an SVG element: no script, no external fonts, readable in light and dark. Lines
-// differ by colour and by dashes. Points that are not finite, or that a logarithmic axis cannot
-// show, are left out; an empty chart says so. Any text is safe, because html_escape() escapes it.
-// Pure.
+// A line chart or a bar chart as an SVG element: no script, no external fonts, readable in light
+// and dark. Lines differ by colour and by dashes. Points that are not finite, or that a logarithmic
+// axis cannot show, are left out; an empty chart says so. Any text is safe, because html_escape()
+// escapes it. Pure.
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -39,13 +40,28 @@ struct Chart {
   std::vector<ChartGuide> guides{};
 };
 
+// A horizontal bar from 0 to `value`. The tick stands at another value of the same run.
+struct ChartBar {
+  std::string label;
+  std::optional<double> value;  // null: no bar
+  std::optional<double> tick;
+  std::string note;  // beside the bar
+};
+
+struct BarChart {
+  std::string title;
+  std::string x_label;
+  std::vector<ChartBar> bars;  // from top to bottom, at most kChartColours
+};
+
 inline constexpr std::size_t kChartColours = 9;
 // A line with more points is thinner and has no dots.
 inline constexpr std::size_t kMaxDots = 60;
 
 std::string svg_of(const Chart& chart);
+std::string svg_of(const BarChart& chart);
 
-// The colour of line `index`, in HTML notation.
+// The colour of line or bar `index`, in HTML notation.
 const char* chart_colour(std::size_t index);
 
 }  // namespace spillway::plot

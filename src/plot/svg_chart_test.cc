@@ -67,6 +67,20 @@ TEST(SvgChart, AChartWithoutPointsSaysSo) {
   EXPECT_NE(svg_of(chart_of({{"none", {}}})).find("nothing to show"), std::string::npos);
 }
 
+TEST(SvgChart, BarsBeginAtZeroAndHaveTheirTickAndNote) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::string svg = svg_of(BarChart{
+      "a < b", "ms", {{"<i>", 50, 100, "half"}, {"two", 100, {}, ""}, {"none", {}, nan, "-"}}});
+  // Between 170 and 470 lie 0 and 100.
+  EXPECT_NE(svg.find("<rect x='170' y='46.0' width='150.0' height='16'"), std::string::npos) << svg;
+  EXPECT_NE(svg.find("<line x1='470.0' y1='43.0' x2='470.0' y2='65.0' stroke="), std::string::npos)
+      << svg;
+  EXPECT_EQ(count(svg, "<rect"), 2U);
+  EXPECT_EQ(count(svg, "stroke-width='2'"), 1U);
+  EXPECT_EQ(count(svg, ">half</text>"), 1U);
+  EXPECT_EQ(count(svg, "<i>") + count(svg, "nan"), 0U);
+}
+
 TEST(SvgChart, LinesDifferByColourAndDashes) {
   std::vector<ChartLine> lines(kChartColours, {"same", {{1, 1}, {2, 2}}});
   const std::string svg = svg_of(chart_of(lines));

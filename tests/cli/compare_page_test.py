@@ -40,6 +40,7 @@ addEventListener("load", () => {
         const a = element.getBoundingClientRect(), b = figure.querySelector("svg").getBoundingClientRect();
         return a.left < b.left - 1 || a.right > b.right + 1 || a.top < b.top - 1 || a.bottom > b.bottom + 1;
       }).map(element => element.textContent)})),
+    bars: document.querySelectorAll("#overview rect").length,
     rows: document.querySelectorAll("tbody tr").length,
     overflow: document.documentElement.scrollWidth - innerWidth,
     requests: performance.getEntriesByType("resource").map(entry => entry.name)};
@@ -97,6 +98,7 @@ class Page(unittest.TestCase):
     def test_all_plots_are_drawn(self):
         facts = self.facts("--window-size=1200,3000")
         self.assertEqual([chart["id"] for chart in facts["charts"]], ["accuracy", "steps", "queue", "trim", "loss"])
+        self.assertEqual(facts["bars"], len(TRANSPORTS))
         for chart in facts["charts"]:
             self.assertGreater(chart["width"], 600, chart["id"])
             self.assertEqual(len(chart["lines"]), len(TRANSPORTS), chart["id"])

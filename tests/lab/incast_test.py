@@ -24,7 +24,8 @@ NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
 
 
 def bench(*arguments, before=()):
-    command = [*before, SPILLWAY, "bench", "incast", "--scenario", str(SCENARIO), "--json", *arguments]
+    # --allow-late: a busy machine is not a failure of the tool.
+    command = [*before, SPILLWAY, "bench", "incast", "--scenario", str(SCENARIO), "--allow-late", "--json", *arguments]
     return run(command, env=environment_with())
 
 
@@ -91,12 +92,12 @@ class Incast(unittest.TestCase):
 
     def test_unknown_congestion_control(self):
         done = bench("--protocols", "nosuch")
-        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.returncode, 2)
         self.assertIn("tcp_available_congestion_control", done.stderr)
 
     def test_a_host_that_dies_is_named(self):
         """A rank is killed in the middle of a round: the others name it, and nothing is left."""
-        command = [SPILLWAY, "bench", "incast", "--scenario", str(SCENARIO), "--rounds", "1000",
+        command = [SPILLWAY, "bench", "incast", "--scenario", str(SCENARIO), "--rounds", "1000", "--allow-late",
                    "--protocols", "spillway"]
         lab = Started(command, self, env=environment_with())
         victim = wait_until(lambda: self.find_rank("2") or lab.poll() is not None, "the rank")

@@ -101,7 +101,9 @@ IncastTimes measure_incast(const lab::LabOptions& lab_options, std::size_t flows
     throw CommandError(
         fmt::format("{}: {} of {} rounds were measured", protocol, measured.size(), rounds));
   }
-  return summarise_rounds(protocol, measured);
+  IncastTimes times = summarise_rounds(protocol, measured);
+  times.pace = outcome.pace;
+  return times;
 }
 
 base::DurationSummary simulate_incast(scenario::Scenario scenario, std::uint32_t rounds) {

@@ -31,6 +31,7 @@ struct IncastTimes {
   std::uint64_t packets = 0;
   std::uint64_t delivered = 0;
   std::uint64_t trimmed = 0;
+  lab::Pace pace;  // whether the lab was on time
 };
 
 // Runs this command on every host of the lab, with `--as-rank PROTOCOL --rank-folder FOLDER`
