@@ -363,6 +363,8 @@ void add_stage_options(CLI::App& command, EmulateStageOptions& options) {
       ->check(whole_number(0, UINT32_MAX));
   command.add_option("--table", options.table,
                      "Durations that `spillway emulate calibrate` measured; else the network's");
+  command.add_option("--trace", options.trace,
+                     "Traces of the job, by prefix: virtual ranks come when these say");
   command
       .add_option("--slow", options.slow,
                   "RANK=FACTOR: a virtual rank whose computing takes so much longer")

@@ -62,7 +62,7 @@ class OperationObserver {
   std::unique_ptr<Timeline> timeline_;
   WaitWatch waits_;
   std::uint64_t next_sequence_ = 0;
-  bool said_narrowed_ = false;  // that float64 loses range; once is enough
+  bool said_narrowed_ = false;                          // that float64 loses range; once is enough
   std::unordered_map<std::uint64_t, Watched> watched_;  // by token
   std::mutex mutex_;                                    // guards the metrics
   CommunicatorMetrics metrics_;
