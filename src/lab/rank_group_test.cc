@@ -95,7 +95,8 @@ TEST_F(RankGroupTest, CommandsThatEndInTimeDoNotSeeTheLimit) {
 
 TEST_F(RankGroupTest, ASignalIsPassedOn) {
   RankGroup group(output_, kLongGrace);
-  ASSERT_TRUE(group.start(shell("trap 'exit 7' INT; sleep 600 & wait")).ok());
+  // Not `sleep & wait`: a shell's background commands ignore SIGINT and would outlive the test.
+  ASSERT_TRUE(group.start(shell("trap 'exit 7' INT; while true; do sleep 0.01; done")).ok());
   ASSERT_EQ(::kill(::getpid(), SIGINT), 0);  // blocked, so it waits for run()
   const GroupOutcome outcome = group.run(-1, false);
   EXPECT_EQ(outcome.interrupted_by, SIGINT);

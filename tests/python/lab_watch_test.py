@@ -30,13 +30,21 @@ FAKE_TORCH = {
         __version__ = '1.13'
         no_grad = contextlib.nullcontext
         def is_grad_enabled(): return True
+        class device:
+            def __init__(self, type): self.type = type
         """,
     "torch/futures.py": """
         import concurrent.futures
         class Future(concurrent.futures.Future):
             def wait(self): return self.result()
         """,
-    "torch/cuda.py": "def is_initialized(): return False\n",
+    "torch/cuda.py": """
+        def is_initialized(): return False
+        def synchronize(device=None):
+            if getattr(device, "type", "cuda") != "cuda":
+                raise ValueError(f"Expected a cuda device, but got: {device.type}")
+            print("synchronized", getattr(device, "type", device))
+        """,
     "torch/optim/__init__.py": """
         from .optimizer import Optimizer
         class Sgd(Optimizer):
@@ -318,6 +326,13 @@ class Hooks(Case):
             for future in futures: future.wait()
             """), SPILLWAY_LAB_HOOK="powersgd")
         self.assertEqual(done.stdout.splitlines()[3:], [f"{number} 1" for number in range(1, 7)])
+
+    def test_of_powersgd_synchronize_no_cpu_where_there_is_a_gpu(self):
+        script = "import torch\n" + textwrap.dedent(self.SCRIPT) + textwrap.dedent("""
+            for device in (torch.device("cpu"), torch.device("cuda"), None, 1): torch.cuda.synchronize(device)
+            """)
+        done = self.run_script(script, SPILLWAY_LAB_HOOK="powersgd")
+        self.assertEqual(done.stdout.splitlines()[2:], ["synchronized cuda", "synchronized None", "synchronized 1"])
 
     def test_of_powersgd_refuse_a_model_whose_own_all_reduces_would_get_between(self):
         script = """

@@ -220,8 +220,23 @@ def register_powersgd(model: Any) -> None:
     """Uses torch's defaults, except that it does not wait a thousand steps before it begins."""
     from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
     check_all_reduces_are_the_hooks(model)
+    let_cpus_be_synchronized()
     state = powerSGD_hook.PowerSGDState(model.process_group, start_powerSGD_iter=POWERSGD_START)
     model.register_comm_hook(state, one_at_a_time(powerSGD_hook.powerSGD_hook))
+
+
+@functools.lru_cache(maxsize=None)
+def let_cpus_be_synchronized() -> None:
+    """On a machine with a GPU, torch's PowerSGD hook synchronizes the device of each bucket, and that raises an error
+    if the bucket is in the CPU's memory."""
+    torch: Any = sys.modules["torch"]
+    original = torch.cuda.synchronize
+
+    @functools.wraps(original)
+    def synchronize(device: Any = None) -> None:
+        if not (isinstance(device, torch.device) and device.type == "cpu"):
+            original(device)
+    torch.cuda.synchronize = synchronize
 
 
 def check_all_reduces_are_the_hooks(model: Any) -> None:
