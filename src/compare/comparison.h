@@ -59,7 +59,7 @@ struct Comparison {
 // The first run that was made; null if there is none.
 const RunRecord* first_made(const Comparison& comparison);
 
-// Of the first run; all runs have the same network.
+// That of the first run: all runs have the same network.
 lab::Slowdown slowdown_of(const Comparison& comparison);
 
 // False for runs that failed in any way: not made, late, stopped, over the limit, exit code not 0.

@@ -63,6 +63,8 @@ void expect_sum(const SumPacket& packet, std::initializer_list<unsigned> ranks) 
   EXPECT_EQ(packet.words[SPILLWAY_SUM_WORDS - 1], sum_of(ranks, SPILLWAY_SUM_WORDS - 1));
 }
 
+constexpr std::uint32_t kStranger = 9;  // a port without ranks of the job
+
 class SumSlots : public testing::Test {
  protected:
   void use(spillway_sum_policy policy, std::uint32_t slots = 1) {
@@ -82,6 +84,14 @@ class SumSlots : public testing::Test {
   SumPacket expect_on(SumPacket packet, spillway_sum_outcome outcome) {
     expect(packet, SPILLWAY_SUM_FORWARD, outcome);
     return packet;
+  }
+  // Parts of 500 jobs that a host behind one port has made up.
+  void make_up_jobs() {
+    for (std::uint16_t job = 100; job < 600; ++job) {
+      SumPacket packet = part(0, {1}, 2);
+      packet.header().common.job = job;
+      switch_->take(packet, now_, kStranger);
+    }
   }
   const spillway_sum_slot& slot() const { return switch_->slots()[0]; }
   std::uint32_t held(std::uint16_t job = 1) { return switch_->find_job(job, now_)->held; }
@@ -279,8 +289,6 @@ SumPacket of_epoch(SumPacket packet, std::uint16_t epoch) {
   return packet;
 }
 
-constexpr std::uint32_t kStranger = 9;  // a port without ranks of the job
-
 // A stranger's packets cost neither a part nor its place in a sum.
 TEST_F(SumSlots, AMadeUpEpochTakesNothingFromAJob) {
   use(SPILLWAY_SUM_FIRST_COME, 1U << 16);
@@ -445,13 +453,6 @@ TEST_F(SumSlots, MoreJobsThanRowsPass) {
 
 TEST_F(SumSlots, JobsMadeUpAtOnePortKeepNoRow) {
   use(SPILLWAY_SUM_FIRST_COME, 1024);
-  const auto make_up_jobs = [this] {
-    for (std::uint16_t job = 100; job < 600; ++job) {
-      SumPacket packet = part(0, {1}, 2);
-      packet.header().common.job = job;
-      switch_->take(packet, now_, kStranger);
-    }
-  };
   make_up_jobs();
   SumPacket first = part(7, {1}, 3);
   expect(first, SPILLWAY_SUM_ABSORB, SPILLWAY_SUM_DID_CLAIM, 1);
@@ -467,13 +468,6 @@ TEST_F(SumSlots, JobsMadeUpAtOnePortKeepNoRow) {
 // A stranger's packets between a job's first and second part, when no row is idle.
 TEST_F(SumSlots, JobsMadeUpAtOnePortDoNotDisplaceAJobThatHasJustBegun) {
   use(SPILLWAY_SUM_FIRST_COME, 1024);
-  const auto make_up_jobs = [this] {
-    for (std::uint16_t job = 100; job < 600; ++job) {
-      SumPacket packet = part(0, {1}, 2);
-      packet.header().common.job = job;
-      switch_->take(packet, now_, kStranger);
-    }
-  };
   make_up_jobs();
   SumPacket first = part(7, {1}, 3);
   expect(first, SPILLWAY_SUM_ABSORB, SPILLWAY_SUM_DID_CLAIM, 1);

@@ -10,11 +10,11 @@
 //   keys of a stream = HKDF(X25519(own private, peer's public) and the credential;
 //                           randoms of the handshake, both public keys, SHA-256 of both hellos)
 //
-// Of each pair the dialler's comes first. Only the two processes can derive a stream's keys. A
-// frame that opens under them proves the sender's id, and that both hellos came as they were said:
-// an attacker with the ticket could otherwise change addresses and names on their way. The proof is
-// worth nothing on another stream or to another member. To take a member's id, an attacker must
-// find a second key with the same hash: about 2^64 attempts.
+// The dialler's value comes first in each pair. Only the two processes can derive a stream's keys.
+// A frame that opens under them proves the sender's id, and that neither hello was changed on its
+// way: an attacker with the ticket could otherwise rewrite addresses and names. The proof is worth
+// nothing on another stream or to another member. To take a member's id, an attacker must find a
+// second key with the same hash: about 2^64 attempts.
 //
 // Plain values; any thread. Functions fail only if OpenSSL lacks something. channel_between() also
 // fails for public keys that make the shared secret a constant.
