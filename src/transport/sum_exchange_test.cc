@@ -379,7 +379,7 @@ TEST(SumExchange, ForgedCutPacketsDoNotStartTheOwnersPatience) {
   SumWorld world(3);
   Parts parts(3, kChunks);
   begin_bounded(world, parts, 0);
-  Forger(world, kChunks).cut_all();
+  Forger{world, kChunks}.cut_all();
   world.run(base::seconds(3));
   EXPECT_TRUE(world.reports[0].empty());
   for (const std::uint16_t rank : {std::uint16_t{1}, std::uint16_t{2}}) {
@@ -424,7 +424,7 @@ TEST(SumExchange, ForgedCutPacketsMakeNoRankSendPastItsWindow) {
   const std::uint32_t window = sent;
   ASSERT_GT(window, 0U);
   ASSERT_LT(window, kChunks);
-  Forger(world, kChunks).run(base::milliseconds(100));
+  Forger{world, kChunks}.run(base::milliseconds(100));
   EXPECT_EQ(sent, window) << "rank 2 has sent nothing, so there are no results to make room";
   EXPECT_GT(world[0].counters().flushes_sent, 0U);
   world.run(base::milliseconds(300));  // until the last request is made
