@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <thread>
+#include <utility>
 
 #include "base/clock.h"
 #include "net/driver_testing.h"
@@ -295,11 +296,27 @@ std::array<std::uint8_t, 32> answer_to(Greeting& greeting, const UniqueFd& rank,
   return answer;
 }
 
+// A UDP socket, and what `listen` opens for TCP on its port. Another process may have that port, so
+// this tries several, as TransportDriver::open() does.
+template <typename Listener>
+std::pair<UdpSocket, Listener> on_one_port(base::Result<Listener> (*listen)(const SocketAddress&,
+                                                                            const TcpOptions&)) {
+  constexpr int kPortsTried = 100;
+  for (int tried = 1;; ++tried) {
+    UdpSocket port = UdpSocket::open(SocketAddress::parse("127.0.0.1:0").value()).value();
+    base::Result<Listener> listener = listen(port.local(), {});
+    if (listener.ok() || tried == kPortsTried) {
+      return {std::move(port), std::move(listener).value()};
+    }
+  }
+}
+
 // A stranger that was answered may believe that it is accepted, so others are closed first.
 TEST(StreamDoor, WhoeverWasAnsweredHasMoreTime) {
   constexpr int kPollMs = 100;  // between two polls
-  const UdpSocket port = UdpSocket::open(SocketAddress::parse("127.0.0.1:0").value()).value();
-  StreamDoor door = StreamDoor::open(port.local(), {}).value();
+  auto on_port = on_one_port(StreamDoor::open);
+  const UdpSocket& port = on_port.first;
+  StreamDoor& door = on_port.second;
   door.begin_epoch({.rank = 1, .epoch = 1});
   door.add_source(port.local());
   EXPECT_EQ(door.next_look(), transport::kNever);
@@ -333,8 +350,9 @@ TEST(StreamDoor, WhoeverWasAnsweredHasMoreTime) {
 // Somebody without a key opens streams from a host of the job and says what a rank would.
 TEST(StreamDoor, AFloodFromOneHostKeepsNoRankOfAnotherOut) {
   constexpr int kPollMs = 100;  // between two polls
-  const UdpSocket port = UdpSocket::open(SocketAddress::parse("127.0.0.1:0").value()).value();
-  StreamDoor door = StreamDoor::open(port.local(), {}).value();
+  auto on_port = on_one_port(StreamDoor::open);
+  const UdpSocket& port = on_port.first;
+  StreamDoor& door = on_port.second;
   ASSERT_LE(door.most_strangers(),
             std::max(StrangerBook::files_of_process() / 8, std::uint64_t{8}));
   door.begin_epoch({.rank = 1, .epoch = 1});
@@ -389,11 +407,7 @@ TEST(AutoCarrier, DatagramsThatGetThroughAreUsed) {
 // A proxy in front of a host that passes TCP and drops datagrams.
 class TcpOnly {
  public:
-  explicit TcpOnly(const SocketAddress& target)
-      : target_(target),
-        swallows_(UdpSocket::open(SocketAddress::parse("127.0.0.1:0").value()).value()),
-        door_(listen_tcp(swallows_.local(), {}).value()),
-        thread_([this] { relay(); }) {}
+  explicit TcpOnly(const SocketAddress& target) : TcpOnly(target, on_one_port(listen_tcp)) {}
   ~TcpOnly() {
     stopped_ = true;
     thread_.join();
@@ -405,6 +419,12 @@ class TcpOnly {
     UniqueFd in;
     UniqueFd out;
   };
+
+  TcpOnly(const SocketAddress& target, std::pair<UdpSocket, UniqueFd> on_port)
+      : target_(target),
+        swallows_(std::move(on_port.first)),
+        door_(std::move(on_port.second)),
+        thread_([this] { relay(); }) {}
 
   void relay() {
     while (!stopped_) {
