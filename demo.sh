@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds Spillway and shows its main purpose. Behind the build it took about four minutes on two cores. The same
+# Builds Spillway and shows its main purpose, in about four minutes after the build on two idle cores. The same
 # training script runs on the same congested network over TCP, over TCP with PyTorch's hooks that send fewer bits, and
 # over Spillway. A table and a page show step times, and how much of a gain comes from fewer bits, the transport and its
 # scheduling. If a run fails, the exit code is the failure's.
